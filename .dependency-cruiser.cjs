@@ -1,0 +1,88 @@
+// Who may import whom. `type:` means the type only, erased before it runs.
+const MAY_IMPORT = {
+  schemas: [],
+  domain: ['schemas'],
+  platform: ['schemas', 'domain'],
+  db: ['schemas', 'domain'],
+  'node-runtime': ['schemas', 'domain', 'platform'],
+  'activities/control': [
+    'schemas',
+    'domain',
+    'platform',
+    'db',
+    'workflows/policy',
+    'workflows/messages',
+    'workflows/starts',
+    'type:workflows',
+  ],
+  'activities/node': ['schemas', 'domain', 'platform', 'node-runtime'],
+  workflows: ['schemas', 'domain', 'type:activities'],
+  api: [
+    'schemas',
+    'domain',
+    'platform',
+    'db',
+    'workflows/policy',
+    'workflows/messages',
+    'workflows/starts',
+    'type:workflows',
+  ],
+  workers: [
+    'schemas',
+    'domain',
+    'platform',
+    'db',
+    'node-runtime',
+    'activities',
+    'workflows/policy',
+    'workflows/starts',
+  ],
+  cli: ['schemas', 'domain', 'platform', 'db'],
+  embedded: ['schemas', 'domain', 'platform', 'db', 'node-runtime/(python|npm)-env', 'workflows/policy'],
+}
+const OURS =
+  '^(schemas|domain|platform|db|node-runtime|activities|workflows|api|workers|cli|embedded|test|bench)/'
+const anyOf = (folders) => (folders.length ? `^(${folders.join('|')})(/|\\.)` : '^$')
+
+const edges = Object.entries(MAY_IMPORT).flatMap(([from, to]) => {
+  const types = to.filter((t) => t.startsWith('type:')).map((t) => t.slice(5))
+  const values = to.filter((t) => !t.startsWith('type:'))
+  return [
+    {
+      name: `${from}: allowed folders`,
+      severity: 'error',
+      from: { path: `^${from}/` },
+      to: { path: OURS, pathNot: anyOf([from, ...values, ...types]) },
+    },
+    types.length && {
+      name: `${from}: type only`,
+      severity: 'error',
+      from: { path: `^${from}/` },
+      to: { path: anyOf(types), pathNot: anyOf([from, ...values]), dependencyTypesNot: ['type-only'] },
+    },
+  ].filter(Boolean)
+})
+
+module.exports = {
+  forbidden: [
+    ...edges,
+    { name: 'no cycles', severity: 'error', from: {}, to: { circular: true } },
+    {
+      name: 'nodes hold no database code',
+      severity: 'error',
+      from: { path: '^(node-runtime|activities/node|workers/node)' },
+      to: { path: '^db/', reachable: true },
+    },
+    {
+      name: 'pure: no I/O',
+      severity: 'error',
+      from: { path: '^(schemas|domain|workflows)/' },
+      to: { dependencyTypes: ['core'] },
+    },
+  ],
+  options: {
+    tsPreCompilationDeps: true,
+    doNotFollow: { path: 'node_modules' },
+    tsConfig: { fileName: 'tsconfig.json' },
+  },
+}

@@ -1,0 +1,47 @@
+import { readSnapshots } from '../../db/repositories/loads.ts'
+import { findVersion, moveVersion } from '../../db/repositories/version-lifecycle.ts'
+import { PlacementIndex } from '../../domain/placement.ts'
+import type { ControlDeps } from './deps.ts'
+
+/** A candidate that waits for its test. */
+export interface Candidate {
+  modelKey: string
+}
+
+export interface TestOutcome {
+  versionId: string
+  passed: boolean
+  /** Why it stays a candidate. */
+  reason?: string
+}
+
+export const createCandidateActivities = ({ db, now }: ControlDeps) => ({
+  /** Null when the version is no candidate any more. Safe to repeat because it only reads. */
+  async openCandidate(versionId: string): Promise<Candidate | null> {
+    const version = await findVersion(db, versionId)
+    return version?.lifecycle_status === 'candidate' ? { modelKey: version.model_key } : null
+  },
+
+  /** The node to test a version on, or null while none can take it. Safe to repeat because it only reads. */
+  async placeCandidate(versionId: string): Promise<string | null> {
+    const version = await findVersion(db, versionId)
+    if (!version) return null
+    const index = new PlacementIndex()
+    for (const snapshot of await readSnapshots(db)) index.put(snapshot)
+    const { model_key, runtime_profile, memory_mb } = version
+    const need = { model_key, runtime_profile, memory_mb, now: now().getTime() }
+    return index.place(need, Math.random).chosen?.node_id ?? null
+  },
+
+  /** Safe to repeat because only a candidate is promoted, and a note said twice stands once. */
+  async closeCandidate({ versionId, passed, reason }: TestOutcome): Promise<void> {
+    await db.transaction().execute((trx) =>
+      moveVersion(trx, versionId, {
+        from: ['candidate'],
+        to: passed ? 'ready' : 'candidate',
+        note: passed ? null : (reason ?? 'its test failed'),
+        now: now(),
+      }),
+    )
+  },
+})

@@ -1,0 +1,141 @@
+import { activityInfo, cancellationSignal, heartbeat } from '@temporalio/activity'
+import { ApplicationFailure } from '@temporalio/common'
+import {
+  failIngest,
+  findOpenIngest,
+  finishIngest,
+  openUploadKeys,
+  stalledIngests,
+  type OpenIngest,
+} from '../../db/repositories/dataset-ingests.ts'
+import { insertWorkflowStart } from '../../db/repositories/workflow-starts.ts'
+import { ApiError } from '../../domain/errors.ts'
+import { datasetFolder, datasetKey } from '../../domain/object-keys.ts'
+import { DatasetReaderBroken, readDataset, temporaryFolder } from '../../platform/dataset-reader.ts'
+import { DatasetRefused, type DatasetProfile } from '../../platform/dataset-profile.ts'
+import type { ObjectStore } from '../../platform/object-store.ts'
+import { datasetIngestStart } from '../../workflows/starts.ts'
+import type { ControlDeps } from './deps.ts'
+
+const HEARTBEAT_MS = 1_000
+/** A file that ends its reader so often will do so again. */
+const MAX_BROKEN_READS = 4
+const STALLED_AFTER_S = 120
+const STALLED_BATCH = 100
+/** Later than the retention of uploads that were never committed. */
+const ORPHAN_AGE_MS = 25 * 3_600_000
+const ORPHAN_BATCH = 1_000
+
+export interface IngestOutcome {
+  status: 'ready' | 'failed' | 'closed'
+  numSamples?: number
+}
+
+export const createDatasetActivities = ({ db, objects, now }: ControlDeps) => ({
+  /**
+   * Reads one upload. Safe to repeat because the file is moved to a key of its own before it is read, reading changes
+   * nothing, and the outcome is written by one guarded update.
+   */
+  async ingestDataset(uploadId: string): Promise<IngestOutcome> {
+    const upload = await findOpenIngest(db, uploadId)
+    if (!upload) return { status: 'closed' }
+    const beating = setInterval(() => heartbeat(), HEARTBEAT_MS)
+    try {
+      const key = await settle(objects, upload)
+      const profile = await readStored(objects, key, upload)
+      const finished = await finishIngest(db, uploadId, { object_key: key, ...profile })
+      const unwanted = finished ? finished.replacedKey : key
+      if (unwanted) await objects.delete(unwanted)
+      return finished ? { status: 'ready', numSamples: profile.num_samples } : { status: 'closed' }
+    } catch (err) {
+      const reason = whyRefused(err)
+      if (reason === undefined) throw err
+      await failIngest(db, uploadId, reason)
+      await objects.delete(keyOf(upload))
+      return { status: 'failed' }
+    } finally {
+      clearInterval(beating)
+    }
+  },
+
+  /** Closes an upload that will not be read any more. Safe to repeat because only an open upload is closed. */
+  async giveUpIngest(uploadId: string, isCancelled: boolean): Promise<void> {
+    const reason = isCancelled
+      ? 'an operator cancelled the check of the file'
+      : 'the file could not be checked'
+    await failIngest(db, uploadId, reason)
+  },
+
+  /** Safe to repeat because deleting what is gone is fine. */
+  async removeDatasetFiles(datasetId: string): Promise<void> {
+    const dataset = await db
+      .selectFrom('dataset')
+      .select(['id', 'account_id'])
+      .where('id', '=', datasetId)
+      .where('deleted_at', 'is not', null)
+      .executeTakeFirst()
+    if (!dataset) throw ApplicationFailure.nonRetryable('the dataset is not deleted', 'conflict')
+    for (const stage of ['incoming', 'datasets'] as const) {
+      await objects.deletePrefix(datasetFolder(stage, { accountId: dataset.account_id, datasetId }))
+    }
+  },
+
+  /**
+   * Promises the workflow again for uploads that nobody reads, for example because it was terminated by hand. Safe to
+   * repeat because a workflow that still runs is not started twice, and a closed upload is not read again.
+   */
+  async restartStalledIngests(): Promise<{ count: number }> {
+    const stalled = await stalledIngests(db, { olderThanS: STALLED_AFTER_S, limit: STALLED_BATCH })
+    await db.transaction().execute(async (trx) => {
+      for (const upload of stalled) await insertWorkflowStart(trx, datasetIngestStart(upload))
+    })
+    return { count: stalled.length }
+  },
+
+  /**
+   * Removes uploaded files that no row leads to any more: from a request that was killed, or a PUT after the commit.
+   * Safe to repeat because the age decides, and a file that is still to be read is left alone.
+   */
+  async removeOrphanedUploads(): Promise<{ count: number }> {
+    const oldest = now().getTime() - ORPHAN_AGE_MS
+    const old: string[] = []
+    for await (const { key, lastModified } of objects.list('incoming/')) {
+      if (lastModified.getTime() < oldest) old.push(key)
+      if (old.length === ORPHAN_BATCH) break
+    }
+    const wanted = await openUploadKeys(db, old)
+    const orphans = old.filter((key) => !wanted.has(key))
+    for (const key of orphans) await objects.delete(key)
+    return { count: orphans.length }
+  },
+})
+
+const keyOf = (upload: OpenIngest): string => datasetKey('datasets', upload, upload.storageFormat)
+
+/** Takes the file away from the signed URL that it came by: what is checked must not change afterwards. */
+async function settle(objects: ObjectStore, upload: OpenIngest): Promise<string> {
+  const key = keyOf(upload)
+  await objects.move(upload.uploadedKey, key)
+  return key
+}
+
+async function readStored(
+  objects: ObjectStore,
+  key: string,
+  { storageFormat: format }: OpenIngest,
+): Promise<DatasetProfile & { total_size_bytes: number }> {
+  const signal = cancellationSignal()
+  const info = await objects.head(key)
+  await using folder = await temporaryFolder()
+  await using copy = await objects.localCopy(key, { directory: folder.path, signal })
+  const { num_samples, columns } = await readDataset({ path: copy.path, format }, { signal })
+  return { num_samples, columns, total_size_bytes: info?.sizeBytes ?? 0 }
+}
+
+/** The sentence for whoever uploaded the file; `undefined` for what is not the file's fault. */
+function whyRefused(err: unknown): string | undefined {
+  if (err instanceof DatasetRefused) return err.message
+  if (err instanceof ApiError && err.code === 'not_found') return 'the uploaded file is gone'
+  const isHopeless = err instanceof DatasetReaderBroken && activityInfo().attempt >= MAX_BROKEN_READS
+  return isHopeless ? 'the file cannot be read: it breaks the reader' : undefined
+}

@@ -1,0 +1,115 @@
+import { findModelNeeds, readSnapshots } from '../../db/repositories/loads.ts'
+import { assignTask, endTask, lockTask, requeueTask } from '../../db/repositories/tasks.ts'
+import { isTerminalTask, MAX_TASK_ATTEMPTS } from '../../domain/inference-task.ts'
+import type { NodeSnapshot } from '../../domain/node-snapshot.ts'
+import { PlacementIndex, type PlacementNeed, type Verdict } from '../../domain/placement.ts'
+import type { ControlDeps } from './deps.ts'
+
+export interface PlaceTask {
+  taskId: string
+  /** Nodes that lost this task before; asked again only when there is no other. */
+  avoid: readonly string[]
+  /** The node that had it last has lost it as well. */
+  lost: boolean
+}
+
+/** Where a task can run. Small, for it is kept in the workflow's history. */
+export interface TaskPlacement {
+  /** Somebody has ended the task: nothing is left to do. */
+  ended: boolean
+  /** It has been tried often enough. */
+  spent: boolean
+  modelKey: string
+  accountId: string
+  /** The queue to try first: any of its nodes will do. */
+  shared?: 'warm' | 'cached'
+  /** The best node; absent when none can take it. */
+  nodeId?: string
+  /** `avoid`, with the node that has lost it now. */
+  avoid: string[]
+  /** In words, when no node can take it. */
+  why?: string
+}
+
+/** Why a task ends without a result; the sentence that callers read is made from it. */
+export type GiveUp = 'expired' | 'cancelled' | 'attempts' | 'failed'
+
+const SENTENCES: Readonly<Record<GiveUp, string>> = {
+  expired: 'the task waited longer than 24 hours for a node and was given up',
+  cancelled: 'the task was cancelled',
+  attempts: 'the task was tried on several nodes and none finished it',
+  failed: 'the task could not be run',
+}
+const LONGEST_WHY = 300
+
+export const createInferenceActivities = ({ db, now }: ControlDeps) => ({
+  /**
+   * Takes a task back from whoever had it and picks where it goes. Safe to repeat because nobody works on the task
+   * between the pick and the next step of its workflow.
+   */
+  async placeTask({ taskId, avoid, lost }: PlaceTask): Promise<TaskPlacement> {
+    const task = await db.transaction().execute(async (trx) => {
+      const row = await lockTask(trx, taskId)
+      return row && !isTerminalTask(row.status) ? requeueTask(trx, row) : undefined
+    })
+    if (!task) return { ended: true, spent: false, modelKey: '', accountId: '', avoid: [] }
+
+    const base = {
+      ended: false,
+      spent: task.attempt >= MAX_TASK_ATTEMPTS,
+      modelKey: task.model_key,
+      accountId: task.account_id,
+      avoid: lost && task.node_id ? [...new Set([...avoid, task.node_id])] : [...avoid],
+    }
+    const needs = await findModelNeeds(db, task.model_key)
+    if (!needs) return { ...base, spent: true }
+
+    const place = decide(await readSnapshots(db), {
+      ...needs,
+      model_key: task.model_key,
+      exclude: new Set(base.avoid),
+      now: now().getTime(),
+    })
+    if (place.nodeId) await assignTask(db, taskId, place.nodeId)
+    return { ...base, ...place }
+  },
+
+  /** Ends a task without a result. Safe to repeat because a task ends once. */
+  async giveUpTask({ taskId, reason }: { taskId: string; reason: GiveUp }): Promise<void> {
+    await db.transaction().execute(async (trx) => {
+      const task = await lockTask(trx, taskId)
+      // What the last node said is worth more than that all have failed.
+      const said = reason === 'attempts' || reason === 'failed' ? task?.error : undefined
+      const error = said ?? SENTENCES[reason]
+      await endTask(trx, taskId, { status: 'failed', error, expired: reason === 'expired' }, now())
+    })
+  },
+})
+
+type Decision = Pick<TaskPlacement, 'shared' | 'nodeId' | 'why'>
+
+function decide(snapshots: readonly NodeSnapshot[], need: PlacementNeed): Decision {
+  const index = new PlacementIndex()
+  for (const snapshot of snapshots) index.put(snapshot)
+
+  const elsewhere = index.place(need, Math.random).chosen
+  // What a shared queue gives out might go to a node to avoid.
+  if (elsewhere && need.exclude?.size) return { nodeId: elsewhere.node_id }
+  const { exclude: _, ...anywhere } = need
+  const { chosen, explain } = index.place(anywhere, Math.random)
+  if (!chosen) return { why: inWords(explain()) }
+
+  const { node_id: nodeId, warmth } = chosen
+  if (warmth === 'warm') return { nodeId, shared: 'warm' }
+  const model = snapshots
+    .find(({ node_id }) => node_id === nodeId)
+    ?.models.find(({ model_key }) => model_key === need.model_key)
+  // A node that is loading the model already is joined there.
+  return { nodeId, ...(model?.state === 'evicted' && { shared: 'cached' as const }) }
+}
+
+function inWords(verdicts: readonly Verdict[]): string {
+  if (verdicts.length === 0) return 'no node is connected'
+  const words = verdicts.map(({ node_id, reason }) => `node ${node_id} ${reason}`).join('; ')
+  return words.length <= LONGEST_WHY ? words : `${words.slice(0, LONGEST_WHY)}…`
+}

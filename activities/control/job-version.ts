@@ -1,0 +1,122 @@
+import { ApplicationFailure } from '@temporalio/common'
+import type { Transaction } from 'kysely'
+import { findUsableVersion } from '../../db/repositories/artifact-refs.ts'
+import { listArtifacts } from '../../db/repositories/job-files.ts'
+import { findHubVersion, findMergeModel, insertVersionSources } from '../../db/repositories/merges.ts'
+import { insertVersion } from '../../db/repositories/versions.ts'
+import { insertWorkflowStart } from '../../db/repositories/workflow-starts.ts'
+import type { Database } from '../../db/tables.ts'
+import type { ModelVersionRow, NewModelVersion } from '../../db/tables/models.ts'
+import type { TrainingRunRow } from '../../db/tables/training.ts'
+import { newId } from '../../domain/ids.ts'
+import { entersAs } from '../../domain/model-lifecycle.ts'
+import { modelKeyOf } from '../../domain/training-run.ts'
+import type { Catalog } from '../../platform/catalog.ts'
+import type { ArtifactRef } from '../../schemas/artifact-ref.ts'
+import { candidateTestStart } from '../../workflows/starts.ts'
+
+/** What the result of a job says of itself: how it is run, and what goes in and out. */
+type Nature = Pick<
+  NewModelVersion,
+  | 'runtime_profile'
+  | 'memory_mb'
+  | 'base_model_version_id'
+  | 'input_schema'
+  | 'output_schema'
+  | 'example_input'
+  | 'example_output'
+>
+
+/** The version that a completed job leaves behind, with the artifacts as its files. */
+export async function createVersion(
+  trx: Transaction<Database>,
+  job: TrainingRunRow,
+  catalog: Catalog,
+): Promise<void> {
+  const artifacts = await listArtifacts(trx, job.id)
+  const nature =
+    job.job_type === 'merge' ? await mergedNature(trx, job) : await trainedNature(trx, job, catalog)
+  if (!nature || artifacts.length === 0) {
+    throw ApplicationFailure.nonRetryable(`job ${job.id} has no result to make a version of`, 'no_result')
+  }
+  const id = newId()
+  const version = await insertVersion(
+    trx,
+    {
+      id,
+      account_id: job.account_id,
+      model_key: modelKeyOf(job.job_name, id),
+      name: job.job_name,
+      model_config_id: job.model_config_id,
+      job_id: job.id,
+      dataset_id: job.dataset_id,
+      parent_job_id: job.parent_job_id,
+      lifecycle_status: entersAs(job.job_type, job.base as ArtifactRef | null),
+      ...nature,
+    },
+    artifacts.map(({ filename, object_key, size_bytes, sha256 }) => ({
+      path: filename,
+      object_key,
+      size_bytes,
+      sha256,
+    })),
+  )
+  if (job.job_type === 'merge') await insertVersionSources(trx, id, job.id)
+  // Starts once this transaction has committed, so after the job has completed.
+  if (version.lifecycle_status === 'candidate') await insertWorkflowStart(trx, candidateTestStart(version))
+}
+
+/** As its trainer described it. */
+async function trainedNature(
+  trx: Transaction<Database>,
+  run: TrainingRunRow,
+  catalog: Catalog,
+): Promise<Nature | undefined> {
+  const model = catalog.model(run.model_config_id)
+  if (!model || !run.output) return undefined
+  return {
+    runtime_profile: model.config.runtime_profile,
+    memory_mb: model.profile.memory_mb,
+    base_model_version_id: await baseVersionId(trx, run),
+    ...described(run.output as Described),
+  }
+}
+
+/** Like the model that it was merged into, or the first of those it was merged of. */
+async function mergedNature(trx: Transaction<Database>, job: TrainingRunRow): Promise<Nature | undefined> {
+  const model = await findMergeModel(trx, job.id)
+  return (
+    model && {
+      runtime_profile: model.runtime_profile,
+      memory_mb: model.memory_mb,
+      base_model_version_id: model.id,
+      ...described(model),
+    }
+  )
+}
+
+type Described = Pick<ModelVersionRow, 'input_schema' | 'output_schema' | 'example_input' | 'example_output'>
+
+const described = ({ input_schema, output_schema, example_input, example_output }: Described) => ({
+  input_schema: JSON.stringify(input_schema),
+  output_schema: JSON.stringify(output_schema),
+  example_input: JSON.stringify(example_input),
+  example_output: JSON.stringify(example_output),
+})
+
+/** The version a run started from, for the lineage of what came out. */
+async function baseVersionId(
+  trx: Transaction<Database>,
+  { account_id, base, hyperparameters }: TrainingRunRow,
+): Promise<string | null> {
+  const ref = base as ArtifactRef | null
+  if (ref?.type === 'storage') return null
+  const repo_id = hyperparameters['base_model']
+  const version =
+    ref && ref.type !== 'hf'
+      ? await findUsableVersion(trx, account_id, ref)
+      : typeof repo_id === 'string'
+        ? await findHubVersion(trx, account_id, { repo_id })
+        : undefined
+  return version?.id ?? null
+}

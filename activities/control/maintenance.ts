@@ -1,0 +1,79 @@
+import {
+  AGED_TABLES,
+  outlivedInputs,
+  outlivedUploads,
+  removeAged,
+  removeInputs,
+  removeUploads,
+  RETENTION_BATCH,
+} from '../../db/repositories/retention.ts'
+import { resealTexts } from '../../db/repositories/sealed.ts'
+import type { ObjectStore } from '../../platform/object-store.ts'
+import { FOLD_BATCH, foldUsage } from '../../db/repositories/usage.ts'
+import type { OutlivedFile } from '../../db/repositories/retention.ts'
+import { SecretBox } from '../../platform/secret-box.ts'
+import type { ControlDeps } from './deps.ts'
+
+/** Files that one step removes; each is a round trip to the object store. */
+const FILE_BATCH = 200
+
+/** Texts of each kind that one step seals again. */
+const RESEAL_BATCH = 500
+
+/** What a step did: how much, and whether there may be more of it. */
+export interface Step {
+  count: number
+  more: boolean
+}
+
+export const createMaintenanceActivities = ({ db, objects, config, now }: ControlDeps) => ({
+  /** Adds appended usage counts up. Safe to repeat because taking a delta and counting it is one statement. */
+  async foldUsageCounts(): Promise<Step> {
+    const count = await foldUsage(db)
+    return { count, more: count === FOLD_BATCH }
+  },
+
+  /** Removes one batch of rows of every kind that goes by age. Safe to repeat because the age decides. */
+  async removeOutlivedRows(): Promise<Step> {
+    const counts = await Promise.all(AGED_TABLES.map((table) => removeAged(db, table, now())))
+    return { count: counts.reduce((sum, each) => sum + each, 0), more: counts.includes(RETENTION_BATCH) }
+  },
+
+  /**
+   * Seals what an earlier key of the ring has sealed with the first one, after which the earlier key may leave the ring.
+   * Safe to repeat because only what another key sealed is touched.
+   */
+  async resealSecrets(): Promise<Step> {
+    if (config.HEARTH_ENCRYPTION_KEYS.length === 0) return { count: 0, more: false }
+    const box = new SecretBox(config.HEARTH_ENCRYPTION_KEYS)
+    const reseal = (sealed: Buffer, context: string) => box.seal(box.open(sealed, context), context)
+    const count = await resealTexts(db, { prefix: box.currentPrefix, reseal, limit: RESEAL_BATCH })
+    return { count, more: count >= RESEAL_BATCH }
+  },
+
+  /**
+   * Removes files that nobody can use any more, then their rows. Safe to repeat because a row stays until its file is
+   * gone, and removing a file that is gone is fine.
+   */
+  async removeOutlivedFiles(): Promise<Step> {
+    const uploads = await outlivedUploads(db, now(), FILE_BATCH)
+    await removeFiles(objects, uploads)
+    await removeUploads(
+      db,
+      uploads.map(({ id }) => id),
+    )
+
+    const inputs = await outlivedInputs(db, now(), FILE_BATCH)
+    await removeFiles(objects, inputs)
+    await removeInputs(
+      db,
+      inputs.map(({ id }) => id),
+    )
+    const more = uploads.length === FILE_BATCH || inputs.length === FILE_BATCH
+    return { count: uploads.length + inputs.length, more }
+  },
+})
+
+async function removeFiles(objects: ObjectStore, files: readonly OutlivedFile[]): Promise<void> {
+  await Promise.all(files.map(({ object_key }) => objects.delete(object_key)))
+}

@@ -1,0 +1,177 @@
+import { type Client, type WorkflowExecutionStatusName, WorkflowNotFoundError } from '@temporalio/client'
+import type { Kysely } from 'kysely'
+import { readKillSwitch } from '../../db/repositories/kill-switch.ts'
+import {
+  expireLeases,
+  openJobs,
+  openTasks,
+  type OpenJob,
+  type OpenTask,
+  removeDeadGateways,
+} from '../../db/repositories/open-work.ts'
+import { endRun } from '../../db/repositories/run-endings.ts'
+import { endTask } from '../../db/repositories/tasks.ts'
+import { waitingDeliveries } from '../../db/repositories/webhook-deliveries.ts'
+import { endDelivery } from '../../db/repositories/webhook-endings.ts'
+import { insertWorkflowStart, type WorkflowStart } from '../../db/repositories/workflow-starts.ts'
+import type { Database } from '../../db/tables.ts'
+import { type Orphan, orphanOf } from '../../domain/orphan.ts'
+import { PRIORITY } from '../../domain/training-run.ts'
+import { searchAttributes } from '../../platform/temporal.ts'
+import { activateKillSwitch, deactivateKillSwitch } from '../../workflows/messages.ts'
+import { WORKFLOW_ID } from '../../workflows/policy.ts'
+import {
+  coldInferenceStart,
+  killSwitchStart,
+  mergeStart,
+  trainingRunStart,
+  webhookDeliveryStart,
+} from '../../workflows/starts.ts'
+import type { ControlDeps } from './deps.ts'
+
+/** Rows that one step looks at; each asks Temporal once. */
+const BATCH = 100
+const AT_ONCE = 10
+const RPC_MS = 3_000
+
+/** What a step found; `next` is where the following one goes on, null at the end. */
+export interface Swept {
+  next: string | null
+  ended: number
+  restarted: number
+  /** Rows that could not be dealt with this time; they do not keep the others waiting. */
+  failed: number
+}
+
+export const createReconcileActivities = ({ db, temporal, log, now }: ControlDeps) => ({
+  /**
+   * Ends or restarts runs whose workflow is gone. Safe to repeat because a run ends once, and starting what runs
+   * changes nothing.
+   */
+  async reconcileJobs(after: string | null): Promise<Swept> {
+    const jobs = await openJobs(db, { after, limit: BATCH })
+    return sweep({ temporal, log }, jobs, {
+      workflowId: WORKFLOW_ID.job,
+      end: ({ id }, { status, reason }) =>
+        db
+          .transaction()
+          .execute((trx) => endRun(trx, id, { status, errorMessage: `${reason} of this run` }, now())),
+      restart: (job) => promiseStart(db, startOfJob(job)),
+    })
+  },
+
+  /** The same for tasks that a workflow has; those that a gateway has are the reaper's. */
+  async reconcileTasks(after: string | null): Promise<Swept> {
+    const tasks = await openTasks(db, { after, limit: BATCH })
+    return sweep({ temporal, log }, tasks, {
+      workflowId: WORKFLOW_ID.task,
+      end: ({ id }, { status, reason }) => {
+        const error = status === 'cancelled' ? 'the task was cancelled' : `${reason} of this task`
+        return db.transaction().execute((trx) => endTask(trx, id, { status: 'failed', error }, now()))
+      },
+      restart: (task) => promiseStart(db, startOfTask(task)),
+    })
+  },
+
+  /** The same for deliveries between two attempts; one whose workflow somebody ended is cancelled. */
+  async reconcileDeliveries(after: string | null): Promise<Swept> {
+    return sweep({ temporal, log }, await waitingDeliveries(db, { after, limit: BATCH }), {
+      workflowId: WORKFLOW_ID.delivery,
+      end: ({ id }) => endDelivery(db, id, 'cancelled', now()),
+      restart: ({ id, account_id: accountId }) =>
+        promiseStart(db, webhookDeliveryStart({ deliveryId: id, accountId })),
+    })
+  },
+
+  /** Closes lapsed leases and forgets dead gateways. Safe to repeat because the age decides. */
+  async tidyLeases(): Promise<{ leases: number; gateways: number }> {
+    return { leases: await expireLeases(db, 1_000), gateways: await removeDeadGateways(db) }
+  },
+
+  /**
+   * Makes sure that the kill switch workflow runs and has been told of this version of the row, which it gives back.
+   * Safe to repeat because the workflow then only reads the row. (It is not asked what it knows: a worker that is
+   * stopping would wait for its own answer.)
+   */
+  async remindKillSwitch(told: number | null): Promise<number> {
+    const row = await readKillSwitch(db)
+    const status = await workflowStatus(temporal, WORKFLOW_ID.killSwitch)
+    if (status === 'RUNNING' && row.version === told) return row.version
+    const { workflow, workflowId, taskQueue, args, options } = killSwitchStart
+    await within(temporal, () =>
+      temporal.workflow.signalWithStart(workflow, {
+        workflowId,
+        taskQueue,
+        args,
+        staticSummary: options.summary,
+        typedSearchAttributes: searchAttributes(options.search),
+        signal: row.active ? activateKillSwitch : deactivateKillSwitch,
+        signalArgs: [{ reason: row.reason ?? '', actor: row.actor ?? '', version: row.version }],
+      }),
+    )
+    return row.version
+  },
+})
+
+const promiseStart = (db: Kysely<Database>, start: WorkflowStart): Promise<void> =>
+  db.transaction().execute((trx) => insertWorkflowStart(trx, start))
+
+const startOfJob = (job: OpenJob): WorkflowStart =>
+  (job.job_type === 'merge' ? mergeStart : trainingRunStart)({
+    jobId: job.id,
+    accountId: job.account_id,
+    modelConfigId: job.model_config_id,
+    jobName: job.job_name,
+    priority: PRIORITY[job.operating_mode],
+  })
+
+const startOfTask = (task: OpenTask): WorkflowStart =>
+  coldInferenceStart({ taskId: task.id, accountId: task.account_id, modelKey: task.model_key })
+
+interface Sweep<Row> {
+  workflowId: (id: string) => string
+  end: (row: Row, orphan: Extract<Orphan, { status: string }>) => Promise<unknown>
+  restart: (row: Row) => Promise<unknown>
+}
+
+async function sweep<Row extends { id: string }>(
+  { temporal, log }: Pick<ControlDeps, 'temporal' | 'log'>,
+  rows: readonly Row[],
+  { workflowId, end, restart }: Sweep<Row>,
+): Promise<Swept> {
+  const next = rows.length === BATCH ? (rows.at(-1)?.id ?? null) : null
+  const swept: Swept = { next, ended: 0, restarted: 0, failed: 0 }
+  const settle = async (row: Row) => {
+    const orphan = orphanOf(await workflowStatus(temporal, workflowId(row.id)))
+    if (orphan === undefined) return
+    await (orphan === 'restart' ? restart(row) : end(row, orphan))
+    swept[orphan === 'restart' ? 'restarted' : 'ended']++
+    log.warn({ workflow_id: workflowId(row.id), orphan }, 'found work that nobody had')
+  }
+  for (let at = 0; at < rows.length; at += AT_ONCE) {
+    const settled = rows.slice(at, at + AT_ONCE).map((row) =>
+      settle(row).catch((err: unknown) => {
+        swept.failed++
+        log.error({ err, workflow_id: workflowId(row.id) }, 'work that nobody has could not be settled')
+      }),
+    )
+    await Promise.all(settled)
+  }
+  return swept
+}
+
+const within = <T>(temporal: Client, call: () => Promise<T>): Promise<T> =>
+  temporal.withDeadline(Date.now() + RPC_MS, call)
+
+async function workflowStatus(
+  temporal: Client,
+  workflowId: string,
+): Promise<WorkflowExecutionStatusName | 'MISSING'> {
+  try {
+    const { status } = await within(temporal, () => temporal.workflow.getHandle(workflowId).describe())
+    return status.name
+  } catch (err) {
+    if (err instanceof WorkflowNotFoundError) return 'MISSING'
+    throw err
+  }
+}

@@ -1,0 +1,16 @@
+import type { Kysely } from 'kysely'
+import type { Database } from '../../../db/tables.ts'
+import type { Config } from '../../../platform/config.ts'
+import type { Logger } from '../../../platform/log.ts'
+import type { PublicSender } from '../../../platform/public-fetch.ts'
+import type { SecretBox } from '../../../platform/secret-box.ts'
+
+/** What webhook activities are given. */
+export interface WebhookDeps {
+  readonly db: Kysely<Database>
+  readonly config: Config
+  readonly sender: PublicSender
+  readonly secretBox: SecretBox
+  readonly log: Logger
+  readonly now: () => Date
+}

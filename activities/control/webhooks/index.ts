@@ -1,0 +1,91 @@
+import {
+  type AttemptPlan,
+  endpointOfDelivery,
+  openAttempt,
+  planAttempt,
+} from '../../../db/repositories/webhook-attempts.ts'
+import { endDelivery } from '../../../db/repositories/webhook-endings.ts'
+import { findOpenVerification, finishVerification } from '../../../db/repositories/webhook-verifications.ts'
+import type { WebhookDeps } from './deps.ts'
+import { dispatchFor } from './dispatch.ts'
+import { secretsFor } from './secrets.ts'
+import { makeAttempt } from './send.ts'
+import { settlePatiently } from './settle.ts'
+import { challenge, type Challenged } from './verify.ts'
+
+/** A plan as it travels: times are epoch milliseconds. */
+export type DeliveryStep =
+  | { state: 'ended' }
+  | { state: 'unverified' }
+  | { state: 'busy'; until: number }
+  | { state: 'due'; attempt: number; at: number; lastError: string | null }
+
+/** Whether an attempt was made, or its destination had as many under way as it may. */
+export type Attempted = 'done' | 'crowded'
+
+/** Later attempts under way to one destination, so that the workflows of one never use up the worker. */
+const LATER_PER_ENDPOINT = 8
+
+/** Every activity of the `webhooks` queue; each is safe to repeat (its doc line says why). */
+export const createWebhookActivities = (deps: WebhookDeps, underWay = new Map<string, number>()) => ({
+  /** First attempts of fresh deliveries, for minutes. Safe to repeat because a row is picked once, under a lock. */
+  dispatchWebhooks: (): Promise<void> => dispatchFor(deps),
+
+  /**
+   * What a delivery waits for; one that waited past its deadline ends. Safe to repeat because it otherwise only reads, and
+   * a delivery ends once.
+   */
+  async planWebhookAttempt(deliveryId: string): Promise<DeliveryStep> {
+    const plan: AttemptPlan = await planAttempt(deps.db, deliveryId, deps.now())
+    if (plan.state === 'due') return { ...plan, at: plan.at.getTime() }
+    if (plan.state === 'busy') return { ...plan, until: plan.until.getTime() }
+    if (plan.state !== 'expired') return plan
+    await endDelivery(deps.db, deliveryId, 'dead_lettered', deps.now())
+    return { state: 'ended' }
+  },
+
+  /**
+   * One later attempt. Safe to repeat because its number is taken once: an execution that finds it taken sends nothing, and
+   * the attempt of one that died is closed as interrupted.
+   */
+  async attemptWebhook(deliveryId: string, attempt: number): Promise<Attempted> {
+    const endpointId = await endpointOfDelivery(deps.db, deliveryId)
+    if (endpointId === undefined) return 'done'
+    const before = underWay.get(endpointId) ?? 0
+    if (before >= LATER_PER_ENDPOINT) return 'crowded'
+    underWay.set(endpointId, before + 1)
+    try {
+      const opened = await openAttempt(deps.db, { deliveryId, number: attempt, now: deps.now() })
+      if (!opened) return 'done'
+      const secretsOf = await secretsFor(deps, [opened])
+      const sent = await makeAttempt(deps, opened, { secrets: () => secretsOf(opened) })
+      await settlePatiently(deps, [{ opened, sent }])
+      return 'done'
+    } finally {
+      const left = (underWay.get(endpointId) ?? 1) - 1
+      if (left > 0) underWay.set(endpointId, left)
+      else underWay.delete(endpointId)
+    }
+  },
+
+  /** The delivery ends without another attempt. Safe to repeat because only an open one is moved. */
+  async endWebhookDelivery(deliveryId: string, status: 'cancelled' | 'dead_lettered'): Promise<void> {
+    await endDelivery(deps.db, deliveryId, status, deps.now())
+  },
+
+  /** Challenges a destination once. Safe to repeat because the challenge stays the same and only a pending one counts. */
+  async challengeWebhook(endpointId: string, version: number, attempt: number): Promise<Challenged> {
+    const pending = await findOpenVerification(deps.db, endpointId, version)
+    if (!pending || pending.verification.window_ends_at <= deps.now()) return 'ended'
+    if (!(await challenge(deps, pending, attempt))) return 'unanswered'
+    const counted = await finishVerification(deps.db, pending, { status: 'verified', now: deps.now() })
+    return counted ? 'verified' : 'ended'
+  },
+
+  /** No answer will count any more. Safe to repeat because only a pending verification fails. */
+  async failWebhookVerification(endpointId: string, version: number): Promise<void> {
+    const pending = await findOpenVerification(deps.db, endpointId, version)
+    if (pending) await finishVerification(deps.db, pending, { status: 'failed', now: deps.now() })
+  },
+})
+export type WebhookActivities = ReturnType<typeof createWebhookActivities>

@@ -1,0 +1,68 @@
+import type { OpenedAttempt } from '../../../db/repositories/webhook-attempts.ts'
+import { type AttemptVerdict, judgeAttempt } from '../../../domain/webhook-outcome.ts'
+import { type Answer, SendError } from '../../../platform/public-fetch.ts'
+import { signWebhook } from '../../../platform/webhook-signature.ts'
+import type { WebhookDeps } from './deps.ts'
+
+/** One signed request to a destination. */
+export interface SignedSend {
+  url: string
+  body: Buffer
+  secrets: readonly string[]
+  eventId: string
+  deliveryId: string
+  attempt: number
+  signal?: AbortSignal
+}
+
+/** Signs at the moment of sending and posts (contract 6.2). Throws `SendError`. */
+export function sendSigned({ sender, now }: WebhookDeps, send: SignedSend): Promise<Answer> {
+  const timestamp = Math.floor(now().getTime() / 1000)
+  return sender.send(send.url, {
+    method: 'POST',
+    headers: {
+      'content-type': 'application/json',
+      'user-agent': 'Hearth-Webhooks/1',
+      'service-signature': signWebhook(send.secrets, timestamp, send.body),
+      'service-event-id': send.eventId,
+      'service-delivery-id': send.deliveryId,
+      'service-attempt': String(send.attempt),
+      'service-webhook-version': '1',
+    },
+    body: send.body,
+    ...(send.signal && { signal: send.signal }),
+  })
+}
+
+export interface Sent {
+  verdict: AttemptVerdict
+  retryAfter: string | undefined
+}
+
+/** Makes an attempt that has been opened. Never throws: whatever happens is a verdict. */
+export async function makeAttempt(
+  deps: WebhookDeps,
+  { delivery, number, urlSealed, payload }: OpenedAttempt,
+  { secrets, signal }: { secrets: () => string[]; signal?: AbortSignal },
+): Promise<Sent> {
+  try {
+    const url = deps.secretBox.open(urlSealed, `webhook_endpoint/${delivery.endpoint_id}`).toString()
+    const { status, headers } = await sendSigned(deps, {
+      url,
+      body: payload,
+      secrets: secrets(),
+      eventId: delivery.event_id,
+      deliveryId: delivery.id,
+      attempt: number,
+      ...(signal && { signal }),
+    })
+    const retryAfter = headers['retry-after']
+    const asked = typeof retryAfter === 'string' ? retryAfter : undefined
+    return { verdict: judgeAttempt({ status, retryAfter: asked }), retryAfter: asked }
+  } catch (err) {
+    if (!(err instanceof SendError))
+      deps.log.error({ err, delivery_id: delivery.id }, 'a delivery could not be sent')
+    const failure = err instanceof SendError ? err.reason : 'internal'
+    return { verdict: judgeAttempt({ failure }), retryAfter: undefined }
+  }
+}

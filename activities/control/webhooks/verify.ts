@@ -1,0 +1,59 @@
+import type { PendingVerification } from '../../../db/repositories/webhook-verifications.ts'
+import { validWebhookSecrets } from '../../../db/repositories/webhook-endpoints.ts'
+import { SendError } from '../../../platform/public-fetch.ts'
+import { VERIFICATION_EVENT } from '../../../schemas/webhook.ts'
+import type { WebhookDeps } from './deps.ts'
+import { sendSigned } from './send.ts'
+
+export type Challenged = 'verified' | 'unanswered' | 'ended'
+
+/** The same text for every try, so that its event id means one payload. */
+function challengeBody({ endpoint, verification }: PendingVerification): Buffer {
+  const payload = {
+    id: verification.event_id,
+    object: 'event',
+    api_version: '1',
+    type: VERIFICATION_EVENT,
+    created_at: verification.created_at.toISOString(),
+    account_id: endpoint.account_id,
+    data: {
+      resource: { id: endpoint.id, object: 'webhook_endpoint', status: 'pending_verification' },
+      resource_url: `/api/builder/v1/webhook-endpoints/${endpoint.id}`,
+      verification_challenge: verification.challenge,
+    },
+  }
+  return Buffer.from(JSON.stringify(payload))
+}
+
+/** Whether the destination gave the challenge back, in the header and as the exact compact body (contract 6.3). */
+export async function challenge(
+  deps: WebhookDeps,
+  pending: PendingVerification,
+  attempt: number,
+): Promise<boolean> {
+  const { endpoint, verification } = pending
+  const secrets = await validWebhookSecrets(deps.db, endpoint.id, deps.now())
+  try {
+    const { status, headers, body } = await sendSigned(deps, {
+      url: deps.secretBox.open(endpoint.url_sealed, `webhook_endpoint/${endpoint.id}`).toString(),
+      body: challengeBody(pending),
+      secrets: secrets.map(({ id, sealed }) =>
+        deps.secretBox.open(sealed, `webhook_secret/${id}`).toString(),
+      ),
+      eventId: verification.event_id,
+      deliveryId: verification.event_id,
+      attempt,
+    })
+    const expected = JSON.stringify({ verification_challenge: verification.challenge })
+    return (
+      status >= 200 &&
+      status < 300 &&
+      headers['service-verification-challenge'] === verification.challenge &&
+      body.equals(Buffer.from(expected))
+    )
+  } catch (err) {
+    if (!(err instanceof SendError)) throw err
+    deps.log.info({ webhook_endpoint_id: endpoint.id, reason: err.reason }, 'a challenge was not answered')
+    return false
+  }
+}

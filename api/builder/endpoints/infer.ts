@@ -1,0 +1,63 @@
+import Type, { type Static } from 'typebox'
+import { isChatCapable } from '../../../domain/chat.ts'
+import { newId } from '../../../domain/ids.ts'
+import { InferBody, InferResponse, SYNC_TIMEOUT_S } from '../../../schemas/inference-task.ts'
+import { type Admitted, callableEndpoint, modelStateOf } from '../../inference/admission.ts'
+import { estimatedLoadS, queueTask } from '../../inference/durable.ts'
+import { inferSync, pollNote } from '../../inference/infer-sync.ts'
+import { chatInput } from '../../inference/chat-input.ts'
+import { memberBytes } from '../../inference/input-bytes.ts'
+import { route } from '../../http/route.ts'
+import type { Services } from '../../services.ts'
+
+export const MAX_INFER_BYTES = 16 * 1024 * 1024
+
+/** An endpoint's id or its name. */
+export const EndpointParams = Type.Object({ endpoint_id: Type.String({ minLength: 1, maxLength: 200 }) })
+
+/** Checks a request against its endpoint before anything is written or asked. */
+export async function admit(
+  services: Services,
+  request: { accountId: string; endpointId: string; body: Static<typeof InferBody>; rawBody: Buffer },
+): Promise<Admitted> {
+  const { accountId, endpointId, body, rawBody } = request
+  const endpoint = await callableEndpoint(services, accountId, endpointId)
+  services.endpoints.checkInput(endpoint, body.input)
+  const input = memberBytes(rawBody, 'input') ?? Buffer.from(JSON.stringify(body.input))
+  const surface = 'rest'
+  if (!isChatCapable(endpoint.task_type)) return { endpoint, accountId, input, surface }
+  return { endpoint, accountId, input: chatInput(body, input), surface }
+}
+
+export const infer = route({
+  operationId: 'infer',
+  summary: 'Ask a model; a model that is not ready in time answers with a task to poll',
+  method: 'POST',
+  path: '/endpoints/{endpoint_id}/infer',
+  auth: 'api-key',
+  admitsWork: true,
+  params: EndpointParams,
+  body: InferBody,
+  maxBodyBytes: MAX_INFER_BYTES,
+  success: { status: 200, schema: InferResponse },
+  errors: ['not_found', 'forbidden', 'conflict', 'no_capacity', 'unavailable'],
+
+  async handler({ caller, params, body, rawBody, signal }, services) {
+    const { accountId } = caller
+    const admitted = await admit(services, { accountId, endpointId: params.endpoint_id, body, rawBody })
+    const { sync = true, sync_timeout_s: seconds = SYNC_TIMEOUT_S.default } = body
+    if (sync) return inferSync(services, admitted, { timeoutMs: seconds * 1000, signal })
+
+    const taskId = newId()
+    const state = modelStateOf(services, admitted.endpoint.model_key)
+    await queueTask(services, { ...admitted, taskId, createdAt: services.now() })
+    const load = await estimatedLoadS(services, admitted.endpoint.model_key, state)
+    return {
+      task_id: taskId,
+      status: 'queued' as const,
+      model_state: state,
+      ...(load !== undefined && { estimated_load_time_s: load }),
+      note: pollNote(taskId),
+    }
+  },
+})

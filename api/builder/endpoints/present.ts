@@ -1,0 +1,37 @@
+import type { EndpointRow } from '../../../db/tables/models.ts'
+import { microToUsd } from '../../../domain/money.ts'
+import type { Endpoint, ModelReadiness } from '../../../schemas/endpoint.ts'
+
+/** An endpoint as this account sees it. */
+export function presentEndpoint(row: EndpointRow, accountId: string, readiness?: ModelReadiness): Endpoint {
+  const owned = row.account_id === accountId
+  return {
+    endpoint_id: row.id,
+    name: row.name,
+    display_name: row.display_name,
+    description: row.description,
+    visibility: row.visibility,
+    status: row.status,
+    review_status: row.review_status,
+    ...(owned && { review_note: row.review_note }),
+    owned,
+    source: row.source,
+    is_base_model: row.is_base_model,
+    task_type: row.task_type,
+    base_model: row.base_model,
+    model_category: row.model_category,
+    version_id: row.version_id,
+    input_schema: row.input_schema,
+    output_schema: row.output_schema,
+    example_input: row.example_input,
+    example_output: row.example_output,
+    tags: row.tags,
+    total_requests: row.total_requests,
+    total_tokens_processed: row.total_tokens_processed,
+    price_per_request: microToUsd(row.price_micro),
+    last_used_at: row.last_used_at?.toISOString() ?? null,
+    created_at: row.created_at.toISOString(),
+    updated_at: row.updated_at.toISOString(),
+    ...readiness,
+  }
+}

@@ -1,0 +1,125 @@
+import type { Transaction } from 'kysely'
+import Type from 'typebox'
+import { insertEndpoint } from '../../../db/repositories/endpoints.ts'
+import { findTrainingRun, lockTrainingRun } from '../../../db/repositories/training-runs.ts'
+import { findVersionOfJob } from '../../../db/repositories/versions.ts'
+import type { Database } from '../../../db/tables.ts'
+import type { EndpointRow, ModelVersionRow } from '../../../db/tables/models.ts'
+import { missingForPublic, reviewAfter } from '../../../domain/endpoint.ts'
+import { ApiError, invalid } from '../../../domain/errors.ts'
+import { newId } from '../../../domain/ids.ts'
+import { usdToMicro } from '../../../domain/money.ts'
+import type { Catalog } from '../../../platform/catalog.ts'
+import { Uuid } from '../../../schemas/common.ts'
+import { Endpoint, RegisterForInference } from '../../../schemas/endpoint.ts'
+import { route } from '../../http/route.ts'
+import { checkListing } from './check-listing.ts'
+import { presentEndpoint } from './present.ts'
+
+const LOOKS_LIKE_ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+
+export const registerForInference = route({
+  operationId: 'registerForInference',
+  summary: 'Serve the model of a completed run as an endpoint',
+  method: 'POST',
+  path: '/training/runs/{run_id}/register-for-inference',
+  auth: 'api-key',
+  params: Type.Object({ run_id: Uuid }),
+  body: RegisterForInference,
+  success: { status: 201, schema: Endpoint },
+  errors: ['not_found', 'conflict'],
+
+  async handler({ caller: { accountId }, params: { run_id }, body }, { db, catalog, now }) {
+    checkBody(body)
+    const row = await db.transaction().execute(async (trx) => {
+      const version = await completedVersion(trx, accountId, run_id)
+      return create(trx, { accountId, version, body, catalog, now: now() })
+    })
+    return presentEndpoint(row, accountId)
+  },
+})
+
+function checkBody(body: RegisterForInference): void {
+  if (LOOKS_LIKE_ID.test(body.name)) {
+    throw invalid(['body', 'name'], 'a name must not look like an id', 'endpoint_name')
+  }
+  if (body.visibility !== 'public') return
+  const issues = missingForPublic(body)
+  const [first] = issues
+  if (first)
+    throw new ApiError('validation_failed', `${first.loc.join('.')}: ${first.msg}`, { details: { issues } })
+}
+
+/** Holds the run, so that it is not deleted while its model becomes an endpoint. */
+async function completedVersion(
+  trx: Transaction<Database>,
+  accountId: string,
+  runId: string,
+): Promise<ModelVersionRow> {
+  await lockTrainingRun(trx, runId)
+  const run = await findTrainingRun(trx, accountId, runId)
+  if (!run) throw new ApiError('not_found', 'there is no training run with this id')
+  if (run.status !== 'completed') {
+    throw new ApiError('conflict', `only a completed run can be registered; this one is ${run.status}`, {
+      details: { status: run.status },
+    })
+  }
+  const version = await findVersionOfJob(trx, runId)
+  if (!version) throw new ApiError('conflict', 'this run has left no model behind')
+  if (version.lifecycle_status === 'disabled')
+    throw new ApiError('conflict', 'the model of this run is disabled')
+  return version
+}
+
+interface Creation {
+  accountId: string
+  version: ModelVersionRow
+  body: RegisterForInference
+  catalog: Catalog
+  now: Date
+}
+
+async function create(
+  trx: Transaction<Database>,
+  { accountId, version, body, catalog, now }: Creation,
+): Promise<EndpointRow> {
+  const { name, visibility = 'account' } = body
+  const model = catalog.model(version.model_config_id)
+  const listing = {
+    input_schema: body.input_schema ?? version.input_schema,
+    output_schema: body.output_schema ?? version.output_schema,
+    example_input: body.example_input ?? version.example_input,
+    example_output: body.example_output ?? version.example_output,
+  }
+  const isOwn = body.input_schema ?? body.output_schema ?? body.example_input ?? body.example_output
+  if (isOwn) checkListing(listing)
+
+  const row = await insertEndpoint(trx, {
+    id: newId(),
+    account_id: accountId,
+    name,
+    display_name: body.display_name ?? name,
+    description: body.description ?? '',
+    visibility,
+    review_status: reviewAfter(undefined, visibility),
+    source: 'trained',
+    task_type: body.task_type ?? model?.config.task_type ?? 'specialist',
+    base_model: version.model_config_id,
+    model_category: model?.config.category ?? null,
+    version_id: version.id,
+    model_key: version.model_key,
+    runtime_profile: version.runtime_profile,
+    input_schema: JSON.stringify(listing.input_schema),
+    output_schema: JSON.stringify(listing.output_schema),
+    example_input: JSON.stringify(listing.example_input),
+    example_output: JSON.stringify(listing.example_output),
+    tags: body.tags ?? [],
+    price_micro: usdToMicro(body.price_per_request ?? 0),
+    created_at: now,
+    updated_at: now,
+  })
+  if (row) return row
+  throw new ApiError('conflict', `the name ${name} is taken; names are never given out twice`, {
+    details: { name },
+  })
+}

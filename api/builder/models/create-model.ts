@@ -1,0 +1,50 @@
+import type { Static } from 'typebox'
+import {
+  adoptVersion,
+  ensureModel,
+  findOwnVersion,
+  readLatestVersions,
+} from '../../../db/repositories/models.ts'
+import { ApiError, invalid } from '../../../domain/errors.ts'
+import { newId } from '../../../domain/ids.ts'
+import { CreateModel, Model } from '../../../schemas/model.ts'
+import { route } from '../../http/route.ts'
+import { presentModel } from './present.ts'
+
+export const createModel = route({
+  operationId: 'createModel',
+  summary: 'Name a trained version as a model; with the name of a model of yours, as its next version',
+  method: 'POST',
+  path: '/models',
+  auth: 'api-key',
+  body: CreateModel,
+  success: { status: 201, schema: Model },
+  errors: ['not_found', 'conflict'],
+
+  async handler({ caller: { accountId }, body }, { db, now }) {
+    const by = versionIn(body)
+    const row = await db.transaction().execute(async (trx) => {
+      const version = await findOwnVersion(trx, accountId, by)
+      if (!version) throw new ApiError('not_found', 'there is no such version of yours')
+      const model = await ensureModel(trx, {
+        id: newId(),
+        account_id: accountId,
+        name: body.name,
+        created_at: now(),
+      })
+      if (version.model_id === model.id) return model
+      if (await adoptVersion(trx, version.id, model.id)) return model
+      throw new ApiError('conflict', 'this version is part of another model', {
+        details: { model_id: version.model_id },
+      })
+    })
+    return presentModel(row, (await readLatestVersions(db, [row.id])).get(row.id))
+  },
+})
+
+function versionIn(body: Static<typeof CreateModel>) {
+  const { version_id, job_id } = body
+  if (version_id !== undefined && job_id === undefined) return { version_id }
+  if (job_id !== undefined && version_id === undefined) return { job_id }
+  throw invalid(['body', 'version_id'], 'exactly one of version_id and job_id names the version')
+}

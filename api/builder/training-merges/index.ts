@@ -1,0 +1,3 @@
+import { createTrainingMerge } from './create-training-merge.ts'
+
+export const trainingMerges = [createTrainingMerge]

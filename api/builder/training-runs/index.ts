@@ -1,0 +1,23 @@
+import { cancelTrainingRun } from './cancel-training-run.ts'
+import { createTrainingRun } from './create-training-run.ts'
+import { deleteTrainingRun } from './delete-training-run.ts'
+import { getTrainingRunEvents } from './get-training-run-events.ts'
+import { getTrainingRunLogs } from './get-training-run-logs.ts'
+import { getTrainingRunMetrics } from './get-training-run-metrics.ts'
+import { getTrainingRun } from './get-training-run.ts'
+import { listArtifacts } from './list-artifacts.ts'
+import { listTrainingRuns } from './list-training-runs.ts'
+import { signDownloads } from './sign-downloads.ts'
+
+export const trainingRuns = [
+  createTrainingRun,
+  listTrainingRuns,
+  getTrainingRun,
+  deleteTrainingRun,
+  getTrainingRunLogs,
+  getTrainingRunMetrics,
+  getTrainingRunEvents,
+  cancelTrainingRun,
+  listArtifacts,
+  signDownloads,
+]

@@ -1,0 +1,128 @@
+import type { DatasetRow } from '../../../db/tables/datasets.ts'
+import { ApiError, invalid, type Issue } from '../../../domain/errors.ts'
+import { hardwareFor } from '../../../domain/training-run.ts'
+import type { Catalog, CatalogModel } from '../../../platform/catalog.ts'
+import type { CreateTrainingRun, HardwarePreference } from '../../../schemas/training-run.ts'
+
+/** The config that a request names as `model_config_id` or as `model`. */
+export function chooseModel(catalog: Catalog, { model_config_id, model }: CreateTrainingRun): CatalogModel {
+  const field = model_config_id === undefined && model !== undefined ? 'model' : 'model_config_id'
+  const name = model_config_id ?? model
+  if (name === undefined) throw invalid(['body', field], 'Field required', 'missing')
+  if (model !== undefined && model !== name) {
+    throw invalid(['body', 'model'], 'names another model config than model_config_id')
+  }
+  const found = catalog.model(name)
+  if (!found) throw invalid(['body', field], `there is no model config ${name}`)
+  const { is_active, lifecycle_status } = found.config
+  if (!is_active || lifecycle_status === 'disabled') {
+    throw invalid(['body', field], `the model config ${name} is not active`)
+  }
+  return found
+}
+
+/** Refuses a dataset that this config cannot be trained on now. */
+export function assertTrainable({ config }: CatalogModel, dataset: DatasetRow): void {
+  if (dataset.status !== 'ready') {
+    throw new ApiError('conflict', `the dataset is ${dataset.status}; training needs one that is ready`, {
+      details: { dataset_status: dataset.status },
+    })
+  }
+  if (config.dataset_formats.includes(dataset.storage_format)) return
+  const formats = config.dataset_formats.join(', ')
+  throw invalid(
+    ['body', 'dataset_id'],
+    `${config.model_id} takes ${formats}; this dataset is ${dataset.storage_format}`,
+  )
+}
+
+/** Values with defaults filled in, and warnings for what is ignored; 422 names every known one that is wrong. */
+export function resolveHyperparameters(
+  model: CatalogModel,
+  given: Record<string, unknown>,
+  columns: DatasetRow['columns'],
+): { values: Record<string, unknown>; warnings: string[] } {
+  const { values, warnings, issues } = model.resolveHyperparameters(given)
+  const found: Issue[] = issues.map(({ path, message }) => ({
+    loc: ['body', 'hyperparameters', ...path.split('/').slice(1)],
+    msg: message,
+    type: 'hyperparameter',
+  }))
+  if (found.length === 0 && columns) found.push(...missingColumns(model, { given, values, columns }))
+  const [first] = found
+  if (!first) return { values, warnings }
+  throw new ApiError('validation_failed', `${first.loc.slice(1).join('.')}: ${first.msg}`, {
+    details: { issues: found },
+  })
+}
+
+interface ResolvedRun {
+  given: Record<string, unknown>
+  values: Record<string, unknown>
+  columns: readonly { name: string }[]
+}
+
+/** Columns that the dataset lacks: those that hyperparameters name, and those that its kind of rows must have. */
+function missingColumns({ config }: CatalogModel, run: ResolvedRun): Issue[] {
+  const names = run.columns.map(({ name }) => name)
+  const { dataset_rules: rules } = config
+  if (rules) return missingByRule(config, rules, run)
+  return Object.entries(run.values).flatMap(([key, value]) => {
+    if (!key.endsWith('_column') || typeof value !== 'string' || value === '' || names.includes(value))
+      return []
+    const spelling = Object.keys(run.given).find((one) => (config.aliases[one] ?? one) === key) ?? key
+    const msg = `the dataset has no column ${value}; it has ${listed(names)}`
+    return [{ loc: ['body', 'hyperparameters', spelling], msg, type: 'column' }]
+  })
+}
+
+function missingByRule(
+  { model_id }: CatalogModel['config'],
+  { parameter, columns }: NonNullable<CatalogModel['config']['dataset_rules']>,
+  { values, columns: present }: ResolvedRun,
+): Issue[] {
+  const names = present.map(({ name }) => name)
+  const kind = String(values[parameter])
+  const groups = (columns[kind] ?? []).map((group) =>
+    group.map((name) => name.replaceAll(/\{(\w+)\}/g, (_, key: string) => String(values[key]))),
+  )
+  return groups
+    .filter((group) => !group.some((name) => names.includes(name)))
+    .map((group) => {
+      const wanted = group.join(' or ')
+      const msg = `${model_id} with ${parameter} ${kind} needs the column ${wanted}; the dataset has ${listed(names)}`
+      return { loc: ['body', 'dataset_id'], msg, type: 'column' }
+    })
+}
+
+const SHOWN = 50
+const listed = (names: readonly string[]): string =>
+  names.length <= SHOWN
+    ? names.join(', ')
+    : `${names.slice(0, SHOWN).join(', ')} and ${names.length - SHOWN} more`
+
+/** Whether a GPU node is taken when one is there, without waiting for one: language models train anywhere, but not equally fast. */
+export const likesGpuWith = ({ config }: CatalogModel, preference: HardwarePreference): boolean =>
+  preference === 'gpu_preferred' || (preference === 'auto' && config.vram_required_mb > 0)
+
+/** The kind of node to wait for; 422 when there can be none. */
+export function chooseHardware(
+  { config }: CatalogModel,
+  preference: HardwarePreference,
+  run: { values: Record<string, unknown>; gpuOnline: boolean },
+): 'cpu' | 'gpu' {
+  const cudaOnly = Object.entries(config.cuda_only ?? {}).find(([name, those]) =>
+    those.includes(String(run.values[name])),
+  )
+  if (cudaOnly && preference === 'cpu_only') {
+    const [name] = cudaOnly
+    throw invalid(
+      ['body', 'hyperparameters', name],
+      `${String(run.values[name])} needs a CUDA node, and hardware_preference is cpu_only`,
+    )
+  }
+  const requiresGpu = config.requires_gpu || cudaOnly !== undefined
+  const choice = hardwareFor(preference, { requiresGpu, gpuOnline: run.gpuOnline })
+  if ('hardware' in choice) return choice.hardware
+  throw invalid(['body', 'hardware_preference'], choice.refused)
+}

@@ -1,0 +1,134 @@
+import { hash, timingSafeEqual } from 'node:crypto'
+import type { IncomingMessage } from 'node:http'
+import { ApiError } from '../../domain/errors.ts'
+import type { Services } from '../services.ts'
+import type { AccountCaller, AnyCaller, Auth, Role } from './caller.ts'
+import type { Exchange } from './exchange.ts'
+import type { AnyRoute } from './route.ts'
+
+/** Finds out who is calling, or throws. */
+export type Authenticate = (exchange: Exchange) => AnyCaller | Promise<AnyCaller>
+
+const RANK: Record<Role, number> = { viewer: 0, operator: 1, admin: 2 }
+
+/** Viewers read, operators create and infer, admins also delete (design section 4). */
+export function roleOf({ role, method }: Pick<AnyRoute, 'role' | 'method'>): Role {
+  if (role) return role
+  if (method === 'GET') return 'viewer'
+  return method === 'DELETE' ? 'admin' : 'operator'
+}
+
+/** The check that a route's declaration asks for, made once when it is mounted. */
+export function authenticator(route: AnyRoute, services: Services): Authenticate {
+  const byAuth: Record<Auth, Authenticate> = {
+    none: () => undefined,
+    'api-key': accountAuth(services, roleOf(route)),
+    'operations-key': ({ req }) =>
+      checkSecret(
+        credentialOf(req, 'the operations key'),
+        services.config.HEARTH_OPERATIONS_KEY,
+        'operations key',
+      ),
+    'evaluator-token': ({ req }) =>
+      checkSecret(
+        one(req, 'x-cohort-evaluator-token'),
+        services.config.HEARTH_EVALUATOR_TOKEN,
+        'evaluator token',
+      ),
+    'join-token': ({ req }) => ({ token: credentialOf(req, 'a join token') }),
+    'node-signature': (exchange) => verifyNode(exchange, services),
+    cohort: cohortAuth(services, roleOf(route)),
+  }
+  return byAuth[route.auth]
+}
+
+const accountAuth =
+  (services: Services, least: Role): Authenticate =>
+  (exchange) => {
+    const key = credentialOf(exchange.req)
+    const found = services.keys.find(key)
+    return found instanceof Promise
+      ? found.then((caller) => admit(exchange, caller, least))
+      : admit(exchange, found, least)
+  }
+
+function admit({ req }: Exchange, caller: AccountCaller | undefined, least: Role): AccountCaller {
+  if (!caller) throw unauthenticated('this API key is not valid')
+  const account = req.headers['x-account-id']
+  if (account !== undefined && String(account).toLowerCase() !== caller.accountId) {
+    throw new ApiError('account_mismatch', 'X-Account-ID is not the account of this API key')
+  }
+  if (RANK[caller.role] < RANK[least]) {
+    throw new ApiError('forbidden', `this needs a key with the role ${least}; yours is ${caller.role}`, {
+      details: { required_role: least, role: caller.role },
+    })
+  }
+  return caller
+}
+
+/** Cohort routes name their account; the key proves that the caller may speak for it. */
+const cohortAuth =
+  (services: Services, least: Role): Authenticate =>
+  async (exchange) => {
+    const caller = (await accountAuth(services, least)(exchange)) as AccountCaller
+    const { req } = exchange
+    if (req.headers['x-account-id'] === undefined) throw missingHeader('x-account-id')
+    return { accountId: caller.accountId, userId: req.headers['x-user-id']?.toString() }
+  }
+
+/** The signature covers the body, which the kernel has read by now. */
+function verifyNode({ req, rawBody }: Exchange, services: Services): Promise<AnyCaller> {
+  const timestamp = one(req, 'x-node-timestamp')
+  if (!/^\d{1,16}$/.test(timestamp)) throw unauthenticated('X-Node-Timestamp is not a number of milliseconds')
+  return services.nodes.verify({
+    method: req.method ?? '',
+    path: req.url ?? '',
+    timestamp: Number(timestamp),
+    accountId: one(req, 'x-account-id'),
+    nodeId: one(req, 'x-node-id'),
+    signature: one(req, 'x-node-signature'),
+    body: rawBody,
+  })
+}
+
+/** The key in `X-API-Key` or in `Authorization: Bearer`; both may be sent if they agree. */
+function credentialOf({ headers }: IncomingMessage, what = 'an API key'): string {
+  const key = headers['x-api-key']
+  const { authorization } = headers
+  const bearer = authorization === undefined ? undefined : bearerOf(authorization)
+  if (key !== undefined && bearer !== undefined && key !== bearer) {
+    throw unauthenticated('X-API-Key and Authorization name different keys')
+  }
+  const credential = key ?? bearer
+  if (typeof credential !== 'string' || credential === '') {
+    throw unauthenticated(`${what} is needed, in X-API-Key or as Authorization: Bearer`)
+  }
+  return credential
+}
+
+function bearerOf(authorization: string): string {
+  const [scheme = '', token = ''] = authorization.split(' ', 2)
+  if (scheme.toLowerCase() !== 'bearer') throw unauthenticated('Authorization must be a Bearer token')
+  return token
+}
+
+function one({ headers }: IncomingMessage, name: string): string {
+  const value = headers[name]
+  if (typeof value !== 'string' || value === '') throw unauthenticated(`the header ${name} is needed`)
+  return value
+}
+
+/** In constant time; an empty expected secret lets nobody in. */
+function checkSecret(given: string, expected: string, what: string): undefined {
+  const digest = (text: string): Buffer => hash('sha256', text, 'buffer')
+  if (expected !== '' && timingSafeEqual(digest(given), digest(expected))) return undefined
+  throw unauthenticated(`this ${what} is not valid`)
+}
+
+const missingHeader = (name: string): ApiError =>
+  new ApiError('validation_failed', `header.${name}: Field required`, {
+    details: { issues: [{ loc: ['header', name], msg: 'Field required', type: 'missing' }] },
+  })
+
+const unauthenticated = (message: string): ApiError =>
+  new ApiError('unauthenticated', message, { headers: { 'www-authenticate': 'Bearer realm="hearth"' } })

@@ -1,0 +1,104 @@
+import { isUtf8 } from 'node:buffer'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { ApiError } from '../../domain/errors.ts'
+
+/** The client closed the connection before its request was complete: nobody is left to answer. */
+export class ClientGoneError extends Error {
+  override readonly name = 'ClientGoneError'
+}
+
+const EMPTY = Buffer.alloc(0)
+const DRAIN_MS = 30_000
+
+export const hasBody = (req: IncomingMessage): boolean =>
+  req.headers['transfer-encoding'] !== undefined || (req.headers['content-length'] ?? '0') !== '0'
+
+/** Refuses by the declared length, before a byte is read. */
+export function checkLength(req: IncomingMessage, maxBytes: number): void {
+  if (Number(req.headers['content-length'] ?? 0) > maxBytes) throw tooLarge(maxBytes)
+}
+
+/** Cuts off a client that stops in the middle of its body: it would hold its connection, and what it sent, for ever. */
+export function limitIdle(req: IncomingMessage, res: ServerResponse, ms: number): void {
+  if (req.complete) return
+  const { socket } = req
+  socket.setTimeout(ms)
+  // The work that follows may take its time; after it the server's own limit between requests holds.
+  req.once('end', () => {
+    if (!res.writableFinished) socket.setTimeout(0)
+  })
+}
+
+/** Reads the body into memory, never more than `maxBytes` of it, whether or not its length was declared. */
+export function readBody(req: IncomingMessage, maxBytes: number): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = []
+    let size = 0
+    const onData = (chunk: Buffer): void => {
+      size += chunk.length
+      chunks.push(chunk)
+      if (size <= maxBytes) return
+      chunks.length = 0
+      req.off('data', onData).pause()
+      reject(tooLarge(maxBytes))
+    }
+    // Listeners stay on: the request ends with its body, and settling twice does nothing.
+    req
+      .on('data', onData)
+      .on('end', () => resolve(chunks.length === 1 ? (chunks[0] ?? EMPTY) : Buffer.concat(chunks, size)))
+      .on('close', () => {
+        if (!req.complete) reject(new ClientGoneError('the client left before its body was complete'))
+      })
+  })
+}
+
+export const tooLarge = (maxBytes: number, hint = ''): ApiError =>
+  new ApiError('payload_too_large', `the body is larger than ${maxBytes} bytes${hint}`, {
+    details: { max_bytes: maxBytes },
+  })
+
+/**
+ * Throws away what the client is still sending. Closing at once would reset the connection and might destroy the
+ * answer before the client reads it; so the rest is discarded for a while.
+ */
+export function drain(req: IncomingMessage, res: ServerResponse): void {
+  if (req.complete || req.destroyed) return
+  req.unpipe()
+  req.removeAllListeners('data')
+  req.on('error', () => {})
+  req.resume()
+  const timer = setTimeout(() => res.socket?.destroy(), DRAIN_MS).unref()
+  req.once('close', () => clearTimeout(timer))
+}
+
+/** Parses a JSON body whose media type has been checked. */
+export function parseJson(bytes: Buffer): unknown {
+  if (!isUtf8(bytes)) throw new ApiError('bad_request', 'the body is not valid UTF-8')
+  try {
+    return JSON.parse(bytes.toString())
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message.slice(0, 200) : 'unreadable'
+    throw new ApiError('bad_request', `the body is not valid JSON: ${why}`, { cause })
+  }
+}
+
+/** Refuses a body whose media type is none of `allowed`; a body without a type passes for JSON. */
+export function checkMediaType(req: IncomingMessage, allowed: readonly string[]): void {
+  const encoding = req.headers['content-encoding']
+  if (encoding !== undefined && encoding !== 'identity') {
+    throw new ApiError('unsupported_media_type', `content-encoding ${encoding} is not supported`)
+  }
+
+  const header = req.headers['content-type']
+  if (header === undefined || header === allowed[0]) return
+  const [type = '', ...parameters] = header.toLowerCase().split(';')
+  if (!allowed.includes(type.trim()) && !allowed.includes('*')) {
+    throw new ApiError('unsupported_media_type', `content-type must be ${allowed.join(' or ')}`)
+  }
+  const charset = parameters.map((text) => text.trim()).find((text) => text.startsWith('charset='))
+  if (allowed[0] === JSON_TYPE && charset && !/^charset="?utf-?8"?$/.test(charset)) {
+    throw new ApiError('unsupported_media_type', 'JSON must be UTF-8')
+  }
+}
+
+export const JSON_TYPE = 'application/json'

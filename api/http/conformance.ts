@@ -1,0 +1,49 @@
+import { ApiError } from '../../domain/errors.ts'
+import { errorCodesOf } from './implied-errors.ts'
+import type { Outgoing } from './respond.ts'
+import type { AnyRoute } from './route.ts'
+import { type Check, jsonCheck } from './validate.ts'
+
+/** Holds a route to its own declaration; used in tests, where a lie becomes a 500 that says so. */
+export class Conformance {
+  readonly #route: AnyRoute
+  readonly #codes: ReadonlySet<string>
+  readonly #checks = new Map<number, Check | null>()
+
+  constructor(route: AnyRoute) {
+    this.#route = route
+    this.#codes = new Set(errorCodesOf(route))
+    const { success, also = {} } = route
+    const answers = [[success.status, success.schema ?? null] as const, ...Object.entries(also)]
+    for (const [status, schema] of answers) {
+      this.#checks.set(Number(status), schema && jsonCheck('response', schema))
+    }
+  }
+
+  /** Throws when a good answer has an undeclared status or a body that its schema does not describe. */
+  checkAnswer({ status, body }: Outgoing): void {
+    const check = this.#checks.get(status)
+    if (check === undefined) throw this.#lie(`answers ${status}, which it does not declare`)
+    if (check === null) {
+      const isEmpty = body === undefined || this.#route.success.contentType !== undefined
+      if (!isEmpty) throw this.#lie(`answers ${status} with a body it does not declare`)
+      return
+    }
+    try {
+      const isJson = typeof body === 'string' || body instanceof Uint8Array
+      check(isJson ? JSON.parse(String(body)) : undefined)
+    } catch (cause) {
+      throw this.#lie(`answers ${status} with a body unlike its schema: ${(cause as Error).message}`)
+    }
+  }
+
+  /** An error that was declared, or one that says it was not. */
+  checkError(error: ApiError): ApiError {
+    if (this.#codes.has(error.code)) return error
+    return this.#lie(`fails with ${error.code} (${error.message}), which it does not declare`)
+  }
+
+  #lie(what: string): ApiError {
+    return new ApiError('internal', `${this.#route.operationId} ${what}`, { cause: new Error(what) })
+  }
+}

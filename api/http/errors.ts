@@ -1,0 +1,70 @@
+import { ApiError, type Issue } from '../../domain/errors.ts'
+
+interface Coded {
+  code?: unknown
+  message?: unknown
+}
+
+/** What the network and the drivers call a server that cannot be reached. */
+const UNREACHABLE = new Set<unknown>(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND'])
+/** Postgres: shutting down or starting up, out of connections, deadlock and serialisation failures. */
+const TRY_AGAIN = new Set<unknown>(['57P01', '57P02', '57P03', '53300', '40001', '40P01'])
+const UNREACHABLE_TEXT = /Connection terminated|timeout exceeded when trying to connect|Failed to connect/
+const GRPC_UNAVAILABLE = 14
+
+/** The single funnel: whatever was thrown becomes an error the caller may see. */
+export function toApiError(err: unknown): ApiError {
+  if (err instanceof ApiError) return err
+  const { code, message } = (typeof err === 'object' && err !== null ? err : {}) as Coded
+
+  const isUnreachable =
+    UNREACHABLE.has(code) ||
+    TRY_AGAIN.has(code) ||
+    code === GRPC_UNAVAILABLE ||
+    (typeof code === 'string' && /^08...$/.test(code)) ||
+    (typeof message === 'string' && UNREACHABLE_TEXT.test(message))
+  if (isUnreachable) {
+    return new ApiError('unavailable', 'a system behind this service is not reachable; try again', {
+      cause: err,
+      headers: { 'retry-after': '1' },
+    })
+  }
+
+  // Class 22 is data that Postgres cannot hold: NUL in text, a number out of range.
+  if (typeof code === 'string' && /^22[0-9A-Z]{3}$/.test(code)) {
+    return new ApiError('validation_failed', 'a value of the request cannot be stored', { cause: err })
+  }
+  return new ApiError('internal', 'internal error', { cause: err })
+}
+
+/** `{error: {code, message, details, request_id}}`; a 422 carries `detail` beside it (design 10.2). */
+function builderBody(error: ApiError, requestId: string): unknown {
+  const { code, message, details } = error
+  const body = { error: { code, message, details, request_id: requestId } }
+  return code === 'validation_failed' ? { detail: issuesOf(error), ...body } : body
+}
+
+/** `{error: {message, type, code, param}}`, as clients of the OpenAI surface read it. */
+function openAiBody(error: ApiError): unknown {
+  const { code, message, status } = error
+  const [issue] = code === 'validation_failed' ? issuesOf(error) : []
+  return {
+    error: { message, type: openAiType(code, status), code, param: issue?.loc.slice(1).join('.') ?? null },
+  }
+}
+
+function openAiType(code: string, status: number): string {
+  if (status === 401) return 'authentication_error'
+  if (status === 403) return 'permission_error'
+  if (status === 404) return 'not_found_error'
+  if (code === 'rate_limited') return 'rate_limit_error'
+  return status < 500 ? 'invalid_request_error' : 'server_error'
+}
+
+function issuesOf(error: ApiError): readonly Issue[] {
+  const issues = error.details.issues as Issue[] | undefined
+  return issues ?? [{ loc: ['body'], msg: error.message, type: 'value_error' }]
+}
+
+/** How a family tells its callers what went wrong. */
+export const ERROR_BODIES = { builder: builderBody, openai: openAiBody } as const

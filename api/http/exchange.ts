@@ -1,0 +1,85 @@
+import { randomUUID } from 'node:crypto'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Transaction } from 'kysely'
+import type { Logger } from 'pino'
+import type { Database } from '../../db/tables.ts'
+import type { AnyCaller } from './caller.ts'
+import type { AnyRequest } from './route.ts'
+
+const SANE_ID = /^[\w.:/+=@-]{1,128}$/
+const EMPTY = Buffer.alloc(0)
+
+/** One request on its way through the kernel. What is rarely asked for (signal, logger) is made when it is. */
+export class Exchange implements AnyRequest {
+  readonly req: IncomingMessage
+  /** The response as the kernel writes it: with `head`, in one go. */
+  readonly response: ServerResponse
+  /** Names and values in turn, of what every answer to this request carries. */
+  readonly head: string[]
+  readonly requestId: string
+  readonly startedAt = performance.now()
+  /** Without the query, which may hold a signed URL's secret. */
+  readonly path: string
+  readonly search: string
+  caller: AnyCaller
+  accountId: string | undefined
+  params: unknown
+  query: unknown
+  headers: unknown
+  body: unknown
+  rawBody: Buffer = EMPTY
+  trx: Transaction<Database> | undefined
+  readonly #parentLog: Logger
+  #log: Logger | undefined
+  #gone: AbortController | undefined
+  #after: (() => void)[] | undefined
+
+  constructor(req: IncomingMessage, res: ServerResponse, log: Logger) {
+    this.req = req
+    this.response = res
+    this.#parentLog = log
+    const url = req.url ?? '/'
+    const mark = url.indexOf('?')
+    this.path = mark === -1 ? url : url.slice(0, mark)
+    this.search = mark === -1 ? '' : url.slice(mark + 1)
+    const given = req.headers['x-request-id']
+    this.requestId = typeof given === 'string' && SANE_ID.test(given) ? given : randomUUID()
+    this.head = ['x-request-id', this.requestId, 'x-content-type-options', 'nosniff']
+  }
+
+  /** For handlers that write by themselves: what the kernel would send is set on it at first use. */
+  get res(): ServerResponse {
+    const { response, head } = this
+    if (head.length > 0 && !response.headersSent) {
+      for (let i = 0; i < head.length; i += 2) response.setHeader(head[i] ?? '', head[i + 1] ?? '')
+      head.length = 0
+    }
+    return response
+  }
+
+  get log(): Logger {
+    return (this.#log ??= this.#parentLog.child({ request_id: this.requestId }))
+  }
+
+  get signal(): AbortSignal {
+    if (!this.#gone) {
+      const gone = new AbortController()
+      const res = this.response
+      if (res.destroyed && !res.writableFinished) gone.abort()
+      res.once('close', () => {
+        if (!res.writableFinished) gone.abort()
+      })
+      this.#gone = gone
+    }
+    return this.#gone.signal
+  }
+
+  /** Handlers take it out of the request, so it may not depend on how it is called. */
+  readonly afterCommit = (action: () => void): void => {
+    ;(this.#after ??= []).push(action)
+  }
+
+  runAfterCommit(): void {
+    for (const action of this.#after ?? []) action()
+  }
+}

@@ -1,0 +1,127 @@
+import type { Transaction } from 'kysely'
+import {
+  findReply,
+  type IdempotencyId,
+  releaseKey,
+  storeReply,
+  type StoredReply,
+  takeKey,
+} from '../../db/repositories/idempotency.ts'
+import type { Database } from '../../db/tables.ts'
+import { ApiError, invalid } from '../../domain/errors.ts'
+import type { Services } from '../services.ts'
+import { canonicalDigest } from './canonical.ts'
+import type { Exchange } from './exchange.ts'
+import type { ReplyHeaders } from './reply.ts'
+import type { Outgoing } from './respond.ts'
+import type { AnyRoute } from './route.ts'
+
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
+
+/** A request under an `Idempotency-Key`, and what its body says. */
+interface KeyedRequest {
+  id: IdempotencyId
+  digest: Buffer
+}
+
+type Work = (trx: Transaction<Database>) => Promise<Outgoing>
+
+/** The key of a request, when it carries one. The scope is account, operation and path parameters (contract 4.1). */
+export function keyOf(
+  { operationId }: AnyRoute,
+  { req, accountId, params, query, body }: Exchange,
+): KeyedRequest | undefined {
+  const key = req.headers['idempotency-key']
+  if (key === undefined || accountId === undefined) return undefined
+  if (typeof key !== 'string' || !UUID.test(key)) {
+    throw invalid(['header', 'Idempotency-Key'], 'must be a UUID', 'uuid')
+  }
+  const operation = [operationId, ...Object.values((params ?? {}) as Record<string, string>)].join('/')
+  return {
+    id: { accountId, operation, key: key.toLowerCase() },
+    digest: canonicalDigest([body ?? null, query ?? null]),
+  }
+}
+
+/**
+ * Gives every request under one key one outcome. The row of the key, the work and the reply commit together; who
+ * comes second waits, first in this process (so that waiters hold no connections), then on the unique row.
+ */
+export class Idempotency {
+  readonly #services: Services
+  readonly #atWork = new Map<string, Promise<unknown>>()
+
+  constructor(services: Services) {
+    this.#services = services
+  }
+
+  /**
+   * The stored reply, else what `work` gives. `admit` is asked only before new work, and may throw: a repeat of what
+   * was admitted long ago is answered even while new work is refused.
+   */
+  async run(keyed: KeyedRequest, admit: () => void, work: Work): Promise<Outgoing> {
+    const name = nameOf(keyed.id)
+    for (;;) {
+      const stored = await findReply(this.#services.db, keyed.id)
+      if (stored) return this.#open(keyed, stored)
+      const other = this.#atWork.get(name)
+      if (!other) break
+      await other.catch(() => {})
+    }
+    // Nothing is awaited between the look above and the entry below, so one request of this process gets here.
+    admit()
+    const attempt = this.#attempt(keyed, work)
+    this.#atWork.set(name, attempt)
+    try {
+      return await attempt
+    } finally {
+      this.#atWork.delete(name)
+    }
+  }
+
+  async #attempt(keyed: KeyedRequest, work: Work): Promise<Outgoing> {
+    const { db } = this.#services
+    const { id, digest } = keyed
+    for (;;) {
+      const outgoing = await db.transaction().execute(async (trx) => {
+        if (!(await takeKey(trx, id, digest))) return undefined
+        const done = await work(trx)
+        await this.#keep(trx, id, done)
+        return done
+      })
+      if (outgoing) return outgoing
+
+      const stored = await findReply(db, id)
+      if (stored) return this.#open(keyed, stored)
+    }
+  }
+
+  /** Only good replies are kept, encrypted: they may hold a secret. */
+  async #keep(
+    trx: Transaction<Database>,
+    id: IdempotencyId,
+    { status, body, headers }: Outgoing,
+  ): Promise<void> {
+    if (status < 200 || status > 299) {
+      await releaseKey(trx, id)
+      return
+    }
+    if (body !== undefined && typeof body !== 'string') throw new Error('an idempotent route answers in JSON')
+    const text = JSON.stringify({ body, headers })
+    const reply = this.#services.secretBox.seal(text, nameOf(id))
+    await storeReply(trx, id, { status, reply })
+  }
+
+  #open({ id, digest }: KeyedRequest, { bodyDigest, status, reply }: StoredReply): Outgoing {
+    if (!bodyDigest.equals(digest)) {
+      throw new ApiError('idempotency_key_reused', 'this Idempotency-Key was used with another request')
+    }
+    const kept = JSON.parse(this.#services.secretBox.open(reply, nameOf(id)).toString()) as {
+      body?: string
+      headers?: ReplyHeaders
+    }
+    return { status, body: kept.body, headers: { ...kept.headers, 'idempotency-replayed': 'true' } }
+  }
+}
+
+const nameOf = ({ accountId, operation, key }: IdempotencyId): string => `${accountId}/${operation}/${key}`

@@ -1,0 +1,32 @@
+import type { ErrorCode } from '../../schemas/errors.ts'
+import type { Auth } from './caller.ts'
+import type { AnyRoute } from './route.ts'
+
+const BY_AUTH: Record<Auth, readonly ErrorCode[]> = {
+  none: [],
+  'api-key': ['unauthenticated', 'account_mismatch', 'forbidden', 'rate_limited'],
+  cohort: ['unauthenticated', 'account_mismatch', 'forbidden', 'validation_failed'],
+  'operations-key': ['unauthenticated'],
+  'node-signature': ['unauthenticated'],
+  'evaluator-token': ['unauthenticated'],
+  'join-token': ['unauthenticated'],
+}
+
+/** Every code an operation may answer with: what its declaration implies, and what it names itself. */
+export function errorCodesOf(route: AnyRoute): ErrorCode[] {
+  const hasInput = route.params ?? route.query ?? route.headers ?? route.body ?? route.stream
+  const takesBody = route.body ?? route.stream
+  const codes: readonly (ErrorCode | false | undefined)[] = [
+    ...BY_AUTH[route.auth],
+    route.path.includes('{') && 'not_found',
+    ...(hasInput ? (['bad_request', 'validation_failed'] as const) : []),
+    ...(takesBody ? (['payload_too_large', 'unsupported_media_type'] as const) : []),
+    ...(route.idempotent ? (['idempotency_key_reused', 'validation_failed'] as const) : []),
+    route.admitsWork && 'operator_kill_switch',
+    ...(route.ifMatch ? (['precondition_failed', 'precondition_required'] as const) : []),
+    ...(route.errors ?? []),
+    'internal',
+    'unavailable',
+  ]
+  return [...new Set(codes)].filter((code) => code !== false && code !== undefined)
+}

@@ -1,0 +1,58 @@
+import type { ErrorObject } from 'ajv/dist/2020.js'
+import type { Issue } from '../../domain/errors.ts'
+
+export type Where = 'body' | 'query' | 'path' | 'header' | 'response'
+
+const MOST = 100
+const LONGEST_NAME = 200
+
+/** What ajv found, as the `detail` of a 422 spells it. */
+export function toIssues(where: Where, errors: readonly ErrorObject[]): Issue[] {
+  const telling = errors.filter((error) => !isNoise(error, errors))
+  return (telling.length ? telling : errors).slice(0, MOST).map((error) => toIssue(where, error))
+}
+
+/** The branch for `null` and the verdict on the whole union say nothing that the other branch does not say better. */
+function isNoise(error: ErrorObject, all: readonly ErrorObject[]): boolean {
+  const isNullBranch = error.keyword === 'type' && error.params.type === 'null'
+  if (!isNullBranch && error.keyword !== 'anyOf') return false
+  return all.some((other) => other !== error && other.instancePath.startsWith(error.instancePath))
+}
+
+function toIssue(where: Where, error: ErrorObject): Issue {
+  const loc: (string | number)[] = [where, ...pointer(error.instancePath)]
+  switch (error.keyword) {
+    case 'required':
+      return { loc: [...loc, short(error.params.missingProperty)], msg: 'Field required', type: 'missing' }
+    case 'additionalProperties':
+      return {
+        loc: [...loc, short(error.params.additionalProperty)],
+        msg: 'Unknown field',
+        type: 'extra_forbidden',
+      }
+    case 'enum':
+      return {
+        loc,
+        msg: `must be one of ${(error.params.allowedValues as unknown[]).map((value) => JSON.stringify(value)).join(', ')}`,
+        type: 'enum',
+      }
+    case 'discriminator':
+      return {
+        loc: [...loc, error.params.tag],
+        msg: `there is no ${error.params.tag} ${short(JSON.stringify(error.params.tagValue))} here`,
+        type: 'discriminator',
+      }
+    default:
+      return { loc, msg: error.message ?? 'is not valid', type: error.keyword }
+  }
+}
+
+/** `/instances/0/a~1b` is `['instances', 0, 'a/b']`. */
+const pointer = (path: string): (string | number)[] =>
+  path
+    .split('/')
+    .slice(1)
+    .map((part) => (/^\d{1,9}$/.test(part) ? Number(part) : part.replaceAll('~1', '/').replaceAll('~0', '~')))
+
+/** Names come from the caller, and may be as long as its body. */
+const short = (name: unknown): string => String(name).slice(0, LONGEST_NAME)

@@ -1,0 +1,30 @@
+import { randomUUID } from 'node:crypto'
+import { STATUS_CODES } from 'node:http'
+import type { Duplex } from 'node:stream'
+import { ApiError } from '../../domain/errors.ts'
+import { ERROR_BODIES } from './errors.ts'
+
+/** Answers what is not HTTP well enough to become a request, in the same words as everything else. */
+export function answerMalformed(err: NodeJS.ErrnoException, socket: Duplex): void {
+  if (err.code === 'ECONNRESET' || !socket.writable) {
+    socket.destroy()
+    return
+  }
+  const [status, message] = reasonOf(err.code)
+  const requestId = randomUUID()
+  const text = JSON.stringify(ERROR_BODIES.builder(new ApiError('bad_request', message), requestId))
+  const head = [
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
+    'connection: close',
+    'content-type: application/json; charset=utf-8',
+    `content-length: ${Buffer.byteLength(text)}`,
+    `x-request-id: ${requestId}`,
+  ]
+  socket.end(`${head.join('\r\n')}\r\n\r\n${text}`)
+}
+
+function reasonOf(code: string | undefined): [number, string] {
+  if (code === 'HPE_HEADER_OVERFLOW') return [431, 'the headers are too large']
+  if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return [408, 'the head of the request did not come in time']
+  return [400, 'this is not a well-formed HTTP request']
+}

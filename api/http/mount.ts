@@ -1,0 +1,193 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Transaction } from 'kysely'
+import type { Logger } from 'pino'
+import type { Database } from '../../db/tables.ts'
+import { ApiError } from '../../domain/errors.ts'
+import type { Services } from '../services.ts'
+import { ClientGoneError } from './body.ts'
+import { toApiError } from './errors.ts'
+import { Exchange } from './exchange.ts'
+import type { Family } from './family.ts'
+import { Idempotency, keyOf } from './idempotency.ts'
+import { checkKillSwitch } from './kill-switch-gate.ts'
+import {
+  type MountOptions,
+  type Operation,
+  checkPreconditions,
+  prepare,
+  takeBody,
+  takeInput,
+} from './operation.ts'
+import { RateLimiter } from './rate-limit.ts'
+import { HANDLED, Reply } from './reply.ts'
+import { encode, type Outgoing, send, sendError } from './respond.ts'
+import { type Match, PathRouter } from './router.ts'
+
+/** How the log tells that nobody waited for the answer. */
+const CLIENT_GONE = 499
+
+/** Serves the routes of all families: one table look-up, one pipeline. */
+export class Kernel {
+  readonly #router = new PathRouter<Operation>()
+  readonly #families: readonly Family[]
+  readonly #services: Services
+  readonly #limiter: RateLimiter | undefined
+  readonly #idempotency: Idempotency
+  /** Of request lines: they hold nothing that would have to be cut out. */
+  readonly #requests: Logger
+
+  constructor(families: readonly Family[], services: Services, options: MountOptions = {}) {
+    this.#families = families
+    this.#services = services
+    this.#idempotency = new Idempotency(services)
+    this.#requests = services.log.child({}, { redact: [] })
+    const { HEARTH_RATE_LIMIT: perSecond, HEARTH_RATE_BURST: burst } = services.config
+    this.#limiter = perSecond > 0 ? new RateLimiter({ perSecond, burst }) : undefined
+
+    for (const family of families) {
+      for (const route of family.routes) {
+        if (route.preview && !services.config.HEARTH_FEATURES.includes(route.preview)) continue
+        const operation = prepare(route, family, services, options)
+        this.#router.add(route.method, family.prefix + route.path, operation)
+      }
+    }
+  }
+
+  /** Answers one request; never rejects. */
+  async handle(req: IncomingMessage, res: ServerResponse): Promise<void> {
+    const exchange = new Exchange(req, res, this.#services.log)
+    let operation: Operation | undefined
+    try {
+      operation = this.#find(exchange)
+      if (operation) await this.#serve(operation, exchange)
+    } catch (err) {
+      this.#fail(operation, exchange, err)
+    }
+    if (res.writableEnded || res.destroyed) this.#log(operation, exchange)
+    else res.once('close', () => this.#log(operation, exchange))
+  }
+
+  /** The operation that is meant; `undefined` when OPTIONS has been answered. */
+  #find(exchange: Exchange): Operation | undefined {
+    const { req, response, head, path } = exchange
+    const match = this.#router.find(path)
+    if (!match) throw new ApiError('not_found', `there is no ${path}`)
+    const method = req.method ?? 'GET'
+    const operation = match.methods.get(method === 'HEAD' ? 'GET' : method)
+    if (operation) {
+      exchange.params = match.params
+      return operation
+    }
+
+    const allow = allowed(match)
+    if (method !== 'OPTIONS') {
+      throw new ApiError('method_not_allowed', `${path} takes ${allow}`, { headers: { allow } })
+    }
+    response.writeHead(204, [...head, 'allow', allow]).end()
+    return undefined
+  }
+
+  async #serve(operation: Operation, exchange: Exchange): Promise<void> {
+    const { route, readsBodyFirst } = operation
+    if (readsBodyFirst) await takeBody(operation, exchange)
+    const identified = operation.authenticate(exchange)
+    const caller = identified instanceof Promise ? await identified : identified
+    exchange.caller = caller
+    if (caller && 'accountId' in caller) {
+      exchange.accountId = caller.accountId
+      if (route.auth === 'api-key') this.#limiter?.take(caller.accountId, exchange.head)
+    }
+    if (!readsBodyFirst) {
+      const reading = takeBody(operation, exchange)
+      if (reading) await reading
+    }
+    takeInput(operation, exchange)
+    checkPreconditions(operation, exchange)
+
+    const outgoing = await (route.idempotent
+      ? this.#runInTransaction(operation, exchange)
+      : this.#run(operation, exchange))
+    const sending = outgoing && send(exchange, outgoing)
+    if (sending) await sending
+  }
+
+  async #run(operation: Operation, exchange: Exchange): Promise<Outgoing | undefined> {
+    this.#admit(operation)
+    const result = await operation.route.handler(exchange as never, this.#services)
+    exchange.runAfterCommit()
+    return outgoingOf(operation, result)
+  }
+
+  async #runInTransaction(operation: Operation, exchange: Exchange): Promise<Outgoing> {
+    const { db, starts } = this.#services
+    const work = async (trx: Transaction<Database>): Promise<Outgoing> => {
+      exchange.trx = trx
+      const result = await operation.route.handler(exchange as never, this.#services)
+      const outgoing = outgoingOf(operation, result)
+      if (!outgoing)
+        throw new Error(`${operation.route.operationId} is idempotent: it has to return its answer`)
+      return outgoing
+    }
+
+    const keyed = keyOf(operation.route, exchange)
+    if (!keyed) this.#admit(operation)
+    const outgoing = keyed
+      ? await this.#idempotency.run(keyed, () => this.#admit(operation), work)
+      : await db.transaction().execute(work)
+    exchange.runAfterCommit()
+    starts.nudge()
+    return outgoing
+  }
+
+  #admit({ route }: Operation): void {
+    if (route.admitsWork) checkKillSwitch(this.#services.killSwitch)
+  }
+
+  #fail(operation: Operation | undefined, exchange: Exchange, err: unknown): void {
+    const { response, path } = exchange
+    if (err instanceof ClientGoneError || response.destroyed) {
+      response.destroy()
+      return
+    }
+    const thrown = toApiError(err)
+    const error = operation?.conformance?.checkError(thrown) ?? thrown
+    if (error.cause !== undefined) {
+      exchange.log[error.status >= 500 ? 'error' : 'debug']({ err: error.cause }, error.message)
+    }
+    const family =
+      operation?.family ?? this.#families.find(({ prefix }) => prefix && path.startsWith(`${prefix}/`))
+    sendError(exchange, family?.errors ?? 'builder', error)
+  }
+
+  #log(
+    operation: Operation | undefined,
+    { req, response, requestId, path, accountId, startedAt }: Exchange,
+  ): void {
+    this.#requests.info({
+      request_id: requestId,
+      method: req.method,
+      path: operation?.loggedPath ?? path,
+      operation: operation?.route.operationId,
+      account_id: accountId,
+      status: response.headersSent ? response.statusCode : CLIENT_GONE,
+      ms: Math.round((performance.now() - startedAt) * 10) / 10,
+    })
+  }
+}
+
+/** What a handler gave, made ready to send; nothing when it has answered by itself. */
+function outgoingOf({ route, conformance }: Operation, result: unknown): Outgoing | undefined {
+  if (result === HANDLED) return undefined
+  const outgoing =
+    result instanceof Reply
+      ? encode(result.status, result.body, result.headers)
+      : encode(route.success.status, result, undefined)
+  conformance?.checkAnswer(outgoing)
+  return outgoing
+}
+
+function allowed({ methods }: Match<Operation>): string {
+  const names = [...methods.keys()]
+  if (methods.has('GET')) names.push('HEAD')
+  return [...names, 'OPTIONS'].join(', ')
+}

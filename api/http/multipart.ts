@@ -1,0 +1,151 @@
+import type { IncomingMessage } from 'node:http'
+import type { Readable } from 'node:stream'
+import busboy from 'busboy'
+import type { Static, TSchema } from 'typebox'
+import { ApiError, invalid } from '../../domain/errors.ts'
+import { ClientGoneError, tooLarge } from './body.ts'
+import { type Check, textCheck } from './validate.ts'
+
+const LIMITS = { fields: 32, fieldSize: 64 * 1024, parts: 64, headerPairs: 64 }
+
+/** The file of a form, as it arrives. */
+interface UploadedFile {
+  /** Without any folder; empty when the client named none. */
+  filename: string
+  contentType: string
+  /** Fails with `payload_too_large` beyond the limit, and when the client leaves. */
+  stream: Readable
+}
+
+export interface MultipartForm<F extends TSchema, T> {
+  /** Name of the one file that the form must have. */
+  file: string
+  maxFileBytes: number
+  /** Ends the sentence of a 413: what to do with something larger. */
+  tooLargeHint?: string
+  /** The other fields; text, coerced. */
+  fields: F
+  /** Takes the file while it arrives; fields may come after it. */
+  consume: (file: UploadedFile) => Promise<T>
+  /** Undoes `consume` when something later in the form is wrong. */
+  discard?: (taken: T) => Promise<void>
+}
+
+const checks = new WeakMap<TSchema, Check>()
+
+/** Reads a form with one file, never holding more of it in memory than a few chunks. */
+export async function readMultipart<F extends TSchema, T>(
+  req: IncomingMessage,
+  form: MultipartForm<F, T>,
+): Promise<{ fields: Static<F>; file: T }> {
+  const parts = new FormParts(req, form)
+  const taken = await parts.read()
+  try {
+    return { fields: checkFields(form.fields, parts.fields), file: taken }
+  } catch (err) {
+    await form.discard?.(taken)
+    throw err
+  }
+}
+
+function checkFields<F extends TSchema>(schema: F, fields: Record<string, string>): Static<F> {
+  let check = checks.get(schema)
+  if (!check) checks.set(schema, (check = textCheck('body', schema)))
+  return check(fields) as Static<F>
+}
+
+class FormParts<T> {
+  readonly fields: Record<string, string> = Object.create(null) as Record<string, string>
+  readonly #req: IncomingMessage
+  readonly #form: MultipartForm<TSchema, T>
+  readonly #end = Promise.withResolvers<void>()
+  #taking: Promise<T> | undefined
+  #stream: Readable | undefined
+
+  constructor(req: IncomingMessage, form: MultipartForm<TSchema, T>) {
+    this.#req = req
+    this.#form = form
+  }
+
+  /** Gives what was made of the file, once the whole form was read. */
+  async read(): Promise<T> {
+    const parser = openParser(this.#req, this.#form.maxFileBytes)
+    const fail = (err: Error): void => this.#end.reject(err)
+    const onGone = (): void => {
+      if (!this.#req.complete) fail(new ClientGoneError('the client left in the middle of its form'))
+    }
+    parser
+      .on('field', (name, value, info) => this.#field(name, value, info))
+      .on('file', (name, stream, info) => this.#file(name, stream, info))
+      .on('error', (cause) => fail(malformed(cause)))
+      .on('close', () => this.#end.resolve())
+    for (const limit of ['fieldsLimit', 'partsLimit'] as const) {
+      parser.on(limit, () => fail(invalid(['body'], 'the form has too many parts', 'too_long')))
+    }
+    this.#req.on('close', onGone).pipe(parser)
+
+    try {
+      await this.#end.promise
+      if (!this.#taking) throw invalid(['body', this.#form.file], 'Field required', 'missing')
+      return await this.#taking
+    } catch (err) {
+      await this.#abandon(err as Error)
+      throw err
+    } finally {
+      this.#req.off('close', onGone).unpipe(parser)
+      parser.on('error', () => {}).destroy()
+    }
+  }
+
+  #field(name: string, value: string, { valueTruncated }: busboy.FieldInfo): void {
+    if (valueTruncated) this.#end.reject(invalid(['body', name], 'is longer than 64 KiB', 'too_long'))
+    this.fields[name] = value
+  }
+
+  #file(name: string, stream: Readable, { filename = '', mimeType }: busboy.FileInfo): void {
+    const { file, maxFileBytes, tooLargeHint, consume } = this.#form
+    if (name !== file || this.#taking) {
+      // Nobody reads it, but the parser still destroys it with an error when it is let go in the middle.
+      stream.on('error', () => {}).resume()
+      this.#end.reject(invalid(['body', name], `the form takes one file, called ${file}`, 'extra_forbidden'))
+      return
+    }
+    this.#stream = stream
+    stream.on('limit', () => stream.destroy(tooLarge(maxFileBytes, tooLargeHint)))
+    // Before whoever reads the stream can fail of it: the parser's complaints are the client's fault.
+    stream.on('error', (err) => this.#end.reject(err instanceof ApiError ? err : malformed(err)))
+    this.#taking = consume({ filename, contentType: mimeType, stream })
+    this.#taking.catch((err: unknown) => this.#end.reject(err))
+  }
+
+  /** Stops the reader of the file; when it had finished already, undoes it. */
+  async #abandon(err: Error): Promise<void> {
+    this.#stream?.destroy(err)
+    const taken = await this.#taking?.then(
+      (value) => ({ value }),
+      () => undefined,
+    )
+    if (taken) await this.#form.discard?.(taken.value)
+  }
+}
+
+function openParser(req: IncomingMessage, maxFileBytes: number): busboy.Busboy {
+  try {
+    return busboy({
+      headers: req.headers,
+      defParamCharset: 'utf8',
+      limits: { ...LIMITS, fileSize: maxFileBytes },
+    })
+  } catch (cause) {
+    throw malformed(cause)
+  }
+}
+
+const malformed = (cause: unknown): ApiError =>
+  new ApiError(
+    'bad_request',
+    `the form cannot be read: ${cause instanceof Error ? cause.message : 'malformed'}`,
+    {
+      cause,
+    },
+  )

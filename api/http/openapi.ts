@@ -1,0 +1,212 @@
+import { STATUS_CODES } from 'node:http'
+import type { TSchema } from 'typebox'
+import { ErrorBody, OpenAiErrorBody, ValidationErrorBody } from '../../schemas/common.ts'
+import { ERROR_STATUS, type ErrorCode } from '../../schemas/errors.ts'
+import { roleOf } from './auth.ts'
+import type { Auth } from './caller.ts'
+import type { Family } from './family.ts'
+import { errorCodesOf } from './implied-errors.ts'
+import { Components } from './openapi-schemas.ts'
+import type { AnyRoute } from './route.ts'
+
+type Json = Record<string, unknown>
+
+const SECURITY_SCHEMES = {
+  apiKey: { type: 'apiKey', in: 'header', name: 'X-API-Key', description: 'An API key of an account.' },
+  bearer: { type: 'http', scheme: 'bearer', description: 'The same API key as a bearer token.' },
+  operationsKey: { type: 'apiKey', in: 'header', name: 'X-API-Key', description: 'The operations key.' },
+  nodeSignature: {
+    type: 'apiKey',
+    in: 'header',
+    name: 'X-Node-Signature',
+    description: 'Ed25519 over the request, with X-Account-ID, X-Node-ID and X-Node-Timestamp.',
+  },
+  evaluatorToken: { type: 'apiKey', in: 'header', name: 'X-Cohort-Evaluator-Token' },
+  joinToken: { type: 'http', scheme: 'bearer', description: 'A one-time token of an operator.' },
+}
+
+const SECURITY: Record<Auth, readonly Json[]> = {
+  none: [],
+  'api-key': [{ apiKey: [] }, { bearer: [] }],
+  cohort: [{ apiKey: [] }, { bearer: [] }],
+  'operations-key': [{ operationsKey: [] }],
+  'node-signature': [{ nodeSignature: [] }],
+  'evaluator-token': [{ evaluatorToken: [] }],
+  'join-token': [{ joinToken: [] }],
+}
+
+const header = (name: string, required: boolean, schema: Json, description: string): Json => ({
+  name,
+  in: 'header',
+  required,
+  schema,
+  description,
+})
+const TEXT = { type: 'string' }
+const ACCOUNT_HEADER = header('X-Account-ID', true, TEXT, 'The account this is about.')
+
+const HEADERS: Partial<Record<Auth, readonly Json[]>> = {
+  'api-key': [
+    header('X-Account-ID', false, { type: 'string', format: 'uuid' }, "Must be the key's account when sent."),
+  ],
+  cohort: [ACCOUNT_HEADER],
+  'node-signature': [
+    ACCOUNT_HEADER,
+    header('X-Node-ID', true, TEXT, 'The node that signed.'),
+    header('X-Node-Timestamp', true, { type: 'integer' }, 'Milliseconds since 1970; at most 300 s off.'),
+  ],
+}
+
+/** The OpenAPI 3.1 description of all families in one document, from the declarations alone. */
+export function toOpenApi(
+  families: readonly Family[],
+  { features = [] }: { features?: readonly string[] } = {},
+): Json {
+  const components = new Components()
+  const paths: Record<string, Json> = {}
+  for (const family of families) {
+    for (const route of family.routes) {
+      if (route.internal || (route.preview && !features.includes(route.preview))) continue
+      const item = (paths[family.prefix + route.path] ??= {})
+      item[route.method.toLowerCase()] = describe(family, route, components)
+    }
+  }
+  return {
+    openapi: '3.1.0',
+    info: {
+      title: 'Hearth',
+      version: '0.1.0',
+      description: 'Datasets, training, inference on a pool of nodes, and their operation.',
+    },
+    servers: [{ url: '/' }],
+    paths,
+    components: { schemas: components.schemas, securitySchemes: SECURITY_SCHEMES },
+  }
+}
+
+function describe(family: Family, route: AnyRoute, components: Components): Json {
+  const parameters = parametersOf(route, components)
+  const requestBody = requestBodyOf(route, components)
+  return {
+    operationId: route.operationId,
+    summary: route.summary,
+    tags: [tagOf(family, route)],
+    security: SECURITY[route.auth],
+    ...(route.auth === 'api-key' && { 'x-role': roleOf(route) }),
+    ...(parameters.length > 0 && { parameters }),
+    ...(requestBody && { requestBody }),
+    responses: { ...goodAnswers(route, components), ...errorAnswers(family, route, components) },
+  }
+}
+
+/** The resource: the first part of the path that is not a parameter. */
+function tagOf(family: Family, { path }: AnyRoute): string {
+  const [, first = ''] = path.split('/')
+  return family.name === 'openai' ? 'openai' : (first.split(':')[0] ?? first)
+}
+
+function parametersOf(route: AnyRoute, components: Components): Json[] {
+  const { query, headers, auth, idempotent, ifMatch, etag } = route
+  return [
+    ...pathParameters(route, components),
+    ...fieldsOf(query, 'query', components),
+    ...fieldsOf(headers, 'header', components),
+    ...(HEADERS[auth] ?? []),
+    ...(idempotent
+      ? [
+          header(
+            'Idempotency-Key',
+            false,
+            { type: 'string', format: 'uuid' },
+            'Repeats under one key get the first answer for 24 hours.',
+          ),
+        ]
+      : []),
+    ...(ifMatch ? [header('If-Match', true, TEXT, 'The ETag of what was read.')] : []),
+    ...(etag ? [header('If-None-Match', false, TEXT, 'Answers 304 while this is the ETag.')] : []),
+  ]
+}
+
+function pathParameters({ path, params }: AnyRoute, components: Components): Json[] {
+  const described = (params as { properties?: Json } | undefined)?.properties ?? {}
+  return [...path.matchAll(/\{(\w+)\}/g)].map(([, name = '']) => ({
+    name,
+    in: 'path',
+    required: true,
+    schema: components.place(described[name] ?? TEXT),
+  }))
+}
+
+function fieldsOf(schema: TSchema | undefined, place: 'query' | 'header', components: Components): Json[] {
+  const { properties = {}, required = [] } = (schema ?? {}) as {
+    properties?: Record<string, Json>
+    required?: string[]
+  }
+  return Object.entries(properties).map(([name, property]) => ({
+    name,
+    in: place,
+    required: required.includes(name),
+    schema: components.place(property),
+    ...(typeof property.description === 'string' && { description: property.description }),
+  }))
+}
+
+function requestBodyOf({ body, stream }: AnyRoute, components: Components): Json | undefined {
+  if (body) {
+    const required = ((body as { required?: string[] }).required ?? []).length > 0
+    return { required, content: { 'application/json': { schema: components.place(body) } } }
+  }
+  if (!stream) return undefined
+  const schema = stream.schema ? components.place(stream.schema) : { type: 'string', format: 'binary' }
+  const types = stream.contentTypes.map((type) => (type === '*' ? 'application/octet-stream' : type))
+  return { required: true, content: Object.fromEntries(types.map((type) => [type, { schema }])) }
+}
+
+function goodAnswers({ success, also = {}, idempotent, etag }: AnyRoute, components: Components): Json {
+  const headers = {
+    'X-Request-Id': { schema: TEXT, description: 'Names this request in logs.' },
+    ...(idempotent && {
+      'Idempotency-Replayed': {
+        schema: { type: 'string', enum: ['true'] },
+        description: 'Present on a repeat.',
+      },
+    }),
+    ...(etag && { ETag: { schema: TEXT } }),
+  }
+  const answer = (status: number, schema: TSchema | null, contentType = 'application/json'): Json => ({
+    description:
+      success.status === status && success.description ? success.description : STATUS_CODES[status],
+    headers,
+    ...((schema || contentType !== 'application/json') && {
+      content: {
+        [contentType]: { schema: schema ? components.place(schema) : { type: 'string', format: 'binary' } },
+      },
+    }),
+  })
+  return {
+    [success.status]: answer(success.status, success.schema ?? null, success.contentType),
+    ...Object.fromEntries(
+      Object.entries(also).map(([status, schema]) => [status, answer(Number(status), schema)]),
+    ),
+    ...(etag && { 304: { description: STATUS_CODES[304] } }),
+  }
+}
+
+/** One response per status; codes that share one are named together. */
+function errorAnswers(family: Family, route: AnyRoute, components: Components): Json {
+  const byStatus = Map.groupBy(errorCodesOf(route), (code) => ERROR_STATUS[code])
+  const good = new Set([route.success.status, ...Object.keys(route.also ?? {}).map(Number)])
+  const answers = [...byStatus]
+    .filter(([status]) => !good.has(status))
+    .map(([status, codes]) => [status, errorAnswer(family, codes, components)])
+  return Object.fromEntries(answers) as Json
+}
+
+function errorAnswer({ errors }: Family, codes: readonly ErrorCode[], components: Components): Json {
+  const builderBody = codes.includes('validation_failed') ? ValidationErrorBody : ErrorBody
+  const schema = components.place(errors === 'openai' ? OpenAiErrorBody : builderBody)
+  return {
+    description: codes.map((code) => `\`${code}\``).join(', '),
+    content: { 'application/json': { schema } },
+  }
+}

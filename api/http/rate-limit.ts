@@ -1,0 +1,66 @@
+import { ApiError } from '../../domain/errors.ts'
+
+export interface RateLimit {
+  perSecond: number
+  burst: number
+}
+
+interface Bucket {
+  tokens: number
+  at: number
+}
+
+const SWEEP_ABOVE = 10_000
+
+/** A token bucket per account, in this process: `perSecond` on average, `burst` at once. */
+export class RateLimiter {
+  readonly #limit: RateLimit
+  readonly #buckets = new Map<string, Bucket>()
+
+  constructor(limit: RateLimit) {
+    this.#limit = limit
+  }
+
+  /** Takes one token and says so in `head`, names and values in turn; throws `rate_limited` when there is none. */
+  take(account: string, head: string[], now = performance.now()): void {
+    const { perSecond, burst } = this.#limit
+    const bucket = this.#bucketOf(account, now)
+    bucket.tokens = Math.min(burst, bucket.tokens + ((now - bucket.at) / 1000) * perSecond)
+    bucket.at = now
+
+    const isAllowed = bucket.tokens >= 1
+    if (isAllowed) bucket.tokens -= 1
+    head.push(
+      'ratelimit-limit',
+      String(burst),
+      'ratelimit-remaining',
+      String(Math.floor(bucket.tokens)),
+      'ratelimit-reset',
+      String(Math.ceil((burst - bucket.tokens) / perSecond)),
+    )
+    if (isAllowed) return
+
+    const wait = Math.max(1, Math.ceil((1 - bucket.tokens) / perSecond))
+    throw new ApiError('rate_limited', `more than ${perSecond} requests a second; try again in ${wait} s`, {
+      details: { retry_after_s: wait },
+      headers: { 'retry-after': String(wait) },
+    })
+  }
+
+  #bucketOf(account: string, now: number): Bucket {
+    const known = this.#buckets.get(account)
+    if (known) return known
+    if (this.#buckets.size >= SWEEP_ABOVE) this.#forgetFull(now)
+    const fresh = { tokens: this.#limit.burst, at: now }
+    this.#buckets.set(account, fresh)
+    return fresh
+  }
+
+  /** A bucket that has filled up again is like one that was never there. */
+  #forgetFull(now: number): void {
+    const { perSecond, burst } = this.#limit
+    for (const [account, { tokens, at }] of this.#buckets) {
+      if (tokens + ((now - at) / 1000) * perSecond >= burst) this.#buckets.delete(account)
+    }
+  }
+}

@@ -1,0 +1,117 @@
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import type { ApiError } from '../../domain/errors.ts'
+import { drain } from './body.ts'
+import { etagMatches } from './etag.ts'
+import { ERROR_BODIES } from './errors.ts'
+import type { Exchange } from './exchange.ts'
+import type { Family } from './family.ts'
+import type { ReplyHeaders } from './reply.ts'
+
+/** An answer ready to send: JSON as text, everything else as it is. */
+export interface Outgoing {
+  status: number
+  body: string | Uint8Array | Readable | undefined
+  headers: ReplyHeaders | undefined
+}
+
+/** Turns what a handler gave into bytes; JSON is written once, so that the stored reply is the sent one. */
+export function encode(status: number, body: unknown, headers: ReplyHeaders | undefined): Outgoing {
+  if (body === undefined) return { status, body: undefined, headers }
+  if (body instanceof Uint8Array || body instanceof Readable) return { status, body, headers }
+  return { status, body: JSON.stringify(body), headers }
+}
+
+/**
+ * Writes an answer; what comes back is to be awaited only for streams. A matching `If-None-Match` turns a tagged
+ * answer into 304.
+ */
+export function send({ req, response, head }: Exchange, outgoing: Outgoing): Promise<void> | undefined {
+  const { status, body, headers } = outgoing
+  const seen = addHeaders(head, headers)
+  if (seen.etag !== undefined && status === 200 && etagMatches(req.headers['if-none-match'], seen.etag)) {
+    if (body instanceof Readable) body.destroy()
+    response.writeHead(304, head).end()
+    return undefined
+  }
+  if (seen.etag === undefined && !seen.cacheControl) head.push('cache-control', 'no-store')
+
+  if (body instanceof Readable) {
+    response.writeHead(status, head)
+    if (req.method !== 'HEAD') return pipeline(body, response)
+    body.destroy()
+    response.end()
+    return undefined
+  }
+  if (body === undefined) {
+    if (status !== 204) head.push('content-length', '0')
+    response.writeHead(status, head).end()
+    return undefined
+  }
+  if (!seen.contentType) head.push('content-type', JSON_UTF8)
+  const length = typeof body === 'string' ? Buffer.byteLength(body) : body.byteLength
+  if (!seen.contentLength) head.push('content-length', String(length))
+  response.writeHead(status, head).end(body)
+  return undefined
+}
+
+const JSON_UTF8 = 'application/json; charset=utf-8'
+
+interface Seen {
+  etag: string | undefined
+  cacheControl: boolean
+  contentType: boolean
+  contentLength: boolean
+}
+
+const NOTHING: Seen = { etag: undefined, cacheControl: false, contentType: false, contentLength: false }
+
+/** Adds the handler's headers, and tells of those for which there is a default. */
+function addHeaders(head: string[], headers: ReplyHeaders | undefined): Seen {
+  if (!headers) return NOTHING
+  const seen = { ...NOTHING }
+  for (const [name, value] of Object.entries(headers)) {
+    const text = String(value)
+    const lower = name.toLowerCase()
+    if (lower === 'etag') seen.etag = text
+    if (lower === 'cache-control') seen.cacheControl = true
+    if (lower === 'content-type') seen.contentType = true
+    if (lower === 'content-length') seen.contentLength = true
+    if (lower !== 'x-content-type-options') head.push(lower, text)
+  }
+  return seen
+}
+
+/** Writes an error in the family's words; one that comes after the head was sent can only cut the connection. */
+export function sendError(
+  { req, response, head, requestId }: Exchange,
+  family: Family['errors'],
+  error: ApiError,
+): void {
+  if (response.headersSent) {
+    response.destroy()
+    return
+  }
+  const text = JSON.stringify(ERROR_BODIES[family](error, requestId))
+  // What a handler had prepared for the answer that it did not get to give.
+  for (const name of response.getHeaderNames()) if (ABOUT_BODY.has(name)) response.removeHeader(name)
+  addHeaders(head, error.headers)
+  head.push(
+    'content-type',
+    JSON_UTF8,
+    'cache-control',
+    'no-store',
+    'content-length',
+    String(Buffer.byteLength(text)),
+  )
+  response.writeHead(error.status, head).end(text)
+  drain(req, response)
+}
+
+const ABOUT_BODY = new Set([
+  'content-encoding',
+  'content-disposition',
+  'content-range',
+  'etag',
+  'last-modified',
+])

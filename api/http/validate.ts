@@ -1,0 +1,90 @@
+import { Ajv2020, type Options, type ValidateFunction } from 'ajv/dist/2020.js'
+import formats from 'ajv-formats'
+import type { TSchema } from 'typebox'
+import { ApiError, type Issue } from '../../domain/errors.ts'
+import { toIssues, type Where } from './issues.ts'
+
+const COMMON: Options = {
+  useDefaults: true,
+  discriminator: true,
+  addUsedSchema: false,
+  strictTypes: false,
+  strictRequired: false,
+  strictTuples: false,
+}
+
+/**
+ * Returns `value`, defaults filled in and (text only) coerced; throws `validation_failed`. Only the first fault is
+ * told of what is `large`: naming half a million of them would cost more than the request may.
+ */
+export type Check = (value: unknown, large?: boolean) => unknown
+
+/**
+ * One pair of compilers for a kind of input. The first stops at the first fault, so that good input costs
+ * little and hostile input no more; the second is used only to list all faults of input that has one.
+ */
+class Compiler {
+  readonly #first: Ajv2020
+  readonly #all: Ajv2020
+
+  constructor(coerceTypes: 'array' | false) {
+    this.#first = new Ajv2020({ ...COMMON, coerceTypes })
+    this.#all = new Ajv2020({ ...COMMON, coerceTypes, allErrors: true })
+    for (const ajv of [this.#first, this.#all]) {
+      formats.default(ajv)
+      ajv.addVocabulary(['example'])
+    }
+  }
+
+  /** Compiled at first use: most routes of a process are never called. */
+  check(where: Where, schema: TSchema): Check {
+    let first: ValidateFunction | undefined
+    let all: ValidateFunction | undefined
+
+    return (value, large = false) => {
+      first ??= this.#first.compile(schema)
+      if (first(value)) return value
+      if (large) throw refused(where, toIssues(where, first.errors ?? []))
+
+      all ??= this.#all.compile(schema)
+      const { errors } = all(value) ? first : all
+      throw refused(where, toIssues(where, errors ?? []))
+    }
+  }
+}
+
+const strict = new Compiler(false)
+const coercing = new Compiler('array')
+
+/** Checks JSON, types as sent. */
+export const jsonCheck = (where: Where, schema: TSchema): Check => strict.check(where, schema)
+
+/** Checks what arrives as text (query, path, headers), turned into numbers and booleans where the schema says so. */
+export const textCheck = (where: Where, schema: TSchema): Check => coercing.check(where, schema)
+
+function refused(where: Where, issues: Issue[]): ApiError {
+  const [first] = issues
+  const message = first ? `${first.loc.join('.')}: ${first.msg}` : `invalid ${where}`
+  return new ApiError('validation_failed', message, { details: { issues } })
+}
+
+const DEEPEST = 64
+
+/**
+ * Refuses JSON that is nested deeper than anything we take (so that nothing recursive runs out of stack) and
+ * `__proto__` members, which turn into something else when copied.
+ */
+export function checkShape(value: unknown, depth = 0): void {
+  if (typeof value !== 'object' || value === null) return
+  if (depth === DEEPEST) throw new ApiError('bad_request', `JSON is nested deeper than ${DEEPEST} levels`)
+
+  if (Array.isArray(value)) {
+    for (const item of value) if (typeof item === 'object') checkShape(item, depth + 1)
+    return
+  }
+  for (const name in value) {
+    if (name === '__proto__') throw new ApiError('bad_request', '"__proto__" is not allowed as a member name')
+    const member = (value as Record<string, unknown>)[name]
+    if (typeof member === 'object') checkShape(member, depth + 1)
+  }
+}

@@ -1,0 +1,39 @@
+import type { CallableEndpointRow } from '../../db/repositories/callable-endpoints.ts'
+import { accessTo } from '../../domain/endpoint.ts'
+import { ApiError } from '../../domain/errors.ts'
+import type { ModelState } from '../../schemas/inference-task.ts'
+import type { Services } from '../services.ts'
+
+/** A request that may be served: its endpoint, and its input checked and as the client sent it. */
+export interface Admitted {
+  endpoint: CallableEndpointRow
+  accountId: string
+  /** Bytes of the JSON text that goes to the model server. */
+  input: Buffer
+  surface: 'rest' | 'openai' | 'mcp' | 'action'
+}
+
+/** The endpoint if this account may call it now: 404, 403 or 409 when not. */
+export async function callableEndpoint(
+  { endpoints }: Pick<Services, 'endpoints'>,
+  accountId: string,
+  idOrName: string,
+): Promise<CallableEndpointRow> {
+  const endpoint = await endpoints.find(idOrName)
+  const access = endpoint ? accessTo(endpoint, accountId) : 'none'
+  if (!endpoint || access === 'none')
+    throw new ApiError('not_found', 'there is no endpoint with this id or name')
+  if (access === 'known') throw new ApiError('forbidden', 'this endpoint is not open to your account')
+  if (endpoint.lifecycle_status === 'disabled') throw notNow('its model has been disabled')
+  if (endpoint.status === 'paused' || endpoint.status === 'inactive') throw notNow(`it is ${endpoint.status}`)
+  return endpoint
+}
+
+const notNow = (why: string) => new ApiError('conflict', `this endpoint takes no requests: ${why}`)
+
+/** The state a request to this model would be met in now. */
+export function modelStateOf({ links }: Pick<Services, 'links'>, modelKey: string): ModelState {
+  const { warm, cached } = links.placement.count(modelKey)
+  if (warm > 0) return 'resident'
+  return cached > 0 ? 'cached' : 'cold'
+}

@@ -1,0 +1,32 @@
+import { SERVED_MODEL } from '../../domain/chat.ts'
+import { invalid } from '../../domain/errors.ts'
+import type { InferBody } from '../../schemas/inference-task.ts'
+import { memberBytes, spliceMembers } from './input-bytes.ts'
+
+type Overrides = Pick<InferBody, 'max_tokens' | 'temperature'>
+
+/**
+ * The request to a language model that an `infer` asks for: its input as it came, with the limits of the body over those of
+ * the input (contract 4.5). There is no stream here.
+ */
+export function chatInput({ input, ...overrides }: Overrides & { input: object }, bytes: Buffer): Buffer {
+  checkMessages((input as { messages?: unknown }).messages)
+  const { max_tokens, temperature } = overrides
+  return spliceMembers(bytes, {
+    model: JSON.stringify(SERVED_MODEL),
+    ...(memberBytes(bytes, 'stream') && { stream: 'false' }),
+    ...(memberBytes(bytes, 'stream_options') && { stream_options: 'null' }),
+    ...(max_tokens !== undefined && { max_tokens: String(max_tokens) }),
+    ...(temperature !== undefined && { temperature: String(temperature) }),
+  })
+}
+
+function checkMessages(messages: unknown): void {
+  const loc = ['body', 'input', 'messages']
+  if (messages === undefined) throw invalid(loc, 'Field required', 'missing')
+  if (!Array.isArray(messages) || messages.length === 0) throw invalid(loc, 'must be a list with a message')
+  for (const [i, message] of messages.entries()) {
+    const role = (message as { role?: unknown } | null)?.role
+    if (typeof role !== 'string') throw invalid([...loc, i, 'role'], 'Field required', 'missing')
+  }
+}

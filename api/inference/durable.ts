@@ -1,0 +1,76 @@
+import { estimateLoadMs } from '../../db/repositories/loads.ts'
+import { endTask, findTask, handOverTask } from '../../db/repositories/tasks.ts'
+import { insertTasks } from '../../db/repositories/task-writes.ts'
+import type { TaskRow } from '../../db/tables/inference.ts'
+import type { ModelState } from '../../schemas/inference-task.ts'
+import { isTerminalTask } from '../../domain/inference-task.ts'
+import { coldInferenceStart } from '../../workflows/starts.ts'
+import { WORKFLOW_ID } from '../../workflows/policy.ts'
+import type { Services } from '../services.ts'
+import { queuedEntry, type Ticket } from './rows.ts'
+
+const startOf = ({ taskId, accountId, endpoint }: Ticket) =>
+  coldInferenceStart({ taskId, accountId, modelKey: endpoint.model_key })
+
+/** Writes the task, its hold and the promise of its workflow in one transaction. */
+export async function queueTask(
+  { db, starts }: Pick<Services, 'db' | 'starts'>,
+  ticket: Ticket,
+): Promise<void> {
+  await insertTasks(db, [queuedEntry(ticket)], startOf(ticket))
+  starts.nudge()
+}
+
+/** Gives a task that this gateway cannot finish to a workflow. */
+export async function handOver(
+  { db, starts }: Pick<Services, 'db' | 'starts'>,
+  ticket: Ticket,
+): Promise<void> {
+  await db.transaction().execute((trx) => handOverTask(trx, ticket.taskId, startOf(ticket)))
+  starts.nudge()
+}
+
+/** Waits for a task's end and gives its row; undefined when it is not over in time. */
+export async function awaitTask(
+  { db }: Pick<Services, 'db'>,
+  { taskId, accountId }: Ticket,
+  ended: Promise<boolean>,
+): Promise<TaskRow | undefined> {
+  await ended
+  const row = await findTask(db, { id: taskId, accountId })
+  return row && isTerminalTask(row.status) ? row : undefined
+}
+
+/** Seconds that a load from this state has taken so far; null while nothing is measured, undefined when it is loaded. */
+export async function estimatedLoadS(
+  { db }: Pick<Services, 'db'>,
+  modelKey: string,
+  state: ModelState,
+): Promise<number | null | undefined> {
+  if (state === 'resident') return undefined
+  const ms = await estimateLoadMs(db, modelKey, state)
+  return ms === undefined ? null : Math.round(ms) / 1000
+}
+
+/**
+ * Ends an open task at its owner's wish: its row at once, then whatever works on it, by the link and by Temporal. Gives the
+ * row as it was; undefined when there is no such task.
+ */
+export async function cancelTask(
+  { db, now, links, temporal, log }: Pick<Services, 'db' | 'now' | 'links' | 'temporal' | 'log'>,
+  taskId: string,
+  error: string,
+): Promise<TaskRow | undefined> {
+  const before = await db
+    .transaction()
+    .execute((trx) => endTask(trx, taskId, { status: 'failed', error }, now()))
+  if (!before || isTerminalTask(before.status)) return before
+
+  links.cancelTask(taskId)
+  // With Temporal down the workflow finds the ended row by itself.
+  temporal.workflow
+    .getHandle(WORKFLOW_ID.task(taskId))
+    .cancel()
+    .catch((err: unknown) => log.debug({ err, task_id: taskId }, 'the workflow of a task was not cancelled'))
+  return before
+}

@@ -1,0 +1,147 @@
+import type { TaskRow } from '../../db/tables/inference.ts'
+import { newId } from '../../domain/ids.ts'
+import type { InferResponse } from '../../schemas/inference-task.ts'
+import { ClientGoneError } from '../http/body.ts'
+import type { Services } from '../services.ts'
+import { type Admitted, modelStateOf } from './admission.ts'
+import { awaitTask, cancelTask, estimatedLoadS, handOver, queueTask } from './durable.ts'
+import { ownerOfNode } from './node-owner.ts'
+import { endedEntry, runningEntry, runningSettlement, type Ticket } from './rows.ts'
+import { askWarm, type WarmAnswer } from './warm.ts'
+
+const LATE: unique symbol = Symbol('late')
+const LONGEST_MS = 60 * 60 * 1000
+
+/** A request to a loaded model that is under way, and the way to stop it. */
+interface Running {
+  asked: Promise<WarmAnswer | undefined>
+  work: AbortController
+}
+
+export interface SyncOptions {
+  timeoutMs: number
+  /** Aborts when the client leaves before its answer is written. */
+  signal: AbortSignal
+}
+
+export const pollNote = (taskId: string): string => `Poll GET /api/builder/v1/tasks/${taskId} for the result.`
+
+/** Answers with the result when it comes in time: from a loaded model at once, else by way of a task. */
+export async function inferSync(
+  services: Services,
+  admitted: Admitted,
+  options: SyncOptions,
+): Promise<InferResponse> {
+  services.journal.admit()
+  const began = performance.now()
+  const ticket: Ticket = { ...admitted, taskId: newId(), createdAt: services.now() }
+  const work = new AbortController()
+  const leave = () => work.abort()
+  options.signal.addEventListener('abort', leave, { once: true })
+  const asked = askWarm(services, admitted, work.signal)
+  // Awaited in several places; none of them may be too late to count.
+  asked.catch(() => {})
+  const late = Promise.withResolvers<typeof LATE>()
+  const timer = setTimeout(() => late.resolve(LATE), options.timeoutMs)
+  try {
+    const answer = await Promise.race([asked, late.promise])
+    if (typeof answer === 'symbol') return await answerRunning(services, ticket, { asked, work })
+    if (answer) return await answerEnded(services, ticket, answer, began)
+    return await answerFromTask(services, ticket, options, began)
+  } catch (err) {
+    work.abort()
+    if (!options.signal.aborted) throw err
+    throw new ClientGoneError('the client left before its answer')
+  } finally {
+    clearTimeout(timer)
+    options.signal.removeEventListener('abort', leave)
+  }
+}
+
+/** The usual way: one row, written with those of other requests, and then the answer. */
+async function answerEnded(
+  services: Services,
+  ticket: Ticket,
+  answer: WarmAnswer,
+  began: number,
+): Promise<InferResponse> {
+  const owner = await ownerOfNode(services, ticket.endpoint.price_micro, answer.nodeId)
+  await services.journal.insert(endedEntry(ticket, answer, owner, services.now()))
+  const { outcome } = answer
+  return {
+    task_id: ticket.taskId,
+    status: outcome.status,
+    model_state: 'resident',
+    ...(outcome.status === 'succeeded' ? { result: outcome.value } : { message: outcome.error }),
+    sync_latency_ms: sinceMs(began),
+  }
+}
+
+/** A loaded model that takes longer than the client waits: the row is written, and this gateway sees to its end. */
+async function answerRunning(services: Services, ticket: Ticket, request: Running): Promise<InferResponse> {
+  await services.journal.insert(runningEntry(ticket, services.gateway.id))
+  const finished = finish(services, ticket, request).catch((err: unknown) =>
+    services.log.error({ err, task_id: ticket.taskId }, 'a running task could not be finished'),
+  )
+  services.journal.keep(finished)
+  return {
+    task_id: ticket.taskId,
+    status: 'running',
+    model_state: 'resident',
+    note: `The model is still at work. ${pollNote(ticket.taskId)}`,
+  }
+}
+
+async function finish(services: Services, ticket: Ticket, { asked, work }: Running): Promise<void> {
+  const over = new AbortController()
+  // Cancelled, on whichever gateway.
+  void services.taskWaiters
+    .wait(ticket.taskId, LONGEST_MS, over.signal)
+    .then((ended) => ended && work.abort())
+  const answer = await asked.catch(() => undefined)
+  over.abort()
+  // Every node that had the model is gone, and a workflow finds another; a cancelled task stays as it is.
+  if (!answer) return handOver(services, ticket)
+  const owner = await ownerOfNode(services, ticket.endpoint.price_micro, answer.nodeId)
+  await services.journal.settle(runningSettlement(ticket, answer, owner, services.now()))
+}
+
+/** No node has the model loaded: a workflow sees to it, and the client waits for that as long as it asked to. */
+async function answerFromTask(
+  services: Services,
+  ticket: Ticket,
+  { timeoutMs, signal }: SyncOptions,
+  began: number,
+): Promise<InferResponse> {
+  const state = modelStateOf(services, ticket.endpoint.model_key)
+  const left = Math.max(0, timeoutMs - (performance.now() - began))
+  const ended = services.taskWaiters.wait(ticket.taskId, left, signal)
+  await queueTask(services, ticket)
+  const row = await awaitTask(services, ticket, ended)
+  if (row) return fromRow(row, sinceMs(began))
+  if (signal.aborted) {
+    // Nobody knows this task's id, so nobody will ever ask for it.
+    await cancelTask(services, ticket.taskId, 'the caller left before the result')
+    throw new ClientGoneError('the client left before its answer')
+  }
+  const load = await estimatedLoadS(services, ticket.endpoint.model_key, state)
+  return {
+    task_id: ticket.taskId,
+    status: 'queued',
+    model_state: state,
+    ...(load !== undefined && { estimated_load_time_s: load }),
+    message: 'The model was not ready in time; the task goes on.',
+    note: pollNote(ticket.taskId),
+  }
+}
+
+const fromRow = (row: TaskRow, latencyMs: number): InferResponse => ({
+  task_id: row.id,
+  status: row.status,
+  model_state: row.model_state ?? 'cold',
+  ...(row.result && { result: JSON.parse(row.result.toString()) as Record<string, unknown> }),
+  ...(row.error !== null && { message: row.error }),
+  sync_latency_ms: latencyMs,
+})
+
+const sinceMs = (began: number): number => Math.round((performance.now() - began) * 100) / 100

@@ -1,0 +1,12 @@
+import { findNodeOfLease } from '../../db/repositories/tasks.ts'
+import type { Services } from '../services.ts'
+
+/** Whose node earns the payout of a task; free work needs to know nobody. */
+export function ownerOfNode(
+  { db, links }: Pick<Services, 'db' | 'links'>,
+  priceMicro: number,
+  nodeId: string,
+): string | undefined | Promise<string | undefined> {
+  if (priceMicro === 0) return undefined
+  return links.ownerOf(nodeId) ?? findNodeOfLease(db, nodeId).then((node) => node?.account_id)
+}

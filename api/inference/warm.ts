@@ -1,0 +1,81 @@
+import { CHAT_PATH, isChatCapable } from '../../domain/chat.ts'
+import { modelFault } from '../../domain/model-answer.ts'
+import type { Services } from '../services.ts'
+import { LinkError } from '../links/node-link.ts'
+import type { Admitted } from './admission.ts'
+
+/** What a warm model made of an input. */
+export interface WarmAnswer {
+  nodeId: string
+  startedAt: Date
+  inferenceTimeMs: number
+  outcome:
+    | { status: 'succeeded'; result: Buffer | null; value: Record<string, unknown> }
+    | { status: 'failed'; error: string }
+}
+
+const MAX_TRIES = 3
+/** For a profile that nodes know and this gateway's catalog does not yet. */
+const USUAL_PATH = '/infer'
+const DEADLINE_MS = 60 * 60 * 1000
+/** Another node may do better; for all else the answer would be the same. */
+const ELSEWHERE = new Set(['model_cold', 'no_capacity', 'link_lost'])
+
+/**
+ * Asks a node that has the model loaded; undefined when there is none. A node that is lost on the way, or has dropped the
+ * model meanwhile, is passed over for another one.
+ */
+export async function askWarm(
+  services: Pick<Services, 'links' | 'catalog' | 'now'>,
+  { endpoint, input }: Admitted,
+  signal: AbortSignal,
+): Promise<WarmAnswer | undefined> {
+  const { links, catalog, now } = services
+  const usual = isChatCapable(endpoint.task_type) ? CHAT_PATH : USUAL_PATH
+  const path = catalog.profile(endpoint.runtime_profile)?.infer_path ?? usual
+  const exclude = new Set<string>()
+  const { model_key, runtime_profile, memory_mb } = endpoint
+  while (exclude.size < MAX_TRIES) {
+    const need = { model_key, runtime_profile, memory_mb, exclude, atLeast: 'warm' as const, now: Date.now() }
+    const { chosen } = links.placement.place(need, Math.random)
+    if (!chosen) return undefined
+
+    const nodeId = chosen.node_id
+    const startedAt = now()
+    const began = performance.now()
+    links.placement.addPending(nodeId, 1)
+    try {
+      const request = { modelKey: model_key, path, body: input, deadlineMs: DEADLINE_MS, signal }
+      const { status, body } = await links.ask(nodeId, request)
+      return { nodeId, startedAt, inferenceTimeMs: since(began), outcome: outcomeOf(status, body) }
+    } catch (err) {
+      if (!(err instanceof LinkError) || err.code === 'cancelled') throw err
+      if (ELSEWHERE.has(err.code)) exclude.add(nodeId)
+      else
+        return {
+          nodeId,
+          startedAt,
+          inferenceTimeMs: since(began),
+          outcome: { status: 'failed', error: err.message },
+        }
+    } finally {
+      links.placement.addPending(nodeId, -1)
+    }
+  }
+  return undefined
+}
+
+const since = (began: number): number => Math.round((performance.now() - began) * 100) / 100
+
+function outcomeOf(status: number, body: Buffer): WarmAnswer['outcome'] {
+  if (status !== 200) return { status: 'failed', error: modelFault(status, body.toString()) }
+  try {
+    const value = JSON.parse(body.toString()) as unknown
+    if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
+      return { status: 'succeeded', result: body, value: value as Record<string, unknown> }
+    }
+  } catch {
+    // Said below.
+  }
+  return { status: 'failed', error: 'the model answered with something else than a JSON object' }
+}

@@ -1,0 +1,77 @@
+import type { Kysely } from 'kysely'
+import type { Database } from '../../db/tables.ts'
+import {
+  insertTasks,
+  type Settlement,
+  settleTasks,
+  type TaskEntry,
+} from '../../db/repositories/task-writes.ts'
+import { ApiError } from '../../domain/errors.ts'
+import type { Logger } from '../../platform/log.ts'
+import { GroupWriter } from './group-writer.ts'
+
+/** A row's share of memory besides its bodies. */
+const ROW_BYTES = 512
+
+/** The rows of warm inference (design section 2): many requests to a transaction, each answered once its row is durable. */
+export class Journal implements AsyncDisposable {
+  readonly #opened: GroupWriter<TaskEntry>
+  readonly #settled: GroupWriter<Settlement>
+  readonly #open = new Set<Promise<void>>()
+
+  constructor(db: Kysely<Database>, log: Logger, patience: { patienceMs?: number } = {}) {
+    this.#opened = new GroupWriter({
+      ...patience,
+      write: (entries) => insertTasks(db, entries),
+      sizeOf: ({ task }) => ROW_BYTES + (task.input?.length ?? 0) + (task.result?.length ?? 0),
+      log,
+    })
+    this.#settled = new GroupWriter({
+      ...patience,
+      write: (settlements) => settleTasks(db, settlements),
+      sizeOf: ({ result }) => ROW_BYTES + (result?.length ?? 0),
+      log,
+    })
+  }
+
+  /** Refuses new work while too much waits to be written. */
+  admit(): void {
+    if (!this.#opened.isFull && !this.#settled.isFull) return
+    throw new ApiError('no_capacity', 'too many results wait to be recorded; try again in a moment', {
+      headers: { 'retry-after': '1' },
+    })
+  }
+
+  /** Writes a new task's row: ended already, or open and seen to by this gateway. */
+  async insert(entry: TaskEntry): Promise<void> {
+    try {
+      await this.#opened.add(entry)
+    } catch (err) {
+      throw nameTask(err, entry.task.id)
+    }
+  }
+
+  /** Ends a task that was inserted open. */
+  settle(settlement: Settlement): Promise<void> {
+    return this.#settled.add(settlement)
+  }
+
+  /** Lets work on an open row end before this closes. */
+  keep(work: Promise<void>): void {
+    this.#open.add(work)
+    void work.finally(() => this.#open.delete(work))
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all(this.#open)
+    await this.#opened[Symbol.asyncDispose]()
+    await this.#settled[Symbol.asyncDispose]()
+  }
+}
+
+/** A row that was not recorded in time may still be: its caller reads the task instead of asking, and paying, twice. */
+function nameTask(err: unknown, taskId: string): unknown {
+  if (!(err instanceof ApiError) || err.code !== 'unavailable') return err
+  const message = `${err.message}; read task ${taskId} before you ask again`
+  return new ApiError('unavailable', message, { details: { task_id: taskId }, cause: err })
+}

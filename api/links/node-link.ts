@@ -1,0 +1,272 @@
+import type { WebSocket } from 'ws'
+import { LinkChannel } from '../../platform/link-channel.ts'
+import { type Frame, LinkProtocolError, parseJson, parseMeta } from '../../platform/link-codec.ts'
+import type { TimerWheel, WheelTimer } from '../../platform/timer-wheel.ts'
+import {
+  type CancelMeta,
+  type ErrorMeta,
+  FRAME,
+  type HeadMeta,
+  type HelloMeta,
+  type LogEntry,
+  MAX_CHUNK,
+  type MetricEntry,
+  type RequestMeta,
+  type SpoolMeta,
+  type StateBody,
+} from '../../schemas/link.ts'
+import { readHello, readState } from './reports.ts'
+
+/** Why a request over a link came to nothing. */
+export type LinkFault =
+  | 'model_cold'
+  | 'no_capacity'
+  | 'cancelled'
+  | 'timeout'
+  | 'stalled'
+  | 'link_lost'
+  | 'internal'
+
+export class LinkError extends Error {
+  override readonly name = 'LinkError'
+  readonly code: LinkFault
+
+  constructor(code: LinkFault, message: string) {
+    super(message)
+    this.code = code
+  }
+}
+
+/** One request to a model on a node; its body is passed on untouched. */
+export interface LinkRequest {
+  modelKey: string
+  path: string
+  body: Buffer
+  contentType?: string
+  /** After this long the request is cancelled on the node. */
+  deadlineMs?: number
+  signal?: AbortSignal | undefined
+}
+
+/** What becomes of a request: one head, any number of chunks, one end; or an error at any point. */
+export interface LinkHandlers {
+  onHead(status: number, contentType: string): void
+  onChunk(chunk: Buffer): void
+  onEnd(): void
+  onError(error: LinkError): void
+}
+
+/** A request under way. After `cancel` no handler is called any more. */
+export interface LinkExchange {
+  cancel(): void
+  /** Stops the node's chunks while the client is slow; only this stream waits. */
+  pause(): void
+  resume(): void
+}
+
+/** What a link tells the hub. */
+export interface LinkEvents {
+  onHello(hello: HelloMeta): void
+  onState(state: StateBody): void
+  onLogs(entries: LogEntry[], upto: number): void
+  onMetrics(entries: MetricEntry[], upto: number): void
+  onClose(reason: string): void
+  /** A handler of a request threw. */
+  onFault(err: unknown): void
+}
+
+interface Pending {
+  handlers: LinkHandlers
+  timer: WheelTimer | undefined
+  detach: (() => void) | undefined
+}
+
+const JSON_TYPE = 'application/json'
+
+/** The gateway's end of one node's link: requests out, answers and reports in. */
+export class NodeLink {
+  readonly nodeId: string
+  readonly #channel: LinkChannel
+  readonly #events: LinkEvents
+  readonly #wheel: TimerWheel
+  readonly #pending = new Map<number, Pending>()
+  readonly #metas = new Map<string, string>()
+  #lastStream = 0
+  #retiring = false
+
+  constructor(nodeId: string, socket: WebSocket, wheel: TimerWheel, events: LinkEvents) {
+    this.nodeId = nodeId
+    this.#wheel = wheel
+    this.#events = events
+    this.#channel = new LinkChannel(socket, {
+      onFrame: (frame) => this.#guarded(frame),
+      onClose: (reason) => this.#lost(reason),
+      onStall: (stream) => this.#fail(stream, 'stalled', 'the node took no more of the request'),
+    })
+  }
+
+  /** Requests under way on this link. */
+  get inFlight(): number {
+    return this.#pending.size
+  }
+
+  hello(meta: HelloMeta): void {
+    this.#channel.send(FRAME.hello, 0, JSON.stringify(meta))
+  }
+
+  cancelWork(meta: CancelMeta): void {
+    this.#channel.send(FRAME.cancel, 0, JSON.stringify(meta))
+  }
+
+  acknowledge(upto: number): void {
+    this.#channel.send(FRAME.ack, 0, `{"upto":${upto}}`)
+  }
+
+  close(reason: string): void {
+    this.#channel.close(reason)
+  }
+
+  /** Closes as soon as no request is under way. */
+  retire(): void {
+    this.#retiring = true
+    if (this.#pending.size === 0) this.close('the gateway is stopping')
+  }
+
+  request(request: LinkRequest, handlers: LinkHandlers): LinkExchange {
+    const stream = this.#nextStream()
+    const pending: Pending = { handlers, timer: undefined, detach: undefined }
+    this.#pending.set(stream, pending)
+    if (request.deadlineMs !== undefined) {
+      const expire = () => this.#fail(stream, 'timeout', 'the node did not answer in time')
+      pending.timer = this.#wheel.add(request.deadlineMs, expire)
+    }
+    if (request.signal) pending.detach = this.#follow(stream, request.signal)
+    this.#channel.expect(stream)
+    this.#sendRequest(stream, request)
+    return {
+      cancel: () => this.#cancel(stream),
+      pause: () => this.#channel.setPaused(stream, true),
+      resume: () => this.#channel.setPaused(stream, false),
+    }
+  }
+
+  #sendRequest(stream: number, { modelKey, path, body, contentType = JSON_TYPE }: LinkRequest): void {
+    const more = body.length > MAX_CHUNK
+    const meta = this.#meta({ model_key: modelKey, path, content_type: contentType, more })
+    if (!more) return this.#channel.send(FRAME.request, stream, meta, body)
+    this.#channel.send(FRAME.request, stream, meta)
+    this.#channel.write(stream, body)
+    this.#channel.end(stream)
+  }
+
+  /** The same few metas go out again and again; their text is kept. */
+  #meta(meta: Required<Pick<RequestMeta, 'model_key' | 'path' | 'content_type' | 'more'>>): string {
+    const key = `${meta.model_key} ${meta.path} ${meta.content_type} ${meta.more}`
+    let text = this.#metas.get(key)
+    if (!text) {
+      text = JSON.stringify(meta)
+      if (this.#metas.size > 1_000) this.#metas.clear()
+      this.#metas.set(key, text)
+    }
+    return text
+  }
+
+  #nextStream(): number {
+    do this.#lastStream = this.#lastStream >= 0xffff_fffe ? 1 : this.#lastStream + 1
+    while (this.#pending.has(this.#lastStream))
+    return this.#lastStream
+  }
+
+  #follow(stream: number, signal: AbortSignal): () => void {
+    const abort = () => this.#fail(stream, 'cancelled', 'the caller has left')
+    if (signal.aborted) queueMicrotask(abort)
+    signal.addEventListener('abort', abort, { once: true })
+    return () => signal.removeEventListener('abort', abort)
+  }
+
+  /** A handler that throws ends its own request, never the gateway. */
+  #guarded(frame: Frame): void {
+    try {
+      this.#receive(frame)
+    } catch (err) {
+      if (err instanceof LinkProtocolError) throw err
+      this.#events.onFault(err)
+      this.#cancel(frame.stream)
+    }
+  }
+
+  #receive(frame: Frame): void {
+    switch (frame.type) {
+      case FRAME.end:
+        return this.#end(frame)
+      case FRAME.head: {
+        const { status, content_type = JSON_TYPE } = parseMeta<HeadMeta>(frame)
+        return this.#pending.get(frame.stream)?.handlers.onHead(status, content_type)
+      }
+      case FRAME.chunk:
+        return this.#pending.get(frame.stream)?.handlers.onChunk(frame.body)
+      case FRAME.error: {
+        const { code, message } = parseMeta<ErrorMeta>(frame)
+        this.#take(frame.stream)?.handlers.onError(new LinkError(code as LinkFault, message))
+        return
+      }
+      case FRAME.state:
+      case FRAME.progress:
+        return this.#events.onState(readState(frame))
+      case FRAME.hello:
+        return this.#events.onHello(readHello(frame))
+      case FRAME.log:
+        return this.#events.onLogs(parseJson<LogEntry[]>(frame.body), parseMeta<SpoolMeta>(frame).upto)
+      case FRAME.metric:
+        return this.#events.onMetrics(parseJson<MetricEntry[]>(frame.body), parseMeta<SpoolMeta>(frame).upto)
+      case FRAME.request:
+      case FRAME.cancel:
+      case FRAME.ack:
+      case FRAME.ping:
+        throw new LinkProtocolError('a gateway takes no frame of this type')
+    }
+  }
+
+  #end(frame: Frame): void {
+    const handlers = this.#take(frame.stream)?.handlers
+    if (!handlers) return
+    if (frame.meta.length) {
+      const { status, content_type = JSON_TYPE } = parseMeta<HeadMeta>(frame)
+      handlers.onHead(status, content_type)
+      if (frame.body.length) handlers.onChunk(frame.body)
+    }
+    handlers.onEnd()
+  }
+
+  #fail(stream: number, code: LinkFault, message: string): void {
+    const pending = this.#cancel(stream)
+    pending?.handlers.onError(new LinkError(code, message))
+  }
+
+  #cancel(stream: number): Pending | undefined {
+    const pending = this.#take(stream)
+    if (pending) this.#channel.send(FRAME.cancel, stream)
+    return pending
+  }
+
+  /** Closes the books on a stream; undefined when that has happened already. */
+  #take(stream: number): Pending | undefined {
+    const pending = this.#pending.get(stream)
+    if (!pending) return undefined
+    this.#pending.delete(stream)
+    if (pending.timer) this.#wheel.cancel(pending.timer)
+    pending.detach?.()
+    this.#channel.forget(stream)
+    if (this.#retiring) setImmediate(() => this.retire())
+    return pending
+  }
+
+  #lost(reason: string): void {
+    for (const stream of this.#pending.keys()) {
+      this.#take(stream)?.handlers.onError(
+        new LinkError('link_lost', `the link to the node broke: ${reason}`),
+      )
+    }
+    this.#events.onClose(reason)
+  }
+}

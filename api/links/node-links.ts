@@ -1,0 +1,293 @@
+import type { Kysely } from 'kysely'
+import type { Logger } from 'pino'
+import type { WebSocket } from 'ws'
+import { insertJobEpochs, insertJobLogs } from '../../db/repositories/node-reports.ts'
+import { forgetSignatures, listGatewayUrls, nodeStatuses, recordHello } from '../../db/repositories/nodes.ts'
+import type { Database } from '../../db/tables.ts'
+import type { NodeSnapshot } from '../../domain/node-snapshot.ts'
+import { PlacementIndex } from '../../domain/placement.ts'
+import { TimerWheel } from '../../platform/timer-wheel.ts'
+import type { HelloMeta, StateBody } from '../../schemas/link.ts'
+import type { NodeInventory, NodeModel, NodeReport } from '../../schemas/node.ts'
+import type { CacheWatch } from '../cache-watch.ts'
+import { LinkError, type LinkExchange, type LinkHandlers, type LinkRequest, NodeLink } from './node-link.ts'
+import { StateWriter } from './state-writer.ts'
+
+/** A whole answer of a model server, as it came. */
+export interface LinkAnswer {
+  status: number
+  contentType: string
+  body: Buffer
+}
+
+export interface NodeLinksOptions {
+  db: Kysely<Database>
+  gatewayId: string
+  log: Logger
+  /** Says when an operator has drained, resumed or removed a node, at whichever gateway. */
+  watch: Pick<CacheWatch, 'on'>
+  /** Where nodes find Temporal. */
+  temporal: NonNullable<HelloMeta['temporal']>
+}
+
+export type ModelListener = (nodeId: string, model: NodeModel) => void
+
+interface Connected {
+  link: NodeLink
+  /** Whose node it is. */
+  accountId: string
+  inventory: NodeInventory | undefined
+  snapshot: NodeSnapshot | undefined
+  draining: boolean
+}
+
+/** Larger answers are for streams. */
+const MAX_ANSWER = 64 * 1024 * 1024
+const GATEWAY_LIST_MS = 5_000
+const FORGET_MS = 60_000
+const RETRY_MS = 500
+
+/** Every node linked to this gateway: what they report, and the way to their models (design section 8). */
+export class NodeLinks implements AsyncDisposable {
+  /** The linked nodes' reports, ordered for the pick of a warm node. */
+  readonly placement = new PlacementIndex()
+  readonly #db: Kysely<Database>
+  readonly #log: Logger
+  readonly #states: StateWriter
+  readonly #temporal: NodeLinksOptions['temporal']
+  readonly #wheel = new TimerWheel()
+  readonly #nodes = new Map<string, Connected>()
+  readonly #listeners = new Set<ModelListener>()
+  readonly #timers: NodeJS.Timeout[]
+  #snapshots: readonly NodeSnapshot[] | undefined
+  #gateways: readonly string[] = []
+  #closed = false
+
+  constructor(options: NodeLinksOptions) {
+    this.#db = options.db
+    this.#log = options.log
+    this.#temporal = options.temporal
+    this.#states = new StateWriter(options)
+    options.watch.on('node', () => void this.#syncStatuses())
+    this.#timers = [
+      setInterval(() => void this.#refreshGateways(), GATEWAY_LIST_MS),
+      setInterval(() => void forgetSignatures(this.#db).catch(() => {}), FORGET_MS),
+    ]
+    for (const timer of this.#timers) timer.unref()
+  }
+
+  /** What linked nodes last reported, for placement. The same array until something changes. */
+  snapshot(): readonly NodeSnapshot[] {
+    return (this.#snapshots ??= [...this.#nodes.values()].flatMap(({ snapshot }) => snapshot ?? []))
+  }
+
+  /** Sends a request to a model on a node; what becomes of it goes to the handlers, never before this returns. */
+  request(nodeId: string, request: LinkRequest, handlers: LinkHandlers): LinkExchange {
+    const node = this.#nodes.get(nodeId)
+    if (node) return node.link.request(request, handlers)
+    queueMicrotask(() => handlers.onError(new LinkError('link_lost', 'the node has no link to this gateway')))
+    return { cancel() {}, pause() {}, resume() {} }
+  }
+
+  /** `request` for answers that are wanted whole; rejects with a `LinkError`. */
+  ask(nodeId: string, request: LinkRequest): Promise<LinkAnswer> {
+    return new Promise((resolve, reject) => {
+      const answer = { status: 0, contentType: '' }
+      const chunks: Buffer[] = []
+      let bytes = 0
+      const exchange = this.request(nodeId, request, {
+        onHead(status, contentType) {
+          answer.status = status
+          answer.contentType = contentType
+        },
+        onChunk(chunk) {
+          chunks.push(chunk)
+          bytes += chunk.length
+          if (bytes <= MAX_ANSWER) return
+          exchange.cancel()
+          reject(new LinkError('internal', `the model's answer exceeds ${MAX_ANSWER / 1024 / 1024} MB`))
+        },
+        onEnd: () => resolve({ ...answer, body: chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks) }),
+        onError: reject,
+      })
+    })
+  }
+
+  /** Whose node it is, while it is linked. */
+  ownerOf(nodeId: string): string | undefined {
+    return this.#nodes.get(nodeId)?.accountId
+  }
+
+  /** The version of the runtime on a linked node. */
+  versionOf(nodeId: string): string | undefined {
+    return this.#nodes.get(nodeId)?.inventory?.version
+  }
+
+  /** Tells every linked node to stop a job, for the one that has it. */
+  cancelJob(jobId: string): void {
+    for (const { link } of this.#nodes.values()) link.cancelWork({ job_id: jobId })
+  }
+
+  /** Tells every linked node to stop a task, for the one that has it. */
+  cancelTask(taskId: string): void {
+    for (const { link } of this.#nodes.values()) link.cancelWork({ task_id: taskId })
+  }
+
+  /** Calls back on every change of a model's state on a linked node; gives the way to stop that. */
+  onModel(listener: ModelListener): () => void {
+    this.#listeners.add(listener)
+    return () => this.#listeners.delete(listener)
+  }
+
+  disconnect(nodeId: string, reason: string): void {
+    this.#nodes.get(nodeId)?.link.close(reason)
+  }
+
+  /** The gateway is stopping: links close as their last requests end, and nodes go to the other gateways. */
+  retire(): void {
+    for (const { link } of this.#nodes.values()) link.retire()
+  }
+
+  /** Takes over a socket whose handshake was signed by this node. */
+  accept(nodeId: string, socket: WebSocket, accountId: string): void {
+    const earlier = this.#nodes.get(nodeId)
+    const link = new NodeLink(nodeId, socket, this.#wheel, {
+      onHello: (hello) => void this.#hello(node, hello),
+      onState: (state) => this.#state(node, state),
+      onLogs: (entries, upto) => void this.#store(node, upto, () => insertJobLogs(this.#db, nodeId, entries)),
+      onMetrics: (entries, upto) =>
+        void this.#store(node, upto, () => insertJobEpochs(this.#db, nodeId, entries)),
+      onClose: (reason) => this.#lost(node, reason),
+      onFault: (err) =>
+        this.#log.error({ err, node_id: nodeId }, 'a request over a link failed in its handler'),
+    })
+    const node: Connected = { link, accountId, inventory: undefined, snapshot: undefined, draining: false }
+    this.#nodes.set(nodeId, node)
+    earlier?.link.close('replaced by a newer link')
+    this.#log.info({ node_id: nodeId }, 'node linked')
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#closed = true
+    for (const timer of this.#timers) clearInterval(timer)
+    for (const { link } of this.#nodes.values()) link.close('the gateway is stopping')
+    this.#wheel[Symbol.dispose]()
+    await this.#states[Symbol.asyncDispose]()
+  }
+
+  async #hello(node: Connected, { inventory }: HelloMeta): Promise<void> {
+    if (!inventory) return
+    node.inventory = inventory
+    try {
+      const [row] = await Promise.all([
+        recordHello(this.#db, node.link.nodeId, inventory),
+        this.#refreshGateways(),
+      ])
+      if (!row) return node.link.close('this node has been removed')
+      node.draining = row.status === 'draining'
+      const { draining } = node
+      node.link.hello({ gateways: [...this.#gateways], draining, temporal: this.#temporal })
+    } catch (err) {
+      this.#log.warn({ err, node_id: node.link.nodeId }, 'a node could not be recorded; it links again')
+      node.link.close('try again')
+    }
+  }
+
+  async #syncStatuses(): Promise<void> {
+    if (this.#nodes.size === 0) return
+    // Missed ones are seen at the next change, or when the node links again.
+    const rows = await nodeStatuses(this.#db, [...this.#nodes.keys()]).catch(() => [])
+    for (const { id, status } of rows) {
+      const node = this.#nodes.get(id)
+      if (!node) continue
+      if (status === 'removed') node.link.close('this node has been removed')
+      else this.#setDraining(node, status === 'draining')
+    }
+  }
+
+  #setDraining(node: Connected, draining: boolean): void {
+    if (node.draining === draining) return
+    node.draining = draining
+    node.link.hello({ draining })
+    if (node.snapshot) this.#put(node, { ...node.snapshot, draining }, { soon: true })
+  }
+
+  #state(node: Connected, { report, model }: StateBody): void {
+    if (report) this.#report(node, report)
+    if (model) this.#model(node, model)
+  }
+
+  #report(node: Connected, report: NodeReport): void {
+    const { inventory } = node
+    if (!inventory) return
+    const { memory_total_mb, memory_free_mb, load, models } = report
+    const { hardware, profiles, cpus } = inventory
+    const draining = report.draining || node.draining
+    const isFirst = node.snapshot === undefined
+    const node_id = node.link.nodeId
+    const snapshot = {
+      node_id,
+      hardware,
+      profiles,
+      cpus,
+      memory_total_mb,
+      memory_free_mb,
+      load,
+      draining,
+      models,
+    }
+    this.#put(node, snapshot, { soon: isFirst })
+  }
+
+  #model(node: Connected, model: NodeModel): void {
+    if (node.snapshot) {
+      const others = node.snapshot.models.filter(({ model_key }) => model_key !== model.model_key)
+      const isGone = model.state === 'cold' && model.error === undefined
+      const models = isGone ? others : [...others, model]
+      this.#put(node, { ...node.snapshot, models }, { soon: true })
+    }
+    for (const listener of this.#listeners) listener(node.link.nodeId, model)
+  }
+
+  #put(node: Connected, snapshot: NodeSnapshot, options: { soon: boolean }): void {
+    node.snapshot = snapshot
+    this.placement.put(snapshot)
+    this.#snapshots = undefined
+    this.#states.note(snapshot, options)
+  }
+
+  #lost(node: Connected, reason: string): void {
+    const { nodeId } = node.link
+    if (this.#nodes.get(nodeId) !== node) return
+    this.#nodes.delete(nodeId)
+    this.placement.remove(nodeId)
+    this.#snapshots = undefined
+    this.#log.info({ node_id: nodeId, reason }, 'link to a node closed')
+    if (!this.#closed) this.#states.drop(nodeId)
+  }
+
+  /** Acknowledges a batch once it is stored. A failing database is waited for; bad data is let go, not sent for ever. */
+  async #store(node: Connected, upto: number, write: () => Promise<void>): Promise<void> {
+    while (!this.#closed && this.#nodes.get(node.link.nodeId) === node) {
+      try {
+        await write()
+        return node.link.acknowledge(upto)
+      } catch (err) {
+        this.#log.warn({ err, node_id: node.link.nodeId }, 'logs or losses of a job were not stored')
+        if (isDataFault(err)) return node.link.acknowledge(upto)
+        await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
+      }
+    }
+  }
+
+  async #refreshGateways(): Promise<void> {
+    const gateways = await listGatewayUrls(this.#db).catch(() => this.#gateways)
+    if (gateways.join() === this.#gateways.join()) return
+    this.#gateways = gateways
+    for (const { link } of this.#nodes.values()) link.hello({ gateways: [...gateways] })
+  }
+}
+
+/** SQLSTATE classes 22 and 23: the rows themselves are at fault. */
+const isDataFault = (err: unknown) =>
+  err instanceof Error && 'code' in err && typeof err.code === 'string' && /^2[23]/.test(err.code)

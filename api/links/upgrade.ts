@@ -1,0 +1,57 @@
+import type { IncomingMessage, Server } from 'node:http'
+import type { Duplex } from 'node:stream'
+import { WebSocketServer } from 'ws'
+import { ApiError } from '../../domain/errors.ts'
+import type { SignedRequest } from '../services.ts'
+import type { NodeCaller } from '../http/caller.ts'
+import type { NodeLinks } from './node-links.ts'
+
+const LINK_PATH = '/api/v1/nodes/link'
+const MAX_FRAME = 1024 * 1024
+
+/** Answers `GET /api/v1/nodes/link` with a link; the handshake carries the same signature as any node request. */
+export function serveLinks(
+  server: Server,
+  { links, verify }: { links: NodeLinks; verify: (request: SignedRequest) => Promise<NodeCaller> },
+): void {
+  const sockets = new WebSocketServer({ noServer: true, perMessageDeflate: false, maxPayload: MAX_FRAME })
+
+  const upgrade = async (req: IncomingMessage, socket: Duplex, head: Buffer) => {
+    if (req.url?.split('?')[0] !== LINK_PATH) return refuse(socket, 404, 'Not Found')
+    try {
+      const { nodeId, accountId } = await verify(signedParts(req))
+      sockets.handleUpgrade(req, socket, head, (ws) => links.accept(nodeId, ws, accountId))
+    } catch (err) {
+      const isRefusal = err instanceof ApiError && err.code === 'unauthenticated'
+      refuse(socket, isRefusal ? 401 : 503, isRefusal ? err.message : 'Service Unavailable')
+    }
+  }
+  server.on('upgrade', (req, socket, head) => {
+    socket.on('error', () => socket.destroy())
+    void upgrade(req, socket, head)
+  })
+}
+
+function signedParts({ method = '', url = '', headers }: IncomingMessage): SignedRequest {
+  const text = (name: string) => {
+    const value = headers[name]
+    return typeof value === 'string' ? value : ''
+  }
+  return {
+    method,
+    path: url,
+    timestamp: Number(text('x-node-timestamp') || Number.NaN),
+    accountId: text('x-account-id'),
+    nodeId: text('x-node-id'),
+    signature: text('x-node-signature'),
+    body: Buffer.alloc(0),
+  }
+}
+
+function refuse(socket: Duplex, status: number, message: string): void {
+  const text = `${message}\n`
+  socket.end(
+    `HTTP/1.1 ${status} ${status === 401 ? 'Unauthorized' : status === 404 ? 'Not Found' : 'Service Unavailable'}\r\n` +
+      `Connection: close\r\nContent-Type: text/plain\r\nContent-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`,
+  )
+}

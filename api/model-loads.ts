@@ -1,0 +1,237 @@
+import type { Kysely } from 'kysely'
+import { estimateLoadMs, recordLoad } from '../db/repositories/loads.ts'
+import { insertWorkflowStart } from '../db/repositories/workflow-starts.ts'
+import type { Database } from '../db/tables.ts'
+import { ApiError } from '../domain/errors.ts'
+import { warmthOf } from '../domain/node-snapshot.ts'
+import type { Chosen } from '../domain/placement.ts'
+import type { Logger } from '../platform/log.ts'
+import type { NodeModel } from '../schemas/node.ts'
+import { modelLoadStart } from '../workflows/starts.ts'
+import type { NodeLinks } from './links/node-links.ts'
+
+/** What running a model takes. */
+export interface LoadNeed {
+  readonly model_key: string
+  readonly runtime_profile: string
+  readonly memory_mb: number
+}
+
+export interface ModelLoadsOptions {
+  db: Kysely<Database>
+  links: Pick<NodeLinks, 'onModel' | 'placement'>
+  starts: { nudge(): void }
+  log: Logger
+}
+
+/** A load under way, and who waits for it. */
+interface Load {
+  readonly need: LoadNeed
+  readonly beganAt: number
+  readonly tried: Set<string>
+  readonly waiters: Set<Waiter>
+  place: Chosen | undefined
+  /** When to place it again after a node had no room for it; never while a node is at it. */
+  againAt: number
+}
+
+interface Waiter {
+  readonly bytes: number
+  readonly resolve: () => void
+  readonly reject: (err: unknown) => void
+}
+
+/** Ceiling of the wait: this many times the measured load, or a fixed time while nothing is measured (design 10.7). */
+const CEILING_FACTOR = 1.5
+const UNMEASURED_CEILING_MS = 120_000
+/** Below this the start of the workflow counts for more than the load. */
+const LEAST_CEILING_MS = 2_000
+const MAX_WAITERS = 4_096
+const MAX_WAITING_BYTES = 256 * 1024 * 1024
+/** Reports may bring what no single frame told. */
+const LOOK_MS = 250
+/** A node that gave a load up for lack of room may have some in a moment. */
+const AGAIN_MS = 1_000
+const RETRY_AFTER_S = 5
+
+/**
+ * Models on their way to being warm, for requests that wait for them: however many wait for a model, one `modelLoad` is
+ * promised, and they all wake when a node says that it is loaded.
+ */
+export class ModelLoads implements Disposable {
+  readonly #options: ModelLoadsOptions
+  readonly #loads = new Map<string, Load>()
+  readonly #stopListening: () => void
+  readonly #timer: NodeJS.Timeout
+  #waiting = 0
+  #bytes = 0
+
+  constructor(options: ModelLoadsOptions) {
+    this.#options = options
+    this.#stopListening = options.links.onModel((nodeId, model) => this.#told(nodeId, model))
+    this.#timer = setInterval(() => this.#look(), LOOK_MS)
+    this.#timer.unref()
+  }
+
+  /** Requests that wait for some model now. */
+  get waiting(): number {
+    return this.#waiting
+  }
+
+  /** Milliseconds that a request may wait for a model before it is told to come back. */
+  async ceilingMs({ model_key }: LoadNeed): Promise<number> {
+    const { db, links } = this.#options
+    const state = links.placement.count(model_key).cached > 0 ? 'cached' : 'cold'
+    const measured = await estimateLoadMs(db, model_key, state)
+    if (measured === undefined) return UNMEASURED_CEILING_MS
+    return Math.max(LEAST_CEILING_MS, CEILING_FACTOR * measured)
+  }
+
+  /**
+   * Resolves when some node has the model loaded. Throws `model_cold` after `timeoutMs` or when it cannot be loaded,
+   * `no_capacity` when no node can take it or too many wait already. `bytes` is what the request holds meanwhile.
+   */
+  wait(
+    need: LoadNeed,
+    { timeoutMs, bytes, signal }: { timeoutMs: number; bytes: number; signal: AbortSignal },
+  ): Promise<void> {
+    if (this.#waiting >= MAX_WAITERS || this.#bytes + bytes > MAX_WAITING_BYTES) {
+      throw unavailable('no_capacity', 'too many requests wait for models to be loaded', RETRY_AFTER_S)
+    }
+    const load = this.#loads.get(need.model_key) ?? this.#begin(need)
+    const { promise, resolve, reject } = Promise.withResolvers<void>()
+    const waiter = { bytes, resolve, reject }
+    load.waiters.add(waiter)
+    this.#waiting += 1
+    this.#bytes += bytes
+    const late = setTimeout(() => reject(cold(timeoutMs)), timeoutMs)
+    const leave = () => reject(signal.reason)
+    signal.addEventListener('abort', leave, { once: true })
+    if (signal.aborted) leave()
+    return promise.finally(() => {
+      clearTimeout(late)
+      signal.removeEventListener('abort', leave)
+      this.#waiting -= 1
+      this.#bytes -= bytes
+      load.waiters.delete(waiter)
+      if (load.waiters.size === 0) this.#forget(load)
+    })
+  }
+
+  [Symbol.dispose](): void {
+    this.#stopListening()
+    clearInterval(this.#timer)
+    const stopping = new ApiError('unavailable', 'this gateway is stopping')
+    for (const { waiters } of this.#loads.values()) for (const { reject } of waiters) reject(stopping)
+  }
+
+  #begin(need: LoadNeed): Load {
+    const load: Load = {
+      need,
+      beganAt: performance.now(),
+      tried: new Set(),
+      waiters: new Set(),
+      place: undefined,
+      againAt: Number.POSITIVE_INFINITY,
+    }
+    this.#loads.set(need.model_key, load)
+    // Whoever begins a load joins it first, so that its failure finds somebody.
+    queueMicrotask(() => this.#start(load))
+    return load
+  }
+
+  /** Picks a node and promises the load there; a load that is under way is joined. */
+  #start(load: Load): void {
+    const { links } = this.#options
+    const need = { ...load.need, exclude: load.tried, now: Date.now() }
+    const { chosen, explain } = links.placement.place(need, Math.random)
+    if (!chosen) {
+      const why = explain().map(({ reason }) => reason)
+      return this.#fail(
+        load,
+        unavailable('no_capacity', `no node can load this model now: ${inWords(why)}`, RETRY_AFTER_S),
+      )
+    }
+    if (chosen.warmth === 'warm') return this.#loaded(load, chosen.node_id)
+    load.place = chosen
+    load.againAt = Number.POSITIVE_INFINITY
+    void this.#promise(load, chosen.node_id)
+  }
+
+  async #promise({ need }: Load, nodeId: string): Promise<void> {
+    const { db, starts, log } = this.#options
+    const start = modelLoadStart({ modelKey: need.model_key, nodeId })
+    try {
+      await db.transaction().execute((trx) => insertWorkflowStart(trx, start))
+      starts.nudge()
+    } catch (err) {
+      // Those who wait are told so when their time is up; the next one tries again.
+      log.warn({ err, model_key: need.model_key }, 'the load of a model could not be promised')
+    }
+  }
+
+  #told(nodeId: string, model: NodeModel): void {
+    const load = this.#loads.get(model.model_key)
+    if (!load) return
+    if (warmthOf(model) === 'warm') return this.#loaded(load, nodeId)
+    const isOver = model.state === 'cold' || model.state === 'evicted'
+    if (!isOver || load.place?.node_id !== nodeId) return
+    if (model.error === undefined) {
+      load.againAt = performance.now() + AGAIN_MS
+      return
+    }
+    load.tried.add(nodeId)
+    const { chosen } = this.#options.links.placement.place(
+      { ...load.need, exclude: load.tried, now: Date.now() },
+      Math.random,
+    )
+    if (chosen) return this.#start(load)
+    const wait = Math.max(1, Math.ceil(((model.retry_at ?? 0) - Date.now()) / 1_000))
+    this.#fail(load, unavailable('model_cold', `the model could not be loaded: ${model.error}`, wait))
+  }
+
+  #look(): void {
+    for (const load of this.#loads.values()) {
+      if (this.#options.links.placement.count(load.need.model_key).warm > 0) this.#loaded(load, undefined)
+      else if (performance.now() > load.againAt) this.#start(load)
+    }
+  }
+
+  #loaded(load: Load, nodeId: string | undefined): void {
+    this.#forget(load)
+    for (const { resolve } of load.waiters) resolve()
+    if (nodeId !== undefined && load.place?.node_id === nodeId) void this.#record(load, load.place)
+  }
+
+  #fail(load: Load, err: ApiError): void {
+    this.#forget(load)
+    for (const { reject } of load.waiters) reject(err)
+  }
+
+  #forget(load: Load): void {
+    if (this.#loads.get(load.need.model_key) === load) this.#loads.delete(load.need.model_key)
+  }
+
+  async #record({ need, beganAt }: Load, { node_id, warmth }: Chosen): Promise<void> {
+    const { db, links, log } = this.#options
+    const hardware = links.placement.hardware(node_id)
+    if (warmth === 'warm' || !hardware) return
+    const mean_ms = performance.now() - beganAt
+    await recordLoad(db, { model_key: need.model_key, start_state: warmth, hardware, mean_ms }).catch(
+      (err: unknown) => log.warn({ err, model_key: need.model_key }, 'a load time was not recorded'),
+    )
+  }
+}
+
+const unavailable = (code: 'model_cold' | 'no_capacity', message: string, seconds: number): ApiError =>
+  new ApiError(code, message, { headers: { 'retry-after': String(seconds) } })
+
+const cold = (waitedMs: number): ApiError =>
+  unavailable(
+    'model_cold',
+    `the model was not loaded within ${Math.round(waitedMs / 100) / 10} s; try again`,
+    RETRY_AFTER_S,
+  )
+
+const inWords = (reasons: readonly string[]): string =>
+  reasons.length === 0 ? 'no node is connected' : [...new Set(reasons)].join('; ').slice(0, 300)

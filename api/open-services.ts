@@ -1,0 +1,94 @@
+import { openDatabase } from '../db/database.ts'
+import { migrate } from '../db/migrate.ts'
+import { loadCatalog } from '../platform/catalog.ts'
+import { type Config, required } from '../platform/config.ts'
+import { openEgressPolicy } from '../platform/egress-policy.ts'
+import { HubClient } from '../platform/hub.ts'
+import type { Logger } from '../platform/log.ts'
+import { openObjectStore } from '../platform/object-store-open.ts'
+import { SecretBox } from '../platform/secret-box.ts'
+import { openTemporal } from '../platform/temporal.ts'
+import { CacheWatch } from './cache-watch.ts'
+import { EndpointCache } from './endpoint-cache.ts'
+import { GatewayLease } from './gateway-lease.ts'
+import { HealthProbe } from './health-probe.ts'
+import { Journal } from './journal/journal.ts'
+import { startReaper } from './journal/reaper.ts'
+import { KeyCache } from './key-cache.ts'
+import { KillSwitch } from './kill-switch.ts'
+import { KillSwitchSignal } from './kill-switch-signal.ts'
+import { NodeAuthenticator } from './links/node-authenticator.ts'
+import { NodeLinks } from './links/node-links.ts'
+import { ModelLoads } from './model-loads.ts'
+import type { Services } from './services.ts'
+import { openStarts } from './starts.ts'
+import { TaskWaiters } from './task-waiters.ts'
+
+const DATABASE_CONNECTIONS = 20
+
+export type OpenServices = Services & AsyncDisposable
+
+/** Builds what handlers are given, in order of need; disposing it closes everything in the opposite order. */
+export async function openServices(config: Config, baseUrl: string, log: Logger): Promise<OpenServices> {
+  await using stack = new AsyncDisposableStack()
+  const url = required(config, 'DATABASE_URL')
+  const secretBox = new SecretBox(config.HEARTH_ENCRYPTION_KEYS)
+  const catalog = loadCatalog()
+  const objects = await openObjectStore(config, () => baseUrl)
+
+  const db = openDatabase(url, { max: DATABASE_CONNECTIONS })
+  stack.defer(() => db.destroy())
+  await migrate(db)
+  const { client: temporal, close } = openTemporal(config)
+  stack.defer(close)
+
+  const gateway = stack.use(new GatewayLease(db, baseUrl, log))
+  await gateway.start()
+  const watch = stack.use(new CacheWatch(db, url, log))
+  const killSwitchSignal = stack.use(new KillSwitchSignal(temporal, log))
+  const killSwitch = stack.use(new KillSwitch({ db, watch, log, gatewayId: gateway.id }))
+  const keys = new KeyCache(db, watch)
+  await Promise.all([watch.start(), killSwitch.start()])
+
+  const endpoints = new EndpointCache(db, watch)
+  const journalDb = openDatabase(url, { max: 2, prepare: true })
+  stack.defer(() => journalDb.destroy())
+  const journal = stack.use(new Journal(journalDb, log))
+  stack.use(startReaper(db, log, gateway.id))
+  const taskWaiters = stack.use(new TaskWaiters(db, url, log))
+  await taskWaiters.start()
+  const temporalAt = {
+    address: config.TEMPORAL_NODE_ADDRESS || required(config, 'TEMPORAL_ADDRESS'),
+    namespace: config.TEMPORAL_NAMESPACE,
+  }
+  const links = stack.use(new NodeLinks({ db, gatewayId: gateway.id, log, watch, temporal: temporalAt }))
+  const starts = stack.use(openStarts({ db, temporal, log }))
+  const loads = stack.use(new ModelLoads({ db, links, starts, log }))
+
+  const services: Services = {
+    config,
+    db,
+    log,
+    now: () => new Date(),
+    gateway,
+    temporal,
+    health: new HealthProbe(db, temporal),
+    catalog,
+    objects,
+    starts,
+    keys,
+    killSwitch,
+    killSwitchSignal,
+    secretBox,
+    hub: new HubClient({ endpoint: config.HEARTH_HUB_ENDPOINT, token: config.HEARTH_HUB_TOKEN }),
+    egress: openEgressPolicy(config),
+    nodes: new NodeAuthenticator(db),
+    links,
+    loads,
+    endpoints,
+    journal,
+    taskWaiters,
+  }
+  const opened = stack.move()
+  return Object.assign(services, { [Symbol.asyncDispose]: () => opened.disposeAsync() })
+}

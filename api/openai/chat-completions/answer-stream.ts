@@ -1,0 +1,116 @@
+import type { ServerResponse } from 'node:http'
+import { settlementOf } from '../../../db/repositories/tasks.ts'
+import { canStream } from '../../../domain/chat.ts'
+import { toApiError } from '../../http/errors.ts'
+import { HANDLED } from '../../http/reply.ts'
+import { memberBytes, spliceMembers } from '../../inference/input-bytes.ts'
+import { ownerOfNode } from '../../inference/node-owner.ts'
+import { runningEntry } from '../../inference/rows.ts'
+import type { Services } from '../../services.ts'
+import { type Chat, linkRequest, TASK_HEADER } from './chat.ts'
+import { NodePicker } from './node-picker.ts'
+import { SseClient } from './sse-client.ts'
+import { type Streamed, StreamRelay } from './stream-relay.ts'
+
+const HEADERS = {
+  'content-type': 'text/event-stream; charset=utf-8',
+  'cache-control': 'no-cache, no-transform',
+  'x-accel-buffering': 'no',
+}
+
+/** A stream's row, and which node worked on it last. */
+interface Row {
+  opened: Promise<void> | undefined
+  nodeId: string | undefined
+  startedAt: Date
+}
+
+/**
+ * Streams a chat. Its row is opened while the node is asked and before the first byte goes out, and closed after the
+ * last; nothing is sent before the model is loaded, so that a status other than 200 stays possible.
+ */
+export async function answerStream(
+  services: Services,
+  chat: Chat,
+  res: ServerResponse,
+): Promise<typeof HANDLED> {
+  const row: Row = { opened: undefined, nodeId: undefined, startedAt: chat.ticket.createdAt }
+  using client = new SseClient(res, { ...HEADERS, [TASK_HEADER]: chat.ticket.taskId })
+  try {
+    close(services, chat, row, await stream(services, chat, client, row))
+  } catch (err) {
+    const error = toApiError(err)
+    close(services, chat, row, { tokens: 0, error: err instanceof Error ? err.message : error.message })
+    // A comment may have opened the stream already.
+    if (!client.hasHead || res.destroyed) throw err
+    client.fail(error)
+  }
+  return HANDLED
+}
+
+async function stream(services: Services, chat: Chat, client: SseClient, row: Row): Promise<Streamed> {
+  const { links, journal, gateway } = services
+  const picker = new NodePicker(services, chat)
+  for (;;) {
+    const nodeId = await picker.pick()
+    Object.assign(row, { nodeId, startedAt: services.now() })
+    row.opened ??= lazily(journal.insert(runningEntry(chat.ticket, gateway.id)))
+    client.keepAlive()
+    const relay = new StreamRelay(client, row.opened, {
+      wantsEvents: canStream(links.versionOf(nodeId) ?? ''),
+    })
+    const body = relay.wantsEvents ? chat.body : withoutStream(chat.body)
+    links.placement.addPending(nodeId, 1)
+    try {
+      return await relay.run((handlers) => links.request(nodeId, linkRequest(chat, body), handlers))
+    } catch (err) {
+      picker.failed(nodeId, err)
+    } finally {
+      links.placement.addPending(nodeId, -1)
+    }
+  }
+}
+
+/** Awaited where it matters; a failure before that must not count as unhandled. */
+function lazily(insert: Promise<void>): Promise<void> {
+  insert.catch(() => {})
+  return insert
+}
+
+/** For a node that cannot pass a stream on. */
+function withoutStream(body: Buffer): Buffer {
+  const hasOptions = memberBytes(body, 'stream_options') !== undefined
+  return spliceMembers(body, { stream: 'false', ...(hasOptions && { stream_options: 'null' }) })
+}
+
+/** Ends the task's row; the client has its answer by now. */
+function close(services: Services, chat: Chat, row: Row, { tokens, error }: Streamed): void {
+  const { journal, log, now } = services
+  const { ticket, endpoint } = chat
+  const { opened, nodeId, startedAt } = row
+  if (!opened) return
+  const settle = async () => {
+    await opened
+    const owner = nodeId === undefined ? undefined : await ownerOfNode(services, endpoint.price_micro, nodeId)
+    const ended = now()
+    const outcome =
+      error === undefined
+        ? {
+            status: 'succeeded' as const,
+            result: null,
+            inferenceTimeMs: ended.getTime() - startedAt.getTime(),
+            modelState: ticket.modelState ?? 'resident',
+            tokens,
+          }
+        : { status: 'failed' as const, error }
+    const task = { id: ticket.taskId, account_id: ticket.accountId, price_micro: endpoint.price_micro }
+    await journal.settle(
+      settlementOf(task, outcome, { now: ended, ...(nodeId && { nodeId }), ownerAccountId: owner }),
+    )
+  }
+  journal.keep(
+    settle().catch((err: unknown) =>
+      log.error({ err, task_id: ticket.taskId }, 'the row of a stream was not closed'),
+    ),
+  )
+}

@@ -1,0 +1,39 @@
+import type { CallableEndpointRow } from '../../../db/repositories/callable-endpoints.ts'
+import { CHAT_PATH } from '../../../domain/chat.ts'
+import { modelFault } from '../../../domain/model-answer.ts'
+import { ApiError } from '../../../domain/errors.ts'
+import type { Ticket } from '../../inference/rows.ts'
+import type { LinkRequest } from '../../links/node-link.ts'
+
+/** A chat that may be served: its endpoint, and the client's bytes as they go to the model server. */
+export interface Chat {
+  readonly endpoint: CallableEndpointRow
+  readonly ticket: Ticket
+  readonly body: Buffer
+  /** Aborts when the client leaves before its answer is complete. */
+  readonly signal: AbortSignal
+}
+
+const DEADLINE_MS = 60 * 60 * 1000
+
+export const linkRequest = ({ endpoint, signal }: Chat, body: Buffer): LinkRequest => ({
+  modelKey: endpoint.model_key,
+  path: CHAT_PATH,
+  body,
+  deadlineMs: DEADLINE_MS,
+  signal,
+})
+
+/** How an answer of a model server other than 200 is told: its own words under a status that clients know. */
+export function refusalOf(status: number, body: Buffer): ApiError {
+  const message = modelFault(status, body.toString())
+  if (status === 429 || status === 503) {
+    return new ApiError('no_capacity', message, { headers: { 'retry-after': '1' } })
+  }
+  if (status === 422) return new ApiError('validation_failed', message)
+  if (status === 413) return new ApiError('payload_too_large', message)
+  return new ApiError(status >= 400 && status < 500 ? 'bad_request' : 'internal', message)
+}
+
+/** The header that names the task which a chat becomes. */
+export const TASK_HEADER = 'x-hearth-task-id'

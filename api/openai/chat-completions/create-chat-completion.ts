@@ -1,0 +1,48 @@
+import { SERVED_MODEL } from '../../../domain/chat.ts'
+import { invalid } from '../../../domain/errors.ts'
+import { newId } from '../../../domain/ids.ts'
+import { ChatCompletion, CreateChatCompletion } from '../../../schemas/openai.ts'
+import { route } from '../../http/route.ts'
+import { countMember, spliceMembers } from '../../inference/input-bytes.ts'
+import { chatEndpoint } from '../chat-endpoint.ts'
+import { answerStream } from './answer-stream.ts'
+import { answerWhole } from './answer-whole.ts'
+
+const MAX_BYTES = 16 * 1024 * 1024
+const SERVED = { model: JSON.stringify(SERVED_MODEL) }
+
+export const createChatCompletion = route({
+  operationId: 'createChatCompletion',
+  summary: 'Chat with a model, in one answer or as a stream of events',
+  method: 'POST',
+  path: '/chat/completions',
+  auth: 'api-key',
+  admitsWork: true,
+  body: CreateChatCompletion,
+  maxBodyBytes: MAX_BYTES,
+  success: {
+    status: 200,
+    schema: ChatCompletion,
+    description: 'With `stream`: server-sent `chat.completion.chunk` events, the last one `data: [DONE]`',
+  },
+  errors: ['not_found', 'forbidden', 'conflict', 'model_cold', 'no_capacity', 'unavailable'],
+
+  async handler(request, services) {
+    const { caller, body, rawBody, signal } = request
+    const endpoint = await chatEndpoint(services, caller.accountId, body.model)
+    // Whoever reads the first of two and whoever reads the last would see different models.
+    if (countMember(rawBody, 'model') > 1) throw invalid(['body', 'model'], 'stands twice')
+    services.journal.admit()
+    const { accountId } = caller
+    const ticket = {
+      endpoint,
+      accountId,
+      surface: 'openai' as const,
+      input: null,
+      taskId: newId(),
+      createdAt: services.now(),
+    }
+    const chat = { endpoint, ticket, body: spliceMembers(rawBody, SERVED), signal }
+    return body.stream ? answerStream(services, chat, request.res) : answerWhole(services, chat)
+  },
+})

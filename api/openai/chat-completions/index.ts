@@ -1,0 +1,3 @@
+import { createChatCompletion } from './create-chat-completion.ts'
+
+export const chatCompletions = [createChatCompletion]

@@ -1,0 +1,32 @@
+import type { CallableEndpointRow } from '../../db/repositories/callable-endpoints.ts'
+import { isChatCapable } from '../../domain/chat.ts'
+import { accessTo } from '../../domain/endpoint.ts'
+import { ApiError } from '../../domain/errors.ts'
+import { callableEndpoint } from '../inference/admission.ts'
+import type { Services } from '../services.ts'
+
+const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+
+/**
+ * The endpoint behind `model` (design 10.7): any that the account may use by its id; by name one of its own, else an active
+ * base model.
+ */
+export async function chatEndpoint(
+  services: Pick<Services, 'endpoints'>,
+  accountId: string,
+  model: string,
+): Promise<CallableEndpointRow> {
+  const found = services.endpoints.find(model)
+  const endpoint = found instanceof Promise ? await found : found
+  if (!endpoint || !isChatCapable(endpoint.task_type)) throw noModel(model)
+  if (!isId(model) && endpoint.account_id !== accountId) {
+    const isOffered = endpoint.is_base_model && endpoint.status === 'active'
+    if (!isOffered || accessTo(endpoint, accountId) !== 'use') throw noModel(model)
+  }
+  return callableEndpoint(services, accountId, model)
+}
+
+export const isId = (model: string): boolean => UUID.test(model)
+
+export const noModel = (model: string): ApiError =>
+  new ApiError('not_found', `there is no model ${JSON.stringify(model.slice(0, 200))} that you can use`)

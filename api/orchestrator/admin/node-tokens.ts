@@ -1,0 +1,21 @@
+import { findAccount } from '../../../db/repositories/accounts.ts'
+import { createNodeToken as makeNodeToken } from '../../../db/repositories/nodes.ts'
+import { CreateNodeToken, NodeToken } from '../../../schemas/admin.ts'
+import { route } from '../../http/route.ts'
+import { noAccount } from './accounts.ts'
+
+export const createNodeToken = route({
+  operationId: 'createNodeToken',
+  summary: 'Create a one-time token by which a machine joins the pool for an account',
+  method: 'POST',
+  path: '/admin/node-tokens',
+  auth: 'operations-key',
+  body: CreateNodeToken,
+  success: { status: 201, schema: NodeToken },
+  errors: ['not_found'],
+
+  async handler({ body: { account_id } }, { db }) {
+    if (!(await findAccount(db, account_id))) throw noAccount()
+    return { account_id, node_token: await makeNodeToken(db, account_id) }
+  },
+})

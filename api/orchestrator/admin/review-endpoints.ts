@@ -1,0 +1,94 @@
+import Type from 'typebox'
+import { cursorScope, decodeCursor, encodeCursor } from '../../../db/keyset.ts'
+import { listForReview } from '../../../db/repositories/endpoint-lists.ts'
+import { findEndpoint, reviewEndpoint } from '../../../db/repositories/endpoints.ts'
+import type { EndpointRow } from '../../../db/tables/models.ts'
+import { ApiError } from '../../../domain/errors.ts'
+import { ReviewNote } from '../../../schemas/admin.ts'
+import { Nullable, PageQuery, Uuid } from '../../../schemas/common.ts'
+import { Endpoint, ReviewStatus } from '../../../schemas/endpoint.ts'
+import { presentEndpoint } from '../../builder/endpoints/present.ts'
+import { route } from '../../http/route.ts'
+import type { Services } from '../../services.ts'
+
+const params = Type.Object({ endpoint_id: Uuid })
+const Reviewed = Type.Object({ ...Endpoint.properties, account_id: Uuid })
+
+/** Operators see an endpoint as its owner does. */
+const present = (row: EndpointRow) => ({
+  ...presentEndpoint(row, row.account_id),
+  account_id: row.account_id,
+})
+
+export const listEndpointsForReview = route({
+  operationId: 'listEndpointsForReview',
+  summary: 'List endpoints by review status, those that wait for a review by default',
+  method: 'GET',
+  path: '/admin/endpoints',
+  auth: 'operations-key',
+  query: Type.Object({ review_status: Type.Optional(ReviewStatus), ...PageQuery.properties }),
+  success: {
+    status: 200,
+    schema: Type.Object({ endpoints: Type.Array(Reviewed), next_cursor: Nullable(Type.String()) }),
+  },
+
+  async handler({ query: { review_status: reviewStatus = 'pending_review', limit = 20, cursor } }, { db }) {
+    const scope = cursorScope('review', reviewStatus)
+    const before = cursor === undefined ? undefined : decodeCursor(scope, cursor)
+    const rows = await listForReview(db, { reviewStatus, before, limit: limit + 1 })
+    const page = rows.slice(0, limit)
+    const last = page.at(-1)
+    return {
+      endpoints: page.map(present),
+      next_cursor: last && rows.length > limit ? encodeCursor(scope, last.id) : null,
+    }
+  },
+})
+
+export const approveEndpoint = route({
+  operationId: 'approveEndpoint',
+  summary: 'Approve a public endpoint: it is listed and every account may call it',
+  method: 'POST',
+  path: '/admin/endpoints/{endpoint_id}:approve',
+  auth: 'operations-key',
+  params,
+  body: ReviewNote,
+  success: { status: 200, schema: Reviewed },
+  errors: ['not_found', 'conflict'],
+  handler: ({ params: { endpoint_id }, body }, services) =>
+    review(services, endpoint_id, 'approved', body.note),
+})
+
+export const rejectEndpoint = route({
+  operationId: 'rejectEndpoint',
+  summary: 'Reject a public endpoint: it stays usable for its owner only',
+  method: 'POST',
+  path: '/admin/endpoints/{endpoint_id}:reject',
+  auth: 'operations-key',
+  params,
+  body: ReviewNote,
+  success: { status: 200, schema: Reviewed },
+  errors: ['not_found', 'conflict'],
+  handler: ({ params: { endpoint_id }, body }, services) =>
+    review(services, endpoint_id, 'rejected', body.note),
+})
+
+/** Saying the same again is fine; an endpoint that is not public has nothing to review. */
+async function review(
+  { db, now }: Services,
+  id: string,
+  verdict: 'approved' | 'rejected',
+  note: string | undefined,
+) {
+  const reviewed = await db
+    .transaction()
+    .execute((trx) => reviewEndpoint(trx, id, { verdict, note: note ?? null, now: now() }))
+  if (reviewed) return present(reviewed)
+
+  const row = await findEndpoint(db, id)
+  if (!row) throw new ApiError('not_found', 'there is no endpoint with this id')
+  if (row.review_status === verdict) return present(row)
+  throw new ApiError('conflict', `this endpoint is ${row.visibility}; only public ones are reviewed`, {
+    details: { visibility: row.visibility, review_status: row.review_status },
+  })
+}

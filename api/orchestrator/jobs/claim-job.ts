@@ -1,0 +1,78 @@
+import Type from 'typebox'
+import { insertJobEvents } from '../../../db/repositories/job-records.ts'
+import { findLastLease, openLease } from '../../../db/repositories/leases.ts'
+import { beginAttempt, lockTrainingRun } from '../../../db/repositories/training-runs.ts'
+import { ApiError } from '../../../domain/errors.ts'
+import { isTerminal } from '../../../domain/training-run.ts'
+import { Uuid } from '../../../schemas/common.ts'
+import { ClaimRequest, JobClaim, LEASE_SECONDS } from '../../../schemas/lease.ts'
+import { MergeClaim } from '../../../schemas/training-merge.ts'
+import { jobClaimed } from '../../../workflows/messages.ts'
+import { WORKFLOW_ID } from '../../../workflows/policy.ts'
+import { route } from '../../http/route.ts'
+import { specifyMerge } from './merge-specification.ts'
+import { baseOf } from './base-of.ts'
+import { progressUnit, resumePoint, specify, startEvent } from './specification.ts'
+
+export const claimJob = route({
+  operationId: 'claimJob',
+  summary: 'Take a training run or merge to work on',
+  method: 'POST',
+  path: '/jobs/{job_id}/claim',
+  auth: 'node-signature',
+  params: Type.Object({ job_id: Uuid }),
+  body: ClaimRequest,
+  success: { status: 200, schema: Type.Union([JobClaim, MergeClaim]) },
+  errors: ['not_found', 'conflict', 'rate_limited', 'unavailable'],
+
+  async handler({ caller, params, body, afterCommit, log }, services) {
+    const { db, now, temporal, catalog } = services
+    const jobId = params.job_id
+    const base = await baseOf(services, jobId)
+    const { run, lease, checkpoint } = await db.transaction().execute(async (trx) => {
+      const run = await lockTrainingRun(trx, jobId)
+      if (!run) throw new ApiError('not_found', 'there is no such job')
+      const earlier = await findLastLease(trx, 'job', jobId)
+      if (isTerminal(run.status) || earlier?.state === 'completed') {
+        throw new ApiError('conflict', `this job is ${run.status} and takes no more work`, {
+          details: { state: 'closed' },
+        })
+      }
+      const lease = await openLease(trx, {
+        kind: 'job',
+        subjectId: jobId,
+        accountId: run.account_id,
+        nodeId: caller.nodeId,
+        leaseS: body.lease_s ?? LEASE_SECONDS.default,
+      })
+      if (!lease) {
+        throw new ApiError('conflict', 'this job is held under another lease', { details: { state: 'held' } })
+      }
+      const checkpoint = await resumePoint(trx, run)
+      await beginAttempt(trx, jobId, { attempt: lease.attempt, now: now() })
+      await insertJobEvents(
+        trx,
+        [await startEvent(trx, { run, lease, earlier, checkpoint, unit: progressUnit(catalog, run) })],
+        now(),
+      )
+      return { run, lease, checkpoint }
+    })
+
+    // Only for operators who look at the workflow.
+    afterCommit(() => {
+      temporal.workflow
+        .getHandle(WORKFLOW_ID.job(jobId))
+        .signal(jobClaimed, { nodeId: caller.nodeId, attempt: lease.attempt })
+        .catch((err: unknown) => log.debug({ err }, 'the workflow was not told of a claim'))
+    })
+    return {
+      job_id: jobId,
+      lease_token: lease.token,
+      lease_expires_at: lease.expires_at.toISOString(),
+      attempt: lease.attempt,
+      ...(run.job_type === 'merge'
+        ? await specifyMerge(services, run)
+        : await specify(services, run, { base, checkpoint })),
+    }
+  },
+})

@@ -1,0 +1,3 @@
+import { claimJob } from './claim-job.ts'
+
+export const jobs = [claimJob]

@@ -1,0 +1,57 @@
+import { listMergeSources, type MergeSourceView } from '../../../db/repositories/merges.ts'
+import type { TrainingRunRow } from '../../../db/tables/training.ts'
+import { ApiError } from '../../../domain/errors.ts'
+import { DEFAULT_DENSITY, DEFAULT_SEED, MERGE_MEMORY_MB } from '../../../domain/merge.ts'
+import type { ArtifactRef } from '../../../schemas/artifact-ref.ts'
+import type { MergeClaim, MergeIngredient, MergeMethod } from '../../../schemas/training-merge.ts'
+import type { Services } from '../../services.ts'
+import { storedFiles } from './base-of.ts'
+
+/** Everything a node needs for one attempt at a merge. */
+export async function specifyMerge(
+  services: Services,
+  job: TrainingRunRow,
+): Promise<Pick<MergeClaim, 'merge'>> {
+  const {
+    method,
+    density = DEFAULT_DENSITY,
+    seed = DEFAULT_SEED,
+  } = job.hyperparameters as {
+    method: MergeMethod
+    density?: number
+    seed?: number
+  }
+  const all = await listMergeSources(services.db, job.id)
+  // What slerp is given as a base says where the models come from; it has no part in the arithmetic.
+  const sources = method === 'slerp' ? all.filter(({ role }) => role !== 'base') : all
+  const counts = { base: 0, adapter: 0, source: 0 }
+  const ingredients: MergeIngredient[] = []
+  for (const source of sources) {
+    const number = ++counts[source.role]
+    ingredients.push({
+      role: source.role,
+      label: labelOf(source, number),
+      weight: source.weight,
+      from: await placeOf(services, job, source),
+    })
+  }
+  return {
+    merge: { job_name: job.job_name, method, density, seed, ingredients, memory_mb: MERGE_MEMORY_MB },
+  }
+}
+
+function labelOf({ role, name }: MergeSourceView, number: number): string {
+  const what = role === 'base' ? 'the base' : `${role} ${number}`
+  return name ? `${what} (${name})` : what
+}
+
+async function placeOf(
+  services: Services,
+  job: TrainingRunRow,
+  { ref, model_key }: MergeSourceView,
+): Promise<MergeIngredient['from']> {
+  if (model_key) return { type: 'version', model_key }
+  const { type, uri } = ref as Extract<ArtifactRef, { type: 'storage' }>
+  if (type !== 'storage') throw new ApiError('conflict', 'a source of this merge is gone')
+  return storedFiles(services, job, uri)
+}

@@ -1,0 +1,7 @@
+import { completeLease } from './complete-lease.ts'
+import { failLease } from './fail-lease.ts'
+import { registerCheckpoint } from './register-checkpoint.ts'
+import { renewLease } from './renew-lease.ts'
+import { signLeaseUrls } from './sign-lease-urls.ts'
+
+export const leases = [renewLease, signLeaseUrls, registerCheckpoint, completeLease, failLease]

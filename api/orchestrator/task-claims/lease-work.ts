@@ -1,0 +1,63 @@
+import { recordLoad } from '../../../db/repositories/loads.ts'
+import { findNodeOfLease, lockTask, noteFailure, settlementOf } from '../../../db/repositories/tasks.ts'
+import { settleTasks } from '../../../db/repositories/task-writes.ts'
+import { tokensIn } from '../../../domain/chat.ts'
+import { invalid } from '../../../domain/errors.ts'
+import type { CompleteLease, CompleteTask } from '../../../schemas/lease.ts'
+import type { LeaseWork } from '../leases/work.ts'
+
+/** Reasons to stop that say nothing against the task. */
+const INTERRUPTIONS = new Set(['cancelled', 'drained', 'preempted'])
+
+function taskResult(body: CompleteLease): CompleteTask {
+  if ('result' in body) return body
+  throw invalid(['body', 'result'], 'Field required', 'missing')
+}
+
+/** A lease on a task. Completing it is the task's end: row, ledger, event and counts in one transaction. */
+export const taskWork = {
+  fileKey: ({ account_id, subject_id, attempt }, { kind, filename }) =>
+    `tasks/${account_id}/${subject_id}/${attempt}/${kind}/${filename}`,
+
+  async lock(trx, lease) {
+    await lockTask(trx, lease.subject_id)
+  },
+
+  async complete(step) {
+    const { trx, lease, services } = step
+    const { result, inference_time_ms, model_state } = taskResult(step.body)
+    const now = services.now()
+    const [task, node] = [await lockTask(trx, lease.subject_id), await findNodeOfLease(trx, lease.node_id)]
+    if (!task) return
+    const outcome = {
+      status: 'succeeded' as const,
+      result: Buffer.from(JSON.stringify(result)),
+      inferenceTimeMs: inference_time_ms,
+      modelState: model_state,
+      tokens: tokensIn(result),
+    }
+    const { node_id: nodeId } = lease
+    await settleTasks(trx, [settlementOf(task, outcome, { now, nodeId, ownerAccountId: node?.account_id })])
+    if (model_state === 'resident' || !node) return
+    await recordLoad(trx, {
+      model_key: task.model_key,
+      start_state: model_state,
+      hardware: node.hardware,
+      mean_ms: Math.max(0, now.getTime() - lease.created_at.getTime() - inference_time_ms),
+    })
+  },
+
+  async fail({ trx, lease, body, services }) {
+    const { code, message, retryable } = body
+    if (retryable) {
+      if (!INTERRUPTIONS.has(code)) await noteFailure(trx, lease.subject_id, message)
+      return
+    }
+    const task = await lockTask(trx, lease.subject_id)
+    if (!task) return
+    const now = services.now()
+    await settleTasks(trx, [
+      settlementOf(task, { status: 'failed', error: message }, { now, nodeId: lease.node_id }),
+    ])
+  },
+} satisfies LeaseWork

@@ -1,0 +1,104 @@
+import { once } from 'node:events'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { createApp, type AppOptions } from './app.ts'
+import { answerMalformed } from './http/malformed.ts'
+import { serveLinks } from './links/upgrade.ts'
+import type { OpenServices } from './open-services.ts'
+
+type Listener = (req: IncomingMessage, res: ServerResponse) => void
+
+const DRAIN_MS = 5_000
+const IDLE_MS = 50
+const HEADERS_TIMEOUT_MS = 30_000
+/** Longer than that of usual load balancers, so that it is they who close idle connections. */
+const KEEP_ALIVE_MS = 65_000
+
+export interface Gateway {
+  readonly server: Server
+  readonly services: OpenServices
+  readonly baseUrl: string
+  /** Takes no more connections, gives requests at work 5 s, then closes everything. */
+  stop(): Promise<void>
+}
+
+export interface ListenOptions extends AppOptions {
+  host: string
+  port: number
+  /** Where clients reach this gateway; by default the address it listens on. */
+  baseUrl?: string | undefined
+  /** Builds the services once the address is known. */
+  open: (baseUrl: string) => Promise<OpenServices>
+}
+
+/** Listens, then builds the services; requests that come in between wait for them. */
+export async function startGateway({
+  host,
+  port,
+  baseUrl: given,
+  open,
+  ...options
+}: ListenOptions): Promise<Gateway> {
+  const server = createServer({
+    noDelay: true,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    headersTimeout: HEADERS_TIMEOUT_MS,
+    // Uploads of a gigabyte over a slow line take their time; every body is bounded by size instead.
+    requestTimeout: 0,
+  })
+  server.on('clientError', answerMalformed)
+  const ready = Promise.withResolvers<Listener>()
+  ready.promise.catch(() => {})
+  const listenTo = (listener: Listener): void => {
+    // The kernel itself says "100 Continue", once it knows that it wants the body.
+    server.removeAllListeners('request').removeAllListeners('checkContinue')
+    server.on('request', listener).on('checkContinue', listener)
+  }
+  listenTo(
+    (req, res) =>
+      void ready.promise.then(
+        (app) => app(req, res),
+        () => res.destroy(),
+      ),
+  )
+
+  server.listen(port, host)
+  await once(server, 'listening')
+  const baseUrl = given ?? addressOf(server, host)
+  try {
+    const services = await open(baseUrl)
+    const app = createApp(services, options)
+    serveLinks(server, { links: services.links, verify: (request) => services.nodes.verify(request) })
+    ready.resolve(app)
+    listenTo(app)
+    return { server, services, baseUrl, stop: () => stop(server, services) }
+  } catch (err) {
+    ready.reject(err)
+    server.close()
+    server.closeAllConnections()
+    throw err
+  }
+}
+
+function addressOf(server: Server, host: string): string {
+  const { port } = server.address() as AddressInfo
+  const name = host === '0.0.0.0' || host === '::' ? '127.0.0.1' : host
+  return `http://${name.includes(':') ? `[${name}]` : name}:${port}`
+}
+
+async function stop(server: Server, services: OpenServices): Promise<void> {
+  const closed = once(server, 'close')
+  server.close()
+  // A link counts as a connection.
+  services.links.retire()
+  // A kept connection would otherwise go on sending requests.
+  server.prependListener('request', (_req: IncomingMessage, res: ServerResponse) =>
+    res.setHeader('connection', 'close'),
+  )
+  const idle = setInterval(() => server.closeIdleConnections(), IDLE_MS)
+  await Promise.race([closed, sleep(DRAIN_MS, undefined, { ref: false })])
+  clearInterval(idle)
+  server.closeAllConnections()
+  await services[Symbol.asyncDispose]()
+}

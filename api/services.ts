@@ -1,0 +1,77 @@
+import type { Client } from '@temporalio/client'
+import type { Kysely } from 'kysely'
+import type { Logger } from 'pino'
+import type { Database } from '../db/tables.ts'
+import type { KillSwitchRow } from '../db/tables/accounts.ts'
+import type { Catalog } from '../platform/catalog.ts'
+import type { Config } from '../platform/config.ts'
+import type { HubClient } from '../platform/hub.ts'
+import type { EgressPolicy } from '../platform/egress-policy.ts'
+import type { ObjectStore } from '../platform/object-store.ts'
+import type { SecretBox } from '../platform/secret-box.ts'
+import type { HealthProbe } from './health-probe.ts'
+import type { AccountCaller, NodeCaller } from './http/caller.ts'
+import type { EndpointCache } from './endpoint-cache.ts'
+import type { Journal } from './journal/journal.ts'
+import type { TaskWaiters } from './task-waiters.ts'
+import type { NodeLinks } from './links/node-links.ts'
+import type { ModelLoads } from './model-loads.ts'
+
+/** The kill switch as this gateway last saw it (design 10.11). */
+export interface KillSwitchView {
+  readonly active: boolean
+  readonly reason: string | null
+  /** Epoch milliseconds of the last look that succeeded; a view older than 2 s admits no new work. */
+  readonly seenAt: number
+}
+
+/** The signed parts of a node's request, as they came in. */
+export interface SignedRequest {
+  method: string
+  /** Path and query as on the request line. */
+  path: string
+  timestamp: number
+  accountId: string
+  nodeId: string
+  signature: string
+  body: Buffer
+}
+
+/** What handlers are given. Built once in `api/main.ts`; tests build the same over their own database. */
+export interface Services {
+  readonly config: Config
+  readonly db: Kysely<Database>
+  readonly log: Logger
+  readonly now: () => Date
+  /** This process as the others see it: its row in `gateway`, and the address clients and nodes reach it at. */
+  readonly gateway: { readonly id: string; readonly baseUrl: string }
+  readonly temporal: Client
+  readonly health: HealthProbe
+  readonly catalog: Catalog
+  readonly objects: ObjectStore
+  /** Starts what `workflow_start` promises; `nudge` asks for a look now. */
+  readonly starts: { nudge(): void }
+  /** Finds the live key behind its text; `undefined` when there is none. */
+  readonly keys: { find(key: string): AccountCaller | undefined | Promise<AccountCaller | undefined> }
+  readonly killSwitch: KillSwitchView
+  /** Tells the kill switch workflow what REST has written. */
+  readonly killSwitchSignal: { send(row: KillSwitchRow): void }
+  /** Encryption at rest, for stored replies and other texts that may hold a secret. */
+  readonly secretBox: SecretBox
+  /** The one way to the model hub. */
+  readonly hub: HubClient
+  /** Where user-given addresses may lead. */
+  readonly egress: EgressPolicy
+  /** Throws `unauthenticated` unless a live node signed the request and it was not seen before. */
+  readonly nodes: { verify(request: SignedRequest): Promise<NodeCaller> }
+  /** Endpoints as inference needs them. */
+  readonly endpoints: EndpointCache
+  /** The rows of warm inference, many to a transaction. */
+  readonly journal: Journal
+  /** Wakes who waits for a task to end. */
+  readonly taskWaiters: TaskWaiters
+  /** The nodes linked to this gateway and the way to their models. */
+  readonly links: NodeLinks
+  /** Models that requests wait for. */
+  readonly loads: ModelLoads
+}

@@ -1,0 +1,154 @@
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { promisify } from 'node:util'
+import { request } from 'undici'
+import { AdminClient } from '../cli/admin-client.ts'
+import { importModel } from '../cli/commands/models.ts'
+import { writeTinyGguf } from '../embedded/tiny-gguf.ts'
+import { ensurePackages } from '../node-runtime/npm-env.ts'
+import { ensurePythonEnv, pythonProcessEnv } from '../node-runtime/python-env.ts'
+import { readConfig } from '../platform/config.ts'
+import { type BenchPlatform, median, startPlatform } from './platform.ts'
+
+// From a request for a model that no node has to its first token, through the platform (download, placement, load, one
+// token of warm-up, the answer), beside starting the same model server by hand and asking it. Then many who ask at once.
+
+const ROUNDS = 3
+const WAITERS = 1_000
+const MOST_RATIO = 1.1
+const MOST_MORE_S = 1
+
+interface Runtime {
+  name: string
+  command: string[]
+  make: (path: string) => Promise<void>
+  file: string
+}
+
+const question = (model: string) =>
+  JSON.stringify({ model, messages: [{ role: 'user', content: 'Hi' }], max_tokens: 4, stream: true })
+
+/** Seconds until the first text of a stream. */
+async function firstToken(url: string, model: string, key = ''): Promise<number> {
+  const began = performance.now()
+  const { statusCode, body } = await request(`${url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', authorization: `Bearer ${key}` },
+    body: question(model),
+    headersTimeout: 0,
+  })
+  if (statusCode !== 200) throw new Error(`answered ${statusCode}: ${await body.text()}`)
+  let first = 0
+  for await (const chunk of body) if (String(chunk).includes('data: ')) first ||= performance.now()
+  return (first - began) / 1_000
+}
+
+/** Starts the server as one would in a shell and asks it as soon as it says that it is ready. */
+async function byHand({ command }: Runtime, path: string): Promise<number> {
+  const [program = '', ...args] = command.map((part) => (part === '{model}' ? path : part))
+  const began = performance.now()
+  const server = spawn(program, args, { env: pythonProcessEnv(), stdio: ['ignore', 'pipe', 'ignore'] })
+  try {
+    for await (const line of createInterface({ input: server.stdout })) {
+      const port = /"port":\s*(\d+)/.exec(line)?.[1]
+      if (port === undefined) continue
+      await firstToken(`http://127.0.0.1:${port}`, 'model')
+      return (performance.now() - began) / 1_000
+    }
+    throw new Error('the model server ended before it was ready')
+  } finally {
+    server.kill('SIGKILL')
+    await once(server, 'exit')
+  }
+}
+
+async function measure(platform: BenchPlatform, runtime: Runtime, folder: string): Promise<boolean> {
+  const path = join(folder, runtime.file)
+  await runtime.make(path)
+  const through: number[] = []
+  const direct: number[] = []
+  for (let round = 0; round < ROUNDS; round++) {
+    const name = `cold-${runtime.name}-${round}`.toLowerCase()
+    await take(platform, name, path)
+    direct.push(await byHand(runtime, path))
+    through.push(await firstToken(platform.baseUrl, name, platform.apiKey))
+  }
+  const [platformS, handS] = [median(through), median(direct)]
+  const most = handS * MOST_RATIO + MOST_MORE_S
+  console.log(
+    `${runtime.name}: first token of a cold model ${platformS.toFixed(2)} s   by hand ${handS.toFixed(2)} s   ` +
+      `ratio ${(platformS / handS).toFixed(2)}   at most ${most.toFixed(2)} s`,
+  )
+  return platformS <= most
+}
+
+const take = (platform: BenchPlatform, name: string, path: string) =>
+  importModel(new AdminClient(platform.baseUrl, platform.operationsKey), {
+    name,
+    path,
+    task: 'chat',
+    accountId: platform.accountId,
+  })
+
+/** Many ask for one cold model at once: how many are answered, and how often it was loaded. */
+async function herd(platform: BenchPlatform, path: string): Promise<boolean> {
+  const { model_key } = await take(platform, 'cold-herd', path)
+  const began = performance.now()
+  const asked = Array.from({ length: WAITERS }, () =>
+    firstToken(platform.baseUrl, 'cold-herd', platform.apiKey),
+  )
+  const answers = await Promise.allSettled(asked)
+  const seconds = (performance.now() - began) / 1_000
+  const answered = answers.filter(({ status }) => status === 'fulfilled').length
+  const loads = readFileSync(join(platform.logs, 'node.log'), 'utf8')
+    .split('\n')
+    .filter((line) => line.includes('model loaded') && line.includes(model_key)).length
+  console.log(
+    `${WAITERS} at once for a cold model: ${answered} answered in ${seconds.toFixed(1)} s, ${loads} load`,
+  )
+  const refused = answers.find((answer) => answer.status === 'rejected')
+  if (refused) console.log(`  the others: ${String(refused.reason).slice(0, 200)}`)
+  return answered === WAITERS && loads === 1
+}
+
+const folder = mkdtempSync(join(tmpdir(), 'hearth-coldstart-'))
+try {
+  const options = { cacheDir: readConfig().HEARTH_CACHE_DIR, log: console.log }
+  const packages = await ensurePackages('llamacpp', options)
+  const { python } = await ensurePythonEnv('llm', options)
+  const llama: Runtime = {
+    name: 'llama.cpp',
+    command: [
+      process.execPath,
+      'node-runtime/servers/llama/server.ts',
+      '--packages',
+      packages,
+      '--model',
+      folder,
+    ],
+    make: writeTinyGguf,
+    file: 'tiny.gguf',
+  }
+  const torch: Runtime = {
+    name: 'PyTorch',
+    command: [python, 'node-runtime/servers/llm_server.py', '--model', '{model}'],
+    make: async (path) =>
+      void (await promisify(execFile)(python, ['test/support/tiny_llm.py', path], {
+        env: pythonProcessEnv(),
+      })),
+    file: 'tiny',
+  }
+  await using platform = await startPlatform()
+  const holds = [
+    await measure(platform, llama, folder),
+    await herd(platform, join(folder, llama.file)),
+    await measure(platform, torch, folder),
+  ]
+  if (holds.includes(false)) process.exitCode = 1
+} finally {
+  rmSync(folder, { recursive: true, force: true })
+}

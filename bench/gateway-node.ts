@@ -1,0 +1,15 @@
+import { loadCatalog } from '../platform/catalog.ts'
+import { readConfig } from '../platform/config.ts'
+import { createLogger } from '../platform/log.ts'
+import { closeNode, openNode } from '../workers/node-parts.ts'
+
+// A node of `bench/gateway.ts` as a process of its own: `node gateway-node.ts <catalog> <model key>`. It loads one model.
+
+const [, , catalogDir = '', modelKey = ''] = process.argv
+const parts = await openNode(readConfig(), createLogger('node', 'warn'), {
+  catalog: loadCatalog(catalogDir),
+  isDraining: () => false,
+  onDraining: () => {},
+})
+await parts.models.load(modelKey)
+process.once('SIGTERM', () => void closeNode(parts).then(() => process.exit()))

@@ -1,0 +1,218 @@
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdirSync, mkdtempSync, openSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { request } from 'undici'
+import { openDatabase } from '../db/database.ts'
+import { migrate } from '../db/migrate.ts'
+import { createApiKey } from '../db/repositories/api-keys.ts'
+import { createNodeToken } from '../db/repositories/nodes.ts'
+import { newId } from '../domain/ids.ts'
+import { freePorts } from '../embedded/ports.ts'
+import { startServer } from './list-fixture.ts'
+import { descendants, listeningPort } from './platform.ts'
+
+/** Where a chat can be sent, and the process that is measured. */
+export interface Target {
+  name: string
+  url: string
+  model: string
+  key: string
+  pid: number | undefined
+}
+
+/** The gateway, the bare proxy beside it, and the model server behind both. */
+export interface World extends AsyncDisposable {
+  folder: string
+  targets: Target[]
+  nodePid: number
+}
+
+const HARNESS = join(import.meta.dirname, 'harness')
+/** The measured process has one core for itself; everything else shares the other. */
+export const MEASURED_CORE = '0'
+export const OTHER_CORE = '1'
+const CONNECTIONS = 256
+const PRICE = 1_000
+
+/** Brings everything up; disposing it stops and removes it. */
+export async function startWorld(): Promise<World> {
+  await using stack = new AsyncDisposableStack()
+  const folder = mkdtempSync(join(tmpdir(), 'hearth-bench-'))
+  stack.defer(() => rmSync(folder, { recursive: true, force: true, maxRetries: 5 }))
+  for (const tool of ['fakellm', 'rateload']) {
+    execFileSync('go', ['build', '-o', join(folder, tool), '.'], { cwd: join(HARNESS, tool) })
+  }
+  const postgres = stack.use(await startServer())
+  const url = await postgres.create('gateway')
+  const [port = 0, proxyPort = 0] = await freePorts(2)
+  const baseUrl = `http://127.0.0.1:${port}`
+  const run = (core: string, name: string, args: string[], env: NodeJS.ProcessEnv = {}) => {
+    const log = openSync(join(folder, `${name}.log`), 'w')
+    const child = spawn('taskset', ['-c', core, process.execPath, ...args], {
+      env: { ...process.env, ...env },
+      stdio: ['ignore', log, log],
+    })
+    stack.defer(() => end(child))
+    return child.pid ?? 0
+  }
+  const seeded = await seed(url)
+  const profile = (process.env.BENCH_PROFILE ?? '').split(' ').filter(Boolean)
+  const gatewayPid = run(MEASURED_CORE, 'gateway', [...profile, '--max-semi-space-size=8', 'api/main.ts'], {
+    DATABASE_URL: url,
+    TEMPORAL_ADDRESS: '127.0.0.1:1',
+    HEARTH_PORT: String(port),
+    HEARTH_RATE_LIMIT: '1000000',
+    HEARTH_RATE_BURST: '1000000',
+    HEARTH_ENCRYPTION_KEYS: Buffer.alloc(32, 1).toString('base64'),
+    HEARTH_OBJECT_DIR: join(folder, 'objects'),
+    HEARTH_LOG_LEVEL: 'info',
+  })
+  await answers(`${baseUrl}/api/builder/v1/health`)
+  const nodePid = run(OTHER_CORE, 'node', ['bench/gateway-node.ts', catalog(folder), seeded.modelKey], {
+    HEARTH_GATEWAY_URL: baseUrl,
+    HEARTH_NODE_TOKEN: seeded.nodeToken,
+    HEARTH_NODE_DIR: join(folder, 'node'),
+    HEARTH_NODE_MEMORY_MB: '2000',
+  })
+  const server = await portOf(nodePid)
+  const proxyPid = run(MEASURED_CORE, 'proxy', [join(HARNESS, 'proxy.mjs')], {
+    PORT: String(proxyPort),
+    TARGET: `http://127.0.0.1:${server}`,
+    CONNS: String(CONNECTIONS),
+    FRONT: 'koa-mw',
+    BACK: 'dispatch',
+  })
+  const path = '/v1/chat/completions'
+  const targets: Target[] = [
+    { name: 'direct', url: `http://127.0.0.1:${server}${path}`, model: 'x', key: 'sk-test', pid: undefined },
+    {
+      name: 'bare proxy',
+      url: `http://127.0.0.1:${proxyPort}${path}`,
+      model: 'x',
+      key: 'sk-test',
+      pid: proxyPid,
+    },
+    { name: 'gateway', url: baseUrl + path, model: seeded.endpointId, key: seeded.key, pid: gatewayPid },
+  ]
+  for (const target of targets) await chats(target)
+  const opened = stack.move()
+  return { folder, targets, nodePid, [Symbol.asyncDispose]: () => opened.disposeAsync() }
+}
+
+async function end(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return
+  child.kill('SIGTERM')
+  await once(child, 'exit')
+}
+
+/** An account with a key and a priced endpoint over a model, and a token for the node. */
+async function seed(url: string) {
+  const db = openDatabase(url, { max: 2 })
+  await migrate(db)
+  const [accountId, versionId, endpointId] = [newId(), newId(), newId()]
+  const modelKey = `fake-${endpointId.slice(-8)}`
+  const text = JSON.stringify({ type: 'object' })
+  const model = { model_key: modelKey, runtime_profile: 'bench' }
+  const described = { input_schema: text, output_schema: text, example_input: text, example_output: text }
+  await db.insertInto('account').values({ id: accountId, name: 'bench' }).execute()
+  await db
+    .insertInto('model_version')
+    .values({
+      id: versionId,
+      account_id: accountId,
+      name: 'fake',
+      model_config_id: 'bench',
+      memory_mb: 50,
+      ...model,
+      ...described,
+    })
+    .execute()
+  await db
+    .insertInto('endpoint')
+    .values({
+      id: endpointId,
+      account_id: accountId,
+      name: 'fake',
+      visibility: 'account',
+      review_status: 'active',
+      source: 'trained',
+      task_type: 'chat',
+      version_id: versionId,
+      price_micro: PRICE,
+      ...model,
+      ...described,
+    })
+    .execute()
+  const { key } = await db
+    .transaction()
+    .execute((trx) => createApiKey(trx, { accountId, name: 'bench', role: 'admin' }))
+  const nodeToken = await createNodeToken(db, accountId)
+  await db.destroy()
+  return { endpointId, modelKey, key, nodeToken }
+}
+
+/** A catalog whose one profile is the fake model server. */
+function catalog(folder: string): string {
+  const directory = join(folder, 'catalog')
+  for (const name of ['runtime-profiles', 'model-configs'])
+    mkdirSync(join(directory, name), { recursive: true })
+  const profile = {
+    profile_id: 'bench',
+    display_name: 'Fake model server',
+    description: 'For measuring gateways.',
+    driver: 'process',
+    python_env: null,
+    command: [join(folder, 'fakellm'), '-addr', '127.0.0.1:0'],
+    env: { GOMAXPROCS: '1' },
+    health_path: '/health',
+    infer_path: '/v1/chat/completions',
+    task_types: ['chat'],
+    requires_gpu: false,
+    memory_mb: 50,
+    vram_mb: 0,
+    threads: 1,
+    max_concurrency: CONNECTIONS,
+    start_timeout_s: 10,
+    stop_grace_s: 0.2,
+  }
+  writeFileSync(join(directory, 'runtime-profiles', 'bench.json'), JSON.stringify(profile))
+  return directory
+}
+
+async function answers(url: string): Promise<void> {
+  for (let tries = 0; ; tries++) {
+    const answer = await request(url).catch(() => undefined)
+    await answer?.body.dump()
+    if (answer?.statusCode === 200) return
+    if (tries > 300) throw new Error(`${url} does not answer`)
+    await sleep(50)
+  }
+}
+
+async function portOf(nodePid: number): Promise<number> {
+  for (let tries = 0; tries < 300; tries++) {
+    for (const pid of descendants(nodePid, 'fakellm')) {
+      const port = listeningPort(pid)
+      if (port) return port
+    }
+    await sleep(50)
+  }
+  throw new Error('the node did not start its model server')
+}
+
+async function chats({ url, key, model }: Target): Promise<void> {
+  for (let tries = 0; ; tries++) {
+    const answer = await request(url, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ model, messages: [{ role: 'user', content: 'hi' }] }),
+    }).catch(() => undefined)
+    const text = await answer?.body.text()
+    if (answer?.statusCode === 200) return
+    if (tries > 100) throw new Error(`${url} answers ${answer?.statusCode}: ${text}`)
+    await sleep(50)
+  }
+}

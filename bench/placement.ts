@@ -1,0 +1,72 @@
+import { PlacementIndex } from '../domain/placement.ts'
+import type { NodeSnapshot } from '../domain/node-snapshot.ts'
+import type { NodeModel } from '../schemas/node.ts'
+import { median } from './platform.ts'
+
+// Placement decisions a second while the cluster's reports keep changing: 1,000 nodes, 200 models, one report to two decisions.
+
+const NODES = 1_000
+const MODELS = 200
+const PER_NODE = 6
+const DECISIONS = 100_000
+const ROUNDS = 5
+const FLOOR = 50_000
+const PROFILES = ['tabular', 'llm', 'generative']
+const STATES = ['warm', 'idle', 'running', 'evicted', 'loading_model'] as const
+
+let seed = 20_261
+/** A small fixed generator, so that two runs do the same. */
+const random = () => {
+  seed = (Math.imul(seed, 1_664_525) + 1_013_904_223) >>> 0
+  return seed / 2 ** 32
+}
+const pick = <T>(items: readonly T[]): T => items[Math.floor(random() * items.length)]!
+const modelKey = (i: number) => `model-${i}`
+
+const model = (): NodeModel => {
+  const state = pick(STATES)
+  return {
+    model_key: modelKey(Math.floor(random() * MODELS)),
+    state,
+    in_flight: state === 'running' ? 1 : 0,
+    memory_mb: 200 + Math.floor(random() * 2_000),
+  }
+}
+
+const report = (i: number): NodeSnapshot => ({
+  node_id: `node-${i}`,
+  hardware: i % 4 === 0 ? 'gpu' : 'cpu',
+  profiles: PROFILES,
+  cpus: 8,
+  memory_total_mb: 32_000,
+  memory_free_mb: Math.floor(random() * 16_000),
+  load: random(),
+  draining: i % 97 === 0,
+  models: Array.from({ length: PER_NODE }, model),
+})
+
+const index = new PlacementIndex()
+for (let i = 0; i < NODES; i++) index.put(report(i))
+const reports = Array.from({ length: 20_000 }, () => report(Math.floor(random() * NODES)))
+
+let placed = 0
+const rates: number[] = []
+for (let round = 0; round < ROUNDS; round++) {
+  const began = performance.now()
+  for (let i = 0; i < DECISIONS; i++) {
+    if (i % 2 === 0) index.put(reports[(i / 2) % reports.length]!)
+    const model_key = modelKey(i % (MODELS + 20))
+    const need = { model_key, runtime_profile: 'tabular', memory_mb: 4_000, now: 0 }
+    if (index.place(need, random).chosen) placed++
+  }
+  rates.push(DECISIONS / ((performance.now() - began) / 1_000))
+}
+const rate = Math.round(median(rates))
+
+console.log(`nodes ${NODES}, models ${MODELS}, one report taken in per two decisions`)
+console.log(
+  `decisions a second: ${rate.toLocaleString('en')} (asked: at least ${FLOOR.toLocaleString('en')})`,
+)
+console.log(`placed: ${((100 * placed) / (ROUNDS * DECISIONS)).toFixed(1)} %`)
+console.log(`ratio: ${(rate / FLOOR).toFixed(2)}`)
+process.exitCode = rate >= FLOOR ? 0 : 1

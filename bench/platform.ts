@@ -1,0 +1,135 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type BuilderClient, builderClient } from '../embedded/demo-client.ts'
+import { exportTable, register, train, uploadTable } from '../embedded/demo-steps.ts'
+import { readIdentity } from '../embedded/pid-files.ts'
+import { ensurePythonEnv } from '../node-runtime/python-env.ts'
+import { readConfig } from '../platform/config.ts'
+
+/** A whole platform of its own, as `npm start` gives it, with one trained model behind an endpoint. */
+export interface BenchPlatform extends AsyncDisposable {
+  baseUrl: string
+  apiKey: string
+  accountId: string
+  operationsKey: string
+  /** What its processes log. */
+  logs: string
+  api: BuilderClient
+  endpoint: Awaited<ReturnType<typeof register>>
+  temporalAddress: string
+  pidOf: (name: 'api' | 'node' | 'control' | 'postgres' | 'temporal') => number
+}
+
+/** Starts it on a directory of its own and trains a tabular model; disposing it removes everything. */
+export async function startPlatform(env: NodeJS.ProcessEnv = {}): Promise<BenchPlatform> {
+  const dataDir = mkdtempSync(join(tmpdir(), 'hearth-bench-'))
+  const readyFile = join(dataDir, 'ready.json')
+  const supervisor = spawn(process.execPath, ['embedded/start.ts', '--ready-file', readyFile], {
+    env: { ...process.env, HEARTH_DATA_DIR: dataDir, HEARTH_PORT: '0', HEARTH_RATE_LIMIT: '0', ...env },
+    stdio: 'ignore',
+  })
+  const stop = async () => {
+    supervisor.kill('SIGTERM')
+    if (supervisor.exitCode === null) await once(supervisor, 'exit')
+    rmSync(dataDir, { recursive: true, force: true, maxRetries: 5 })
+  }
+  try {
+    while (!existsSync(readyFile)) {
+      if (supervisor.exitCode !== null) throw new Error('the platform did not start')
+      await sleep(50)
+    }
+    const ready = JSON.parse(readFileSync(readyFile, 'utf8')) as Record<string, string>
+    const api = builderClient(ready['base_url']!, ready['api_key']!)
+    return {
+      baseUrl: ready['base_url']!,
+      apiKey: ready['api_key']!,
+      accountId: ready['account_id']!,
+      operationsKey: ready['operations_key']!,
+      logs: join(dataDir, 'logs'),
+      temporalAddress: ready['temporal_address']!,
+      api,
+      endpoint: await trainEndpoint(api),
+      pidOf(name) {
+        const pid = readIdentity(join(dataDir, 'run', `${name}.pid`))?.pid
+        if (pid === undefined) throw new Error(`${name} is not running`)
+        return pid
+      },
+      [Symbol.asyncDispose]: stop,
+    }
+  } catch (err) {
+    await stop()
+    throw err
+  }
+}
+
+async function trainEndpoint(api: BuilderClient) {
+  const { python } = await ensurePythonEnv('tabular', {
+    cacheDir: readConfig().HEARTH_CACHE_DIR,
+    log: () => {},
+  })
+  const { dataset_id } = await uploadTable(api, await exportTable(python))
+  const { jobId } = await train(api, dataset_id, () => {})
+  return register(api, jobId)
+}
+
+const TICKS_PER_SECOND = 100
+
+/** CPU seconds that a process has used so far. */
+export function cpuSeconds(pid: number): number {
+  const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+  return (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND
+}
+
+/** The live descendants of a process whose command holds a word. */
+export function descendants(pid: number, word: string): number[] {
+  const parents = new Map<number, number>()
+  for (const name of readdirSync('/proc').filter((each) => /^\d+$/.test(each))) {
+    try {
+      const stat = readFileSync(`/proc/${name}/stat`, 'utf8')
+      parents.set(Number(name), Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]))
+    } catch {
+      // It has ended meanwhile.
+    }
+  }
+  const isBelow = (child: number): boolean => {
+    const parent = parents.get(child)
+    return parent !== undefined && parent > 1 && (parent === pid || isBelow(parent))
+  }
+  const commandOf = (each: number) => {
+    try {
+      return readFileSync(`/proc/${each}/cmdline`, 'utf8')
+    } catch {
+      return ''
+    }
+  }
+  return [...parents.keys()].filter((each) => isBelow(each) && commandOf(each).includes(word))
+}
+
+/** The TCP port that a process listens on, if it does. */
+export function listeningPort(pid: number): number | undefined {
+  const sockets = new Set(
+    readdirSync(`/proc/${pid}/fd`).flatMap((fd) => {
+      try {
+        return /^socket:\[(\d+)\]$/.exec(readlinkSync(`/proc/${pid}/fd/${fd}`))?.[1] ?? []
+      } catch {
+        return []
+      }
+    }),
+  )
+  const LISTEN = '0A'
+  for (const line of readFileSync(`/proc/${pid}/net/tcp`, 'utf8').split('\n').slice(1)) {
+    const [, local = '', , state, , , , , , inode = ''] = line.trim().split(/\s+/)
+    if (state === LISTEN && sockets.has(inode)) return Number.parseInt(local.split(':')[1]!, 16)
+  }
+  return undefined
+}
+
+/** The middle of a list of figures. */
+export function median(figures: readonly number[]): number {
+  return figures.toSorted((a, b) => a - b)[Math.floor(figures.length / 2)] ?? Number.NaN
+}

@@ -1,0 +1,117 @@
+import { once } from 'node:events'
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { Kysely } from 'kysely'
+import { Pool } from 'undici'
+import { Journal } from '../api/journal/journal.ts'
+import { freezeEvent, insertFrozenEvents } from '../db/repositories/events.ts'
+import type { TaskEntry } from '../db/repositories/task-writes.ts'
+import type { Database } from '../db/tables.ts'
+import { newId } from '../domain/ids.ts'
+import { createLogger } from '../platform/log.ts'
+
+/** Whose events these are: one account with one destination. */
+export interface Publisher {
+  accountId: string
+  endpointId: string
+  modelKey: string
+}
+
+/** Turns what the load driver publishes into terminal tasks by the gateway's own journal; answers once they are durable. */
+export async function startJournalFeed(db: Kysely<Database>, publishers: Record<string, Publisher>) {
+  const journal = new Journal(db, createLogger('feed', 'error'))
+  const server = await serve(async (path, body) => {
+    const publisher = publishers[path]
+    if (!publisher) throw new Error(`nobody publishes at ${path}`)
+    await journal.insert(endedTask(publisher, body))
+  })
+  return feedOf(server, () => journal[Symbol.asyncDispose]())
+}
+
+/** The reference: one insert and one POST for each event, nothing else. */
+export async function startBareFeed(
+  db: Kysely<Database>,
+  publisher: Publisher,
+  destination: string,
+  ca: string,
+) {
+  const { origin, pathname } = new URL(destination)
+  const pool = new Pool(origin, { connections: 16, connect: { ca } })
+  const server = await serve(async (_path, body) => {
+    const event = eventOf(newId(), publisher, body)
+    await insertFrozenEvents(db, [event])
+    const answer = await pool.request({ method: 'POST', path: pathname, body: event.payload })
+    await answer.body.dump()
+  })
+  return feedOf(server, () => pool.close())
+}
+
+function endedTask(publisher: Publisher, lab: string): TaskEntry {
+  const id = newId()
+  const now = new Date()
+  return {
+    task: {
+      id,
+      account_id: publisher.accountId,
+      endpoint_id: publisher.endpointId,
+      status: 'succeeded',
+      surface: 'rest',
+      model_key: publisher.modelKey,
+      model_state: 'resident',
+      input: Buffer.from('{}'),
+      result: Buffer.from('{}'),
+      error: null,
+      price_micro: 0,
+      node_id: null,
+      gateway_id: null,
+      inference_time_ms: 1,
+      created_at: now,
+      started_at: now,
+      completed_at: now,
+    },
+    postings: [],
+    event: eventOf(id, publisher, lab),
+  }
+}
+
+/** A frozen event whose payload also carries the driver's marks. */
+function eventOf(id: string, { accountId }: Publisher, lab: string) {
+  const event = freezeEvent(
+    {
+      accountId,
+      type: 'inference.task.succeeded',
+      resource: { id, object: 'inference.task', status: 'succeeded' },
+      resourceUrl: `/api/builder/v1/tasks/${id}`,
+    },
+    new Date(),
+  )
+  const payload = { ...(JSON.parse(event.payload.toString()) as object), ...(JSON.parse(lab) as object) }
+  return { ...event, payload: Buffer.from(JSON.stringify(payload)) }
+}
+
+async function serve(take: (path: string, body: string) => Promise<void>): Promise<Server> {
+  const server = createServer((req, res) => {
+    const chunks: Buffer[] = []
+    req.on('data', (chunk: Buffer) => chunks.push(chunk))
+    req.on('end', () => {
+      take(req.url ?? '', Buffer.concat(chunks).toString()).then(
+        () => res.writeHead(202).end(),
+        (err: unknown) => res.writeHead(500).end(String(err)),
+      )
+    })
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  return server
+}
+
+function feedOf(server: Server, close: () => Promise<unknown>) {
+  return {
+    url: (path: string) => `http://127.0.0.1:${(server.address() as AddressInfo).port}${path}`,
+    async [Symbol.asyncDispose]() {
+      server.close()
+      server.closeAllConnections()
+      await close()
+    },
+  }
+}

@@ -1,0 +1,79 @@
+import { request } from 'undici'
+import { CliError } from './cli-error.ts'
+
+type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE'
+
+interface ErrorBody {
+  error?: { code?: string; message?: string }
+}
+
+/** Speaks to `/api/v1/admin` with the operations key; every failure is a sentence that says what to do. */
+export class AdminClient {
+  readonly baseUrl: string
+  readonly #operationsKey: string
+
+  constructor(baseUrl: string, operationsKey: string) {
+    this.baseUrl = baseUrl.replace(/\/$/, '')
+    this.#operationsKey = operationsKey
+  }
+
+  /** The answer's JSON; `undefined` for an answer without a body. */
+  async call<T>(method: Method, path: string, body?: unknown): Promise<T> {
+    const { statusCode, text } = await this.#send(method, path, body)
+    const parsed = parse(text)
+    if (statusCode < 300) return parsed as T
+    throw new CliError(this.#explain(statusCode, parsed))
+  }
+
+  /** Every page of a list. */
+  async all<T>(path: string, plural: string): Promise<T[]> {
+    const items: T[] = []
+    for (let cursor: string | null = ''; cursor !== null;) {
+      const separator = path.includes('?') ? '&' : '?'
+      const query: string = cursor ? `&cursor=${encodeURIComponent(cursor)}` : ''
+      const page: Record<string, unknown> = await this.call('GET', `${path}${separator}limit=100${query}`)
+      items.push(...(page[plural] as T[]))
+      cursor = page['next_cursor'] as string | null
+    }
+    return items
+  }
+
+  async #send(method: Method, path: string, body: unknown): Promise<{ statusCode: number; text: string }> {
+    try {
+      const answer = await request(`${this.baseUrl}/api/v1/admin${path}`, {
+        method,
+        headers: {
+          'x-api-key': this.#operationsKey,
+          ...(body !== undefined && { 'content-type': 'application/json' }),
+        },
+        body: body === undefined ? null : JSON.stringify(body),
+        headersTimeout: 30_000,
+      })
+      return { statusCode: answer.statusCode, text: await answer.body.text() }
+    } catch (err) {
+      const why = err instanceof Error ? err.message || (err as NodeJS.ErrnoException).code : String(err)
+      throw new CliError(
+        `Nothing answers at ${this.baseUrl} (${why}). Is the platform running? \`npm start\` starts one here; --base-url names another.`,
+      )
+    }
+  }
+
+  #explain(statusCode: number, body: unknown): string {
+    const { code, message } = (body as ErrorBody | undefined)?.error ?? {}
+    if (statusCode === 401) {
+      return `${this.baseUrl} refuses this operations key. Check HEARTH_OPERATIONS_KEY or --operations-key.`
+    }
+    if (!code) {
+      return `${this.baseUrl} answered ${statusCode}, which this platform never does alone: is that its address?`
+    }
+    return `${message ?? code} (${code})`
+  }
+}
+
+function parse(text: string): unknown {
+  try {
+    return text === '' ? undefined : JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}

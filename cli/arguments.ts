@@ -1,0 +1,7 @@
+import { InvalidArgumentError } from 'commander'
+
+/** Parses an option that counts something. */
+export function wholeNumber(text: string): number {
+  if (/^\d{1,9}$/.test(text)) return Number(text)
+  throw new InvalidArgumentError('It has to be a whole number of at least 0.')
+}

@@ -1,0 +1,116 @@
+import type { Command } from 'commander'
+import type { Account, ApiKey } from '../../schemas/admin.ts'
+import { CliError } from '../cli-error.ts'
+import type { Context } from '../context.ts'
+import { wholeNumber } from '../arguments.ts'
+import { print, table } from '../print.ts'
+
+type Open = (command: Command) => Context
+
+/** Tenants, their keys and their quotas. */
+export function accountCommands(program: Command, open: Open): void {
+  const accounts = program.command('accounts').description('create and list accounts')
+  accounts
+    .command('create <name>')
+    .description('create an account; give it a key with `keys create`')
+    .option('--training-quota <n>', 'training runs and merges at once', wholeNumber)
+    .action(async (name: string, options: { trainingQuota?: number }, command: Command) => {
+      const context = open(command)
+      const account = await context.client.call<Account>('POST', '/accounts', {
+        name,
+        ...(options.trainingQuota !== undefined && { training_quota: options.trainingQuota }),
+      })
+      print(
+        context,
+        account,
+        `Account ${account.account_id} (${account.name}), training quota ${account.training_quota}.`,
+      )
+    })
+  accounts
+    .command('list')
+    .description('list accounts, newest first')
+    .action(async (_options: object, command: Command) => {
+      const context = open(command)
+      const list = await context.client.all<Account>('/accounts', 'accounts')
+      const rows = list.map((one) => [one.account_id, one.name, one.training_quota, one.created_at])
+      print(context, list, table(['ACCOUNT', 'NAME', 'TRAINING QUOTA', 'CREATED'], rows))
+    })
+
+  program
+    .command('quotas')
+    .description('set what an account may do at once')
+    .command('set <account_id>')
+    .requiredOption('--training <n>', 'training runs and merges at once', wholeNumber)
+    .action(async (accountId: string, options: { training: number }, command: Command) => {
+      const context = open(command)
+      const account = await context.client.call<Account>('PATCH', `/accounts/${id(accountId)}`, {
+        training_quota: options.training,
+      })
+      print(context, account, `${account.name}: training quota ${account.training_quota}.`)
+    })
+}
+
+/** API keys: their text is shown once, when they are made. */
+export function keyCommands(program: Command, open: Open): void {
+  const keys = program.command('keys').description('create, list and revoke API keys')
+  keys
+    .command('create [account_id]')
+    .description('create a key; without an account, for that of the platform running here')
+    .option('--name <name>', 'what the key is for', 'cli')
+    .option(
+      '--role <role>',
+      'viewer reads, operator also creates and infers, admin does everything; an account’s first key is admin',
+      'operator',
+    )
+    .action(
+      async (accountId: string | undefined, options: { name: string; role: string }, command: Command) => {
+        const context = open(command)
+        const key = await context.client.call<ApiKey & { api_key: string }>(
+          'POST',
+          `/accounts/${account(context, accountId)}/keys`,
+          { name: options.name, role: options.role },
+        )
+        print(
+          context,
+          key,
+          `${key.api_key}\n\nKey ${key.key_id}, role ${key.role}. It is stored hashed: this is the only time it is shown.`,
+        )
+      },
+    )
+  keys
+    .command('list [account_id]')
+    .description('list keys, without their texts')
+    .action(async (accountId: string | undefined, _options: object, command: Command) => {
+      const context = open(command)
+      const { keys: list } = await context.client.call<{ keys: ApiKey[] }>(
+        'GET',
+        `/accounts/${account(context, accountId)}/keys`,
+      )
+      const rows = list.map((key) => [
+        key.key_id,
+        key.name,
+        key.role,
+        `...${key.hint}`,
+        key.revoked_at ?? 'live',
+      ])
+      print(context, list, table(['KEY', 'NAME', 'ROLE', 'ENDS IN', 'REVOKED'], rows))
+    })
+  keys
+    .command('revoke <key_id>')
+    .description('revoke a key; every gateway refuses it within a second')
+    .action(async (keyId: string, _options: object, command: Command) => {
+      const context = open(command)
+      await context.client.call('DELETE', `/keys/${id(keyId)}`)
+      print(context, { key_id: keyId, revoked: true }, `Key ${keyId} is revoked.`)
+    })
+}
+
+/** The account named, or that of the embedded platform. */
+export function account({ defaultAccount }: Context, given: string | undefined): string {
+  const chosen = given ?? defaultAccount
+  if (chosen) return id(chosen)
+  throw new CliError('Name an account: `hearth accounts list` shows them.')
+}
+
+/** An id as part of a path. */
+export const id = (text: string): string => encodeURIComponent(text)

@@ -1,0 +1,116 @@
+import { createHash } from 'node:crypto'
+import { createReadStream, statSync } from 'node:fs'
+import { readdir, stat } from 'node:fs/promises'
+import { basename, join, relative, sep } from 'node:path'
+import { pipeline } from 'node:stream/promises'
+import type { Command } from 'commander'
+import { request } from 'undici'
+import type { CompleteModelImport, ImportedModel, ModelImportStarted } from '../../schemas/model-import.ts'
+import type { AdminClient } from '../admin-client.ts'
+import { CliError } from '../cli-error.ts'
+import type { Context } from '../context.ts'
+import { print } from '../print.ts'
+import { account } from './accounts.ts'
+
+type Open = (command: Command) => Context
+
+interface ImportOptions {
+  name: string
+  path: string
+  task: string
+  profile?: string
+  account?: string
+}
+
+/** Models that come from this machine's disk. */
+export function modelCommands(program: Command, open: Open): void {
+  program
+    .command('models')
+    .description('import models')
+    .command('import')
+    .description('make a folder in the Hugging Face format, or a GGUF file, a model that can be asked')
+    .requiredOption('--name <name>', 'of the endpoint')
+    .requiredOption('--path <path>', 'the folder or the .gguf file')
+    .option('--task <type>', 'task type', 'chat')
+    .option('--profile <id>', 'runtime profile; by default what fits the files')
+    .option('--account <id>', 'the account it belongs to; by default that of the platform running here')
+    .action(async (options: ImportOptions, command: Command) => {
+      const context = open(command)
+      const imported = await importModel(context.client, {
+        ...options,
+        accountId: account(context, options.account),
+      })
+      const text = `Endpoint ${imported.name} (${imported.endpoint_id}) serves it with ${imported.runtime_profile}.`
+      print(context, imported, text)
+    })
+}
+
+interface LocalFile {
+  path: string
+  from: string
+  size_bytes: number
+  sha256: string
+}
+
+/** Uploads the files of a model and makes them a version with an endpoint. */
+export async function importModel(
+  client: Pick<AdminClient, 'call'>,
+  { name, path, task, profile, accountId }: Omit<ImportOptions, 'account'> & { accountId: string },
+): Promise<ImportedModel> {
+  const files = await filesBelow(path)
+  const { version_id, uploads } = await client.call<ModelImportStarted>('POST', '/model-imports', {
+    account_id: accountId,
+    paths: files.map((file) => file.path),
+  })
+  for (const { path: target, url, content_type } of uploads) {
+    const file = files.find((one) => one.path === target)
+    if (file) await put(file, url, content_type)
+  }
+  const body: CompleteModelImport = {
+    account_id: accountId,
+    name,
+    task_type: task,
+    runtime_profile: profile ?? profileFor(files),
+    files: files.map(({ path: file, size_bytes, sha256 }) => ({ path: file, size_bytes, sha256 })),
+  }
+  return client.call('POST', `/model-imports/${version_id}:complete`, body)
+}
+
+/** Weights as pickles can run code when they are read, so they stay where they are. */
+const LEFT_OUT = /(^|\/)\.|\.(bin|pt|pth|pkl|ckpt|py)$/
+
+async function filesBelow(path: string): Promise<LocalFile[]> {
+  const info = statSync(path, { throwIfNoEntry: false })
+  if (!info) throw new CliError(`There is nothing at ${path}.`)
+  if (info.isFile()) return [await localFile(path, basename(path))]
+  const names = await readdir(path, { recursive: true, withFileTypes: true })
+  const files = names
+    .filter((entry) => entry.isFile() || entry.isSymbolicLink())
+    .map((entry) => join(entry.parentPath, entry.name))
+    .map((from) => ({ from, path: relative(path, from).split(sep).join('/') }))
+    .filter((file) => !LEFT_OUT.test(file.path))
+  if (files.length === 0) throw new CliError(`There are no files of a model in ${path}.`)
+  return Promise.all(files.map(({ from, path: name }) => localFile(from, name)))
+}
+
+async function localFile(from: string, path: string): Promise<LocalFile> {
+  const hash = createHash('sha256')
+  await pipeline(createReadStream(from), hash)
+  return { path, from, size_bytes: (await stat(from)).size, sha256: hash.digest('hex') }
+}
+
+async function put({ from, path, size_bytes }: LocalFile, url: string, type: string): Promise<void> {
+  const { statusCode, body } = await request(url, {
+    method: 'PUT',
+    headers: { 'content-type': type, 'content-length': String(size_bytes) },
+    body: createReadStream(from),
+  })
+  const text = await body.text()
+  if (statusCode >= 300) throw new CliError(`${path} was refused (${statusCode}): ${text.slice(0, 200)}`)
+}
+
+function profileFor(files: readonly LocalFile[]): string {
+  if (files.some(({ path }) => path.endsWith('.gguf'))) return 'llm-llamacpp'
+  if (files.some(({ path }) => /(^|\/)config\.json$/.test(path))) return 'llm-transformers'
+  throw new CliError('Neither a .gguf file nor a config.json is there: say with --profile what runs it.')
+}

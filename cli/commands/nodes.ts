@@ -1,0 +1,71 @@
+import type { Command } from 'commander'
+import type { NodeView } from '../../schemas/node.ts'
+import type { Context } from '../context.ts'
+import { print, table } from '../print.ts'
+import { account, id } from './accounts.ts'
+
+type Open = (command: Command) => Context
+
+/** Machines of the pool and the tokens by which they join. */
+export function nodeCommands(program: Command, open: Open): void {
+  const create = async (accountId: string | undefined, command: Command) => {
+    const context = open(command)
+    const token = await context.client.call<{ node_token: string }>('POST', '/node-tokens', {
+      account_id: account(context, accountId),
+    })
+    print(
+      context,
+      token,
+      [
+        token.node_token,
+        '',
+        'Good for one machine and 24 hours. On that machine:',
+        `  HEARTH_GATEWAY_URL=${context.client.baseUrl} HEARTH_NODE_TOKEN=${token.node_token} node workers/node.ts`,
+      ].join('\n'),
+    )
+  }
+  program
+    .command('node-token')
+    .description('make a one-time token by which a machine joins the pool')
+    .command('create [account_id]', { isDefault: true })
+    .description('the account owns the node and earns its share')
+    .action((accountId: string | undefined, _options: object, command: Command) => create(accountId, command))
+
+  const nodes = program.command('nodes').description('list, drain, resume and remove nodes')
+  nodes
+    .command('list')
+    .description('list the nodes of the pool')
+    .action(async (_options: object, command: Command) => {
+      const context = open(command)
+      const list = await context.client.all<NodeView>('/nodes', 'nodes')
+      const rows = list.map((node) => [
+        node.node_id,
+        node.name,
+        node.status,
+        node.inventory.hardware,
+        node.memory_free_mb === null ? null : `${node.memory_free_mb} of ${node.inventory.memory_mb} MB`,
+        node.models.filter(({ state }) => state !== 'evicted').length,
+        node.last_seen_at,
+      ])
+      const headings = ['NODE', 'NAME', 'STATUS', 'HARDWARE', 'FREE MEMORY', 'MODELS', 'LAST SEEN']
+      print(context, list, table(headings, rows))
+    })
+
+  for (const [verb, description] of [
+    ['drain', 'let a node finish what it has and take nothing new'],
+    ['resume', 'let a drained node take work again'],
+    ['remove', 'remove a node; its key is refused from now on'],
+  ] as const) {
+    nodes
+      .command(`${verb} <node_id>`)
+      .description(description)
+      .action(async (nodeId: string, _options: object, command: Command) => {
+        const context = open(command)
+        const path = `/nodes/${id(nodeId)}`
+        const moved = await (verb === 'remove'
+          ? context.client.call<{ status: string }>('DELETE', path)
+          : context.client.call<{ status: string }>('POST', `${path}/${verb}`))
+        print(context, moved, `Node ${nodeId} is ${moved.status}.`)
+      })
+  }
+}

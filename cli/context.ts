@@ -1,0 +1,61 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { type Config, readConfig } from '../platform/config.ts'
+import { AdminClient } from './admin-client.ts'
+import { CliError } from './cli-error.ts'
+
+/** Options that every command takes. */
+export interface GlobalOptions {
+  baseUrl?: string
+  operationsKey?: string
+  json?: boolean
+}
+
+/** What `npm start` leaves in its data directory while it is up. */
+interface Ready {
+  base_url: string
+  operations_key: string
+  account_id: string
+}
+
+/** Where to speak to, and as whom. */
+export interface Context {
+  client: AdminClient
+  /** The account of a running embedded platform, for commands that need one and are given none. */
+  defaultAccount: string | undefined
+  json: boolean
+}
+
+/** Options win over the environment, that over a platform running on this machine. */
+export function openContext(options: GlobalOptions, config: Config = readConfig()): Context {
+  const readyFile = join(config.HEARTH_DATA_DIR, 'ready.json')
+  const ready = readReady(readyFile)
+  const baseUrl = options.baseUrl ?? config.HEARTH_BASE_URL ?? ready?.base_url
+  if (!baseUrl) {
+    throw new CliError(
+      `No platform is running here (there is no ${readyFile}). Start one with \`npm start\`, or name one with --base-url or HEARTH_BASE_URL.`,
+    )
+  }
+  const isEmbedded = baseUrl === ready?.base_url
+  const given = options.operationsKey ?? (config.HEARTH_OPERATIONS_KEY || undefined)
+  const operationsKey = given ?? (isEmbedded ? ready.operations_key : undefined)
+  if (!operationsKey) {
+    throw new CliError(
+      `An operations key is needed for ${baseUrl}: set HEARTH_OPERATIONS_KEY or pass --operations-key.`,
+    )
+  }
+  return {
+    client: new AdminClient(baseUrl, operationsKey),
+    defaultAccount: isEmbedded ? ready.account_id : undefined,
+    json: options.json ?? false,
+  }
+}
+
+function readReady(file: string): Ready | undefined {
+  try {
+    return JSON.parse(readFileSync(file, 'utf8')) as Ready
+  } catch (err) {
+    if ((err as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw new CliError(`${file} cannot be read: ${(err as Error).message}`)
+  }
+}

@@ -1,0 +1,56 @@
+import { Command } from 'commander'
+import { ConfigError } from '../platform/config.ts'
+import { VERSION } from '../platform/version.ts'
+import { CliError } from './cli-error.ts'
+import { accountCommands, keyCommands } from './commands/accounts.ts'
+import { modelCommands } from './commands/models.ts'
+import { nodeCommands } from './commands/nodes.ts'
+import { auditCommands, endpointCommands, killSwitchCommands } from './commands/operations.ts'
+import { type Context, type GlobalOptions, openContext } from './context.ts'
+import { listenCommand } from './listen.ts'
+
+/** Everything that operators do from a shell. */
+function createProgram(): Command {
+  const program = new Command('hearth')
+    .description('Administers a Hearth platform through its admin routes.')
+    .version(VERSION)
+    .option('--base-url <url>', 'the platform (HEARTH_BASE_URL, else the one `npm start` runs here)')
+    .option('--operations-key <key>', 'HEARTH_OPERATIONS_KEY, else that of the platform running here')
+    .option('--json', 'print the answer as JSON')
+    .showHelpAfterError('(add --help for what is possible)')
+    .configureHelp({ sortSubcommands: true, showGlobalOptions: true })
+    .addHelpText(
+      'after',
+      `
+Examples:
+  $ npx hearth accounts create "Acme"
+  $ npx hearth keys create <account_id> --role admin
+  $ npx hearth node-token create <account_id>
+  $ npx hearth killswitch activate --reason "bad deploy"`,
+    )
+  const open = (command: Command): Context => openContext(command.optsWithGlobals<GlobalOptions>())
+  for (const register of [
+    accountCommands,
+    keyCommands,
+    nodeCommands,
+    modelCommands,
+    killSwitchCommands,
+    endpointCommands,
+    auditCommands,
+  ]) {
+    register(program, open)
+  }
+  listenCommand(program)
+  return program
+}
+
+async function main(args: string[]): Promise<void> {
+  // `hearth admin node-token` is the same as `hearth node-token`.
+  await createProgram().parseAsync(args[0] === 'admin' ? args.slice(1) : args, { from: 'user' })
+}
+
+main(process.argv.slice(2)).catch((err: unknown) => {
+  const isTold = err instanceof CliError || err instanceof ConfigError
+  console.error(isTold ? `hearth: ${err.message}` : err)
+  process.exitCode = isTold ? 1 : 70
+})

@@ -1,0 +1,162 @@
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import { createServer as createHttpsServer } from 'node:https'
+import type { AddressInfo } from 'node:net'
+import { join, resolve } from 'node:path'
+import type { Command } from 'commander'
+import { generate } from 'selfsigned'
+import { readConfig } from '../platform/config.ts'
+import { verifyWebhook } from '../platform/webhook-signature.ts'
+import { wholeNumber } from './arguments.ts'
+import { CliError } from './cli-error.ts'
+
+const CERTIFICATE_DAYS = 365
+const MAX_BODY_BYTES = 1024 * 1024
+
+interface ListenOptions {
+  port: number
+  host: string
+  secret: string[]
+  cert?: string
+  key?: string
+  http?: boolean
+  answer: number
+}
+
+interface Event {
+  id?: string
+  type?: string
+  data?: { verification_challenge?: string; resource?: { id?: string; status?: string } }
+}
+
+/** A receiver of webhooks to try them with. */
+export function listenCommand(program: Command): void {
+  program
+    .command('listen')
+    .description('receive webhooks: answer challenges, verify signatures, print events')
+    .option('--port <port>', 'where to listen', wholeNumber, 8443)
+    .option('--host <address>', 'where to listen', '127.0.0.1')
+    .option('--secret <whsec_...>', 'verify with this secret (repeat it during a rotation)', collect, [])
+    .option('--cert <file>', 'certificate (default: one for localhost, made once)')
+    .option('--key <file>', 'key of the certificate')
+    .option('--http', 'plain HTTP, for behind something that ends TLS')
+    .option('--answer <status>', 'what events are answered with, to see retries', wholeNumber, 204)
+    .action(listen)
+}
+
+const collect = (value: string, earlier: string[]): string[] => [...earlier, value]
+
+async function listen(options: ListenOptions): Promise<void> {
+  const { port, host, http = false } = options
+  const tls = http ? undefined : await certificateFor(options)
+  const seen = new Set<string>()
+  const take = (req: IncomingMessage, res: ServerResponse) => void receive(req, res, { options, seen })
+  const server = tls ? createHttpsServer({ cert: tls.cert, key: tls.key }, take) : createHttpServer(take)
+  server.once('error', (err) => {
+    console.error(`hearth: ${err.message}`)
+    process.exitCode = 1
+  })
+  server.listen(port, host, () => {
+    const { port: bound } = server.address() as AddressInfo
+    console.log(`Listening on ${http ? 'http' : 'https'}://localhost:${bound}/`)
+    if (tls?.file) {
+      const allow = `127.0.0.0/8:${bound},::1/128:${bound}`
+      console.log(
+        `A platform on this machine delivers here when it is started with\n  HEARTH_FEATURES=webhooks HEARTH_EGRESS_ALLOW=${allow} NODE_EXTRA_CA_CERTS=${tls.file} npm start`,
+      )
+    }
+    if (options.secret.length === 0) console.log('Signatures are not verified: no --secret.')
+  })
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+    process.once(signal, () => {
+      server.close()
+      server.closeAllConnections()
+    })
+  }
+}
+
+async function receive(
+  req: IncomingMessage,
+  res: ServerResponse,
+  { options, seen }: { options: ListenOptions; seen: Set<string> },
+): Promise<void> {
+  try {
+    const body = await readBody(req)
+    const isSigned =
+      options.secret.length > 0
+        ? verifyWebhook(options.secret, String(req.headers['service-signature']), body)
+        : undefined
+    const event = isSigned === false ? undefined : (JSON.parse(body.toString()) as Event)
+    if (!event) {
+      console.log(`refused: the signature does not fit (attempt ${String(req.headers['service-attempt'])})`)
+      res.writeHead(400).end()
+      return
+    }
+    tell(event, {
+      attempt: String(req.headers['service-attempt']),
+      isSigned,
+      isRepeat: seen.has(event.id ?? ''),
+    })
+    seen.add(event.id ?? '')
+    const challenge = event.data?.verification_challenge
+    if (challenge === undefined) res.writeHead(options.answer).end()
+    else {
+      res.setHeader('service-verification-challenge', challenge)
+      res.end(JSON.stringify({ verification_challenge: challenge }))
+    }
+  } catch (err) {
+    console.log(`refused: ${(err as Error).message}`)
+    res.writeHead(400).end()
+  }
+}
+
+function tell(
+  { id, type, data }: Event,
+  { attempt, isSigned, isRepeat }: { attempt: string; isSigned: boolean | undefined; isRepeat: boolean },
+): void {
+  const marks = [
+    `attempt ${attempt}`,
+    ...(isSigned ? ['signature verified'] : []),
+    ...(isRepeat ? ['seen before'] : []),
+    ...(data?.verification_challenge === undefined ? [] : ['challenge answered']),
+  ]
+  const { resource } = data ?? {}
+  console.log(`${type} ${id} ${resource?.id ?? ''} ${resource?.status ?? ''} (${marks.join(', ')})`)
+}
+
+async function readBody(req: IncomingMessage): Promise<Buffer> {
+  const chunks: Buffer[] = []
+  let size = 0
+  for await (const chunk of req as AsyncIterable<Buffer>) {
+    size += chunk.length
+    if (size > MAX_BODY_BYTES) throw new Error('the body is too large')
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks)
+}
+
+/** The caller's own, or one for `localhost` that is made once and kept, so that a platform can be told to trust it. */
+async function certificateFor({
+  cert,
+  key,
+}: ListenOptions): Promise<{ cert: Buffer; key: Buffer; file?: string }> {
+  if ((cert === undefined) !== (key === undefined)) throw new CliError('--cert and --key go together')
+  if (cert !== undefined && key !== undefined) return { cert: readFileSync(cert), key: readFileSync(key) }
+
+  const folder = resolve(join(readConfig().HEARTH_DATA_DIR, 'listen'))
+  const [certFile, keyFile] = [join(folder, 'cert.pem'), join(folder, 'key.pem')]
+  if (!existsSync(certFile)) {
+    const made = await generate([{ name: 'commonName', value: 'hearth listen' }], {
+      keyType: 'ec',
+      notAfterDate: new Date(Date.now() + CERTIFICATE_DAYS * 86_400_000),
+      extensions: [
+        { name: 'basicConstraints', cA: true },
+        { name: 'subjectAltName', altNames: [{ type: 2, value: 'localhost' }] },
+      ],
+    })
+    mkdirSync(folder, { recursive: true })
+    writeFileSync(keyFile, made.private, { mode: 0o600 })
+    writeFileSync(certFile, made.cert)
+  }
+  return { cert: readFileSync(certFile), key: readFileSync(keyFile), file: certFile }
+}

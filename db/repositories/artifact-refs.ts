@@ -1,0 +1,54 @@
+import type { Kysely } from 'kysely'
+import type { ArtifactRef } from '../../schemas/artifact-ref.ts'
+import type { Database } from '../tables.ts'
+import type { ModelVersionRow } from '../tables/models.ts'
+
+/** The references that name a version: by itself, or by the job it came out of. */
+export type VersionRef = Extract<ArtifactRef, { type: 'model_version' | 'job' }>
+
+/** The version that an account may start from: one of its own, or a public one (contract 2.4). */
+export function findUsableVersion(
+  db: Kysely<Database>,
+  accountId: string,
+  ref: VersionRef,
+): Promise<ModelVersionRow | undefined> {
+  return db
+    .selectFrom('model_version')
+    .selectAll()
+    .where((eb) => eb.or([eb('account_id', '=', accountId), eb('visibility', '=', 'public')]))
+    .$if(ref.type === 'model_version', (qb) =>
+      qb.where('id', '=', (ref as { version_id: string }).version_id),
+    )
+    .$if(ref.type === 'job', (qb) => qb.where('job_id', '=', (ref as { job_id: string }).job_id))
+    .executeTakeFirst()
+}
+
+/** Paths of a version's files. */
+export async function listVersionPaths(db: Kysely<Database>, versionId: string): Promise<string[]> {
+  const rows = await db
+    .selectFrom('version_file')
+    .select('path')
+    .where('version_id', '=', versionId)
+    .execute()
+  return rows.map(({ path }) => path)
+}
+
+/** A run that is not over and starts from this version; it keeps the version from being removed. */
+export function findOpenRunOn(
+  db: Kysely<Database>,
+  version: Pick<ModelVersionRow, 'id' | 'job_id'>,
+): Promise<{ id: string } | undefined> {
+  return db
+    .selectFrom('training_run')
+    .select('id')
+    .where('status', 'in', ['pending', 'running'])
+    .where('deleted_at', 'is', null)
+    .where((eb) =>
+      eb.or([
+        eb(eb.ref('base', '->>').key('version_id'), '=', version.id),
+        ...(version.job_id ? [eb(eb.ref('base', '->>').key('job_id'), '=', version.job_id)] : []),
+      ]),
+    )
+    .limit(1)
+    .executeTakeFirst()
+}

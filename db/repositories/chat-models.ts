@@ -1,0 +1,58 @@
+import type { Kysely } from 'kysely'
+import { CHAT_TASK_TYPES } from '../../domain/chat.ts'
+import type { Database } from '../tables.ts'
+import { disabledByOwner } from './model-config-lifecycle.ts'
+
+const MOST = 1_000
+
+/** What an account can chat with, newest first: its own active endpoints, and those offered to all (contract 4.7). */
+export function listChatModels(db: Kysely<Database>, accountId: string) {
+  return chatModels(db, accountId).orderBy('endpoint.id', 'desc').limit(MOST).execute()
+}
+
+/** One of them by its id or its name; of the others' endpoints only base models go by name. */
+export function findChatModel(
+  db: Kysely<Database>,
+  accountId: string,
+  by: { id: string } | { name: string },
+): Promise<ChatModelRow | undefined> {
+  const rows = chatModels(db, accountId)
+  if ('id' in by) return rows.where('endpoint.id', '=', by.id).executeTakeFirst()
+  return rows
+    .where('endpoint.name', '=', by.name)
+    .where((eb) =>
+      eb.or([eb('endpoint.account_id', '=', accountId), eb('endpoint.is_base_model', '=', true)]),
+    )
+    .executeTakeFirst()
+}
+
+function chatModels(db: Kysely<Database>, accountId: string) {
+  return db
+    .selectFrom('endpoint')
+    .innerJoin('model_version', 'model_version.id', 'endpoint.version_id')
+    .select([
+      'endpoint.id',
+      'endpoint.account_id',
+      'endpoint.name',
+      'endpoint.task_type',
+      'endpoint.is_base_model',
+      'endpoint.created_at',
+    ])
+    .where('endpoint.deleted_at', 'is', null)
+    .where('endpoint.status', 'in', ['active', 'deprecated'])
+    .where('endpoint.task_type', 'in', CHAT_TASK_TYPES)
+    .where('model_version.lifecycle_status', '<>', 'disabled')
+    .where((eb) => eb.not(disabledByOwner()))
+    .where((eb) =>
+      eb.or([
+        eb('endpoint.account_id', '=', accountId),
+        eb.and([
+          eb('endpoint.visibility', '=', 'public'),
+          eb('endpoint.review_status', '=', 'approved'),
+          eb('endpoint.status', '=', 'active'),
+        ]),
+      ]),
+    )
+}
+
+export type ChatModelRow = Awaited<ReturnType<typeof listChatModels>>[number]

@@ -1,0 +1,101 @@
+import { type Kysely, sql, type Transaction } from 'kysely'
+import type { Database } from '../tables.ts'
+import type { EndpointRow, LoadTimeTable, NewEndpoint } from '../tables/models.ts'
+import { bumpCache } from './cache-versions.ts'
+import type { Selectable } from 'kysely'
+
+const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+
+/** An endpoint that has not been deleted, by id or by name; who may see it is for the caller to decide. */
+export function findEndpoint(db: Kysely<Database>, idOrName: string): Promise<EndpointRow | undefined> {
+  return db
+    .selectFrom('endpoint')
+    .selectAll()
+    .where(UUID.test(idOrName) ? 'id' : 'name', '=', idOrName.toLowerCase())
+    .where('deleted_at', 'is', null)
+    .executeTakeFirst()
+}
+
+/** Creates an endpoint; `undefined` when its name is taken, now or by one that was deleted. */
+export async function insertEndpoint(
+  trx: Transaction<Database>,
+  endpoint: NewEndpoint,
+): Promise<EndpointRow | undefined> {
+  const row = await trx
+    .insertInto('endpoint')
+    .values(endpoint)
+    .onConflict((oc) => oc.column('name').doNothing())
+    .returningAll()
+    .executeTakeFirst()
+  if (row) await bumpCache(trx, 'endpoint')
+  return row
+}
+
+/** The row, held until the transaction ends: whoever changes an endpoint decides by what it is now. */
+export function lockEndpoint(trx: Transaction<Database>, id: string): Promise<EndpointRow | undefined> {
+  return trx
+    .selectFrom('endpoint')
+    .selectAll()
+    .where('id', '=', id)
+    .where('deleted_at', 'is', null)
+    .forUpdate()
+    .executeTakeFirst()
+}
+
+export type EndpointChange = Partial<
+  Pick<
+    EndpointRow,
+    'visibility' | 'status' | 'review_status' | 'review_note' | 'display_name' | 'description' | 'deleted_at'
+  >
+>
+
+/** Changes an endpoint and tells every gateway; `undefined` when it is gone. */
+export async function updateEndpoint(
+  trx: Transaction<Database>,
+  id: string,
+  change: EndpointChange,
+  now: Date,
+): Promise<EndpointRow | undefined> {
+  const row = await trx
+    .updateTable('endpoint')
+    .set({ ...change, updated_at: now })
+    .where('id', '=', id)
+    .where('deleted_at', 'is', null)
+    .returningAll()
+    .executeTakeFirst()
+  if (row) await bumpCache(trx, 'endpoint')
+  return row
+}
+
+/** Ends a review; `undefined` when the endpoint does not wait for one. */
+export async function reviewEndpoint(
+  trx: Transaction<Database>,
+  id: string,
+  { verdict, note, now }: { verdict: 'approved' | 'rejected'; note: string | null; now: Date },
+): Promise<EndpointRow | undefined> {
+  const row = await trx
+    .updateTable('endpoint')
+    .set({ review_status: verdict, review_note: note, updated_at: now })
+    .where('id', '=', id)
+    .where('deleted_at', 'is', null)
+    .where('visibility', '=', 'public')
+    .where('review_status', '<>', verdict)
+    .returningAll()
+    .executeTakeFirst()
+  if (row) await bumpCache(trx, 'endpoint')
+  return row
+}
+
+/** Measured load times of some models, per start state and kind of node. */
+export async function readLoadTimes(
+  db: Kysely<Database>,
+  modelKeys: readonly string[],
+): Promise<Pick<Selectable<LoadTimeTable>, 'model_key' | 'start_state' | 'mean_ms'>[]> {
+  if (modelKeys.length === 0) return []
+  return db
+    .selectFrom('load_time')
+    .select(['model_key', 'start_state', sql<number>`min(mean_ms)`.as('mean_ms')])
+    .where('model_key', 'in', modelKeys)
+    .groupBy(['model_key', 'start_state'])
+    .execute()
+}

@@ -1,0 +1,79 @@
+import { type Kysely, type Transaction, sql } from 'kysely'
+import type { Database } from '../tables.ts'
+import type { HubModelRow } from '../tables/hub.ts'
+
+/** An import and the version below it. */
+const imports = (db: Kysely<Database>) =>
+  db
+    .selectFrom('hub_model')
+    .innerJoin('model_version', 'model_version.id', 'hub_model.version_id')
+    .innerJoin('endpoint', 'endpoint.id', 'hub_model.endpoint_id')
+    .selectAll('hub_model')
+    .select([
+      'model_version.lifecycle_status',
+      'model_version.lifecycle_note',
+      'model_version.runtime_profile',
+      'model_version.model_key',
+    ])
+
+export type HubImportRow = Awaited<ReturnType<typeof listHubModels>>[number]
+
+/** What an account has imported from this repository. */
+export function findHubModelByRepo(
+  db: Kysely<Database>,
+  accountId: string,
+  repoId: string,
+): Promise<HubImportRow | undefined> {
+  return imports(db)
+    .where('hub_model.account_id', '=', accountId)
+    .where('hub_model.repo_id', '=', repoId)
+    .executeTakeFirst()
+}
+
+/** An import of this account. */
+export function findHubModel(
+  db: Kysely<Database>,
+  accountId: string,
+  id: string,
+): Promise<HubImportRow | undefined> {
+  return imports(db)
+    .where('hub_model.account_id', '=', accountId)
+    .where('hub_model.id', '=', id)
+    .executeTakeFirst()
+}
+
+const MOST = 1_000
+
+/** What an account may see in the registry: its own imports, and those of others that are offered to all. */
+export function listHubModels(db: Kysely<Database>, accountId: string) {
+  return imports(db)
+    .where((eb) =>
+      eb.or([
+        eb('hub_model.account_id', '=', accountId),
+        eb.and([
+          eb('endpoint.review_status', '=', 'approved'),
+          eb('model_version.lifecycle_status', 'in', ['ready', 'preferred']),
+        ]),
+      ]),
+    )
+    .orderBy('hub_model.id', 'desc')
+    .limit(MOST)
+    .execute()
+}
+
+/** Remembers an import; the caller holds the account's lock on the repository. */
+export async function insertHubModel(
+  trx: Transaction<Database>,
+  model: Omit<HubModelRow, 'created_at' | 'updated_at'> & { created_at: Date; updated_at: Date },
+): Promise<void> {
+  await trx.insertInto('hub_model').values(model).execute()
+}
+
+/** Held until the transaction ends: of two imports of one repository by one account the second finds the first. */
+export async function lockHubRepo(
+  trx: Transaction<Database>,
+  accountId: string,
+  repoId: string,
+): Promise<void> {
+  await sql`select pg_advisory_xact_lock(hashtextextended(${`hub/${accountId}/${repoId}`}, 0))`.execute(trx)
+}

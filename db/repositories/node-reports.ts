@@ -1,0 +1,94 @@
+import { type Kysely, sql } from 'kysely'
+import type { LogEntry, MetricEntry } from '../../schemas/link.ts'
+import type { Database } from '../tables.ts'
+
+export interface NodeStateWrite {
+  nodeId: string
+  /** The snapshot as JSON text. */
+  snapshot: string
+}
+
+/** Writes what nodes last reported, many in one statement; also their sign of life. */
+export async function saveNodeStates(
+  db: Kysely<Database>,
+  gatewayId: string,
+  states: readonly NodeStateWrite[],
+): Promise<void> {
+  const ids = states.map(({ nodeId }) => nodeId)
+  const snapshots = states.map(({ snapshot }) => snapshot)
+  await sql`
+    with given as (
+      select * from unnest(${ids}::uuid[], ${snapshots}::text[]) as t(node_id, snapshot)
+    ), alive as (
+      update node set last_seen_at = now() from given where node.id = given.node_id
+    )
+    insert into node_state (node_id, gateway_id, snapshot, updated_at)
+    select given.node_id, ${gatewayId}::uuid, given.snapshot::jsonb, now()
+    from given join node on node.id = given.node_id and node.status <> 'removed'
+    order by given.node_id
+    on conflict (node_id) do update
+      set gateway_id = excluded.gateway_id, snapshot = excluded.snapshot, updated_at = excluded.updated_at
+  `.execute(db)
+}
+
+/** The links of these nodes to this gateway are gone; what another gateway wrote stays. */
+export async function dropNodeStates(
+  db: Kysely<Database>,
+  gatewayId: string,
+  nodeIds: readonly string[],
+): Promise<void> {
+  await db
+    .deleteFrom('node_state')
+    .where('node_id', 'in', nodeIds)
+    .where('gateway_id', '=', gatewayId)
+    .execute()
+}
+
+/**
+ * Stores log lines of jobs this node holds or held. Safe to repeat: a line stands once per job, attempt and number;
+ * lines of jobs that are gone, or never were this node's, are let go.
+ */
+export async function insertJobLogs(
+  db: Kysely<Database>,
+  nodeId: string,
+  entries: readonly LogEntry[],
+): Promise<void> {
+  await sql`
+    insert into job_log (job_id, attempt, seq, message, created_at)
+    select e.job_id, e.attempt, e.seq, e.message, e.at
+    from jsonb_to_recordset(${jsonText(entries)}::jsonb)
+      as e(job_id uuid, attempt integer, seq integer, message text, at timestamptz)
+    where exists (${leaseOf(nodeId)})
+    on conflict do nothing
+  `.execute(db)
+}
+
+/** Stores losses per epoch; a resumed run tells an epoch again, and the later attempt wins. */
+export async function insertJobEpochs(
+  db: Kysely<Database>,
+  nodeId: string,
+  entries: readonly MetricEntry[],
+): Promise<void> {
+  await sql`
+    insert into job_epoch (job_id, epoch, attempt, train_loss, val_loss, created_at)
+    select distinct on (e.job_id, e.epoch) e.job_id, e.epoch, e.attempt, e.train_loss, e.val_loss, e.at
+    from jsonb_to_recordset(${jsonText(entries)}::jsonb)
+      as e(job_id uuid, epoch integer, attempt integer, train_loss float8, val_loss float8, at timestamptz)
+    where exists (${leaseOf(nodeId)})
+    order by e.job_id, e.epoch, e.attempt desc, e.at desc
+    on conflict (job_id, epoch) do update
+      set attempt = excluded.attempt, train_loss = excluded.train_loss, val_loss = excluded.val_loss
+      where job_epoch.attempt <= excluded.attempt
+  `.execute(db)
+}
+
+const leaseOf = (nodeId: string) => sql`
+  select 1 from lease
+  where lease.kind = 'job' and lease.subject_id = e.job_id and lease.attempt = e.attempt
+    and lease.node_id = ${nodeId}::uuid`
+
+/** jsonb holds neither a NUL nor half a surrogate pair. */
+const jsonText = (entries: readonly unknown[]) =>
+  JSON.stringify(entries, (_key, value: unknown) =>
+    typeof value === 'string' ? value.toWellFormed().replaceAll('\0', '\uFFFD') : value,
+  )

@@ -1,0 +1,72 @@
+import { type Kysely, sql, type Transaction } from 'kysely'
+import type { Database } from '../tables.ts'
+import { OPEN_DELIVERY } from './webhook-deliveries.ts'
+
+/** Ends a delivery without another attempt. One that is being made ends too: what it brings is only in the history. */
+export async function endDelivery(
+  db: Kysely<Database>,
+  deliveryId: string,
+  status: 'cancelled' | 'dead_lettered',
+  now: Date,
+): Promise<void> {
+  await db
+    .updateTable('webhook_delivery')
+    .set({ status, completed_at: now, next_attempt_at: null })
+    .where('id', '=', deliveryId)
+    .where('status', 'in', OPEN_DELIVERY)
+    .execute()
+}
+
+/** Ends what an endpoint still has open; who is sending finds it ended and sends no more. */
+export async function cancelDeliveries(trx: Transaction<Database>, endpointId: string): Promise<void> {
+  await cancelOpen(trx, endpointId).execute()
+}
+
+/** The same for redeliveries, which belong to the destination they are pinned to: its URL has changed. */
+export async function cancelPinnedDeliveries(trx: Transaction<Database>, endpointId: string): Promise<void> {
+  await cancelOpen(trx, endpointId).where('pinned_version', 'is not', null).execute()
+}
+
+const cancelOpen = (trx: Transaction<Database>, endpointId: string) =>
+  trx
+    .updateTable('webhook_delivery')
+    .set({ status: 'cancelled', completed_at: sql<Date>`now()`, next_attempt_at: null })
+    .where('endpoint_id', '=', endpointId)
+    .where('status', 'in', OPEN_DELIVERY)
+
+/** An event that came while its endpoint was being disabled left a delivery behind: that ends here. */
+export async function cancelStrandedDeliveries(db: Kysely<Database>, now: Date): Promise<void> {
+  await sql`
+    update webhook_delivery d set status = 'cancelled', completed_at = ${now}, next_attempt_at = null
+    from webhook_endpoint e
+    where e.id = d.endpoint_id and d.status = 'pending' and (not e.enabled or e.deleted_at is not null)`.execute(
+    db,
+  )
+}
+
+/** Deliveries that their deadline found still waiting: for a verification that did not come, or after a long outage. */
+export async function expireDeliveries(db: Kysely<Database>, now: Date): Promise<void> {
+  const ended = sql`status = 'dead_lettered', completed_at = ${now}, next_attempt_at = null`
+  // Two statements, each over its own partial index: nothing is due later than its deadline.
+  await sql`
+    update webhook_delivery set ${ended} where status = 'pending' and deadline_at <= ${now}`.execute(db)
+  await sql`
+    update webhook_delivery set ${ended}
+    where status = 'retrying' and next_attempt_at <= ${now} and deadline_at <= ${now}`.execute(db)
+}
+
+/** The destination answered 410: it gets nothing more until an administrator enables it again (contract 6.4.2). */
+export async function disableGoneEndpoint(trx: Transaction<Database>, endpointId: string): Promise<boolean> {
+  const { numUpdatedRows } = await trx
+    .updateTable('webhook_endpoint')
+    .set({
+      enabled: false,
+      disabled_reason: 'the destination answered 410 Gone',
+      revision: sql<number>`revision + 1`,
+      updated_at: sql<Date>`now()`,
+    })
+    .where('id', '=', endpointId)
+    .where('enabled', '=', true)
+    .executeTakeFirst()
+  return numUpdatedRows > 0n
+}

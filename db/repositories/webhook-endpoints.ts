@@ -1,0 +1,165 @@
+import { type Kysely, sql, type Transaction } from 'kysely'
+import { newId } from '../../domain/ids.ts'
+import type { Database } from '../tables.ts'
+import type { WebhookEndpointRow, WebhookSecretRow } from '../tables/webhooks.ts'
+
+export type NewWebhookEndpoint = Pick<
+  WebhookEndpointRow,
+  'id' | 'account_id' | 'name' | 'url_sealed' | 'url_origin' | 'event_types' | 'secret_hint'
+>
+
+/** Adds a destination that waits for its verification. */
+export function insertWebhookEndpoint(
+  trx: Transaction<Database>,
+  endpoint: NewWebhookEndpoint,
+): Promise<WebhookEndpointRow> {
+  return trx
+    .insertInto('webhook_endpoint')
+    .values({ ...endpoint, verification_status: 'pending_verification' })
+    .returningAll()
+    .executeTakeFirstOrThrow()
+}
+
+export function findWebhookEndpoint(
+  db: Kysely<Database>,
+  accountId: string,
+  id: string,
+): Promise<WebhookEndpointRow | undefined> {
+  return ofAccount(db, accountId).where('id', '=', id).executeTakeFirst()
+}
+
+export function lockWebhookEndpoint(
+  trx: Transaction<Database>,
+  accountId: string,
+  id: string,
+): Promise<WebhookEndpointRow | undefined> {
+  return ofAccount(trx, accountId).where('id', '=', id).forUpdate().executeTakeFirst()
+}
+
+/** Destinations of an account, newest first. */
+export function listWebhookEndpoints(
+  db: Kysely<Database>,
+  accountId: string,
+  { before, limit }: { before: string | undefined; limit: number },
+): Promise<WebhookEndpointRow[]> {
+  let query = ofAccount(db, accountId).orderBy('id', 'desc').limit(limit)
+  if (before !== undefined) query = query.where('id', '<', before)
+  return query.execute()
+}
+
+/** Changes a locked destination; every change makes a new revision. */
+export function updateWebhookEndpoint(
+  trx: Transaction<Database>,
+  id: string,
+  changes: Partial<
+    Omit<
+      WebhookEndpointRow,
+      'id' | 'account_id' | 'revision' | 'destination_version' | 'created_at' | 'updated_at'
+    >
+  >,
+  { newDestination = false }: { newDestination?: boolean } = {},
+): Promise<WebhookEndpointRow> {
+  return trx
+    .updateTable('webhook_endpoint')
+    .set({
+      ...changes,
+      revision: sql<number>`revision + 1`,
+      updated_at: sql<Date>`now()`,
+      ...(newDestination && { destination_version: sql<number>`destination_version + 1` }),
+    })
+    .where('id', '=', id)
+    .returningAll()
+    .executeTakeFirstOrThrow()
+}
+
+/** Adds a signing secret. */
+export async function insertWebhookSecret(
+  trx: Transaction<Database>,
+  secret: Pick<WebhookSecretRow, 'id' | 'endpoint_id' | 'sealed'>,
+): Promise<void> {
+  await trx.insertInto('webhook_secret').values(secret).execute()
+}
+
+/** Lets the secrets before `id` sign until `until` at most, or not at all when they are revoked. */
+export async function retireWebhookSecrets(
+  trx: Transaction<Database>,
+  endpointId: string,
+  { except, until, revoke }: { except: string; until: Date; revoke: boolean },
+): Promise<void> {
+  await trx
+    .updateTable('webhook_secret')
+    .set({
+      expires_at: sql<Date>`least(coalesce(expires_at, ${until}), ${until})`,
+      ...(revoke && { revoked: true }),
+    })
+    .where('endpoint_id', '=', endpointId)
+    .where('id', '<>', except)
+    .execute()
+}
+
+/** The secrets that may sign at a moment, newest first. */
+export function validWebhookSecrets(
+  db: Kysely<Database>,
+  endpointId: string,
+  at: Date,
+): Promise<WebhookSecretRow[]> {
+  return db
+    .selectFrom('webhook_secret')
+    .selectAll()
+    .where('endpoint_id', '=', endpointId)
+    .where('revoked', '=', false)
+    .where((eb) => eb.or([eb('expires_at', 'is', null), eb('expires_at', '>', at)]))
+    .orderBy('id', 'desc')
+    .execute()
+}
+
+/** Every secret of these destinations that was not revoked, newest first: for signing now or as pinned. */
+export function signingSecrets(
+  db: Kysely<Database>,
+  endpointIds: readonly string[],
+): Promise<WebhookSecretRow[]> {
+  return db
+    .selectFrom('webhook_secret')
+    .selectAll()
+    .where('endpoint_id', 'in', endpointIds)
+    .where('revoked', '=', false)
+    .orderBy('id', 'desc')
+    .execute()
+}
+
+/** Opens the verification of a destination's version; earlier ones count no more (contract 3.7). */
+export async function openVerification(
+  trx: Transaction<Database>,
+  verification: { endpointId: string; version: number; challenge: string; windowEndsAt: Date },
+): Promise<void> {
+  const { endpointId, version, challenge, windowEndsAt } = verification
+  await supersedeVerifications(trx, endpointId)
+  await trx
+    .insertInto('webhook_verification')
+    .values({
+      endpoint_id: endpointId,
+      destination_version: version,
+      event_id: newId(),
+      challenge,
+      status: 'pending',
+      window_ends_at: windowEndsAt,
+    })
+    .execute()
+}
+
+/** Ends what is still being verified. */
+export async function supersedeVerifications(trx: Transaction<Database>, endpointId: string): Promise<void> {
+  await trx
+    .updateTable('webhook_verification')
+    .set({ status: 'superseded' })
+    .where('endpoint_id', '=', endpointId)
+    .where('status', '=', 'pending')
+    .execute()
+}
+
+const ofAccount = (db: Kysely<Database>, accountId: string) =>
+  db
+    .selectFrom('webhook_endpoint')
+    .selectAll()
+    .where('account_id', '=', accountId)
+    .where('deleted_at', 'is', null)

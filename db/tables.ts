@@ -1,0 +1,22 @@
+import type { AccountTables } from './tables/accounts.ts'
+import type { DatasetTables } from './tables/datasets.ts'
+import type { HubTables } from './tables/hub.ts'
+import type { InferenceTables } from './tables/inference.ts'
+import type { MergeTables } from './tables/merges.ts'
+import type { ModelTables } from './tables/models.ts'
+import type { NodeTables } from './tables/nodes.ts'
+import type { TrainingTables } from './tables/training.ts'
+import type { WebhookTables } from './tables/webhooks.ts'
+
+/** Every table, as kysely sees it. The SQL is in `migrations/`. */
+export interface Database
+  extends
+    AccountTables,
+    DatasetTables,
+    NodeTables,
+    TrainingTables,
+    ModelTables,
+    MergeTables,
+    InferenceTables,
+    HubTables,
+    WebhookTables {}

@@ -1,0 +1,100 @@
+import type { Insertable, Selectable } from 'kysely'
+import type { CreatedAt, Defaulted, Json, NullableJson, Optional } from './columns.ts'
+
+export interface AccountTable {
+  id: string
+  name: string
+  training_quota: Defaulted<number>
+  created_at: CreatedAt
+}
+export type AccountRow = Selectable<AccountTable>
+
+export interface ApiKeyTable {
+  id: string
+  account_id: string
+  name: string
+  role: 'viewer' | 'operator' | 'admin'
+  /** SHA-256 of the whole key; the key itself is never stored. */
+  key_hash: Buffer
+  /** The key's last four characters. */
+  key_hint: string
+  created_at: CreatedAt
+  revoked_at: Optional<Date>
+}
+export type ApiKeyRow = Selectable<ApiKeyTable>
+
+export interface IdempotencyTable {
+  account_id: string
+  operation: string
+  key: string
+  body_digest: Buffer
+  status: Optional<number>
+  reply: Optional<Buffer>
+  created_at: Defaulted<Date>
+}
+
+export interface CacheVersionTable {
+  name: 'api_key' | 'endpoint' | 'kill_switch' | 'node' | 'webhook_endpoint'
+  version: Defaulted<number>
+}
+
+export interface KillSwitchTable {
+  id: number
+  active: Defaulted<boolean>
+  reason: Optional<string>
+  actor: Optional<string>
+  version: Defaulted<number>
+  changed_at: Defaulted<Date>
+}
+export type KillSwitchRow = Selectable<KillSwitchTable>
+
+export interface GatewayTable {
+  id: string
+  base_url: string
+  kill_switch_version: Defaulted<number>
+  started_at: CreatedAt
+  lease_expires_at: Date
+}
+
+/** What Temporal is given besides the arguments, for operators and for the queue. */
+export interface StartOptions {
+  /** Typed search attributes by name, for example HearthAccount. */
+  search?: Record<string, string>
+  summary?: string
+  /** 1 (first) to 5 (last). */
+  priority?: number
+  fairnessKey?: string
+}
+
+export interface WorkflowStartTable {
+  workflow_id: string
+  workflow: string
+  task_queue: string
+  args: Json<unknown[]>
+  options: NullableJson<StartOptions>
+  attempts: Defaulted<number>
+  next_attempt_at: Defaulted<Date>
+  created_at: CreatedAt
+}
+export type WorkflowStartRow = Selectable<WorkflowStartTable>
+export type NewWorkflowStart = Insertable<WorkflowStartTable>
+
+export interface EventTable {
+  id: string
+  account_id: string
+  type: string
+  resource_id: string
+  payload: Buffer
+  created_at: Defaulted<Date>
+}
+
+export interface AccountTables {
+  account: AccountTable
+  api_key: ApiKeyTable
+  idempotency: IdempotencyTable
+  cache_version: CacheVersionTable
+  kill_switch: KillSwitchTable
+  gateway: GatewayTable
+  workflow_start: WorkflowStartTable
+  event: EventTable
+}

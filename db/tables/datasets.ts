@@ -1,0 +1,40 @@
+import type { Insertable, Selectable } from 'kysely'
+import type { CreatedAt, NullableJson, Optional } from './columns.ts'
+
+export interface DatasetTable {
+  id: string
+  account_id: string
+  dataset_name: string
+  description: string
+  status: 'pending' | 'ready' | 'failed'
+  storage_format: 'csv' | 'jsonl' | 'parquet' | 'hf_dataset'
+  visibility: 'private' | 'public'
+  num_samples: Optional<number>
+  total_size_bytes: Optional<number>
+  columns: NullableJson<{ name: string; type: string }[]>
+  object_key: Optional<string>
+  error_message: Optional<string>
+  created_at: CreatedAt
+  deleted_at: Optional<Date>
+}
+export type DatasetRow = Selectable<DatasetTable>
+export type NewDataset = Insertable<DatasetTable>
+
+export interface DatasetUploadTable {
+  id: string
+  dataset_id: string
+  account_id: string
+  filename: string
+  content_type: string
+  object_key: string
+  status: 'initialised' | 'ingesting' | 'ready' | 'failed'
+  error_message: Optional<string>
+  expires_at: Date
+  created_at: CreatedAt
+}
+export type DatasetUploadRow = Selectable<DatasetUploadTable>
+
+export interface DatasetTables {
+  dataset: DatasetTable
+  dataset_upload: DatasetUploadTable
+}

@@ -1,0 +1,35 @@
+import type { Selectable } from 'kysely'
+import type { CreatedAt, Defaulted, Optional } from './columns.ts'
+
+export interface HubModelTable {
+  /** The `model_config_id` callers see. */
+  id: string
+  account_id: string
+  repo_id: string
+  revision: string
+  task_type: string
+  model_name: string
+  version_id: string
+  endpoint_id: string
+  size_bytes: number
+  vram_mb: Optional<number>
+  params_b: Optional<number>
+  licence: Optional<string>
+  created_at: CreatedAt
+  updated_at: Defaulted<Date>
+}
+export type HubModelRow = Selectable<HubModelTable>
+
+export interface ModelConfigLifecycleTable {
+  account_id: string
+  model_config_id: string
+  lifecycle_status: 'candidate' | 'ready' | 'preferred' | 'disabled'
+  reason: Optional<string>
+  updated_at: Defaulted<Date>
+}
+export type ModelConfigLifecycleRow = Selectable<ModelConfigLifecycleTable>
+
+export interface HubTables {
+  hub_model: HubModelTable
+  model_config_lifecycle: ModelConfigLifecycleTable
+}

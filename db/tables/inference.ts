@@ -1,0 +1,89 @@
+import type { Generated, Insertable, Selectable } from 'kysely'
+import type { CreatedAt, Defaulted, NullableJson, Optional } from './columns.ts'
+
+export type TaskStatus =
+  | 'queued'
+  | 'assigned'
+  | 'claimed'
+  | 'preparing'
+  | 'downloading_model'
+  | 'loading_model'
+  | 'running'
+  | 'generating'
+  | 'uploading_output'
+  | 'succeeded'
+  | 'failed'
+
+export interface TaskTable {
+  id: string
+  account_id: string
+  endpoint_id: string
+  status: TaskStatus
+  status_detail: NullableJson<{ status: string; progress_pct: number; metadata: Record<string, unknown> }>
+  surface: 'rest' | 'openai' | 'mcp' | 'action'
+  model_key: string
+  model_state: Optional<'resident' | 'cached' | 'cold'>
+  input: Optional<Buffer>
+  result: Optional<Buffer>
+  error: Optional<string>
+  expired: Defaulted<boolean>
+  price_micro: Defaulted<number>
+  node_id: Optional<string>
+  gateway_id: Optional<string>
+  attempt: Defaulted<number>
+  inference_time_ms: Optional<number>
+  created_at: Defaulted<Date>
+  started_at: Optional<Date>
+  completed_at: Optional<Date>
+}
+export type TaskRow = Selectable<TaskTable>
+export type NewTask = Insertable<TaskTable>
+
+export interface LedgerEntryTable {
+  id: string
+  task_id: string
+  kind: 'hold' | 'capture' | 'payout' | 'refund'
+  /** `account:<id>`, `escrow`, `platform` or `owner:<account id>`. */
+  purse: string
+  amount_micro: number
+  created_at: Defaulted<Date>
+}
+export type LedgerEntryRow = Selectable<LedgerEntryTable>
+export type NewLedgerEntry = Insertable<LedgerEntryTable>
+
+export interface UsageDeltaTable {
+  id: Generated<number>
+  account_id: string
+  endpoint_id: string
+  enqueued: Defaulted<number>
+  succeeded: Defaulted<number>
+  failed: Defaulted<number>
+  expired: Defaulted<number>
+  tokens: Defaulted<number>
+  created_at: Defaulted<Date>
+}
+
+export interface UsageTotalTable {
+  account_id: string
+  enqueued: Defaulted<number>
+  succeeded: Defaulted<number>
+  failed: Defaulted<number>
+  expired: Defaulted<number>
+}
+
+export interface UploadedInputTable {
+  id: string
+  account_id: string
+  object_key: string
+  content_type: string
+  size_bytes: number
+  created_at: CreatedAt
+}
+
+export interface InferenceTables {
+  task: TaskTable
+  ledger_entry: LedgerEntryTable
+  usage_delta: UsageDeltaTable
+  usage_total: UsageTotalTable
+  uploaded_input: UploadedInputTable
+}

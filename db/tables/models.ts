@@ -1,0 +1,98 @@
+import type { Insertable, Selectable } from 'kysely'
+import type { CreatedAt, Defaulted, Json, Optional } from './columns.ts'
+
+export interface ModelTable {
+  id: string
+  account_id: string
+  name: string
+  created_at: CreatedAt
+}
+export type ModelRow = Selectable<ModelTable>
+
+export interface ModelVersionTable {
+  id: string
+  account_id: string
+  model_id: Optional<string>
+  /** Globally unique and immutable: names the queues `warm.<model_key>` and `cached.<model_key>`. */
+  model_key: string
+  name: string
+  model_config_id: string
+  runtime_profile: string
+  visibility: Defaulted<'private' | 'public'>
+  lifecycle_status: Defaulted<'candidate' | 'ready' | 'preferred' | 'disabled'>
+  /** What its test found, or why it was disabled. */
+  lifecycle_note: Optional<string>
+  job_id: Optional<string>
+  dataset_id: Optional<string>
+  parent_job_id: Optional<string>
+  base_model_version_id: Optional<string>
+  memory_mb: number
+  input_schema: Json<Record<string, unknown>>
+  output_schema: Json<Record<string, unknown>>
+  example_input: Json<Record<string, unknown>>
+  example_output: Json<Record<string, unknown>>
+  created_at: CreatedAt
+}
+export type ModelVersionRow = Selectable<ModelVersionTable>
+export type NewModelVersion = Insertable<ModelVersionTable>
+
+export interface VersionFileTable {
+  version_id: string
+  /** Relative to the model's directory. */
+  path: string
+  object_key: string
+  size_bytes: number
+  sha256: string
+}
+export type VersionFileRow = Selectable<VersionFileTable>
+
+export interface LoadTimeTable {
+  model_key: string
+  start_state: 'cached' | 'cold'
+  hardware: string
+  mean_ms: number
+  samples: number
+  updated_at: Defaulted<Date>
+}
+
+export interface EndpointTable {
+  id: string
+  account_id: string
+  name: string
+  display_name: Defaulted<string>
+  description: Defaulted<string>
+  visibility: 'private' | 'account' | 'public'
+  status: Defaulted<'active' | 'paused' | 'inactive' | 'deprecated'>
+  review_status: 'active' | 'pending_review' | 'approved' | 'rejected'
+  source: 'catalog' | 'trained'
+  is_base_model: Defaulted<boolean>
+  task_type: string
+  base_model: Optional<string>
+  model_category: Optional<string>
+  version_id: string
+  model_key: string
+  runtime_profile: string
+  input_schema: Json<Record<string, unknown>>
+  output_schema: Json<Record<string, unknown>>
+  example_input: Json<Record<string, unknown>>
+  example_output: Json<Record<string, unknown>>
+  tags: Defaulted<string[]>
+  price_micro: Defaulted<number>
+  total_requests: Defaulted<number>
+  total_tokens_processed: Defaulted<number>
+  last_used_at: Optional<Date>
+  review_note: Optional<string>
+  created_at: CreatedAt
+  updated_at: Defaulted<Date>
+  deleted_at: Optional<Date>
+}
+export type EndpointRow = Selectable<EndpointTable>
+export type NewEndpoint = Insertable<EndpointTable>
+
+export interface ModelTables {
+  model: ModelTable
+  model_version: ModelVersionTable
+  version_file: VersionFileTable
+  load_time: LoadTimeTable
+  endpoint: EndpointTable
+}

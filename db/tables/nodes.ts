@@ -1,0 +1,62 @@
+import type { Selectable } from 'kysely'
+import type { CreatedAt, Defaulted, Json, Optional } from './columns.ts'
+
+export interface NodeTable {
+  id: string
+  /** Who owns the machine and earns its share. */
+  account_id: string
+  name: string
+  public_key: Buffer
+  status: 'active' | 'draining' | 'removed'
+  hardware: 'cpu' | 'gpu' | 'xpu'
+  inventory: Json<Record<string, unknown>>
+  runtime_version: string
+  joined_at: Defaulted<Date>
+  last_seen_at: Defaulted<Date>
+}
+export type NodeRow = Selectable<NodeTable>
+
+export interface NodeTokenTable {
+  token_hash: Buffer
+  account_id: string
+  node_id: Optional<string>
+  expires_at: Date
+  used_at: Optional<Date>
+  created_at: CreatedAt
+}
+
+export interface NodeSignatureSeenTable {
+  digest: Buffer
+  expires_at: Date
+}
+
+export interface NodeStateTable {
+  node_id: string
+  gateway_id: string
+  snapshot: Json<Record<string, unknown>>
+  updated_at: Defaulted<Date>
+}
+
+export interface LeaseTable {
+  token: string
+  kind: 'task' | 'job'
+  subject_id: string
+  account_id: string
+  node_id: string
+  attempt: number
+  state: 'active' | 'completed' | 'failed' | 'revoked' | 'expired'
+  lease_s: number
+  expires_at: Date
+  created_at: CreatedAt
+  closed_at: Optional<Date>
+  released_at: Optional<Date>
+}
+export type LeaseRow = Selectable<LeaseTable>
+
+export interface NodeTables {
+  node: NodeTable
+  node_token: NodeTokenTable
+  node_signature_seen: NodeSignatureSeenTable
+  node_state: NodeStateTable
+  lease: LeaseTable
+}

@@ -1,0 +1,102 @@
+import type { Insertable, Selectable } from 'kysely'
+import type { CreatedAt, Defaulted, Json, NullableJson, Optional } from './columns.ts'
+
+export interface TrainingRunTable {
+  id: string
+  account_id: string
+  job_type: 'training' | 'merge'
+  job_name: string
+  status: 'pending' | 'running' | 'completed' | 'failed' | 'cancelled'
+  model_config_id: string
+  dataset_id: Optional<string>
+  hyperparameters: Json<Record<string, unknown>>
+  operating_mode: 'eco' | 'balanced' | 'performance'
+  hardware_preference: 'auto' | 'cpu_only' | 'gpu_only' | 'gpu_preferred'
+  task_queue: string
+  base: NullableJson<Record<string, unknown>>
+  parent_job_id: Optional<string>
+  /** Digest of account, config, hyperparameters, dataset and base: equal runs resume one another. */
+  config_digest: string
+  attempt: Defaulted<number>
+  metrics: NullableJson<Record<string, unknown>>
+  /** What the trainer said about the model: schemas, examples, measured memory. */
+  output: NullableJson<Record<string, unknown>>
+  error_message: Optional<string>
+  estimated_cost_credits: Optional<number>
+  created_at: CreatedAt
+  started_at: Optional<Date>
+  completed_at: Optional<Date>
+  deleted_at: Optional<Date>
+}
+export type TrainingRunRow = Selectable<TrainingRunTable>
+export type NewTrainingRun = Insertable<TrainingRunTable>
+
+export interface JobEventTable {
+  id: string
+  job_id: string
+  event_type:
+    | 'queued'
+    | 'started'
+    | 'checkpoint'
+    | 'resumed'
+    | 'preempted'
+    | 'artifact_uploaded'
+    | 'completed'
+    | 'failed'
+    | 'cancelled'
+  dedupe: string
+  detail: Optional<string>
+  created_at: Defaulted<Date>
+}
+export type JobEventRow = Selectable<JobEventTable>
+
+export interface JobLogTable {
+  job_id: string
+  attempt: number
+  seq: number
+  message: string
+  created_at: Date
+}
+
+export interface JobEpochTable {
+  job_id: string
+  epoch: number
+  attempt: number
+  train_loss: Optional<number>
+  val_loss: Optional<number>
+  created_at: Defaulted<Date>
+}
+
+export interface JobCheckpointTable {
+  id: string
+  job_id: string
+  attempt: number
+  epoch: number
+  object_key: string
+  size_bytes: number
+  sha256: string
+  config_digest: string
+  created_at: CreatedAt
+}
+export type JobCheckpointRow = Selectable<JobCheckpointTable>
+
+export interface ArtifactTable {
+  id: string
+  job_id: string
+  filename: string
+  object_key: string
+  size_bytes: number
+  content_type: Defaulted<string>
+  sha256: string
+  last_modified: Defaulted<Date>
+}
+export type ArtifactRow = Selectable<ArtifactTable>
+
+export interface TrainingTables {
+  training_run: TrainingRunTable
+  job_event: JobEventTable
+  job_log: JobLogTable
+  job_epoch: JobEpochTable
+  job_checkpoint: JobCheckpointTable
+  artifact: ArtifactTable
+}

@@ -1,0 +1,91 @@
+import type { Insertable, Selectable } from 'kysely'
+import type { CreatedAt, Defaulted, Optional } from './columns.ts'
+
+export interface WebhookEndpointTable {
+  id: string
+  account_id: string
+  name: string
+  url_sealed: Buffer
+  url_origin: string
+  event_types: string[]
+  enabled: Defaulted<boolean>
+  disabled_reason: Optional<string>
+  verification_status: 'pending_verification' | 'active'
+  revision: Defaulted<number>
+  destination_version: Defaulted<number>
+  /** The secret's last four characters. */
+  secret_hint: string
+  created_at: CreatedAt
+  updated_at: Defaulted<Date>
+  deleted_at: Optional<Date>
+}
+export type WebhookEndpointRow = Selectable<WebhookEndpointTable>
+
+export interface WebhookSecretTable {
+  id: string
+  endpoint_id: string
+  sealed: Buffer
+  created_at: CreatedAt
+  expires_at: Optional<Date>
+  revoked: Defaulted<boolean>
+}
+export type WebhookSecretRow = Selectable<WebhookSecretTable>
+
+export interface WebhookVerificationTable {
+  endpoint_id: string
+  destination_version: number
+  event_id: string
+  challenge: string
+  status: 'pending' | 'verified' | 'failed' | 'superseded'
+  window_ends_at: Date
+  created_at: CreatedAt
+}
+export type WebhookVerificationRow = Selectable<WebhookVerificationTable>
+
+export type WebhookDeliveryStatus =
+  | 'pending'
+  | 'delivering'
+  | 'retrying'
+  | 'succeeded'
+  | 'failed'
+  | 'dead_lettered'
+  | 'cancelled'
+
+export interface WebhookDeliveryTable {
+  id: string
+  account_id: string
+  endpoint_id: string
+  event_id: string
+  event_type: string
+  generation: Defaulted<number>
+  redelivery_of: Optional<string>
+  status: WebhookDeliveryStatus
+  attempts: Defaulted<number>
+  pinned_version: Optional<number>
+  pinned_secrets: Optional<string[]>
+  next_attempt_at: Optional<Date>
+  deadline_at: Date
+  created_at: Defaulted<Date>
+  completed_at: Optional<Date>
+}
+export type WebhookDeliveryRow = Selectable<WebhookDeliveryTable>
+export type NewWebhookDelivery = Insertable<WebhookDeliveryTable>
+
+export interface WebhookAttemptTable {
+  delivery_id: string
+  number: number
+  started_at: Date
+  finished_at: Optional<Date>
+  outcome: Optional<'succeeded' | 'retryable' | 'permanent' | 'interrupted'>
+  error_code: Optional<string>
+  status_class: Optional<string>
+}
+export type WebhookAttemptRow = Selectable<WebhookAttemptTable>
+
+export interface WebhookTables {
+  webhook_endpoint: WebhookEndpointTable
+  webhook_secret: WebhookSecretTable
+  webhook_verification: WebhookVerificationTable
+  webhook_delivery: WebhookDeliveryTable
+  webhook_attempt: WebhookAttemptTable
+}

@@ -1,0 +1,34 @@
+/** Task types that `/v1/chat/completions` serves (contract 4.7). */
+export const CHAT_TASK_TYPES = ['chat', 'code', 'text-generation'] as const
+
+/** Where every language model server takes its requests, and the one name under which it serves its model. */
+export const CHAT_PATH = '/v1/chat/completions'
+export const SERVED_MODEL = 'model'
+
+/** First version of the node runtime that passes streams on (contract 4.7). */
+const FIRST_STREAMING = [0, 10, 195] as const
+
+export const isChatCapable = (taskType: string): boolean =>
+  (CHAT_TASK_TYPES as readonly string[]).includes(taskType)
+
+/** Whether a node of this runtime version passes an answer on as it is produced. */
+export function canStream(version: string): boolean {
+  const parts = version.split('.', 3).map((part) => Number.parseInt(part, 10) || 0)
+  for (const [i, least] of FIRST_STREAMING.entries()) {
+    const part = parts[i] ?? 0
+    if (part !== least) return part > least
+  }
+  return true
+}
+
+/** The tokens that an answer of a language model says it took; 0 when it does not say. */
+export function tokensIn(answer: unknown): number {
+  const usage = (answer as { usage?: unknown } | null | undefined)?.usage
+  if (typeof usage !== 'object' || usage === null) return 0
+  const { total_tokens: total, prompt_tokens: prompt, completion_tokens: completion } = usage as Counts
+  const sum = isCount(total) ? total : (isCount(prompt) ? prompt : 0) + (isCount(completion) ? completion : 0)
+  return Number.isSafeInteger(sum) ? sum : 0
+}
+
+type Counts = Partial<Record<'total_tokens' | 'prompt_tokens' | 'completion_tokens', unknown>>
+const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0

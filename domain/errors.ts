@@ -1,0 +1,43 @@
+import { ERROR_STATUS, type ErrorCode } from '../schemas/errors.ts'
+
+export type ErrorDetails = Readonly<Record<string, unknown>>
+
+/** One thing wrong with a request: where it is, in words, and under which rule. */
+export interface Issue {
+  loc: readonly (string | number)[]
+  msg: string
+  type: string
+}
+
+/**
+ * A failure the caller may see. `message`, `details` and `headers` are public; whatever only
+ * operators should read travels in `cause` and is logged, never sent. A `validation_failed` names
+ * its faults in `details.issues`; see `invalid()`.
+ */
+export class ApiError extends Error {
+  override readonly name = 'ApiError'
+  readonly code: ErrorCode
+  readonly details: ErrorDetails
+  readonly headers: Readonly<Record<string, string>> | undefined
+
+  constructor(
+    code: ErrorCode,
+    message: string,
+    options: { details?: ErrorDetails; cause?: unknown; headers?: Record<string, string> } = {},
+  ) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause })
+    this.code = code
+    this.details = options.details ?? {}
+    this.headers = options.headers
+  }
+
+  get status(): number {
+    return ERROR_STATUS[this.code]
+  }
+}
+
+/** A 422 about one place of the request: `invalid(['body', 'dataset_id'], 'no such dataset')`. */
+export const invalid = (loc: readonly (string | number)[], msg: string, type = 'value_error'): ApiError =>
+  new ApiError('validation_failed', `${loc.join('.')}: ${msg}`, {
+    details: { issues: [{ loc, msg, type } satisfies Issue] },
+  })

@@ -1,0 +1,57 @@
+/** What a model's config.json says of its size. */
+export interface ModelShape {
+  layers: number
+  kvHeads: number
+  headDim: number
+  /** Longest context, in tokens. */
+  context: number
+  /** Parameters reckoned from the layers; null when the config says too little. */
+  params: number | null
+}
+
+const MB = 1024 * 1024
+const BYTES_PER_VALUE = 2
+/** Tokens held at once that a server is expected to have room for. */
+const CACHED_TOKENS = 8_192
+
+/** Reads the shape of a language model; null when the file is something else. */
+export function readModelShape(config: unknown): ModelShape | null {
+  if (typeof config !== 'object' || config === null) return null
+  const outer = config as Record<string, unknown>
+  const inner = outer['text_config']
+  const all = { ...outer, ...(typeof inner === 'object' && inner !== null ? inner : {}) } as Record<
+    string,
+    unknown
+  >
+  const number = (...names: string[]): number | undefined =>
+    names
+      .map((name) => all[name])
+      .find((value): value is number => Number.isSafeInteger(value) && Number(value) > 0)
+  const layers = number('num_hidden_layers', 'n_layer', 'num_layers')
+  const heads = number('num_attention_heads', 'n_head')
+  const hidden = number('hidden_size', 'n_embd', 'd_model')
+  if (layers === undefined || heads === undefined || hidden === undefined) return null
+  const headDim = number('head_dim') ?? Math.floor(hidden / heads)
+  const kvHeads = number('num_key_value_heads') ?? heads
+  const inter = number('intermediate_size', 'n_inner') ?? 4 * hidden
+  const vocab = number('vocab_size')
+  const attention = hidden * headDim * (2 * heads + 2 * kvHeads)
+  const params =
+    vocab === undefined
+      ? null
+      : layers * (attention + 3 * hidden * inter) +
+        vocab * hidden * (all['tie_word_embeddings'] === true ? 1 : 2)
+  return {
+    layers,
+    kvHeads,
+    headDim,
+    context: number('max_position_embeddings', 'n_positions') ?? 2048,
+    params,
+  }
+}
+
+/** Memory of the keys and values a server keeps of its conversations. */
+export function kvCacheMb({ layers, kvHeads, headDim, context }: ModelShape): number {
+  const tokens = Math.min(context, CACHED_TOKENS)
+  return Math.ceil((2 * layers * kvHeads * headDim * tokens * BYTES_PER_VALUE) / MB)
+}

@@ -1,0 +1,39 @@
+import type { NodeModel } from '../schemas/node.ts'
+
+/** What placement knows of one node: its inventory and its latest report, as kept in `node_state.snapshot`. */
+export interface NodeSnapshot {
+  readonly node_id: string
+  readonly hardware: 'cpu' | 'gpu' | 'xpu'
+  /** Runtime profiles that this node can run. */
+  readonly profiles: readonly string[]
+  readonly cpus: number
+  readonly memory_total_mb: number
+  readonly memory_free_mb: number
+  /** Share of the processor in use, 0 to 1. */
+  readonly load: number
+  readonly draining: boolean
+  /** Every model that is loaded, being loaded, or on this node's disk (`evicted`). */
+  readonly models: readonly NodeModel[]
+}
+
+export type Warmth = 'warm' | 'cached' | 'cold'
+
+/**
+ * How near a model is to answering on a node. One that is on its way counts as cached, so that what waits for it
+ * gathers there instead of loading it a second time elsewhere.
+ */
+export function warmthOf(model: Pick<NodeModel, 'state'> | undefined): Warmth {
+  switch (model?.state) {
+    case 'warm':
+    case 'running':
+    case 'idle':
+      return 'warm'
+    case 'downloading_model':
+    case 'loading_model':
+    case 'evicted':
+      return 'cached'
+    case 'cold':
+    case undefined:
+      return 'cold'
+  }
+}

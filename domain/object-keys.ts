@@ -1,0 +1,18 @@
+/** Where the files of datasets are: as uploaded, and once they are the dataset's content. */
+export type DatasetStage = 'incoming' | 'datasets'
+
+interface DatasetPlace {
+  accountId: string
+  datasetId: string
+}
+
+/** Everything of one dataset at one stage. */
+export const datasetFolder = (stage: DatasetStage, { accountId, datasetId }: DatasetPlace): string =>
+  `${stage}/${accountId}/${datasetId}/`
+
+/** The file of one upload. A client may write at `incoming` while its signed URL lives; nobody may at `datasets`. */
+export const datasetKey = (
+  stage: DatasetStage,
+  place: DatasetPlace & { uploadId: string },
+  extension = 'upload',
+): string => `${datasetFolder(stage, place)}${place.uploadId}/data.${extension}`

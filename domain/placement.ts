@@ -1,0 +1,279 @@
+import type { NodeModel } from '../schemas/node.ts'
+import type { NodeSnapshot, Warmth } from './node-snapshot.ts'
+import { warmthOf } from './node-snapshot.ts'
+import { drawBest, ScoreBuckets } from './score-buckets.ts'
+
+/** What a request needs of a node. */
+export interface PlacementNeed {
+  readonly model_key: string
+  readonly runtime_profile: string
+  readonly memory_mb: number
+  /** Only nodes of this hardware; any when absent. */
+  readonly hardware?: 'cpu' | 'gpu' | 'xpu'
+  /** Nodes already tried for this request. */
+  readonly exclude?: ReadonlySet<string>
+  /** The least warmth that will do: `warm` never loads anything. */
+  readonly atLeast?: Warmth
+  /** Epoch milliseconds. */
+  readonly now: number
+}
+
+export interface Chosen {
+  readonly node_id: string
+  readonly warmth: Warmth
+  readonly score: number
+}
+
+/** A node that was looked at, and why it was not taken; the reason is empty for the one that was. */
+export interface Verdict {
+  readonly node_id: string
+  readonly score: number | undefined
+  readonly reason: string
+}
+
+export interface Placement {
+  readonly chosen: Chosen | undefined
+  /** Computed only when asked for: it looks at every node. */
+  explain: () => Verdict[]
+}
+
+/** One node as the index holds it. */
+export interface PlacedNode {
+  snapshot: NodeSnapshot
+  models: Map<string, NodeModel>
+  /** Free memory and what idle models would give back. */
+  reachable_mb: number
+  /** Requests this gateway has under way there; newer than any report. */
+  pending: number
+  /** Free-memory share less load: everything in the score but the warmth. */
+  points: number
+}
+
+/**
+ * Design section 6. Bands cannot overlap (a loaded, busy node has 80, an idle one with the weights 60), so placement looks
+ * at one band after the other.
+ */
+export const WARMTH_SCORE = { warm: 100, cached: 50, cold: 10 } as const satisfies Record<Warmth, number>
+const BANDS = ['warm', 'cached', 'cold'] as const
+const MEMORY_POINTS = 10
+const LOAD_POINTS = 20
+
+/** Free-memory share (0 to 10) less load (0 to 20), in whole points so that equal nodes tie. */
+export function pointsOf(snapshot: NodeSnapshot, pending: number): number {
+  const share = snapshot.memory_total_mb > 0 ? snapshot.memory_free_mb / snapshot.memory_total_mb : 0
+  const busy = Math.max(snapshot.load, pending / (2 * Math.max(1, snapshot.cpus)))
+  return Math.round(MEMORY_POINTS * clamp(share)) - Math.round(LOAD_POINTS * clamp(busy))
+}
+
+const clamp = (share: number) => Math.min(1, Math.max(0, share))
+
+function reachableMemory(snapshot: NodeSnapshot, models: Iterable<NodeModel>): number {
+  let reachable = snapshot.memory_free_mb
+  for (const model of models) {
+    if (model.in_flight === 0 && (model.state === 'idle' || model.state === 'warm'))
+      reachable += model.memory_mb
+  }
+  return reachable
+}
+
+/** Why a node cannot take the request, or undefined when it can. */
+export function misfit(node: PlacedNode, need: PlacementNeed): string | undefined {
+  const { snapshot } = node
+  const model = node.models.get(need.model_key)
+  const warmth = warmthOf(model)
+  if (snapshot.draining) return 'is draining'
+  if (need.exclude?.has(snapshot.node_id)) return 'was tried for this request already'
+  if (need.hardware && snapshot.hardware !== need.hardware)
+    return `is ${snapshot.hardware}, not ${need.hardware}`
+  if (!snapshot.profiles.includes(need.runtime_profile))
+    return `cannot run the profile ${need.runtime_profile}`
+  if (warmth === 'warm') return undefined
+  if (need.atLeast === 'warm' || (need.atLeast === 'cached' && warmth === 'cold'))
+    return `has the model only ${warmth}`
+  if (model?.retry_at !== undefined && model.retry_at > need.now)
+    return `failed to load it: ${model.error ?? 'unknown'}`
+  // Its memory is already set aside.
+  if (model?.state === 'loading_model' || model?.state === 'downloading_model') return undefined
+  if (node.reachable_mb < need.memory_mb)
+    return `has ${Math.floor(node.reachable_mb)} MB within reach, ${need.memory_mb} MB are needed`
+  return undefined
+}
+
+/**
+ * Nodes ordered so that a decision looks at few of them: per model those that hold it, per runtime profile all others, each
+ * by points. Reports change one node's place at a time.
+ */
+export class PlacementIndex {
+  readonly #nodes = new Map<string, PlacedNode>()
+  readonly #warm: Buckets = new Map()
+  readonly #cached: Buckets = new Map()
+  readonly #byProfile: Buckets = new Map()
+
+  /** Takes a node's whole report in place of the one before. */
+  put(snapshot: NodeSnapshot): void {
+    const models = new Map(snapshot.models.map((model) => [model.model_key, model]))
+    const known = this.#nodes.get(snapshot.node_id)
+    const pending = known?.pending ?? 0
+    const now = {
+      snapshot,
+      models,
+      pending,
+      reachable_mb: reachableMemory(snapshot, models.values()),
+      points: pointsOf(snapshot, pending),
+    }
+    const node: PlacedNode = known ?? now
+    if (known) {
+      this.#unlinkBut(known, now)
+      Object.assign(known, now)
+    } else {
+      this.#nodes.set(snapshot.node_id, node)
+    }
+    this.#link(node)
+  }
+
+  /** Takes one model's new state between two reports. */
+  setModel(nodeId: string, model: NodeModel): void {
+    const node = this.#nodes.get(nodeId)
+    if (!node) return
+    const before = node.models.get(model.model_key)
+    if (before) this.#leave(this.#band(before), model.model_key, node)
+    node.models.set(model.model_key, model)
+    enter(this.#band(model), model.model_key, node)
+    node.reachable_mb = reachableMemory(node.snapshot, node.models.values())
+  }
+
+  remove(nodeId: string): void {
+    const node = this.#nodes.get(nodeId)
+    if (!node) return
+    this.#unlinkBut(node)
+    this.#nodes.delete(nodeId)
+  }
+
+  /** Counts a request that this gateway sends to a node (1) or has back (-1). */
+  addPending(nodeId: string, change: 1 | -1): void {
+    const node = this.#nodes.get(nodeId)
+    if (!node) return
+    node.pending = Math.max(0, node.pending + change)
+    const points = pointsOf(node.snapshot, node.pending)
+    if (points === node.points) return
+    node.points = points
+    this.#link(node)
+  }
+
+  /** The best node for a request; among equals the less busy of two drawn at random. */
+  place(need: PlacementNeed, random: () => number): Placement {
+    const chosen = this.#choose(need, random)
+    return { chosen, explain: () => this.#explain(need, chosen) }
+  }
+
+  /** How warm the cluster holds a model: nodes by warmth (contract 2.8). */
+  count(modelKey: string): { warm: number; cached: number } {
+    return { warm: this.#warm.get(modelKey)?.size ?? 0, cached: this.#cached.get(modelKey)?.size ?? 0 }
+  }
+
+  /** A model as its node last reported it. */
+  model(nodeId: string, modelKey: string): NodeModel | undefined {
+    return this.#nodes.get(nodeId)?.models.get(modelKey)
+  }
+
+  hardware(nodeId: string): NodeSnapshot['hardware'] | undefined {
+    return this.#nodes.get(nodeId)?.snapshot.hardware
+  }
+
+  snapshots(): NodeSnapshot[] {
+    return [...this.#nodes.values()].map(({ snapshot, models }) => ({
+      ...snapshot,
+      models: [...models.values()],
+    }))
+  }
+
+  #choose(need: PlacementNeed, random: () => number): Chosen | undefined {
+    const { model_key } = need
+    const bands = [
+      this.#warm.get(model_key),
+      this.#cached.get(model_key),
+      this.#byProfile.get(need.runtime_profile),
+    ]
+    const last = BANDS.indexOf(need.atLeast ?? 'cold')
+    for (const [i, band] of bands.entries()) {
+      if (i > last) return undefined
+      const warmth = BANDS[i]!
+      const fits = (node: PlacedNode) =>
+        // The last band holds every node of the profile; those that know the model had their turn.
+        (warmth !== 'cold' || warmthOf(node.models.get(model_key)) === 'cold') &&
+        misfit(node, need) === undefined
+      const node = band && drawBest(band, fits, lessBusy, random)
+      if (node) return { node_id: node.snapshot.node_id, warmth, score: WARMTH_SCORE[warmth] + node.points }
+    }
+    return undefined
+  }
+
+  #explain(need: PlacementNeed, chosen: Chosen | undefined): Verdict[] {
+    return [...this.#nodes.values()].map((node): Verdict => {
+      const { node_id } = node.snapshot
+      const reason = misfit(node, need)
+      if (reason !== undefined) return { node_id, score: undefined, reason }
+      const score = WARMTH_SCORE[warmthOf(node.models.get(need.model_key))] + node.points
+      if (!chosen || node_id === chosen.node_id) return { node_id, score, reason: '' }
+      const words =
+        score < chosen.score
+          ? `scores ${score}, below ${chosen.score}`
+          : `scores ${score} as well and lost the draw`
+      return { node_id, score, reason: words }
+    })
+  }
+
+  /** The index that holds the nodes of a model in this state. */
+  #band(model: NodeModel): Buckets | undefined {
+    const warmth = warmthOf(model)
+    if (warmth === 'cold') return undefined
+    return warmth === 'warm' ? this.#warm : this.#cached
+  }
+
+  /** Puts a node where its points and models belong; cheap for what stays where it is. */
+  #link(node: PlacedNode): void {
+    for (const model of node.models.values()) enter(this.#band(model), model.model_key, node)
+    for (const profile of node.snapshot.profiles) enter(this.#byProfile, profile, node)
+  }
+
+  /** Takes a node out of every place that its next report does not name. */
+  #unlinkBut(node: PlacedNode, next?: Pick<PlacedNode, 'models' | 'snapshot'>): void {
+    for (const model of node.models.values()) {
+      const band = this.#band(model)
+      const stays = next?.models.get(model.model_key)
+      if (!stays || this.#band(stays) !== band) this.#leave(band, model.model_key, node)
+    }
+    for (const profile of node.snapshot.profiles) {
+      if (!next?.snapshot.profiles.includes(profile)) this.#leave(this.#byProfile, profile, node)
+    }
+  }
+
+  #leave(band: Buckets | undefined, key: string, node: PlacedNode): void {
+    const buckets = band?.get(key)
+    buckets?.delete(node)
+    if (buckets?.size === 0) band?.delete(key)
+  }
+}
+
+type Buckets = Map<string, ScoreBuckets<PlacedNode>>
+
+function enter(band: Buckets | undefined, key: string, node: PlacedNode): void {
+  if (!band) return
+  let buckets = band.get(key)
+  if (!buckets) band.set(key, (buckets = new ScoreBuckets(-LOAD_POINTS, MEMORY_POINTS)))
+  buckets.add(node, node.points)
+}
+
+/** One decision over snapshots, for callers that hold no index. */
+export function place(
+  snapshots: Iterable<NodeSnapshot>,
+  need: PlacementNeed,
+  random: () => number,
+): Placement {
+  const index = new PlacementIndex()
+  for (const snapshot of snapshots) index.put(snapshot)
+  return index.place(need, random)
+}
+
+const lessBusy = (a: PlacedNode, b: PlacedNode): PlacedNode =>
+  a.pending < b.pending || (a.pending === b.pending && a.snapshot.load <= b.snapshot.load) ? a : b

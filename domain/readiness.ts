@@ -1,0 +1,25 @@
+import { type NodeSnapshot, warmthOf } from './node-snapshot.ts'
+
+/** On how many nodes a model is loaded, and on how many more it lies on disk. */
+export interface ModelNodes {
+  warm: number
+  cached: number
+}
+
+const NOWHERE: ModelNodes = { warm: 0, cached: 0 }
+
+/** Counts every model over the nodes that take work; models that are nowhere are absent from the map. */
+export function countModelNodes(nodes: readonly NodeSnapshot[]): (modelKey: string) => ModelNodes {
+  const counts = new Map<string, ModelNodes>()
+  for (const node of nodes) {
+    if (node.draining) continue
+    for (const model of node.models) {
+      const warmth = warmthOf(model)
+      if (warmth === 'cold') continue
+      const count = counts.get(model.model_key) ?? { ...NOWHERE }
+      count[warmth]++
+      counts.set(model.model_key, count)
+    }
+  }
+  return (modelKey) => counts.get(modelKey) ?? NOWHERE
+}

@@ -1,0 +1,93 @@
+interface Place<T> {
+  bucket: T[]
+  at: number
+}
+
+/** Items by whole points between two bounds; adding, moving and removing cost the same however many there are. */
+export class ScoreBuckets<T> {
+  readonly #least: number
+  readonly #buckets: T[][]
+  readonly #places = new Map<T, Place<T>>()
+
+  constructor(least: number, most: number) {
+    this.#least = least
+    this.#buckets = Array.from({ length: most - least + 1 }, () => [])
+  }
+
+  get size(): number {
+    return this.#places.size
+  }
+
+  /** Adds an item, or moves it to its new points. */
+  add(item: T, points: number): void {
+    const bucket = this.#buckets[points - this.#least]
+    if (!bucket) throw new RangeError(`${points} points are out of bounds`)
+    const place = this.#places.get(item)
+    if (place?.bucket === bucket) return
+    if (place) {
+      this.#takeOut(item, place)
+      place.bucket = bucket
+      place.at = bucket.length
+    } else {
+      this.#places.set(item, { bucket, at: bucket.length })
+    }
+    bucket.push(item)
+  }
+
+  delete(item: T): void {
+    const place = this.#places.get(item)
+    if (!place) return
+    this.#places.delete(item)
+    this.#takeOut(item, place)
+  }
+
+  /** The last of the bucket takes the place that becomes free. */
+  #takeOut(item: T, { bucket, at }: Place<T>): void {
+    const last = bucket.pop()
+    if (last === undefined || last === item) return
+    bucket[at] = last
+    this.#places.get(last)!.at = at
+  }
+
+  /** Non-empty buckets, most points first. */
+  *best(): Generator<readonly T[]> {
+    for (let i = this.#buckets.length - 1; i >= 0; i--) {
+      const bucket = this.#buckets[i]!
+      if (bucket.length > 0) yield bucket
+    }
+  }
+}
+
+/**
+ * Power of two choices: of the items with most points that fit, two drawn at random and the better of them by `prefer`.
+ * Undefined when nothing fits.
+ */
+export function drawBest<T>(
+  buckets: ScoreBuckets<T>,
+  fits: (item: T) => boolean,
+  prefer: (a: T, b: T) => T,
+  random: () => number,
+): T | undefined {
+  for (const bucket of buckets.best()) {
+    const first = probe(bucket, fits, undefined, random)
+    if (first === undefined) continue
+    const second = bucket.length > 1 ? probe(bucket, fits, first, random) : undefined
+    return second === undefined ? first : prefer(first, second)
+  }
+  return undefined
+}
+
+/** An item that fits, looked for from a random place on. */
+function probe<T>(
+  bucket: readonly T[],
+  fits: (item: T) => boolean,
+  except: T | undefined,
+  random: () => number,
+): T | undefined {
+  const start = Math.floor(random() * bucket.length)
+  for (let i = 0; i < bucket.length; i++) {
+    const item = bucket[(start + i) % bucket.length]!
+    if (item !== except && fits(item)) return item
+  }
+  return undefined
+}

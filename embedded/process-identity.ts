@@ -1,0 +1,49 @@
+import { execFileSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+
+/** A process told apart from a later one that got the same pid. */
+export interface ProcessIdentity {
+  pid: number
+  started: string
+}
+
+/** The identity of a running process; `undefined` when it is gone or only waits to be collected. */
+export function identify(pid: number): ProcessIdentity | undefined {
+  const started = process.platform === 'linux' ? startedOnLinux(pid) : startedByPs(pid)
+  return started === undefined ? undefined : { pid, started }
+}
+
+/** Whether this very process still runs. */
+export function isAlive({ pid, started }: ProcessIdentity): boolean {
+  return identify(pid)?.started === started
+}
+
+function startedOnLinux(pid: number): string | undefined {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
+    // The command name may hold spaces and brackets: fields are counted after its last bracket.
+    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+    return fields[0] === 'Z' || fields[0] === 'X' ? undefined : fields[19]
+  } catch {
+    return undefined
+  }
+}
+
+function startedByPs(pid: number): string | undefined {
+  try {
+    const line = execFileSync('ps', ['-o', 'stat=,lstart=', '-p', String(pid)], { encoding: 'utf8' }).trim()
+    return line.startsWith('Z') ? undefined : line.slice(line.indexOf(' ') + 1).trim() || undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** Signals a process group; false when nothing of it is left. */
+export function signalGroup(pid: number, signal: NodeJS.Signals): boolean {
+  try {
+    process.kill(-pid, signal)
+    return true
+  } catch {
+    return false
+  }
+}

@@ -1,0 +1,58 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { sql } from 'kysely'
+import { request } from 'undici'
+import { openDatabase } from '../db/database.ts'
+import { QUEUES } from '../workflows/policy.ts'
+import type { Child } from './child.ts'
+import { StartError } from './options.ts'
+import { queueIsPolled } from './temporal.ts'
+
+const TIMEOUT_MS = 180_000
+/** A process that ended this often while starting will not come up. */
+const HOPELESS = 5
+
+interface Surroundings {
+  baseUrl: string
+  temporalAddress: string
+  databaseUrl: string
+  children: readonly Child[]
+  logs: string
+  signal: AbortSignal | undefined
+}
+
+/** Waits until the API is healthy, workflows are polled for and a node has reported over its link. */
+export async function waitUntilServing({
+  baseUrl,
+  temporalAddress,
+  databaseUrl,
+  children,
+  logs,
+  signal,
+}: Surroundings): Promise<void> {
+  const since = new Date()
+  const deadline = Date.now() + TIMEOUT_MS
+  await until('the API', () => isHealthy(baseUrl))
+  await until('the workflow worker', () => queueIsPolled(temporalAddress, QUEUES.control))
+  await using db = openDatabase(databaseUrl, { max: 1 })
+  await until('the node', async () => {
+    const { rows } = await sql`select 1 from node_state where updated_at >= ${since}`.execute(db)
+    return rows.length > 0
+  })
+
+  async function until(what: string, check: () => Promise<boolean>): Promise<void> {
+    while (!(await check().catch(() => false))) {
+      signal?.throwIfAborted()
+      const broken = children.find(({ failures }) => failures >= HOPELESS)?.name
+      if (broken) throw new StartError(`${broken} ended again and again; ${logs}/${broken}.log says why.`)
+      if (Date.now() > deadline)
+        throw new StartError(`${what} did not come up; the files in ${logs} say why.`)
+      await sleep(50)
+    }
+  }
+}
+
+async function isHealthy(baseUrl: string): Promise<boolean> {
+  const answer = await request(`${baseUrl}/api/builder/v1/health`, { headersTimeout: 2000 })
+  await answer.body.dump()
+  return answer.statusCode === 200
+}

@@ -1,0 +1,59 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Kysely } from 'kysely'
+import { openDatabase } from '../db/database.ts'
+import { migrate } from '../db/migrate.ts'
+import { createApiKey, findApiKey, hashApiKey } from '../db/repositories/api-keys.ts'
+import { createNodeToken } from '../db/repositories/nodes.ts'
+import type { Database } from '../db/tables.ts'
+import { newId } from '../domain/ids.ts'
+import type { Layout } from './paths.ts'
+import { saveSecrets } from './secrets.ts'
+import type { Secrets } from './secrets.ts'
+
+/** Who the embedded platform is used as. */
+export interface FirstAccount {
+  accountId: string
+  apiKey: string
+  /** One-time join token; empty when the node has joined before. */
+  nodeToken: string
+}
+
+/** Migrates, and on the first start creates the first account, its admin key and the node's join token. */
+export async function prepareDatabase(url: string, layout: Layout, secrets: Secrets): Promise<FirstAccount> {
+  await using db = openDatabase(url, { max: 2 })
+  await migrate(db)
+  const { accountId, apiKey } = await firstAccount(db, layout, secrets)
+  const nodeToken = hasJoined(layout.node) ? '' : await createNodeToken(db, accountId)
+  return { accountId, apiKey, nodeToken }
+}
+
+/** The account and key of earlier starts while the database knows them, else new ones. */
+async function firstAccount(db: Kysely<Database>, layout: Layout, secrets: Secrets) {
+  if (secrets.api_key && secrets.account_id) {
+    const known = await findApiKey(db, hashApiKey(secrets.api_key))
+    if (known) return { accountId: secrets.account_id, apiKey: secrets.api_key }
+  }
+  return db.transaction().execute(async (trx) => {
+    const known = await trx
+      .selectFrom('account')
+      .select('id')
+      .where('id', '=', secrets.account_id ?? newId())
+      .executeTakeFirst()
+    const accountId = known?.id ?? newId()
+    if (!known) await trx.insertInto('account').values({ id: accountId, name: 'embedded' }).execute()
+    const { key: apiKey } = await createApiKey(trx, { accountId, name: 'embedded', role: 'admin' })
+    // Before the commit: a crash in between leaves a key that is not known and is made again, never one nobody has.
+    saveSecrets(layout.secrets, { ...secrets, account_id: accountId, api_key: apiKey })
+    return { accountId, apiKey }
+  })
+}
+
+function hasJoined(nodeDir: string): boolean {
+  try {
+    const identity = JSON.parse(readFileSync(join(nodeDir, 'identity.json'), 'utf8')) as { node_id?: string }
+    return Boolean(identity.node_id)
+  } catch {
+    return false
+  }
+}

@@ -1,0 +1,16 @@
+/** Told once, by the first Ctrl-C or SIGTERM, or when the script that started this process is gone. */
+export function stopRequested(): { requested: Promise<void>; signal: AbortSignal } {
+  const controller = new AbortController()
+  const stop = () => controller.abort(new Error('stopped before it was up'))
+  // Repeated signals change nothing: a terminal, npm and the bootstrap may each pass on the same Ctrl-C.
+  for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(name, stop)
+
+  const parent = Number(process.env['HEARTH_PARENT_PID'])
+  if (parent && parent === process.ppid) {
+    setInterval(() => process.ppid !== parent && stop(), 500).unref()
+  }
+  const requested = new Promise<void>((resolve) =>
+    controller.signal.addEventListener('abort', () => resolve()),
+  )
+  return { requested, signal: controller.signal }
+}

@@ -1,0 +1,238 @@
+import { existsSync, mkdirSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Config } from '../platform/config.ts'
+import { keepUp } from './child.ts'
+import type { Child, ChildSpec } from './child.ts'
+import { lockDataDir } from './data-lock.ts'
+import { type EmbeddedOptions, StartError } from './options.ts'
+import { createOutput } from './output.ts'
+import type { Output } from './output.ts'
+import { layoutOf, ROOT } from './paths.ts'
+import type { Layout } from './paths.ts'
+import { reapLeftovers } from './pid-files.ts'
+import { apiPort, freePorts } from './ports.ts'
+import { findTemporalCli } from './programs.ts'
+import { ensureDatabase, initPostgres, postgresChild } from './postgres.ts'
+import { waitUntilServing } from './readiness.ts'
+import { loadSecrets, writeJsonFile } from './secrets.ts'
+import type { Secrets } from './secrets.ts'
+import { prepareDatabase } from './seed.ts'
+import { addSearchAttributes, temporalChild, temporalReady } from './temporal.ts'
+
+/** What `--ready-file` tells (design section 11). */
+export interface Ready {
+  base_url: string
+  api_key: string
+  account_id: string
+  operations_key: string
+  temporal_address: string
+  temporal_ui_url: string | null
+  pid: number
+}
+
+/** A running embedded platform. */
+export interface Platform {
+  ready: Ready
+  logs: string
+  stop(): Promise<void>
+}
+
+interface Context {
+  config: Config
+  layout: Layout
+  output: Output
+  children: Child[]
+}
+
+/** How long each kind of process may take to end, in the order in which they are told; the last may take the rest. */
+const STOP_ORDER = [
+  // The node first: its trainers checkpoint while the API can still take what they saved.
+  ['node', 4000],
+  ['api', 1500],
+  ['control', 1500],
+  ['temporal', 1500],
+  ['postgres', 0],
+] as const
+const STOP_WITHIN_MS = 9500
+/** Half the usual young heap: a gateway under load stays below 250 MB (bench/gateway). */
+const GATEWAY_FLAGS = ['--max-semi-space-size=8']
+
+/** Brings the whole platform up; when it cannot, what was started is stopped before the error is thrown. */
+export async function startPlatform(
+  options: EmbeddedOptions,
+  config: Config,
+  { quiet = false, signal }: { quiet?: boolean | 'children'; signal?: AbortSignal } = {},
+): Promise<Platform> {
+  mkdirSync(options.dataDir, { recursive: true })
+  const lock = lockDataDir(options.dataDir)
+  const layout = layoutOf(options.dataDir)
+  const context: Context = { config, layout, output: createOutput(layout.logs, { quiet }), children: [] }
+  const readyFiles = [layout.ready, ...(options.readyFile ? [options.readyFile] : [])]
+  const stop = async () => {
+    await stopInOrder(context)
+    lock.release()
+  }
+  try {
+    const ready = await bringUp(options, context, signal)
+    for (const file of readyFiles) writeJsonFile(file, ready)
+    return {
+      ready,
+      logs: layout.logs,
+      stop: async () => {
+        for (const file of readyFiles) rmSync(file, { force: true })
+        await stop()
+      },
+    }
+  } catch (err) {
+    await stop()
+    throw err
+  }
+}
+
+async function bringUp(options: EmbeddedOptions, context: Context, signal?: AbortSignal): Promise<Ready> {
+  const { config, layout, output } = context
+  const leftovers = await reapLeftovers(layout.run)
+  if (leftovers.length > 0) output.say(`ended what an earlier start left running: ${leftovers.join(', ')}`)
+  if (options.fresh) removeData(layout)
+  for (const folder of [layout.run, layout.logs, layout.temporal, layout.objects, layout.node]) {
+    mkdirSync(folder, { recursive: true })
+  }
+  const secrets = loadSecrets(layout.secrets)
+  const port = await apiPort(options.port)
+  const [databaseUrl, temporal] = await Promise.all([startPostgres(context, secrets), startTemporal(context)])
+  signal?.throwIfAborted()
+
+  const identity = await prepareDatabase(databaseUrl, layout, secrets).catch((cause: unknown) => {
+    if (!config.DATABASE_URL) throw cause
+    const why = cause instanceof Error ? cause.message : String(cause)
+    throw new StartError(`The database of DATABASE_URL cannot be used: ${why}`, { cause })
+  })
+  const baseUrl = `http://127.0.0.1:${port}`
+  const common = commonEnv(options, context, secrets, {
+    baseUrl,
+    temporal: temporal.address,
+    ui: temporal.ui,
+  })
+  const control = { ...common, DATABASE_URL: databaseUrl }
+  launch(context, main('api', 'api/main.ts', { ...control, HEARTH_PORT: String(port) }, GATEWAY_FLAGS))
+  launch(context, main('control', 'workers/control.ts', control))
+  launch(
+    context,
+    main('node', 'workers/node.ts', { ...nodeEnv(common), HEARTH_NODE_TOKEN: identity.nodeToken }),
+  )
+
+  const { children } = context
+  const at = { baseUrl, temporalAddress: temporal.address, databaseUrl }
+  await waitUntilServing({ ...at, children, logs: layout.logs, signal })
+  return {
+    base_url: baseUrl,
+    api_key: identity.apiKey,
+    account_id: identity.accountId,
+    operations_key: config.HEARTH_OPERATIONS_KEY || secrets.operations_key,
+    temporal_address: temporal.address,
+    temporal_ui_url: temporal.ui,
+    pid: process.pid,
+  }
+}
+
+function launch({ layout, output, children }: Context, spec: ChildSpec): void {
+  children.push(keepUp(spec, { runDir: layout.run, output }))
+}
+
+async function startPostgres(context: Context, secrets: Secrets): Promise<string> {
+  const { config, layout, output } = context
+  if (config.DATABASE_URL) {
+    output.say('PostgreSQL as named by DATABASE_URL')
+    return config.DATABASE_URL
+  }
+  const [port = 0] = await freePorts(1)
+  const cluster = { dataDir: layout.postgres, port, password: secrets.postgres_password }
+  if (await initPostgres(cluster)) output.say('PostgreSQL: created the database cluster')
+  launch(context, await postgresChild(cluster))
+  const url = await ensureDatabase(cluster)
+  output.say(`PostgreSQL on port ${port}`)
+  return url
+}
+
+async function startTemporal(context: Context): Promise<{ address: string; ui: string | null }> {
+  const { config, layout, output } = context
+  if (config.TEMPORAL_ADDRESS) {
+    output.say(`waiting for Temporal at ${config.TEMPORAL_ADDRESS} (TEMPORAL_ADDRESS), at most 30 s`)
+    await temporalReady(config.TEMPORAL_ADDRESS)
+    await addSearchAttributes(config.TEMPORAL_ADDRESS, config.TEMPORAL_NAMESPACE)
+    output.say(`Temporal at ${config.TEMPORAL_ADDRESS} (TEMPORAL_ADDRESS)`)
+    return { address: config.TEMPORAL_ADDRESS, ui: config.TEMPORAL_UI_URL ?? null }
+  }
+  const cli = await findTemporalCli(config.HEARTH_CACHE_DIR, output.say)
+  const [port = 0, uiPort = 0] = await freePorts(2)
+  const file = join(layout.temporal, 'temporal.db')
+  launch(context, temporalChild(cli, { file, port, uiPort, cwd: layout.temporal }))
+  await temporalReady(`127.0.0.1:${port}`)
+  output.say(`Temporal on port ${port}, its UI at http://127.0.0.1:${uiPort}`)
+  return { address: `127.0.0.1:${port}`, ui: `http://127.0.0.1:${uiPort}` }
+}
+
+/** A Node child: it ends when the pipe to this process does (die-with-parent.ts). */
+function main(name: string, file: string, env: NodeJS.ProcessEnv, flags: string[] = []): ChildSpec {
+  const preload = join(import.meta.dirname, 'die-with-parent.ts')
+  return {
+    name,
+    command: process.execPath,
+    args: [...flags, '--import', preload, join(ROOT, file)],
+    env,
+    cwd: ROOT,
+    stopSignal: 'SIGTERM',
+    echo: true,
+  }
+}
+
+function commonEnv(
+  options: EmbeddedOptions,
+  { config, layout }: Context,
+  secrets: Secrets,
+  at: { baseUrl: string; temporal: string; ui: string | null },
+): NodeJS.ProcessEnv {
+  return {
+    ...process.env,
+    HEARTH_DATA_DIR: options.dataDir,
+    HEARTH_CACHE_DIR: config.HEARTH_CACHE_DIR,
+    HEARTH_OBJECT_DIR: layout.objects,
+    HEARTH_NODE_DIR: layout.node,
+    HEARTH_BASE_URL: at.baseUrl,
+    HEARTH_GATEWAY_URL: at.baseUrl,
+    HEARTH_OPERATIONS_KEY: config.HEARTH_OPERATIONS_KEY || secrets.operations_key,
+    HEARTH_ENCRYPTION_KEYS: config.HEARTH_ENCRYPTION_KEYS.join(',') || secrets.encryption_key,
+    TEMPORAL_ADDRESS: at.temporal,
+    ...(at.ui && { TEMPORAL_UI_URL: at.ui }),
+  }
+}
+
+/** Nodes hold neither database credentials nor the platform's keys. */
+function nodeEnv(common: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+  const {
+    DATABASE_URL: _url,
+    HEARTH_OPERATIONS_KEY: _ops,
+    HEARTH_ENCRYPTION_KEYS: _keys,
+    HEARTH_HUB_TOKEN: _hub,
+    ...rest
+  } = common
+  return rest
+}
+
+async function stopInOrder({ children, output }: Context): Promise<void> {
+  const deadline = Date.now() + STOP_WITHIN_MS
+  for (const [name, graceMs] of STOP_ORDER) {
+    const child = children.find((each) => each.name === name)
+    if (!child) continue
+    const started = Date.now()
+    await child.stop(graceMs || deadline - started)
+    output.say(`${name} stopped (${Date.now() - started} ms)`)
+  }
+}
+
+/** `--fresh`: everything but the lock that this process holds. */
+function removeData(layout: Layout): void {
+  const { data: _data, ...parts } = layout
+  for (const part of Object.values(parts))
+    if (existsSync(part)) rmSync(part, { recursive: true, force: true })
+}

@@ -1,0 +1,206 @@
+import WebSocket from 'ws'
+import { LinkChannel } from '../platform/link-channel.ts'
+import { type Frame, LinkProtocolError, parseMeta } from '../platform/link-codec.ts'
+import type { Logger } from '../platform/log.ts'
+import {
+  type AckMeta,
+  type CancelMeta,
+  FRAME,
+  type FrameType,
+  type HelloMeta,
+  type RequestMeta,
+} from '../schemas/link.ts'
+import type { NodeInventory, NodeModel, NodeReport } from '../schemas/node.ts'
+import type { Identity } from './identity.ts'
+import type { ModelManager } from './model-manager.ts'
+import { ServeRequest } from './serve-request.ts'
+import type { Spool } from './spool.ts'
+import type { WorkRegistry } from './work-registry.ts'
+
+const LINK_PATH = '/api/v1/nodes/link'
+const FIRST_RETRY_MS = 200
+const LONGEST_RETRY_MS = 2_000
+const HANDSHAKE_MS = 10_000
+
+export interface GatewayLinkOptions {
+  url: string
+  identity: Identity
+  inventory: NodeInventory
+  models: ModelManager
+  spool: Spool
+  work: WorkRegistry
+  report: () => NodeReport
+  onHello: (hello: HelloMeta) => void
+  log: Logger
+}
+
+interface Inbound {
+  meta: RequestMeta
+  chunks: Buffer[]
+}
+
+/** The node's end of its link to one gateway; opened again, ever more slowly, for as long as the gateway is on the list. */
+export class GatewayLink {
+  readonly url: string
+  readonly #options: GatewayLinkOptions
+  readonly #serving = new Map<number, ServeRequest>()
+  readonly #inbound = new Map<number, Inbound>()
+  readonly #carrier = {
+    sendBatch: (kind: FrameType, upto: number, body: Buffer) =>
+      this.#channel?.send(kind, 0, `{"upto":${upto}}`, body),
+  }
+  #channel: LinkChannel | undefined
+  #socket: WebSocket | undefined
+  #retry: NodeJS.Timeout | undefined
+  #failures = 0
+  #closed = false
+
+  constructor(options: GatewayLinkOptions) {
+    this.url = options.url
+    this.#options = options
+    this.#connect()
+  }
+
+  get isOpen(): boolean {
+    return this.#channel !== undefined
+  }
+
+  /** Tells one step of a model now, the rest with the next report. */
+  tellModel(model: NodeModel): void {
+    const type = model.bytes_downloaded === undefined ? FRAME.state : FRAME.progress
+    this.#channel?.send(type, 0, '', Buffer.from(JSON.stringify({ model })))
+  }
+
+  tellReport(report: Buffer): void {
+    this.#channel?.send(FRAME.state, 0, '', report)
+  }
+
+  close(): void {
+    this.#closed = true
+    clearTimeout(this.#retry)
+    this.#channel?.close('the node is stopping')
+    this.#socket?.terminate()
+  }
+
+  #connect(): void {
+    const { identity } = this.#options
+    const url = new URL(this.url)
+    const path = url.pathname.replace(/\/$/, '') + LINK_PATH
+    const socket = new WebSocket(`${url.protocol === 'https:' ? 'wss' : 'ws'}://${url.host}${path}`, {
+      headers: identity.sign('GET', path),
+      perMessageDeflate: false,
+      handshakeTimeout: HANDSHAKE_MS,
+    })
+    this.#socket = socket
+    const failed = (err: Error) => this.#again(err.message)
+    socket.once('error', failed)
+    socket.once('open', () => {
+      socket.off('error', failed)
+      this.#opened(socket)
+    })
+  }
+
+  #opened(socket: WebSocket): void {
+    const { inventory, report, spool } = this.#options
+    this.#failures = 0
+    this.#channel = new LinkChannel(socket, {
+      onFrame: (frame) => this.#receive(frame),
+      onClose: (reason) => this.#lost(reason),
+      onStall: (stream) => this.#stall(stream),
+    })
+    this.#channel.send(FRAME.hello, 0, '', Buffer.from(JSON.stringify({ inventory })))
+    this.tellReport(Buffer.from(JSON.stringify({ report: report() })))
+    spool.attach(this.#carrier)
+    this.#options.log.info({ gateway: this.url }, 'link open')
+  }
+
+  #receive(frame: Frame): void {
+    switch (frame.type) {
+      case FRAME.request:
+        return this.#request(frame)
+      case FRAME.chunk:
+        this.#inbound.get(frame.stream)?.chunks.push(frame.body)
+        return
+      case FRAME.end:
+        return this.#bodyComplete(frame.stream)
+      case FRAME.cancel:
+        return frame.stream ? this.#cancel(frame.stream) : this.#cancelWork(parseMeta<CancelMeta>(frame))
+      case FRAME.ack:
+        return this.#options.spool.acknowledge(parseMeta<AckMeta>(frame).upto ?? 0)
+      case FRAME.hello:
+        return this.#options.onHello(parseMeta<HelloMeta>(frame))
+      case FRAME.state:
+      case FRAME.head:
+      case FRAME.error:
+      case FRAME.progress:
+      case FRAME.log:
+      case FRAME.metric:
+      case FRAME.ping:
+        throw new LinkProtocolError('a node takes no frame of this type')
+    }
+  }
+
+  #request(frame: Frame): void {
+    const meta = parseMeta<RequestMeta>(frame)
+    if (!meta.more) return this.#serve(frame.stream, meta, frame.body)
+    this.#inbound.set(frame.stream, { meta, chunks: [] })
+    this.#channel?.expect(frame.stream)
+  }
+
+  #bodyComplete(stream: number): void {
+    const inbound = this.#inbound.get(stream)
+    if (!inbound) return
+    this.#inbound.delete(stream)
+    this.#channel?.forget(stream)
+    this.#serve(stream, inbound.meta, Buffer.concat(inbound.chunks))
+  }
+
+  #serve(stream: number, meta: RequestMeta, body: Buffer): void {
+    const channel = this.#channel
+    if (!channel) return
+    const use = this.#options.models.use(meta.model_key)
+    if (!use) return this.#refuse(stream, 'model_cold', 'the model is not loaded on this node')
+
+    const { path, method = 'POST', content_type: contentType = 'application/json' } = meta
+    const request = { path, method, contentType, body }
+    const serving = new ServeRequest(channel, stream, use, () => this.#serving.delete(stream))
+    this.#serving.set(stream, serving)
+    serving.start(request)
+  }
+
+  #refuse(stream: number, code: string, message: string): void {
+    this.#channel?.send(FRAME.error, stream, JSON.stringify({ code, message }))
+  }
+
+  #stall(stream: number): void {
+    this.#cancel(stream)
+    this.#refuse(stream, 'stalled', 'the client took no more of the answer')
+  }
+
+  #cancel(stream: number): void {
+    this.#inbound.delete(stream)
+    this.#serving.get(stream)?.abort()
+    this.#channel?.forget(stream)
+  }
+
+  #cancelWork({ job_id, task_id }: CancelMeta): void {
+    for (const id of [job_id, task_id]) if (id !== undefined) this.#options.work.cancel(id)
+  }
+
+  #lost(reason: string): void {
+    this.#channel = undefined
+    this.#options.spool.detach(this.#carrier)
+    this.#inbound.clear()
+    // Whoever asked has been told that the link broke.
+    for (const serving of this.#serving.values()) serving.abort()
+    this.#again(reason)
+  }
+
+  #again(reason: string): void {
+    if (this.#closed) return
+    const delay = Math.min(LONGEST_RETRY_MS, FIRST_RETRY_MS * 2 ** this.#failures) * (0.5 + Math.random() / 2)
+    this.#failures += 1
+    this.#options.log.warn({ gateway: this.url, reason, retry_ms: Math.round(delay) }, 'no link')
+    this.#retry = setTimeout(() => this.#connect(), delay)
+  }
+}

@@ -1,0 +1,142 @@
+import { type KeyObject, randomUUID } from 'node:crypto'
+import { chmod, mkdir, readFile, rename, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { request } from 'undici'
+import {
+  newNodeKey,
+  privateKeyFromPem,
+  rawPublicKey,
+  signRequest,
+  type SignatureHeaders,
+} from '../platform/signing.ts'
+import type { JoinNode, NodeInventory, NodeJoined } from '../schemas/node.ts'
+
+interface Stored {
+  private_pem: string
+  node_id?: string
+  account_id?: string
+  gateways?: string[]
+}
+
+/** Why a node could not join; the start stops with this sentence. */
+export class JoinError extends Error {
+  override readonly name = 'JoinError'
+}
+
+/** Who this node is: its id, its account, its key. Signs what it sends. */
+export class Identity {
+  readonly nodeId: string
+  readonly accountId: string
+  readonly gateways: readonly string[]
+  readonly #key: KeyObject
+  #lastTimestamp = 0
+
+  constructor(stored: {
+    private_pem: string
+    node_id: string
+    account_id: string
+    gateways: readonly string[]
+  }) {
+    this.nodeId = stored.node_id
+    this.accountId = stored.account_id
+    this.gateways = stored.gateways
+    this.#key = privateKeyFromPem(stored.private_pem)
+  }
+
+  /** Headers for one request. No two carry the same timestamp, so an honest repetition is never taken for a replay. */
+  sign(method: string, path: string, body: Uint8Array | string = ''): SignatureHeaders {
+    this.#lastTimestamp = Math.max(Date.now(), this.#lastTimestamp + 1)
+    return signRequest(this.#key, {
+      method,
+      path,
+      timestamp: this.#lastTimestamp,
+      accountId: this.accountId,
+      nodeId: this.nodeId,
+      body,
+    })
+  }
+}
+
+export interface JoinOptions {
+  dir: string
+  gateway: string
+  token: string
+  name: string
+  inventory: NodeInventory
+  /** How long to wait for a gateway that does not answer yet. */
+  waitMs?: number
+}
+
+/**
+ * The node's identity: from disk, or by joining. The key is on disk before the
+ * token is used, so a crash in between joins again as the same node.
+ */
+export async function loadOrJoin(options: JoinOptions): Promise<Identity> {
+  const path = join(options.dir, 'identity.json')
+  const stored = await readStored(path)
+  if (stored?.node_id && stored.account_id) return identityOf({ ...stored, gateways: stored.gateways ?? [] })
+  if (!options.token) {
+    throw new JoinError(
+      'This node has not joined yet: set HEARTH_NODE_TOKEN to a token from `hearth admin node-token`',
+    )
+  }
+
+  const privatePem = stored?.private_pem ?? newNodeKey().privatePem
+  if (!stored) await save(path, { private_pem: privatePem })
+  const joined = await postJoin(options, rawPublicKey(privateKeyFromPem(privatePem)))
+  const complete = { private_pem: privatePem, ...joined }
+  await save(path, complete)
+  return identityOf(complete)
+}
+
+/** Keeps the list of gateways for the next start. */
+export async function saveGateways(dir: string, gateways: readonly string[]): Promise<void> {
+  const path = join(dir, 'identity.json')
+  const stored = await readStored(path)
+  if (stored) await save(path, { ...stored, gateways: [...gateways] })
+}
+
+const identityOf = ({ private_pem, node_id = '', account_id = '', gateways = [] }: Stored) =>
+  new Identity({ private_pem, node_id, account_id, gateways })
+
+async function postJoin(options: JoinOptions, publicKey: string): Promise<NodeJoined> {
+  const { gateway, token, name, inventory, waitMs = 60_000 } = options
+  const body = JSON.stringify({ name, public_key: publicKey, inventory } satisfies JoinNode)
+  const deadline = Date.now() + waitMs
+  for (;;) {
+    try {
+      const answer = await request(`${gateway}/api/v1/nodes:join`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', authorization: `Bearer ${token}` },
+        body,
+      })
+      const text = await answer.body.text()
+      if (answer.statusCode < 300) return JSON.parse(text) as NodeJoined
+      if (answer.statusCode < 500)
+        throw new JoinError(`The gateway refused the join (${answer.statusCode}): ${text}`)
+    } catch (err) {
+      if (err instanceof JoinError || Date.now() > deadline) throw err
+    }
+    if (Date.now() > deadline) throw new JoinError(`No gateway answers at ${gateway}`)
+    await sleep(500)
+  }
+}
+
+async function readStored(path: string): Promise<Stored | undefined> {
+  try {
+    return JSON.parse(await readFile(path, 'utf8')) as Stored
+  } catch (err) {
+    if ((err as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw err
+  }
+}
+
+async function save(path: string, stored: Stored): Promise<void> {
+  await mkdir(dirname(path), { recursive: true })
+  // Two gateways may tell their list at the same moment.
+  const part = `${path}.${randomUUID()}.part`
+  await writeFile(part, JSON.stringify(stored, undefined, 2), { mode: 0o600 })
+  await chmod(part, 0o600)
+  await rename(part, path)
+}

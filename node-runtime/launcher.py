@@ -1,0 +1,120 @@
+"""Runs one command so that nothing of it outlives the node: `launcher.py COMMAND [ARG...]`.
+
+File descriptor 3 is a socket whose other end the node holds: the command's process id is written to it once, and when
+the node dies in any way it reads end-of-file here. The command gets its own process group. When it ends, or the node
+does, everything that descends from it is killed, whatever group or session it moved to.
+"""
+
+import ctypes
+import os
+import select
+import signal
+import sys
+
+LIFELINE = 3
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def load_prctl():
+    try:
+        return ctypes.CDLL(None).prctl
+    except (OSError, AttributeError):
+        return None  # Not Linux: the lifeline and the process group remain.
+
+
+def start(command, prctl):
+    launcher = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid
+    os.setpgid(0, 0)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)
+    if prctl:
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != launcher:
+            os._exit(1)
+    os.set_inheritable(LIFELINE, False)
+    try:
+        os.execvp(command[0], command)
+    except OSError as error:
+        os.write(2, f"cannot run {command[0]}: {error.strerror}\n".encode())
+        os._exit(127)
+
+
+def descendants(root):
+    """Process ids below `root`; empty where there is no /proc."""
+    children = {}
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return []
+    for name in filter(str.isdigit, names):
+        try:
+            with open(f"/proc/{name}/stat", "rb") as stat:
+                parent = int(stat.read().rpartition(b")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            continue
+        children.setdefault(parent, []).append(int(name))
+    found, queue = [], [root]
+    while queue:
+        below = children.get(queue.pop(), [])
+        found += below
+        queue += below
+    return found
+
+
+def kill_tree(group):
+    """Kills until nothing is left. As subreaper this process inherits every orphan, so it can see them all."""
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except OSError:
+        pass
+    while True:
+        for pid in descendants(os.getpid()):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                pass
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
+def main():
+    prctl = load_prctl()
+    if prctl:
+        prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    wake_read, wake_write = os.pipe()
+    os.set_blocking(wake_write, False)
+    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)  # The node signals the command's group, not this process.
+
+    child = start(sys.argv[1:], prctl)
+    try:
+        os.setpgid(child, child)
+    except OSError:
+        pass  # The child was faster.
+    try:
+        os.write(LIFELINE, f"{child}\n".encode())
+    except OSError:
+        pass
+    while True:
+        readable, _, _ = select.select([LIFELINE, wake_read], [], [])
+        if wake_read in readable:
+            os.read(wake_read, 512)
+            pid, status = os.waitpid(child, os.WNOHANG)
+            if pid:
+                kill_tree(child)
+                code = os.waitstatus_to_exitcode(status)
+                sys.exit(code if code >= 0 else 128 - code)
+        if LIFELINE in readable and not os.read(LIFELINE, 64):
+            kill_tree(child)
+            sys.exit(1)
+
+
+main()

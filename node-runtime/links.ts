@@ -1,0 +1,90 @@
+import type { HelloMeta } from '../schemas/link.ts'
+import type { NodeReport } from '../schemas/node.ts'
+import { GatewayLink, type GatewayLinkOptions } from './gateway-link.ts'
+
+export interface LinksOptions extends Omit<GatewayLinkOptions, 'url' | 'onHello'> {
+  gateways: readonly string[]
+  onGateways: (gateways: readonly string[]) => void
+  onDraining: (draining: boolean) => void
+}
+
+const REPORT_MS = 1_000
+/** A report goes out at least so often, changed or not: it is the node's sign of life. */
+const LONGEST_SILENCE = 3
+
+/** One link per gateway; the list of gateways comes over the links themselves. */
+export class Links {
+  readonly #options: LinksOptions
+  readonly #links = new Map<string, GatewayLink>()
+  readonly #temporal = Promise.withResolvers<NonNullable<HelloMeta['temporal']>>()
+  readonly #timer: NodeJS.Timeout
+  #lastReport = ''
+  #silence = 0
+
+  constructor(options: LinksOptions) {
+    this.#options = options
+    this.#setGateways(options.gateways)
+    options.models.onChange((model) => {
+      for (const link of this.#links.values()) link.tellModel(model)
+    })
+    this.#timer = setInterval(() => this.#report(), REPORT_MS)
+  }
+
+  /** Addresses of the gateways, those with an open link first. */
+  get gateways(): readonly string[] {
+    const links = [...this.#links.values()]
+    return links.toSorted((a, b) => Number(b.isOpen) - Number(a.isOpen)).map(({ url }) => url)
+  }
+
+  /** Where Temporal is, as the first gateway to answer says. */
+  get temporal(): Promise<NonNullable<HelloMeta['temporal']>> {
+    return this.#temporal.promise
+  }
+
+  get openCount(): number {
+    return [...this.#links.values()].filter(({ isOpen }) => isOpen).length
+  }
+
+  /** Tells every gateway how things stand, now. */
+  reportNow(): void {
+    this.#lastReport = ''
+    this.#report()
+  }
+
+  close(): void {
+    clearInterval(this.#timer)
+    for (const link of this.#links.values()) link.close()
+  }
+
+  #report(): void {
+    const report: NodeReport = this.#options.report()
+    const text = JSON.stringify({ report })
+    if (text === this.#lastReport && ++this.#silence < LONGEST_SILENCE) return
+    this.#lastReport = text
+    this.#silence = 0
+    const body = Buffer.from(text)
+    for (const link of this.#links.values()) link.tellReport(body)
+  }
+
+  #hello({ gateways, draining, temporal }: HelloMeta): void {
+    if (temporal) this.#temporal.resolve(temporal)
+    if (draining !== undefined) this.#options.onDraining(draining)
+    // An empty list means that nobody knows better, not that there is no gateway.
+    if (!gateways?.length) return
+    this.#setGateways(gateways)
+    this.#options.onGateways(gateways)
+  }
+
+  #setGateways(urls: readonly string[]): void {
+    const wanted = new Set(urls.map((url) => url.replace(/\/$/, '')))
+    for (const [url, link] of this.#links) {
+      if (wanted.has(url)) continue
+      link.close()
+      this.#links.delete(url)
+    }
+    for (const url of wanted) {
+      if (this.#links.has(url)) continue
+      this.#links.set(url, new GatewayLink({ ...this.#options, url, onHello: (hello) => this.#hello(hello) }))
+    }
+  }
+}

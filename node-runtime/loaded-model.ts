@@ -1,0 +1,70 @@
+import type { NodeModel, NodeModelState } from '../schemas/node.ts'
+import type { ModelServer } from './model-server.ts'
+import type { DownloadProgress } from './weights-cache.ts'
+
+const FIRST_BACKOFF_MS = 1_000
+const LONGEST_BACKOFF_MS = 300_000
+
+/** One model on this node, wherever in the chain of contract 3.3 it is. */
+export class LoadedModel {
+  readonly modelKey: string
+  server: ModelServer | undefined
+  inFlight = 0
+  lastUsed = Date.now()
+  memoryMb = 0
+  loading: Promise<void> | undefined
+  /** Settles when the server that was evicted last is gone. */
+  evicting: Promise<void> | undefined
+  /** Health checks in a row without an answer. */
+  timesSick = 0
+  progress: DownloadProgress | undefined
+  error: string | undefined
+  retryAt = 0
+  #state: NodeModelState
+  #failures = 0
+
+  constructor(modelKey: string, state: NodeModelState) {
+    this.modelKey = modelKey
+    this.#state = state
+  }
+
+  /** `running` and `idle` follow from what is in flight; a model that has not been used since its load is `warm`. */
+  get state(): NodeModelState {
+    if (this.#state !== 'warm' && this.#state !== 'idle') return this.#state
+    return this.inFlight > 0 ? 'running' : this.#state
+  }
+
+  set state(state: NodeModelState) {
+    this.#state = state
+  }
+
+  get isIdle(): boolean {
+    return this.server !== undefined && this.inFlight === 0 && !this.loading
+  }
+
+  succeed(): void {
+    this.#failures = 0
+    this.error = undefined
+    this.retryAt = 0
+    this.progress = undefined
+  }
+
+  /** Puts the next try off, twice as long each time. */
+  fail(message: string): void {
+    this.error = message
+    this.retryAt = Date.now() + Math.min(LONGEST_BACKOFF_MS, FIRST_BACKOFF_MS * 2 ** this.#failures)
+    this.#failures += 1
+    this.progress = undefined
+  }
+
+  report(): NodeModel {
+    return {
+      model_key: this.modelKey,
+      state: this.state,
+      in_flight: this.inFlight,
+      memory_mb: this.memoryMb,
+      ...this.progress,
+      ...(this.error !== undefined && { error: this.error, retry_at: this.retryAt }),
+    }
+  }
+}

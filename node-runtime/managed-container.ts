@@ -1,0 +1,97 @@
+import type { PassThrough, Readable } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type Docker from 'dockerode'
+import type { ProcessExit } from './process-driver.ts'
+
+const LOOK_MS = 500
+
+interface Parts {
+  name: string
+  container: Docker.Container
+  output: { stdout: PassThrough; stderr: PassThrough }
+  /** The folder on this machine that it has its socket in. */
+  socketDir: string
+}
+
+/** A container that was started here; removed, with all its processes, before `exited` settles. */
+export class ManagedContainer {
+  readonly name: string
+  readonly id: string
+  readonly socketDir: string
+  readonly stdout: Readable
+  readonly stderr: Readable
+  readonly exited: Promise<ProcessExit>
+  readonly #container: Docker.Container
+  #pid: number | undefined
+  #gone = false
+
+  constructor({ name, container, output, socketDir }: Parts, afterwards: () => Promise<void>) {
+    this.name = name
+    this.id = container.id
+    this.socketDir = socketDir
+    this.stdout = output.stdout
+    this.stderr = output.stderr
+    this.#container = container
+    this.exited = this.#end(output, afterwards)
+  }
+
+  /** Process id on this machine; undefined once it has gone. */
+  async pid(): Promise<number | undefined> {
+    if (this.#gone) return undefined
+    this.#pid ??= await this.#container.inspect().then(
+      ({ State }) => State.Pid || undefined,
+      () => undefined,
+    )
+    return this.#gone ? undefined : this.#pid
+  }
+
+  /** TERM, then KILL after `graceMs`; resolves when the container is removed. */
+  async stop({ graceMs }: { graceMs: number }): Promise<ProcessExit> {
+    if (!this.#gone) {
+      await this.#signal('SIGTERM')
+      const timer = setTimeout(() => void this.#signal('SIGKILL'), graceMs)
+      try {
+        return await this.exited
+      } finally {
+        clearTimeout(timer)
+      }
+    }
+    return this.exited
+  }
+
+  async #signal(signal: NodeJS.Signals): Promise<void> {
+    // One that has ended meanwhile needs no signal.
+    await this.#container.kill({ signal }).catch(() => {})
+  }
+
+  async #end(output: Parts['output'], afterwards: () => Promise<void>): Promise<ProcessExit> {
+    const code = await this.#wait()
+    this.#gone = true
+    for (;;) {
+      try {
+        await this.#container.remove({ force: true, v: true })
+        break
+      } catch (err) {
+        if ((err as { statusCode?: number }).statusCode === 404) break
+        await sleep(LOOK_MS)
+      }
+    }
+    output.stdout.end()
+    output.stderr.end()
+    await afterwards()
+    return { code }
+  }
+
+  /** The engine's word for it; an engine that restarts meanwhile is asked again. */
+  async #wait(): Promise<number> {
+    for (;;) {
+      try {
+        const { StatusCode } = (await this.#container.wait()) as { StatusCode: number }
+        return StatusCode
+      } catch (err) {
+        if ((err as { statusCode?: number }).statusCode === 404) return 137
+        await sleep(LOOK_MS)
+      }
+    }
+  }
+}

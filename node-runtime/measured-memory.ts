@@ -1,0 +1,38 @@
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { dirname } from 'node:path'
+
+/** The peak memory of each model as measured on this node, kept for the next load and the next start. */
+export class MeasuredMemory {
+  readonly #path: string
+  readonly #peaks: Map<string, number>
+
+  constructor(path: string) {
+    this.#path = path
+    this.#peaks = new Map(Object.entries(read(path)))
+  }
+
+  of(modelKey: string): number | undefined {
+    return this.#peaks.get(modelKey)
+  }
+
+  note(modelKey: string, peakMb: number): void {
+    if (this.#peaks.get(modelKey) === peakMb) return
+    this.#peaks.set(modelKey, peakMb)
+    try {
+      mkdirSync(dirname(this.#path), { recursive: true })
+      writeFileSync(`${this.#path}.part`, JSON.stringify(Object.fromEntries(this.#peaks)))
+      renameSync(`${this.#path}.part`, this.#path)
+    } catch {
+      // A full disk: it is measured again after the next start.
+    }
+  }
+}
+
+function read(path: string): Record<string, number> {
+  try {
+    return JSON.parse(readFileSync(path, 'utf8')) as Record<string, number>
+  } catch {
+    // Absent, or cut short: the profile's figures serve until it is measured again.
+    return {}
+  }
+}

@@ -1,0 +1,5 @@
+export { fromF16, fromF32, narrowTo, widenTo } from './numbers'
+export { combine, dots } from './slerp'
+export { countMagnitudes, tiesAdd, tiesStore } from './ties'
+export { dareAdd } from './dare'
+export { multiplyAdd } from './adapter'

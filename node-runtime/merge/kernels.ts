@@ -1,0 +1,93 @@
+import { readFileSync } from 'node:fs'
+
+/** What is used here of a global that the types of Node leave to browsers. */
+declare const WebAssembly: {
+  Module: new (bytes: Uint8Array) => object
+  Instance: new (module: object) => { exports: object }
+}
+
+interface Memory {
+  readonly buffer: ArrayBuffer
+  grow(pages: number): number
+}
+
+/** What kernels.wasm exports (assembly/). Pointers are byte offsets into `memory`, counts are elements. */
+export interface Kernels {
+  readonly memory: Memory
+  fromF32(from: number, to: number, count: number): void
+  fromF16(at: number, count: number): void
+  widenTo(from: number, sums: number, count: number): void
+  narrowTo(sums: number, out: number, count: number): number
+  dots(a: number, b: number, count: number, out: number): void
+  combine(a: number, b: number, out: number, count: number, p: number, q: number): number
+  countMagnitudes(base: number, x: number, count: number, table: number): void
+  tiesAdd(
+    base: number,
+    x: number,
+    count: number,
+    sums: number,
+    threshold: number,
+    quota: number,
+    weight: number,
+  ): number
+  tiesStore(base: number, sums: number, out: number, count: number): number
+  dareAdd(
+    base: number,
+    x: number,
+    count: number,
+    sums: number,
+    first: number,
+    key: number,
+    salt: number,
+    limit: number,
+    scale: number,
+  ): void
+  multiplyAdd(left: number, right: number, sums: number, rows: number, cols: number, rank: number): void
+}
+
+/** A fresh instance with a memory of its own. */
+export function loadKernels(): Kernels {
+  const module = new WebAssembly.Module(readFileSync(new URL('./kernels.wasm', import.meta.url)))
+  return new WebAssembly.Instance(module).exports as Kernels
+}
+
+const PAGE = 65_536
+/** Of every region: memory that is written past the page cache has to lie so. */
+const ALIGNMENT = 4_096
+
+/** Hands out regions of a module's memory; what it handed out before is free again after `reset`. */
+export class Arena {
+  readonly #memory: Memory
+  #top = PAGE
+
+  constructor(memory: Memory) {
+    this.#memory = memory
+  }
+
+  reset(): void {
+    this.#top = PAGE
+  }
+
+  /** What is taken after this is free again after `release`. */
+  mark(): number {
+    return this.#top
+  }
+
+  release(mark: number): void {
+    this.#top = mark
+  }
+
+  /** A region of `bytes`, with room to be read a little beyond its end. */
+  take(bytes: number): number {
+    const at = this.#top
+    this.#top = Math.ceil((at + bytes + 64) / ALIGNMENT) * ALIGNMENT
+    const missing = this.#top - this.#memory.buffer.byteLength
+    if (missing > 0) this.#memory.grow(Math.ceil(missing / PAGE))
+    return at
+  }
+
+  /** Valid until the next `take`. */
+  view(at: number, bytes: number): Uint8Array {
+    return new Uint8Array(this.#memory.buffer, at, bytes)
+  }
+}

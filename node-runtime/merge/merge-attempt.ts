@@ -1,0 +1,115 @@
+import { existsSync } from 'node:fs'
+import { readdir, stat } from 'node:fs/promises'
+import { availableParallelism } from 'node:os'
+import { join } from 'node:path'
+import type { MergeClaim, MergeIngredient } from '../../schemas/training-merge.ts'
+import type { JobReport } from '../spool.ts'
+import { type BaseTools, fetchBase } from '../training/base-model.ts'
+import { giveBack, type LeaseTools, underLease } from '../training/job-lease.ts'
+import type { FinishedFile } from '../training/supervise.ts'
+import { digestOf } from '../transfer.ts'
+import { MergeError } from './merge-error.ts'
+import { mergeModels, type MergeProgress, type MergeSpec, type WeightedIngredient } from './merge-models.ts'
+
+type MergeTools = LeaseTools & BaseTools
+
+interface MergeOptions {
+  claim: MergeClaim
+  report: JobReport
+  /** Ends the merge at once. */
+  cancelled: AbortSignal
+  leaseS: number
+}
+
+/** Where the files of a model lie in its version, as trainers write them too. */
+const MODEL_FOLDER = 'model'
+const TELL_MS = 3_000
+const MAX_THREADS = 4
+
+/** Merges what a claimed job names and stores the result. An attempt that is lost leaves nothing: the next one begins anew. */
+export const mergeUnderLease = (
+  tools: MergeTools & { control: LeaseTools['control'] },
+  options: MergeOptions,
+): Promise<void> =>
+  underLease(tools, { ...options, memoryMb: options.claim.merge.memory_mb }, async ({ dir, signal }) => {
+    const { claim, report } = options
+    const stop = AbortSignal.any([signal, tools.stopping()])
+    const outDir = join(dir, MODEL_FOLDER)
+    const spec = await fetchAll(tools, claim.merge, { dir, signal: stop, tell: (line) => report.log(line) })
+    const startedAt = performance.now()
+    const done = await mergeModels(spec, {
+      outDir,
+      threads: Math.max(1, Math.min(MAX_THREADS, availableParallelism())),
+      signal: stop,
+      onNote: (line) => report.log(line),
+      onProgress: teller(report),
+    })
+    const seconds = Math.round(performance.now() - startedAt) / 1000
+    report.log(`Merged ${done.tensors_total} tensors in ${seconds} s. Storing the result.`)
+    const files = await finishedFiles(outDir)
+    const metrics = { tensors: done.tensors_total, bytes: done.bytes_total, seconds }
+    const nothing = { input_schema: {}, output_schema: {}, example_input: {}, example_output: {} }
+    await giveBack(tools.control, claim.lease_token, { files, result: { metrics, ...nothing }, signal: stop })
+  })
+
+/** Brings everything onto this disk. */
+async function fetchAll(
+  tools: BaseTools,
+  { method, density, seed, ingredients }: MergeClaim['merge'],
+  { dir, signal, tell }: { dir: string; signal: AbortSignal; tell: (line: string) => void },
+): Promise<MergeSpec> {
+  const found: { role: MergeIngredient['role']; ingredient: WeightedIngredient }[] = []
+  for (const [i, { role, label, weight, from }] of ingredients.entries()) {
+    const folder = await fetchBase(tools, from, {
+      dir: join(dir, `source-${i}`),
+      signal,
+      tell: (line) => tell(line.replace('the base model', label)),
+    })
+    const ingredient = { dir: within(folder, role), label, weight: weight ?? 1 }
+    found.push({ role, ingredient })
+  }
+  const base = found.find(({ role }) => role === 'base')?.ingredient
+  const sources = found.filter(({ role }) => role !== 'base').map(({ ingredient }) => ingredient)
+  if (method === 'slerp') return { method, sources }
+  if (!base) throw new MergeError('arity', `${method} needs a base.`)
+  return { method, base, sources, density, seed }
+}
+
+/** A version holds its model at the top or in a folder, and its adapter likewise. */
+function within(folder: string, role: MergeIngredient['role']): string {
+  const [name, config] =
+    role === 'adapter' ? ['adapter', 'adapter_config.json'] : [MODEL_FOLDER, 'config.json']
+  const inner = join(folder, name)
+  return existsSync(join(inner, config)) ? inner : folder
+}
+
+async function finishedFiles(dir: string): Promise<FinishedFile[]> {
+  const names = (await readdir(dir)).toSorted()
+  return Promise.all(
+    names.map(async (name) => {
+      const path = join(dir, name)
+      return {
+        path,
+        filename: `${MODEL_FOLDER}/${name}`,
+        size_bytes: (await stat(path)).size,
+        sha256: await digestOf(path),
+        content_type: name.endsWith('.json') ? 'application/json' : 'application/octet-stream',
+      }
+    }),
+  )
+}
+
+/** A line about the progress every few seconds. */
+function teller(report: JobReport): (progress: MergeProgress) => void {
+  let toldAt = performance.now()
+  return ({ tensors_done, tensors_total, bytes_done, bytes_total, megabytes_per_second, eta_seconds }) => {
+    const now = performance.now()
+    if (now - toldAt < TELL_MS) return
+    toldAt = now
+    const [done, all] = [bytes_done, bytes_total].map((bytes) => Math.round(bytes / 1e6))
+    const left = eta_seconds === null ? '' : `, about ${Math.ceil(eta_seconds)} s left`
+    report.log(
+      `${tensors_done} of ${tensors_total} tensors, ${done} of ${all} MB at ${megabytes_per_second} MB/s${left}.`,
+    )
+  }
+}

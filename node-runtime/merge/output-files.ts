@@ -1,0 +1,91 @@
+import { closeSync, constants, fdatasyncSync, openSync, writeSync } from 'node:fs'
+import type { Arena } from './kernels.ts'
+
+/** What a write past the page cache has to be a multiple of, in the file and in memory. */
+export const PAGE_BYTES = 4_096
+/** Without such writes the disk is kept busy while the next chunks are computed. */
+const FLUSH_BYTES = 32 * 1024 * 1024
+
+interface OpenOutput {
+  buffered: number
+  /** Writes past the page cache; absent where the file system has none. */
+  direct: number | undefined
+  unflushed: number
+}
+
+/** The outputs of a worker. Whole pages go past the page cache, what is left at both ends of a tensor through it. */
+export class OutputFiles implements Disposable {
+  readonly #arena: Arena
+  readonly #open = new Map<string, OpenOutput>()
+
+  constructor(arena: Arena) {
+    this.#arena = arena
+  }
+
+  /** Writes `bytes` that lie at `at`; `at` and `position` have the same place in a page. */
+  write(path: string, position: number, { at, bytes }: { at: number; bytes: number }): void {
+    const file = this.#file(path)
+    const end = position + bytes
+    const from = Math.min(end, Math.ceil(position / PAGE_BYTES) * PAGE_BYTES)
+    const to = Math.max(from, Math.floor(end / PAGE_BYTES) * PAGE_BYTES)
+    this.#through(file, position, { at, bytes: from - position })
+    if (!this.#past(file, from, { at: at + from - position, bytes: to - from })) {
+      this.#through(file, from, { at: at + from - position, bytes: to - from })
+    }
+    this.#through(file, to, { at: at + to - position, bytes: end - to })
+  }
+
+  [Symbol.dispose](): void {
+    for (const { buffered, direct } of this.#open.values()) {
+      closeSync(buffered)
+      if (direct !== undefined) closeSync(direct)
+    }
+  }
+
+  #file(path: string): OpenOutput {
+    const known = this.#open.get(path)
+    if (known) return known
+    const opened = { buffered: openSync(path, 'r+'), direct: openDirect(path), unflushed: 0 }
+    this.#open.set(path, opened)
+    return opened
+  }
+
+  #past(file: OpenOutput, position: number, { at, bytes }: { at: number; bytes: number }): boolean {
+    if (file.direct === undefined) return false
+    try {
+      writeAll(file.direct, this.#arena.view(at, bytes), position)
+      return true
+    } catch (err) {
+      if ((err as NodeJS.ErrnoException).code !== 'EINVAL') throw err
+      closeSync(file.direct)
+      file.direct = undefined
+      return false
+    }
+  }
+
+  #through(file: OpenOutput, position: number, { at, bytes }: { at: number; bytes: number }): void {
+    if (bytes === 0) return
+    writeAll(file.buffered, this.#arena.view(at, bytes), position)
+    file.unflushed += bytes
+    if (file.unflushed < FLUSH_BYTES) return
+    fdatasyncSync(file.buffered)
+    file.unflushed = 0
+  }
+}
+
+function openDirect(path: string): number | undefined {
+  // Node names the flag only where the system has it.
+  const flag = constants.O_DIRECT as number | undefined
+  if (flag === undefined) return undefined
+  try {
+    return openSync(path, constants.O_WRONLY | flag)
+  } catch {
+    return undefined
+  }
+}
+
+function writeAll(fd: number, bytes: Uint8Array, position: number): void {
+  for (let done = 0; done < bytes.length;) {
+    done += writeSync(fd, bytes, done, bytes.length - done, position + done)
+  }
+}

@@ -1,0 +1,122 @@
+import type { Checkpoint } from './checkpoint.ts'
+import { MergeError } from './merge-error.ts'
+import type { TensorPlace } from './safetensors.ts'
+
+const FLOATS = new Set(['BF16', 'F16', 'F32'])
+/** Types that only quantised weights have. */
+const QUANTISED = new Set(['U8', 'I8', 'F8_E4M3', 'F8_E5M2', 'U16', 'U32', 'I16'])
+
+export const isFloat = ({ dtype }: Pick<TensorPlace, 'dtype'>): boolean => FLOATS.has(dtype)
+
+/** Settings that make a difference to what the same weights compute. */
+const TELLING = [
+  'hidden_act',
+  'rms_norm_eps',
+  'rope_theta',
+  'rope_scaling',
+  'max_position_embeddings',
+  'sliding_window',
+]
+
+/**
+ * Refuses models that do not fit together, before any arithmetic, and names the first thing that differs. Returned are
+ * differences that do not forbid a merge but should be known.
+ */
+export function assertAlike(models: readonly Checkpoint[]): string[] {
+  const [first, ...others] = models
+  if (!first) return []
+  assertMergeable(first)
+  return others.flatMap((other) => {
+    assertSameArchitecture(first, other)
+    assertSameTokenizer(first, other)
+    assertSameTensors(first, other)
+    return TELLING.filter((key) => jsonOf(first.config[key]) !== jsonOf(other.config[key])).map(
+      (key) =>
+        `Warning: ${key} is ${jsonOf(first.config[key])} in ${first.label} and ${jsonOf(other.config[key])} in ${other.label}; the result keeps the first.`,
+    )
+  })
+}
+
+const jsonOf = (value: unknown): string => JSON.stringify(value) ?? 'absent'
+
+/** Refuses weights that no arithmetic on bf16 can be done with. */
+export function assertMergeable({ label, tensors }: Checkpoint): void {
+  for (const [name, { dtype }] of tensors) {
+    if (QUANTISED.has(dtype)) {
+      throw new MergeError(
+        'quantised',
+        `${label} is quantised: ${name} is of type ${dtype}. Merges need bf16, f16 or f32.`,
+      )
+    }
+    if (dtype === 'F64')
+      throw new MergeError('dtype_unknown', `${label}: ${name} is of type F64, which is not merged.`)
+  }
+}
+
+function assertSameArchitecture(first: Checkpoint, other: Checkpoint): void {
+  for (const key of ['model_type', 'architectures']) {
+    const [a, b] = [jsonOf(first.config[key]), jsonOf(other.config[key])]
+    if (a !== b) {
+      throw mismatch('architecture', first, other, `${key} is ${a} in the one and ${b} in the other`)
+    }
+  }
+  if (first.isTied === other.isTied) return
+  const [tied, untied] = first.isTied ? [first, other] : [other, first]
+  throw mismatch(
+    'tied_embeddings',
+    first,
+    other,
+    `${tied.label} uses one tensor for input and output embeddings, ${untied.label} two`,
+  )
+}
+
+function assertSameTokenizer(first: Checkpoint, other: Checkpoint): void {
+  if (first.tokenizer.digest === other.tokenizer.digest) return
+  const [a, b] = [first.tokenizer.vocabulary, other.tokenizer.vocabulary]
+  throw mismatch(
+    'tokenizer',
+    first,
+    other,
+    a && b ? firstToken(a, b) : 'their tokenizer files are not the same',
+  )
+}
+
+function firstToken(a: ReadonlyMap<number, string>, b: ReadonlyMap<number, string>): string {
+  const ids = [...new Set([...a.keys(), ...b.keys()])].toSorted((x, y) => x - y)
+  const id = ids.find((one) => a.get(one) !== b.get(one))
+  if (id === undefined) return 'their tokenizers have the same tokens but other rules'
+  const told = (token: string | undefined) => (token === undefined ? 'absent' : JSON.stringify(token))
+  return `token ${id} is ${told(a.get(id))} in the one and ${told(b.get(id))} in the other`
+}
+
+function assertSameTensors(first: Checkpoint, other: Checkpoint): void {
+  for (const [name, { shape, dtype }] of first.tensors) {
+    const twin = other.tensors.get(name)
+    if (!twin) throw mismatch('tensor_missing', first, other, `${name} is missing in ${other.label}`)
+    if (jsonOf(shape) !== jsonOf(twin.shape)) {
+      throw mismatch(
+        'shape',
+        first,
+        other,
+        `${name} is ${sizes(shape)} in the one and ${sizes(twin.shape)} in the other`,
+      )
+    }
+    if (isFloat({ dtype }) !== isFloat(twin)) {
+      throw mismatch('dtype', first, other, `${name} is ${dtype} in the one and ${twin.dtype} in the other`)
+    }
+  }
+  for (const name of other.tensors.keys()) {
+    if (!first.tensors.has(name)) {
+      throw mismatch('tensor_missing', first, other, `${name} is missing in ${first.label}`)
+    }
+  }
+}
+
+/** Dimensions in words. */
+export const sizes = (shape: readonly number[]): string => shape.join(' x ') || 'a scalar'
+
+const mismatch = (what: string, a: Checkpoint, b: Checkpoint, how: string): MergeError =>
+  new MergeError(
+    `${what}_mismatch`.replace('missing_mismatch', 'missing'),
+    `${a.label} and ${b.label} do not fit together: ${how}.`,
+  )

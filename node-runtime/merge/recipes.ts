@@ -1,0 +1,112 @@
+import { createHash } from 'node:crypto'
+import { type Adapter, type AdapterPart, productShape } from './adapter.ts'
+import type { Checkpoint } from './checkpoint.ts'
+import { MergeError } from './merge-error.ts'
+import { sizes } from './preflight.ts'
+import { inputIn, inputOf, type Recipe, SLICE, slicesOf, type Weighted, writeSlices } from './recipe.ts'
+import type { Answer, Factors, Slice, Task } from './tasks.ts'
+
+/** Spherical interpolation between two models, `t` of the way from the first to the second. */
+export const slerp =
+  ([first, second]: readonly [Checkpoint, Checkpoint], t: number): Recipe =>
+  async ({ name, elements, out }, tools) => {
+    const [a, b] = [inputIn(first, name), inputIn(second, name)]
+    const slices = slicesOf(elements)
+    const parts = await Promise.all(slices.map((slice) => tools.pool.run({ kind: 'dots', a, b, ...slice })))
+    const { p, q } = slerpFactors(parts, t)
+    await writeSlices(name, slices, {
+      ...tools,
+      make: (slice) => ({ kind: 'combine', a, b, p, q, out, ...slice }),
+    })
+  }
+
+/** Nearer to parallel than this, a straight line is as good and more exact. */
+const PARALLEL = 0.9995
+const TINY = 1e-8
+
+/** The weights of both tensors, from the sums over their blocks in order. */
+export function slerpFactors(
+  parts: readonly Answer<Extract<Task, { kind: 'dots' }>>[],
+  t: number,
+): { p: number; q: number } {
+  let [aa, bb, ab] = [0, 0, 0]
+  for (const { sums } of parts) {
+    for (let i = 0; i < sums.length; i += 3) {
+      aa += sums[i] ?? 0
+      bb += sums[i + 1] ?? 0
+      ab += sums[i + 2] ?? 0
+    }
+  }
+  const [sizeA, sizeB] = [Math.sqrt(aa), Math.sqrt(bb)]
+  const cosine = ab / ((sizeA > TINY ? sizeA : 1) * (sizeB > TINY ? sizeB : 1))
+  if (!(Math.abs(cosine) <= PARALLEL)) return { p: 1 - t, q: t }
+  const angle = Math.acos(cosine)
+  return { p: Math.sin((1 - t) * angle) / Math.sin(angle), q: Math.sin(t * angle) / Math.sin(angle) }
+}
+
+/** Drops elements of each model's difference to the base at random and enlarges the others to make up for it. */
+export const dare =
+  (
+    base: Checkpoint,
+    models: readonly Weighted[],
+    { density, seed }: { density: number; seed: number },
+  ): Recipe =>
+  async ({ name, elements, out }, tools) => {
+    const from = inputIn(base, name)
+    const limit = Math.max(0, Math.round(density * 2 ** 32) - 1)
+    const inputs = models.map(({ model, weight }, m) => {
+      const hash = createHash('sha256').update(`${seed}\0${name}\0${m}`).digest()
+      const input = inputIn(model, name)
+      return { input, scale: weight / density, key: hash.readUInt32LE(0), salt: hash.readUInt32LE(4) }
+    })
+    await writeSlices(name, slicesOf(elements), {
+      ...tools,
+      make: (slice) => ({ kind: 'dare', base: from, inputs, limit, out, ...slice }),
+    })
+  }
+
+/** Folds LoRA adapters into a base: W + the weighted sum of their products. */
+export const adapterMerge =
+  (adapters: readonly { adapter: Adapter; weight: number }[]): Recipe =>
+  async ({ name, source, elements, out }, tools) => {
+    const base = inputOf(source)
+    const factors = adapters.flatMap(({ adapter, weight }) => {
+      const part = adapter.parts.get(name)
+      return part ? [factorsOf(part, weight)] : []
+    })
+    if (factors.length === 0) {
+      const make = (slice: Slice) => ({ kind: 'copy' as const, input: base, out, ...slice })
+      return writeSlices(name, slicesOf(elements), { ...tools, make })
+    }
+    const [rows = 0, cols = 0] = source.shape
+    const size = Math.max(1, Math.floor(SLICE / cols)) * cols
+    await writeSlices(name, slicesOf(elements, size), {
+      ...tools,
+      make: (slice) => ({ kind: 'adapter', base, rows, cols, factors, out, ...slice }),
+    })
+  }
+
+function factorsOf({ a, b, rank, scaling, isTransposed }: AdapterPart, weight: number): Factors {
+  const [left, right] = isTransposed ? [a, b] : [b, a]
+  return { left: inputOf(left), right: inputOf(right), isTransposed, rank, scale: scaling * weight }
+}
+
+/** Refuses adapters that change tensors which the base does not have, or has in another shape. */
+export function assertAdaptersFit(base: Checkpoint, adapters: readonly Adapter[]): void {
+  for (const { label, parts } of adapters) {
+    if (parts.size === 0) throw new MergeError('adapter_unsupported', `${label} has no LoRA factors.`)
+    for (const [name, part] of parts) {
+      const shape = base.tensors.get(name)?.shape
+      if (!shape) {
+        throw new MergeError('tensor_missing', `${label} changes ${name}, which ${base.label} does not have.`)
+      }
+      const product = productShape(part)
+      if (sizes(product) !== sizes(shape)) {
+        throw new MergeError(
+          'shape_mismatch',
+          `${label} adds ${sizes(product)} to ${name}, which is ${sizes(shape)} in ${base.label}.`,
+        )
+      }
+    }
+  }
+}

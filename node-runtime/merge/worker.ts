@@ -1,0 +1,23 @@
+import { parentPort, workerData } from 'node:worker_threads'
+import { MergeError } from './merge-error.ts'
+import { perform } from './operations.ts'
+import type { Reply, Request, WorkerSettings } from './pool.ts'
+import { openBench } from './workbench.ts'
+
+// One thread of a merge: does the tasks it is sent, one after the other.
+const { chunkBytes } = workerData as WorkerSettings
+const bench = openBench(chunkBytes)
+
+parentPort?.on('message', ({ id, task }: Request) => {
+  parentPort?.postMessage(attempt(id, task))
+})
+
+function attempt(id: number, task: Request['task']): Reply {
+  try {
+    return { id, answer: perform(bench, task) }
+  } catch (err) {
+    const message = err instanceof Error ? err.message : String(err)
+    const code = err instanceof MergeError ? err.code : undefined
+    return { id, error: { message, ...(code !== undefined && { code }) } }
+  }
+}

@@ -1,0 +1,149 @@
+import { readFile } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import { availableParallelism } from 'node:os'
+import { join } from 'node:path'
+import type { Readable } from 'node:stream'
+import { fileURLToPath } from 'node:url'
+import type { RuntimeProfile } from '../schemas/runtime-profile.ts'
+import type { ContainerDriver } from './container-driver.ts'
+import type { ProcessDriver, ProcessExit } from './process-driver.ts'
+import { pythonProcessEnv } from './python-env.ts'
+
+const SERVERS_DIR = fileURLToPath(new URL('servers', import.meta.url))
+
+/** Where a model server listens on this machine. */
+export type ServerAddress = { port: number } | { socket: string }
+
+/** A model server under way, whichever driver runs it. */
+export interface ServerProcess {
+  readonly stdout: Readable
+  readonly stderr: Readable
+  /** Settles once nothing of it is left. */
+  readonly exited: Promise<ProcessExit>
+  /** Process id of the server on this machine; undefined once it has gone. */
+  pid(): Promise<number | undefined>
+  /** TERM, then KILL after `graceMs`; resolves when nothing of it is left. */
+  stop(options: { graceMs: number }): Promise<ProcessExit>
+}
+
+/** Everything that can run a model server on this node. */
+export interface Drivers {
+  process: ProcessDriver
+  /** Absent where no container engine answers. */
+  container: ContainerDriver | undefined
+}
+
+export interface ModelServerSpec {
+  name: string
+  profile: RuntimeProfile
+  /** Interpreter of the profile's environment; undefined for profiles without one. */
+  python: string | undefined
+  /** Folder of the profile's npm packages; undefined for profiles without them. */
+  packages?: string | undefined
+  modelDir: string
+  /** Held for it on this node. */
+  memoryMb: number
+}
+
+export interface Launched {
+  process: ServerProcess
+  /** Known before the server says so when the node chose it. */
+  address: ServerAddress | undefined
+}
+
+/** Starts the command of a profile; whether it can serve is for the caller to find out. */
+export async function launch(drivers: Drivers, spec: ModelServerSpec): Promise<Launched> {
+  const options = await optionsOf(spec)
+  return spec.profile.driver === 'container'
+    ? launchContainer(drivers, spec, options)
+    : launchProcess(drivers, spec, options)
+}
+
+async function launchProcess(
+  drivers: Drivers,
+  spec: ModelServerSpec,
+  options: readonly string[],
+): Promise<Launched> {
+  const { profile, python = 'python3', packages = '', modelDir } = spec
+  const port = profile.ready === 'health' ? await freePort() : 0
+  const fill = filler(profile, {
+    python,
+    packages,
+    node: process.execPath,
+    servers_dir: SERVERS_DIR,
+    model_dir: modelDir,
+    port: String(port),
+  })
+  const [command = '', ...args] = [...profile.command, ...options].map(fill)
+  const env = pythonProcessEnv(mapValues(profile.env, fill))
+  const child = await drivers.process.start({ name: spec.name, command, args, env })
+  return { process: child, address: port ? { port } : undefined }
+}
+
+async function launchContainer(
+  drivers: Drivers,
+  spec: ModelServerSpec,
+  options: readonly string[],
+): Promise<Launched> {
+  const { profile, modelDir } = spec
+  if (!drivers.container) throw new Error('no container engine answers on this node')
+  if (!profile.image) throw new Error(`the runtime profile ${profile.profile_id} names no image`)
+  const fill = filler(profile, { model_dir: '/model', socket: '/run/hearth/server.sock', port: '0' })
+  const child = await drivers.container.start({
+    name: spec.name,
+    image: profile.image,
+    command: [...profile.command, ...options].map(fill),
+    env: mapValues(profile.env, fill),
+    // The socket's folder is the only way in or out of it.
+    mounts: [{ source: modelDir, target: '/model', readOnly: true }],
+    socketDir: '/run/hearth',
+    memoryMb: spec.memoryMb,
+    cpus: threadsOf(profile),
+    gpus: profile.requires_gpu,
+    network: false,
+  })
+  return { process: child, address: { socket: join(child.socketDir, 'server.sock') } }
+}
+
+function filler(profile: RuntimeProfile, values: Record<string, string>): (text: string) => string {
+  const all: Record<string, string> = {
+    ...values,
+    threads: String(threadsOf(profile)),
+    concurrency: String(profile.max_concurrency),
+  }
+  return (text) => text.replace(/\{(\w+)\}/g, (whole, name: string) => all[name] ?? whole)
+}
+
+function threadsOf({ threads }: RuntimeProfile): number {
+  const cores = availableParallelism()
+  return threads === 0 ? Math.max(1, Math.floor(cores / 2)) : Math.min(threads, cores)
+}
+
+/** What a profile adds for a model's architecture, such as the parser of its tool calls. */
+async function optionsOf({ profile, modelDir }: ModelServerSpec): Promise<readonly string[]> {
+  if (!profile.model_options) return []
+  for (const path of ['config.json', join('model', 'config.json')]) {
+    try {
+      const config = JSON.parse(await readFile(join(modelDir, path), 'utf8')) as { model_type?: string }
+      return profile.model_options[config.model_type ?? ''] ?? []
+    } catch {
+      // A model in another form has no such options.
+    }
+  }
+  return []
+}
+
+const mapValues = (record: Record<string, string>, fill: (text: string) => string): Record<string, string> =>
+  Object.fromEntries(Object.entries(record).map(([name, value]) => [name, fill(value)]))
+
+/** A port that was free a moment ago, for servers that cannot choose one and say so. */
+function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer()
+    server.once('error', reject)
+    server.listen(0, '127.0.0.1', () => {
+      const address = server.address()
+      server.close(() => resolve(typeof address === 'object' && address ? address.port : 0))
+    })
+  })
+}

@@ -1,0 +1,123 @@
+import type { Catalog } from '../platform/catalog.ts'
+import type { NodeModelSpec } from '../schemas/node.ts'
+import type { RuntimeProfile } from '../schemas/runtime-profile.ts'
+import { LoadDeadline } from './load-deadline.ts'
+import type { Drivers } from './model-launch.ts'
+import { ModelServer } from './model-server.ts'
+import type { CachedModel, DownloadProgress, WeightsCache } from './weights-cache.ts'
+
+export interface ModelLoaderOptions {
+  catalog: Catalog
+  cache: WeightsCache
+  drivers: Drivers
+  /** Asks a gateway what a model is made of. */
+  modelSpec: (modelKey: string, options: { signal: AbortSignal }) => Promise<NodeModelSpec>
+  /** The interpreter of a locked environment, installed on first use. */
+  pythonOf: (environment: string) => Promise<string>
+  /** The folder of a locked set of npm packages, installed on first use. */
+  packagesOf: (environment: string) => Promise<string>
+}
+
+/** Everything a model server needs, on this machine. */
+export interface Prepared {
+  cached: CachedModel
+  profile: RuntimeProfile
+  python: string | undefined
+  packages: string | undefined
+}
+
+export interface PrepareOptions {
+  signal: AbortSignal
+  /** Models whose weights may not leave the disk to make room. */
+  keep: ReadonlySet<string>
+  onDownload: (progress?: DownloadProgress) => void
+}
+
+/** Silence after which a download counts as stuck. */
+const DOWNLOAD_STALL_MS = 60_000
+
+/** The steps from nothing to a server that has answered one real request; holds no state of its own. */
+export class ModelLoader {
+  readonly #options: ModelLoaderOptions
+
+  constructor(options: ModelLoaderOptions) {
+    this.#options = options
+  }
+
+  /** Weights and environment; neither counts against the ceiling of the load itself. */
+  async prepare(modelKey: string, options: PrepareOptions): Promise<Prepared> {
+    const { cache, catalog, modelSpec, pythonOf, packagesOf } = this.#options
+    const found = await cache.find(modelKey)
+    const spec = found?.spec ?? (await modelSpec(modelKey, { signal: options.signal }))
+    const profile = catalog.profile(spec.runtime_profile)
+    if (!profile) throw new Error(`this node does not know the runtime profile ${spec.runtime_profile}`)
+
+    const environment = Promise.all([
+      profile.python_env === null ? undefined : pythonOf(profile.python_env),
+      profile.npm_env === undefined ? undefined : packagesOf(profile.npm_env),
+    ])
+    // Awaited below; a failure before that must not count as unhandled.
+    environment.catch(() => {})
+    const cached = found ?? (await this.#download(spec, options))
+    const [python, packages] = await unlessAborted(environment, options.signal)
+    return { cached, profile, python, packages }
+  }
+
+  /** Starts the server and asks for one real inference; a load that stands still is given up. */
+  async start(
+    { cached, profile, python, packages }: Prepared,
+    { memoryMb, stopping }: { memoryMb: number; stopping: AbortSignal },
+  ): Promise<ModelServer> {
+    const bytes = cached.spec.files.reduce((sum, { size_bytes }) => sum + size_bytes, 0)
+    using deadline = new LoadDeadline({ stallMs: profile.start_timeout_s * 1000, bytes })
+    const spec = {
+      name: `model-${cached.spec.model_key}`,
+      profile,
+      python,
+      packages,
+      modelDir: cached.directory,
+      memoryMb,
+    }
+    const server = await ModelServer.start(this.#options.drivers, spec, { deadline, stopping })
+    try {
+      const signal = AbortSignal.any([stopping, deadline.signal])
+      await server.probe(profile.warmup_input ?? cached.spec.warmup_input, signal)
+      return server
+    } catch (err) {
+      await server.stop({ graceMs: 0 })
+      throw err
+    }
+  }
+
+  async #download(spec: NodeModelSpec, { signal, keep, onDownload }: PrepareOptions): Promise<CachedModel> {
+    onDownload()
+    const stalled = new AbortController()
+    const stall = () => stalled.abort(new Error(`the download stood still for ${DOWNLOAD_STALL_MS / 1000} s`))
+    let timer = setTimeout(stall, DOWNLOAD_STALL_MS)
+    try {
+      return await this.#options.cache.fetch(spec, keep, {
+        signal: AbortSignal.any([signal, stalled.signal]),
+        onProgress: (progress) => {
+          clearTimeout(timer)
+          timer = setTimeout(stall, DOWNLOAD_STALL_MS)
+          onDownload(progress)
+        },
+      })
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+}
+
+/** An installation goes on in the background for the next load; a node that is stopping does not wait for it. */
+async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  signal.throwIfAborted()
+  const { promise: aborted, reject } = Promise.withResolvers<never>()
+  const abort = () => reject(signal.reason as Error)
+  signal.addEventListener('abort', abort, { once: true })
+  try {
+    return await Promise.race([work, aborted])
+  } finally {
+    signal.removeEventListener('abort', abort)
+  }
+}

@@ -1,0 +1,298 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Logger } from '../platform/log.ts'
+import type { NodeModel } from '../schemas/node.ts'
+import { planEviction } from './eviction.ts'
+import { LoadedModel } from './loaded-model.ts'
+import type { MeasuredMemory } from './measured-memory.ts'
+import type { MemoryLedger } from './memory-ledger.ts'
+import type { MemoryMeter } from './memory-meter.ts'
+import { treeOf } from './process-table.ts'
+import { ModelLoader, type ModelLoaderOptions, type Prepared } from './model-loader.ts'
+import type { ModelServer } from './model-server.ts'
+
+export interface ModelManagerOptions extends ModelLoaderOptions {
+  memory: MemoryLedger
+  measured: MeasuredMemory
+  meter: MemoryMeter
+  /** Keys of models that are kept loaded and never evicted for others. */
+  pinned?: ReadonlySet<string>
+  log: Logger
+}
+
+/** Why a model cannot be had on this node now. */
+export class ModelUnavailableError extends Error {
+  override readonly name = 'ModelUnavailableError'
+  readonly code: 'no_capacity' | 'load_failed' | 'backing_off' | 'stopping'
+
+  constructor(code: ModelUnavailableError['code'], message: string, cause?: unknown) {
+    super(message, { cause })
+    this.code = code
+  }
+}
+
+/** The right to use a loaded model; while it is held the model cannot be evicted. */
+export interface ModelUse extends Disposable {
+  readonly server: ModelServer
+}
+
+const WATCH_MS = 5_000
+/** For requests in flight when the whole node stops. */
+const STOP_GRACE_MS = 500
+const HEALTH_TIMEOUT_MS = 5_000
+const MAX_SICK = 3
+/** How often memory that does not come back is looked for. */
+const MEMORY_POLL_MS = 250
+const MEMORY_ALARM_MS = 10_000
+
+/**
+ * The models of this node along cold -> downloading_model -> loading_model -> warm -> running -> idle -> evicted.
+ * One load per model at a time; room is made only for a concrete load, from idle models, least recently used first.
+ */
+export class ModelManager implements AsyncDisposable {
+  readonly #options: ModelManagerOptions
+  readonly #loader: ModelLoader
+  readonly #models = new Map<string, LoadedModel>()
+  readonly #listeners = new Set<(model: NodeModel) => void>()
+  readonly #stopping = new AbortController()
+  readonly #watch: NodeJS.Timeout
+
+  constructor(options: ModelManagerOptions) {
+    this.#options = options
+    this.#loader = new ModelLoader(options)
+    this.#watch = setInterval(() => void this.#inspect(), WATCH_MS)
+    this.#watch.unref()
+  }
+
+  /** Notes what earlier lives of this node left on disk. */
+  async init(): Promise<void> {
+    for (const key of await this.#options.cache.list()) this.#models.set(key, new LoadedModel(key, 'evicted'))
+  }
+
+  report(): NodeModel[] {
+    const told = [...this.#models.values()].filter(
+      ({ state, retryAt }) => state !== 'cold' || retryAt > Date.now(),
+    )
+    return told.map((model) => model.report())
+  }
+
+  /** Calls back on every step of a model along the chain, but not on each request (`running`, `idle`). */
+  onChange(listener: (model: NodeModel) => void): void {
+    this.#listeners.add(listener)
+  }
+
+  /** A loaded model for one request, or undefined; never waits. */
+  use(modelKey: string): ModelUse | undefined {
+    const model = this.#models.get(modelKey)
+    const server = model?.server
+    if (!model || !server || this.#stopping.signal.aborted) return undefined
+    model.inFlight += 1
+    return {
+      server,
+      [Symbol.dispose]: () => {
+        model.inFlight -= 1
+        model.lastUsed = Date.now()
+        if (model.inFlight === 0 && model.server === server) model.state = 'idle'
+      },
+    }
+  }
+
+  /** Where a request for a model starts from on this node (contract 3.3). */
+  startState(modelKey: string): 'resident' | 'cached' | 'cold' {
+    const model = this.#models.get(modelKey)
+    if (model?.server) return 'resident'
+    return model?.state === 'evicted' || model?.state === 'loading_model' ? 'cached' : 'cold'
+  }
+
+  /** Loads a model unless it is loaded. All who ask meanwhile share one load; a caller that leaves does not stop it. */
+  async load(modelKey: string): Promise<void> {
+    let model = this.#models.get(modelKey)
+    if (!model) this.#models.set(modelKey, (model = new LoadedModel(modelKey, 'cold')))
+    if (model.server) return
+    if (this.#stopping.signal.aborted) throw new ModelUnavailableError('stopping', 'this node is stopping')
+    if (!model.loading && model.retryAt > Date.now()) {
+      const wait = Math.ceil((model.retryAt - Date.now()) / 1000)
+      throw new ModelUnavailableError(
+        'backing_off',
+        `the last load failed (${model.error}); next try in ${wait} s`,
+      )
+    }
+    await (model.loading ??= this.#load(model))
+  }
+
+  /** Stops every model server; a node that is stopping loads nothing more. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stopping.abort(new ModelUnavailableError('stopping', 'this node is stopping'))
+    clearInterval(this.#watch)
+    await Promise.all(
+      [...this.#models.values()].map(async ({ loading, server }) => {
+        await loading?.catch(() => {})
+        await server?.stop({ graceMs: STOP_GRACE_MS })
+      }),
+    )
+  }
+
+  async #load(model: LoadedModel): Promise<void> {
+    const { cache, log } = this.#options
+    const { modelKey } = model
+    const startedAt = performance.now()
+    try {
+      // Its last server may still be on its way out, with the memory it holds.
+      await model.evicting
+      const prepared = await this.#prepare(model)
+      await this.#makeRoom(model, prepared)
+      await this.#start(model, prepared)
+    } catch (err) {
+      const message = err instanceof Error ? err.message : String(err)
+      // Lack of room passes by itself; it is no fault of the model.
+      if (err instanceof ModelUnavailableError) model.progress = undefined
+      else model.fail(message)
+      this.#move(model, (await cache.find(modelKey)) ? 'evicted' : 'cold')
+      log.warn({ model_key: modelKey, err: message }, 'model not loaded')
+      throw err instanceof ModelUnavailableError
+        ? err
+        : new ModelUnavailableError('load_failed', message, err)
+    } finally {
+      model.loading = undefined
+    }
+    model.succeed()
+    this.#move(model, 'warm')
+    log.info({ model_key: modelKey, ms: Math.round(performance.now() - startedAt) }, 'model loaded')
+  }
+
+  async #prepare(model: LoadedModel): Promise<Prepared> {
+    const busy = [...this.#models.values()].filter(({ server, loading }) => server ?? loading !== undefined)
+    try {
+      return await this.#loader.prepare(model.modelKey, {
+        signal: this.#stopping.signal,
+        keep: new Set(busy.map(({ modelKey }) => modelKey)),
+        onDownload: (progress) => {
+          model.progress = progress
+          this.#move(model, 'downloading_model')
+        },
+      })
+    } finally {
+      await this.#noteLeftDisk()
+    }
+  }
+
+  async #makeRoom(model: LoadedModel, { cached, profile }: Prepared): Promise<void> {
+    const { memory, measured, meter } = this.#options
+    const needed = measured.of(model.modelKey) ?? meter.estimateMb(cached.spec, profile)
+    const idle = [...this.#models.values()].filter(
+      ({ isIdle, modelKey }) => isIdle && !this.#options.pinned?.has(modelKey),
+    )
+    const victims = planEviction(needed, memory.freeMb, idle)
+    if (!victims) {
+      const held = idle.reduce((sum, { memoryMb }) => sum + memoryMb, memory.freeMb)
+      throw new ModelUnavailableError(
+        'no_capacity',
+        `needs ${needed} MB; at most ${held} MB can be freed on this node`,
+      )
+    }
+    // Held before the victims are gone, so that a second load does not count the same room.
+    memory.hold(model.modelKey, needed)
+    model.memoryMb = needed
+    await Promise.all(victims.map((victim) => this.#evict(victim)))
+  }
+
+  async #start(model: LoadedModel, prepared: Prepared): Promise<void> {
+    this.#move(model, 'loading_model')
+    try {
+      const server = await this.#loader.start(prepared, {
+        memoryMb: model.memoryMb,
+        stopping: this.#stopping.signal,
+      })
+      await this.#measure(model, server)
+      model.server = server
+      model.lastUsed = Date.now()
+      void server.exited.then(() => this.#died(model, server))
+    } catch (err) {
+      this.#giveUpMemory(model)
+      throw err
+    }
+    void this.#options.cache.touch(model.modelKey)
+  }
+
+  /** The reservation ends only when the process tree is gone and what it held is back. */
+  async #evict(model: LoadedModel): Promise<void> {
+    const { server } = model
+    if (!server) return
+    model.server = undefined
+    model.evicting = this.#end(model, server).finally(() => {
+      model.evicting = undefined
+      this.#giveUpMemory(model)
+    })
+    this.#move(model, 'evicted')
+    await model.evicting
+  }
+
+  async #end({ modelKey }: LoadedModel, server: ModelServer): Promise<void> {
+    const pid = await server.pid()
+    const pids = pid === undefined ? [] : await treeOf(pid)
+    await server.stop()
+    let alarmAt = performance.now() + MEMORY_ALARM_MS
+    while (pids.length > 0 && !(await this.#options.meter.isBack(pids))) {
+      if (performance.now() > alarmAt) {
+        this.#options.log.error({ model_key: modelKey, pids }, 'memory of a stopped model has not come back')
+        alarmAt += MEMORY_ALARM_MS
+      }
+      await sleep(MEMORY_POLL_MS)
+    }
+  }
+
+  #died(model: LoadedModel, server: ModelServer): void {
+    if (model.server !== server || this.#stopping.signal.aborted) return
+    model.server = undefined
+    model.fail(`the model server ended by itself. ${server.lastWords}`)
+    this.#giveUpMemory(model)
+    this.#move(model, 'evicted')
+    this.#options.log.warn({ model_key: model.modelKey, err: model.error }, 'a model server died')
+  }
+
+  /** Measures what is loaded, gives up on a server that has stopped answering, and keeps pinned models loaded. */
+  async #inspect(): Promise<void> {
+    for (const key of this.#options.pinned ?? []) {
+      // Why it failed is in the log and in the model's report; backing off keeps it from trying at every look.
+      if (this.startState(key) !== 'resident') this.load(key).catch(() => {})
+    }
+    await Promise.all(
+      [...this.#models.values()].map(async (model) => {
+        const { server } = model
+        if (!server) return
+        await this.#measure(model, server)
+        if (model.inFlight > 0 || (await server.isHealthy(HEALTH_TIMEOUT_MS))) model.timesSick = 0
+        // Its exit is then seen as a death like any other.
+        else if (++model.timesSick >= MAX_SICK) await server.stop({ graceMs: 0 })
+      }),
+    )
+  }
+
+  async #measure(model: LoadedModel, server: ModelServer): Promise<void> {
+    const pid = await server.pid()
+    const peak = pid ? Math.ceil(await this.#options.meter.measureMb(pid, server.profile)) : 0
+    if (peak === 0 || (model.server !== server && !model.loading)) return
+    model.memoryMb = peak
+    this.#options.memory.hold(model.modelKey, peak)
+    this.#options.measured.note(model.modelKey, peak)
+  }
+
+  /** The disk's quota may have taken models that were only cached. */
+  async #noteLeftDisk(): Promise<void> {
+    const onDisk = new Set(await this.#options.cache.list())
+    for (const model of this.#models.values()) {
+      if (model.state === 'evicted' && !onDisk.has(model.modelKey)) this.#move(model, 'cold')
+    }
+  }
+
+  #giveUpMemory(model: LoadedModel): void {
+    model.memoryMb = 0
+    this.#options.memory.release(model.modelKey)
+  }
+
+  #move(model: LoadedModel, state: NodeModel['state']): void {
+    model.state = state
+    const report = model.report()
+    for (const listener of this.#listeners) listener(report)
+    if (state === 'cold' && model.error === undefined && !model.loading) this.#models.delete(model.modelKey)
+  }
+}

@@ -1,0 +1,195 @@
+import { createInterface } from 'node:readline'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Pool } from 'undici'
+import type { RuntimeProfile } from '../schemas/runtime-profile.ts'
+import type { LoadDeadline } from './load-deadline.ts'
+import {
+  type Drivers,
+  launch,
+  type ModelServerSpec,
+  type ServerAddress,
+  type ServerProcess,
+} from './model-launch.ts'
+import type { ProcessExit } from './process-driver.ts'
+
+const LAST_LINES = 20
+const HEALTH_POLL_MS = 200
+
+/** A model could not be loaded or has stopped answering; the message is for operators and waiters. */
+export class ModelServerError extends Error {
+  override readonly name = 'ModelServerError'
+}
+
+/** One model server process and the kept connections to it. */
+export class ModelServer {
+  readonly profile: RuntimeProfile
+  readonly pool: Pool
+  readonly #process: ServerProcess
+  readonly #lastLines: string[]
+
+  private constructor(
+    profile: RuntimeProfile,
+    process: ServerProcess,
+    address: ServerAddress,
+    lastLines: string[],
+  ) {
+    this.profile = profile
+    this.#process = process
+    this.#lastLines = lastLines
+    this.pool = poolOf(address, profile.max_concurrency)
+  }
+
+  /** Starts the server and waits until it can serve, for as long as the deadline lets it. */
+  static async start(
+    drivers: Drivers,
+    spec: ModelServerSpec,
+    { deadline, stopping }: { deadline: LoadDeadline; stopping: AbortSignal },
+  ): Promise<ModelServer> {
+    const { process, address: chosen } = await launch(drivers, spec)
+    const lastLines: string[] = []
+    deadline.watch(() => process.pid())
+    const signal = AbortSignal.any([deadline.signal, stopping])
+    try {
+      const said = firstAddress(process, lastLines, deadline)
+      const isByHealth = spec.profile.ready === 'health'
+      const ready = isByHealth ? answersHealth(spec.profile, chosen, signal) : said
+      const address = await Promise.race([ready, failure(process, lastLines, signal)])
+      return new ModelServer(spec.profile, process, chosen ?? address, lastLines)
+    } catch (err) {
+      await process.stop({ graceMs: 0 })
+      throw err
+    }
+  }
+
+  get exited(): Promise<ProcessExit> {
+    return this.#process.exited
+  }
+
+  /** What it last wrote, for the explanation of a failure. */
+  get lastWords(): string {
+    return this.#lastLines.slice(-5).join('\n')
+  }
+
+  /** Process id of the server; undefined once it has gone. */
+  pid(): Promise<number | undefined> {
+    return this.#process.pid()
+  }
+
+  /** Asks for one real inference; throws unless it succeeds. */
+  async probe(input: unknown, signal?: AbortSignal): Promise<void> {
+    const answer = await this.pool.request({
+      method: 'POST',
+      path: this.profile.infer_path,
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify(input),
+      ...(signal && { signal }),
+    })
+    const text = await answer.body.text()
+    if (answer.statusCode !== 200) {
+      throw new ModelServerError(`its first inference answered ${answer.statusCode}: ${text.slice(0, 500)}`)
+    }
+  }
+
+  async isHealthy(timeoutMs: number): Promise<boolean> {
+    try {
+      const signal = AbortSignal.timeout(timeoutMs)
+      const answer = await this.pool.request({ method: 'GET', path: this.profile.health_path, signal })
+      await answer.body.dump()
+      return answer.statusCode === 200
+    } catch {
+      return false
+    }
+  }
+
+  /** Resolves when the process tree is gone. */
+  async stop({ graceMs = this.profile.stop_grace_s * 1000 }: { graceMs?: number } = {}): Promise<void> {
+    await this.#process.stop({ graceMs })
+    await this.pool.destroy()
+  }
+}
+
+/** What exceeds the model's concurrency waits here. A generation may take as long as its caller waits. */
+function poolOf(address: ServerAddress, connections: number): Pool {
+  const [origin, by] =
+    'socket' in address
+      ? ['http://localhost', { socketPath: address.socket }]
+      : [`http://127.0.0.1:${address.port}`, {}]
+  return new Pool(origin, {
+    ...by,
+    connections,
+    headersTimeout: 0,
+    bodyTimeout: 0,
+    keepAliveTimeout: 60_000,
+  })
+}
+
+/** The address of its ready line. Reads on for as long as the server lives, so that its pipes never fill. */
+function firstAddress(
+  { stdout, stderr }: ServerProcess,
+  lastLines: string[],
+  deadline: LoadDeadline,
+): Promise<ServerAddress> {
+  return new Promise((resolve) => {
+    const keep = (line: string) => {
+      deadline.heard()
+      lastLines.push(line)
+      if (lastLines.length > LAST_LINES) lastLines.shift()
+    }
+    createInterface({ input: stdout }).on('line', (line) => {
+      const address = addressOf(line)
+      if (address) resolve(address)
+      else keep(line)
+    })
+    createInterface({ input: stderr }).on('line', keep)
+  })
+}
+
+/** Asks for its health until it is well. */
+async function answersHealth(
+  profile: RuntimeProfile,
+  address: ServerAddress | undefined,
+  signal: AbortSignal,
+): Promise<ServerAddress> {
+  if (!address) throw new ModelServerError('its address is not known')
+  const pool = poolOf(address, 1)
+  try {
+    while (!signal.aborted) {
+      const status = await pool
+        .request({ method: 'GET', path: profile.health_path, signal })
+        .then(async ({ statusCode, body }) => (await body.dump(), statusCode))
+        .catch(() => 0)
+      if (status === 200) return address
+      await sleep(HEALTH_POLL_MS)
+    }
+    throw signal.reason
+  } finally {
+    await pool.destroy()
+  }
+}
+
+/** Rejects when the server ends or its time is over, with what it last said. */
+function failure(process: ServerProcess, lastLines: string[], signal: AbortSignal): Promise<never> {
+  return new Promise((_resolve, reject) => {
+    const give = (why: string, lines: number) =>
+      reject(new ModelServerError(`${why}. ${lastLines.slice(-lines).join('\n')}`))
+    const abort = () => {
+      const reason: unknown = signal.reason
+      give(reason instanceof Error ? reason.message : 'it was not ready in time', 3)
+    }
+    if (signal.aborted) abort()
+    signal.addEventListener('abort', abort, { once: true })
+    void process.exited.then(({ code }) => give(`it ended with status ${code} before it was ready`, 5))
+  })
+}
+
+function addressOf(line: string): ServerAddress | undefined {
+  if (!line.startsWith('{')) return undefined
+  try {
+    const { event, port, socket } = JSON.parse(line) as { event?: string; port?: number; socket?: string }
+    if (event !== 'ready') return undefined
+    if (port) return { port }
+    return socket === undefined ? undefined : { socket }
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,73 @@
+import { execFile } from 'node:child_process'
+import { createHash, randomUUID } from 'node:crypto'
+import { existsSync } from 'node:fs'
+import { cp, mkdir, readFile, rename, rm } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+
+export interface PackagesOptions {
+  /** Where sets of packages are kept: outside the checkout, shared by all checkouts of this machine. */
+  cacheDir: string
+  log: (line: string) => void
+}
+
+const run = promisify(execFile)
+const LOCKS = join(dirname(fileURLToPath(import.meta.url)), 'npm')
+const INSTALL_MS = 600_000
+
+const underWay = new Map<string, Promise<string>>()
+
+/**
+ * The folder of a locked set of npm packages, installed if this machine does not have it yet. It is made in a folder of
+ * its own and renamed into place: a half-made one is never seen, and of two processes the later one throws its away.
+ */
+export async function ensurePackages(name: string, options: PackagesOptions): Promise<string> {
+  const source = join(LOCKS, name, `${process.platform}-${process.arch}`)
+  const lock = await readFile(join(source, 'package-lock.json')).catch((cause: unknown) => {
+    throw new Error(`the packages ${name} are not made for ${process.platform}-${process.arch}`, { cause })
+  })
+  const digest = createHash('sha256').update(lock).digest('hex').slice(0, 16)
+  const directory = join(options.cacheDir, 'npm', `${name}-${digest}`)
+  if (existsSync(directory)) return directory
+
+  const running = underWay.get(directory)
+  if (running) return running
+  const work = install(name, source, directory, options).finally(() => underWay.delete(directory))
+  underWay.set(directory, work)
+  return work
+}
+
+async function install(
+  name: string,
+  source: string,
+  directory: string,
+  { log }: PackagesOptions,
+): Promise<string> {
+  const draft = `${directory}.draft-${randomUUID()}`
+  const started = Date.now()
+  log(`Packages ${name}: installing them (once per machine)`)
+  await mkdir(draft, { recursive: true })
+  try {
+    await cp(source, draft, { recursive: true })
+    // What is optional in them are builds for other machines and other accelerators.
+    const args = ['install', '--omit=optional', '--ignore-scripts', '--no-audit', '--no-fund']
+    await run('npm', args, {
+      cwd: draft,
+      timeout: INSTALL_MS,
+      env: { ...process.env, npm_config_prefix: '' },
+    })
+    await rename(draft, directory).catch((err: unknown) => {
+      if (!existsSync(directory)) throw err
+    })
+  } catch (err) {
+    const { stderr = '', message } = err as { stderr?: string; message: string }
+    const said = stderr.split('\n').filter((line) => /^npm error \S/.test(line))
+    const why = said.slice(0, 3).join('; ') || message
+    throw new Error(`the packages ${name} could not be installed: ${why}`, { cause: err })
+  } finally {
+    await rm(draft, { recursive: true, force: true })
+  }
+  log(`Packages ${name}: ready after ${((Date.now() - started) / 1000).toFixed(1)} s`)
+  return directory
+}

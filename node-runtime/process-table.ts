@@ -1,0 +1,61 @@
+import { readFile } from 'node:fs/promises'
+
+/** The kernel's start time of a process: with the pid it names one process for good. Undefined when it is gone or a zombie. */
+export async function startTimeOf(pid: number): Promise<string | undefined> {
+  const fields = await statFields(pid)
+  return fields && fields[0] !== 'Z' && fields[0] !== 'X' ? fields[19] : undefined
+}
+
+/** The fields of `/proc/<pid>/stat` after the command name: state first, start time at 19. */
+async function statFields(pid: number): Promise<string[] | undefined> {
+  try {
+    const stat = await readFile(`/proc/${pid}/stat`, 'utf8')
+    return stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+  } catch {
+    return undefined
+  }
+}
+
+/** A process and all below it. */
+export async function treeOf(pid: number): Promise<number[]> {
+  const text = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8').catch(() => '')
+  const below = await Promise.all(text.split(' ').filter(Boolean).map(Number).map(treeOf))
+  return [pid, ...below.flat()]
+}
+
+/** Peak resident memory of a process and all below it, in MB; 0 where it cannot be read. */
+export async function peakTreeMb(pid: number): Promise<number> {
+  const peaks = await Promise.all((await treeOf(pid)).map(peakMb))
+  return peaks.reduce((sum, mb) => sum + mb, 0)
+}
+
+/** Bytes that a process and all below it have read and hold in memory: what grows while a model is loaded. */
+export async function treeProgress(pid: number): Promise<number> {
+  const parts = await Promise.all((await treeOf(pid)).map(progressOf))
+  return parts.reduce((sum, bytes) => sum + bytes, 0)
+}
+
+async function progressOf(pid: number): Promise<number> {
+  const [io, status] = await Promise.all(
+    ['io', 'status'].map((name) => readFile(`/proc/${pid}/${name}`, 'utf8').catch(() => '')),
+  )
+  const read = Number(/rchar: (\d+)/.exec(io ?? '')?.[1] ?? 0)
+  const held = Number(/VmRSS:\s+(\d+)/.exec(status ?? '')?.[1] ?? 0) * 1024
+  return read + held
+}
+
+async function peakMb(pid: number): Promise<number> {
+  const status = await readFile(`/proc/${pid}/status`, 'utf8').catch(() => '')
+  return Number(/VmHWM:\s+(\d+)/.exec(status)?.[1] ?? 0) / 1024
+}
+
+/** Sends a signal; false when nobody is there to get it. A negative pid names a process group. */
+export function signalProcess(pid: number, signal: NodeJS.Signals | 0): boolean {
+  try {
+    process.kill(pid, signal)
+    return true
+  } catch (err) {
+    if ((err as NodeJS.ErrnoException).code === 'ESRCH') return false
+    throw err
+  }
+}

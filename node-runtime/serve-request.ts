@@ -1,0 +1,131 @@
+import type { Dispatcher } from 'undici'
+import type { LinkChannel } from '../platform/link-channel.ts'
+import { FRAME, MAX_CHUNK } from '../schemas/link.ts'
+import type { ModelUse } from './model-manager.ts'
+
+type ResponseController = Dispatcher.DispatchController
+type ResponseHeaders = Record<string, string | string[] | undefined>
+
+export interface ServedRequest {
+  method: string
+  path: string
+  contentType: string
+  body: Buffer
+}
+
+/**
+ * Carries one request from a link to a model server and its answer back. A short answer goes as a single `end` frame;
+ * what is long or streamed goes chunk by chunk, and waits at the model server while the stream has no credit.
+ */
+export class ServeRequest implements Dispatcher.DispatchHandler {
+  readonly #channel: LinkChannel
+  readonly #stream: number
+  readonly #use: ModelUse
+  readonly #onDone: () => void
+  #controller: ResponseController | undefined
+  #meta = ''
+  /** Chunks of an answer that may still turn out to be short; undefined once the head has gone. */
+  #short: Buffer[] | undefined = []
+  #shortBytes = 0
+  #isOver = false
+
+  constructor(channel: LinkChannel, stream: number, use: ModelUse, onDone: () => void) {
+    this.#channel = channel
+    this.#stream = stream
+    this.#use = use
+    this.#onDone = onDone
+  }
+
+  start({ method, path, contentType, body }: ServedRequest): void {
+    this.#use.server.pool.dispatch(
+      {
+        method: method as Dispatcher.HttpMethod,
+        path,
+        headers: { 'content-type': contentType },
+        body: body.length ? body : null,
+      },
+      this,
+    )
+  }
+
+  /** The caller has left: the model server's connection is cut at once. */
+  abort(): void {
+    this.#over()
+    this.#controller?.abort(new Error('cancelled by the gateway'))
+  }
+
+  onRequestStart(controller: ResponseController): void {
+    this.#controller = controller
+    // It may have been cancelled while it waited for its turn.
+    if (this.#isOver) controller.abort(new Error('cancelled by the gateway'))
+  }
+
+  onResponseStart(_controller: ResponseController, status: number, headers: ResponseHeaders): void {
+    const type = headers['content-type']
+    const contentType = typeof type === 'string' ? type : 'application/octet-stream'
+    this.#meta = metaOf(status, contentType)
+    if (contentType.startsWith('text/event-stream')) this.#sendHead()
+  }
+
+  onResponseData(controller: ResponseController, chunk: Buffer): void {
+    if (this.#isOver) return
+    if (this.#short) {
+      this.#short.push(chunk)
+      this.#shortBytes += chunk.length
+      if (this.#shortBytes > MAX_CHUNK) this.#sendHead()
+      return
+    }
+    this.#write(controller, chunk)
+  }
+
+  onResponseEnd(): void {
+    if (this.#isOver) return
+    if (this.#short) {
+      const body = this.#short.length === 1 ? this.#short[0] : Buffer.concat(this.#short)
+      this.#channel.end(this.#stream, this.#meta, body)
+    } else {
+      this.#channel.end(this.#stream)
+    }
+    this.#over()
+  }
+
+  onResponseError(_controller: ResponseController | undefined, err: Error): void {
+    if (this.#isOver) return
+    this.#channel.forget(this.#stream)
+    const message = `the model server broke off: ${err.message}`
+    this.#channel.send(FRAME.error, this.#stream, JSON.stringify({ code: 'internal', message }))
+    this.#over()
+  }
+
+  #sendHead(): void {
+    const waiting = this.#short ?? []
+    this.#short = undefined
+    this.#channel.send(FRAME.head, this.#stream, this.#meta)
+    for (const chunk of waiting) this.#write(this.#controller, chunk)
+  }
+
+  #write(controller: ResponseController | undefined, chunk: Buffer): void {
+    const isTaken = this.#channel.write(this.#stream, chunk, () => controller?.resume())
+    if (!isTaken) controller?.pause()
+  }
+
+  #over(): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    this.#use[Symbol.dispose]()
+    this.#onDone()
+  }
+}
+
+const metas = new Map<string, string>()
+
+/** The same few heads go out again and again; their text is kept. */
+function metaOf(status: number, contentType: string): string {
+  const key = `${status} ${contentType}`
+  let meta = metas.get(key)
+  if (!meta) {
+    meta = JSON.stringify({ status, content_type: contentType })
+    if (metas.size < 100) metas.set(key, meta)
+  }
+  return meta
+}

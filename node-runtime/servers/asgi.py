@@ -1,0 +1,114 @@
+"""What the model servers of this folder share: they are plain ASGI applications, for few routes need no framework."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import uvicorn
+
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+App = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
+
+GRACE_S = 5
+
+
+class BodyTooLarge(Exception):
+    """The request has more bytes than this server reads."""
+
+
+def server_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where to listen, and when to end."""
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0, help="0 takes any free port and prints it")
+    parser.add_argument("--socket", help="listen on this Unix socket instead")
+    parser.add_argument("--exit-with-parent", action="store_true", help="end when standard input closes")
+
+
+async def read_body(receive: Receive, largest: int) -> bytes:
+    """The whole body of a request."""
+    message = await receive()
+    if not message.get("more_body"):
+        body = message.get("body", b"")
+        if len(body) > largest:
+            raise BodyTooLarge
+        return body
+    parts = [message.get("body", b"")]
+    size = len(parts[0])
+    while message.get("more_body"):
+        message = await receive()
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > largest:
+            raise BodyTooLarge
+    return b"".join(parts)
+
+
+async def send_json(send: Send, status: int, body: Any) -> None:
+    """One whole answer."""
+    payload = orjson.dumps(body)
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(payload)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": payload})
+
+
+def serve(app: App, options: argparse.Namespace) -> None:
+    """Listens, says so on standard output, serves until SIGTERM."""
+    # The server finishes what is in flight, then raises the signal again: that is a normal end.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    listener = _listen(options)
+    where = {"socket": options.socket} if options.socket else {"port": listener.getsockname()[1]}
+    config = uvicorn.Config(
+        app,
+        lifespan="off",
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=600,
+        timeout_graceful_shutdown=GRACE_S,
+    )
+    server = _Server(config, where)
+    if options.exit_with_parent:
+        threading.Thread(target=_watch_parent, args=(server,), daemon=True).start()
+    server.run(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    """Says on standard output where it listens, once it does."""
+
+    def __init__(self, config: uvicorn.Config, ready: dict[str, Any]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            print(orjson.dumps({"event": "ready", **self._ready}).decode(), flush=True)
+
+
+def _listen(options: argparse.Namespace) -> socket.socket:
+    if options.socket:
+        Path(options.socket).unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(options.socket)
+    else:
+        listener = socket.socket(socket.AF_INET6 if ":" in options.host else socket.AF_INET, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((options.host, options.port))
+    listener.listen(512)
+    return listener
+
+
+def _watch_parent(server: uvicorn.Server) -> None:
+    while sys.stdin.buffer.read(4096):
+        pass
+    server.should_exit = True

@@ -1,0 +1,94 @@
+import { createRequire } from 'node:module'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+
+/** What is used of node-llama-cpp: it lies outside the checkout, installed when the first GGUF is served. */
+export interface Llama {
+  loadModel(options: { modelPath: string; gpuLayers?: number }): Promise<LlamaModel>
+  createGrammarForJsonSchema(schema: unknown): Promise<unknown>
+  getGrammarFor(kind: 'json'): Promise<unknown>
+  dispose(): Promise<void>
+}
+
+export interface LlamaModel {
+  readonly trainContextSize: number
+  readonly tokenizer: unknown
+  createContext(options: {
+    sequences: number
+    contextSize: number | { max: number }
+    threads: number
+  }): Promise<LlamaContext>
+}
+
+export interface LlamaContext {
+  readonly contextSize: number
+  getSequence(): LlamaSequence
+}
+
+export interface LlamaSequence {
+  readonly tokenMeter: {
+    getState(): unknown
+    diff(since: unknown): { usedInputTokens: number; usedOutputTokens: number }
+  }
+}
+
+export type HistoryItem =
+  | { type: 'system' | 'user'; text: string }
+  | { type: 'model'; response: (string | FunctionCallItem)[] }
+
+export interface FunctionCallItem {
+  type: 'functionCall'
+  name: string
+  params: unknown
+  result: unknown
+}
+
+export interface GenerateOptions {
+  onResponseChunk: (chunk: { type: 'segment' | undefined; segmentType?: string; text: string }) => void
+  signal: AbortSignal
+  stopOnAbortSignal: boolean
+  maxTokens?: number
+  temperature?: number
+  topP?: number
+  topK?: number
+  seed?: number
+  customStopTriggers?: string[]
+  grammar?: unknown
+  functions?: Record<string, { description?: string; params?: unknown }>
+  documentFunctionParams?: boolean
+}
+
+export interface Generated {
+  response: string
+  functionCalls?: { functionName: string; params: unknown }[]
+  metadata: { stopReason: string }
+}
+
+/** How a model wants its conversations written. */
+export interface ChatWrapper {
+  generateContextState(options: { chatHistory: HistoryItem[] }): {
+    contextText: { tokenize(tokenizer: unknown): unknown[] }
+  }
+}
+
+export interface LlamaChat {
+  generateResponse(history: HistoryItem[], options: GenerateOptions): Promise<Generated>
+}
+
+export interface Binding {
+  getLlama(options: {
+    gpu: 'auto' | false
+    build: 'never'
+    maxThreads: number
+    progressLogs: false
+    logLevel: 'error'
+  }): Promise<Llama>
+  LlamaChat: new (options: { contextSequence: LlamaSequence; chatWrapper: ChatWrapper }) => LlamaChat
+  resolveChatWrapper(model: LlamaModel): ChatWrapper
+}
+
+/** The package from the folder that it was installed in. */
+export async function loadBinding(packages: string): Promise<Binding> {
+  const path = createRequire(join(packages, 'package.json')).resolve('node-llama-cpp')
+  return (await import(pathToFileURL(path).href)) as Binding
+}

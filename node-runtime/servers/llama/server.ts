@@ -1,0 +1,165 @@
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { randomUUID } from 'node:crypto'
+import { parseArgs } from 'node:util'
+import { loadBinding } from './binding.ts'
+import { type Answer, ChatModel, findGguf, type ToolCall } from './chat-model.ts'
+import { type ChatBody, UnusableError } from './chat-request.ts'
+
+const LARGEST_BODY = 64 * 1024 * 1024
+const SERVED_NAME = 'model'
+
+/** Loads a GGUF and answers chat completions as OpenAI does: see ../README.md. */
+async function main(): Promise<void> {
+  const { values } = parseArgs({
+    options: {
+      packages: { type: 'string', default: '' },
+      model: { type: 'string', default: '' },
+      port: { type: 'string', default: '0' },
+      threads: { type: 'string', default: '1' },
+      concurrency: { type: 'string', default: '2' },
+    },
+  })
+  const model = await ChatModel.load(await loadBinding(values.packages), {
+    path: findGguf(values.model),
+    threads: Number(values.threads),
+    concurrency: Number(values.concurrency),
+  })
+  const server = createServer((request, response) => void answer(model, request, response))
+  server.keepAliveTimeout = 600_000
+  server.listen(Number(values.port), '127.0.0.1', () => {
+    const { port } = server.address() as AddressInfo
+    process.stdout.write(`${JSON.stringify({ event: 'ready', port })}\n`)
+  })
+  process.once('SIGTERM', () => process.exit(0))
+}
+
+async function answer(model: ChatModel, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const route = `${request.method} ${request.url?.split('?')[0]}`
+  if (route === 'GET /health') return send(response, 200, { status: 'ok' })
+  if (route === 'GET /v1/models') {
+    const one = { id: SERVED_NAME, object: 'model', created: 0, owned_by: 'hearth' }
+    return send(response, 200, { object: 'list', data: [one] })
+  }
+  if (route !== 'POST /v1/chat/completions') return send(response, 404, error(`there is no ${route} here`))
+
+  const leaving = new AbortController()
+  response.once('close', () => leaving.abort())
+  try {
+    const body = JSON.parse(await textOf(request)) as ChatBody
+    await (body.stream ? stream : whole)(model, body, response, leaving.signal)
+  } catch (err) {
+    if (leaving.signal.aborted) return
+    fail(response, err)
+  }
+}
+
+async function whole(
+  model: ChatModel,
+  body: ChatBody,
+  response: ServerResponse,
+  signal: AbortSignal,
+): Promise<void> {
+  let thought = ''
+  const onThought = (text: string) => void (thought += text)
+  const { text, calls, finishReason, usage } = await model.answer(body, {
+    onText: () => {},
+    onThought,
+    signal,
+  })
+  const message = {
+    role: 'assistant',
+    content: text === '' && calls.length > 0 ? null : text,
+    refusal: null,
+    ...(thought && { reasoning_content: thought }),
+    ...(calls.length > 0 && { tool_calls: calls.map(toolCall) }),
+  }
+  const choice = { index: 0, message, logprobs: null, finish_reason: finishReason }
+  send(response, 200, { ...head('chat.completion'), choices: [choice], usage })
+}
+
+async function stream(
+  model: ChatModel,
+  body: ChatBody,
+  response: ServerResponse,
+  signal: AbortSignal,
+): Promise<void> {
+  const common = head('chat.completion.chunk')
+  const withUsage = body.stream_options?.include_usage === true
+  const chunk = (delta: object, finish: Answer['finishReason'] | null = null) => {
+    // Nothing is sent before the request is known to be usable.
+    if (!response.headersSent) {
+      response.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' })
+    }
+    const choice = { index: 0, delta, logprobs: null, finish_reason: finish }
+    tell(response, { ...common, choices: [choice], ...(withUsage && { usage: null }) })
+  }
+  let isFirst = true
+  const delta = (what: object) => {
+    chunk(isFirst ? { role: 'assistant', ...what } : what)
+    isFirst = false
+  }
+  const answered = await model.answer(body, {
+    onText: (content) => delta({ content }),
+    onThought: (text) => delta({ reasoning_content: text }),
+    signal,
+  })
+  for (const [index, call] of answered.calls.entries()) delta({ tool_calls: [{ index, ...toolCall(call) }] })
+  if (isFirst) delta({ content: '' })
+  chunk({}, answered.finishReason)
+  if (withUsage) tell(response, { ...common, choices: [], usage: answered.usage })
+  response.end('data: [DONE]\n\n')
+}
+
+const toolCall = ({ name, arguments: given }: ToolCall) => ({
+  id: `call_${randomUUID().replaceAll('-', '').slice(0, 24)}`,
+  type: 'function',
+  function: { name, arguments: given },
+})
+
+const head = (object: string) => ({
+  id: `chatcmpl-${randomUUID().replaceAll('-', '')}`,
+  object,
+  created: Math.floor(Date.now() / 1000),
+  model: SERVED_NAME,
+})
+
+function tell(response: ServerResponse, value: unknown): void {
+  response.write(`data: ${JSON.stringify(value)}\n\n`)
+}
+
+function fail(response: ServerResponse, err: unknown): void {
+  const isCallers = err instanceof UnusableError || err instanceof SyntaxError
+  if (!isCallers) process.stderr.write(`${(err as Error).stack ?? String(err)}\n`)
+  const told = isCallers
+    ? error((err as Error).message)
+    : error('the model failed on this request', 'server_error')
+  if (!response.headersSent) return send(response, isCallers ? 400 : 500, told)
+  tell(response, told)
+  response.end()
+}
+
+const error = (message: string, type = 'invalid_request_error') => ({
+  error: { message, type, param: null, code: null },
+})
+
+function send(response: ServerResponse, status: number, value: unknown): void {
+  const body = Buffer.from(JSON.stringify(value))
+  response.writeHead(status, { 'content-type': 'application/json', 'content-length': body.length }).end(body)
+}
+
+async function textOf(request: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = []
+  let size = 0
+  for await (const chunk of request as AsyncIterable<Buffer>) {
+    size += chunk.length
+    if (size > LARGEST_BODY) throw new UnusableError(`the body is larger than ${LARGEST_BODY >> 20} MB`)
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks).toString()
+}
+
+main().catch((err: unknown) => {
+  process.stderr.write(`The model cannot be served: ${err instanceof Error ? err.message : String(err)}\n`)
+  process.exitCode = 1
+})

@@ -1,0 +1,123 @@
+"""A chat request as OpenAI's clients write it, down to what a model of this machine understands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from llm_model import Sampling, Unusable
+
+MOST_STOPS = 16
+
+
+@dataclass
+class ChatRequest:
+    """What is asked; fields that this server does not know are ignored, as everywhere on this surface."""
+
+    messages: list[dict[str, Any]]
+    tools: list[dict[str, Any]] | None
+    sampling: Sampling
+    stops: tuple[str, ...]
+    stream: bool
+    include_usage: bool
+
+    @property
+    def with_tools(self) -> bool:
+        """Whether the text is searched for tool calls."""
+        return self.tools is not None
+
+    @classmethod
+    def read(cls, body: Any) -> ChatRequest:
+        """Checks the fields that are used."""
+        if not isinstance(body, dict):
+            raise Unusable("the body must be an object")
+        messages = body.get("messages")
+        if not isinstance(messages, list) or not messages:
+            raise Unusable("messages must be a list with at least one message")
+        if body.get("n") not in (None, 1):
+            raise Unusable("n must be 1: this model gives one answer")
+        stream_options = body.get("stream_options") or {}
+        return cls(
+            messages=[_message(number, message) for number, message in enumerate(messages)],
+            tools=_tools(body),
+            sampling=_sampling(body),
+            stops=_stops(body.get("stop")),
+            stream=bool(body.get("stream")),
+            include_usage=bool(stream_options.get("include_usage")) if isinstance(stream_options, dict) else False,
+        )
+
+
+def _message(number: int, message: Any) -> dict[str, Any]:
+    if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+        raise Unusable(f"messages[{number}] must be an object with a role")
+    role = "system" if message["role"] == "developer" else message["role"]
+    read = {**message, "role": role, "content": _text(number, message.get("content"))}
+    if isinstance(message.get("tool_calls"), list):
+        read["tool_calls"] = [_call(call) for call in message["tool_calls"]]
+    return read
+
+
+def _text(number: int, content: Any) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    if not isinstance(content, list):
+        raise Unusable(f"messages[{number}].content must be a text or a list of parts")
+    for part in content:
+        kind = part.get("type") if isinstance(part, dict) else type(part).__name__
+        if kind != "text":
+            raise Unusable(f"messages[{number}].content has a part of type {kind}; this model reads text only")
+    return "".join(str(part.get("text", "")) for part in content)
+
+
+def _call(call: Any) -> Any:
+    """Templates want arguments as an object, callers send them as JSON."""
+    try:
+        function = call["function"]
+        return {**call, "function": {**function, "arguments": orjson.loads(function["arguments"])}}
+    except (KeyError, TypeError, orjson.JSONDecodeError):
+        return call
+
+
+def _tools(body: dict[str, Any]) -> list[dict[str, Any]] | None:
+    tools, choice = body.get("tools"), body.get("tool_choice")
+    if not tools or choice == "none":
+        return None
+    if not isinstance(tools, list):
+        raise Unusable("tools must be a list")
+    if isinstance(choice, dict):
+        name = (choice.get("function") or {}).get("name")
+        chosen = [tool for tool in tools if (tool.get("function") or {}).get("name") == name]
+        return chosen or tools
+    return tools
+
+
+def _sampling(body: dict[str, Any]) -> Sampling:
+    given = body.get("max_completion_tokens", body.get("max_tokens"))
+    sampling = Sampling(
+        max_tokens=_number("max_tokens", given, 1, 1 << 31, whole=True),
+        temperature=_number("temperature", body.get("temperature"), 0, 100),
+        top_p=_number("top_p", body.get("top_p"), 0, 1),
+        top_k=_number("top_k", body.get("top_k"), -1, 1 << 31, whole=True),
+        presence_penalty=_number("presence_penalty", body.get("presence_penalty"), -2, 2) or 0.0,
+        frequency_penalty=_number("frequency_penalty", body.get("frequency_penalty"), -2, 2) or 0.0,
+        seed=_number("seed", body.get("seed"), -(1 << 63), (1 << 64) - 1, whole=True),
+    )
+    return sampling
+
+
+def _number(name: str, value: Any, lowest: float, highest: float, *, whole: bool = False) -> Any:
+    if value is None:
+        return None
+    is_number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+    if not is_number or not lowest <= value <= highest:
+        kind = "a whole number" if whole else "a number"
+        raise Unusable(f"{name} must be {kind} from {lowest} to {highest}")
+    return value
+
+
+def _stops(stop: Any) -> tuple[str, ...]:
+    stops = [stop] if isinstance(stop, str) else stop or []
+    if not isinstance(stops, list) or len(stops) > MOST_STOPS or not all(isinstance(one, str) for one in stops):
+        raise Unusable(f"stop must be a text or a list of at most {MOST_STOPS} texts")
+    return tuple(one for one in stops if one)

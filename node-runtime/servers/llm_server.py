@@ -1,0 +1,205 @@
+"""OpenAI-compatible server of one language model in a Hugging Face folder: see README.md."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import time
+import uuid
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parent)]
+
+import orjson
+from asgi import BodyTooLarge, Receive, Send, read_body, send_json, serve, server_arguments
+from llm_model import Cancelled, Generation, LanguageModel, Unusable, find_model
+from llm_request import ChatRequest
+from llm_text import Answer, Detokenizer, Piece
+
+LARGEST_BODY = 64 << 20
+SERVED_NAME = "model"
+SSE = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
+
+
+class ChatApp:
+    """Answers chat completions; `concurrency` generations run at once, more wait for their turn."""
+
+    def __init__(self, model: LanguageModel, concurrency: int) -> None:
+        self._model = model
+        self._workers = ThreadPoolExecutor(concurrency, thread_name_prefix="generate")
+        self._in_flight = 0
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        route = (scope["method"], scope["path"])
+        if route == ("POST", "/v1/chat/completions"):
+            await self._chat(receive, send)
+        elif route == ("GET", "/health"):
+            await send_json(send, 200, {"status": "ok", "in_flight": self._in_flight})
+        elif route == ("GET", "/v1/models"):
+            listed = {"id": SERVED_NAME, "object": "model", "created": 0, "owned_by": "hearth"}
+            await send_json(send, 200, {"object": "list", "data": [listed]})
+        else:
+            await send_json(send, 404, _error(f"there is no {route[0]} {route[1]} here"))
+
+    async def _chat(self, receive: Receive, send: Send) -> None:
+        try:
+            request = ChatRequest.read(orjson.loads(await read_body(receive, LARGEST_BODY)))
+            generation = Generation(self._model.render(request.messages, request.tools), request.sampling)
+            self._model.room_for(generation)
+        except Unusable as problem:
+            return await send_json(send, 400, _error(str(problem)))
+        except orjson.JSONDecodeError as error:
+            return await send_json(send, 400, _error(f"the body is not JSON: {error}"))
+        except BodyTooLarge:
+            return await send_json(send, 413, _error(f"the body is larger than {LARGEST_BODY >> 20} MB"))
+        leaving = asyncio.create_task(_until_gone(receive, generation))
+        self._in_flight += 1
+        try:
+            await (self._stream if request.stream else self._whole)(request, generation, send)
+        except Cancelled:
+            return  # Nobody listens any more.
+        finally:
+            self._in_flight -= 1
+            generation.cancelled.set()
+            leaving.cancel()
+
+    async def _stream(self, request: ChatRequest, generation: Generation, send: Send) -> None:
+        chunk = _Chunks(with_usage=request.include_usage)
+        await send({"type": "http.response.start", "status": 200, "headers": SSE})
+
+        async def tell(value: Any) -> None:
+            data = value if isinstance(value, bytes) else orjson.dumps(value)
+            await send({"type": "http.response.body", "body": b"data: " + data + b"\n\n", "more_body": True})
+
+        answer = Answer(request.stops, request.with_tools)
+        await tell(chunk({"role": "assistant", "content": ""}))
+        try:
+            async for piece in self._pieces(generation, answer):
+                await tell(chunk(_delta(piece)))
+            await tell(chunk({}, finish=_finish(generation, answer)))
+            if request.include_usage:
+                await tell(chunk.usage(_usage(generation)))
+            await tell(b"[DONE]")
+        except (RuntimeError, ValueError) as error:
+            await tell(_error(_told(error), "server_error"))
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _whole(self, request: ChatRequest, generation: Generation, send: Send) -> None:
+        answer = Answer(request.stops, request.with_tools)
+        try:
+            pieces = [piece async for piece in self._pieces(generation, answer)]
+        except (RuntimeError, ValueError) as error:
+            return await send_json(send, 500, _error(_told(error), "server_error"))
+        text = "".join(piece.text for piece in pieces)
+        calls = [{**piece.tool_call} for piece in pieces if piece.tool_call]
+        for call in calls:
+            del call["index"]
+        message = {"role": "assistant", "content": text or (None if calls else ""), "refusal": None}
+        if calls:
+            message["tool_calls"] = calls
+        finish = _finish(generation, answer)
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
+        head = _head("chat.completion")
+        await send_json(send, 200, {**head, "choices": [choice], "usage": _usage(generation)})
+
+    async def _pieces(self, generation: Generation, answer: Answer) -> AsyncIterator[Piece]:
+        """The answer as it comes out of a thread of its own."""
+        loop = asyncio.get_running_loop()
+        queue: asyncio.Queue[list[Piece] | None] = asyncio.Queue()
+        words = Detokenizer(self._model.tokenizer)
+
+        def on_token(token: int) -> bool:
+            pieces = answer.add(words.add(token))
+            if pieces:
+                loop.call_soon_threadsafe(queue.put_nowait, pieces)
+            return not answer.stopped
+
+        def work() -> None:
+            try:
+                self._model.generate(generation, on_token)
+                pieces = [*answer.add(words.rest()), *answer.end()]
+                loop.call_soon_threadsafe(queue.put_nowait, pieces)
+            finally:
+                loop.call_soon_threadsafe(queue.put_nowait, None)
+
+        done = loop.run_in_executor(self._workers, work)
+        while (pieces := await queue.get()) is not None:
+            for piece in pieces:
+                yield piece
+        await done
+
+
+class _Chunks:
+    """The chunks of one stream have one id."""
+
+    def __init__(self, *, with_usage: bool) -> None:
+        self._head = _head("chat.completion.chunk")
+        self._usage = {"usage": None} if with_usage else {}
+
+    def __call__(self, delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+        return {**self._head, "choices": [choice], **self._usage}
+
+    def usage(self, usage: dict[str, int]) -> dict[str, Any]:
+        return {**self._head, "choices": [], "usage": usage}
+
+
+async def _until_gone(receive: Receive, generation: Generation) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    generation.cancelled.set()
+
+
+def _head(kind: str) -> dict[str, Any]:
+    name = f"chatcmpl-{uuid.uuid4().hex}"
+    return {"id": name, "object": kind, "created": int(time.time()), "model": SERVED_NAME}
+
+
+def _delta(piece: Piece) -> dict[str, Any]:
+    return {"tool_calls": [piece.tool_call]} if piece.tool_call else {"content": piece.text}
+
+
+def _finish(generation: Generation, answer: Answer) -> str:
+    return "tool_calls" if answer.tool_calls else generation.finish_reason
+
+
+def _usage(generation: Generation) -> dict[str, int]:
+    prompt, completion = len(generation.prompt), generation.tokens
+    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+
+
+def _error(message: str, kind: str = "invalid_request_error") -> dict[str, Any]:
+    return {"error": {"message": message, "type": kind, "param": None, "code": None}}
+
+
+def _told(error: Exception) -> str:
+    print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+    return "the model failed on this request"
+
+
+def main() -> None:
+    """Loads the model, listens, serves until SIGTERM."""
+    parser = argparse.ArgumentParser(description="Serves one language model over HTTP, as OpenAI does.")
+    parser.add_argument("--model", type=Path, required=True, help="Hugging Face folder, or one with it in `model`")
+    parser.add_argument("--threads", type=int, default=1, help="for one generation")
+    parser.add_argument("--concurrency", type=int, default=4, help="generations at a time")
+    server_arguments(parser)
+    options = parser.parse_args()
+
+    os.environ.setdefault("OMP_NUM_THREADS", str(options.threads))
+    try:
+        model = LanguageModel(find_model(options.model), options.threads)
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        sys.exit(f"The model in {options.model} cannot be served: {error}")
+    serve(ChatApp(model, options.concurrency), options)
+
+
+if __name__ == "__main__":
+    main()

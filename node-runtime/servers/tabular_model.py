@@ -1,0 +1,104 @@
+"""A trained model directory, ready to answer. The format is in ../trainers/README.md."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from answers import InputProblem, Labels, problem_at
+from hearth_trainers.features import Feature, RowEncoder, ValueProblem
+from lightgbm_native import NativeBooster
+
+FORMAT = "hearth-tabular/1"
+MOST_INSTANCES = 10_000
+
+
+class Model(Protocol):
+    """Answers instances that are known to be objects."""
+
+    def predict(self, instances: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """One prediction per instance; `InputProblem` says what cannot be used."""
+        ...
+
+
+def load_model(directory: Path, threads: int) -> tuple[dict[str, Any], Model]:
+    """The manifest and the model of a directory."""
+    manifest = json.loads((directory / "manifest.json").read_text(encoding="utf-8"))
+    if manifest.get("format") != FORMAT:
+        raise ValueError(f"The model has the format {manifest.get('format')}; this server knows {FORMAT}.")
+    path = directory / manifest["model_file"]
+    task = manifest["task"]
+    if task == "regression":
+        return manifest, Regressor(manifest, NativeBooster(path, threads))
+    if task == "classification":
+        return manifest, Classifier(manifest, NativeBooster(path, threads))
+    if task == "forecast":
+        from forecast_model import Forecaster
+
+        return manifest, Forecaster(manifest, NativeBooster(path, threads))
+    if task == "text_classification":
+        from text_model import TextClassifier
+
+        return manifest, TextClassifier(manifest, directory)
+    raise ValueError(f"The task {task} is not known to this server.")
+
+
+def read_instances(body: Any) -> list[Mapping[str, Any]]:
+    """The instances of a request body, checked as far as no model is needed."""
+    if not isinstance(body, dict) or "instances" not in body:
+        raise InputProblem('The body must be an object with "instances", a list of objects.', "/instances")
+    instances = body["instances"]
+    if not isinstance(instances, list) or not instances:
+        raise InputProblem("instances must be a list with at least one object.", "/instances")
+    if len(instances) > MOST_INSTANCES:
+        raise InputProblem(f"instances has {len(instances)} entries; at most {MOST_INSTANCES} are taken.", "/instances")
+    for index, instance in enumerate(instances):
+        if not isinstance(instance, dict):
+            raise InputProblem(
+                f"instances[{index}] must be an object of column names and values.", f"/instances/{index}"
+            )
+    return instances
+
+
+class _Columns:
+    def __init__(self, manifest: Mapping[str, Any]) -> None:
+        self._encoder = RowEncoder([Feature.from_json(body) for body in manifest["features"]])
+
+    def encode(self, instances: Sequence[Mapping[str, Any]]) -> np.ndarray:
+        rows = np.empty((len(instances), self._encoder.width), dtype=np.float64)
+        for index, instance in enumerate(instances):
+            try:
+                self._encoder.encode(instance, rows[index])
+            except ValueProblem as problem:
+                raise problem_at(index, problem.column, str(problem)) from None
+        return rows
+
+
+class Regressor:
+    """Numbers from columns."""
+
+    def __init__(self, manifest: Mapping[str, Any], booster: NativeBooster) -> None:
+        self._columns = _Columns(manifest)
+        self._booster = booster
+
+    def predict(self, instances: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """See `Model`."""
+        return self._booster.predict(self._columns.encode(instances))[:, 0].tolist()
+
+
+class Classifier:
+    """Labels with probabilities from columns."""
+
+    def __init__(self, manifest: Mapping[str, Any], booster: NativeBooster) -> None:
+        self._columns = _Columns(manifest)
+        self._booster = booster
+        self._labels = Labels(manifest["classes"])
+
+    def predict(self, instances: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """See `Model`."""
+        scores = self._booster.predict(self._columns.encode(instances))
+        # Two classes share one output: the probability of the second.
+        return self._labels.present(np.hstack([1 - scores, scores]) if scores.shape[1] == 1 else scores)

@@ -1,0 +1,81 @@
+"""Model server for the tabular and text trainers: see README.md."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "trainers")]
+
+import orjson
+from answers import InputProblem
+from asgi import BodyTooLarge, Receive, Send, read_body, send_json, serve, server_arguments
+from lightgbm_native import LightGBMError
+from tabular_model import Model, load_model, read_instances
+
+LARGEST_BODY = 16 << 20
+# Larger requests leave the event loop, so that small ones and the health check do not wait for them.
+INLINE_INSTANCES = 64
+
+
+class TabularApp:
+    """A plain ASGI application: two routes need no framework."""
+
+    def __init__(self, manifest: dict[str, Any], model: Model) -> None:
+        self._model = model
+        self._health = {"status": "ok", "task": manifest["task"], "target": manifest["target"]}
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        status, body = await self._answer(scope, receive)
+        await send_json(send, status, body)
+
+    async def _answer(self, scope: dict[str, Any], receive: Receive) -> tuple[int, dict[str, Any]]:
+        route = (scope["method"], scope["path"])
+        if route == ("GET", "/health"):
+            return 200, self._health
+        if route != ("POST", "/infer"):
+            return 404, _error(f"There is no {route[0]} {route[1]} here; ask GET /health or POST /infer.")
+        try:
+            instances = read_instances(orjson.loads(await read_body(receive, LARGEST_BODY)))
+            if len(instances) <= INLINE_INSTANCES:
+                return 200, {"predictions": self._model.predict(instances)}
+            return 200, {"predictions": await asyncio.to_thread(self._model.predict, instances)}
+        except InputProblem as problem:
+            return 422, _error(str(problem), problem.path)
+        except orjson.JSONDecodeError as error:
+            return 400, _error(f"The body is not JSON: {error}")
+        except BodyTooLarge:
+            return 413, _error(f"The body is larger than {LARGEST_BODY >> 20} MB.")
+        except Exception as error:
+            print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            return 500, _error("The model failed on this request.")
+
+
+def _error(message: str, path: str | None = None) -> dict[str, Any]:
+    return {"error": {"message": message, **({"path": path} if path else {})}}
+
+
+def main() -> None:
+    """Loads the model, listens, serves until SIGTERM."""
+    parser = argparse.ArgumentParser(description="Serves one trained tabular model over HTTP.")
+    parser.add_argument("--artifact", type=Path, required=True, help="directory with manifest.json")
+    parser.add_argument("--threads", type=int, default=1)
+    server_arguments(parser)
+    options = parser.parse_args()
+
+    os.environ.setdefault("OMP_NUM_THREADS", str(options.threads))
+    try:
+        manifest, model = load_model(options.artifact, options.threads)
+    except (OSError, ValueError, KeyError, LightGBMError) as error:
+        sys.exit(f"The model in {options.artifact} cannot be served: {error}")
+    serve(TabularApp(manifest, model), options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""Answers text classifications without scikit-learn: see tabular_model.py."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from answers import Labels, problem_at
+from hearth_trainers.features import name_of
+from hearth_trainers.words import words_of
+
+
+class TextClassifier:
+    """The class of a text from its words."""
+
+    def __init__(self, manifest: Mapping[str, Any], directory: Path) -> None:
+        self._column: str = manifest["text"]["column"]
+        self._longest: int = manifest["text"]["ngram_max"]
+        self._labels = Labels(manifest["classes"])
+        vocabulary = json.loads((directory / "vocabulary.json").read_text(encoding="utf-8"))
+        self._positions = {word: position for position, word in enumerate(vocabulary)}
+        with np.load(directory / manifest["model_file"]) as arrays:
+            self._idf = arrays["idf"]
+            # A word's coefficients lie together, for a text has few words and a class has many.
+            self._coefficients = np.ascontiguousarray(arrays["coef"].T)
+            self._intercept = arrays["intercept"]
+
+    def predict(self, instances: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """See `Model`."""
+        scores = np.array([self._scores(index, instance) for index, instance in enumerate(instances)])
+        sure = 1 / (1 + np.exp(-scores))
+        if sure.shape[1] == 1:
+            return self._labels.present(np.hstack([1 - sure, sure]))
+        total = sure.sum(axis=1, keepdims=True)
+        even = np.full_like(sure, 1 / sure.shape[1])
+        return self._labels.present(np.divide(sure, total, out=even, where=total > 0))
+
+    def _scores(self, index: int, instance: Mapping[str, Any]) -> np.ndarray:
+        if self._column not in instance:
+            raise problem_at(index, self._column, "is missing")
+        text = instance[self._column]
+        if not isinstance(text, str):
+            raise problem_at(index, self._column, f"must be a text, not {name_of(text)}")
+        counts = Counter(self._positions.get(word, -1) for word in words_of(text, self._longest))
+        counts.pop(-1, None)
+        if not counts:
+            return self._intercept
+        positions = np.fromiter(counts, dtype=np.intp, count=len(counts))
+        weights = self._idf[positions] * [1 + math.log(count) for count in counts.values()]
+        weights /= math.sqrt(float(weights @ weights))
+        return weights @ self._coefficients[positions] + self._intercept

@@ -1,0 +1,95 @@
+"""Entry: `python -m hearth_trainers job.json`."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+from .errors import JobError, Stopped
+from .job import Job, read_job
+from .launch import is_launched, report_status, run_in_processes
+from .loop import EpochLoop, StopSignal
+from .protocol import emit, log
+
+EXIT_UNTRAINABLE = 64
+EXIT_STOPPED = 75
+
+
+def main(arguments: list[str]) -> int:
+    """Trains what the job file says; the exit status is described in ../README.md."""
+    if len(arguments) != 1:
+        print("usage: python -m hearth_trainers job.json", file=sys.stderr)
+        return EXIT_UNTRAINABLE
+    code = _train_and_tell(Path(arguments[0]))
+    report_status(code)
+    return code
+
+
+def _train_and_tell(path: Path) -> int:
+    try:
+        job = read_job(path)
+        if job.processes > 1 and not is_launched():
+            return run_in_processes(path, job.processes)
+        _train(job, StopSignal())
+        return 0
+    except Stopped:
+        log("Training was stopped.")
+        return EXIT_STOPPED
+    except JobError as error:
+        where = {name: value for name, value in (("column", error.column), ("row", error.row)) if value is not None}
+        emit("error", code=error.code, message=str(error), **where)
+        return EXIT_UNTRAINABLE
+    except BrokenPipeError:
+        # Nobody listens any more; keep the interpreter from flushing into the void.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        traceback.print_exc()
+        emit("error", code="trainer_failed", message=f"{type(error).__name__}: {error}")
+        return 1
+
+
+def _train(job: Job, stop: StopSignal) -> None:
+    if not re.fullmatch(r"hearth_trainers(\.[a-z_]+)+", job.trainer):
+        raise JobError(f"'{job.trainer}' is not a trainer.", code="bad_job")
+
+    try:
+        trainer = importlib.import_module(job.trainer)
+    except ModuleNotFoundError as error:
+        if not f"{job.trainer}.".startswith(f"{error.name}."):
+            raise
+        raise JobError(f"'{job.trainer}' is not a trainer.", code="bad_job") from error
+    if hasattr(trainer, "train_job"):
+        trainer.train_job(job, stop)
+    else:
+        _train_on_table(job, trainer, stop)
+
+
+def _train_on_table(job: Job, trainer: ModuleType, stop: StopSignal) -> None:
+    from .artifact import write_artifacts
+    from .run import Run
+    from .tables import read_table
+
+    log(f"Reading the dataset ({job.format}).")
+    table = read_table(job)
+    log(f"The dataset has {table.num_rows:,} rows and {table.num_columns} columns.")
+    run = Run(job, table, EpochLoop(job, stop))
+    outcome = trainer.train(run)
+    write_artifacts(job.output_dir, outcome)
+    emit(
+        "result",
+        metrics={**outcome.metrics, "epochs": run.loop.losses()},
+        input_schema=outcome.input_schema,
+        output_schema=outcome.output_schema,
+        example_input=outcome.example_input,
+        example_output=outcome.example_output,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,57 @@
+"""Tabular classification."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lightgbm as lgb
+import numpy as np
+
+from .base import check_classes, read_base
+from .boosting import Rows, boost, predict
+from .fitting import plain_rows
+from .labels import class_metrics, class_weights, present, read_labels, split_by_class
+from .run import Outcome, Run
+from .schemas import class_schema, columns_schema, predictions_schema
+from .tabular import EXAMPLES, prepare, target_column
+
+
+def train(run: Run) -> Outcome:
+    """Predicts a class and the probability of each. The loss is the logarithmic loss."""
+    job = run.job
+    target = target_column(run.table, job.param("target_column"))
+    base = read_base(run, "classification")
+    data = prepare(run, target, base)
+    labels = read_labels(data.table.column(target), target)
+    check_classes(base, labels.classes, target)
+    learn, check = split_by_class(labels, job.param("val_set_size"), job.param("seed"))
+
+    count = len(labels.classes)
+    objective: dict[str, Any] = {"objective": "binary", "metric": "binary_logloss"}
+    if count > 2:
+        objective = {"objective": "multiclass", "metric": "multi_logloss", "num_class": count}
+    weights = class_weights(labels, learn, job.param("class_weight"))
+    train_rows, validation = (
+        Rows(data.x[rows], labels.codes[rows], None if weights is None else weights[labels.codes[rows]])
+        for rows in (learn, check)
+    )
+    booster = boost(job, run.loop, objective, train_rows, validation, data.categorical, base and base.model)
+
+    examples = check[:EXAMPLES]
+    return Outcome(
+        task="classification",
+        target=target,
+        metrics=class_metrics(labels, check, _probabilities(booster, data.x[check])),
+        input_schema=columns_schema(data.features),
+        output_schema=predictions_schema(class_schema(labels.classes)),
+        example_input={"instances": plain_rows(data.table, data.features, examples)},
+        example_output={"predictions": present(labels, _probabilities(booster, data.x[examples]))},
+        model_file="model.txt",
+        files={"model.txt": booster.model_to_string(num_iteration=-1).encode()},
+        extra={"features": [feature.as_json() for feature in data.features], "classes": labels.classes},
+    )
+
+
+def _probabilities(booster: lgb.Booster, x: np.ndarray) -> np.ndarray:
+    scores = predict(booster, x)
+    return np.column_stack([1 - scores, scores]) if scores.ndim == 1 else scores

@@ -1,0 +1,117 @@
+"""How a row becomes numbers. Used by trainers and by the model server, so it needs NumPy only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from math import nan
+from typing import Any
+
+import numpy as np
+
+NUMBER, BOOLEAN, DATETIME, CATEGORY = "number", "boolean", "datetime", "category"
+# A moment becomes: days since 1970, month, weekday, hour.
+DATETIME_WIDTH = 4
+_DAY = 86_400.0
+
+
+class ValueProblem(ValueError):
+    """A value that the model cannot take; `column` says where, the text says what it must be."""
+
+    def __init__(self, column: str, text: str) -> None:
+        super().__init__(text)
+        self.column = column
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One input column of a model."""
+
+    name: str
+    kind: str
+    required: bool
+    categories: tuple[str, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """How many numbers the column becomes."""
+        return DATETIME_WIDTH if self.kind == DATETIME else 1
+
+    def as_json(self) -> dict[str, Any]:
+        """As it stands in a manifest."""
+        body: dict[str, Any] = {"name": self.name, "kind": self.kind, "required": self.required}
+        return {**body, "categories": list(self.categories)} if self.kind == CATEGORY else body
+
+    @staticmethod
+    def from_json(body: Mapping[str, Any]) -> Feature:
+        """From a manifest."""
+        return Feature(body["name"], body["kind"], body["required"], tuple(body.get("categories", ())))
+
+
+class RowEncoder:
+    """Encodes rows that came as JSON, the same way a trainer encodes its table."""
+
+    def __init__(self, features: Sequence[Feature]) -> None:
+        self._codes = [{text: float(code) for code, text in enumerate(f.categories)} for f in features]
+        self._features = list(features)
+        self.width = sum(feature.width for feature in features)
+
+    def encode(self, row: Mapping[str, Any], out: np.ndarray) -> None:
+        """Fills `out`, a vector of `width`, with one row."""
+        at = 0
+        for feature, codes in zip(self._features, self._codes):
+            value = row.get(feature.name)
+            if value is None:
+                if feature.required:
+                    problem = "must not be null" if feature.name in row else "is missing"
+                    raise ValueProblem(feature.name, problem)
+                out[at : at + feature.width] = nan
+            elif feature.kind == NUMBER:
+                out[at] = _number(feature.name, value)
+            elif feature.kind == CATEGORY:
+                if not isinstance(value, str):
+                    raise ValueProblem(feature.name, f"must be a text, not {name_of(value)}")
+                # A value that was not seen in training counts as missing.
+                out[at] = codes.get(value, nan)
+            elif feature.kind == BOOLEAN:
+                if not isinstance(value, bool):
+                    raise ValueProblem(feature.name, f"must be true or false, not {name_of(value)}")
+                out[at] = float(value)
+            else:
+                out[at : at + DATETIME_WIDTH] = moment_parts(_moment(feature.name, value))
+            at += feature.width
+
+
+def moment_parts(moment: datetime) -> tuple[float, float, float, float]:
+    """The numbers a moment becomes. Moments without a zone are taken as UTC."""
+    zoned = moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment.astimezone(timezone.utc)
+    return zoned.timestamp() / _DAY, float(zoned.month), float(zoned.weekday()), float(zoned.hour)
+
+
+def name_of(value: Any) -> str:
+    """What a JSON value is, in words."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, (int, float)):
+        return "a number"
+    if isinstance(value, str):
+        return "a text"
+    return "a list" if isinstance(value, list) else "an object"
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    raise ValueProblem(name, f"must be a number, not {name_of(value)}")
+
+
+def _moment(name: str, value: Any) -> datetime:
+    if isinstance(value, str):
+        try:
+            return datetime.fromisoformat(value.replace("Z", "+00:00"))
+        except ValueError:
+            pass
+    raise ValueProblem(name, "must be a date such as 2026-03-01 or 2026-03-01T12:00:00Z")

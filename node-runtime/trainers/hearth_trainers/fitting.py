@@ -1,0 +1,112 @@
+"""Chooses the input columns of a table and turns the whole table into numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .errors import JobError, no_such_column
+from .features import BOOLEAN, CATEGORY, DATETIME, NUMBER, Feature
+from .protocol import log
+
+# A text column with more different values than this says too little per value to learn from.
+MOST_CATEGORIES = 500
+_DAY_US = 86_400_000_000
+
+
+def fit_features(table: pa.Table, target: str, ignore: Sequence[str]) -> list[Feature]:
+    """The columns the model will look at; those left out are told, with the reason."""
+    for name in ignore:
+        if name not in table.column_names:
+            raise no_such_column(name, table.column_names, "ignore_columns")
+    features: list[Feature] = []
+    for name in table.column_names:
+        if name == target or name in ignore:
+            continue
+        feature = _feature(name, table.column(name))
+        if isinstance(feature, str):
+            log(f"Column '{name}' is left out: {feature}.")
+        else:
+            features.append(feature)
+    if not features:
+        raise JobError("The dataset has no column to learn from besides the target.", code="no_features")
+    return features
+
+
+def _feature(name: str, column: pa.ChunkedArray) -> Feature | str:
+    kind = column.type
+    required = column.null_count == 0
+    if column.null_count == len(column):
+        return "it has no values"
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return Feature(name, NUMBER, required)
+    if pa.types.is_boolean(kind):
+        return Feature(name, BOOLEAN, required)
+    if pa.types.is_timestamp(kind):
+        return Feature(name, DATETIME, required)
+    if not pa.types.is_string(kind):
+        return f"its values are of type {kind}"
+    values = sorted(value for value in pc.unique(column).to_pylist() if value is not None)
+    if len(values) > MOST_CATEGORIES or (len(values) > 20 and len(values) > len(column) / 2):
+        return f"it is a text with {len(values)} different values"
+    return Feature(name, CATEGORY, required, tuple(values))
+
+
+def encode_table(table: pa.Table, features: Sequence[Feature]) -> np.ndarray:
+    """One row of numbers per row of the table; missing values are NaN."""
+    matrix = np.empty((table.num_rows, sum(feature.width for feature in features)), dtype=np.float64)
+    at = 0
+    for feature in features:
+        column = table.column(feature.name)
+        if feature.kind == DATETIME:
+            matrix[:, at : at + feature.width] = _moments(column)
+        else:
+            matrix[:, at] = _numbers(column, feature)
+        at += feature.width
+    return matrix
+
+
+def categorical_positions(features: Sequence[Feature]) -> list[int]:
+    """Which positions of an encoded row hold category numbers."""
+    positions: list[int] = []
+    at = 0
+    for feature in features:
+        if feature.kind == CATEGORY:
+            positions.append(at)
+        at += feature.width
+    return positions
+
+
+def to_floats(column: pa.ChunkedArray) -> np.ndarray:
+    """Numbers as float64, missing and infinite ones as NaN."""
+    values = pc.cast(column, pa.float64(), safe=False).to_numpy()
+    return np.where(np.isfinite(values), values, np.nan)
+
+
+def _numbers(column: pa.ChunkedArray, feature: Feature) -> np.ndarray:
+    if feature.kind == CATEGORY:
+        return to_floats(pc.index_in(column, pa.array(feature.categories, pa.string())))
+    return to_floats(pc.cast(column, pa.int8()) if feature.kind == BOOLEAN else column)
+
+
+def _moments(column: pa.ChunkedArray) -> np.ndarray:
+    utc = pc.cast(column, pa.timestamp("us"))
+    days = pc.divide(pc.cast(pc.cast(utc, pa.int64()), pa.float64(), safe=False), float(_DAY_US))
+    parts: list[Any] = [days, pc.month(utc), pc.day_of_week(utc), pc.hour(utc)]
+    return np.column_stack([to_floats(part) for part in parts])
+
+
+def plain_rows(table: pa.Table, features: Sequence[Feature], indices: np.ndarray) -> list[dict[str, Any]]:
+    """Rows as a caller would send them."""
+    rows = table.select([feature.name for feature in features]).take(pa.array(indices)).to_pylist()
+    return [{name: _plain(value) for name, value in row.items()} for row in rows]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value.isoformat() if hasattr(value, "isoformat") else value

@@ -1,0 +1,167 @@
+"""Forecast of one series."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .boosting import Rows, boost, predict
+from .errors import JobError, no_such_column
+from .fitting import to_floats
+from .protocol import log, warn
+from .regression import number_column, number_metrics
+from .run import Outcome, Run
+from .schemas import instances_schema, predictions_schema
+from .series import forecasts, window_features
+from .tabular import target_column
+
+# Encoded values at most in memory; above this only every n-th starting point is used.
+MOST_VALUES = 30_000_000
+FEWEST_WINDOWS = 8
+# Correlation with itself one season earlier from which a season counts as found.
+CLEAR_SEASON = 0.3
+
+
+@dataclass(frozen=True)
+class _Plan:
+    lags: int
+    horizon: int
+    season: int
+    # Values before this index are for training.
+    border: int
+
+
+def train(run: Run) -> Outcome:
+    """Predicts the next values from the last ones. The loss is the mean squared error over all steps."""
+    job = run.job
+    target = _target(run.table, job.param("target_column"))
+    y = _series(run.table, target, job.param("time_column"))
+    plan = _plan(y, job.param("horizon"), job.param("lags"), job.param("val_set_size"))
+
+    # A window may reach back into training; what it is asked to predict may not.
+    learn_at = _thinned(np.arange(plan.lags - 1, plan.border - 1), plan)
+    check_at = _thinned(np.arange(plan.border - 1, len(y) - 1), plan)
+    objective = {"objective": "regression", "metric": "l2"}
+    learn = _rows(y, plan, learn_at, plan.border)
+    check = _rows(y, plan, check_at, len(y))
+    booster = boost(job, run.loop, objective, learn, check)
+
+    base = np.repeat(y[check_at], plan.horizon)[_known(plan, check_at, len(y))]
+    newest = y[-plan.lags :][None, :]
+    changes = predict(booster, window_features(newest, plan.horizon, plan.season))
+    lags = plan.lags
+    past = {
+        "type": "array",
+        "items": {"type": "number"},
+        "minItems": lags,
+        "maxItems": 100_000,
+        "description": f"The past values, newest last. The newest {lags} are used.",
+    }
+    return Outcome(
+        task="forecast",
+        target=target,
+        metrics=number_metrics(base + check.y, base + predict(booster, check.x)),
+        input_schema=instances_schema({target: past}, [target]),
+        output_schema=predictions_schema(
+            {"type": "array", "items": {"type": "number"}, "minItems": plan.horizon, "maxItems": plan.horizon}
+        ),
+        example_input={"instances": [{target: newest[0].tolist()}]},
+        example_output={"predictions": forecasts(newest, changes).tolist()},
+        model_file="model.txt",
+        files={"model.txt": booster.model_to_string(num_iteration=-1).encode()},
+        extra={"horizon": plan.horizon, "lags": lags, "season": plan.season},
+    )
+
+
+def _target(table: pa.Table, named: str) -> str:
+    if named or "target" in table.column_names:
+        return target_column(table, named)
+    numeric = [
+        n for n in table.column_names if pa.types.is_integer(t := table.column(n).type) or pa.types.is_floating(t)
+    ]
+    if not numeric:
+        raise JobError("The dataset has no column with numbers to forecast.", code="not_a_number")
+    return numeric[-1]
+
+
+def _series(table: pa.Table, target: str, time_column: str) -> np.ndarray:
+    names = table.column_names
+    if time_column and time_column not in names:
+        raise no_such_column(time_column, names, "time_column")
+    dated = [name for name in names if pa.types.is_timestamp(table.column(name).type) and name != target]
+    order = time_column or (dated[0] if dated else "")
+    values = to_floats(number_column(table, target))
+    if order:
+        log(f"The rows are sorted by '{order}'.")
+        values = values[pc.sort_indices(table, sort_keys=[(order, "ascending")]).to_numpy()]
+    missing = np.isnan(values)
+    if missing.all():
+        raise JobError(f"Column '{target}' has no values.", code="too_few_rows", column=target)
+    if missing.any():
+        warn(f"{int(missing.sum()):,} missing values in '{target}' are filled in between their neighbours.")
+        known = np.flatnonzero(~missing)
+        values = np.interp(np.arange(len(values)), known, values[known])
+    return values
+
+
+def _plan(y: np.ndarray, horizon: int, lags: int, fraction: float) -> _Plan:
+    count = len(y)
+    lags = lags or int(np.clip(max(2 * horizon, 28), 2, max(2, count // 4)))
+    held_out = max(round(count * fraction), 2)
+    needed = lags + FEWEST_WINDOWS + held_out
+    if count < needed or horizon > count // 2:
+        fewest = max(needed, 2 * horizon, 20)
+        raise JobError(
+            f"The series has {count} values; with {lags} lags and a horizon of {horizon} at least {fewest} are needed.",
+            code="too_few_rows",
+        )
+    border = count - held_out
+    if np.ptp(y) == 0:
+        warn("The series has the same value everywhere: the model can only repeat it.")
+    return _Plan(lags, horizon, _season(y[:border], lags), border)
+
+
+def _season(y: np.ndarray, longest: int) -> int:
+    """The lag, up to `longest`, at which the series resembles itself most; 0 when at none."""
+    changes = np.diff(y)
+    changes = changes - changes.mean()
+    power = float(changes @ changes)
+    if power == 0 or len(changes) < 8:
+        return 0
+    lags = range(2, min(longest, len(changes) // 2) + 1)
+    likeness = [float(changes[lag:] @ changes[:-lag]) / power for lag in lags]
+    # A slow wave resembles itself at every short lag; a season stands out from its neighbours.
+    peaks = [
+        (value, lag)
+        for value, lag, before, after in zip(likeness[1:], lags[1:], likeness, [*likeness[2:], -1.0])
+        if value >= CLEAR_SEASON and value > before and value >= after
+    ]
+    if not peaks:
+        return 0
+    season = max(peaks)[1]
+    log(f"The series has a season of {season} rows.")
+    return season
+
+
+def _thinned(at: np.ndarray, plan: _Plan) -> np.ndarray:
+    values = len(at) * plan.horizon * (plan.lags + 12)
+    every = -(-values // MOST_VALUES)
+    if every > 1:
+        log(f"The series is long: every {every}th starting point is used.")
+    return at[::every]
+
+
+def _rows(y: np.ndarray, plan: _Plan, at: np.ndarray, end: int) -> Rows:
+    windows = np.lib.stride_tricks.sliding_window_view(y, plan.lags)[at - plan.lags + 1]
+    x = window_features(windows, plan.horizon, plan.season)
+    known = _known(plan, at, end)
+    ahead = (at[:, None] + np.arange(1, plan.horizon + 1)).ravel()[known]
+    return Rows(x[known], y[ahead] - np.repeat(y[at], plan.horizon)[known])
+
+
+def _known(plan: _Plan, at: np.ndarray, end: int) -> np.ndarray:
+    """Which (origin, step) pairs have their answer before `end`."""
+    return (at[:, None] + np.arange(1, plan.horizon + 1) < end).ravel()

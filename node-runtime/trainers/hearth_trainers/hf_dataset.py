@@ -1,0 +1,105 @@
+"""Saved Hugging Face datasets: a directory, or a zip, tar or tar.gz of one, with Arrow or Parquet files."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.ipc as ipc
+import pyarrow.parquet as pq
+
+from .errors import JobError
+from .protocol import log
+
+_SUFFIXES = (".arrow", ".parquet")
+
+
+def read_hf_dataset(path: Path) -> pa.Table:
+    """One split of the dataset: `train`, else the only or the first one. Class labels are given by name."""
+    members = dict(_members(path))
+    names = _train_split(sorted(members))
+    if not names:
+        raise JobError("The dataset holds no .arrow and no .parquet file.", code="bad_dataset")
+    tables = [_read(name, members[name]()) for name in names]
+    return _named_labels(pa.concat_tables(tables, promote_options="permissive"))
+
+
+def _members(path: Path) -> Iterator[tuple[str, Callable[[], bytes]]]:
+    if path.is_dir():
+        for file in path.rglob("*"):
+            if file.suffix in _SUFFIXES:
+                yield file.relative_to(path).as_posix(), file.read_bytes
+    elif zipfile.is_zipfile(path):
+        archive = zipfile.ZipFile(path)
+        for name in archive.namelist():
+            if name.endswith(_SUFFIXES):
+                yield name, lambda name=name: archive.read(name)
+    elif tarfile.is_tarfile(path):
+        yield from _tar_members(path)
+    else:
+        raise JobError("The dataset is neither a directory nor a zip, tar or tar.gz file.", code="bad_dataset")
+
+
+def _tar_members(path: Path) -> Iterator[tuple[str, Callable[[], bytes]]]:
+    # Nothing is unpacked to disk, so no member can land outside.
+    archive = tarfile.open(path)
+    for member in archive:
+        if member.isfile() and member.name.endswith(_SUFFIXES):
+            stream = archive.extractfile(member)
+            if stream is not None:
+                yield member.name, stream.read
+
+
+def _train_split(names: list[str]) -> list[str]:
+    # Caches that the datasets library leaves beside the data are not part of it.
+    data = [name for name in names if not PurePosixPath(name).name.startswith((".", "cache-", "tmp"))]
+    splits: dict[str, list[str]] = {}
+    for name in data:
+        splits.setdefault(_split_of(name), []).append(name)
+    if len(splits) <= 1:
+        return data
+    chosen = "train" if "train" in splits else sorted(splits)[0]
+    log(f"The dataset has the splits {', '.join(sorted(splits))}; training uses {chosen}.")
+    return splits[chosen]
+
+
+def _split_of(name: str) -> str:
+    """`train/data-00000-of-00001.arrow` and `data/train-00000-of-00001.parquet` are both of split `train`."""
+    path = PurePosixPath(name)
+    stem = path.stem.split("-")[0]
+    if stem in ("train", "test", "validation", "valid", "dev"):
+        return stem
+    return path.parent.name
+
+
+def _read(name: str, body: bytes) -> pa.Table:
+    if name.endswith(".parquet"):
+        return pq.read_table(io.BytesIO(body))
+    try:
+        return ipc.open_stream(body).read_all()
+    except pa.ArrowInvalid:
+        return ipc.open_file(body).read_all()
+
+
+def _named_labels(table: pa.Table) -> pa.Table:
+    """Replaces the numbers of ClassLabel columns by their names."""
+    metadata = (table.schema.metadata or {}).get(b"huggingface")
+    if not metadata:
+        return table
+    features = json.loads(metadata).get("info", {}).get("features", {})
+    for index, column in enumerate(table.column_names):
+        feature = features.get(column)
+        if not isinstance(feature, dict) or feature.get("_type") != "ClassLabel" or not feature.get("names"):
+            continue
+        names = pa.array(feature["names"])
+        numbers = table.column(column)
+        # -1 stands for a missing label.
+        known = pc.if_else(pc.greater_equal(numbers, 0), numbers, pa.scalar(None, numbers.type))
+        table = table.set_column(index, column, pc.take(names, known))
+    return table

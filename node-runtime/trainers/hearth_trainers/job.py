@@ -1,0 +1,117 @@
+"""The job file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .errors import JobError
+
+# How a run is watched and saved; the model does not depend on these.
+_NOT_IN_DIGEST = frozenset({"checkpoint_every_epochs", "save_steps", "tokenizer_cache"})
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to train, on what, and where to put it."""
+
+    job_id: str
+    trainer: str
+    format: str
+    paths: tuple[Path, ...]
+    hyperparameters: dict[str, Any]
+    output_dir: Path
+    checkpoint_dir: Path
+    resume_from: Path | None
+    threads: int
+    checkpoint_interval_s: float
+    # The model to start from: a Hugging Face folder, or the artifact of an earlier run.
+    base_dir: Path | None = None
+    # Kept between attempts; whatever lies there can be made again.
+    cache_dir: Path | None = None
+    # Processes that share the work, one per accelerator.
+    processes: int = 1
+
+    def param(self, name: str) -> Any:
+        """A hyperparameter; the caller of the trainer fills in every default."""
+        try:
+            return self.hyperparameters[name]
+        except KeyError:
+            raise JobError(f"The job names no hyperparameter {name}.", code="bad_job") from None
+
+    def digest(self) -> str:
+        """Digest of everything that shapes the model. A checkpoint is good for one digest only."""
+        shaping = {name: value for name, value in self.hyperparameters.items() if name not in _NOT_IN_DIGEST}
+        digest = hashlib.sha256()
+        digest.update(json.dumps([self.trainer, self.format, shaping], sort_keys=True).encode())
+        if self.processes > 1:
+            digest.update(f"\n{self.processes}\n".encode())
+        if self.base_dir:
+            _feed_base(digest, self.base_dir)
+        self._feed_data(digest)
+        return digest.hexdigest()
+
+    def data_digest(self) -> str:
+        """Digest of the dataset's content."""
+        digest = hashlib.sha256()
+        self._feed_data(digest)
+        return digest.hexdigest()
+
+    def _feed_data(self, digest: hashlib._Hash) -> None:
+        for path in self.paths:
+            for name, file in _files(path):
+                digest.update(f"\n{name}\n".encode())
+                _feed(digest, file)
+
+
+def read_job(path: Path) -> Job:
+    """Reads and checks a job file."""
+    try:
+        body = json.loads(path.read_text(encoding="utf-8"))
+        dataset = body["dataset"]
+        resume_from, base_dir, cache_dir = (body.get(name) for name in ("resume_from", "base_dir", "cache_dir"))
+        return Job(
+            job_id=str(body.get("job_id", "")),
+            trainer=str(body["trainer"]),
+            format=str(dataset["format"]),
+            paths=tuple(Path(one) for one in dataset["paths"]),
+            hyperparameters=dict(body.get("hyperparameters") or {}),
+            output_dir=Path(body["output_dir"]),
+            checkpoint_dir=Path(body["checkpoint_dir"]),
+            resume_from=Path(resume_from) if resume_from else None,
+            threads=max(1, int(body.get("threads", 1))),
+            checkpoint_interval_s=float(body.get("checkpoint_interval_s", 5)),
+            base_dir=Path(base_dir) if base_dir else None,
+            cache_dir=Path(cache_dir) if cache_dir else None,
+            processes=max(1, int(body.get("processes", 1))),
+        )
+    except KeyError as error:
+        raise JobError(f"The job file lacks {error.args[0]}.", code="bad_job") from error
+    except (OSError, ValueError, TypeError) as error:
+        raise JobError(f"The job file cannot be read: {error}", code="bad_job") from error
+
+
+def _files(path: Path) -> list[tuple[str, Path]]:
+    if not path.is_dir():
+        return [(path.suffix, path)]
+    return sorted((str(file.relative_to(path)), file) for file in path.rglob("*") if file.is_file())
+
+
+def _feed_base(digest: hashlib._Hash, base: Path) -> None:
+    # Weights by name, size and beginning, which holds names, shapes and the first values: they are many gigabytes.
+    for name, file in _files(base):
+        digest.update(f"\n{name} {file.stat().st_size}\n".encode())
+        with file.open("rb") as stream:
+            digest.update(stream.read(1 << 20))
+
+
+def _feed(digest: hashlib._Hash, file: Path) -> None:
+    try:
+        with file.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+    except OSError as error:
+        raise JobError(f"The dataset file cannot be read: {error}", code="bad_job") from error

@@ -1,0 +1,105 @@
+"""What the classifiers share: labels, weights, splits and measures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from sklearn.metrics import accuracy_score, f1_score, log_loss
+
+from .errors import JobError
+from .protocol import warn
+
+MOST_CLASSES = 1_000
+# More different fractional numbers than this are a quantity, not a label.
+MOST_FRACTIONS = 50
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The classes of a column, in order, and the class of each row by its position there."""
+
+    classes: list[Any]
+    codes: np.ndarray
+
+
+def read_labels(column: pa.ChunkedArray, name: str) -> Labels:
+    """The labels of a column without missing values."""
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        column, kind = pc.cast(column, pa.string()), pa.string()
+    plain = (pa.types.is_string, pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating)
+    if not any(check(kind) for check in plain):
+        raise JobError(
+            f"Column '{name}' cannot be a class: its values are of type {kind}.", code="not_a_class", column=name
+        )
+    classes = sorted(pc.unique(column).to_pylist())
+    if len(classes) < 2:
+        raise JobError(
+            f"Column '{name}' has the same value in every row ({classes[0]!r}); at least two classes are needed.",
+            code="one_class",
+            column=name,
+        )
+    fractional = pa.types.is_floating(kind) and any(value != int(value) for value in classes)
+    if len(classes) > (MOST_FRACTIONS if fractional else MOST_CLASSES):
+        raise JobError(
+            f"Column '{name}' has {len(classes):,} different values, too many for classes. "
+            "Is it a quantity? Then tabular-regression is the model to train.",
+            code="too_many_classes",
+            column=name,
+        )
+    codes = pc.index_in(column, pa.array(classes, kind)).to_numpy().astype(np.int64)
+    return Labels(classes, codes)
+
+
+def split_by_class(labels: Labels, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Row numbers for training and validation with the same share of every class; each class stays in training."""
+    random = np.random.default_rng(seed)
+    held_out: list[np.ndarray] = []
+    for code, label in enumerate(labels.classes):
+        rows = random.permutation(np.flatnonzero(labels.codes == code))
+        if len(rows) == 1:
+            warn(f"Class {label!r} has one row only, so it cannot be validated.")
+        held_out.append(rows[: min(round(len(rows) * fraction), len(rows) - 1)])
+    check = np.sort(np.concatenate(held_out))
+    if len(check) == 0:
+        # Every class is tiny: take one row of the largest.
+        largest = np.bincount(labels.codes).argmax()
+        rows = np.flatnonzero(labels.codes == largest)
+        if len(rows) < 2:
+            raise JobError("Every class has one row only; nothing can be learnt from that.", code="too_few_rows")
+        check = rows[:1]
+    return np.setdiff1d(np.arange(len(labels.codes)), check), check
+
+
+def class_weights(labels: Labels, rows: np.ndarray, mode: str) -> np.ndarray | None:
+    """A weight per class: all one, or inversely to how often it comes in `rows`."""
+    if mode != "balanced":
+        return None
+    counts = np.bincount(labels.codes[rows], minlength=len(labels.classes))
+    return len(rows) / (len(labels.classes) * counts)
+
+
+def class_metrics(labels: Labels, rows: np.ndarray, probabilities: np.ndarray) -> dict[str, float]:
+    """The measures of a classifier over `rows`."""
+    actual = labels.codes[rows]
+    predicted = probabilities.argmax(axis=1)
+    return {
+        "accuracy": float(accuracy_score(actual, predicted)),
+        "f1": float(f1_score(actual, predicted, average="macro", zero_division=0)),
+        "log_loss": float(log_loss(actual, probabilities, labels=np.arange(len(labels.classes)))),
+    }
+
+
+def present(labels: Labels, probabilities: np.ndarray) -> list[dict[str, Any]]:
+    """Predictions as the model server gives them."""
+    from .schemas import label_name
+
+    names = [label_name(label) for label in labels.classes]
+    return [
+        {"label": labels.classes[int(row.argmax())], "probabilities": dict(zip(names, row.tolist()))}
+        for row in probabilities
+    ]

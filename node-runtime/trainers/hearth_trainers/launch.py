@@ -1,0 +1,37 @@
+"""Starts one process per accelerator with torchrun and answers for all of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+_STATUS = "HEARTH_TRAINER_STATUS"
+
+
+def run_in_processes(job_file: Path, count: int) -> int:
+    """Runs the job in `count` processes; the exit status is that of the first of them."""
+    with tempfile.TemporaryDirectory() as folder:
+        status = Path(folder, "status")
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}"]
+        child = subprocess.Popen(
+            [*command, "-m", "hearth_trainers", str(job_file)], env={**os.environ, _STATUS: str(status)}
+        )
+        # Whoever stops this process means all of them.
+        signal.signal(signal.SIGTERM, lambda number, _frame: child.send_signal(number))
+        code = child.wait()
+        return int(status.read_text()) if status.exists() else code or 1
+
+
+def is_launched() -> bool:
+    """Whether this process is one of several."""
+    return _STATUS in os.environ
+
+
+def report_status(code: int) -> None:
+    """Tells the launcher how the first process ended; torchrun itself has only one failure."""
+    if is_launched() and os.environ.get("RANK") == "0":
+        Path(os.environ[_STATUS]).write_text(str(code))

@@ -1,0 +1,56 @@
+"""The processes that share a run: usually one, on nodes with several accelerators one for each."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+
+
+class Crew:
+    """This process among its fellows. Alone, nothing is exchanged and no library for it is loaded."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.rank = int(os.environ.get("RANK", "0"))
+        self.size = int(os.environ.get("WORLD_SIZE", "1"))
+        self._device = device
+        self._accelerator: Any = None
+        if self.size > 1:
+            from accelerate import Accelerator
+
+            self._accelerator = Accelerator(cpu=device.type == "cpu")
+
+    @property
+    def leads(self) -> bool:
+        """The one that speaks, saves and writes the result."""
+        return self.rank == 0
+
+    def share(self, model: Any) -> Any:
+        """The model as it is called in training: gradients of all processes are averaged."""
+        return self._accelerator.prepare_model(model, device_placement=False) if self._accelerator else model
+
+    def no_exchange(self, model: Any) -> AbstractContextManager[Any]:
+        """For all but the last micro-batch of a step."""
+        return self._accelerator.no_sync(model) if self._accelerator else nullcontext()
+
+    def sums(self, *values: float) -> list[float]:
+        """Each value added up over all processes."""
+        if not self._accelerator:
+            return list(values)
+        mine = torch.tensor(values, dtype=torch.float64 if self._device.type == "cpu" else torch.float32)
+        return self._accelerator.reduce(mine.to(self._device), reduction="sum").tolist()
+
+    def gather(self, value: Any) -> list[Any]:
+        """One entry per process, by rank."""
+        if not self._accelerator:
+            return [value]
+        from accelerate.utils import gather_object
+
+        return gather_object([value])
+
+    def wait(self) -> None:
+        """Until all are here."""
+        if self._accelerator:
+            self._accelerator.wait_for_everyone()

@@ -1,0 +1,113 @@
+"""Tokenized rows, split into learning and evaluation by the seed, and kept for the next attempt."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import JobError
+from ..job import Job
+from ..protocol import log, warn
+from .render import Example, Renderer
+from .rows import read_rows
+from .settings import Settings
+
+CACHED_DATASETS = 8
+# Whatever changes how rows become tokens changes this.
+_CACHE_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What is learnt from, and what is only looked at."""
+
+    learn: list[Example]
+    check: list[Example]
+
+
+def load_dataset(job: Job, settings: Settings, tokenizer: Any, max_positions: int) -> Dataset:
+    """The dataset as tokens."""
+    log(f"Reading the dataset ({job.format}) as {settings.dataset_type}.")
+    file = _cache_file(job, settings, tokenizer, max_positions) if settings.tokenizer_cache else None
+    examples = _read_cache(file)
+    if examples is None:
+        examples = _tokenize(job, settings, tokenizer, max_positions)
+        if file and int(os.environ.get("RANK", "0")) == 0:
+            _write_cache(file, examples)
+    tokens = sum(len(one.ids) for one in examples)
+    log(f"The dataset has {len(examples):,} rows with {tokens:,} tokens.")
+    return _split(examples, settings)
+
+
+def _tokenize(job: Job, settings: Settings, tokenizer: Any, max_positions: int) -> list[Example]:
+    renderer = Renderer(tokenizer, settings, max_positions)
+    examples = [renderer.render(row, number) for number, row in enumerate(read_rows(job), 1)]
+    if renderer.cut:
+        what = "lost the beginning of the prompt" if settings.dataset_type == "alpaca" else "lost their end"
+        warn(f"{renderer.cut:,} rows are longer than {settings.sequence_len} tokens and {what}.")
+    if all(len(one.ids) < 2 for one in examples):
+        raise JobError("No row has more than one token: there is nothing to learn.", code="bad_data")
+    return examples
+
+
+def _split(examples: list[Example], settings: Settings) -> Dataset:
+    if settings.val_set_size == 0:
+        return Dataset(examples, [])
+    if len(examples) < 2:
+        raise JobError("val_set_size needs at least two rows.", code="too_few_rows")
+    held_out = min(len(examples) - 1, max(1, round(len(examples) * settings.val_set_size)))
+    order = np.random.default_rng([settings.seed, 0]).permutation(len(examples))
+    chosen = set(order[:held_out].tolist())
+    learn = [one for index, one in enumerate(examples) if index not in chosen]
+    return Dataset(learn, [examples[index] for index in sorted(chosen)])
+
+
+def _cache_file(job: Job, settings: Settings, tokenizer: Any, max_positions: int) -> Path | None:
+    if job.cache_dir is None:
+        return None
+    shaping = asdict(settings)
+    rules = [_CACHE_VERSION, max_positions, *(shaping[name] for name in ("dataset_type", "text_column", "sequence_len"))]
+    digest = hashlib.sha256(json.dumps(rules).encode())
+    digest.update(job.data_digest().encode())
+    digest.update(tokenizer.backend_tokenizer.to_str().encode() if tokenizer.is_fast else repr(tokenizer).encode())
+    digest.update(str(tokenizer.chat_template).encode())
+    return job.cache_dir / f"tokens-{digest.hexdigest()[:32]}.npz"
+
+
+def _read_cache(file: Path | None) -> list[Example] | None:
+    if file is None or not file.exists():
+        return None
+    try:
+        with np.load(file, allow_pickle=False) as stored:
+            ids, labels, ends = stored["ids"].tolist(), stored["labels"].tolist(), stored["ends"].tolist()
+    except (OSError, ValueError, KeyError) as error:
+        warn(f"The tokens kept from before cannot be read ({error}).")
+        return None
+    log("The tokens are those kept from an earlier attempt.")
+    os.utime(file)
+    starts = [0, *ends[:-1]]
+    return [Example(ids[start:end], labels[start:end]) for start, end in zip(starts, ends, strict=True)]
+
+
+def _write_cache(file: Path, examples: list[Example]) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        draft = file.with_name(f".{file.stem}.{os.getpid()}.npz")
+        np.savez(
+            draft,
+            ids=np.concatenate([np.asarray(one.ids, np.int32) for one in examples]),
+            labels=np.concatenate([np.asarray(one.labels, np.int32) for one in examples]),
+            ends=np.cumsum([len(one.ids) for one in examples]),
+        )
+        os.replace(draft, file)
+        kept = sorted(file.parent.glob("tokens-*.npz"), key=lambda one: one.stat().st_mtime)
+        for old in kept[:-CACHED_DATASETS]:
+            old.unlink(missing_ok=True)
+    except OSError as error:
+        warn(f"The tokens were not kept for another attempt ({error}).")

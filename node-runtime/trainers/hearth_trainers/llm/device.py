@@ -1,0 +1,35 @@
+"""The accelerator of this process."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+
+def device_kind() -> str:
+    """`cuda`, `xpu` or `cpu`."""
+    if torch.cuda.is_available():
+        return "cuda"
+    if hasattr(torch, "xpu") and torch.xpu.is_available():
+        return "xpu"
+    return "cpu"
+
+
+def own_device() -> torch.device:
+    """The device of this process: one per process on accelerators."""
+    kind = device_kind()
+    return torch.device(kind) if kind == "cpu" else torch.device(kind, int(os.environ.get("LOCAL_RANK", "0")))
+
+
+def peak_memory_mb(device: torch.device) -> int:
+    """Most memory this process has held: on the accelerator, else in the machine."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) >> 20
+    if device.type == "xpu":
+        return torch.xpu.max_memory_allocated(device) >> 20
+    import resource
+    import sys
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak >> (20 if sys.platform == "darwin" else 10)

@@ -1,0 +1,73 @@
+"""Fine-tuning of a causal language model: the whole way of one job."""
+
+from __future__ import annotations
+
+import gc
+import shutil
+import time
+from typing import Any
+
+import torch
+from transformers.utils import logging
+
+from ..job import Job
+from ..loop import StopSignal
+from ..protocol import emit, log
+from .chat_schema import CHAT
+from .crew import Crew
+from .dataset import load_dataset
+from .device import own_device, peak_memory_mb
+from .model import base_folder, load_model, load_tokenizer, max_positions
+from .outputs import tell_files, write_adapter, write_merged
+from .settings import read_settings
+from .training import FineTuning, perplexity
+
+
+def train_job(job: Job, stop: StopSignal) -> None:
+    """Trains, or goes on training, and writes `adapter/` and `model/`."""
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    torch.set_num_threads(job.threads)
+    device = own_device()
+    settings = read_settings(job, device.type)
+    base = base_folder(job)
+    tokenizer = load_tokenizer(base)
+    data = load_dataset(job, settings, tokenizer, max_positions(base))
+    crew = Crew(device)
+    model = load_model(base, settings, device)
+    tuning = FineTuning(
+        job, settings, model=model, data=data, pad_id=tokenizer.pad_token_id, stop=stop, device=device, crew=crew
+    )
+    started, worked = time.monotonic(), time.process_time()
+    history = tuning.run()
+    # What was learnt is safe before the result is put together, which takes memory of its own.
+    tuning.save()
+    stop.at_once = True
+    took, worked = time.monotonic() - started, time.process_time() - worked
+    log(
+        f"Trained on {tuning.tokens_seen:,} tokens in {took:.1f} s ({tuning.tokens_seen / max(took, 1e-9):,.0f} tokens/s), "
+        f"{worked:.2f} s of processor time; peak memory {peak_memory_mb(device):,} MB."
+    )
+    if not crew.leads:
+        return
+
+    shutil.rmtree(job.output_dir, ignore_errors=True)
+    if settings.adapter == "none":
+        write_merged(job.output_dir, base, settings, model)
+    else:
+        write_adapter(model, job.output_dir, str(job.param("base_model")))
+        tokenizer.save_pretrained(job.output_dir / "adapter")
+        del tuning, model
+        gc.collect()
+        write_merged(job.output_dir, base, settings, None)
+    tokenizer.save_pretrained(job.output_dir / "model")
+    tell_files(job.output_dir)
+    emit("result", metrics=_metrics(history), **CHAT)
+
+
+def _metrics(history: list[dict[str, Any]]) -> dict[str, Any]:
+    last = history[-1]
+    metrics = {"train_loss": last["train_loss"], "epochs": history}
+    if last["val_loss"] is not None:
+        metrics |= {"eval_loss": last["val_loss"], "eval_perplexity": perplexity(last["val_loss"])}
+    return metrics

@@ -1,0 +1,121 @@
+"""Loads the base model and puts on it what is trained."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
+
+from ..errors import JobError
+from ..job import Job
+from ..protocol import log
+from .render import FALLBACK_TEMPLATE
+from .settings import Settings
+
+
+def base_folder(job: Job) -> Path:
+    """The Hugging Face folder of the base: as given, or the merged model among the artifacts of an earlier run."""
+    if job.base_dir is None:
+        raise JobError("The job names no base model folder.", code="bad_job")
+    for folder in (job.base_dir, job.base_dir / "model"):
+        if (folder / "config.json").is_file():
+            return folder
+    raise JobError("The base model has no config.json.", code="bad_base")
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """The tokenizer, with a padding token and a chat template whatever it brings itself."""
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise JobError(f"The tokenizer of the base model cannot be read: {error}", code="bad_base") from error
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.unk_token or tokenizer.eos_token
+    if not tokenizer.chat_template:
+        log("The tokenizer has no chat template: a plain one is used and saved with the model.")
+        tokenizer.chat_template = FALLBACK_TEMPLATE
+    tokenizer.padding_side = "right"
+    return tokenizer
+
+
+def max_positions(folder: Path) -> int:
+    """The longest sequence the model knows; a large number when it does not say."""
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    for part in (config, config.get("text_config") or {}):
+        if isinstance(part.get("max_position_embeddings"), int):
+            return part["max_position_embeddings"]
+    return 1 << 30
+
+
+def load_model(folder: Path, settings: Settings, device: torch.device) -> Any:
+    """The model as it is trained: 4-bit or bf16 with LoRA layers, or all of it in 32 bits."""
+    attention = _attention(settings, device)
+    options: dict[str, Any] = {"attn_implementation": attention, "device_map": {"": device}}
+    if settings.adapter == "qlora":
+        options["quantization_config"] = BitsAndBytesConfig(
+            load_in_4bit=True,
+            bnb_4bit_quant_type="nf4",
+            bnb_4bit_use_double_quant=True,
+            bnb_4bit_compute_dtype=torch.bfloat16,
+        )
+    model = load_base(folder, torch.float32 if settings.adapter == "none" else torch.bfloat16, **options)
+    model.config.use_cache = False
+    if settings.adapter == "qlora":
+        _keep_gradients(model)
+        model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
+    if settings.gradient_checkpointing:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    if settings.adapter != "none":
+        model = _with_lora(model, settings)
+    trained = sum(one.numel() for one in model.parameters() if one.requires_grad)
+    log(f"Training {trained:,} parameters on {device.type} ({settings.adapter}, attention: {attention}).")
+    return model
+
+
+def load_base(folder: Path, dtype: torch.dtype, **options: Any) -> Any:
+    """The weights in a folder. Nothing in it is executed and nothing is fetched."""
+    try:
+        return AutoModelForCausalLM.from_pretrained(
+            folder, dtype=dtype, trust_remote_code=False, local_files_only=True, use_safetensors=True, **options
+        )
+    except (OSError, ValueError, KeyError) as error:
+        raise JobError(f"The base model cannot be loaded: {error}", code="bad_base") from error
+
+
+def _keep_gradients(model: Any) -> None:
+    # On processors with AVX512-BF16 an evaluation would repack the weights for a kernel through which no gradient flows.
+    for module in model.modules():
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            module.support_avx512bf16_for_cpu = False
+
+
+def _with_lora(model: Any, settings: Settings) -> Any:
+    # Where the layers begin is drawn at random: from the seed, whatever was drawn before.
+    torch.manual_seed(settings.seed)
+    config = LoraConfig(
+        task_type="CAUSAL_LM",
+        r=settings.lora_r,
+        lora_alpha=settings.lora_alpha,
+        lora_dropout=settings.lora_dropout,
+        target_modules="all-linear",
+    )
+    return get_peft_model(model, config)
+
+
+def _attention(settings: Settings, device: torch.device) -> str:
+    wanted = settings.flash_attention
+    if wanted == "off":
+        if device.type == "cuda":
+            torch.backends.cuda.enable_flash_sdp(False)
+        return "sdpa"
+    possible = device.type == "cuda" and importlib.util.find_spec("flash_attn") is not None
+    if possible and settings.adapter != "none":
+        return "flash_attention_2"
+    if wanted == "on":
+        log("Flash attention is not to be had here; training uses the attention built into PyTorch.")
+    return "sdpa"

@@ -1,0 +1,64 @@
+"""Reads the rows of a dataset as they were written: no text is taken for a number, a date or a missing value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from ..errors import JobError
+from ..hf_dataset import read_hf_dataset
+from ..job import Job
+from ..tables import delimiter_of
+
+Row = dict[str, Any]
+
+
+def read_rows(job: Job) -> list[Row]:
+    """All rows, in order."""
+    readers = {"csv": _read_csv, "jsonl": _read_jsonl, "parquet": _read_parquet, "hf_dataset": _read_hf}
+    reader = readers.get(job.format)
+    if reader is None:
+        raise JobError(f"The dataset format '{job.format}' is not known.", code="bad_job")
+    try:
+        rows = [row for path in job.paths for row in reader(path)]
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowKeyError, OSError) as error:
+        raise JobError(f"The dataset cannot be read as {job.format}: {error}", code="bad_dataset") from error
+    if not rows:
+        raise JobError("The dataset has no rows.", code="too_few_rows")
+    return rows
+
+
+def _read_jsonl(path: Path) -> Iterator[Row]:
+    with path.open("rb") as stream:
+        for number, line in enumerate(stream, 1):
+            if not line.strip():
+                continue
+            try:
+                row = orjson.loads(line.removeprefix(b"\xef\xbb\xbf"))
+            except ValueError as error:
+                raise JobError(f"Line {number} is not JSON: {error}", code="bad_dataset", row=number) from error
+            if not isinstance(row, dict):
+                raise JobError(f"Line {number} is not a JSON object.", code="bad_dataset", row=number)
+            yield row
+
+
+def _read_csv(path: Path) -> list[Row]:
+    parse = pa_csv.ParseOptions(delimiter=delimiter_of(path), newlines_in_values=True)
+    with pa_csv.open_csv(path, parse_options=parse) as reader:
+        names = reader.schema.names
+    convert = pa_csv.ConvertOptions(column_types={name: pa.string() for name in names}, strings_can_be_null=False)
+    return pa_csv.read_csv(path, parse_options=parse, convert_options=convert).to_pylist()
+
+
+def _read_parquet(path: Path) -> list[Row]:
+    return pq.read_table(path).to_pylist()
+
+
+def _read_hf(path: Path) -> list[Row]:
+    return read_hf_dataset(path).to_pylist()

@@ -1,0 +1,71 @@
+"""The hyperparameters of a fine-tuning run, as this machine can follow them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import JobError
+from ..job import Job
+from ..protocol import warn
+
+XPU_SEQUENCE_LEN = 6144
+EIGHT_BIT_OPTIMIZERS = ("adamw_8bit", "paged_adamw_8bit")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """By the names of the model config; what they mean is told there."""
+
+    adapter: str
+    epochs: int
+    max_steps: int
+    learning_rate: float
+    sequence_len: int
+    micro_batch_size: int
+    gradient_accumulation_steps: int
+    lora_r: int
+    lora_alpha: int
+    lora_dropout: float
+    val_set_size: float
+    save_steps: int
+    seed: int
+    optimizer: str
+    lr_scheduler: str
+    warmup_ratio: float
+    max_grad_norm: float
+    flash_attention: str
+    gradient_checkpointing: bool
+    group_by_length: bool
+    pad_to_sequence_len: bool
+    tokenizer_cache: bool
+    dataset_type: str
+    text_column: str
+
+    def save_every(self, total_steps: int) -> int:
+        """Steps between checkpoints: what was asked for, else about a twentieth of the run and at least 200."""
+        return self.save_steps or max(200, round(total_steps / 20))
+
+
+def read_settings(job: Job, device: str) -> Settings:
+    """Settings for `device` (`cpu`, `cuda`, `xpu`); refuses what cannot work there."""
+    given: dict[str, Any] = {name: job.param(name) for name in Settings.__dataclass_fields__}
+    given["flash_attention"] = _flash(given["flash_attention"])
+    if job.param("sample_packing"):
+        given["group_by_length"] = True
+    if device == "xpu" and given["sequence_len"] > XPU_SEQUENCE_LEN:
+        warn(f"sequence_len is {XPU_SEQUENCE_LEN} on this XPU node instead of {given['sequence_len']}.")
+        given["sequence_len"] = XPU_SEQUENCE_LEN
+    if given["optimizer"] in EIGHT_BIT_OPTIMIZERS and device != "cuda":
+        raise JobError(
+            f"The optimizer {given['optimizer']} needs a CUDA device and this node trains on {device}; "
+            "take adamw_torch, or ask for a GPU node with hardware_preference gpu_only.",
+            code="needs_cuda",
+        )
+    return Settings(**given)
+
+
+def _flash(value: str | bool) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return value

@@ -1,0 +1,211 @@
+"""The loop over optimizer steps: losses, checkpoints, signals, evaluation."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import time
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from ..errors import Stopped
+from ..job import Job
+from ..loop import StopSignal
+from ..protocol import emit, log
+from .batches import Batch, Plan
+from .crew import Crew
+from .dataset import Dataset
+from .optimize import make_optimizer, make_scheduler
+from .render import IGNORED
+from .settings import Settings
+from .state import Learner, Position, random_state, read_state, write_state
+
+LOG_INTERVAL_S = 2.0
+PROGRESS_INTERVAL_S = 0.5
+
+
+class FineTuning:
+    """One run of one model over one dataset."""
+
+    def __init__(
+        self,
+        job: Job,
+        settings: Settings,
+        *,
+        model: Any,
+        data: Dataset,
+        pad_id: int,
+        stop: StopSignal,
+        device: torch.device,
+        crew: Crew,
+    ) -> None:
+        self._job = job
+        self._settings = settings
+        self._data = data
+        self._pad_id = pad_id
+        self._stop = stop
+        self._crew = crew
+        self._device = device
+        self._digest = job.digest()
+        self.plan = Plan(data.learn, settings, pad_id=pad_id, world=crew.size)
+        trained = [one for one in model.parameters() if one.requires_grad]
+        optimizer = make_optimizer(trained, settings, device)
+        self._learner = Learner(model, optimizer, make_scheduler(optimizer, settings, self.plan.total_steps), device)
+        self._trained = trained
+        self._model = crew.share(model)
+        self._keeps_logits = "logits_to_keep" in inspect.signature(_inner(model).forward).parameters
+        self.position = Position()
+        self._saved_step = -1
+        self._told_at = self._logged_at = 0.0
+        self._tokens_since = 0
+        # By this process's attempt, without what an earlier one did.
+        self.tokens_seen = 0
+
+    def run(self) -> list[dict[str, Any]]:
+        """Trains to the end and gives the losses of every epoch. Raises `Stopped` after a SIGTERM, with a checkpoint."""
+        self._begin()
+        while self.position.step < self.plan.total_steps:
+            loss = self._step()
+            self._tell(loss)
+            at = self.position.step
+            if at % self.plan.steps_per_epoch == 0 or at == self.plan.total_steps:
+                self._end_epoch()
+            if self._is_stopped():
+                self.save()
+                raise Stopped
+            if at % self._settings.save_every(self.plan.total_steps) == 0 and at < self.plan.total_steps:
+                self.save()
+        return self.position.history
+
+    def save(self) -> None:
+        """Writes a checkpoint, unless there is one of this very step."""
+        if self.position.step in (0, self._saved_step):
+            return
+        self._saved_step = self.position.step
+        randoms = self._crew.gather(random_state(self._device))
+        if self._crew.leads:
+            write_state(self._job.checkpoint_dir, self._digest, self.position, self._learner, randoms)
+        self._crew.wait()
+
+    def _begin(self) -> None:
+        torch.manual_seed(self._settings.seed)
+        path = self._job.resume_from
+        found = read_state(path, self._digest, self._learner, self._crew.rank) if path else None
+        if found:
+            self.position = found
+            self._saved_step = found.step
+            emit("resumed", epoch=found.step)
+        log(
+            f"{self.plan.total_steps:,} steps, {self.plan.steps_per_epoch:,} per epoch; "
+            f"a checkpoint every {self._settings.save_every(self.plan.total_steps):,} steps."
+        )
+        self._stop.at_once = False
+        self._logged_at = time.monotonic()
+        self._model.train()
+
+    def _is_stopped(self) -> bool:
+        return self._crew.sums(float(self._stop.requested))[0] > 0
+
+    def _step(self) -> float:
+        """One optimizer step; gives the mean loss of its tokens."""
+        batches, targets = self.plan.step(self.position.step, self._crew.rank)
+        total = 0.0
+        for number, batch in enumerate(batches, 1):
+            last = number == len(batches)
+            with torch.enable_grad() if last else self._crew.no_exchange(self._model):
+                summed = self._loss(batch)
+                # Processes average their gradients; the loss is the mean over the tokens of all of them.
+                (summed * (self._crew.size / max(1, targets))).backward()
+            total += summed.detach()
+        if self._settings.max_grad_norm > 0:
+            torch.nn.utils.clip_grad_norm_(self._trained, self._settings.max_grad_norm)
+        self._learner.optimizer.step()
+        self._learner.scheduler.step()
+        self._learner.optimizer.zero_grad(set_to_none=True)
+        own_tokens = sum(int(batch.mask.sum()) for batch in batches)
+        loss_sum, tokens = self._crew.sums(float(total), own_tokens)
+        at = self.position
+        at.step += 1
+        at.loss_sum += loss_sum
+        at.targets += targets
+        at.tokens += int(tokens)
+        self._tokens_since += int(tokens)
+        self.tokens_seen += int(tokens)
+        return loss_sum / max(1, targets)
+
+    def _loss(self, batch: Batch) -> torch.Tensor:
+        """Sum of the losses of all tokens that are learnt. Only their logits are computed where the model allows it."""
+        wanted = batch.labels[:, 1:]
+        places = (wanted != IGNORED).any(dim=0).nonzero().flatten()
+        inputs: dict[str, Any] = {"input_ids": batch.ids, "attention_mask": batch.mask}
+        if len(places) == 0:
+            places = torch.zeros(1, dtype=torch.long)
+        if self._keeps_logits:
+            inputs["logits_to_keep"] = places
+        inputs = {name: one.to(self._device, non_blocking=True) for name, one in inputs.items()}
+        with torch.autocast(self._device.type, torch.bfloat16, enabled=self._device.type != "cpu"):
+            logits = self._model(**inputs, use_cache=False).logits
+        if not self._keeps_logits:
+            logits = logits[:, places]
+        targets = wanted[:, places].to(self._device, non_blocking=True)
+        return F.cross_entropy(
+            logits.float().flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="sum"
+        )
+
+    @torch.no_grad()
+    def _evaluate(self) -> float | None:
+        if not self._data.check:
+            return None
+        size = self._settings.micro_batch_size
+        plan = Plan(self._data.check, self._settings, pad_id=self._pad_id)
+        starts = range(0, len(self._data.check), size)
+        total, targets = 0.0, 0
+        self._model.eval()
+        for start in list(starts)[self._crew.rank :: self._crew.size]:
+            batch = plan.collate(list(range(start, min(start + size, len(self._data.check)))))
+            total += float(self._loss(batch))
+            targets += batch.targets
+        self._model.train()
+        total, targets = self._crew.sums(total, targets)
+        return total / targets if targets else None
+
+    def _end_epoch(self) -> None:
+        at = self.position
+        entry: dict[str, Any] = {
+            "epoch": len(at.history) + 1,
+            "train_loss": at.loss_sum / max(1, at.targets),
+            "val_loss": self._evaluate(),
+        }
+        if entry["val_loss"] is not None:
+            entry |= {"eval_loss": entry["val_loss"], "eval_perplexity": perplexity(entry["val_loss"])}
+        at.history.append(entry)
+        at.loss_sum, at.targets = 0.0, 0
+        emit("metric", **entry)
+        evaluated = ""
+        if "eval_loss" in entry:
+            evaluated = f", eval_loss {entry['eval_loss']:.4f}, eval_perplexity {entry['eval_perplexity']:.2f}"
+        log(f"Epoch {entry['epoch']} of {self.plan.epochs}: train_loss {entry['train_loss']:.4f}{evaluated}")
+
+    def _tell(self, loss: float) -> None:
+        now, at, total = time.monotonic(), self.position.step, self.plan.total_steps
+        if now - self._told_at >= PROGRESS_INTERVAL_S or at == total:
+            self._told_at = now
+            epoch = min(self.plan.epochs, len(self.position.history) + 1)
+            message = f"Step {at} of {total}"
+            emit("progress", epoch=epoch, epochs=self.plan.epochs, fraction=at / total, message=message)
+        if at == 1 or now - self._logged_at >= LOG_INTERVAL_S or at == total:
+            speed = self._tokens_since / max(1e-9, now - self._logged_at)
+            rate = self._learner.optimizer.param_groups[0]["lr"]
+            log(f"Step {at} of {total}: loss {loss:.4f}, learning rate {rate:.3g}, {speed:,.0f} tokens/s")
+            self._logged_at, self._tokens_since = now, 0
+
+
+def perplexity(loss: float) -> float:
+    """e to the loss; infinite ones are told as missing."""
+    return math.exp(loss) if loss < 700 else math.inf
+
+
+def _inner(model: Any) -> Any:
+    return model.get_base_model() if hasattr(model, "get_base_model") else model

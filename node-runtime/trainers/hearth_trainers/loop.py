@@ -1,0 +1,131 @@
+"""The epoch loop every trainer shares: losses, progress, checkpoints, signals, early stopping."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from .checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from .errors import Stopped
+from .job import Job
+from .protocol import emit
+
+PROGRESS_INTERVAL_S = 0.5
+# A checkpoint may take at most this share of the time.
+CHECKPOINT_SHARE = 0.05
+
+
+class StopSignal:
+    """SIGTERM: ends the run at once while data is being read, after the epoch while training, never while finishing."""
+
+    def __init__(self) -> None:
+        self.requested = False
+        self.at_once = True
+        signal.signal(signal.SIGTERM, self._handle)
+
+    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+        self.requested = True
+        if self.at_once:
+            raise Stopped
+
+
+class EpochLoop:
+    """Told by a trainer after every epoch; says when to stop."""
+
+    def __init__(self, job: Job, stop: StopSignal) -> None:
+        self._job = job
+        self._stop = stop
+        self._digest = job.digest()
+        self._patience = int(job.param("early_stopping_epochs"))
+        self._every = int(job.param("checkpoint_every_epochs"))
+        self.epochs = int(job.param("epochs"))
+        self.history: list[dict[str, Any]] = []
+        self._saved_epoch = 0
+        self._saved_at = time.monotonic()
+        self._save_took = 0.0
+        self._told_at = 0.0
+
+    def restore(self) -> dict[str, bytes] | None:
+        """The learner's state to go on from, or nothing."""
+        path = self._job.resume_from
+        checkpoint = read_checkpoint(path, self._digest) if path else None
+        if checkpoint is None:
+            return None
+        self.history = checkpoint.history
+        self._saved_epoch = checkpoint.epoch
+        emit("resumed", epoch=checkpoint.epoch)
+        return checkpoint.parts
+
+    @property
+    def epoch(self) -> int:
+        """Epochs done so far."""
+        return len(self.history)
+
+    @property
+    def is_over(self) -> bool:
+        """No epoch is left, or the validation loss has not fallen for too long."""
+        if self.epoch >= self.epochs:
+            return True
+        return self._patience > 0 and self.epoch - self.best_epoch >= self._patience
+
+    @property
+    def best_epoch(self) -> int:
+        """The epoch the final model is taken from: the last, or the best when early stopping is on."""
+        if self._patience == 0 or not self.history:
+            return self.epoch
+        losses = [entry["val_loss"] for entry in self.history]
+        return losses.index(min(losses)) + 1
+
+    def begin(self) -> None:
+        """From here on a stop waits for the end of the epoch."""
+        self._stop.at_once = False
+        self._saved_at = time.monotonic()
+        if self._stop.requested:
+            raise Stopped
+
+    def done(self, train_loss: float, val_loss: float, save: Callable[[], dict[str, bytes]], **internal: Any) -> None:
+        """Ends an epoch: tells it, and writes a checkpoint when one is due. Raises `Stopped` after a SIGTERM."""
+        entry = {"epoch": self.epoch + 1, "train_loss": train_loss, "val_loss": val_loss}
+        self.history.append({**entry, **internal})
+        emit("metric", **entry)
+        self._tell_progress()
+        if self._stop.requested:
+            self._save(save)
+            raise Stopped
+        if not self.is_over and self._is_due():
+            self._save(save)
+
+    def losses(self) -> list[dict[str, Any]]:
+        """`{epoch, train_loss, val_loss}` from the first epoch on."""
+        return [{name: entry[name] for name in ("epoch", "train_loss", "val_loss")} for entry in self.history]
+
+    def _is_due(self) -> bool:
+        if self._every and self.epoch % self._every == 0:
+            return True
+        interval = max(self._job.checkpoint_interval_s, self._save_took / CHECKPOINT_SHARE)
+        return time.monotonic() - self._saved_at >= interval
+
+    def _save(self, save: Callable[[], dict[str, bytes]]) -> None:
+        started = time.monotonic()
+        if self.epoch > self._saved_epoch:
+            checkpoint = Checkpoint(self._digest, self.epoch, self.history, save())
+            write_checkpoint(self._job.checkpoint_dir, checkpoint)
+            self._saved_epoch = self.epoch
+        self._saved_at = time.monotonic()
+        self._save_took = self._saved_at - started
+
+    def _tell_progress(self) -> None:
+        now = time.monotonic()
+        if now - self._told_at < PROGRESS_INTERVAL_S and not self.is_over:
+            return
+        self._told_at = now
+        emit(
+            "progress",
+            epoch=self.epoch,
+            epochs=self.epochs,
+            fraction=1.0 if self.is_over else self.epoch / self.epochs,
+            message=f"Epoch {self.epoch} of {self.epochs}",
+        )

@@ -1,0 +1,81 @@
+"""Tabular regression."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
+
+from .base import read_base
+from .boosting import Rows, boost, predict
+from .errors import JobError
+from .fitting import plain_rows, to_floats
+from .protocol import warn
+from .run import Outcome, Run
+from .schemas import columns_schema, predictions_schema
+from .tabular import EXAMPLES, prepare, split_rows, target_column
+
+
+def train(run: Run) -> Outcome:
+    """Predicts a number from the other columns. The loss is the mean squared error."""
+    job = run.job
+    target = target_column(run.table, job.param("target_column"))
+    numbers = number_column(run.table, target)
+    base = read_base(run, "regression")
+    data = prepare(run, target, base)
+    y = to_floats(numbers.drop_null())
+    if np.ptp(y) == 0:
+        warn(f"Column '{target}' has the same value in every row: the model can only repeat it.")
+
+    learn, check = split_rows(len(y), job.param("val_set_size"), job.param("seed"))
+    objective = {"objective": "regression", "metric": "l2"}
+    learn_rows, check_rows = Rows(data.x[learn], y[learn]), Rows(data.x[check], y[check])
+    booster = boost(job, run.loop, objective, learn_rows, check_rows, data.categorical, base and base.model)
+
+    examples = check[:EXAMPLES]
+    return Outcome(
+        task="regression",
+        target=target,
+        metrics=number_metrics(y[check], predict(booster, data.x[check])),
+        input_schema=columns_schema(data.features),
+        output_schema=predictions_schema({"type": "number"}),
+        example_input={"instances": plain_rows(data.table, data.features, examples)},
+        example_output={"predictions": predict(booster, data.x[examples]).tolist()},
+        model_file="model.txt",
+        files={"model.txt": booster.model_to_string(num_iteration=-1).encode()},
+        extra={"features": [feature.as_json() for feature in data.features]},
+    )
+
+
+def number_metrics(actual: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+    """The measures of a model that predicts numbers."""
+    return {
+        "mae": float(mean_absolute_error(actual, predicted)),
+        "rmse": float(root_mean_squared_error(actual, predicted)),
+        "r2": float(r2_score(actual, predicted)),
+    }
+
+
+def number_column(table: pa.Table, name: str) -> pa.ChunkedArray:
+    """A column of numbers, or an error that names the first row that is none."""
+    column = table.column(name)
+    kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return column
+    for row, value in enumerate(column.to_pylist(), 1):
+        if value is not None and not _is_number(value):
+            raise JobError(
+                f"Column '{name}' must hold numbers, but row {row} has {str(value)[:80]!r}.",
+                code="not_a_number",
+                column=name,
+                row=row,
+            )
+    raise JobError(f"Column '{name}' must hold numbers, but it is of type {kind}.", code="not_a_number", column=name)
+
+
+def _is_number(value: object) -> bool:
+    try:
+        float(str(value))
+    except ValueError:
+        return False
+    return not isinstance(value, bool)

@@ -1,0 +1,38 @@
+"""What a trainer module is given and what it gives back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from .job import Job
+from .loop import EpochLoop
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run: the job, its data, and the loop to report to."""
+
+    job: Job
+    table: pa.Table
+    loop: EpochLoop
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A trained model, ready to be written as an artifact."""
+
+    task: str
+    target: str
+    metrics: dict[str, float]
+    input_schema: dict[str, Any]
+    output_schema: dict[str, Any]
+    example_input: dict[str, Any]
+    example_output: dict[str, Any]
+    # Name of the file the model is in, and all files but the manifest.
+    model_file: str
+    files: dict[str, bytes] = field(repr=False)
+    # Fields of the manifest that only this task has.
+    extra: dict[str, Any] = field(default_factory=dict)

@@ -1,0 +1,66 @@
+"""JSON Schemas of what a trained model takes and gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .features import BOOLEAN, CATEGORY, DATETIME, NUMBER, Feature
+
+MOST_INSTANCES = 10_000
+_TYPES = {NUMBER: "number", BOOLEAN: "boolean", CATEGORY: "string", DATETIME: "string"}
+
+
+def instances_schema(properties: dict[str, Any], required: Sequence[str]) -> dict[str, Any]:
+    """`{instances: [{column: value}]}`. Columns the model does not know may be there and are ignored."""
+    instance = {"type": "object", "properties": properties, "required": list(required)}
+    instances = {"type": "array", "minItems": 1, "maxItems": MOST_INSTANCES, "items": instance}
+    return {"type": "object", "properties": {"instances": instances}, "required": ["instances"]}
+
+
+def predictions_schema(item: dict[str, Any]) -> dict[str, Any]:
+    """`{predictions: [...]}`, one per instance."""
+    predictions = {"type": "array", "items": item}
+    return {"type": "object", "properties": {"predictions": predictions}, "required": ["predictions"]}
+
+
+def columns_schema(features: Sequence[Feature]) -> dict[str, Any]:
+    """Input schema of a model over columns. A column that was never empty in training is required."""
+    properties = {feature.name: _column(feature) for feature in features}
+    return instances_schema(properties, [feature.name for feature in features if feature.required])
+
+
+def class_schema(classes: Sequence[Any]) -> dict[str, Any]:
+    """One prediction of a classifier."""
+    probability = {"type": "number", "minimum": 0, "maximum": 1}
+    names = [label_name(label) for label in classes]
+    return {
+        "type": "object",
+        "properties": {
+            "label": {"enum": list(classes)},
+            "probabilities": {
+                "type": "object",
+                "properties": {name: probability for name in names},
+                "required": names,
+            },
+        },
+        "required": ["label", "probabilities"],
+    }
+
+
+def label_name(label: Any) -> str:
+    """A label as the name of a JSON member."""
+    if isinstance(label, bool):
+        return "true" if label else "false"
+    return str(label)
+
+
+def _column(feature: Feature) -> dict[str, Any]:
+    kind = _TYPES[feature.kind]
+    schema: dict[str, Any] = {"type": kind if feature.required else [kind, "null"]}
+    if feature.kind == DATETIME:
+        schema["description"] = "A date such as 2026-03-01 or 2026-03-01T12:00:00Z."
+    if feature.kind == CATEGORY:
+        listed = ", ".join(feature.categories[:20]) + (", ..." if len(feature.categories) > 20 else "")
+        schema["description"] = f"Seen in training: {listed}. Any other text counts as missing."
+    return schema

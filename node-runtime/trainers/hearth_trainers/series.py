@@ -1,0 +1,38 @@
+"""How the past of a series becomes numbers. Used by the trainer and by the model server, so it needs NumPy only."""
+
+from __future__ import annotations
+
+import numpy as np
+
+_SPANS = (3, 7, 14, 28)
+
+
+def window_features(windows: np.ndarray, horizon: int, season: int) -> np.ndarray:
+    """Rows for steps 1 to `horizon` after each window: `(n, lags)` in, `(n * horizon, width)` out.
+
+    Everything but the level is relative to the newest value, so that a trend seen in training goes on
+    above the highest value that training saw.
+    """
+    count, lags = windows.shape
+    last = windows[:, -1:]
+    relative = windows[:, :-1] - last
+    shared = [relative]
+    for span in _SPANS:
+        if span < lags:
+            recent = windows[:, -span:]
+            shared += [recent.mean(axis=1, keepdims=True) - last, recent.std(axis=1, keepdims=True)]
+    shared += [windows.mean(axis=1, keepdims=True) - last, windows.std(axis=1, keepdims=True)]
+
+    steps = np.arange(1, horizon + 1)
+    blocks = [np.repeat(np.hstack(shared), horizon, axis=0), np.tile(steps, count)[:, None].astype(np.float64)]
+    if season:
+        # The value one or more whole seasons before the step, the nearest that is known.
+        seasons_back = -(-steps // season)
+        positions = lags - 1 + steps - season * seasons_back
+        blocks.append((windows[:, positions] - last).reshape(-1, 1))
+    return np.hstack(blocks)
+
+
+def forecasts(windows: np.ndarray, changes: np.ndarray) -> np.ndarray:
+    """Values from the changes a model predicts: `(n, horizon)`."""
+    return windows[:, -1:] + changes.reshape(len(windows), -1)

@@ -1,0 +1,72 @@
+"""What regression and classification over a table share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .base import Base, features_of
+from .errors import JobError, no_such_column
+from .features import Feature
+from .fitting import categorical_positions, encode_table, fit_features
+from .protocol import warn
+from .run import Run
+
+FEWEST_ROWS = 10
+EXAMPLES = 2
+
+
+@dataclass(frozen=True)
+class TabularData:
+    """A table ready for training: rows without a target are gone."""
+
+    table: pa.Table
+    target: str
+    features: list[Feature]
+    x: np.ndarray
+    categorical: list[int]
+
+
+def target_column(table: pa.Table, named: str, usual: tuple[str, ...] = ("target",)) -> str:
+    """The column to predict: the named one, else one with a usual name, else the last."""
+    names = table.column_names
+    if named:
+        if named not in names:
+            raise no_such_column(named, names, "target_column")
+        return named
+    return next((name for name in usual if name in names), names[-1])
+
+
+def rows_with(table: pa.Table, column: str) -> pa.Table:
+    """The rows that have a value in `column`; enough of them, or an error."""
+    present = pc.is_valid(table.column(column))
+    kept = table.filter(present)
+    dropped = table.num_rows - kept.num_rows
+    if dropped:
+        warn(f"{dropped:,} rows without a value in '{column}' are left out.")
+    if kept.num_rows < FEWEST_ROWS:
+        without = f" after {dropped:,} without a value in '{column}' were left out" if dropped else ""
+        raise JobError(
+            f"The dataset has {kept.num_rows} rows{without}; at least {FEWEST_ROWS} are needed.", code="too_few_rows"
+        )
+    return kept
+
+
+def prepare(run: Run, target: str, base: Base | None) -> TabularData:
+    """Chooses and encodes the columns; those of the base where there is one."""
+    table = rows_with(run.table, target)
+    if base:
+        features = features_of(base, table, target)
+    else:
+        features = fit_features(table, target, run.job.param("ignore_columns"))
+    return TabularData(table, target, features, encode_table(table, features), categorical_positions(features))
+
+
+def split_rows(count: int, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Row numbers for training and for validation, both in order; at least two of each."""
+    held_out = min(max(2, round(count * fraction)), count - 2)
+    mixed = np.random.default_rng(seed).permutation(count)
+    return np.sort(mixed[held_out:]), np.sort(mixed[:held_out])

@@ -1,0 +1,141 @@
+"""Classification of texts: TF-IDF over words and word runs, and a linear classifier trained by epochs."""
+
+from __future__ import annotations
+
+import io
+import json
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import SGDClassifier
+from sklearn.metrics import log_loss
+from threadpoolctl import threadpool_limits
+
+from .errors import JobError, no_such_column
+from .labels import Labels, class_metrics, class_weights, present, read_labels, split_by_class
+from .run import Outcome, Run
+from .schemas import class_schema, instances_schema, predictions_schema
+from .tabular import EXAMPLES, rows_with, target_column
+from .words import words_of
+
+_STATE = "state.npz"
+
+
+def train(run: Run) -> Outcome:
+    """Predicts the class of a text and the probability of each. The loss is the logarithmic loss."""
+    job = run.job
+    column = _text_column(run.table, job.param("text_column"))
+    others = run.table.drop_columns([column])
+    if others.num_columns == 0:
+        raise JobError("The dataset has no column with the class besides the text.", code="no_features")
+    target = target_column(others, job.param("target_column"), ("label", "target"))
+    table = rows_with(run.table, target)
+    texts = [text or "" for text in table.column(column).to_pylist()]
+    labels = read_labels(table.column(target), target)
+    learn, check = split_by_class(labels, job.param("val_set_size"), job.param("seed"))
+
+    longest = job.param("ngram_max")
+    vectorizer = TfidfVectorizer(
+        analyzer=partial(_words, longest=longest),
+        min_df=job.param("min_df"),
+        max_features=job.param("max_features"),
+        sublinear_tf=True,
+    )
+    try:
+        vectorizer.fit([texts[row] for row in learn])
+    except ValueError as error:
+        raise JobError(
+            f"The texts in '{column}' hold no words to learn from.", code="no_features", column=column
+        ) from error
+    x = vectorizer.transform(texts)
+    with threadpool_limits(job.threads):
+        learner = _fit(run, labels, x[learn], labels.codes[learn], x[check], labels.codes[check], learn)
+
+    examples = check[:EXAMPLES]
+    vocabulary = [str(word) for word in vectorizer.get_feature_names_out()]
+    return Outcome(
+        task="text_classification",
+        target=target,
+        metrics=class_metrics(labels, check, learner.predict_proba(x[check])),
+        input_schema=instances_schema({column: {"type": "string"}}, [column]),
+        output_schema=predictions_schema(class_schema(labels.classes)),
+        example_input={"instances": [{column: texts[row]} for row in examples]},
+        example_output={"predictions": present(labels, learner.predict_proba(x[examples]))},
+        model_file="model.npz",
+        files={
+            "model.npz": _npz(idf=vectorizer.idf_, coef=learner.coef_, intercept=learner.intercept_),
+            "vocabulary.json": json.dumps(vocabulary, ensure_ascii=False).encode(),
+        },
+        extra={"classes": labels.classes, "text": {"column": column, "ngram_max": longest}},
+    )
+
+
+def _words(text: str, longest: int) -> list[str]:
+    return list(words_of(text, longest))
+
+
+def _text_column(table: pa.Table, named: str) -> str:
+    names = table.column_names
+    if named and named not in names:
+        raise no_such_column(named, names, "text_column")
+    texts = [name for name in names if pa.types.is_string(table.column(name).type)]
+    if named:
+        if named not in texts:
+            raise JobError(f"Column '{named}' does not hold texts.", code="not_a_text", column=named)
+        return named
+    if not texts:
+        raise JobError("The dataset has no column with texts.", code="not_a_text")
+    if "text" in texts:
+        return "text"
+    return max(texts, key=lambda name: pc.mean(pc.utf8_length(table.column(name))).as_py() or 0)
+
+
+def _fit(run: Run, labels: Labels, x: Any, y: np.ndarray, x_check: Any, y_check: np.ndarray, rows: np.ndarray) -> Any:
+    """Trains, or goes on training, and returns the classifier of the best epoch."""
+    job, loop = run.job, run.loop
+    weights = class_weights(labels, rows, job.param("class_weight"))
+    weight = None if weights is None else weights[y]
+    classes = np.arange(len(labels.classes))
+    learner = SGDClassifier(
+        loss="log_loss",
+        alpha=job.param("alpha"),
+        learning_rate="constant",
+        eta0=job.param("learning_rate"),
+        shuffle=False,
+    )
+    best: dict[str, np.ndarray] = {}
+    parts = loop.restore()
+    if parts:
+        state = dict(np.load(io.BytesIO(parts[_STATE])))
+        best = {name[5:]: value for name, value in state.items() if name.startswith("best_")}
+        learner.classes_ = classes
+        learner.coef_, learner.intercept_, learner.t_ = state["coef"], state["intercept"], float(state["t"])
+    loop.begin()
+    while not loop.is_over:
+        # The order of the texts depends on the seed and the epoch alone, so a resumed run sees the same one.
+        order = np.random.default_rng([job.param("seed"), loop.epoch]).permutation(len(y))
+        order_weight = None if weight is None else weight[order]
+        learner.partial_fit(x[order], y[order], classes=classes, sample_weight=order_weight)
+        train_loss = float(log_loss(y, learner.predict_proba(x), labels=classes))
+        val_loss = float(log_loss(y_check, learner.predict_proba(x_check), labels=classes))
+        if all(val_loss < entry["val_loss"] for entry in loop.history):
+            best = {"coef": learner.coef_.copy(), "intercept": learner.intercept_.copy()}
+        loop.done(train_loss, val_loss, partial(_state, learner, best))
+    if loop.best_epoch != loop.epoch:
+        learner.coef_, learner.intercept_ = best["coef"], best["intercept"]
+    return learner
+
+
+def _state(learner: SGDClassifier, best: dict[str, np.ndarray]) -> dict[str, bytes]:
+    now = {"coef": learner.coef_, "intercept": learner.intercept_, "t": np.float64(learner.t_)}
+    return {_STATE: _npz(**now, **{f"best_{name}": value for name, value in best.items()})}
+
+
+def _npz(**arrays: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()

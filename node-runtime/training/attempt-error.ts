@@ -1,0 +1,13 @@
+/** Why an attempt at a job ended without a result. */
+export class AttemptError extends Error {
+  override readonly name = 'AttemptError'
+  /** For machines, as in the body of `:fail`. */
+  readonly code: string
+  readonly isRetryable: boolean
+
+  constructor(code: string, message: string, options: { retryable?: boolean; cause?: unknown } = {}) {
+    super(message, { cause: options.cause })
+    this.code = code
+    this.isRetryable = options.retryable ?? true
+  }
+}

@@ -1,0 +1,88 @@
+import { link, rm } from 'node:fs/promises'
+import { basename } from 'node:path'
+import type { CheckpointRegistered, UploadUrls } from '../../schemas/lease.ts'
+import type { ControlClient } from '../control-client.ts'
+import { putFile } from '../transfer.ts'
+import type { TrainerFile } from './trainer-lines.ts'
+
+export type Checkpoint = TrainerFile & { epoch: number }
+
+const CONTENT_TYPE = 'application/octet-stream'
+
+/** Stores checkpoints while training goes on: one at a time, and of those that wait only the newest. */
+export class CheckpointUploader {
+  readonly #control: ControlClient
+  readonly #token: string
+  readonly #signal: AbortSignal
+  readonly #onPreempt: () => void
+  readonly #onFault: (message: string) => void
+  #waiting: Checkpoint | undefined
+  #running: Promise<void> | undefined
+
+  constructor(options: {
+    control: ControlClient
+    token: string
+    signal: AbortSignal
+    /** A better job waits for this slot. */
+    onPreempt: () => void
+    /** A checkpoint could not be stored; training goes on. */
+    onFault: (message: string) => void
+  }) {
+    this.#control = options.control
+    this.#token = options.token
+    this.#signal = options.signal
+    this.#onPreempt = options.onPreempt
+    this.#onFault = options.onFault
+  }
+
+  offer(checkpoint: Checkpoint): void {
+    this.#waiting = checkpoint
+    this.#running ??= this.#work().finally(() => (this.#running = undefined))
+  }
+
+  /** Settles when everything offered so far is stored or given up. */
+  async settled(): Promise<void> {
+    while (this.#running) await this.#running
+  }
+
+  async #work(): Promise<void> {
+    for (let next = this.#take(); next; next = this.#take()) {
+      try {
+        await this.#store(next)
+      } catch (err) {
+        if (this.#signal.aborted) return
+        this.#onFault(`The checkpoint ${basename(next.path)} was not stored: ${String(err)}`)
+      }
+    }
+  }
+
+  #take(): Checkpoint | undefined {
+    const next = this.#waiting
+    this.#waiting = undefined
+    return next
+  }
+
+  async #store({ path, epoch, size_bytes, sha256 }: Checkpoint): Promise<void> {
+    const filename = basename(path)
+    // The trainer keeps only its newest files; a link keeps this one until it is stored.
+    const held = `${path}.upload`
+    await link(path, held)
+    try {
+      const options = { signal: this.#signal }
+      const file = { kind: 'checkpoint', filename, size_bytes, content_type: CONTENT_TYPE }
+      const { files } = await this.#control.lease<UploadUrls>('urls', this.#token, { files: [file] }, options)
+      for (const { url, content_type } of files) {
+        await putFile(url, held, { contentType: content_type, signal: this.#signal })
+      }
+      const { preempt } = await this.#control.lease<CheckpointRegistered>(
+        'checkpoint',
+        this.#token,
+        { filename, epoch, size_bytes, sha256 },
+        options,
+      )
+      if (preempt) this.#onPreempt()
+    } finally {
+      await rm(held, { force: true })
+    }
+  }
+}

@@ -1,0 +1,126 @@
+import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { CompleteJob, JobClaim, UploadUrls } from '../../schemas/lease.ts'
+import { type ControlClient, ControlError } from '../control-client.ts'
+import { keepLease } from '../lease-keeper.ts'
+import type { MemoryLedger } from '../memory-ledger.ts'
+import { MergeError } from '../merge/merge-error.ts'
+import type { JobReport } from '../spool.ts'
+import { putFile } from '../transfer.ts'
+import { AttemptError } from './attempt-error.ts'
+import type { FinishedFile } from './supervise.ts'
+
+/** What work under a lease needs of its node. */
+export interface LeaseTools {
+  readonly control: ControlClient
+  readonly workDir: string
+  readonly memory: MemoryLedger
+  /** Aborts when the node stops or drains. */
+  readonly stopping: () => AbortSignal
+}
+
+export interface LeasedJob {
+  claim: Pick<JobClaim, 'job_id' | 'lease_token' | 'attempt'>
+  report: JobReport
+  /** Ends the attempt at once. */
+  cancelled: AbortSignal
+  leaseS: number
+  /** What the job is expected to hold while it runs. */
+  memoryMb: number
+}
+
+const FAIL_PATIENCE_MS = 5_000
+
+/** Works on a claimed job in a folder of its own. Whatever happens, the lease is given back and the folder is gone. */
+export async function underLease(
+  tools: LeaseTools,
+  { claim, report, cancelled, leaseS, memoryMb }: LeasedJob,
+  work: (place: { dir: string; signal: AbortSignal }) => Promise<void>,
+): Promise<void> {
+  const { control } = tools
+  using lease = keepLease(control, claim.lease_token, leaseS)
+  const signal = AbortSignal.any([cancelled, lease.lost])
+  const dir = join(tools.workDir, `${claim.job_id}.${claim.attempt}`)
+  tools.memory.hold(claim.job_id, memoryMb)
+  try {
+    await work({ dir, signal })
+  } catch (err) {
+    const error = explain(err, { cancelled, lost: lease.lost, stopping: tools.stopping() })
+    report.log(error.message)
+    const body = {
+      code: error.code,
+      message: error.message.slice(0, 8_000),
+      retryable: error.isRetryable,
+    }
+    // The platform also finds out by itself; this tells it sooner, and why.
+    await control
+      .lease('fail', claim.lease_token, body, { patienceMs: FAIL_PATIENCE_MS })
+      .catch(() => undefined)
+    throw error
+  } finally {
+    tools.memory.release(claim.job_id)
+    await rm(dir, { recursive: true, force: true })
+  }
+}
+
+/** Stores the model's files and completes the lease. */
+export async function giveBack(
+  control: ControlClient,
+  token: string,
+  {
+    files,
+    result,
+    signal,
+  }: { files: readonly FinishedFile[]; result: Omit<CompleteJob, 'artifacts'>; signal: AbortSignal },
+): Promise<void> {
+  const wanted = files.map(({ filename, size_bytes, content_type }) => ({
+    kind: 'artifact',
+    filename,
+    size_bytes,
+    content_type,
+  }))
+  const urls = await control.lease<UploadUrls>('urls', token, { files: wanted }, { signal })
+  for (const { filename, url, content_type } of urls.files) {
+    const file = files.find((one) => one.filename === filename)
+    if (file) await putFile(url, file.path, { contentType: content_type, signal })
+  }
+  const { metrics, input_schema, output_schema, example_input, example_output } = result
+  const body: CompleteJob = {
+    artifacts: files.map(({ filename, size_bytes, sha256, content_type }) => ({
+      filename,
+      size_bytes,
+      sha256,
+      content_type,
+    })),
+    metrics,
+    input_schema,
+    output_schema,
+    example_input,
+    example_output,
+  }
+  // A lease that ran out while no gateway answered is still ours if nobody took over.
+  await control.lease('renew', token, {}, { signal })
+  await control.lease('complete', token, body, { signal })
+}
+
+/** Every way an attempt can end, as a code and a sentence. */
+function explain(
+  err: unknown,
+  { cancelled, lost, stopping }: Record<'cancelled' | 'lost' | 'stopping', AbortSignal>,
+): AttemptError {
+  if (stopping.aborted && !lost.aborted) {
+    return new AttemptError('drained', 'The node is being shut down.', { cause: err })
+  }
+  if (cancelled.aborted) return new AttemptError('cancelled', 'The run was cancelled.', { cause: err })
+  if (lost.aborted) {
+    return new AttemptError('lease_lost', 'This attempt lost its right to the run.', { cause: err })
+  }
+  if (err instanceof AttemptError) return err
+  if (err instanceof MergeError)
+    return new AttemptError(err.code, err.message, { retryable: false, cause: err })
+  if (err instanceof ControlError) {
+    return new AttemptError('refused', `A gateway refused: ${err.message}`, { cause: err })
+  }
+  const text = err instanceof Error ? err.message : String(err)
+  return new AttemptError('node_fault', `The attempt failed on the node: ${text}`, { cause: err })
+}

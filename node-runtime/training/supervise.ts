@@ -1,0 +1,192 @@
+import { mkdir } from 'node:fs/promises'
+import type { ControlClient } from '../control-client.ts'
+import type { ManagedProcess } from '../process-driver.ts'
+import type { JobReport } from '../spool.ts'
+import { AttemptError } from './attempt-error.ts'
+import { CheckpointUploader } from './checkpoint-uploader.ts'
+import type { TrainerFile, TrainerLine, TrainerResult } from './trainer-lines.ts'
+import { readTrainer, startTrainer, type TrainerStart } from './trainer-process.ts'
+
+/** A file of the finished model. */
+export type FinishedFile = TrainerFile & { filename: string; content_type: string }
+
+export interface Supervision extends TrainerStart {
+  control: ControlClient
+  token: string
+  report: JobReport
+  /** What the position of a checkpoint counts. */
+  progressUnit: string
+  /** Ends the trainer at once, without a checkpoint. */
+  signal: AbortSignal
+  /** The node is told to end: the trainer checkpoints first. */
+  stopping: AbortSignal
+}
+
+/** Exit statuses of trainers (node-runtime/trainers/README.md). */
+const EXIT = { done: 0, cannotTrain: 64, checkpointed: 75 } as const
+const KILL_GRACE_MS = 500
+/** For the epoch at hand and its checkpoint: a node that stops has little time, one that makes room has plenty. */
+const STOP_GRACE_MS = 2_000
+const YIELD_GRACE_MS = 60_000
+/** A trainer that says nothing for so long is stuck. */
+const STALL_MS = 3_600_000
+const TAIL = 12
+
+/** Runs a trainer to its end; whatever ends it, its process tree is gone when this settles. */
+export async function supervise(
+  options: Supervision,
+): Promise<{ files: readonly FinishedFile[]; result: TrainerResult }> {
+  const { control, token, report, signal, stopping, job } = options
+  await Promise.all([job.output_dir, job.checkpoint_dir].map((dir) => mkdir(dir, { recursive: true })))
+  signal.throwIfAborted()
+  const trainer = await startTrainer(options)
+  const stops = new Stops(trainer, { signal, stopping })
+  const uploader = new CheckpointUploader({
+    control,
+    token,
+    signal,
+    onPreempt: () =>
+      stops.gracefully('preempted', 'A run of higher priority needs this slot.', YIELD_GRACE_MS),
+    onFault: (message) => report.log(message),
+  })
+  const told = new Told(options, uploader, () => stops.alive())
+  try {
+    await readTrainer(trainer, { onLine: (line) => told.line(line), onText: (text) => told.text(text) })
+    const { code } = await trainer.exited
+    signal.throwIfAborted()
+    await uploader.settled()
+    return told.outcome(code, stops.reason)
+  } finally {
+    stops[Symbol.dispose]()
+    await trainer.stop({ graceMs: 0 })
+    await uploader.settled()
+  }
+}
+
+/** Everything that may end a trainer from outside. */
+class Stops implements Disposable {
+  reason: { code: string; message: string } | undefined
+  readonly #trainer: ManagedProcess
+  readonly #cleanUps: (() => void)[] = []
+  #stall: NodeJS.Timeout | undefined
+
+  constructor(trainer: ManagedProcess, { signal, stopping }: { signal: AbortSignal; stopping: AbortSignal }) {
+    this.#trainer = trainer
+    this.#on(signal, () => void trainer.stop({ graceMs: KILL_GRACE_MS }))
+    this.#on(stopping, () => this.gracefully('drained', 'The node is being shut down.', STOP_GRACE_MS))
+    this.alive()
+  }
+
+  /** With a checkpoint, which the trainer writes when it gets SIGTERM. */
+  gracefully(code: string, message: string, graceMs: number): void {
+    if (this.reason) return
+    this.reason = { code, message }
+    void this.#trainer.stop({ graceMs })
+  }
+
+  alive(): void {
+    clearTimeout(this.#stall)
+    this.#stall = setTimeout(() => {
+      const message = `The trainer said nothing for ${STALL_MS / 60_000} minutes.`
+      this.gracefully('trainer_stalled', message, STOP_GRACE_MS)
+    }, STALL_MS)
+  }
+
+  [Symbol.dispose](): void {
+    clearTimeout(this.#stall)
+    for (const cleanUp of this.#cleanUps) cleanUp()
+  }
+
+  #on(signal: AbortSignal, act: () => void): void {
+    if (signal.aborted) return act()
+    signal.addEventListener('abort', act)
+    this.#cleanUps.push(() => signal.removeEventListener('abort', act))
+  }
+}
+
+/** What the trainer has said so far. */
+class Told {
+  readonly #report: JobReport
+  readonly #uploader: CheckpointUploader
+  readonly #alive: () => void
+  readonly #unit: string
+  readonly #files: FinishedFile[] = []
+  readonly #tail: string[] = []
+  #result: TrainerResult | undefined
+  #error: { code: string; message: string } | undefined
+
+  constructor(
+    { report, progressUnit }: Pick<Supervision, 'report' | 'progressUnit'>,
+    uploader: CheckpointUploader,
+    alive: () => void,
+  ) {
+    this.#report = report
+    this.#unit = progressUnit
+    this.#uploader = uploader
+    this.#alive = alive
+  }
+
+  text(text: string): void {
+    this.#alive()
+    this.#tail.push(text.slice(0, 400))
+    if (this.#tail.length > TAIL) this.#tail.shift()
+    this.#report.log(text)
+  }
+
+  line(line: TrainerLine): void {
+    this.#alive()
+    switch (line.event) {
+      case 'log':
+        return this.text(line.level === 'warning' ? `Warning: ${line.message}` : line.message)
+      case 'metric':
+        return this.#report.metric(line.epoch, { train_loss: line.train_loss, val_loss: line.val_loss })
+      case 'checkpoint':
+        return this.#uploader.offer(line)
+      case 'resumed':
+        return this.text(`Training goes on after ${this.#unit} ${line.epoch}.`)
+      case 'artifact': {
+        const { name: filename, path, size_bytes, sha256, content_type } = line
+        this.#files.push({ filename, path, size_bytes, sha256, content_type })
+        return
+      }
+      case 'result':
+        this.#result = line
+        return
+      case 'error':
+        this.#error = line
+        return
+      case 'progress':
+        return
+    }
+  }
+
+  /** The result, or why there is none. */
+  outcome(
+    exit: number,
+    stopped: { code: string; message: string } | undefined,
+  ): { files: readonly FinishedFile[]; result: TrainerResult } {
+    if (exit === EXIT.done && this.#result) return { files: this.#files, result: this.#result }
+    if (stopped) throw new AttemptError(stopped.code, stopped.message)
+    if (exit === EXIT.checkpointed) {
+      throw new AttemptError('drained', 'The trainer was told to stop and wrote a checkpoint.')
+    }
+    if (exit === EXIT.cannotTrain) {
+      const { code, message } = this.#error ?? {
+        code: 'cannot_train',
+        message: 'This data cannot be trained on.',
+      }
+      throw new AttemptError(code, message, { retryable: false })
+    }
+    throw new AttemptError('trainer_failed', this.#failure(exit))
+  }
+
+  #failure(exit: number): string {
+    const how =
+      exit > 128
+        ? `The trainer was ended by signal ${exit - 128}${exit === 137 ? ', for example for lack of memory' : ''}.`
+        : `The trainer failed with status ${exit}.`
+    const said = this.#error ? ` ${this.#error.message}` : ''
+    const tail = this.#tail.length > 0 ? `\nIts last lines:\n${this.#tail.join('\n')}` : ''
+    return how + said + tail
+  }
+}

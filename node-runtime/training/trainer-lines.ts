@@ -1,0 +1,39 @@
+/** A file that the trainer has finished writing. */
+export interface TrainerFile {
+  path: string
+  size_bytes: number
+  sha256: string
+}
+
+/** The lines a trainer writes (node-runtime/trainers/README.md). */
+export type TrainerLine =
+  | { event: 'log'; level: string; message: string }
+  | { event: 'progress'; epoch: number; epochs: number; fraction: number; message: string }
+  | { event: 'metric'; epoch: number; train_loss: number | null; val_loss: number | null }
+  | ({ event: 'checkpoint'; epoch: number } & TrainerFile)
+  | { event: 'resumed'; epoch: number }
+  | ({ event: 'artifact'; name: string; content_type: string } & TrainerFile)
+  | ({ event: 'result' } & TrainerResult)
+  | { event: 'error'; code: string; message: string }
+
+export interface TrainerResult {
+  metrics: Record<string, unknown>
+  input_schema: Record<string, unknown>
+  output_schema: Record<string, unknown>
+  example_input: Record<string, unknown>
+  example_output: Record<string, unknown>
+}
+
+const EVENTS = new Set(['log', 'progress', 'metric', 'checkpoint', 'resumed', 'artifact', 'result', 'error'])
+
+/** A line of the protocol; `undefined` for anything else a library may print. */
+export function parseTrainerLine(text: string): TrainerLine | undefined {
+  if (!text.startsWith('{')) return undefined
+  try {
+    const value = JSON.parse(text) as { event?: unknown }
+    // Trainers are part of this repository: the event's name is enough to know the rest.
+    return typeof value.event === 'string' && EVENTS.has(value.event) ? (value as TrainerLine) : undefined
+  } catch {
+    return undefined
+  }
+}

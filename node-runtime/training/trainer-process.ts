@@ -1,0 +1,74 @@
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import type { Readable } from 'node:stream'
+import { fileURLToPath } from 'node:url'
+import type { ManagedProcess, ProcessDriver } from '../process-driver.ts'
+import { pythonProcessEnv } from '../python-env.ts'
+import { parseTrainerLine, type TrainerLine } from './trainer-lines.ts'
+
+const TRAINERS = fileURLToPath(new URL('../trainers/', import.meta.url))
+
+/** The job file (node-runtime/trainers/README.md). */
+export interface TrainerJob {
+  job_id: string
+  trainer: string
+  dataset: { format: string; paths: string[] }
+  hyperparameters: Record<string, unknown>
+  output_dir: string
+  checkpoint_dir: string
+  resume_from: string | null
+  threads: number
+  /** Folder of the model to start from. */
+  base_dir: string | null
+  /** Kept between attempts. */
+  cache_dir: string
+  processes: number
+}
+
+export interface TrainerStart {
+  driver: ProcessDriver
+  /** Interpreter of the trainer's environment. */
+  python: string
+  dir: string
+  /** Unique on this node. */
+  name: string
+  job: TrainerJob
+}
+
+/** Writes the job file and starts the trainer in its own process group. */
+export async function startTrainer({
+  driver,
+  python,
+  dir,
+  name,
+  job,
+}: TrainerStart): Promise<ManagedProcess> {
+  const jobFile = join(dir, 'job.json')
+  await writeFile(jobFile, JSON.stringify(job))
+  return driver.start({
+    name,
+    command: python,
+    args: ['-m', 'hearth_trainers', jobFile],
+    cwd: dir,
+    env: pythonProcessEnv({ PYTHONPATH: TRAINERS, OMP_NUM_THREADS: String(job.threads) }),
+  })
+}
+
+/** Reads both outputs to their end. What is not a line of the protocol is plain log text. */
+export async function readTrainer(
+  { stdout, stderr }: Pick<ManagedProcess, 'stdout' | 'stderr'>,
+  { onLine, onText }: { onLine: (line: TrainerLine) => void; onText: (text: string) => void },
+): Promise<void> {
+  const read = async (stream: Readable, take: (text: string) => void) => {
+    for await (const text of createInterface({ input: stream, crlfDelay: Infinity })) take(text)
+  }
+  await Promise.all([
+    read(stdout, (text) => {
+      const line = parseTrainerLine(text)
+      if (line) onLine(line)
+      else if (text.trim()) onText(text)
+    }),
+    read(stderr, (text) => void (text.trim() && onText(text))),
+  ])
+}

@@ -1,0 +1,132 @@
+import { mkdir } from 'node:fs/promises'
+import { availableParallelism } from 'node:os'
+import { join } from 'node:path'
+import type { JobClaim } from '../../schemas/lease.ts'
+import type { NodeInventory } from '../../schemas/node.ts'
+import type { ProcessDriver } from '../process-driver.ts'
+import type { JobReport } from '../spool.ts'
+import { downloadFile } from '../transfer.ts'
+import { AttemptError } from './attempt-error.ts'
+import { type BaseTools, fetchBase } from './base-model.ts'
+import { giveBack, type LeaseTools, underLease } from './job-lease.ts'
+import { supervise } from './supervise.ts'
+
+/** What an attempt needs of its node. */
+export interface AttemptTools extends BaseTools, LeaseTools {
+  readonly control: LeaseTools['control']
+  readonly driver: ProcessDriver
+  readonly pythonOf: (environment: string, tell?: (line: string) => void) => Promise<string>
+  readonly inventory: Pick<NodeInventory, 'gpus'>
+}
+
+export interface AttemptOptions {
+  claim: JobClaim
+  report: JobReport
+  /** Ends the attempt at once, without a checkpoint. */
+  cancelled: AbortSignal
+  leaseS: number
+}
+
+/** Trains one claimed job to its end. */
+export const trainUnderLease = (tools: AttemptTools, options: AttemptOptions): Promise<void> =>
+  underLease(tools, { ...options, memoryMb: options.claim.specification.memory_mb }, ({ dir, signal }) =>
+    attempt(tools, { ...options, dir, signal }),
+  )
+
+async function attempt(
+  tools: AttemptTools,
+  { claim, report, dir, signal }: AttemptOptions & { dir: string; signal: AbortSignal },
+): Promise<void> {
+  const { specification: spec, checkpoint } = claim
+  const stopping = tools.stopping()
+  const stop = AbortSignal.any([signal, stopping])
+  await mkdir(dir, { recursive: true })
+  if (checkpoint) {
+    const whose = checkpoint.job_id === claim.job_id ? '' : ` of the equal run ${checkpoint.job_id}`
+    report.log(`Going on from the checkpoint after ${spec.progress_unit} ${checkpoint.epoch}${whose}.`)
+  }
+  const [python, dataset, resumeFrom, base] = await Promise.all([
+    unlessStopped(
+      tools.pythonOf(spec.environment, (line) => report.log(line)),
+      stop,
+    ),
+    fetchInto(dir, { ...spec.dataset, signal: stop }),
+    checkpoint && fetchInto(dir, { ...checkpoint, filename: `from-${checkpoint.filename}`, signal: stop }),
+    spec.base && fetchBase(tools, spec.base, { dir, signal: stop, tell: (line) => report.log(line) }),
+  ])
+  const { files, result } = await supervise({
+    driver: tools.driver,
+    control: tools.control,
+    token: claim.lease_token,
+    python,
+    dir,
+    name: `train-${claim.job_id}.${claim.attempt}`,
+    report,
+    progressUnit: spec.progress_unit,
+    signal,
+    stopping,
+    job: {
+      job_id: claim.job_id,
+      trainer: spec.trainer,
+      dataset: { format: spec.dataset.format, paths: [dataset] },
+      hyperparameters: spec.hyperparameters,
+      output_dir: join(dir, 'output'),
+      checkpoint_dir: join(dir, 'checkpoints'),
+      resume_from: resumeFrom,
+      threads: threadsFor(spec.thread_share),
+      base_dir: base,
+      // Beside the folders of attempts, which go with them.
+      cache_dir: join(tools.workDir, 'tokens'),
+      // One process for each accelerator, for the trainers that can share their work.
+      processes: spec.base ? Math.max(1, tools.inventory.gpus.length) : 1,
+    },
+  })
+  await giveBack(tools.control, claim.lease_token, { files, result, signal })
+}
+
+/** One core stays with the platform: a trainer that fights for the last one is slower, not faster (facts). */
+const threadsFor = (share: number): number => Math.max(1, Math.floor((availableParallelism() - 1) * share))
+
+interface RemoteFile {
+  url: string
+  filename: string
+  size_bytes: number
+  sha256?: string
+  signal: AbortSignal
+}
+
+async function fetchInto(
+  dir: string,
+  { url, filename, size_bytes, sha256, signal }: RemoteFile,
+): Promise<string> {
+  const path = join(dir, 'input', filename)
+  let bytes = 0
+  await downloadFile({
+    url,
+    path,
+    signal,
+    ...(sha256 && { sha256 }),
+    onBytes: (count) => (bytes += count),
+  })
+  if (bytes !== size_bytes) {
+    throw new AttemptError(
+      'transfer_failed',
+      `${filename} came with ${bytes} bytes instead of ${size_bytes}.`,
+    )
+  }
+  return path
+}
+
+async function unlessStopped<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  signal.throwIfAborted()
+  let onAbort: (() => void) | undefined
+  const stopped = new Promise<never>((_, reject) => {
+    onAbort = () => reject(signal.reason as Error)
+    signal.addEventListener('abort', onAbort)
+  })
+  try {
+    return await Promise.race([work, stopped])
+  } finally {
+    if (onAbort) signal.removeEventListener('abort', onAbort)
+  }
+}

@@ -1,0 +1,183 @@
+import { createHash } from 'node:crypto'
+import { createReadStream, createWriteStream } from 'node:fs'
+import { mkdir, rename, rm, stat } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { Transform } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type Dispatcher, request } from 'undici'
+import { retryAfter } from '../platform/rate-limit-headers.ts'
+
+const TRIES = 5
+const MAX_REDIRECTS = 5
+/** Without a word of how long, and at most whatever the word. */
+const LIMITED_S = { unsaid: 30, longest: 900 } as const
+/** How often whoever waits is told that the wait goes on. */
+const TELL_S = 15
+
+/** The other side will not have it, now or later; trying again is of no use. */
+export class TransferError extends Error {
+  override readonly name = 'TransferError'
+}
+
+/** Puts a file at a signed URL. Safe to repeat: the same bytes go to the same place. */
+export async function putFile(
+  url: string,
+  path: string,
+  { contentType, signal }: { contentType: string; signal?: AbortSignal },
+): Promise<void> {
+  await retrying(signal, async () => {
+    const { size } = await stat(path)
+    const answer = await request(url, {
+      method: 'PUT',
+      headers: { 'content-type': contentType, 'content-length': String(size) },
+      body: createReadStream(path),
+      ...(signal && { signal }),
+    })
+    const text = await answer.body.text()
+    refuse('PUT', answer.statusCode, text)
+  })
+}
+
+export interface Download {
+  url: string
+  path: string
+  sha256?: string
+  signal?: AbortSignal
+  /** Told each time bytes arrive, and once for what an earlier try left on disk. */
+  onBytes?: (count: number) => void
+  /** Told the seconds left while the other side limits its rate, and 0 when it goes on. */
+  onLimited?: (seconds: number) => void
+}
+
+/** The other side asks to come again later. */
+class LimitedError extends Error {
+  override readonly name = 'LimitedError'
+  readonly seconds: number
+
+  constructor(seconds: number) {
+    super(`the other side limits its rate for ${seconds} s`)
+    this.seconds = seconds
+  }
+}
+
+/**
+ * Fetches a file, going on from what an earlier try left beside it, and puts it
+ * in place only once its digest is right.
+ */
+export async function downloadFile({
+  url,
+  path,
+  sha256,
+  signal,
+  onBytes,
+  onLimited,
+}: Download): Promise<void> {
+  await mkdir(dirname(path), { recursive: true })
+  const part = `${path}.part`
+  let told = 0
+  const tell = (total: number) => {
+    if (total > told) onBytes?.(total - told)
+    told = Math.max(told, total)
+  }
+  const once = async () => {
+    const have = await stat(part).then(
+      ({ size }) => size,
+      () => 0,
+    )
+    tell(have)
+    const answer = await following(url, have ? { range: `bytes=${have}-` } : {}, signal)
+    if (answer.statusCode === 416) {
+      // Everything is here already, or what is here is of no use; the digest decides.
+      await answer.body.dump()
+    } else {
+      if (answer.statusCode === 429) {
+        await answer.body.dump()
+        throw new LimitedError(retryAfter(answer.headers, Date.now()) ?? LIMITED_S.unsaid)
+      }
+      if (answer.statusCode >= 300) refuse('GET', answer.statusCode, await answer.body.text())
+      let total = answer.statusCode === 206 ? have : 0
+      const count = new Transform({
+        transform(chunk: Buffer, _encoding, done) {
+          total += chunk.length
+          tell(total)
+          done(null, chunk)
+        },
+      })
+      await pipeline(
+        answer.body,
+        count,
+        createWriteStream(part, { flags: answer.statusCode === 206 ? 'a' : 'w' }),
+      )
+    }
+    if (sha256 && (await digestOf(part)) !== sha256) {
+      await rm(part, { force: true })
+      throw new Error('the downloaded bytes do not have the declared digest')
+    }
+    await rename(part, path)
+  }
+  await retrying(signal, once, onLimited)
+}
+
+/** Redirects lead to where the bytes are; no credentials are sent anywhere. */
+async function following(
+  start: string,
+  headers: Record<string, string>,
+  signal: AbortSignal | undefined,
+): Promise<Dispatcher.ResponseData> {
+  let url = start
+  for (let hop = 0; hop <= MAX_REDIRECTS; hop++) {
+    const answer = await request(url, { headers, ...(signal && { signal }) })
+    const { location } = answer.headers
+    if (answer.statusCode < 300 || answer.statusCode >= 400 || typeof location !== 'string') return answer
+    await answer.body.dump()
+    url = new URL(location, url).href
+  }
+  throw new TransferError(`GET of an object was redirected more than ${MAX_REDIRECTS} times`)
+}
+
+/** SHA-256 of a file, in hex. */
+export async function digestOf(path: string): Promise<string> {
+  const hash = createHash('sha256')
+  await pipeline(createReadStream(path), hash)
+  return hash.digest('hex')
+}
+
+function refuse(method: string, status: number, text: string): void {
+  if (status < 300) return
+  const message = `${method} of an object answered ${status}: ${text.slice(0, 200)}`
+  if (status >= 400 && status < 500 && status !== 408 && status !== 429) throw new TransferError(message)
+  throw new Error(message)
+}
+
+async function retrying(
+  signal: AbortSignal | undefined,
+  once: () => Promise<void>,
+  onLimited?: (seconds: number) => void,
+): Promise<void> {
+  for (let attempt = 1; ; attempt++) {
+    signal?.throwIfAborted()
+    try {
+      return await once()
+    } catch (err) {
+      if (signal?.aborted || err instanceof TransferError || attempt >= TRIES) throw err
+      if (err instanceof LimitedError) {
+        // Doing as one is told is no failed try.
+        attempt -= 1
+        await waitOut(err.seconds, onLimited, signal)
+      } else await sleep(200 * 2 ** attempt, undefined, signal && { signal })
+    }
+  }
+}
+
+async function waitOut(
+  seconds: number,
+  tell: ((seconds: number) => void) | undefined,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  for (let left = Math.min(Math.max(1, seconds), LIMITED_S.longest); left > 0; left -= TELL_S) {
+    tell?.(left)
+    await sleep(Math.min(left, TELL_S) * 1000, undefined, signal && { signal })
+  }
+  tell?.(0)
+}

@@ -1,0 +1,223 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { dirname, join, relative } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
+import type { TSchema } from 'typebox'
+import {
+  ModelConfigFile,
+  type HyperparameterSchema,
+  type ModelConfig,
+  type ModelConfigDetail,
+} from '../schemas/model-config.ts'
+import { RuntimeProfile } from '../schemas/runtime-profile.ts'
+
+/** What is wrong with one value, with its JSON pointer below `hyperparameters`. */
+interface HyperparameterIssue {
+  path: string
+  message: string
+}
+
+/** A run's hyperparameters after aliases and defaults, and what the caller should hear about them. */
+interface ResolvedHyperparameters {
+  values: Record<string, unknown>
+  /** Unknown keys: ignored, told in the run's log. */
+  warnings: string[]
+  /** Known keys out of range: the request is refused. */
+  issues: HyperparameterIssue[]
+}
+
+/** A config of the catalog, ready for use. */
+export interface CatalogModel {
+  config: ModelConfigFile
+  profile: RuntimeProfile
+  listEntry: ModelConfig
+  detail: ModelConfigDetail
+  /** The schema of the hyperparameters as callers see it. */
+  schema: HyperparameterSchema
+  resolveHyperparameters(given: Record<string, unknown>): ResolvedHyperparameters
+  /** Credits a run is expected to cost; null when the config has no cost model or the rows are not known. */
+  estimateCredits(rows: number | null, hyperparameters: Record<string, unknown>): number | null
+  /** Memory the trainer is expected to hold. */
+  estimateMemoryMb(datasetBytes: number): number
+}
+
+/** Everything in catalog/, read once at start. */
+export interface Catalog {
+  models: readonly CatalogModel[]
+  profiles: readonly RuntimeProfile[]
+  model(modelId: string): CatalogModel | undefined
+  profile(profileId: string): RuntimeProfile | undefined
+}
+
+const ROOT = join(dirname(fileURLToPath(import.meta.url)), '..')
+const ajv = new Ajv2020({ allErrors: true, strict: false, coerceTypes: false })
+
+/** Reads and checks the catalog. A bad file stops the start with a sentence that names the file and the place in it. */
+export function loadCatalog(directory = join(ROOT, 'catalog')): Catalog {
+  const profiles = readAll<RuntimeProfile>(join(directory, 'runtime-profiles'), RuntimeProfile, 'profile_id')
+  const profileById = new Map(profiles.map(({ value }) => [value.profile_id, value]))
+
+  const models = readAll<ModelConfigFile>(join(directory, 'model-configs'), ModelConfigFile, 'model_id').map(
+    ({ file, value }) => {
+      const profile = profileById.get(value.runtime_profile)
+      if (!profile) throw bad(file, '/runtime_profile', `names no runtime profile: ${value.runtime_profile}`)
+      return catalogModel(file, value, profile)
+    },
+  )
+  const modelById = new Map(models.map((model) => [model.config.model_id, model]))
+
+  return {
+    models,
+    profiles: profiles.map(({ value }) => value),
+    model: (modelId) => modelById.get(modelId),
+    profile: (profileId) => profileById.get(profileId),
+  }
+}
+
+function catalogModel(file: string, config: ModelConfigFile, profile: RuntimeProfile): CatalogModel {
+  const { properties } = config.hyperparameters
+  for (const [alias, name] of Object.entries(config.aliases)) {
+    if (!(name in properties)) throw bad(file, `/aliases/${alias}`, `names no hyperparameter: ${name}`)
+    if (alias in properties) throw bad(file, `/aliases/${alias}`, 'is also the name of a hyperparameter')
+  }
+  const epochs = config.cost?.epochs_parameter
+  if (epochs !== undefined && !(epochs in properties)) {
+    throw bad(file, '/cost/epochs_parameter', `names no hyperparameter: ${epochs}`)
+  }
+
+  const validate = compile(file, config.hyperparameters)
+  const defaults = Object.fromEntries(Object.entries(properties).map(([name, one]) => [name, one.default]))
+  if (!validate(defaults))
+    throw bad(file, '/hyperparameters', `has a default it refuses: ${firstError(validate)}`)
+
+  const listEntry = listEntryOf(config)
+  return {
+    config,
+    profile,
+    listEntry,
+    detail: { ...listEntry, user_configurable_params: configurableParams(config) },
+    schema: config.hyperparameters,
+    resolveHyperparameters: (given) => resolve(config, validate, defaults, given),
+    estimateCredits: (rows, values) => estimateCredits(config, defaults, rows, values),
+    estimateMemoryMb: (bytes) =>
+      Math.ceil(config.trainer.memory.base_mb + (config.trainer.memory.per_dataset_mb * bytes) / 2 ** 20),
+  }
+}
+
+function resolve(
+  config: ModelConfigFile,
+  validate: ValidateFunction,
+  defaults: Record<string, unknown>,
+  given: Record<string, unknown>,
+): ResolvedHyperparameters {
+  const known: Record<string, unknown> = {}
+  const spelling: Record<string, string> = {}
+  const warnings: string[] = []
+  const named = Object.entries(given).toSorted(([a], [b]) => Number(a in defaults) - Number(b in defaults))
+  for (const [key, value] of named) {
+    const name = Object.hasOwn(config.aliases, key) ? config.aliases[key] : key
+    if (name === undefined || !Object.hasOwn(defaults, name)) {
+      warnings.push(`Hyperparameter ${key} is not known to ${config.model_id} and is ignored.`)
+      continue
+    }
+    // The proper names come last, so they win over their aliases.
+    if (name in known)
+      warnings.push(`Hyperparameter ${spelling[name]} is ignored because ${key} is given too.`)
+    known[name] = value
+    spelling[name] = key
+  }
+
+  const issues: HyperparameterIssue[] = []
+  if (!validate(known)) {
+    for (const { instancePath, message } of validate.errors ?? []) {
+      const [name = '', ...rest] = instancePath.slice(1).split('/')
+      const path = ['', spelling[name] ?? name, ...rest].join('/')
+      issues.push({ path, message: message ?? 'is not valid' })
+    }
+  }
+  return { values: { ...defaults, ...known }, warnings, issues }
+}
+
+function estimateCredits(
+  { cost }: ModelConfigFile,
+  defaults: Record<string, unknown>,
+  rows: number | null,
+  values: Record<string, unknown>,
+): number | null {
+  if (!cost || rows === null) return null
+  const epochs = Number(values[cost.epochs_parameter] ?? defaults[cost.epochs_parameter])
+  const credits = cost.base_credits + (cost.credits_per_1000_rows_epoch * rows * epochs) / 1000
+  return Number.isFinite(credits) ? Math.round(credits * 10_000) / 10_000 : null
+}
+
+function listEntryOf(config: ModelConfigFile): ModelConfig {
+  return {
+    model_id: config.model_id,
+    display_name: config.display_name,
+    framework: config.framework,
+    description: config.description,
+    category: config.category,
+    task_type: config.task_type,
+    requires_gpu: config.requires_gpu,
+    vram_required_mb: config.vram_required_mb,
+    is_active: config.is_active,
+    lifecycle_status: config.lifecycle_status,
+  }
+}
+
+function configurableParams({
+  hyperparameters,
+}: ModelConfigFile): ModelConfigDetail['user_configurable_params'] {
+  return Object.entries(hyperparameters.properties).map(([name, one]) => ({
+    name,
+    type: Array.isArray(one.type) ? one.type.join(' or ') : one.type,
+    default: one.default,
+    description: one.description,
+  }))
+}
+
+function readAll<T extends object>(
+  directory: string,
+  schema: TSchema,
+  id: keyof T & string,
+): { file: string; value: T }[] {
+  const validate = ajv.compile<T>(schema)
+  const files = readdirSync(directory).filter((name) => name.endsWith('.json'))
+  return files.toSorted().map((name) => {
+    const file = join(directory, name)
+    const value = readJson(file)
+    if (!validate(value)) throw bad(file, pointer(validate), firstError(validate))
+    if (`${String(value[id])}.json` !== name) throw bad(file, `/${id}`, 'differs from the name of the file')
+    return { file, value }
+  })
+}
+
+function readJson(file: string): unknown {
+  try {
+    return JSON.parse(readFileSync(file, 'utf8'))
+  } catch (cause) {
+    throw bad(file, '/', `is not JSON: ${cause instanceof Error ? cause.message : String(cause)}`, cause)
+  }
+}
+
+function compile(file: string, schema: HyperparameterSchema): ValidateFunction {
+  try {
+    return ajv.compile(schema)
+  } catch (cause) {
+    throw bad(file, '/hyperparameters', `is no JSON Schema: ${String(cause)}`, cause)
+  }
+}
+
+const pointer = (validate: ValidateFunction): string => validate.errors?.[0]?.instancePath || '/'
+
+function firstError(validate: ValidateFunction): string {
+  const error = validate.errors?.[0]
+  const extra = error?.params['additionalProperty'] as string | undefined
+  return [error?.message ?? 'is not valid', extra && `(${extra})`].filter(Boolean).join(' ')
+}
+
+function bad(file: string, path: string, problem: string, cause?: unknown): Error {
+  return new Error(`The catalog file ${relative(process.cwd(), file)} cannot be used: ${path} ${problem}`, {
+    cause,
+  })
+}

@@ -1,0 +1,191 @@
+import { homedir } from 'node:os'
+import { join, resolve } from 'node:path'
+
+type Kind = 'text' | 'integer' | 'port' | 'url' | 'list' | 'keys' | 'networks' | 'flag' | 'path' | 'level'
+
+const NETWORK = /^\[?[\da-f.:]+\]?\/\d{1,3}:\d{1,5}$/i
+const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'silent']
+
+interface Setting<K extends Kind = Kind> {
+  kind: K
+  default: string | undefined
+  meaning: string
+}
+
+const setting = <K extends Kind, D extends string | undefined>(kind: K, fallback: D, meaning: string) => ({
+  kind,
+  default: fallback,
+  meaning,
+})
+
+/** Where this machine's user keeps caches; an empty variable counts as none. */
+export const CACHE_HOME = process.env.XDG_CACHE_HOME || join(homedir(), '.cache')
+
+/** Every environment variable the platform reads: type, default and meaning. */
+export const SETTINGS = {
+  HEARTH_PORT: setting('port', '8420', 'Port of the HTTP API; 0 takes any free one.'),
+  HEARTH_HOST: setting('text', '127.0.0.1', 'Address the HTTP API listens on.'),
+  HEARTH_BASE_URL: setting(
+    'url',
+    undefined,
+    'Address clients and nodes reach this gateway at; derived from host and port when absent.',
+  ),
+  HEARTH_DATA_DIR: setting('path', '.hearth', 'Where the embedded platform keeps everything between starts.'),
+  HEARTH_CACHE_DIR: setting(
+    'path',
+    join(CACHE_HOME, 'hearth'),
+    'Tools and Python environments, installed once per machine.',
+  ),
+  HEARTH_FEATURES: setting('list', '', 'Comma-separated features to switch on, for example webhooks.'),
+  HEARTH_LOG_LEVEL: setting('level', 'info', 'trace, debug, info, warn, error or silent.'),
+  HEARTH_OPERATIONS_KEY: setting('text', '', 'Key for /api/v1/admin; empty refuses every call.'),
+  HEARTH_EVALUATOR_TOKEN: setting(
+    'text',
+    '',
+    'Token for /api/v1/internal/cohort/evaluator; empty refuses every call.',
+  ),
+  HEARTH_ENCRYPTION_KEYS: setting(
+    'keys',
+    '',
+    'Comma-separated base64 keys of 32 bytes: the first encrypts, all decrypt.',
+  ),
+  HEARTH_RATE_LIMIT: setting(
+    'integer',
+    '1000',
+    'Requests a second that an account may sustain; 0 switches the limit off.',
+  ),
+  HEARTH_RATE_BURST: setting('integer', '5000', 'Requests that an account may send at once.'),
+  HEARTH_OBJECT_DIR: setting('path', '.hearth/objects', 'Local object store; used when S3_BUCKET is empty.'),
+  HEARTH_HUB_ENDPOINT: setting('url', undefined, 'Address of a Hugging Face-compatible model hub.'),
+  HEARTH_HUB_TOKEN: setting(
+    'text',
+    '',
+    'Token the platform shows to the hub, for gated repositories; nodes never see it.',
+  ),
+  HEARTH_EGRESS_ALLOW: setting(
+    'networks',
+    '',
+    'Comma-separated CIDR:port that outbound calls may reach although private.',
+  ),
+  HEARTH_EGRESS_BLOCK: setting('list', '', 'Comma-separated domains that outbound calls may never reach.'),
+  HEARTH_MEMORY: setting('flag', '0', '1 serves the memory routes.'),
+  HEARTH_GATEWAY_URL: setting('url', undefined, 'Node: address of any gateway, for joining.'),
+  HEARTH_NODE_TOKEN: setting('text', '', 'Node: one-time join token; needed only for the first start.'),
+  HEARTH_NODE_DIR: setting('path', '.hearth/node', 'Node: identity, spool, weights and work directories.'),
+  HEARTH_NODE_NAME: setting('text', '', 'Node: name shown to operators; the host name when empty.'),
+  HEARTH_NODE_MEMORY_MB: setting(
+    'integer',
+    '0',
+    'Node: memory for models; 0 takes half of what is free at start.',
+  ),
+  HEARTH_NODE_SLOTS: setting('integer', '1', 'Node: training runs at once.'),
+  HEARTH_NODE_CACHE_MB: setting('integer', '20480', 'Node: quota of the weights cache on disk.'),
+  HEARTH_NODE_PINNED: setting(
+    'list',
+    '',
+    'Node: comma-separated keys of models that are loaded at start and never evicted for others.',
+  ),
+  HEARTH_CONTAINER_SOCKET: setting(
+    'path',
+    '/var/run/docker.sock',
+    'Node: socket of the container engine, which speaks the Docker API.',
+  ),
+  DATABASE_URL: setting('url', undefined, 'PostgreSQL, for the API and the workers; nodes never have it.'),
+  TEMPORAL_ADDRESS: setting('text', undefined, 'host:port of the Temporal server.'),
+  TEMPORAL_NAMESPACE: setting('text', 'default', 'Temporal namespace.'),
+  TEMPORAL_NODE_ADDRESS: setting('text', '', 'Temporal address told to nodes; TEMPORAL_ADDRESS when empty.'),
+  TEMPORAL_UI_URL: setting('url', undefined, 'Where operators find the Temporal UI.'),
+  S3_BUCKET: setting('text', '', 'Bucket of the object store; empty uses HEARTH_OBJECT_DIR.'),
+  S3_ENDPOINT: setting('url', undefined, 'Address of an S3-compatible server; absent means AWS.'),
+  S3_PUBLIC_ENDPOINT: setting(
+    'url',
+    undefined,
+    'Address of the S3 server in signed URLs, when clients need another one.',
+  ),
+  S3_REGION: setting('text', 'us-east-1', 'Region of the bucket.'),
+  S3_ACCESS_KEY_ID: setting('text', '', 'Access key of the bucket.'),
+  S3_SECRET_ACCESS_KEY: setting('text', '', 'Secret key of the bucket.'),
+} as const satisfies Record<string, Setting>
+
+type Name = keyof typeof SETTINGS
+type ValueOf<K extends Kind> = K extends 'integer' | 'port'
+  ? number
+  : K extends 'list' | 'keys' | 'networks'
+    ? string[]
+    : K extends 'flag'
+      ? boolean
+      : string
+type Absent<S extends Setting> = S['default'] extends undefined ? undefined : never
+/** The platform's settings, parsed. */
+export type Config = {
+  readonly [N in Name]: ValueOf<(typeof SETTINGS)[N]['kind']> | Absent<(typeof SETTINGS)[N]>
+}
+
+/** Names the variable and what it must be, in one sentence. */
+export class ConfigError extends Error {
+  override readonly name = 'ConfigError'
+}
+
+/** Parses every setting; the first bad value throws a `ConfigError` naming it. */
+export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
+  const entries = Object.entries(SETTINGS).map(([name, { kind, default: fallback }]) => {
+    const given = env[name]
+    const text =
+      given === undefined || (given === '' && (fallback === undefined || kind === 'path')) ? fallback : given
+    return [name, text === undefined ? undefined : parse(name, kind, text)]
+  })
+  return Object.freeze(Object.fromEntries(entries)) as Config
+}
+
+/** The value of a setting that this process cannot do without. */
+export function required<N extends Name>(config: Config, name: N): Exclude<Config[N], undefined> {
+  const value = config[name]
+  if (value !== undefined && value !== '') return value as Exclude<Config[N], undefined>
+  throw new ConfigError(`${name} must be set: ${SETTINGS[name].meaning}`)
+}
+
+function parse(name: string, kind: Kind, text: string): string | number | boolean | string[] {
+  const refuse = (expected: string): never => {
+    throw new ConfigError(`${name} must be ${expected}, not ${JSON.stringify(text)}`)
+  }
+  switch (kind) {
+    case 'text':
+      return text
+    case 'path':
+      return resolve(text)
+    case 'level':
+      return LEVELS.includes(text) ? text : refuse(`one of ${LEVELS.join(', ')}`)
+    case 'list':
+      return listOf(text)
+    case 'keys': {
+      const keys = listOf(text)
+      // The value is a secret and is not repeated.
+      if (keys.every((key) => Buffer.from(key, 'base64').length === 32)) return keys
+      throw new ConfigError(`${name} must be base64 keys of 32 bytes each`)
+    }
+    case 'networks': {
+      const entries = listOf(text)
+      return entries.every((entry) => NETWORK.test(entry))
+        ? entries
+        : refuse('comma-separated CIDR:port entries')
+    }
+    case 'flag':
+      return text === '1' || text === 'true'
+        ? true
+        : text === '0' || text === 'false' || text === ''
+          ? false
+          : refuse('0 or 1')
+    case 'url':
+      return URL.canParse(text) ? text.replace(/\/$/, '') : refuse('an absolute URL')
+    case 'integer':
+      return /^\d{1,12}$/.test(text) ? Number(text) : refuse('a whole number of at least 0')
+    case 'port':
+      return /^\d{1,5}$/.test(text) && Number(text) < 65_536 ? Number(text) : refuse('a port from 0 to 65535')
+  }
+}
+
+const listOf = (text: string): string[] =>
+  text
+    .split(',')
+    .map((item) => item.trim())
+    .filter(Boolean)

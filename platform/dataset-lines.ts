@@ -1,0 +1,45 @@
+import { createReadStream } from 'node:fs'
+import { MAX_ROW_BYTES, refusedLine } from './dataset-profile.ts'
+
+const NEWLINE = 0x0a
+const CHUNK = 1024 * 1024
+
+/** The lines of a file with their numbers, without their newline; no line may be longer than a row. */
+export async function* readLines(path: string): AsyncIterable<{ line: number; bytes: Buffer }> {
+  let line = 1
+  let held: Buffer[] = []
+  let heldBytes = 0
+  const finish = (last: Buffer) => {
+    const bytes = held.length ? Buffer.concat([...held, last]) : last
+    held = []
+    heldBytes = 0
+    return bytes
+  }
+  for await (const chunk of createReadStream(path, { highWaterMark: CHUNK }) as AsyncIterable<Buffer>) {
+    let from = 0
+    for (let to = chunk.indexOf(NEWLINE); to !== -1; to = chunk.indexOf(NEWLINE, from)) {
+      yield { line: line++, bytes: finish(chunk.subarray(from, to)) }
+      from = to + 1
+    }
+    if (from === chunk.length) continue
+    held.push(chunk.subarray(from))
+    heldBytes += chunk.length - from
+    if (heldBytes > MAX_ROW_BYTES) throw tooLong(line)
+  }
+  if (held.length) yield { line, bytes: finish(Buffer.alloc(0)) }
+}
+
+/** A line that no reader should have to hold. */
+export const tooLong = (line: number) =>
+  refusedLine(line, `longer than ${MAX_ROW_BYTES / 1024 / 1024} MB, the most a row may have`)
+
+const strict = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+
+/** The text of a line, or `undefined` when it is not UTF-8. */
+export function decodeLine(bytes: Uint8Array): string | undefined {
+  try {
+    return strict.decode(bytes)
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,233 @@
+import type { RawData, WebSocket } from 'ws'
+import { type AckMeta, FRAME, type FrameType, MAX_CHUNK, STREAM_CREDIT } from '../schemas/link.ts'
+import { decodeFrame, encodeFrame, type Frame, LinkProtocolError, parseMeta } from './link-codec.ts'
+
+/** Bytes waiting in the socket above which data frames wait in their streams, so that control frames overtake them. */
+const SOCKET_HIGH_WATER = 2 * MAX_CHUNK
+const GRANT_STEP = STREAM_CREDIT / 2
+
+export interface ChannelOptions {
+  onFrame: (frame: Frame) => void
+  onClose: (reason: string) => void
+  /** A stream whose reader granted nothing for `stallMs` while data waited. */
+  onStall: (stream: number) => void
+  pingMs?: number
+  /** Silence after which the link counts as broken. */
+  idleMs?: number
+  stallMs?: number
+}
+
+interface Sending {
+  queue: Buffer[]
+  queuedBytes: number
+  credit: number
+  /** The frame that closes the stream once the queue has gone. */
+  last: Buffer | undefined
+  waitingSince: number
+  onDrain: (() => void) | undefined
+}
+
+interface Receiving {
+  ungranted: number
+  paused: boolean
+}
+
+/**
+ * One end of a link: frames in and out of a WebSocket. Control frames go at
+ * once; data frames go round robin over the streams, each within its credit.
+ */
+export class LinkChannel {
+  readonly #socket: WebSocket
+  readonly #options: Required<ChannelOptions>
+  readonly #sending = new Map<number, Sending>()
+  readonly #receiving = new Map<number, Receiving>()
+  readonly #timer: NodeJS.Timeout
+  readonly #flushed = () => this.#pump()
+  #lastIn = Date.now()
+  #lastOut = Date.now()
+  #closed = false
+
+  constructor(socket: WebSocket, options: ChannelOptions) {
+    this.#socket = socket
+    this.#options = { pingMs: 3_000, idleMs: 10_000, stallMs: 60_000, ...options }
+    socket.binaryType = 'nodebuffer'
+    socket.on('message', (data: RawData) => this.#receive(data as Buffer))
+    socket.on('close', (code, reason) => this.#close(reason.toString() || `closed with ${code}`))
+    socket.on('error', (err) => this.#close(err.message))
+    this.#timer = setInterval(() => this.#tick(), Math.min(1_000, this.#options.pingMs))
+    this.#timer.unref()
+  }
+
+  get closed(): boolean {
+    return this.#closed
+  }
+
+  /** Sends a control frame, past any data that waits. */
+  send(type: FrameType, stream: number, meta?: string, body?: Uint8Array): void {
+    if (this.#closed) return
+    this.#lastOut = Date.now()
+    this.#socket.send(encodeFrame(type, stream, meta, body))
+  }
+
+  /**
+   * Queues bytes on a stream. False asks the producer to wait for `onDrain`;
+   * what is written regardless is kept, so a producer that cannot pause is only slow, not lossy.
+   */
+  write(stream: number, bytes: Buffer, onDrain?: () => void): boolean {
+    if (this.#closed) return true
+    const sending = this.#stream(stream)
+    for (let at = 0; at < bytes.length; at += MAX_CHUNK)
+      sending.queue.push(bytes.subarray(at, at + MAX_CHUNK))
+    sending.queuedBytes += bytes.length
+    this.#pump()
+    if (sending.queuedBytes <= MAX_CHUNK) return true
+    sending.onDrain = onDrain
+    return false
+  }
+
+  /** Ends a stream with `end` after whatever is queued on it; at once when nothing is. */
+  end(stream: number, meta?: string, body?: Uint8Array): void {
+    const sending = this.#sending.get(stream)
+    if (!sending) return this.send(FRAME.end, stream, meta, body)
+    sending.last = encodeFrame(FRAME.end, stream, meta, body)
+    this.#pump()
+  }
+
+  /** Grants credit for what arrives on a stream from now on; without it a sender stops at `STREAM_CREDIT`. */
+  expect(stream: number): void {
+    this.#receiving.set(stream, { ungranted: 0, paused: false })
+  }
+
+  /** Drops what is queued on a stream and what is known of it. */
+  forget(stream: number): void {
+    this.#sending.delete(stream)
+    this.#receiving.delete(stream)
+  }
+
+  /** Stops or restarts the granting of credit to the sender of a stream. */
+  setPaused(stream: number, paused: boolean): void {
+    const receiving = this.#receiving.get(stream)
+    if (!receiving) return
+    receiving.paused = paused
+    if (!paused) this.#grant(stream, receiving)
+  }
+
+  close(reason: string, code = 1000): void {
+    if (this.#closed) return
+    this.#socket.close(code, reason.slice(0, 120))
+    this.#close(reason)
+  }
+
+  #stream(stream: number): Sending {
+    let sending = this.#sending.get(stream)
+    if (!sending) {
+      sending = {
+        queue: [],
+        queuedBytes: 0,
+        credit: STREAM_CREDIT,
+        last: undefined,
+        waitingSince: 0,
+        onDrain: undefined,
+      }
+      this.#sending.set(stream, sending)
+    }
+    return sending
+  }
+
+  #receive(data: Buffer): void {
+    if (this.#closed) return
+    this.#lastIn = Date.now()
+    try {
+      const frame = decodeFrame(data)
+      if (frame.type === FRAME.ping) return
+      if (frame.type === FRAME.ack && frame.stream !== 0) return this.#credit(frame)
+      if (frame.type === FRAME.chunk) this.#count(frame)
+      this.#options.onFrame(frame)
+    } catch (err) {
+      if (!(err instanceof LinkProtocolError)) throw err
+      this.close(err.message, 1002)
+    }
+  }
+
+  #credit(frame: Frame): void {
+    const sending = this.#sending.get(frame.stream)
+    if (!sending) return
+    sending.credit += parseMeta<AckMeta>(frame).credit ?? 0
+    this.#pump()
+  }
+
+  #count(frame: Frame): void {
+    const receiving = this.#receiving.get(frame.stream)
+    if (!receiving) return
+    receiving.ungranted += frame.body.length
+    if (!receiving.paused) this.#grant(frame.stream, receiving)
+  }
+
+  #grant(stream: number, receiving: Receiving): void {
+    if (receiving.ungranted < GRANT_STEP) return
+    this.send(FRAME.ack, stream, `{"credit":${receiving.ungranted}}`)
+    receiving.ungranted = 0
+  }
+
+  /** One frame per stream in turn, until the socket is full or nothing may go. */
+  #pump(): void {
+    for (const [stream, sending] of this.#sending) {
+      if (this.#closed || this.#socket.bufferedAmount > SOCKET_HIGH_WATER) return
+      if (!this.#sendNext(stream, sending) || this.#sending.get(stream) !== sending) continue
+      // To the back of the line, which this loop reaches again.
+      this.#sending.delete(stream)
+      this.#sending.set(stream, sending)
+    }
+  }
+
+  #sendNext(stream: number, sending: Sending): boolean {
+    const chunk = sending.queue[0]
+    if (chunk === undefined) {
+      if (!sending.last) return false
+      this.#sending.delete(stream)
+      this.#transmit(sending.last)
+      return false
+    }
+    if (sending.credit < chunk.length) {
+      sending.waitingSince ||= Date.now()
+      return false
+    }
+    sending.queue.shift()
+    sending.waitingSince = 0
+    sending.credit -= chunk.length
+    sending.queuedBytes -= chunk.length
+    this.#transmit(encodeFrame(FRAME.chunk, stream, '', chunk))
+    if (sending.onDrain && sending.queuedBytes <= MAX_CHUNK) {
+      const drained = sending.onDrain
+      sending.onDrain = undefined
+      drained()
+    }
+    return true
+  }
+
+  #transmit(frame: Buffer): void {
+    this.#lastOut = Date.now()
+    this.#socket.send(frame, this.#flushed)
+  }
+
+  #tick(): void {
+    const now = Date.now()
+    if (now - this.#lastIn > this.#options.idleMs) {
+      this.#socket.terminate()
+      return this.#close('the other side has gone silent')
+    }
+    if (now - this.#lastOut >= this.#options.pingMs) this.send(FRAME.ping, 0)
+    for (const [stream, { waitingSince }] of this.#sending) {
+      if (waitingSince && now - waitingSince > this.#options.stallMs) this.#options.onStall(stream)
+    }
+  }
+
+  #close(reason: string): void {
+    if (this.#closed) return
+    this.#closed = true
+    clearInterval(this.#timer)
+    this.#sending.clear()
+    this.#receiving.clear()
+    this.#options.onClose(reason)
+  }
+}

@@ -1,0 +1,62 @@
+import { FRAME, type FrameType } from '../schemas/link.ts'
+
+const HEADER = 7
+const NO_BODY = Buffer.alloc(0)
+const LAST_TYPE = Math.max(...Object.values(FRAME))
+
+/** A decoded frame; `meta` and `body` are views of the received bytes. */
+export interface Frame {
+  type: FrameType
+  stream: number
+  meta: Buffer
+  body: Buffer
+}
+
+/** The other side broke the frame format; the link is closed. */
+export class LinkProtocolError extends Error {
+  override readonly name = 'LinkProtocolError'
+}
+
+/** `meta` is JSON text, so that a caller can keep the text of metas it sends often. */
+export function encodeFrame(type: FrameType, stream: number, meta = '', body: Uint8Array = NO_BODY): Buffer {
+  const metaLength = Buffer.byteLength(meta)
+  if (metaLength > 0xffff) throw new LinkProtocolError('meta exceeds 64 KB')
+
+  const frame = Buffer.allocUnsafe(HEADER + metaLength + body.length)
+  frame[0] = type
+  frame.writeUInt32BE(stream, 1)
+  frame.writeUInt16BE(metaLength, 5)
+  if (metaLength) frame.write(meta, HEADER)
+  if (body.length) frame.set(body, HEADER + metaLength)
+  return frame
+}
+
+export function decodeFrame(data: Buffer): Frame {
+  const type = data[0]
+  if (data.length < HEADER || type === undefined || type < 1 || type > LAST_TYPE) {
+    throw new LinkProtocolError('not a frame')
+  }
+  const bodyStart = HEADER + data.readUInt16BE(5)
+  if (bodyStart > data.length) throw new LinkProtocolError('meta runs past the frame')
+  return {
+    type: type as FrameType,
+    stream: data.readUInt32BE(1),
+    meta: data.subarray(HEADER, bodyStart),
+    body: data.subarray(bodyStart),
+  }
+}
+
+/** Parses the meta of a frame; an absent meta is an empty object. */
+export function parseMeta<T>(frame: Frame): T {
+  return parseJson<T>(frame.meta)
+}
+
+/** Parses a JSON body the way `parseMeta` parses a meta. The two ends trust each other's shapes after the signed handshake. */
+export function parseJson<T>(bytes: Buffer): T {
+  if (bytes.length === 0) return {} as T
+  try {
+    return JSON.parse(bytes.toString()) as T
+  } catch (cause) {
+    throw new LinkProtocolError('malformed JSON in a frame', { cause })
+  }
+}

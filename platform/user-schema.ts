@@ -1,0 +1,83 @@
+import { Ajv2020, type Options, type ValidateFunction } from 'ajv/dist/2020.js'
+import formats from 'ajv-formats'
+import { RE2JS } from 're2js'
+import { canonicalJson } from '../domain/canonical-json.ts'
+
+const LARGEST_BYTES = 128 * 1024
+const DEEPEST = 64
+/** Those that are cheap to check whatever the text. */
+const FORMATS = [
+  'date',
+  'time',
+  'date-time',
+  'duration',
+  'uri',
+  'email',
+  'hostname',
+  'ipv4',
+  'ipv6',
+  'uuid',
+] as const
+
+/** Why a schema cannot be used, in words for whoever wrote it. */
+export class UserSchemaError extends Error {
+  override readonly name = 'UserSchemaError'
+}
+
+/**
+ * Patterns run in linear time: those of JavaScript can take for ever on the right text, and one account's pattern would
+ * hold up everybody's requests. Look-around and back-references are the price.
+ */
+const linearRegExp = Object.assign(
+  (pattern: string) => {
+    const compiled = RE2JS.compile(RE2JS.translateRegExp(pattern))
+    // ajv tells patterns apart by what they print.
+    return { test: (text: string) => compiled.matcher(text).find(), toString: () => pattern }
+  },
+  { code: 'linearRegExp' },
+)
+
+const OPTIONS: Options = {
+  strict: false,
+  addUsedSchema: false,
+  logger: false,
+  code: { regExp: linearRegExp },
+}
+
+/**
+ * Compiles a JSON Schema that a caller wrote. What ajv does not know in it is passed over and nothing is filled in;
+ * neither compiling nor checking takes longer than the size of schema and value warrant.
+ */
+export function compileUserSchema(schema: Readonly<Record<string, unknown>>): ValidateFunction {
+  if (JSON.stringify(schema).length > LARGEST_BYTES) {
+    throw new UserSchemaError(`is larger than ${LARGEST_BYTES / 1024} KiB`)
+  }
+  const ajv = new Ajv2020(OPTIONS)
+  formats.default(ajv, { mode: 'fast', formats: [...FORMATS] })
+  // Its own compares every pair of items.
+  ajv.removeKeyword('uniqueItems')
+  ajv.addKeyword({
+    keyword: 'uniqueItems',
+    type: 'array',
+    validate: (wanted: unknown, items: unknown[]) =>
+      wanted !== true || new Set(items.map(canonicalJson)).size === items.length,
+  })
+  try {
+    return ajv.compile(withoutIdentity(schema))
+  } catch (err) {
+    throw new UserSchemaError(err instanceof Error ? err.message : String(err), { cause: err })
+  }
+}
+
+/** Names that would make ajv look elsewhere, or answer later than it is asked. */
+const IDENTITY = new Set(['$schema', '$id', '$async'])
+
+function withoutIdentity(value: unknown, depth = 0): Record<string, unknown> {
+  if (depth > DEEPEST) throw new UserSchemaError(`is nested deeper than ${DEEPEST} levels`)
+  if (Array.isArray(value)) return value.map((item) => visit(item, depth)) as never
+  const entries = Object.entries(value as object).filter(([name]) => !IDENTITY.has(name))
+  return Object.fromEntries(entries.map(([name, member]) => [name, visit(member, depth)]))
+}
+
+const visit = (value: unknown, depth: number): unknown =>
+  typeof value === 'object' && value !== null ? withoutIdentity(value, depth + 1) : value

@@ -1,0 +1,91 @@
+import Type, { type Static } from 'typebox'
+import { Nullable, Timestamp, Uuid, Vocabulary } from './common.ts'
+
+const Name = Type.String({ minLength: 1, maxLength: 200, pattern: '\\S' })
+
+export const Account = Type.Object({
+  account_id: Uuid,
+  name: Type.String(),
+  training_quota: Type.Integer(),
+  created_at: Timestamp,
+})
+export type Account = Static<typeof Account>
+
+const Quota = Type.Integer({ minimum: 0, maximum: 100_000, description: 'Training runs and merges at once' })
+
+export const CreateAccount = Type.Object(
+  { name: Name, training_quota: Type.Optional(Quota) },
+  { additionalProperties: false },
+)
+
+export const UpdateAccount = Type.Object(
+  { name: Type.Optional(Name), training_quota: Type.Optional(Quota) },
+  { additionalProperties: false, minProperties: 1 },
+)
+
+export const KeyRole = Vocabulary('viewer', 'operator', 'admin')
+
+/** A key without its text. */
+export const ApiKey = Type.Object({
+  key_id: Uuid,
+  account_id: Uuid,
+  name: Type.String(),
+  role: KeyRole,
+  /** The last four characters. */
+  hint: Type.String(),
+  created_at: Timestamp,
+  revoked_at: Nullable(Timestamp),
+})
+export type ApiKey = Static<typeof ApiKey>
+
+/** The only time the key's text is shown. */
+export const CreatedApiKey = Type.Object({ ...ApiKey.properties, api_key: Type.String() })
+
+export const CreateApiKey = Type.Object(
+  { name: Name, role: Type.Optional(KeyRole) },
+  { additionalProperties: false },
+)
+
+export const CreateNodeToken = Type.Object({ account_id: Uuid }, { additionalProperties: false })
+export const NodeToken = Type.Object({ account_id: Uuid, node_token: Type.String() })
+
+/** The kill switch, and how far its state has reached. */
+export const KillSwitchStatus = Type.Object({
+  active: Type.Boolean(),
+  reason: Nullable(Type.String()),
+  actor: Nullable(Type.String()),
+  changed_at: Timestamp,
+  gateways: Type.Object({ live: Type.Integer(), acknowledged: Type.Integer() }),
+})
+export type KillSwitchStatus = Static<typeof KillSwitchStatus>
+
+export const LedgerEntry = Type.Object({
+  entry_id: Uuid,
+  kind: Vocabulary('hold', 'capture', 'payout', 'refund'),
+  purse: Type.String({ description: '`account:<id>`, `escrow`, `platform` or `owner:<account id>`' }),
+  amount_micro: Type.Integer({ description: 'Micro-credits; negative leaves the purse' }),
+  created_at: Timestamp,
+})
+
+/** The ledger of one task; entries of one task sum to zero. */
+export const TaskAudit = Type.Object({
+  task_id: Uuid,
+  account_id: Uuid,
+  endpoint_id: Uuid,
+  status: Type.String(),
+  price_micro: Type.Integer(),
+  entries: Type.Array(LedgerEntry),
+  sums: Type.Object({
+    total_micro: Type.Integer(),
+    by_kind: Type.Record(Type.String(), Type.Integer()),
+    by_purse: Type.Record(Type.String(), Type.Integer()),
+  }),
+  created_at: Timestamp,
+  completed_at: Nullable(Timestamp),
+})
+export type TaskAudit = Static<typeof TaskAudit>
+
+export const ReviewNote = Type.Object(
+  { note: Type.Optional(Type.String({ maxLength: 2000 })) },
+  { additionalProperties: false },
+)

@@ -1,0 +1,28 @@
+import Type, { type Static } from 'typebox'
+import { Uuid } from './common.ts'
+
+/** What a retrain or a merge starts from (contract 2.4). */
+export const ArtifactRef = Type.Unsafe<
+  | { type: 'hf'; repo_id: string; revision?: string }
+  | { type: 'model_version'; version_id: string }
+  | { type: 'job'; job_id: string }
+  | { type: 'storage'; uri: string }
+>({
+  type: 'object',
+  required: ['type'],
+  discriminator: { propertyName: 'type' },
+  oneOf: [
+    Type.Object({
+      type: Type.Literal('hf'),
+      repo_id: Type.String({ minLength: 1, maxLength: 200 }),
+      revision: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
+    }),
+    Type.Object({ type: Type.Literal('model_version'), version_id: Uuid }),
+    Type.Object({ type: Type.Literal('job'), job_id: Uuid }),
+    Type.Object({
+      type: Type.Literal('storage'),
+      uri: Type.String({ pattern: '^s3://', maxLength: 2048 }),
+    }),
+  ],
+})
+export type ArtifactRef = Static<typeof ArtifactRef>

@@ -1,0 +1,64 @@
+import Type, { type Static, type TSchema } from 'typebox'
+
+export const Uuid = Type.String({ format: 'uuid' })
+export const Timestamp = Type.String({ format: 'date-time' })
+
+/** Wraps a schema as `T | null`, the way the API spells an absent value. */
+export const Nullable = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()])
+
+/** A closed vocabulary: one tuple gives the JSON Schema enum, the type and the list of values. */
+export const Vocabulary = <const T extends readonly string[]>(...values: T) =>
+  Type.Unsafe<T[number]>({ type: 'string', enum: values })
+
+export const PageQuery = Type.Object({
+  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100, default: 20 })),
+  cursor: Type.Optional(Type.String({ minLength: 1 })),
+})
+export type PageQuery = Static<typeof PageQuery>
+
+/** The body of a list: `{<name>: [...], next_cursor}`, the cursor null at the end (design 10.1). */
+export const pageOf = <const N extends string, T extends TSchema>(name: N, item: T) =>
+  Type.Unsafe<Record<N, Static<T>[]> & { next_cursor: string | null }>(
+    Type.Object({ [name]: Type.Array(item), next_cursor: Nullable(Type.String()) }),
+  )
+
+/** The body of every error of the Builder and orchestrator routes (contract part 7). */
+export const ErrorBody = Type.Object(
+  {
+    error: Type.Object({
+      code: Type.String(),
+      message: Type.String(),
+      details: Type.Record(Type.String(), Type.Unknown()),
+      request_id: Type.String(),
+    }),
+  },
+  { $id: 'Error' },
+)
+
+/** The body of a 422: every fault by its place, beside the usual error. */
+export const ValidationErrorBody = Type.Object(
+  {
+    detail: Type.Array(
+      Type.Object({
+        loc: Type.Array(Type.Union([Type.String(), Type.Integer()])),
+        msg: Type.String(),
+        type: Type.String(),
+      }),
+    ),
+    error: ErrorBody.properties.error,
+  },
+  { $id: 'HTTPValidationError' },
+)
+
+/** The body of every error of the OpenAI-compatible routes. */
+export const OpenAiErrorBody = Type.Object(
+  {
+    error: Type.Object({
+      message: Type.String(),
+      type: Type.String(),
+      code: Type.String(),
+      param: Nullable(Type.String()),
+    }),
+  },
+  { $id: 'OpenAIError' },
+)

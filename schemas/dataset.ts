@@ -1,0 +1,114 @@
+import Type, { type Static } from 'typebox'
+import { Nullable, PageQuery, Timestamp, Uuid, Vocabulary } from './common.ts'
+
+/** Contract 3.1. */
+export const DatasetStatus = Vocabulary('pending', 'ready', 'failed')
+export type DatasetStatus = Static<typeof DatasetStatus>
+
+export const StorageFormat = Vocabulary('csv', 'jsonl', 'parquet', 'hf_dataset')
+export type StorageFormat = Static<typeof StorageFormat>
+
+export const DatasetVisibility = Vocabulary('private', 'public')
+export type DatasetVisibility = Static<typeof DatasetVisibility>
+
+const Name = Type.String({ minLength: 1, maxLength: 200, pattern: '\\S' })
+const Description = Type.String({ maxLength: 10_000 })
+const Count = Type.Integer({ minimum: 0 })
+
+/** One column by a type that all formats share: integer, number, boolean, string, date, timestamp, binary, list, object, any. */
+export const DatasetColumn = Type.Object({ name: Type.String(), type: Type.String() })
+
+/** Counts are 0, and `columns` null, until the file has been read. A list leaves `columns` out: they may be thousands. */
+export const Dataset = Type.Object(
+  {
+    dataset_id: Uuid,
+    account_id: Uuid,
+    dataset_name: Type.String(),
+    description: Type.String(),
+    status: DatasetStatus,
+    storage_format: StorageFormat,
+    num_samples: Count,
+    total_size_bytes: Count,
+    visibility: DatasetVisibility,
+    columns: Type.Optional(Nullable(Type.Array(DatasetColumn))),
+    error_message: Nullable(Type.String()),
+    created_at: Timestamp,
+  },
+  { $id: 'Dataset' },
+)
+export type Dataset = Static<typeof Dataset>
+
+export const DatasetList = Type.Object(
+  { datasets: Type.Array(Dataset), next_cursor: Nullable(Type.String()) },
+  { $id: 'DatasetList' },
+)
+
+export const DatasetQuery = Type.Object({ ...PageQuery.properties, status: Type.Optional(DatasetStatus) })
+export const DatasetParams = Type.Object({ dataset_id: Uuid })
+export const UploadParams = Type.Object({ dataset_id: Uuid, upload_id: Uuid })
+
+export const CreateDataset = Type.Object(
+  {
+    dataset_name: Name,
+    description: Type.Optional(Nullable(Description)),
+    storage_format: StorageFormat,
+    visibility: Type.Optional(DatasetVisibility),
+  },
+  { $id: 'CreateDataset' },
+)
+
+/** The text parts of the upload form; `file` comes beside them. */
+export const UploadFields = Type.Object({
+  name: Name,
+  storage_format: StorageFormat,
+  description: Type.Optional(Description),
+  visibility: Type.Optional(DatasetVisibility),
+})
+export type UploadFields = Static<typeof UploadFields>
+
+export const UploadForm = Type.Object(
+  { ...UploadFields.properties, file: Type.Unsafe<string>({ type: 'string', format: 'binary' }) },
+  { $id: 'UploadDataset' },
+)
+
+export const InitUpload = Type.Object(
+  {
+    filename: Type.String({ minLength: 1, maxLength: 255 }),
+    content_type: Type.String({
+      maxLength: 200,
+      pattern: '^[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+( *; *[A-Za-z0-9_-]+=[A-Za-z0-9"_.+-]+)*$',
+    }),
+  },
+  { $id: 'InitUpload' },
+)
+
+export const UploadSession = Type.Object(
+  { upload_id: Uuid, signed_url: Type.String(), expires_at: Timestamp },
+  { $id: 'UploadSession' },
+)
+
+/** `message` is there while the file is still being read. */
+export const CommittedUpload = Type.Object(
+  {
+    dataset_id: Uuid,
+    status: DatasetStatus,
+    num_samples: Count,
+    total_size_bytes: Count,
+    message: Type.Optional(Type.String()),
+  },
+  { $id: 'CommittedUpload' },
+)
+
+export const UploadedDataset = Type.Object(
+  {
+    dataset_id: Uuid,
+    dataset_name: Type.String(),
+    status: DatasetStatus,
+    storage_format: StorageFormat,
+    num_samples: Count,
+    total_size_bytes: Count,
+    created_at: Timestamp,
+    message: Type.Optional(Type.String()),
+  },
+  { $id: 'UploadedDataset' },
+)

@@ -1,0 +1,163 @@
+import Type, { type Static } from 'typebox'
+import { Nullable, Timestamp, Uuid, Vocabulary } from './common.ts'
+
+export const EndpointVisibility = Vocabulary('private', 'account', 'public')
+export type EndpointVisibility = Static<typeof EndpointVisibility>
+export const EndpointStatus = Vocabulary('active', 'paused', 'inactive', 'deprecated')
+export type EndpointStatus = Static<typeof EndpointStatus>
+export const ReviewStatus = Vocabulary('active', 'pending_review', 'approved', 'rejected')
+export type ReviewStatus = Static<typeof ReviewStatus>
+export const EndpointSource = Vocabulary('catalog', 'trained')
+export const Readiness = Vocabulary('warm', 'cached', 'cold')
+
+const JsonSchema = Type.Record(Type.String(), Type.Unknown())
+const Example = Type.Record(Type.String(), Type.Unknown())
+
+/** How near an endpoint's model is to answering, over all nodes (contract 2.8 and 3.3). */
+export const ModelReadiness = Type.Object({
+  readiness: Readiness,
+  warm_nodes: Type.Integer(),
+  cached_nodes: Type.Integer(),
+  estimated_latency_ms: Type.Integer(),
+})
+export type ModelReadiness = Static<typeof ModelReadiness>
+
+/** Contract 2.6, with what the owner should know besides. */
+export const Endpoint = Type.Object(
+  {
+    endpoint_id: Uuid,
+    name: Type.String(),
+    display_name: Type.String(),
+    description: Type.String(),
+    visibility: EndpointVisibility,
+    status: EndpointStatus,
+    review_status: ReviewStatus,
+    /** What the reviewer said; shown to the owner only. */
+    review_note: Type.Optional(Nullable(Type.String())),
+    owned: Type.Boolean({ description: 'Whether the endpoint belongs to the calling account' }),
+    source: EndpointSource,
+    is_base_model: Type.Boolean(),
+    task_type: Type.String(),
+    base_model: Nullable(Type.String()),
+    model_category: Nullable(Type.String()),
+    version_id: Uuid,
+    input_schema: JsonSchema,
+    output_schema: JsonSchema,
+    example_input: Example,
+    example_output: Example,
+    tags: Type.Array(Type.String()),
+    total_requests: Type.Integer(),
+    total_tokens_processed: Type.Integer(),
+    price_per_request: Type.Number({ description: 'USD' }),
+    last_used_at: Nullable(Timestamp),
+    created_at: Timestamp,
+    updated_at: Timestamp,
+    ...Type.Partial(ModelReadiness).properties,
+  },
+  { $id: 'Endpoint' },
+)
+export type Endpoint = Static<typeof Endpoint>
+
+/** Filters, order and page of `GET /endpoints` (contract 4.5). */
+export const EndpointQuery = Type.Object({
+  visibility: Type.Optional(EndpointVisibility),
+  review_status: Type.Optional(ReviewStatus),
+  task_type: Type.Optional(Type.String({ maxLength: 100 })),
+  search: Type.Optional(Type.String({ maxLength: 200 })),
+  source: Type.Optional(EndpointSource),
+  owner: Type.Optional(Vocabulary('me')),
+  base_model: Type.Optional(Type.String({ maxLength: 300 })),
+  model_category: Type.Optional(Type.String({ maxLength: 100 })),
+  active_since_days: Type.Optional(Type.Integer({ minimum: 1, maximum: 365 })),
+  sort: Type.Optional({ ...Vocabulary('created_at', 'total_requests', 'name'), default: 'created_at' }),
+  order: Type.Optional({ ...Vocabulary('desc', 'asc'), default: 'desc' }),
+  include_facets: Type.Optional(Type.Boolean({ default: false })),
+  include_readiness: Type.Optional(Type.Boolean({ default: false })),
+  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100, default: 20 })),
+  offset: Type.Optional(Type.Integer({ minimum: 0, maximum: 10_000_000, default: 0 })),
+})
+export type EndpointQuery = Static<typeof EndpointQuery>
+
+export const EndpointFacets = Type.Object({
+  counts: Type.Object({
+    catalog: Type.Integer(),
+    trained: Type.Integer(),
+    active_30d: Type.Integer(),
+    total: Type.Integer(),
+  }),
+  base_models: Type.Array(
+    Type.Object({
+      model_name: Type.String(),
+      model_category: Nullable(Type.String()),
+      n: Type.Integer(),
+    }),
+  ),
+})
+export type EndpointFacets = Static<typeof EndpointFacets>
+
+export const EndpointList = Type.Object({
+  endpoints: Type.Array(Endpoint),
+  total: Type.Integer(),
+  limit: Type.Integer(),
+  offset: Type.Integer(),
+  facets: Type.Optional(EndpointFacets),
+})
+
+/** Lower-case, URL-safe, and never mistaken for an id. */
+export const EndpointName = Type.String({
+  minLength: 1,
+  maxLength: 100,
+  pattern: '^[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?$',
+  description: 'Lower-case letters, digits, ".", "_" and "-"; globally unique and never reused',
+})
+
+const described = {
+  display_name: Type.Optional(Type.String({ maxLength: 200 })),
+  description: Type.Optional(Type.String({ maxLength: 10_000 })),
+}
+
+/** Contract 4.4: what a public endpoint has to bring besides is checked by the rule in `domain/endpoint.ts`. */
+export const RegisterForInference = Type.Object(
+  {
+    name: EndpointName,
+    ...described,
+    visibility: Type.Optional({ ...Vocabulary('account', 'public'), default: 'account' }),
+    input_schema: Type.Optional(JsonSchema),
+    output_schema: Type.Optional(JsonSchema),
+    example_input: Type.Optional(Example),
+    example_output: Type.Optional(Example),
+    tags: Type.Optional(
+      Type.Array(Type.String({ minLength: 1, maxLength: 100 }), { maxItems: 50, uniqueItems: true }),
+    ),
+    task_type: Type.Optional(Type.String({ minLength: 1, maxLength: 100 })),
+    price_per_request: Type.Optional(Type.Number({ minimum: 0, maximum: 10_000, description: 'USD' })),
+  },
+  { additionalProperties: false },
+)
+export type RegisterForInference = Static<typeof RegisterForInference>
+
+export const UpdateEndpoint = Type.Object(
+  {
+    visibility: Type.Optional(EndpointVisibility),
+    status: Type.Optional(EndpointStatus),
+    ...described,
+  },
+  { additionalProperties: false, minProperties: 1 },
+)
+export type UpdateEndpoint = Static<typeof UpdateEndpoint>
+
+/** Contract 2.8. */
+export const InferenceModel = Type.Object({
+  model_name: Type.String(),
+  task_type: Type.String(),
+  model_category: Nullable(Type.String()),
+  ...Type.Partial(ModelReadiness).properties,
+})
+
+export const InferenceModelQuery = Type.Object({
+  category: Type.Optional(Type.String({ maxLength: 100 })),
+  active_only: Type.Optional(Type.Boolean({ default: true })),
+  include_readiness: Type.Optional(Type.Boolean({ default: false })),
+  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, default: 1000 })),
+  cursor: Type.Optional(Type.String({ minLength: 1 })),
+})

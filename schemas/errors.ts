@@ -1,0 +1,27 @@
+/** Every `error.code` the platform can return, with the status it travels under. `docs/status-codes.md` says what to do about each. */
+export const ERROR_STATUS = {
+  bad_request: 400,
+  unauthenticated: 401,
+  account_mismatch: 403,
+  forbidden: 403,
+  not_found: 404,
+  method_not_allowed: 405,
+  conflict: 409,
+  idempotency_key_reused: 409,
+  gone: 410,
+  precondition_failed: 412,
+  payload_too_large: 413,
+  unsupported_media_type: 415,
+  range_not_satisfiable: 416,
+  validation_failed: 422,
+  precondition_required: 428,
+  rate_limited: 429,
+  training_quota_exceeded: 429,
+  internal: 500,
+  model_cold: 503,
+  no_capacity: 503,
+  operator_kill_switch: 503,
+  unavailable: 503,
+} as const
+
+export type ErrorCode = keyof typeof ERROR_STATUS

@@ -1,0 +1,101 @@
+import Type, { type Static } from 'typebox'
+import { Nullable, Uuid, Vocabulary } from './common.ts'
+
+/** What the hub routes take as `task_type` (contract 4.4). */
+export const HubTaskType = Vocabulary(
+  'embeddings',
+  'rerank',
+  'translation',
+  'ocr',
+  'stt',
+  'moderation',
+  'text-generation',
+)
+export type HubTaskType = Static<typeof HubTaskType>
+
+export const HubSearch = Type.Object(
+  {
+    query: Type.Optional(Type.String({ maxLength: 200, default: '' })),
+    task_type: Type.Optional(
+      Type.String({
+        maxLength: 100,
+        description:
+          'embeddings, rerank, translation, ocr, stt, moderation or text-generation; any other value is ignored',
+      }),
+    ),
+    max_size_gb: Type.Optional(Type.Number({ minimum: 0 })),
+    min_downloads: Type.Optional(Type.Integer({ minimum: 0 })),
+    only_supported: Type.Optional(Type.Boolean({ default: false })),
+  },
+  { additionalProperties: false },
+)
+
+const Check = Type.Object({ check: Type.String(), passed: Type.Boolean(), message: Type.String() })
+
+/** Contract 2.9, with what a reader needs to choose. */
+export const HubEntry = Type.Object(
+  {
+    repo_id: Type.String(),
+    size_mb: Nullable(Type.Number()),
+    compatibility: Type.Object({
+      status: Vocabulary('compatible', 'requires_review', 'incompatible'),
+      runtime_profile_id: Nullable(Type.String()),
+      checks: Type.Array(Check),
+    }),
+    estimated_requirements: Type.Object({
+      vram_mb: Nullable(Type.Integer()),
+      params_b: Nullable(Type.Number()),
+    }),
+    revision: Nullable(Type.String()),
+    downloads: Type.Integer(),
+    licence: Nullable(Type.String()),
+    gated: Type.Boolean(),
+    pipeline_tag: Nullable(Type.String()),
+  },
+  { $id: 'HubEntry' },
+)
+export type HubEntry = Static<typeof HubEntry>
+
+export const HubSearchResult = Type.Object({ results: Type.Array(HubEntry) })
+
+/** `org/name`, or a name alone for the oldest repositories. */
+export const RepoId = Type.String({
+  maxLength: 200,
+  pattern: '^[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)?$',
+})
+
+/** What is not named here is forced; naming it with another value is 422 (contract 3.5). */
+export const RegisterHubModel = Type.Object(
+  {
+    repo_id: RepoId,
+    task_type: HubTaskType,
+    revision: Type.Optional(Type.String({ pattern: '^[A-Za-z0-9][A-Za-z0-9._/-]*$', maxLength: 100 })),
+    visibility: Type.Optional(Vocabulary('public')),
+    lifecycle_status: Type.Optional(Vocabulary('candidate')),
+    price_per_request: Type.Optional(Type.Literal(0)),
+  },
+  { additionalProperties: false },
+)
+export type RegisterHubModel = Static<typeof RegisterHubModel>
+
+/** Contract 2.9. */
+export const HubRegistration = Type.Object(
+  {
+    model_config_id: Uuid,
+    endpoint_id: Uuid,
+    repo_id: Type.String(),
+    status: Vocabulary('registered'),
+    message: Type.String(),
+    inference_url: Type.String(),
+    test_request: Type.Object({
+      method: Vocabulary('POST'),
+      url: Type.String(),
+      body: Type.Record(Type.String(), Type.Unknown()),
+    }),
+    model_name: Type.String(),
+    version_id: Uuid,
+    revision: Type.String(),
+  },
+  { $id: 'HubRegistration' },
+)
+export type HubRegistration = Static<typeof HubRegistration>

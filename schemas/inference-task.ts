@@ -1,0 +1,133 @@
+import Type, { type Static } from 'typebox'
+import { Nullable, Timestamp, Uuid, Vocabulary } from './common.ts'
+
+/** Contract 3.4. */
+export const TaskStatus = Vocabulary(
+  'queued',
+  'assigned',
+  'claimed',
+  'preparing',
+  'downloading_model',
+  'loading_model',
+  'running',
+  'generating',
+  'uploading_output',
+  'succeeded',
+  'failed',
+)
+export type TaskStatus = Static<typeof TaskStatus>
+
+/** The state a model was met in when a request was served (contract 3.3). */
+export const ModelState = Vocabulary('resident', 'cached', 'cold')
+export type ModelState = Static<typeof ModelState>
+
+/** Which surface a task came in by. */
+export const TaskSurface = Vocabulary('rest', 'openai', 'mcp', 'action')
+export type TaskSurface = Static<typeof TaskSurface>
+
+const JsonObject = Type.Record(Type.String(), Type.Unknown())
+
+/** How far a task is; what `metadata` holds depends on the step (contract 2.7). */
+export const StatusDetail = Type.Object(
+  {
+    status: Type.String({ minLength: 1, maxLength: 64 }),
+    progress_pct: Type.Integer({ minimum: 0, maximum: 100 }),
+    metadata: JsonObject,
+  },
+  { $id: 'StatusDetail' },
+)
+export type StatusDetail = Static<typeof StatusDetail>
+
+export const SYNC_TIMEOUT_S = { default: 30, minimum: 1, maximum: 300 } as const
+
+/** Contract 4.5. The last two override the same fields of `input` for language models. */
+export const InferBody = Type.Object(
+  {
+    input: JsonObject,
+    sync: Type.Optional(Type.Boolean({ default: true })),
+    sync_timeout_s: Type.Optional(Type.Number(SYNC_TIMEOUT_S)),
+    max_tokens: Type.Optional(Type.Integer({ minimum: 1, maximum: 4096 })),
+    temperature: Type.Optional(Type.Number({ minimum: 0, maximum: 2 })),
+  },
+  { $id: 'InferBody' },
+)
+export type InferBody = Static<typeof InferBody>
+
+export const InferResponse = Type.Object(
+  {
+    task_id: Uuid,
+    status: TaskStatus,
+    model_state: ModelState,
+    result: Type.Optional(JsonObject),
+    sync_latency_ms: Type.Optional(Type.Number()),
+    /** While the model is not loaded: how long that took before, once measured. */
+    estimated_load_time_s: Type.Optional(Nullable(Type.Number())),
+    message: Type.Optional(Type.String()),
+    /** What to do next when there is no result yet. */
+    note: Type.Optional(Type.String()),
+  },
+  { $id: 'InferResponse' },
+)
+export type InferResponse = Static<typeof InferResponse>
+
+export const InferAccepted = Type.Object(
+  { task_id: Uuid, status: TaskStatus, model_state: ModelState, note: Type.String() },
+  { $id: 'InferAccepted' },
+)
+export type InferAccepted = Static<typeof InferAccepted>
+
+/** Contract 2.7; `error` is there once the task has failed. */
+export const InferenceTask = Type.Object(
+  {
+    task_id: Uuid,
+    endpoint_id: Uuid,
+    status: TaskStatus,
+    status_detail: Nullable(StatusDetail),
+    model_state: Nullable(ModelState),
+    result: Nullable(JsonObject),
+    error: Nullable(Type.String()),
+    inference_time_ms: Nullable(Type.Number()),
+    created_at: Timestamp,
+    completed_at: Nullable(Timestamp),
+  },
+  { $id: 'InferenceTask' },
+)
+export type InferenceTask = Static<typeof InferenceTask>
+
+export const TaskParams = Type.Object({ task_id: Uuid })
+
+export const TaskCancelled = Type.Object({ task_id: Uuid, status: TaskStatus }, { $id: 'TaskCancelled' })
+export type TaskCancelled = Static<typeof TaskCancelled>
+
+const Count = Type.Integer({ minimum: 0 })
+
+export const QueueStats = Type.Object(
+  {
+    /** The account's tasks that wait or are at work. */
+    queue_size: Count,
+    /** Nodes that take work, of everybody. */
+    workers: Count,
+    metrics: Type.Object({ enqueued: Count, succeeded: Count, failed: Count, expired: Count }),
+  },
+  { $id: 'QueueStats' },
+)
+export type QueueStats = Static<typeof QueueStats>
+
+/** Contract 4.5: what may be uploaded as an input, and the largest of it. */
+export const INPUT_TYPES = [
+  'image/png',
+  'image/jpeg',
+  'image/webp',
+  'audio/wav',
+  'audio/mpeg',
+  'video/mp4',
+  'model/gltf-binary',
+] as const
+export const MAX_INPUT_BYTES = 50 * 1024 * 1024
+export const INPUT_URL_LIFETIME_S = 3_600
+
+export const UploadedInput = Type.Object(
+  { input_url: Type.String(), expires_in: Type.Integer(), size_bytes: Count },
+  { $id: 'UploadedInput' },
+)
+export type UploadedInput = Static<typeof UploadedInput>

@@ -1,0 +1,114 @@
+import Type, { type Static } from 'typebox'
+import { Nullable } from './common.ts'
+import { NodeInventory, NodeModel, NodeReport } from './node.ts'
+
+/**
+ * Frame types of the link between a node and a gateway. A frame is
+ * `[u8 type][u32 stream][u16 length of meta][meta: JSON][body: bytes]`, big endian.
+ * Stream 0 is the link itself; the gateway numbers the others.
+ */
+export const FRAME = {
+  hello: 1,
+  state: 2,
+  request: 3,
+  head: 4,
+  chunk: 5,
+  end: 6,
+  error: 7,
+  cancel: 8,
+  progress: 9,
+  log: 10,
+  metric: 11,
+  ack: 12,
+  ping: 13,
+} as const
+export type FrameType = (typeof FRAME)[keyof typeof FRAME]
+
+/** Largest body of one data frame; also the largest answer that travels in a single `end` frame. */
+export const MAX_CHUNK = 64 * 1024
+
+/** Bytes a sender may have under way on one stream before the receiver grants more. */
+export const STREAM_CREDIT = 4 * MAX_CHUNK
+
+/**
+ * Node to gateway, once after connecting. Gateway to node: where Temporal is, whether the node is to drain, and the
+ * current list of gateways, again whenever it changes.
+ */
+export const HelloMeta = Type.Object({
+  inventory: Type.Optional(NodeInventory),
+  gateways: Type.Optional(Type.Array(Type.String())),
+  draining: Type.Optional(Type.Boolean()),
+  temporal: Type.Optional(Type.Object({ address: Type.String(), namespace: Type.String() })),
+})
+export type HelloMeta = Static<typeof HelloMeta>
+
+/**
+ * Node to gateway, as the body of a frame. `report` is the whole picture, `model` one change at once; a `progress` frame
+ * carries the same for a model on its way.
+ */
+export const StateBody = Type.Object({
+  report: Type.Optional(NodeReport),
+  model: Type.Optional(NodeModel),
+})
+export type StateBody = Static<typeof StateBody>
+
+/** Gateway to node. The body follows in this frame, and in chunks when `more` says so. */
+export const RequestMeta = Type.Object({
+  model_key: Type.String(),
+  path: Type.String(),
+  method: Type.Optional(Type.String()),
+  content_type: Type.Optional(Type.String()),
+  more: Type.Optional(Type.Boolean()),
+})
+export type RequestMeta = Static<typeof RequestMeta>
+
+/** `head` opens a streamed answer; a whole short answer is one `end` frame with the same meta. */
+export const HeadMeta = Type.Object({
+  status: Type.Integer(),
+  content_type: Type.Optional(Type.String()),
+})
+export type HeadMeta = Static<typeof HeadMeta>
+
+export const ErrorMeta = Type.Object({
+  code: Type.String(),
+  message: Type.String(),
+})
+export type ErrorMeta = Static<typeof ErrorMeta>
+
+/** On a stream: stop it. On stream 0: stop that job or task, wherever it is on this node. */
+export const CancelMeta = Type.Object({
+  job_id: Type.Optional(Type.String()),
+  task_id: Type.Optional(Type.String()),
+})
+export type CancelMeta = Static<typeof CancelMeta>
+
+/** On a stream: credit in bytes. On stream 0: everything spooled up to `upto` is stored. */
+export const AckMeta = Type.Object({
+  credit: Type.Optional(Type.Integer({ minimum: 1 })),
+  upto: Type.Optional(Type.Integer({ minimum: 0 })),
+})
+export type AckMeta = Static<typeof AckMeta>
+
+/** `log` and `metric` frames carry the position of their last entry; the body is a JSON array of entries. */
+export const SpoolMeta = Type.Object({ upto: Type.Integer({ minimum: 0 }) })
+export type SpoolMeta = Static<typeof SpoolMeta>
+
+const JobAttempt = { job_id: Type.String(), attempt: Type.Integer({ minimum: 0 }) }
+
+export const LogEntry = Type.Object({
+  ...JobAttempt,
+  /** Counted by the node within the attempt, so that a batch sent twice is stored once. */
+  seq: Type.Integer({ minimum: 0 }),
+  message: Type.String(),
+  at: Type.String(),
+})
+export type LogEntry = Static<typeof LogEntry>
+
+export const MetricEntry = Type.Object({
+  ...JobAttempt,
+  epoch: Type.Integer({ minimum: 0 }),
+  train_loss: Nullable(Type.Number()),
+  val_loss: Nullable(Type.Number()),
+  at: Type.String(),
+})
+export type MetricEntry = Static<typeof MetricEntry>

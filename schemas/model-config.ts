@@ -1,0 +1,147 @@
+import Type, { type Static } from 'typebox'
+import { Nullable, Vocabulary } from './common.ts'
+
+/** Where a model config or model stands in its lifecycle (spec 3.5). */
+export const LifecycleStatus = Vocabulary('candidate', 'ready', 'preferred', 'disabled')
+
+/** Kinds of model the catalog and the endpoint list are filtered by. */
+const ModelCategory = Vocabulary(
+  'ml_classical',
+  'time_series',
+  'nlp',
+  'generative',
+  'deep_learning',
+  'computer_vision',
+)
+
+const HyperparameterType = Vocabulary('string', 'integer', 'number', 'boolean', 'array')
+
+/** One hyperparameter as JSON Schema. Every one has a default, so a run may name none. */
+const Hyperparameter = Type.Object(
+  {
+    type: Type.Union([HyperparameterType, Type.Array(HyperparameterType, { minItems: 2 })]),
+    title: Type.Optional(Type.String()),
+    description: Type.String({ minLength: 1 }),
+    default: Type.Unknown(),
+    minimum: Type.Optional(Type.Number()),
+    maximum: Type.Optional(Type.Number()),
+    exclusiveMaximum: Type.Optional(Type.Number()),
+    maxLength: Type.Optional(Type.Integer()),
+    maxItems: Type.Optional(Type.Integer()),
+    enum: Type.Optional(Type.Array(Type.Unknown())),
+    items: Type.Optional(Type.Object({ type: Type.String() })),
+  },
+  { additionalProperties: false },
+)
+
+/** JSON Schema object of a config's hyperparameters, as `GET .../schema` answers it. */
+export const HyperparameterSchema = Type.Object(
+  { type: Type.Literal('object'), properties: Type.Record(Type.String(), Hyperparameter) },
+  { additionalProperties: false },
+)
+export type HyperparameterSchema = Static<typeof HyperparameterSchema>
+
+/** A trainable catalog entry as it lies in catalog/model-configs. */
+export const ModelConfigFile = Type.Object(
+  {
+    model_id: Type.String({ pattern: '^[a-z][a-z0-9-]*$' }),
+    display_name: Type.String({ minLength: 1 }),
+    framework: Type.String({ minLength: 1 }),
+    description: Type.String({ minLength: 1 }),
+    category: ModelCategory,
+    task_type: Type.String({ minLength: 1 }),
+    requires_gpu: Type.Boolean(),
+    vram_required_mb: Type.Integer({ minimum: 0 }),
+    is_active: Type.Boolean(),
+    lifecycle_status: LifecycleStatus,
+    dataset_formats: Type.Array(Vocabulary('csv', 'jsonl', 'parquet', 'hf_dataset'), { minItems: 1 }),
+    runtime_profile: Type.String({ minLength: 1 }),
+    trainer: Type.Object(
+      {
+        python_env: Type.String({ pattern: '^[a-z][a-z0-9-]*$' }),
+        /** Python module with a `train` function (node-runtime/trainers). */
+        module: Type.String({ pattern: '^[a-z_][a-z0-9_.]*$' }),
+        /** What a run is expected to hold: base plus a multiple of the dataset's size. */
+        memory: Type.Object(
+          { base_mb: Type.Integer({ minimum: 1 }), per_dataset_mb: Type.Number({ minimum: 0 }) },
+          { additionalProperties: false },
+        ),
+        /** What progress is counted in, in checkpoints above all; epochs when absent. */
+        progress_unit: Type.Optional(Vocabulary('epoch', 'step')),
+        /** Whether a run starts from another model: it must (a language model), it may, or, when absent, it cannot. */
+        base: Type.Optional(Vocabulary('required', 'optional')),
+      },
+      { additionalProperties: false },
+    ),
+    /** Columns a dataset must have, by the value of a hyperparameter: one of each group. `{name}` stands for the value of another one. */
+    dataset_rules: Type.Optional(
+      Type.Object(
+        {
+          parameter: Type.String({ minLength: 1 }),
+          columns: Type.Record(
+            Type.String(),
+            Type.Array(Type.Array(Type.String({ minLength: 1 }), { minItems: 1 })),
+          ),
+        },
+        { additionalProperties: false },
+      ),
+    ),
+    /** Values of hyperparameters that need a CUDA device. */
+    cuda_only: Type.Optional(Type.Record(Type.String(), Type.Array(Type.String()))),
+    /** Credits = base + per_1000_rows_epoch x rows / 1000 x epochs; null when nothing can be said beforehand. */
+    cost: Nullable(
+      Type.Object(
+        {
+          base_credits: Type.Number({ minimum: 0 }),
+          credits_per_1000_rows_epoch: Type.Number({ minimum: 0 }),
+          epochs_parameter: Type.String({ minLength: 1 }),
+        },
+        { additionalProperties: false },
+      ),
+    ),
+    hyperparameters: HyperparameterSchema,
+    /** Other spellings of a hyperparameter, by the spelling. */
+    aliases: Type.Record(Type.String(), Type.String()),
+  },
+  { $id: 'ModelConfigFile', additionalProperties: false },
+)
+export type ModelConfigFile = Static<typeof ModelConfigFile>
+
+/** List entry of the catalog (spec 2.5). */
+export const ModelConfig = Type.Object(
+  {
+    model_id: Type.String(),
+    display_name: Type.String(),
+    framework: Type.String(),
+    description: Type.String(),
+    category: ModelCategory,
+    task_type: Type.String(),
+    requires_gpu: Type.Boolean(),
+    vram_required_mb: Type.Integer(),
+    is_active: Type.Boolean(),
+    lifecycle_status: LifecycleStatus,
+  },
+  { $id: 'ModelConfig' },
+)
+export type ModelConfig = Static<typeof ModelConfig>
+
+const UserConfigurableParam = Type.Object({
+  name: Type.String(),
+  type: Type.String(),
+  default: Type.Unknown(),
+  description: Type.String(),
+})
+
+/** Detail of a catalog entry (spec 2.5). */
+export const ModelConfigDetail = Type.Object(
+  { ...ModelConfig.properties, user_configurable_params: Type.Array(UserConfigurableParam) },
+  { $id: 'ModelConfigDetail' },
+)
+export type ModelConfigDetail = Static<typeof ModelConfigDetail>
+
+/** Answer of `GET /training/model-configs/{model_id}/schema`. */
+export const ModelConfigSchema = Type.Object(
+  { model_id: Type.String(), schema: HyperparameterSchema },
+  { $id: 'ModelConfigSchema' },
+)
+export type ModelConfigSchema = Static<typeof ModelConfigSchema>

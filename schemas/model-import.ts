@@ -1,0 +1,57 @@
+import Type, { type Static } from 'typebox'
+import { Uuid, Vocabulary } from './common.ts'
+import { EndpointName } from './endpoint.ts'
+
+const Path = Type.String({
+  minLength: 1,
+  maxLength: 500,
+  pattern: '^[A-Za-z0-9_@=+(.-][A-Za-z0-9_.@=+ ()/-]*$',
+  description: 'Relative to the model’s folder',
+})
+
+const most = { minItems: 1, maxItems: 1_000 }
+
+/** Step one: where to put the files of a model. */
+export const StartModelImport = Type.Object(
+  { account_id: Uuid, paths: Type.Array(Path, most) },
+  { additionalProperties: false },
+)
+
+export const ModelImportStarted = Type.Object({
+  version_id: Uuid,
+  uploads: Type.Array(Type.Object({ path: Path, url: Type.String(), content_type: Type.String() })),
+})
+export type ModelImportStarted = Static<typeof ModelImportStarted>
+
+/** Step two: the files are there and become a version with an endpoint. */
+export const CompleteModelImport = Type.Object(
+  {
+    account_id: Uuid,
+    name: EndpointName,
+    task_type: Type.String({ minLength: 1, maxLength: 100 }),
+    runtime_profile: Type.String({ minLength: 1, maxLength: 100 }),
+    visibility: Type.Optional({ ...Vocabulary('private', 'account'), default: 'account' }),
+    files: Type.Array(
+      Type.Object(
+        {
+          path: Path,
+          size_bytes: Type.Integer({ minimum: 0 }),
+          sha256: Type.String({ pattern: '^[0-9a-f]{64}$' }),
+        },
+        { additionalProperties: false },
+      ),
+      most,
+    ),
+  },
+  { additionalProperties: false },
+)
+export type CompleteModelImport = Static<typeof CompleteModelImport>
+
+export const ImportedModel = Type.Object({
+  endpoint_id: Uuid,
+  version_id: Uuid,
+  model_key: Type.String(),
+  name: Type.String(),
+  runtime_profile: Type.String(),
+})
+export type ImportedModel = Static<typeof ImportedModel>

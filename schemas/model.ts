@@ -1,0 +1,122 @@
+import Type, { type Static } from 'typebox'
+import { Nullable, pageOf, PageQuery, Timestamp, Uuid, Vocabulary } from './common.ts'
+import { LifecycleStatus, ModelConfig } from './model-config.ts'
+
+/** A model config, of the catalog or imported from the hub, with what the registry says of it (contract 2.5). */
+export const RegistryEntry = Type.Object(
+  {
+    model_config_id: Type.String(),
+    model_name: Type.String(),
+    ...Type.Omit(ModelConfig, ['category', 'lifecycle_status']).properties,
+    category: Type.String(),
+    lifecycle_status: LifecycleStatus,
+    lifecycle_note: Nullable(Type.String({ description: 'What its test found, or why it was disabled' })),
+    source: Vocabulary('catalog', 'hub'),
+    visibility: Vocabulary('public'),
+    is_base_model: Type.Boolean(),
+    price_per_request: Type.Number({ description: 'USD' }),
+    owned: Type.Boolean(),
+    repo_id: Nullable(Type.String()),
+    revision: Nullable(Type.String()),
+    version_id: Nullable(Uuid),
+    endpoint_id: Nullable(Uuid),
+    params_b: Nullable(Type.Number()),
+    licence: Nullable(Type.String()),
+  },
+  { $id: 'RegistryEntry' },
+)
+export type RegistryEntry = Static<typeof RegistryEntry>
+
+export const RegistryList = pageOf('models', RegistryEntry)
+
+export const ChangeLifecycle = Type.Object(
+  {
+    lifecycle_status: LifecycleStatus,
+    reason: Type.Optional(Type.String({ minLength: 1, maxLength: 1_000 })),
+  },
+  { additionalProperties: false },
+)
+
+const ModelName = Type.String({ minLength: 1, maxLength: 200 })
+
+/** Names a version as a model: by its own id, or by the job it came out of. */
+export const CreateModel = Type.Object(
+  { name: ModelName, version_id: Type.Optional(Uuid), job_id: Type.Optional(Uuid) },
+  { additionalProperties: false },
+)
+
+export const VersionVisibility = Vocabulary('private', 'public')
+
+export const ModelVersion = Type.Object(
+  {
+    version_id: Uuid,
+    model_id: Nullable(Uuid),
+    name: Type.String(),
+    visibility: VersionVisibility,
+    lifecycle_status: LifecycleStatus,
+    lifecycle_note: Nullable(Type.String()),
+    model_config_id: Type.String(),
+    job_id: Nullable(Uuid),
+    dataset_id: Nullable(Uuid),
+    parent_job_id: Nullable(Uuid),
+    base_model_version_id: Nullable(Uuid),
+    size_bytes: Type.Integer(),
+    created_at: Timestamp,
+  },
+  { $id: 'ModelVersion' },
+)
+export type ModelVersion = Static<typeof ModelVersion>
+
+export const Model = Type.Object(
+  {
+    model_id: Uuid,
+    name: Type.String(),
+    version_count: Type.Integer(),
+    latest_version: Nullable(ModelVersion),
+    created_at: Timestamp,
+  },
+  { $id: 'Model' },
+)
+export type Model = Static<typeof Model>
+
+export const ModelListQuery = PageQuery
+export const ModelList = pageOf('models', Model)
+export const ModelVersionList = pageOf('versions', ModelVersion)
+
+export const UpdateModelVersion = Type.Object(
+  { name: Type.Optional(ModelName), visibility: Type.Optional(VersionVisibility) },
+  { additionalProperties: false, minProperties: 1 },
+)
+
+export const ModelParams = Type.Object({ model_id: Uuid })
+
+/** Where a model comes from: everything it was made of, back to hub repositories and datasets. */
+export const Lineage = Type.Object(
+  {
+    nodes: Type.Array(
+      Type.Object({
+        id: Type.String(),
+        type: Vocabulary('version', 'job', 'merge', 'dataset', 'hub_repo', 'model_config', 'storage'),
+        label: Type.String(),
+        details: Type.Record(Type.String(), Type.Unknown()),
+      }),
+    ),
+    edges: Type.Array(
+      Type.Object({
+        from: Type.String(),
+        to: Type.String(),
+        relation: Vocabulary(
+          'produced',
+          'trained_on',
+          'based_on',
+          'merged_from',
+          'imported_as',
+          'configured_by',
+          'continued',
+        ),
+      }),
+    ),
+  },
+  { $id: 'Lineage' },
+)
+export type Lineage = Static<typeof Lineage>

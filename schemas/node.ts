@@ -1,0 +1,119 @@
+import Type, { type Static } from 'typebox'
+import { Nullable, Timestamp, Uuid, Vocabulary } from './common.ts'
+
+/** Contract 3.3: the chain a model walks on one node. */
+export const NodeModelState = Vocabulary(
+  'cold',
+  'downloading_model',
+  'loading_model',
+  'warm',
+  'running',
+  'idle',
+  'evicted',
+)
+export type NodeModelState = Static<typeof NodeModelState>
+
+export const Gpu = Type.Object({
+  name: Type.String(),
+  memory_mb: Type.Integer({ minimum: 0 }),
+})
+export type Gpu = Static<typeof Gpu>
+
+/** What a node is made of; `memory_mb` is the budget for models and trainers: VRAM on GPU nodes, RAM on CPU nodes. */
+export const NodeInventory = Type.Object({
+  hardware: Vocabulary('cpu', 'gpu', 'xpu'),
+  cpus: Type.Integer({ minimum: 1 }),
+  memory_mb: Type.Integer({ minimum: 0 }),
+  ram_mb: Type.Integer({ minimum: 0 }),
+  gpus: Type.Array(Gpu, { maxItems: 64 }),
+  profiles: Type.Array(Type.String(), { maxItems: 256 }),
+  train_slots: Type.Integer({ minimum: 0 }),
+  platform: Type.String(),
+  version: Type.String(),
+})
+export type NodeInventory = Static<typeof NodeInventory>
+
+/** One model as its node reports it. */
+export const NodeModel = Type.Object({
+  model_key: Type.String(),
+  state: NodeModelState,
+  in_flight: Type.Integer({ minimum: 0 }),
+  memory_mb: Type.Integer({ minimum: 0 }),
+  bytes_downloaded: Type.Optional(Type.Integer({ minimum: 0 })),
+  bytes_total: Type.Optional(Type.Integer({ minimum: 0 })),
+  download_speed_mbps: Type.Optional(Type.Number({ minimum: 0 })),
+  eta_seconds: Type.Optional(Nullable(Type.Number({ minimum: 0 }))),
+  /** The download waits, because the other side limits its rate, for so long from when this was said. */
+  rate_limited_s: Type.Optional(Type.Number({ minimum: 0 })),
+  /** Why the last load failed, until one succeeds. */
+  error: Type.Optional(Type.String()),
+  /** Epoch milliseconds before which this node does not try the load again. */
+  retry_at: Type.Optional(Type.Integer()),
+})
+export type NodeModel = Static<typeof NodeModel>
+
+/** What a node says about itself on its link: often enough for placement, whole every time. */
+export const NodeReport = Type.Object({
+  memory_total_mb: Type.Integer({ minimum: 0 }),
+  memory_free_mb: Type.Integer({ minimum: 0 }),
+  /** Share of the processor in use, 0 to 1. */
+  load: Type.Number({ minimum: 0, maximum: 1 }),
+  draining: Type.Boolean(),
+  jobs: Type.Integer({ minimum: 0 }),
+  models: Type.Array(NodeModel),
+})
+export type NodeReport = Static<typeof NodeReport>
+
+/** Sent with a one-time token as bearer. `public_key` is the raw Ed25519 key, base64. */
+export const JoinNode = Type.Object(
+  {
+    name: Type.String({ minLength: 1, maxLength: 100 }),
+    public_key: Type.String({ minLength: 43, maxLength: 44 }),
+    inventory: NodeInventory,
+  },
+  { additionalProperties: false },
+)
+export type JoinNode = Static<typeof JoinNode>
+
+export const NodeJoined = Type.Object({
+  node_id: Uuid,
+  account_id: Uuid,
+  gateways: Type.Array(Type.String()),
+})
+export type NodeJoined = Static<typeof NodeJoined>
+
+export const ModelFile = Type.Object({
+  path: Type.String(),
+  size_bytes: Type.Integer({ minimum: 0 }),
+  sha256: Type.String({ pattern: '^[0-9a-f]{64}$' }),
+  url: Type.String(),
+})
+export type ModelFile = Static<typeof ModelFile>
+
+/** All a node needs to load a model; the URLs live for an hour. */
+export const NodeModelSpec = Type.Object({
+  model_key: Type.String(),
+  runtime_profile: Type.String(),
+  files: Type.Array(ModelFile),
+  /** The smallest real input; a model is warm once it has answered it. */
+  warmup_input: Nullable(Type.Unknown()),
+  /** What an answer has to look like. */
+  output_schema: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
+  memory_mb: Type.Integer({ minimum: 0 }),
+})
+export type NodeModelSpec = Static<typeof NodeModelSpec>
+
+/** A node as operators see it. */
+export const NodeView = Type.Object({
+  node_id: Uuid,
+  account_id: Uuid,
+  name: Type.String(),
+  status: Vocabulary('online', 'offline', 'draining', 'removed'),
+  inventory: NodeInventory,
+  memory_free_mb: Nullable(Type.Integer()),
+  load: Nullable(Type.Number()),
+  models: Type.Array(NodeModel),
+  joined_at: Timestamp,
+  last_seen_at: Timestamp,
+})
+export type NodeView = Static<typeof NodeView>

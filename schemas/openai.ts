@@ -1,0 +1,55 @@
+import Type, { type Static } from 'typebox'
+import { Nullable } from './common.ts'
+
+const Message = Type.Object({ role: Type.String({ minLength: 1 }) })
+
+/**
+ * Contract 4.7: what a chat needs. Every other field (`tools`, `tool_choice`, `response_format`, unknown ones) goes to the
+ * model server as it came.
+ */
+export const CreateChatCompletion = Type.Object(
+  {
+    model: Type.String({ minLength: 1, maxLength: 200, description: 'Id of an endpoint, or a name' }),
+    messages: Type.Array(Message, { minItems: 1 }),
+    max_tokens: Type.Optional(Nullable(Type.Integer({ minimum: 1 }))),
+    temperature: Type.Optional(Nullable(Type.Number())),
+    stream: Type.Optional(Nullable(Type.Boolean())),
+  },
+  { $id: 'CreateChatCompletion' },
+)
+export type CreateChatCompletion = Static<typeof CreateChatCompletion>
+
+/** An answer as the model server gave it; only what every one of them holds is described. */
+export const ChatCompletion = Type.Object(
+  {
+    id: Type.Optional(Type.String()),
+    object: Type.Optional(Type.String()),
+    created: Type.Optional(Type.Integer()),
+    model: Type.Optional(Type.String()),
+    choices: Type.Optional(Type.Array(Type.Object({}))),
+    usage: Type.Object({
+      prompt_tokens: Type.Optional(Type.Integer()),
+      completion_tokens: Type.Optional(Type.Integer()),
+      total_tokens: Type.Optional(Type.Integer()),
+    }),
+  },
+  { $id: 'ChatCompletion' },
+)
+
+export const ChatModel = Type.Object(
+  {
+    id: Type.String(),
+    object: Type.String(),
+    created: Type.Integer({ description: 'Seconds since 1970' }),
+    owned_by: Type.String(),
+    name: Type.String(),
+    task_type: Type.String(),
+  },
+  { $id: 'ChatModel' },
+)
+export type ChatModel = Static<typeof ChatModel>
+
+export const ChatModelList = Type.Object(
+  { object: Type.String(), data: Type.Array(ChatModel) },
+  { $id: 'ChatModelList' },
+)

@@ -1,0 +1,67 @@
+import Type, { type Static } from 'typebox'
+import { ArtifactRef } from './artifact-ref.ts'
+import { Nullable, Uuid, Vocabulary } from './common.ts'
+import { Claimed, JobBase } from './lease.ts'
+import { HardwarePreference, TrainingRunAccepted } from './training-run.ts'
+
+export const MergeMethod = Vocabulary('adapter_merge', 'slerp', 'ties', 'dare')
+export type MergeMethod = Static<typeof MergeMethod>
+
+/** Most models or adapters that one merge takes. */
+export const MAX_MERGE_SOURCES = 16
+
+const Refs = Type.Array(ArtifactRef, { maxItems: MAX_MERGE_SOURCES })
+const Weight = Type.Number({ minimum: -100, maximum: 100 })
+
+/** Contract 4.3; `density` and `seed` are ours. */
+export const CreateTrainingMerge = Type.Object(
+  {
+    name: Type.String({ minLength: 1, maxLength: 200, pattern: '\\S' }),
+    base: Type.Optional(Nullable(ArtifactRef)),
+    method: Type.Optional({ ...MergeMethod, default: 'adapter_merge' }),
+    adapters: Type.Optional(Refs),
+    sources: Type.Optional(Refs),
+    weights: Type.Optional(Type.Array(Weight, { maxItems: MAX_MERGE_SOURCES })),
+    precision: Type.Optional(Vocabulary('bf16')),
+    hardware_preference: Type.Optional(HardwarePreference),
+    /** Share of each model's difference to the base that `ties` and `dare` keep; 0.5 when absent. */
+    density: Type.Optional(Type.Number({ exclusiveMinimum: 0, maximum: 1 })),
+    /** Of the random choice of `dare`; the same seed gives the same bytes. */
+    seed: Type.Optional(Type.Integer({ minimum: 0, maximum: 2_147_483_647 })),
+  },
+  { $id: 'CreateTrainingMerge' },
+)
+export type CreateTrainingMerge = Static<typeof CreateTrainingMerge>
+
+export const TrainingMergeAccepted = Type.Object(
+  { ...TrainingRunAccepted.properties, job_type: Type.Literal('merge') },
+  { $id: 'TrainingMergeAccepted' },
+)
+
+/** One of the things that are merged; `label` is what messages call it. */
+const MergeIngredient = Type.Object({
+  role: Vocabulary('base', 'adapter', 'source'),
+  label: Type.String(),
+  weight: Nullable(Type.Number()),
+  from: JobBase,
+})
+export type MergeIngredient = Static<typeof MergeIngredient>
+
+/** What a node that claims a merge is given. */
+export const MergeClaim = Type.Object(
+  {
+    job_id: Uuid,
+    ...Claimed,
+    merge: Type.Object({
+      job_name: Type.String(),
+      method: MergeMethod,
+      density: Type.Number(),
+      seed: Type.Integer(),
+      ingredients: Type.Array(MergeIngredient, { minItems: 1 }),
+      /** Memory the merge is expected to hold. */
+      memory_mb: Type.Integer({ minimum: 0 }),
+    }),
+  },
+  { $id: 'MergeClaim' },
+)
+export type MergeClaim = Static<typeof MergeClaim>

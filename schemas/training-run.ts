@@ -1,0 +1,186 @@
+import Type, { type Static } from 'typebox'
+import { ArtifactRef } from './artifact-ref.ts'
+import { Nullable, PageQuery, Timestamp, Uuid, Vocabulary } from './common.ts'
+
+/** Contract 3.2. */
+export const TrainingRunStatus = Vocabulary('pending', 'running', 'completed', 'failed', 'cancelled')
+export type TrainingRunStatus = Static<typeof TrainingRunStatus>
+
+export const OperatingMode = Vocabulary('eco', 'balanced', 'performance')
+export type OperatingMode = Static<typeof OperatingMode>
+
+export const HardwarePreference = Vocabulary('auto', 'cpu_only', 'gpu_only', 'gpu_preferred')
+export type HardwarePreference = Static<typeof HardwarePreference>
+
+const JobType = Vocabulary('training', 'merge')
+
+export const JobEventType = Vocabulary(
+  'queued',
+  'started',
+  'checkpoint',
+  'resumed',
+  'preempted',
+  'artifact_uploaded',
+  'completed',
+  'failed',
+  'cancelled',
+)
+export type JobEventType = Static<typeof JobEventType>
+
+/** `model` is another spelling of `model_config_id`; one of them is required. */
+export const CreateTrainingRun = Type.Object(
+  {
+    job_name: Type.String({ minLength: 1, maxLength: 200, pattern: '\\S' }),
+    model_config_id: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
+    model: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
+    dataset_id: Uuid,
+    hyperparameters: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
+    operating_mode: Type.Optional(OperatingMode),
+    hardware_preference: Type.Optional(HardwarePreference),
+    base: Type.Optional(Nullable(ArtifactRef)),
+    parent_job_id: Type.Optional(Nullable(Uuid)),
+  },
+  { $id: 'CreateTrainingRun' },
+)
+export type CreateTrainingRun = Static<typeof CreateTrainingRun>
+
+export const TrainingRunAccepted = Type.Object(
+  {
+    job_id: Uuid,
+    status: TrainingRunStatus,
+    message: Type.String(),
+    estimated_cost_credits: Nullable(Type.Number()),
+    queue_position: Type.Integer({ minimum: 0 }),
+  },
+  { $id: 'TrainingRunAccepted' },
+)
+export type TrainingRunAccepted = Static<typeof TrainingRunAccepted>
+
+export const EpochLoss = Type.Object({
+  epoch: Type.Integer(),
+  train_loss: Nullable(Type.Number()),
+  val_loss: Nullable(Type.Number()),
+})
+export type EpochLoss = Static<typeof EpochLoss>
+
+/** Which measures there are depends on the model; `epochs` grows while the run is at work. */
+export const TrainingMetrics = Type.Object(
+  {
+    mae: Type.Optional(Type.Number()),
+    rmse: Type.Optional(Type.Number()),
+    r2: Type.Optional(Type.Number()),
+    epochs: Type.Array(EpochLoss),
+  },
+  { $id: 'TrainingMetrics', additionalProperties: true },
+)
+export type TrainingMetrics = Static<typeof TrainingMetrics>
+
+/** Contract 2.3. `run_id` is the older name of `job_id`. */
+export const TrainingRun = Type.Object(
+  {
+    job_id: Uuid,
+    run_id: Uuid,
+    job_name: Type.String(),
+    job_type: JobType,
+    status: TrainingRunStatus,
+    model_config_id: Type.String(),
+    dataset_id: Nullable(Uuid),
+    operating_mode: OperatingMode,
+    hardware_preference: HardwarePreference,
+    hyperparameters: Type.Record(Type.String(), Type.Unknown()),
+    metrics: Type.Record(Type.String(), Type.Unknown()),
+    error_message: Nullable(Type.String()),
+    parent_job_id: Nullable(Uuid),
+    base: Nullable(ArtifactRef),
+    /** The model version that came out; null until the run has completed. */
+    version_id: Nullable(Uuid),
+    attempt: Type.Integer({ minimum: 0 }),
+    estimated_cost_credits: Nullable(Type.Number()),
+    created_at: Timestamp,
+    started_at: Nullable(Timestamp),
+    completed_at: Nullable(Timestamp),
+  },
+  { $id: 'TrainingRun' },
+)
+export type TrainingRun = Static<typeof TrainingRun>
+
+export const TrainingRunListQuery = Type.Object({
+  ...PageQuery.properties,
+  status: Type.Optional(TrainingRunStatus),
+})
+export type TrainingRunListQuery = Static<typeof TrainingRunListQuery>
+
+export const TrainingRunList = Type.Object(
+  { runs: Type.Array(TrainingRun), next_cursor: Nullable(Type.String()) },
+  { $id: 'TrainingRunList' },
+)
+export type TrainingRunList = Static<typeof TrainingRunList>
+
+export const TrainingRunParams = Type.Object({ run_id: Uuid })
+
+export const TrainingRunLogs = Type.Object(
+  {
+    run_id: Uuid,
+    logs: Type.Array(Type.Object({ timestamp: Timestamp, message: Type.String() })),
+  },
+  { $id: 'TrainingRunLogs' },
+)
+export type TrainingRunLogs = Static<typeof TrainingRunLogs>
+
+export const TrainingRunMetrics = Type.Object(
+  { run_id: Uuid, metrics: TrainingMetrics },
+  { $id: 'TrainingRunMetrics' },
+)
+export type TrainingRunMetrics = Static<typeof TrainingRunMetrics>
+
+export const TrainingRunEvents = Type.Object(
+  {
+    run_id: Uuid,
+    events: Type.Array(
+      Type.Object({ event_type: JobEventType, timestamp: Timestamp, detail: Nullable(Type.String()) }),
+    ),
+  },
+  { $id: 'TrainingRunEvents' },
+)
+export type TrainingRunEvents = Static<typeof TrainingRunEvents>
+
+export const TrainingRunCancelled = Type.Object(
+  { run_id: Uuid, status: TrainingRunStatus },
+  { $id: 'TrainingRunCancelled' },
+)
+export type TrainingRunCancelled = Static<typeof TrainingRunCancelled>
+
+export const ArtifactList = Type.Object(
+  {
+    job_id: Uuid,
+    artifacts: Type.Array(
+      Type.Object({ filename: Type.String(), size_bytes: Type.Integer(), last_modified: Timestamp }),
+    ),
+    total_files: Type.Integer({ minimum: 0 }),
+    total_size_bytes: Type.Integer({ minimum: 0 }),
+  },
+  { $id: 'ArtifactList' },
+)
+export type ArtifactList = Static<typeof ArtifactList>
+
+/** `files` is a comma-separated list of filenames; all of them when absent. */
+export const DownloadUrlsQuery = Type.Object({
+  files: Type.Optional(Type.String({ minLength: 1 })),
+  expiration: Type.Optional(Type.Integer({ minimum: 300, maximum: 86_400, default: 3_600 })),
+})
+
+export const DownloadUrls = Type.Object(
+  {
+    job_id: Uuid,
+    download_urls: Type.Array(
+      Type.Object({
+        filename: Type.String(),
+        size_bytes: Type.Integer(),
+        download_url: Type.String(),
+        expires_in_seconds: Type.Integer(),
+      }),
+    ),
+  },
+  { $id: 'DownloadUrls' },
+)
+export type DownloadUrls = Static<typeof DownloadUrls>

@@ -1,0 +1,204 @@
+#!/usr/bin/env node
+// Runs on any Node from 20 up and needs no package: it installs the packages of this checkout when they are missing
+// or out of date, then hands over to the Node 24 that is one of them.
+import { spawn } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { constants } from 'node:os'
+import { delimiter, join, resolve } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+const ROOT = resolve(import.meta.dirname ?? new URL('.', import.meta.url).pathname, '..')
+const MODULES = join(ROOT, 'node_modules')
+const STAMP = join(MODULES, '.hearth-lock-sha256')
+const BIN = join(MODULES, '.bin')
+
+const FOLDERS = [
+  'api',
+  'activities',
+  'cli',
+  'db',
+  'domain',
+  'embedded',
+  'node-runtime',
+  'platform',
+  'schemas',
+  'workers',
+  'workflows',
+]
+
+/** What each script runs once the packages are there: commands in order, extra arguments go to the last. */
+const SCRIPTS = {
+  start: [['node', 'embedded/start.ts']],
+  demo: [['node', 'embedded/demo.ts']],
+  test: [['node', 'scripts/test.ts']],
+  'test:unit': [
+    ['mocha', '--ignore', 'test/{e2e,faults}/**', '--spec', 'test/{domain,schemas,api/http}/**/*.test.ts'],
+  ],
+  verify: [['node', 'scripts/test.ts', '--verify']],
+  check: [['tsc', '--noEmit', '-p', '.']],
+  lint: [
+    ['oxlint', '--type-aware'],
+    ['depcruise', ...FOLDERS],
+  ],
+  format: [['oxfmt', '.']],
+  openapi: [['node', 'scripts/openapi.ts']],
+  'openapi:write': [['node', 'scripts/openapi.ts', '--write']],
+  kernels: [['node', 'scripts/build-kernels.ts']],
+  migrate: [['node', 'scripts/migrate.ts']],
+  knip: [['knip']],
+  hearth: [['node', 'cli/hearth.ts']],
+  'bench:merge': [['node', 'bench/merge.ts']],
+  'bench:tune': [['node', 'bench/tune.ts']],
+  'bench:ingest': [['node', 'bench/ingest.ts']],
+  'bench:durable': [['node', 'bench/durable.ts']],
+  'bench:lists': [['node', 'bench/lists.ts']],
+  'bench:placement': [['node', 'bench/placement.ts']],
+  'bench:warm': [['node', 'bench/warm.ts']],
+  'bench:coldstart': [['node', 'bench/coldstart.ts']],
+  'bench:gateway': [['node', 'bench/gateway.ts']],
+  'bench:webhooks': [['node', 'bench/webhooks.ts']],
+}
+
+/** Progress goes to standard error: the output of a script may be a document. */
+function say(line) {
+  process.stderr.write(`hearth: ${line}\n`)
+}
+
+function lockDigest() {
+  const lock = readFileSync(join(ROOT, 'package-lock.json'))
+  return createHash('sha256').update(lock).update(`${process.platform} ${process.arch}`).digest('hex')
+}
+
+function read(file) {
+  try {
+    return readFileSync(file, 'utf8')
+  } catch {
+    return undefined
+  }
+}
+
+/** Whether node_modules holds what package-lock.json asks for. */
+function isInstalled() {
+  if (!existsSync(join(BIN, 'node'))) return false
+  if (read(STAMP)?.trim() === lockDigest()) return true
+  const installed = packagesOf(join(MODULES, '.package-lock.json'))
+  const wanted = packagesOf(join(ROOT, 'package-lock.json'))
+  if (!installed || !wanted) return false
+  return Object.entries(wanted).every(
+    ([path, { version, optional }]) =>
+      path === '' || installed[path]?.version === version || (optional && !installed[path]),
+  )
+}
+
+function packagesOf(file) {
+  const text = read(file)
+  return text === undefined ? undefined : JSON.parse(text).packages
+}
+
+async function install() {
+  const started = Date.now()
+  say(
+    `installing the npm packages (${existsSync(MODULES) ? 'package-lock.json has changed' : 'first run'}) ...`,
+  )
+  const tick = setInterval(() => say(`still installing (${seconds(started)} s)`), 15_000)
+  const npm = process.platform === 'win32' ? 'npm.cmd' : 'npm'
+  const quiet = ['--no-audit', '--no-fund', '--loglevel=error']
+  let { code, output } = await capture(npm, ['ci', ...quiet])
+  // A registry that lacks packages of other platforms makes `npm ci` refuse a lock file that is otherwise whole.
+  if (code !== 0 && output.includes('EUSAGE')) {
+    say('npm ci does not take package-lock.json as it is; installing with npm install, versions as locked')
+    ;({ code, output } = await capture(npm, ['install', '--no-save', ...quiet]))
+  }
+  clearInterval(tick)
+  if (code !== 0) {
+    process.stderr.write(output)
+    throw new Error(`installing failed (${code}); the lines above say why.`)
+  }
+  say(`npm packages installed (${seconds(started)} s)`)
+}
+
+function seconds(since) {
+  return Math.round((Date.now() - since) / 1000)
+}
+
+function capture(command, args) {
+  return new Promise((done) => {
+    const child = spawn(command, args, { cwd: ROOT, stdio: ['ignore', 'pipe', 'pipe'] })
+    let output = ''
+    for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (output += chunk))
+    child.once('error', (err) => done({ code: err.message, output }))
+    child.once('close', (code) => done({ code, output }))
+  })
+}
+
+/** Two scripts started at once on a fresh clone: one installs, the other waits. */
+async function installOnce() {
+  const lock = join(ROOT, '.hearth-install.lock')
+  for (;;) {
+    try {
+      mkdirSync(lock)
+      break
+    } catch (err) {
+      if (err.code !== 'EEXIST') throw err
+      const age = Date.now() - (statSync(lock, { throwIfNoEntry: false })?.mtimeMs ?? Date.now())
+      if (age > 10 * 60_000) rmSync(lock, { recursive: true, force: true })
+      await sleep(500)
+    }
+  }
+  try {
+    if (!isInstalled()) await install()
+    writeFileSync(STAMP, `${lockDigest()}\n`)
+  } finally {
+    rmSync(lock, { recursive: true, force: true })
+  }
+}
+
+/** Runs one command with Node 24 first on PATH; signals reach it as they reach us. */
+function run([command, ...args]) {
+  const env = {
+    ...process.env,
+    HEARTH_PARENT_PID: String(process.pid),
+    PATH: `${BIN}${delimiter}${process.env.PATH ?? ''}`,
+  }
+  const child = spawn(join(BIN, command), args, { cwd: ROOT, env, stdio: 'inherit' })
+  const forward = (signal) => child.kill(signal)
+  // A terminal sends SIGINT to the whole group already; it must not end this process before its child.
+  process.on('SIGINT', () => !process.stdin.isTTY && forward('SIGINT'))
+  process.on('SIGTERM', forward)
+  process.on('SIGHUP', forward)
+  // npm ends at once on SIGTERM and tells its scripts nothing: what it started must notice.
+  const npm = process.ppid
+  const watch = () => process.ppid !== npm && forward('SIGTERM')
+  if (process.env.npm_lifecycle_event) setInterval(watch, 300).unref()
+  return new Promise((done, failed) => {
+    child.once('error', failed)
+    child.once('close', (code, signal) => done(code ?? 128 + (constants.signals[signal] ?? 0)))
+  })
+}
+
+async function main([script, ...args]) {
+  const commands = SCRIPTS[script]
+  if (!commands) {
+    say(`unknown script "${script ?? ''}"; one of ${Object.keys(SCRIPTS).join(', ')}`)
+    return 2
+  }
+  if (Number(process.versions.node.split('.')[0]) < 20) {
+    say(`Node 20 or newer is needed, this is ${process.version}.`)
+    return 2
+  }
+  if (read(STAMP)?.trim() !== lockDigest() || !existsSync(join(BIN, 'node'))) await installOnce()
+  for (const [index, command] of commands.entries()) {
+    const code = await run(index === commands.length - 1 ? [...command, ...args] : command)
+    if (code !== 0) return code
+  }
+  return 0
+}
+
+main(process.argv.slice(2)).then(
+  (code) => (process.exitCode = code),
+  (err) => {
+    say(err.message)
+    process.exitCode = 1
+  },
+)

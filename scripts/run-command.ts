@@ -1,0 +1,47 @@
+import { spawn } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
+
+interface RunOptions {
+  env?: NodeJS.ProcessEnv
+  minutes?: number
+  /** `afterwards` keeps what it prints until it has ended, so that it does not mix with what runs beside it. */
+  output?: 'live' | 'afterwards'
+}
+
+const running = new Set<ChildProcess>()
+for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+  process.once(signal, () => {
+    for (const child of running) child.kill('SIGTERM')
+    process.exit(130)
+  })
+}
+
+/** Runs one command to its end, or to the end of its time; answers whether it succeeded. */
+export function run([command = '', ...args]: string[], options: RunOptions = {}): Promise<boolean> {
+  const { env = {}, minutes = 10, output = 'live' } = options
+  const stdio = output === 'live' ? ('inherit' as const) : ('pipe' as const)
+  const child = spawn(command, args, { stdio: ['ignore', stdio, stdio], env: { ...process.env, ...env } })
+  running.add(child)
+  const kept: Buffer[] = []
+  for (const stream of [child.stdout, child.stderr]) stream?.on('data', (chunk: Buffer) => kept.push(chunk))
+  return new Promise((resolve) => {
+    const timer = setTimeout(() => stopLate(child, minutes), minutes * 60_000)
+    const end = (ok: boolean) => {
+      clearTimeout(timer)
+      running.delete(child)
+      if (kept.length > 0) process.stdout.write(Buffer.concat(kept))
+      resolve(ok)
+    }
+    child.once('error', (err) => {
+      console.log(`   ${command}: ${err.message}`)
+      end(false)
+    })
+    child.once('close', (code) => end(code === 0))
+  })
+}
+
+function stopLate(child: ChildProcess, minutes: number): void {
+  console.log(`   no end after ${minutes} minutes: stopped`)
+  child.kill('SIGTERM')
+  setTimeout(() => child.kill('SIGKILL'), 12_000).unref()
+}

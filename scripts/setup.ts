@@ -1,0 +1,58 @@
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { CreateBucketCommand, S3Client } from '@aws-sdk/client-s3'
+import { openDatabase } from '../db/database.ts'
+import { migrate } from '../db/migrate.ts'
+import { createApiKey } from '../db/repositories/api-keys.ts'
+import { createNodeToken } from '../db/repositories/nodes.ts'
+import { newId } from '../domain/ids.ts'
+import { addSearchAttributes, temporalReady } from '../embedded/temporal.ts'
+import { readConfig, required } from '../platform/config.ts'
+
+/**
+ * Prepares the services of a deployment: schema, search attributes, and, the first time, an account with its admin key and
+ * a join token for one node, both left in the folder given. Safe to repeat.
+ */
+const folder = process.argv[2] ?? '.'
+const config = readConfig()
+const address = required(config, 'TEMPORAL_ADDRESS')
+await temporalReady(address, 120_000)
+await addSearchAttributes(address, config.TEMPORAL_NAMESPACE)
+
+await createBucket()
+
+await using db = openDatabase(required(config, 'DATABASE_URL'), { max: 2 })
+await migrate(db)
+mkdirSync(folder, { recursive: true })
+const credentials = join(folder, 'account.json')
+if (!existsSync(credentials)) {
+  const accountId = newId()
+  const key = await db.transaction().execute(async (trx) => {
+    await trx.insertInto('account').values({ id: accountId, name: 'first' }).execute()
+    const { key: text } = await createApiKey(trx, { accountId, name: 'first', role: 'admin' })
+    return text
+  })
+  writeFileSync(join(folder, 'node-token'), await createNodeToken(db, accountId), { mode: 0o644 })
+  writeFileSync(credentials, `${JSON.stringify({ account_id: accountId, api_key: key }, null, 2)}\n`, {
+    mode: 0o600,
+  })
+}
+console.log(readFileSync(credentials, 'utf8'))
+
+/** Makes the bucket of the object store where it is missing. */
+async function createBucket(): Promise<void> {
+  if (!config.S3_BUCKET) return
+  const client = new S3Client({
+    region: config.S3_REGION,
+    forcePathStyle: true,
+    ...(config.S3_ENDPOINT && { endpoint: config.S3_ENDPOINT }),
+    credentials: { accessKeyId: config.S3_ACCESS_KEY_ID, secretAccessKey: config.S3_SECRET_ACCESS_KEY },
+  })
+  try {
+    await client.send(new CreateBucketCommand({ Bucket: config.S3_BUCKET }))
+  } catch (err) {
+    if (!(err as Error).name.startsWith('BucketAlready')) throw err
+  } finally {
+    client.destroy()
+  }
+}

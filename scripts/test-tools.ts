@@ -1,0 +1,100 @@
+import { execFile } from 'node:child_process'
+import { accessSync, chmodSync, constants, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { findTemporalCli, goInstall, onPath } from '../embedded/programs.ts'
+import { ensurePythonEnv } from '../node-runtime/python-env.ts'
+
+const run = promisify(execFile)
+const VERSITYGW = '1.8.0'
+const TEST_SERVER = '1.38.0'
+
+type Say = (line: string) => void
+
+/** Something tests need beside the npm packages: where it is, or why this machine has none. */
+export interface Tool {
+  name: string
+  /** Environment variable that tells tests where it is. */
+  variable: string
+  path?: string
+  missing?: string
+}
+
+/** Finds or installs every outside program of the tests; what cannot be had is named with its reason. */
+export async function provideTools(cacheDir: string, say: Say): Promise<Tool[]> {
+  return [
+    await tool('Temporal', 'HEARTH_TEST_TEMPORAL', () => findTemporalCli(cacheDir, say)),
+    await tool('time-skipping Temporal', 'HEARTH_TEST_TEMPORAL_TIME_SKIPPING', () =>
+      testServer(cacheDir, say),
+    ),
+    await tool('S3 server', 'HEARTH_TEST_VERSITYGW', () => versitygw(cacheDir, say)),
+    await tool('Python environment', 'HEARTH_TEST_PYTHON', async () => {
+      return (await ensurePythonEnv('tabular', { cacheDir, log: say })).python
+    }),
+  ]
+}
+
+async function tool(name: string, variable: string, provide: () => Promise<string>): Promise<Tool> {
+  try {
+    return { name, variable, path: await provide() }
+  } catch (err) {
+    return { name, variable, missing: (err as Error).message.split('\n')[0] ?? 'unknown reason' }
+  }
+}
+
+/** A real S3-compatible server, built once per machine. */
+async function versitygw(cacheDir: string, say: Say): Promise<string> {
+  const target = join(cacheDir, `versitygw-${VERSITYGW}`, 'versitygw')
+  if (!isThere(target))
+    await goInstall('github.com/versity/versitygw/cmd/versitygw', `v${VERSITYGW}`, target, say)
+  return target
+}
+
+/** The Java server that skips time, from Maven Central, behind a script that takes the port as its argument. */
+async function testServer(cacheDir: string, say: Say): Promise<string> {
+  const folder = join(cacheDir, `temporal-test-server-${TEST_SERVER}`)
+  const script = join(folder, 'temporal-test-server')
+  if (isThere(script)) return script
+  for (const program of ['java', 'mvn']) if (!onPath(program)) throw new Error(`there is no \`${program}\``)
+
+  say(`fetching the time-skipping Temporal server ${TEST_SERVER} with Maven; about half a minute, once`)
+  const building = `${folder}.${process.pid}`
+  mkdirSync(building, { recursive: true })
+  try {
+    writeFileSync(join(building, 'pom.xml'), pom())
+    await run('mvn', ['-q', '-B', 'dependency:copy-dependencies', '-DoutputDirectory=lib'], { cwd: building })
+    const java = 'exec java -XX:+UseSerialGC -XX:TieredStopAtLevel=1'
+    const main = 'io.temporal.testserver.TestServer "$@"'
+    writeFileSync(
+      join(building, 'temporal-test-server'),
+      `#!/bin/sh\n${java} -cp "$(dirname "$0")/lib/*" ${main}\n`,
+    )
+    chmodSync(join(building, 'temporal-test-server'), 0o755)
+    rmSync(folder, { recursive: true, force: true })
+    renameSync(building, folder)
+  } catch (err) {
+    rmSync(building, { recursive: true, force: true })
+    throw err
+  }
+  return script
+}
+
+function pom(): string {
+  return `<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>hearth</groupId><artifactId>test-tools</artifactId><version>1</version><packaging>pom</packaging>
+  <dependencies>
+    <dependency><groupId>io.temporal</groupId><artifactId>temporal-test-server</artifactId><version>${TEST_SERVER}</version></dependency>
+  </dependencies>
+</project>
+`
+}
+
+function isThere(file: string): boolean {
+  try {
+    accessSync(file, constants.X_OK)
+    return true
+  } catch {
+    return false
+  }
+}

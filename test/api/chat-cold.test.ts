@@ -1,0 +1,122 @@
+import assert from 'node:assert/strict'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { EndpointRow } from '../../db/tables/models.ts'
+import { ChatApi, openStream } from '../support/chat-api.ts'
+import { until } from '../support/until.ts'
+
+/** What the workflow `modelLoad` does, for tests without Temporal: whatever is promised is loaded by the node. */
+function loadPromised(chat: ChatApi): AsyncDisposable & { loads: string[] } {
+  const loads: string[] = []
+  let running = true
+  const work = async () => {
+    while (running) {
+      const rows = await chat.api.database.db
+        .deleteFrom('workflow_start')
+        .where('workflow', '=', 'modelLoad')
+        .returning('args')
+        .execute()
+      for (const { args } of rows) {
+        const [{ modelKey }] = args as [{ modelKey: string }]
+        loads.push(modelKey)
+        void chat.node.parts.models.load(modelKey).catch(() => {})
+      }
+      await sleep(10)
+    }
+  }
+  const done = work()
+  return {
+    loads,
+    async [Symbol.asyncDispose]() {
+      running = false
+      await done
+    },
+  }
+}
+
+describe('a chat with a cold model', () => {
+  let chat: ChatApi
+  before(async () => {
+    chat = await ChatApi.start()
+  })
+  after(() => chat[Symbol.asyncDispose]())
+
+  const measured = (endpoint: EndpointRow, ms: number) =>
+    chat.api.database.db
+      .insertInto('load_time')
+      .values({
+        model_key: endpoint.model_key,
+        start_state: 'cold',
+        hardware: 'cpu',
+        mean_ms: ms,
+        samples: 1,
+      })
+      .execute()
+
+  it('is answered as soon as the model is loaded, and says so in its task', async () => {
+    await using _worker = loadPromised(chat)
+    const endpoint = await chat.cold({ name: 'slow', load_s: 0.3 })
+
+    const answer = await chat.chat(endpoint.id)
+
+    assert.equal(answer.status, 200)
+    assert.equal((await chat.task(answer)).model_state, 'cold')
+    const load = await chat.api.database.db
+      .selectFrom('load_time')
+      .select('mean_ms')
+      .where('model_key', '=', endpoint.model_key)
+      .executeTakeFirstOrThrow()
+    assert.ok(load.mean_ms >= 300)
+  })
+
+  it('loads once for a thousand clients', async () => {
+    await using worker = loadPromised(chat)
+    const endpoint = await chat.cold({ name: 'popular', load_s: 1 })
+
+    const answers = await Promise.all(Array.from({ length: 1_000 }, () => chat.chat(endpoint.id)))
+
+    assert.deepEqual([...new Set(answers.map(({ status }) => status))], [200])
+    assert.deepEqual(worker.loads, [endpoint.model_key])
+  }).timeout(60_000)
+
+  it('is told to come back at one and a half times the measured load, before a byte is sent', async () => {
+    const endpoint = await chat.cold({ name: 'never' })
+    await measured(endpoint, 1_500)
+    const began = performance.now()
+
+    const [whole, streamed] = await Promise.all([
+      chat.chat(endpoint.id),
+      chat.chat(endpoint.id, { stream: true }),
+    ])
+
+    const took = performance.now() - began
+    assert.ok(took > 2_200 && took < 3_200, `${took} ms`)
+    for (const { status, body, headers } of [whole, streamed]) {
+      assert.equal(status, 503)
+      assert.equal(body.error.code, 'model_cold')
+      assert.ok(Number(headers['retry-after']) >= 1)
+    }
+    assert.equal(chat.api.services.loads.waiting, 0)
+  })
+
+  it('does not wait for a model that cannot be loaded', async () => {
+    await using _worker = loadPromised(chat)
+    const endpoint = await chat.cold({ name: 'broken', broken: true })
+
+    const { status, body } = await chat.chat(endpoint.id)
+
+    assert.equal(status, 503)
+    assert.match(body.error.message, /could not be loaded/)
+  })
+
+  it('ends its wait when the client leaves', async () => {
+    const endpoint = await chat.cold({ name: 'left' })
+    const leave = new AbortController()
+    const asked = openStream(chat, endpoint.id, {}, leave.signal)
+    await until(() => chat.api.services.loads.waiting === 1)
+
+    leave.abort()
+
+    await assert.rejects(asked)
+    await until(() => chat.api.services.loads.waiting === 0, 1_000)
+  })
+})

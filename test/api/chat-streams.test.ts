@@ -1,0 +1,204 @@
+import assert from 'node:assert/strict'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { ChatApi, eventsOf, openStream, startChatNode } from '../support/chat-api.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import { until } from '../support/until.ts'
+
+const base64 = (text: string | Uint8Array) => Buffer.from(text as Uint8Array).toString('base64')
+
+/** Cuts bytes into pieces of one size, wherever that falls. */
+function cut(text: string, size: number): string[] {
+  const bytes = Buffer.from(text)
+  const pieces: string[] = []
+  for (let at = 0; at < bytes.length; at += size) pieces.push(base64(bytes.subarray(at, at + size)))
+  return pieces
+}
+
+const event = (value: object) => `data: ${JSON.stringify(value)}\n\n`
+const delta = (content: object) => event({ choices: [{ index: 0, delta: content, finish_reason: null }] })
+
+describe('streams of chats', () => {
+  let chat: ChatApi
+  before(async () => {
+    chat = await ChatApi.start()
+  })
+  after(() => chat[Symbol.asyncDispose]())
+
+  const golden: Record<string, string> = {
+    'tool-call fragments':
+      delta({ role: 'assistant', content: null }) +
+      delta({
+        tool_calls: [{ index: 0, id: 'call_1', type: 'function', function: { name: 'f', arguments: '' } }],
+      }) +
+      delta({ tool_calls: [{ index: 0, function: { arguments: '{"a"' } }] }) +
+      delta({ tool_calls: [{ index: 0, function: { arguments: ':1}' } }] }) +
+      event({ choices: [{ index: 0, delta: {}, finish_reason: 'tool_calls' }] }) +
+      'data: [DONE]\n\n',
+    'a usage chunk with empty choices':
+      delta({ content: 'x' }) +
+      event({ choices: [], usage: { prompt_tokens: 3, completion_tokens: 4, total_tokens: 7 } }) +
+      'data: [DONE]\n\n',
+    'characters of several bytes': delta({ content: 'Grüße 🌍🏔️ 漢字' }) + 'data: [DONE]\n\n',
+    'reasoning and the word [DONE] in the text':
+      delta({ reasoning_content: 'so: data: [DONE]' }) +
+      delta({ content: 'data: [DONE]\n\n' }) +
+      'data: [DONE]\n\n',
+    'carriage returns and comments': ': hello\r\n\r\ndata: {"choices":[]}\r\n\r\ndata: [DONE]\r\n\r\n',
+  }
+  for (const [what, text] of Object.entries(golden)) {
+    for (const size of [1, 7, 64, 100_000]) {
+      it(`carry ${what} untouched, in pieces of ${size}`, async () => {
+        const endpoint = await warm()
+
+        const answer = await chat.chat(endpoint.id, {
+          stream: true,
+          fake: { pieces: cut(text, size), gap_ms: 0 },
+        })
+
+        assert.equal(answer.text, text)
+      })
+    }
+  }
+
+  let loaded: Awaited<ReturnType<ChatApi['warm']>> | undefined
+  const warm = async () => (loaded ??= await chat.warm())
+
+  it('count the tokens of a usage chunk with empty choices', async () => {
+    const endpoint = await chat.warm()
+    const text = golden['a usage chunk with empty choices']!
+
+    await chat.chat(endpoint.id, { stream: true, fake: { pieces: cut(text, 50) } })
+
+    await until(async () => {
+      const rows = await chat.api.database.db
+        .selectFrom('usage_delta')
+        .select('tokens')
+        .where('endpoint_id', '=', endpoint.id)
+        .execute()
+      return rows.reduce((sum, { tokens }) => sum + Number(tokens), 0) === 7
+    })
+  })
+
+  it('end with [DONE] when the model server leaves it out, and only once when it goes on behind it', async () => {
+    const endpoint = await warm()
+
+    const without = await chat.chat(endpoint.id, { stream: true, fake: { no_done: true } })
+    const pieces = [base64(`${delta({})}data: [DONE]\n\ndata: [DONE]\n\n${delta({})}`)]
+    const twice = await chat.chat(endpoint.id, { stream: true, fake: { pieces } })
+
+    for (const { text } of [without, twice]) {
+      const events = eventsOf(text)
+      assert.equal(events.filter((data) => data === '[DONE]').length, 1)
+      assert.equal(events.at(-1), '[DONE]')
+    }
+  })
+
+  it('carry a prompt of 200 KB there and an answer of 1 MB back', async () => {
+    const endpoint = await warm()
+    const content = 'é"\\ '.repeat(50_000)
+
+    const answer = await chat.chat(endpoint.id, {
+      stream: true,
+      messages: [{ role: 'user', content }],
+      fake: { tokens: 16, size: 65_536 },
+    })
+    const whole = await chat.chat(endpoint.id, { fake: { size: 1_000_000 } })
+
+    const { last } = await chat.stats(endpoint)
+    assert.equal(eventsOf(answer.text).length, 16 + 3)
+    assert.ok(answer.text.length > 1_000_000)
+    assert.equal(whole.body.choices[0].message.content.length, 1_000_000)
+    assert.equal(JSON.parse(last).model, 'model')
+  })
+
+  it('give the whole completion as one chunk when the server does not stream', async () => {
+    const endpoint = await warm()
+    const message = {
+      role: 'assistant',
+      content: 'hi',
+      tool_calls: [{ id: 'a', type: 'function', function: {} }],
+    }
+    const whole = {
+      id: 'x',
+      object: 'chat.completion',
+      choices: [{ index: 0, message, finish_reason: 'stop' }],
+    }
+    const fake = { pieces: [base64(JSON.stringify(whole))], content_type: 'application/json' }
+
+    const { text } = await chat.chat(endpoint.id, { stream: true, fake })
+
+    const [chunk = '', done] = eventsOf(text)
+    assert.equal(done, '[DONE]')
+    assert.equal(JSON.parse(chunk).object, 'chat.completion.chunk')
+    assert.equal(JSON.parse(chunk).choices[0].delta.content, 'hi')
+    assert.equal(JSON.parse(chunk).choices[0].delta.tool_calls[0].index, 0)
+  })
+
+  it('end with an error event and a failed task when the model server dies', async () => {
+    const endpoint = await chat.warm()
+
+    const answer = await chat.chat(endpoint.id, {
+      stream: true,
+      fake: { tokens: 50, gap_ms: 5, die_after: 3 },
+    })
+
+    const events = eventsOf(answer.text)
+    assert.equal(answer.status, 200)
+    assert.equal(events.at(-1), '[DONE]')
+    assert.equal(JSON.parse(events.at(-2) ?? '').error.type, 'server_error')
+    await until(async () => (await chat.task(answer)).status === 'failed')
+  })
+
+  for (const stream of [false, true]) {
+    it(`are tried once more elsewhere when the model server dies before the first byte (stream: ${stream})`, async () => {
+      using folder = temporaryFolder()
+      await using other = await startChatNode(chat.api)
+      const endpoint = await chat.warm({}, [chat.node, other])
+
+      const saved = await chat.chat(endpoint.id, { stream, fake: { die_once: `${folder.path}/died` } })
+
+      assert.equal(saved.status, 200)
+      await until(async () => (await chat.task(saved)).status === 'succeeded')
+    })
+  }
+
+  it('fail when that one dies as well', async () => {
+    await using other = await startChatNode(chat.api)
+    const endpoint = await chat.warm({}, [chat.node, other])
+
+    const { status, body } = await chat.chat(endpoint.id, { stream: true, fake: { die_after: -1 } })
+
+    assert.equal(status, 500)
+    assert.match(body.error.message, /broke off/)
+  })
+
+  it('stop at the model server within a second of the client leaving', async () => {
+    const endpoint = await chat.warm()
+    const leave = new AbortController()
+    const before = await openStream(chat, endpoint.id, { fake: { tokens: 1_000, gap_ms: 10 } }, leave.signal)
+    for await (const _chunk of before.body.on('error', () => {})) break
+    const whole = chat.chat(endpoint.id, { fake: { delay_ms: 5_000 } })
+    whole.catch(() => {})
+    const quiet = openStream(chat, endpoint.id, { fake: { delay_ms: 5_000 } }, leave.signal)
+    await until(async () => (await chat.stats(endpoint)).in_flight === 2)
+
+    leave.abort()
+
+    await assert.rejects(quiet)
+    await until(async () => (await chat.stats(endpoint)).in_flight === 1, 1_000)
+  })
+
+  it('wait for a slow reader without holding the others', async () => {
+    const endpoint = await chat.warm()
+    const slow = await openStream(chat, endpoint.id, { fake: { tokens: 400, size: 60_000 } })
+    await sleep(500)
+
+    const began = performance.now()
+    const quick = await chat.chat(endpoint.id, { stream: true, fake: { tokens: 20 } })
+
+    assert.equal(eventsOf(quick.text).length, 23)
+    assert.ok(performance.now() - began < 500)
+    assert.equal((await chat.stats(endpoint)).in_flight, 1)
+    assert.equal(eventsOf(await slow.body.text()).length, 403)
+  })
+})

@@ -1,0 +1,141 @@
+import assert from 'node:assert/strict'
+import { ChatApi, eventsOf } from '../support/chat-api.ts'
+import { OFFERED } from '../support/build-endpoint.ts'
+import { until } from '../support/until.ts'
+
+describe('chat completions', () => {
+  let chat: ChatApi
+  before(async () => {
+    chat = await ChatApi.start()
+  })
+  after(() => chat[Symbol.asyncDispose]())
+
+  it('answer with what the model server said, byte for byte', async () => {
+    const endpoint = await chat.warm()
+    const text =
+      '{ "id":"x","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"","reasoning_content":"hm","tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]},"finish_reason":"length"}],  "usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3} }'
+
+    const answer = await chat.chat(endpoint.id, {
+      fake: { pieces: [Buffer.from(text).toString('base64')], content_type: 'application/json' },
+    })
+
+    assert.equal(answer.status, 200)
+    assert.equal(answer.text, text)
+  })
+
+  it('send the model server the bytes of the client, but for the name of the model', async () => {
+    const endpoint = await chat.warm()
+    const raw = `{ "messages":[{"role":"user","content":"a \\"model\\": \\u00e9 b","model":"inner"}],\t"mod\\u0065l" : "${endpoint.name}", "x_unknown": 1.50 }`
+
+    const answer = await chat.api.call('POST', '/v1/chat/completions', {
+      raw,
+      headers: { 'content-type': 'application/json', authorization: `Bearer ${chat.caller.key}` },
+    })
+    const { last } = await chat.stats(endpoint)
+
+    assert.equal(answer.status, 200)
+    assert.equal(last, raw.replace(`"${endpoint.name}"`, '"model"'))
+  })
+
+  it('stream events as they are produced, with headers that keep proxies from holding them', async () => {
+    const endpoint = await chat.warm()
+
+    const answer = await chat.chat(endpoint.id, { stream: true, fake: { tokens: 4 } })
+
+    const events = eventsOf(answer.text)
+    assert.equal(answer.status, 200)
+    assert.match(String(answer.headers['content-type']), /^text\/event-stream/)
+    assert.equal(answer.headers['x-accel-buffering'], 'no')
+    assert.equal(answer.headers['cache-control'], 'no-cache, no-transform')
+    assert.equal(answer.headers['content-encoding'], undefined)
+    assert.equal(events.length, 7)
+    assert.equal(events.at(-1), '[DONE]')
+  })
+
+  it('become tasks with their tokens, ledger and event', async () => {
+    const endpoint = await chat.warm({ price_micro: 1_000 })
+
+    const answers = [
+      await chat.chat(endpoint.id, { fake: { tokens: 5 } }),
+      await chat.chat(endpoint.id, { stream: true, fake: { tokens: 6 } }),
+    ]
+
+    const { db } = chat.api.database
+    for (const answer of answers) {
+      await until(async () => (await chat.task(answer))?.status === 'succeeded')
+      const task = await chat.task(answer)
+      assert.equal(task.surface, 'openai')
+      assert.equal(task.input, null)
+      assert.equal(task.model_state, 'resident')
+      const lines = await db.selectFrom('ledger_entry').selectAll().where('task_id', '=', task.id).execute()
+      assert.deepEqual([...new Set(lines.map(({ kind }) => kind))].toSorted(), ['capture', 'hold', 'payout'])
+      const events = await db.selectFrom('event').select('type').where('resource_id', '=', task.id).execute()
+      assert.deepEqual(events, [{ type: 'inference.task.succeeded' }])
+    }
+    const usage = await db
+      .selectFrom('usage_delta')
+      .selectAll()
+      .where('endpoint_id', '=', endpoint.id)
+      .execute()
+    assert.equal(
+      usage.reduce((sum, { tokens }) => sum + Number(tokens), 0),
+      12 + 5 + 12 + 6,
+    )
+  })
+
+  it('say zero where the model server does not count', async () => {
+    const endpoint = await chat.warm()
+
+    const { body } = await chat.chat(endpoint.id, { fake: { no_usage: true } })
+
+    assert.deepEqual(body.usage, { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 })
+  })
+
+  it('take a base model by its name, and other accounts endpoints by id only', async () => {
+    const { key } = await chat.api.account()
+    const base = await chat.warm({ ...OFFERED, is_base_model: true })
+    const offered = await chat.warm(OFFERED)
+    const own = await chat.warm()
+
+    const statuses = async (model: string) => (await chat.chat(model, {}, key)).status
+
+    assert.equal(await statuses(base.name), 200)
+    assert.equal(await statuses(offered.id), 200)
+    assert.equal(await statuses(offered.name), 404)
+    assert.equal(await statuses(own.id), 404)
+    assert.equal((await chat.chat(own.name)).status, 200)
+  })
+
+  it('refuse in the words of the OpenAI API', async () => {
+    const endpoint = await chat.warm()
+    const regression = await chat.cold({ name: 'r' }, { task_type: 'regression' })
+    const raw = (text: string) =>
+      chat.api.call('POST', '/v1/chat/completions', {
+        raw: text,
+        headers: { 'content-type': 'application/json', authorization: `Bearer ${chat.caller.key}` },
+      })
+
+    const bad = [
+      [await chat.chat('no-such-model'), 404, 'not_found_error'],
+      [await chat.chat(regression.id), 404, 'not_found_error'],
+      [await chat.chat(endpoint.id, {}, 'sk-wrong'), 401, 'authentication_error'],
+      [await chat.chat(endpoint.id, { messages: [] }), 422, 'invalid_request_error'],
+      [await chat.chat(endpoint.id, { messages: [{ content: 'x' }] }), 422, 'invalid_request_error'],
+      [
+        await raw(`{"model":"a","messages":[{"role":"user"}],"model":"${endpoint.id}"}`),
+        422,
+        'invalid_request_error',
+      ],
+      [await raw('{"model":'), 400, 'invalid_request_error'],
+      [await chat.chat(endpoint.id, { fake: { status: 400 } }), 400, 'invalid_request_error'],
+      [await chat.chat(endpoint.id, { fake: { status: 500 } }), 500, 'server_error'],
+      [await chat.chat(endpoint.id, { stream: true, fake: { status: 400 } }), 400, 'invalid_request_error'],
+    ] as const
+
+    for (const [{ status, body }, expected, type] of bad) {
+      assert.equal(status, expected, JSON.stringify(body))
+      assert.equal(body.error.type, type)
+      assert.equal(typeof body.error.message, 'string')
+    }
+  })
+})

@@ -1,0 +1,165 @@
+import assert from 'node:assert/strict'
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { connect } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { request } from 'undici'
+import { createApiKey } from '../../db/repositories/api-keys.ts'
+import { newId } from '../../domain/ids.ts'
+import { startDatabase, type TestDatabase } from '../support/database.ts'
+
+const MAIN = join(import.meta.dirname, '../../api/main.ts')
+
+interface Line {
+  msg?: string
+  level: number
+  base_url?: string
+  path?: string
+  [field: string]: unknown
+}
+
+interface Running extends AsyncDisposable {
+  child: ChildProcess
+  lines: Line[]
+  line(wanted: (line: Line) => boolean): Promise<Line>
+}
+
+function run(env: NodeJS.ProcessEnv): Running {
+  const child = spawn(process.execPath, [MAIN], { env, stdio: ['ignore', 'pipe', 'inherit'] })
+  const lines: Line[] = []
+  const waiting = new Set<() => void>()
+  createInterface({ input: child.stdout }).on('line', (text) => {
+    lines.push(JSON.parse(text) as Line)
+    for (const look of waiting) look()
+  })
+  return {
+    child,
+    lines,
+    line: (wanted) =>
+      new Promise((resolve) => {
+        const look = (): void => {
+          const found = lines.find(wanted)
+          if (!found) return
+          waiting.delete(look)
+          resolve(found)
+        }
+        waiting.add(look)
+        look()
+      }),
+    async [Symbol.asyncDispose]() {
+      if (child.exitCode !== null || child.signalCode !== null) return
+      child.kill('SIGKILL')
+      await once(child, 'exit')
+    },
+  }
+}
+
+describe('the gateway process', () => {
+  let database: TestDatabase
+  let folder: string
+  let env: NodeJS.ProcessEnv
+  before(async () => {
+    database = await startDatabase()
+    folder = await mkdtemp(join(tmpdir(), 'hearth-main-'))
+    env = {
+      PATH: process.env.PATH,
+      DATABASE_URL: database.url,
+      TEMPORAL_ADDRESS: '127.0.0.1:1',
+      HEARTH_PORT: '0',
+      HEARTH_OBJECT_DIR: folder,
+      HEARTH_ENCRYPTION_KEYS: Buffer.alloc(32, 1).toString('base64'),
+    }
+  })
+  after(async () => {
+    await database[Symbol.asyncDispose]()
+    await rm(folder, { recursive: true, force: true })
+  })
+
+  it('starts, logs each request without its key or query, and stops when told to', async () => {
+    await using gateway = run(env)
+    const { base_url: baseUrl = '' } = await gateway.line(({ base_url }) => base_url !== undefined)
+    const accountId = newId()
+    await database.db.insertInto('account').values({ id: accountId, name: 'a' }).execute()
+    const { key } = await database.db
+      .transaction()
+      .execute((trx) => createApiKey(trx, { accountId, name: 'k', role: 'admin' }))
+
+    const answer = await request(`${baseUrl}/api/builder/v1/datasets?signature=s3cret`, {
+      headers: { 'x-api-key': key },
+    })
+    await answer.body.dump()
+    const line = await gateway.line(({ path }) => path === '/api/builder/v1/datasets')
+    gateway.child.kill('SIGTERM')
+    const [code] = await once(gateway.child, 'exit')
+
+    assert.equal(answer.statusCode, 200)
+    assert.equal(line.request_id, answer.headers['x-request-id'])
+    assert.equal(line.account_id, accountId)
+    assert.equal(line.operation, 'listDatasets')
+    assert.equal(line.status, 200)
+    assert.doesNotMatch(JSON.stringify(gateway.lines), new RegExp(`${key}|s3cret`))
+    assert.equal(code, 0)
+    assert.ok(gateway.lines.some(({ msg }) => msg === 'the gateway has stopped'))
+  })
+
+  it('finishes what it is at before it stops, and takes nothing new', async () => {
+    await using gateway = run(env)
+    const { base_url: baseUrl = '' } = await gateway.line(({ base_url }) => base_url !== undefined)
+    const port = Number(new URL(baseUrl).port)
+    const socket = connect(port, '127.0.0.1')
+    await once(socket, 'connect')
+    socket.write(
+      'POST /api/v1/nodes:join HTTP/1.1\r\nhost: x\r\nauthorization: Bearer t\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{',
+    )
+    await sleep(200)
+
+    gateway.child.kill('SIGTERM')
+    await gateway.line(({ msg }) => msg === 'the gateway is stopping')
+    const refused = connect(port, '127.0.0.1')
+    const [err] = (await once(refused, 'error')) as [NodeJS.ErrnoException]
+    socket.write('}')
+    const [answer] = (await once(socket, 'data')) as [Buffer]
+    const [code] = await once(gateway.child, 'exit')
+
+    assert.equal(err.code, 'ECONNREFUSED')
+    assert.match(answer.toString(), /^HTTP\/1\.1 422 /)
+    assert.equal(code, 0)
+  })
+
+  it('does not start with a bad setting, and names it', async () => {
+    for (const [name, value] of [
+      ['HEARTH_PORT', 'eighty'],
+      ['HEARTH_ENCRYPTION_KEYS', 'short'],
+      ['DATABASE_URL', ''],
+    ] as const) {
+      await using gateway = run({ ...env, [name]: value })
+      const [code] = await once(gateway.child, 'exit')
+      const { msg } = await gateway.line(({ level }) => level === 60)
+
+      assert.equal(code, 1)
+      assert.match(msg ?? '', new RegExp(`^${name} must be`))
+    }
+  })
+
+  it('answers what is not HTTP with an error body all the same', async () => {
+    await using gateway = run(env)
+    const { base_url: baseUrl = '' } = await gateway.line(({ base_url }) => base_url !== undefined)
+    const say = async (text: string): Promise<string> => {
+      const socket = connect(Number(new URL(baseUrl).port), '127.0.0.1')
+      socket.write(text)
+      const chunks: Buffer[] = []
+      for await (const chunk of socket) chunks.push(chunk as Buffer)
+      return Buffer.concat(chunks).toString()
+    }
+
+    const nonsense = await say('HELLO\r\n\r\n')
+    const large = await say(`GET / HTTP/1.1\r\nhost: x\r\nx-a: ${'a'.repeat(20_000)}\r\n\r\n`)
+
+    assert.match(nonsense, /^HTTP\/1\.1 400 [^]*"code":"bad_request"/)
+    assert.match(large, /^HTTP\/1\.1 431 [^]*x-request-id: /)
+  })
+})

@@ -1,0 +1,66 @@
+import assert from 'node:assert/strict'
+import { connect, type Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import Type from 'typebox'
+import type { Family } from '../../api/http/family.ts'
+import { route } from '../../api/http/route.ts'
+import { startApi, type TestApi } from '../support/api.ts'
+
+const IDLE_MS = 150
+
+const ponder = route({
+  operationId: 'ponder',
+  summary: 'Think for a while',
+  method: 'POST',
+  path: '/ponder',
+  auth: 'none',
+  body: Type.Object({}),
+  success: { status: 204 },
+  handler: () => sleep(3 * IDLE_MS),
+})
+const families: Family[] = [
+  { name: 'builder', prefix: '/api/builder/v1', errors: 'builder', routes: [ponder] },
+]
+
+describe('a client in the middle of its body', () => {
+  let api: TestApi
+  before(async () => {
+    api = await startApi({ families, bodyIdleMs: IDLE_MS })
+  })
+  after(() => api[Symbol.asyncDispose]())
+
+  const open = (length: number): { socket: Socket; answer: Promise<string> } => {
+    const { hostname, port } = new URL(api.baseUrl)
+    const socket = connect(Number(port), hostname)
+    const head = ['POST /api/builder/v1/ponder HTTP/1.1', 'host: x', 'content-type: application/json']
+    socket.write(`${[...head, `content-length: ${length}`].join('\r\n')}\r\n\r\n`)
+    const answer = new Promise<string>((resolve) => {
+      let text = ''
+      socket
+        .on('data', (chunk) => {
+          text += String(chunk)
+          if (text.includes('\r\n\r\n')) socket.end()
+        })
+        .on('error', () => {})
+        .on('close', () => resolve(text))
+    })
+    return { socket, answer }
+  }
+
+  it('is cut off when it sends nothing more', async () => {
+    const { socket, answer } = open(10)
+    socket.write('{')
+
+    assert.equal(await answer, '')
+  })
+
+  it('may be slow, and the work that follows may take longer', async () => {
+    const { socket, answer } = open(6)
+    for (const byte of '{    }') {
+      await sleep(IDLE_MS / 3)
+      socket.write(byte)
+    }
+
+    assert.match(await answer, /^HTTP\/1\.1 204/)
+  })
+})

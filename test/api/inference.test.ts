@@ -1,0 +1,235 @@
+import assert from 'node:assert/strict'
+import { request } from 'undici'
+import type { EndpointRow } from '../../db/tables/models.ts'
+import { InferenceApi } from '../support/inference-api.ts'
+import { addModel, startNode, until } from '../support/node.ts'
+
+const BUILDER = '/api/builder/v1'
+const PRICE = 1_000
+
+describe('inference over HTTP', () => {
+  let on: InferenceApi
+  let warm: EndpointRow
+  let cold: EndpointRow
+  before(async () => {
+    on = await InferenceApi.start()
+    warm = await on.endpointOver(await on.loadedModel(), { price_micro: PRICE })
+    cold = await on.endpointOver(await addModel(on.api, { name: 'never-loaded' }))
+  })
+  after(() => on?.[Symbol.asyncDispose]())
+
+  it('answers from a loaded model, and the task can be read at once', async () => {
+    const { status, body } = await on.infer(warm.id, { input: { instances: [1, 'ä\u0000"'] } })
+
+    assert.equal(status, 200)
+    assert.equal(body.status, 'succeeded')
+    assert.equal(body.model_state, 'resident')
+    assert.deepEqual(body.result, { predictions: [1, 'ä\u0000"'], weights: 'echo' })
+    assert.ok(body.sync_latency_ms > 0)
+    const read = await on.task(body.task_id)
+    assert.equal(read.status, 200)
+    assert.deepEqual(read.body.result, body.result)
+    assert.equal(read.body.status, 'succeeded')
+    assert.equal(read.body.error, null)
+    assert.ok(read.body.inference_time_ms > 0 && read.body.completed_at)
+  })
+
+  it('takes the endpoint by its name', async () => {
+    const { body } = await on.infer(warm.name, { input: { instances: [2] } })
+
+    assert.deepEqual(body.result.predictions, [2])
+  })
+
+  it('forwards the input as the client wrote it, whatever stands around it', async () => {
+    const raw = `{ "sync" : true, "input":{"instances":[1]}, "input" : {"instances": [ 1e2, "a\\"}]" ]} , "note":{"input":3}}`
+
+    const { status, body } = await on.api.call('POST', `${BUILDER}/endpoints/${warm.id}/infer`, {
+      key: on.caller.key,
+      raw,
+      headers: { 'content-type': 'application/json' },
+    })
+
+    assert.equal(status, 200)
+    assert.deepEqual(body.result.predictions, [100, 'a"}]'])
+  })
+
+  it('refuses an input that breaks the endpoint schema before anything is written', async () => {
+    const before = await on.count(warm.id)
+
+    const { status, body } = await on.infer(warm.id, { input: { instances: [true] } })
+
+    assert.equal(status, 422)
+    assert.deepEqual(body.detail[0].loc, ['body', 'input', 'instances', 0])
+    assert.equal(body.error.code, 'validation_failed')
+    assert.equal(await on.count(warm.id), before)
+  })
+
+  it('holds the limits of contract part 8', async () => {
+    const input = { instances: [1] }
+    const statuses = await Promise.all(
+      [
+        { sync_timeout_s: 1 },
+        { sync_timeout_s: 300 },
+        { sync_timeout_s: 0.5 },
+        { sync_timeout_s: 301 },
+        { max_tokens: 4096, temperature: 2 },
+        { max_tokens: 0 },
+        { max_tokens: 4097 },
+        { temperature: 2.1 },
+        { input: 'text' },
+      ].map(async (more) => (await on.infer(warm.id, { input, ...more })).status),
+    )
+
+    assert.deepEqual(statuses, [200, 200, 422, 422, 200, 422, 422, 422, 422])
+  })
+
+  it('makes what only the model can see a failed task with its sentence', async () => {
+    const { status, body } = await on.infer(warm.id, {
+      input: { refuse: 'instances[0].age must be a number' },
+    })
+
+    assert.equal(status, 200)
+    assert.equal(body.status, 'failed')
+    assert.equal(body.message, 'instances[0].age must be a number')
+    const read = await on.task(body.task_id)
+    assert.equal(read.body.error, 'instances[0].age must be a number')
+    const entries = await on.api.database.db
+      .selectFrom('ledger_entry')
+      .select(['kind', 'amount_micro'])
+      .where('task_id', '=', body.task_id)
+      .execute()
+    assert.deepEqual(new Set(entries.map(({ kind }) => kind)), new Set(['hold', 'refund']))
+  })
+
+  it('pays the owner of the node for a priced request', async () => {
+    const { body } = await on.infer(warm.id, { input: { instances: [1] } })
+
+    const payout = await on.api.database.db
+      .selectFrom('ledger_entry')
+      .select('amount_micro')
+      .where('task_id', '=', body.task_id)
+      .where('purse', '=', `owner:${on.node.parts.identity.accountId}`)
+      .executeTakeFirstOrThrow()
+    assert.equal(payout.amount_micro, 800)
+  })
+
+  it('answers `running` when a loaded model takes longer, and finishes the task itself', async () => {
+    const { status, body } = await on.infer(warm.id, { input: { wait_s: 1.6 }, sync_timeout_s: 1 })
+
+    assert.equal(status, 200)
+    assert.equal(body.status, 'running')
+    assert.match(body.note, new RegExp(body.task_id))
+    assert.equal((await on.task(body.task_id)).body.status, 'running')
+    await until(async () => (await on.task(body.task_id)).body.status === 'succeeded')
+    assert.deepEqual((await on.task(body.task_id)).body.result, { waited_s: 1.6 })
+  })
+
+  it('stops a request that runs on when its task is cancelled, and refunds it', async () => {
+    const { body } = await on.infer(warm.id, { input: { wait_s: 30 }, sync_timeout_s: 1 })
+
+    const cancelled = await on.cancel(body.task_id)
+
+    assert.deepEqual([cancelled.status, cancelled.body.status], [200, 'failed'])
+    await on.inFlight(0, 1_500)
+    const read = await on.task(body.task_id)
+    assert.deepEqual([read.body.status, read.body.error], ['failed', 'cancelled by the caller'])
+    const again = await on.cancel(body.task_id)
+    assert.equal(again.status, 409)
+  })
+
+  it('stops the model when the client leaves, and leaves no row', async () => {
+    const before = await on.count(warm.id)
+    const leaving = new AbortController()
+    const asked = request(`${on.api.baseUrl}${BUILDER}/endpoints/${warm.id}/infer`, {
+      method: 'POST',
+      headers: { 'x-api-key': on.caller.key, 'content-type': 'application/json' },
+      body: JSON.stringify({ input: { wait_s: 20 } }),
+      signal: leaving.signal,
+    })
+    asked.catch(() => {})
+    await on.inFlight(1)
+
+    leaving.abort()
+
+    await on.inFlight(0, 1_000)
+    assert.equal(await on.count(warm.id), before)
+  })
+
+  it('queues a task for a cold model, and says so once the client has waited as long as it asked to', async () => {
+    const { status, body } = await on.infer(cold.id, { input: { instances: [1] }, sync_timeout_s: 1 })
+
+    assert.equal(status, 200)
+    assert.equal(body.status, 'queued')
+    assert.equal(body.model_state, 'cold')
+    assert.equal(body.estimated_load_time_s, null)
+    assert.match(body.note, /Poll GET/)
+    assert.equal((await on.task(body.task_id)).body.status, 'queued')
+    const start = await on.api.database.db
+      .selectFrom('workflow_start')
+      .selectAll()
+      .where('workflow_id', '=', `task/${body.task_id}`)
+      .executeTakeFirstOrThrow()
+    assert.equal(start.workflow, 'coldInference')
+    assert.deepEqual(start.args, [{ taskId: body.task_id }])
+  })
+
+  it('answers 202 to an async request at once, and 200 queued to one with sync false', async () => {
+    const accepted = await on.api.call('POST', `${BUILDER}/endpoints/${warm.id}/infer:async`, {
+      key: on.caller.key,
+      body: { input: { instances: [1] } },
+    })
+    const queued = await on.infer(warm.id, { input: { instances: [1] }, sync: false })
+
+    assert.equal(accepted.status, 202)
+    assert.deepEqual(Object.keys(accepted.body).toSorted(), ['model_state', 'note', 'status', 'task_id'])
+    assert.deepEqual([accepted.body.status, accepted.body.model_state], ['queued', 'resident'])
+    assert.deepEqual([queued.status, queued.body.status], [200, 'queued'])
+  })
+
+  it('gives up a queued task whose client leaves before it has its id', async () => {
+    const leaving = new AbortController()
+    const before = await on.count(cold.id)
+    const asked = request(`${on.api.baseUrl}${BUILDER}/endpoints/${cold.id}/infer`, {
+      method: 'POST',
+      headers: { 'x-api-key': on.caller.key, 'content-type': 'application/json' },
+      body: JSON.stringify({ input: { instances: [7] } }),
+      signal: leaving.signal,
+    })
+    asked.catch(() => {})
+    await until(async () => (await on.count(cold.id)) > before)
+
+    leaving.abort()
+
+    await until(async () => {
+      const last = await on.api.database.db
+        .selectFrom('task')
+        .select('status')
+        .where('endpoint_id', '=', cold.id)
+        .orderBy('id', 'desc')
+        .executeTakeFirstOrThrow()
+      return last.status === 'failed'
+    }, 2_000)
+  })
+
+  it('asks another node when the one that was asked is lost on the way', async () => {
+    await using second = await startNode(on.api)
+    await second.parts.models.load(warm.model_key)
+    await until(() => on.api.services.links.placement.count(warm.model_key).warm === 2)
+    const busy = () =>
+      [on.node, second].find(({ parts }) => parts.models.report().some(({ in_flight }) => in_flight === 1))
+    const asked = on.infer(warm.id, { input: { wait_s: 1 } })
+    await until(() => busy() !== undefined)
+    const first = busy()!
+
+    on.api.services.links.disconnect(first.nodeId, 'a test')
+
+    const { body } = await asked
+    assert.deepEqual([body.status, body.result], ['succeeded', { waited_s: 1 }])
+    const { node_id } = await on.api.database.db
+      .selectFrom('task')
+      .select('node_id')
+      .where('id', '=', body.task_id)
+      .executeTakeFirstOrThrow()
+    assert.notEqual(node_id, first.nodeId)
+  })
+})

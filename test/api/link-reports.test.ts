@@ -1,0 +1,218 @@
+import assert from 'node:assert/strict'
+import { setTimeout as sleep } from 'node:timers/promises'
+import WebSocket from 'ws'
+import { newId } from '../../domain/ids.ts'
+import { encodeFrame } from '../../platform/link-codec.ts'
+import { FRAME, type FrameType } from '../../schemas/link.ts'
+import { startApi, type TestApi } from '../support/api.ts'
+import { startNode, type TestNode, until } from '../support/node.ts'
+
+describe('logs and losses over the link', () => {
+  let api: TestApi
+  let node: TestNode
+  before(async () => {
+    api = await startApi()
+    node = await startNode(api)
+  })
+  after(async () => {
+    await node[Symbol.asyncDispose]()
+    await api[Symbol.asyncDispose]()
+  })
+
+  /** A running job whose attempts are all held by a node. */
+  async function addJob({ nodeId = node.nodeId, attempts = 1 } = {}): Promise<string> {
+    const { db } = api.database
+    const { accountId } = await api.account()
+    const id = newId()
+    await db
+      .insertInto('training_run')
+      .values({
+        id,
+        account_id: accountId,
+        job_type: 'training',
+        job_name: 'job',
+        status: 'running',
+        model_config_id: 'tabular-regression',
+        hyperparameters: '{}',
+        operating_mode: 'balanced',
+        hardware_preference: 'auto',
+        task_queue: 'train.cpu',
+        config_digest: id,
+        attempt: attempts,
+      })
+      .execute()
+    for (let attempt = 1; attempt <= attempts; attempt++) {
+      await db
+        .insertInto('lease')
+        .values({
+          token: newId(),
+          kind: 'job',
+          subject_id: id,
+          account_id: accountId,
+          node_id: nodeId,
+          attempt,
+          state: attempt === attempts ? 'active' : 'failed',
+          lease_s: 30,
+          expires_at: new Date(Date.now() + 30_000),
+        })
+        .execute()
+    }
+    return id
+  }
+
+  const linesOf = async (jobId: string) => {
+    const rows = await api.database.db
+      .selectFrom('job_log')
+      .select('message')
+      .where('job_id', '=', jobId)
+      .orderBy('attempt')
+      .orderBy('seq')
+      .execute()
+    return rows.map(({ message }) => message)
+  }
+  const flushed = () => node.parts.spool.flush({ timeoutMs: 5_000 })
+
+  it('are stored in order', async () => {
+    const jobId = await addJob()
+    const report = node.parts.spool.job(jobId, 1)
+
+    report.log('first')
+    report.metric(0, { train_loss: 2.5, val_loss: 3 })
+    report.log('second, with a \0 in it')
+
+    assert.equal(await flushed(), true)
+    assert.deepEqual(await linesOf(jobId), ['first', 'second, with a \uFFFD in it'])
+    const epochs = await api.database.db
+      .selectFrom('job_epoch')
+      .selectAll()
+      .where('job_id', '=', jobId)
+      .execute()
+    assert.deepEqual(
+      epochs.map(({ epoch, train_loss, val_loss }) => ({ epoch, train_loss, val_loss })),
+      [{ epoch: 0, train_loss: 2.5, val_loss: 3 }],
+    )
+  })
+
+  it('come once each, whatever happens to the link meanwhile', async () => {
+    const jobId = await addJob()
+    const report = node.parts.spool.job(jobId, 1)
+    const told: string[] = []
+
+    for (let round = 0; round < 20; round++) {
+      for (let i = 0; i < 100; i++) {
+        told.push(`line ${told.length}`)
+        report.log(told.at(-1)!)
+      }
+      if (round % 4 === 3) api.services.links.disconnect(node.nodeId, 'a test broke it')
+      await sleep(25)
+    }
+
+    assert.equal(await flushed(), true)
+    assert.deepEqual(await linesOf(jobId), told)
+  })
+
+  it('of a later attempt replace the losses of an earlier one, never the other way round', async () => {
+    const jobId = await addJob({ attempts: 2 })
+    const losses = (train_loss: number) => ({ train_loss, val_loss: null })
+    node.parts.spool.job(jobId, 2).metric(7, losses(1))
+    await flushed()
+    node.parts.spool.job(jobId, 1).metric(7, losses(9))
+    await flushed()
+
+    const row = await api.database.db
+      .selectFrom('job_epoch')
+      .select(['attempt', 'train_loss'])
+      .where('job_id', '=', jobId)
+      .executeTakeFirst()
+    assert.deepEqual(row, { attempt: 2, train_loss: 1 })
+  })
+
+  it('of jobs that are not this node’s are let go, and nothing waits behind them', async () => {
+    const other = await startNode(api)
+    const foreign = await addJob({ nodeId: other.nodeId })
+    await other[Symbol.asyncDispose]()
+    const mine = await addJob()
+
+    node.parts.spool.job(foreign, 1).log('not mine')
+    node.parts.spool.job('not-even-an-id', 1).log('nonsense')
+    await flushed()
+    node.parts.spool.job(mine, 1).log('mine')
+
+    assert.equal(await flushed(), true)
+    assert.deepEqual(await linesOf(foreign), [])
+    assert.deepEqual(await linesOf(mine), ['mine'])
+  })
+
+  it('wait for a database that is away', async () => {
+    const jobId = await addJob()
+    const { db } = api.database
+    await db.schema.alterTable('job_log').renameTo('job_log_away').execute()
+    node.parts.spool.job(jobId, 1).log('patient')
+    await sleep(200)
+    assert.equal(node.parts.spool.pending, 1)
+
+    await db.schema.alterTable('job_log_away').renameTo('job_log').execute()
+
+    assert.equal(await flushed(), true)
+    assert.deepEqual(await linesOf(jobId), ['patient'])
+  })
+
+  it('disappears from placement when its link breaks, and comes back with the next', async () => {
+    const isPlaced = () => api.services.links.snapshot().some(({ node_id }) => node_id === node.nodeId)
+    const hasRow = async () =>
+      (
+        await api.database.db
+          .selectFrom('node_state')
+          .select('node_id')
+          .where('node_id', '=', node.nodeId)
+          .execute()
+      ).length === 1
+    await until(async () => isPlaced() && (await hasRow()))
+
+    api.services.links.disconnect(node.nodeId, 'a test broke it')
+    await until(() => !isPlaced())
+
+    await until(async () => isPlaced() && (await hasRow()))
+  })
+})
+
+describe('reports over the link', () => {
+  let api: TestApi
+  let node: TestNode
+  before(async () => {
+    api = await startApi()
+    node = await startNode(api)
+  })
+  after(async () => {
+    await node[Symbol.asyncDispose]()
+    await api[Symbol.asyncDispose]()
+  })
+
+  it('of a node that speaks otherwise than agreed break its link and spoil nothing', async () => {
+    const path = '/api/v1/nodes/link'
+    const socket = new WebSocket(api.baseUrl.replace('http', 'ws') + path, {
+      headers: node.parts.identity.sign('GET', path),
+      perMessageDeflate: false,
+    })
+    const closed = new Promise<string>((resolve) => {
+      socket.on('close', (_code, reason) => resolve(String(reason)))
+    })
+    await new Promise((resolve) => socket.once('open', resolve))
+    const tell = (type: FrameType, body: unknown) =>
+      socket.send(encodeFrame(type, 0, '', Buffer.from(JSON.stringify(body))))
+    tell(FRAME.hello, { inventory: node.parts.inventory })
+    tell(FRAME.state, {
+      report: {
+        memory_total_mb: 9,
+        memory_free_mb: 9,
+        load: 0,
+        draining: false,
+        jobs: 0,
+        models: [{ model_key: 7 }],
+      },
+    })
+
+    assert.match(await closed, /malformed report: body.report.models/)
+    await until(() => api.services.links.snapshot().some(({ node_id }) => node_id === node.nodeId))
+  })
+})

@@ -1,0 +1,147 @@
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { newId } from '../../domain/ids.ts'
+import { OPERATIONS_KEY, startApi, type TestApi } from '../support/api.ts'
+import { buildEndpoint } from '../support/build-endpoint.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import { until } from '../support/until.ts'
+
+interface Ran {
+  code: number
+  out: string
+  err: string
+}
+
+describe('hearth', function () {
+  this.timeout(60_000)
+  let api: TestApi
+  let folder: ReturnType<typeof temporaryFolder>
+  before(async () => {
+    api = await startApi()
+    folder = temporaryFolder()
+  })
+  after(async () => {
+    folder[Symbol.dispose]()
+    await api[Symbol.asyncDispose]()
+  })
+
+  function run(args: string[], env: NodeJS.ProcessEnv = {}): Promise<Ran> {
+    const settings = { HEARTH_BASE_URL: api.baseUrl, HEARTH_OPERATIONS_KEY: OPERATIONS_KEY, ...env }
+    return new Promise((resolve) => {
+      execFile(
+        process.execPath,
+        ['cli/hearth.ts', ...args],
+        { env: { PATH: process.env.PATH, HEARTH_DATA_DIR: folder.path, ...settings } },
+        (err, out, errText) => resolve({ code: err ? Number(err.code ?? 1) : 0, out, err: errText }),
+      )
+    })
+  }
+  const json = async (args: string[]) => {
+    const { code, out, err } = await run(['--json', ...args])
+    assert.equal(code, 0, err)
+    return JSON.parse(out)
+  }
+
+  it('makes an account with a quota and a key that works, and shows the key once', async () => {
+    const account = await json(['accounts', 'create', 'Acme', '--training-quota', '3'])
+    const created = await run(['keys', 'create', account.account_id, '--role', 'admin', '--name', 'ci'])
+    const [key = ''] = created.out.split('\n')
+
+    assert.equal((await api.call('GET', '/api/builder/v1/endpoints', { key })).status, 200)
+    assert.match(created.out, /only time/)
+    const listed = await run(['keys', 'list', account.account_id])
+    assert.match(listed.out, /ci\s+admin/)
+    assert.ok(!listed.out.includes(key))
+    assert.match((await run(['quotas', 'set', account.account_id, '--training', '7'])).out, /quota 7/)
+    assert.match((await run(['accounts', 'list'])).out, /Acme\s+7/)
+
+    const [{ key_id }] = await json(['keys', 'list', account.account_id])
+    assert.equal((await run(['keys', 'revoke', key_id])).code, 0)
+    // Within a second; this machine may be busy.
+    await until(async () => (await api.call('GET', '/api/builder/v1/endpoints', { key })).status === 401)
+  })
+
+  it('makes a join token, also under the name of the design page', async () => {
+    const { accountId } = await api.account()
+
+    for (const args of [
+      ['node-token', 'create', accountId],
+      ['admin', 'node-token', accountId],
+    ]) {
+      const { code, out } = await run(args)
+      assert.equal(code, 0)
+      assert.match(out, /^hnt_\S+\n/)
+      assert.match(out, new RegExp(`HEARTH_GATEWAY_URL=${api.baseUrl}`))
+    }
+    assert.match((await run(['nodes', 'list'])).out, /^NODE/)
+  })
+
+  it('throws and releases the kill switch', async () => {
+    assert.match((await run(['killswitch', 'activate', '--reason', 'a & b'])).out, /ACTIVE.*a & b/)
+    assert.match((await run(['killswitch', 'status'])).out, /1 of 1 gateways/)
+    assert.match((await run(['killswitch', 'deactivate'])).out, /Not active/)
+  })
+
+  it('reviews endpoints', async () => {
+    const { accountId } = await api.account()
+    const offer = { visibility: 'public', review_status: 'pending_review' } as const
+    const [good, bad] = await Promise.all(
+      ['good', 'bad'].map((name) => buildEndpoint(api.database.db, accountId, { ...offer, name })),
+    )
+
+    assert.match((await run(['endpoints', 'list'])).out, /good/)
+    assert.match((await run(['endpoints', 'approve', good!.id])).out, /good is approved/)
+    assert.match((await run(['endpoints', 'reject', bad!.id, '--note', 'no'])).out, /bad is rejected/)
+  })
+
+  it('finds the platform that runs here by its ready file, with its account', async () => {
+    const { accountId } = await api.account()
+    await writeFile(
+      join(folder.path, 'ready.json'),
+      JSON.stringify({ base_url: api.baseUrl, operations_key: OPERATIONS_KEY, account_id: accountId }),
+    )
+
+    const { code, out, err } = await run(['keys', 'create'], {
+      HEARTH_BASE_URL: '',
+      HEARTH_OPERATIONS_KEY: '',
+    })
+
+    assert.equal(code, 0, err)
+    assert.match(out, /^hk_/)
+    const keys = await api.database.db
+      .selectFrom('api_key')
+      .select('name')
+      .where('account_id', '=', accountId)
+      .execute()
+    assert.ok(keys.some(({ name }) => name === 'cli'))
+  })
+
+  for (const [what, args, env, words] of [
+    ['a wrong key', ['accounts', 'list'], { HEARTH_OPERATIONS_KEY: 'wrong' }, /HEARTH_OPERATIONS_KEY/],
+    [
+      'a platform that is not there',
+      ['accounts', 'list'],
+      { HEARTH_BASE_URL: 'http://127.0.0.1:1' },
+      /npm start/,
+    ],
+    ['an unknown account', ['keys', 'list', newId()], {}, /no account with this id/],
+    [
+      'no data directory',
+      ['accounts', 'list'],
+      { HEARTH_BASE_URL: '', HEARTH_DATA_DIR: '/nowhere' },
+      /--base-url/,
+    ],
+    ['a bad number', ['quotas', 'set', newId(), '--training', 'many'], {}, /whole number/],
+    ['an unknown command', ['acounts'], {}, /Did you mean accounts/],
+    ['a bad role', ['keys', 'create', newId(), '--role', 'king'], {}, /role/],
+  ] as const) {
+    it(`says what to do about ${what}`, async () => {
+      const { code, err } = await run([...args], env)
+      assert.notEqual(code, 0)
+      assert.match(err, words)
+      assert.ok(!err.includes('    at '), err)
+    })
+  }
+})

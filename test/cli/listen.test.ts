@@ -1,0 +1,124 @@
+import assert from 'node:assert/strict'
+import { execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { Pool } from 'undici'
+import { newWebhookSecret, signWebhook } from '../../platform/webhook-signature.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const BODY = Buffer.from(
+  '{"id":"e-1","type":"webhook.test","data":{"resource":{"id":"r-1","status":"sent"}}}',
+)
+const now = () => Math.floor(Date.now() / 1000)
+
+describe('hearth listen', function () {
+  this.timeout(30_000)
+  let folder: ReturnType<typeof temporaryFolder>
+  before(() => {
+    folder = temporaryFolder()
+  })
+  after(() => folder[Symbol.dispose]())
+
+  async function listen(args: string[]) {
+    const child = spawn(process.execPath, ['cli/hearth.ts', 'listen', '--port', '0', ...args], {
+      env: { PATH: process.env.PATH, HEARTH_DATA_DIR: folder.path },
+      stdio: ['ignore', 'pipe', 'inherit'],
+    })
+    const text: string[] = []
+    child.stdout.on('data', (chunk: Buffer) => text.push(chunk.toString()))
+    while (!text.join('').includes('Listening')) await once(child.stdout, 'data')
+    const origin = /(https?:\/\/localhost:\d+)\//.exec(text.join(''))?.[1] ?? ''
+    const ca = origin.startsWith('https') ? readFileSync(join(folder.path, 'listen/cert.pem')) : undefined
+    const pool = new Pool(origin, { connect: { ...(ca && { ca }) } })
+    return {
+      output: () => text.join(''),
+      async post(body: Buffer, headers: Record<string, string>) {
+        const answer = await pool.request({ method: 'POST', path: '/', body, headers })
+        return { status: answer.statusCode, headers: answer.headers, text: await answer.body.text() }
+      },
+      async [Symbol.asyncDispose]() {
+        await pool.close()
+        child.kill('SIGTERM')
+        await once(child, 'exit')
+      },
+    }
+  }
+
+  it('answers challenges over TLS with a certificate that it made, and says how to be reached', async () => {
+    await using listener = await listen([])
+    const event = { id: 'e', type: 'webhook.endpoint_verification', data: { verification_challenge: 'c-1' } }
+
+    const { status, headers, text } = await listener.post(Buffer.from(JSON.stringify(event)), {})
+
+    assert.equal(status, 200)
+    assert.equal(headers['service-verification-challenge'], 'c-1')
+    assert.equal(text, '{"verification_challenge":"c-1"}')
+    assert.match(listener.output(), /HEARTH_EGRESS_ALLOW=127\.0\.0\.0\/8:\d+/)
+    assert.match(listener.output(), /NODE_EXTRA_CA_CERTS=\S+cert\.pem/)
+  })
+
+  it('prints what is signed, marks what it has seen, and refuses what is not signed', async () => {
+    const secret = newWebhookSecret()
+    await using listener = await listen(['--http', '--secret', secret])
+    const signed = { 'service-signature': signWebhook([secret], now(), BODY), 'service-attempt': '1' }
+
+    const good = await listener.post(BODY, signed)
+    const again = await listener.post(BODY, { ...signed, 'service-attempt': '2' })
+    const forged = await listener.post(Buffer.from(`${BODY.toString()} `), signed)
+    const old = await listener.post(BODY, { 'service-signature': signWebhook([secret], now() - 400, BODY) })
+
+    assert.deepEqual(
+      [good, again, forged, old].map(({ status }) => status),
+      [204, 204, 400, 400],
+    )
+    assert.match(listener.output(), /webhook\.test e-1 r-1 sent \(attempt 1, signature verified\)/)
+    assert.match(listener.output(), /attempt 2, signature verified, seen before/)
+  })
+
+  it('answers as it is told, to show retries', async () => {
+    await using listener = await listen(['--http', '--answer', '503'])
+
+    assert.equal((await listener.post(BODY, {})).status, 503)
+  })
+
+  describe('the guide', () => {
+    const guide = readFileSync('docs/webhooks.md', 'utf8')
+    const sample = (language: string) =>
+      new RegExp(`\`\`\`${language}\n([\\s\\S]*?)\`\`\``).exec(guide)?.[1] ?? ''
+    const secret = newWebhookSecret()
+    const cases = (): [string, Buffer, boolean][] => [
+      [signWebhook([secret], now(), BODY), BODY, true],
+      [signWebhook([newWebhookSecret(), secret], now(), BODY), BODY, true],
+      [signWebhook([newWebhookSecret()], now(), BODY), BODY, false],
+      [signWebhook([secret], now(), BODY), Buffer.from('{}'), false],
+      [signWebhook([secret], now() - 400, BODY), BODY, false],
+      ['', BODY, false],
+    ]
+
+    it('verifies in TypeScript', async () => {
+      const file = join(folder.path, 'sample.ts')
+      writeFileSync(file, sample('ts'))
+      const { isFromHearth } = (await import(pathToFileURL(file).href)) as {
+        isFromHearth: (secret: string, header: string, body: Buffer) => boolean
+      }
+
+      for (const [header, body, expected] of cases())
+        assert.equal(isFromHearth(secret, header, body), expected)
+    })
+
+    it('verifies in Python', () => {
+      const file = join(folder.path, 'sample.py')
+      writeFileSync(
+        file,
+        `${sample('python')}\nimport sys\nprint(is_from_hearth(sys.argv[1], sys.argv[2], sys.argv[3].encode()))\n`,
+      )
+
+      for (const [header, body, expected] of cases()) {
+        const said = execFileSync('python3', [file, secret, header, body.toString()]).toString().trim()
+        assert.equal(said, expected ? 'True' : 'False')
+      }
+    })
+  })
+})

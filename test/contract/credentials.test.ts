@@ -1,0 +1,78 @@
+import assert from 'node:assert/strict'
+import { newId } from '../../domain/ids.ts'
+import { EVALUATOR_TOKEN, OPERATIONS_KEY, startApi, type TestApi } from '../support/api.ts'
+import { type Credential, CREDENTIALS } from './credentials.ts'
+import { SERVED, type Served } from './routes.ts'
+
+const ROLES = ['viewer', 'operator', 'admin'] as const
+type Sent = 'nothing' | 'unknown key' | (typeof ROLES)[number] | 'operations key' | 'evaluator token'
+type Verdict = 'in' | 401 | 403
+
+/** What has to happen when a route that asks for `needed` is called with `sent`. */
+function verdict(needed: Credential, sent: Sent): Verdict {
+  if (needed === 'none' || needed === 'signed-url') return 'in'
+  if (needed === 'operations-key') return sent === 'operations key' ? 'in' : 401
+  if (needed === 'evaluator-token') return sent === 'evaluator token' ? 'in' : 401
+  if (needed === 'node-signature') return 401
+  // Any bearer may be a join token; the route finds that it is not.
+  if (needed === 'join-token') return sent === 'nothing' || sent === 'evaluator token' ? 401 : 'in'
+
+  const role = ROLES.find((name) => name === sent)
+  if (!role) return 401
+  if (needed === 'cohort') return 'in'
+  return ROLES.indexOf(role) >= ROLES.indexOf(needed) ? 'in' : 403
+}
+
+describe('credentials', () => {
+  let api: TestApi
+  const headers = new Map<Sent, Record<string, string>>()
+  before(async () => {
+    api = await startApi({ env: { HEARTH_FEATURES: 'webhooks' } })
+    const { accountId } = await api.account()
+    headers.set('nothing', {})
+    headers.set('unknown key', { 'x-api-key': 'hk_unknown' })
+    for (const role of ROLES) headers.set(role, { 'x-api-key': await api.key(accountId, role) })
+    headers.set('operations key', { 'x-api-key': OPERATIONS_KEY })
+    headers.set('evaluator token', { 'x-cohort-evaluator-token': EVALUATOR_TOKEN })
+  })
+  after(() => api[Symbol.asyncDispose]())
+
+  it('are written down for every route, and for no other', () => {
+    const served = SERVED.map(({ route }) => route.operationId)
+
+    assert.deepEqual(served.toSorted(), Object.keys(CREDENTIALS).toSorted())
+  })
+
+  for (const served of SERVED) {
+    const { operationId, method } = served.route
+    it(`of ${operationId} (${method} ${served.path})`, async () => {
+      const needed = CREDENTIALS[operationId]
+      assert.ok(needed, 'not in the table')
+
+      for (const [sent, sentHeaders] of headers) {
+        const { status, body, text } = await api.call(method, concrete(served), bodyFor(served, sentHeaders))
+        const expected = verdict(needed, sent)
+        if (expected === 'in') assert.ok(!isRefusal(served, status), `${sent}: ${status} ${text}`)
+        else assert.equal(status, expected, `${sent}: ${status} ${text}`)
+        if (status >= 400) assert.equal(typeof body.error.message, 'string')
+        assert.notEqual(status, 500, `${sent}: ${text}`)
+      }
+    })
+  }
+})
+
+/** Whether a status says "not you"; a join token and a signed URL are judged by their route, which may say so too. */
+function isRefusal({ route }: Served, status: number): boolean {
+  const needed = CREDENTIALS[route.operationId]
+  if (needed === 'join-token' || needed === 'signed-url') return false
+  return status === 401 || status === 403
+}
+
+/** The path with ids that exist nowhere. */
+const concrete = ({ path }: Served): string => path.replaceAll(/\{\w+\}/g, () => newId())
+
+/** Something every route can look at and none can do anything with. */
+function bodyFor({ route }: Served, headers: Record<string, string>) {
+  if (!route.body) return { headers }
+  return { headers: { 'content-type': 'application/json', ...headers }, raw: '{}' }
+}

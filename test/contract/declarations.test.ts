@@ -1,0 +1,123 @@
+import assert from 'node:assert/strict'
+import { readFile } from 'node:fs/promises'
+import type { TSchema } from 'typebox'
+import { FAMILIES } from '../../api/app.ts'
+import { errorCodesOf } from '../../api/http/implied-errors.ts'
+import { toOpenApi } from '../../api/http/openapi.ts'
+import { jsonCheck } from '../../api/http/validate.ts'
+import { ApiError } from '../../domain/errors.ts'
+import { startApi } from '../support/api.ts'
+import { SERVED } from './routes.ts'
+
+const CHECKED_IN = new URL('../../docs/openapi/hearth.json', import.meta.url)
+
+interface Operation {
+  operationId: string
+  responses: Record<string, unknown>
+}
+
+function compile(schema: TSchema): void {
+  try {
+    jsonCheck('body', schema)({})
+  } catch (err) {
+    assert.ok(err instanceof ApiError, String(err))
+  }
+}
+
+describe('route declarations', () => {
+  it('have one operation id each', () => {
+    const ids = SERVED.map(({ route }) => route.operationId)
+
+    assert.deepEqual(
+      ids.filter((id, i) => ids.indexOf(id) !== i),
+      [],
+    )
+  })
+
+  for (const { route, path } of SERVED) {
+    it(`say everything about ${route.operationId}`, () => {
+      const { success, params, body, stream, query, headers, also = {} } = route
+      const named = [...path.matchAll(/\{(\w+)\}/g)].map(([, name = '']) => name)
+      const declared = Object.keys((params as { properties?: object } | undefined)?.properties ?? {})
+
+      assert.deepEqual(declared.toSorted(), named.toSorted(), 'path parameters')
+      assert.ok(
+        success.schema ?? success.contentType ?? (route.internal || success.status === 204),
+        'a schema for what it answers',
+      )
+      assert.ok(!(body && stream), 'a body is either read or streamed')
+      assert.ok(
+        route.method !== 'GET' || !(body || stream || route.idempotent || route.admitsWork),
+        'GET only reads',
+      )
+      for (const schema of [params, body, query, headers, success.schema, ...Object.values(also)]) {
+        // Compiles at first use; what does not compile fails here and not in front of a caller.
+        if (schema) compile(schema)
+      }
+    })
+  }
+})
+
+describe('the OpenAPI document', () => {
+  it('is checked in as the routes say (npm run openapi:write)', async () => {
+    const now = JSON.stringify(toOpenApi(FAMILIES))
+    const then = JSON.stringify(JSON.parse(await readFile(CHECKED_IN, 'utf8')))
+
+    // Not compared by assert: the difference of two whole documents helps nobody.
+    assert.ok(now === then, 'docs/openapi/hearth.json is out of date')
+  })
+
+  it('groups error codes that share a status and knows what a declaration implies', () => {
+    const { paths } = toOpenApi(FAMILIES) as { paths: Record<string, Record<string, Operation>> }
+    for (const { route, path } of SERVED) {
+      if (route.internal || route.preview) continue
+      const operation = paths[path]?.[route.method.toLowerCase()]
+
+      assert.equal(operation?.operationId, route.operationId)
+      for (const code of errorCodesOf(route)) {
+        const { status } = new ApiError(code, '')
+        assert.ok(operation?.responses[status], `${route.operationId} ${status}`)
+      }
+    }
+  })
+
+  it('names the version of the contract', () => {
+    const { openapi, info } = toOpenApi(FAMILIES) as { openapi: string; info: { version: string } }
+
+    assert.match(openapi, /^3\.1\./)
+    assert.equal(info.version, '0.1.0')
+  })
+
+  it('shows preview routes only when asked', () => {
+    const text = (features: string[]): string => JSON.stringify(toOpenApi(FAMILIES, { features }))
+
+    assert.doesNotMatch(text([]), /webhook-endpoints|webhook-deliveries/)
+  })
+
+  it('is served, with a page that loads nothing from elsewhere', async () => {
+    await using api = await startApi()
+
+    const document = await api.call('GET', '/openapi.json')
+    const page = await api.call('GET', '/docs')
+    const files = [...page.text.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, file]) => file)
+
+    assert.equal(document.body.openapi, '3.1.0')
+    assert.equal(
+      (
+        await api.call('GET', '/openapi.json', {
+          headers: { 'if-none-match': String(document.headers.etag) },
+        })
+      ).status,
+      304,
+    )
+    assert.match(String(page.headers['content-security-policy']), /^default-src 'none'/)
+    assert.doesNotMatch(page.text, /https?:/)
+    assert.equal(files.length, 4)
+    for (const file of files) {
+      const { status, text } = await api.call('GET', `/${file}`)
+      assert.equal(status, 200, file)
+      assert.ok(text.length > 0)
+    }
+    assert.equal((await api.call('GET', '/docs/constructor')).status, 404)
+  })
+})

@@ -1,0 +1,18 @@
+import { FAMILIES } from '../../api/app.ts'
+import { docsRoutes } from '../../api/docs/routes.ts'
+import type { AnyRoute } from '../../api/http/route.ts'
+
+/** One served route with its whole path. */
+export interface Served {
+  route: AnyRoute
+  path: string
+  surface: 'builder' | 'openai'
+}
+
+/** Everything a gateway serves, features included. */
+export const SERVED: readonly Served[] = [
+  ...FAMILIES,
+  { prefix: '', errors: 'builder' as const, routes: docsRoutes(FAMILIES) },
+].flatMap(({ prefix, errors, routes }) =>
+  routes.map((route) => ({ route, path: prefix + route.path, surface: errors })),
+)

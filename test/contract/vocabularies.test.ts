@@ -1,0 +1,53 @@
+import assert from 'node:assert/strict'
+import { readdir, readFile } from 'node:fs/promises'
+import { DatasetStatus, StorageFormat } from '../../schemas/dataset.ts'
+import { EndpointStatus, EndpointVisibility, ReviewStatus } from '../../schemas/endpoint.ts'
+import { TaskStatus } from '../../schemas/inference-task.ts'
+import {
+  HardwarePreference,
+  JobEventType,
+  OperatingMode,
+  TrainingRunStatus,
+} from '../../schemas/training-run.ts'
+
+const FOLDER = new URL('../../db/migrations/', import.meta.url)
+
+/** The values that a CHECK constraint of the schema allows, by `table.column`. */
+async function checkedValues(): Promise<Map<string, string[]>> {
+  const found = new Map<string, string[]>()
+  for (const name of (await readdir(FOLDER)).toSorted()) {
+    const text = await readFile(new URL(name, FOLDER), 'utf8')
+    for (const [, table, body] of text.matchAll(/create table (\w+) \(([\s\S]*?)\n\);/g)) {
+      for (const [, column, values] of (body ?? '').matchAll(/^ {2}(\w+) .*check \(\w+ in \(([^)]*)\)\)/gm)) {
+        found.set(
+          `${table}.${column}`,
+          (values ?? '').split(',').map((value) => value.trim().replaceAll("'", '')),
+        )
+      }
+    }
+  }
+  return found
+}
+
+describe('vocabularies', () => {
+  const expected: Record<string, object> = {
+    'dataset.status': DatasetStatus,
+    'dataset.storage_format': StorageFormat,
+    'training_run.status': TrainingRunStatus,
+    'training_run.operating_mode': OperatingMode,
+    'training_run.hardware_preference': HardwarePreference,
+    'job_event.event_type': JobEventType,
+    'endpoint.visibility': EndpointVisibility,
+    'endpoint.status': EndpointStatus,
+    'endpoint.review_status': ReviewStatus,
+    'task.status': TaskStatus,
+  }
+
+  for (const [column, vocabulary] of Object.entries(expected)) {
+    it(`of ${column} are the same on the wire and in the database`, async () => {
+      const checked = await checkedValues()
+
+      assert.deepEqual(checked.get(column), (vocabulary as { enum: string[] }).enum)
+    })
+  }
+})

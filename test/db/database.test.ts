@@ -1,0 +1,26 @@
+import assert from 'node:assert/strict'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { sql } from 'kysely'
+import { startDatabase, type TestDatabase } from '../support/database.ts'
+
+describe('database', () => {
+  let database: TestDatabase
+  before(async function () {
+    this.timeout(60_000)
+    database = await startDatabase()
+  })
+  after(() => database[Symbol.asyncDispose]())
+
+  it('tells the next statement, not the process, that a connection broke in the middle of a transaction', async () => {
+    const { db } = database
+    const broken = db.transaction().execute(async (trx) => {
+      const { rows } = await sql<{ pid: number }>`select pg_backend_pid() as pid`.execute(trx)
+      await sql`select pg_terminate_backend(${rows[0]?.pid})`.execute(db)
+      await sleep(100)
+      await sql`select 1`.execute(trx)
+    })
+
+    await assert.rejects(broken)
+    assert.equal((await sql`select 1 as one`.execute(db)).rows.length, 1)
+  })
+})

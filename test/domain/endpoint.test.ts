@@ -1,0 +1,124 @@
+import assert from 'node:assert/strict'
+import { accessTo, missingForPublic, reviewAfter } from '../../domain/endpoint.ts'
+import { microToUsd, usdToMicro } from '../../domain/money.ts'
+import { orphanOf } from '../../domain/orphan.ts'
+import { countModelNodes } from '../../domain/readiness.ts'
+import type { NodeSnapshot } from '../../domain/node-snapshot.ts'
+import type { NodeModelState } from '../../schemas/node.ts'
+
+describe('access to an endpoint', () => {
+  const of = (
+    visibility: 'private' | 'account' | 'public',
+    review_status: 'active' | 'pending_review' | 'approved' | 'rejected',
+  ) => ({ account_id: 'owner', visibility, review_status })
+
+  it('is its owner’s in every state', () => {
+    for (const endpoint of [of('private', 'active'), of('public', 'rejected'), of('account', 'active')]) {
+      assert.equal(accessTo(endpoint, 'owner'), 'own')
+    }
+  })
+
+  it('is everybody’s once it is public and approved', () => {
+    assert.equal(accessTo(of('public', 'approved'), 'other'), 'use')
+    assert.equal(accessTo(of('public', 'pending_review'), 'other'), 'known')
+    assert.equal(accessTo(of('public', 'rejected'), 'other'), 'known')
+    // Approved once, and taken back since.
+    assert.equal(accessTo(of('account', 'approved'), 'other'), 'none')
+    assert.equal(accessTo(of('private', 'active'), 'other'), 'none')
+  })
+})
+
+describe('the review of an endpoint (3.6)', () => {
+  it('begins when it becomes public, and ends when it no longer is', () => {
+    assert.equal(reviewAfter(undefined, 'account'), 'active')
+    assert.equal(reviewAfter(undefined, 'public'), 'pending_review')
+    assert.equal(reviewAfter({ visibility: 'account', review_status: 'active' }, 'public'), 'pending_review')
+    assert.equal(reviewAfter({ visibility: 'public', review_status: 'approved' }, 'account'), 'active')
+  })
+
+  it('is not lost by saying public again, and begins anew after a rejection', () => {
+    assert.equal(reviewAfter({ visibility: 'public', review_status: 'approved' }, 'public'), 'approved')
+    assert.equal(
+      reviewAfter({ visibility: 'public', review_status: 'pending_review' }, 'public'),
+      'pending_review',
+    )
+    assert.equal(reviewAfter({ visibility: 'public', review_status: 'rejected' }, 'public'), 'pending_review')
+  })
+
+  it('asks for every field that says something', () => {
+    const listing = {
+      description: 'd',
+      display_name: 'n',
+      input_schema: { type: 'object' },
+      output_schema: { type: 'object' },
+      example_input: { a: 1 },
+      example_output: { b: 1 },
+      tags: ['t'],
+      task_type: 'regression',
+      price_per_request: 0,
+    }
+    assert.deepEqual(missingForPublic(listing), [])
+    const missing = missingForPublic({ ...listing, description: ' ', tags: [], example_input: {} })
+    assert.deepEqual(
+      missing.map(({ loc }) => loc[1]),
+      ['description', 'example_input', 'tags'],
+    )
+  })
+})
+
+describe('money', () => {
+  it('is whole micro-credits: 1 credit is 0.01 USD', () => {
+    assert.equal(usdToMicro(0.01), 1_000_000)
+    assert.equal(usdToMicro(0.1 + 0.2), 30_000_000)
+    assert.equal(usdToMicro(0.00000001), 1)
+    assert.equal(microToUsd(usdToMicro(0.0037)), 0.0037)
+  })
+})
+
+describe('readiness', () => {
+  const node = (states: Record<string, NodeModelState>, draining = false): NodeSnapshot => ({
+    node_id: 'n',
+    hardware: 'cpu',
+    profiles: [],
+    cpus: 1,
+    memory_total_mb: 1,
+    memory_free_mb: 1,
+    load: 0,
+    draining,
+    models: Object.entries(states).map(([model_key, state]) => ({
+      model_key,
+      state,
+      in_flight: 0,
+      memory_mb: 1,
+    })),
+  })
+
+  it('counts the nodes that have a model loaded or on disk, and take work', () => {
+    const nodesOf = countModelNodes([
+      node({ a: 'warm', b: 'evicted' }),
+      node({ a: 'running', b: 'loading_model', c: 'cold' }),
+      node({ a: 'idle' }, true),
+    ])
+
+    assert.deepEqual(nodesOf('a'), { warm: 2, cached: 0 })
+    assert.deepEqual(nodesOf('b'), { warm: 0, cached: 2 })
+    assert.deepEqual(nodesOf('c'), { warm: 0, cached: 0 })
+    assert.deepEqual(nodesOf('unknown'), { warm: 0, cached: 0 })
+  })
+})
+
+describe('work whose workflow is gone', () => {
+  it('is left while the workflow runs, ended when an operator ended it, started again when it is lost', () => {
+    for (const status of ['RUNNING', 'PAUSED', 'CONTINUED_AS_NEW']) assert.equal(orphanOf(status), undefined)
+    for (const status of ['MISSING', 'COMPLETED']) assert.equal(orphanOf(status), 'restart')
+    assert.deepEqual(
+      ['TERMINATED', 'FAILED', 'TIMED_OUT', 'CANCELLED'].map((status) => orphanOf(status)),
+      [
+        { status: 'failed', reason: 'an operator terminated the workflow' },
+        { status: 'failed', reason: 'an internal error ended the workflow' },
+        { status: 'failed', reason: 'an internal error ended the workflow' },
+        { status: 'cancelled', reason: 'an operator cancelled the workflow' },
+      ],
+    )
+  })
+})

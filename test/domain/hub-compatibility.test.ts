@@ -1,0 +1,127 @@
+import assert from 'node:assert/strict'
+import { checkHubRepo, type HubRepoFacts, type HubSurroundings } from '../../domain/hub-compatibility.ts'
+import { entersAs, LIFECYCLE, type LifecycleStatus, mayMove } from '../../domain/model-lifecycle.ts'
+import { kvCacheMb, readModelShape } from '../../domain/model-shape.ts'
+import { loadCatalog } from '../../platform/catalog.ts'
+import { retryAfter } from '../../platform/rate-limit-headers.ts'
+
+const MB = 1024 * 1024
+const QWEN = {
+  hidden_size: 896,
+  num_hidden_layers: 24,
+  num_attention_heads: 14,
+  num_key_value_heads: 2,
+  intermediate_size: 4864,
+  vocab_size: 151_936,
+  max_position_embeddings: 32_768,
+  tie_word_embeddings: true,
+}
+
+const repo = (overrides: Partial<HubRepoFacts> = {}): HubRepoFacts => ({
+  repoId: 'acme/model',
+  gated: false,
+  licence: 'mit',
+  pipelineTag: 'text-generation',
+  architectures: ['Qwen2ForCausalLM'],
+  modelType: 'qwen2',
+  hasRemoteCode: false,
+  params: null,
+  ggufArchitecture: null,
+  files: [
+    { path: 'config.json', sizeBytes: 1 },
+    { path: 'model.safetensors', sizeBytes: 1000 * MB },
+    { path: 'pytorch_model.bin', sizeBytes: 1000 * MB },
+    { path: 'sub/other.safetensors', sizeBytes: 1000 * MB },
+  ],
+  ...overrides,
+})
+
+const around = (overrides: Partial<HubSurroundings> = {}): HubSurroundings => ({
+  task: 'text-generation',
+  profiles: loadCatalog().profiles,
+  largestNodeMb: 64_000,
+  access: 'granted',
+  pageUrl: 'https://hub.test/acme/model',
+  shape: readModelShape(QWEN),
+  ...overrides,
+})
+
+describe('what the hub offers', () => {
+  it('is fetched without the formats that are not loaded', () => {
+    const { files, sizeBytes, compatibility } = checkHubRepo(repo(), around())
+
+    assert.deepEqual(files, ['config.json', 'model.safetensors'])
+    assert.equal(sizeBytes, 1000 * MB + 1)
+    assert.equal(compatibility.status, 'compatible')
+  })
+
+  it('is one file of several quantizations', () => {
+    const quantized = ['a-Q2_K.gguf', 'a-Q4_K_M.gguf', 'a-Q8_0.gguf']
+    const { files } = checkHubRepo(
+      repo({ files: quantized.map((path) => ({ path, sizeBytes: MB })), architectures: [] }),
+      around({ shape: null }),
+    )
+
+    assert.deepEqual(files, ['a-Q4_K_M.gguf'])
+  })
+
+  it('does not fit when no node is large enough', () => {
+    const { compatibility } = checkHubRepo(repo(), around({ largestNodeMb: 500 }))
+
+    assert.equal(compatibility.status, 'incompatible')
+    assert.match(compatibility.checks.find(({ passed }) => !passed)?.message ?? '', /largest node has 500 MB/)
+  })
+
+  it('has no profile for an architecture that is no language model', () => {
+    const { compatibility } = checkHubRepo(repo({ architectures: ['BertForMaskedLM'] }), around())
+
+    assert.equal(compatibility.runtime_profile_id, null)
+    assert.equal(compatibility.status, 'incompatible')
+  })
+
+  it('is measured by its config: parameters within a tenth, and the room its conversations take', () => {
+    const shape = readModelShape(QWEN)
+
+    assert.ok(shape)
+    assert.ok(Math.abs((shape.params ?? 0) - 494e6) < 49e6, String(shape.params))
+    assert.equal(kvCacheMb(shape), 96)
+    assert.equal(readModelShape({ model_type: 'resnet' }), null)
+  })
+})
+
+describe('a lifecycle', () => {
+  it('goes only where the contract lets it', () => {
+    const states = Object.keys(LIFECYCLE) as LifecycleStatus[]
+    const steps = states.flatMap((from) =>
+      states.filter((to) => from !== to && mayMove(from, to)).map((to) => `${from} ${to}`),
+    )
+
+    assert.deepEqual(steps, [
+      'candidate ready',
+      'candidate disabled',
+      'ready preferred',
+      'ready disabled',
+      'preferred disabled',
+      'disabled candidate',
+    ])
+  })
+
+  it('begins as a candidate for merged and retrained models alone', () => {
+    assert.equal(entersAs('training', null), 'ready')
+    assert.equal(entersAs('training', { type: 'hf' }), 'ready')
+    assert.equal(entersAs('training', { type: 'model_version' }), 'candidate')
+    assert.equal(entersAs('training', { type: 'storage' }), 'candidate')
+    assert.equal(entersAs('merge', null), 'candidate')
+  })
+})
+
+describe('a rate limit', () => {
+  it('says how long it lasts in either header', () => {
+    const now = Date.parse('2030-01-01T00:00:00Z')
+
+    assert.equal(retryAfter({ 'retry-after': '7' }, now), 7)
+    assert.equal(retryAfter({ 'retry-after': 'Tue, 01 Jan 2030 00:00:09 GMT' }, now), 9)
+    assert.equal(retryAfter({ ratelimit: '"resolvers";r=0;t=87' }, now), 87)
+    assert.equal(retryAfter({}, now), undefined)
+  })
+})

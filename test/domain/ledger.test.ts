@@ -1,0 +1,35 @@
+import assert from 'node:assert/strict'
+import { capture, hold, type Posting, refund } from '../../domain/ledger.ts'
+
+const task = (priceMicro: number) => ({ taskId: 't', accountId: 'a', priceMicro })
+const sum = (lines: readonly Posting[]) => lines.reduce((total, { amount_micro }) => total + amount_micro, 0)
+const purses = (lines: readonly Posting[]) => {
+  const totals: Record<string, number> = {}
+  for (const { purse, amount_micro } of lines) totals[purse] = (totals[purse] ?? 0) + amount_micro
+  return totals
+}
+
+describe('ledger', () => {
+  it('sums to zero for every kind at every price', () => {
+    for (const price of [1, 2, 3, 99, 100, 101, 12_345_678_901]) {
+      for (const lines of [hold(task(price)), capture(task(price), 'o'), refund(task(price))]) {
+        const kinds = new Set(lines.map(({ kind }) => kind))
+        for (const kind of kinds) assert.equal(sum(lines.filter((line) => line.kind === kind)), 0)
+      }
+    }
+  })
+
+  it('gives the owner of the node 80 % of what a task earns and keeps the rest, the odd bit included', () => {
+    const lines = [...hold(task(1_001)), ...capture(task(1_001), 'o')]
+
+    assert.deepEqual(purses(lines), { 'account:a': -1_001, escrow: 0, platform: 201, 'owner:o': 800 })
+  })
+
+  it('gives the payer back all of what a failed task held', () => {
+    assert.deepEqual(purses([...hold(task(7)), ...refund(task(7))]), { 'account:a': 0, escrow: 0 })
+  })
+
+  it('books nothing for free work', () => {
+    assert.deepEqual([...hold(task(0)), ...capture(task(0), 'o'), ...refund(task(0))], [])
+  })
+})

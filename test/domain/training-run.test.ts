@@ -1,0 +1,69 @@
+import assert from 'node:assert/strict'
+import {
+  failureText,
+  hardwareFor,
+  isTerminal,
+  modelKeyOf,
+  sourcesOf,
+  TRAINING_RUN_TRANSITIONS,
+} from '../../domain/training-run.ts'
+import { newId } from '../../domain/ids.ts'
+import type { TrainingRunStatus } from '../../schemas/training-run.ts'
+
+const ALL = Object.keys(TRAINING_RUN_TRANSITIONS) as TrainingRunStatus[]
+
+describe('training run states (3.2)', () => {
+  it('lets nothing follow a terminal status', () => {
+    for (const status of ['completed', 'failed', 'cancelled'] as const) {
+      assert.ok(isTerminal(status))
+      for (const to of ALL) assert.ok(!sourcesOf(to).includes(status), `${status} -> ${to}`)
+    }
+  })
+
+  it('never goes back to pending, and completes only what has run', () => {
+    assert.deepEqual(sourcesOf('pending'), [])
+    assert.deepEqual(sourcesOf('completed'), ['running'])
+    assert.deepEqual(sourcesOf('cancelled'), ['pending', 'running'])
+  })
+})
+
+describe('hardware of a run', () => {
+  const cpu = { requiresGpu: false, gpuOnline: true }
+
+  it('waits for a GPU only where one is needed or insisted on', () => {
+    assert.deepEqual(hardwareFor('auto', cpu), { hardware: 'cpu' })
+    assert.deepEqual(hardwareFor('cpu_only', cpu), { hardware: 'cpu' })
+    assert.deepEqual(hardwareFor('gpu_only', { ...cpu, gpuOnline: false }), { hardware: 'gpu' })
+    assert.deepEqual(hardwareFor('gpu_preferred', cpu), { hardware: 'gpu' })
+    assert.deepEqual(hardwareFor('gpu_preferred', { ...cpu, gpuOnline: false }), { hardware: 'cpu' })
+    assert.deepEqual(hardwareFor('auto', { requiresGpu: true, gpuOnline: false }), { hardware: 'gpu' })
+  })
+
+  it('says why a config that needs a GPU cannot run without', () => {
+    const choice = hardwareFor('cpu_only', { requiresGpu: true, gpuOnline: true })
+    assert.match('refused' in choice ? choice.refused : '', /GPU/)
+  })
+})
+
+describe('model keys', () => {
+  it('are slugs of the name that differ for equal names', () => {
+    const id = newId()
+    assert.equal(modelKeyOf('  Häuser & Preise! ', id), `hauser-preise-${id.slice(-12)}`)
+    assert.notEqual(modelKeyOf('a', newId()), modelKeyOf('a', newId()))
+    for (const name of ['日本', 'x'.repeat(300), '--', 'a.b/c']) {
+      assert.match(modelKeyOf(name, id), /^[a-z0-9]+(-[a-z0-9]+)*$/)
+      assert.ok(modelKeyOf(name, id).length <= 60)
+    }
+  })
+})
+
+describe('the message of a failed run', () => {
+  it("is the last attempt's own, else the end of the log", () => {
+    assert.equal(failureText('permanent', { lastError: 'no such column', lastLines: [] }), 'no such column')
+    assert.match(
+      failureText('fruitless', { lastError: 'out of memory', lastLines: ['x'] }),
+      /3 attempts.*out of memory/,
+    )
+    assert.match(failureText('fruitless', { lastError: null, lastLines: ['epoch 3'] }), /lost[^]*epoch 3/)
+  })
+})

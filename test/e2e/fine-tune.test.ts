@@ -1,0 +1,192 @@
+import assert from 'node:assert/strict'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { request } from 'undici'
+import { sums } from '../support/chat-rows.ts'
+import { startHub, type TestHub } from '../support/hub-server.ts'
+import { filesOf } from '../support/hub-repos.ts'
+import { dataDirectory, startTestPlatform, type TestPlatform } from '../support/platform.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import { makeTinyLlm, requireLlm } from '../support/tiny-llm.ts'
+
+const REPO = 'hearth-tests/tiny-llama'
+const TUNING = {
+  base_model: REPO,
+  adapter: 'lora',
+  num_epochs: 2,
+  sequence_len: 128,
+  learning_rate: 0.01,
+  val_set_size: 0.2,
+  checkpoint_every_steps: 5,
+}
+
+interface Run {
+  status: string
+  error_message: string | null
+  parent_job_id: string | null
+  version_id: string | null
+  metrics: { eval_loss?: number; eval_perplexity?: number; epochs: { epoch: number; val_loss: number }[] }
+}
+interface Chat {
+  choices: { message: { role: string; content: string } }[]
+  usage: { completion_tokens: number }
+}
+
+describe('the way from rows to a chat', function () {
+  this.timeout(400_000)
+  const folder = temporaryFolder()
+  let data: ReturnType<typeof dataDirectory>
+  let hub: TestHub
+  let platform: TestPlatform
+  let datasetId: string
+
+  before(requireLlm)
+  before(async () => {
+    const model = join(folder.path, 'model')
+    await makeTinyLlm(model)
+    hub = await startHub({ repoId: REPO, files: await filesOf(model), licence: 'mit' })
+    data = dataDirectory()
+    platform = await startTestPlatform(data.path, { env: { HEARTH_HUB_ENDPOINT: hub.url } })
+    const bytes = Buffer.from(
+      sums(40)
+        .map((row) => JSON.stringify(row))
+        .join('\n'),
+    )
+    const fields = { name: 'sums', storage_format: 'jsonl' }
+    const uploaded = await platform.api.upload<{ dataset_id: string }>(
+      '/datasets/upload',
+      { name: 'sums.jsonl', bytes },
+      fields,
+    )
+    datasetId = uploaded.dataset_id
+  })
+  after(async () => {
+    await platform?.stop()
+    await hub?.[Symbol.asyncDispose]()
+    data?.[Symbol.dispose]()
+    folder[Symbol.dispose]()
+  })
+
+  async function start(body: object = {}, hyperparameters: object = {}): Promise<string> {
+    const { job_id } = await platform.api.post<{ job_id: string }>('/training/runs', {
+      job_name: 'sums',
+      model: 'llm-qlora-finetune',
+      dataset_id: datasetId,
+      hyperparameters: { ...TUNING, ...hyperparameters },
+      ...body,
+    })
+    return job_id
+  }
+
+  async function ended(jobId: string): Promise<Run> {
+    for (;;) {
+      const run = await platform.api.get<Run>(`/training/runs/${jobId}`)
+      if (['completed', 'failed', 'cancelled'].includes(run.status)) return run
+      await sleep(200)
+    }
+  }
+
+  async function happened(jobId: string, type: string): Promise<void> {
+    for (;;) {
+      const { events } = await platform.api.get<{ events: { event_type: string }[] }>(
+        `/training/runs/${jobId}/events`,
+      )
+      if (events.some(({ event_type }) => event_type === type)) return
+      await sleep(100)
+    }
+  }
+
+  async function logsOf(jobId: string): Promise<string> {
+    const { logs } = await platform.api.get<{ logs: { message: string }[] }>(`/training/runs/${jobId}/logs`)
+    return logs.map(({ message }) => message).join('\n')
+  }
+
+  async function chat(model: string): Promise<Chat> {
+    const { base_url, api_key } = platform.ready
+    const { statusCode, body } = await request(`${base_url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${api_key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({
+        model,
+        messages: [{ role: 'user', content: 'Add 3 and 4.' }],
+        max_tokens: 8,
+        temperature: 0,
+      }),
+      headersTimeout: 200_000,
+    })
+    const text = await body.text()
+    assert.equal(statusCode, 200, text)
+    return JSON.parse(text) as Chat
+  }
+
+  it('fine-tunes a model of the hub, registers what came out and chats with it', async () => {
+    const jobId = await start()
+    const run = await ended(jobId)
+
+    assert.equal(run.status, 'completed', run.error_message ?? '')
+    assert.equal(run.metrics.epochs.length, 2)
+    assert.ok(run.metrics.eval_perplexity! > 1)
+    const { artifacts } = await platform.api.get<{ artifacts: { filename: string }[] }>(
+      `/training/runs/${jobId}/artifacts`,
+    )
+    const names = artifacts.map(({ filename }) => filename)
+    assert.ok(
+      names.includes('adapter/adapter_model.safetensors') && names.includes('model/model.safetensors'),
+    )
+    await platform.api.post(`/training/runs/${jobId}/register-for-inference`, { name: 'sums' })
+
+    const { choices, usage } = await chat('sums')
+
+    assert.equal(choices[0]?.message.role, 'assistant')
+    assert.ok(usage.completion_tokens > 0)
+  })
+
+  it('goes on from what came out, and begins where that ended', async () => {
+    const first = await start({}, { seed: 7 })
+    const base = await ended(first)
+    const second = await start({ base: { type: 'job', job_id: first } }, { seed: 7 })
+    const run = await ended(second)
+
+    assert.equal(run.status, 'completed', run.error_message ?? '')
+    assert.equal(run.parent_job_id, first)
+    assert.ok(run.metrics.epochs[0]!.val_loss < base.metrics.epochs[0]!.val_loss)
+    const answer = await request(`${platform.ready.base_url}/api/builder/v1/training/runs/${first}`, {
+      method: 'DELETE',
+      headers: { 'x-api-key': platform.ready.api_key },
+    })
+    assert.equal(answer.statusCode, 409)
+    assert.match(await answer.body.text(), /is built on it/)
+  })
+
+  it('takes a cancelled run up again where its last checkpoint was', async () => {
+    const cancelled = await start({}, { seed: 8, num_epochs: 40 })
+    await happened(cancelled, 'checkpoint')
+    await platform.api.post(`/training/runs/${cancelled}/cancel`)
+
+    const again = await start({}, { seed: 8, num_epochs: 40 })
+    const run = await ended(again)
+
+    assert.equal(run.status, 'completed', run.error_message ?? '')
+    assert.match(await logsOf(again), new RegExp(`checkpoint after step \\d+ of the equal run ${cancelled}`))
+    assert.equal(run.metrics.epochs.length, 40)
+  })
+
+  it('survives the sudden end of its node, from the last checkpoint', async () => {
+    const jobId = await start({}, { seed: 9, num_epochs: 40 })
+    await happened(jobId, 'checkpoint')
+    platform.kill('node')
+
+    const run = await ended(jobId)
+
+    assert.equal(run.status, 'completed', run.error_message ?? '')
+    assert.match(await logsOf(jobId), /Training goes on after step \d+\./)
+    assert.equal(run.metrics.epochs.length, 40)
+  })
+
+  it('ends a run whose base cannot be had with a sentence that says why', async () => {
+    const run = await ended(await start({}, { base_model: 'nobody/nothing' }))
+
+    assert.equal(run.status, 'failed')
+    assert.match(run.error_message ?? '', /The base model nobody\/nothing cannot be had: the hub has no such/)
+  })
+})

@@ -1,0 +1,69 @@
+import assert from 'node:assert/strict'
+import { filesOf, llamaRepo } from '../support/hub-repos.ts'
+import { startHub, type TestHub } from '../support/hub-server.ts'
+import { until } from '../support/node.ts'
+import { dataDirectory, startTestPlatform, type TestPlatform } from '../support/platform.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import { makeTinyLlm, requireLlm } from '../support/tiny-llm.ts'
+
+const BUILDER = '/api/builder/v1'
+
+describe('a language model of the hub', function () {
+  this.timeout(300_000)
+  const stack = new AsyncDisposableStack()
+  let hub: TestHub
+  let platform: TestPlatform
+  before(requireLlm)
+  before(async () => {
+    const folder = stack.use(temporaryFolder())
+    await makeTinyLlm(folder.path)
+    hub = stack.use(await startHub(llamaRepo('acme/chatty', { files: await filesOf(folder.path) })))
+    const directory = stack.use(dataDirectory())
+    platform = stack.use(
+      await startTestPlatform(directory.path, { env: { HEARTH_HUB_ENDPOINT: hub.url, HEARTH_PORT: '0' } }),
+    )
+  })
+  after(() => stack.disposeAsync())
+
+  async function call(method: string, path: string, body?: object) {
+    const answer = await fetch(platform.ready.base_url + path, {
+      method,
+      headers: {
+        'content-type': 'application/json',
+        'x-api-key': platform.ready.api_key,
+        authorization: `Bearer ${platform.ready.api_key}`,
+      },
+      ...(body && { body: JSON.stringify(body) }),
+    })
+    // oxlint-disable-next-line typescript/no-explicit-any -- tests look into bodies of every shape
+    return { status: answer.status, body: (await answer.json()) as any }
+  }
+
+  it('is registered in one call, downloaded by its first request, tested, and then ready to chat', async () => {
+    const entry = await call('GET', `${BUILDER}/models/hf/acme%2Fchatty/info`)
+    assert.equal(entry.body.compatibility.status, 'compatible', JSON.stringify(entry.body))
+    const order = { repo_id: 'acme/chatty', task_type: 'text-generation' }
+    const registered = await call('POST', `${BUILDER}/models/hf/register`, order)
+    assert.equal(registered.status, 201, JSON.stringify(registered.body))
+    assert.equal(hub.downloads('model.safetensors'), 0)
+
+    const { test_request, model_config_id, model_name } = registered.body
+    const path = new URL(test_request.url).pathname
+    const asked = await call('POST', path, { ...test_request.body, sync_timeout_s: 120 })
+    assert.equal(asked.body.status, 'succeeded', JSON.stringify(asked.body))
+    assert.equal(hub.downloads('model.safetensors'), 1)
+
+    const registry = async () =>
+      (await call('GET', `${BUILDER}/models/registry`)).body.models.find(
+        (one: { model_config_id: string }) => one.model_config_id === model_config_id,
+      )
+    await until(async () => (await registry()).lifecycle_status === 'ready', 60_000)
+    const chat = await call('POST', '/v1/chat/completions', {
+      model: model_name,
+      messages: [{ role: 'user', content: 'Hello' }],
+      max_tokens: 4,
+    })
+    assert.equal(chat.status, 200, JSON.stringify(chat.body))
+    assert.equal(chat.body.choices.length, 1)
+  })
+})

@@ -1,0 +1,192 @@
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { after, before, describe, it } from 'mocha'
+import { infer, inferAsync, inferMany, register, train, uploadTable } from '../../embedded/demo-steps.ts'
+import {
+  dataDirectory,
+  eventually,
+  processesOn,
+  startSupervisor,
+  startTestPlatform,
+} from '../support/platform.ts'
+import type { TestPlatform } from '../support/platform.ts'
+import { regressionTable } from '../support/tables.ts'
+
+const LINUX = process.platform === 'linux'
+
+interface Run {
+  status: string
+}
+
+describe('the embedded platform', function () {
+  this.timeout(240_000)
+  let data: ReturnType<typeof dataDirectory>
+  let platform: TestPlatform
+  let endpoint: Awaited<ReturnType<typeof register>>
+
+  before(async () => {
+    data = dataDirectory()
+    platform = await startTestPlatform(data.path)
+  })
+  after(async () => {
+    await platform?.stop()
+    data?.[Symbol.dispose]()
+  })
+
+  it('tells in its ready file where it is and by what keys it is used', async () => {
+    const { ready } = platform
+
+    assert.match(ready.base_url, /^http:\/\/127\.0\.0\.1:\d+$/)
+    assert.match(ready.temporal_ui_url ?? '', /^http:\/\/127\.0\.0\.1:\d+$/)
+    assert.equal(ready.pid, platform.supervisor.pid)
+    assert.deepEqual(await platform.api.get('/datasets'), { datasets: [], next_cursor: null })
+  })
+
+  it('keeps its secrets to its owner', () => {
+    assert.equal(statSync(join(data.path, 'secrets.json')).mode & 0o777, 0o600)
+    assert.equal(statSync(join(data.path, 'ready.json')).mode & 0o777, 0o600)
+  })
+
+  it('trains a model on an uploaded table and answers cold, warm and asynchronously', async () => {
+    const { api } = platform
+    const { dataset_id: datasetId, num_samples: rows } = await uploadTable(api, regressionTable(500))
+    const lines: string[] = []
+
+    const { jobId, run } = await train(api, datasetId, (line) => lines.push(line))
+    endpoint = await register(api, jobId)
+    const cold = await infer(api, endpoint)
+    const times = await inferMany(api, endpoint, 20)
+    const later = await inferAsync(api, endpoint)
+
+    assert.equal(rows, 500)
+    assert.equal(lines.filter((line) => line.startsWith('epoch')).length, 40)
+    assert.ok(Number(run.metrics?.['r2']) > 0.5, `r2 ${String(run.metrics?.['r2'])}`)
+    assert.equal(cold.model_state, 'cold')
+    assert.equal(times.length, 20)
+    assert.equal(later.status, 'succeeded')
+  })
+
+  it('refuses a second supervisor on the same data with one sentence', async () => {
+    const second = startSupervisor(data.path, [])
+    const text: string[] = []
+    second.stderr?.on('data', (chunk) => text.push(String(chunk)))
+    const [code] = await once(second, 'exit')
+
+    assert.equal(code, 2)
+    assert.match(text.join(''), /^Another Hearth \(pid \d+\) is running on [^\n]+\n$/)
+  })
+
+  it('stops within ten seconds, leaves no process, and goes on with running work at the next start', async () => {
+    const run = await longRun(platform)
+    await eventually('the run', async () => ((await status(platform, run)) === 'running' ? true : undefined))
+    const before = platform.ready
+
+    const ms = await platform.stop()
+
+    assert.ok(ms < 10_000, `${ms} ms`)
+    if (LINUX) assert.deepEqual(processesOn(data.path), [])
+    assert.equal(existsSync(join(data.path, 'ready.json')), false)
+
+    platform = await startTestPlatform(data.path)
+    assert.equal(platform.ready.api_key, before.api_key)
+    assert.equal(platform.ready.account_id, before.account_id)
+    assert.equal((await infer(platform.api, endpoint)).status, 'succeeded')
+    const ended = await eventually('the end of the run', () => endedStatus(platform, run), 120_000)
+    assert.equal(ended, 'completed')
+  })
+
+  it('leaves nothing running when the supervisor is killed, and starts again on its data', async () => {
+    platform.supervisor.kill('SIGKILL')
+    await once(platform.supervisor, 'exit')
+
+    if (LINUX) {
+      const deadline = Date.now() + 12_000
+      while (processesOn(data.path).length > 0 && Date.now() < deadline) await sleep(100)
+      assert.deepEqual(processesOn(data.path), [])
+    }
+    platform = await startTestPlatform(data.path)
+    assert.equal((await infer(platform.api, endpoint)).status, 'succeeded')
+  })
+})
+
+describe('npm start', function () {
+  this.timeout(60_000)
+
+  it('begins anew with --fresh, with a new account and nothing of the old', async () => {
+    using data = dataDirectory()
+    const first = await startTestPlatform(data.path)
+    await uploadTable(first.api, regressionTable(10))
+    await first.stop()
+
+    await using second = await startTestPlatform(data.path, { args: ['--fresh'] })
+
+    assert.notEqual(second.ready.account_id, first.ready.account_id)
+    assert.notEqual(second.ready.api_key, first.ready.api_key)
+    assert.deepEqual(await second.api.get('/datasets'), { datasets: [], next_cursor: null })
+  })
+
+  it('ends when npm is told to, although npm tells its scripts nothing', async () => {
+    using data = dataDirectory()
+    const readyFile = join(data.path, 'ready.json')
+    const env = { ...process.env, HEARTH_DATA_DIR: data.path, HEARTH_PORT: '0' }
+    const npm = spawn('npm', ['start', '--', '--ready-file', readyFile], { env, stdio: 'ignore' })
+    await eventually('the ready file', () => existsSync(readyFile) || undefined)
+
+    npm.kill('SIGTERM')
+
+    await eventually('the end of all', () => (existsSync(readyFile) ? undefined : true), 10_000)
+    if (LINUX)
+      await eventually(
+        'the end of every process',
+        () => processesOn(data.path).length === 0 || undefined,
+        5000,
+      )
+  })
+
+  it('refuses options that it does not know and settings that make no sense, with one sentence each', async () => {
+    using data = dataDirectory()
+    const wrongOption = await runToEnd(['--frehs'], { HEARTH_DATA_DIR: data.path })
+    const wrongSetting = await runToEnd([], { HEARTH_DATA_DIR: data.path, HEARTH_PORT: 'eighty' })
+
+    assert.deepEqual([wrongOption.code, wrongSetting.code], [2, 2])
+    assert.match(wrongOption.stderr, /^[^\n]*--frehs[^\n]*\n$/)
+    assert.match(wrongSetting.stderr, /^HEARTH_PORT[^\n]*eighty[^\n]*\n$/)
+  })
+})
+
+async function runToEnd(args: string[], env: NodeJS.ProcessEnv): Promise<{ code: number; stderr: string }> {
+  const command = ['scripts/bootstrap.mjs', 'start', ...args]
+  const child = spawn(process.execPath, command, {
+    env: { ...process.env, ...env },
+    stdio: ['ignore', 'ignore', 'pipe'],
+  })
+  let stderr = ''
+  child.stderr.on('data', (chunk) => (stderr += String(chunk)))
+  const [code] = (await once(child, 'close')) as [number]
+  return { code, stderr }
+}
+
+/** A run of some ten seconds that checkpoints on its way. */
+async function longRun({ api }: TestPlatform): Promise<string> {
+  const { dataset_id: datasetId } = await uploadTable(api, regressionTable(4000))
+  const { job_id: jobId } = await api.post<{ job_id: string }>('/training/runs', {
+    job_name: 'long',
+    model_config_id: 'tabular-regression',
+    dataset_id: datasetId,
+    hyperparameters: { epochs: 1500, learning_rate: 0.01, num_leaves: 127, checkpoint_every_epochs: 100 },
+  })
+  return jobId
+}
+
+async function status({ api }: TestPlatform, run: string): Promise<string> {
+  return (await api.get<Run>(`/training/runs/${run}`)).status
+}
+
+async function endedStatus(platform: TestPlatform, run: string): Promise<string | undefined> {
+  const now = await status(platform, run)
+  return now === 'pending' || now === 'running' ? undefined : now
+}

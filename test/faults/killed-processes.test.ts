@@ -1,0 +1,126 @@
+import assert from 'node:assert/strict'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { after, before, describe, it } from 'mocha'
+import { uploadTable } from '../../embedded/demo-steps.ts'
+import { dataDirectory, eventually, processesOn, startTestPlatform } from '../support/platform.ts'
+import type { Process, TestPlatform } from '../support/platform.ts'
+import { regressionTable } from '../support/tables.ts'
+import { ask, burst, checkBooks, endings, makeModel, persistently, putTable, startRun } from './work.ts'
+import type { Accepted, Model } from './work.ts'
+
+const VICTIMS: Process[] = ['api', 'control', 'node', 'temporal', 'postgres']
+const INGEST_ROWS = 250_000
+
+interface Run {
+  status: string
+  error_message: string | null
+  metrics: { epochs?: unknown[] } | null
+}
+
+describe('work under way when a process is killed', function () {
+  this.timeout(300_000)
+  let data: ReturnType<typeof dataDirectory>
+  let platform: TestPlatform
+  let warm: Model
+  let trainingTable: string
+  const cold = new Map<Process, Model>()
+
+  before(async () => {
+    data = dataDirectory()
+    platform = await startTestPlatform(data.path)
+    trainingTable = (await uploadTable(platform.api, regressionTable(3000))).dataset_id
+    warm = await makeModel(platform, 'warm', 7)
+    for (const [index, victim] of VICTIMS.entries())
+      cold.set(victim, await makeModel(platform, `cold-${victim}`, index + 20))
+  })
+  after(async () => {
+    await platform?.stop()
+    data?.[Symbol.dispose]()
+  })
+
+  for (const victim of VICTIMS) {
+    it(`ends as it should when ${victim} is killed, and nothing is booked twice`, async () => {
+      const untouched = cold.get(victim)
+      assert.ok(untouched)
+      const { datasetId, commit } = await putTable(platform, INGEST_ROWS)
+      const run = await startRun(platform, trainingTable)
+      await eventually('the run', async () => (await epochsOf(run)) > 0 || undefined)
+      await endings(platform, [await accepted(warm)])
+
+      // Everything at once: an ingest, the run, a cold load, queued and direct requests.
+      const ingest = persistently('the ingest', () => platform.api.post<{ num_samples: number }>(commit))
+      const first = await accepted(untouched)
+      const direct = burst(platform, warm, 4)
+      const queued = await Promise.all(Array.from({ length: 8 }, () => accepted(warm)))
+      await sleep(250)
+      assert.deepEqual(await statusOf(`/datasets/${datasetId}`, `/training/runs/${run}`), [
+        'pending',
+        'running',
+      ])
+      const killed = platform.kill(victim)
+      const late = (await Promise.all(Array.from({ length: 8 }, () => ask(platform, warm)))).filter(
+        (task) => task !== undefined,
+      )
+      await eventually(`another ${victim}`, () => (isNew(victim, killed) ? true : undefined), 30_000)
+      await sleep(1500)
+      await direct.end()
+
+      assert.equal((await ingest).num_samples, INGEST_ROWS)
+      assert.equal(
+        (await persistently('the dataset', () => platform.api.get<Run>(`/datasets/${datasetId}`))).status,
+        'ready',
+      )
+      const all = [first, ...queued, ...late, ...direct.accepted]
+      const ends = await endings(platform, all)
+      for (const { taskId } of [first, ...queued, ...late]) assert.equal(ends.get(taskId), 'succeeded')
+      for (const { taskId, told } of direct.accepted) if (told) assert.equal(ends.get(taskId), told)
+      for (const { taskId } of all) await checkBooks(platform, taskId)
+      assert.ok(direct.accepted.length > 0)
+      await completes(run)
+      const trainers = () =>
+        processesOn(data.path).filter(({ command }) => command.includes('hearth_trainers'))
+      await eventually('the end of every trainer', () => (trainers().length === 0 ? true : undefined), 5000)
+    })
+  }
+
+  it('leaves no process behind once everything is stopped', async () => {
+    await platform.stop()
+
+    assert.deepEqual(processesOn(data.path), [])
+  })
+
+  async function accepted(model: Model): Promise<Accepted> {
+    const task = await ask(platform, model)
+    assert.ok(task, 'the request was refused before anything was killed')
+    return task
+  }
+
+  function statusOf(...paths: string[]): Promise<string[]> {
+    return Promise.all(paths.map(async (path) => (await platform.api.get<Run>(path)).status))
+  }
+
+  async function epochsOf(run: string): Promise<number> {
+    const { metrics, status } = await platform.api.get<Run>(`/training/runs/${run}`)
+    assert.notEqual(status, 'failed')
+    return metrics?.epochs?.length ?? 0
+  }
+
+  async function completes(run: string): Promise<void> {
+    const ended = await eventually(
+      'the end of the run',
+      async () => {
+        const now = await persistently('the run', () => platform.api.get<Run>(`/training/runs/${run}`))
+        return now.status === 'running' || now.status === 'pending' ? undefined : now
+      },
+      120_000,
+    )
+    assert.equal(ended.status, 'completed', ended.error_message ?? '')
+    const { metrics } = await platform.api.get<Run>(`/training/runs/${run}/metrics`)
+    assert.equal(metrics?.epochs?.length, 1500)
+  }
+
+  function isNew(victim: Process, killed: number): boolean {
+    const pid = platform.pidOf(victim)
+    return pid !== undefined && pid !== killed
+  }
+})

@@ -1,0 +1,182 @@
+import assert from 'node:assert/strict'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { request } from 'undici'
+import { uploadTable } from '../../embedded/demo-steps.ts'
+import { eventually } from '../support/platform.ts'
+import type { TestPlatform } from '../support/platform.ts'
+import { regressionTable } from '../support/tables.ts'
+
+const INPUT = { instances: [{ age: 40, income: 30_000, region: 'north' }] }
+const ENDED = new Set(['succeeded', 'failed'])
+
+/** A model with a price that nothing has loaded yet. */
+export interface Model {
+  endpointId: string
+}
+
+/** What the platform promised to do with one request. */
+export interface Accepted {
+  taskId: string
+  /** What the answer said already, when it did. */
+  told?: string
+}
+
+interface Task {
+  task_id: string
+  status: string
+  error?: string | null
+}
+
+/** Trains a small model and registers it with a price. */
+export async function makeModel({ api }: TestPlatform, name: string, seed: number): Promise<Model> {
+  const { dataset_id: datasetId } = await uploadTable(api, regressionTable(200, seed))
+  const { job_id: jobId } = await api.post<{ job_id: string }>('/training/runs', {
+    job_name: name,
+    model_config_id: 'tabular-regression',
+    dataset_id: datasetId,
+    hyperparameters: { epochs: 3 },
+  })
+  await eventually(`the model ${name}`, async () => {
+    const { status } = await api.get<{ status: string }>(`/training/runs/${jobId}`)
+    assert.ok(['pending', 'running', 'completed'].includes(status), status)
+    return status === 'completed' || undefined
+  })
+  const body = { name: `${name}-${Date.now().toString(36)}`, price_per_request: 0.01 }
+  const { endpoint_id: endpointId } = await api.post<{ endpoint_id: string }>(
+    `/training/runs/${jobId}/register-for-inference`,
+    body,
+  )
+  return { endpointId }
+}
+
+/** A file put under a signed URL, ready to be committed. */
+export async function putTable(
+  { api }: TestPlatform,
+  rows: number,
+): Promise<{ datasetId: string; commit: string }> {
+  const dataset = {
+    dataset_name: `table-${rows}`,
+    description: '',
+    storage_format: 'csv',
+    visibility: 'private',
+  }
+  const { dataset_id: datasetId } = await api.post<{ dataset_id: string }>('/datasets', dataset)
+  const { upload_id: uploadId, signed_url: url } = await api.post<{ upload_id: string; signed_url: string }>(
+    `/datasets/${datasetId}/uploads/init`,
+    { filename: 'table.csv', content_type: 'text/csv' },
+  )
+  const put = await request(url, {
+    method: 'PUT',
+    headers: { 'content-type': 'text/csv' },
+    body: regressionTable(rows),
+  })
+  await put.body.dump()
+  assert.ok(put.statusCode < 300, `PUT answered ${put.statusCode}`)
+  return { datasetId, commit: `/datasets/${datasetId}/uploads/${uploadId}/commit` }
+}
+
+/** A run of many short epochs, which checkpoints on its way. */
+export async function startRun({ api }: TestPlatform, datasetId: string): Promise<string> {
+  const { job_id: jobId } = await api.post<{ job_id: string }>('/training/runs', {
+    job_name: 'under-fire',
+    model_config_id: 'tabular-regression',
+    dataset_id: datasetId,
+    hyperparameters: { epochs: 1500, learning_rate: 0.01, num_leaves: 63, checkpoint_every_epochs: 100 },
+  })
+  return jobId
+}
+
+/** Repeats a call that is safe to repeat until the platform answers it. */
+export function persistently<T>(what: string, call: () => Promise<T>): Promise<T> {
+  let last: unknown
+  return eventually(
+    what,
+    () =>
+      call().then(
+        (value) => value,
+        (err: unknown) => void (last = err),
+      ),
+    90_000,
+  ).catch(() => {
+    throw new Error(`${what} never worked`, { cause: last })
+  })
+}
+
+/** One asynchronous request; `undefined` when the platform did not take it. */
+export async function ask({ api }: TestPlatform, model: Model): Promise<Accepted | undefined> {
+  try {
+    const answer = await api.post<Task>(`/endpoints/${model.endpointId}/infer:async`, { input: INPUT })
+    return { taskId: answer.task_id }
+  } catch {
+    return undefined
+  }
+}
+
+/** Asks a warm model, `width` requests at a time, until told to stop; answers everything that was accepted. */
+export function burst({ api }: TestPlatform, model: Model, width: number) {
+  const accepted: Accepted[] = []
+  let stopped = false
+  let refused = 0
+  const lane = async () => {
+    while (!stopped) {
+      try {
+        const answer = await api.post<Task>(`/endpoints/${model.endpointId}/infer`, {
+          input: INPUT,
+          sync_timeout_s: 5,
+        })
+        accepted.push({ taskId: answer.task_id, ...(ENDED.has(answer.status) && { told: answer.status }) })
+      } catch {
+        refused++
+        await sleep(50)
+      }
+    }
+  }
+  const lanes = Array.from({ length: width }, lane)
+  return {
+    accepted,
+    async end(): Promise<{ refused: number }> {
+      stopped = true
+      await Promise.all(lanes)
+      return { refused }
+    },
+  }
+}
+
+/** How each accepted task ended. */
+export async function endings({ api }: TestPlatform, accepted: Accepted[]): Promise<Map<string, string>> {
+  const ends = new Map<string, string>()
+  for (const { taskId } of accepted) {
+    const task = await eventually(
+      `the end of task ${taskId}`,
+      async () => {
+        const current = await api.get<Task>(`/tasks/${taskId}`)
+        return ENDED.has(current.status) ? current : undefined
+      },
+      90_000,
+    )
+    ends.set(taskId, task.status)
+  }
+  return ends
+}
+
+interface Audit {
+  status: string
+  entries: { kind: string; purse: string; amount_micro: number }[]
+  sums: { total_micro: number }
+}
+
+/** Fails unless the books of a task balance and say once what happened to it. */
+export async function checkBooks({ ready }: TestPlatform, taskId: string): Promise<void> {
+  const answer = await request(`${ready.base_url}/api/v1/admin/audit/task/${taskId}`, {
+    headers: { 'x-api-key': ready.operations_key },
+  })
+  const audit = (await answer.body.json()) as Audit
+  const booked = audit.entries.map(({ kind, purse }) => `${kind} ${purse}`)
+  const kinds = [...new Set(audit.entries.map(({ kind }) => kind))].toSorted()
+
+  assert.equal(answer.statusCode, 200)
+  assert.equal(audit.sums.total_micro, 0, `task ${taskId} does not balance`)
+  assert.equal(new Set(booked).size, booked.length, `task ${taskId} is booked twice: ${booked.join(', ')}`)
+  const expected = audit.status === 'succeeded' ? ['capture', 'hold', 'payout'] : ['hold', 'refund']
+  assert.deepEqual(kinds, expected, `task ${taskId} is ${audit.status}`)
+}

@@ -1,0 +1,88 @@
+import assert from 'node:assert/strict'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { loadMeter, takeInventory } from '../../node-runtime/inventory.ts'
+import { memoryMeter } from '../../node-runtime/memory-meter.ts'
+import { loadCatalog } from '../../platform/catalog.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const profiles = [
+  { profile_id: 'contained', requires_gpu: false, driver: 'container' as const },
+  { profile_id: 'plain', requires_gpu: false, driver: 'process' as const },
+  { profile_id: 'large', requires_gpu: true, driver: 'process' as const },
+]
+
+/** An `nvidia-smi` that knows two GPUs, and one process that holds 700 MB on them. */
+function fakeDriver(folder: string, pid: number): void {
+  const script = `#!/bin/sh
+case "$1" in
+  --query-gpu*) printf 'NVIDIA H200, 143771\\nNVIDIA H200, 143771\\n' ;;
+  *) printf '${pid}, 300\\n${pid}, 400\\n1, 9000\\n' ;;
+esac`
+  writeFileSync(join(folder, 'nvidia-smi'), script, { mode: 0o755 })
+}
+
+describe('inventory', () => {
+  const { PATH } = process.env
+  afterEach(() => {
+    process.env.PATH = PATH
+  })
+
+  it('takes what the operator gives a CPU node, and leaves out profiles that need a GPU or a container engine', async () => {
+    process.env.PATH = ''
+
+    const inventory = await takeInventory({ profiles, hasContainers: false, memoryMb: 1234, trainSlots: 2 })
+
+    assert.equal(inventory.hardware, 'cpu')
+    assert.equal(inventory.memory_mb, 1234)
+    assert.equal(inventory.train_slots, 2)
+    assert.deepEqual(inventory.profiles, ['plain'])
+    assert.match(inventory.version, /^0\.11\./)
+  })
+
+  it('takes a share of the memory that is available when nothing is given', async () => {
+    const { memory_mb, ram_mb } = await takeInventory({
+      profiles,
+      hasContainers: false,
+      memoryMb: 0,
+      trainSlots: 1,
+    })
+
+    assert.ok(memory_mb > 0 && memory_mb <= ram_mb / 2)
+  })
+
+  it('counts VRAM on a GPU node', async () => {
+    using folder = temporaryFolder()
+    fakeDriver(folder.path, process.pid)
+    process.env.PATH = `${folder.path}:${PATH}`
+
+    const inventory = await takeInventory({ profiles, hasContainers: false, memoryMb: 0, trainSlots: 1 })
+
+    assert.equal(inventory.hardware, 'gpu')
+    assert.equal(inventory.memory_mb, 2 * 143_771)
+    assert.deepEqual(inventory.profiles, ['plain', 'large'])
+  })
+
+  it('measures the VRAM of a model, and none for models of the processor', async () => {
+    using folder = temporaryFolder()
+    fakeDriver(folder.path, process.pid)
+    process.env.PATH = `${folder.path}:${PATH}`
+    const meter = memoryMeter('gpu')
+    const [plain] = loadCatalog().profiles
+    const large = { ...plain!, requires_gpu: true, vram_mb: 800 }
+    const spec = { model_key: 'm', runtime_profile: 'p', files: [], warmup_input: null, memory_mb: 100 }
+
+    assert.equal(await meter.measureMb(process.pid, large), 700)
+    assert.equal(await meter.measureMb(process.pid, plain!), 0)
+    assert.equal(await meter.isBack([process.pid]), false)
+    assert.equal(await meter.isBack([1_234_567]), true)
+    assert.equal(meter.estimateMb(spec, large), 800)
+    assert.equal(meter.estimateMb(spec, plain!), 0)
+  })
+
+  it('tells load as a share', () => {
+    const load = loadMeter()
+
+    assert.ok(load() >= 0 && load() <= 1)
+  })
+})

@@ -1,0 +1,127 @@
+import assert from 'node:assert/strict'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { request } from 'undici'
+import type { ImportedModel } from '../../schemas/model-import.ts'
+import type { AnyBody } from '../support/api.ts'
+import { chunksOf, LlmWorld, requireLlamaCpp } from '../support/llm-world.ts'
+import { until } from '../support/node.ts'
+import { requireLlm } from '../support/tiny-llm.ts'
+
+const MESSAGES = [{ role: 'user', content: 'What is the capital of France?' }]
+
+/** A text in the middle of an answer. */
+const middle = (text: string) => text.slice(Math.floor(text.length / 2), Math.floor(text.length / 2) + 2)
+
+for (const [name, form, require, stopIn] of [
+  // A stop text that begins within a token is cut there, so this one is a token of the model's.
+  ['llama.cpp', 'gguf', requireLlamaCpp, () => ' a very small'],
+  ['PyTorch', 'folder', requireLlm, middle],
+] as const) {
+  describe(`a language model on ${name}`, function () {
+    this.timeout(180_000)
+    let world: LlmWorld
+    let model: ImportedModel
+
+    before(require)
+    before(async () => {
+      world = await LlmWorld.start()
+      model = await world.import(`tiny-${form}`, form)
+      await world.load(model)
+    })
+    after(() => world?.[Symbol.asyncDispose]())
+
+    const inFlight = () =>
+      world.node.parts.models.report().find(({ model_key }) => model_key === model.model_key)?.in_flight
+
+    it('is imported from disk and chats through a gateway and a node', async () => {
+      const { status, body } = await world.chat(model.name, { messages: MESSAGES, max_tokens: 8 })
+
+      assert.equal(status, 200, JSON.stringify(body))
+      const { choices, usage } = body as AnyBody
+      assert.equal(choices[0].message.role, 'assistant')
+      assert.ok(choices[0].message.content.length > 0)
+      assert.ok(usage.prompt_tokens > 5 && usage.completion_tokens <= 8 && usage.completion_tokens > 0)
+      assert.equal(usage.total_tokens, usage.prompt_tokens + usage.completion_tokens)
+    })
+
+    it('streams word by word, tells what it took, and says when it is done', async () => {
+      const asked = {
+        messages: MESSAGES,
+        max_tokens: 6,
+        stream: true,
+        stream_options: { include_usage: true },
+      }
+      const { status, text } = await world.chat(model.endpoint_id, asked)
+
+      assert.equal(status, 200)
+      const chunks = chunksOf(text)
+      assert.equal(chunks.at(-1), '[DONE]')
+      const parsed = chunks.slice(0, -1) as AnyBody[]
+      const told = parsed.filter(({ choices }) => choices[0]?.delta.content)
+      assert.ok(told.length >= 2, text)
+      assert.deepEqual(parsed.at(-1).choices, [])
+      assert.equal(parsed.at(-1).usage.completion_tokens, 6)
+      assert.equal(parsed.at(-2).choices[0].finish_reason, 'length')
+    })
+
+    it('stops at a text that the caller names', async () => {
+      const whole = (await world.chat(model.name, { messages: MESSAGES, max_tokens: 6, temperature: 0 }))
+        .body as AnyBody
+      const content: string = whole.choices[0].message.content
+      const stop = stopIn(content)
+
+      const { body } = await world.chat(model.name, {
+        messages: MESSAGES,
+        max_tokens: 6,
+        temperature: 0,
+        stop,
+      })
+
+      assert.equal((body as AnyBody).choices[0].message.content, content.slice(0, content.indexOf(stop)))
+      assert.equal((body as AnyBody).choices[0].finish_reason, 'stop')
+    })
+
+    it('refuses what it cannot read with a sentence', async () => {
+      const content = [{ type: 'image_url', image_url: { url: 'https://example.com/a.png' } }]
+      const { status, text } = await world.chat(model.name, { messages: [{ role: 'user', content }] })
+
+      assert.equal(status, 400)
+      assert.match(text, /reads text only/)
+    })
+
+    it('serves several conversations at a time', async () => {
+      const answers = await Promise.all(
+        Array.from({ length: 8 }, () => world.chat(model.name, { messages: MESSAGES, max_tokens: 4 })),
+      )
+
+      assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]))
+    })
+
+    it('is free again within a second after its caller has left', async () => {
+      const leaving = new AbortController()
+      const answer = await request(`${world.api.baseUrl}/v1/chat/completions`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${world.caller.key}`, 'content-type': 'application/json' },
+        body: JSON.stringify({ model: model.name, messages: MESSAGES, max_tokens: 1_500, stream: true }),
+        signal: leaving.signal,
+      })
+      answer.body.on('error', () => {})
+      await new Promise((resolve) => answer.body.once('data', resolve))
+      leaving.abort()
+
+      await until(() => inFlight() === 0, 1_000)
+    })
+
+    it('gives its memory back when it is stopped: its processes are gone', async () => {
+      const { driver, models, memory } = world.node.parts
+      const pids = await Promise.all(driver.running.map((one) => one.pid()))
+      assert.ok(memory.heldBy(model.model_key) > 0)
+
+      await models[Symbol.asyncDispose]()
+      await sleep(50)
+
+      assert.equal(driver.running.length, 0)
+      for (const pid of pids) assert.throws(() => process.kill(pid ?? 0, 0), /ESRCH/)
+    })
+  })
+}

@@ -1,0 +1,39 @@
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { promisify } from 'node:util'
+import { prepare } from '../../api/http/operation.ts'
+import { orchestrator } from '../../api/orchestrator/family.ts'
+import type { Services } from '../../api/services.ts'
+
+const LOG = new URL('../../platform/log.ts', import.meta.url).href
+
+/** What is written by a program that has `log`. */
+async function written(program: string): Promise<string> {
+  const text = `import { createLogger } from '${LOG}'; const log = createLogger('test', 'info'); ${program}`
+  const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', text])
+  return stdout
+}
+
+describe('the log', function () {
+  this.timeout(20_000)
+
+  it('holds no row that the database complains of', async () => {
+    const line = await written(`
+      const err = Object.assign(new Error('violates a constraint'), { code: '23514' })
+      log.error({ err: Object.assign(err, { detail: 'Failing row contains (my prompt)', where: 'my prompt' }) }, 'no')`)
+
+    assert.match(line, /violates a constraint.*23514/)
+    assert.ok(!line.includes('my prompt'))
+  })
+
+  it('names routes whose address is a credential by their template', () => {
+    const of = (operationId: string) => {
+      const route = orchestrator.routes.find((each) => each.operationId === operationId)!
+      return prepare(route, orchestrator, {} as Services, {}).loggedPath
+    }
+
+    assert.equal(of('completeLease'), '/api/v1/leases/{lease_token}:complete')
+    assert.equal(of('getHubFile'), '/api/v1/hub-files/{grant}')
+    assert.equal(of('claimTask'), undefined)
+  })
+})

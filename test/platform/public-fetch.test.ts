@@ -1,0 +1,168 @@
+import assert from 'node:assert/strict'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { EgressPolicy } from '../../platform/egress-policy.ts'
+import { PublicSender, SendError } from '../../platform/public-fetch.ts'
+import { startReceiver, type Receiver } from '../support/receiver.ts'
+
+describe('public sender', () => {
+  const disposables: AsyncDisposable[] = []
+  afterEach(async () => {
+    for (const one of disposables.splice(0).toReversed()) await one[Symbol.asyncDispose]()
+  })
+  const keep = <T extends AsyncDisposable>(one: T): T => (disposables.push(one), one)
+
+  const receiver = async (...args: Parameters<typeof startReceiver>) => keep(await startReceiver(...args))
+  const sender = ({ port }: { port: number }, answers: string[] | (() => string[]) = ['127.0.0.1']) =>
+    keep(
+      new PublicSender(new EgressPolicy({ allow: [`127.0.0.0/8:${port}`], block: [] }), async () =>
+        typeof answers === 'function' ? answers() : answers,
+      ),
+    )
+  const post = (one: PublicSender, to: Receiver, path = '/', name?: string) =>
+    one.send(to.url(path, name), {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: Buffer.from('{}'),
+    })
+  const reasonOf = async (sending: Promise<unknown>) => {
+    const err = await sending.then(
+      () => assert.fail('was answered'),
+      (e: unknown) => e,
+    )
+    assert.ok(err instanceof SendError, String(err))
+    return err.reason
+  }
+
+  it('keeps the name for TLS and Host while connecting to the checked address', async () => {
+    const to = await receiver((req, res, body) => res.end(`${req.headers.host} ${body.toString()}`))
+
+    const answer = await post(sender(to), to)
+
+    assert.equal(answer.status, 200)
+    assert.equal(answer.body.toString(), `receiver.test:${to.port} {}`)
+  })
+
+  it('uses a kept connection again while its address is in the fresh answer', async () => {
+    const to = await receiver((_req, res) => res.end())
+    const one = sender(to)
+
+    for (let i = 0; i < 5; i++) await post(one, to)
+
+    // A request that comes before the last connection is back may open a second one.
+    assert.ok(to.connections() <= 2, `${to.connections()} connections`)
+  })
+
+  it('resolves for each exchange and refuses once the answer turns unsafe, however warm the connection', async () => {
+    const to = await receiver((_req, res) => res.end())
+    const answers = [['127.0.0.1'], ['169.254.169.254']]
+    const one = sender(to, () => answers.shift() ?? [])
+
+    assert.equal((await post(one, to)).status, 200)
+    assert.equal(await reasonOf(post(one, to)), 'address_not_allowed')
+  })
+
+  it('does not reuse a connection to an address that is no longer in the answer', async () => {
+    const to = await receiver((_req, res) => res.end())
+    const answers = [['127.0.0.1'], ['127.0.0.2']]
+    const one = sender(to, () => answers.shift() ?? [])
+
+    await post(one, to)
+
+    assert.equal(await reasonOf(post(one, to)), 'connect_failed')
+  })
+
+  it('refuses a mixed answer without connecting to any of it', async () => {
+    const to = await receiver((_req, res) => res.end())
+
+    assert.equal(await reasonOf(post(sender(to, ['127.0.0.1', '10.0.0.1']), to)), 'address_not_allowed')
+    assert.equal(to.connections(), 0)
+  })
+
+  it('tries the next checked address when the first does not accept', async () => {
+    const to = await receiver((_req, res) => res.end())
+
+    assert.equal((await post(sender(to, ['127.0.0.3', '127.0.0.1']), to)).status, 200)
+  })
+
+  it('follows no redirect', async () => {
+    const paths: string[] = []
+    const to = await receiver((req, res) => {
+      paths.push(req.url ?? '')
+      res.writeHead(307, { location: '/other' }).end()
+    })
+
+    assert.equal((await post(sender(to), to)).status, 307)
+    assert.deepEqual(paths, ['/'])
+  })
+
+  it('reads at most 64 KB of an answer', async () => {
+    const to = await receiver((_req, res) => {
+      res.writeHead(200)
+      const timer = setInterval(() => res.write(Buffer.alloc(32_768)), 1)
+      res.on('close', () => clearInterval(timer))
+    })
+
+    const answer = await post(sender(to), to)
+
+    assert.equal(answer.body.length, 65_536)
+  })
+
+  it('gives up when its caller does', async () => {
+    const to = await receiver(() => {})
+    const aborted = AbortSignal.timeout(50)
+
+    assert.equal(
+      await reasonOf(sender(to).send(to.url(), { method: 'POST', headers: {}, signal: aborted })),
+      'aborted',
+    )
+  })
+
+  it('says that a name has no answer', async () => {
+    const to = await receiver((_req, res) => res.end())
+
+    assert.equal(await reasonOf(post(sender(to, []), to)), 'name_not_resolved')
+  })
+
+  it('says that a resolver hangs, after five seconds', async function () {
+    this.timeout(10_000)
+    const to = await receiver((_req, res) => res.end())
+    const one = keep(
+      new PublicSender(new EgressPolicy({ allow: [`127.0.0.0/8:${to.port}`], block: [] }), () =>
+        sleep(20_000, [], { ref: false }),
+      ),
+    )
+
+    assert.equal(await reasonOf(post(one, to)), 'name_not_resolved')
+  })
+
+  it('does not trust an unknown certificate', async () => {
+    const to = await receiver((_req, res) => res.end(), { trusted: false })
+
+    assert.equal(await reasonOf(post(sender(to), to)), 'tls_failed')
+  })
+
+  it('does not take a certificate of another name', async () => {
+    const to = await receiver((_req, res) => res.end())
+
+    assert.equal(await reasonOf(post(sender(to), to, '/', 'wrong.test')), 'tls_failed')
+  })
+
+  it('tells a connection that closes before the answer from garbage', async () => {
+    const closing = await receiver((req) => req.socket.destroy())
+    const garbage = await receiver((req) => req.socket.end('nonsense\r\n\r\n'))
+
+    assert.equal(await reasonOf(post(sender(closing), closing)), 'connection_closed')
+    assert.equal(await reasonOf(post(sender(garbage), garbage)), 'invalid_answer')
+  })
+
+  it('ignores proxy settings of the environment', async () => {
+    process.env.HTTPS_PROXY = 'http://127.0.0.1:9'
+    try {
+      const to = await receiver((_req, res) => res.end())
+
+      assert.equal((await post(sender(to), to)).status, 200)
+    } finally {
+      delete process.env.HTTPS_PROXY
+    }
+  })
+})

@@ -1,0 +1,78 @@
+import assert from 'node:assert/strict'
+import { createHash, generateKeyPairSync, sign } from 'node:crypto'
+import {
+  newNodeKey,
+  privateKeyFromPem,
+  publicKeyFromRaw,
+  rawPublicKey,
+  signRequest,
+  type SignedParts,
+  verifyRequest,
+} from '../../platform/signing.ts'
+
+const { privatePem, publicKey: raw } = newNodeKey()
+const key = privateKeyFromPem(privatePem)
+const publicKey = publicKeyFromRaw(raw)!
+const now = Date.now()
+const parts: SignedParts = {
+  method: 'POST',
+  path: '/api/v1/leases/x:renew?a=1',
+  timestamp: now,
+  accountId: 'acct',
+  nodeId: 'node',
+  body: '{"lease_s":30}',
+}
+const signature = signRequest(key, parts)['x-node-signature']
+
+describe('node signatures', () => {
+  it('are Ed25519 over the lines that the design names', () => {
+    const digest = createHash('sha256').update('{"lease_s":30}').digest('hex')
+    const text = `v1\nPOST\n/api/v1/leases/x:renew?a=1\n${now}\nacct\nnode\n${digest}`
+
+    assert.equal(signature, sign(null, Buffer.from(text), key).toString('base64'))
+  })
+
+  it('hold for the message, and give a digest to remember it by', () => {
+    const checked = verifyRequest(publicKey, parts, signature, now)
+
+    assert.ok(checked.fault === undefined)
+    assert.equal(checked.digest.length, 32)
+    assert.equal(checked.expiresAt.getTime(), now + 300_000)
+  })
+
+  const changed: [string, Partial<SignedParts>][] = [
+    ['method', { method: 'GET' }],
+    ['path', { path: '/api/v1/leases/x:renew?a=2' }],
+    ['time', { timestamp: now + 1 }],
+    ['account', { accountId: 'other' }],
+    ['node', { nodeId: 'other' }],
+    ['body', { body: '{"lease_s":31}' }],
+  ]
+  for (const [what, change] of changed) {
+    it(`do not hold for another ${what}`, () => {
+      assert.equal(verifyRequest(publicKey, { ...parts, ...change }, signature, now).fault, 'signature')
+    })
+  }
+
+  it('do not hold under another key, or when they are no signature', () => {
+    const other = publicKeyFromRaw(newNodeKey().publicKey)!
+
+    assert.equal(verifyRequest(other, parts, signature, now).fault, 'signature')
+    assert.equal(verifyRequest(publicKey, parts, '', now).fault, 'signature')
+    assert.equal(verifyRequest(publicKey, parts, 'AAAA', now).fault, 'signature')
+  })
+
+  it('hold for five minutes to either side', () => {
+    assert.equal(verifyRequest(publicKey, parts, signature, now + 300_000).fault, undefined)
+    assert.equal(verifyRequest(publicKey, parts, signature, now - 300_000).fault, undefined)
+    assert.equal(verifyRequest(publicKey, parts, signature, now + 300_001).fault, 'skew')
+    assert.equal(verifyRequest(publicKey, parts, signature, now - 300_001).fault, 'skew')
+    assert.equal(verifyRequest(publicKey, { ...parts, timestamp: Number.NaN }, signature, now).fault, 'skew')
+  })
+
+  it('come with keys that survive their text forms', () => {
+    assert.equal(rawPublicKey(key), raw)
+    assert.equal(rawPublicKey(generateKeyPairSync('ed25519').publicKey).length, 44)
+    assert.equal(publicKeyFromRaw('c2hvcnQ='), undefined)
+  })
+})

@@ -1,0 +1,41 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+
+/** What a destination does with a request. */
+export type Answering = (req: IncomingMessage, res: ServerResponse) => void
+
+export const answerWith =
+  (code: number, headers: Record<string, string> = {}): Answering =>
+  (_req, res) =>
+    res.writeHead(code, headers).end('not for anybody: whsec_body')
+
+/** What a destination does, and how the attempt is then told: status, outcome, error code, class. */
+export const ANSWERS: [string, Answering, [string, string, string | null, string | null]][] = [
+  ['answers 200', answerWith(200), ['succeeded', 'succeeded', null, '2xx']],
+  ['answers 202', answerWith(202), ['succeeded', 'succeeded', null, '2xx']],
+  ['redirects', answerWith(301, { location: '/' }), ['failed', 'permanent', 'redirect_rejected', '3xx']],
+  [
+    'redirects for the time being',
+    answerWith(307, { location: '/' }),
+    ['failed', 'permanent', 'redirect_rejected', '3xx'],
+  ],
+  ['answers 400', answerWith(400), ['failed', 'permanent', 'http_400', '4xx']],
+  ['answers 404', answerWith(404), ['failed', 'permanent', 'http_404', '4xx']],
+  ['answers 408', answerWith(408), ['retrying', 'retryable', 'http_408', '4xx']],
+  ['answers 425', answerWith(425), ['retrying', 'retryable', 'http_425', '4xx']],
+  ['answers 429', answerWith(429), ['retrying', 'retryable', 'http_429', '4xx']],
+  ['answers 500', answerWith(500), ['retrying', 'retryable', 'http_500', '5xx']],
+  ['answers 503', answerWith(503), ['retrying', 'retryable', 'http_503', '5xx']],
+  ['closes', (req) => req.socket.destroy(), ['retrying', 'retryable', 'connection_closed', null]],
+  [
+    'talks nonsense',
+    (req) => req.socket.end('nonsense\r\n\r\n'),
+    ['retrying', 'retryable', 'invalid_answer', null],
+  ],
+  [
+    'sends a huge answer',
+    (_req, res) => res.end(Buffer.alloc(8_000_000)),
+    ['succeeded', 'succeeded', null, '2xx'],
+  ],
+  ['is slow', (_req, res) => setTimeout(() => res.end(), 1_500), ['succeeded', 'succeeded', null, '2xx']],
+  ['hangs', () => {}, ['retrying', 'retryable', 'timeout', null]],
+]

@@ -1,0 +1,22 @@
+type Activities = Record<string, (...args: never[]) => Promise<unknown>>
+
+/** Runs every activity twice, as a worker that dies after the work but before its reply would. */
+export const twice = <A extends object>(activities: A): A =>
+  wrap(activities, async (run) => {
+    await run()
+    return run()
+  })
+
+/** Fails one activity for good, leaving the rest as they are: the way to walk every unwind path. */
+export const failingAt = <A extends object>(activities: A, name: keyof A & string, error: Error): A => ({
+  ...activities,
+  [name]: () => Promise.reject(error),
+})
+
+function wrap<A extends object>(activities: A, around: (run: () => Promise<unknown>) => Promise<unknown>): A {
+  const entries = Object.entries(activities as Activities).map(([name, activity]) => [
+    name,
+    (...args: never[]) => around(() => activity(...args)),
+  ])
+  return Object.fromEntries(entries) as A
+}

@@ -1,0 +1,125 @@
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+// A language model server for tests: `node fake-llm.ts <model dir>`. What it does is said in the request's `fake`.
+
+/** What a request may ask of it; everything is optional. */
+interface Fake {
+  /** Tokens of the answer, and the time between two of them. */
+  tokens?: number
+  gap_ms?: number
+  /** Before the first byte. */
+  delay_ms?: number
+  status?: number
+  /** Sent as the whole body of the answer: pieces, each in a write of its own (base64). */
+  pieces?: string[]
+  content_type?: string
+  /** Bytes of text in every token. */
+  size?: number
+  no_done?: boolean
+  no_usage?: boolean
+  /** Ends the process after so many tokens; -1 before the first byte. */
+  die_after?: number
+  /** Ends the process unless this file is there, and makes it: the next server to be asked lives. */
+  die_once?: string
+}
+
+const stats = { requests: 0, in_flight: 0, aborted: 0, last: '' }
+const usage = (tokens: number) => ({
+  prompt_tokens: 12,
+  completion_tokens: tokens,
+  total_tokens: 12 + tokens,
+})
+const base = { id: 'chatcmpl-fake', created: 1_700_000_000, model: 'fake' }
+
+async function chat(req: IncomingMessage, res: ServerResponse): Promise<void> {
+  const body = await read(req)
+  const { stream, fake = {} } = JSON.parse(body) as { stream?: boolean; fake?: Fake }
+  stats.requests += 1
+  stats.last = body
+  stats.in_flight += 1
+  res.once('close', () => {
+    stats.in_flight -= 1
+    if (!res.writableFinished) stats.aborted += 1
+  })
+  if (fake.die_after === -1) process.exit(3)
+  if (fake.die_once && !existsSync(fake.die_once)) {
+    writeFileSync(fake.die_once, '')
+    process.exit(3)
+  }
+  if (fake.delay_ms) await sleep(fake.delay_ms)
+  if (fake.status) return answer(res, { error: { message: 'as you wish', type: 'fake' } }, fake.status)
+  if (fake.pieces) return pieces(res, fake)
+  if (stream) return events(res, fake)
+  const { tokens = 3, size = 4 } = fake
+  const message = { role: 'assistant', content: 'word '.repeat(tokens).padEnd(size, 'x') }
+  answer(res, {
+    ...base,
+    object: 'chat.completion',
+    choices: [{ index: 0, message, finish_reason: 'stop' }],
+    ...(!fake.no_usage && { usage: usage(tokens) }),
+  })
+}
+
+async function pieces(
+  res: ServerResponse,
+  { pieces: parts = [], content_type, gap_ms = 5 }: Fake,
+): Promise<void> {
+  res.writeHead(200, { 'content-type': content_type ?? 'text/event-stream' })
+  for (const part of parts) {
+    res.write(Buffer.from(part, 'base64'))
+    await sleep(gap_ms)
+  }
+  res.end()
+}
+
+async function events(res: ServerResponse, fake: Fake): Promise<void> {
+  const { tokens = 3, gap_ms = 0, size = 4 } = fake
+  res.writeHead(200, { 'content-type': 'text/event-stream' })
+  const send = (choices: object[], more: object = {}) => {
+    const chunk = { ...base, object: 'chat.completion.chunk', choices, ...more }
+    return res.write(`data: ${JSON.stringify(chunk)}\n\n`)
+  }
+  send([{ index: 0, delta: { role: 'assistant', content: '' }, finish_reason: null }])
+  for (let i = 0; i < tokens; i++) {
+    if (fake.die_after === i) process.exit(3)
+    const content = ` t${i}@${Math.round((performance.timeOrigin + performance.now()) * 1000)}`.padEnd(
+      size,
+      'x',
+    )
+    const hasRoom = send([{ index: 0, delta: { content }, finish_reason: null }])
+    if (res.destroyed) return
+    if (!hasRoom) await new Promise((resolve) => res.once('drain', resolve).once('close', resolve))
+    if (gap_ms) await sleep(gap_ms)
+  }
+  send([{ index: 0, delta: {}, finish_reason: 'stop' }], fake.no_usage ? {} : { usage: usage(tokens) })
+  res.end(fake.no_done ? undefined : 'data: [DONE]\n\n')
+}
+
+function answer(res: ServerResponse, value: object, status = 200): void {
+  res.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(value))
+}
+
+async function read(req: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = []
+  for await (const chunk of req) chunks.push(chunk as Buffer)
+  return Buffer.concat(chunks).toString()
+}
+
+const weights = JSON.parse(readFileSync(join(process.argv[2] ?? '.', 'weights.json'), 'utf8')) as {
+  load_s?: number
+  broken?: boolean
+}
+await sleep((weights.load_s ?? 0) * 1000)
+if (weights.broken) throw new Error('these weights are broken')
+const server = createServer((req, res) => {
+  if (req.method === 'POST') void chat(req, res)
+  else answer(res, req.url === '/health' ? { status: 'ok' } : stats)
+})
+server.listen(0, '127.0.0.1', () => {
+  const { port } = server.address() as AddressInfo
+  process.stdout.write(`${JSON.stringify({ event: 'ready', port })}\n`)
+})

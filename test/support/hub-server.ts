@@ -1,0 +1,253 @@
+import { createHash } from 'node:crypto'
+import { once } from 'node:events'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+
+/** A token that has been granted access to every gated repository, and one that has been granted none. */
+export const HUB_TOKEN = 'hf_granted'
+export const HUB_TOKEN_WITHOUT_GRANT = 'hf_stranger'
+
+export interface HubRepo {
+  repoId: string
+  files: Readonly<Record<string, Buffer>>
+  gated?: false | 'auto' | 'manual'
+  licence?: string | null
+  tags?: readonly string[]
+  pipelineTag?: string
+  library?: string
+  downloads?: number
+}
+
+/** How the next requests for files go wrong. */
+interface Faults {
+  /** Answers with 429 and says when to come again. */
+  limited: { left: number; seconds: number }
+  /** Breaks the connection in the middle of the bytes. */
+  cut: number
+  /** Sends wrong bytes of the right length. */
+  corrupt: number
+}
+
+/** A hub as small as it can be: model search, model info, files by revision with redirects, ranges, gating and rate limits. */
+export interface TestHub extends AsyncDisposable {
+  readonly url: string
+  readonly faults: Faults
+  /** Paths of all requests so far, as `GET /path`. */
+  readonly requests: readonly { line: string; headers: IncomingMessage['headers'] }[]
+  put(repo: HubRepo): void
+  /** How often this file's bytes were asked for. */
+  downloads(path: string): number
+}
+
+const sha256 = (bytes: Buffer) => createHash('sha256').update(bytes).digest('hex')
+const blobId = (bytes: Buffer) =>
+  createHash('sha1').update(`blob ${bytes.length}\0`).update(bytes).digest('hex')
+const isLfs = (path: string) => /\.(safetensors|gguf|bin)$/.test(path)
+
+/** What a repository is at this moment, as a commit names it. */
+export const commitOf = ({ files }: HubRepo): string => {
+  const hash = createHash('sha1')
+  for (const [path, bytes] of Object.entries(files)) hash.update(path).update(sha256(bytes))
+  return hash.digest('hex')
+}
+
+/** Starts the hub on a free port. */
+export async function startHub(...repos: HubRepo[]): Promise<TestHub> {
+  const byId = new Map(repos.map((repo) => [repo.repoId, repo]))
+  const requests: { line: string; headers: IncomingMessage['headers'] }[] = []
+  const faults: Faults = { limited: { left: 0, seconds: 1 }, cut: 0, corrupt: 0 }
+  const server = createServer((req, res) => {
+    const url = new URL(req.url ?? '/', 'http://hub')
+    requests.push({ line: `${req.method} ${url.pathname}`, headers: req.headers })
+    try {
+      answer({ req, res, url, byId, faults })
+    } catch (err) {
+      refuse(res, 500, 'InternalError', String(err))
+    }
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    faults,
+    requests,
+    put: (repo) => void byId.set(repo.repoId, repo),
+    downloads: (path) => {
+      const digests = [...byId.values()].flatMap(({ files }) => (files[path] ? [sha256(files[path])] : []))
+      return requests.filter(
+        ({ line }) =>
+          line.startsWith('GET ') &&
+          (digests.some((digest) => line.endsWith(`/cdn/${digest}`)) ||
+            (!isLfs(path) && line.endsWith(`/${path}`))),
+      ).length
+    },
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections()
+      server.close()
+      await once(server, 'close')
+    },
+  }
+}
+
+interface Exchange {
+  req: IncomingMessage
+  res: ServerResponse
+  url: URL
+  byId: Map<string, HubRepo>
+  faults: Faults
+}
+
+function answer(exchange: Exchange): void {
+  const { res, url, byId } = exchange
+  const path = decodeURIComponent(url.pathname)
+  if (path === '/api/models') return search(exchange)
+  const info = /^\/api\/models\/([^/]+\/[^/]+)(?:\/revision\/(.+))?$/.exec(path)
+  if (info) return describe(exchange, byId.get(info[1] ?? ''), info[2] ?? 'main')
+  const blob = /^\/cdn\/([0-9a-f]{64})$/.exec(path)
+  if (blob) {
+    const files = [...byId.values()].flatMap((repo) => Object.values(repo.files))
+    const bytes = files.find((file) => sha256(file) === blob[1])
+    return bytes ? sendBytes(exchange, bytes) : refuse(res, 404, 'EntryNotFound', 'no such blob')
+  }
+  const file = /^\/([^/]+\/[^/]+)\/resolve\/([^/]+)\/(.+)$/.exec(path)
+  if (file) return resolveFile(exchange, byId.get(file[1] ?? ''), file[2] ?? '', file[3] ?? '')
+  refuse(res, 404, 'NotFound', 'Not Found')
+}
+
+function refuse(res: ServerResponse, status: number, code: string, message: string): void {
+  res.writeHead(status, {
+    'content-type': 'application/json',
+    'x-error-code': code,
+    'x-error-message': message,
+  })
+  res.end(JSON.stringify({ error: message }))
+}
+
+function sendJson(res: ServerResponse, body: unknown): void {
+  res.writeHead(200, { 'content-type': 'application/json' })
+  res.end(JSON.stringify(body))
+}
+
+function search({ res, url, byId, faults }: Exchange): void {
+  if (isLimited(res, faults)) return
+  const { searchParams: query } = url
+  const wanted = (query.get('search') ?? '').toLowerCase()
+  const tag = query.get('pipeline_tag') ?? query.get('filter')
+  const found = [...byId.values()]
+    .filter(({ repoId }) => repoId.toLowerCase().includes(wanted))
+    .filter((repo) => tag === null || repo.pipelineTag === tag || repo.tags?.includes(tag))
+    .toSorted((a, b) => (b.downloads ?? 0) - (a.downloads ?? 0))
+    .slice(0, Number(query.get('limit') ?? 30))
+  sendJson(
+    res,
+    found.map((repo) => ({
+      id: repo.repoId,
+      downloads: repo.downloads ?? 0,
+      pipeline_tag: repo.pipelineTag,
+    })),
+  )
+}
+
+function describe({ res, url, faults }: Exchange, repo: HubRepo | undefined, revision: string): void {
+  if (isLimited(res, faults)) return
+  if (!repo) return refuse(res, 401, 'RepoNotFound', 'Repository not found')
+  const sha = commitOf(repo)
+  if (revision !== 'main' && revision !== sha)
+    return refuse(res, 404, 'RevisionNotFound', 'Revision not found')
+  const withBlobs = url.searchParams.get('blobs') === 'true'
+  const weights = Object.entries(repo.files).filter(([path]) => path.endsWith('.safetensors'))
+  const config = repo.files['config.json']
+  const parsed = config && (JSON.parse(config.toString()) as Record<string, unknown>)
+  const elements = weights.reduce((sum, [, bytes]) => sum + Math.floor(bytes.length / 2), 0)
+  sendJson(res, {
+    id: repo.repoId,
+    sha,
+    gated: repo.gated ?? false,
+    private: false,
+    downloads: repo.downloads ?? 0,
+    library_name: repo.library,
+    pipeline_tag: repo.pipelineTag,
+    tags: [...(repo.tags ?? []), ...(repo.licence ? [`license:${repo.licence}`] : [])],
+    cardData: repo.licence ? { license: repo.licence } : {},
+    config: parsed && {
+      architectures: parsed['architectures'],
+      model_type: parsed['model_type'],
+      auto_map: parsed['auto_map'],
+    },
+    ...(weights.length > 0 && { safetensors: { parameters: { BF16: elements }, total: elements } }),
+    siblings: Object.entries(repo.files).map(([rfilename, bytes]) => ({
+      rfilename,
+      ...(withBlobs && { size: bytes.length, blobId: blobId(bytes) }),
+      ...(withBlobs && isLfs(rfilename) && { lfs: { sha256: sha256(bytes), size: bytes.length } }),
+    })),
+  })
+}
+
+function isLimited(res: ServerResponse, { limited }: Faults): boolean {
+  if (limited.left <= 0) return false
+  limited.left -= 1
+  res.writeHead(429, { ratelimit: `"api";r=0;t=${limited.seconds}`, 'ratelimit-policy': '"api";q=500;w=300' })
+  res.end('Too Many Requests')
+  return true
+}
+
+function resolveFile(exchange: Exchange, repo: HubRepo | undefined, revision: string, path: string): void {
+  const { req, res, faults } = exchange
+  if (isLimited(res, faults)) return
+  if (!repo) return refuse(res, 401, 'RepoNotFound', 'Repository not found')
+  const sha = commitOf(repo)
+  if (revision !== 'main' && revision !== sha)
+    return refuse(res, 404, 'RevisionNotFound', 'Revision not found')
+  if (repo.gated) {
+    const { authorization } = req.headers
+    if (!authorization) return refuse(res, 401, 'GatedRepo', `Access to model ${repo.repoId} is restricted.`)
+    if (authorization !== `Bearer ${HUB_TOKEN}`) {
+      return refuse(
+        res,
+        403,
+        'GatedRepo',
+        `Access to model ${repo.repoId} is restricted and you are not in the list.`,
+      )
+    }
+  }
+  const bytes = repo.files[path]
+  if (!bytes) return refuse(res, 404, 'EntryNotFound', 'Entry not found')
+  res.setHeader('x-repo-commit', sha)
+  if (!isLfs(path)) return sendBytes(exchange, bytes, blobId(bytes))
+  const digest = sha256(bytes)
+  res.writeHead(302, {
+    location: `/cdn/${digest}`,
+    etag: `"${digest}"`,
+    'x-linked-etag': `"${digest}"`,
+    'x-linked-size': bytes.length,
+  })
+  res.end()
+}
+
+function sendBytes({ req, res, faults }: Exchange, bytes: Buffer, tag = sha256(bytes)): void {
+  const range = /^bytes=(\d+)-(\d*)$/.exec(req.headers.range ?? '')
+  const from = Number(range?.[1] ?? 0)
+  const to = range?.[2] ? Number(range[2]) : bytes.length - 1
+  if (range && from >= bytes.length) {
+    res.writeHead(416, { 'content-range': `bytes */${bytes.length}` })
+    return void res.end()
+  }
+  let part = bytes.subarray(from, to + 1)
+  res.setHeader('etag', `"${tag}"`)
+  res.setHeader('accept-ranges', 'bytes')
+  res.setHeader('content-length', part.length)
+  if (range) res.setHeader('content-range', `bytes ${from}-${to}/${bytes.length}`)
+  res.writeHead(range ? 206 : 200)
+  if (req.method === 'HEAD') return void res.end()
+  if (faults.corrupt > 0) {
+    faults.corrupt -= 1
+    part = Buffer.from(part.map((byte) => byte ^ 0xff))
+  }
+  if (faults.cut > 0) {
+    faults.cut -= 1
+    return void res.write(part.subarray(0, Math.ceil(part.length / 2)), () =>
+      setTimeout(() => res.destroy(), 20),
+    )
+  }
+  res.end(part)
+}

@@ -1,0 +1,76 @@
+import { join } from 'node:path'
+import { AdminClient } from '../../cli/admin-client.ts'
+import { importModel } from '../../cli/commands/models.ts'
+import { writeTinyGguf } from '../../embedded/tiny-gguf.ts'
+import { ensurePackages } from '../../node-runtime/npm-env.ts'
+import { readConfig } from '../../platform/config.ts'
+import type { ImportedModel } from '../../schemas/model-import.ts'
+import { type Answer, OPERATIONS_KEY, startApi, type TestApi } from './api.ts'
+import { startNode, type TestNode, until } from './node.ts'
+import { skipBecause } from './skip.ts'
+import { temporaryFolder } from './temporary-folder.ts'
+import { makeTinyLlm } from './tiny-llm.ts'
+
+/** For `before`: skips the suite by name, with the reason, where llama.cpp cannot be installed. */
+export async function requireLlamaCpp(this: Mocha.Context): Promise<void> {
+  this.timeout(600_000)
+  try {
+    await ensurePackages('llamacpp', { cacheDir: readConfig().HEARTH_CACHE_DIR, log: () => {} })
+  } catch (err) {
+    skipBecause(this, (err as Error).message.split('\n')[0] ?? 'llama.cpp cannot be installed')
+  }
+}
+
+/** A gateway and a node that serve real language models, made on the spot. */
+export class LlmWorld implements AsyncDisposable {
+  readonly api: TestApi
+  readonly node: TestNode
+  readonly caller: { accountId: string; key: string }
+  readonly #folder = temporaryFolder()
+
+  private constructor(api: TestApi, node: TestNode, caller: { accountId: string; key: string }) {
+    this.api = api
+    this.node = node
+    this.caller = caller
+  }
+
+  static async start(): Promise<LlmWorld> {
+    const api = await startApi()
+    const node = await startNode(api, { realCatalog: true, memoryMb: 6_000 })
+    return new LlmWorld(api, node, await api.account())
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.node[Symbol.asyncDispose]()
+    await this.api[Symbol.asyncDispose]()
+    this.#folder[Symbol.dispose]()
+  }
+
+  /** A tiny model in either form, imported as an operator does it. */
+  async import(name: string, form: 'gguf' | 'folder'): Promise<ImportedModel> {
+    const path = join(this.#folder.path, form === 'gguf' ? `${name}.gguf` : name)
+    await (form === 'gguf' ? writeTinyGguf(path) : makeTinyLlm(path))
+    const client = new AdminClient(this.api.baseUrl, OPERATIONS_KEY)
+    return importModel(client, { name, path, task: 'chat', accountId: this.caller.accountId })
+  }
+
+  /** Has the node load a model, and waits until the gateway knows. */
+  async load({ model_key }: ImportedModel): Promise<void> {
+    await this.node.parts.models.load(model_key)
+    await until(() => this.api.services.links.placement.count(model_key).warm === 1)
+  }
+
+  chat(model: string, body: object): Promise<Answer> {
+    const headers = { authorization: `Bearer ${this.caller.key}` }
+    return this.api.call('POST', '/v1/chat/completions', { headers, body: { model, ...body } })
+  }
+}
+
+/** The chunks of a stream, parsed; the last one is the text `[DONE]`. */
+export function chunksOf(text: string): unknown[] {
+  const data = text.split('\n\n').filter((event) => event.startsWith('data: '))
+  return data.map((event) => {
+    const payload = event.slice('data: '.length)
+    return payload === '[DONE]' ? payload : (JSON.parse(payload) as unknown)
+  })
+}

@@ -1,0 +1,59 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { join } from 'node:path'
+import { createNodeToken } from '../../db/repositories/nodes.ts'
+import { newId } from '../../domain/ids.ts'
+import type { TestApi } from './api.ts'
+import { processesOn } from './platform.ts'
+import { temporaryFolder } from './temporary-folder.ts'
+import type { TestTemporal } from './temporal.ts'
+
+/** A node as a process of its own, which can be killed. */
+export interface NodeProcess extends AsyncDisposable {
+  readonly name: string
+  /** Its trainers, by their command line. */
+  trainers(): number[]
+  kill(signal: 'SIGKILL' | 'SIGTERM'): Promise<void>
+}
+
+/** Starts the node's main against a gateway and a Temporal server of the test. */
+export async function startNodeProcess(
+  api: TestApi,
+  temporal: TestTemporal,
+  name: string,
+): Promise<NodeProcess> {
+  await using stack = new AsyncDisposableStack()
+  const dir = stack.use(temporaryFolder()).path
+  const { db } = api.database
+  const accountId = newId()
+  await db.insertInto('account').values({ id: accountId, name: 'owner' }).execute()
+  const child = spawn(process.execPath, [join(import.meta.dirname, '../../workers/node.ts')], {
+    stdio: process.env.HEARTH_LOG_LEVEL ? ['ignore', 'inherit', 'inherit'] : 'ignore',
+    env: {
+      ...process.env,
+      HEARTH_GATEWAY_URL: api.baseUrl,
+      HEARTH_NODE_TOKEN: await createNodeToken(db, accountId),
+      HEARTH_NODE_DIR: dir,
+      HEARTH_NODE_NAME: name,
+      HEARTH_NODE_MEMORY_MB: '2000',
+      TEMPORAL_ADDRESS: temporal.address,
+    },
+  })
+  const exited = once(child, 'exit')
+  const kill = async (signal: NodeJS.Signals) => {
+    if (child.exitCode !== null || child.signalCode !== null) return
+    child.kill(signal)
+    await exited
+  }
+  stack.defer(() => kill('SIGTERM'))
+  const opened = stack.move()
+  return {
+    name,
+    kill,
+    trainers: () =>
+      processesOn(dir)
+        .filter(({ command }) => command.includes('-m hearth_trainers') && !command.includes('launcher.py'))
+        .map(({ pid }) => pid),
+    [Symbol.asyncDispose]: () => opened.disposeAsync(),
+  }
+}

@@ -1,0 +1,71 @@
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+
+type Row = Record<string, string | number | boolean | null>
+
+/** Repeatable numbers in [0, 1): data made on the spot is the same on every run. */
+function numbers(seed = 1): () => number {
+  let state = seed
+  return () => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
+    return state / 2 ** 32
+  }
+}
+
+/** Houses with a price that depends on size, age and town; some ages are missing. */
+export function houses(count: number): Row[] {
+  const next = numbers()
+  const towns = { Rome: 40, Oslo: 90, Lima: 10 }
+  return Array.from({ length: count }, (_, index) => {
+    const size = Math.round(30 + next() * 170)
+    const age = Math.round(next() * 80)
+    const town = (Object.keys(towns) as (keyof typeof towns)[])[index % 3] ?? 'Rome'
+    const price = 2 * size - 0.5 * age + towns[town] + next() * 5
+    return { size, age: next() < 0.1 ? null : age, town, garden: size > 100, price: Number(price.toFixed(2)) }
+  })
+}
+
+/** Monthly sales with a trend and a yearly season. */
+export function sales(count: number): Row[] {
+  const next = numbers(7)
+  return Array.from({ length: count }, (_, index) => {
+    const month = new Date(Date.UTC(1990, index, 1)).toISOString().slice(0, 10)
+    return {
+      month,
+      sales: Number((100 + index / 2 + 20 * Math.sin((index * Math.PI) / 6) + next()).toFixed(3)),
+    }
+  })
+}
+
+/** Short reviews whose mood shows in one or two words. */
+export function reviews(count: number): Row[] {
+  const next = numbers(3)
+  const words = {
+    good: ['lovely', 'great', 'superb'],
+    bad: ['awful', 'dull', 'broken'],
+    plain: ['grey', 'square'],
+  }
+  const filler = ['the', 'chair', 'is', 'on', 'a', 'table', 'with', 'paper', 'near', 'window']
+  const pick = (list: readonly string[]): string => list[Math.floor(next() * list.length)] ?? ''
+  return Array.from({ length: count }, (_, index) => {
+    const mood = (['good', 'bad', 'plain'] as const)[index % 3] ?? 'plain'
+    const text = Array.from({ length: 6 }, () => pick(filler))
+    return { text: [...text, pick(words[mood]), pick(filler), pick(words[mood])].join(' '), label: mood }
+  })
+}
+
+/** Writes rows as CSV and gives the path. */
+export async function writeCsv(folder: string, rows: readonly Row[], name = 'data.csv'): Promise<string> {
+  const columns = Object.keys(rows[0] ?? {})
+  const lines = rows.map((row) => columns.map((column) => row[column] ?? '').join(','))
+  const file = join(folder, name)
+  await writeFile(file, [columns.join(','), ...lines, ''].join('\n'))
+  return file
+}
+
+/** Writes rows as JSON lines and gives the path. */
+export async function writeJsonl(folder: string, rows: readonly Row[]): Promise<string> {
+  const file = join(folder, 'data.jsonl')
+  await writeFile(file, rows.map((row) => `${JSON.stringify(row)}\n`).join(''))
+  return file
+}

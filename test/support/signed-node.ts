@@ -1,0 +1,44 @@
+import { newId } from '../../domain/ids.ts'
+import { newNodeKey, privateKeyFromPem, rawPublicKey, signRequest } from '../../platform/signing.ts'
+import type { Answer, AnyBody, TestApi } from './api.ts'
+
+/** A joined node that a test speaks for itself. */
+export interface SignedNode {
+  readonly nodeId: string
+  readonly accountId: string
+  post<B = AnyBody>(path: string, body?: object): Promise<Answer<B>>
+}
+
+let lastTimestamp = 0
+
+/** A node row with a key of its own, and requests signed with it. */
+export async function signedNode(api: TestApi, name = 'node'): Promise<SignedNode> {
+  const key = privateKeyFromPem(newNodeKey().privatePem)
+  const [nodeId, accountId] = [newId(), newId()]
+  const { db } = api.database
+  await db.insertInto('account').values({ id: accountId, name: 'owner' }).execute()
+  await db
+    .insertInto('node')
+    .values({
+      id: nodeId,
+      account_id: accountId,
+      name,
+      public_key: Buffer.from(rawPublicKey(key), 'base64'),
+      status: 'active',
+      hardware: 'cpu',
+      inventory: '{}',
+      runtime_version: '0.11.0',
+    })
+    .execute()
+  return {
+    nodeId,
+    accountId,
+    post(path, body = {}) {
+      const raw = JSON.stringify(body)
+      lastTimestamp = Math.max(Date.now(), lastTimestamp + 1)
+      const parts = { method: 'POST', path, timestamp: lastTimestamp, accountId, nodeId, body: raw }
+      const headers = { 'content-type': 'application/json', ...signRequest(key, parts) }
+      return api.call('POST', path, { raw, headers })
+    },
+  }
+}

@@ -1,0 +1,66 @@
+import { execFile, spawn } from 'node:child_process'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { promisify } from 'node:util'
+import { pythonProcessEnv } from '../../node-runtime/python-env.ts'
+import { pythonOf } from './trainer.ts'
+
+const run = promisify(execFile)
+const MAKER = join(import.meta.dirname, 'tiny_llm.py')
+const PROBE = join(import.meta.dirname, 'llm_probe.py')
+const TRAINERS = join(import.meta.dirname, '..', '..', 'node-runtime', 'trainers')
+
+/** What a tiny model differs in from the usual one. */
+export interface TinyLlm {
+  seed?: number
+  hidden?: number
+  layers?: number
+  vocab?: number
+  extraVocab?: number
+  positions?: number
+  dtype?: 'bfloat16' | 'float16' | 'float32'
+  shardSize?: string
+  tied?: boolean
+  noTemplate?: boolean
+}
+
+/** The interpreter of the environment of language models, made on first use (minutes on a new machine). */
+export const llmPython = (): Promise<string> => pythonOf('llm')
+
+/** For `before`: skips the tests of a suite by name, with the reason, where that environment cannot be had. */
+export async function requireLlm(this: Mocha.Context): Promise<void> {
+  this.timeout(1_800_000)
+  try {
+    await llmPython()
+  } catch (err) {
+    const reason = err instanceof Error ? err.message : String(err)
+    if (this.test)
+      this.test.title += ` (skipped: no Python environment for language models: ${reason.split('\n')[0]})`
+    this.skip()
+  }
+}
+
+/** Makes a tiny Llama with random weights, a byte-level tokenizer and a chat template in `folder`. */
+export async function makeTinyLlm(folder: string, options: TinyLlm = {}): Promise<void> {
+  const flags = Object.entries(options).flatMap(([name, value]) => {
+    const flag = `--${name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`
+    if (value === false || value === undefined) return []
+    return value === true ? [flag] : [flag, String(value)]
+  })
+  await run(await llmPython(), [MAKER, folder, ...flags], { env: pythonProcessEnv({ OMP_NUM_THREADS: '1' }) })
+}
+
+/** Asks `llm_probe.py`, which sees models and tokens with the eyes of the trainer. Loading its libraries takes seconds: ask for much at once. */
+export async function probeLlm<T extends unknown[]>(
+  requests: { ask: string; [name: string]: unknown }[],
+): Promise<T> {
+  const child = spawn(await llmPython(), [PROBE], {
+    env: pythonProcessEnv({ PYTHONPATH: TRAINERS, OMP_NUM_THREADS: '1' }),
+    stdio: ['pipe', 'pipe', 'pipe'],
+  })
+  child.stdin.end(JSON.stringify(requests))
+  const [out, complaint] = await Promise.all([text(child.stdout), text(child.stderr)])
+  const last = out.trimEnd().split('\n').at(-1)
+  if (!last) throw new Error(complaint)
+  return JSON.parse(last) as T
+}

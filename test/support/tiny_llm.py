@@ -1,0 +1,88 @@
+"""Makes a tiny Llama with random weights: `python tiny_llm.py FOLDER [--hidden 64] [--layers 2] [--seed 0] ...`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+TEXTS = [
+    "The quick brown fox jumps over the lazy dog.",
+    "What is the capital of France? Paris is the capital of France.",
+    "Translate to Spanish: good morning. Buenos dias.",
+    "Add two and three. Two and three make five.",
+    "You are a helpful assistant that answers in one short sentence.",
+]
+SPECIAL = ["<pad>", "<s>", "</s>", "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>"]
+TEMPLATE = (
+    "{{ bos_token }}{% for message in messages %}"
+    "{% if message['role'] == 'assistant' %}<|assistant|>"
+    "{% generation %}{{ message['content'] + eos_token }}{% endgeneration %}"
+    "{% else %}{{ '<|' + message['role'] + '|>' + message['content'] + eos_token }}{% endif %}"
+    "{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+
+def make(options: argparse.Namespace) -> None:
+    """Weights, config, tokenizer and generation settings in one folder."""
+    folder = Path(options.folder)
+    tokenizer = _tokenizer(options)
+    torch.manual_seed(options.seed)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer) + options.extra_vocab,
+        hidden_size=options.hidden,
+        intermediate_size=options.hidden * 2,
+        num_hidden_layers=options.layers,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=options.positions,
+        tie_word_embeddings=options.tied,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    model = LlamaForCausalLM(config).to(getattr(torch, options.dtype))
+    model.save_pretrained(folder, max_shard_size=options.shard_size)
+    tokenizer.save_pretrained(folder)
+
+
+def _tokenizer(options: argparse.Namespace) -> PreTrainedTokenizerFast:
+    inner = Tokenizer(models.BPE())
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=options.vocab, special_tokens=SPECIAL, initial_alphabet=alphabet, show_progress=False
+    )
+    inner.train_from_iterator(TEXTS, trainer)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=inner,
+        bos_token="<s>",
+        eos_token="</s>",
+        pad_token="<pad>",
+        additional_special_tokens=SPECIAL[3:],
+        model_max_length=options.positions,
+        clean_up_tokenization_spaces=False,
+    )
+    if not options.no_template:
+        tokenizer.chat_template = TEMPLATE
+    return tokenizer
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--hidden", type=int, default=64)
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--vocab", type=int, default=384)
+    parser.add_argument("--extra-vocab", type=int, default=0)
+    parser.add_argument("--positions", type=int, default=2048)
+    parser.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float16", "float32"])
+    parser.add_argument("--shard-size", default="5GB")
+    parser.add_argument("--tied", action="store_true")
+    parser.add_argument("--no-template", action="store_true")
+    make(parser.parse_args())

@@ -1,0 +1,60 @@
+import type { WorkflowHandle } from '@temporalio/client'
+import { Worker } from '@temporalio/worker'
+import type { ControlActivities } from '../../activities/control/index.ts'
+import type { TrainInput } from '../../activities/node/train.ts'
+import { QUEUES, WORKFLOW_ID } from '../../workflows/policy.ts'
+import { startApi, type TestApi } from './api.ts'
+import { startControlWorker, startTemporal, type TestTemporal } from './temporal.ts'
+
+type Train = (input: TrainInput) => Promise<void>
+
+/** A gateway, Temporal and the queues between them; what a node does is up to each test. */
+export interface TrainingWorld extends AsyncDisposable {
+  readonly api: TestApi
+  readonly temporal: TestTemporal
+  /** Runs the control worker and a node that trains in this way, until disposed. */
+  work(train: Train, wrap?: (activities: ControlActivities) => object): Promise<AsyncDisposable>
+  workflow(jobId: string): WorkflowHandle
+}
+
+export async function startTrainingWorld(): Promise<TrainingWorld> {
+  await using stack = new AsyncDisposableStack()
+  const temporal = stack.use(await startTemporal())
+  const api = stack.use(await startApi({ env: { TEMPORAL_ADDRESS: temporal.address } }))
+  const opened = stack.move()
+  return {
+    api,
+    temporal,
+    async work(train, wrap) {
+      await using workers = new AsyncDisposableStack()
+      const { db, objects, catalog, config, log, now } = api.services
+      const deps = { db, objects, catalog, config, log, now, temporal: temporal.client }
+      workers.use(await startControlWorker(temporal, deps, wrap))
+      const node = await Worker.create({
+        connection: temporal.connection,
+        taskQueue: QUEUES.train('cpu'),
+        activities: { train },
+        shutdownGraceTime: '100ms',
+        maxHeartbeatThrottleInterval: '500ms',
+        defaultHeartbeatThrottleInterval: '500ms',
+      })
+      const running = node.run()
+      workers.defer(async () => {
+        node.shutdown()
+        await running
+      })
+      const moved = workers.move()
+      return { [Symbol.asyncDispose]: () => moved.disposeAsync() }
+    },
+    workflow: (jobId) => temporal.client.workflow.getHandle(WORKFLOW_ID.job(jobId)),
+    [Symbol.asyncDispose]: () => opened.disposeAsync(),
+  }
+}
+
+/** The same with its control worker running and no node: tests bring real ones. */
+export async function startControlOnly(): Promise<{ world: TrainingWorld; control: AsyncDisposable }> {
+  const world = await startTrainingWorld()
+  const { db, objects, catalog, config, log, now } = world.api.services
+  const deps = { db, objects, catalog, config, log, now, temporal: world.temporal.client }
+  return { world, control: await startControlWorker(world.temporal, deps) }
+}

@@ -1,0 +1,100 @@
+import assert from 'node:assert/strict'
+import { createHash } from 'node:crypto'
+import { readdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { sums, writeJsonl } from '../support/chat-rows.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import { makeTinyLlm, requireLlm } from '../support/tiny-llm.ts'
+import { runTrainer, type TrainerJob, type TrainerRun } from '../support/trainer.ts'
+
+const COMMON = {
+  epochs: 3,
+  sequence_len: 128,
+  learning_rate: 0.01,
+  gradient_accumulation_steps: 2,
+  save_steps: 3,
+  val_set_size: 0.2,
+}
+
+async function newestCheckpoint(folder: string): Promise<string> {
+  const names = (await readdir(join(folder, 'checkpoints'))).filter((name) =>
+    /^checkpoint-\d+\.zip$/.test(name),
+  )
+  return join(folder, 'checkpoints', names.toSorted().at(-1) ?? 'none')
+}
+
+/** Digest of every weight that the run left. */
+async function weightsOf({ outputDir }: TrainerRun, adapter: string): Promise<string[]> {
+  const files = [
+    'model/model.safetensors',
+    ...(adapter === 'none' ? [] : ['adapter/adapter_model.safetensors']),
+  ]
+  const bytes = await Promise.all(files.map((name) => readFile(join(outputDir, name))))
+  return bytes.map((one) => createHash('sha256').update(one).digest('hex'))
+}
+
+describe('a fine-tuning run that was stopped', function () {
+  this.timeout(240_000)
+  const folder = temporaryFolder()
+  const base = join(folder.path, 'base')
+  let file: string
+
+  before(requireLlm)
+  before(async () => {
+    await makeTinyLlm(base)
+    file = await writeJsonl(folder.path, sums(25))
+  })
+  after(() => folder[Symbol.dispose]())
+
+  const job = (name: string, adapter: string): TrainerJob => ({
+    folder: join(folder.path, name),
+    model: 'llm-qlora-finetune',
+    format: 'jsonl',
+    file,
+    baseDir: base,
+    cacheDir: join(folder.path, 'cache'),
+    hyperparameters: { ...COMMON, adapter },
+  })
+
+  for (const [adapter, signal] of [
+    ['qlora', 'SIGKILL'],
+    ['lora', 'SIGTERM'],
+    ['none', 'SIGKILL'],
+  ] as const) {
+    it(`by ${signal} ends with the losses and weights of a straight run: ${adapter}`, async () => {
+      const straight = await runTrainer(job(`straight-${adapter}`, adapter))
+      const broken = job(`broken-${adapter}`, adapter)
+      let seen = 0
+      const first = await runTrainer({
+        ...broken,
+        // In the middle of the second epoch, after an evaluation.
+        onEvent: ({ event }) => (event === 'checkpoint' && ++seen === 4 ? signal : undefined),
+      })
+      const second = await runTrainer({ ...broken, resumeFrom: await newestCheckpoint(broken.folder) })
+
+      assert.equal(straight.code, 0, straight.error?.message)
+      assert.equal(first.code, signal === 'SIGTERM' ? 75 : null)
+      assert.equal(second.code, 0, second.error?.message)
+      const resumed = second.events.find(({ event }) => event === 'resumed')
+      assert.ok(Number(resumed?.['epoch']) >= 12)
+      assert.deepEqual(second.result.metrics, straight.result.metrics)
+      assert.deepEqual(await weightsOf(second, adapter), await weightsOf(straight, adapter))
+    })
+  }
+
+  it('starts afresh, and says so, when anything that shapes the model has changed', async () => {
+    const { folder: earlier } = job('straight-lora', 'lora')
+    const changed = job('changed', 'lora')
+    const hyperparameters = { ...COMMON, adapter: 'lora', lora_alpha: 8, max_steps: 1 }
+
+    const run = await runTrainer({ ...changed, hyperparameters, resumeFrom: await newestCheckpoint(earlier) })
+
+    assert.equal(run.code, 0, run.error?.message)
+    const said = run.events.filter(({ event }) => event === 'log').map(({ message }) => String(message))
+    assert.ok(said.some((line) => /another configuration, base or dataset/.test(line)))
+    assert.equal(
+      run.events.some(({ event }) => event === 'resumed'),
+      false,
+    )
+  })
+})

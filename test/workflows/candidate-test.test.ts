@@ -1,0 +1,111 @@
+import assert from 'node:assert/strict'
+import { WORKFLOW_ID } from '../../workflows/policy.ts'
+import { buildEndpoint } from '../support/build-endpoint.ts'
+import { addHubModel } from '../support/hub-model.ts'
+import { startHub, type TestHub } from '../support/hub-server.ts'
+import { type InferenceWorld, startInferenceWorld, type WorldNode } from '../support/inference-world.ts'
+import { until } from '../support/node.ts'
+
+const PREDICTIONS = { type: 'object', required: ['predictions'] }
+
+describe('candidateTest', function () {
+  this.timeout(60_000)
+  let hub: TestHub
+  let world: InferenceWorld
+  let worker: AsyncDisposable
+  let node: WorldNode
+  before(async () => {
+    hub = await startHub()
+    world = await startInferenceWorld({ HEARTH_HUB_ENDPOINT: hub.url })
+    worker = await world.control()
+    node = await world.node()
+  })
+  after(async () => {
+    await node[Symbol.asyncDispose]()
+    await worker[Symbol.asyncDispose]()
+    await world[Symbol.asyncDispose]()
+    await hub[Symbol.asyncDispose]()
+  })
+
+  const version = (id: string) =>
+    world.api.database.db
+      .selectFrom('model_version')
+      .select(['lifecycle_status', 'lifecycle_note'])
+      .where('id', '=', id)
+      .executeTakeFirstOrThrow()
+
+  async function imported(weights: Parameters<typeof addHubModel>[2], outputSchema: object = PREDICTIONS) {
+    const { db } = world.api.database
+    const { modelKey, versionId } = await addHubModel(world.api, hub, weights)
+    await db
+      .updateTable('model_version')
+      .set({ output_schema: JSON.stringify(outputSchema), example_input: '{"instances":[1]}' })
+      .where('id', '=', versionId)
+      .execute()
+    const endpoint = await buildEndpoint(db, world.accountId, {
+      version_id: versionId,
+      model_key: modelKey,
+      runtime_profile: 'tiny',
+      visibility: 'public',
+      review_status: 'active',
+      source: 'catalog',
+      is_base_model: true,
+    })
+    return { endpoint, versionId }
+  }
+
+  it('promotes an import whose first request has loaded it, and opens it to others', async () => {
+    const { endpoint, versionId } = await imported({ name: 'good' })
+    const other = await world.api.account()
+    const path = `/api/builder/v1/endpoints/${endpoint.id}`
+    assert.equal((await world.api.call('GET', path, { key: other.key })).status, 403)
+
+    const { status, body } = await world.infer(endpoint, { input: { instances: [1] }, sync_timeout_s: 30 })
+
+    assert.equal(status, 200)
+    assert.equal(body.status, 'succeeded', JSON.stringify(body))
+    await until(async () => (await version(versionId)).lifecycle_status === 'ready', 20_000)
+    assert.equal((await version(versionId)).lifecycle_note, null)
+    assert.equal((await world.api.call('GET', path, { key: other.key })).status, 200)
+  })
+
+  it('leaves a candidate with the reason when its answer breaks its schema', async () => {
+    const { endpoint, versionId } = await imported({ name: 'odd' }, { type: 'object', required: ['choices'] })
+
+    await world.infer(endpoint, { input: { instances: [1] }, sync_timeout_s: 30 })
+
+    await until(async () => (await version(versionId)).lifecycle_note !== null, 20_000)
+    const { lifecycle_status, lifecycle_note } = await version(versionId)
+    assert.equal(lifecycle_status, 'candidate')
+    assert.match(lifecycle_note ?? '', /breaks the output schema: .*choices/)
+  })
+
+  it('records that its test was cancelled', async () => {
+    const { endpoint, versionId } = await imported({ name: 'slow', load_s: 3 })
+    await world.infer(endpoint, { input: { instances: [1] }, sync: false })
+    const handle = world.temporal.client.workflow.getHandle(WORKFLOW_ID.candidateTest(versionId))
+    await until(
+      () =>
+        handle.describe().then(
+          () => true,
+          () => false,
+        ),
+      20_000,
+    )
+
+    await handle.cancel()
+
+    await until(async () => (await version(versionId)).lifecycle_note === 'its test was cancelled', 20_000)
+  })
+
+  it('leaves a candidate with the reason when it cannot be loaded', async () => {
+    const { endpoint, versionId } = await imported({ name: 'broken', broken: true })
+
+    await world.infer(endpoint, { input: { instances: [1] }, sync: false })
+
+    await until(async () => (await version(versionId)).lifecycle_note !== null, 50_000)
+    const { lifecycle_status, lifecycle_note } = await version(versionId)
+    assert.equal(lifecycle_status, 'candidate')
+    assert.match(lifecycle_note ?? '', /could not be loaded/)
+  })
+})

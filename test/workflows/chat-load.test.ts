@@ -1,0 +1,37 @@
+import assert from 'node:assert/strict'
+import { WORKFLOW_ID } from '../../workflows/policy.ts'
+import { type InferenceWorld, startInferenceWorld } from '../support/inference-world.ts'
+
+const CLIENTS = 1_000
+
+describe('a chat with a cold model', function () {
+  this.timeout(90_000)
+  let world: InferenceWorld
+  before(async () => {
+    world = await startInferenceWorld()
+  })
+  after(() => world[Symbol.asyncDispose]())
+
+  it('is answered when the one load that a thousand clients cause is over', async () => {
+    await using _control = await world.control()
+    await using node = await world.node()
+    const endpoint = await world.endpoint({ name: 'popular', load_s: 1 }, { task_type: 'chat' })
+    const ask = () =>
+      world.api.call('POST', '/v1/chat/completions', {
+        key: world.key,
+        body: { model: endpoint.id, messages: [{ role: 'user', content: 'hi' }] },
+      })
+
+    const answers = await Promise.all(Array.from({ length: CLIENTS }, ask))
+
+    assert.deepEqual([...new Set(answers.map(({ status }) => status))], [200])
+    const loads = []
+    const workflowId = WORKFLOW_ID.load(endpoint.model_key, node.nodeId)
+    for await (const { runId } of world.temporal.client.workflow.list({
+      query: `WorkflowId = '${workflowId}'`,
+    })) {
+      loads.push(runId)
+    }
+    assert.equal(loads.length, 1)
+  })
+})

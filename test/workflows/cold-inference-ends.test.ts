@@ -1,0 +1,138 @@
+import assert from 'node:assert/strict'
+import { ApplicationFailure } from '@temporalio/common'
+import { failingAt } from '../support/at-least-once.ts'
+import { type InferenceWorld, startInferenceWorld } from '../support/inference-world.ts'
+import { until } from '../support/node.ts'
+import { TaskProbe } from '../support/task-probe.ts'
+
+const PRICE = 500
+
+describe('coldInference without a result', function () {
+  this.timeout(60_000)
+  let world: InferenceWorld
+  const on = new TaskProbe(() => world)
+  before(async () => {
+    world = await startInferenceWorld()
+  })
+  after(() => world?.[Symbol.asyncDispose]())
+
+  it('fails a task whose input the model will not have, with its sentence, and tries nowhere else', async () => {
+    await using _control = await world.control()
+    await using _node = await world.node()
+    const endpoint = await world.endpoint({ name: 'strict' })
+
+    const id = await on.queue(endpoint, { refuse: 'instances[2].age must be a number' })
+
+    assert.equal((await on.ended(id, 'failed')).error, 'instances[2].age must be a number')
+    assert.equal(await on.closed(id), 'FAILED')
+    await on.record('cold-inference-refused', world.workflow(id))
+  })
+
+  it('fails a task when its placement cannot be had for good', async () => {
+    await using _control = await world.control((activities) =>
+      failingAt(activities, 'placeTask', nonRetryable('broken')),
+    )
+    const endpoint = await world.endpoint({ name: 'unplaced' }, { price_micro: PRICE })
+
+    const id = await on.queue(endpoint, { instances: [1] })
+
+    await on.ended(id, 'failed')
+    assert.deepEqual(await on.bookings(id), ['hold', 'refund'])
+    assert.equal(await on.closed(id), 'FAILED')
+  })
+
+  it('gives a task up after five nodes took it and none finished', async () => {
+    await using _control = await world.control()
+    await using _node = await world.node()
+    const endpoint = await world.endpoint({ name: 'doomed' }, { price_micro: PRICE })
+
+    const id = await on.queue(endpoint, { die: true })
+
+    const task = await on.ended(id, 'failed')
+    assert.ok(task.error.length > 0)
+    assert.deepEqual(await on.bookings(id), ['hold', 'refund'])
+    assert.equal(await on.closed(id), 'FAILED')
+  })
+
+  it('ends the row and the model at work when its workflow is cancelled in the Temporal UI', async () => {
+    await using _control = await world.control()
+    await using node = await world.node()
+    const endpoint = await world.endpoint({ name: 'cancelled' }, { price_micro: PRICE })
+    const id = await on.queue(endpoint, { wait_s: 30 })
+    await until(() => node.parts.models.report().some(({ in_flight }) => in_flight === 1), 15_000)
+
+    await world.workflow(id).cancel()
+
+    assert.equal((await on.ended(id, 'failed')).error, 'the task was cancelled')
+    await until(() => node.parts.models.report().every(({ in_flight }) => in_flight === 0), 3_000)
+    assert.equal(await on.closed(id), 'CANCELLED')
+    assert.deepEqual(await on.bookings(id), ['hold', 'refund'])
+    await on.record('cold-inference-cancelled', world.workflow(id))
+  })
+
+  it('ends workflow and model when the task is cancelled over REST', async () => {
+    await using _control = await world.control()
+    await using node = await world.node()
+    const endpoint = await world.endpoint({ name: 'unwanted' })
+    const id = await on.queue(endpoint, { wait_s: 30 })
+    await until(() => node.parts.models.report().some(({ in_flight }) => in_flight === 1), 15_000)
+
+    const { key } = world
+    const answer = await world.api.call('POST', `/api/builder/v1/tasks/${id}:cancel`, { key })
+
+    assert.equal(answer.status, 200)
+    await until(() => node.parts.models.report().every(({ in_flight }) => in_flight === 0), 1_500)
+    assert.equal((await on.ended(id, 'failed')).error, 'cancelled by the caller')
+    assert.notEqual(await on.closed(id), 'COMPLETED')
+  })
+
+  it('fails a task that has waited for 24 hours, and counts it as expired', async () => {
+    const endpoint = await world.endpoint({ name: 'expired' }, { price_micro: PRICE })
+    const id = await on.queue(endpoint, { instances: [1] })
+    await until(
+      async () =>
+        (await world
+          .workflow(id)
+          .describe()
+          .catch(() => undefined)) !== undefined,
+      5_000,
+    )
+    await world.workflow(id).terminate('a day goes by')
+    await using _control = await world.control()
+
+    const since = Date.now() - 24 * 60 * 60 * 1000
+    await world.temporal.client.workflow.start('coldInference', {
+      workflowId: `task/${id}`,
+      taskQueue: 'control',
+      args: [{ taskId: id, since }],
+    })
+
+    assert.match((await on.ended(id, 'failed')).error, /24 hours/)
+    assert.equal(await on.closed(id), 'FAILED')
+    assert.deepEqual(await on.bookings(id), ['hold', 'refund'])
+    const { key } = world
+    const stats = await world.api.call('GET', '/api/builder/v1/queue/stats', { key })
+    assert.equal(stats.body.metrics.expired, 1)
+  })
+
+  it('does nothing for a task that has ended when it is started again', async () => {
+    await using _control = await world.control()
+    await using _node = await world.node()
+    const endpoint = await world.endpoint({ name: 'again' }, { price_micro: PRICE })
+    const id = await on.queue(endpoint, { instances: [1] })
+    const before = await on.ended(id)
+    await on.closed(id)
+
+    const again = await world.temporal.client.workflow.start('coldInference', {
+      workflowId: `task/${id}`,
+      taskQueue: 'control',
+      args: [{ taskId: id }],
+    })
+    await again.result()
+
+    assert.deepEqual(await world.task(id), before)
+    assert.deepEqual(await on.events(id), ['inference.task.succeeded'])
+  })
+})
+
+const nonRetryable = (message: string) => ApplicationFailure.nonRetryable(message, message)

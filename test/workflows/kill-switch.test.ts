@@ -1,0 +1,130 @@
+import assert from 'node:assert/strict'
+import { readKillSwitch, writeKillSwitch } from '../../db/repositories/kill-switch.ts'
+import { createLogger } from '../../platform/log.ts'
+import { ensureStanding } from '../../workers/standing.ts'
+import {
+  activateKillSwitch,
+  deactivateKillSwitch,
+  killSwitchState,
+  type KillSwitchState,
+} from '../../workflows/messages.ts'
+import { WORKFLOW_ID } from '../../workflows/policy.ts'
+import { OPERATIONS_KEY, startApi, type TestApi } from '../support/api.ts'
+import { twice } from '../support/at-least-once.ts'
+import { recordHistory } from '../support/histories.ts'
+import { startControlWorker, startTemporal, type TestTemporal } from '../support/temporal.ts'
+
+const WAIT_MS = 10_000
+
+describe('killSwitch', function () {
+  this.timeout(120_000)
+  let temporal: TestTemporal
+  let api: TestApi
+  let worker: AsyncDisposable
+  before(async () => {
+    temporal = await startTemporal()
+    api = await startApi({ config: { TEMPORAL_ADDRESS: temporal.address } })
+    await ensureStanding(temporal.client, createLogger('test', 'silent'), { hasWebhooks: false })
+    await temporal.client.workflow
+      .getHandle(WORKFLOW_ID.killSwitch)
+      .signal(activateKillSwitch, { reason: 'nobody there', actor: 'ada' })
+    worker = await startControlWorker(temporal, api.services, twice)
+  })
+  after(async () => {
+    await worker?.[Symbol.asyncDispose]()
+    await api?.[Symbol.asyncDispose]()
+    await temporal?.[Symbol.asyncDispose]()
+  })
+
+  const handle = () => temporal.client.workflow.getHandle(WORKFLOW_ID.killSwitch)
+  const rest = (action: string) =>
+    api.call('POST', `/api/v1/admin/killswitch/${action}`, { key: OPERATIONS_KEY })
+  const row = () => readKillSwitch(api.database.db)
+  async function until(what: string, holds: () => Promise<boolean>): Promise<void> {
+    const since = Date.now()
+    while (!(await holds())) assert.ok(Date.now() - since < WAIT_MS, what)
+  }
+  const knows = (state: Partial<KillSwitchState>) =>
+    until(`the workflow knows ${JSON.stringify(state)}`, async () => {
+      const known = await handle().query(killSwitchState)
+      return Object.entries(state).every(([name, value]) => known[name as keyof KillSwitchState] === value)
+    })
+
+  it('takes signals while no worker runs', async () => {
+    await knows({ active: true, reason: 'nobody there' })
+    await handle().signal(deactivateKillSwitch)
+    await knows({ active: false })
+  })
+
+  it('writes the row when it is signalled by hand, and every gateway follows', async () => {
+    await handle().signal(activateKillSwitch, { reason: 'from the UI', actor: 'ada' })
+    await knows({ active: true, reason: 'from the UI', actor: 'ada' })
+    await until('the gateway refuses', async () => api.services.killSwitch.active)
+    assert.equal((await row()).reason, 'from the UI')
+
+    await handle().signal(deactivateKillSwitch)
+    await knows({ active: false, reason: null, actor: 'temporal' })
+    await until('the gateway admits', async () => !api.services.killSwitch.active)
+  })
+
+  it('follows what REST has written, and does not write it again', async () => {
+    await rest('activate?reason=over%20REST')
+    await knows({ active: true, reason: 'over REST', actor: 'operations-key' })
+    const { version } = await row()
+    await rest('deactivate')
+    await knows({ active: false })
+
+    assert.equal((await row()).version, version + 1)
+  })
+
+  it('is not turned back by the signal of an earlier change that comes late', async () => {
+    const { version } = await writeKillSwitch(
+      api.database.db,
+      { active: false, reason: 'over', actor: 'me' },
+      new Date(),
+    )
+
+    await handle().signal(activateKillSwitch, { reason: 'late', actor: 'me', version: version - 1 })
+
+    await knows({ active: false, reason: 'over' })
+    assert.equal((await row()).active, false)
+  })
+
+  it('does not end when it is cancelled', async () => {
+    await handle().cancel()
+    await handle().signal(activateKillSwitch, { reason: 'still here', actor: 'ada' })
+
+    await knows({ active: true, reason: 'still here' })
+    await handle().signal(deactivateKillSwitch)
+    await knows({ active: false })
+    await recordHistory('kill-switch', handle())
+  })
+
+  it('begins a new history after many signals and keeps its state', async () => {
+    const before = (await handle().describe()).runId
+    for (let n = 0; n < 210; n++)
+      await handle().signal(activateKillSwitch, { reason: `drill ${n}`, actor: 'ada' })
+
+    await until('a new history', async () => (await handle().describe()).runId !== before)
+    await knows({ active: true, reason: 'drill 209' })
+  })
+
+  it('is reminded of the row, and runs again, after it was terminated', async () => {
+    await handle().terminate('by mistake')
+    await writeKillSwitch(api.database.db, { active: true, reason: 'meanwhile', actor: 'me' }, new Date())
+
+    await temporal.client.schedule.getHandle('reconcile').trigger()
+
+    await until('it runs', async () => (await handle().describe()).status.name === 'RUNNING')
+    await knows({ active: true, reason: 'meanwhile', actor: 'me' })
+  })
+
+  it('and its schedules are made sure of again and again', async () => {
+    await temporal.client.schedule.getHandle('retention').pause('an operator said so')
+
+    await ensureStanding(temporal.client, createLogger('test', 'silent'), { hasWebhooks: false })
+
+    const { state, action } = await temporal.client.schedule.getHandle('retention').describe()
+    assert.deepEqual([state.paused, action.workflowType], [true, 'retention'])
+  })
+})

@@ -1,0 +1,211 @@
+import assert from 'node:assert/strict'
+import { createReconcileActivities } from '../../activities/control/reconcile.ts'
+import type { NewTask } from '../../db/tables/inference.ts'
+import { newId } from '../../domain/ids.ts'
+import { QUEUES, WORKFLOW_ID } from '../../workflows/policy.ts'
+import { startApi, type TestApi } from '../support/api.ts'
+import { buildHeldTask, buildRun } from '../support/build-endpoint.ts'
+import { startTemporal, type TestTemporal } from '../support/temporal.ts'
+
+const HOUR = 3_600_000
+const ago = (ms: number) => new Date(Date.now() - ms)
+
+describe('reconcile', function () {
+  this.timeout(120_000)
+  let temporal: TestTemporal
+  let api: TestApi
+  let accountId: string
+  before(async () => {
+    temporal = await startTemporal()
+    api = await startApi({ config: { TEMPORAL_ADDRESS: temporal.address } })
+    ;({ accountId } = await api.account())
+  })
+  after(async () => {
+    await api?.[Symbol.asyncDispose]()
+    await temporal?.[Symbol.asyncDispose]()
+  })
+  const reconcile = () => createReconcileActivities(api.services)
+
+  const buildTask = (overrides: Partial<NewTask> = {}) => buildHeldTask(api.database.db, accountId, overrides)
+  const task = (id: string) =>
+    api.database.db.selectFrom('task').selectAll().where('id', '=', id).executeTakeFirstOrThrow()
+  const run = (id: string) =>
+    api.database.db.selectFrom('training_run').selectAll().where('id', '=', id).executeTakeFirstOrThrow()
+  const startNow = (workflow: string, workflowId: string, arg: object) =>
+    temporal.client.workflow.start(workflow, { workflowId, taskQueue: QUEUES.control, args: [arg] })
+  const promised = async () =>
+    (await api.database.db.selectFrom('workflow_start').select('workflow_id').execute()).map(
+      ({ workflow_id }) => workflow_id,
+    )
+
+  it('fails with a sentence what an operator terminated, gives the money back and says so once', async () => {
+    const { db } = api.database
+    const job = await buildRun(db, accountId, { status: 'running', created_at: ago(60_000) })
+    const taskId = await buildTask()
+    const workflows = [
+      await startNow('trainingRun', WORKFLOW_ID.job(job.id), { jobId: job.id }),
+      await startNow('coldInference', WORKFLOW_ID.task(taskId), { taskId }),
+    ]
+    assert.deepEqual(await reconcile().reconcileJobs(null), {
+      next: null,
+      ended: 0,
+      restarted: 0,
+      failed: 0,
+    })
+    for (const workflow of workflows) await workflow.terminate('by hand')
+
+    assert.equal((await reconcile().reconcileJobs(null)).ended, 1)
+    assert.equal((await reconcile().reconcileTasks(null)).ended, 1)
+    await reconcile().reconcileJobs(null)
+    await reconcile().reconcileTasks(null)
+
+    const [ended, failed] = [await run(job.id), await task(taskId)]
+    assert.deepEqual([ended.status, failed.status], ['failed', 'failed'])
+    assert.match(ended.error_message ?? '', /an operator terminated the workflow of this run/)
+    assert.match(failed.error ?? '', /an operator terminated the workflow of this task/)
+    const entries = await db.selectFrom('ledger_entry').selectAll().where('task_id', '=', taskId).execute()
+    const mine = entries.filter(({ purse }) => purse === `account:${accountId}`)
+    assert.deepEqual([entries.length, mine.reduce((sum, entry) => sum + entry.amount_micro, 0)], [4, 0])
+    const events = await db
+      .selectFrom('event')
+      .select('type')
+      .where('resource_id', 'in', [job.id, taskId])
+      .orderBy('type')
+      .execute()
+    assert.deepEqual(
+      events.map(({ type }) => type),
+      ['inference.task.failed', 'training.run.failed'],
+    )
+  })
+
+  it('starts again what Temporal knows nothing of', async () => {
+    const job = await buildRun(api.database.db, accountId, { status: 'pending', created_at: ago(60_000) })
+    const taskId = await buildTask()
+
+    assert.equal((await reconcile().reconcileJobs(null)).restarted, 1)
+    assert.equal((await reconcile().reconcileTasks(null)).restarted, 1)
+
+    const names = [WORKFLOW_ID.job(job.id), WORKFLOW_ID.task(taskId)]
+    for (let since = Date.now(); ;) {
+      const waiting = await promised()
+      if (!names.some((name) => waiting.includes(name))) break
+      assert.ok(Date.now() - since < 10_000)
+    }
+    for (const name of names) {
+      const { status } = await temporal.client.workflow.getHandle(name).describe()
+      assert.equal(status.name, 'RUNNING')
+      await temporal.client.workflow.getHandle(name).terminate()
+    }
+    await reconcile().reconcileJobs(null)
+    await reconcile().reconcileTasks(null)
+  })
+
+  it('leaves alone what is young, what a gateway has and what has ended', async () => {
+    const { db } = api.database
+    await buildRun(db, accountId, { status: 'pending' })
+    await buildRun(db, accountId, { status: 'failed', created_at: ago(HOUR) })
+    await buildTask({ created_at: new Date() })
+    const gateway_id = api.services.gateway.id
+    await buildTask({ gateway_id })
+    await buildTask({ status: 'succeeded' })
+
+    const nothing = { next: null, ended: 0, restarted: 0, failed: 0 }
+    assert.deepEqual(await reconcile().reconcileJobs(null), nothing)
+    assert.deepEqual(await reconcile().reconcileTasks(null), nothing)
+    await db.deleteFrom('task').where('gateway_id', '=', gateway_id).execute()
+  })
+
+  it('goes through more than one step sees', async () => {
+    const { db } = api.database
+    const ids = []
+    for (let n = 0; n < 120; n++) ids.push(await buildTask())
+
+    const first = await reconcile().reconcileTasks(null)
+    const second = await reconcile().reconcileTasks(first.next)
+
+    assert.deepEqual([first.restarted, second.restarted, second.next], [100, 20, null])
+    await db.updateTable('task').set({ status: 'failed' }).where('id', 'in', ids).execute()
+    await db.deleteFrom('workflow_start').execute()
+  })
+
+  it('is not kept from the rest by a row that it cannot settle', async () => {
+    const [bad, good] = [await buildTask(), await buildTask()]
+    const describe = async (id: string) => {
+      if (id === bad) throw new Error('cannot say')
+    }
+    const { temporal: client } = api.services
+    const picky = Object.create(client, {
+      workflow: {
+        value: {
+          getHandle: (workflowId: string) => ({
+            async describe() {
+              await describe(workflowId.replace('task/', ''))
+              return client.workflow.getHandle(workflowId).describe()
+            },
+          }),
+        },
+      },
+    }) as typeof client
+
+    const swept = await createReconcileActivities({ ...api.services, temporal: picky }).reconcileTasks(null)
+
+    assert.deepEqual(swept, { next: null, ended: 0, restarted: 1, failed: 1 })
+    await api.database.db
+      .updateTable('task')
+      .set({ status: 'failed' })
+      .where('id', 'in', [bad, good])
+      .execute()
+    await api.database.db.deleteFrom('workflow_start').execute()
+  })
+
+  it('closes lapsed leases and forgets dead gateways that own nothing', async () => {
+    const { db } = api.database
+    const dead = newId()
+    const owner = newId()
+    await db
+      .insertInto('gateway')
+      .values(
+        [dead, owner].map((id) => ({
+          id,
+          base_url: 'http://127.0.0.1:1',
+          lease_expires_at: ago(2 * HOUR),
+        })),
+      )
+      .execute()
+    // Open tasks of a dead gateway are for the reaper, which needs the row no more once they have ended.
+    const taskId = await buildTask({ gateway_id: owner, status: 'succeeded' })
+    const node = newId()
+    await db
+      .insertInto('node')
+      .values({
+        id: node,
+        account_id: accountId,
+        name: 'n',
+        public_key: Buffer.from(node),
+        status: 'active',
+        hardware: 'cpu',
+        inventory: '{}',
+        runtime_version: '0.11.0',
+      })
+      .execute()
+    const lease = (expires_at: Date) => ({
+      token: newId(),
+      kind: 'task' as const,
+      subject_id: newId(),
+      account_id: accountId,
+      node_id: node,
+      attempt: 1,
+      state: 'active' as const,
+      lease_s: 30,
+      expires_at,
+    })
+    await db
+      .insertInto('lease')
+      .values([lease(ago(HOUR)), lease(ago(60_000)), lease(new Date(Date.now() + HOUR))])
+      .execute()
+
+    assert.deepEqual(await reconcile().tidyLeases(), { leases: 1, gateways: 2 })
+    assert.deepEqual(await reconcile().tidyLeases(), { leases: 0, gateways: 0 })
+    assert.equal((await task(taskId)).status, 'succeeded')
+  })
+})

@@ -1,0 +1,21 @@
+import { Worker } from '@temporalio/worker'
+import { readConfig } from '../../platform/config.ts'
+import { workflowBundle } from '../../workers/bundle.ts'
+import { readHistories } from '../support/histories.ts'
+import { quietRuntime } from '../support/temporal.ts'
+
+describe('recorded histories', function () {
+  this.timeout(120_000)
+
+  it('replay on the workflows of today', async () => {
+    quietRuntime()
+    const bundle = await workflowBundle(readConfig().HEARTH_CACHE_DIR)
+    for (const { name, history } of await readHistories()) {
+      await Worker.runReplayHistory({ workflowBundle: bundle, replayName: name }, history).catch(
+        (cause: unknown) => {
+          throw new Error(`${name} does not replay`, { cause })
+        },
+      )
+    }
+  })
+})

@@ -1,0 +1,210 @@
+import assert from 'node:assert/strict'
+import { ApplicationFailure } from '@temporalio/common'
+import { createMaintenanceActivities } from '../../activities/control/maintenance.ts'
+import { newId } from '../../domain/ids.ts'
+import { QUEUES } from '../../workflows/policy.ts'
+import { startApi, type TestApi } from '../support/api.ts'
+import { failingAt, twice } from '../support/at-least-once.ts'
+import { recordHistory } from '../support/histories.ts'
+import { startControlWorker, startTemporal, type TestTemporal } from '../support/temporal.ts'
+
+const HOUR = 3_600_000
+const ago = (ms: number) => new Date(Date.now() - ms)
+
+describe('housekeeping', function () {
+  this.timeout(120_000)
+  let temporal: TestTemporal
+  let api: TestApi
+  let accountId: string
+  before(async () => {
+    temporal = await startTemporal()
+    api = await startApi({ config: { TEMPORAL_ADDRESS: temporal.address } })
+    ;({ accountId } = await api.account())
+  })
+  after(async () => {
+    await api?.[Symbol.asyncDispose]()
+    await temporal?.[Symbol.asyncDispose]()
+  })
+  describe('both', () => {
+    for (const [name, broken] of [
+      ['reconcile', 'reconcileJobs'],
+      ['reconcile', 'remindKillSwitch'],
+      ['retention', 'removeOutlivedRows'],
+      ['retention', 'removeOutlivedFiles'],
+    ] as const) {
+      it(`do the rest and then fail when ${broken} fails for good`, async () => {
+        const ran: string[] = []
+        const fault = ApplicationFailure.nonRetryable('broken for good')
+        const told = (activities: object) =>
+          Object.fromEntries(
+            Object.entries(activities as Record<string, (...args: unknown[]) => Promise<unknown>>).map(
+              ([key, activity]) => [
+                key,
+                (...args: unknown[]) => {
+                  ran.push(key)
+                  return activity(...args)
+                },
+              ],
+            ),
+          )
+        await using _worker = await startControlWorker(temporal, api.services, (activities) =>
+          told(failingAt(activities, broken, fault)),
+        )
+
+        const handle = await temporal.client.workflow.start(name, {
+          workflowId: `test-${name}-${broken}`,
+          taskQueue: QUEUES.control,
+          args: [],
+        })
+
+        await assert.rejects(handle.result())
+        const last = name === 'reconcile' ? 'foldUsageCounts' : 'removeOrphanedUploads'
+        assert.ok(ran.includes(last), ran.join())
+      })
+    }
+  })
+
+  describe('retention', () => {
+    it('removes what has outlived its time and nothing else', async () => {
+      const { db } = api.database
+      const { objects, now } = api.services
+      const keep = createMaintenanceActivities(api.services)
+      const put = async (key: string) => {
+        await objects.put(key, Buffer.from('x'), { contentType: 'text/plain' })
+        return key
+      }
+      const body_digest = Buffer.from('d')
+      const idempotent = { account_id: accountId, operation: 'o', body_digest }
+      await db
+        .insertInto('idempotency')
+        .values([
+          { ...idempotent, key: newId(), created_at: ago(25 * HOUR) },
+          { ...idempotent, key: newId(), created_at: ago(23 * HOUR) },
+        ])
+        .execute()
+      await db
+        .insertInto('node_signature_seen')
+        .values([
+          { digest: Buffer.from('old'), expires_at: ago(1000) },
+          { digest: Buffer.from('new'), expires_at: new Date(Date.now() + HOUR) },
+        ])
+        .execute()
+      await db.deleteFrom('event').execute()
+      const event = { account_id: accountId, type: 't', payload: Buffer.from('{}') }
+      await db
+        .insertInto('event')
+        .values([
+          { ...event, id: newId(), resource_id: newId(), created_at: ago(31 * 24 * HOUR) },
+          { ...event, id: newId(), resource_id: newId(), created_at: ago(29 * 24 * HOUR) },
+        ])
+        .execute()
+      const input = { account_id: accountId, content_type: 'image/png', size_bytes: 1 }
+      await db
+        .insertInto('uploaded_input')
+        .values([
+          { ...input, id: newId(), object_key: await put('inputs/old'), created_at: ago(HOUR + 1000) },
+          { ...input, id: newId(), object_key: await put('inputs/new'), created_at: ago(HOUR - 60_000) },
+        ])
+        .execute()
+      const dataset = newId()
+      await db
+        .insertInto('dataset')
+        .values({
+          id: dataset,
+          account_id: accountId,
+          dataset_name: 'd',
+          description: '',
+          status: 'pending',
+          storage_format: 'csv',
+          visibility: 'private',
+        })
+        .execute()
+      const upload = {
+        dataset_id: dataset,
+        account_id: accountId,
+        filename: 'a.csv',
+        content_type: 'text/csv',
+        expires_at: now(),
+      }
+      await db
+        .insertInto('dataset_upload')
+        .values([
+          {
+            ...upload,
+            id: newId(),
+            status: 'initialised',
+            object_key: await put('incoming/forgotten'),
+            created_at: ago(25 * HOUR),
+          },
+          {
+            ...upload,
+            id: newId(),
+            status: 'initialised',
+            object_key: await put('incoming/fresh'),
+            created_at: ago(23 * HOUR),
+          },
+          {
+            ...upload,
+            id: newId(),
+            status: 'ingesting',
+            object_key: await put('incoming/read'),
+            created_at: ago(25 * HOUR),
+          },
+        ])
+        .execute()
+
+      const rows = await keep.removeOutlivedRows()
+      const files = await twice(keep).removeOutlivedFiles()
+
+      assert.deepEqual(rows, { count: 3, more: false })
+      assert.deepEqual(files, { count: 0, more: false })
+      const count = async (table: 'idempotency' | 'node_signature_seen' | 'event' | 'uploaded_input') =>
+        (await db.selectFrom(table).selectAll().execute()).length
+      assert.deepEqual(
+        [await count('idempotency'), await count('node_signature_seen'), await count('event')],
+        [1, 1, 1],
+      )
+      assert.equal(await count('uploaded_input'), 1)
+      const uploads = await db
+        .selectFrom('dataset_upload')
+        .select('object_key')
+        .orderBy('object_key')
+        .execute()
+      assert.deepEqual(
+        uploads.map(({ object_key }) => object_key),
+        ['incoming/fresh', 'incoming/read'],
+      )
+      for (const [key, stays] of [
+        ['inputs/old', false],
+        ['inputs/new', true],
+        ['incoming/forgotten', false],
+        ['incoming/fresh', true],
+        ['incoming/read', true],
+      ] as const) {
+        assert.equal((await objects.head(key)) !== undefined, stays, key)
+      }
+    })
+
+    it('runs as a workflow, each activity twice, beside reconcile', async () => {
+      await using _worker = await startControlWorker(temporal, api.services, twice)
+      await api.database.db
+        .insertInto('usage_delta')
+        .values({ account_id: accountId, endpoint_id: newId(), enqueued: 1 })
+        .execute()
+
+      const names = ['retention', 'reconcile'] as const
+      for (const name of names) {
+        const handle = await temporal.client.workflow.start(name, {
+          workflowId: `test-${name}`,
+          taskQueue: QUEUES.control,
+          args: [],
+        })
+        await handle.result()
+        await recordHistory(name, handle)
+      }
+
+      const left = await api.database.db.selectFrom('usage_delta').selectAll().execute()
+      assert.equal(left.length, 0)
+    })
+  })
+})

@@ -1,0 +1,96 @@
+import assert from 'node:assert/strict'
+import { after, before, describe, it } from 'mocha'
+import { attemptDueAt } from '../../domain/webhook-schedule.ts'
+import { skipBecause } from '../support/skip.ts'
+import { startSkippingTemporal } from '../support/temporal-time.ts'
+import type { SkippingTemporal } from '../support/temporal-time.ts'
+
+const SECOND = 1000
+const MINUTE = 60 * SECOND
+const HOUR = 60 * MINUTE
+const SLACK_MS = 5 * SECOND
+
+describe('waiting for hours', function () {
+  this.timeout(60_000)
+  let temporal: SkippingTemporal
+
+  before(async function () {
+    const started = await startSkippingTemporal()
+    if ('missing' in started) return skipBecause(this, started.missing)
+    temporal = started
+  })
+  after(() => temporal?.[Symbol.asyncDispose]())
+
+  it('makes the eight attempts at a delivery at 0 s, 30 s, 2 min, 10 min, 1 h, 6 h, 24 h and 36 h (6.4.3)', async () => {
+    const createdAt = await temporal.now()
+    // The first attempt was made by the dispatch.
+    const made = [createdAt]
+
+    await temporal.run('webhookDelivery', [{ deliveryId: 'd' }], {
+      async planWebhookAttempt() {
+        const now = made.at(-1) ?? createdAt
+        const attempt = made.length + 1
+        const at = attemptDueAt({ createdAt, attempt, now, random: 0 })
+        return at === undefined ? { state: 'ended' } : { state: 'due', attempt, at, lastError: 'status_503' }
+      },
+      attemptWebhook: async () => void made.push(await temporal.now()),
+    })
+
+    const planned = [0, 30 * SECOND, 2 * MINUTE, 10 * MINUTE, HOUR, 6 * HOUR, 24 * HOUR, 36 * HOUR]
+    assertNear(
+      made.map((at) => at - createdAt),
+      planned,
+    )
+  })
+
+  it('removes the files of a deleted dataset however long the object store is away', async () => {
+    let tries = 0
+
+    await temporal.run('datasetRemoval', [{ datasetId: 'd' }], {
+      async removeDatasetFiles() {
+        if (++tries < 100) throw new Error('the object store does not answer')
+      },
+    })
+
+    assert.equal(tries, 100)
+  })
+
+  it('challenges a destination at 0 s, 30 s, 2 min and 10 min and then leaves it unverified (6.3)', async () => {
+    const startedAt = await temporal.now()
+    const challenged: number[] = []
+    const failed: unknown[] = []
+
+    const outcome = await temporal.run('webhookVerification', [{ endpointId: 'e', version: 3 }], {
+      async challengeWebhook() {
+        challenged.push((await temporal.now()) - startedAt)
+        return 'unanswered'
+      },
+      failWebhookVerification: async (...which: unknown[]) => void failed.push(which),
+    })
+
+    assertNear(challenged, [0, 30 * SECOND, 2 * MINUTE, 10 * MINUTE])
+    assert.deepEqual(failed, [['e', 3]])
+    assert.equal(outcome, 'failed')
+  })
+
+  it('stops challenging as soon as the destination has answered', async () => {
+    let challenges = 0
+
+    const outcome = await temporal.run('webhookVerification', [{ endpointId: 'e', version: 1 }], {
+      challengeWebhook: async () => (++challenges === 2 ? 'verified' : 'unanswered'),
+      failWebhookVerification: () => assert.fail('it was verified'),
+    })
+
+    assert.deepEqual([outcome, challenges], ['verified', 2])
+  })
+})
+
+/** Equal but for what starting an activity takes. */
+function assertNear(actual: number[], expected: number[]): void {
+  const message = `${actual.join(', ')} beside ${expected.join(', ')}`
+  assert.equal(actual.length, expected.length, message)
+  for (const [i, at] of actual.entries()) {
+    const late = at - (expected[i] ?? Number.NaN)
+    assert.ok(late >= -SLACK_MS && late < SLACK_MS, message)
+  }
+}

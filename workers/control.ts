@@ -1,0 +1,130 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Client } from '@temporalio/client'
+import { NativeConnection, Runtime, Worker } from '@temporalio/worker'
+import { createControlActivities } from '../activities/control/index.ts'
+import { createWebhookActivities } from '../activities/control/webhooks/index.ts'
+import { openDatabase } from '../db/database.ts'
+import { migrate } from '../db/migrate.ts'
+import { loadCatalog } from '../platform/catalog.ts'
+import { type Config, ConfigError, readConfig, required } from '../platform/config.ts'
+import { openEgressPolicy } from '../platform/egress-policy.ts'
+import { createLogger, type Logger } from '../platform/log.ts'
+import { openObjectStore } from '../platform/object-store-open.ts'
+import { PublicSender } from '../platform/public-fetch.ts'
+import { SecretBox } from '../platform/secret-box.ts'
+import { QUEUES } from '../workflows/policy.ts'
+import { workflowBundle } from './bundle.ts'
+import { ensureStanding } from './standing.ts'
+import { temporalLogger } from './temporal-logger.ts'
+
+const WORKER_OPTIONS = {
+  maxCachedWorkflows: 500,
+  // With the default throttle a cancelled activity learns of it 6 to 9 s late (measured).
+  maxHeartbeatThrottleInterval: '500ms',
+  defaultHeartbeatThrottleInterval: '500ms',
+  // The supervisor allows 1.5 s: steps on rows end within it, an ingest is taken up again from its start.
+  shutdownGraceTime: '1s',
+  shutdownForceTime: '5s',
+} as const
+
+/** Runs every workflow and the control-plane activities until told to stop. */
+async function main(): Promise<void> {
+  const config = readConfig()
+  const log = createLogger('control', config.HEARTH_LOG_LEVEL)
+  const stop = stopSignal()
+  Runtime.install({ logger: temporalLogger(log), shutdownSignals: [] })
+
+  await using db = openDatabase(required(config, 'DATABASE_URL'))
+  await retry('PostgreSQL', () => migrate(db), { log, signal: stop })
+  const connection = await retry('Temporal', () => connect(config), { log, signal: stop })
+  const temporal = new Client({ connection, namespace: config.TEMPORAL_NAMESPACE })
+  try {
+    const objects = await openObjectStore(config)
+    const catalog = loadCatalog()
+    const now = () => new Date()
+    const bundle = await workflowBundle(config.HEARTH_CACHE_DIR)
+    const queue = (taskQueue: string, activities: object) =>
+      Worker.create({
+        ...WORKER_OPTIONS,
+        connection,
+        namespace: config.TEMPORAL_NAMESPACE,
+        workflowBundle: bundle,
+        taskQueue,
+        activities,
+      })
+    const hasWebhooks = config.HEARTH_FEATURES.includes('webhooks')
+    await using sender = new PublicSender(openEgressPolicy(config))
+    const secretBox = () => new SecretBox(config.HEARTH_ENCRYPTION_KEYS)
+    const workers = [
+      await queue(
+        QUEUES.control,
+        createControlActivities({ db, objects, temporal, catalog, config, log, now }),
+      ),
+      ...(hasWebhooks
+        ? [
+            await queue(
+              QUEUES.webhooks,
+              createWebhookActivities({ db, config, sender, secretBox: secretBox(), log, now }),
+            ),
+          ]
+        : []),
+    ]
+    const shutDown = () => {
+      for (const worker of workers) if (worker.getState() === 'RUNNING') worker.shutdown()
+    }
+    stop.addEventListener('abort', shutDown)
+    const running = Promise.all(workers.map((worker) => worker.run()))
+    log.info(
+      { queues: workers.map(({ options }) => options.taskQueue), temporal: config.TEMPORAL_ADDRESS },
+      'taking work',
+    )
+    const standing = retry('Temporal', () => ensureStanding(temporal, log, { hasWebhooks }), {
+      log,
+      signal: stop,
+    }).catch(
+      (err: unknown) => stop.aborted || log.error({ err }, 'the kill switch and schedules are not in place'),
+    )
+    if (stop.aborted) shutDown()
+    await running
+    await standing
+    log.info('stopped')
+  } finally {
+    await connection.close()
+  }
+}
+
+const connect = (config: Config) =>
+  NativeConnection.connect({ address: required(config, 'TEMPORAL_ADDRESS') })
+
+/** Aborts when this process is asked to end. */
+function stopSignal(): AbortSignal {
+  const controller = new AbortController()
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => controller.abort())
+  return controller.signal
+}
+
+/** Tries until it works or the process is told to stop; says what it waits for once every ten tries. */
+async function retry<T>(
+  what: string,
+  attempt: () => Promise<T>,
+  { log, signal }: { log: Logger; signal: AbortSignal },
+): Promise<T> {
+  for (let tries = 0; ; tries++) {
+    signal.throwIfAborted()
+    try {
+      return await attempt()
+    } catch (err) {
+      if (err instanceof ConfigError) throw err
+      if (tries % 10 === 0) log.warn({ reason: String(err) }, `waiting for ${what}`)
+      await sleep(Math.min(100 * 2 ** tries, 2000), undefined, { signal })
+    }
+  }
+}
+
+main().catch((err: unknown) => {
+  if (err instanceof Error && err.name === 'AbortError') return
+  process.stderr.write(
+    `${err instanceof ConfigError ? err.message : ((err as Error).stack ?? String(err))}\n`,
+  )
+  process.exitCode = err instanceof ConfigError ? 2 : 1
+})

@@ -1,0 +1,161 @@
+import { rm } from 'node:fs/promises'
+import { hostname } from 'node:os'
+import { join } from 'node:path'
+import { ContainerDriver } from '../node-runtime/container-driver.ts'
+import { ControlClient } from '../node-runtime/control-client.ts'
+import { type Identity, loadOrJoin, saveGateways } from '../node-runtime/identity.ts'
+import { loadMeter, takeInventory } from '../node-runtime/inventory.ts'
+import { Links } from '../node-runtime/links.ts'
+import { MeasuredMemory } from '../node-runtime/measured-memory.ts'
+import { MemoryLedger } from '../node-runtime/memory-ledger.ts'
+import { memoryMeter } from '../node-runtime/memory-meter.ts'
+import { ModelManager } from '../node-runtime/model-manager.ts'
+import { ProcessDriver } from '../node-runtime/process-driver.ts'
+import { ensurePythonEnv, findPython } from '../node-runtime/python-env.ts'
+import { ensurePackages } from '../node-runtime/npm-env.ts'
+import { Spool } from '../node-runtime/spool.ts'
+import { WeightsCache } from '../node-runtime/weights-cache.ts'
+import { WorkRegistry } from '../node-runtime/work-registry.ts'
+import type { Catalog } from '../platform/catalog.ts'
+import { type Config, required } from '../platform/config.ts'
+import type { Logger } from '../platform/log.ts'
+import type { NodeInventory, NodeReport } from '../schemas/node.ts'
+
+/** What a node is made of once it has joined; nothing in it takes work yet. */
+export interface NodeParts {
+  identity: Identity
+  inventory: NodeInventory
+  catalog: Catalog
+  control: ControlClient
+  driver: ProcessDriver
+  containers: ContainerDriver | undefined
+  memory: MemoryLedger
+  models: ModelManager
+  weights: WeightsCache
+  spool: Spool
+  work: WorkRegistry
+  links: Links
+  pythonOf: (environment: string, tell?: (line: string) => void) => Promise<string>
+  workDir: string
+}
+
+const SPOOL_FLUSH_MS = 500
+const STOP_GRACE_MS = 500
+
+export interface NodeOptions {
+  catalog: Catalog
+  isDraining: () => boolean
+  onDraining: (draining: boolean) => void
+}
+
+/** Reaps what an earlier life left, joins if need be, and opens the links. */
+export async function openNode(config: Config, log: Logger, options: NodeOptions): Promise<NodeParts> {
+  const dir = config.HEARTH_NODE_DIR
+  const { catalog, isDraining, onDraining } = options
+  const python = { cacheDir: config.HEARTH_CACHE_DIR, log: (line: string) => log.info(line) }
+  let found: Promise<string> | undefined
+  const launcherPython = () => (found ??= findPython(python))
+  const driver = new ProcessDriver({ stateDir: dir, python: launcherPython })
+  const containers = await ContainerDriver.connect({
+    socketPath: config.HEARTH_CONTAINER_SOCKET,
+    stateDir: dir,
+  })
+  const reaped = (await driver.reap()) + ((await containers?.reap()) ?? 0)
+  if (reaped) log.warn({ reaped }, 'ended what an earlier life of this node left running')
+
+  const inventory = await takeInventory({
+    profiles: catalog.profiles,
+    hasContainers: containers !== undefined,
+    memoryMb: config.HEARTH_NODE_MEMORY_MB,
+    trainSlots: config.HEARTH_NODE_SLOTS,
+  })
+  const identity = await joinPool(config, inventory)
+  const pythonOf = async (environment: string, tell = python.log) =>
+    (await ensurePythonEnv(environment, { ...python, log: tell })).python
+  const work = new WorkRegistry()
+  const memory = new MemoryLedger(inventory.memory_mb)
+  const spool = new Spool({ dir: join(dir, 'spool') })
+  const control = new ControlClient({ identity, gateways: () => links.gateways })
+  const weights = new WeightsCache({ dir: join(dir, 'weights'), quotaMb: config.HEARTH_NODE_CACHE_MB })
+  const models = new ModelManager({
+    catalog,
+    cache: weights,
+    drivers: { process: driver, container: containers },
+    memory,
+    meter: memoryMeter(inventory.hardware),
+    pinned: new Set(config.HEARTH_NODE_PINNED),
+    measured: new MeasuredMemory(join(dir, 'measured.json')),
+    modelSpec: (modelKey, { signal }) => control.modelSpec(modelKey, { signal }),
+    pythonOf,
+    packagesOf: (environment) => ensurePackages(environment, python),
+    log,
+  })
+  await models.init()
+  const report = reporter({ memory, models, work, isDraining })
+  const links = new Links({
+    gateways: [...new Set([required(config, 'HEARTH_GATEWAY_URL'), ...identity.gateways])],
+    identity,
+    inventory,
+    models,
+    spool,
+    work,
+    report,
+    log,
+    onGateways: (gateways) => void saveGateways(dir, gateways).catch((err: unknown) => log.warn({ err })),
+    onDraining,
+  })
+  const workDir = join(dir, 'work')
+  // Files of attempts that an earlier life did not end: each attempt begins with its own.
+  await rm(workDir, { recursive: true, force: true })
+  return {
+    identity,
+    inventory,
+    catalog,
+    control,
+    driver,
+    containers,
+    memory,
+    models,
+    weights,
+    spool,
+    work,
+    links,
+    pythonOf,
+    workDir,
+  }
+}
+
+const joinPool = (config: Config, inventory: NodeInventory) =>
+  loadOrJoin({
+    dir: config.HEARTH_NODE_DIR,
+    gateway: required(config, 'HEARTH_GATEWAY_URL'),
+    token: config.HEARTH_NODE_TOKEN,
+    name: config.HEARTH_NODE_NAME || hostname(),
+    inventory,
+  })
+
+function reporter(parts: Pick<NodeParts, 'memory' | 'models' | 'work'> & Pick<NodeOptions, 'isDraining'>) {
+  const load = loadMeter()
+  return (): NodeReport => ({
+    memory_total_mb: parts.memory.totalMb,
+    memory_free_mb: parts.memory.freeMb,
+    load: load(),
+    draining: parts.isDraining(),
+    jobs: parts.work.size,
+    models: parts.models.report(),
+  })
+}
+
+/** Stops the node's processes, hands over what it still has to tell, and closes its links. */
+export async function closeNode(node: NodeParts): Promise<void> {
+  const { models, driver, containers, spool, links, control } = node
+  await models[Symbol.asyncDispose]()
+  await Promise.all([
+    driver.stopAll({ graceMs: STOP_GRACE_MS }),
+    containers?.stopAll({ graceMs: STOP_GRACE_MS }),
+  ])
+  await spool.flush({ timeoutMs: SPOOL_FLUSH_MS })
+  links.close()
+  spool.close()
+  await control.close()
+}

@@ -1,0 +1,28 @@
+/** Whether this node gives its work up, because it drains or stops; trainers follow the signal. */
+export class Yielding {
+  #controller = new AbortController()
+  #draining = false
+
+  get isDraining(): boolean {
+    return this.#draining
+  }
+
+  /** Aborts once the node drains or stops; a new one when it takes work again. */
+  get signal(): AbortSignal {
+    return this.#controller.signal
+  }
+
+  /** False when nothing changes. */
+  drain(draining: boolean): boolean {
+    if (draining === this.#draining) return false
+    this.#draining = draining
+    if (draining) this.#controller.abort(new Error('this node is draining'))
+    else this.#controller = new AbortController()
+    return true
+  }
+
+  stop(): void {
+    this.#draining = true
+    this.#controller.abort(new Error('this node is stopping'))
+  }
+}

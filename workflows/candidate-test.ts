@@ -1,0 +1,97 @@
+import {
+  ActivityFailure,
+  ApplicationFailure,
+  CancellationScope,
+  isCancellation,
+  proxyActivities,
+  proxyLocalActivities,
+  setCurrentDetails,
+  sleep,
+  workflowInfo,
+} from '@temporalio/workflow'
+import type { ControlActivities } from '../activities/control/index.ts'
+import type { NodeActivities } from '../activities/node/index.ts'
+import type { TestVerdict } from '../activities/node/test-model.ts'
+import { LOCAL, PAUSE, POLICY, QUEUES } from './policy.ts'
+
+const { openCandidate, placeCandidate, closeCandidate } = proxyLocalActivities<ControlActivities>(
+  LOCAL.record,
+)
+
+export interface CandidateTestInput {
+  versionId: string
+}
+
+/** Loads that fail before the model counts as one that cannot be loaded. */
+const MAX_FAILED_LOADS = 3
+/** How long a candidate waits for a node that has room for it. */
+const WAIT_MS = 24 * 3_600_000
+const LONGEST_REASON = 300
+
+/**
+ * candidate -> ready, or candidate with the reason. The version's row is what callers see; it moves by guarded update,
+ * so a version that was disabled meanwhile stays so.
+ */
+export async function candidateTest({ versionId }: CandidateTestInput): Promise<void> {
+  const candidate = await openCandidate(versionId)
+  if (!candidate) return setCurrentDetails('The version is no candidate any more.')
+  try {
+    const verdict = await testUntil(versionId, candidate.modelKey)
+    await closeCandidate({ versionId, ...verdict })
+    describe(verdict)
+  } catch (err) {
+    // Cancellation must not stop the record of the cancellation.
+    const reason = isCancellation(err) ? 'its test was cancelled' : 'its test could not be run'
+    await CancellationScope.nonCancellable(() => closeCandidate({ versionId, passed: false, reason }))
+    throw err
+  }
+}
+
+function describe(verdict: TestVerdict): void {
+  setCurrentDetails(
+    verdict.passed ? 'The version is ready.' : `The version stays a candidate: ${verdict.reason}.`,
+  )
+}
+
+async function testUntil(versionId: string, modelKey: string): Promise<TestVerdict> {
+  const deadline = workflowInfo().startTime.getTime() + WAIT_MS
+  let failed = 0
+  let pause = 0
+  while (Date.now() < deadline) {
+    const nodeId = await placeCandidate(versionId)
+    const outcome = nodeId ? await testOn(nodeId, modelKey) : undefined
+    if (outcome && 'passed' in outcome) return outcome
+    if (outcome?.code === 'load_failed' && ++failed >= MAX_FAILED_LOADS) {
+      return { passed: false, reason: `it could not be loaded: ${outcome.message}`.slice(0, LONGEST_REASON) }
+    }
+    setCurrentDetails(
+      outcome
+        ? `The test on node ${nodeId} ended with ${outcome.code}; another follows.`
+        : 'Waits for a node with room.',
+    )
+    pause = Math.min(PAUSE.forCapacity.longestMs, pause ? 2 * pause : PAUSE.forCapacity.firstMs)
+    await sleep(pause)
+  }
+  return { passed: false, reason: 'no node could load it within 24 hours' }
+}
+
+async function testOn(
+  nodeId: string,
+  modelKey: string,
+): Promise<TestVerdict | { code: string; message: string }> {
+  const { testModel } = proxyActivities<NodeActivities>({
+    ...POLICY.inferPlaced,
+    taskQueue: QUEUES.node(nodeId),
+    summary: `tests ${modelKey}`,
+  })
+  setCurrentDetails(`Node ${nodeId} loads and tests ${modelKey}.`)
+  try {
+    return await testModel({ modelKey })
+  } catch (err) {
+    if (isCancellation(err) || !(err instanceof ActivityFailure)) throw err
+    const { cause } = err
+    return cause instanceof ApplicationFailure
+      ? { code: cause.type ?? 'failed', message: cause.message }
+      : { code: 'lost', message: 'the node was lost' }
+  }
+}

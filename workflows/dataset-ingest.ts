@@ -1,0 +1,32 @@
+import {
+  CancellationScope,
+  isCancellation,
+  proxyActivities,
+  proxyLocalActivities,
+  setCurrentDetails,
+} from '@temporalio/workflow'
+import type { ControlActivities } from '../activities/control/index.ts'
+import { LOCAL, POLICY } from './policy.ts'
+
+const { ingestDataset } = proxyActivities<ControlActivities>(POLICY.ingest)
+const { giveUpIngest } = proxyLocalActivities<ControlActivities>(LOCAL.record)
+
+export interface DatasetIngestInput {
+  uploadId: string
+}
+
+/** Reads an uploaded file from end to end, then makes it the dataset's content or refuses it; commit waits for this. */
+export async function datasetIngest({ uploadId }: DatasetIngestInput): Promise<{ status: string }> {
+  setCurrentDetails('Reading the file: every row is parsed and counted.')
+  try {
+    const { status, numSamples } = await ingestDataset(uploadId)
+    setCurrentDetails(
+      status === 'ready' ? `Ready: ${numSamples} rows.` : 'Refused: the dataset row says which line and why.',
+    )
+    return { status }
+  } catch (err) {
+    // Cancellation must not stop the record of the cancellation.
+    await CancellationScope.nonCancellable(() => giveUpIngest(uploadId, isCancellation(err)))
+    throw err
+  }
+}

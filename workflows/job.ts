@@ -1,0 +1,112 @@
+import { defineSearchAttributeKey, SearchAttributeType } from '@temporalio/common'
+import {
+  ActivityFailure,
+  ApplicationFailure,
+  CancellationScope,
+  continueAsNew,
+  ContinueAsNew,
+  isCancellation,
+  proxyLocalActivities,
+  setCurrentDetails,
+  setHandler,
+  sleep,
+  upsertSearchAttributes,
+  workflowInfo,
+} from '@temporalio/workflow'
+import type { ControlActivities } from '../activities/control/index.ts'
+import type { RunToDo } from '../activities/control/training.ts'
+import { type GiveUpReason, isTerminal, MAX_FRUITLESS_ATTEMPTS } from '../domain/training-run.ts'
+import { jobClaimed } from './messages.ts'
+import { LOCAL, PAUSE } from './policy.ts'
+
+const { openRun, closeAttempt, finishRun } = proxyLocalActivities<ControlActivities>(LOCAL.record)
+const HEARTH_NODE = defineSearchAttributeKey('HearthNode', SearchAttributeType.KEYWORD)
+
+/** Ends of an attempt that say nothing against the run. */
+const INTERRUPTIONS: readonly string[] = ['preempted', 'drained']
+
+/** What a job's workflow is started with. */
+export interface JobInput {
+  jobId: string
+  /** Attempts in a row without progress, when history starts anew. */
+  fruitless?: number
+}
+
+type Ending = { status: 'completed' } | { status: 'failed'; reason: GiveUpReason } | { status: 'ended' }
+
+/** How one attempt at a job is made: by an activity of the node that takes it. */
+export type Attempt = (run: RunToDo) => () => Promise<void>
+
+/**
+ * pending -> running -> completed | failed | cancelled. The row in `training_run` is what callers see; every writer
+ * moves it by guarded update. A lost node means another attempt, from the last checkpoint where there is one.
+ */
+export async function runJob(input: JobInput, attemptAt: Attempt): Promise<void> {
+  const { jobId } = input
+  setHandler(jobClaimed, ({ nodeId, attempt }) => {
+    setCurrentDetails(`Attempt ${attempt} runs on node ${nodeId}.`)
+    upsertSearchAttributes([{ key: HEARTH_NODE, value: nodeId }])
+  })
+  let ending: Ending
+  try {
+    const run = await openRun(jobId)
+    if (isTerminal(run.status)) return
+    ending = await attemptUntilDone(input, run, attemptAt(run))
+    if (ending.status === 'ended') return
+    await finishRun({ jobId, ...ending })
+  } catch (err) {
+    if (err instanceof ContinueAsNew) throw err
+    // Cancellation must not stop the record of the cancellation.
+    const status = isCancellation(err) ? 'cancelled' : 'failed'
+    await CancellationScope.nonCancellable(() => finishRun({ jobId, status }))
+    setCurrentDetails(`The run has been ${status === 'failed' ? 'given up' : status}.`)
+    throw err
+  }
+  setCurrentDetails(`The run has ${ending.status}.`)
+  if (ending.status === 'failed') throw ApplicationFailure.nonRetryable('the run has failed', ending.reason)
+}
+
+async function attemptUntilDone(
+  { jobId, fruitless = 0 }: JobInput,
+  run: RunToDo,
+  work: () => Promise<void>,
+): Promise<Ending> {
+  let { attempt, epoch } = run
+  for (;;) {
+    if (workflowInfo().continueAsNewSuggested)
+      await continueAsNew<(input: JobInput) => Promise<void>>({ jobId, fruitless })
+    setCurrentDetails(`Waits for a node to take attempt ${attempt + 1} from the queue ${run.taskQueue}.`)
+    const failure = await attemptOnce(work)
+    if (!failure) return { status: 'completed' }
+
+    const state = await closeAttempt(jobId)
+    if (isTerminal(state.status)) return { status: 'ended' }
+    if (state.completed) return { status: 'completed' }
+    if (failure.isPermanent) return { status: 'failed', reason: 'permanent' }
+
+    const began = state.attempt > attempt
+    if (state.epoch > epoch) fruitless = 0
+    else if (began && !INTERRUPTIONS.includes(failure.code)) fruitless++
+    if (fruitless >= MAX_FRUITLESS_ATTEMPTS) return { status: 'failed', reason: 'fruitless' }
+    ;({ attempt, epoch } = state)
+
+    if (INTERRUPTIONS.includes(failure.code)) continue
+    setCurrentDetails(`Attempt ${attempt} ended (${failure.code}); the next one starts in a moment.`)
+    await sleep(began ? PAUSE.afterFailure : PAUSE.afterRefusal)
+  }
+}
+
+/** `undefined` when the result is stored; a cancellation of this workflow is passed on. */
+async function attemptOnce(
+  work: () => Promise<void>,
+): Promise<{ code: string; isPermanent: boolean } | undefined> {
+  try {
+    await work()
+    return undefined
+  } catch (err) {
+    if (isCancellation(err) || !(err instanceof ActivityFailure)) throw err
+    const { cause } = err
+    if (!(cause instanceof ApplicationFailure)) return { code: 'lost', isPermanent: false }
+    return { code: cause.type ?? 'failed', isPermanent: cause.nonRetryable === true }
+  }
+}

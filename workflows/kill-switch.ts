@@ -1,0 +1,72 @@
+import {
+  allHandlersFinished,
+  CancellationScope,
+  condition,
+  continueAsNew,
+  proxyLocalActivities,
+  setCurrentDetails,
+  setHandler,
+  workflowInfo,
+} from '@temporalio/workflow'
+import type { ControlActivities } from '../activities/control/index.ts'
+import {
+  activateKillSwitch,
+  deactivateKillSwitch,
+  type KillSwitchOrder,
+  killSwitchState,
+  type KillSwitchState,
+} from './messages.ts'
+import { LOCAL } from './policy.ts'
+
+const { followKillSwitch, switchKillSwitch } = proxyLocalActivities<ControlActivities>(LOCAL.record)
+
+type Order = Partial<KillSwitchOrder> & { active: boolean }
+
+/** Signals after which history starts anew, well below what makes a replay slow. */
+const ORDERS_PER_RUN = 200
+
+/**
+ * One, never ends. A signal from the UI or CLI is written into the row, which is the truth; one from REST, which has
+ * written the row, makes this workflow read it. Cancelling it does nothing: admission must not lose its switch.
+ */
+export function killSwitch(known?: KillSwitchState): Promise<void> {
+  return CancellationScope.nonCancellable(() => run(known))
+}
+
+async function run(known: KillSwitchState | undefined): Promise<void> {
+  let state: KillSwitchState = known ?? { active: false, reason: null, actor: null }
+  const orders: Order[] = []
+  let handled = 0
+  setHandler(activateKillSwitch, (order) => void orders.push({ ...order, active: true }))
+  setHandler(deactivateKillSwitch, (order) => void orders.push({ ...order, active: false }))
+  setHandler(killSwitchState, () => state)
+
+  if (!known) state = await followKillSwitch()
+  for (;;) {
+    tell(state)
+    await condition(() => orders.length > 0 || isDue(handled))
+    const order = orders.shift()
+    if (!order) break
+    state = order.version === undefined ? await switchKillSwitch(written(order)) : await followKillSwitch()
+    handled++
+  }
+  await condition(allHandlersFinished)
+  await continueAsNew<typeof killSwitch>(state)
+}
+
+/** Whoever signals by hand may leave out what REST insists on. */
+const written = ({ active, reason, actor }: Order): KillSwitchState => ({
+  active,
+  reason: reason ?? (active ? 'no reason given' : null),
+  actor: actor ?? 'temporal',
+})
+
+const isDue = (handled: number): boolean => handled >= ORDERS_PER_RUN || workflowInfo().continueAsNewSuggested
+
+function tell({ active, reason, actor }: KillSwitchState): void {
+  setCurrentDetails(
+    active
+      ? `**Active**: every gateway refuses new work. Reason: ${reason ?? 'none'} (${actor ?? 'unknown'}). Signal \`deactivate\` to end it.`
+      : 'Not active: new work is admitted. Signal `activate` with `{"reason": "...", "actor": "..."}` to stop it.',
+  )
+}

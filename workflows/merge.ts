@@ -1,0 +1,18 @@
+import { ActivityCancellationType, proxyActivities } from '@temporalio/workflow'
+import type { MergeActivities } from '../activities/node/merge.ts'
+import { type JobInput, runJob } from './job.ts'
+import { POLICY } from './policy.ts'
+
+/** A merge: like a training run, except that every attempt begins anew. */
+export async function merge(input: JobInput): Promise<void> {
+  await runJob(input, ({ taskQueue, priority, accountId, modelConfigId }) => {
+    const activities = proxyActivities<MergeActivities>({
+      ...POLICY.merge,
+      taskQueue,
+      cancellationType: ActivityCancellationType.TRY_CANCEL,
+      priority: { priorityKey: priority, fairnessKey: accountId },
+      summary: `merges models of ${modelConfigId}`,
+    })
+    return () => activities.merge({ jobId: input.jobId })
+  })
+}

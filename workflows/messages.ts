@@ -1,0 +1,31 @@
+import { defineQuery, defineSignal } from '@temporalio/workflow'
+
+/** Who switched, and why; shown to every caller that is refused. */
+export interface KillSwitchOrder {
+  reason: string
+  actor: string
+  /** Set by whoever has written the row already: the workflow then only reads it again. */
+  version?: number
+}
+
+/** What the kill switch workflow answers to `state`. */
+export interface KillSwitchState {
+  active: boolean
+  reason: string | null
+  actor: string | null
+}
+
+export const activateKillSwitch = defineSignal<[KillSwitchOrder]>('activate')
+export const deactivateKillSwitch = defineSignal<[Partial<KillSwitchOrder>?]>('deactivate')
+export const killSwitchState = defineQuery<KillSwitchState>('state')
+
+/** A node has taken a job: told to its workflow so that operators see where it runs. */
+export interface JobClaimedNotice {
+  nodeId: string
+  attempt: number
+}
+
+export const jobClaimed = defineSignal<[JobClaimedNotice]>('claimed')
+
+/** Makes the next attempt of a webhook delivery now instead of when it is due. */
+export const retryDeliveryNow = defineSignal('retry_now')

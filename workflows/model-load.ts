@@ -1,0 +1,23 @@
+import { proxyActivities, setCurrentDetails } from '@temporalio/workflow'
+import type { NodeActivities } from '../activities/node/index.ts'
+import { POLICY, QUEUES } from './policy.ts'
+
+export interface ModelLoadInput {
+  modelKey: string
+  nodeId: string
+}
+
+/**
+ * One model becoming warm on one node, for operators to find. Whoever needs the model there joins the one load in the
+ * node's process, and so does this workflow.
+ */
+export async function modelLoad({ modelKey, nodeId }: ModelLoadInput): Promise<void> {
+  const { loadModel } = proxyActivities<NodeActivities>({
+    ...POLICY.load,
+    taskQueue: QUEUES.node(nodeId),
+    summary: `loads ${modelKey}`,
+  })
+  setCurrentDetails(`Node ${nodeId} loads ${modelKey}.`)
+  await loadModel({ modelKey })
+  setCurrentDetails(`${modelKey} is warm on node ${nodeId}.`)
+}

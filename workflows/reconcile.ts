@@ -1,0 +1,92 @@
+import { isCancellation, proxyLocalActivities, setCurrentDetails, workflowInfo } from '@temporalio/workflow'
+import type { ControlActivities } from '../activities/control/index.ts'
+import { LOCAL } from './policy.ts'
+
+const {
+  foldUsageCounts,
+  reconcileDeliveries,
+  reconcileJobs,
+  reconcileTasks,
+  remindKillSwitch,
+  restartStalledIngests,
+  tidyLeases,
+} = proxyLocalActivities<ControlActivities>(LOCAL.sweep)
+
+/** Steps of one kind in one pass; what is left waits for the next. */
+const MAX_STEPS = 10
+
+/** What one pass hands to the next: where it stopped looking, and what it has told. */
+export interface ReconcileState {
+  jobs: string | null
+  tasks: string | null
+  deliveries: string | null
+  /** The version of the kill switch that its workflow was last told of. */
+  killSwitch: number | null
+}
+
+/**
+ * Gives every open row an owner again (design section 2). Runs from the schedule of the same name. A step that fails
+ * does not keep the others from running; the pass then fails at its end, for operators to see.
+ */
+export async function reconcile(): Promise<ReconcileState> {
+  const last = workflowInfo().lastResult as ReconcileState | undefined
+  const state: ReconcileState = {
+    jobs: null,
+    tasks: null,
+    deliveries: null,
+    killSwitch: null,
+    ...last,
+  }
+  const done = { ended: 0, restarted: 0, folded: 0 }
+  const failures: unknown[] = []
+  const step = async (run: () => Promise<unknown>) => {
+    try {
+      await run()
+    } catch (err) {
+      if (isCancellation(err)) throw err
+      failures.push(err)
+    }
+  }
+
+  for (const [kind, reconcileOne] of [
+    ['jobs', reconcileJobs],
+    ['tasks', reconcileTasks],
+  ] as const) {
+    await step(async () => {
+      for (let steps = 0; steps < MAX_STEPS; steps++) {
+        const swept = await reconcileOne(state[kind])
+        done.ended += swept.ended
+        done.restarted += swept.restarted
+        state[kind] = swept.next
+        if (swept.next === null) break
+      }
+    })
+  }
+  // One step a pass: many may wait for a day, and each look asks Temporal once.
+  await step(async () => {
+    const swept = await reconcileDeliveries(state.deliveries)
+    done.ended += swept.ended
+    done.restarted += swept.restarted
+    state.deliveries = swept.next
+  })
+  await step(async () => {
+    done.restarted += (await restartStalledIngests()).count
+  })
+  await step(tidyLeases)
+  await step(async () => {
+    state.killSwitch = await remindKillSwitch(state.killSwitch)
+  })
+  await step(async () => {
+    for (let steps = 0, more = true; more && steps < MAX_STEPS; steps++) {
+      const folded = await foldUsageCounts()
+      done.folded += folded.count
+      more = folded.more
+    }
+  })
+
+  setCurrentDetails(
+    `Ended ${done.ended} and restarted ${done.restarted} pieces of work that nobody had; added up ${done.folded} usage counts.`,
+  )
+  if (failures.length > 0) throw failures[0]
+  return state
+}

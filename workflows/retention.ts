@@ -1,0 +1,55 @@
+import { isCancellation, proxyActivities, setCurrentDetails } from '@temporalio/workflow'
+import type { ControlActivities } from '../activities/control/index.ts'
+import { POLICY } from './policy.ts'
+
+const { removeOutlivedFiles, removeOutlivedRows, removeOrphanedUploads, resealSecrets } =
+  proxyActivities<ControlActivities>(POLICY.maintain)
+
+/** Steps of one kind in one pass; what is left waits for the next, so that a backlog never blocks the schedule. */
+const MAX_STEPS = 50
+
+/**
+ * Removes what has outlived its time (design section 5). Runs from the schedule of the same name. A kind of step that
+ * fails does not keep the others from running; the pass then fails at its end.
+ */
+export async function retention(): Promise<{ rows: number; files: number }> {
+  const removed = { rows: 0, files: 0 }
+  const failures: unknown[] = []
+  const step = async (run: () => Promise<void>) => {
+    try {
+      await run()
+    } catch (err) {
+      if (isCancellation(err)) throw err
+      failures.push(err)
+    }
+  }
+
+  for (const [kind, remove] of [
+    ['rows', removeOutlivedRows],
+    ['files', removeOutlivedFiles],
+  ] as const) {
+    await step(async () => {
+      for (let steps = 0, more = true; more && steps < MAX_STEPS; steps++) {
+        const done = await remove()
+        removed[kind] += done.count
+        more = done.more
+      }
+    })
+  }
+  await step(async () => {
+    removed.files += (await removeOrphanedUploads()).count
+  })
+  let resealed = 0
+  await step(async () => {
+    for (let steps = 0, more = true; more && steps < MAX_STEPS; steps++) {
+      const done = await resealSecrets()
+      resealed += done.count
+      more = done.more
+    }
+  })
+  setCurrentDetails(
+    `Removed ${removed.rows} rows and ${removed.files} files; sealed ${resealed} texts with the first key.`,
+  )
+  if (failures.length > 0) throw failures[0]
+  return removed
+}

@@ -1,0 +1,182 @@
+import { QUEUES, WORKFLOW_ID } from './policy.ts'
+
+interface DatasetPlace {
+  accountId: string
+  datasetId: string
+}
+
+/** The start intent of `datasetIngest`: what is promised in the transaction that accepts an upload. */
+export const datasetIngestStart = ({
+  accountId,
+  datasetId,
+  uploadId,
+}: DatasetPlace & { uploadId: string }) => ({
+  workflowId: WORKFLOW_ID.dataset(datasetId, uploadId),
+  workflow: 'datasetIngest',
+  taskQueue: QUEUES.control,
+  args: [{ uploadId }],
+  options: {
+    search: { HearthAccount: accountId, HearthKind: 'dataset-ingest' },
+    summary: `Read the file uploaded to dataset ${datasetId}`,
+  },
+})
+
+/** The start intent of `datasetRemoval`. */
+export const datasetRemovalStart = ({ accountId, datasetId }: DatasetPlace) => ({
+  workflowId: WORKFLOW_ID.datasetRemoval(datasetId),
+  workflow: 'datasetRemoval',
+  taskQueue: QUEUES.control,
+  args: [{ datasetId }],
+  options: {
+    search: { HearthAccount: accountId, HearthKind: 'dataset-removal' },
+    summary: `Remove the files of dataset ${datasetId}`,
+  },
+})
+
+/** The start intent of `coldInference`. */
+export const coldInferenceStart = ({
+  taskId,
+  accountId,
+  modelKey,
+}: {
+  taskId: string
+  accountId: string
+  modelKey: string
+}) => ({
+  workflowId: WORKFLOW_ID.task(taskId),
+  workflow: 'coldInference',
+  taskQueue: QUEUES.control,
+  args: [{ taskId }],
+  options: {
+    search: { HearthAccount: accountId, HearthKind: 'inference', HearthModel: modelKey },
+    summary: `Inference with ${modelKey}`,
+    fairnessKey: accountId,
+  },
+})
+
+/** The start intent of `candidateTest`. */
+export const candidateTestStart = (version: { id: string; account_id: string; model_key: string }) => ({
+  workflowId: WORKFLOW_ID.candidateTest(version.id),
+  workflow: 'candidateTest',
+  taskQueue: QUEUES.control,
+  args: [{ versionId: version.id }],
+  options: {
+    search: {
+      HearthAccount: version.account_id,
+      HearthKind: 'candidate-test',
+      HearthModel: version.model_key,
+    },
+    summary: `Test the candidate ${version.model_key}`,
+  },
+})
+
+/** The start intent of `modelLoad`. */
+export const modelLoadStart = ({ modelKey, nodeId }: { modelKey: string; nodeId: string }) => ({
+  workflowId: WORKFLOW_ID.load(modelKey, nodeId),
+  workflow: 'modelLoad',
+  taskQueue: QUEUES.control,
+  args: [{ modelKey, nodeId }],
+  options: {
+    search: { HearthKind: 'model-load', HearthModel: modelKey, HearthNode: nodeId },
+    summary: `Load ${modelKey} on node ${nodeId}`,
+  },
+})
+
+interface JobStart {
+  jobId: string
+  accountId: string
+  modelConfigId: string
+  jobName: string
+  priority: number
+}
+
+/** The start intent of `trainingRun`; `priority` comes from the run's operating mode. */
+export const trainingRunStart = ({ jobId, accountId, modelConfigId, jobName, priority }: JobStart) => ({
+  workflowId: WORKFLOW_ID.job(jobId),
+  workflow: 'trainingRun',
+  taskQueue: QUEUES.control,
+  args: [{ jobId }],
+  options: {
+    search: { HearthAccount: accountId, HearthKind: 'training', HearthModel: modelConfigId },
+    // Temporal takes 200 bytes.
+    summary: `Train ${modelConfigId} as ${jobName.slice(0, 40)}`,
+    priority,
+    fairnessKey: accountId,
+  },
+})
+
+/** The start intent of `merge`. */
+export const mergeStart = ({ jobId, accountId, modelConfigId, jobName, priority }: JobStart) => ({
+  workflowId: WORKFLOW_ID.job(jobId),
+  workflow: 'merge',
+  taskQueue: QUEUES.control,
+  args: [{ jobId }],
+  options: {
+    search: { HearthAccount: accountId, HearthKind: 'merge', HearthModel: modelConfigId },
+    summary: `Merge models of ${modelConfigId} as ${jobName.slice(0, 40)}`,
+    priority,
+    fairnessKey: accountId,
+  },
+})
+
+/** The start intent of `webhookVerification`: one for each version of a destination. */
+export const webhookVerificationStart = ({
+  accountId,
+  endpointId,
+  version,
+}: {
+  accountId: string
+  endpointId: string
+  version: number
+}) => ({
+  workflowId: WORKFLOW_ID.verification(endpointId, version),
+  workflow: 'webhookVerification',
+  taskQueue: QUEUES.webhooks,
+  args: [{ endpointId, version }],
+  options: {
+    search: { HearthAccount: accountId, HearthKind: 'webhook-verification' },
+    summary: `Verify webhook endpoint ${endpointId}, version ${version}`,
+  },
+})
+
+/** The start intent of `webhookDelivery`, for a delivery whose first attempt did not succeed. */
+export const webhookDeliveryStart = ({
+  deliveryId,
+  accountId,
+}: {
+  deliveryId: string
+  accountId: string
+}) => ({
+  workflowId: WORKFLOW_ID.delivery(deliveryId),
+  workflow: 'webhookDelivery',
+  taskQueue: QUEUES.webhooks,
+  args: [{ deliveryId }],
+  options: {
+    search: { HearthAccount: accountId, HearthKind: 'webhook-delivery' },
+    summary: `Deliver webhook ${deliveryId}`,
+  },
+})
+
+/** Makes the first attempts of all deliveries; every worker makes sure of it. */
+export const webhookDispatchStart = {
+  workflowId: WORKFLOW_ID.dispatch,
+  workflow: 'webhookDispatch',
+  taskQueue: QUEUES.webhooks,
+  args: [],
+  options: {
+    search: { HearthKind: 'webhook-dispatch' },
+    summary: 'First attempts of all webhook deliveries',
+  },
+}
+
+/** The one kill switch, which every worker and gateway makes sure of. */
+export const killSwitchStart = {
+  workflowId: WORKFLOW_ID.killSwitch,
+  workflow: 'killSwitch',
+  taskQueue: QUEUES.control,
+  args: [],
+  options: {
+    search: { HearthKind: 'kill-switch' },
+    summary: 'Kill switch: signal activate {reason, actor} or deactivate',
+  },
+}

@@ -1,0 +1,19 @@
+import { ActivityCancellationType, proxyActivities } from '@temporalio/workflow'
+import type { TrainActivities } from '../activities/node/train.ts'
+import { type JobInput, runJob } from './job.ts'
+import { POLICY } from './policy.ts'
+
+/** A training run: attempts at it on nodes until one has a result. */
+export async function trainingRun(input: JobInput): Promise<void> {
+  await runJob(input, ({ taskQueue, priority, accountId, modelConfigId }) => {
+    const { train } = proxyActivities<TrainActivities>({
+      ...POLICY.train,
+      taskQueue,
+      // The row says `cancelled` at once; the node ends its processes by itself.
+      cancellationType: ActivityCancellationType.TRY_CANCEL,
+      priority: { priorityKey: priority, fairnessKey: accountId },
+      summary: `trains ${modelConfigId}`,
+    })
+    return () => train({ jobId: input.jobId })
+  })
+}
