@@ -6,6 +6,7 @@ import importlib
 import os
 import re
 import sys
+import time
 import traceback
 from pathlib import Path
 from types import ModuleType
@@ -27,6 +28,14 @@ def main(arguments: list[str]) -> int:
         return EXIT_UNTRAINABLE
     code = _train_and_tell(Path(arguments[0]))
     report_status(code)
+    if is_launched():
+        if code == EXIT_UNTRAINABLE and os.environ["RANK"] != "0":
+            # The first process has found the same and speaks for all; torchrun would cut it short.
+            time.sleep(10)
+        # torch's threads can abort the interpreter's own way out, and torchrun then ends the other processes too.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
     return code
 
 

@@ -29,6 +29,8 @@ class StopSignal:
     def _handle(self, _number: int, _frame: FrameType | None) -> None:
         self.requested = True
         if self.at_once:
+            # Raised once: the next signal finds the process on its way out.
+            self.at_once = False
             raise Stopped
 
 

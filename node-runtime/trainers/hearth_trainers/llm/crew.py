@@ -54,3 +54,10 @@ class Crew:
         """Until all are here."""
         if self._accelerator:
             self._accelerator.wait_for_everyone()
+
+    def part(self) -> None:
+        """The exchange is over, for all at the same moment; what follows is done by each alone."""
+        if self._accelerator:
+            self.wait()
+            self._accelerator.end_training()
+            self._accelerator = None

@@ -42,6 +42,7 @@ def train_job(job: Job, stop: StopSignal) -> None:
     history = tuning.run()
     # What was learnt is safe before the result is put together, which takes memory of its own.
     tuning.save()
+    crew.part()
     stop.at_once = True
     took, worked = time.monotonic() - started, time.process_time() - worked
     log(
