@@ -3,6 +3,7 @@ import { accessSync, chmodSync, constants, mkdirSync, renameSync, rmSync, writeF
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { findTemporalCli, goInstall, onPath } from '../embedded/programs.ts'
+import { ensurePackages } from '../node-runtime/npm-env.ts'
 import { ensurePythonEnv } from '../node-runtime/python-env.ts'
 
 const run = promisify(execFile)
@@ -22,15 +23,17 @@ export interface Tool {
 
 /** Finds or installs every outside program of the tests; what cannot be had is named with its reason. */
 export async function provideTools(cacheDir: string, say: Say): Promise<Tool[]> {
+  const python = async (name: string) => (await ensurePythonEnv(name, { cacheDir, log: say })).python
   return [
     await tool('Temporal', 'HEARTH_TEST_TEMPORAL', () => findTemporalCli(cacheDir, say)),
     await tool('time-skipping Temporal', 'HEARTH_TEST_TEMPORAL_TIME_SKIPPING', () =>
       testServer(cacheDir, say),
     ),
     await tool('S3 server', 'HEARTH_TEST_VERSITYGW', () => versitygw(cacheDir, say)),
-    await tool('Python environment', 'HEARTH_TEST_PYTHON', async () => {
-      return (await ensurePythonEnv('tabular', { cacheDir, log: say })).python
-    }),
+    await tool('Python environment for tables', 'HEARTH_TEST_TABULAR', () => python('tabular')),
+    // Installed here and not by the first test that needs them: that takes minutes of both cores.
+    await tool('Python environment for language models', 'HEARTH_TEST_LLM', () => python('llm')),
+    await tool('llama.cpp', 'HEARTH_TEST_LLAMACPP', () => ensurePackages('llamacpp', { cacheDir, log: say })),
   ]
 }
 

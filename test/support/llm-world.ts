@@ -7,18 +7,15 @@ import { readConfig } from '../../platform/config.ts'
 import type { ImportedModel } from '../../schemas/model-import.ts'
 import { type Answer, OPERATIONS_KEY, startApi, type TestApi } from './api.ts'
 import { startNode, type TestNode, until } from './node.ts'
-import { skipBecause } from './skip.ts'
+import { requireInstalled } from './skip.ts'
 import { temporaryFolder } from './temporary-folder.ts'
 import { makeTinyLlm } from './tiny-llm.ts'
 
 /** For `before`: skips the suite by name, with the reason, where llama.cpp cannot be installed. */
 export async function requireLlamaCpp(this: Mocha.Context): Promise<void> {
   this.timeout(600_000)
-  try {
-    await ensurePackages('llamacpp', { cacheDir: readConfig().HEARTH_CACHE_DIR, log: () => {} })
-  } catch (err) {
-    skipBecause(this, (err as Error).message.split('\n')[0] ?? 'llama.cpp cannot be installed')
-  }
+  const install = () => ensurePackages('llamacpp', { cacheDir: readConfig().HEARTH_CACHE_DIR, log: () => {} })
+  await requireInstalled(this, process.env.HEARTH_TEST_LLAMACPP_MISSING, install)
 }
 
 /** A gateway and a node that serve real language models, made on the spot. */

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { promisify } from 'node:util'
 import { pythonProcessEnv } from '../../node-runtime/python-env.ts'
+import { requireInstalled } from './skip.ts'
 import { pythonOf } from './trainer.ts'
 
 const run = promisify(execFile)
@@ -30,14 +31,7 @@ export const llmPython = (): Promise<string> => pythonOf('llm')
 /** For `before`: skips the tests of a suite by name, with the reason, where that environment cannot be had. */
 export async function requireLlm(this: Mocha.Context): Promise<void> {
   this.timeout(1_800_000)
-  try {
-    await llmPython()
-  } catch (err) {
-    const reason = err instanceof Error ? err.message : String(err)
-    if (this.test)
-      this.test.title += ` (skipped: no Python environment for language models: ${reason.split('\n')[0]})`
-    this.skip()
-  }
+  await requireInstalled(this, process.env.HEARTH_TEST_LLM_MISSING, llmPython)
 }
 
 /** Makes a tiny Llama with random weights, a byte-level tokenizer and a chat template in `folder`. */

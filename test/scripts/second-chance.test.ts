@@ -1,0 +1,65 @@
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
+import { basename, join } from 'node:path'
+import { promisify } from 'node:util'
+import type { Counts, Ending } from '../../scripts/mocha-run.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const ONCE = `if (!fs.existsSync(seen)) { fs.writeFileSync(seen, ''); throw new Error('not yet') }`
+const SPECS = {
+  'steady.test.cjs': `it('passes', () => {}); it.skip('is skipped', () => {})`,
+  'unsteady.test.cjs': `describe('one', () => { it('passes', () => {}); it('fails once', () => { ${ONCE} }) })`,
+  'hook.test.cjs': `describe('two', () => { before('its start', () => { ${ONCE} }); it('comes after', () => {}) })`,
+  'broken.test.cjs': `it('fails once', () => { ${ONCE} }); it('always fails', () => { throw new Error('no') })`,
+  'dying.test.cjs': `it('dies', () => { if (fs.existsSync(seen)) process.exit(1); ${ONCE} })`,
+}
+
+interface Told {
+  before: Counts
+  after: Counts
+  flaky: Ending[]
+}
+
+describe('the runner of npm test', function () {
+  this.timeout(120_000)
+  let told: Told
+
+  /** In a process of its own, whose output is that of failing tests. */
+  before(async () => {
+    using folder = temporaryFolder()
+    const specs = Object.entries(SPECS).map(([name, body]) => {
+      const file = join(folder.path, name)
+      writeFileSync(file, `const fs = require('node:fs'); const seen = __filename + '.seen'; ${body}`)
+      return file
+    })
+    const code = `
+      import { countsOf, runSuite, secondChance } from './scripts/mocha-run.ts'
+      const suite = (specs) => runSuite({ name: 'specs', specs, minutes: 1 }, { env: {} })
+      const first = await suite(${JSON.stringify(specs)})
+      const { endings, flaky } = await secondChance(first, (file) => suite([file]))
+      console.log(JSON.stringify({ before: countsOf(first), after: countsOf(endings), flaky }))`
+    const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', code])
+    told = JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '') as Told
+  })
+
+  it('counts every test, and a hook that fails', () => {
+    assert.deepEqual(told.before, { passed: 2, failed: 5, skipped: 1 })
+  })
+
+  it('takes the second run of a file with failures in place of its first', () => {
+    // The broken one fails again, and the dying one leaves a run that broke off.
+    assert.deepEqual(told.after, { passed: 5, failed: 2, skipped: 1 })
+  })
+
+  it('names each failure that did not come again', () => {
+    assert.deepEqual(
+      told.flaky.map(({ file, title }) => `${basename(file)} ${title}`),
+      [
+        'broken.test.cjs fails once',
+        'unsteady.test.cjs one fails once',
+        'hook.test.cjs two "before all" hook: its start for "comes after"',
+      ],
+    )
+  })
+})
