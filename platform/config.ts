@@ -55,6 +55,11 @@ export const SETTINGS = {
     'Requests a second that an account may sustain; 0 switches the limit off.',
   ),
   HEARTH_RATE_BURST: setting('integer', '5000', 'Requests that an account may send at once.'),
+  HEARTH_BODY_MEMORY_MB: setting(
+    'integer',
+    '128',
+    'Memory that the bodies of all requests may take at once, in MB; one account gets half of it. Beyond it requests get 503.',
+  ),
   HEARTH_OBJECT_DIR: setting('path', '.hearth/objects', 'Local object store; used when S3_BUCKET is empty.'),
   HEARTH_HUB_ENDPOINT: setting('url', undefined, 'Address of a Hugging Face-compatible model hub.'),
   HEARTH_HUB_TOKEN: setting(

@@ -8,6 +8,9 @@ import { ApiError } from '../domain/errors.ts'
 import { loadSigningKey, signObjectUrl, verifyObjectUrl, type ObjectGrant } from './object-store-signature.ts'
 import { assertKey, assertPrefix, limitBytes, type ObjectInfo, type ObjectStore } from './object-store.ts'
 
+/** Some chunks on their way from the socket to the disk. */
+const PUT_BYTES = 256 * 1024
+
 const OCTETS = 'application/octet-stream'
 const TEMPORARY_LIFE_MS = 24 * 3_600_000
 
@@ -44,6 +47,7 @@ export async function openLocalObjectStore({
     signObjectUrl(signingKey, { ...parts, baseUrl: baseUrl() })
 
   return {
+    putBytes: PUT_BYTES,
     put: (key, body, options) => put(at, assertKey(key), body, options),
     get: (key, options) => get(at, assertKey(key), options),
     head: (key) => head(at, assertKey(key)),

@@ -60,6 +60,7 @@ export function openS3ObjectStore(options: S3ObjectStoreOptions): ObjectStore & 
   const address = (key: string) => ({ Bucket: options.bucket, Key: assertKey(key) })
 
   return {
+    putBytes: PART_BYTES * PARTS_AT_ONCE,
     put: (key, body, putOptions) => put(bucket, assertKey(key), body, putOptions),
     get: (key, getOptions) => get(bucket, assertKey(key), getOptions),
     head: (key) => head(bucket, assertKey(key)),

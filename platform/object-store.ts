@@ -36,6 +36,8 @@ export interface LocalCopy extends AsyncDisposable {
  * of another one (`a/b` beside `a/b/c`). Every write is all or nothing.
  */
 export interface ObjectStore {
+  /** Memory that one `put` of a stream takes at most. */
+  readonly putBytes: number
   /** Streams `body` in; more than `maxBytes` is `payload_too_large` and leaves nothing behind. */
   put(
     key: string,

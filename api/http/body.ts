@@ -9,14 +9,15 @@ export class ClientGoneError extends Error {
 
 const EMPTY = Buffer.alloc(0)
 const DRAIN_MS = 30_000
+const MIB = 1024 * 1024
+/** The largest JSON body comes within it over 2 Mbit/s; a client that dribbles would hold what it sent for ever. */
+const SLOWEST_MS = 5 * 60_000
 
 export const hasBody = (req: IncomingMessage): boolean =>
   req.headers['transfer-encoding'] !== undefined || (req.headers['content-length'] ?? '0') !== '0'
 
-/** Refuses by the declared length, before a byte is read. */
-export function checkLength(req: IncomingMessage, maxBytes: number): void {
-  if (Number(req.headers['content-length'] ?? 0) > maxBytes) throw tooLarge(maxBytes)
-}
+/** As the client declares it; 0 where it does not say. */
+export const declaredLength = (req: IncomingMessage): number => Number(req.headers['content-length'] ?? 0)
 
 /** Cuts off a client that stops in the middle of its body: it would hold its connection, and what it sent, for ever. */
 export function limitIdle(req: IncomingMessage, res: ServerResponse, ms: number): void {
@@ -29,18 +30,31 @@ export function limitIdle(req: IncomingMessage, res: ServerResponse, ms: number)
   })
 }
 
-/** Reads the body into memory, never more than `maxBytes` of it, whether or not its length was declared. */
-export function readBody(req: IncomingMessage, maxBytes: number): Promise<Buffer> {
+/**
+ * Reads the body into memory, never more than `maxBytes` of it, whether or not its length was declared. `hold` is told of
+ * each piece before it is kept, and throws when there is no room for it.
+ */
+export function readBody(
+  req: IncomingMessage,
+  maxBytes: number,
+  hold: (bytes: number) => void,
+): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = []
+    const latest = performance.now() + SLOWEST_MS
     let size = 0
     const onData = (chunk: Buffer): void => {
       size += chunk.length
-      chunks.push(chunk)
-      if (size <= maxBytes) return
-      chunks.length = 0
-      req.off('data', onData).pause()
-      reject(tooLarge(maxBytes))
+      try {
+        if (size > maxBytes) throw tooLarge(maxBytes)
+        if (performance.now() > latest) throw new ApiError('bad_request', 'the body came too slowly')
+        hold(chunk.length)
+        chunks.push(chunk)
+      } catch (err) {
+        chunks.length = 0
+        req.off('data', onData).pause()
+        reject(err as Error)
+      }
     }
     // Listeners stay on: the request ends with its body, and settling twice does nothing.
     req
@@ -52,10 +66,23 @@ export function readBody(req: IncomingMessage, maxBytes: number): Promise<Buffer
   })
 }
 
-export const tooLarge = (maxBytes: number, hint = ''): ApiError =>
-  new ApiError('payload_too_large', `the body is larger than ${maxBytes} bytes${hint}`, {
+/** A 413 in words; `what` is the part that is too large, `hint` ends the sentence. */
+export const tooLarge = (maxBytes: number, what = 'body', hint = ''): ApiError =>
+  new ApiError('payload_too_large', `the ${what} is larger than ${inWords(maxBytes)}${hint}`, {
     details: { max_bytes: maxBytes },
   })
+
+/** What a form's file may have, and what to do with a larger one. */
+export interface FileLimit {
+  maxBytes: number
+  /** Ends the sentence of a 413. */
+  hint?: string
+}
+
+export const fileTooLarge = ({ maxBytes, hint }: FileLimit): ApiError => tooLarge(maxBytes, 'file', hint)
+
+const inWords = (bytes: number): string =>
+  bytes % MIB === 0 ? `${bytes / MIB} MB (${bytes} bytes)` : `${bytes} bytes`
 
 /**
  * Throws away what the client is still sending. Closing at once would reset the connection and might destroy the

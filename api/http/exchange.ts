@@ -3,6 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Transaction } from 'kysely'
 import type { Logger } from 'pino'
 import type { Database } from '../../db/tables.ts'
+import type { Held } from './body-budget.ts'
 import type { AnyCaller } from './caller.ts'
 import type { AnyRequest } from './route.ts'
 
@@ -28,6 +29,8 @@ export class Exchange implements AnyRequest {
   headers: unknown
   body: unknown
   rawBody: Buffer = EMPTY
+  /** What it takes of the memory for bodies. */
+  held: Held | undefined
   trx: Transaction<Database> | undefined
   readonly #parentLog: Logger
   #log: Logger | undefined

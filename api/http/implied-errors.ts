@@ -20,7 +20,7 @@ export function errorCodesOf(route: AnyRoute): ErrorCode[] {
     ...BY_AUTH[route.auth],
     route.path.includes('{') && 'not_found',
     ...(hasInput ? (['bad_request', 'validation_failed'] as const) : []),
-    ...(takesBody ? (['payload_too_large', 'unsupported_media_type'] as const) : []),
+    ...(takesBody ? (['payload_too_large', 'unsupported_media_type', 'no_capacity'] as const) : []),
     ...(route.idempotent ? (['idempotency_key_reused', 'validation_failed'] as const) : []),
     route.admitsWork && 'operator_kill_switch',
     ...(route.ifMatch ? (['precondition_failed', 'precondition_required'] as const) : []),

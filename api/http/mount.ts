@@ -5,6 +5,7 @@ import type { Database } from '../../db/tables.ts'
 import { ApiError } from '../../domain/errors.ts'
 import type { Services } from '../services.ts'
 import { ClientGoneError } from './body.ts'
+import { BodyBudget } from './body-budget.ts'
 import { toApiError } from './errors.ts'
 import { Exchange } from './exchange.ts'
 import type { Family } from './family.ts'
@@ -25,6 +26,7 @@ import { type Match, PathRouter } from './router.ts'
 
 /** How the log tells that nobody waited for the answer. */
 const CLIENT_GONE = 499
+const MIB = 1024 * 1024
 
 /** Serves the routes of all families: one table look-up, one pipeline. */
 export class Kernel {
@@ -33,6 +35,7 @@ export class Kernel {
   readonly #services: Services
   readonly #limiter: RateLimiter | undefined
   readonly #idempotency: Idempotency
+  readonly #bodies: BodyBudget
   /** Of request lines: they hold nothing that would have to be cut out. */
   readonly #requests: Logger
 
@@ -42,12 +45,13 @@ export class Kernel {
     this.#idempotency = new Idempotency(services)
     this.#requests = services.log.child({}, { redact: [] })
     const { HEARTH_RATE_LIMIT: perSecond, HEARTH_RATE_BURST: burst } = services.config
+    this.#bodies = new BodyBudget(services.config.HEARTH_BODY_MEMORY_MB * MIB)
     this.#limiter = perSecond > 0 ? new RateLimiter({ perSecond, burst }) : undefined
 
     for (const family of families) {
       for (const route of family.routes) {
         if (route.preview && !services.config.HEARTH_FEATURES.includes(route.preview)) continue
-        const operation = prepare(route, family, services, options)
+        const operation = prepare(route, family, services, this.#bodies, options)
         this.#router.add(route.method, family.prefix + route.path, operation)
       }
     }
@@ -63,8 +67,8 @@ export class Kernel {
     } catch (err) {
       this.#fail(operation, exchange, err)
     }
-    if (res.writableEnded || res.destroyed) this.#log(operation, exchange)
-    else res.once('close', () => this.#log(operation, exchange))
+    if (res.writableEnded || res.destroyed) this.#end(operation, exchange)
+    else res.once('close', () => this.#end(operation, exchange))
   }
 
   /** The operation that is meant; `undefined` when OPTIONS has been answered. */
@@ -157,6 +161,11 @@ export class Kernel {
     const family =
       operation?.family ?? this.#families.find(({ prefix }) => prefix && path.startsWith(`${prefix}/`))
     sendError(exchange, family?.errors ?? 'builder', error)
+  }
+
+  #end(operation: Operation | undefined, exchange: Exchange): void {
+    if (exchange.held) this.#bodies.release(exchange.held)
+    this.#log(operation, exchange)
   }
 
   #log(

@@ -3,7 +3,7 @@ import type { Readable } from 'node:stream'
 import busboy from 'busboy'
 import type { Static, TSchema } from 'typebox'
 import { ApiError, invalid } from '../../domain/errors.ts'
-import { ClientGoneError, tooLarge } from './body.ts'
+import { ClientGoneError, type FileLimit, fileTooLarge } from './body.ts'
 import { type Check, textCheck } from './validate.ts'
 
 const LIMITS = { fields: 32, fieldSize: 64 * 1024, parts: 64, headerPairs: 64 }
@@ -20,9 +20,7 @@ interface UploadedFile {
 export interface MultipartForm<F extends TSchema, T> {
   /** Name of the one file that the form must have. */
   file: string
-  maxFileBytes: number
-  /** Ends the sentence of a 413: what to do with something larger. */
-  tooLargeHint?: string
+  limit: FileLimit
   /** The other fields; text, coerced. */
   fields: F
   /** Takes the file while it arrives; fields may come after it. */
@@ -69,7 +67,7 @@ class FormParts<T> {
 
   /** Gives what was made of the file, once the whole form was read. */
   async read(): Promise<T> {
-    const parser = openParser(this.#req, this.#form.maxFileBytes)
+    const parser = openParser(this.#req, this.#form.limit)
     const fail = (err: Error): void => this.#end.reject(err)
     const onGone = (): void => {
       if (!this.#req.complete) fail(new ClientGoneError('the client left in the middle of its form'))
@@ -103,7 +101,7 @@ class FormParts<T> {
   }
 
   #file(name: string, stream: Readable, { filename = '', mimeType }: busboy.FileInfo): void {
-    const { file, maxFileBytes, tooLargeHint, consume } = this.#form
+    const { file, limit, consume } = this.#form
     if (name !== file || this.#taking) {
       // Nobody reads it, but the parser still destroys it with an error when it is let go in the middle.
       stream.on('error', () => {}).resume()
@@ -111,7 +109,7 @@ class FormParts<T> {
       return
     }
     this.#stream = stream
-    stream.on('limit', () => stream.destroy(tooLarge(maxFileBytes, tooLargeHint)))
+    stream.on('limit', () => stream.destroy(fileTooLarge(limit)))
     // Before whoever reads the stream can fail of it: the parser's complaints are the client's fault.
     stream.on('error', (err) => this.#end.reject(err instanceof ApiError ? err : malformed(err)))
     this.#taking = consume({ filename, contentType: mimeType, stream })
@@ -129,12 +127,12 @@ class FormParts<T> {
   }
 }
 
-function openParser(req: IncomingMessage, maxFileBytes: number): busboy.Busboy {
+function openParser(req: IncomingMessage, { maxBytes }: FileLimit): busboy.Busboy {
   try {
     return busboy({
       headers: req.headers,
       defParamCharset: 'utf8',
-      limits: { ...LIMITS, fileSize: maxFileBytes },
+      limits: { ...LIMITS, fileSize: maxBytes },
     })
   } catch (cause) {
     throw malformed(cause)

@@ -2,7 +2,18 @@ import { parse as parseQuery } from 'node:querystring'
 import { ApiError } from '../../domain/errors.ts'
 import type { Services } from '../services.ts'
 import { type Authenticate, authenticator } from './auth.ts'
-import { checkLength, checkMediaType, hasBody, JSON_TYPE, limitIdle, parseJson, readBody } from './body.ts'
+import {
+  checkMediaType,
+  declaredLength,
+  fileTooLarge,
+  hasBody,
+  JSON_TYPE,
+  limitIdle,
+  parseJson,
+  readBody,
+  tooLarge,
+} from './body.ts'
+import { type BodyBudget, parsedBytes } from './body-budget.ts'
 import { Conformance } from './conformance.ts'
 import type { Exchange } from './exchange.ts'
 import type { Family } from './family.ts'
@@ -12,6 +23,8 @@ import { type Check, checkShape, jsonCheck, textCheck } from './validate.ts'
 const MIB = 1024 * 1024
 const LARGE_BYTES = 64 * 1024
 const JSON_TYPES = [JSON_TYPE]
+/** A form's own lines around its file. */
+const FORM_BYTES = 64 * 1024
 /** A body may be large and its line slow, but it has to go on. */
 const BODY_IDLE_MS = 120_000
 
@@ -36,6 +49,10 @@ export interface Operation {
   readonly body: Check | undefined
   readonly maxBodyBytes: number
   readonly bodyIdleMs: number
+  /** Memory that bodies of all operations share. */
+  readonly budget: BodyBudget
+  /** What a body holds that goes on to the object store as it comes. */
+  readonly streamBytes: number
   /** The signature of a node covers the body, so that is read before anything else is believed. */
   readonly readsBodyFirst: boolean
   /** What the log calls it where the path itself is a credential. */
@@ -48,6 +65,7 @@ export function prepare(
   route: AnyRoute,
   family: Family,
   services: Services,
+  budget: BodyBudget,
   { validateResponses, bodyIdleMs = BODY_IDLE_MS }: MountOptions,
 ): Operation {
   return {
@@ -58,8 +76,10 @@ export function prepare(
     query: route.query && textCheck('query', route.query),
     headers: route.headers && textCheck('header', route.headers),
     body: route.body && jsonCheck('body', route.body),
-    maxBodyBytes: route.maxBodyBytes ?? (route.stream ? Infinity : MIB),
+    maxBodyBytes: route.stream ? Infinity : Math.min(route.maxBodyBytes ?? MIB, budget.share),
     bodyIdleMs,
+    budget,
+    streamBytes: services.objects.putBytes,
     readsBodyFirst: route.auth === 'node-signature' && !route.stream,
     loggedPath: SECRET_PARAM.test(route.path) ? family.prefix + route.path : undefined,
     conformance: validateResponses ? new Conformance(route) : undefined,
@@ -67,35 +87,64 @@ export function prepare(
 }
 
 /** Reads a JSON body into the exchange, or looks at the head of one that the handler will read. */
-export function takeBody(
-  { route, maxBodyBytes, bodyIdleMs, body }: Operation,
-  exchange: Exchange,
-): Promise<void> | undefined {
+export function takeBody(operation: Operation, exchange: Exchange): Promise<void> | undefined {
+  const { route, body, bodyIdleMs } = operation
   const { req } = exchange
   if (!hasBody(req)) return undefined
-  checkLength(req, maxBodyBytes)
+  checkDeclared(operation, declaredLength(req))
   if (route.stream) checkMediaType(req, route.stream.contentTypes)
   else if (body) checkMediaType(req, JSON_TYPES)
+  holdBody(operation, exchange)
 
   if (req.headers.expect !== undefined) exchange.response.writeContinue()
   limitIdle(req, exchange.response, bodyIdleMs)
-  return route.stream ? undefined : readInto(exchange, maxBodyBytes)
+  return route.stream ? undefined : readInto(operation, exchange)
 }
 
-async function readInto(exchange: Exchange, maxBodyBytes: number): Promise<void> {
-  exchange.rawBody = await readBody(exchange.req, maxBodyBytes)
+/** Refuses by the declared length, before a byte is read. */
+function checkDeclared({ route, maxBodyBytes }: Operation, bytes: number): void {
+  const file = route.stream?.file
+  if (file && bytes > file.maxBytes + FORM_BYTES) throw fileTooLarge(file)
+  if (bytes > maxBodyBytes) throw tooLarge(maxBodyBytes)
+}
+
+/** Makes sure that there is room for what is coming; of a stream, only for what of it is in memory at a time. */
+function holdBody({ route, budget, streamBytes }: Operation, exchange: Exchange): void {
+  const declared = declaredLength(exchange.req)
+  const held = (exchange.held = { owner: exchange.accountId ?? route.auth, bytes: 0 })
+  if (!route.stream) return budget.check(held.owner, declared)
+  budget.hold(held, Math.min(declared || streamBytes, streamBytes))
+  exchange.req.once('close', () => budget.release(held))
+}
+
+async function readInto({ budget, maxBodyBytes }: Operation, exchange: Exchange): Promise<void> {
+  const { held } = exchange
+  exchange.rawBody = await readBody(exchange.req, maxBodyBytes, (bytes) => held && budget.hold(held, bytes))
+}
+
+/** Counts what the values of a large body will take beside its text. */
+function holdValues({ budget }: Operation, { held, rawBody }: Exchange): void {
+  const bytes = parsedBytes(rawBody)
+  if (rawBody.length + bytes > budget.share) {
+    const message = 'the body holds too many values; send fewer of them in one request'
+    throw new ApiError('payload_too_large', message, { details: { max_bytes: budget.share } })
+  }
+  if (held) budget.hold(held, bytes)
 }
 
 /** Checks everything the route declares, and puts the checked values where the handler finds them. */
-export function takeInput({ params, query, headers, body }: Operation, exchange: Exchange): void {
+export function takeInput(operation: Operation, exchange: Exchange): void {
+  const { params, query, headers, body } = operation
   if (params) exchange.params = params(exchange.params)
   if (query) exchange.query = query(exchange.search === '' ? {} : parseQuery(exchange.search))
   if (headers) exchange.headers = headers({ ...exchange.req.headers })
   if (!body) return
 
+  const isLarge = exchange.rawBody.length > LARGE_BYTES
+  if (isLarge) holdValues(operation, exchange)
   const value = exchange.rawBody.length === 0 ? {} : parseJson(exchange.rawBody)
   checkShape(value)
-  exchange.body = body(value, exchange.rawBody.length > LARGE_BYTES)
+  exchange.body = body(value, isLarge)
 }
 
 /** Refuses a conditional write without its condition. */

@@ -5,6 +5,7 @@ import type { Static, TSchema } from 'typebox'
 import type { Database } from '../../db/tables.ts'
 import type { ErrorCode } from '../../schemas/errors.ts'
 import type { Services } from '../services.ts'
+import type { FileLimit } from './body.ts'
 import type { Auth, CallerOf, Role } from './caller.ts'
 import type { Reply } from './reply.ts'
 
@@ -48,6 +49,8 @@ interface StreamBody {
   contentTypes: readonly string[]
   /** What the parts of a form look like, for the description. */
   schema?: TSchema
+  /** Of the one file of a form: a declared length beyond it is 413 before a byte is read. */
+  file?: FileLimit
 }
 
 export interface Route<
@@ -76,7 +79,7 @@ export interface Route<
   /** JSON, types as sent. No body counts as `{}`. */
   body?: B
   stream?: StreamBody
-  /** More is 413 before it is held in memory. Default 1 MiB of JSON; a stream has no limit but its handler's unless given. */
+  /** Of a JSON body: more is 413 before it is held in memory. Default 1 MiB. */
   maxBodyBytes?: number
   /** The usual answer. Without `schema` there is no body (204). `contentType` says what a non-JSON answer is. */
   success: { status: number; schema?: R; contentType?: string; description?: string }

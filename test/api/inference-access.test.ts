@@ -101,7 +101,9 @@ describe('who may infer, and what of', () => {
     large.append('file', new File([Buffer.alloc(50 * 1024 * 1024 + 1)], 'a.wav', { type: 'audio/wav' }))
 
     assert.equal((await upload(text)).status, 415)
-    assert.equal((await upload(large)).status, 413)
+    const refused = await upload(large)
+    assert.equal(refused.status, 413)
+    assert.equal(refused.body.error.message, 'the file is larger than 50 MB (52428800 bytes)')
   })
 
   async function upload(form: FormData) {

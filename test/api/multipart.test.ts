@@ -10,6 +10,7 @@ import { route } from '../../api/http/route.ts'
 import { startApi, type TestApi } from '../support/api.ts'
 
 const MAX = 1024 * 1024
+const LIMIT = { maxBytes: MAX, hint: '; use the other flow' }
 const seen = { failed: 0, discarded: 0 }
 
 const upload = route({
@@ -18,14 +19,13 @@ const upload = route({
   method: 'POST',
   path: '/upload',
   auth: 'none',
-  stream: { contentTypes: ['multipart/form-data'] },
+  stream: { contentTypes: ['multipart/form-data'], file: LIMIT },
   success: { status: 200, schema: Type.Object({}, { additionalProperties: true }) },
 
   async handler({ req }) {
     const { fields, file } = await readMultipart(req, {
       file: 'file',
-      maxFileBytes: MAX,
-      tooLargeHint: '; use the other flow',
+      limit: LIMIT,
       fields: Type.Object({ name: Type.String({ minLength: 1 }), rows: Type.Optional(Type.Integer()) }),
       async consume({ stream, filename, contentType }) {
         let bytes = 0
@@ -125,7 +125,7 @@ describe('forms', () => {
     const { status, body } = await send(Readable.from(parts()))
 
     assert.equal(status, 413)
-    assert.match(body.error.message, /1048576 bytes; use the other flow$/)
+    assert.match(body.error.message, /1 MB \(1048576 bytes\); use the other flow$/)
     assert.equal(seen.failed, 1)
   })
 

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
+import { BodyBudget } from '../../api/http/body-budget.ts'
 import { prepare } from '../../api/http/operation.ts'
 import { orchestrator } from '../../api/orchestrator/family.ts'
 import type { Services } from '../../api/services.ts'
@@ -27,9 +28,10 @@ describe('the log', function () {
   })
 
   it('names routes whose address is a credential by their template', () => {
+    const services = { objects: { putBytes: 0 } } as Services
     const of = (operationId: string) => {
       const route = orchestrator.routes.find((each) => each.operationId === operationId)!
-      return prepare(route, orchestrator, {} as Services, {}).loggedPath
+      return prepare(route, orchestrator, services, new BodyBudget(0), {}).loggedPath
     }
 
     assert.equal(of('completeLease'), '/api/v1/leases/{lease_token}:complete')

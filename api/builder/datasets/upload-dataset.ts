@@ -2,7 +2,6 @@ import { findOwnDataset, insertDataset, insertUpload } from '../../../db/reposit
 import { newId } from '../../../domain/ids.ts'
 import { datasetKey } from '../../../domain/object-keys.ts'
 import { UploadedDataset, UploadFields, UploadForm } from '../../../schemas/dataset.ts'
-import { tooLarge } from '../../http/body.ts'
 import { readMultipart } from '../../http/multipart.ts'
 import { reply } from '../../http/reply.ts'
 import { route } from '../../http/route.ts'
@@ -11,10 +10,10 @@ import { acceptUpload, awaitIngest, STILL_READING, type UploadPlace } from './ac
 import { noDataset, refusedFile } from './present.ts'
 
 /** Larger files go by init, PUT, commit (contract 4.2). */
-const MAX_FILE_BYTES = 100 * 1024 * 1024
-const FORM_ALLOWANCE_BYTES = 64 * 1024
-const LARGER_FILES =
-  '; larger files go another way: POST /datasets, POST /datasets/{dataset_id}/uploads/init, PUT the file to the signed URL, POST the commit'
+const LIMIT = {
+  maxBytes: 100 * 1024 * 1024,
+  hint: '; larger files go another way: POST /datasets, POST /datasets/{dataset_id}/uploads/init, PUT the file to the signed URL, POST the commit',
+}
 const CONTENT_TYPE = 'application/octet-stream'
 
 export const uploadDataset = route({
@@ -23,23 +22,19 @@ export const uploadDataset = route({
   method: 'POST',
   path: '/datasets/upload',
   auth: 'api-key',
-  stream: { contentTypes: ['multipart/form-data'], schema: UploadForm },
+  stream: { contentTypes: ['multipart/form-data'], schema: UploadForm, file: LIMIT },
   success: { status: 201, schema: UploadedDataset },
   also: { 202: UploadedDataset },
   errors: ['bad_request', 'payload_too_large', 'unsupported_media_type', 'validation_failed'],
 
   async handler({ caller: { accountId }, req, signal }, services) {
     const { db, objects, starts } = services
-    if (Number(req.headers['content-length'] ?? 0) > MAX_FILE_BYTES + FORM_ALLOWANCE_BYTES) {
-      throw tooLarge(MAX_FILE_BYTES, LARGER_FILES)
-    }
     const place = { accountId, datasetId: newId(), uploadId: newId() }
     const key = datasetKey('incoming', place)
     try {
       const { fields, file: filename } = await readMultipart(req, {
         file: 'file',
-        maxFileBytes: MAX_FILE_BYTES,
-        tooLargeHint: LARGER_FILES,
+        limit: LIMIT,
         fields: UploadFields,
         // The file may come before the fields, so it is stored first and judged later.
         async consume({ filename: name, stream }) {

@@ -14,8 +14,7 @@ import { route } from '../../http/route.ts'
 import { EndpointParams } from './infer.ts'
 
 const TYPES: ReadonlySet<string> = new Set(INPUT_TYPES)
-/** The form's own lines around the file. */
-const FORM_BYTES = 64 * 1024
+const LIMIT = { maxBytes: MAX_INPUT_BYTES }
 
 export const uploadInput = route({
   operationId: 'uploadInput',
@@ -27,8 +26,8 @@ export const uploadInput = route({
   stream: {
     contentTypes: ['multipart/form-data'],
     schema: Type.Object({ file: Type.Unsafe({ type: 'string', format: 'binary' }) }),
+    file: LIMIT,
   },
-  maxBodyBytes: MAX_INPUT_BYTES + FORM_BYTES,
   success: { status: 200, schema: UploadedInput },
   errors: [
     'not_found',
@@ -47,7 +46,7 @@ export const uploadInput = route({
     const key = `inputs/${accountId}/${id}`
     const { file } = await readMultipart(req, {
       file: 'file',
-      maxFileBytes: MAX_INPUT_BYTES,
+      limit: LIMIT,
       fields: Type.Object({}),
       async consume({ contentType, stream }) {
         if (!TYPES.has(contentType)) {

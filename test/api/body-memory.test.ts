@@ -1,0 +1,132 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { connect, type Socket } from 'node:net'
+import Type from 'typebox'
+import { parsedBytes } from '../../api/http/body-budget.ts'
+import type { Family } from '../../api/http/family.ts'
+import { route } from '../../api/http/route.ts'
+import { startApi, type TestApi } from '../support/api.ts'
+import { until } from '../support/until.ts'
+
+const MIB = 1024 * 1024
+const BUDGET_MB = 4
+
+const take = route({
+  operationId: 'take',
+  summary: 'Take what comes',
+  method: 'POST',
+  path: '/take',
+  auth: 'api-key',
+  maxBodyBytes: 16 * MIB,
+  body: Type.Object({ fill: Type.Optional(Type.Unknown()) }),
+  success: { status: 200, schema: Type.Object({ bytes: Type.Integer() }) },
+  handler: ({ rawBody }) => ({ bytes: rawBody.length }),
+})
+const families: Family[] = [{ name: 'builder', prefix: '/api/builder/v1', errors: 'builder', routes: [take] }]
+
+describe('the memory of request bodies', () => {
+  let api: TestApi
+  let keys: string[]
+  before(async () => {
+    api = await startApi({ families, env: { HEARTH_BODY_MEMORY_MB: String(BUDGET_MB) } })
+    keys = await Promise.all([1, 2, 3].map(async () => (await api.account()).key))
+  })
+  after(() => api[Symbol.asyncDispose]())
+
+  /** Begins a body of `length` bytes, of which `sent` are on their way, and says when the gateway has answered. */
+  const begin = (key: string, { sent, length }: { sent: number; length?: number }) => {
+    const { port, hostname } = new URL(api.baseUrl)
+    const socket = connect(Number(port), hostname)
+    const size = length === undefined ? 'transfer-encoding: chunked' : `content-length: ${length}`
+    const head = ['POST /api/builder/v1/take HTTP/1.1', 'host: x', `x-api-key: ${key}`]
+    socket.write(`${[...head, 'content-type: application/json', size].join('\r\n')}\r\n\r\n`)
+    const body = Buffer.alloc(sent, ' ')
+    socket.write(length === undefined ? `${sent.toString(16)}\r\n${String(body)}\r\n` : body)
+    const answer = { text: '' }
+    socket.on('data', (data) => (answer.text += String(data))).on('error', () => {})
+    return { socket, answer }
+  }
+  const small = (key: string) => api.call('POST', '/api/builder/v1/take', { key, body: {} })
+  const medium = (key: string) =>
+    api.call('POST', '/api/builder/v1/take', { key, body: { fill: 'x'.repeat(2000) } })
+  const leave = async (sockets: Socket[]) => {
+    await Promise.all(
+      sockets.map(async (socket) => {
+        socket.destroy()
+        if (!socket.closed) await once(socket, 'close')
+      }),
+    )
+  }
+
+  it('is shared by all connections: beyond it 503 no_capacity with Retry-After, and room again once they have gone', async () => {
+    const [mine = '', theirs = '', others = ''] = keys
+    const open = [mine, theirs].map((key) => begin(key, { sent: 2 * MIB - 400, length: 2 * MIB - 1 }).socket)
+    let refused = await medium(others)
+    await until(async () => (refused = await medium(others)).status === 503)
+
+    assert.equal(refused.body.error.code, 'no_capacity')
+    assert.equal(refused.headers['retry-after'], '1')
+
+    await leave(open)
+    await until(async () => (await small(others)).status === 200)
+  })
+
+  it('goes to one account by half at most, so that it does not shut out the others', async () => {
+    const [mine = '', theirs = ''] = keys
+    const { socket } = begin(mine, { sent: 2 * MIB - 400 })
+    await until(async () => (await medium(mine)).status === 503)
+
+    assert.equal((await small(theirs)).status, 200)
+    await leave([socket])
+  })
+
+  it('is held by what has come and not by what was announced, up to the moment it comes', async () => {
+    const [mine = '', theirs = ''] = keys
+    const idle = [1, 2, 3].map(() => begin(mine, { sent: 10, length: 2 * MIB - 1 }))
+    assert.equal((await small(mine)).status, 200)
+
+    for (const { socket } of idle) socket.write(Buffer.alloc(MIB, ' '))
+    await until(() => idle.some(({ answer }) => /^HTTP\/1\.1 503 [^]*"no_capacity"/.test(answer.text)))
+    assert.equal((await small(theirs)).status, 200)
+    await leave(idle.map(({ socket }) => socket))
+  })
+
+  it('survives many large bodies at once, each answered or refused', async () => {
+    const body = { fill: 'x'.repeat(MIB) }
+    const answers = await Promise.all(
+      Array.from({ length: 60 }, (_, i) =>
+        api.call('POST', '/api/builder/v1/take', { key: keys[i % 3] ?? '', body }),
+      ),
+    )
+
+    const statuses = new Set(answers.map(({ status }) => status))
+    assert.ok(statuses.has(200))
+    assert.deepEqual(
+      [...statuses].filter((status) => status !== 200 && status !== 503),
+      [],
+    )
+    for (const key of keys) assert.equal((await small(key)).status, 200)
+  })
+
+  it('refuses a body that could never fit with 413, and one whose values would not', async () => {
+    const [key = ''] = keys
+    const large = await api.call('POST', '/api/builder/v1/take', { key, raw: Buffer.alloc(3 * MIB, ' ') })
+    const many = await api.call('POST', '/api/builder/v1/take', {
+      key,
+      raw: `{"fill":[${'{},'.repeat(300_000)}{}]}`,
+    })
+
+    assert.equal(large.status, 413)
+    assert.equal(large.body.error.message, 'the body is larger than 2 MB (2097152 bytes)')
+    assert.equal(many.status, 413)
+    assert.match(many.body.error.message, /too many values/)
+  })
+})
+
+describe('what the values of JSON take', () => {
+  it('is little for long texts and much for many small values', () => {
+    assert.equal(parsedBytes(Buffer.from(JSON.stringify({ image: 'x'.repeat(100_000) }))), 32)
+    assert.ok(parsedBytes(Buffer.from(`[${'{},'.repeat(1000)}{}]`)) > 30_000)
+    assert.ok(parsedBytes(Buffer.from(JSON.stringify(['{{{{', '\\"{{{{', 'a"b{{{']))) < 500)
+  })
+})
