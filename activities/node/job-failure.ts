@@ -2,9 +2,6 @@ import { ApplicationFailure } from '@temporalio/activity'
 import { ControlError } from '../../node-runtime/control-client.ts'
 import { AttemptError } from '../../node-runtime/training/attempt-error.ts'
 
-/** Long, so that a job outlives a short absence of all gateways; a lost node is found by its heartbeat. */
-export const LEASE_S = 60
-
 /** A code for the workflow; the text is in the row. */
 export function failureOf(err: unknown): ApplicationFailure {
   if (err instanceof AttemptError) {

@@ -1,55 +1,33 @@
 import assert from 'node:assert/strict'
 import { recordHistory } from '../support/histories.ts'
-import { startControlOnly, type TrainingWorld } from '../support/training-workflow.ts'
+import { jobSuite } from '../support/job-suite.ts'
 import { addLlmVersion, createMerge, versionRef } from '../support/merges.ts'
-import { type NodeProcess, startNodeProcess } from '../support/node-process.ts'
+import type { NodeProcess } from '../support/node-process.ts'
 import { until } from '../support/until.ts'
 
-const RUNS = '/api/builder/v1/training/runs'
 /** Enough weights to be caught in the middle: 200 MB each. */
 const LARGE = { hidden: 1_024, inner: 2_048, layers: 8, vocab: 8_000 }
 
 describe('merging on a node', function () {
   this.timeout(180_000)
-  let world: TrainingWorld
-  let control: AsyncDisposable
-  let key: string
-  let accountId: string
-
-  before(async () => {
-    ;({ world, control } = await startControlOnly())
-  })
-  after(async () => {
-    await control[Symbol.asyncDispose]()
-    await world[Symbol.asyncDispose]()
-  })
-  beforeEach(async () => {
-    ;({ key, accountId } = await world.api.account())
-  })
-
-  const get = async (path: string) => (await world.api.call('GET', `${RUNS}/${path}`, { key })).body
-  const types = async (jobId: string): Promise<string[]> =>
-    (await get(`${jobId}/events`)).events.map((event: { event_type: string }) => event.event_type)
-  const messages = async (jobId: string): Promise<string[]> =>
-    (await get(`${jobId}/logs`)).logs.map(({ message }: { message: string }) => message)
-  const reached = (jobId: string, status: string) =>
-    until(async () => (await get(jobId)).status === status, 60_000)
+  const jobs = jobSuite()
+  const { get, types, messages, reached } = jobs
   const add = (seed: number, model = {}) =>
-    addLlmVersion(world.api, accountId, { model: { seed, ...model } }).then(versionRef)
+    addLlmVersion(jobs.world.api, jobs.accountId, { model: { seed, ...model } }).then(versionRef)
 
   const addLarge = (seed: number) =>
-    addLlmVersion(world.api, accountId, { large: { seed, ...LARGE } }).then(versionRef)
+    addLlmVersion(jobs.world.api, jobs.accountId, { large: { seed, ...LARGE } }).then(versionRef)
 
   describe('that stays', () => {
     let node: NodeProcess
     before(async () => {
-      node = await startNodeProcess(world.api, world.temporal, 'one')
+      node = await jobs.startNode('one')
     })
     after(() => node[Symbol.asyncDispose]())
 
     it('makes a candidate of two models, with its sources, log, artifacts and announcement', async () => {
       const [base, first, second] = [await add(0), await add(1), await add(2)]
-      const jobId = await createMerge(world.api, key, {
+      const jobId = await createMerge(jobs.world.api, jobs.key, {
         name: 'both',
         method: 'ties',
         base,
@@ -72,7 +50,7 @@ describe('merging on a node', function () {
           'model/tokenizer_config.json',
         ],
       )
-      const { db } = world.api.database
+      const { db } = jobs.world.api.database
       const version = await db
         .selectFrom('model_version')
         .selectAll()
@@ -96,16 +74,16 @@ describe('merging on a node', function () {
       const events = await db.selectFrom('event').select('type').where('resource_id', '=', jobId).execute()
       assert.deepEqual(events, [{ type: 'training.merge.completed' }])
       await until(async () => (await messages(jobId)).some((line) => line.startsWith('ties: source 1')))
-      await recordHistory('merge-completed', world.workflow(jobId))
+      await recordHistory('merge-completed', jobs.world.workflow(jobId))
     })
 
     it('folds an adapter into the base it was trained on', async () => {
       const base = await add(0)
-      const adapter = await addLlmVersion(world.api, accountId, {
+      const adapter = await addLlmVersion(jobs.world.api, jobs.accountId, {
         adapter: {},
         base_model_version_id: base.version_id,
       })
-      const jobId = await createMerge(world.api, key, { adapters: [versionRef(adapter)] })
+      const jobId = await createMerge(jobs.world.api, jobs.key, { adapters: [versionRef(adapter)] })
 
       await reached(jobId, 'completed')
 
@@ -114,7 +92,7 @@ describe('merging on a node', function () {
     })
 
     it('names the first thing that does not fit, before any arithmetic, and does not try again', async () => {
-      const jobId = await createMerge(world.api, key, {
+      const jobId = await createMerge(jobs.world.api, jobs.key, {
         method: 'slerp',
         sources: [await add(1), await add(2, { vocab: 51 })],
       })
@@ -127,38 +105,29 @@ describe('merging on a node', function () {
         /source 1 .* and source 2 .* do not fit together: token 50 is absent in the one and "t50"/,
       )
       assert.equal(attempt, 1)
-      await recordHistory('merge-failed', world.workflow(jobId))
+      await recordHistory('merge-failed', jobs.world.workflow(jobId))
     })
 
     it('is over within a second when it is cancelled', async () => {
-      const jobId = await createMerge(world.api, key, {
+      const jobId = await createMerge(jobs.world.api, jobs.key, {
         method: 'ties',
         base: await addLarge(0),
         sources: [await addLarge(1), await addLarge(2)],
       })
       await until(async () => (await messages(jobId)).some((line) => line.startsWith('ties:')), 60_000)
 
-      const { status } = await world.api.call('POST', `${RUNS}/${jobId}/cancel`, { key })
+      await jobs.cancel(jobId)
       const cancelledAt = Date.now()
 
-      assert.equal(status, 200)
-      const { db } = world.api.database
-      await until(async () => {
-        const lease = await db
-          .selectFrom('lease')
-          .selectAll()
-          .where('subject_id', '=', jobId)
-          .executeTakeFirst()
-        return lease?.state === 'revoked' && lease.released_at !== null
-      })
+      await jobs.released(jobId)
       assert.ok(Date.now() - cancelledAt < 1_000, `it took ${Date.now() - cancelledAt} ms`)
       assert.equal((await get(jobId)).status, 'cancelled')
     })
   })
 
   it('begins anew elsewhere when its node is killed', async () => {
-    await using first = await startNodeProcess(world.api, world.temporal, 'first')
-    const jobId = await createMerge(world.api, key, {
+    await using first = await jobs.startNode('first')
+    const jobId = await createMerge(jobs.world.api, jobs.key, {
       method: 'ties',
       base: await addLarge(0),
       sources: [await addLarge(1), await addLarge(2)],
@@ -166,7 +135,7 @@ describe('merging on a node', function () {
     await until(async () => (await get(jobId)).status === 'running', 60_000)
     await first.kill('SIGKILL')
 
-    await using _second = await startNodeProcess(world.api, world.temporal, 'second')
+    await using _second = await jobs.startNode('second')
     await reached(jobId, 'completed')
 
     const { attempt, version_id } = await get(jobId)

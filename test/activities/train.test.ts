@@ -1,45 +1,26 @@
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { jobSuite } from '../support/job-suite.ts'
 import { until } from '../support/node.ts'
-import { type NodeProcess, startNodeProcess } from '../support/node-process.ts'
-import { startControlOnly, type TrainingWorld } from '../support/training-workflow.ts'
+import type { NodeProcess } from '../support/node-process.ts'
 import { createRun, readyDataset } from '../support/training.ts'
 
-const RUNS = '/api/builder/v1/training/runs'
 /** Enough to be caught in the middle: each epoch takes a few milliseconds. */
 const LONG = { epochs: 100_000, checkpoint_every_epochs: 50 }
 
 describe('training on a node', function () {
   this.timeout(180_000)
-  let world: TrainingWorld
-  let control: AsyncDisposable
-  let key: string
-  let accountId: string
-
-  before(async () => {
-    ;({ world, control } = await startControlOnly())
-  })
-  after(async () => {
-    await control[Symbol.asyncDispose]()
-    await world[Symbol.asyncDispose]()
-  })
-  beforeEach(async () => {
-    ;({ key, accountId } = await world.api.account())
-  })
-
-  const get = async (path: string) => (await world.api.call('GET', `${RUNS}/${path}`, { key })).body
-  const types = async (jobId: string): Promise<string[]> =>
-    (await get(`${jobId}/events`)).events.map((event: { event_type: string }) => event.event_type)
+  const jobs = jobSuite()
+  const { get, types, startNode } = jobs
   const start = async (hyperparameters: object, body: object = {}) =>
-    createRun(world.api, key, {
-      dataset_id: await readyDataset(world.api, accountId, { rows: 2_000 }),
+    createRun(jobs.world.api, jobs.key, {
+      dataset_id: await readyDataset(jobs.world.api, jobs.accountId, { rows: 2_000 }),
       hyperparameters: { ...hyperparameters },
       ...body,
     })
-  const startNode = (name: string): Promise<NodeProcess> => startNodeProcess(world.api, world.temporal, name)
   const hasCheckpoint = (jobId: string) =>
     until(async () => (await types(jobId)).includes('checkpoint'), 60_000)
-  const completed = (jobId: string) => until(async () => (await get(jobId)).status === 'completed', 60_000)
+  const completed = (jobId: string) => jobs.reached(jobId, 'completed')
 
   describe('that stays', () => {
     let node: NodeProcess
@@ -61,7 +42,7 @@ describe('training on a node', function () {
       const { artifacts } = await get(`${jobId}/artifacts`)
       assert.ok(artifacts.some(({ filename }: { filename: string }) => filename === 'manifest.json'))
       await until(async () => (await get(`${jobId}/logs`)).logs.length > 0)
-      const { db } = world.api.database
+      const { db } = jobs.world.api.database
       await until(async () => {
         const rows = await db.selectFrom('job_epoch').select('epoch').where('job_id', '=', jobId).execute()
         return rows.length === 60
@@ -71,7 +52,7 @@ describe('training on a node', function () {
     it('says in words why data cannot be trained on, and does not try again', async () => {
       const jobId = await start({ target_column: 'region' })
 
-      await until(async () => (await get(jobId)).status === 'failed', 60_000)
+      await jobs.reached(jobId, 'failed')
 
       const run = await get(jobId)
       assert.match(run.error_message, /region/)
@@ -83,20 +64,12 @@ describe('training on a node', function () {
       await hasCheckpoint(jobId)
       assert.ok(node.trainers().length > 0)
 
-      await world.api.call('POST', `${RUNS}/${jobId}/cancel`, { key })
+      await jobs.cancel(jobId)
       const cancelledAt = Date.now()
       await until(() => node.trainers().length === 0, 3_000)
 
       assert.ok(Date.now() - cancelledAt < 1_000, `it took ${Date.now() - cancelledAt} ms`)
-      const { db } = world.api.database
-      await until(async () => {
-        const lease = await db
-          .selectFrom('lease')
-          .selectAll()
-          .where('subject_id', '=', jobId)
-          .executeTakeFirst()
-        return lease?.state === 'revoked' && lease.released_at !== null
-      })
+      await jobs.released(jobId)
       assert.equal((await get(jobId)).status, 'cancelled')
     })
 
@@ -104,7 +77,7 @@ describe('training on a node', function () {
       const jobId = await start(LONG)
       await hasCheckpoint(jobId)
 
-      await world.workflow(jobId).cancel()
+      await jobs.world.workflow(jobId).cancel()
 
       await until(() => node.trainers().length === 0, 2_000)
       assert.equal((await get(jobId)).status, 'cancelled')
@@ -120,7 +93,7 @@ describe('training on a node', function () {
       await until(async () => (await types(eco)).includes('resumed'), 30_000)
       assert.ok((await types(eco)).includes('preempted'))
       assert.equal((await get(eco)).status, 'running')
-      await world.api.call('POST', `${RUNS}/${eco}/cancel`, { key })
+      await jobs.cancel(eco)
       await until(() => node.trainers().length === 0, 3_000)
     })
   })
@@ -154,10 +127,10 @@ describe('training on a node', function () {
     await sleep(200)
     assert.ok((await types(jobId)).includes('checkpoint'))
     assert.equal((await get(jobId)).status, 'running')
-    await world.api.call('POST', `${RUNS}/${jobId}/cancel`, { key })
+    await jobs.cancel(jobId)
 
     await using _other = await startNode('other')
-    const again = await createRun(world.api, key, {
+    const again = await createRun(jobs.world.api, jobs.key, {
       dataset_id: (await get(jobId)).dataset_id,
       hyperparameters: { epochs: 100_000 },
     })
@@ -170,6 +143,6 @@ describe('training on a node', function () {
       const { logs } = await get(`${again}/logs`)
       return logs.some(({ message }: { message: string }) => message.includes(`equal run ${jobId}`))
     })
-    await world.api.call('POST', `${RUNS}/${again}/cancel`, { key })
+    await jobs.cancel(again)
   })
 })
