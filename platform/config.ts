@@ -1,10 +1,31 @@
+import { isIP } from 'node:net'
 import { homedir } from 'node:os'
 import { join, resolve } from 'node:path'
 
-type Kind = 'text' | 'integer' | 'port' | 'url' | 'list' | 'keys' | 'networks' | 'flag' | 'path' | 'level'
+type Kind =
+  | 'text'
+  | 'integer'
+  | 'count'
+  | 'port'
+  | 'host'
+  | 'address'
+  | 'url'
+  | 'database'
+  | 'list'
+  | 'features'
+  | 'keys'
+  | 'networks'
+  | 'domains'
+  | 'flag'
+  | 'path'
+  | 'level'
 
-const NETWORK = /^\[?[\da-f.:]+\]?\/\d{1,3}:\d{1,5}$/i
+const NETWORK = /^\[?([\da-f.:]+)\]?\/(\d{1,3}):(\d{1,5})$/i
+const DOMAIN = /^(?=.{1,253}$)[\p{L}\p{N}_-]{1,63}(\.[\p{L}\p{N}_-]{1,63})*\.?$/u
+const ADDRESS = /^([\w.-]+|\[[\da-f:.]+\]):(\d{1,5})$/i
+const HIGHEST_PORT = 65_535
 const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'silent']
+const FEATURES = ['webhooks']
 
 interface Setting<K extends Kind = Kind> {
   kind: K
@@ -24,7 +45,7 @@ export const CACHE_HOME = process.env.XDG_CACHE_HOME || join(homedir(), '.cache'
 /** Every environment variable the platform reads: type, default and meaning. */
 export const SETTINGS = {
   HEARTH_PORT: setting('port', '8420', 'Port of the HTTP API; 0 takes any free one.'),
-  HEARTH_HOST: setting('text', '127.0.0.1', 'Address the HTTP API listens on.'),
+  HEARTH_HOST: setting('host', '127.0.0.1', 'Address the HTTP API listens on.'),
   HEARTH_BASE_URL: setting(
     'url',
     undefined,
@@ -36,7 +57,7 @@ export const SETTINGS = {
     join(CACHE_HOME, 'hearth'),
     'Tools and Python environments, installed once per machine.',
   ),
-  HEARTH_FEATURES: setting('list', '', 'Comma-separated features to switch on, for example webhooks.'),
+  HEARTH_FEATURES: setting('features', '', 'Comma-separated features to switch on: webhooks.'),
   HEARTH_LOG_LEVEL: setting('level', 'info', 'trace, debug, info, warn, error or silent.'),
   HEARTH_OPERATIONS_KEY: setting('text', '', 'Key for /api/v1/admin; empty refuses every call.'),
   HEARTH_EVALUATOR_TOKEN: setting(
@@ -54,9 +75,9 @@ export const SETTINGS = {
     '1000',
     'Requests a second that an account may sustain; 0 switches the limit off.',
   ),
-  HEARTH_RATE_BURST: setting('integer', '5000', 'Requests that an account may send at once.'),
+  HEARTH_RATE_BURST: setting('count', '5000', 'Requests that an account may send at once.'),
   HEARTH_BODY_MEMORY_MB: setting(
-    'integer',
+    'count',
     '128',
     'Memory that the bodies of all requests may take at once, in MB; one account gets half of it. Beyond it requests get 503.',
   ),
@@ -72,7 +93,7 @@ export const SETTINGS = {
     '',
     'Comma-separated CIDR:port that outbound calls may reach although private.',
   ),
-  HEARTH_EGRESS_BLOCK: setting('list', '', 'Comma-separated domains that outbound calls may never reach.'),
+  HEARTH_EGRESS_BLOCK: setting('domains', '', 'Comma-separated domains that outbound calls may never reach.'),
   HEARTH_MEMORY: setting('flag', '0', '1 serves the memory routes.'),
   HEARTH_GATEWAY_URL: setting('url', undefined, 'Node: address of any gateway, for joining.'),
   HEARTH_NODE_TOKEN: setting('text', '', 'Node: one-time join token; needed only for the first start.'),
@@ -84,7 +105,7 @@ export const SETTINGS = {
     'Node: memory for models; 0 takes half of what is free at start.',
   ),
   HEARTH_NODE_SLOTS: setting('integer', '1', 'Node: training runs at once.'),
-  HEARTH_NODE_CACHE_MB: setting('integer', '20480', 'Node: quota of the weights cache on disk.'),
+  HEARTH_NODE_CACHE_MB: setting('count', '20480', 'Node: quota of the weights cache on disk.'),
   HEARTH_NODE_PINNED: setting(
     'list',
     '',
@@ -95,10 +116,18 @@ export const SETTINGS = {
     '/var/run/docker.sock',
     'Node: socket of the container engine, which speaks the Docker API.',
   ),
-  DATABASE_URL: setting('url', undefined, 'PostgreSQL, for the API and the workers; nodes never have it.'),
-  TEMPORAL_ADDRESS: setting('text', undefined, 'host:port of the Temporal server.'),
+  DATABASE_URL: setting(
+    'database',
+    undefined,
+    'PostgreSQL as postgres://user:password@host:port/name, for the API and the workers; nodes never have it.',
+  ),
+  TEMPORAL_ADDRESS: setting('address', undefined, 'host:port of the Temporal server.'),
   TEMPORAL_NAMESPACE: setting('text', 'default', 'Temporal namespace.'),
-  TEMPORAL_NODE_ADDRESS: setting('text', '', 'Temporal address told to nodes; TEMPORAL_ADDRESS when empty.'),
+  TEMPORAL_NODE_ADDRESS: setting(
+    'address',
+    '',
+    'Temporal address told to nodes; TEMPORAL_ADDRESS when empty.',
+  ),
   TEMPORAL_UI_URL: setting('url', undefined, 'Where operators find the Temporal UI.'),
   S3_BUCKET: setting('text', '', 'Bucket of the object store; empty uses HEARTH_OBJECT_DIR.'),
   S3_ENDPOINT: setting('url', undefined, 'Address of an S3-compatible server; absent means AWS.'),
@@ -113,9 +142,9 @@ export const SETTINGS = {
 } as const satisfies Record<string, Setting>
 
 type Name = keyof typeof SETTINGS
-type ValueOf<K extends Kind> = K extends 'integer' | 'port'
+type ValueOf<K extends Kind> = K extends 'integer' | 'count' | 'port'
   ? number
-  : K extends 'list' | 'keys' | 'networks'
+  : K extends 'list' | 'features' | 'keys' | 'networks' | 'domains'
     ? string[]
     : K extends 'flag'
       ? boolean
@@ -125,6 +154,9 @@ type Absent<S extends Setting> = S['default'] extends undefined ? undefined : ne
 export type Config = {
   readonly [N in Name]: ValueOf<(typeof SETTINGS)[N]['kind']> | Absent<(typeof SETTINGS)[N]>
 }
+
+/** An empty path or host would mean the current folder, or every network there is. */
+const EMPTY_IS_ABSENT: ReadonlySet<Kind> = new Set(['path', 'host'])
 
 /** Names the variable and what it must be, in one sentence. */
 export class ConfigError extends Error {
@@ -136,7 +168,9 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   const entries = Object.entries(SETTINGS).map(([name, { kind, default: fallback }]) => {
     const given = env[name]
     const text =
-      given === undefined || (given === '' && (fallback === undefined || kind === 'path')) ? fallback : given
+      given === undefined || (given === '' && (fallback === undefined || EMPTY_IS_ABSENT.has(kind)))
+        ? fallback
+        : given
     return [name, text === undefined ? undefined : parse(name, kind, text)]
   })
   return Object.freeze(Object.fromEntries(entries)) as Config
@@ -151,7 +185,13 @@ export function required<N extends Name>(config: Config, name: N): Exclude<Confi
 
 function parse(name: string, kind: Kind, text: string): string | number | boolean | string[] {
   const refuse = (expected: string): never => {
-    throw new ConfigError(`${name} must be ${expected}, not ${JSON.stringify(text)}`)
+    // A value that may hold a secret is not repeated.
+    const told = SECRET.has(kind) ? '' : `, not ${JSON.stringify(text)}`
+    throw new ConfigError(`${name} must be ${expected}${told}`)
+  }
+  const each = (isRight: (item: string) => boolean, expected: string): string[] => {
+    const items = listOf(text)
+    return items.every(isRight) ? items : refuse(expected)
   }
   switch (kind) {
     case 'text':
@@ -162,18 +202,14 @@ function parse(name: string, kind: Kind, text: string): string | number | boolea
       return LEVELS.includes(text) ? text : refuse(`one of ${LEVELS.join(', ')}`)
     case 'list':
       return listOf(text)
-    case 'keys': {
-      const keys = listOf(text)
-      // The value is a secret and is not repeated.
-      if (keys.every((key) => Buffer.from(key, 'base64').length === 32)) return keys
-      throw new ConfigError(`${name} must be base64 keys of 32 bytes each`)
-    }
-    case 'networks': {
-      const entries = listOf(text)
-      return entries.every((entry) => NETWORK.test(entry))
-        ? entries
-        : refuse('comma-separated CIDR:port entries')
-    }
+    case 'features':
+      return each((item) => FEATURES.includes(item), `empty or ${FEATURES.join(', ')}`)
+    case 'keys':
+      return each((key) => Buffer.from(key, 'base64').length === 32, 'base64 keys of 32 bytes each')
+    case 'networks':
+      return each(isNetwork, 'comma-separated CIDR:port entries')
+    case 'domains':
+      return each((item) => DOMAIN.test(item), 'comma-separated domain names')
     case 'flag':
       return text === '1' || text === 'true'
         ? true
@@ -181,12 +217,40 @@ function parse(name: string, kind: Kind, text: string): string | number | boolea
           ? false
           : refuse('0 or 1')
     case 'url':
-      return URL.canParse(text) ? text.replace(/\/$/, '') : refuse('an absolute URL')
+      return hasScheme(text, /^https?:$/) ? text.replace(/\/$/, '') : refuse('a URL with http:// or https://')
+    case 'database':
+      return hasScheme(text, /^postgres(ql)?:$/) ? text : refuse('a URL with postgres://')
+    case 'host':
+      return isIP(text) > 0 || DOMAIN.test(text) ? text : refuse('an IP address or a host name')
+    case 'address':
+      return text === '' || isAddress(text) ? text : refuse('host:port, without a scheme')
+    case 'count':
+      return /^[1-9]\d{0,11}$/.test(text) ? Number(text) : refuse('a whole number of at least 1')
     case 'integer':
       return /^\d{1,12}$/.test(text) ? Number(text) : refuse('a whole number of at least 0')
     case 'port':
-      return /^\d{1,5}$/.test(text) && Number(text) < 65_536 ? Number(text) : refuse('a port from 0 to 65535')
+      return /^\d{1,5}$/.test(text) && Number(text) <= HIGHEST_PORT
+        ? Number(text)
+        : refuse('a port from 0 to 65535')
   }
+}
+
+const SECRET: ReadonlySet<Kind> = new Set(['keys', 'database'])
+
+function hasScheme(text: string, scheme: RegExp): boolean {
+  const url = URL.parse(text)
+  return url !== null && scheme.test(url.protocol)
+}
+
+function isNetwork(text: string): boolean {
+  const [, address = '', bits, port] = NETWORK.exec(text) ?? []
+  const widest = { 0: -1, 4: 32, 6: 128 }[isIP(address)] ?? -1
+  return Number(bits) <= widest && Number(port) <= HIGHEST_PORT
+}
+
+function isAddress(text: string): boolean {
+  const [, , port] = ADDRESS.exec(text) ?? []
+  return port !== undefined && Number(port) <= HIGHEST_PORT
 }
 
 const listOf = (text: string): string[] =>
