@@ -9,6 +9,8 @@ export interface Adapter {
   label: string
   /** What it adds to which tensor of the base. */
   parts: Map<string, AdapterPart>
+  /** Tensors that were trained whole (`modules_to_save`) and take the place of the base's. */
+  saved: Map<string, TensorPlace>
 }
 
 export interface AdapterPart {
@@ -19,6 +21,8 @@ export interface AdapterPart {
   scaling: number
   /** The product lies the other way round in the base. */
   isTransposed: boolean
+  /** DoRA: the length that each row of the sum is given. */
+  magnitude: TensorPlace | undefined
 }
 
 interface AdapterConfig {
@@ -27,10 +31,12 @@ interface AdapterConfig {
   alphaPattern: Record<string, number>
   isRankStabilised: boolean
   fanInFanOut: boolean
+  /** Modules by the end of their path. */
+  savedModules: readonly string[]
 }
 
 const PREFIX = 'base_model.model.'
-const FACTOR = /^(.+)\.(lora_(?:embedding_)?[AB])(?:\.weight)?$/
+const FACTOR = /^(.+)\.(lora_(?:embedding_)?[AB]|lora_magnitude_vector)(?:\.weight)?$/
 
 /** Opens a folder with adapter_config.json and adapter_model.safetensors. */
 export async function openAdapter(dir: string, label: string): Promise<Adapter> {
@@ -39,33 +45,59 @@ export async function openAdapter(dir: string, label: string): Promise<Adapter> 
     if (cause instanceof MergeError) throw cause
     throw new MergeError('weights_missing', `${label} has no adapter_model.safetensors.`, { cause })
   })
-  const pairs = new Map<string, Partial<Record<'A' | 'B', TensorPlace>> & { isEmbedding: boolean }>()
+  const found = new Map<string, Found>()
+  const saved = new Map<string, TensorPlace>()
   for (const [name, place] of tensors) {
     const [, module, factor = ''] = FACTOR.exec(name) ?? []
-    if (module === undefined) {
+    if (module !== undefined) note(found, { module, factor, place })
+    else if (isSaved(name, config)) saved.set(plainName(name), place)
+    else {
       throw new MergeError(
         'adapter_unsupported',
         `${label}: ${name} is not a LoRA factor and cannot be folded in.`,
       )
     }
-    const pair = pairs.get(module) ?? { isEmbedding: factor.startsWith('lora_embedding') }
-    pair[factor.endsWith('A') ? 'A' : 'B'] = place
-    pairs.set(module, pair)
   }
   const parts = new Map<string, AdapterPart>()
-  for (const [module, { A: a, B: b, isEmbedding }] of pairs) {
+  for (const [module, { A: a, B: b, magnitude, isEmbedding }] of found) {
     if (!a || !b) throw new MergeError('file_invalid', `${label}: ${module} has only one of its two factors.`)
-    const name = `${module.startsWith(PREFIX) ? module.slice(PREFIX.length) : module}.weight`
-    parts.set(name, partOf({ a, b, isEmbedding, module, config, label }))
+    parts.set(`${plainName(module)}.weight`, partOf({ a, b, magnitude, isEmbedding, module, config, label }))
   }
-  return { label, parts }
+  return { label, parts, saved }
+}
+
+/** The factors of one module, as they come out of the file. */
+interface Found {
+  A?: TensorPlace
+  B?: TensorPlace
+  magnitude?: TensorPlace
+  isEmbedding: boolean
+}
+
+function note(
+  found: Map<string, Found>,
+  { module, factor, place }: { module: string; factor: string; place: TensorPlace },
+): void {
+  const one = found.get(module) ?? { isEmbedding: false }
+  if (factor === 'lora_magnitude_vector') one.magnitude = place
+  else {
+    one[factor.endsWith('A') ? 'A' : 'B'] = place
+    one.isEmbedding = factor.startsWith('lora_embedding')
+  }
+  found.set(module, one)
+}
+
+const plainName = (name: string): string => (name.startsWith(PREFIX) ? name.slice(PREFIX.length) : name)
+
+function isSaved(name: string, { savedModules }: AdapterConfig): boolean {
+  const module = plainName(name).replace(/\.[^.]+$/, '')
+  return savedModules.some((one) => module === one || module.endsWith(`.${one}`))
 }
 
 function adapterConfig(json: Record<string, unknown>, label: string): AdapterConfig {
   const unsupported = (what: string) =>
     new MergeError('adapter_unsupported', `${label} ${what}, which cannot be folded into a base.`)
   if (json['peft_type'] !== 'LORA') throw unsupported(`is of type ${String(json['peft_type'])}`)
-  if (json['use_dora']) throw unsupported('uses DoRA')
   if (json['bias'] !== undefined && json['bias'] !== 'none') throw unsupported('trained biases')
   if (json['lora_bias']) throw unsupported('has LoRA biases')
   return {
@@ -74,12 +106,14 @@ function adapterConfig(json: Record<string, unknown>, label: string): AdapterCon
     alphaPattern: (json['alpha_pattern'] ?? {}) as Record<string, number>,
     isRankStabilised: Boolean(json['use_rslora']),
     fanInFanOut: Boolean(json['fan_in_fan_out']),
+    savedModules: (json['modules_to_save'] ?? []) as string[],
   }
 }
 
 function partOf({
   a,
   b,
+  magnitude,
   isEmbedding,
   module,
   config,
@@ -87,6 +121,7 @@ function partOf({
 }: {
   a: TensorPlace
   b: TensorPlace
+  magnitude: TensorPlace | undefined
   isEmbedding: boolean
   module: string
   config: AdapterConfig
@@ -99,9 +134,22 @@ function partOf({
       `${label}: the factors of ${module} are ${sizes(a.shape)} and ${sizes(b.shape)}, which do not fit together.`,
     )
   }
+  const isTransposed = isEmbedding || config.fanInFanOut
+  if (magnitude && isTransposed) {
+    throw new MergeError(
+      'adapter_unsupported',
+      `${label}: ${module} uses DoRA on a module whose weights lie the other way round, which cannot be folded in.`,
+    )
+  }
+  if (magnitude && sizes(magnitude.shape) !== sizes(b.shape.slice(0, 1))) {
+    throw new MergeError(
+      'shape_mismatch',
+      `${label}: the magnitudes of ${module} are ${sizes(magnitude.shape)} for ${sizes(b.shape.slice(0, 1))} rows.`,
+    )
+  }
   const alpha = alphaOf(module, config)
   const scaling = config.isRankStabilised ? alpha / Math.sqrt(rank) : alpha / rank
-  return { a, b, rank, scaling, isTransposed: isEmbedding || config.fanInFanOut }
+  return { a, b, rank, scaling, isTransposed, magnitude }
 }
 
 /** Patterns name modules by the end of their path. */

@@ -5,10 +5,10 @@ import type { Bench } from './workbench.ts'
 const F32_BYTES = 4
 const BF16_BYTES = 2
 
-/** Adds the products of LoRA factors to whole rows of a tensor; tells whether all of the result is finite. */
+/** Adds the products of LoRA factors to whole rows of a tensor, and gives the rows the lengths of DoRA; tells whether all of the result is finite. */
 export function foldAdapters(
   bench: Bench,
-  { base, rows, cols, factors, out, first, count }: Extract<Task, { kind: 'adapter' }>,
+  { base, rows, cols, factors, magnitude, out, first, count }: Extract<Task, { kind: 'adapter' }>,
 ): boolean {
   const { kernels, arena, inputs, outputs, chunkBytes } = bench
   const rights = factors.map((one) => rightFactor(bench, one, { rows, cols }))
@@ -18,6 +18,7 @@ export function foldAdapters(
   const firstRow = first / cols
   const lastRow = firstRow + count / cols
   const lefts = factors.map(({ rank }) => arena.take(step * rank * F32_BYTES))
+  const lengths = arena.take(magnitude ? step * F32_BYTES : 0)
   const room = inputs.room(base, step * cols)
   const sums = arena.take(step * cols * F32_BYTES)
   const result = arena.take(step * cols * BF16_BYTES + PAGE_BYTES)
@@ -32,6 +33,11 @@ export function foldAdapters(
       new Float32Array(kernels.memory.buffer, lefts[i], left.length).set(left)
       kernels.multiplyAdd(lefts[i] ?? 0, rights[i] ?? 0, sums, height, cols, one.rank)
     })
+    if (magnitude) {
+      const values = inputs.readWide(magnitude, { first: row, count: height })
+      new Float32Array(kernels.memory.buffer, lengths, height).set(values)
+      kernels.setLengths(sums, lengths, height, cols)
+    }
     const position = out.offset + row * cols * BF16_BYTES
     const to = result + (position % PAGE_BYTES)
     isBad |= kernels.narrowTo(sums, to, size)

@@ -43,6 +43,7 @@ export interface Kernels {
     scale: number,
   ): void
   multiplyAdd(left: number, right: number, sums: number, rows: number, cols: number, rank: number): void
+  setLengths(sums: number, magnitudes: number, rows: number, cols: number): void
 }
 
 /** A fresh instance with a memory of its own. */

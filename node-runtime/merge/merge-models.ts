@@ -1,4 +1,5 @@
 import { rename, rm } from 'node:fs/promises'
+import { assertAdaptersFit } from './adapter-fit.ts'
 import { openAdapter } from './adapter.ts'
 import { type Checkpoint, dropTiedCopies, openCheckpoint } from './checkpoint.ts'
 import { MergeError } from './merge-error.ts'
@@ -6,7 +7,7 @@ import { prepareOutput, type PlannedTensor, syncAll } from './output-layout.ts'
 import { MergePool } from './pool.ts'
 import { assertAlike, assertMergeable } from './preflight.ts'
 import type { Recipe } from './recipe.ts'
-import { adapterMerge, assertAdaptersFit, dare, slerp } from './recipes.ts'
+import { adapterMerge, dare, slerp } from './recipes.ts'
 import { ties } from './ties.ts'
 
 /** A model or adapter on this disk, and what it is called in messages. */
@@ -126,8 +127,8 @@ async function prepareAdapters({
   assertMergeable(base)
   dropTiedCopies([base])
   const adapters = await Promise.all(sources.map((one) => openAdapter(one.dir, one.label)))
-  assertAdaptersFit(base, adapters)
   const weighted = adapters.map((adapter, i) => ({ adapter, weight: sources[i]?.weight ?? 1 }))
+  assertAdaptersFit(base, weighted)
   const used = weighted.map(({ adapter, weight }) => `${adapter.label} with weight ${weight}`).join(', ')
   return {
     model: base,

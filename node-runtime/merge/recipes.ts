@@ -1,8 +1,6 @@
 import { createHash } from 'node:crypto'
-import { type Adapter, type AdapterPart, productShape } from './adapter.ts'
+import type { Adapter, AdapterPart } from './adapter.ts'
 import type { Checkpoint } from './checkpoint.ts'
-import { MergeError } from './merge-error.ts'
-import { sizes } from './preflight.ts'
 import { inputIn, inputOf, type Recipe, SLICE, slicesOf, type Weighted, writeSlices } from './recipe.ts'
 import type { Answer, Factors, Slice, Task } from './tasks.ts'
 
@@ -65,48 +63,36 @@ export const dare =
     })
   }
 
-/** Folds LoRA adapters into a base: W + the weighted sum of their products. */
+/**
+ * Folds LoRA adapters into a base: W + the weighted sum of their products, each row of it as long as DoRA says; tensors
+ * that an adapter saved whole take the place of the base's.
+ */
 export const adapterMerge =
   (adapters: readonly { adapter: Adapter; weight: number }[]): Recipe =>
   async ({ name, source, elements, out }, tools) => {
-    const base = inputOf(source)
-    const factors = adapters.flatMap(({ adapter, weight }) => {
+    const parts = adapters.flatMap(({ adapter, weight }) => {
       const part = adapter.parts.get(name)
-      return part ? [factorsOf(part, weight)] : []
+      return part ? [{ part, weight }] : []
     })
-    if (factors.length === 0) {
-      const make = (slice: Slice) => ({ kind: 'copy' as const, input: base, out, ...slice })
+    if (parts.length === 0) {
+      const saved = adapters.flatMap(({ adapter }) => adapter.saved.get(name) ?? [])
+      const input = inputOf(saved[0] ?? source)
+      const make = (slice: Slice) => ({ kind: 'copy' as const, input, out, ...slice })
       return writeSlices(name, slicesOf(elements), { ...tools, make })
     }
+    const base = inputOf(source)
+    const factors = parts.map(({ part, weight }) => factorsOf(part, weight))
+    const lengths = parts[0]?.part.magnitude
+    const magnitude = lengths && { magnitude: inputOf(lengths) }
     const [rows = 0, cols = 0] = source.shape
     const size = Math.max(1, Math.floor(SLICE / cols)) * cols
     await writeSlices(name, slicesOf(elements, size), {
       ...tools,
-      make: (slice) => ({ kind: 'adapter', base, rows, cols, factors, out, ...slice }),
+      make: (slice) => ({ kind: 'adapter', base, rows, cols, factors, ...magnitude, out, ...slice }),
     })
   }
 
 function factorsOf({ a, b, rank, scaling, isTransposed }: AdapterPart, weight: number): Factors {
   const [left, right] = isTransposed ? [a, b] : [b, a]
   return { left: inputOf(left), right: inputOf(right), isTransposed, rank, scale: scaling * weight }
-}
-
-/** Refuses adapters that change tensors which the base does not have, or has in another shape. */
-export function assertAdaptersFit(base: Checkpoint, adapters: readonly Adapter[]): void {
-  for (const { label, parts } of adapters) {
-    if (parts.size === 0) throw new MergeError('adapter_unsupported', `${label} has no LoRA factors.`)
-    for (const [name, part] of parts) {
-      const shape = base.tensors.get(name)?.shape
-      if (!shape) {
-        throw new MergeError('tensor_missing', `${label} changes ${name}, which ${base.label} does not have.`)
-      }
-      const product = productShape(part)
-      if (sizes(product) !== sizes(shape)) {
-        throw new MergeError(
-          'shape_mismatch',
-          `${label} adds ${sizes(product)} to ${name}, which is ${sizes(shape)} in ${base.label}.`,
-        )
-      }
-    }
-  }
 }

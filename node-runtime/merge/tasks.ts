@@ -53,7 +53,16 @@ export type Task =
   | ({ kind: 'magnitudes'; base: Input; inputs: Input[]; tables: SharedArrayBuffer } & Slice)
   | ({ kind: 'ties'; base: Input; inputs: TrimmedInput[]; out: Output } & Slice)
   | ({ kind: 'dare'; base: Input; inputs: DroppedInput[]; limit: number; out: Output } & Slice)
-  | ({ kind: 'adapter'; base: Input; rows: number; cols: number; factors: Factors[]; out: Output } & Slice)
+  | ({
+      kind: 'adapter'
+      base: Input
+      rows: number
+      cols: number
+      factors: Factors[]
+      /** The length each row of the sum is given; as it comes when absent. */
+      magnitude?: Input
+      out: Output
+    } & Slice)
   | ({ kind: 'copy'; input: Input; out: Output } & Slice)
 
 /** Which kind of answer a task has. */

@@ -5,14 +5,18 @@ import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import { mergeModels, type MergeOptions, type MergeSpec } from '../../node-runtime/merge/merge-models.ts'
 import { buildKernels } from '../../scripts/build-kernels.ts'
-import { type TinyCheckpoint, writeAdapter, writeCheckpoint } from '../support/checkpoints.ts'
+import {
+  type TinyAdapter,
+  type TinyCheckpoint,
+  writeAdapter,
+  writeCheckpoint,
+} from '../support/checkpoints.ts'
 import { writeLargeCheckpoint } from '../support/large-checkpoint.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const QUERY = 'model.layers.0.self_attn.q_proj.weight'
 
-describe('what merges hold to', function () {
-  this.timeout(60_000)
+describe('what merges hold to', () => {
   let folder: ReturnType<typeof temporaryFolder>
 
   beforeEach(() => {
@@ -64,11 +68,59 @@ describe('what merges hold to', function () {
 
     it('an adapter that is more than LoRA', async () => {
       writeCheckpoint(at('base'))
-      writeAdapter(at('adapter'), { config: { use_dora: true } })
+      writeAdapter(at('adapter'), { config: { bias: 'all' } })
 
       const spec = { method: 'adapter_merge' as const, base: use('base'), sources: [use('adapter')] }
 
-      await assert.rejects(merge(spec), /adapter uses DoRA/)
+      await assert.rejects(merge(spec), /adapter trained biases/)
+    })
+
+    const HEAD = { lm_head: [50, 24] as [number, number] }
+    const lonely: [string, { adapter: TinyAdapter; other?: TinyAdapter; weight?: number }, RegExp][] = [
+      [
+        'two adapters of which one has DoRA on the same tensor',
+        { adapter: { dora: true }, other: { seed: 2 } },
+        /adapter trained model.*q_proj\.weight with DoRA, and other changes it too/,
+      ],
+      [
+        'a DoRA adapter that is to be weighted',
+        { adapter: { dora: true }, weight: 0.5 },
+        /adapter trained model.*q_proj\.weight with DoRA, which cannot be weighted with 0\.5/,
+      ],
+      [
+        'two adapters that saved the same tensor whole',
+        { adapter: { saved: HEAD }, other: { saved: HEAD, modules: {} } },
+        /adapter trained lm_head\.weight whole, and other changes it too/,
+      ],
+      [
+        'a tensor saved whole in another shape',
+        { adapter: { saved: { lm_head: [51, 24] } } },
+        /adapter saved lm_head\.weight as 51 x 24 of F32; it is 50 x 24 in base/,
+      ],
+      [
+        'a tensor saved whole that the adapter does not name',
+        { adapter: { saved: HEAD, config: { modules_to_save: null } } },
+        /adapter: base_model\.model\.lm_head\.weight is not a LoRA factor/,
+      ],
+    ]
+    for (const [what, { adapter, other, weight = 1 }, message] of lonely) {
+      it(what, async () => {
+        writeCheckpoint(at('base'))
+        writeAdapter(at('adapter'), adapter)
+        if (other) writeAdapter(at('other'), other)
+        const sources = [use('adapter', weight), ...(other ? [use('other')] : [])]
+
+        await assert.rejects(merge({ method: 'adapter_merge', base: use('base'), sources }), message)
+      })
+    }
+
+    it('an embedding saved whole where the base has one tensor for both ends', async () => {
+      writeCheckpoint(at('base'), { tied: true })
+      writeAdapter(at('adapter'), { saved: { 'model.embed_tokens': [50, 24] } })
+
+      const spec = { method: 'adapter_merge' as const, base: use('base'), sources: [use('adapter')] }
+
+      await assert.rejects(merge(spec), /saved model\.embed_tokens\.weight whole, but base uses one tensor/)
     })
 
     it('a quantised base', async () => {
@@ -98,12 +150,15 @@ describe('what merges hold to', function () {
   it('gives the same bytes with any number of threads and any size of chunk', async () => {
     for (const seed of [0, 1, 2]) writeCheckpoint(at(`m${seed}`), { seed, hidden: 200, vocab: 333 })
     const [base, sources] = [use('m0'), [use('m1'), use('m2')]]
-    writeAdapter(at('adapter'), { modules: { 'model.layers.0.self_attn.q_proj': [200, 200] } })
+    const modules: TinyAdapter['modules'] = { 'model.layers.0.self_attn.q_proj': [200, 200] }
+    writeAdapter(at('adapter'), { modules })
+    writeAdapter(at('dora'), { modules, dora: true })
     const specs: MergeSpec[] = [
       { method: 'slerp', sources },
       { method: 'ties', base, sources, density: 0.4 },
       { method: 'dare', base, sources, density: 0.4, seed: 5 },
       { method: 'adapter_merge', base, sources: [use('adapter')] },
+      { method: 'adapter_merge', base, sources: [use('dora')] },
     ]
     for (const spec of specs) {
       const digests = new Set<string>()

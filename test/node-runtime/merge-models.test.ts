@@ -6,6 +6,7 @@ import { readTensors } from '../../node-runtime/merge/safetensors.ts'
 import {
   bf16,
   readCheckpoint,
+  readWide,
   type Tensor,
   type TinyCheckpoint,
   writeAdapter,
@@ -13,8 +14,7 @@ import {
 } from '../support/checkpoints.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
-describe('merges of models', function () {
-  this.timeout(60_000)
+describe('merges of models', () => {
   let folder: ReturnType<typeof temporaryFolder>
 
   beforeEach(() => {
@@ -198,6 +198,28 @@ describe('merges of models', function () {
         let sum = 0
         for (let k = 0; k < 4; k++) sum += (one.b[col * 4 + k] ?? 0) * (one.a[k * 24 + row] ?? 0)
         return value(base, name, i) + (10 / 4) * sum
+      })
+    })
+
+    it('gives rows the lengths of DoRA, and puts tensors that were saved whole in place of the base', async () => {
+      const base = model('base')
+      const saved = { lm_head: [50, 24] as [number, number] }
+      const factors = writeAdapter(at('one'), { rank: 3, modules: shape, dora: true, saved })
+      const written = await readWide(at('one/adapter_model.safetensors'))
+      const lengths = written.get(`base_model.model.${module}.lora_magnitude_vector`)
+
+      await merge({ method: 'adapter_merge', base: use('base'), sources: [use('one')] })
+
+      const sum = (name: string, i: number) => {
+        const one = factors.get(name)
+        return value(base, name, i) + (one ? 2 * product(one, i) : 0)
+      }
+      await assertEach(base, (name, i) => {
+        if (name === 'lm_head.weight') return written.get(`base_model.model.${name}`)?.[i] ?? Number.NaN
+        if (!factors.has(name)) return value(base, name, i)
+        const row = Math.floor(i / 48)
+        const numbers = Array.from({ length: 48 }, (_, col) => sum(name, row * 48 + col))
+        return (sum(name, i) * (lengths?.[row] ?? Number.NaN)) / Math.hypot(...numbers)
       })
     })
   })

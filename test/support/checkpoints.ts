@@ -167,12 +167,28 @@ export async function readCheckpoint(dir: string): Promise<Map<string, Float32Ar
   return found
 }
 
+/** All tensors of a file, by name; float32 only. */
+export async function readWide(path: string): Promise<Map<string, Float32Array>> {
+  const bytes = readFileSync(path)
+  const places = [...(await readTensors(path, path))]
+  return new Map(
+    places.map(([name, { offset, bytes: size }]) => [
+      name,
+      new Float32Array(new Uint8Array(bytes.subarray(offset, offset + size)).buffer),
+    ]),
+  )
+}
+
 export interface TinyAdapter {
   rank?: number
   seed?: number
   config?: Record<string, unknown>
   /** Modules and the shape of what is added to them. */
   modules?: Record<string, [number, number]>
+  /** Whether each module also gets the magnitudes of DoRA. */
+  dora?: boolean
+  /** Tensors saved whole, and their shape. */
+  saved?: Record<string, [number, number]>
 }
 
 /** Writes a LoRA adapter in the format of PEFT; gives its factors by the name of the tensor they change. */
@@ -183,6 +199,8 @@ export function writeAdapter(
     seed = 1,
     config = {},
     modules = { 'model.layers.0.self_attn.q_proj': [24, 24] },
+    dora = false,
+    saved = {},
   }: TinyAdapter = {},
 ): Map<string, { a: Float32Array; b: Float32Array; rank: number }> {
   mkdirSync(dir, { recursive: true })
@@ -192,6 +210,8 @@ export function writeAdapter(
     lora_alpha: rank * 2,
     bias: 'none',
     fan_in_fan_out: false,
+    use_dora: dora,
+    modules_to_save: Object.keys(saved),
     ...config,
   }
   writeFileSync(join(dir, 'adapter_config.json'), JSON.stringify(json))
@@ -203,6 +223,14 @@ export function writeAdapter(
     tensors.set(`base_model.model.${module}.lora_A.weight`, { shape: [rank, ins], dtype: 'F32', values: a })
     tensors.set(`base_model.model.${module}.lora_B.weight`, { shape: [outs, rank], dtype: 'F32', values: b })
     factors.set(`${module}.weight`, { a, b, rank })
+    if (!dora) return
+    const values = randomNumbers(outs, seed * 50 + i + 40).map((value) => 5 + value)
+    const name = `base_model.model.${module}.lora_magnitude_vector`
+    tensors.set(name, { shape: [outs], dtype: 'F32', values })
+  })
+  Object.entries(saved).forEach(([module, shape], i) => {
+    const values = randomNumbers(shape[0] * shape[1], seed * 50 + i + 45)
+    tensors.set(`base_model.model.${module}.weight`, { shape, dtype: 'F32', values })
   })
   writeTensors(join(dir, 'adapter_model.safetensors'), tensors)
   return factors

@@ -1,0 +1,87 @@
+import { type Adapter, productShape } from './adapter.ts'
+import type { Checkpoint } from './checkpoint.ts'
+import { MergeError } from './merge-error.ts'
+import { isFloat, sizes } from './preflight.ts'
+import type { TensorPlace } from './safetensors.ts'
+
+interface WeightedAdapter {
+  adapter: Adapter
+  weight: number
+}
+
+/**
+ * Refuses, before any arithmetic, adapters that change tensors which the base does not have or has in another shape, and
+ * combinations that have no one meaning: DoRA's lengths and tensors saved whole can be neither weighted nor added up.
+ */
+export function assertAdaptersFit(base: Checkpoint, adapters: readonly WeightedAdapter[]): void {
+  for (const { adapter } of adapters) {
+    const { label, parts, saved } = adapter
+    if (parts.size + saved.size === 0)
+      throw new MergeError('adapter_unsupported', `${label} has no LoRA factors.`)
+    for (const [name, part] of parts) {
+      const product = productShape(part)
+      const { shape } = tensorOf(base, name, label)
+      if (sizes(product) !== sizes(shape)) {
+        throw new MergeError(
+          'shape_mismatch',
+          `${label} adds ${sizes(product)} to ${name}, which is ${sizes(shape)} in ${base.label}.`,
+        )
+      }
+    }
+    for (const [name, place] of saved) assertReplaces(base, { name, place, label })
+  }
+  for (const one of adapters) assertAlone(one, adapters)
+}
+
+function tensorOf(base: Checkpoint, name: string, label: string): TensorPlace {
+  const place = base.tensors.get(name)
+  if (place) return place
+  throw new MergeError('tensor_missing', `${label} changes ${name}, which ${base.label} does not have.`)
+}
+
+const EMBEDDING = /(?:^|\.)(?:embed_tokens|wte|lm_head)\.weight$/
+
+function assertReplaces(
+  base: Checkpoint,
+  { name, place, label }: { name: string; place: TensorPlace; label: string },
+): void {
+  const { shape } = tensorOf(base, name, label)
+  if (sizes(place.shape) !== sizes(shape) || !isFloat(place)) {
+    throw new MergeError(
+      'shape_mismatch',
+      `${label} saved ${name} as ${sizes(place.shape)} of ${place.dtype}; it is ${sizes(shape)} in ${base.label}.`,
+    )
+  }
+  if (base.isTied && EMBEDDING.test(name)) {
+    throw new MergeError(
+      'tied_embeddings_mismatch',
+      `${label} saved ${name} whole, but ${base.label} uses one tensor for input and output embeddings.`,
+    )
+  }
+}
+
+/** What is there only once by its nature has weight 1 and its tensor for itself. */
+function assertAlone({ adapter, weight }: WeightedAdapter, all: readonly WeightedAdapter[]): void {
+  const dora = [...adapter.parts].flatMap(([name, { magnitude }]) => (magnitude ? [name] : []))
+  const whole = [
+    ...dora.map((name) => ({ name, how: 'with DoRA' })),
+    ...[...adapter.saved.keys()].map((name) => ({ name, how: 'whole' })),
+  ]
+  for (const { name, how } of whole) {
+    if (weight !== 1) {
+      throw new MergeError(
+        'adapter_unsupported',
+        `${adapter.label} trained ${name} ${how}, which cannot be weighted with ${weight}.`,
+      )
+    }
+    const other = all.find((one) => one.adapter !== adapter && changes(one.adapter, name))
+    if (other) {
+      throw new MergeError(
+        'adapter_unsupported',
+        `${adapter.label} trained ${name} ${how}, and ${other.adapter.label} changes it too.`,
+      )
+    }
+  }
+}
+
+const changes = ({ parts, saved }: Adapter, name: string): boolean => parts.has(name) || saved.has(name)
