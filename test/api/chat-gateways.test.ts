@@ -11,7 +11,7 @@ import { startApi } from '../support/api.ts'
 import { ChatApi, eventsOf, openStream } from '../support/chat-api.ts'
 import { freePort } from '../support/database.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
-import { until } from '../support/until.ts'
+import { SOON_MS, until } from '../support/until.ts'
 
 const LEAVERS = 60
 
@@ -109,7 +109,7 @@ describe('chats between gateways, proxies and clients that leave', () => {
 
     await Promise.all(Array.from({ length: LEAVERS }, leave))
 
-    await until(async () => (await chat.stats(endpoint)).aborted === LEAVERS, 1_000)
+    await until(async () => (await chat.stats(endpoint)).aborted === LEAVERS, SOON_MS)
     assert.equal((await chat.stats(endpoint)).in_flight, 0)
     await until(() => chat.node.parts.models.report().every(({ in_flight }) => in_flight === 0))
     await until(async () => {
@@ -128,7 +128,7 @@ describe('chats between gateways, proxies and clients that leave', () => {
     const other = await startApi({ database: chat.api.database })
     let isStopped = false
     try {
-      await until(() => other.services.links.placement.count(endpoint.model_key).warm === 1, 15_000)
+      await until(() => other.services.links.placement.count(endpoint.model_key).warm === 1)
       const slow = { fake: { tokens: 150, gap_ms: 10 } }
       const [mine, theirs] = [
         await openStream(chat, endpoint.id, slow),
@@ -136,7 +136,7 @@ describe('chats between gateways, proxies and clients that leave', () => {
           fake: { tokens: 5_000, gap_ms: 10 },
         }),
       ]
-      const lost = assert.rejects(theirs.body.text())
+      const lost = theirs.body.text().then(eventsOf, () => [])
       const { db } = chat.api.database
       const gatewayId = other.services.gateway.id
 
@@ -150,7 +150,8 @@ describe('chats between gateways, proxies and clients that leave', () => {
       await other[Symbol.asyncDispose]()
       isStopped = true
 
-      await lost
+      // Cut off, or ended with an error event where its node left it first.
+      assert.ok((await lost).length < 5_000)
       assert.equal(eventsOf(await mine.body.text()).length, 153)
       await reapOrphans(db, new Date())
       const open = await db
@@ -164,5 +165,5 @@ describe('chats between gateways, proxies and clients that leave', () => {
     } finally {
       if (!isStopped) await other[Symbol.asyncDispose]()
     }
-  }).timeout(40_000)
+  })
 })

@@ -2,8 +2,7 @@ import assert from 'node:assert/strict'
 import { newId } from '../../domain/ids.ts'
 import { CSV, DATASETS, DatasetApi } from '../support/dataset-api.ts'
 
-describe('dataset init, PUT and commit', function () {
-  this.timeout(120_000)
+describe('dataset init, PUT and commit', () => {
   let on: DatasetApi
   before(async () => {
     on = await DatasetApi.start()

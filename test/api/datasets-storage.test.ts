@@ -6,8 +6,6 @@ import { startS3, type TestS3 } from '../support/s3.ts'
 const GIGABYTE = 1_000_000_000
 
 describe('datasets of a gigabyte', function () {
-  this.timeout(120_000)
-
   it('pass through init, PUT and commit in bounded memory', async () => {
     await using on = await DatasetApi.start()
     const id = await on.create('jsonl')
@@ -42,7 +40,6 @@ describe('datasets of a gigabyte', function () {
 })
 
 describe('datasets in S3', function () {
-  this.timeout(60_000)
   let s3: TestS3
   let on: DatasetApi
 

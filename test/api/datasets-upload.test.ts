@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict'
 import { type Body, CSV, DATASETS, DatasetApi, form } from '../support/dataset-api.ts'
 
-describe('dataset upload', function () {
-  this.timeout(120_000)
+describe('dataset upload', () => {
   let on: DatasetApi
   before(async () => {
     on = await DatasetApi.start()

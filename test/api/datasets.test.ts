@@ -3,8 +3,7 @@ import { newId } from '../../domain/ids.ts'
 import type { Answer } from '../support/api.ts'
 import { type Body, CSV, DATASETS, DatasetApi } from '../support/dataset-api.ts'
 
-describe('datasets', function () {
-  this.timeout(120_000)
+describe('datasets', () => {
   let on: DatasetApi
   before(async () => {
     on = await DatasetApi.start()

@@ -6,7 +6,6 @@ import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { request } from 'undici'
 import { createApiKey } from '../../db/repositories/api-keys.ts'
 import { newId } from '../../domain/ids.ts'
@@ -113,18 +112,19 @@ describe('the gateway process', () => {
     const socket = connect(port, '127.0.0.1')
     await once(socket, 'connect')
     socket.write(
-      'POST /api/v1/nodes:join HTTP/1.1\r\nhost: x\r\nauthorization: Bearer t\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{',
+      'POST /api/v1/nodes:join HTTP/1.1\r\nhost: x\r\nauthorization: Bearer t\r\ncontent-type: application/json\r\ncontent-length: 2\r\nexpect: 100-continue\r\n\r\n',
     )
-    await sleep(200)
+    const [begun] = (await once(socket, 'data')) as [Buffer]
 
     gateway.child.kill('SIGTERM')
     await gateway.line(({ msg }) => msg === 'the gateway is stopping')
     const refused = connect(port, '127.0.0.1')
     const [err] = (await once(refused, 'error')) as [NodeJS.ErrnoException]
-    socket.write('}')
+    socket.write('{}')
     const [answer] = (await once(socket, 'data')) as [Buffer]
     const [code] = await once(gateway.child, 'exit')
 
+    assert.match(begun.toString(), /^HTTP\/1\.1 100 /)
     assert.equal(err.code, 'ECONNREFUSED')
     assert.match(answer.toString(), /^HTTP\/1\.1 422 /)
     assert.equal(code, 0)
@@ -140,7 +140,7 @@ describe('the gateway process', () => {
       const [code] = await once(gateway.child, 'exit')
       const { msg } = await gateway.line(({ level }) => level === 60)
 
-      assert.equal(code, 1)
+      assert.equal(code, 2)
       assert.match(msg ?? '', new RegExp(`^${name} must be`))
     }
   })

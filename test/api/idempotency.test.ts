@@ -11,6 +11,7 @@ import { ApiError } from '../../domain/errors.ts'
 import { newId } from '../../domain/ids.ts'
 import { type AnyBody, type Answer, startApi, type TestApi } from '../support/api.ts'
 import { startDatabase, type TestDatabase } from '../support/database.ts'
+import { until } from '../support/until.ts'
 
 /** Makes an account row: something to count. */
 const createThing = route({
@@ -227,8 +228,7 @@ describe('idempotency', () => {
     const stop = (active: boolean) =>
       writeKillSwitch(database.db, { active, reason: active ? 'test' : null, actor: 'test' }, new Date())
     await stop(true)
-    const deadline = Date.now() + 2_000
-    while (!api.services.killSwitch.active && Date.now() < deadline) await sleep(10)
+    await until(() => api.services.killSwitch.active)
 
     const refused = await create(randomUUID(), { name: 'refused' })
     const unkeyed = await create(undefined, { name: 'refused' })

@@ -6,7 +6,7 @@ import type { Family } from '../../api/http/family.ts'
 import { route } from '../../api/http/route.ts'
 import { startApi, type TestApi } from '../support/api.ts'
 
-const IDLE_MS = 150
+const IDLE_MS = 400
 
 const ponder = route({
   operationId: 'ponder',
@@ -16,7 +16,7 @@ const ponder = route({
   auth: 'none',
   body: Type.Object({}),
   success: { status: 204 },
-  handler: () => sleep(3 * IDLE_MS),
+  handler: () => sleep(2 * IDLE_MS),
 })
 const families: Family[] = [
   { name: 'builder', prefix: '/api/builder/v1', errors: 'builder', routes: [ponder] },
@@ -57,7 +57,7 @@ describe('a client in the middle of its body', () => {
   it('may be slow, and the work that follows may take longer', async () => {
     const { socket, answer } = open(6)
     for (const byte of '{    }') {
-      await sleep(IDLE_MS / 3)
+      await sleep(IDLE_MS / 4)
       socket.write(byte)
     }
 

@@ -3,6 +3,7 @@ import { request } from 'undici'
 import type { EndpointRow } from '../../db/tables/models.ts'
 import { InferenceApi } from '../support/inference-api.ts'
 import { addModel, startNode, until } from '../support/node.ts'
+import { SOON_MS } from '../support/until.ts'
 
 const BUILDER = '/api/builder/v1'
 const PRICE = 1_000
@@ -114,14 +115,14 @@ describe('inference over HTTP', () => {
   })
 
   it('answers `running` when a loaded model takes longer, and finishes the task itself', async () => {
-    const { status, body } = await on.infer(warm.id, { input: { wait_s: 1.6 }, sync_timeout_s: 1 })
+    const { status, body } = await on.infer(warm.id, { input: { wait_s: 3 }, sync_timeout_s: 1 })
 
     assert.equal(status, 200)
     assert.equal(body.status, 'running')
     assert.match(body.note, new RegExp(body.task_id))
     assert.equal((await on.task(body.task_id)).body.status, 'running')
     await until(async () => (await on.task(body.task_id)).body.status === 'succeeded')
-    assert.deepEqual((await on.task(body.task_id)).body.result, { waited_s: 1.6 })
+    assert.deepEqual((await on.task(body.task_id)).body.result, { waited_s: 3 })
   })
 
   it('stops a request that runs on when its task is cancelled, and refunds it', async () => {
@@ -130,7 +131,7 @@ describe('inference over HTTP', () => {
     const cancelled = await on.cancel(body.task_id)
 
     assert.deepEqual([cancelled.status, cancelled.body.status], [200, 'failed'])
-    await on.inFlight(0, 1_500)
+    await on.inFlight(0, SOON_MS)
     const read = await on.task(body.task_id)
     assert.deepEqual([read.body.status, read.body.error], ['failed', 'cancelled by the caller'])
     const again = await on.cancel(body.task_id)
@@ -151,7 +152,7 @@ describe('inference over HTTP', () => {
 
     leaving.abort()
 
-    await on.inFlight(0, 1_000)
+    await on.inFlight(0, SOON_MS)
     assert.equal(await on.count(warm.id), before)
   })
 

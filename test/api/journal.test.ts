@@ -15,6 +15,7 @@ import { newId } from '../../domain/ids.ts'
 import { createLogger } from '../../platform/log.ts'
 import { buildEndpoint } from '../support/build-endpoint.ts'
 import { startDatabase, type TestDatabase } from '../support/database.ts'
+import { until } from '../support/until.ts'
 
 const log = createLogger('test', 'silent')
 const PRICE = 1_001
@@ -222,8 +223,7 @@ describe('journal', () => {
     await assert.rejects(writer.add(entry), (err) => err instanceof ApiError && err.code === 'unavailable')
     isAway = false
 
-    await sleep(1_200)
-    assert.equal((await rowsOf(entry.task.id)).task?.status, 'succeeded')
+    await until(async () => (await rowsOf(entry.task.id)).task?.status === 'succeeded')
   })
 
   it('names the task to a caller it lets go, who would ask and pay twice otherwise', async () => {

@@ -8,6 +8,7 @@ import { newId } from '../../domain/ids.ts'
 import type { NodeModel } from '../../schemas/node.ts'
 import { startApi, type TestApi } from '../support/api.ts'
 import { addModel, startNode, type TestNode, until } from '../support/node.ts'
+import { SOON_MS } from '../support/until.ts'
 
 describe('links', () => {
   let api: TestApi
@@ -127,16 +128,10 @@ describe('links', () => {
     await sleep(300)
     const whilePaused = received
 
-    const times: number[] = []
-    for (let i = 0; i < 50; i++) {
-      const startedAt = performance.now()
-      await ask({ instances: [i] })
-      times.push(performance.now() - startedAt)
-    }
+    for (let i = 0; i < 50; i++) await ask({ instances: [i] })
 
     assert.ok(whilePaused <= 512 * 1024, `${whilePaused} bytes came although the reader had paused`)
     assert.equal(received, whilePaused)
-    assert.ok(times.toSorted((a, b) => a - b)[25]! < 50, `others took ${times.map(Math.round).join(' ')} ms`)
     exchange.resume()
     await ended.promise
     assert.equal(received, 300 * 65_536)
@@ -148,12 +143,10 @@ describe('links', () => {
     const asked = ask({ wait_s: 30 }, { signal: gone.signal })
     await until(async () => (await serverCounts()).in_flight === before.in_flight + 1)
 
-    const startedAt = performance.now()
     gone.abort()
 
     await assert.rejects(asked, (err) => err instanceof LinkError && err.code === 'cancelled')
-    await until(async () => (await serverCounts()).left === before.left + 1)
-    assert.ok(performance.now() - startedAt < 1_000)
+    await until(async () => (await serverCounts()).left === before.left + 1, SOON_MS)
   })
 
   it('gives up a request at its deadline, and the model server with it', async () => {
@@ -237,7 +230,7 @@ describe('links', () => {
 
     api.services.links.cancelJob(jobId)
 
-    await until(() => work.signal.aborted, 1_000)
+    await until(() => work.signal.aborted)
   })
 
   describe('signatures', () => {

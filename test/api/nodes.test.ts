@@ -137,15 +137,15 @@ describe('nodes', () => {
     const second = await startApi({ database })
     const linksOf = ({ services }: TestApi) =>
       services.links.snapshot().filter(({ node_id }) => node_id === node.nodeId).length
-    await until(() => linksOf(second) === 1, 10_000)
+    await until(() => linksOf(second) === 1)
     assert.equal(node.parts.links.openCount, 2)
 
     await second.call('POST', `/api/v1/admin/nodes/${node.nodeId}/drain`, { key: OPERATIONS_KEY })
     await until(() => api.services.links.snapshot().some(({ draining }) => draining))
 
     await second[Symbol.asyncDispose]()
-    await until(() => node.parts.links.openCount === 1, 10_000)
+    await until(() => node.parts.links.openCount === 1)
     assert.equal(linksOf(api), 1)
     await assert.rejects(node.parts.control.modelSpec('no-such-model'), { code: 'not_found' })
-  }).timeout(30_000)
+  })
 })

@@ -7,8 +7,7 @@ import { startApi, type TestApi } from '../support/api.ts'
 const CSV = { contentType: 'text/csv' }
 const CONTENT = '0123456789'
 
-describe('signed URLs of the local store', function () {
-  this.timeout(60_000)
+describe('signed URLs of the local store', () => {
   let api: TestApi
   let url: string
 

@@ -11,8 +11,7 @@ import { startTemporal, type TestTemporal } from '../support/temporal.ts'
 
 const log = createLogger('test', 'silent')
 
-describe('starts', function () {
-  this.timeout(60_000)
+describe('starts', () => {
   let database: TestDatabase
   let port: number
   let temporal: TestTemporal
@@ -51,7 +50,7 @@ describe('starts', function () {
 
     temporal = await startTemporal({ port })
 
-    await until(async () => (await left()).length === 0, 15_000)
+    await until(async () => (await left()).length === 0)
     const about = await temporal.client.workflow.getHandle(id).describe()
     assert.equal(about.type, 'coldInference')
     assert.deepEqual(about.searchAttributes['HearthKind'], ['inference'])
@@ -68,7 +67,7 @@ describe('starts', function () {
 
     for (const { nudge } of gateways) nudge()
 
-    await until(async () => (await left()).length === 0, 15_000)
+    await until(async () => (await left()).length === 0)
     const described = await Promise.all(ids.map((id) => temporal.client.workflow.getHandle(id).describe()))
     assert.ok(described.every(({ status }) => status.name === 'RUNNING'))
     await Promise.all(gateways.map((each) => each[Symbol.asyncDispose]()))
@@ -82,6 +81,6 @@ describe('starts', function () {
 
     starts.nudge()
 
-    await until(async () => (await left()).length === 0, 5_000)
+    await until(async () => (await left()).length === 0)
   })
 })

@@ -9,6 +9,7 @@ import { HANDLED, reply } from '../../api/http/reply.ts'
 import { route } from '../../api/http/route.ts'
 import { ApiError } from '../../domain/errors.ts'
 import { startApi, type TestApi } from '../support/api.ts'
+import { SOON_MS, until } from '../support/until.ts'
 
 const seen = { aborted: 0, destroyed: 0, after: 0 }
 
@@ -95,11 +96,6 @@ describe('answers that stream', () => {
     await Promise.race([once(socket, 'data'), sleep(100)])
     socket.destroy()
   }
-  async function soon(isSo: () => boolean): Promise<void> {
-    const deadline = Date.now() + 1_000
-    while (!isSo() && Date.now() < deadline) await sleep(5)
-    assert.ok(isSo(), 'not within a second')
-  }
 
   it('carry what every answer carries', async () => {
     const { status, headers, text } = await get('/events/well')
@@ -126,7 +122,7 @@ describe('answers that stream', () => {
   it('tell their handler within a second that the client has left', async () => {
     await leave('/events/wait')
 
-    await soon(() => seen.aborted === 1)
+    await until(() => seen.aborted === 1, SOON_MS)
   })
 
   it('go out as they are, and end their source when the client leaves', async () => {
@@ -135,7 +131,7 @@ describe('answers that stream', () => {
 
     assert.equal(whole.headers['content-type'], 'text/csv')
     assert.equal(whole.text.split('\n').length, 4)
-    await soon(() => seen.destroyed === 2)
+    await until(() => seen.destroyed === 2, SOON_MS)
   })
 
   it('leave what comes after the commit to once', async () => {

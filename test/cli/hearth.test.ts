@@ -14,8 +14,7 @@ interface Ran {
   err: string
 }
 
-describe('hearth', function () {
-  this.timeout(60_000)
+describe('hearth', () => {
   let api: TestApi
   let folder: ReturnType<typeof temporaryFolder>
   before(async () => {
@@ -61,6 +60,20 @@ describe('hearth', function () {
     assert.equal((await run(['keys', 'revoke', key_id])).code, 0)
     // Within a second; this machine may be busy.
     await until(async () => (await api.call('GET', '/api/builder/v1/endpoints', { key })).status === 401)
+  })
+
+  it('keeps a model warm on so many nodes, and says why it is fewer', async () => {
+    const { accountId } = await api.account()
+    const endpoint = await buildEndpoint(api.database.db, accountId)
+
+    const set = await run(['endpoints', 'min-warm', endpoint.id, '2'])
+    const shown = await json(['endpoints', 'min-warm', endpoint.id])
+
+    assert.match(
+      set.out,
+      new RegExp(`${endpoint.name} is kept by 0 of 2 nodes.\\nWhy no more: no other node`),
+    )
+    assert.deepEqual([shown.min_warm, shown.nodes], [2, []])
   })
 
   it('makes a join token, also under the name of the design page', async () => {

@@ -13,8 +13,7 @@ const BODY = Buffer.from(
 )
 const now = () => Math.floor(Date.now() / 1000)
 
-describe('hearth listen', function () {
-  this.timeout(30_000)
+describe('hearth listen', () => {
   let folder: ReturnType<typeof temporaryFolder>
   before(() => {
     folder = temporaryFolder()

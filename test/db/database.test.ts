@@ -5,8 +5,7 @@ import { startDatabase, type TestDatabase } from '../support/database.ts'
 
 describe('database', () => {
   let database: TestDatabase
-  before(async function () {
-    this.timeout(60_000)
+  before(async () => {
     database = await startDatabase()
   })
   after(() => database[Symbol.asyncDispose]())

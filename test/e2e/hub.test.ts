@@ -57,7 +57,7 @@ describe('a language model of the hub', function () {
       (await call('GET', `${BUILDER}/models/registry`)).body.models.find(
         (one: { model_config_id: string }) => one.model_config_id === model_config_id,
       )
-    await until(async () => (await registry()).lifecycle_status === 'ready', 60_000)
+    await until(async () => (await registry()).lifecycle_status === 'ready')
     const chat = await call('POST', '/v1/chat/completions', {
       model: model_name,
       messages: [{ role: 'user', content: 'Hello' }],

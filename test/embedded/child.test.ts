@@ -8,8 +8,9 @@ import type { ChildSpec } from '../../embedded/child.ts'
 import { createOutput } from '../../embedded/output.ts'
 import { readIdentity } from '../../embedded/pid-files.ts'
 import { identify } from '../../embedded/process-identity.ts'
-import { eventually, liveInGroup } from '../support/platform.ts'
+import { liveInGroup } from '../support/platform.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
+import { eventually } from '../support/until.ts'
 
 describe('a child that is kept up', () => {
   it('is started again when it is killed', async () => {
@@ -20,11 +21,7 @@ describe('a child that is kept up', () => {
 
     process.kill(first, 'SIGKILL')
 
-    const second = await eventually(
-      'a new process',
-      () => (child.pid === first ? undefined : child.pid),
-      5000,
-    )
+    const second = await eventually('a new process', () => (child.pid === first ? undefined : child.pid))
     assert.ok(identify(second))
     assert.equal(readIdentity(join(folder.path, 'run/child.pid'))?.pid, second)
     await child.stop(1000)
@@ -38,7 +35,7 @@ describe('a child that is kept up', () => {
     assert.ok(pid)
     const log = join(folder.path, 'logs/child.log')
     const hasStarted = () => (existsSync(log) && readFileSync(log, 'utf8').includes('started')) || undefined
-    await eventually('its first line', hasStarted, 5000)
+    await eventually('its first line', hasStarted)
 
     await child.stop(200)
 
@@ -62,7 +59,7 @@ describe('a child that is kept up', () => {
 
     parent.kill('SIGKILL')
 
-    await eventually('the end of the child', () => (identify(pid) ? undefined : true), 5000)
+    await eventually('the end of the child', () => (identify(pid) ? undefined : true))
   })
 })
 

@@ -2,11 +2,12 @@ import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { after, before, describe, it } from 'mocha'
 import { uploadTable } from '../../embedded/demo-steps.ts'
-import { dataDirectory, eventually, processesOn, startTestPlatform } from '../support/platform.ts'
+import { dataDirectory, processesOn, startTestPlatform } from '../support/platform.ts'
 import type { Process, TestPlatform } from '../support/platform.ts'
 import { regressionTable } from '../support/tables.ts'
 import { ask, burst, checkBooks, endings, makeModel, persistently, putTable, startRun } from './work.ts'
 import type { Accepted, Model } from './work.ts'
+import { eventually } from '../support/until.ts'
 
 const VICTIMS: Process[] = ['api', 'control', 'node', 'temporal', 'postgres']
 const INGEST_ROWS = 250_000
@@ -61,7 +62,7 @@ describe('work under way when a process is killed', function () {
       const late = (await Promise.all(Array.from({ length: 8 }, () => ask(platform, warm)))).filter(
         (task) => task !== undefined,
       )
-      await eventually(`another ${victim}`, () => (isNew(victim, killed) ? true : undefined), 30_000)
+      await eventually(`another ${victim}`, () => (isNew(victim, killed) ? true : undefined))
       await sleep(1500)
       await direct.end()
 
@@ -79,7 +80,7 @@ describe('work under way when a process is killed', function () {
       await completes(run)
       const trainers = () =>
         processesOn(data.path).filter(({ command }) => command.includes('hearth_trainers'))
-      await eventually('the end of every trainer', () => (trainers().length === 0 ? true : undefined), 5000)
+      await eventually('the end of every trainer', () => (trainers().length === 0 ? true : undefined))
     })
   }
 

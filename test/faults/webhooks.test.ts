@@ -7,8 +7,9 @@ import { openDatabase } from '../../db/database.ts'
 import { insertEvents, type TerminalEvent } from '../../db/repositories/events.ts'
 import type { Database } from '../../db/tables.ts'
 import { newId } from '../../domain/ids.ts'
-import { dataDirectory, eventually, type Process, startTestPlatform } from '../support/platform.ts'
+import { dataDirectory, type Process, startTestPlatform } from '../support/platform.ts'
 import { startReceiver } from '../support/receiver.ts'
+import { eventually } from '../support/until.ts'
 
 const EVENTS = 5_000
 const GROUP = 50

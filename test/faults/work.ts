@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { request } from 'undici'
 import { uploadTable } from '../../embedded/demo-steps.ts'
-import { eventually } from '../support/platform.ts'
+import { eventually } from '../support/until.ts'
 import type { TestPlatform } from '../support/platform.ts'
 import { regressionTable } from '../support/tables.ts'
 

@@ -18,7 +18,6 @@ const answer = (request, response) => response.end(request.url === '/health' ? '
 require('http').createServer(answer).listen(process.argv[1])`
 
 describe('container driver', function () {
-  this.timeout(60_000)
   let engine: Engine
   let driver: ContainerDriver
   const state = temporaryFolder()

@@ -6,6 +6,7 @@ import type { AnyBody } from '../support/api.ts'
 import { chunksOf, LlmWorld, requireLlamaCpp } from '../support/llm-world.ts'
 import { until } from '../support/node.ts'
 import { requireLlm } from '../support/tiny-llm.ts'
+import { SOON_MS } from '../support/until.ts'
 
 const MESSAGES = [{ role: 'user', content: 'What is the capital of France?' }]
 
@@ -109,7 +110,7 @@ for (const [name, form, require, stopIn] of [
       await new Promise((resolve) => answer.body.once('data', resolve))
       leaving.abort()
 
-      await until(() => inFlight() === 0, 1_000)
+      await until(() => inFlight() === 0, SOON_MS)
     })
 
     it('gives its memory back when it is stopped: its processes are gone', async () => {

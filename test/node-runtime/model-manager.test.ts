@@ -95,24 +95,24 @@ describe('model manager', () => {
     await using node = await startNode(api, { memoryMb: 200, ballastMb: 70, pinned: [pinned] })
     const other = await addModel(api, { name: 'other' }, { memoryMb: 150 })
 
-    await until(() => state(node, pinned)?.state === 'warm', 15_000)
+    await until(() => state(node, pinned)?.state === 'warm')
     await assert.rejects(node.parts.models.load(other), isUnavailable('no_capacity'))
 
     assert.equal(state(node, pinned)?.state, 'warm')
-  }).timeout(20_000)
+  })
 
   it('gives a load as long as it makes progress, and ends one that stands still', async () => {
-    await using node = await startNode(api, { startTimeoutS: 1 })
+    await using node = await startNode(api, { startTimeoutS: 2 })
     const [slow, stuck] = [
-      await addModel(api, { name: 'slow', steps: 6 }),
+      await addModel(api, { name: 'slow', steps: 7 }),
       await addModel(api, { name: 'stuck', load_s: 30 }),
     ]
 
     await node.parts.models.load(slow)
-    await assert.rejects(node.parts.models.load(stuck), /made no progress for 1 s/)
+    await assert.rejects(node.parts.models.load(stuck), /made no progress for 2 s/)
 
     assert.equal(node.parts.driver.running.length, 1)
-  }).timeout(20_000)
+  })
 
   it('explains a failed load and waits before the next try', async () => {
     await using node = await startNode(api)
@@ -185,6 +185,6 @@ describe('model manager', () => {
     await node[Symbol.asyncDispose]()
 
     assert.equal(node.parts.driver.running.length, 0)
-    assert.ok(performance.now() - startedAt < 3_000)
+    assert.ok(performance.now() - startedAt < 10_000)
   })
 })

@@ -65,8 +65,7 @@ async function readTar(files: ZipEntry[], { gzip = true, links = {} as Record<st
   return await read('hf_dataset', path)
 }
 
-describe('reading parquet', function () {
-  this.timeout(60_000)
+describe('reading parquet', () => {
   const SELECT =
     "select range as i, range / 2.0 as n, 'x' || range as s, [range] as l, {'k': range} as o, date '2024-01-01' as d from range(10000)"
 
@@ -106,9 +105,7 @@ describe('reading parquet', function () {
   })
 })
 
-describe('reading hf_dataset', function () {
-  this.timeout(60_000)
-
+describe('reading hf_dataset', () => {
   it('reads a saved dataset from a zip and from a tar.gz', async () => {
     const files = saved('my-data/', 2500)
 

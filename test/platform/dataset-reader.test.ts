@@ -26,8 +26,7 @@ const rows = (row: (i: number) => string, count = MANY) =>
 const json = (i: number) => `{"id":${i},"text":"row ${i}"}`
 const csv = (i: number) => `${i},"row, ""${i}"""`
 
-describe('reading csv', function () {
-  this.timeout(60_000)
+describe('reading csv', () => {
   const good: [string, string | Uint8Array, object][] = [
     [
       'types every column',
@@ -88,8 +87,7 @@ describe('reading csv', function () {
   }
 })
 
-describe('reading jsonl', function () {
-  this.timeout(60_000)
+describe('reading jsonl', () => {
   const good: [string, string, object][] = [
     [
       'types every column',
@@ -155,8 +153,7 @@ describe('reading jsonl', function () {
   })
 })
 
-describe('reading wide files', function () {
-  this.timeout(60_000)
+describe('reading wide files', () => {
   const names = (count: number) => Array.from({ length: count }, (_, i) => `c${i}`)
   const jsonRow = (count: number) => JSON.stringify(Object.fromEntries(names(count).map((name) => [name, 1])))
 

@@ -123,17 +123,17 @@ describe('link channel', () => {
     const { near } = await sockets()
     using sender = end(near, { pingMs: 50, idleMs: 200 })
 
-    await until(() => sender.closed.length === 1, 1_000)
+    await until(() => sender.closed.length === 1)
 
     assert.match(sender.closed[0] ?? '', /silent/)
   })
 
   it('stays open while both sides have nothing to say', async () => {
     const { near, far } = await sockets()
-    using one = end(near, { pingMs: 50, idleMs: 200 })
-    using other = end(far, { pingMs: 50, idleMs: 200 })
+    using one = end(near, { pingMs: 50, idleMs: 700 })
+    using other = end(far, { pingMs: 50, idleMs: 700 })
 
-    await new Promise((resolve) => setTimeout(resolve, 500))
+    await new Promise((resolve) => setTimeout(resolve, 1_200))
 
     assert.deepEqual([...one.closed, ...other.closed], [])
     assert.deepEqual(other.frames, [])

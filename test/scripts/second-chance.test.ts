@@ -21,8 +21,7 @@ interface Told {
   flaky: Ending[]
 }
 
-describe('the runner of npm test', function () {
-  this.timeout(120_000)
+describe('the runner of npm test', () => {
   let told: Told
 
   /** In a process of its own, whose output is that of failing tests. */

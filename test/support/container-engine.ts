@@ -69,7 +69,7 @@ events_logger="file"
     await until(() => service.exitCode !== null || service.signalCode !== null)
     await run('podman', [...storage, 'system', 'reset', '--force']).catch(() => {})
   })
-  await until(() => existsSync(socketPath), 10_000)
+  await until(() => existsSync(socketPath))
   return socketPath
 }
 

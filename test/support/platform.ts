@@ -124,18 +124,3 @@ export function liveInGroup(group: number): number[] {
     }
   })
 }
-
-/** Asks until the answer is there. */
-export async function eventually<T>(
-  what: string,
-  ask: () => T | undefined | Promise<T | undefined>,
-  timeoutMs = 60_000,
-): Promise<T> {
-  const deadline = Date.now() + timeoutMs
-  for (;;) {
-    const answer = await ask()
-    if (answer !== undefined) return answer
-    if (Date.now() > deadline) throw new Error(`${what}: not within ${timeoutMs / 1000} s`)
-    await sleep(50)
-  }
-}

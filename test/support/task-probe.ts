@@ -23,7 +23,7 @@ export class TaskProbe {
 
   /** Waits for a task's end, which has to be this one. */
   async ended(id: string, status = 'succeeded'): Promise<AnyBody> {
-    await until(async () => ['succeeded', 'failed'].includes((await this.#world().task(id)).status), 30_000)
+    await until(async () => ['succeeded', 'failed'].includes((await this.#world().task(id)).status))
     const task = await this.#world().task(id)
     assert.equal(task.status, status, task.error)
     return task
@@ -32,7 +32,7 @@ export class TaskProbe {
   /** Waits until the task's workflow is closed; gives how. */
   async closed(id: string): Promise<string> {
     const status = async () => (await this.#world().workflow(id).describe()).status.name
-    await until(async () => (await status()) !== 'RUNNING', 15_000)
+    await until(async () => (await status()) !== 'RUNNING')
     return status()
   }
 

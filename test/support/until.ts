@@ -1,11 +1,29 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
-/** Waits until something holds; fails after `timeoutMs`. */
-export async function until(check: () => boolean | Promise<boolean>, timeoutMs = 5_000): Promise<void> {
+/** What is promised within a second is given this long here, where the machine is busy: less than anything takes by itself. */
+export const SOON_MS = 5_000
+
+/** Waits until something holds; fails after `timeoutMs`, which is there to end what hangs. */
+export async function until(check: () => boolean | Promise<boolean>, timeoutMs = 60_000): Promise<void> {
   const deadline = Date.now() + timeoutMs
   while (!(await check())) {
     if (Date.now() > deadline)
       throw new Error(`did not come to hold within ${timeoutMs} ms: ${check.toString()}`)
     await sleep(10)
+  }
+}
+
+/** Asks until the answer is there. */
+export async function eventually<T>(
+  what: string,
+  ask: () => T | undefined | Promise<T | undefined>,
+  timeoutMs = 120_000,
+): Promise<T> {
+  const deadline = Date.now() + timeoutMs
+  for (;;) {
+    const answer = await ask()
+    if (answer !== undefined) return answer
+    if (Date.now() > deadline) throw new Error(`${what}: not within ${timeoutMs / 1000} s`)
+    await sleep(50)
   }
 }

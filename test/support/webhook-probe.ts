@@ -8,7 +8,7 @@ import type { AnyBody } from './api.ts'
 import type { WebhookPlatform } from './webhooks.ts'
 
 const BASE = '/api/builder/v1'
-const PATIENCE_MS = 30_000
+const PATIENCE_MS = 60_000
 
 /** One account on a platform with webhooks: makes destinations and events, and reads what came of them. */
 export class WebhookProbe {

@@ -80,9 +80,7 @@ const REFUSALS: Refusal[] = [
   },
 ]
 
-describe('data that cannot be trained on', function () {
-  this.timeout(30_000)
-
+describe('data that cannot be trained on', () => {
   for (const { what, csv, model = 'tabular-regression', hyperparameters = {}, ...expected } of REFUSALS) {
     it(`is refused with a sentence: ${what}`, async () => {
       using folder = temporaryFolder()
@@ -110,9 +108,7 @@ describe('data that cannot be trained on', function () {
   })
 })
 
-describe('data that is odd but good', function () {
-  this.timeout(30_000)
-
+describe('data that is odd but good', () => {
   it('a constant target is learnt, with a warning', async () => {
     using folder = temporaryFolder()
     const file = await writeCsv(

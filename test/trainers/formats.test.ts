@@ -33,9 +33,7 @@ pq.write_table(table.slice(100), 'parts/data/train-00001-of-00002.parquet')
 shutil.make_archive('parts', 'zip', 'parts')
 `
 
-describe('dataset formats', function () {
-  this.timeout(60_000)
-
+describe('dataset formats', () => {
   it('are all read as the same table', async () => {
     using folder = temporaryFolder()
     await writeJsonl(folder.path, houses(200))

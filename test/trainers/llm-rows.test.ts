@@ -41,8 +41,7 @@ const ASKED = { instruction: 'Ask', input: '', output: 'Answer' }
 
 const learntText = ({ tokens, learnt }: Row): string => tokens.filter((_, index) => learnt[index]).join('')
 
-describe('rows as a language model learns them', function () {
-  this.timeout(120_000)
+describe('rows as a language model learns them', () => {
   const folder = temporaryFolder()
   const model = `${folder.path}/model`
   const plain = `${folder.path}/plain`
@@ -50,8 +49,7 @@ describe('rows as a language model learns them', function () {
   let oracle: { ids: number[]; mask: number[] }
 
   before(requireLlm)
-  before(async function () {
-    this.timeout(120_000)
+  before(async () => {
     await Promise.all([makeTinyLlm(model), makeTinyLlm(plain, { noTemplate: true, positions: 64 })])
     const rows = (name: string, rows: object[], settings: object = {}, of = model) => ({
       ask: 'render',

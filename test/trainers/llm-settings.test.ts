@@ -10,8 +10,7 @@ interface Settings {
   rates: number[]
 }
 
-describe('hyperparameters of fine-tuning (4.3)', function () {
-  this.timeout(120_000)
+describe('hyperparameters of fine-tuning (4.3)', () => {
   let seen: Record<'cuda' | 'xpu' | 'packed' | 'long' | 'constant', Settings>
 
   before(requireLlm)

@@ -30,9 +30,7 @@ function inAnotherProcess(options: object): ReturnType<typeof spawn> {
   })
 }
 
-describe('a locked Python environment', function () {
-  this.timeout(120_000)
-
+describe('a locked Python environment', () => {
   it('is made once by many callers, also after one was killed in the middle', async () => {
     using folder = temporaryFolder()
     const options = await smallEnvironment(folder.path)

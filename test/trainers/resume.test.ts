@@ -26,9 +26,7 @@ async function interrupted(job: TrainerJob, signal: NodeJS.Signals): Promise<[Tr
   return [first, second]
 }
 
-describe('a training run that was stopped', function () {
-  this.timeout(60_000)
-
+describe('a training run that was stopped', () => {
   const jobs: [string, string, () => Parameters<typeof writeCsv>[1], Record<string, unknown>][] = [
     [
       'regression',

@@ -7,8 +7,7 @@ import { runTrainer, treesOf, type TrainerJob } from '../support/trainer.ts'
 
 const QUICK = { epochs: 40, num_leaves: 4, checkpoint_every_epochs: 10 }
 
-describe('training on from an earlier model', function () {
-  this.timeout(60_000)
+describe('training on from an earlier model', () => {
   const folder = temporaryFolder()
   after(() => folder[Symbol.dispose]())
 

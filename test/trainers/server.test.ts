@@ -19,9 +19,7 @@ async function trainAndServe(
   return startModelServer(run.outputDir)
 }
 
-describe('the model server', function () {
-  this.timeout(60_000)
-
+describe('the model server', () => {
   it('says which instance and column it cannot use', async () => {
     using folder = temporaryFolder()
     await using server = await trainAndServe(folder.path, 'tabular-regression', houses(100))

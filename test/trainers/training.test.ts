@@ -47,9 +47,7 @@ function closeTo(actual: unknown, expected: unknown): void {
   } else assert.deepEqual(actual, expected)
 }
 
-describe('the trainers', function () {
-  this.timeout(60_000)
-
+describe('the trainers', () => {
   it('train a regression on a table with texts, missing values and booleans', async () => {
     using folder = temporaryFolder()
     const file = await writeCsv(folder.path, houses(400))

@@ -7,8 +7,7 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const NOWHERE = '127.0.0.1:1'
 
-describe('the control worker', function () {
-  this.timeout(60_000)
+describe('the control worker', () => {
   let database: TestDatabase
   const started: ChildProcess[] = []
   before(async () => {
@@ -40,7 +39,7 @@ describe('the control worker', function () {
       HEARTH_DATA_DIR: folder.path,
     })
 
-    await until(async () => output().includes('waiting for PostgreSQL'), 20_000)
+    await until(async () => output().includes('waiting for PostgreSQL'))
     child.kill('SIGTERM')
 
     assert.deepEqual((await exit)[0], 0)
@@ -54,7 +53,7 @@ describe('the control worker', function () {
       HEARTH_DATA_DIR: folder.path,
     })
 
-    await until(async () => output().includes('waiting for Temporal'), 20_000)
+    await until(async () => output().includes('waiting for Temporal'))
     child.kill('SIGTERM')
 
     assert.deepEqual((await exit)[0], 0)

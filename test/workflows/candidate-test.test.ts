@@ -8,8 +8,7 @@ import { until } from '../support/node.ts'
 
 const PREDICTIONS = { type: 'object', required: ['predictions'] }
 
-describe('candidateTest', function () {
-  this.timeout(60_000)
+describe('candidateTest', () => {
   let hub: TestHub
   let world: InferenceWorld
   let worker: AsyncDisposable
@@ -64,7 +63,7 @@ describe('candidateTest', function () {
 
     assert.equal(status, 200)
     assert.equal(body.status, 'succeeded', JSON.stringify(body))
-    await until(async () => (await version(versionId)).lifecycle_status === 'ready', 20_000)
+    await until(async () => (await version(versionId)).lifecycle_status === 'ready')
     assert.equal((await version(versionId)).lifecycle_note, null)
     assert.equal((await world.api.call('GET', path, { key: other.key })).status, 200)
   })
@@ -74,7 +73,7 @@ describe('candidateTest', function () {
 
     await world.infer(endpoint, { input: { instances: [1] }, sync_timeout_s: 30 })
 
-    await until(async () => (await version(versionId)).lifecycle_note !== null, 20_000)
+    await until(async () => (await version(versionId)).lifecycle_note !== null)
     const { lifecycle_status, lifecycle_note } = await version(versionId)
     assert.equal(lifecycle_status, 'candidate')
     assert.match(lifecycle_note ?? '', /breaks the output schema: .*choices/)
@@ -95,7 +94,7 @@ describe('candidateTest', function () {
 
     await handle.cancel()
 
-    await until(async () => (await version(versionId)).lifecycle_note === 'its test was cancelled', 20_000)
+    await until(async () => (await version(versionId)).lifecycle_note === 'its test was cancelled')
   })
 
   it('leaves a candidate with the reason when it cannot be loaded', async () => {
@@ -103,7 +102,7 @@ describe('candidateTest', function () {
 
     await world.infer(endpoint, { input: { instances: [1] }, sync: false })
 
-    await until(async () => (await version(versionId)).lifecycle_note !== null, 50_000)
+    await until(async () => (await version(versionId)).lifecycle_note !== null)
     const { lifecycle_status, lifecycle_note } = await version(versionId)
     assert.equal(lifecycle_status, 'candidate')
     assert.match(lifecycle_note ?? '', /could not be loaded/)

@@ -4,8 +4,7 @@ import { type InferenceWorld, startInferenceWorld } from '../support/inference-w
 
 const CLIENTS = 1_000
 
-describe('a chat with a cold model', function () {
-  this.timeout(90_000)
+describe('a chat with a cold model', () => {
   let world: InferenceWorld
   before(async () => {
     world = await startInferenceWorld()

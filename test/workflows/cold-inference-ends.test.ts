@@ -4,11 +4,11 @@ import { failingAt } from '../support/at-least-once.ts'
 import { type InferenceWorld, startInferenceWorld } from '../support/inference-world.ts'
 import { until } from '../support/node.ts'
 import { TaskProbe } from '../support/task-probe.ts'
+import { SOON_MS } from '../support/until.ts'
 
 const PRICE = 500
 
-describe('coldInference without a result', function () {
-  this.timeout(60_000)
+describe('coldInference without a result', () => {
   let world: InferenceWorld
   const on = new TaskProbe(() => world)
   before(async () => {
@@ -59,12 +59,12 @@ describe('coldInference without a result', function () {
     await using node = await world.node()
     const endpoint = await world.endpoint({ name: 'cancelled' }, { price_micro: PRICE })
     const id = await on.queue(endpoint, { wait_s: 30 })
-    await until(() => node.parts.models.report().some(({ in_flight }) => in_flight === 1), 15_000)
+    await until(() => node.parts.models.report().some(({ in_flight }) => in_flight === 1))
 
     await world.workflow(id).cancel()
 
     assert.equal((await on.ended(id, 'failed')).error, 'the task was cancelled')
-    await until(() => node.parts.models.report().every(({ in_flight }) => in_flight === 0), 3_000)
+    await until(() => node.parts.models.report().every(({ in_flight }) => in_flight === 0), SOON_MS)
     assert.equal(await on.closed(id), 'CANCELLED')
     assert.deepEqual(await on.bookings(id), ['hold', 'refund'])
     await on.record('cold-inference-cancelled', world.workflow(id))
@@ -75,13 +75,13 @@ describe('coldInference without a result', function () {
     await using node = await world.node()
     const endpoint = await world.endpoint({ name: 'unwanted' })
     const id = await on.queue(endpoint, { wait_s: 30 })
-    await until(() => node.parts.models.report().some(({ in_flight }) => in_flight === 1), 15_000)
+    await until(() => node.parts.models.report().some(({ in_flight }) => in_flight === 1))
 
     const { key } = world
     const answer = await world.api.call('POST', `/api/builder/v1/tasks/${id}:cancel`, { key })
 
     assert.equal(answer.status, 200)
-    await until(() => node.parts.models.report().every(({ in_flight }) => in_flight === 0), 1_500)
+    await until(() => node.parts.models.report().every(({ in_flight }) => in_flight === 0), SOON_MS)
     assert.equal((await on.ended(id, 'failed')).error, 'cancelled by the caller')
     assert.notEqual(await on.closed(id), 'COMPLETED')
   })
@@ -95,7 +95,6 @@ describe('coldInference without a result', function () {
           .workflow(id)
           .describe()
           .catch(() => undefined)) !== undefined,
-      5_000,
     )
     await world.workflow(id).terminate('a day goes by')
     await using _control = await world.control()

@@ -6,8 +6,7 @@ import { TaskProbe } from '../support/task-probe.ts'
 
 const PRICE = 500
 
-describe('coldInference', function () {
-  this.timeout(60_000)
+describe('coldInference', () => {
   let world: InferenceWorld
   const on = new TaskProbe(() => world)
   before(async () => {
@@ -124,7 +123,7 @@ describe('coldInference', function () {
     const endpoint = await world.endpoint({ name: 'waiting' })
 
     const id = await on.queue(endpoint, { instances: [1] })
-    await until(async () => (await on.details(id)).startsWith('Waits for a node'), 15_000)
+    await until(async () => (await on.details(id)).startsWith('Waits for a node'))
     assert.match(await on.details(id), /no node is connected/)
     assert.equal((await world.task(id)).status, 'queued')
     await using _node = await world.node()
@@ -146,7 +145,7 @@ describe('coldInference', function () {
       },
     }))
     const id = await on.queue(endpoint, { instances: [9] })
-    await until(() => claims > 0, 15_000)
+    await until(() => claims > 0)
     await using _second = await world.node()
 
     const task = await on.ended(id)

@@ -11,8 +11,7 @@ import { recordHistory } from '../support/histories.ts'
 import { until } from '../support/until.ts'
 import { startControlWorker, startTemporal } from '../support/temporal.ts'
 
-describe('datasetIngest', function () {
-  this.timeout(120_000)
+describe('datasetIngest', () => {
   let on: DatasetApi
   before(async () => {
     on = await DatasetApi.start()
@@ -119,7 +118,7 @@ describe('datasetIngest', function () {
       .set({ created_at } as never)
       .where('id', '=', uploadId)
       .execute()
-    await until(async () => !(await db.selectFrom('workflow_start').selectAll().executeTakeFirst()), 10_000)
+    await until(async () => !(await db.selectFrom('workflow_start').selectAll().executeTakeFirst()))
 
     await on.startWorker()
     const restarted = await createDatasetActivities(on.api.services).restartStalledIngests()
@@ -166,9 +165,7 @@ describe('datasetIngest', function () {
   })
 })
 
-describe('a commit while Temporal is away', function () {
-  this.timeout(120_000)
-
+describe('a commit while Temporal is away', () => {
   it('accepts the file, says so, and the dataset becomes ready when Temporal is back', async () => {
     const port = await freePort()
     await using api = await startApi({ config: { TEMPORAL_ADDRESS: `127.0.0.1:${port}` } })

@@ -13,11 +13,9 @@ import { OPERATIONS_KEY, startApi, type TestApi } from '../support/api.ts'
 import { twice } from '../support/at-least-once.ts'
 import { recordHistory } from '../support/histories.ts'
 import { startControlWorker, startTemporal, type TestTemporal } from '../support/temporal.ts'
+import { until } from '../support/until.ts'
 
-const WAIT_MS = 10_000
-
-describe('killSwitch', function () {
-  this.timeout(120_000)
+describe('killSwitch', () => {
   let temporal: TestTemporal
   let api: TestApi
   let worker: AsyncDisposable
@@ -40,12 +38,8 @@ describe('killSwitch', function () {
   const rest = (action: string) =>
     api.call('POST', `/api/v1/admin/killswitch/${action}`, { key: OPERATIONS_KEY })
   const row = () => readKillSwitch(api.database.db)
-  async function until(what: string, holds: () => Promise<boolean>): Promise<void> {
-    const since = Date.now()
-    while (!(await holds())) assert.ok(Date.now() - since < WAIT_MS, what)
-  }
   const knows = (state: Partial<KillSwitchState>) =>
-    until(`the workflow knows ${JSON.stringify(state)}`, async () => {
+    until(async () => {
       const known = await handle().query(killSwitchState)
       return Object.entries(state).every(([name, value]) => known[name as keyof KillSwitchState] === value)
     })
@@ -59,12 +53,12 @@ describe('killSwitch', function () {
   it('writes the row when it is signalled by hand, and every gateway follows', async () => {
     await handle().signal(activateKillSwitch, { reason: 'from the UI', actor: 'ada' })
     await knows({ active: true, reason: 'from the UI', actor: 'ada' })
-    await until('the gateway refuses', async () => api.services.killSwitch.active)
+    await until(() => api.services.killSwitch.active)
     assert.equal((await row()).reason, 'from the UI')
 
     await handle().signal(deactivateKillSwitch)
     await knows({ active: false, reason: null, actor: 'temporal' })
-    await until('the gateway admits', async () => !api.services.killSwitch.active)
+    await until(() => !api.services.killSwitch.active)
   })
 
   it('follows what REST has written, and does not write it again', async () => {
@@ -105,7 +99,7 @@ describe('killSwitch', function () {
     for (let n = 0; n < 210; n++)
       await handle().signal(activateKillSwitch, { reason: `drill ${n}`, actor: 'ada' })
 
-    await until('a new history', async () => (await handle().describe()).runId !== before)
+    await until(async () => (await handle().describe()).runId !== before)
     await knows({ active: true, reason: 'drill 209' })
   })
 
@@ -115,7 +109,7 @@ describe('killSwitch', function () {
 
     await temporal.client.schedule.getHandle('reconcile').trigger()
 
-    await until('it runs', async () => (await handle().describe()).status.name === 'RUNNING')
+    await until(async () => (await handle().describe()).status.name === 'RUNNING')
     await knows({ active: true, reason: 'meanwhile', actor: 'me' })
   })
 

@@ -6,12 +6,12 @@ import { QUEUES, WORKFLOW_ID } from '../../workflows/policy.ts'
 import { startApi, type TestApi } from '../support/api.ts'
 import { buildHeldTask, buildRun } from '../support/build-endpoint.ts'
 import { startTemporal, type TestTemporal } from '../support/temporal.ts'
+import { until } from '../support/until.ts'
 
 const HOUR = 3_600_000
 const ago = (ms: number) => new Date(Date.now() - ms)
 
-describe('reconcile', function () {
-  this.timeout(120_000)
+describe('reconcile', () => {
   let temporal: TestTemporal
   let api: TestApi
   let accountId: string
@@ -86,11 +86,10 @@ describe('reconcile', function () {
     assert.equal((await reconcile().reconcileTasks(null)).restarted, 1)
 
     const names = [WORKFLOW_ID.job(job.id), WORKFLOW_ID.task(taskId)]
-    for (let since = Date.now(); ;) {
+    await until(async () => {
       const waiting = await promised()
-      if (!names.some((name) => waiting.includes(name))) break
-      assert.ok(Date.now() - since < 10_000)
-    }
+      return !names.some((name) => waiting.includes(name))
+    })
     for (const name of names) {
       const { status } = await temporal.client.workflow.getHandle(name).describe()
       assert.equal(status.name, 'RUNNING')

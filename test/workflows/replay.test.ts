@@ -4,9 +4,7 @@ import { workflowBundle } from '../../workers/bundle.ts'
 import { readHistories } from '../support/histories.ts'
 import { quietRuntime } from '../support/temporal.ts'
 
-describe('recorded histories', function () {
-  this.timeout(120_000)
-
+describe('recorded histories', () => {
   it('replay on the workflows of today', async () => {
     quietRuntime()
     const bundle = await workflowBundle(readConfig().HEARTH_CACHE_DIR)

@@ -11,8 +11,7 @@ import { startControlWorker, startTemporal, type TestTemporal } from '../support
 const HOUR = 3_600_000
 const ago = (ms: number) => new Date(Date.now() - ms)
 
-describe('housekeeping', function () {
-  this.timeout(120_000)
+describe('housekeeping', () => {
   let temporal: TestTemporal
   let api: TestApi
   let accountId: string

@@ -10,8 +10,7 @@ const MINUTE = 60 * SECOND
 const HOUR = 60 * MINUTE
 const SLACK_MS = 5 * SECOND
 
-describe('waiting for hours', function () {
-  this.timeout(60_000)
+describe('waiting for hours', () => {
   let temporal: SkippingTemporal
 
   before(async function () {

@@ -16,8 +16,7 @@ describe('trainingRun', () => {
   let key: string
   let dataset_id: string
 
-  before(async function () {
-    this.timeout(60_000)
+  before(async () => {
     world = await startTrainingWorld()
     node = await signedNode(world.api, 'trainer')
   })
@@ -38,10 +37,9 @@ describe('trainingRun', () => {
     const rows = await db.selectFrom('event').select('type').where('resource_id', '=', jobId).execute()
     return rows.map(({ type }) => type)
   }
-  const ended = (jobId: string, status: string) =>
-    until(async () => (await read(jobId)).status === status, 15_000)
+  const ended = (jobId: string, status: string) => until(async () => (await read(jobId)).status === status)
   const closed = async (jobId: string): Promise<string> => {
-    await until(async () => (await world.workflow(jobId).describe()).status.name !== 'RUNNING', 15_000)
+    await until(async () => (await world.workflow(jobId).describe()).status.name !== 'RUNNING')
     return (await world.workflow(jobId).describe()).status.name
   }
   const completes = async ({ jobId }: { jobId: string }) => {
@@ -140,8 +138,7 @@ describe('trainingRun', () => {
     await recordHistory('training-run-resumed', world.workflow(jobId))
   })
 
-  it('gives up after three attempts in a row without progress, with the last words of the trainer', async function () {
-    this.timeout(30_000)
+  it('gives up after three attempts in a row without progress, with the last words of the trainer', async () => {
     const jobId = await createRun(world.api, key, { dataset_id })
     let attempts = 0
     await using _workers = await world.work(async (input) => {
@@ -154,7 +151,7 @@ describe('trainingRun', () => {
       throw fails('trainer_failed')
     })
 
-    await until(async () => (await read(jobId)).status === 'failed', 25_000)
+    await until(async () => (await read(jobId)).status === 'failed')
 
     assert.equal(attempts, 5)
     assert.match((await read(jobId)).error_message, /3 attempts in a row.*Segmentation fault 5/)

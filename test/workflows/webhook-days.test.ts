@@ -10,8 +10,7 @@ const MINUTE = 60
 const HOUR = 60 * MINUTE
 const SCHEDULE = [0, 30, 2 * MINUTE, 10 * MINUTE, HOUR, 6 * HOUR, 24 * HOUR, 36 * HOUR]
 
-describe('a delivery over 48 hours', function () {
-  this.timeout(60_000)
+describe('a delivery over 48 hours', () => {
   let temporal: SkippingTemporal
   let destination: TestDestination
   let days: WebhookDays

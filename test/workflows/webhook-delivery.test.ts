@@ -11,8 +11,7 @@ import { type Answering, answerWith, ANSWERS } from '../support/answers.ts'
 import { WebhookProbe } from '../support/webhook-probe.ts'
 import { startWebhookPlatform, type WebhookPlatform } from '../support/webhooks.ts'
 
-describe('webhookDelivery', function () {
-  this.timeout(90_000)
+describe('webhookDelivery', () => {
   let receiver: Receiver
   let stranger: Receiver
   let platform: WebhookPlatform
@@ -274,10 +273,12 @@ describe('webhookDelivery', function () {
   it('never lets a destination that hangs hold up another, nor have more than its share', async () => {
     let hanging = 0
     let most = 0
-    const quick: number[] = []
+    let begun = 0
+    let quick = 0
     behaviour = (req, res) => {
-      if (req.url === '/quick') return void res.end(() => quick.push(Date.now()))
+      if (req.url === '/quick') return void res.end(() => quick++)
       hanging++
+      begun++
       most = Math.max(most, hanging)
       res.on('close', () => hanging--)
       setTimeout(() => res.end(), 2_000)
@@ -287,14 +288,11 @@ describe('webhookDelivery', function () {
     await sleep(300)
     const other = await WebhookProbe.of(platform)
     await other.endpoint(receiver.url('/quick'))
-    const began = Date.now()
     for (let n = 0; n < 20; n++) await other.emit()
 
-    await on.until('the quick ones', async () => quick.length === 20)
+    await on.until('the quick ones', async () => quick === 20)
 
-    // In their order, behind 60 of 2 s of which 16 go at once, they would take 7 s.
-    const took = (quick.at(-1) ?? 0) - began
-    assert.ok(took < 4_000, `${took} ms`)
+    assert.ok(begun < 60, 'they waited until each of the others had its turn')
     assert.ok(most <= 16, `${most} at once`)
   })
 })

@@ -6,6 +6,7 @@ import { WORKFLOW_ID } from '../../workflows/policy.ts'
 import { recordHistory } from '../support/histories.ts'
 import { type Receiver, startReceiver } from '../support/receiver.ts'
 import { startWebhookPlatform, type WebhookPlatform } from '../support/webhooks.ts'
+import { until } from '../support/until.ts'
 
 type Reply = (res: ServerResponse, challenge: string) => void
 
@@ -16,8 +17,7 @@ const rightly: Reply = (res, challenge) => {
 const HEADER = 'service-verification-challenge'
 const ENDPOINTS = '/api/builder/v1/webhook-endpoints'
 
-describe('webhookVerification', function () {
-  this.timeout(60_000)
+describe('webhookVerification', () => {
   let receiver: Receiver
   let platform: WebhookPlatform
   let key: string
@@ -57,12 +57,7 @@ describe('webhookVerification', function () {
       headers: { 'if-match': String(headers['etag']) },
     })
   }
-  const until = async (what: string, look: () => Promise<boolean>) => {
-    for (const since = Date.now(); !(await look()); await new Promise((done) => setTimeout(done, 30)))
-      assert.ok(Date.now() - since < 15_000, what)
-  }
-  const verified = (id: string) =>
-    until('verified', async () => (await read(id)).body.verification_status === 'active')
+  const verified = (id: string) => until(async () => (await read(id)).body.verification_status === 'active')
   const activities = () => createWebhookActivities(platform.deps)
 
   it('makes a destination active that gives its challenge back, and leaves a new tag', async () => {
@@ -116,7 +111,7 @@ describe('webhookVerification', function () {
     it(`does not take an answer ${what}`, async () => {
       reply = wrongly
       const id = await create()
-      await until('the first try', async () => challenges.length > 0)
+      await until(async () => challenges.length > 0)
 
       assert.equal(await activities().challengeWebhook(id, 1, 2), 'unanswered')
       assert.equal((await read(id)).body.verification_status, 'pending_verification')
@@ -127,7 +122,7 @@ describe('webhookVerification', function () {
   it('asks a changed URL for another challenge; the earlier one counts no more', async () => {
     reply = (res) => res.end()
     const id = await create()
-    await until('the first try', async () => challenges.length > 0)
+    await until(async () => challenges.length > 0)
 
     reply = rightly
     await patch(id, { url: receiver.url('/moved') })
@@ -137,14 +132,14 @@ describe('webhookVerification', function () {
     assert.equal(await activities().challengeWebhook(id, 1, 3), 'ended')
     await patch(id, { enabled: false })
     await patch(id, { enabled: true })
-    await until('asked again', async () => new Set(challenges).size === 3)
+    await until(async () => new Set(challenges).size === 3)
     await verified(id)
   })
 
   it('takes no answer after its window, and is told as failed', async () => {
     reply = (res) => res.end()
     const id = await create()
-    await until('the first try', async () => challenges.length > 0)
+    await until(async () => challenges.length > 0)
     const { db } = platform.deps
     const status = async () =>
       (
