@@ -1,4 +1,4 @@
-import { openDatabase } from '../db/database.ts'
+import { connectOnce, openDatabase } from '../db/database.ts'
 import { migrate } from '../db/migrate.ts'
 import { loadCatalog } from '../platform/catalog.ts'
 import { type Config, required } from '../platform/config.ts'
@@ -7,6 +7,7 @@ import { HubClient } from '../platform/hub.ts'
 import type { Logger } from '../platform/log.ts'
 import { openObjectStore } from '../platform/object-store-open.ts'
 import { SecretBox } from '../platform/secret-box.ts'
+import { unusable } from '../platform/reason.ts'
 import { openTemporal } from '../platform/temporal.ts'
 import { CacheWatch } from './cache-watch.ts'
 import { EndpointCache } from './endpoint-cache.ts'
@@ -23,6 +24,7 @@ import { ModelLoads } from './model-loads.ts'
 import type { Services } from './services.ts'
 import { openStarts } from './starts.ts'
 import { TaskWaiters } from './task-waiters.ts'
+import { WarmPins } from './warm-pins.ts'
 
 const DATABASE_CONNECTIONS = 20
 
@@ -38,6 +40,9 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
 
   const db = openDatabase(url, { max: DATABASE_CONNECTIONS })
   stack.defer(() => db.destroy())
+  await connectOnce(db).catch((err: unknown) => {
+    throw unusable('DATABASE_URL', err)
+  })
   await migrate(db)
   const { client: temporal, close } = openTemporal(config)
   stack.defer(close)
@@ -64,6 +69,7 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
   const links = stack.use(new NodeLinks({ db, gatewayId: gateway.id, log, watch, temporal: temporalAt }))
   const starts = stack.use(openStarts({ db, temporal, log }))
   const loads = stack.use(new ModelLoads({ db, links, starts, log }))
+  const warmPins = stack.use(new WarmPins({ db, starts, log }))
 
   const services: Services = {
     config,
@@ -85,6 +91,7 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
     nodes: new NodeAuthenticator(db),
     links,
     loads,
+    warmPins,
     endpoints,
     journal,
     taskWaiters,

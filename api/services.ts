@@ -16,6 +16,7 @@ import type { Journal } from './journal/journal.ts'
 import type { TaskWaiters } from './task-waiters.ts'
 import type { NodeLinks } from './links/node-links.ts'
 import type { ModelLoads } from './model-loads.ts'
+import type { WarmPins } from './warm-pins.ts'
 
 /** The kill switch as this gateway last saw it (design 10.11). */
 export interface KillSwitchView {
@@ -74,4 +75,6 @@ export interface Services {
   readonly links: NodeLinks
   /** Models that requests wait for. */
   readonly loads: ModelLoads
+  /** Models that are kept loaded. */
+  readonly warmPins: WarmPins
 }

@@ -1,7 +1,7 @@
 import { request } from 'undici'
 import { CliError } from './cli-error.ts'
 
-type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE'
+type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
 interface ErrorBody {
   error?: { code?: string; message?: string }

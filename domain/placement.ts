@@ -41,7 +41,7 @@ export interface Placement {
 export interface PlacedNode {
   snapshot: NodeSnapshot
   models: Map<string, NodeModel>
-  /** Free memory and what idle models would give back. */
+  /** Free memory and what idle models that nobody pinned would give back. */
   reachable_mb: number
   /** Requests this gateway has under way there; newer than any report. */
   pending: number
@@ -70,8 +70,8 @@ const clamp = (share: number) => Math.min(1, Math.max(0, share))
 function reachableMemory(snapshot: NodeSnapshot, models: Iterable<NodeModel>): number {
   let reachable = snapshot.memory_free_mb
   for (const model of models) {
-    if (model.in_flight === 0 && (model.state === 'idle' || model.state === 'warm'))
-      reachable += model.memory_mb
+    const isIdle = model.in_flight === 0 && (model.state === 'idle' || model.state === 'warm')
+    if (isIdle && model.pinned !== true) reachable += model.memory_mb
   }
   return reachable
 }
@@ -174,6 +174,12 @@ export class PlacementIndex {
   /** A model as its node last reported it. */
   model(nodeId: string, modelKey: string): NodeModel | undefined {
     return this.#nodes.get(nodeId)?.models.get(modelKey)
+  }
+
+  /** Why a node cannot take this; undefined when it can. */
+  misfit(nodeId: string, need: PlacementNeed): string | undefined {
+    const node = this.#nodes.get(nodeId)
+    return node ? misfit(node, need) : 'is not connected'
   }
 
   hardware(nodeId: string): NodeSnapshot['hardware'] | undefined {

@@ -6,6 +6,7 @@ export interface LinksOptions extends Omit<GatewayLinkOptions, 'url' | 'onHello'
   gateways: readonly string[]
   onGateways: (gateways: readonly string[]) => void
   onDraining: (draining: boolean) => void
+  onPinned: (modelKeys: readonly string[]) => void
 }
 
 const REPORT_MS = 1_000
@@ -66,9 +67,10 @@ export class Links {
     for (const link of this.#links.values()) link.tellReport(body)
   }
 
-  #hello({ gateways, draining, temporal }: HelloMeta): void {
+  #hello({ gateways, draining, pinned, temporal }: HelloMeta): void {
     if (temporal) this.#temporal.resolve(temporal)
     if (draining !== undefined) this.#options.onDraining(draining)
+    if (pinned) this.#options.onPinned(pinned)
     // An empty list means that nobody knows better, not that there is no gateway.
     if (!gateways?.length) return
     this.#setGateways(gateways)

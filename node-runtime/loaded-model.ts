@@ -1,5 +1,6 @@
 import type { NodeModel, NodeModelState } from '../schemas/node.ts'
 import type { ModelServer } from './model-server.ts'
+import type { Pins } from './pins.ts'
 import type { DownloadProgress } from './weights-cache.ts'
 
 const FIRST_BACKOFF_MS = 1_000
@@ -22,9 +23,11 @@ export class LoadedModel {
   retryAt = 0
   #state: NodeModelState
   #failures = 0
+  readonly #pins: Pick<Pins, 'has'>
 
-  constructor(modelKey: string, state: NodeModelState) {
+  constructor(modelKey: string, state: NodeModelState, pins: Pick<Pins, 'has'>) {
     this.modelKey = modelKey
+    this.#pins = pins
     this.#state = state
   }
 
@@ -38,8 +41,13 @@ export class LoadedModel {
     this.#state = state
   }
 
-  get isIdle(): boolean {
-    return this.server !== undefined && this.inFlight === 0 && !this.loading
+  /** It is loaded, nobody uses it, and nobody has asked to keep it. */
+  get isEvictable(): boolean {
+    return this.server !== undefined && this.inFlight === 0 && !this.loading && !this.#isPinned
+  }
+
+  get #isPinned(): boolean {
+    return this.#pins.has(this.modelKey)
   }
 
   succeed(): void {
@@ -63,6 +71,7 @@ export class LoadedModel {
       state: this.state,
       in_flight: this.inFlight,
       memory_mb: this.memoryMb,
+      ...(this.#isPinned && { pinned: true }),
       ...this.progress,
       ...(this.error !== undefined && { error: this.error, retry_at: this.retryAt }),
     }

@@ -1,21 +1,19 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from '../platform/log.ts'
 import type { NodeModel } from '../schemas/node.ts'
-import { planEviction } from './eviction.ts'
 import { LoadedModel } from './loaded-model.ts'
 import type { MeasuredMemory } from './measured-memory.ts'
 import type { MemoryLedger } from './memory-ledger.ts'
 import type { MemoryMeter } from './memory-meter.ts'
-import { treeOf } from './process-table.ts'
+import { MemoryRoom, NoRoomError } from './memory-room.ts'
 import { ModelLoader, type ModelLoaderOptions, type Prepared } from './model-loader.ts'
 import type { ModelServer } from './model-server.ts'
+import type { Pins } from './pins.ts'
 
 export interface ModelManagerOptions extends ModelLoaderOptions {
   memory: MemoryLedger
   measured: MeasuredMemory
   meter: MemoryMeter
-  /** Keys of models that are kept loaded and never evicted for others. */
-  pinned?: ReadonlySet<string>
+  pins: Pins
   log: Logger
 }
 
@@ -40,15 +38,14 @@ const WATCH_MS = 5_000
 const STOP_GRACE_MS = 500
 const HEALTH_TIMEOUT_MS = 5_000
 const MAX_SICK = 3
-/** How often memory that does not come back is looked for. */
-const MEMORY_POLL_MS = 250
-const MEMORY_ALARM_MS = 10_000
 
 /**
  * The models of this node along cold -> downloading_model -> loading_model -> warm -> running -> idle -> evicted.
  * One load per model at a time; room is made only for a concrete load, from idle models, least recently used first.
  */
 export class ModelManager implements AsyncDisposable {
+  /** This node's memory, for models and for whatever else needs it. */
+  readonly room: MemoryRoom
   readonly #options: ModelManagerOptions
   readonly #loader: ModelLoader
   readonly #models = new Map<string, LoadedModel>()
@@ -59,13 +56,18 @@ export class ModelManager implements AsyncDisposable {
   constructor(options: ModelManagerOptions) {
     this.#options = options
     this.#loader = new ModelLoader(options)
+    this.room = new MemoryRoom({
+      ...options,
+      models: () => this.#models.values(),
+      onEvicted: (model) => this.#move(model, 'evicted'),
+    })
     this.#watch = setInterval(() => void this.#inspect(), WATCH_MS)
     this.#watch.unref()
   }
 
   /** Notes what earlier lives of this node left on disk. */
   async init(): Promise<void> {
-    for (const key of await this.#options.cache.list()) this.#models.set(key, new LoadedModel(key, 'evicted'))
+    for (const key of await this.#options.cache.list()) this.#add(key, 'evicted')
   }
 
   report(): NodeModel[] {
@@ -105,8 +107,7 @@ export class ModelManager implements AsyncDisposable {
 
   /** Loads a model unless it is loaded. All who ask meanwhile share one load; a caller that leaves does not stop it. */
   async load(modelKey: string): Promise<void> {
-    let model = this.#models.get(modelKey)
-    if (!model) this.#models.set(modelKey, (model = new LoadedModel(modelKey, 'cold')))
+    const model = this.#models.get(modelKey) ?? this.#add(modelKey, 'cold')
     if (model.server) return
     if (this.#stopping.signal.aborted) throw new ModelUnavailableError('stopping', 'this node is stopping')
     if (!model.loading && model.retryAt > Date.now()) {
@@ -119,6 +120,14 @@ export class ModelManager implements AsyncDisposable {
     await (model.loading ??= this.#load(model))
   }
 
+  /** Loads what is pinned and is not loaded. */
+  keepPinned(): void {
+    for (const key of this.#options.pins.keys) {
+      // Why it failed is in the log and in the model's report; backing off keeps it from trying at every look.
+      if (this.startState(key) !== 'resident') this.load(key).catch(() => {})
+    }
+  }
+
   /** Stops every model server; a node that is stopping loads nothing more. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stopping.abort(new ModelUnavailableError('stopping', 'this node is stopping'))
@@ -129,6 +138,12 @@ export class ModelManager implements AsyncDisposable {
         await server?.stop({ graceMs: STOP_GRACE_MS })
       }),
     )
+  }
+
+  #add(modelKey: string, state: NodeModel['state']): LoadedModel {
+    const model = new LoadedModel(modelKey, state, this.#options.pins)
+    this.#models.set(modelKey, model)
+    return model
   }
 
   async #load(model: LoadedModel): Promise<void> {
@@ -164,7 +179,7 @@ export class ModelManager implements AsyncDisposable {
     try {
       return await this.#loader.prepare(model.modelKey, {
         signal: this.#stopping.signal,
-        keep: new Set(busy.map(({ modelKey }) => modelKey)),
+        keep: new Set([...busy.map(({ modelKey }) => modelKey), ...this.#options.pins.keys]),
         onDownload: (progress) => {
           model.progress = progress
           this.#move(model, 'downloading_model')
@@ -176,23 +191,13 @@ export class ModelManager implements AsyncDisposable {
   }
 
   async #makeRoom(model: LoadedModel, { cached, profile }: Prepared): Promise<void> {
-    const { memory, measured, meter } = this.#options
+    const { measured, meter } = this.#options
     const needed = measured.of(model.modelKey) ?? meter.estimateMb(cached.spec, profile)
-    const idle = [...this.#models.values()].filter(
-      ({ isIdle, modelKey }) => isIdle && !this.#options.pinned?.has(modelKey),
-    )
-    const victims = planEviction(needed, memory.freeMb, idle)
-    if (!victims) {
-      const held = idle.reduce((sum, { memoryMb }) => sum + memoryMb, memory.freeMb)
-      throw new ModelUnavailableError(
-        'no_capacity',
-        `needs ${needed} MB; at most ${held} MB can be freed on this node`,
-      )
-    }
-    // Held before the victims are gone, so that a second load does not count the same room.
-    memory.hold(model.modelKey, needed)
     model.memoryMb = needed
-    await Promise.all(victims.map((victim) => this.#evict(victim)))
+    await this.room.hold(model.modelKey, needed).catch((err: unknown) => {
+      model.memoryMb = 0
+      throw err instanceof NoRoomError ? new ModelUnavailableError('no_capacity', err.message) : err
+    })
   }
 
   async #start(model: LoadedModel, prepared: Prepared): Promise<void> {
@@ -207,54 +212,24 @@ export class ModelManager implements AsyncDisposable {
       model.lastUsed = Date.now()
       void server.exited.then(() => this.#died(model, server))
     } catch (err) {
-      this.#giveUpMemory(model)
+      this.room.giveUp(model)
       throw err
     }
     void this.#options.cache.touch(model.modelKey)
-  }
-
-  /** The reservation ends only when the process tree is gone and what it held is back. */
-  async #evict(model: LoadedModel): Promise<void> {
-    const { server } = model
-    if (!server) return
-    model.server = undefined
-    model.evicting = this.#end(model, server).finally(() => {
-      model.evicting = undefined
-      this.#giveUpMemory(model)
-    })
-    this.#move(model, 'evicted')
-    await model.evicting
-  }
-
-  async #end({ modelKey }: LoadedModel, server: ModelServer): Promise<void> {
-    const pid = await server.pid()
-    const pids = pid === undefined ? [] : await treeOf(pid)
-    await server.stop()
-    let alarmAt = performance.now() + MEMORY_ALARM_MS
-    while (pids.length > 0 && !(await this.#options.meter.isBack(pids))) {
-      if (performance.now() > alarmAt) {
-        this.#options.log.error({ model_key: modelKey, pids }, 'memory of a stopped model has not come back')
-        alarmAt += MEMORY_ALARM_MS
-      }
-      await sleep(MEMORY_POLL_MS)
-    }
   }
 
   #died(model: LoadedModel, server: ModelServer): void {
     if (model.server !== server || this.#stopping.signal.aborted) return
     model.server = undefined
     model.fail(`the model server ended by itself. ${server.lastWords}`)
-    this.#giveUpMemory(model)
+    this.room.giveUp(model)
     this.#move(model, 'evicted')
     this.#options.log.warn({ model_key: model.modelKey, err: model.error }, 'a model server died')
   }
 
   /** Measures what is loaded, gives up on a server that has stopped answering, and keeps pinned models loaded. */
   async #inspect(): Promise<void> {
-    for (const key of this.#options.pinned ?? []) {
-      // Why it failed is in the log and in the model's report; backing off keeps it from trying at every look.
-      if (this.startState(key) !== 'resident') this.load(key).catch(() => {})
-    }
+    this.keepPinned()
     await Promise.all(
       [...this.#models.values()].map(async (model) => {
         const { server } = model
@@ -282,11 +257,6 @@ export class ModelManager implements AsyncDisposable {
     for (const model of this.#models.values()) {
       if (model.state === 'evicted' && !onDisk.has(model.modelKey)) this.#move(model, 'cold')
     }
-  }
-
-  #giveUpMemory(model: LoadedModel): void {
-    model.memoryMb = 0
-    this.#options.memory.release(model.modelKey)
   }
 
   #move(model: LoadedModel, state: NodeModel['state']): void {

@@ -85,6 +85,22 @@ export const TaskAudit = Type.Object({
 })
 export type TaskAudit = Static<typeof TaskAudit>
 
+export const SetMinWarm = Type.Object(
+  { min_warm: Type.Integer({ minimum: 0, maximum: 1_000, description: 'Nodes; 0 keeps it loaded nowhere' }) },
+  { additionalProperties: false },
+)
+
+/** The nodes that keep an endpoint's model loaded. */
+export const KeptWarm = Type.Object({
+  endpoint_id: Uuid,
+  name: Type.String(),
+  model_key: Type.String(),
+  min_warm: Type.Integer(),
+  nodes: Type.Array(Uuid),
+  missing: Nullable(Type.String({ description: 'Why it is fewer nodes than `min_warm`' })),
+})
+export type KeptWarm = Static<typeof KeptWarm>
+
 export const ReviewNote = Type.Object(
   { note: Type.Optional(Type.String({ maxLength: 2000 })) },
   { additionalProperties: false },

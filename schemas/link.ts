@@ -31,13 +31,15 @@ export const MAX_CHUNK = 64 * 1024
 export const STREAM_CREDIT = 4 * MAX_CHUNK
 
 /**
- * Node to gateway, once after connecting. Gateway to node: where Temporal is, whether the node is to drain, and the
- * current list of gateways, again whenever it changes.
+ * Node to gateway, once after connecting. Gateway to node: where Temporal is, whether the node is to drain, which
+ * models it keeps loaded, and the current list of gateways, each again whenever it changes.
  */
 export const HelloMeta = Type.Object({
   inventory: Type.Optional(NodeInventory),
   gateways: Type.Optional(Type.Array(Type.String())),
   draining: Type.Optional(Type.Boolean()),
+  /** Keys of all models that the platform wants kept loaded on this node. */
+  pinned: Type.Optional(Type.Array(Type.String())),
   temporal: Type.Optional(Type.Object({ address: Type.String(), namespace: Type.String() })),
 })
 export type HelloMeta = Static<typeof HelloMeta>

@@ -39,6 +39,8 @@ export const NodeModel = Type.Object({
   state: NodeModelState,
   in_flight: Type.Integer({ minimum: 0 }),
   memory_mb: Type.Integer({ minimum: 0 }),
+  /** Kept loaded, whatever else asks for its room. */
+  pinned: Type.Optional(Type.Boolean()),
   bytes_downloaded: Type.Optional(Type.Integer({ minimum: 0 })),
   bytes_total: Type.Optional(Type.Integer({ minimum: 0 })),
   download_speed_mbps: Type.Optional(Type.Number({ minimum: 0 })),

@@ -10,6 +10,7 @@ import { MeasuredMemory } from '../node-runtime/measured-memory.ts'
 import { MemoryLedger } from '../node-runtime/memory-ledger.ts'
 import { memoryMeter } from '../node-runtime/memory-meter.ts'
 import { ModelManager } from '../node-runtime/model-manager.ts'
+import { Pins } from '../node-runtime/pins.ts'
 import { ProcessDriver } from '../node-runtime/process-driver.ts'
 import { ensurePythonEnv, findPython } from '../node-runtime/python-env.ts'
 import { ensurePackages } from '../node-runtime/npm-env.ts'
@@ -77,13 +78,14 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
   const spool = new Spool({ dir: join(dir, 'spool') })
   const control = new ControlClient({ identity, gateways: () => links.gateways })
   const weights = new WeightsCache({ dir: join(dir, 'weights'), quotaMb: config.HEARTH_NODE_CACHE_MB })
+  const pins = new Pins(config.HEARTH_NODE_PINNED)
   const models = new ModelManager({
     catalog,
     cache: weights,
     drivers: { process: driver, container: containers },
     memory,
     meter: memoryMeter(inventory.hardware),
-    pinned: new Set(config.HEARTH_NODE_PINNED),
+    pins,
     measured: new MeasuredMemory(join(dir, 'measured.json')),
     modelSpec: (modelKey, { signal }) => control.modelSpec(modelKey, { signal }),
     pythonOf,
@@ -103,6 +105,10 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     log,
     onGateways: (gateways) => void saveGateways(dir, gateways).catch((err: unknown) => log.warn({ err })),
     onDraining,
+    onPinned: (modelKeys) => {
+      pins.tell(modelKeys)
+      models.keepPinned()
+    },
   })
   const workDir = join(dir, 'work')
   // Files of attempts that an earlier life did not end: each attempt begins with its own.

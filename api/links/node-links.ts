@@ -2,7 +2,7 @@ import type { Kysely } from 'kysely'
 import type { Logger } from 'pino'
 import type { WebSocket } from 'ws'
 import { insertJobEpochs, insertJobLogs } from '../../db/repositories/node-reports.ts'
-import { forgetSignatures, listGatewayUrls, nodeStatuses, recordHello } from '../../db/repositories/nodes.ts'
+import { forgetSignatures, listGatewayUrls, nodeDecisions, recordHello } from '../../db/repositories/nodes.ts'
 import type { Database } from '../../db/tables.ts'
 import type { NodeSnapshot } from '../../domain/node-snapshot.ts'
 import { PlacementIndex } from '../../domain/placement.ts'
@@ -24,7 +24,7 @@ export interface NodeLinksOptions {
   db: Kysely<Database>
   gatewayId: string
   log: Logger
-  /** Says when an operator has drained, resumed or removed a node, at whichever gateway. */
+  /** Says when something was decided about a node, at whichever gateway. */
   watch: Pick<CacheWatch, 'on'>
   /** Where nodes find Temporal. */
   temporal: NonNullable<HelloMeta['temporal']>
@@ -68,7 +68,7 @@ export class NodeLinks implements AsyncDisposable {
     this.#log = options.log
     this.#temporal = options.temporal
     this.#states = new StateWriter(options)
-    options.watch.on('node', () => void this.#syncStatuses())
+    options.watch.on('node', () => void this.#syncDecisions())
     this.#timers = [
       setInterval(() => void this.#refreshGateways(), GATEWAY_LIST_MS),
       setInterval(() => void forgetSignatures(this.#db).catch(() => {}), FORGET_MS),
@@ -186,22 +186,24 @@ export class NodeLinks implements AsyncDisposable {
       if (!row) return node.link.close('this node has been removed')
       node.draining = row.status === 'draining'
       const { draining } = node
-      node.link.hello({ gateways: [...this.#gateways], draining, temporal: this.#temporal })
+      const { pinned } = row
+      node.link.hello({ gateways: [...this.#gateways], draining, pinned, temporal: this.#temporal })
     } catch (err) {
       this.#log.warn({ err, node_id: node.link.nodeId }, 'a node could not be recorded; it links again')
       node.link.close('try again')
     }
   }
 
-  async #syncStatuses(): Promise<void> {
+  async #syncDecisions(): Promise<void> {
     if (this.#nodes.size === 0) return
     // Missed ones are seen at the next change, or when the node links again.
-    const rows = await nodeStatuses(this.#db, [...this.#nodes.keys()]).catch(() => [])
-    for (const { id, status } of rows) {
+    const rows = await nodeDecisions(this.#db, [...this.#nodes.keys()]).catch(() => [])
+    for (const { id, status, pinned } of rows) {
       const node = this.#nodes.get(id)
-      if (!node) continue
-      if (status === 'removed') node.link.close('this node has been removed')
-      else this.#setDraining(node, status === 'draining')
+      if (status === 'removed') node?.link.close('this node has been removed')
+      if (!node || status === 'removed') continue
+      this.#setDraining(node, status === 'draining')
+      node.link.hello({ pinned })
     }
   }
 

@@ -1,7 +1,8 @@
 import type { Command } from 'commander'
-import type { KillSwitchStatus, TaskAudit } from '../../schemas/admin.ts'
+import type { KeptWarm, KillSwitchStatus, TaskAudit } from '../../schemas/admin.ts'
 import type { Endpoint } from '../../schemas/endpoint.ts'
 import type { Context } from '../context.ts'
+import { wholeNumber } from '../arguments.ts'
 import { print, table } from '../print.ts'
 import { id } from './accounts.ts'
 
@@ -44,9 +45,9 @@ export function killSwitchCommands(program: Command, open: Open): void {
     })
 }
 
-/** Review of what is offered to everybody. */
+/** Review of what is offered to everybody, and what is kept loaded. */
 export function endpointCommands(program: Command, open: Open): void {
-  const endpoints = program.command('endpoints').description('review public endpoints')
+  const endpoints = program.command('endpoints').description('review public endpoints, keep models loaded')
   endpoints
     .command('list')
     .description('list endpoints by review status')
@@ -82,6 +83,24 @@ export function endpointCommands(program: Command, open: Open): void {
         print(context, reviewed, `${reviewed.name} is ${reviewed.review_status}.`)
       })
   }
+
+  endpoints
+    .command('min-warm <endpoint_id>')
+    .argument('[nodes]', 'how many', wholeNumber)
+    .description(
+      'keep the model loaded on so many nodes, 0 for none; without a number, show where it is kept',
+    )
+    .action(async (endpointId: string, nodes: number | undefined, _options: object, command: Command) => {
+      const context = open(command)
+      const path = `/endpoints/${id(endpointId)}/min-warm`
+      const kept = await (nodes === undefined
+        ? context.client.call<KeptWarm>('GET', path)
+        : context.client.call<KeptWarm>('PUT', path, { min_warm: nodes }))
+      const where = kept.nodes.length > 0 ? `: ${kept.nodes.join(', ')}` : ''
+      const lines = [`${kept.name} is kept by ${kept.nodes.length} of ${kept.min_warm} nodes${where}.`]
+      if (kept.missing !== null) lines.push(`Why no more: ${kept.missing}.`)
+      print(context, kept, lines.join('\n'))
+    })
 }
 
 /** What a task has booked. */

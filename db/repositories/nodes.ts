@@ -114,13 +114,17 @@ export async function forgetSignatures(db: Kysely<Database>): Promise<void> {
     .execute()
 }
 
-/** What operators have decided about these nodes. */
-export function nodeStatuses(
-  db: Kysely<Database>,
-  nodeIds: readonly string[],
-): Promise<Pick<NodeRow, 'id' | 'status'>[]> {
-  return db.selectFrom('node').select(['id', 'status']).where('id', 'in', nodeIds).execute()
+/** Keys of the models that the platform wants kept loaded on a node. */
+const pinned = sql<
+  string[]
+>`array(select model_key from warm_pin where node_id = node.id order by model_key)`.as('pinned')
+
+/** What operators and the platform have decided about these nodes. */
+export function nodeDecisions(db: Kysely<Database>, nodeIds: readonly string[]): Promise<NodeDecision[]> {
+  return db.selectFrom('node').select(['id', 'status', pinned]).where('id', 'in', nodeIds).execute()
 }
+
+export type NodeDecision = Pick<NodeRow, 'id' | 'status'> & { pinned: string[] }
 
 /** A page of nodes with what each last reported, newest first. */
 export function listNodes(
@@ -157,12 +161,12 @@ export async function moveNode(
   return node
 }
 
-/** What a node says of itself when its link opens; gives back what operators decided meanwhile. */
+/** What a node says of itself when its link opens; gives back what was decided meanwhile. */
 export function recordHello(
   db: Kysely<Database>,
   nodeId: string,
   inventory: NodeInventory,
-): Promise<NodeRow | undefined> {
+): Promise<NodeDecision | undefined> {
   return db
     .updateTable('node')
     .set({
@@ -173,7 +177,7 @@ export function recordHello(
     })
     .where('id', '=', nodeId)
     .where('status', '!=', 'removed')
-    .returningAll()
+    .returning(['id', 'status', pinned])
     .executeTakeFirst()
 }
 

@@ -78,6 +78,8 @@ export interface EndpointTable {
   example_output: Json<Record<string, unknown>>
   tags: Defaulted<string[]>
   price_micro: Defaulted<number>
+  /** On how many nodes its model is kept loaded. */
+  min_warm: Defaulted<number>
   total_requests: Defaulted<number>
   total_tokens_processed: Defaulted<number>
   last_used_at: Optional<Date>

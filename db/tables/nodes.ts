@@ -37,6 +37,13 @@ export interface NodeStateTable {
   updated_at: Defaulted<Date>
 }
 
+export interface WarmPinTable {
+  model_key: string
+  node_id: string
+  missing_since: Optional<Date>
+  created_at: CreatedAt
+}
+
 export interface LeaseTable {
   token: string
   kind: 'task' | 'job'
@@ -58,5 +65,6 @@ export interface NodeTables {
   node_token: NodeTokenTable
   node_signature_seen: NodeSignatureSeenTable
   node_state: NodeStateTable
+  warm_pin: WarmPinTable
   lease: LeaseTable
 }

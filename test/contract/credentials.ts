@@ -78,6 +78,8 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   listEndpointsForReview: 'operations-key',
   approveEndpoint: 'operations-key',
   rejectEndpoint: 'operations-key',
+  getMinWarm: 'operations-key',
+  setMinWarm: 'operations-key',
   activateKillSwitch: 'operations-key',
   deactivateKillSwitch: 'operations-key',
   getKillSwitch: 'operations-key',

@@ -3,6 +3,7 @@ import { createApiKey, listApiKeys, revokeApiKey } from './api-keys.ts'
 import { auditTask } from './audit-task.ts'
 import { completeModelImport, startModelImport } from './import-model.ts'
 import { activateKillSwitch, deactivateKillSwitch, getKillSwitch } from './kill-switch.ts'
+import { getMinWarm, setMinWarm } from './min-warm.ts'
 import { createNodeToken } from './node-tokens.ts'
 import { approveEndpoint, listEndpointsForReview, rejectEndpoint } from './review-endpoints.ts'
 
@@ -24,4 +25,6 @@ export const admin = [
   listEndpointsForReview,
   approveEndpoint,
   rejectEndpoint,
+  getMinWarm,
+  setMinWarm,
 ]
