@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { jobSuite } from '../support/job-suite.ts'
-import { until } from '../support/node.ts'
 import type { NodeProcess } from '../support/node-process.ts'
 import { createRun, readyDataset } from '../support/training.ts'
+import { SOON_MS, until } from '../support/until.ts'
 
 /** Enough to be caught in the middle: each epoch takes a few milliseconds. */
 const LONG = { epochs: 100_000, checkpoint_every_epochs: 50 }
@@ -18,8 +17,7 @@ describe('training on a node', function () {
       hyperparameters: { ...hyperparameters },
       ...body,
     })
-  const hasCheckpoint = (jobId: string) =>
-    until(async () => (await types(jobId)).includes('checkpoint'), 60_000)
+  const hasCheckpoint = (jobId: string) => until(async () => (await types(jobId)).includes('checkpoint'))
   const completed = (jobId: string) => jobs.reached(jobId, 'completed')
 
   describe('that stays', () => {
@@ -65,10 +63,8 @@ describe('training on a node', function () {
       assert.ok(node.trainers().length > 0)
 
       await jobs.cancel(jobId)
-      const cancelledAt = Date.now()
-      await until(() => node.trainers().length === 0, 3_000)
 
-      assert.ok(Date.now() - cancelledAt < 1_000, `it took ${Date.now() - cancelledAt} ms`)
+      await until(() => node.trainers().length === 0, SOON_MS)
       await jobs.released(jobId)
       assert.equal((await get(jobId)).status, 'cancelled')
     })
@@ -79,7 +75,7 @@ describe('training on a node', function () {
 
       await jobs.world.workflow(jobId).cancel()
 
-      await until(() => node.trainers().length === 0, 2_000)
+      await until(() => node.trainers().length === 0, SOON_MS)
       assert.equal((await get(jobId)).status, 'cancelled')
     })
 
@@ -90,11 +86,11 @@ describe('training on a node', function () {
 
       await completed(urgent)
 
-      await until(async () => (await types(eco)).includes('resumed'), 30_000)
+      await until(async () => (await types(eco)).includes('resumed'))
       assert.ok((await types(eco)).includes('preempted'))
       assert.equal((await get(eco)).status, 'running')
       await jobs.cancel(eco)
-      await until(() => node.trainers().length === 0, 3_000)
+      await until(() => node.trainers().length === 0, SOON_MS)
     })
   })
 
@@ -103,7 +99,7 @@ describe('training on a node', function () {
     const jobId = await start({ epochs: 1_500, checkpoint_every_epochs: 50 })
     await hasCheckpoint(jobId)
     await first.kill('SIGKILL')
-    await until(() => first.trainers().length === 0, 3_000)
+    await until(() => first.trainers().length === 0)
 
     await using _second = await startNode('second')
     await completed(jobId)
@@ -122,10 +118,9 @@ describe('training on a node', function () {
   it('leaves a checkpoint when its node is told to stop, and starts an equal run there', async () => {
     const node = await startNode('one')
     const jobId = await start({ epochs: 100_000 })
-    await until(async () => (await get(`${jobId}/metrics`)).metrics.epochs.length > 20, 60_000)
+    await until(async () => (await get(`${jobId}/metrics`)).metrics.epochs.length > 20)
     await node.kill('SIGTERM')
-    await sleep(200)
-    assert.ok((await types(jobId)).includes('checkpoint'))
+    await until(async () => (await types(jobId)).includes('checkpoint'))
     assert.equal((await get(jobId)).status, 'running')
     await jobs.cancel(jobId)
 
@@ -134,7 +129,7 @@ describe('training on a node', function () {
       dataset_id: (await get(jobId)).dataset_id,
       hyperparameters: { epochs: 100_000 },
     })
-    await until(async () => (await get(again)).status === 'running', 30_000)
+    await until(async () => (await get(again)).status === 'running')
 
     const started = (await get(`${again}/events`)).events[1] as { event_type: string; detail: string }
     assert.equal(started.event_type, 'started')

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { request } from 'undici'
 import { bumpCache } from '../../db/repositories/cache-versions.ts'
 import type { EndpointRow } from '../../db/tables/models.ts'
 import { newId } from '../../domain/ids.ts'
 import { OFFERED } from '../support/build-endpoint.ts'
 import { InferenceApi } from '../support/inference-api.ts'
+import { SOON_MS, until } from '../support/until.ts'
 
 const BUILDER = '/api/builder/v1'
 const PRICE = 1_000
@@ -44,8 +44,8 @@ describe('who may infer, and what of', () => {
       await bumpCache(trx, 'endpoint')
     })
 
-    await sleep(1_000)
-    assert.equal((await on.infer(endpoint.id, { input: { instances: [1] } })).status, 409)
+    const ask = () => on.infer(endpoint.id, { input: { instances: [1] } })
+    await until(async () => (await ask()).status === 409, SOON_MS)
   })
 
   it('shows a task to its own account only', async () => {

@@ -8,6 +8,7 @@ import type { Family } from '../../api/http/family.ts'
 import { readMultipart } from '../../api/http/multipart.ts'
 import { route } from '../../api/http/route.ts'
 import { startApi, type TestApi } from '../support/api.ts'
+import { SOON_MS, until } from '../support/until.ts'
 
 const MAX = 1024 * 1024
 const LIMIT = { maxBytes: MAX, hint: '; use the other flow' }
@@ -160,9 +161,7 @@ describe('forms', () => {
     socket.write(body.subarray(0, body.length - 4))
     await sleep(50)
     socket.destroy()
-    const deadline = Date.now() + 1_000
-    while (seen.failed === 0 && Date.now() < deadline) await sleep(5)
 
-    assert.equal(seen.failed, 1)
+    await until(() => seen.failed === 1, SOON_MS)
   })
 })

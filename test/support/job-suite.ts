@@ -56,7 +56,7 @@ export function jobSuite(): JobSuite {
       (await get(`${jobId}/events`)).events.map(({ event_type }: { event_type: string }) => event_type),
     messages: async (jobId) =>
       (await get(`${jobId}/logs`)).logs.map(({ message }: { message: string }) => message),
-    reached: (jobId, status) => until(async () => (await get(jobId)).status === status, 60_000),
+    reached: (jobId, status) => until(async () => (await get(jobId)).status === status),
     cancel: async (jobId) =>
       (await world.api.call('POST', `${RUNS}/${jobId}/cancel`, { key: account.key })).body,
     released: (jobId) =>
