@@ -23,7 +23,6 @@ const ANSWER = [
 
 const WIDTH = 64
 const HEADS = 4
-const CONTEXT = 2_048
 /** Logits of the next piece are this far above all others: chance has no part in what it says. */
 const CERTAINTY = 32
 const ALIGNMENT = 32
@@ -40,7 +39,7 @@ interface Token {
 }
 
 const control = (text: string): Token => ({ text, kind: KIND.control })
-const TOKENS: readonly Token[] = [
+const COMMON: readonly Token[] = [
   { text: '<unk>', kind: KIND.unknown },
   control('<s>'),
   control('<|im_end|>'),
@@ -49,22 +48,33 @@ const TOKENS: readonly Token[] = [
     text: `<0x${byte.toString(16).toUpperCase().padStart(2, '0')}>`,
     kind: KIND.byte,
   })),
-  ...ANSWER.map((text) => ({ text: text.replaceAll(' ', '\u2581'), kind: KIND.normal })),
 ]
 const END = 2
-const FIRST = TOKENS.length - ANSWER.length
+const FIRST = COMMON.length
+
+export interface TinyGguf {
+  /** What it says: fewer than 64 pieces, of which none occurs twice. */
+  answer?: readonly string[]
+  /** The most tokens it reads and writes. */
+  context?: number
+}
 
 /**
  * Writes a real, if tiny, Llama as GGUF. Its weights are computed rather than trained: each piece of its one sentence
  * leads to the next, anything else to the first.
  */
-export async function writeTinyGguf(path: string): Promise<void> {
-  const tensors = tensorsOf()
+export async function writeTinyGguf(
+  path: string,
+  { answer = ANSWER, context = 2_048 }: TinyGguf = {},
+): Promise<void> {
+  const said = answer.map((text) => ({ text: text.replaceAll(' ', '\u2581'), kind: KIND.normal }))
+  const tokens = [...COMMON, ...said]
+  const tensors = tensorsOf(tokens.length, answer.length)
   const head = new Writer()
   head.bytes(Buffer.from('GGUF'))
   head.u32(3)
   head.u64(tensors.length)
-  const settings = settingsOf()
+  const settings = settingsOf(tokens, context)
   head.u64(settings.length)
   for (const write of settings) write(head)
   let offset = 0
@@ -88,22 +98,22 @@ interface Tensor {
   data: Float32Array
 }
 
-function tensorsOf(): Tensor[] {
+function tensorsOf(tokens: number, pieces: number): Tensor[] {
   const zeros = (name: string, ...dims: number[]): Tensor => ({
     name,
     dims,
     data: new Float32Array(dims.reduce((product, dim) => product * dim, 1)),
   })
   const ones = (name: string): Tensor => ({ name, dims: [WIDTH], data: new Float32Array(WIDTH).fill(1) })
-  const embedding = zeros('token_embd.weight', WIDTH, TOKENS.length)
-  const output = zeros('output.weight', WIDTH, TOKENS.length)
+  const embedding = zeros('token_embd.weight', WIDTH, tokens)
+  const output = zeros('output.weight', WIDTH, tokens)
   // One direction per token that can follow; after the norm it has the length sqrt(WIDTH).
-  for (let token = 0; token < TOKENS.length; token++) {
+  for (let token = 0; token < tokens; token++) {
     const piece = token >= FIRST ? token - FIRST + 1 : 0
     embedding.data[token * WIDTH + piece] = 1
   }
-  for (let piece = 0; piece <= ANSWER.length; piece++) {
-    const next = piece < ANSWER.length ? FIRST + piece : END
+  for (let piece = 0; piece <= pieces; piece++) {
+    const next = piece < pieces ? FIRST + piece : END
     output.data[next * WIDTH + piece] = CERTAINTY / Math.sqrt(WIDTH)
   }
   // The layer adds nothing: all that it would mix in is zero.
@@ -120,7 +130,7 @@ function tensorsOf(): Tensor[] {
 
 type Setting = (writer: Writer) => void
 
-function settingsOf(): Setting[] {
+function settingsOf(tokens: readonly Token[], context: number): Setting[] {
   const text =
     (key: string, value: string): Setting =>
     (writer) => {
@@ -138,20 +148,20 @@ function settingsOf(): Setting[] {
     (writer) => {
       writer.key(key, TYPE.array)
       writer.u32(type)
-      writer.u64(TOKENS.length)
-      for (const token of TOKENS) write(writer, token)
+      writer.u64(tokens.length)
+      for (const token of tokens) write(writer, token)
     }
   return [
     text('general.architecture', 'llama'),
     text('general.name', 'tiny'),
-    count('llama.context_length', CONTEXT),
+    count('llama.context_length', context),
     count('llama.embedding_length', WIDTH),
     count('llama.block_count', 1),
     count('llama.feed_forward_length', WIDTH),
     count('llama.attention.head_count', HEADS),
     count('llama.attention.head_count_kv', HEADS),
     count('llama.rope.dimension_count', WIDTH / HEADS),
-    count('llama.vocab_size', TOKENS.length),
+    count('llama.vocab_size', tokens.length),
     (writer) => {
       writer.key('llama.attention.layer_norm_rms_epsilon', TYPE.f32)
       writer.f32(1e-6)
