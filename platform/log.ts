@@ -1,4 +1,4 @@
-import { type Logger, type LoggerOptions, pino } from 'pino'
+import { type DestinationStream, type Logger, type LoggerOptions, pino } from 'pino'
 
 export type { Logger } from 'pino'
 
@@ -29,9 +29,38 @@ export function createLogger(
       censor: '***',
     },
   }
-  if (!buffered) return pino(options)
-  return pino(
-    options,
-    pino.destination({ sync: false, minLength: 32_768, maxWrite: 65_536, periodicFlush: 100 }),
-  )
+  return buffered ? pino(options, blocksOfLines()) : pino(options)
+}
+
+const BLOCK_CHARACTERS = 32_768
+const LONGEST_MS = 100
+
+/** Lines gather as they are and are joined once: pino's own buffer measures all it holds anew at every line. */
+function blocksOfLines(): DestinationStream & { flushSync(): void } {
+  const out = pino.destination({ sync: false })
+  let lines: string[] = []
+  let characters = 0
+  let timer: NodeJS.Timeout | undefined
+  const pass = () => {
+    clearTimeout(timer)
+    timer = undefined
+    if (lines.length > 0) out.write(lines.join(''))
+    lines = []
+    characters = 0
+  }
+  // Before pino's own listeners, which write out and close what has been passed on.
+  process.prependListener('beforeExit', pass)
+  process.prependListener('exit', pass)
+  return {
+    write(line) {
+      lines.push(line)
+      characters += line.length
+      if (characters >= BLOCK_CHARACTERS) pass()
+      else timer ??= setTimeout(pass, LONGEST_MS).unref()
+    },
+    flushSync() {
+      pass()
+      out.flushSync()
+    },
+  }
 }

@@ -9,8 +9,8 @@ import type { Services } from '../../api/services.ts'
 const LOG = new URL('../../platform/log.ts', import.meta.url).href
 
 /** What is written by a program that has `log`. */
-async function written(program: string): Promise<string> {
-  const text = `import { createLogger } from '${LOG}'; const log = createLogger('test', 'info'); ${program}`
+async function written(program: string, options = '{}'): Promise<string> {
+  const text = `import { createLogger } from '${LOG}'; const log = createLogger('test', 'info', ${options}); ${program}`
   const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', text])
   return stdout
 }
@@ -25,6 +25,35 @@ describe('the log', function () {
 
     assert.match(line, /violates a constraint.*23514/)
     assert.ok(!line.includes('my prompt'))
+  })
+
+  it('loses no line that it gathered, however the program ends', async () => {
+    const lines = `for (let i = 0; i < 3_000; i++) log.info({ i, words: 'é'.repeat(i % 50) }, 'a line');`
+    const ends = [
+      '',
+      'process.exit()',
+      `log.fatal('last'); process.exit()`,
+      `process.once('exit', () => log.info('last'))`,
+    ]
+    for (const end of ends) {
+      const text = await written(`${lines} ${end}`, '{ buffered: true }')
+      const numbers = text
+        .trimEnd()
+        .split('\n')
+        .flatMap((line) => (JSON.parse(line) as { i?: number }).i ?? [])
+      assert.deepEqual(
+        numbers,
+        Array.from({ length: 3_000 }, (_, i) => i),
+      )
+    }
+  })
+
+  it('writes a gathered line within moments while the program goes on', async () => {
+    const text = await written(
+      `log.info('now'); setTimeout(() => process.kill(process.pid, 'SIGKILL'), 1_000)`,
+      '{ buffered: true }',
+    ).catch((err: { stdout: string }) => err.stdout)
+    assert.match(text, /"msg":"now"/)
   })
 
   it('names routes whose address is a credential by their template', () => {
