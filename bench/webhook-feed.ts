@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import type { Kysely } from 'kysely'
 import { Pool } from 'undici'
 import { Journal } from '../api/journal/journal.ts'
-import { freezeEvent, insertFrozenEvents } from '../db/repositories/events.ts'
+import { eventForm, freezeEvent, insertFrozenEvents } from '../db/repositories/events.ts'
 import type { TaskEntry } from '../db/repositories/task-writes.ts'
 import type { Database } from '../db/tables.ts'
 import { newId } from '../domain/ids.ts'
@@ -46,31 +46,39 @@ export async function startBareFeed(
   return feedOf(server, () => pool.close())
 }
 
-function endedTask(publisher: Publisher, lab: string): TaskEntry {
-  const id = newId()
+function endedTask({ accountId, endpointId, modelKey }: Publisher, lab: string): TaskEntry {
   const now = new Date()
+  const form = eventForm({
+    accountId,
+    type: 'inference.task.succeeded',
+    resource: { object: 'inference.task', status: 'succeeded' },
+    resourceUrl: (id) => `/api/builder/v1/tasks/${id}`,
+  })
+  // The driver's marks become members of the payload.
+  const payload = `${form.payload.slice(0, -1)},${lab.trim().slice(1).replaceAll('%', '%%')}`
   return {
-    task: {
-      id,
-      account_id: publisher.accountId,
-      endpoint_id: publisher.endpointId,
+    kind: {
+      account_id: accountId,
+      endpoint_id: endpointId,
       status: 'succeeded',
       surface: 'rest',
-      model_key: publisher.modelKey,
+      model_key: modelKey,
       model_state: 'resident',
-      input: Buffer.from('{}'),
-      result: Buffer.from('{}'),
-      error: null,
       price_micro: 0,
       node_id: null,
       gateway_id: null,
-      inference_time_ms: 1,
-      created_at: now,
-      started_at: now,
-      completed_at: now,
+      postings: [],
+      event: { ...form, payload },
     },
-    postings: [],
-    event: eventOf(id, publisher, lab),
+    id: newId(),
+    input: Buffer.from('{}'),
+    result: Buffer.from('{}'),
+    error: null,
+    inference_time_ms: 1,
+    created_at: now,
+    started_at: now,
+    completed_at: now,
+    tokens: 0,
   }
 }
 

@@ -1,16 +1,14 @@
 /** What is booked for a task (design 10.10). */
 export type LedgerKind = 'hold' | 'capture' | 'payout' | 'refund'
 
-/** One line; the lines of one kind and task sum to zero. */
+/** One line of a task; the lines of one kind and task sum to zero. */
 export interface Posting {
-  readonly task_id: string
   readonly kind: LedgerKind
   readonly purse: string
   readonly amount_micro: number
 }
 
 export interface PricedTask {
-  readonly taskId: string
   readonly accountId: string
   readonly priceMicro: number
 }
@@ -22,26 +20,25 @@ const ESCROW = 'escrow'
 const PLATFORM = 'platform'
 const payer = ({ accountId }: PricedTask) => `account:${accountId}`
 
-function move(task: PricedTask, kind: LedgerKind, from: string, to: string, amount: number): Posting[] {
+function move(kind: LedgerKind, from: string, to: string, amount: number): Posting[] {
   // Free work books nothing.
   if (amount === 0) return []
   return [
-    { task_id: task.taskId, kind, purse: from, amount_micro: -amount },
-    { task_id: task.taskId, kind, purse: to, amount_micro: amount },
+    { kind, purse: from, amount_micro: -amount },
+    { kind, purse: to, amount_micro: amount },
   ]
 }
 
 /** The price is set aside when a task is admitted. */
-export const hold = (task: PricedTask): Posting[] => move(task, 'hold', payer(task), ESCROW, task.priceMicro)
+export const hold = (task: PricedTask): Posting[] => move('hold', payer(task), ESCROW, task.priceMicro)
 
 /** A task that succeeded is paid for, and the owner of the node that ran it gets the larger part. */
 export function capture(task: PricedTask, ownerAccountId: string | undefined): Posting[] {
-  const captured = move(task, 'capture', ESCROW, PLATFORM, task.priceMicro)
+  const captured = move('capture', ESCROW, PLATFORM, task.priceMicro)
   if (ownerAccountId === undefined) return captured
   const share = Math.floor((task.priceMicro * OWNER_SHARE_PCT) / 100)
-  return [...captured, ...move(task, 'payout', PLATFORM, `owner:${ownerAccountId}`, share)]
+  return [...captured, ...move('payout', PLATFORM, `owner:${ownerAccountId}`, share)]
 }
 
 /** A task that failed costs nothing. */
-export const refund = (task: PricedTask): Posting[] =>
-  move(task, 'refund', ESCROW, payer(task), task.priceMicro)
+export const refund = (task: PricedTask): Posting[] => move('refund', ESCROW, payer(task), task.priceMicro)

@@ -1,7 +1,8 @@
-import { settlementOf, taskEvent } from '../../db/repositories/tasks.ts'
-import type { Settlement, TaskEntry } from '../../db/repositories/task-writes.ts'
+import { LRUCache } from 'lru-cache'
+import { endOf, settlementOf } from '../../db/repositories/tasks.ts'
+import type { Settlement, TaskEntry, TaskKind } from '../../db/repositories/task-writes.ts'
 import { tokensIn } from '../../domain/chat.ts'
-import { capture, hold, refund } from '../../domain/ledger.ts'
+import { hold } from '../../domain/ledger.ts'
 import type { ModelState } from '../../schemas/inference-task.ts'
 import type { Admitted } from './admission.ts'
 import type { WarmAnswer } from './warm.ts'
@@ -16,81 +17,93 @@ export interface Ticket extends Omit<Admitted, 'input'> {
   createdAt: Date
 }
 
-const EMPTY = {
-  model_state: null,
-  input: null,
-  result: null,
-  error: null,
-  node_id: null,
-  gateway_id: null,
-  inference_time_ms: null,
-  started_at: null,
-  completed_at: null,
+const kinds = new LRUCache<string, TaskKind>({ max: 10_000 })
+
+type Varying = Pick<TaskKind, 'status' | 'node_id' | 'gateway_id'> & {
+  modelState: ModelState | null
+  /** Whose node earns the payout. */
+  owner: string | undefined
 }
 
-const base = ({ taskId, accountId, endpoint, surface, createdAt }: Ticket) => ({
-  id: taskId,
-  account_id: accountId,
-  endpoint_id: endpoint.id,
-  surface,
-  model_key: endpoint.model_key,
-  price_micro: endpoint.price_micro,
-  created_at: createdAt,
-})
+/** What this row has in common with others; the same object for all of them, so that it is written once. */
+function kindOf({ endpoint, accountId, surface }: Ticket, varying: Varying): TaskKind {
+  const { status, modelState, node_id, gateway_id, owner } = varying
+  const { id: endpoint_id, model_key, price_micro } = endpoint
+  const key = `${endpoint_id} ${price_micro} ${accountId} ${surface} ${status} ${modelState} ${node_id} ${gateway_id} ${owner}`
+  let kind = kinds.get(key)
+  if (!kind) {
+    const price = { accountId, priceMicro: price_micro }
+    const end = status === 'succeeded' || status === 'failed' ? endOf(price, status, owner) : undefined
+    kind = {
+      account_id: accountId,
+      endpoint_id,
+      status,
+      surface,
+      model_key,
+      model_state: modelState,
+      price_micro,
+      node_id,
+      gateway_id,
+      postings: [...hold(price), ...(end?.postings ?? [])],
+      event: end?.event,
+    }
+    kinds.set(key, kind)
+  }
+  return kind
+}
 
-const priced = ({ taskId, accountId, endpoint }: Ticket) => ({
-  taskId,
-  accountId,
-  priceMicro: endpoint.price_micro,
+/** A row whose work has not ended. */
+const openEntry = (ticket: Ticket, kind: TaskKind, startedAt: Date | null): TaskEntry => ({
+  kind,
+  id: ticket.taskId,
+  input: ticket.input,
+  result: null,
+  error: null,
+  inference_time_ms: null,
+  created_at: ticket.createdAt,
+  started_at: startedAt,
+  completed_at: null,
+  tokens: 0,
 })
 
 /** A task for a workflow to finish. */
-export const queuedEntry = (ticket: Ticket): TaskEntry => ({
-  task: { ...EMPTY, ...base(ticket), status: 'queued', input: ticket.input },
-  postings: hold(priced(ticket)),
-  event: undefined,
-})
+export const queuedEntry = (ticket: Ticket): TaskEntry => {
+  const queued = { status: 'queued', modelState: null, node_id: null, gateway_id: null } as const
+  return openEntry(ticket, kindOf(ticket, { ...queued, owner: undefined }), null)
+}
 
 /** A task that this gateway goes on with after it has answered `running`. */
-export const runningEntry = (ticket: Ticket, gatewayId: string): TaskEntry => ({
-  task: {
-    ...EMPTY,
-    ...base(ticket),
-    status: 'running',
-    model_state: ticket.modelState ?? 'resident',
-    input: ticket.input,
-    gateway_id: gatewayId,
-    started_at: ticket.createdAt,
-  },
-  postings: hold(priced(ticket)),
-  event: undefined,
-})
+export const runningEntry = (ticket: Ticket, gatewayId: string): TaskEntry => {
+  const running = { status: 'running', node_id: null, gateway_id: gatewayId, owner: undefined } as const
+  const modelState = ticket.modelState ?? 'resident'
+  return openEntry(ticket, kindOf(ticket, { ...running, modelState }), ticket.createdAt)
+}
 
 /** A task that has ended before its row is written. */
 export function endedEntry(
   ticket: Ticket,
-  answer: WarmAnswer,
+  { nodeId, startedAt, inferenceTimeMs, outcome }: WarmAnswer,
   owner: string | undefined,
   now: Date,
 ): TaskEntry {
-  const { nodeId, startedAt, inferenceTimeMs, outcome } = answer
-  const price = priced(ticket)
   const succeeded = outcome.status === 'succeeded'
   return {
-    task: {
-      ...EMPTY,
-      ...base(ticket),
+    kind: kindOf(ticket, {
       status: outcome.status,
-      model_state: ticket.modelState ?? 'resident',
-      result: succeeded ? outcome.result : null,
-      error: succeeded ? null : outcome.error,
+      modelState: ticket.modelState ?? 'resident',
       node_id: nodeId,
-      inference_time_ms: succeeded ? inferenceTimeMs : null,
-      started_at: startedAt,
-      completed_at: now,
-    },
-    postings: [...hold(price), ...(succeeded ? capture(price, owner) : refund(price))],
-    event: taskEvent({ id: ticket.taskId, account_id: ticket.accountId }, outcome.status, now),
+      gateway_id: null,
+      owner,
+    }),
+    id: ticket.taskId,
+    // Kept for whoever still has to do the work.
+    input: null,
+    result: succeeded ? outcome.result : null,
+    error: succeeded ? null : outcome.error,
+    inference_time_ms: succeeded ? inferenceTimeMs : null,
+    created_at: ticket.createdAt,
+    started_at: startedAt,
+    completed_at: now,
     tokens: succeeded ? tokensIn(outcome.value) : 0,
   }
 }

@@ -23,7 +23,7 @@ export class Journal implements AsyncDisposable {
     this.#opened = new GroupWriter({
       ...patience,
       write: (entries) => insertTasks(db, entries),
-      sizeOf: ({ task }) => ROW_BYTES + (task.input?.length ?? 0) + (task.result?.length ?? 0),
+      sizeOf: ({ input, result }) => ROW_BYTES + (input?.length ?? 0) + (result?.length ?? 0),
       log,
     })
     this.#settled = new GroupWriter({
@@ -47,7 +47,7 @@ export class Journal implements AsyncDisposable {
     try {
       await this.#opened.add(entry)
     } catch (err) {
-      throw nameTask(err, entry.task.id)
+      throw nameTask(err, entry.id)
     }
   }
 

@@ -1,21 +1,42 @@
-import { type Kysely, type RawBuilder, sql } from 'kysely'
-import { newId } from '../../domain/ids.ts'
+import { CompiledQuery, type Kysely } from 'kysely'
 import type { Posting } from '../../domain/ledger.ts'
+import { bareArray, bytesOrNull, textsOrNull } from '../array-params.ts'
 import type { Database } from '../tables.ts'
 import type { TaskRow } from '../tables/inference.ts'
-import type { EventRow } from './events.ts'
+import type { EventForm } from './events.ts'
 import type { WorkflowStart } from './workflow-starts.ts'
 
 /** The channel on which ended tasks are announced; the payload is the task's id. */
 export const TASK_CHANNEL = 'hearth_task'
 
-/** A task's row as it is first written, and what is booked and told with it. */
-export interface TaskEntry {
-  task: Omit<TaskRow, 'status_detail' | 'expired' | 'attempt'>
-  postings: readonly Posting[]
-  event: EventRow | undefined
+/** What is booked and told when a task is written or ends. */
+export interface Consequence {
+  readonly postings: readonly Posting[]
+  readonly event: EventForm | undefined
+}
+
+type Shared =
+  | 'account_id'
+  | 'endpoint_id'
+  | 'status'
+  | 'surface'
+  | 'model_key'
+  | 'model_state'
+  | 'price_micro'
+  | 'node_id'
+  | 'gateway_id'
+
+/** What many tasks have in common: those that share the object itself are written with one copy of it. */
+export interface TaskKind extends Readonly<Pick<TaskRow, Shared>>, Consequence {}
+
+/** A task's row as it is first written. */
+export interface TaskEntry extends Pick<
+  TaskRow,
+  'id' | 'input' | 'result' | 'error' | 'inference_time_ms' | 'created_at' | 'started_at' | 'completed_at'
+> {
+  kind: TaskKind
   /** What a language model counted, of a task that has ended. */
-  tokens?: number
+  tokens: number
 }
 
 /** How a task ends. */
@@ -30,17 +51,65 @@ export interface Settlement {
   nodeId: string | null
   inferenceTimeMs: number | null
   completedAt: Date
-  postings: readonly Posting[]
-  event: EventRow
+  /** Shared by many where it is the same. */
+  consequence: Consequence
   /** What a language model counted. */
   tokens: number
 }
 
-type Column = readonly unknown[]
-const array = (values: Column, type: string): RawBuilder<unknown> => sql`${values}::${sql.raw(type)}[]`
-
 /** Text that Postgres can hold: no NUL, no half surrogate pair. */
 const plain = (text: string | null) => text?.toWellFormed().replaceAll('\0', '\uFFFD') ?? null
+
+/** Ledger lines and events of the tasks in `written`, whose `kind` counts the given ones from 1. */
+const BOOK_AND_TELL = `booked as (
+    insert into ledger_entry (id, task_id, kind, purse, amount_micro)
+    select uuidv7(), written.id, line.name, line.purse, line.amount_micro
+    from written join unnest($1::int[], $2::text[], $3::text[], $4::bigint[]) as line(kind, name, purse, amount_micro) using (kind)
+    on conflict (task_id, kind, purse) do nothing
+  ), told as (
+    insert into event (id, account_id, type, resource_id, payload, created_at)
+    select event_id, account_id, type, id, convert_to(format(payload, event_id, id,
+      to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')), 'UTF8'), at
+    from (
+      select uuidv7() as event_id, written.*, form.type, form.payload
+      from written join unnest($5::text[], $6::text[]) with ordinality as form(type, payload, kind) using (kind)
+      where form.type is not null
+    ) as news
+    on conflict (resource_id, type) do nothing
+  )`
+
+const INSERT = `with fresh as (
+    select * from unnest($7::uuid[], $8::int[], $9::float8[], $10::float8[], $11::float8[], $12::float8[], $13::bigint[],
+      $14::bytea[], $15::bytea[], $16::text[])
+      as t(id, kind, created_ms, started_ms, completed_ms, inference_time_ms, tokens, input, result, error)
+  ), sort as (
+    select * from unnest($17::uuid[], $18::uuid[], $19::text[], $20::text[], $21::text[], $22::text[], $23::bigint[],
+      $24::uuid[], $25::uuid[]) with ordinality
+      as t(account_id, endpoint_id, status, surface, model_key, model_state, price_micro, node_id, gateway_id, kind)
+  ), placed as (
+    insert into task (id, account_id, endpoint_id, status, surface, model_key, model_state, price_micro, node_id, gateway_id,
+      input, result, error, inference_time_ms, created_at, started_at, completed_at)
+    select id, account_id, endpoint_id, status, surface, model_key, model_state, price_micro, node_id, gateway_id,
+      input, result, error, inference_time_ms, to_timestamp(created_ms / 1000), to_timestamp(started_ms / 1000),
+      to_timestamp(completed_ms / 1000)
+    from fresh join sort using (kind)
+    on conflict (id) do nothing
+    returning id, account_id, endpoint_id, status, completed_at
+  ), written as (
+    select placed.id, placed.account_id, placed.endpoint_id, placed.status, placed.completed_at as at, kind, tokens
+    from placed join fresh using (id)
+  ), ${BOOK_AND_TELL}, counted as (
+    insert into usage_delta (account_id, endpoint_id, enqueued, succeeded, failed, tokens)
+    select account_id, endpoint_id, count(*), count(*) filter (where status = 'succeeded'),
+      count(*) filter (where status = 'failed'), sum(tokens)
+    from written group by 1, 2
+  )`
+const INSERT_ONLY = `${INSERT} select id from written`
+const INSERT_AND_START = `${INSERT}, promised as (
+    insert into workflow_start (workflow_id, workflow, task_queue, args, options)
+    values ($26, $27, $28, $29::jsonb, $30::jsonb)
+    on conflict (workflow_id) do nothing
+  ) select id from written`
 
 /**
  * Writes new tasks with their holds, events and counts in one statement, which is one transaction. Safe to repeat after an
@@ -51,38 +120,55 @@ export async function insertTasks(
   entries: readonly TaskEntry[],
   start?: WorkflowStart,
 ): Promise<string[]> {
-  const tasks = entries.map(({ task }) => task)
-  const of = <K extends keyof TaskEntry['task']>(name: K, type: string) =>
-    array(
-      tasks.map((task) => task[name]),
-      type,
-    )
-  const { rows } = await sql<{ id: string }>`
-    with placed as (
-      insert into task (id, account_id, endpoint_id, status, surface, model_key, model_state, input, result, error,
-        price_micro, node_id, gateway_id, inference_time_ms, created_at, started_at, completed_at)
-      select * from unnest(${of('id', 'uuid')}, ${of('account_id', 'uuid')}, ${of('endpoint_id', 'uuid')},
-        ${of('status', 'text')}, ${of('surface', 'text')}, ${of('model_key', 'text')}, ${of('model_state', 'text')},
-        ${of('input', 'bytea')}, ${of('result', 'bytea')}, ${array(
-          tasks.map(({ error }) => plain(error)),
-          'text',
-        )}, ${of('price_micro', 'bigint')}, ${of('node_id', 'uuid')}, ${of('gateway_id', 'uuid')},
-        ${of('inference_time_ms', 'float8')}, ${of('created_at', 'timestamptz')}, ${of('started_at', 'timestamptz')},
-        ${of('completed_at', 'timestamptz')})
-      on conflict (id) do nothing
-      returning id, account_id, endpoint_id, status
-    ), ${bookAndTell(entries, 'placed')}, counted as (
-      insert into usage_delta (account_id, endpoint_id, enqueued, succeeded, failed, tokens)
-      select account_id, endpoint_id, count(*), count(*) filter (where status = 'succeeded'),
-        count(*) filter (where status = 'failed'), sum(t.tokens)
-      from placed join unnest(${of('id', 'uuid')}, ${array(
-        entries.map(({ tokens = 0 }) => tokens),
-        'bigint',
-      )}) as t(id, tokens) using (id) group by 1, 2
-    )${start ? promise(start) : sql``}
-    select id from placed`.execute(db)
-  return rows.map(({ id }) => id)
+  const { list: kinds, numbers } = distinct(entries.map(({ kind }) => kind))
+  const ofKinds = (name: Shared) => kinds.map((kind) => kind[name])
+  const parameters = [
+    ...consequences(kinds),
+    bareArray(entries.map(({ id }) => id)),
+    bareArray(numbers),
+    bareArray(entries.map((entry) => entry.created_at.getTime())),
+    bareArray(entries.map((entry) => entry.started_at?.getTime() ?? null)),
+    bareArray(entries.map((entry) => entry.completed_at?.getTime() ?? null)),
+    bareArray(entries.map((entry) => entry.inference_time_ms)),
+    bareArray(entries.map(({ tokens }) => tokens)),
+    bytesOrNull(entries.map(({ input }) => input)),
+    bytesOrNull(entries.map(({ result }) => result)),
+    textsOrNull(entries.map(({ error }) => plain(error))),
+    ofKinds('account_id'),
+    ofKinds('endpoint_id'),
+    ofKinds('status'),
+    ofKinds('surface'),
+    ofKinds('model_key'),
+    ofKinds('model_state'),
+    ofKinds('price_micro'),
+    ofKinds('node_id'),
+    ofKinds('gateway_id'),
+  ]
+  if (!start) return run(db, INSERT_ONLY, parameters)
+  const { workflowId, workflow, taskQueue, args, options = {} } = start
+  const promise = [workflowId, workflow, taskQueue, JSON.stringify(args), JSON.stringify(options)]
+  return run(db, INSERT_AND_START, [...parameters, ...promise])
 }
+
+const SETTLE = `with given as (
+    select * from unnest($7::uuid[], $8::int[], $9::text[], $10::bool[], $11::text[], $12::uuid[], $13::float8[], $14::float8[],
+      $15::bigint[], $16::bytea[], $17::text[])
+      as t(id, kind, status, expired, model_state, node_id, inference_time_ms, completed_ms, tokens, result, error)
+  ), written as (
+    update task set status = given.status, result = given.result, error = given.error, expired = given.expired,
+      model_state = coalesce(given.model_state, task.model_state), node_id = coalesce(given.node_id, task.node_id),
+      inference_time_ms = given.inference_time_ms, completed_at = to_timestamp(given.completed_ms / 1000)
+    from given
+    where task.id = given.id and task.status not in ('succeeded', 'failed')
+    returning task.id, task.account_id, task.endpoint_id, task.status, task.expired, task.completed_at as at,
+      given.kind, given.tokens
+  ), ${BOOK_AND_TELL}, counted as (
+    insert into usage_delta (account_id, endpoint_id, succeeded, failed, expired, tokens)
+    select account_id, endpoint_id, count(*) filter (where status = 'succeeded'),
+      count(*) filter (where status = 'failed'), count(*) filter (where expired), sum(tokens)
+    from written group by 1, 2
+  )
+  select id, pg_notify('${TASK_CHANNEL}', id::text) from written`
 
 /**
  * Ends tasks that are still open, in one statement, and wakes who waits for them. Repeating it, or ending a task that
@@ -92,75 +178,50 @@ export async function settleTasks(
   db: Kysely<Database>,
   settlements: readonly Settlement[],
 ): Promise<string[]> {
-  const of = <K extends keyof Settlement>(name: K, type: string) =>
-    array(
-      settlements.map((settlement) => settlement[name]),
-      type,
-    )
-  const { rows } = await sql<{ id: string }>`
-    with settled as (
-      update task set status = g.status, result = g.result, error = g.error, expired = g.expired,
-        model_state = coalesce(g.model_state, task.model_state), node_id = coalesce(g.node_id, task.node_id),
-        inference_time_ms = g.inference_time_ms, completed_at = g.completed_at
-      from unnest(${of('taskId', 'uuid')}, ${of('status', 'text')}, ${of('result', 'bytea')}, ${array(
-        settlements.map(({ error }) => plain(error)),
-        'text',
-      )}, ${of('expired', 'bool')}, ${of('modelState', 'text')}, ${of('nodeId', 'uuid')},
-        ${of('inferenceTimeMs', 'float8')}, ${of('completedAt', 'timestamptz')}, ${of('tokens', 'bigint')})
-        as g(id, status, result, error, expired, model_state, node_id, inference_time_ms, completed_at, tokens)
-      where task.id = g.id and task.status not in ('succeeded', 'failed')
-      returning task.id, task.account_id, task.endpoint_id, task.status, task.expired, g.tokens
-    ), ${bookAndTell(settlements, 'settled')}, counted as (
-      insert into usage_delta (account_id, endpoint_id, succeeded, failed, expired, tokens)
-      select account_id, endpoint_id, count(*) filter (where status = 'succeeded'),
-        count(*) filter (where status = 'failed'), count(*) filter (where expired), sum(tokens)
-      from settled group by 1, 2
-    )
-    select id, pg_notify(${TASK_CHANNEL}, id::text) from settled`.execute(db)
+  const { list, numbers } = distinct(settlements.map(({ consequence }) => consequence))
+  return run(db, SETTLE, [
+    ...consequences(list),
+    bareArray(settlements.map(({ taskId }) => taskId)),
+    bareArray(numbers),
+    bareArray(settlements.map(({ status }) => status)),
+    bareArray(settlements.map(({ expired }) => expired)),
+    bareArray(settlements.map(({ modelState }) => modelState)),
+    bareArray(settlements.map(({ nodeId }) => nodeId)),
+    bareArray(settlements.map(({ inferenceTimeMs }) => inferenceTimeMs)),
+    bareArray(settlements.map(({ completedAt }) => completedAt.getTime())),
+    bareArray(settlements.map(({ tokens }) => tokens)),
+    bytesOrNull(settlements.map(({ result }) => result)),
+    textsOrNull(settlements.map(({ error }) => plain(error))),
+  ])
+}
+
+/** Each of the values once, and for every value the number of its copy there, counted from 1. */
+function distinct<T>(values: readonly T[]): { list: T[]; numbers: number[] } {
+  const known = new Map<T, number>()
+  const numbers = values.map((value) => {
+    let number = known.get(value)
+    if (number === undefined) known.set(value, (number = known.size + 1))
+    return number
+  })
+  return { list: [...known.keys()], numbers }
+}
+
+/** The first parameters of both statements. */
+function consequences(list: readonly Consequence[]): unknown[] {
+  const lines = list.flatMap(({ postings }, i) => postings.map((line) => ({ ...line, number: i + 1 })))
+  return [
+    bareArray(lines.map(({ number }) => number)),
+    bareArray(lines.map(({ kind }) => kind)),
+    lines.map(({ purse }) => purse),
+    bareArray(lines.map(({ amount_micro }) => amount_micro)),
+    list.map(({ event }) => event?.type),
+    list.map(({ event }) => event?.payload),
+  ]
+}
+
+/** The statements never change, so nothing is put together here; see `PreparingClient`. */
+async function run(db: Kysely<Database>, statement: string, parameters: unknown[]): Promise<string[]> {
+  const query = CompiledQuery.raw(statement, parameters) as CompiledQuery<{ id: string }>
+  const { rows } = await db.executeQuery(query)
   return rows.map(({ id }) => id)
 }
-
-/** Ledger lines and events of those tasks that the statement really wrote. */
-function bookAndTell(
-  entries: readonly { postings: readonly Posting[]; event: EventRow | undefined }[],
-  written: 'placed' | 'settled',
-): RawBuilder<unknown> {
-  const postings = entries.flatMap((entry) => entry.postings)
-  const events = entries.flatMap(({ event }) => event ?? [])
-  const posting = (name: keyof Posting, type: string) =>
-    array(
-      postings.map((line) => line[name]),
-      type,
-    )
-  const event = (name: keyof EventRow, type: string) =>
-    array(
-      events.map((row) => row[name]),
-      type,
-    )
-  const ids = array(
-    postings.map(() => newId()),
-    'uuid',
-  )
-  return sql`booked as (
-      insert into ledger_entry (id, task_id, kind, purse, amount_micro)
-      select * from unnest(${ids}, ${posting('task_id', 'uuid')}, ${posting('kind', 'text')},
-        ${posting('purse', 'text')}, ${posting('amount_micro', 'bigint')}) as b(id, task_id, kind, purse, amount_micro)
-      where b.task_id in (select id from ${sql.table(written)})
-      on conflict (task_id, kind, purse) do nothing
-    ), told as (
-      insert into event (id, account_id, type, resource_id, payload, created_at)
-      select * from unnest(${event('id', 'uuid')}, ${event('account_id', 'uuid')}, ${event('type', 'text')},
-        ${event('resource_id', 'uuid')}, ${event('payload', 'bytea')}, ${event('created_at', 'timestamptz')})
-        as t(id, account_id, type, resource_id, payload, created_at)
-      where t.resource_id in (select id from ${sql.table(written)})
-      on conflict (resource_id, type) do nothing
-    )`
-}
-
-const promise = ({ workflowId, workflow, taskQueue, args, options }: WorkflowStart): RawBuilder<unknown> =>
-  sql`, promised as (
-      insert into workflow_start (workflow_id, workflow, task_queue, args, options)
-      values (${workflowId}, ${workflow}, ${taskQueue}, ${JSON.stringify(args)}::jsonb,
-        ${JSON.stringify(options ?? {})}::jsonb)
-      on conflict (workflow_id) do nothing
-    )`

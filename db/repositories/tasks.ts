@@ -1,4 +1,5 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
+import { LRUCache } from 'lru-cache'
 import {
   canMoveTask,
   isTerminalTask,
@@ -6,13 +7,13 @@ import {
   taskStatusOf,
   TERMINAL_TASK_STATUSES,
 } from '../../domain/inference-task.ts'
-import { capture, refund } from '../../domain/ledger.ts'
+import { capture, type PricedTask, refund } from '../../domain/ledger.ts'
 import type { ModelState, StatusDetail } from '../../schemas/inference-task.ts'
 import type { Database } from '../tables.ts'
 import type { TaskRow } from '../tables/inference.ts'
-import { type EventRow, freezeEvent } from './events.ts'
+import { type EventForm, eventForm } from './events.ts'
 import { takeLease } from './leases.ts'
-import { type Settlement, settleTasks } from './task-writes.ts'
+import { type Consequence, type Settlement, settleTasks } from './task-writes.ts'
 import { insertWorkflowStart, type WorkflowStart } from './workflow-starts.ts'
 
 /** A task of an account. */
@@ -152,7 +153,7 @@ export function settlementOf(
   outcome: Outcome,
   { now, nodeId, ownerAccountId }: { now: Date; nodeId?: string; ownerAccountId?: string | undefined },
 ): Settlement {
-  const priced = { taskId: task.id, accountId: task.account_id, priceMicro: task.price_micro }
+  const priced = { accountId: task.account_id, priceMicro: task.price_micro }
   const succeeded = outcome.status === 'succeeded'
   return {
     taskId: task.id,
@@ -164,27 +165,36 @@ export function settlementOf(
     nodeId: nodeId ?? null,
     inferenceTimeMs: succeeded ? outcome.inferenceTimeMs : null,
     completedAt: now,
-    postings: succeeded ? capture(priced, ownerAccountId) : refund(priced),
-    event: taskEvent(task, outcome.status, now),
+    consequence: endOf(priced, outcome.status, ownerAccountId),
     tokens: succeeded ? (outcome.tokens ?? 0) : 0,
   }
 }
 
-/** The terminal event of a task (contract 6.1). */
-export const taskEvent = (
-  task: Pick<TaskRow, 'id' | 'account_id'>,
+const ends = new LRUCache<string, Consequence>({ max: 10_000 })
+
+/** What the end of a task brings with it: its price is moved, and its account is told. The same object for the same end. */
+export function endOf(
+  task: PricedTask,
   status: 'succeeded' | 'failed',
-  now: Date,
-): EventRow =>
-  freezeEvent(
-    {
-      accountId: task.account_id,
-      type: `inference.task.${status}`,
-      resource: { id: task.id, object: 'inference.task', status },
-      resourceUrl: `/api/builder/v1/tasks/${task.id}`,
-    },
-    now,
-  )
+  owner: string | undefined,
+): Consequence {
+  const key = `${task.accountId} ${task.priceMicro} ${status} ${owner}`
+  let end = ends.get(key)
+  if (!end) {
+    const postings = status === 'succeeded' ? capture(task, owner) : refund(task)
+    ends.set(key, (end = { postings, event: taskEvent(task.accountId, status) }))
+  }
+  return end
+}
+
+/** The terminal event of a task (contract 6.1). */
+const taskEvent = (accountId: string, status: 'succeeded' | 'failed'): EventForm =>
+  eventForm({
+    accountId,
+    type: `inference.task.${status}`,
+    resource: { object: 'inference.task', status },
+    resourceUrl: (id) => `/api/builder/v1/tasks/${id}`,
+  })
 
 /**
  * Ends a task for good, whoever works on it: its lease is taken, so that a later result is refused. Safe to repeat; gives

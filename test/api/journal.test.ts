@@ -93,7 +93,7 @@ describe('journal', () => {
 
     await journal.insert(entry)
 
-    const { task, entries, events } = await rowsOf(entry.task.id)
+    const { task, entries, events } = await rowsOf(entry.id)
     const after = await readUsage(database.db, accountId)
     assert.equal(task?.status, 'succeeded')
     assert.equal(task.result?.toString(), '{"ok":"\\u0000"}')
@@ -120,7 +120,7 @@ describe('journal', () => {
 
     await journal.insert(entry)
 
-    const { task, entries } = await rowsOf(entry.task.id)
+    const { task, entries } = await rowsOf(entry.id)
     assert.equal(task?.error, 'no\uFFFD such column')
     assert.deepEqual(new Set(entries.map(({ kind }) => kind)), new Set(['hold', 'refund']))
     assert.equal(sum(entries), 0)
@@ -136,7 +136,7 @@ describe('journal', () => {
 
     await insertTasks(database.db, [free])
 
-    assert.deepEqual((await rowsOf(free.task.id)).entries, [])
+    assert.deepEqual((await rowsOf(free.id)).entries, [])
   })
 
   it('writes hundreds of requests in a few transactions', async () => {
@@ -174,7 +174,7 @@ describe('journal', () => {
     await Promise.all(entries.map((entry) => writer.add(entry)))
 
     const after = await readUsage(database.db, accountId)
-    const all = await Promise.all(entries.map(({ task }) => rowsOf(task.id)))
+    const all = await Promise.all(entries.map(({ id }) => rowsOf(id)))
     assert.equal(tries, 2)
     assert.deepEqual(
       all.map(({ entries: lines, events }) => [lines.length, events.length]),
@@ -189,7 +189,7 @@ describe('journal', () => {
   it('writes the rest of a group that one bad row fails, and refuses only that one', async () => {
     await using journal = new Journal(database.db, log)
     const entries = Array.from({ length: 40 }, () => ended())
-    entries[17]!.task.account_id = newId()
+    entries[17]!.kind = { ...entries[17]!.kind, account_id: newId() }
 
     const written = await Promise.allSettled(entries.map((entry) => journal.insert(entry)))
 
@@ -203,7 +203,7 @@ describe('journal', () => {
       .where(
         'id',
         'in',
-        entries.map(({ task }) => task.id),
+        entries.map(({ id }) => id),
       )
       .executeTakeFirstOrThrow()
     assert.equal(count.n, 39)
@@ -223,7 +223,7 @@ describe('journal', () => {
     await assert.rejects(writer.add(entry), (err) => err instanceof ApiError && err.code === 'unavailable')
     isAway = false
 
-    await until(async () => (await rowsOf(entry.task.id)).task?.status === 'succeeded')
+    await until(async () => (await rowsOf(entry.id)).task?.status === 'succeeded')
   })
 
   it('names the task to a caller it lets go, who would ask and pay twice otherwise', async () => {
@@ -232,7 +232,7 @@ describe('journal', () => {
     const entry = ended()
 
     const err = await journal.insert(entry).catch((thrown: unknown) => thrown)
-    assert.equal((err as ApiError).details['task_id'], entry.task.id)
+    assert.equal((err as ApiError).details['task_id'], entry.id)
     await dead.destroy()
     void journal[Symbol.asyncDispose]()
   })

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { capture, hold, type Posting, refund } from '../../domain/ledger.ts'
 
-const task = (priceMicro: number) => ({ taskId: 't', accountId: 'a', priceMicro })
+const task = (priceMicro: number) => ({ accountId: 'a', priceMicro })
 const sum = (lines: readonly Posting[]) => lines.reduce((total, { amount_micro }) => total + amount_micro, 0)
 const purses = (lines: readonly Posting[]) => {
   const totals: Record<string, number> = {}

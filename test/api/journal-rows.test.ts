@@ -1,0 +1,117 @@
+import assert from 'node:assert/strict'
+import type { Admitted } from '../../api/inference/admission.ts'
+import { endedEntry, runningEntry, type Ticket } from '../../api/inference/rows.ts'
+import type { WarmAnswer } from '../../api/inference/warm.ts'
+import { freezeEvent } from '../../db/repositories/events.ts'
+import { insertTasks } from '../../db/repositories/task-writes.ts'
+import { newId } from '../../domain/ids.ts'
+import { buildEndpoint } from '../support/build-endpoint.ts'
+import { startDatabase, type TestDatabase } from '../support/database.ts'
+
+describe('rows of the journal', () => {
+  let database: TestDatabase
+  let endpoint: Admitted['endpoint']
+  const [accountId, nodeId] = [newId(), newId()]
+  before(async () => {
+    database = await startDatabase()
+    const { db } = database
+    await db.insertInto('account').values({ id: accountId, name: 'a' }).execute()
+    await db
+      .insertInto('node')
+      .values({
+        id: nodeId,
+        account_id: accountId,
+        name: 'n',
+        public_key: Buffer.alloc(32),
+        status: 'active',
+        hardware: 'cpu',
+        inventory: '{}',
+        runtime_version: '0.11.0',
+      })
+      .execute()
+    const row = await buildEndpoint(db, accountId, { price_micro: 1_001 })
+    endpoint = { ...row, memory_mb: 1, lifecycle_status: 'ready' }
+  })
+  after(() => database[Symbol.asyncDispose]())
+
+  const ticket = (overrides: Partial<Ticket> = {}): Ticket => ({
+    taskId: newId(),
+    accountId,
+    endpoint,
+    input: Buffer.from('{}'),
+    surface: 'rest',
+    createdAt: new Date(),
+    ...overrides,
+  })
+  const answer = (outcome: WarmAnswer['outcome'], inferenceTimeMs = 1): WarmAnswer => ({
+    nodeId,
+    startedAt: new Date(),
+    inferenceTimeMs,
+    outcome,
+  })
+  const rowsOf = async (id: string) => {
+    const [task, entries, events] = await Promise.all([
+      database.db.selectFrom('task').selectAll().where('id', '=', id).executeTakeFirst(),
+      database.db.selectFrom('ledger_entry').selectAll().where('task_id', '=', id).execute(),
+      database.db.selectFrom('event').selectAll().where('resource_id', '=', id).execute(),
+    ])
+    return { task, entries, events }
+  }
+
+  it('writes rows of every sort in one group, each with its own bodies, times and event', async () => {
+    const other = newId()
+    await database.db.insertInto('account').values({ id: other, name: 'a "quoted\\" name' }).execute()
+    const at = new Date(1_700_000_000_007)
+    const words = 'a "quote", a \\ and {NULL}'
+    const said = '{"ok":"\\u0000"}'
+    const whole = answer({ status: 'succeeded', result: Buffer.from(said), value: {} })
+    const odd = answer({ status: 'failed', error: words })
+    const bare = answer({ status: 'succeeded', result: null, value: { usage: { total_tokens: 7 } } }, 0.125)
+    const open = runningEntry(ticket({ accountId: other, createdAt: at }), newId())
+    const group = [
+      endedEntry(ticket(), whole, accountId, at),
+      endedEntry(ticket(), odd, undefined, at),
+      open,
+      endedEntry(ticket(), bare, accountId, at),
+    ]
+
+    assert.deepEqual((await insertTasks(database.db, group)).toSorted(), group.map(({ id }) => id).toSorted())
+
+    const [first, failed, running, streamed] = await Promise.all(group.map(({ id }) => rowsOf(id)))
+    assert.equal(first!.task?.result?.toString(), said)
+    assert.deepEqual([failed!.task?.error, failed!.task?.result], [words, null])
+    assert.equal(failed!.entries.length, 4)
+    assert.deepEqual(
+      [
+        running!.task?.account_id,
+        running!.task?.input?.toString(),
+        running!.task?.created_at,
+        running!.task?.completed_at,
+      ],
+      [other, '{}', at, null],
+    )
+    assert.deepEqual([running!.entries.length, running!.events.length], [2, 0])
+    assert.deepEqual(
+      [streamed!.task?.inference_time_ms, streamed!.task?.completed_at, streamed!.events[0]?.created_at],
+      [0.125, at, at],
+    )
+  })
+
+  it('freezes the event of a task as any other event is frozen', async () => {
+    const at = new Date(1_700_000_000_070)
+    const entry = endedEntry(ticket(), answer({ status: 'failed', error: 'no' }), undefined, at)
+    await insertTasks(database.db, [entry])
+
+    const [event] = (await rowsOf(entry.id)).events
+    const frozen = freezeEvent(
+      {
+        accountId,
+        type: 'inference.task.failed',
+        resource: { id: entry.id, object: 'inference.task', status: 'failed' },
+        resourceUrl: `/api/builder/v1/tasks/${entry.id}`,
+      },
+      at,
+    )
+    assert.equal(event?.payload.toString(), frozen.payload.toString().replace(frozen.id, event?.id ?? ''))
+  })
+})
