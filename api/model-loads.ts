@@ -4,7 +4,7 @@ import { insertWorkflowStart } from '../db/repositories/workflow-starts.ts'
 import type { Database } from '../db/tables.ts'
 import { ApiError } from '../domain/errors.ts'
 import { warmthOf } from '../domain/node-snapshot.ts'
-import type { Chosen } from '../domain/placement.ts'
+import type { Chosen, PlacementNeed } from '../domain/placement.ts'
 import type { Logger } from '../platform/log.ts'
 import type { NodeModel } from '../schemas/node.ts'
 import { modelLoadStart } from '../workflows/starts.ts'
@@ -28,10 +28,11 @@ export interface ModelLoadsOptions {
 interface Load {
   readonly need: LoadNeed
   readonly beganAt: number
+  /** Nodes that failed to load it for these waiters. */
   readonly tried: Set<string>
   readonly waiters: Set<Waiter>
   place: Chosen | undefined
-  /** When to place it again after a node had no room for it; never while a node is at it. */
+  /** When to place it again, after a node had no room for it or while one does not try; never while a node is at it. */
   againAt: number
 }
 
@@ -50,6 +51,8 @@ const MAX_WAITERS = 4_096
 const MAX_WAITING_BYTES = 256 * 1024 * 1024
 /** Reports may bring what no single frame told. */
 const LOOK_MS = 250
+/** A node that will try again so soon is waited for: its model server has just died, or a load has just failed. */
+const NEAR_MS = 5_000
 /** A node that gave a load up for lack of room may have some in a moment. */
 const AGAIN_MS = 1_000
 const RETRY_AFTER_S = 5
@@ -146,16 +149,32 @@ export class ModelLoads implements Disposable {
     const need = { ...load.need, exclude: load.tried, now: Date.now() }
     const { chosen, explain } = links.placement.place(need, Math.random)
     if (!chosen) {
+      const waitMs = this.#nextTryMs(need)
+      if (waitMs <= NEAR_MS) {
+        load.place = undefined
+        load.againAt = performance.now() + waitMs
+        return
+      }
       const why = explain().map(({ reason }) => reason)
-      return this.#fail(
-        load,
-        unavailable('no_capacity', `no node can load this model now: ${inWords(why)}`, RETRY_AFTER_S),
-      )
+      const seconds = Number.isFinite(waitMs) ? Math.ceil(waitMs / 1_000) : RETRY_AFTER_S
+      const message = `no node can load this model now: ${inWords(why)}`
+      return this.#fail(load, unavailable('no_capacity', message, seconds))
     }
     if (chosen.warmth === 'warm') return this.#loaded(load, chosen.node_id)
     load.place = chosen
     load.againAt = Number.POSITIVE_INFINITY
     void this.#promise(load, chosen.node_id)
+  }
+
+  /** Milliseconds until a node that puts its next try off could take the model; infinite when there is none. */
+  #nextTryMs(need: PlacementNeed): number {
+    const { placement } = this.#options.links
+    const tries = placement.snapshots().flatMap(({ node_id, models }) => {
+      const at = models.find(({ model_key }) => model_key === need.model_key)?.retry_at
+      if (at === undefined || at <= need.now) return []
+      return placement.misfit(node_id, { ...need, now: at }) === undefined ? at - need.now : []
+    })
+    return Math.min(...tries)
   }
 
   async #promise({ need }: Load, nodeId: string): Promise<void> {

@@ -81,6 +81,11 @@ export const SETTINGS = {
     '128',
     'Memory that the bodies of all requests may take at once, in MB; one account gets half of it. Beyond it requests get 503.',
   ),
+  HEARTH_STREAM_KEEPALIVE_S: setting(
+    'integer',
+    '15',
+    'Seconds of silence before the first token after which a stream of a chat gets a comment; 0 sends none.',
+  ),
   HEARTH_OBJECT_DIR: setting('path', '.hearth/objects', 'Local object store; used when S3_BUCKET is empty.'),
   HEARTH_HUB_ENDPOINT: setting('url', undefined, 'Address of a Hugging Face-compatible model hub.'),
   HEARTH_HUB_TOKEN: setting(

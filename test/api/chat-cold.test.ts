@@ -1,7 +1,11 @@
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { ModelLoads } from '../../api/model-loads.ts'
 import type { EndpointRow } from '../../db/tables/models.ts'
+import { ApiError } from '../../domain/errors.ts'
+import { PlacementIndex } from '../../domain/placement.ts'
 import { ChatApi, openStream } from '../support/chat-api.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 import { until } from '../support/until.ts'
 
 /** What the workflow `modelLoad` does, for tests without Temporal: whatever is promised is loaded by the node. */
@@ -40,12 +44,12 @@ describe('a chat with a cold model', () => {
   })
   after(() => chat[Symbol.asyncDispose]())
 
-  const measured = (endpoint: EndpointRow, ms: number) =>
+  const measured = (endpoint: EndpointRow, ms: number, start_state: 'cold' | 'cached' = 'cold') =>
     chat.api.database.db
       .insertInto('load_time')
       .values({
         model_key: endpoint.model_key,
-        start_state: 'cold',
+        start_state,
         hardware: 'cpu',
         mean_ms: ms,
         samples: 1,
@@ -106,6 +110,57 @@ describe('a chat with a cold model', () => {
 
     assert.equal(status, 503)
     assert.match(body.error.message, /could not be loaded/)
+  })
+
+  for (const stream of [false, true]) {
+    it(`is answered by the reloaded model when the only model server dies before the first byte (stream: ${stream})`, async () => {
+      using folder = temporaryFolder()
+      await using worker = loadPromised(chat)
+      const endpoint = await chat.warm()
+
+      const answer = await chat.chat(endpoint.id, { stream, fake: { die_once: `${folder.path}/died` } })
+
+      assert.equal(answer.status, 200)
+      assert.equal(worker.loads.filter((key) => key === endpoint.model_key).length, 1)
+      await until(async () => (await chat.task(answer)).status === 'succeeded')
+    })
+
+    it(`is told to come back when that one is not loaded in time (stream: ${stream})`, async () => {
+      const endpoint = await chat.warm()
+      await measured(endpoint, 100, 'cached')
+
+      const { status, headers, body } = await chat.chat(endpoint.id, { stream, fake: { die_after: -1 } })
+
+      assert.equal(status, 503)
+      assert.equal(body.error.code, 'model_cold')
+      assert.ok(Number(headers['retry-after']) >= 1)
+    })
+  }
+
+  it('is told when to come back where the only node puts its next try off for long', async () => {
+    const { db, log } = chat.api.services
+    const placement = new PlacementIndex()
+    const failed = { model_key: 'm', state: 'cold' as const, in_flight: 0, memory_mb: 0, error: 'broken' }
+    const [node] = chat.api.services.links.snapshot()
+    placement.put({ ...node!, models: [{ ...failed, retry_at: Date.now() + 60_000 }] })
+    using loads = new ModelLoads({
+      db,
+      log,
+      links: { placement, onModel: () => () => {} },
+      starts: { nudge() {} },
+    })
+
+    const waiting = loads.wait(
+      { model_key: 'm', runtime_profile: 'tiny', memory_mb: 1 },
+      { timeoutMs: 30_000, bytes: 0, signal: new AbortController().signal },
+    )
+
+    await assert.rejects(waiting, (err: unknown) => {
+      assert.ok(err instanceof ApiError)
+      const seconds = Number(err.headers?.['retry-after'])
+      assert.ok(seconds > 50 && seconds <= 60, `${seconds} s`)
+      return err.code === 'no_capacity'
+    })
   })
 
   it('ends its wait when the client leaves', async () => {

@@ -35,7 +35,10 @@ export async function answerStream(
   res: ServerResponse,
 ): Promise<typeof HANDLED> {
   const row: Row = { opened: undefined, nodeId: undefined, startedAt: chat.ticket.createdAt }
-  using client = new SseClient(res, { ...HEADERS, [TASK_HEADER]: chat.ticket.taskId })
+  using client = new SseClient(res, {
+    headers: { ...HEADERS, [TASK_HEADER]: chat.ticket.taskId },
+    keepAliveMs: services.config.HEARTH_STREAM_KEEPALIVE_S * 1_000,
+  })
   try {
     close(services, chat, row, await stream(services, chat, client, row))
   } catch (err) {
@@ -64,6 +67,7 @@ async function stream(services: Services, chat: Chat, client: SseClient, row: Ro
     try {
       return await relay.run((handlers) => links.request(nodeId, linkRequest(chat, body), handlers))
     } catch (err) {
+      client.hush()
       picker.failed(nodeId, err)
     } finally {
       links.placement.addPending(nodeId, -1)

@@ -2,33 +2,43 @@ import type { ServerResponse } from 'node:http'
 import type { ApiError } from '../../../domain/errors.ts'
 import { ERROR_BODIES } from '../../http/errors.ts'
 
-/** Between load and first token; proxies close what is silent for longer. */
-const KEEP_ALIVE_MS = 15_000
 const DONE = 'data: [DONE]\n\n'
 
 /** The client's end of a stream of events. Its head goes out with its first byte. */
 export class SseClient implements Disposable {
   readonly #res: ServerResponse
   readonly #headers: Record<string, string>
+  readonly #keepAliveMs: number
   #keepAlive: NodeJS.Timeout | undefined
 
-  constructor(res: ServerResponse, headers: Record<string, string>) {
+  constructor(
+    res: ServerResponse,
+    { headers, keepAliveMs }: { headers: Record<string, string>; keepAliveMs: number },
+  ) {
     this.#res = res
     this.#headers = headers
+    this.#keepAliveMs = keepAliveMs
   }
 
   get hasHead(): boolean {
     return this.#res.headersSent
   }
 
-  /** Sends a comment from time to time until the first event. */
+  /** Sends a comment from time to time until the first event: proxies close what is silent for long. */
   keepAlive(): void {
-    this.#keepAlive ??= setInterval(() => this.#send(': keep-alive\n\n'), KEEP_ALIVE_MS)
+    if (this.#keepAliveMs === 0) return
+    this.#keepAlive ??= setInterval(() => this.#send(': keep-alive\n\n'), this.#keepAliveMs)
+  }
+
+  /** Sends no more comments: while no model is loaded, a status has to stay possible. */
+  hush(): void {
+    clearInterval(this.#keepAlive)
+    this.#keepAlive = undefined
   }
 
   /** Sends whole events. False asks to wait for `onDrain`. */
   write(events: Buffer, onDrain: () => void): boolean {
-    this[Symbol.dispose]()
+    this.hush()
     if (this.#send(events)) return true
     this.#res.once('drain', onDrain)
     return false
@@ -36,20 +46,20 @@ export class SseClient implements Disposable {
 
   /** Ends the stream; `[DONE]` is its last event, whoever says it. */
   end({ saidDone }: { saidDone: boolean }): void {
-    this[Symbol.dispose]()
+    this.hush()
     if (!saidDone) this.#send(DONE)
     this.#res.end()
   }
 
   /** Ends the stream with an error that clients raise. */
   fail(error: ApiError): void {
-    this[Symbol.dispose]()
+    this.hush()
     this.#send(`data: ${JSON.stringify(ERROR_BODIES.openai(error))}\n\n`)
     this.end({ saidDone: false })
   }
 
   [Symbol.dispose](): void {
-    clearInterval(this.#keepAlive)
+    this.hush()
   }
 
   #send(bytes: Buffer | string): boolean {
