@@ -49,7 +49,8 @@ function stopOnSignals(gateway: Gateway, log: Logger): void {
 
 main().catch((err: unknown) => {
   const log = createLogger('api', 'info')
-  if (err instanceof ConfigError) log.fatal(err.message)
+  const isTold = err instanceof ConfigError
+  if (isTold) log.fatal(err.message)
   else log.fatal({ err }, 'the gateway did not start')
-  process.exitCode = 1
+  process.exitCode = isTold ? 2 : 1
 })

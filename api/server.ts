@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { listenError, localUrl } from '../platform/listening.ts'
 import { createApp, type AppOptions } from './app.ts'
 import { answerMalformed } from './http/malformed.ts'
 import { serveLinks } from './links/upgrade.ts'
@@ -32,7 +33,10 @@ export interface ListenOptions extends AppOptions {
   open: (baseUrl: string) => Promise<OpenServices>
 }
 
-/** Listens, then builds the services; requests that come in between wait for them. */
+/**
+ * Listens, then builds the services; requests that come in between wait for them. Throws a `ConfigError` when host and
+ * port cannot be listened on.
+ */
 export async function startGateway({
   host,
   port,
@@ -64,8 +68,10 @@ export async function startGateway({
   )
 
   server.listen(port, host)
-  await once(server, 'listening')
-  const baseUrl = given ?? addressOf(server, host)
+  await once(server, 'listening').catch((err: unknown) => {
+    throw listenError(err, { host, port })
+  })
+  const baseUrl = given ?? localUrl({ host, port: (server.address() as AddressInfo).port })
   try {
     const services = await open(baseUrl)
     const app = createApp(services, options)
@@ -79,12 +85,6 @@ export async function startGateway({
     server.closeAllConnections()
     throw err
   }
-}
-
-function addressOf(server: Server, host: string): string {
-  const { port } = server.address() as AddressInfo
-  const name = host === '0.0.0.0' || host === '::' ? '127.0.0.1' : host
-  return `http://${name.includes(':') ? `[${name}]` : name}:${port}`
 }
 
 async function stop(server: Server, services: OpenServices): Promise<void> {

@@ -1,4 +1,4 @@
-import { Kysely, PostgresDialect } from 'kysely'
+import { Kysely, PostgresDialect, sql } from 'kysely'
 import pg from 'pg'
 import { PreparingClient } from './preparing-client.ts'
 import type { Database } from './tables.ts'
@@ -33,4 +33,9 @@ export function openDatabase(
   pool.on('error', () => {})
   pool.on('connect', (client) => client.on('error', () => {}))
   return new Kysely<Database>({ dialect: new PostgresDialect({ pool }) })
+}
+
+/** Throws what the server, or the way to it, has against connections. */
+export async function connectOnce(db: Kysely<Database>): Promise<void> {
+  await sql`select 1`.execute(db)
 }

@@ -9,6 +9,8 @@ import { signalGroup } from './process-identity.ts'
 const BACKOFF_MS = { first: 200, most: 5000 }
 /** A child that ran this long starts again without delay. */
 const SETTLED_MS = 20_000
+/** By it our mains say that a setting is wrong. */
+const WRONG_SETTING = 2
 
 /** A process the supervisor keeps up. */
 export interface ChildSpec {
@@ -31,6 +33,8 @@ export interface Child {
   readonly pid: number | undefined
   /** How often in a row it ended unasked soon after a start. */
   readonly failures: number
+  /** Whether it said, by its exit code, that it cannot run with its settings. */
+  readonly refused: boolean
   /** Asks it to end, then kills its process group; it is not started again. */
   stop(graceMs: number): Promise<void>
 }
@@ -40,6 +44,7 @@ export function keepUp(spec: ChildSpec, { runDir, output }: { runDir: string; ou
   let current: ChildProcess | undefined
   let stopping = false
   let failures = 0
+  let refused = false
   const abort = new AbortController()
 
   const run = async () => {
@@ -51,6 +56,7 @@ export function keepUp(spec: ChildSpec, { runDir, output }: { runDir: string; ou
       // Whatever it left in its group goes with it.
       if (current.pid !== undefined) signalGroup(current.pid, 'SIGKILL')
       removePidFile(runDir, spec.name)
+      refused = current.exitCode === WRONG_SETTING
       if (stopping) return
 
       failures = Date.now() - startedAt > SETTLED_MS ? 1 : failures + 1
@@ -69,6 +75,9 @@ export function keepUp(spec: ChildSpec, { runDir, output }: { runDir: string; ou
     },
     get failures() {
       return failures
+    },
+    get refused() {
+      return refused
     },
     async stop(graceMs) {
       stopping = true

@@ -1,29 +1,28 @@
 import { createServer } from 'node:net'
-import { UsageError } from './options.ts'
+import { type ListenAddress, listenError } from '../platform/listening.ts'
+
+const INNER: ListenAddress = { host: '127.0.0.1', port: 0 }
 
 /** TCP ports that were free a moment ago, all different. */
 export async function freePorts(count: number): Promise<number[]> {
-  const probes = await Promise.all(Array.from({ length: count }, () => listen(0)))
+  const probes = await Promise.all(Array.from({ length: count }, () => listen(INNER)))
   return Promise.all(probes.map((probe) => probe.close()))
 }
 
-/** The port of the API: the one asked for, or any free one for 0. */
-export async function apiPort(wanted: number): Promise<number> {
+/** The port of the API: the one asked for, or any free one for 0. Throws a `ConfigError` when it cannot be had. */
+export async function apiPort(wanted: ListenAddress): Promise<number> {
   try {
     return await (await listen(wanted)).close()
-  } catch (cause) {
-    throw new UsageError(
-      `Port ${wanted} is taken by another program. Stop it, or choose another with HEARTH_PORT (0 takes any free one).`,
-      { cause },
-    )
+  } catch (err) {
+    throw listenError(err, wanted)
   }
 }
 
-function listen(port: number): Promise<{ close(): Promise<number> }> {
+function listen({ host, port }: ListenAddress): Promise<{ close(): Promise<number> }> {
   return new Promise((resolve, reject) => {
     const server = createServer()
     server.once('error', reject)
-    server.listen(port, '127.0.0.1', () => {
+    server.listen(port, host, () => {
       const address = server.address()
       const taken = typeof address === 'object' && address ? address.port : port
       resolve({ close: () => new Promise((closed) => server.close(() => closed(taken))) })

@@ -5,7 +5,7 @@ import { openDatabase } from '../db/database.ts'
 import { QUEUES } from '../workflows/policy.ts'
 import type { Child } from './child.ts'
 import { StartError } from './options.ts'
-import { queueIsPolled } from './temporal.ts'
+import { queueIsPolled, type TemporalPlace } from './temporal.ts'
 
 const TIMEOUT_MS = 180_000
 /** A process that ended this often while starting will not come up. */
@@ -13,7 +13,7 @@ const HOPELESS = 5
 
 interface Surroundings {
   baseUrl: string
-  temporalAddress: string
+  temporal: TemporalPlace
   databaseUrl: string
   children: readonly Child[]
   logs: string
@@ -23,7 +23,7 @@ interface Surroundings {
 /** Waits until the API is healthy, workflows are polled for and a node has reported over its link. */
 export async function waitUntilServing({
   baseUrl,
-  temporalAddress,
+  temporal,
   databaseUrl,
   children,
   logs,
@@ -32,7 +32,7 @@ export async function waitUntilServing({
   const since = new Date()
   const deadline = Date.now() + TIMEOUT_MS
   await until('the API', () => isHealthy(baseUrl))
-  await until('the workflow worker', () => queueIsPolled(temporalAddress, QUEUES.control))
+  await until('the workflow worker', () => queueIsPolled(temporal, QUEUES.control))
   await using db = openDatabase(databaseUrl, { max: 1 })
   await until('the node', async () => {
     const { rows } = await sql`select 1 from node_state where updated_at >= ${since}`.execute(db)
@@ -42,6 +42,10 @@ export async function waitUntilServing({
   async function until(what: string, check: () => Promise<boolean>): Promise<void> {
     while (!(await check().catch(() => false))) {
       signal?.throwIfAborted()
+      const refused = children.find((child) => child.refused)?.name
+      if (refused) {
+        throw new StartError(`${refused} cannot run with these settings; ${logs}/${refused}.log says why.`)
+      }
       const broken = children.find(({ failures }) => failures >= HOPELESS)?.name
       if (broken) throw new StartError(`${broken} ended again and again; ${logs}/${broken}.log says why.`)
       if (Date.now() > deadline)

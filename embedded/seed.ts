@@ -1,12 +1,14 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Kysely } from 'kysely'
-import { openDatabase } from '../db/database.ts'
+import { connectOnce, openDatabase } from '../db/database.ts'
 import { migrate } from '../db/migrate.ts'
 import { createApiKey, findApiKey, hashApiKey } from '../db/repositories/api-keys.ts'
 import { createNodeToken } from '../db/repositories/nodes.ts'
 import type { Database } from '../db/tables.ts'
 import { newId } from '../domain/ids.ts'
+import { unusable } from '../platform/reason.ts'
+import { StartError } from './options.ts'
 import type { Layout } from './paths.ts'
 import { saveSecrets } from './secrets.ts'
 import type { Secrets } from './secrets.ts'
@@ -22,6 +24,9 @@ export interface FirstAccount {
 /** Migrates, and on the first start creates the first account, its admin key and the node's join token. */
 export async function prepareDatabase(url: string, layout: Layout, secrets: Secrets): Promise<FirstAccount> {
   await using db = openDatabase(url, { max: 2 })
+  await connectOnce(db).catch((cause: unknown) => {
+    throw new StartError(unusable('DATABASE_URL', cause).message, { cause })
+  })
   await migrate(db)
   const { accountId, apiKey } = await firstAccount(db, layout, secrets)
   const nodeToken = hasJoined(layout.node) ? '' : await createNodeToken(db, accountId)

@@ -1,6 +1,8 @@
 import { existsSync, mkdirSync, rmSync } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import type { Config } from '../platform/config.ts'
+import { usableFolder } from '../platform/folder.ts'
+import { localUrl } from '../platform/listening.ts'
 import { keepUp } from './child.ts'
 import type { Child, ChildSpec } from './child.ts'
 import { lockDataDir } from './data-lock.ts'
@@ -63,7 +65,7 @@ export async function startPlatform(
   config: Config,
   { quiet = false, signal }: { quiet?: boolean | 'children'; signal?: AbortSignal } = {},
 ): Promise<Platform> {
-  mkdirSync(options.dataDir, { recursive: true })
+  checkFolders(options, config)
   const lock = lockDataDir(options.dataDir)
   const layout = layoutOf(options.dataDir)
   const context: Context = { config, layout, output: createOutput(layout.logs, { quiet }), children: [] }
@@ -89,6 +91,17 @@ export async function startPlatform(
   }
 }
 
+/** What cannot be written to is told before anything is started. */
+function checkFolders({ dataDir, readyFile }: EmbeddedOptions, config: Config): void {
+  try {
+    usableFolder('HEARTH_DATA_DIR', dataDir)
+    usableFolder('HEARTH_CACHE_DIR', config.HEARTH_CACHE_DIR)
+    if (readyFile) usableFolder('The folder of --ready-file', dirname(readyFile))
+  } catch (cause) {
+    throw new StartError((cause as Error).message, { cause })
+  }
+}
+
 async function bringUp(options: EmbeddedOptions, context: Context, signal?: AbortSignal): Promise<Ready> {
   const { config, layout, output } = context
   const leftovers = await reapLeftovers(layout.run)
@@ -98,18 +111,17 @@ async function bringUp(options: EmbeddedOptions, context: Context, signal?: Abor
     mkdirSync(folder, { recursive: true })
   }
   const secrets = loadSecrets(layout.secrets)
-  const port = await apiPort(options.port)
+  const host = config.HEARTH_HOST
+  const port = await apiPort({ host, port: options.port })
+  const localBase = localUrl({ host, port })
+  const baseUrl = config.HEARTH_BASE_URL ?? localBase
   const [databaseUrl, temporal] = await Promise.all([startPostgres(context, secrets), startTemporal(context)])
   signal?.throwIfAborted()
 
-  const identity = await prepareDatabase(databaseUrl, layout, secrets).catch((cause: unknown) => {
-    if (!config.DATABASE_URL) throw cause
-    const why = cause instanceof Error ? cause.message : String(cause)
-    throw new StartError(`The database of DATABASE_URL cannot be used: ${why}`, { cause })
-  })
-  const baseUrl = `http://127.0.0.1:${port}`
+  const identity = await prepareDatabase(databaseUrl, layout, secrets)
   const common = commonEnv(options, context, secrets, {
     baseUrl,
+    localBase,
     temporal: temporal.address,
     ui: temporal.ui,
   })
@@ -122,7 +134,8 @@ async function bringUp(options: EmbeddedOptions, context: Context, signal?: Abor
   )
 
   const { children } = context
-  const at = { baseUrl, temporalAddress: temporal.address, databaseUrl }
+  const place = { address: temporal.address, namespace: config.TEMPORAL_NAMESPACE }
+  const at = { baseUrl: localBase, temporal: place, databaseUrl }
   await waitUntilServing({ ...at, children, logs: layout.logs, signal })
   return {
     base_url: baseUrl,
@@ -156,20 +169,23 @@ async function startPostgres(context: Context, secrets: Secrets): Promise<string
 
 async function startTemporal(context: Context): Promise<{ address: string; ui: string | null }> {
   const { config, layout, output } = context
+  const namespace = config.TEMPORAL_NAMESPACE
   if (config.TEMPORAL_ADDRESS) {
     output.say(`waiting for Temporal at ${config.TEMPORAL_ADDRESS} (TEMPORAL_ADDRESS), at most 30 s`)
-    await temporalReady(config.TEMPORAL_ADDRESS)
-    await addSearchAttributes(config.TEMPORAL_ADDRESS, config.TEMPORAL_NAMESPACE)
+    const place = { address: config.TEMPORAL_ADDRESS, namespace }
+    await temporalReady(place)
+    await addSearchAttributes(place)
     output.say(`Temporal at ${config.TEMPORAL_ADDRESS} (TEMPORAL_ADDRESS)`)
     return { address: config.TEMPORAL_ADDRESS, ui: config.TEMPORAL_UI_URL ?? null }
   }
   const cli = await findTemporalCli(config.HEARTH_CACHE_DIR, output.say)
   const [port = 0, uiPort = 0] = await freePorts(2)
   const file = join(layout.temporal, 'temporal.db')
-  launch(context, temporalChild(cli, { file, port, uiPort, cwd: layout.temporal }))
-  await temporalReady(`127.0.0.1:${port}`)
+  const address = `127.0.0.1:${port}`
+  launch(context, temporalChild(cli, { file, port, uiPort, cwd: layout.temporal, namespace }))
+  await temporalReady({ address, namespace })
   output.say(`Temporal on port ${port}, its UI at http://127.0.0.1:${uiPort}`)
-  return { address: `127.0.0.1:${port}`, ui: `http://127.0.0.1:${uiPort}` }
+  return { address, ui: `http://127.0.0.1:${uiPort}` }
 }
 
 /** A Node child: it ends when the pipe to this process does (die-with-parent.ts). */
@@ -190,7 +206,7 @@ function commonEnv(
   options: EmbeddedOptions,
   { config, layout }: Context,
   secrets: Secrets,
-  at: { baseUrl: string; temporal: string; ui: string | null },
+  at: { baseUrl: string; localBase: string; temporal: string; ui: string | null },
 ): NodeJS.ProcessEnv {
   return {
     ...process.env,
@@ -199,7 +215,7 @@ function commonEnv(
     HEARTH_OBJECT_DIR: layout.objects,
     HEARTH_NODE_DIR: layout.node,
     HEARTH_BASE_URL: at.baseUrl,
-    HEARTH_GATEWAY_URL: at.baseUrl,
+    HEARTH_GATEWAY_URL: at.localBase,
     HEARTH_OPERATIONS_KEY: config.HEARTH_OPERATIONS_KEY || secrets.operations_key,
     HEARTH_ENCRYPTION_KEYS: config.HEARTH_ENCRYPTION_KEYS.join(',') || secrets.encryption_key,
     TEMPORAL_ADDRESS: at.temporal,

@@ -1,4 +1,5 @@
 import { Connection } from '@temporalio/client'
+import { reasonOf } from '../platform/reason.ts'
 import type { ChildSpec } from './child.ts'
 import { StartError } from './options.ts'
 import { onPath } from './programs.ts'
@@ -6,14 +7,23 @@ import { onPath } from './programs.ts'
 /** What workflows are found by in the UI; every one is a Keyword. */
 const SEARCH_ATTRIBUTES = ['HearthAccount', 'HearthKind', 'HearthModel', 'HearthNode']
 
+export interface TemporalServer {
+  /** Where its state is kept. */
+  file: string
+  port: number
+  uiPort: number
+  cwd: string
+  namespace: string
+}
+
 /** The development server, its state kept in one file. */
 export function temporalChild(
   cli: string,
-  { file, port, uiPort, cwd }: { file: string; port: number; uiPort: number; cwd: string },
+  { file, port, uiPort, cwd, namespace }: TemporalServer,
 ): ChildSpec {
   const args = [
     'server start-dev --ip 127.0.0.1 --log-level warn --log-format json'.split(' '),
-    ['--port', String(port), '--ui-port', String(uiPort), '--db-filename', file],
+    ['--port', String(port), '--ui-port', String(uiPort), '--db-filename', file, '--namespace', namespace],
     SEARCH_ATTRIBUTES.flatMap((name) => ['--search-attribute', `${name}=Keyword`]),
   ].flat()
   const setpriv = process.platform === 'linux' ? onPath('setpriv') : undefined
@@ -29,31 +39,55 @@ export function temporalChild(
   }
 }
 
-/** Waits until the server answers. */
-export async function temporalReady(address: string, timeoutMs = 30_000): Promise<void> {
+/** A server and what of it is ours. */
+export interface TemporalPlace {
+  address: string
+  namespace: string
+}
+
+const NOT_FOUND = 5
+
+/** Waits until the server answers; throws a `StartError` when it does not, or has no such namespace. */
+export async function temporalReady(
+  { address, namespace }: TemporalPlace,
+  timeoutMs = 30_000,
+): Promise<void> {
   const deadline = Date.now() + timeoutMs
   for (;;) {
     try {
       const connection = await Connection.connect({ address, connectTimeout: 1000 })
       try {
-        await connection.workflowService.describeNamespace({ namespace: 'default' })
+        await connection.workflowService.describeNamespace({ namespace })
         return
       } finally {
         await connection.close()
       }
     } catch (cause) {
-      if (Date.now() > deadline) throw new StartError(`Temporal at ${address} does not answer.`, { cause })
+      if ((cause as { code?: unknown }).code === NOT_FOUND) {
+        throw new StartError(
+          `TEMPORAL_NAMESPACE: the server at ${address} has no namespace "${namespace}".`,
+          {
+            cause,
+          },
+        )
+      }
+      if (Date.now() > deadline) {
+        throw new StartError(
+          `TEMPORAL_ADDRESS: no Temporal server answers at ${address} (${reasonOf(cause)}).`,
+          { cause },
+        )
+      }
       await new Promise((resolve) => setTimeout(resolve, 100))
     }
   }
 }
 
 /** Whether any process polls a task queue for workflows. */
-export async function queueIsPolled(address: string, queue: string): Promise<boolean> {
+export async function queueIsPolled({ address, namespace }: TemporalPlace, queue: string): Promise<boolean> {
   const connection = await Connection.connect({ address, connectTimeout: 1000 })
   try {
     const answer = await connection.workflowService.describeTaskQueue({
-      namespace: 'default',
+      namespace,
       taskQueue: { name: queue },
       taskQueueType: 1,
     })
@@ -64,7 +98,7 @@ export async function queueIsPolled(address: string, queue: string): Promise<boo
 }
 
 /** Makes sure that a server which somebody else runs knows the search attributes. */
-export async function addSearchAttributes(address: string, namespace: string): Promise<void> {
+export async function addSearchAttributes({ address, namespace }: TemporalPlace): Promise<void> {
   const KEYWORD = 2
   const connection = await Connection.connect({ address })
   try {

@@ -1,4 +1,5 @@
 import { type Config, required } from './config.ts'
+import { usableFolder } from './folder.ts'
 import { openLocalObjectStore } from './object-store-local.ts'
 import { openS3ObjectStore } from './object-store-s3.ts'
 import type { ObjectStore } from './object-store.ts'
@@ -8,7 +9,10 @@ export async function openObjectStore(
   config: Config,
   baseUrl: () => string = () => required(config, 'HEARTH_BASE_URL'),
 ): Promise<ObjectStore> {
-  if (!config.S3_BUCKET) return openLocalObjectStore({ directory: config.HEARTH_OBJECT_DIR, baseUrl })
+  if (!config.S3_BUCKET) {
+    usableFolder('HEARTH_OBJECT_DIR', config.HEARTH_OBJECT_DIR)
+    return openLocalObjectStore({ directory: config.HEARTH_OBJECT_DIR, baseUrl })
+  }
   return openS3ObjectStore({
     bucket: config.S3_BUCKET,
     region: config.S3_REGION,

@@ -15,9 +15,9 @@ import { readConfig, required } from '../platform/config.ts'
  */
 const folder = process.argv[2] ?? '.'
 const config = readConfig()
-const address = required(config, 'TEMPORAL_ADDRESS')
-await temporalReady(address, 120_000)
-await addSearchAttributes(address, config.TEMPORAL_NAMESPACE)
+const temporal = { address: required(config, 'TEMPORAL_ADDRESS'), namespace: config.TEMPORAL_NAMESPACE }
+await temporalReady(temporal, 120_000)
+await addSearchAttributes(temporal)
 
 await createBucket()
 

@@ -8,6 +8,7 @@ import { migrate } from '../db/migrate.ts'
 import { loadCatalog } from '../platform/catalog.ts'
 import { type Config, ConfigError, readConfig, required } from '../platform/config.ts'
 import { openEgressPolicy } from '../platform/egress-policy.ts'
+import { usableFolder } from '../platform/folder.ts'
 import { createLogger, type Logger } from '../platform/log.ts'
 import { openObjectStore } from '../platform/object-store-open.ts'
 import { PublicSender } from '../platform/public-fetch.ts'
@@ -42,6 +43,7 @@ async function main(): Promise<void> {
     const objects = await openObjectStore(config)
     const catalog = loadCatalog()
     const now = () => new Date()
+    usableFolder('HEARTH_CACHE_DIR', config.HEARTH_CACHE_DIR)
     const bundle = await workflowBundle(config.HEARTH_CACHE_DIR)
     const queue = (taskQueue: string, activities: object) =>
       Worker.create({

@@ -4,6 +4,7 @@ import { createNodeActivities } from '../activities/node/index.ts'
 import { JoinError } from '../node-runtime/identity.ts'
 import { loadCatalog } from '../platform/catalog.ts'
 import { type Config, ConfigError, readConfig } from '../platform/config.ts'
+import { usableFolder } from '../platform/folder.ts'
 import { createLogger, type Logger } from '../platform/log.ts'
 import { ActivityQueues } from './activity-queues.ts'
 import { closeNode, type NodeParts, openNode } from './node-parts.ts'
@@ -21,6 +22,8 @@ async function main(): Promise<void> {
   const stop = stopSignal()
   Runtime.install({ logger: temporalLogger(log), shutdownSignals: [] })
 
+  usableFolder('HEARTH_NODE_DIR', config.HEARTH_NODE_DIR)
+  usableFolder('HEARTH_CACHE_DIR', config.HEARTH_CACHE_DIR)
   const yielding = new Yielding()
   let followModels = () => {}
   const node = await openNode(config, log, {

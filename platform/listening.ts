@@ -1,0 +1,36 @@
+import { ConfigError } from './config.ts'
+
+/** Where a server listens, as it was asked to. */
+export interface ListenAddress {
+  host: string
+  port: number
+}
+
+/** Why the API cannot listen there, naming the setting to change. */
+export function listenError(cause: unknown, { host, port }: ListenAddress): ConfigError {
+  const { code, message } = cause as NodeJS.ErrnoException
+  return new ConfigError(reason(code, message), { cause })
+
+  function reason(what: string | undefined, text: string): string {
+    switch (what) {
+      case 'EADDRINUSE':
+        return `HEARTH_PORT: port ${port} on ${host} is taken by another program. Stop it, or choose another port (0 takes any free one).`
+      case 'EACCES':
+      case 'EPERM':
+        return `HEARTH_PORT: this user may not listen on port ${port} of ${host}. Choose one above 1023.`
+      case 'EADDRNOTAVAIL':
+      case 'ENOTFOUND':
+      case 'EAI_AGAIN':
+      case 'EINVAL':
+        return `HEARTH_HOST must be an address of this machine, or a name of one, not ${JSON.stringify(host)} (${what}).`
+      default:
+        return `HEARTH_HOST, HEARTH_PORT: ${host}:${port} cannot be listened on: ${text}.`
+    }
+  }
+}
+
+/** How programs on this machine reach a server that listens there. */
+export function localUrl({ host, port }: ListenAddress): string {
+  const name = host === '0.0.0.0' || host === '::' ? '127.0.0.1' : host
+  return `http://${name.includes(':') ? `[${name}]` : name}:${port}`
+}

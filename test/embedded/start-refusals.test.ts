@@ -1,0 +1,86 @@
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { createServer } from 'node:net'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+interface End {
+  code: number | null
+  stdout: string
+  stderr: string
+}
+
+/** `npm start` without npm, up to its end. */
+async function start(env: NodeJS.ProcessEnv, main = 'embedded/start.ts'): Promise<End> {
+  using folder = temporaryFolder()
+  const child = spawn(process.execPath, [main], {
+    env: { ...process.env, HEARTH_PORT: '0', HEARTH_DATA_DIR: join(folder.path, 'data'), ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  const end = { stdout: '', stderr: '' }
+  for (const name of ['stdout', 'stderr'] as const) child[name].on('data', (text) => (end[name] += text))
+  const [code] = (await once(child, 'close')) as [number | null]
+  return { code, ...end }
+}
+
+const KEYS = Buffer.alloc(32, 7).toString('base64')
+const NOWHERE = 'postgres://me:secret@127.0.0.1:1/none'
+
+describe('npm start on a machine that does not fit its settings', function () {
+  this.timeout(60_000)
+
+  /** One line, and nothing was begun. */
+  const assertTold = ({ code, stdout, stderr }: End, line: RegExp): void => {
+    assert.match(stderr, line)
+    assert.match(stderr, /^[^\n]+\n$/)
+    assert.notEqual(code, 0)
+    assert.doesNotMatch(stdout, /PostgreSQL on port/)
+  }
+
+  it('says in one line that its folder cannot be made', async () => {
+    const end = await start({ HEARTH_DATA_DIR: join(import.meta.filename, 'data') })
+
+    assertTold(end, /^HEARTH_DATA_DIR cannot be .*: a file is in its place\.$/m)
+    assert.equal(end.code, 1)
+  })
+
+  it('says in one line that it cannot listen at its host', async () => {
+    assertTold(await start({ HEARTH_HOST: '192.0.2.1' }), /^HEARTH_HOST must be an address of this machine/)
+  })
+
+  it('says in one line that its port is taken', async () => {
+    const other = createServer().listen(0, '127.0.0.1')
+    await once(other, 'listening')
+    const { port } = other.address() as AddressInfo
+    const end = await start({ HEARTH_PORT: String(port) })
+    other.close()
+
+    assertTold(end, new RegExp(`^HEARTH_PORT: port ${port} on 127.0.0.1 is taken by another program`))
+  })
+
+  for (const [name, main] of [
+    ['a migration', 'scripts/migrate.ts'],
+    ['a gateway', 'api/main.ts'],
+  ] as const) {
+    it(`says in one line, without its password, that ${name} cannot reach the database`, async () => {
+      const env = { DATABASE_URL: NOWHERE, TEMPORAL_ADDRESS: 'x:1', HEARTH_ENCRYPTION_KEYS: KEYS }
+      const { code, stdout, stderr } = await start(env, main)
+      const told = stdout + stderr
+
+      assert.match(told, /DATABASE_URL cannot be used: connect ECONNREFUSED 127.0.0.1:1\./)
+      assert.equal(told.trim().split('\n').length, 1)
+      assert.doesNotMatch(told, /secret|node:internal/)
+      assert.equal(code, 2)
+    })
+  }
+
+  it('says in one line that a gateway cannot listen', async () => {
+    const env = { DATABASE_URL: NOWHERE, TEMPORAL_ADDRESS: 'x:1', HEARTH_HOST: '192.0.2.1' }
+    const { code, stdout } = await start(env, 'api/main.ts')
+
+    assert.match(stdout, /"msg":"HEARTH_HOST must be an address of this machine[^\n]*\n$/)
+    assert.equal(code, 2)
+  })
+})
