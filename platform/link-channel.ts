@@ -1,6 +1,14 @@
+import type { Duplex } from 'node:stream'
 import type { RawData, WebSocket } from 'ws'
 import { type AckMeta, FRAME, type FrameType, MAX_CHUNK, STREAM_CREDIT } from '../schemas/link.ts'
-import { decodeFrame, encodeFrame, type Frame, LinkProtocolError, parseMeta } from './link-codec.ts'
+import {
+  decodeFrame,
+  encodeChunk,
+  encodeFrame,
+  type Frame,
+  LinkProtocolError,
+  parseMeta,
+} from './link-codec.ts'
 
 /** Bytes waiting in the socket above which data frames wait in their streams, so that control frames overtake them. */
 const SOCKET_HIGH_WATER = 2 * MAX_CHUNK
@@ -11,6 +19,8 @@ export interface ChannelOptions {
   onClose: (reason: string) => void
   /** A stream whose reader granted nothing for `stallMs` while data waited. */
   onStall: (stream: number) => void
+  /** The connection under the WebSocket: all frames of one turn of the event loop then go out in one piece. */
+  transport?: Pick<Duplex, 'cork' | 'uncork'> | undefined
   pingMs?: number
   /** Silence after which the link counts as broken. */
   idleMs?: number
@@ -33,22 +43,28 @@ interface Receiving {
 }
 
 /**
- * One end of a link: frames in and out of a WebSocket. Control frames go at
- * once; data frames go round robin over the streams, each within its credit.
+ * One end of a link: frames in and out of a WebSocket. Control frames go first; data frames go round robin over the
+ * streams, each within its credit. What a stream is given in one turn of the event loop goes as one frame, and what all of
+ * them are given in as few writes as can be: of small frames, each write costs more than everything else.
  */
 export class LinkChannel {
   readonly #socket: WebSocket
-  readonly #options: Required<ChannelOptions>
+  readonly #options: Required<Omit<ChannelOptions, 'transport'>>
+  readonly #transport: ChannelOptions['transport']
   readonly #sending = new Map<number, Sending>()
   readonly #receiving = new Map<number, Receiving>()
   readonly #timer: NodeJS.Timeout
   readonly #flushed = () => this.#pump()
+  readonly #endTurn = () => this.#turnOver()
   #lastIn = Date.now()
   #lastOut = Date.now()
   #closed = false
+  /** Something was sent in this turn of the event loop, which goes out at its end. */
+  #inTurn = false
 
-  constructor(socket: WebSocket, options: ChannelOptions) {
+  constructor(socket: WebSocket, { transport, ...options }: ChannelOptions) {
     this.#socket = socket
+    this.#transport = transport
     this.#options = { pingMs: 3_000, idleMs: 10_000, stallMs: 60_000, ...options }
     socket.binaryType = 'nodebuffer'
     socket.on('message', (data: RawData) => this.#receive(data as Buffer))
@@ -65,7 +81,7 @@ export class LinkChannel {
   /** Sends a control frame, past any data that waits. */
   send(type: FrameType, stream: number, meta?: string, body?: Uint8Array): void {
     if (this.#closed) return
-    this.#lastOut = Date.now()
+    this.#beginTurn()
     this.#socket.send(encodeFrame(type, stream, meta, body))
   }
 
@@ -79,7 +95,8 @@ export class LinkChannel {
     for (let at = 0; at < bytes.length; at += MAX_CHUNK)
       sending.queue.push(bytes.subarray(at, at + MAX_CHUNK))
     sending.queuedBytes += bytes.length
-    this.#pump()
+    if (sending.queuedBytes >= MAX_CHUNK) this.#pump()
+    else this.#beginTurn()
     if (sending.queuedBytes <= MAX_CHUNK) return true
     sending.onDrain = onDrain
     return false
@@ -90,7 +107,7 @@ export class LinkChannel {
     const sending = this.#sending.get(stream)
     if (!sending) return this.send(FRAME.end, stream, meta, body)
     sending.last = encodeFrame(FRAME.end, stream, meta, body)
-    this.#pump()
+    this.#beginTurn()
   }
 
   /** Grants credit for what arrives on a stream from now on; without it a sender stops at `STREAM_CREDIT`. */
@@ -181,22 +198,28 @@ export class LinkChannel {
   }
 
   #sendNext(stream: number, sending: Sending): boolean {
-    const chunk = sending.queue[0]
-    if (chunk === undefined) {
+    if (sending.queue.length === 0) {
       if (!sending.last) return false
       this.#sending.delete(stream)
       this.#transmit(sending.last)
       return false
     }
-    if (sending.credit < chunk.length) {
+    const most = Math.min(MAX_CHUNK, sending.credit)
+    let count = 0
+    let bytes = 0
+    for (const { length } of sending.queue) {
+      if (bytes + length > most) break
+      bytes += length
+      count += 1
+    }
+    if (count === 0) {
       sending.waitingSince ||= Date.now()
       return false
     }
-    sending.queue.shift()
     sending.waitingSince = 0
-    sending.credit -= chunk.length
-    sending.queuedBytes -= chunk.length
-    this.#transmit(encodeFrame(FRAME.chunk, stream, '', chunk))
+    sending.credit -= bytes
+    sending.queuedBytes -= bytes
+    this.#transmit(encodeChunk(stream, sending.queue.splice(0, count), bytes))
     if (sending.onDrain && sending.queuedBytes <= MAX_CHUNK) {
       const drained = sending.onDrain
       sending.onDrain = undefined
@@ -206,8 +229,22 @@ export class LinkChannel {
   }
 
   #transmit(frame: Buffer): void {
-    this.#lastOut = Date.now()
+    this.#beginTurn()
     this.#socket.send(frame, this.#flushed)
+  }
+
+  #beginTurn(): void {
+    if (this.#inTurn) return
+    this.#inTurn = true
+    this.#lastOut = Date.now()
+    this.#transport?.cork()
+    setImmediate(this.#endTurn)
+  }
+
+  #turnOver(): void {
+    this.#pump()
+    this.#inTurn = false
+    this.#transport?.uncork()
   }
 
   #tick(): void {

@@ -22,12 +22,28 @@ export function encodeFrame(type: FrameType, stream: number, meta = '', body: Ui
   const metaLength = Buffer.byteLength(meta)
   if (metaLength > 0xffff) throw new LinkProtocolError('meta exceeds 64 KB')
 
-  const frame = Buffer.allocUnsafe(HEADER + metaLength + body.length)
+  const frame = newFrame(type, stream, metaLength, body.length)
+  if (metaLength) frame.write(meta, HEADER)
+  if (body.length) frame.set(body, HEADER + metaLength)
+  return frame
+}
+
+/** A `chunk` frame of pieces that follow one another, `bytes` long together. */
+export function encodeChunk(stream: number, pieces: readonly Uint8Array[], bytes: number): Buffer {
+  const frame = newFrame(FRAME.chunk, stream, 0, bytes)
+  let at = HEADER
+  for (const piece of pieces) {
+    frame.set(piece, at)
+    at += piece.length
+  }
+  return frame
+}
+
+function newFrame(type: FrameType, stream: number, metaLength: number, bodyLength: number): Buffer {
+  const frame = Buffer.allocUnsafe(HEADER + metaLength + bodyLength)
   frame[0] = type
   frame.writeUInt32BE(stream, 1)
   frame.writeUInt16BE(metaLength, 5)
-  if (metaLength) frame.write(meta, HEADER)
-  if (body.length) frame.set(body, HEADER + metaLength)
   return frame
 }
 

@@ -20,7 +20,9 @@ export function serveLinks(
     if (req.url?.split('?')[0] !== LINK_PATH) return refuse(socket, 404, 'Not Found')
     try {
       const { nodeId, accountId } = await verify(signedParts(req))
-      sockets.handleUpgrade(req, socket, head, (ws) => links.accept(nodeId, ws, accountId))
+      sockets.handleUpgrade(req, socket, head, (ws) =>
+        links.accept(nodeId, { ws, transport: socket }, accountId),
+      )
     } catch (err) {
       const isRefusal = err instanceof ApiError && err.code === 'unauthenticated'
       refuse(socket, isRefusal ? 401 : 503, isRefusal ? err.message : 'Service Unavailable')

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
+import type { IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { WebSocket, WebSocketServer } from 'ws'
 import { type ChannelOptions, LinkChannel } from '../../platform/link-channel.ts'
@@ -36,11 +37,12 @@ describe('link channel', () => {
     const near = new WebSocket(`ws://127.0.0.1:${(server.address() as AddressInfo).port}`, {
       perMessageDeflate: false,
     })
-    const [[far]] = (await Promise.all([once(server, 'connection'), once(near, 'open')])) as [
-      [WebSocket],
-      unknown,
-    ]
-    return { near, far }
+    const [[far, request], [{ socket: transport }]] = (await Promise.all([
+      once(server, 'connection'),
+      once(near, 'upgrade'),
+      once(near, 'open'),
+    ])) as [[WebSocket, IncomingMessage], [IncomingMessage], unknown]
+    return { near, far, transport, farTransport: request.socket }
   }
   const bytesOf = ({ frames }: Pick<End, 'frames'>, stream: number) =>
     frames
@@ -66,6 +68,27 @@ describe('link channel', () => {
       assert.ok(Buffer.concat(chunks.map(({ body }) => body)).equals(bytes))
       assert.equal(reader.frames.findLast((frame) => frame.stream === stream)?.type, FRAME.end)
     }
+  })
+
+  it('joins what a stream is given in one turn of the event loop, and writes the frames of a turn at once', async () => {
+    const { near, far, transport, farTransport } = await sockets()
+    using sender = end(near, { transport })
+    using reader = end(far)
+    let reads = 0
+    farTransport.on('data', () => (reads += 1))
+    const pieces = Array.from({ length: 500 }, (_, i) => Buffer.from(`piece ${i};`))
+    for (const piece of pieces) for (const stream of [1, 2]) sender.channel.write(stream, piece)
+    for (const stream of [1, 2]) sender.channel.end(stream)
+    for (let stream = 3; stream < 40; stream++) sender.channel.end(stream, '{}', pieces[0])
+
+    await until(() => reader.frames.filter(({ type }) => type === FRAME.end).length === 39)
+
+    for (const stream of [1, 2]) {
+      const chunks = reader.frames.filter((frame) => frame.stream === stream && frame.type === FRAME.chunk)
+      assert.equal(chunks.length, 1)
+      assert.equal(chunks[0]?.body.toString(), pieces.join(''))
+    }
+    assert.ok(reads <= 3, `${reads} reads`)
   })
 
   it('lets control frames pass data that waits', async () => {
