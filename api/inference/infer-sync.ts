@@ -45,7 +45,7 @@ export async function inferSync(
   const timer = setTimeout(() => late.resolve(LATE), options.timeoutMs)
   try {
     const answer = await Promise.race([asked, late.promise])
-    if (typeof answer === 'symbol') return await answerRunning(services, ticket, { asked, work })
+    if (typeof answer === 'symbol') return await answerRunning(services, ticket, { asked, work }, options)
     if (answer) return await answerEnded(services, ticket, answer, began)
     return await answerFromTask(services, ticket, options, began)
   } catch (err) {
@@ -78,8 +78,14 @@ async function answerEnded(
 }
 
 /** A loaded model that takes longer than the client waits: the row is written, and this gateway sees to its end. */
-async function answerRunning(services: Services, ticket: Ticket, request: Running): Promise<InferResponse> {
+async function answerRunning(
+  services: Services,
+  ticket: Ticket,
+  request: Running,
+  { signal }: SyncOptions,
+): Promise<InferResponse> {
   await services.journal.insert(runningEntry(ticket, services.gateway.id))
+  await cancelUnlessTold(services, ticket.taskId, signal)
   const finished = finish(services, ticket, request).catch((err: unknown) =>
     services.log.error({ err, task_id: ticket.taskId }, 'a running task could not be finished'),
   )
@@ -119,11 +125,7 @@ async function answerFromTask(
   await queueTask(services, ticket)
   const row = await awaitTask(services, ticket, ended)
   if (row) return fromRow(row, sinceMs(began))
-  if (signal.aborted) {
-    // Nobody knows this task's id, so nobody will ever ask for it.
-    await cancelTask(services, ticket.taskId, 'the caller left before the result')
-    throw new ClientGoneError('the client left before its answer')
-  }
+  await cancelUnlessTold(services, ticket.taskId, signal)
   const load = await estimatedLoadS(services, ticket.endpoint.model_key, state)
   return {
     task_id: ticket.taskId,
@@ -133,6 +135,23 @@ async function answerFromTask(
     message: 'The model was not ready in time; the task goes on.',
     note: pollNote(ticket.taskId),
   }
+}
+
+/**
+ * For a task whose id the client has not seen yet: when it leaves before its answer is written, nobody will ever ask for the
+ * task, so it is cancelled; throws when it has left already.
+ */
+async function cancelUnlessTold(services: Services, taskId: string, signal: AbortSignal): Promise<void> {
+  const cancel = () => cancelTask(services, taskId, 'the caller left before the result')
+  if (signal.aborted) {
+    await cancel()
+    throw new ClientGoneError('the client left before its answer')
+  }
+  const leave = () =>
+    void cancel().catch((err: unknown) =>
+      services.log.warn({ err, task_id: taskId }, 'the task of a client that left goes on'),
+    )
+  signal.addEventListener('abort', leave, { once: true })
 }
 
 const fromRow = (row: TaskRow, latencyMs: number): InferResponse => ({

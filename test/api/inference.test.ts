@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { sql } from 'kysely'
 import { request } from 'undici'
 import type { EndpointRow } from '../../db/tables/models.ts'
 import { InferenceApi } from '../support/inference-api.ts'
@@ -154,6 +155,45 @@ describe('inference over HTTP', () => {
 
     await on.inFlight(0, SOON_MS)
     assert.equal(await on.count(warm.id), before)
+  })
+
+  it('cancels a task that has just turned running when its client leaves before it has the id', async () => {
+    const { db } = on.api.database
+    const before = await on.count(warm.id)
+    const leaving = new AbortController()
+    await db.transaction().execute(async (trx) => {
+      // Its row cannot be written before the client has left.
+      await sql`lock table task in share row exclusive mode`.execute(trx)
+      const asked = request(`${on.api.baseUrl}${BUILDER}/endpoints/${warm.id}/infer`, {
+        method: 'POST',
+        headers: { 'x-api-key': on.caller.key, 'content-type': 'application/json' },
+        body: JSON.stringify({ input: { wait_s: 20 }, sync_timeout_s: 1 }),
+        signal: leaving.signal,
+      })
+      asked.catch(() => {})
+      await until(async () => {
+        const { rows } = await sql`select 1 from pg_locks where not granted`.execute(db)
+        return rows.length > 0
+      })
+      leaving.abort()
+      await on.inFlight(0, SOON_MS)
+    })
+
+    const last = () =>
+      db
+        .selectFrom('task')
+        .select(['id', 'status', 'error'])
+        .where('endpoint_id', '=', warm.id)
+        .orderBy('id', 'desc')
+        .executeTakeFirstOrThrow()
+    await until(async () => (await on.count(warm.id)) > before && (await last()).status === 'failed')
+    const { id, error } = await last()
+    assert.equal(error, 'the caller left before the result')
+    const start = db
+      .selectFrom('workflow_start')
+      .select('workflow_id')
+      .where('workflow_id', '=', `task/${id}`)
+    assert.equal(await start.executeTakeFirst(), undefined)
   })
 
   it('queues a task for a cold model, and says so once the client has waited as long as it asked to', async () => {
