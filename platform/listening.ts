@@ -8,10 +8,10 @@ export interface ListenAddress {
 
 /** Why the API cannot listen there, naming the setting to change. */
 export function listenError(cause: unknown, { host, port }: ListenAddress): ConfigError {
-  const { code, message } = cause as NodeJS.ErrnoException
+  const { code = '', message } = cause as NodeJS.ErrnoException
   return new ConfigError(reason(code, message), { cause })
 
-  function reason(what: string | undefined, text: string): string {
+  function reason(what: string, text: string): string {
     switch (what) {
       case 'EADDRINUSE':
         return `HEARTH_PORT: port ${port} on ${host} is taken by another program. Stop it, or choose another port (0 takes any free one).`
