@@ -1,7 +1,7 @@
 import type { NodeModel, NodeModelState } from '../schemas/node.ts'
 import type { ModelServer } from './model-server.ts'
 import type { Pins } from './pins.ts'
-import type { DownloadProgress } from './weights-cache.ts'
+import type { DownloadProgress } from './download-meter.ts'
 
 const FIRST_BACKOFF_MS = 1_000
 const LONGEST_BACKOFF_MS = 300_000

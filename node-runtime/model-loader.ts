@@ -4,7 +4,8 @@ import type { RuntimeProfile } from '../schemas/runtime-profile.ts'
 import { LoadDeadline } from './load-deadline.ts'
 import type { Drivers } from './model-launch.ts'
 import { ModelServer } from './model-server.ts'
-import type { CachedModel, DownloadProgress, WeightsCache } from './weights-cache.ts'
+import type { DownloadProgress } from './download-meter.ts'
+import type { CachedModel, WeightsCache } from './weights-cache.ts'
 
 export interface ModelLoaderOptions {
   catalog: Catalog
@@ -97,6 +98,7 @@ export class ModelLoader {
     try {
       return await this.#options.cache.fetch(spec, keep, {
         signal: AbortSignal.any([signal, stalled.signal]),
+        renew: async () => (await this.#options.modelSpec(spec.model_key, { signal })).files,
         onProgress: (progress) => {
           clearTimeout(timer)
           timer = setTimeout(stall, DOWNLOAD_STALL_MS)

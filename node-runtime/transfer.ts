@@ -18,7 +18,17 @@ const TELL_S = 15
 /** The other side will not have it, now or later; trying again is of no use. */
 export class TransferError extends Error {
   override readonly name = 'TransferError'
+  /** The other side's answer. */
+  readonly status: number | undefined
+
+  constructor(message: string, status?: number) {
+    super(message)
+    this.status = status
+  }
 }
+
+/** How a signed address that has run out is answered, and one that was never good. */
+export const REFUSED = 403
 
 /** Puts a file at a signed URL. Safe to repeat: the same bytes go to the same place. */
 export async function putFile(
@@ -44,6 +54,8 @@ export interface Download {
   path: string
   sha256?: string
   signal?: AbortSignal
+  /** Gives a new address for the same bytes, asked for when the one at hand is refused: signed addresses run out. */
+  renew?: () => Promise<string>
   /** Told each time bytes arrive, and once for what an earlier try left on disk. */
   onBytes?: (count: number) => void
   /** Told the seconds left while the other side limits its rate, and 0 when it goes on. */
@@ -70,11 +82,15 @@ export async function downloadFile({
   path,
   sha256,
   signal,
+  renew,
   onBytes,
   onLimited,
 }: Download): Promise<void> {
   await mkdir(dirname(path), { recursive: true })
   const part = `${path}.part`
+  let address = url
+  /** The address was asked for because the one before was refused, and has not been answered yet. */
+  let isNew = false
   let told = 0
   const tell = (total: number) => {
     if (total > told) onBytes?.(total - told)
@@ -86,7 +102,13 @@ export async function downloadFile({
       () => 0,
     )
     tell(have)
-    const answer = await following(url, have ? { range: `bytes=${have}-` } : {}, signal)
+    const answer = await following(address, have ? { range: `bytes=${have}-` } : {}, signal)
+    if (answer.statusCode === REFUSED && renew && !isNew) {
+      await answer.body.dump()
+      isNew = true
+      address = await renew()
+      throw new Error('the address had run out')
+    }
     if (answer.statusCode === 416) {
       // Everything is here already, or what is here is of no use; the digest decides.
       await answer.body.dump()
@@ -96,6 +118,7 @@ export async function downloadFile({
         throw new LimitedError(retryAfter(answer.headers, Date.now()) ?? LIMITED_S.unsaid)
       }
       if (answer.statusCode >= 300) refuse('GET', answer.statusCode, await answer.body.text())
+      isNew = false
       let total = answer.statusCode === 206 ? have : 0
       const count = new Transform({
         transform(chunk: Buffer, _encoding, done) {
@@ -146,7 +169,8 @@ export async function digestOf(path: string): Promise<string> {
 function refuse(method: string, status: number, text: string): void {
   if (status < 300) return
   const message = `${method} of an object answered ${status}: ${text.slice(0, 200)}`
-  if (status >= 400 && status < 500 && status !== 408 && status !== 429) throw new TransferError(message)
+  if (status >= 400 && status < 500 && status !== 408 && status !== 429)
+    throw new TransferError(message, status)
   throw new Error(message)
 }
 

@@ -1,21 +1,14 @@
 import { link, mkdir, readdir, readFile, rename, rm, stat, statfs, utimes, writeFile } from 'node:fs/promises'
 import { dirname, join, normalize } from 'node:path'
 import type { NodeModelSpec } from '../schemas/node.ts'
+import { DownloadMeter, type DownloadProgress } from './download-meter.ts'
 import { downloadFile } from './transfer.ts'
-
-/** How far a download is, as told to whoever waits for the model. */
-export interface DownloadProgress {
-  bytes_downloaded: number
-  bytes_total: number
-  download_speed_mbps: number
-  eta_seconds: number | null
-  /** Seconds for which the download waits because the other side limits its rate. */
-  rate_limited_s?: number
-}
 
 export interface FetchOptions {
   signal?: AbortSignal
   onProgress: (progress: DownloadProgress) => void
+  /** Asks anew where the files are; a download may outlive the addresses it began with. */
+  renew?: () => Promise<NodeModelSpec['files']>
 }
 
 /** A model that is whole on this disk. */
@@ -26,6 +19,8 @@ export interface CachedModel {
 
 const HEADROOM_BYTES = 512 * 1024 * 1024
 const SPEC_FILE = 'model.json'
+/** How a file that is not whole yet ends (transfer.ts). */
+const PART = /\.part$/
 /** Keys that begin so are bases of training runs: kept like models, but nothing that can be served. */
 export const BASE_PREFIX = 'base/'
 
@@ -38,8 +33,10 @@ export class WeightsCache {
   readonly #quotaBytes: number
   /** Downloads under way, by digest: models that share a blob fetch it once. */
   readonly #fetching = new Map<string, Promise<void>>()
-  /** What is being fetched: its blobs are nobody's yet, but will be. */
+  /** What is being fetched: its blobs are nobody's yet, but will be, and their room is taken. */
   readonly #coming = new Set<NodeModelSpec>()
+  /** The last one that made room; two at once would count the same room. */
+  #making: Promise<void> = Promise.resolve()
 
   constructor({ dir, quotaMb }: { dir: string; quotaMb: number }) {
     this.#dir = dir
@@ -75,11 +72,23 @@ export class WeightsCache {
   /** Fetches what is missing, going on where an earlier try stopped. `keep` names models that may not leave the disk. */
   async fetch(spec: NodeModelSpec, keep: ReadonlySet<string>, options: FetchOptions): Promise<CachedModel> {
     const total = spec.files.reduce((sum, { size_bytes }) => sum + size_bytes, 0)
-    await this.#makeRoom(total, new Set([...keep, spec.model_key]))
-    const meter = new Meter(total, options.onProgress)
-    this.#coming.add(spec)
+    const making = this.#making.then(() => this.#makeRoom(spec, new Set([...keep, spec.model_key])))
+    this.#making = making.catch(() => {})
+    await making
+    const meter = new DownloadMeter(total, options.onProgress)
+    let { files } = spec
+    const urlOf = (path: string) => files.find((file) => file.path === path)?.url ?? ''
+    const { signal, renew } = options
     try {
-      for (const file of spec.files) await this.#fetchBlob(file, meter, options.signal)
+      for (const file of spec.files) {
+        const renewUrl =
+          renew &&
+          (async () => {
+            files = await renew()
+            return urlOf(file.path)
+          })
+        await this.#fetchBlob({ ...file, url: urlOf(file.path) }, meter, { signal, renew: renewUrl })
+      }
       return await this.#assemble(spec)
     } finally {
       this.#coming.delete(spec)
@@ -97,8 +106,8 @@ export class WeightsCache {
 
   async #fetchBlob(
     { sha256, size_bytes, url }: NodeModelSpec['files'][number],
-    meter: Meter,
-    signal: AbortSignal | undefined,
+    meter: DownloadMeter,
+    { signal, renew }: { signal: AbortSignal | undefined; renew: (() => Promise<string>) | undefined },
   ): Promise<void> {
     for (let other = this.#fetching.get(sha256); other; other = this.#fetching.get(sha256)) {
       // Whoever fetches it may give up for reasons of its own.
@@ -110,7 +119,8 @@ export class WeightsCache {
       if (await hasSize(path, size_bytes)) return meter.skip(size_bytes)
       const onBytes = (count: number) => meter.add(count)
       const onLimited = (seconds: number) => meter.wait(seconds)
-      await downloadFile({ url, path, sha256, onBytes, onLimited, ...(signal && { signal }) })
+      const options = { ...(signal && { signal }), ...(renew && { renew }) }
+      await downloadFile({ url, path, sha256, onBytes, onLimited, ...options })
     }
     const fetching = fetch().finally(() => this.#fetching.delete(sha256))
     this.#fetching.set(sha256, fetching)
@@ -135,7 +145,9 @@ export class WeightsCache {
     return { spec: kept, directory: join(directory, 'files') }
   }
 
-  async #makeRoom(bytes: number, keep: ReadonlySet<string>): Promise<void> {
+  /** Takes the room of a model's files, counting what else is coming; what it needs is its own from here on. */
+  async #makeRoom(spec: NodeModelSpec, keep: ReadonlySet<string>): Promise<void> {
+    const bytes = spec.files.reduce((sum, { size_bytes }) => sum + size_bytes, 0)
     if (bytes > this.#quotaBytes) {
       throw new Error(
         `the model takes ${megabytes(bytes)} MB on disk, more than this node's quota for weights`,
@@ -143,14 +155,22 @@ export class WeightsCache {
     }
     await mkdir(join(this.#dir, 'blobs'), { recursive: true })
     const oldest = await this.#removable(keep)
-    for (;;) {
-      const [used, { bavail, bsize }] = await Promise.all([this.#usedBytes(), statfs(this.#dir)])
-      const isRoom = used + bytes <= this.#quotaBytes && bavail * bsize >= bytes + HEADROOM_BYTES
-      if (isRoom) return
-      const victim = oldest.shift()
-      if (victim === undefined) break
-      await this.remove(victim)
+    this.#coming.add(spec)
+    try {
+      for (;;) {
+        const [disk, { bavail, bsize }] = await Promise.all([this.#disk(), statfs(this.#dir)])
+        if (disk.planned <= this.#quotaBytes && bavail * bsize >= disk.missing + HEADROOM_BYTES) return
+        // Half a download that nobody goes on with is worth less than a whole model.
+        if (await this.#removeParts()) continue
+        const victim = oldest.shift()
+        if (victim === undefined) break
+        await this.remove(victim)
+      }
+    } catch (err) {
+      this.#coming.delete(spec)
+      throw err
     }
+    this.#coming.delete(spec)
     throw new Error(`there is no room on this node's disk for ${megabytes(bytes)} MB of weights`)
   }
 
@@ -162,19 +182,48 @@ export class WeightsCache {
     return aged.toSorted((a, b) => a.usedAt - b.usedAt).map(({ key }) => key)
   }
 
-  async #usedBytes(): Promise<number> {
-    const blobs = join(this.#dir, 'blobs')
-    const sizes = await Promise.all(
-      (await readdir(blobs)).map(async (name) => (await stat(join(blobs, name))).size),
+  /** Bytes on disk once everything that is coming has come, and how many of them are still missing. */
+  async #disk(): Promise<{ planned: number; missing: number }> {
+    const wanted = new Map(
+      [...this.#coming].flatMap(({ files }) => files.map(({ sha256, size_bytes }) => [sha256, size_bytes])),
     )
-    return sizes.reduce((sum, size) => sum + size, 0)
+    const coming = [...wanted.values()].reduce((sum, bytes) => sum + bytes, 0)
+    let [others, here] = [0, 0]
+    for (const { name, bytes } of await this.#blobs()) {
+      if (wanted.has(name.replace(PART, ''))) here += bytes
+      else others += bytes
+    }
+    return { planned: others + coming, missing: Math.max(0, coming - here) }
+  }
+
+  async #blobs(): Promise<{ name: string; bytes: number }[]> {
+    const blobs = join(this.#dir, 'blobs')
+    return Promise.all(
+      (await readdir(blobs)).map(async (name) => {
+        // A part becomes a blob, and a sweep takes one, at any time.
+        const bytes = await stat(join(blobs, name)).then(
+          ({ size }) => size,
+          () => 0,
+        )
+        return { name, bytes }
+      }),
+    )
+  }
+
+  /** Removes every half download that nobody is at; false when there was none. */
+  async #removeParts(): Promise<boolean> {
+    const idle = (await this.#blobs()).filter(
+      ({ name }) => PART.test(name) && !this.#isComing(name.replace(PART, '')),
+    )
+    await Promise.all(idle.map(({ name }) => rm(join(this.#dir, 'blobs', name), { force: true })))
+    return idle.length > 0
   }
 
   /** A blob that no model links to any more, or is about to, goes; half a download stays for its resume. */
   async #sweepBlobs(): Promise<void> {
     const blobs = join(this.#dir, 'blobs')
     for (const name of await readdir(blobs).catch(() => [])) {
-      if (name.endsWith('.part')) continue
+      if (PART.test(name)) continue
       const path = join(blobs, name)
       // Another sweep may have taken it.
       const links = await stat(path).then(
@@ -197,51 +246,3 @@ const hasSize = (path: string, bytes: number): Promise<boolean> =>
   )
 
 const megabytes = (bytes: number) => Math.ceil(bytes / 1024 / 1024)
-
-/** Counts bytes and tells at most four times a second. */
-class Meter {
-  readonly #total: number
-  readonly #tell: (progress: DownloadProgress) => void
-  readonly #startedAt = performance.now()
-  #done = 0
-  #fetched = 0
-  #toldAt = 0
-  #limitedS = 0
-
-  constructor(total: number, tell: (progress: DownloadProgress) => void) {
-    this.#total = total
-    this.#tell = tell
-  }
-
-  skip(bytes: number): void {
-    this.#done += bytes
-  }
-
-  add(bytes: number): void {
-    this.#done += bytes
-    this.#fetched += bytes
-    const now = performance.now()
-    if (now - this.#toldAt < 250 && this.#done < this.#total) return
-    this.#toldAt = now
-    this.#say()
-  }
-
-  /** The other side lets nobody download for so many seconds; 0 when it does again. */
-  wait(seconds: number): void {
-    this.#limitedS = seconds
-    this.#say()
-  }
-
-  #say(): void {
-    const now = performance.now()
-    const perSecond = this.#fetched / Math.max(0.001, (now - this.#startedAt) / 1000)
-    const left = Math.max(0, this.#total - this.#done)
-    this.#tell({
-      bytes_downloaded: Math.min(this.#done, this.#total),
-      bytes_total: this.#total,
-      download_speed_mbps: Math.round((perSecond * 8) / 1e4) / 100,
-      eta_seconds: perSecond > 0 ? Math.round((left / perSecond) * 10) / 10 : null,
-      ...(this.#limitedS > 0 && { rate_limited_s: this.#limitedS }),
-    })
-  }
-}

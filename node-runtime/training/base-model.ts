@@ -4,8 +4,9 @@ import type { JobBase } from '../../schemas/lease.ts'
 import type { NodeModelSpec } from '../../schemas/node.ts'
 import type { ModelManager } from '../model-manager.ts'
 import type { ControlClient } from '../control-client.ts'
-import { downloadFile, TransferError } from '../transfer.ts'
-import { BASE_PREFIX, type CachedModel, type DownloadProgress, type WeightsCache } from '../weights-cache.ts'
+import { downloadFile, REFUSED, TransferError } from '../transfer.ts'
+import type { DownloadProgress } from '../download-meter.ts'
+import { BASE_PREFIX, type CachedModel, type FetchOptions, type WeightsCache } from '../weights-cache.ts'
 import { AttemptError } from './attempt-error.ts'
 
 export interface BaseTools {
@@ -35,7 +36,9 @@ export async function fetchBase(tools: BaseTools, base: JobBase, options: BaseOp
   } catch (err) {
     if (!(err instanceof TransferError)) throw err
     const message = `The base model cannot be fetched: ${err.message}`
-    throw new AttemptError('base_unavailable', message, { retryable: false, cause: err })
+    // An address of the claim may have run out before its turn came; another attempt is given new ones.
+    const retryable = base.type === 'files' && err.status === REFUSED
+    throw new AttemptError('base_unavailable', message, { retryable, cause: err })
   }
   return folder
 }
@@ -74,19 +77,20 @@ async function linkInto(folder: string, { spec, directory }: CachedModel): Promi
 async function fromCache(tools: BaseTools, modelKey: string, options: BaseOptions): Promise<CachedModel> {
   const found = await tools.weights.find(modelKey)
   if (found) return found
-  const spec = await tools.control.modelSpec(modelKey, { signal: options.signal })
+  const ask = () => tools.control.modelSpec(modelKey, { signal: options.signal })
+  const spec = await ask()
   options.tell('Fetching the base model.')
-  return download(tools, spec, options)
+  return download(tools, spec, { ...options, renew: async () => (await ask()).files })
 }
 
 function download(
   { weights, models }: BaseTools,
   spec: NodeModelSpec,
-  { signal, tell }: BaseOptions,
+  { signal, tell, renew }: BaseOptions & Pick<FetchOptions, 'renew'>,
 ): Promise<CachedModel> {
   const inUse = models.report().filter(({ state }) => state !== 'cold' && state !== 'evicted')
   const keep = new Set(inUse.map(({ model_key }) => model_key))
-  return weights.fetch(spec, keep, { signal, onProgress: teller(tell) })
+  return weights.fetch(spec, keep, { signal, onProgress: teller(tell), ...(renew && { renew }) })
 }
 
 /** A line about a download every few seconds. */

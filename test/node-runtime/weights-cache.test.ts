@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
-import { readFile } from 'node:fs/promises'
+import { readFile, stat, writeFile } from 'node:fs/promises'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
@@ -9,16 +9,25 @@ import type { NodeModelSpec } from '../../schemas/node.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { until } from '../support/until.ts'
 
+/** A file holds its name; one called `/fill-a-3` three kilobytes of a's. */
+function bytesOf(name: string): string {
+  const [, letter = '', kilobytes] = /fill-(.)-(\d+)$/.exec(name) ?? []
+  return kilobytes ? letter.repeat(Number(kilobytes) * 1024) : name
+}
+
 describe('weights cache', () => {
   let server: Server
   let folder: ReturnType<typeof temporaryFolder>
   const held = new Map<string, () => void>()
+  const asked: string[] = []
   before(async () => {
     folder = temporaryFolder()
     server = createServer((req, res) => {
-      const name = req.url ?? ''
-      if (name.startsWith('/slow')) held.set(name, () => res.end(name))
-      else res.end(name)
+      const name = (req.url ?? '').split('?')[0] ?? ''
+      asked.push(req.url ?? '')
+      if (req.url?.endsWith('?expired')) res.writeHead(403).end('Request has expired')
+      else if (name.startsWith('/slow')) held.set(name, () => res.end(bytesOf(name)))
+      else res.end(bytesOf(name))
     })
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   })
@@ -35,10 +44,14 @@ describe('weights cache', () => {
     memory_mb: 1,
     files: names.map((name) => ({
       path: name.slice(1),
-      size_bytes: name.length,
-      sha256: createHash('sha256').update(name).digest('hex'),
+      size_bytes: bytesOf(name).length,
+      sha256: createHash('sha256').update(bytesOf(name)).digest('hex'),
       url: `http://127.0.0.1:${(server.address() as AddressInfo).port}${name}`,
     })),
+  })
+  const expired = (spec: NodeModelSpec): NodeModelSpec => ({
+    ...spec,
+    files: spec.files.map((file) => ({ ...file, url: `${file.url}?expired` })),
   })
   const fetch = (cache: WeightsCache, spec: NodeModelSpec) =>
     cache.fetch(spec, new Set(), { onProgress: () => {} })
@@ -55,5 +68,71 @@ describe('weights cache', () => {
     const { directory } = await coming
     assert.equal(await readFile(join(directory, 'first'), 'utf8'), '/first')
     assert.deepEqual(await cache.list(), ['new'])
+  })
+
+  it('asks for new addresses when the old ones have run out, once for all files that follow', async () => {
+    using own = temporaryFolder()
+    const cache = new WeightsCache({ dir: own.path, quotaMb: 10 })
+    const spec = specOf('late', ['/one', '/two', '/three'])
+    let renewals = 0
+    const progress: number[] = []
+
+    const { directory } = await cache.fetch(expired(spec), new Set(), {
+      onProgress: ({ bytes_downloaded }) => progress.push(bytes_downloaded),
+      renew: async () => {
+        renewals += 1
+        return spec.files
+      },
+    })
+
+    assert.equal(renewals, 1)
+    assert.equal(await readFile(join(directory, 'three'), 'utf8'), '/three')
+    assert.equal(progress.at(-1), '/one/two/three'.length)
+  })
+
+  it('gives up when a new address is refused as well', async () => {
+    using own = temporaryFolder()
+    const cache = new WeightsCache({ dir: own.path, quotaMb: 10 })
+    const spec = expired(specOf('gated', ['/gated']))
+    asked.length = 0
+
+    const fetching = cache.fetch(spec, new Set(), { onProgress: () => {}, renew: async () => spec.files })
+
+    await assert.rejects(fetching, /answered 403: Request has expired/)
+    assert.deepEqual(asked, ['/gated?expired', '/gated?expired'])
+  })
+
+  it('never takes more of the disk than its quota, however many models come at once', async () => {
+    using own = temporaryFolder()
+    const cache = new WeightsCache({ dir: own.path, quotaMb: 1 })
+    const first = fetch(cache, specOf('first', ['/slow-fill-a-600']))
+    await until(() => held.has('/slow-fill-a-600'))
+
+    const [second, third, twin] = await Promise.allSettled([
+      fetch(cache, specOf('second', ['/fill-b-600'])),
+      fetch(cache, specOf('third', ['/fill-c-300'])),
+      fetch(cache, specOf('twin', ['/fill-c-300'])),
+    ])
+    held.get('/slow-fill-a-600')!()
+    await first
+
+    assert.match(String(second.status === 'rejected' && second.reason), /no room on this node's disk/)
+    assert.deepEqual([third.status, twin.status], ['fulfilled', 'fulfilled'])
+    assert.deepEqual((await cache.list()).toSorted(), ['first', 'third', 'twin'])
+    await fetch(cache, specOf('second', ['/fill-b-600']))
+    assert.ok((await cache.list()).includes('second'))
+  })
+
+  it('gives up half downloads that nobody goes on with before whole models', async () => {
+    using own = temporaryFolder()
+    const cache = new WeightsCache({ dir: own.path, quotaMb: 1 })
+    await fetch(cache, specOf('whole', ['/fill-a-400']))
+    const part = join(own.path, 'blobs', `${'0'.repeat(64)}.part`)
+    await writeFile(part, 'x'.repeat(500 * 1024))
+
+    await fetch(cache, specOf('new', ['/fill-b-500']))
+
+    assert.deepEqual((await cache.list()).toSorted(), ['new', 'whole'])
+    await assert.rejects(stat(part))
   })
 })
