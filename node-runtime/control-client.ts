@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Pool } from 'undici'
 import type { NodeModelSpec } from '../schemas/node.ts'
+import type { ModelExpectation } from '../schemas/training-merge.ts'
 import type { Identity } from './identity.ts'
 
 /** A gateway's refusal; `code` is the contract's error code. */
@@ -60,6 +61,12 @@ export class ControlClient {
 
   modelSpec(modelKey: string, options?: CallOptions): Promise<NodeModelSpec> {
     return this.call('GET', `/api/v1/nodes/models/${encodeURIComponent(modelKey)}`, undefined, options)
+  }
+
+  /** What the logits of a model are to be compared with. */
+  modelExpectation(modelKey: string, options?: CallOptions): Promise<ModelExpectation> {
+    const path = `/api/v1/nodes/models/${encodeURIComponent(modelKey)}/expectation`
+    return this.call('GET', path, undefined, options)
   }
 
   /** Calls a route; throws a `ControlError` for a refusal, and the last error once patience is spent. */

@@ -65,3 +65,10 @@ export const MergeClaim = Type.Object(
   { $id: 'MergeClaim' },
 )
 export type MergeClaim = Static<typeof MergeClaim>
+
+/** What a model's logits are to be compared with before it is offered: a base under adapters; nothing when empty. */
+export const ModelExpectation = Type.Object(
+  { ingredients: Type.Array(MergeIngredient) },
+  { $id: 'ModelExpectation' },
+)
+export type ModelExpectation = Static<typeof ModelExpectation>

@@ -1,6 +1,9 @@
 import { ApplicationFailure, cancellationSignal } from '@temporalio/activity'
+import { ComparisonError, compareLogits } from '../../node-runtime/logit-comparison.ts'
+import { NoRoomError } from '../../node-runtime/memory-room.ts'
 import { ModelUnavailableError } from '../../node-runtime/model-manager.ts'
 import { compileUserSchema } from '../../platform/user-schema.ts'
+import { AttemptError } from '../../node-runtime/training/attempt-error.ts'
 import type { NodeModelSpec } from '../../schemas/node.ts'
 import { beat } from './beat.ts'
 import type { NodeDeps } from './deps.ts'
@@ -12,32 +15,65 @@ export interface TestVerdict {
   reason?: string
 }
 
-export const createTestActivities = ({ models, control }: NodeDeps) => ({
+const LONGEST_REASON = 400
+
+export const createTestActivities = (deps: NodeDeps) => ({
   /**
-   * Loads a model on this node, asks it its own example, and checks what the answer looks like. Safe to repeat because
-   * it changes nothing but what is loaded.
+   * Loads a model on this node, asks it its own example, checks what the answer looks like, and, where it is known what
+   * its logits should be, compares them. Safe to repeat because it changes nothing but what is loaded.
    */
   async testModel({ modelKey }: { modelKey: string }): Promise<TestVerdict> {
     using _alive = beat()
     const signal = cancellationSignal()
     try {
-      const spec = await control.modelSpec(modelKey, { signal })
-      await models.load(modelKey)
-      using use = models.use(modelKey)
-      if (!use) throw new ModelUnavailableError('no_capacity', 'the model was evicted before it was tested')
-      const answer = await use.server.pool.request({
-        method: 'POST',
-        path: use.server.profile.infer_path,
-        headers: { 'content-type': 'application/json' },
-        body: JSON.stringify(spec.warmup_input ?? use.server.profile.warmup_input ?? {}),
-        signal,
-      })
-      return judge(answer.statusCode, await answer.body.text(), spec)
+      const spec = await deps.control.modelSpec(modelKey, { signal })
+      const verdict = await inferOnce(deps, spec, signal)
+      return verdict.passed ? await compare(deps, spec, signal) : verdict
     } catch (err) {
       throw err instanceof ApplicationFailure ? err : toFailure(err)
     }
   },
 })
+
+async function inferOnce(
+  { models }: NodeDeps,
+  spec: NodeModelSpec,
+  signal: AbortSignal,
+): Promise<TestVerdict> {
+  await models.load(spec.model_key)
+  using use = models.use(spec.model_key)
+  if (!use) throw new ModelUnavailableError('no_capacity', 'the model was evicted before it was tested')
+  const answer = await use.server.pool.request({
+    method: 'POST',
+    path: use.server.profile.infer_path,
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(spec.warmup_input ?? use.server.profile.warmup_input ?? {}),
+    signal,
+  })
+  return judge(answer.statusCode, await answer.body.text(), spec)
+}
+
+/** The model that was just tried may have to leave the memory for this: both do not fit everywhere. */
+async function compare(
+  deps: NodeDeps,
+  { model_key, memory_mb: memoryMb }: NodeModelSpec,
+  signal: AbortSignal,
+): Promise<TestVerdict> {
+  const { ingredients } = await deps.control.modelExpectation(model_key, { signal })
+  if (ingredients.length === 0) return { passed: true }
+  try {
+    const reason = await compareLogits(deps, model_key, { ingredients, memoryMb, signal })
+    return reason === undefined ? { passed: true } : { passed: false, reason }
+  } catch (err) {
+    if (err instanceof NoRoomError) throw new ModelUnavailableError('no_capacity', err.message, err)
+    if (!(err instanceof ComparisonError || err instanceof AttemptError)) throw err
+    deps.log.warn({ err, model_key }, 'the logits of a candidate could not be compared')
+    const message = err.message.slice(0, LONGEST_REASON)
+    const isFinal = err instanceof AttemptError ? !err.isRetryable : err.isFinal
+    if (isFinal) return { passed: false, reason: message }
+    throw ApplicationFailure.create({ message, type: 'load_failed' })
+  }
+}
 
 function judge(status: number, text: string, { output_schema: schema }: NodeModelSpec): TestVerdict {
   if (status !== 200) return { passed: false, reason: `its test inference was answered with ${status}` }

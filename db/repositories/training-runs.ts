@@ -34,6 +34,11 @@ export function findTrainingRun(
     .executeTakeFirst()
 }
 
+/** A job of any account, deleted or not. */
+export function findJob(db: Kysely<Database>, id: string): Promise<TrainingRunRow | undefined> {
+  return db.selectFrom('training_run').selectAll().where('id', '=', id).executeTakeFirst()
+}
+
 /** A page of an account's runs, newest first. */
 export function listTrainingRuns(
   db: Kysely<Database>,

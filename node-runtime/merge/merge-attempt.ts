@@ -1,15 +1,15 @@
-import { existsSync } from 'node:fs'
 import { readdir, stat } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
-import type { MergeClaim, MergeIngredient } from '../../schemas/training-merge.ts'
+import type { MergeClaim } from '../../schemas/training-merge.ts'
 import type { JobReport } from '../spool.ts'
-import { type BaseTools, fetchBase } from '../training/base-model.ts'
+import type { BaseOptions, BaseTools } from '../training/base-model.ts'
 import { giveBack, type LeaseTools, underLease } from '../training/job-lease.ts'
 import type { FinishedFile } from '../training/supervise.ts'
 import { digestOf } from '../transfer.ts'
+import { fetchIngredients, MODEL_FOLDER } from './ingredients.ts'
 import { MergeError } from './merge-error.ts'
-import { mergeModels, type MergeProgress, type MergeSpec, type WeightedIngredient } from './merge-models.ts'
+import { mergeModels, type MergeProgress, type MergeSpec } from './merge-models.ts'
 
 type MergeTools = LeaseTools & BaseTools
 
@@ -21,8 +21,6 @@ interface MergeOptions {
   leaseS: number
 }
 
-/** Where the files of a model lie in its version, as trainers write them too. */
-const MODEL_FOLDER = 'model'
 const TELL_MS = 3_000
 const MAX_THREADS = 4
 
@@ -56,31 +54,14 @@ export const mergeUnderLease = (
 async function fetchAll(
   tools: BaseTools,
   { method, density, seed, ingredients }: MergeClaim['merge'],
-  { dir, signal, tell }: { dir: string; signal: AbortSignal; tell: (line: string) => void },
+  options: BaseOptions,
 ): Promise<MergeSpec> {
-  const found: { role: MergeIngredient['role']; ingredient: WeightedIngredient }[] = []
-  for (const [i, { role, label, weight, from }] of ingredients.entries()) {
-    const folder = await fetchBase(tools, from, {
-      dir: join(dir, `source-${i}`),
-      signal,
-      tell: (line) => tell(line.replace('the base model', label)),
-    })
-    const ingredient = { dir: within(folder, role), label, weight: weight ?? 1 }
-    found.push({ role, ingredient })
-  }
+  const found = await fetchIngredients(tools, ingredients, options)
   const base = found.find(({ role }) => role === 'base')?.ingredient
   const sources = found.filter(({ role }) => role !== 'base').map(({ ingredient }) => ingredient)
   if (method === 'slerp') return { method, sources }
   if (!base) throw new MergeError('arity', `${method} needs a base.`)
   return { method, base, sources, density, seed }
-}
-
-/** A version holds its model at the top or in a folder, and its adapter likewise. */
-function within(folder: string, role: MergeIngredient['role']): string {
-  const [name, config] =
-    role === 'adapter' ? ['adapter', 'adapter_config.json'] : [MODEL_FOLDER, 'config.json']
-  const inner = join(folder, name)
-  return existsSync(join(inner, config)) ? inner : folder
 }
 
 async function finishedFiles(dir: string): Promise<FinishedFile[]> {

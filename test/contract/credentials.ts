@@ -101,6 +101,7 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
 
   joinNode: 'join-token',
   getNodeModel: 'node-signature',
+  getNodeModelExpectation: 'node-signature',
   claimTask: 'node-signature',
   claimTaskAtRoot: 'node-signature',
   readTaskInput: 'signed-url',

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -53,6 +54,19 @@ def logits(request: dict[str, Any]) -> Any:
     return {"difference": (adapted - merged).abs().max().item(), "moved": (adapted - plain).abs().max().item()}
 
 
+def compare(request: dict[str, Any]) -> Any:
+    """What a candidate's test finds, as one list of verdicts for each of the merged models."""
+    from hearth_trainers.llm.compare import Adapter, compare
+
+    adapters = [Adapter(Path(one["dir"]), one["weight"]) for one in request["adapters"]]
+    verdicts = [compare(Path(request["base"]), adapters, Path(merged)) for merged in request["merged"]]
+    return [[{**one, "difference": _number(one["difference"])} for one in each] for each in verdicts]
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
 def settings(request: dict[str, Any]) -> Any:
     """Hyperparameters as a device follows them, and the learning rate of some steps as shares of its peak."""
     from dataclasses import asdict
@@ -70,6 +84,6 @@ def settings(request: dict[str, Any]) -> Any:
 
 
 if __name__ == "__main__":
-    asks = {"settings": settings, "render": render, "assistant_mask": assistant_mask, "logits": logits}
+    asks = {"settings": settings, "render": render, "assistant_mask": assistant_mask, "logits": logits, "compare": compare}
     answers = [asks[request["ask"]](request) for request in json.load(sys.stdin)]
     print("\n" + json.dumps(answers))

@@ -18,6 +18,13 @@ export interface NewVersion {
   model?: TinyCheckpoint
   large?: LargeCheckpoint
   adapter?: TinyAdapter
+  /** A folder whose files are the version's, as they are. */
+  folder?: string
+  /** Its key on queues and nodes. */
+  model_key?: string
+  runtime_profile?: string
+  memory_mb?: number
+  job_id?: string
   visibility?: 'private' | 'public'
   lifecycle_status?: 'candidate' | 'ready' | 'disabled'
   base_model_version_id?: string
@@ -27,7 +34,7 @@ export interface NewVersion {
 export async function addLlmVersion(
   api: TestApi,
   accountId: string,
-  { model, large, adapter, ...columns }: NewVersion,
+  { model, large, adapter, folder: given, ...columns }: NewVersion,
 ): Promise<string> {
   using folder = temporaryFolder()
   if (model) writeCheckpoint(join(folder.path, 'model'), model)
@@ -52,7 +59,7 @@ export async function addLlmVersion(
       ...columns,
     })
     .execute()
-  for (const [path, bytes] of filesBelow(folder.path)) {
+  for (const [path, bytes] of filesBelow(given ?? folder.path)) {
     const object_key = `accounts/${accountId}/versions/${id}/${path}`
     await objects.put(object_key, bytes, { contentType: 'application/octet-stream' })
     const sha256 = createHash('sha256').update(bytes).digest('hex')

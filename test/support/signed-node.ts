@@ -7,6 +7,7 @@ export interface SignedNode {
   readonly nodeId: string
   readonly accountId: string
   post<B = AnyBody>(path: string, body?: object): Promise<Answer<B>>
+  get<B = AnyBody>(path: string): Promise<Answer<B>>
 }
 
 let lastTimestamp = 0
@@ -30,14 +31,17 @@ export async function signedNode(api: TestApi, name = 'node'): Promise<SignedNod
       runtime_version: '0.11.0',
     })
     .execute()
+  const sign = (method: string, path: string, body: string) => {
+    lastTimestamp = Math.max(Date.now(), lastTimestamp + 1)
+    return signRequest(key, { method, path, timestamp: lastTimestamp, accountId, nodeId, body })
+  }
   return {
     nodeId,
     accountId,
+    get: (path) => api.call('GET', path, { headers: { ...sign('GET', path, '') } }),
     post(path, body = {}) {
       const raw = JSON.stringify(body)
-      lastTimestamp = Math.max(Date.now(), lastTimestamp + 1)
-      const parts = { method: 'POST', path, timestamp: lastTimestamp, accountId, nodeId, body: raw }
-      const headers = { 'content-type': 'application/json', ...signRequest(key, parts) }
+      const headers = { 'content-type': 'application/json', ...sign('POST', path, raw) }
       return api.call('POST', path, { raw, headers })
     },
   }

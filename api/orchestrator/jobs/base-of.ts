@@ -1,5 +1,6 @@
 import { findUsableVersion } from '../../../db/repositories/artifact-refs.ts'
 import { findHubVersion } from '../../../db/repositories/merges.ts'
+import { findJob } from '../../../db/repositories/training-runs.ts'
 import type { TrainingRunRow } from '../../../db/tables/training.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import { trainingFiles } from '../../../domain/hub-compatibility.ts'
@@ -21,9 +22,13 @@ const PASSING: readonly HubFailure[] = ['rate_limited', 'unavailable', 'invalid_
  * begins: a hub that does not answer now costs the run nothing.
  */
 export async function baseOf(services: Services, jobId: string): Promise<JobBase | null> {
+  const run = await findJob(services.db, jobId)
+  return !run || run.job_type !== 'training' || isTerminal(run.status) ? null : baseOfRun(services, run)
+}
+
+/** The same for a run whatever its status. */
+export async function baseOfRun(services: Services, run: TrainingRunRow): Promise<JobBase | null> {
   const { db, catalog } = services
-  const run = await db.selectFrom('training_run').selectAll().where('id', '=', jobId).executeTakeFirst()
-  if (!run || run.job_type !== 'training' || isTerminal(run.status)) return null
   const kind = catalog.model(run.model_config_id)?.config.trainer.base
   if (!kind) return null
 

@@ -1,7 +1,17 @@
 import { getHubFile } from './get-hub-file.ts'
 import { getNodeModel } from './get-node-model.ts'
+import { getNodeModelExpectation } from './get-node-model-expectation.ts'
 import { joinNode } from './join-node.ts'
 import { listNodes } from './list-nodes.ts'
 import { drainNode, removeNode, resumeNode } from './move-node.ts'
 
-export const nodes = [joinNode, getNodeModel, getHubFile, listNodes, drainNode, resumeNode, removeNode]
+export const nodes = [
+  joinNode,
+  getNodeModel,
+  getNodeModelExpectation,
+  getHubFile,
+  listNodes,
+  drainNode,
+  resumeNode,
+  removeNode,
+]

@@ -1,0 +1,138 @@
+import { randomUUID } from 'node:crypto'
+import { mkdir, rm, writeFile } from 'node:fs/promises'
+import { availableParallelism } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+import type { MergeIngredient } from '../schemas/training-merge.ts'
+import type { MemoryLedger } from './memory-ledger.ts'
+import { fetchIngredients, modelFolder } from './merge/ingredients.ts'
+import type { ModelManager } from './model-manager.ts'
+import type { ManagedProcess, ProcessDriver } from './process-driver.ts'
+import { pythonProcessEnv } from './python-env.ts'
+import type { BaseTools } from './training/base-model.ts'
+
+/** What a comparison needs of its node. */
+export interface ComparisonTools extends BaseTools {
+  readonly models: Pick<ModelManager, 'report' | 'room'>
+  readonly memory: MemoryLedger
+  readonly driver: ProcessDriver
+  readonly pythonOf: (environment: string) => Promise<string>
+  readonly workDir: string
+}
+
+export interface ComparisonOptions {
+  /** What its logits are to be: those of a base under adapters. */
+  ingredients: readonly MergeIngredient[]
+  /** Memory one of the models takes; never two are loaded. */
+  memoryMb: number
+  signal: AbortSignal
+}
+
+/** One prompt, as `hearth_trainers/llm/compare.py` tells of it; a number that is none comes as null. */
+interface PromptVerdict {
+  prompt: string
+  difference: number | null
+  limit: number
+  passed: boolean
+}
+
+type Line = { event: 'result'; prompts: PromptVerdict[] } | { event: 'error'; message: string }
+
+const ENVIRONMENT = 'llm'
+const TRAINERS = fileURLToPath(new URL('trainers/', import.meta.url))
+const LAST_LINES = 5
+/** Exit status of a program whose files cannot be compared. */
+const UNFIT = 64
+
+/** The models could not be compared; `isFinal` when they never can be. */
+export class ComparisonError extends Error {
+  override readonly name = 'ComparisonError'
+  readonly isFinal: boolean
+
+  constructor(message: string, { isFinal, cause }: { isFinal: boolean; cause?: unknown }) {
+    super(message, { cause })
+    this.isFinal = isFinal
+  }
+}
+
+/**
+ * Compares the logits of a model that lies on this disk with those of its base under its adapters, over fixed prompts.
+ * Answers with what is wrong, or `undefined` when they agree within the limit. Throws a `NoRoomError` when the memory
+ * cannot be had here and a `ComparisonError` when there is nothing to compare.
+ */
+export async function compareLogits(
+  tools: ComparisonTools,
+  modelKey: string,
+  { ingredients, memoryMb, signal }: ComparisonOptions,
+): Promise<string | undefined> {
+  const name = `logits-${randomUUID()}`
+  const dir = join(tools.workDir, name)
+  await tools.models.room.hold(name, memoryMb)
+  try {
+    await mkdir(dir, { recursive: true })
+    const merged = await tools.weights.find(modelKey)
+    if (!merged) throw new ComparisonError('its weights have left the disk', { isFinal: false })
+    const found = await fetchIngredients(tools, ingredients, { dir, signal, tell: () => {} })
+    const threads = Math.max(1, availableParallelism() - 1)
+    const job = {
+      merged_dir: modelFolder(merged.directory),
+      base_dir: found.find(({ role }) => role === 'base')?.ingredient.dir,
+      adapters: found.flatMap(({ role, ingredient }) => (role === 'adapter' ? [ingredient] : [])),
+      threads,
+    }
+    await writeFile(join(dir, 'job.json'), JSON.stringify(job))
+    const process = await tools.driver.start({
+      name,
+      command: await tools.pythonOf(ENVIRONMENT),
+      args: ['-m', 'hearth_trainers.llm.compare', join(dir, 'job.json')],
+      cwd: dir,
+      env: pythonProcessEnv({ PYTHONPATH: TRAINERS, OMP_NUM_THREADS: String(threads) }),
+    })
+    return complaint(await readVerdict(process, signal))
+  } finally {
+    tools.memory.release(name)
+    await rm(dir, { recursive: true, force: true })
+  }
+}
+
+async function readVerdict(process: ManagedProcess, signal: AbortSignal): Promise<PromptVerdict[]> {
+  const stop = () => void process.stop({ graceMs: 0 })
+  signal.addEventListener('abort', stop, { once: true })
+  if (signal.aborted) stop()
+  const lines: Line[] = []
+  const said: string[] = []
+  const keep = (text: string) => void (said.push(text) > LAST_LINES && said.shift())
+  createInterface({ input: process.stderr }).on('line', keep)
+  createInterface({ input: process.stdout }).on('line', (text) => {
+    if (text.startsWith('{"event"')) lines.push(JSON.parse(text) as Line)
+    else keep(text)
+  })
+  try {
+    const { code } = await process.exited
+    signal.throwIfAborted()
+    const last = lines.at(-1)
+    if (last?.event === 'result') return last.prompts
+    const why = last?.message ?? `the program ended with status ${code}`
+    throw new ComparisonError(`its logits could not be compared: ${why}`, {
+      isFinal: code === UNFIT,
+      cause: said.join('\n'),
+    })
+  } finally {
+    signal.removeEventListener('abort', stop)
+    await process.stop({ graceMs: 0 })
+  }
+}
+
+/** The worst of the prompts that do not agree, in words. */
+function complaint(prompts: readonly PromptVerdict[]): string | undefined {
+  const excess = ({ difference, limit }: PromptVerdict) => (difference ?? Infinity) / limit
+  const [worst] = prompts.filter(({ passed }) => !passed).toSorted((a, b) => excess(b) - excess(a))
+  if (!worst) return undefined
+  const number = prompts.indexOf(worst) + 1
+  const by = worst.difference === null ? 'by no number' : `by up to ${worst.difference.toPrecision(3)}`
+  return (
+    `its logits differ from those of its base with the adapters ${by} at test prompt ${number} of ` +
+    `${prompts.length} (${JSON.stringify(worst.prompt)}); the limit is ${worst.limit.toPrecision(3)}`
+  )
+}
