@@ -3,6 +3,7 @@ import { sql } from 'kysely'
 import { request } from 'undici'
 import { openDatabase } from '../db/database.ts'
 import { QUEUES } from '../workflows/policy.ts'
+import { reasonOf } from '../platform/reason.ts'
 import type { Child } from './child.ts'
 import { StartError } from './options.ts'
 import { queueIsPolled, type TemporalPlace } from './temporal.ts'
@@ -10,8 +11,12 @@ import { queueIsPolled, type TemporalPlace } from './temporal.ts'
 const TIMEOUT_MS = 180_000
 /** A process that ended this often while starting will not come up. */
 const HOPELESS = 5
+const REACHABLE_MS = 10_000
 
 interface Surroundings {
+  /** Where the API listens on this machine. */
+  localBase: string
+  /** Where it is told to be. */
   baseUrl: string
   temporal: TemporalPlace
   databaseUrl: string
@@ -22,6 +27,7 @@ interface Surroundings {
 
 /** Waits until the API is healthy, workflows are polled for and a node has reported over its link. */
 export async function waitUntilServing({
+  localBase,
   baseUrl,
   temporal,
   databaseUrl,
@@ -31,7 +37,8 @@ export async function waitUntilServing({
 }: Surroundings): Promise<void> {
   const since = new Date()
   const deadline = Date.now() + TIMEOUT_MS
-  await until('the API', () => isHealthy(baseUrl))
+  await until('the API', () => isHealthy(localBase))
+  await reachable(baseUrl)
   await until('the workflow worker', () => queueIsPolled(temporal, QUEUES.control))
   await using db = openDatabase(databaseUrl, { max: 1 })
   await until('the node', async () => {
@@ -53,6 +60,20 @@ export async function waitUntilServing({
       await sleep(50)
     }
   }
+}
+
+/** The node has to reach its gateway by the address that is told to all. */
+async function reachable(baseUrl: string): Promise<void> {
+  let why: unknown
+  for (const deadline = Date.now() + REACHABLE_MS; Date.now() < deadline; await sleep(200)) {
+    try {
+      if (await isHealthy(baseUrl)) return
+    } catch (err) {
+      why = err
+    }
+  }
+  const reason = why === undefined ? 'another server answers' : reasonOf(why)
+  throw new StartError(`HEARTH_BASE_URL: the API cannot be reached at ${baseUrl} from here (${reason}).`)
 }
 
 async function isHealthy(baseUrl: string): Promise<boolean> {

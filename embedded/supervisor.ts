@@ -135,7 +135,7 @@ async function bringUp(options: EmbeddedOptions, context: Context, signal?: Abor
 
   const { children } = context
   const place = { address: temporal.address, namespace: config.TEMPORAL_NAMESPACE }
-  const at = { baseUrl: localBase, temporal: place, databaseUrl }
+  const at = { localBase, baseUrl, temporal: place, databaseUrl }
   await waitUntilServing({ ...at, children, logs: layout.logs, signal })
   return {
     base_url: baseUrl,
