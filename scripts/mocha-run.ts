@@ -61,18 +61,23 @@ export async function runSuite(suite: Suite, options: MochaOptions): Promise<End
   }
 }
 
+/** Where more files than this have failures, it is no accident. */
+const MOST_FILES = 5
+
 /**
- * Runs each file that has failures once more by itself. What happened then stands in the place of what happened before;
- * `flaky` are the failures that did not come again.
+ * Runs each file that has failures once more by itself, unless these are more than a few. What happened then stands in
+ * the place of what happened before; `flaky` are the failures that did not come again.
  */
 export async function secondChance(
   first: Ending[],
   again: (file: string) => Promise<Ending[]>,
 ): Promise<{ endings: Ending[]; flaky: Ending[] }> {
   const failures = first.filter(({ file, outcome }) => outcome === 'failed' && file !== '')
+  const byFile = Map.groupBy(failures, (failure) => failure.file)
   const flaky: Ending[] = []
   let endings = first
-  for (const [file, before] of Map.groupBy(failures, (failure) => failure.file)) {
+  if (byFile.size > MOST_FILES) return { endings, flaky }
+  for (const [file, before] of byFile) {
     const now = await again(file)
     const failing = new Set(now.filter(({ outcome }) => outcome === 'failed').map(({ title }) => title))
     // A run that broke off says nothing of the tests it did not come to.

@@ -1,4 +1,5 @@
-import { readdirSync } from 'node:fs'
+import { globSync } from 'node:fs'
+import { sep } from 'node:path'
 import { readConfig } from '../platform/config.ts'
 import { countsOf, type Ending, runSuite, secondChance, type Suite } from './mocha-run.ts'
 import { run } from './run-command.ts'
@@ -21,10 +22,10 @@ const CHECKS: Step[] = [
 ]
 const KNIP: Step = { name: 'unused files and exports', command: ['knip'] }
 
-/** What is measured in seconds of the whole machine runs alone, after the rest. */
-const ALONE = ['e2e', 'faults']
-/** About half of the rest by time, most of it on the processor; it runs beside the other half, which mostly waits. */
-const HEAVY = ['node-runtime', 'platform', 'trainers', 'domain', 'db', 'embedded']
+/** What brings up whole platforms, each with processes of its own. */
+const PLATFORMS = ['e2e', 'faults']
+/** What keeps a processor busy; the rest mostly waits. */
+const BUSY = ['node-runtime', 'platform', 'trainers', 'domain', 'db', 'embedded']
 const IS_STRICT = process.argv.includes('--verify')
 const ARGUMENTS = process.argv.slice(2).filter((argument) => argument !== '--verify')
 
@@ -75,15 +76,15 @@ async function tools(): Promise<NodeJS.ProcessEnv> {
 }
 
 async function runAll(env: NodeJS.ProcessEnv): Promise<Ending[]> {
-  const [light, heavy, ...last] = suites()
-  const endings = (
-    await Promise.all([
-      runSuite(light, { env, args: ARGUMENTS }),
-      runSuite(heavy, { env, args: ARGUMENTS, output: 'afterwards' }),
-    ])
+  const inLane = async (lane: Suite[], output: 'live' | 'afterwards') => {
+    const endings: Ending[] = []
+    for (const suite of lane) endings.push(...(await runSuite(suite, { env, args: ARGUMENTS, output })))
+    return endings
+  }
+  const [first, ...others] = lanes()
+  return (
+    await Promise.all([inLane(first, 'live'), ...others.map((lane) => inLane(lane, 'afterwards'))])
   ).flat()
-  for (const suite of last) endings.push(...(await runSuite(suite, { env, args: ARGUMENTS })))
-  return endings
 }
 
 /** Arguments of `npm test -- ...` are mocha's: a file, --grep. */
@@ -95,18 +96,18 @@ function alone(file: string, env: NodeJS.ProcessEnv): Promise<Ending[]> {
   return runSuite({ name: `${file}, once more`, specs: [file], minutes: 10 }, { env, args: ARGUMENTS })
 }
 
-function suites(): [Suite, Suite, ...Suite[]] {
-  const folders = readdirSync('test', { withFileTypes: true }).filter((entry) => entry.isDirectory())
-  const names = folders.map(({ name }) => name).filter((name) => !ALONE.includes(name))
-  const light = names.filter((name) => !HEAVY.includes(name))
-  const suite = (name: string, of: string[], minutes: number) => {
-    return { name, minutes, specs: of.map((folder) => `test/${folder}/**/*.test.ts`) }
+/** Lanes run side by side and take about the same time; the suites of a lane run one after the other. */
+function lanes(): [Suite[], ...Suite[][]] {
+  const files = globSync('test/*/**/*.test.ts')
+  const folders = [...new Set(files.map((file) => file.split(sep)[1] ?? ''))]
+  const suite = (name: string, of: string[]) => {
+    return { name, minutes: 25, specs: of.map((folder) => `test/${folder}/**/*.test.ts`) }
   }
+  const rest = folders.filter((folder) => !PLATFORMS.includes(folder) && !BUSY.includes(folder))
   return [
-    suite('routes, workflows, contract', light, 25),
-    suite('nodes, trainers, outside systems', HEAVY, 25),
-    suite('end to end', ['e2e'], 12),
-    suite('faults', ['faults'], 15),
+    [suite('routes, workflows, contract', rest)],
+    [suite('nodes, trainers, outside systems', BUSY)],
+    [suite('end to end', ['e2e']), suite('faults', ['faults'])],
   ]
 }
 

@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { promisify } from 'node:util'
-import type { Counts, Ending } from '../../scripts/mocha-run.ts'
+import { type Counts, type Ending, secondChance } from '../../scripts/mocha-run.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const ONCE = `if (!fs.existsSync(seen)) { fs.writeFileSync(seen, ''); throw new Error('not yet') }`
@@ -60,5 +60,14 @@ describe('the runner of npm test', () => {
         'hook.test.cjs two "before all" hook: its start for "comes after"',
       ],
     )
+  })
+
+  it('gives no second chance when many files fail', async () => {
+    const first = Array.from({ length: 6 }, (_, n): Ending => {
+      return { file: `${n}.test.ts`, title: 'it', outcome: 'failed' }
+    })
+    const again = () => assert.fail('ran once more')
+
+    assert.deepEqual(await secondChance(first, again), { endings: first, flaky: [] })
   })
 })
