@@ -6,6 +6,9 @@ interface DatasetPlace {
   datasetId: string
 }
 
+/** A file of a model that an operator imports. */
+export const importKey = (versionId: string, path: string): string => `imports/${versionId}/${path}`
+
 /** Everything of one dataset at one stage. */
 export const datasetFolder = (stage: DatasetStage, { accountId, datasetId }: DatasetPlace): string =>
   `${stage}/${accountId}/${datasetId}/`

@@ -8,6 +8,9 @@ import {
   RETENTION_BATCH,
 } from '../../db/repositories/retention.ts'
 import { resealTexts } from '../../db/repositories/sealed.ts'
+import { jobFolder, keptJobFiles, noteSwept, unsweptRuns } from '../../db/repositories/job-files.ts'
+import { outlivedImports, removeModelImports } from '../../db/repositories/model-imports.ts'
+import { importKey } from '../../domain/object-keys.ts'
 import type { ObjectStore } from '../../platform/object-store.ts'
 import { FOLD_BATCH, foldUsage } from '../../db/repositories/usage.ts'
 import type { OutlivedFile } from '../../db/repositories/retention.ts'
@@ -16,6 +19,9 @@ import type { ControlDeps } from './deps.ts'
 
 /** Files that one step removes; each is a round trip to the object store. */
 const FILE_BATCH = 200
+/** Imports, of up to 1,000 files each, and runs, of a folder each, that one step looks at. */
+const IMPORT_BATCH = 2
+const RUN_BATCH = 20
 
 /** Texts of each kind that one step seals again. */
 const RESEAL_BATCH = 500
@@ -63,17 +69,55 @@ export const createMaintenanceActivities = ({ db, objects, config, now }: Contro
       uploads.map(({ id }) => id),
     )
 
+    const imports = await outlivedImports(db, now(), IMPORT_BATCH)
+    await removeFiles(
+      objects,
+      imports.flatMap(({ id, paths }) => paths.map((path) => ({ object_key: importKey(id, path) }))),
+    )
+    await removeModelImports(
+      db,
+      imports.map(({ id }) => id),
+    )
+
+    const runs = await unsweptRuns(db, now(), RUN_BATCH)
+    const left = await Promise.all(runs.map((run) => sweepRun({ db, objects }, run, now())))
+
     const inputs = await outlivedInputs(db, now(), FILE_BATCH)
     await removeFiles(objects, inputs)
     await removeInputs(
       db,
       inputs.map(({ id }) => id),
     )
-    const more = uploads.length === FILE_BATCH || inputs.length === FILE_BATCH
-    return { count: uploads.length + inputs.length, more }
+    const more =
+      uploads.length === FILE_BATCH ||
+      imports.length === IMPORT_BATCH ||
+      runs.length === RUN_BATCH ||
+      inputs.length === FILE_BATCH
+    const count = [uploads, imports.flatMap(({ paths }) => paths), inputs, left.flat()].flat().length
+    return { count, more }
   },
 })
 
-async function removeFiles(objects: ObjectStore, files: readonly OutlivedFile[]): Promise<void> {
+async function removeFiles(
+  objects: ObjectStore,
+  files: readonly Pick<OutlivedFile, 'object_key'>[],
+): Promise<void> {
   await Promise.all(files.map(({ object_key }) => objects.delete(object_key)))
+}
+
+/** Removes what attempts of an ended run have PUT and the run does not need; gives what that was. */
+async function sweepRun(
+  { db, objects }: Pick<ControlDeps, 'db' | 'objects'>,
+  run: Awaited<ReturnType<typeof unsweptRuns>>[number],
+  now: Date,
+): Promise<string[]> {
+  const kept = await keptJobFiles(db, run.id)
+  const left: string[] = []
+  for await (const { key } of objects.list(jobFolder(run))) if (!kept.has(key)) left.push(key)
+  await removeFiles(
+    objects,
+    left.map((object_key) => ({ object_key })),
+  )
+  await noteSwept(db, run.id, now)
+  return left
 }

@@ -1,4 +1,4 @@
-import type { Insertable, Kysely, Transaction } from 'kysely'
+import { type Insertable, type Kysely, sql, type Transaction } from 'kysely'
 import { newId } from '../../domain/ids.ts'
 import type { Database } from '../tables.ts'
 import type { ArtifactRow, ArtifactTable, JobCheckpointRow, TrainingRunRow } from '../tables/training.ts'
@@ -31,6 +31,38 @@ export async function replaceArtifacts(
     .insertInto('artifact')
     .values(artifacts.map((one) => ({ id: newId(), last_modified: now, ...one })))
     .execute()
+}
+
+/** Runs that ended a day ago, and whose attempts may have left files that belong to nothing. */
+export function unsweptRuns(
+  db: Kysely<Database>,
+  now: Date,
+  limit: number,
+): Promise<Pick<TrainingRunRow, 'id' | 'account_id'>[]> {
+  return db
+    .selectFrom('training_run')
+    .select(['id', 'account_id'])
+    .where('completed_at', '<', sql<Date>`${now}::timestamptz - interval '24 hours'`)
+    .where('files_swept_at', 'is', null)
+    .where('deleted_at', 'is', null)
+    .orderBy('completed_at')
+    .limit(limit)
+    .execute()
+}
+
+/** The objects that a run's artifacts and checkpoints are. */
+export async function keptJobFiles(db: Kysely<Database>, jobId: string): Promise<Set<string>> {
+  const rows = await db
+    .selectFrom('artifact')
+    .select('object_key')
+    .where('job_id', '=', jobId)
+    .unionAll(db.selectFrom('job_checkpoint').select('object_key').where('job_id', '=', jobId))
+    .execute()
+  return new Set(rows.map(({ object_key }) => object_key))
+}
+
+export async function noteSwept(db: Kysely<Database>, jobId: string, now: Date): Promise<void> {
+  await db.updateTable('training_run').set({ files_swept_at: now }).where('id', '=', jobId).execute()
 }
 
 export function listArtifacts(db: Kysely<Database>, jobId: string): Promise<ArtifactRow[]> {

@@ -22,6 +22,8 @@ export interface ModelVersionTable {
   lifecycle_status: Defaulted<'candidate' | 'ready' | 'preferred' | 'disabled'>
   /** What its test found, or why it was disabled. */
   lifecycle_note: Optional<string>
+  /** How often its test has been promised while it is a candidate. */
+  tests: Defaulted<number>
   job_id: Optional<string>
   dataset_id: Optional<string>
   parent_job_id: Optional<string>
@@ -91,10 +93,19 @@ export interface EndpointTable {
 export type EndpointRow = Selectable<EndpointTable>
 export type NewEndpoint = Insertable<EndpointTable>
 
+export interface ModelImportTable {
+  id: string
+  account_id: string
+  paths: string[]
+  expired: Defaulted<boolean>
+  created_at: Defaulted<Date>
+}
+
 export interface ModelTables {
   model: ModelTable
   model_version: ModelVersionTable
   version_file: VersionFileTable
   load_time: LoadTimeTable
+  model_import: ModelImportTable
   endpoint: EndpointTable
 }

@@ -27,6 +27,8 @@ export interface TrainingRunTable {
   started_at: Optional<Date>
   completed_at: Optional<Date>
   deleted_at: Optional<Date>
+  /** When what its attempts left behind was removed. */
+  files_swept_at: Optional<Date>
 }
 export type TrainingRunRow = Selectable<TrainingRunTable>
 export type NewTrainingRun = Insertable<TrainingRunTable>

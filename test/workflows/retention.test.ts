@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict'
 import { ApplicationFailure } from '@temporalio/common'
 import { createMaintenanceActivities } from '../../activities/control/maintenance.ts'
+import { attemptFile, insertCheckpoint, jobFolder } from '../../db/repositories/job-files.ts'
 import { newId } from '../../domain/ids.ts'
 import { QUEUES } from '../../workflows/policy.ts'
-import { startApi, type TestApi } from '../support/api.ts'
+import { OPERATIONS_KEY, startApi, type TestApi } from '../support/api.ts'
 import { failingAt, twice } from '../support/at-least-once.ts'
+import { buildRun } from '../support/build-endpoint.ts'
 import { recordHistory } from '../support/histories.ts'
 import { startControlWorker, startTemporal, type TestTemporal } from '../support/temporal.ts'
 
@@ -184,6 +186,92 @@ describe('housekeeping', () => {
       }
     })
 
+    it('removes imports that nobody completed within a day, and lets the others be completed', async () => {
+      const { db } = api.database
+      const { objects } = api.services
+      const admin = '/api/v1/admin/model-imports'
+      const name = `imported-${newId().slice(-8)}`
+      const file = { path: 'model.gguf', size_bytes: 1, sha256: '0'.repeat(64) }
+      const begin = async () => {
+        const body = { account_id: accountId, paths: [file.path] }
+        const { version_id: id } = (await api.call('POST', admin, { key: OPERATIONS_KEY, body })).body
+        await objects.put(`imports/${id}/${file.path}`, Buffer.from('x'), { contentType: 'text/plain' })
+        return id as string
+      }
+      const complete = (id: string) => {
+        const body = {
+          account_id: accountId,
+          name,
+          task_type: 'chat',
+          runtime_profile: 'llm-llamacpp',
+          files: [file],
+        }
+        return api.call('POST', `${admin}/${id}:complete`, { key: OPERATIONS_KEY, body })
+      }
+      const isThere = async (id: string) => (await objects.head(`imports/${id}/${file.path}`)) !== undefined
+      const [forgotten, late, fresh] = [await begin(), await begin(), await begin()]
+      const age = (ids: string[]) =>
+        db
+          .updateTable('model_import')
+          .set({ created_at: ago(25 * HOUR) })
+          .where('id', 'in', ids)
+          .execute()
+      assert.equal((await complete(fresh)).status, 201)
+      await age([forgotten, late])
+
+      await twice(createMaintenanceActivities(api.services)).removeOutlivedFiles()
+
+      assert.deepEqual(
+        [await isThere(forgotten), await isThere(late), await isThere(fresh)],
+        [false, false, true],
+      )
+      assert.deepEqual(await db.selectFrom('model_import').selectAll().execute(), [])
+      await objects.put(`imports/${late}/${file.path}`, Buffer.from('x'), { contentType: 'text/plain' })
+      assert.equal((await complete(late)).status, 409)
+      assert.equal((await complete(fresh)).status, 409)
+    })
+
+    it('removes what lost attempts of an ended run have stored, and keeps what the run is made of', async () => {
+      const { db } = api.database
+      const { objects } = api.services
+      const [old, young] = await Promise.all(
+        [25, 23].map((hours) =>
+          buildRun(db, accountId, { status: 'failed', attempt: 2, completed_at: ago(hours * HOUR) }),
+        ),
+      )
+      const keyOf = (run: { id: string }, attempt: number, kind: 'artifact' | 'checkpoint') =>
+        attemptFile({ account_id: accountId, id: run.id }, { attempt, kind, filename: 'f' })
+      for (const run of [old!, young!]) {
+        for (const attempt of [1, 2]) {
+          for (const kind of ['artifact', 'checkpoint'] as const) {
+            await objects.put(keyOf(run, attempt, kind), Buffer.from('x'), { contentType: 'text/plain' })
+          }
+        }
+        const checkpoint = {
+          job_id: run.id,
+          attempt: 2,
+          epoch: 1,
+          config_digest: 'c',
+          size_bytes: 1,
+          sha256: 'x',
+        }
+        await db
+          .transaction()
+          .execute((trx) => insertCheckpoint(trx, { ...checkpoint, object_key: keyOf(run, 2, 'checkpoint') }))
+      }
+
+      await twice(createMaintenanceActivities(api.services)).removeOutlivedFiles()
+
+      const left = async (run: { id: string }) => {
+        const keys: string[] = []
+        for await (const { key } of objects.list(jobFolder({ account_id: accountId, id: run.id })))
+          keys.push(key)
+        return keys
+      }
+      assert.deepEqual(await left(old!), [keyOf(old!, 2, 'checkpoint')])
+      assert.equal((await left(young!)).length, 4)
+    })
+
     it('runs as a workflow, each activity twice, beside reconcile', async () => {
       await using _worker = await startControlWorker(temporal, api.services, twice)
       await api.database.db
@@ -199,7 +287,8 @@ describe('housekeeping', () => {
           args: [],
         })
         await handle.result()
-        await recordHistory(name, handle)
+        // `reconcile` alone is the history of a time without tests of candidates.
+        await recordHistory(name === 'reconcile' ? 'reconcile-candidates' : name, handle)
       }
 
       const left = await api.database.db.selectFrom('usage_delta').selectAll().execute()

@@ -2,12 +2,14 @@ import type { Transaction } from 'kysely'
 import Type from 'typebox'
 import { findAccount } from '../../../db/repositories/accounts.ts'
 import { insertEndpoint } from '../../../db/repositories/endpoints.ts'
+import { insertModelImport, takeModelImport } from '../../../db/repositories/model-imports.ts'
 import { insertVersion } from '../../../db/repositories/versions.ts'
 import type { Database } from '../../../db/tables.ts'
 import type { EndpointRow } from '../../../db/tables/models.ts'
 import { isChatCapable } from '../../../domain/chat.ts'
 import { ApiError, invalid } from '../../../domain/errors.ts'
 import { newId } from '../../../domain/ids.ts'
+import { importKey } from '../../../domain/object-keys.ts'
 import { estimateMb } from '../../../domain/model-memory.ts'
 import { modelKeyOf } from '../../../domain/training-run.ts'
 import type { ObjectStore } from '../../../platform/object-store.ts'
@@ -26,8 +28,6 @@ import { noAccount } from './accounts.ts'
 const URL_LIFETIME_S = 6 * 3_600
 const OCTETS = 'application/octet-stream'
 
-const keyOf = (versionId: string, path: string) => `imports/${versionId}/${path}`
-
 export const startModelImport = route({
   operationId: 'startModelImport',
   summary: 'Get addresses to PUT the files of a model to',
@@ -42,10 +42,12 @@ export const startModelImport = route({
     if (!(await findAccount(db, account_id))) throw noAccount()
     const version_id = newId()
     const sign = async (path: string) => {
-      const key = keyOf(version_id, path)
+      const key = importKey(version_id, path)
       const { url } = await objects.signPut(key, { expiresInS: URL_LIFETIME_S, contentType: OCTETS })
       return { path, url, content_type: OCTETS }
     }
+    // Written first: what is uploaded and never completed is found by it.
+    await insertModelImport(db, { id: version_id, account_id, paths })
     return { version_id, uploads: await Promise.all(paths.map(sign)) }
   },
 })
@@ -88,7 +90,7 @@ async function checkFile(
   versionId: string,
   { path, size_bytes }: CompleteModelImport['files'][number],
 ): Promise<void> {
-  const found = await objects.head(keyOf(versionId, path))
+  const found = await objects.head(importKey(versionId, path))
   if (!found) throw new ApiError('conflict', `${path} has not been uploaded`)
   if (found.sizeBytes === size_bytes) return
   throw new ApiError('conflict', `${path} has ${found.sizeBytes} bytes here, not ${size_bytes}`)
@@ -106,6 +108,12 @@ async function create(
   { versionId, body, profile, now }: Creation,
 ): Promise<EndpointRow> {
   const { account_id, name, task_type, files } = body
+  if (!(await takeModelImport(trx, { id: versionId, account_id }))) {
+    throw new ApiError(
+      'conflict',
+      'this import is complete already, or its files were removed after 24 hours',
+    )
+  }
   const model_key = modelKeyOf(name, versionId)
   const common = { account_id, name, model_key, runtime_profile: profile.profile_id, ...listingOf(task_type) }
   const bytes = files.reduce((sum, { size_bytes }) => sum + size_bytes, 0)
@@ -119,7 +127,7 @@ async function create(
       memory_mb: estimateMb(profile, bytes),
       created_at: now,
     },
-    files.map((file) => ({ ...file, object_key: keyOf(versionId, file.path) })),
+    files.map((file) => ({ ...file, object_key: importKey(versionId, file.path) })),
   )
   const row = await insertEndpoint(trx, {
     ...common,
