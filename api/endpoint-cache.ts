@@ -8,17 +8,21 @@ import { compileUserSchema } from '../platform/user-schema.ts'
 import type { CacheWatch } from './cache-watch.ts'
 import { toIssues } from './http/issues.ts'
 
-const MOST = 20_000
-/** Compiled schemas; one takes milliseconds to compile. */
-const MOST_COMPILED = 1_000
+/** Rows kept, by what they take: half a kilobyte and their schema, of which a wide table may have a megabyte. */
+const MOST_BYTES = 16 * 1024 * 1024
+const ROW_BYTES = 512
+/** Compiled schemas: at least 16 to 60 KB each, five times their text (measured); one takes some 30 ms to compile. */
+const MOST_COMPILED_BYTES = 32 * 1024 * 1024
+const COMPILED_BYTES = 32 * 1024
+const COMPILED_FACTOR = 6
 
 /** Endpoints as inference needs them. Forgotten as soon as any endpoint changes; not believed while changes cannot be seen. */
 export class EndpointCache {
   readonly #db: Kysely<Database>
   readonly #watch: Pick<CacheWatch, 'on' | 'isFresh'>
-  readonly #known = new LRUCache<string, CallableEndpointRow>({ max: MOST })
+  readonly #known = new LRUCache<string, CallableEndpointRow>({ maxSize: MOST_BYTES })
   // An endpoint's schema never changes, so these outlive a change of the rest.
-  readonly #compiled = new LRUCache<string, ValidateFunction>({ max: MOST_COMPILED })
+  readonly #compiled = new LRUCache<string, ValidateFunction>({ maxSize: MOST_COMPILED_BYTES })
   #epoch = 0
 
   constructor(db: Kysely<Database>, watch: Pick<CacheWatch, 'on' | 'isFresh'>) {
@@ -30,16 +34,26 @@ export class EndpointCache {
     })
   }
 
+  /** Bytes that the rows and the compiled schemas are taken to hold. */
+  get bytes(): { rows: number; compiled: number } {
+    return { rows: this.#known.calculatedSize, compiled: this.#compiled.calculatedSize }
+  }
+
   /** The endpoint with this id or name; at once when it is known. */
   find(idOrName: string): CallableEndpointRow | undefined | Promise<CallableEndpointRow | undefined> {
-    const known = this.#known.get(idOrName)
-    return known && this.#watch.isFresh() ? known : this.#look(idOrName)
+    const name = idOrName.toLowerCase()
+    const known = this.#known.get(name)
+    return known && this.#watch.isFresh() ? known : this.#look(name)
   }
 
   /** Throws `validation_failed` for an input that breaks the endpoint's schema. */
   checkInput(endpoint: CallableEndpointRow, input: unknown): void {
     let validate = this.#compiled.get(endpoint.id)
-    if (!validate) this.#compiled.set(endpoint.id, (validate = compileUserSchema(endpoint.input_schema)))
+    if (!validate) {
+      validate = compileUserSchema(endpoint.input_schema)
+      const size = COMPILED_BYTES + COMPILED_FACTOR * textBytes(endpoint)
+      this.#compiled.set(endpoint.id, validate, { size })
+    }
     if (validate(input)) return
     const issues = toIssues('body', validate.errors ?? []).map(
       ({ loc: [where, ...rest], msg, type }): Issue => ({
@@ -62,7 +76,9 @@ export class EndpointCache {
     const epoch = this.#epoch
     const row = await findCallableEndpoint(this.#db, idOrName)
     // What was read before a change must not outlive it.
-    if (row && epoch === this.#epoch) this.#known.set(idOrName, row)
+    if (row && epoch === this.#epoch) this.#known.set(idOrName, row, { size: ROW_BYTES + textBytes(row) })
     return row
   }
 }
+
+const textBytes = ({ input_schema }: CallableEndpointRow): number => JSON.stringify(input_schema).length

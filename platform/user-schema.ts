@@ -5,6 +5,8 @@ import { canonicalJson } from '../domain/canonical-json.ts'
 
 const LARGEST_BYTES = 128 * 1024
 const DEEPEST = 64
+/** What ajv makes of an object's properties is nested as deep as they are many: with 2,000 it overflows the stack (measured). */
+const WIDEST = 500
 /** Those that are cheap to check whatever the text. */
 const FORMATS = [
   'date',
@@ -75,9 +77,38 @@ const IDENTITY = new Set(['$schema', '$id', '$async'])
 function withoutIdentity(value: unknown, depth = 0): Record<string, unknown> {
   if (depth > DEEPEST) throw new UserSchemaError(`is nested deeper than ${DEEPEST} levels`)
   if (Array.isArray(value)) return value.map((item) => visit(item, depth)) as never
+  if (isWide(value as object))
+    throw new UserSchemaError(`describes more than ${WIDEST} properties of one object`)
   const entries = Object.entries(value as object).filter(([name]) => !IDENTITY.has(name))
   return Object.fromEntries(entries.map(([name, member]) => [name, visit(member, depth)]))
 }
 
 const visit = (value: unknown, depth: number): unknown =>
   typeof value === 'object' && value !== null ? withoutIdentity(value, depth + 1) : value
+
+/** What says something of the members of an object. */
+const ABOUT_MEMBERS = new Set([
+  'properties',
+  'patternProperties',
+  'additionalProperties',
+  'unevaluatedProperties',
+  'required',
+])
+
+/** Leaves out what a schema says of the members of very wide objects: the model itself checks the rows of such a table. */
+export function withoutWideObjects(schema: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const leftOut = isWide(schema) ? ABOUT_MEMBERS : undefined
+  const kept = Object.entries(schema).filter(([name]) => !leftOut?.has(name))
+  return Object.fromEntries(kept.map(([name, value]) => [name, withoutWide(value)]))
+}
+
+function withoutWide(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(withoutWide)
+  if (typeof value !== 'object' || value === null) return value
+  return withoutWideObjects(value as Record<string, unknown>)
+}
+
+function isWide(schema: object): boolean {
+  const { properties } = schema as { properties?: unknown }
+  return typeof properties === 'object' && properties !== null && Object.keys(properties).length > WIDEST
+}
