@@ -1,4 +1,4 @@
-import { insertWorkflowStart } from '../db/repositories/workflow-starts.ts'
+import { promiseCandidateTest } from '../db/repositories/candidate-tests.ts'
 import type { ModelVersionRow } from '../db/tables/models.ts'
 import { candidateTestStart } from '../workflows/starts.ts'
 import type { Services } from './services.ts'
@@ -14,6 +14,6 @@ export async function startCandidateTest(
   version: Candidate,
 ): Promise<void> {
   if (version.lifecycle_status !== 'candidate' || version.lifecycle_note !== null) return
-  await db.transaction().execute((trx) => insertWorkflowStart(trx, candidateTestStart(version)))
+  await db.transaction().execute((trx) => promiseCandidateTest(trx, version.id, candidateTestStart(version)))
   starts.nudge()
 }

@@ -1,3 +1,6 @@
+/** Tests of one candidate before their going without a word is its verdict. */
+const MOST_TESTS = 2
+
 /** What becomes of a row whose workflow is not there to finish it. */
 export type Orphan = 'restart' | { status: 'failed' | 'cancelled'; reason: string }
 
@@ -21,4 +24,18 @@ export function orphanOf(workflow: string): Orphan | undefined {
     default:
       return 'restart'
   }
+}
+
+/**
+ * The same for the test of a candidate, which may be made again: one that an operator terminated, or that was lost, is
+ * started once more. One that was cancelled stays cancelled.
+ */
+export function orphanedTest(workflow: string, tests: number): Orphan | undefined {
+  const orphan = orphanOf(workflow)
+  if (orphan === undefined) return undefined
+  if (orphan !== 'restart' && orphan.status === 'cancelled') {
+    return { status: 'cancelled', reason: 'its test was cancelled' }
+  }
+  if (tests < MOST_TESTS) return 'restart'
+  return { status: 'failed', reason: `its test ended ${MOST_TESTS} times without a verdict` }
 }

@@ -1,9 +1,16 @@
-import { isCancellation, proxyLocalActivities, setCurrentDetails, workflowInfo } from '@temporalio/workflow'
+import {
+  isCancellation,
+  patched,
+  proxyLocalActivities,
+  setCurrentDetails,
+  workflowInfo,
+} from '@temporalio/workflow'
 import type { ControlActivities } from '../activities/control/index.ts'
 import { LOCAL } from './policy.ts'
 
 const {
   foldUsageCounts,
+  reconcileCandidates,
   reconcileDeliveries,
   reconcileJobs,
   reconcileTasks,
@@ -20,6 +27,7 @@ export interface ReconcileState {
   jobs: string | null
   tasks: string | null
   deliveries: string | null
+  candidates?: string | null
   /** The version of the kill switch that its workflow was last told of. */
   killSwitch: number | null
 }
@@ -69,6 +77,14 @@ export async function reconcile(): Promise<ReconcileState> {
     done.restarted += swept.restarted
     state.deliveries = swept.next
   })
+  if (patched('candidate-tests')) {
+    await step(async () => {
+      const swept = await reconcileCandidates(state.candidates ?? null)
+      done.ended += swept.ended
+      done.restarted += swept.restarted
+      state.candidates = swept.next
+    })
+  }
   await step(async () => {
     done.restarted += (await restartStalledIngests()).count
   })

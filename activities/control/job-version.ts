@@ -4,7 +4,7 @@ import { findUsableVersion } from '../../db/repositories/artifact-refs.ts'
 import { listArtifacts } from '../../db/repositories/job-files.ts'
 import { findHubVersion, findMergeModel, insertVersionSources } from '../../db/repositories/merges.ts'
 import { insertVersion } from '../../db/repositories/versions.ts'
-import { insertWorkflowStart } from '../../db/repositories/workflow-starts.ts'
+import { promiseCandidateTest } from '../../db/repositories/candidate-tests.ts'
 import type { Database } from '../../db/tables.ts'
 import type { ModelVersionRow, NewModelVersion } from '../../db/tables/models.ts'
 import type { TrainingRunRow } from '../../db/tables/training.ts'
@@ -63,7 +63,8 @@ export async function createVersion(
   )
   if (job.job_type === 'merge') await insertVersionSources(trx, id, job.id)
   // Starts once this transaction has committed, so after the job has completed.
-  if (version.lifecycle_status === 'candidate') await insertWorkflowStart(trx, candidateTestStart(version))
+  if (version.lifecycle_status === 'candidate')
+    await promiseCandidateTest(trx, id, candidateTestStart(version))
 }
 
 /** As its trainer described it. */

@@ -1,5 +1,6 @@
 import { type Client, type WorkflowExecutionStatusName, WorkflowNotFoundError } from '@temporalio/client'
 import type { Kysely } from 'kysely'
+import { candidatesInTest, promiseNextTest } from '../../db/repositories/candidate-tests.ts'
 import { readKillSwitch } from '../../db/repositories/kill-switch.ts'
 import {
   expireLeases,
@@ -11,16 +12,18 @@ import {
 } from '../../db/repositories/open-work.ts'
 import { endRun } from '../../db/repositories/run-endings.ts'
 import { endTask } from '../../db/repositories/tasks.ts'
+import { moveVersion } from '../../db/repositories/version-lifecycle.ts'
 import { waitingDeliveries } from '../../db/repositories/webhook-deliveries.ts'
 import { endDelivery } from '../../db/repositories/webhook-endings.ts'
 import { insertWorkflowStart, type WorkflowStart } from '../../db/repositories/workflow-starts.ts'
 import type { Database } from '../../db/tables.ts'
-import { type Orphan, orphanOf } from '../../domain/orphan.ts'
+import { type Orphan, orphanedTest, orphanOf } from '../../domain/orphan.ts'
 import { PRIORITY } from '../../domain/training-run.ts'
 import { searchAttributes } from '../../platform/temporal.ts'
 import { activateKillSwitch, deactivateKillSwitch } from '../../workflows/messages.ts'
 import { WORKFLOW_ID } from '../../workflows/policy.ts'
 import {
+  candidateTestStart,
   coldInferenceStart,
   killSwitchStart,
   mergeStart,
@@ -83,6 +86,25 @@ export const createReconcileActivities = ({ db, temporal, log, now }: ControlDep
     })
   },
 
+  /**
+   * Starts a test again, once, whose workflow went without a word; the second time that is its verdict. Safe to repeat
+   * because only the test that was counted is followed by another.
+   */
+  async reconcileCandidates(after: string | null): Promise<Swept> {
+    return sweep({ temporal, log }, await candidatesInTest(db, { after, limit: BATCH }), {
+      workflowId: WORKFLOW_ID.candidateTest,
+      judge: (workflow, { tests }) => orphanedTest(workflow, tests),
+      end: ({ id }, { reason }) =>
+        db
+          .transaction()
+          .execute((trx) =>
+            moveVersion(trx, id, { from: ['candidate'], to: 'candidate', note: reason, now: now() }),
+          ),
+      restart: (candidate) =>
+        db.transaction().execute((trx) => promiseNextTest(trx, candidate, candidateTestStart(candidate))),
+    })
+  },
+
   /** Closes lapsed leases and forgets dead gateways. Safe to repeat because the age decides. */
   async tidyLeases(): Promise<{ leases: number; gateways: number }> {
     return { leases: await expireLeases(db, 1_000), gateways: await removeDeadGateways(db) }
@@ -130,6 +152,8 @@ const startOfTask = (task: OpenTask): WorkflowStart =>
 
 interface Sweep<Row> {
   workflowId: (id: string) => string
+  /** What becomes of a row by how its workflow stands; as of any other row when absent. */
+  judge?: (workflow: string, row: Row) => Orphan | undefined
   end: (row: Row, orphan: Extract<Orphan, { status: string }>) => Promise<unknown>
   restart: (row: Row) => Promise<unknown>
 }
@@ -137,12 +161,12 @@ interface Sweep<Row> {
 async function sweep<Row extends { id: string }>(
   { temporal, log }: Pick<ControlDeps, 'temporal' | 'log'>,
   rows: readonly Row[],
-  { workflowId, end, restart }: Sweep<Row>,
+  { workflowId, judge = orphanOf, end, restart }: Sweep<Row>,
 ): Promise<Swept> {
   const next = rows.length === BATCH ? (rows.at(-1)?.id ?? null) : null
   const swept: Swept = { next, ended: 0, restarted: 0, failed: 0 }
   const settle = async (row: Row) => {
-    const orphan = orphanOf(await workflowStatus(temporal, workflowId(row.id)))
+    const orphan = judge(await workflowStatus(temporal, workflowId(row.id)), row)
     if (orphan === undefined) return
     await (orphan === 'restart' ? restart(row) : end(row, orphan))
     swept[orphan === 'restart' ? 'restarted' : 'ended']++

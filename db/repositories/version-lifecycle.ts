@@ -27,7 +27,7 @@ export async function moveVersion(
 ): Promise<ModelVersionRow | undefined> {
   const row = await trx
     .updateTable('model_version')
-    .set({ lifecycle_status: to, lifecycle_note: note })
+    .set({ lifecycle_status: to, lifecycle_note: note, tests: 0 })
     .where('id', '=', id)
     .where('lifecycle_status', 'in', from)
     .returningAll()

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { accessTo, missingForPublic, reviewAfter } from '../../domain/endpoint.ts'
 import { microToUsd, usdToMicro } from '../../domain/money.ts'
-import { orphanOf } from '../../domain/orphan.ts'
+import { orphanedTest, orphanOf } from '../../domain/orphan.ts'
 import { countModelNodes } from '../../domain/readiness.ts'
 import type { NodeSnapshot } from '../../domain/node-snapshot.ts'
 import type { NodeModelState } from '../../schemas/node.ts'
@@ -120,5 +120,17 @@ describe('work whose workflow is gone', () => {
         { status: 'cancelled', reason: 'an operator cancelled the workflow' },
       ],
     )
+  })
+
+  it('is started again once when it is the test of a candidate, unless it was cancelled', () => {
+    for (const status of ['TERMINATED', 'MISSING', 'COMPLETED', 'TIMED_OUT']) {
+      assert.equal(orphanedTest(status, 1), 'restart')
+      assert.deepEqual(orphanedTest(status, 2), {
+        status: 'failed',
+        reason: 'its test ended 2 times without a verdict',
+      })
+    }
+    assert.equal(orphanedTest('RUNNING', 2), undefined)
+    assert.deepEqual(orphanedTest('CANCELLED', 1), { status: 'cancelled', reason: 'its test was cancelled' })
   })
 })

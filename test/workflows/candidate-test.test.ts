@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { WORKFLOW_ID } from '../../workflows/policy.ts'
+import { recordHistory } from '../support/histories.ts'
 import { buildEndpoint } from '../support/build-endpoint.ts'
 import { addHubModel } from '../support/hub-model.ts'
 import { startHub, type TestHub } from '../support/hub-server.ts'
@@ -32,6 +33,13 @@ describe('candidateTest', () => {
       .select(['lifecycle_status', 'lifecycle_note'])
       .where('id', '=', id)
       .executeTakeFirstOrThrow()
+
+  /** The test of a version, once its workflow is over. */
+  async function ended(versionId: string) {
+    const handle = world.temporal.client.workflow.getHandle(WORKFLOW_ID.candidateTest(versionId))
+    await until(async () => (await handle.describe()).status.name !== 'RUNNING', 20_000)
+    return handle
+  }
 
   async function imported(weights: Parameters<typeof addHubModel>[2], outputSchema: object = PREDICTIONS) {
     const { db } = world.api.database
@@ -66,6 +74,7 @@ describe('candidateTest', () => {
     await until(async () => (await version(versionId)).lifecycle_status === 'ready')
     assert.equal((await version(versionId)).lifecycle_note, null)
     assert.equal((await world.api.call('GET', path, { key: other.key })).status, 200)
+    await recordHistory('candidate-test-ready', await ended(versionId))
   })
 
   it('leaves a candidate with the reason when its answer breaks its schema', async () => {
@@ -77,6 +86,7 @@ describe('candidateTest', () => {
     const { lifecycle_status, lifecycle_note } = await version(versionId)
     assert.equal(lifecycle_status, 'candidate')
     assert.match(lifecycle_note ?? '', /breaks the output schema: .*choices/)
+    await recordHistory('candidate-test-refused', await ended(versionId))
   })
 
   it('records that its test was cancelled', async () => {
@@ -95,6 +105,7 @@ describe('candidateTest', () => {
     await handle.cancel()
 
     await until(async () => (await version(versionId)).lifecycle_note === 'its test was cancelled')
+    await recordHistory('candidate-test-cancelled', await ended(versionId))
   })
 
   it('leaves a candidate with the reason when it cannot be loaded', async () => {
@@ -106,5 +117,6 @@ describe('candidateTest', () => {
     const { lifecycle_status, lifecycle_note } = await version(versionId)
     assert.equal(lifecycle_status, 'candidate')
     assert.match(lifecycle_note ?? '', /could not be loaded/)
+    await recordHistory('candidate-test-unloadable', await ended(versionId))
   })
 })

@@ -1,11 +1,14 @@
 import assert from 'node:assert/strict'
+import type { WorkflowHandle } from '@temporalio/client'
 import { createReconcileActivities } from '../../activities/control/reconcile.ts'
+import { startCandidateTest } from '../../api/candidate-tests.ts'
 import type { NewTask } from '../../db/tables/inference.ts'
 import { newId } from '../../domain/ids.ts'
 import { QUEUES, WORKFLOW_ID } from '../../workflows/policy.ts'
 import { startApi, type TestApi } from '../support/api.ts'
+import { addCandidate } from '../support/candidates.ts'
 import { buildHeldTask, buildRun } from '../support/build-endpoint.ts'
-import { startTemporal, type TestTemporal } from '../support/temporal.ts'
+import { startControlWorker, startTemporal, type TestTemporal } from '../support/temporal.ts'
 import { until } from '../support/until.ts'
 
 const HOUR = 3_600_000
@@ -97,6 +100,72 @@ describe('reconcile', () => {
     }
     await reconcile().reconcileJobs(null)
     await reconcile().reconcileTasks(null)
+  })
+
+  describe('the test of a candidate', () => {
+    const version = (id: string) =>
+      api.database.db.selectFrom('model_version').selectAll().where('id', '=', id).executeTakeFirstOrThrow()
+
+    async function inTest() {
+      const { versionId } = await addCandidate(api, accountId)
+      const row = await version(versionId)
+      await startCandidateTest(api.services, row)
+      const handle = temporal.client.workflow.getHandle(WORKFLOW_ID.candidateTest(row.id))
+      const runs = () => until(() => isRunning(handle), 20_000)
+      await runs()
+      return { id: row.id, handle, runs }
+    }
+    const isRunning = (handle: WorkflowHandle) =>
+      handle.describe().then(
+        ({ status }) => status.name === 'RUNNING',
+        () => false,
+      )
+    const swept = { next: null, ended: 0, restarted: 0, failed: 0 }
+
+    it('that an operator terminated is started again, once; the second time is its verdict', async () => {
+      const { id, handle, runs } = await inTest()
+      assert.deepEqual(await reconcile().reconcileCandidates(null), swept)
+
+      await handle.terminate('by hand')
+      const first = await Promise.all([
+        reconcile().reconcileCandidates(null),
+        reconcile().reconcileCandidates(null),
+      ])
+      await runs()
+      await startCandidateTest(api.services, await version(id))
+      assert.deepEqual([first[0].failed, first[1].failed, (await version(id)).tests], [0, 0, 2])
+      assert.deepEqual(await reconcile().reconcileCandidates(null), swept)
+
+      await handle.terminate('again')
+      assert.deepEqual(await reconcile().reconcileCandidates(null), { ...swept, ended: 1 })
+
+      const { lifecycle_status, lifecycle_note } = await version(id)
+      assert.equal(lifecycle_status, 'candidate')
+      assert.equal(lifecycle_note, 'its test ended 2 times without a verdict')
+      assert.deepEqual(await reconcile().reconcileCandidates(null), swept)
+    })
+
+    it('that was cancelled where no worker could note it stays cancelled', async () => {
+      const { id, handle } = await inTest()
+      await using _worker = await startControlWorker(temporal, api.services, (activities) => ({
+        ...activities,
+        closeCandidate: async () => {},
+      }))
+      await handle.cancel()
+      await until(async () => !(await isRunning(handle)), 20_000)
+
+      await reconcile().reconcileCandidates(null)
+
+      assert.equal((await version(id)).lifecycle_note, 'its test was cancelled')
+    })
+
+    it('that nobody has asked for yet is not begun', async () => {
+      const { versionId } = await addCandidate(api, accountId)
+
+      assert.deepEqual(await reconcile().reconcileCandidates(null), swept)
+
+      assert.equal((await version(versionId)).tests, 0)
+    })
   })
 
   it('leaves alone what is young, what a gateway has and what has ended', async () => {
