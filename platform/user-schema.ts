@@ -47,10 +47,11 @@ const OPTIONS: Options = {
 }
 
 /**
- * Compiles a JSON Schema that a caller wrote. What ajv does not know in it is passed over and nothing is filled in;
- * neither compiling nor checking takes longer than the size of schema and value warrant.
+ * Compiles a JSON Schema that a caller wrote. What ajv does not know in it is passed over and nothing is filled in; the
+ * members of objects with more than 500 properties are left to the model. Neither compiling nor checking takes longer than the size of schema and value warrant.
  */
-export function compileUserSchema(schema: Readonly<Record<string, unknown>>): ValidateFunction {
+export function compileUserSchema(given: Readonly<Record<string, unknown>>): ValidateFunction {
+  const schema = withoutWideObjects(given)
   if (JSON.stringify(schema).length > LARGEST_BYTES) {
     throw new UserSchemaError(`is larger than ${LARGEST_BYTES / 1024} KiB`)
   }
@@ -77,8 +78,6 @@ const IDENTITY = new Set(['$schema', '$id', '$async'])
 function withoutIdentity(value: unknown, depth = 0): Record<string, unknown> {
   if (depth > DEEPEST) throw new UserSchemaError(`is nested deeper than ${DEEPEST} levels`)
   if (Array.isArray(value)) return value.map((item) => visit(item, depth)) as never
-  if (isWide(value as object))
-    throw new UserSchemaError(`describes more than ${WIDEST} properties of one object`)
   const entries = Object.entries(value as object).filter(([name]) => !IDENTITY.has(name))
   return Object.fromEntries(entries.map(([name, member]) => [name, visit(member, depth)]))
 }
@@ -96,7 +95,7 @@ const ABOUT_MEMBERS = new Set([
 ])
 
 /** Leaves out what a schema says of the members of very wide objects: the model itself checks the rows of such a table. */
-export function withoutWideObjects(schema: Readonly<Record<string, unknown>>): Record<string, unknown> {
+function withoutWideObjects(schema: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const leftOut = isWide(schema) ? ABOUT_MEMBERS : undefined
   const kept = Object.entries(schema).filter(([name]) => !leftOut?.has(name))
   return Object.fromEntries(kept.map(([name, value]) => [name, withoutWide(value)]))
