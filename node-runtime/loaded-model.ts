@@ -19,6 +19,8 @@ export class LoadedModel {
   /** Health checks in a row without an answer. */
   timesSick = 0
   progress: DownloadProgress | undefined
+  /** Its server is up and is asked for its first inference. */
+  isWarmingUp = false
   error: string | undefined
   retryAt = 0
   #state: NodeModelState
@@ -72,6 +74,7 @@ export class LoadedModel {
       in_flight: this.inFlight,
       memory_mb: this.memoryMb,
       ...(this.#isPinned && { pinned: true }),
+      ...(this.isWarmingUp && { warming_up: true }),
       ...this.progress,
       ...(this.error !== undefined && { error: this.error, retry_at: this.retryAt }),
     }

@@ -34,6 +34,13 @@ export interface PrepareOptions {
   onDownload: (progress?: DownloadProgress) => void
 }
 
+export interface StartOptions {
+  memoryMb: number
+  stopping: AbortSignal
+  /** The server is up and is asked for its first inference. */
+  onWarmUp: () => void
+}
+
 /** Silence after which a download counts as stuck. */
 const DOWNLOAD_STALL_MS = 60_000
 
@@ -67,7 +74,7 @@ export class ModelLoader {
   /** Starts the server and asks for one real inference; a load that stands still is given up. */
   async start(
     { cached, profile, python, packages }: Prepared,
-    { memoryMb, stopping }: { memoryMb: number; stopping: AbortSignal },
+    { memoryMb, stopping, onWarmUp }: StartOptions,
   ): Promise<ModelServer> {
     const bytes = cached.spec.files.reduce((sum, { size_bytes }) => sum + size_bytes, 0)
     using deadline = new LoadDeadline({ stallMs: profile.start_timeout_s * 1000, bytes })
@@ -81,6 +88,7 @@ export class ModelLoader {
     }
     const server = await ModelServer.start(this.#options.drivers, spec, { deadline, stopping })
     try {
+      onWarmUp()
       const signal = AbortSignal.any([stopping, deadline.signal])
       await server.probe(profile.warmup_input ?? cached.spec.warmup_input, signal)
       return server

@@ -206,6 +206,10 @@ export class ModelManager implements AsyncDisposable {
       const server = await this.#loader.start(prepared, {
         memoryMb: model.memoryMb,
         stopping: this.#stopping.signal,
+        onWarmUp: () => {
+          model.isWarmingUp = true
+          this.#move(model, 'loading_model')
+        },
       })
       await this.#measure(model, server)
       model.server = server
@@ -260,6 +264,7 @@ export class ModelManager implements AsyncDisposable {
   }
 
   #move(model: LoadedModel, state: NodeModel['state']): void {
+    if (state !== 'loading_model') model.isWarmingUp = false
     model.state = state
     const report = model.report()
     for (const listener of this.#listeners) listener(report)

@@ -41,6 +41,8 @@ export const NodeModel = Type.Object({
   memory_mb: Type.Integer({ minimum: 0 }),
   /** Kept loaded, whatever else asks for its room. */
   pinned: Type.Optional(Type.Boolean()),
+  /** While it is loading: its server is up and is asked for its first inference. */
+  warming_up: Type.Optional(Type.Boolean()),
   bytes_downloaded: Type.Optional(Type.Integer({ minimum: 0 })),
   bytes_total: Type.Optional(Type.Integer({ minimum: 0 })),
   download_speed_mbps: Type.Optional(Type.Number({ minimum: 0 })),

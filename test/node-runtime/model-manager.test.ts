@@ -23,11 +23,12 @@ describe('model manager', () => {
     await using node = await startNode(api)
     const key = await addModel(api, { name: 'shared', load_s: 0.2 })
     const heard: string[] = []
-    node.parts.models.onChange(({ state }) => heard.push(state))
+    node.parts.models.onChange((model) => heard.push(model.warming_up ? 'warming_up' : model.state))
 
     await Promise.all(Array.from({ length: 20 }, () => node.parts.models.load(key)))
 
     assert.equal(launchers(node).length, 1)
+    assert.deepEqual(heard.slice(-3), ['loading_model', 'warming_up', 'warm'])
     assert.equal(heard.filter((one) => one === 'loading_model').length, 1)
     assert.equal(node.parts.models.startState(key), 'resident')
   })

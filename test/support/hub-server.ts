@@ -26,6 +26,8 @@ interface Faults {
   cut: number
   /** Sends wrong bytes of the right length. */
   corrupt: number
+  /** Sends the second half of the bytes only once this is over. */
+  halfway: Promise<void> | undefined
 }
 
 /** A hub as small as it can be: model search, model info, files by revision with redirects, ranges, gating and rate limits. */
@@ -55,7 +57,7 @@ export const commitOf = ({ files }: HubRepo): string => {
 export async function startHub(...repos: HubRepo[]): Promise<TestHub> {
   const byId = new Map(repos.map((repo) => [repo.repoId, repo]))
   const requests: { line: string; headers: IncomingMessage['headers'] }[] = []
-  const faults: Faults = { limited: { left: 0, seconds: 1 }, cut: 0, corrupt: 0 }
+  const faults: Faults = { limited: { left: 0, seconds: 1 }, cut: 0, corrupt: 0, halfway: undefined }
   const server = createServer((req, res) => {
     const url = new URL(req.url ?? '/', 'http://hub')
     requests.push({ line: `${req.method} ${url.pathname}`, headers: req.headers })
@@ -249,5 +251,8 @@ function sendBytes({ req, res, faults }: Exchange, bytes: Buffer, tag = sha256(b
       setTimeout(() => res.destroy(), 20),
     )
   }
-  res.end(part)
+  if (!faults.halfway) return void res.end(part)
+  const middle = Math.ceil(part.length / 2)
+  res.write(part.subarray(0, middle))
+  void faults.halfway.then(() => res.end(part.subarray(middle)))
 }

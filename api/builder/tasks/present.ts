@@ -28,8 +28,10 @@ function liveDetail(row: TaskRow, placement: Pick<PlacementIndex, 'model'>): Sta
   switch (model?.state) {
     case 'downloading_model':
       return { status: 'downloading_model', progress_pct: percent(model), metadata: download(model) }
-    case 'loading_model':
-      return { status: 'loading_model', progress_pct: 0, metadata: { model_id: model.model_key } }
+    case 'loading_model': {
+      const status = model.warming_up === true ? 'warming_up' : 'loading_model'
+      return { status, progress_pct: 0, metadata: { model_id: model.model_key } }
+    }
     case 'warm':
     case 'running':
     case 'idle':

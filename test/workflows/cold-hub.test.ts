@@ -1,0 +1,67 @@
+import assert from 'node:assert/strict'
+import { buildEndpoint } from '../support/build-endpoint.ts'
+import { addHubModel } from '../support/hub-model.ts'
+import { startHub, type TestHub } from '../support/hub-server.ts'
+import { type InferenceWorld, startInferenceWorld } from '../support/inference-world.ts'
+import { TaskProbe } from '../support/task-probe.ts'
+import { until } from '../support/until.ts'
+
+describe('a task whose model comes from the hub', () => {
+  let hub: TestHub
+  let world: InferenceWorld
+  const on = new TaskProbe(() => world)
+  before(async () => {
+    hub = await startHub()
+    world = await startInferenceWorld({ HEARTH_HUB_ENDPOINT: hub.url })
+  })
+  after(async () => {
+    await world?.[Symbol.asyncDispose]()
+    await hub?.[Symbol.asyncDispose]()
+  })
+
+  it('tells each step of the cold start, and how far the download is (2.7, 3.3)', async () => {
+    await using _control = await world.control()
+    await using node = await world.node()
+    const { db } = world.api.database
+    const { modelKey, versionId } = await addHubModel(world.api, hub, {
+      name: 'distant',
+      padding: 'p'.repeat(600_000),
+      load_s: 0.7,
+    })
+    // Its first inference takes a while.
+    const example_input = JSON.stringify({ wait_s: 0.7 })
+    await db.updateTable('model_version').set({ example_input }).where('id', '=', versionId).execute()
+    const endpoint = await buildEndpoint(db, world.accountId, {
+      version_id: versionId,
+      model_key: modelKey,
+      runtime_profile: 'tiny',
+    })
+    const half = Promise.withResolvers<void>()
+    hub.faults.halfway = half.promise
+
+    const id = await on.queue(endpoint, { instances: [1] })
+    const isHalfway = async () => {
+      const { status_detail: detail } = await world.task(id)
+      return detail?.status === 'downloading_model' && detail.metadata.bytes_downloaded > 0
+    }
+    await until(isHalfway)
+    const { status, status_detail: downloading } = await world.task(id)
+    half.resolve()
+    const steps: string[] = []
+    await until(async () => {
+      const task = await world.task(id)
+      if (task.status_detail) steps.push(task.status_detail.status)
+      return task.status === 'succeeded'
+    })
+
+    const [file] = (await node.parts.control.modelSpec(modelKey)).files
+    const { bytes_downloaded, bytes_total, download_speed_mbps, eta_seconds, model_id } = downloading.metadata
+    assert.equal(status, 'downloading_model')
+    assert.deepEqual([model_id, bytes_total], [modelKey, file?.size_bytes])
+    assert.ok(bytes_downloaded > 0 && bytes_downloaded < bytes_total, `${bytes_downloaded}`)
+    assert.equal(downloading.progress_pct, Math.floor((100 * bytes_downloaded) / bytes_total))
+    assert.ok(download_speed_mbps > 0 && eta_seconds > 0, JSON.stringify(downloading.metadata))
+    const order = [...new Set(steps)].filter((step) => step !== 'downloading_model')
+    assert.deepEqual(order.slice(0, 2), ['loading_model', 'warming_up'])
+  })
+})
