@@ -101,7 +101,9 @@ def _listen(options: argparse.Namespace) -> socket.socket:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(options.socket)
     else:
-        listener = socket.socket(socket.AF_INET6 if ":" in options.host else socket.AF_INET, socket.SOCK_STREAM)
+        family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+        # Only where the protocol is named does asyncio turn off Nagle's algorithm, which costs an answer in two writes 40 ms.
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((options.host, options.port))
     listener.listen(512)
