@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import Koa from 'koa'
+import { CHAT_PATH } from '../domain/chat.ts'
 import { builder } from './builder/family.ts'
 import { docsRoutes } from './docs/routes.ts'
 import type { Family } from './http/family.ts'
@@ -33,5 +34,6 @@ export function createApp(
     return kernel.handle(ctx.req, ctx.res)
   })
   const listen = app.callback()
-  return (req, res) => void listen(req, res)
+  // Chats are many and short of time: they go without Koa's context, of which the kernel uses nothing.
+  return (req, res) => void (req.url === CHAT_PATH ? kernel.handle(req, res) : listen(req, res))
 }

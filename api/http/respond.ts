@@ -1,3 +1,4 @@
+import { isAscii } from 'node:buffer'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import type { ApiError } from '../../domain/errors.ts'
@@ -51,9 +52,15 @@ export function send({ req, response, head }: Exchange, outgoing: Outgoing): Pro
   if (!seen.contentType) head.push('content-type', JSON_UTF8)
   const length = typeof body === 'string' ? Buffer.byteLength(body) : body.byteLength
   if (!seen.contentLength) head.push('content-length', String(length))
-  response.writeHead(status, head).end(body)
+  response.writeHead(status, head)
+  if (body instanceof Uint8Array && length <= SHORT_BYTES && isAscii(body)) {
+    response.end(Buffer.from(body.buffer, body.byteOffset, length).toString('latin1'), 'latin1')
+  } else response.end(body)
   return undefined
 }
+
+/** As text of one byte per character a body goes out in one piece with its head. */
+const SHORT_BYTES = 16 * 1024
 
 const JSON_UTF8 = 'application/json; charset=utf-8'
 

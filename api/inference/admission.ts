@@ -19,7 +19,14 @@ export async function callableEndpoint(
   accountId: string,
   idOrName: string,
 ): Promise<CallableEndpointRow> {
-  const endpoint = await endpoints.find(idOrName)
+  return checkCallable(await endpoints.find(idOrName), accountId)
+}
+
+/** Throws what `callableEndpoint` says unless this account may call the endpoint now. */
+export function checkCallable(
+  endpoint: CallableEndpointRow | undefined,
+  accountId: string,
+): CallableEndpointRow {
   const access = endpoint ? accessTo(endpoint, accountId) : 'none'
   if (!endpoint || access === 'none')
     throw new ApiError('not_found', 'there is no endpoint with this id or name')

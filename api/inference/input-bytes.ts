@@ -1,10 +1,10 @@
 const QUOTE = 0x22
 const BACKSLASH = 0x5c
-const OPEN = new Set([0x7b, 0x5b])
-const CLOSE = new Set([0x7d, 0x5d])
 const COMMA = 0x2c
 const COLON = 0x3a
-const SPACES = new Set([0x20, 0x09, 0x0a, 0x0d])
+const isOpening = (byte: number) => byte === 0x7b || byte === 0x5b
+const isClosing = (byte: number) => byte === 0x7d || byte === 0x5d
+const isSpace = (byte: number | undefined) => byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09
 
 /** Where the value of one member stands in the text of an object. */
 interface Member {
@@ -23,16 +23,15 @@ export function memberBytes(json: Buffer, name: string): Buffer | undefined {
   return member && json.subarray(member.start, member.end)
 }
 
-/** How often a name stands in a JSON object itself, however it is written; not in what is nested there. */
-export const countMember = (json: Buffer, name: string): number =>
-  membersOf(json).reduce((count, each) => count + (each.name === name ? 1 : 0), 0)
-
 /**
  * A JSON object with the values of some of its own members in other words, and everything else byte for byte as it was. A
  * member that is absent is put in front.
  */
-export function spliceMembers(json: Buffer, values: Readonly<Record<string, string>>): Buffer {
-  const members = membersOf(json)
+export function spliceMembers(
+  json: Buffer,
+  values: Readonly<Record<string, string>>,
+  members: readonly Member[] = membersOf(json),
+): Buffer {
   const parts: Buffer[] = []
   let at = skipSpaces(json, 0) + 1
   const absent = Object.keys(values).filter((name) => !members.some((each) => each.name === name))
@@ -50,7 +49,8 @@ export function spliceMembers(json: Buffer, values: Readonly<Record<string, stri
   return Buffer.concat(parts)
 }
 
-function membersOf(json: Buffer): Member[] {
+/** The members of a JSON object itself, however their names are written; not those of what is nested there. */
+export function membersOf(json: Buffer): Member[] {
   const members: Member[] = []
   let at = skipSpaces(json, 0) + 1
   for (;;) {
@@ -74,7 +74,7 @@ function nameAt(json: Buffer, from: number, to: number): string {
 
 function skipSpaces(json: Buffer, from: number): number {
   let at = from
-  while (SPACES.has(json[at]!)) at++
+  while (isSpace(json[at])) at++
   return at
 }
 
@@ -100,12 +100,12 @@ function valueEnd(json: Buffer, from: number): number {
       if (depth === 0) return at
       continue
     }
-    if (OPEN.has(byte)) depth++
-    else if (CLOSE.has(byte)) {
+    if (isOpening(byte)) depth++
+    else if (isClosing(byte)) {
       if (depth === 0) return at
       depth--
       if (depth === 0) return at + 1
-    } else if (depth === 0 && (byte === COMMA || SPACES.has(byte))) return at
+    } else if (depth === 0 && (byte === COMMA || isSpace(byte))) return at
     at++
   }
   return at

@@ -2,28 +2,37 @@ import type { CallableEndpointRow } from '../../db/repositories/callable-endpoin
 import { isChatCapable } from '../../domain/chat.ts'
 import { accessTo } from '../../domain/endpoint.ts'
 import { ApiError } from '../../domain/errors.ts'
-import { callableEndpoint } from '../inference/admission.ts'
+import { checkCallable } from '../inference/admission.ts'
 import type { Services } from '../services.ts'
 
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
 /**
  * The endpoint behind `model` (design 10.7): any that the account may use by its id; by name one of its own, else an active
- * base model.
+ * base model. At once when it is known.
  */
-export async function chatEndpoint(
-  services: Pick<Services, 'endpoints'>,
+export function chatEndpoint(
+  { endpoints }: Pick<Services, 'endpoints'>,
   accountId: string,
   model: string,
-): Promise<CallableEndpointRow> {
-  const found = services.endpoints.find(model)
-  const endpoint = found instanceof Promise ? await found : found
+): CallableEndpointRow | Promise<CallableEndpointRow> {
+  const found = endpoints.find(model)
+  return found instanceof Promise
+    ? found.then((endpoint) => checkChat(endpoint, accountId, model))
+    : checkChat(found, accountId, model)
+}
+
+function checkChat(
+  endpoint: CallableEndpointRow | undefined,
+  accountId: string,
+  model: string,
+): CallableEndpointRow {
   if (!endpoint || !isChatCapable(endpoint.task_type)) throw noModel(model)
-  if (!isId(model) && endpoint.account_id !== accountId) {
+  if (endpoint.account_id !== accountId && !isId(model)) {
     const isOffered = endpoint.is_base_model && endpoint.status === 'active'
     if (!isOffered || accessTo(endpoint, accountId) !== 'use') throw noModel(model)
   }
-  return callableEndpoint(services, accountId, model)
+  return checkCallable(endpoint, accountId)
 }
 
 export const isId = (model: string): boolean => UUID.test(model)

@@ -3,7 +3,7 @@ import { invalid } from '../../../domain/errors.ts'
 import { newId } from '../../../domain/ids.ts'
 import { ChatCompletion, CreateChatCompletion } from '../../../schemas/openai.ts'
 import { route } from '../../http/route.ts'
-import { countMember, spliceMembers } from '../../inference/input-bytes.ts'
+import { membersOf, spliceMembers } from '../../inference/input-bytes.ts'
 import { chatEndpoint } from '../chat-endpoint.ts'
 import { answerStream } from './answer-stream.ts'
 import { answerWhole } from './answer-whole.ts'
@@ -29,11 +29,15 @@ export const createChatCompletion = route({
 
   async handler(request, services) {
     const { caller, body, rawBody, signal } = request
-    const endpoint = await chatEndpoint(services, caller.accountId, body.model)
-    // Whoever reads the first of two and whoever reads the last would see different models.
-    if (countMember(rawBody, 'model') > 1) throw invalid(['body', 'model'], 'stands twice')
-    services.journal.admit()
     const { accountId } = caller
+    const found = chatEndpoint(services, accountId, body.model)
+    const endpoint = found instanceof Promise ? await found : found
+    const members = membersOf(rawBody)
+    // Whoever reads the first of two and whoever reads the last would see different models.
+    if (members.filter(({ name }) => name === 'model').length > 1) {
+      throw invalid(['body', 'model'], 'stands twice')
+    }
+    services.journal.admit()
     const ticket = {
       endpoint,
       accountId,
@@ -42,7 +46,7 @@ export const createChatCompletion = route({
       taskId: newId(),
       createdAt: services.now(),
     }
-    const chat = { endpoint, ticket, body: spliceMembers(rawBody, SERVED), signal }
+    const chat = { endpoint, ticket, body: spliceMembers(rawBody, SERVED, members), signal }
     return body.stream ? answerStream(services, chat, request.res) : answerWhole(services, chat)
   },
 })
