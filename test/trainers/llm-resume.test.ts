@@ -16,11 +16,11 @@ const COMMON = {
   val_set_size: 0.2,
 }
 
-async function newestCheckpoint(folder: string): Promise<string> {
-  const names = (await readdir(join(folder, 'checkpoints'))).filter((name) =>
-    /^checkpoint-\d+\.zip$/.test(name),
-  )
-  return join(folder, 'checkpoints', names.toSorted().at(-1) ?? 'none')
+/** What a run keeps of its checkpoints, oldest first. */
+async function checkpointsOf(folder: string): Promise<string[]> {
+  const names = await readdir(join(folder, 'checkpoints'))
+  const kept = names.filter((name) => /^checkpoint-\d+\.zip$/.test(name)).toSorted()
+  return kept.map((name) => join(folder, 'checkpoints', name))
 }
 
 /** Digest of every weight that the run left. */
@@ -31,6 +31,15 @@ async function weightsOf({ outputDir }: TrainerRun, adapter: string): Promise<st
   ]
   const bytes = await Promise.all(files.map((name) => readFile(join(outputDir, name))))
   return bytes.map((one) => createHash('sha256').update(one).digest('hex'))
+}
+
+async function assertSame(resumed: TrainerRun, straight: TrainerRun, adapter: string): Promise<void> {
+  assert.equal(straight.code, 0, straight.error?.message)
+  assert.equal(resumed.code, 0, resumed.error?.message)
+  const told = resumed.events.find(({ event }) => event === 'resumed')
+  assert.ok(Number(told?.['epoch']) >= 12)
+  assert.deepEqual(resumed.result.metrics, straight.result.metrics)
+  assert.deepEqual(await weightsOf(resumed, adapter), await weightsOf(straight, adapter))
 }
 
 describe('a fine-tuning run that was stopped', function () {
@@ -59,7 +68,6 @@ describe('a fine-tuning run that was stopped', function () {
   for (const [adapter, signal] of [
     ['qlora', 'SIGKILL'],
     ['lora', 'SIGTERM'],
-    ['none', 'SIGKILL'],
   ] as const) {
     it(`by ${signal} ends with the losses and weights of a straight run: ${adapter}`, async () => {
       const straight = await runTrainer(job(`straight-${adapter}`, adapter))
@@ -70,24 +78,35 @@ describe('a fine-tuning run that was stopped', function () {
         // In the middle of the second epoch, after an evaluation.
         onEvent: ({ event }) => (event === 'checkpoint' && ++seen === 4 ? signal : undefined),
       })
-      const second = await runTrainer({ ...broken, resumeFrom: await newestCheckpoint(broken.folder) })
+      const second = await runTrainer({ ...broken, resumeFrom: (await checkpointsOf(broken.folder)).at(-1) })
 
-      assert.equal(straight.code, 0, straight.error?.message)
       assert.equal(first.code, signal === 'SIGTERM' ? 75 : null)
-      assert.equal(second.code, 0, second.error?.message)
-      const resumed = second.events.find(({ event }) => event === 'resumed')
-      assert.ok(Number(resumed?.['epoch']) >= 12)
-      assert.deepEqual(second.result.metrics, straight.result.metrics)
-      assert.deepEqual(await weightsOf(second, adapter), await weightsOf(straight, adapter))
+      await assertSame(second, straight, adapter)
     })
   }
+
+  it('goes on with all weights in the middle of an epoch as a straight run does', async () => {
+    const straight = await runTrainer(job('straight-none', 'none'))
+    const { folder: earlier } = job('straight-none', 'none')
+
+    const second = await runTrainer({
+      ...job('again', 'none'),
+      resumeFrom: (await checkpointsOf(earlier))[0],
+    })
+
+    await assertSame(second, straight, 'none')
+  })
 
   it('starts afresh, and says so, when anything that shapes the model has changed', async () => {
     const { folder: earlier } = job('straight-lora', 'lora')
     const changed = job('changed', 'lora')
     const hyperparameters = { ...COMMON, adapter: 'lora', lora_alpha: 8, max_steps: 1 }
 
-    const run = await runTrainer({ ...changed, hyperparameters, resumeFrom: await newestCheckpoint(earlier) })
+    const run = await runTrainer({
+      ...changed,
+      hyperparameters,
+      resumeFrom: (await checkpointsOf(earlier)).at(-1),
+    })
 
     assert.equal(run.code, 0, run.error?.message)
     const said = run.events.filter(({ event }) => event === 'log').map(({ message }) => String(message))

@@ -38,28 +38,34 @@ describe('a training run that was stopped', () => {
     ['texts', 'text-classification', () => reviews(600), { epochs: 300, early_stopping_epochs: 290 }],
   ]
   for (const [what, model, rows, hyperparameters] of jobs) {
-    for (const signal of ['SIGTERM', 'SIGKILL'] as const) {
-      it(`by ${signal} ends in the very model of a run that was not: ${what}`, async () => {
-        using one = temporaryFolder()
-        using two = temporaryFolder()
-        const file = await writeCsv(one.path, rows())
-        const job = { model, file, hyperparameters: { ...CHECKPOINTS, ...hyperparameters } }
-
-        const straight = await runTrainer({ ...job, folder: one.path })
-        const [first, second] = await interrupted({ ...job, folder: two.path }, signal)
-
+    describe(what, () => {
+      const folder = temporaryFolder()
+      let job: Omit<TrainerJob, 'folder'>
+      let straight: TrainerRun
+      before(async () => {
+        const file = await writeCsv(folder.path, rows())
+        job = { model, file, hyperparameters: { ...CHECKPOINTS, ...hyperparameters } }
+        straight = await runTrainer({ ...job, folder: join(folder.path, 'straight') })
         assert.equal(straight.code, 0, straight.error?.message)
-        assert.equal(first.code, signal === 'SIGTERM' ? 75 : null)
-        assert.equal(second.code, 0, second.error?.message)
-        const resumed = second.events.find(({ event }) => event === 'resumed')
-        assert.ok(Number(resumed?.['epoch']) >= 40)
-        const told = second.events.find(({ event }) => event === 'metric')
-        assert.equal(told?.['epoch'], Number(resumed?.['epoch']) + 1)
-        assert.deepEqual(second.result.metrics, straight.result.metrics)
-        assert.deepEqual(second.result.example_output, straight.result.example_output)
-        if (model !== 'text-classification') assert.equal(await treesOf(second), await treesOf(straight))
       })
-    }
+      after(() => folder[Symbol.dispose]())
+
+      for (const signal of ['SIGTERM', 'SIGKILL'] as const) {
+        it(`by ${signal} ends in the very model of a run that was not`, async () => {
+          const [first, second] = await interrupted({ ...job, folder: join(folder.path, signal) }, signal)
+
+          assert.equal(first.code, signal === 'SIGTERM' ? 75 : null)
+          assert.equal(second.code, 0, second.error?.message)
+          const resumed = second.events.find(({ event }) => event === 'resumed')
+          assert.ok(Number(resumed?.['epoch']) >= 40)
+          const told = second.events.find(({ event }) => event === 'metric')
+          assert.equal(told?.['epoch'], Number(resumed?.['epoch']) + 1)
+          assert.deepEqual(second.result.metrics, straight.result.metrics)
+          assert.deepEqual(second.result.example_output, straight.result.example_output)
+          if (model !== 'text-classification') assert.equal(await treesOf(second), await treesOf(straight))
+        })
+      }
+    })
   }
 
   it('keeps the epoch it stopped in, and three checkpoints at most', async () => {
