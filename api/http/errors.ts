@@ -47,7 +47,7 @@ function builderBody(error: ApiError, requestId: string): unknown {
 /** `{error: {message, type, code, param}}`, as clients of the OpenAI surface read it. */
 function openAiBody(error: ApiError): unknown {
   const { code, message, status } = error
-  const [issue] = code === 'validation_failed' ? issuesOf(error) : []
+  const [issue] = (error.details.issues ?? []) as readonly Issue[]
   return {
     error: { message, type: openAiType(code, status), code, param: issue?.loc.slice(1).join('.') ?? null },
   }

@@ -1,7 +1,7 @@
 import type { CallableEndpointRow } from '../../../db/repositories/callable-endpoints.ts'
 import { CHAT_PATH } from '../../../domain/chat.ts'
-import { modelFault } from '../../../domain/model-answer.ts'
-import { ApiError } from '../../../domain/errors.ts'
+import { faultField, modelFault } from '../../../domain/model-answer.ts'
+import { ApiError, type Issue } from '../../../domain/errors.ts'
 import type { Ticket } from '../../inference/rows.ts'
 import type { LinkRequest } from '../../links/node-link.ts'
 
@@ -24,15 +24,19 @@ export const linkRequest = ({ endpoint, signal }: Chat, body: Buffer): LinkReque
   signal,
 })
 
-/** How an answer of a model server other than 200 is told: its own words under a status that clients know. */
+/** How an answer of a model server other than 200 is told: its own words and field under a status that clients know. */
 export function refusalOf(status: number, body: Buffer): ApiError {
-  const message = modelFault(status, body.toString())
+  const text = body.toString()
+  const message = modelFault(status, text)
   if (status === 429 || status === 503) {
     return new ApiError('no_capacity', message, { headers: { 'retry-after': '1' } })
   }
-  if (status === 422) return new ApiError('validation_failed', message)
+  const field = faultField(text)
+  const issue = { loc: ['body', field ?? ''], msg: message, type: 'value_error' } satisfies Issue
+  const options = field === undefined ? {} : { details: { issues: [issue] } }
+  if (status === 422) return new ApiError('validation_failed', message, options)
   if (status === 413) return new ApiError('payload_too_large', message)
-  return new ApiError(status >= 400 && status < 500 ? 'bad_request' : 'internal', message)
+  return new ApiError(status >= 400 && status < 500 ? 'bad_request' : 'internal', message, options)
 }
 
 /** The header that names the task which a chat becomes. */
