@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -24,7 +24,21 @@ PREFILL_CHUNK = 256
 
 
 class Unusable(Exception):
-    """The request cannot be answered as it is; the text is for the caller."""
+    """The request cannot be answered as it is; the text is for the caller, `field` names the part that is meant."""
+
+    def __init__(self, text: str, field: str | None = None) -> None:
+        super().__init__(text)
+        self.field = field
+
+
+class Guided(Protocol):
+    """What a token may be."""
+
+    def narrow(self, logits: torch.Tensor) -> None:
+        """Takes the chance from every token that cannot come next."""
+
+    def took(self, token: int) -> bool:
+        """Notes a token; False once nothing can follow it."""
 
 
 class Cancelled(Exception):
@@ -77,7 +91,8 @@ class LanguageModel:
         )
         self._model.to(self._device).eval()
         self._defaults: GenerationConfig = self._model.generation_config
-        self._ends = self._end_tokens()
+        self.ends = self._end_tokens()
+        self.vocabulary = int(self._model.config.get_text_config().vocab_size)
         self.context = int(getattr(self._model.config, "max_position_embeddings", 0) or 4096)
 
     def render(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None) -> list[int]:
@@ -90,19 +105,20 @@ class LanguageModel:
                 messages, tools=tools, add_generation_prompt=True, return_dict=False
             )
         except Exception as error:  # Templates are programs of the model's makers: they refuse in their own ways.
-            raise Unusable(f"the model's chat template refuses these messages: {error}") from error
+            raise Unusable(f"the model's chat template refuses these messages: {error}", "messages") from error
 
     def room_for(self, generation: Generation) -> int:
         """How many tokens the answer may have."""
         left = self.context - len(generation.prompt)
         if left < 1:
             raise Unusable(
-                f"the messages take {len(generation.prompt)} tokens; this model reads at most {self.context}"
+                f"the messages take {len(generation.prompt)} tokens; this model reads at most {self.context}",
+                "messages",
             )
         return min(left, generation.sampling.max_tokens or left)
 
     @torch.inference_mode()
-    def generate(self, generation: Generation, on_token: Callable[[int], bool]) -> None:
+    def generate(self, generation: Generation, on_token: Callable[[int], bool], guide: Guided | None = None) -> None:
         """Calls `on_token` with every token until it answers False, the model ends, or the room is used up."""
         room = self.room_for(generation)
         choose = _Chooser(generation.sampling, self._defaults, self._device)
@@ -111,12 +127,11 @@ class LanguageModel:
         while generation.tokens < room:
             if generation.cancelled.is_set():
                 raise Cancelled
+            if guide:
+                guide.narrow(logits)
             token = choose(logits)
             generation.tokens += 1
-            if token in self._ends:
-                generation.finish_reason = "stop"
-                return
-            if not on_token(token):
+            if token in self.ends or not on_token(token) or (guide and not guide.took(token)):
                 generation.finish_reason = "stop"
                 return
             if generation.tokens < room:

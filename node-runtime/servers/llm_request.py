@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 from llm_model import Sampling, Unusable
+from llm_output import Output
 
 MOST_STOPS = 16
 
@@ -16,16 +17,11 @@ class ChatRequest:
     """What is asked; fields that this server does not know are ignored, as everywhere on this surface."""
 
     messages: list[dict[str, Any]]
-    tools: list[dict[str, Any]] | None
+    output: Output
     sampling: Sampling
     stops: tuple[str, ...]
     stream: bool
     include_usage: bool
-
-    @property
-    def with_tools(self) -> bool:
-        """Whether the text is searched for tool calls."""
-        return self.tools is not None
 
     @classmethod
     def read(cls, body: Any) -> ChatRequest:
@@ -34,13 +30,13 @@ class ChatRequest:
             raise Unusable("the body must be an object")
         messages = body.get("messages")
         if not isinstance(messages, list) or not messages:
-            raise Unusable("messages must be a list with at least one message")
+            raise Unusable("messages must be a list with at least one message", "messages")
         if body.get("n") not in (None, 1):
-            raise Unusable("n must be 1: this model gives one answer")
+            raise Unusable("n must be 1: this model gives one answer", "n")
         stream_options = body.get("stream_options") or {}
         return cls(
             messages=[_message(number, message) for number, message in enumerate(messages)],
-            tools=_tools(body),
+            output=Output.read(body),
             sampling=_sampling(body),
             stops=_stops(body.get("stop")),
             stream=bool(body.get("stream")),
@@ -50,7 +46,7 @@ class ChatRequest:
 
 def _message(number: int, message: Any) -> dict[str, Any]:
     if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-        raise Unusable(f"messages[{number}] must be an object with a role")
+        raise Unusable(f"messages[{number}] must be an object with a role", f"messages[{number}].role")
     role = "system" if message["role"] == "developer" else message["role"]
     read = {**message, "role": role, "content": _text(number, message.get("content"))}
     if isinstance(message.get("tool_calls"), list):
@@ -62,11 +58,12 @@ def _text(number: int, content: Any) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, list):
-        raise Unusable(f"messages[{number}].content must be a text or a list of parts")
+        raise Unusable(f"messages[{number}].content must be a text or a list of parts", f"messages[{number}].content")
     for part in content:
         kind = part.get("type") if isinstance(part, dict) else type(part).__name__
         if kind != "text":
-            raise Unusable(f"messages[{number}].content has a part of type {kind}; this model reads text only")
+            at = f"messages[{number}].content"
+            raise Unusable(f"{at} has a part of type {kind}; this model reads text only", at)
     return "".join(str(part.get("text", "")) for part in content)
 
 
@@ -77,19 +74,6 @@ def _call(call: Any) -> Any:
         return {**call, "function": {**function, "arguments": orjson.loads(function["arguments"])}}
     except (KeyError, TypeError, orjson.JSONDecodeError):
         return call
-
-
-def _tools(body: dict[str, Any]) -> list[dict[str, Any]] | None:
-    tools, choice = body.get("tools"), body.get("tool_choice")
-    if not tools or choice == "none":
-        return None
-    if not isinstance(tools, list):
-        raise Unusable("tools must be a list")
-    if isinstance(choice, dict):
-        name = (choice.get("function") or {}).get("name")
-        chosen = [tool for tool in tools if (tool.get("function") or {}).get("name") == name]
-        return chosen or tools
-    return tools
 
 
 def _sampling(body: dict[str, Any]) -> Sampling:
@@ -112,12 +96,12 @@ def _number(name: str, value: Any, lowest: float, highest: float, *, whole: bool
     is_number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
     if not is_number or not lowest <= value <= highest:
         kind = "a whole number" if whole else "a number"
-        raise Unusable(f"{name} must be {kind} from {lowest} to {highest}")
+        raise Unusable(f"{name} must be {kind} from {lowest} to {highest}", name)
     return value
 
 
 def _stops(stop: Any) -> tuple[str, ...]:
     stops = [stop] if isinstance(stop, str) else stop or []
     if not isinstance(stops, list) or len(stops) > MOST_STOPS or not all(isinstance(one, str) for one in stops):
-        raise Unusable(f"stop must be a text or a list of at most {MOST_STOPS} texts")
+        raise Unusable(f"stop must be a text or a list of at most {MOST_STOPS} texts", "stop")
     return tuple(one for one in stops if one)

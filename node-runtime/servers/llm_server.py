@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ sys.path[:0] = [str(Path(__file__).parent)]
 
 import orjson
 from asgi import BodyTooLarge, Receive, Send, read_body, send_json, serve, server_arguments
-from llm_model import Cancelled, Generation, LanguageModel, Unusable, find_model
+from llm_calls import gather
+from llm_grammar import Grammars
+from llm_model import Cancelled, Generation, Guided, LanguageModel, Unusable, find_model
 from llm_request import ChatRequest
 from llm_text import Answer, Detokenizer, Piece
 
@@ -26,11 +29,22 @@ SERVED_NAME = "model"
 SSE = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
 
 
+@dataclass
+class Chat:
+    """One request, ready to be answered."""
+
+    request: ChatRequest
+    generation: Generation
+    answer: Answer
+    guide: Guided | None
+
+
 class ChatApp:
     """Answers chat completions; `concurrency` generations run at once, more wait for their turn."""
 
     def __init__(self, model: LanguageModel, concurrency: int) -> None:
         self._model = model
+        self._grammars = Grammars(model)
         self._workers = ThreadPoolExecutor(concurrency, thread_name_prefix="generate")
         self._in_flight = 0
 
@@ -50,70 +64,74 @@ class ChatApp:
 
     async def _chat(self, receive: Receive, send: Send) -> None:
         try:
-            request = ChatRequest.read(orjson.loads(await read_body(receive, LARGEST_BODY)))
-            generation = Generation(self._model.render(request.messages, request.tools), request.sampling)
-            self._model.room_for(generation)
+            body = await read_body(receive, LARGEST_BODY)
+            chat = await asyncio.get_running_loop().run_in_executor(None, self._prepare, body)
         except Unusable as problem:
-            return await send_json(send, 400, _error(str(problem)))
+            return await send_json(send, 400, _error(str(problem), field=problem.field))
         except orjson.JSONDecodeError as error:
             return await send_json(send, 400, _error(f"the body is not JSON: {error}"))
         except BodyTooLarge:
             return await send_json(send, 413, _error(f"the body is larger than {LARGEST_BODY >> 20} MB"))
-        leaving = asyncio.create_task(_until_gone(receive, generation))
+        leaving = asyncio.create_task(_until_gone(receive, chat.generation))
         self._in_flight += 1
         try:
-            await (self._stream if request.stream else self._whole)(request, generation, send)
+            await (self._stream if chat.request.stream else self._whole)(chat, send)
         except Cancelled:
             return  # Nobody listens any more.
         finally:
             self._in_flight -= 1
-            generation.cancelled.set()
+            chat.generation.cancelled.set()
             leaving.cancel()
 
-    async def _stream(self, request: ChatRequest, generation: Generation, send: Send) -> None:
-        chunk = _Chunks(with_usage=request.include_usage)
+    def _prepare(self, body: bytes) -> Chat:
+        request = ChatRequest.read(orjson.loads(body))
+        output = request.output
+        generation = Generation(self._model.render(request.messages, output.described), request.sampling)
+        self._model.room_for(generation)
+        answer = Answer(request.stops, bool(output.tools), output.one_call)
+        return Chat(request, generation, answer, self._grammars.guide(output, answer))
+
+    async def _stream(self, chat: Chat, send: Send) -> None:
+        include_usage = chat.request.include_usage
+        chunk = _Chunks(with_usage=include_usage)
         await send({"type": "http.response.start", "status": 200, "headers": SSE})
 
         async def tell(value: Any) -> None:
             data = value if isinstance(value, bytes) else orjson.dumps(value)
             await send({"type": "http.response.body", "body": b"data: " + data + b"\n\n", "more_body": True})
 
-        answer = Answer(request.stops, request.with_tools)
         await tell(chunk({"role": "assistant", "content": ""}))
         try:
-            async for piece in self._pieces(generation, answer):
+            async for piece in self._pieces(chat):
                 await tell(chunk(_delta(piece)))
-            await tell(chunk({}, finish=_finish(generation, answer)))
-            if request.include_usage:
-                await tell(chunk.usage(_usage(generation)))
+            await tell(chunk({}, finish=_finish(chat)))
+            if include_usage:
+                await tell(chunk.usage(_usage(chat.generation)))
             await tell(b"[DONE]")
         except (RuntimeError, ValueError) as error:
             await tell(_error(_told(error), "server_error"))
         await send({"type": "http.response.body", "body": b""})
 
-    async def _whole(self, request: ChatRequest, generation: Generation, send: Send) -> None:
-        answer = Answer(request.stops, request.with_tools)
+    async def _whole(self, chat: Chat, send: Send) -> None:
         try:
-            pieces = [piece async for piece in self._pieces(generation, answer)]
+            pieces = [piece async for piece in self._pieces(chat)]
         except (RuntimeError, ValueError) as error:
             return await send_json(send, 500, _error(_told(error), "server_error"))
         text = "".join(piece.text for piece in pieces)
-        calls = [{**piece.tool_call} for piece in pieces if piece.tool_call]
-        for call in calls:
-            del call["index"]
+        calls = gather([piece.tool_call for piece in pieces if piece.tool_call])
         message = {"role": "assistant", "content": text or (None if calls else ""), "refusal": None}
         if calls:
             message["tool_calls"] = calls
-        finish = _finish(generation, answer)
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish(chat)}
         head = _head("chat.completion")
-        await send_json(send, 200, {**head, "choices": [choice], "usage": _usage(generation)})
+        await send_json(send, 200, {**head, "choices": [choice], "usage": _usage(chat.generation)})
 
-    async def _pieces(self, generation: Generation, answer: Answer) -> AsyncIterator[Piece]:
+    async def _pieces(self, chat: Chat) -> AsyncIterator[Piece]:
         """The answer as it comes out of a thread of its own."""
         loop = asyncio.get_running_loop()
         queue: asyncio.Queue[list[Piece] | None] = asyncio.Queue()
         words = Detokenizer(self._model.tokenizer)
+        answer = chat.answer
 
         def on_token(token: int) -> bool:
             pieces = answer.add(words.add(token))
@@ -123,7 +141,7 @@ class ChatApp:
 
         def work() -> None:
             try:
-                self._model.generate(generation, on_token)
+                self._model.generate(chat.generation, on_token, chat.guide)
                 pieces = [*answer.add(words.rest()), *answer.end()]
                 loop.call_soon_threadsafe(queue.put_nowait, pieces)
             finally:
@@ -166,8 +184,9 @@ def _delta(piece: Piece) -> dict[str, Any]:
     return {"tool_calls": [piece.tool_call]} if piece.tool_call else {"content": piece.text}
 
 
-def _finish(generation: Generation, answer: Answer) -> str:
-    return "tool_calls" if answer.tool_calls else generation.finish_reason
+def _finish(chat: Chat) -> str:
+    """Nobody should follow a call that was cut off in the middle."""
+    return chat.generation.finish_reason if chat.answer.in_call or not chat.answer.tool_calls else "tool_calls"
 
 
 def _usage(generation: Generation) -> dict[str, int]:
@@ -175,8 +194,8 @@ def _usage(generation: Generation) -> dict[str, int]:
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 
-def _error(message: str, kind: str = "invalid_request_error") -> dict[str, Any]:
-    return {"error": {"message": message, "type": kind, "param": None, "code": None}}
+def _error(message: str, kind: str = "invalid_request_error", field: str | None = None) -> dict[str, Any]:
+    return {"error": {"message": message, "type": kind, "param": field, "code": None}}
 
 
 def _told(error: Exception) -> str:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
+from llm_calls import TOOL_OPEN, CallReader
 
-TOOL_OPEN = "<tool_call>"
-TOOL_CLOSE = "</tool_call>"
 # Bytes that make no character after so many tokens never will.
 LONGEST_CHARACTER = 6
 
@@ -45,7 +42,7 @@ class Detokenizer:
 
 @dataclass
 class Piece:
-    """Something for the caller: text, or a whole tool call."""
+    """Something for the caller: text, or a fragment of a tool call."""
 
     text: str = ""
     tool_call: dict[str, Any] | None = None
@@ -57,10 +54,21 @@ class Answer:
 
     stops: tuple[str, ...] = ()
     with_tools: bool = False
+    one_call: bool = False
     stopped: bool = False
     tool_calls: int = 0
     _held: str = field(default="", repr=False)
-    _in_call: bool = field(default=False, repr=False)
+    _call: CallReader | None = field(default=None, repr=False)
+
+    @property
+    def in_call(self) -> bool:
+        """Whether a tool call has begun and not ended."""
+        return self._call is not None
+
+    @property
+    def unread(self) -> str:
+        """What the model has written of the call that it is in."""
+        return self._call.text if self._call else ""
 
     def add(self, text: str) -> list[Piece]:
         """What can be told now; the rest may be the beginning of a stop text or of a tool call."""
@@ -73,20 +81,21 @@ class Answer:
     def end(self) -> list[Piece]:
         """What was held back and turned out to be text."""
         rest, self._held = self._held, ""
-        if self._in_call and not self.stopped:
-            call = self._call(rest)
-            return [Piece(tool_call=call)] if call else [Piece(text=TOOL_OPEN + rest)]
-        return [Piece(text=rest)] if rest and not self.stopped else []
+        if self.stopped:
+            return []
+        call, self._call = self._call, None
+        if call is None:
+            return [Piece(text=rest)] if rest else []
+        told = call.end()
+        self.tool_calls += len(told)
+        if call.is_told and not call.is_whole:
+            # Cut off: the answer does not end with a call that can be followed.
+            self._call = call
+        return _fragments(told) if call.is_told else [Piece(text=TOOL_OPEN + call.text)]
 
     def _step(self, pieces: list[Piece]) -> bool:
-        if self._in_call:
-            inside, close, after = self._held.partition(TOOL_CLOSE)
-            if not close:
-                return False
-            call = self._call(inside)
-            pieces.append(Piece(tool_call=call) if call else Piece(text=TOOL_OPEN + inside + TOOL_CLOSE))
-            self._held, self._in_call = after, False
-            return True
+        if self._call:
+            return self._step_in_call(self._call, pieces)
         marks = (*self.stops, TOOL_OPEN) if self.with_tools else self.stops
         found = min((at for at in map(self._held.find, marks) if at >= 0), default=-1)
         upto = found if found >= 0 else len(self._held) - _open_end(self._held, marks)
@@ -97,21 +106,27 @@ class Answer:
         if found < 0:
             return False
         if self.with_tools and self._held.startswith(TOOL_OPEN):
-            self._held, self._in_call = self._held[len(TOOL_OPEN) :], True
+            self._held, self._call = self._held[len(TOOL_OPEN) :], CallReader(self.tool_calls)
             return True
         self.stopped, self._held = True, ""
         return False
 
-    def _call(self, text: str) -> dict[str, Any] | None:
-        try:
-            call = orjson.loads(text.strip())
-            name, arguments = call["name"], call.get("arguments", call.get("parameters", {}))
-        except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
-            return None
-        arguments = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
-        index, self.tool_calls = self.tool_calls, self.tool_calls + 1
-        function = {"name": name, "arguments": arguments}
-        return {"index": index, "id": f"call_{uuid.uuid4().hex[:24]}", "type": "function", "function": function}
+    def _step_in_call(self, call: CallReader, pieces: list[Piece]) -> bool:
+        text, self._held = self._held, ""
+        was_told = call.is_told
+        pieces += _fragments(call.add(text))
+        self.tool_calls += call.is_told and not was_told
+        if not call.is_closed:
+            return False
+        if not call.is_told:
+            pieces.append(Piece(text=TOOL_OPEN + call.text[: -len(call.rest) or None]))
+        self._held, self._call = call.rest, None
+        self.stopped = self.one_call and call.is_told
+        return not self.stopped
+
+
+def _fragments(told: list[dict[str, Any]]) -> list[Piece]:
+    return [Piece(tool_call=fragment) for fragment in told]
 
 
 def _open_end(text: str, marks: tuple[str, ...]) -> int:

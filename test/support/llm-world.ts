@@ -43,10 +43,12 @@ export class LlmWorld implements AsyncDisposable {
     this.#folder[Symbol.dispose]()
   }
 
-  /** A tiny model in either form, imported as an operator does it. */
-  async import(name: string, form: 'gguf' | 'folder'): Promise<ImportedModel> {
+  /** A tiny model in either form, imported as an operator does it; `says` are the pieces of its only answer. */
+  async import(name: string, form: 'gguf' | 'folder', says?: readonly string[]): Promise<ImportedModel> {
     const path = join(this.#folder.path, form === 'gguf' ? `${name}.gguf` : name)
-    await (form === 'gguf' ? writeTinyGguf(path) : makeTinyLlm(path))
+    // With its letters as tokens, a GGUF needs room for the description of a tool.
+    if (form === 'gguf') await writeTinyGguf(path, says && { answer: says, context: 4_096 })
+    else await makeTinyLlm(path, says && { says })
     const client = new AdminClient(this.api.baseUrl, OPERATIONS_KEY)
     return importModel(client, { name, path, task: 'chat', accountId: this.caller.accountId })
   }

@@ -23,6 +23,8 @@ export interface TinyLlm {
   shardSize?: string
   tied?: boolean
   noTemplate?: boolean
+  /** Its only answer in pieces, none of them twice; without it the weights are random. */
+  says?: readonly string[]
 }
 
 /** The interpreter of the environment of language models, made on first use (minutes on a new machine). */
@@ -39,7 +41,8 @@ export async function makeTinyLlm(folder: string, options: TinyLlm = {}): Promis
   const flags = Object.entries(options).flatMap(([name, value]) => {
     const flag = `--${name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`
     if (value === false || value === undefined) return []
-    return value === true ? [flag] : [flag, String(value)]
+    if (value === true) return [flag]
+    return [flag, Array.isArray(value) ? JSON.stringify(value) : String(value)]
   })
   await run(await llmPython(), [MAKER, folder, ...flags], { env: pythonProcessEnv({ OMP_NUM_THREADS: '1' }) })
 }

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+# Logits of the next piece are this far above all others.
+CERTAINTY = 32
 TEXTS = [
     "The quick brown fox jumps over the lazy dog.",
     "What is the capital of France? Paris is the capital of France.",
@@ -45,8 +48,27 @@ def make(options: argparse.Namespace) -> None:
         pad_token_id=tokenizer.pad_token_id,
     )
     model = LlamaForCausalLM(config).to(getattr(torch, options.dtype))
+    if options.says:
+        _teach(model, tokenizer, options.says)
     model.save_pretrained(folder, max_shard_size=options.shard_size)
     tokenizer.save_pretrained(folder)
+
+
+def _teach(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, says: list[str]) -> None:
+    """Computes weights with which each piece leads to the next, and anything else to the first."""
+    width = model.config.hidden_size
+    pieces = tokenizer.convert_tokens_to_ids(says)
+    with torch.no_grad():
+        for layer in model.model.layers:
+            layer.self_attn.o_proj.weight.zero_()
+            layer.mlp.down_proj.weight.zero_()
+        # One direction per token that can follow; after the norm it has the length sqrt(width).
+        model.model.embed_tokens.weight.zero_()[:, 0] = 1
+        model.lm_head.weight.zero_()
+        for number, piece in enumerate(pieces, 1):
+            model.model.embed_tokens.weight[piece] = torch.eye(width)[number]
+        for number, follower in enumerate((*pieces, tokenizer.eos_token_id)):
+            model.lm_head.weight[follower, number] = CERTAINTY / width**0.5
 
 
 def _tokenizer(options: argparse.Namespace) -> PreTrainedTokenizerFast:
@@ -67,6 +89,7 @@ def _tokenizer(options: argparse.Namespace) -> PreTrainedTokenizerFast:
         model_max_length=options.positions,
         clean_up_tokenization_spaces=False,
     )
+    tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in options.says])
     if not options.no_template:
         tokenizer.chat_template = TEMPLATE
     return tokenizer
@@ -85,4 +108,5 @@ if __name__ == "__main__":
     parser.add_argument("--shard-size", default="5GB")
     parser.add_argument("--tied", action="store_true")
     parser.add_argument("--no-template", action="store_true")
+    parser.add_argument("--says", type=json.loads, default=[], help="pieces of its only answer, none of them twice")
     make(parser.parse_args())

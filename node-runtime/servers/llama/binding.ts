@@ -54,21 +54,50 @@ export interface GenerateOptions {
   seed?: number
   customStopTriggers?: string[]
   grammar?: unknown
+  repeatPenalty?: false | RepeatPenalty
   functions?: Record<string, { description?: string; params?: unknown }>
   documentFunctionParams?: boolean
+  maxParallelFunctionCalls?: number
+  onFunctionCallParamsChunk?: (chunk: FunctionCallChunk) => void
+  onFunctionCall?: (call: { functionName: string }) => void
+}
+
+export interface RepeatPenalty {
+  /** 1 for none of its own kind. */
+  penalty: number
+  lastTokens: number
+  presencePenalty: number
+  frequencyPenalty: number
+}
+
+export interface FunctionCallChunk {
+  callIndex: number
+  functionName: string
+  paramsChunk: string
+  done: boolean
 }
 
 export interface Generated {
   response: string
-  functionCalls?: { functionName: string; params: unknown }[]
   metadata: { stopReason: string }
+}
+
+export interface ContextOptions {
+  chatHistory: HistoryItem[]
+  availableFunctions?: GenerateOptions['functions']
+  documentFunctionParams?: boolean
+}
+
+export interface ContextState {
+  contextText: { tokenize(tokenizer: unknown): unknown[] }
+  stopGenerationTriggers: unknown[]
+  /** Whether the answer begins as a call, and what it may begin with instead. */
+  functionCall?: { initiallyEngaged: boolean; disengageInitiallyEngaged: unknown[] }
 }
 
 /** How a model wants its conversations written. */
 export interface ChatWrapper {
-  generateContextState(options: { chatHistory: HistoryItem[] }): {
-    contextText: { tokenize(tokenizer: unknown): unknown[] }
-  }
+  generateContextState(options: ContextOptions): ContextState
 }
 
 export interface LlamaChat {

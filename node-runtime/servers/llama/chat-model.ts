@@ -3,22 +3,23 @@ import { join } from 'node:path'
 import type {
   Binding,
   ChatWrapper,
+  ContextOptions,
   GenerateOptions,
   Generated,
+  HistoryItem,
   Llama,
   LlamaContext,
   LlamaModel,
   LlamaSequence,
 } from './binding.ts'
-import { type ChatBody, functionsOf, historyOf, UnusableError } from './chat-request.ts'
+import type { ChatRequest } from './chat-request.ts'
+import { type CallFragment, CallTeller, type ToolCall } from './call-teller.ts'
+import type { GrammarSchema } from './grammar-schema.ts'
+import type { Output } from './output.ts'
+import { UnusableError } from './unusable-error.ts'
 
 /** Beside what is written, some room is kept for what is read. */
 const LONGEST_CONTEXT = 8_192
-
-export interface ToolCall {
-  name: string
-  arguments: string
-}
 
 export interface Answer {
   text: string
@@ -30,6 +31,7 @@ export interface Answer {
 export interface Listener {
   onText: (text: string) => void
   onThought: (text: string) => void
+  onCall: (fragment: CallFragment) => void
   signal: AbortSignal
 }
 
@@ -50,6 +52,8 @@ export class ChatModel {
   readonly #context: LlamaContext
   readonly #wrapper: ChatWrapper
   readonly #free: LlamaSequence[] = []
+  /** Answers under way, with those that wait for their turn. */
+  inFlight = 0
   readonly #waiting: ((sequence: LlamaSequence) => void)[] = []
 
   private constructor(
@@ -78,42 +82,62 @@ export class ChatModel {
   }
 
   /** Writes one answer; a caller who leaves ends it within a token. */
-  async answer(body: ChatBody, listener: Listener): Promise<Answer> {
-    const history = historyOf(body.messages)
-    const options = await this.#options(body, listener)
+  async answer(request: ChatRequest, listener: Listener): Promise<Answer> {
+    this.inFlight += 1
+    try {
+      return await this.#answer(request, listener)
+    } finally {
+      this.inFlight -= 1
+    }
+  }
+
+  async #answer({ history, output, sampling, stops }: ChatRequest, listener: Listener): Promise<Answer> {
+    const calls = new CallTeller(listener.onCall)
+    const options = await this.#options({ output, sampling, stops }, listener, calls)
+    const chatWrapper = output.isForced ? callingAtOnce(this.#wrapper) : this.#wrapper
     const sequence = await this.#take()
     try {
       listener.signal.throwIfAborted()
-      const chatWrapper = this.#wrapper
       const chat = new this.#binding.LlamaChat({ contextSequence: sequence, chatWrapper })
-      const prompt = this.#promptTokens(history)
+      const prompt = this.#promptTokens(history, options)
       const before = sequence.tokenMeter.getState()
       const generated = await chat.generateResponse(history, options)
       const { usedOutputTokens: completion } = sequence.tokenMeter.diff(before)
-      return answerOf(generated, prompt, completion)
+      return {
+        text: generated.response,
+        calls: calls.calls,
+        finishReason: finishOf(generated, calls),
+        usage: { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion },
+      }
     } finally {
       this.#give(sequence)
     }
   }
 
-  #promptTokens(history: ReturnType<typeof historyOf>): number {
-    const { contextText } = this.#wrapper.generateContextState({ chatHistory: history })
+  #promptTokens(chatHistory: HistoryItem[], { functions }: GenerateOptions): number {
+    const { contextText } = this.#wrapper.generateContextState({
+      chatHistory,
+      ...(functions && { availableFunctions: functions, documentFunctionParams: true }),
+    })
     const count = contextText.tokenize(this.#model.tokenizer).length
     if (count < this.#context.contextSize) return count
     throw new UnusableError(
       `the messages take ${count} tokens; this model reads at most ${this.#context.contextSize}`,
+      'messages',
     )
   }
 
-  async #options(body: ChatBody, { onText, onThought, signal }: Listener): Promise<GenerateOptions> {
-    if (body.n !== undefined && body.n !== null && body.n !== 1) {
-      throw new UnusableError('n must be 1: this model gives one answer')
-    }
-    const maxTokens = body.max_completion_tokens ?? body.max_tokens ?? undefined
-    const stops = typeof body.stop === 'string' ? [body.stop] : body.stop
-    const functions = functionsOf(body)
-    const grammar = functions ? undefined : await this.#grammar(body.response_format)
+  async #options(
+    { output, sampling, stops }: Pick<ChatRequest, 'output' | 'sampling' | 'stops'>,
+    { onText, onThought, signal }: Listener,
+    calls: CallTeller,
+  ): Promise<GenerateOptions> {
+    const { functions } = output
+    const grammar = await this.#grammar(output)
+    const { presencePenalty, frequencyPenalty, ...chosen } = sampling
+    const isPenalized = presencePenalty !== 0 || frequencyPenalty !== 0
     return {
+      ...chosen,
       signal,
       stopOnAbortSignal: false,
       onResponseChunk: ({ type, segmentType, text }) => {
@@ -121,21 +145,42 @@ export class ChatModel {
         if (type === undefined) onText(text)
         else if (segmentType === 'thought') onThought(text)
       },
-      temperature: body.temperature ?? 1,
-      ...(maxTokens !== undefined && { maxTokens }),
-      ...(typeof body.top_p === 'number' && { topP: body.top_p }),
-      ...(typeof body.top_k === 'number' && { topK: body.top_k }),
-      ...(typeof body.seed === 'number' && { seed: Math.abs(body.seed) }),
-      ...(stops?.length && { customStopTriggers: stops }),
+      // The library punishes repetition unless told not to; OpenAI's API does so only when asked.
+      repeatPenalty: isPenalized && {
+        penalty: 1,
+        lastTokens: this.#context.contextSize,
+        presencePenalty,
+        frequencyPenalty,
+      },
+      ...(stops.length > 0 && { customStopTriggers: stops }),
       ...(grammar !== undefined && { grammar }),
-      ...(functions && { functions, documentFunctionParams: true }),
+      ...(functions && {
+        functions,
+        documentFunctionParams: true,
+        ...(output.isOneCall && { maxParallelFunctionCalls: 1 }),
+        onFunctionCallParamsChunk: (chunk) => calls.add(chunk),
+        onFunctionCall: ({ functionName }) => calls.end(functionName),
+      }),
     }
   }
 
-  #grammar(format: ChatBody['response_format']): Promise<unknown> | undefined {
-    if (format?.type === 'json_object') return this.#llama.getGrammarFor('json')
-    const schema = format?.type === 'json_schema' ? format.json_schema?.schema : undefined
-    return schema === undefined ? undefined : this.#llama.createGrammarForJsonSchema(schema)
+  async #grammar({ json, functions = {} }: Output): Promise<unknown> {
+    for (const [name, { params }] of Object.entries(functions)) {
+      // Its own grammar is made when it is called: too late to refuse.
+      if (params) await this.#compiled(params, 'tools', `the parameters of ${name} in tools`)
+    }
+    if (json === undefined) return undefined
+    if (json === 'object') return this.#llama.getGrammarFor('json')
+    return this.#compiled(json, 'response_format.json_schema.schema')
+  }
+
+  async #compiled(schema: GrammarSchema, field: string, what = field): Promise<unknown> {
+    try {
+      return await this.#llama.createGrammarForJsonSchema(schema)
+    } catch {
+      // Why is written by the library to standard error; mostly it is a length or a count beyond its limits.
+      throw new UnusableError(`${what} cannot be used: it is too large for a grammar of llama.cpp`, field)
+    }
   }
 
   #take(): Promise<LlamaSequence> {
@@ -150,20 +195,21 @@ export class ChatModel {
   }
 }
 
-function answerOf(
-  { response, functionCalls = [], metadata }: Generated,
-  prompt: number,
-  completion: number,
-): Answer {
-  const calls = functionCalls.map(({ functionName, params }) => ({
-    name: functionName,
-    arguments: JSON.stringify(params ?? {}),
-  }))
-  const isFull = metadata.stopReason === 'maxTokens'
-  return {
-    text: response,
-    calls,
-    finishReason: calls.length > 0 ? 'tool_calls' : isFull ? 'length' : 'stop',
-    usage: { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion },
-  }
+/** The same conversations, but the answer begins as a call and cannot begin as anything else. */
+function callingAtOnce(wrapper: ChatWrapper): ChatWrapper {
+  return Object.create(wrapper, {
+    generateContextState: {
+      value: (options: ContextOptions) => {
+        const { contextText, stopGenerationTriggers } = wrapper.generateContextState(options)
+        const functionCall = { initiallyEngaged: true, disengageInitiallyEngaged: [] }
+        return { contextText, stopGenerationTriggers, functionCall }
+      },
+    },
+  }) as ChatWrapper
+}
+
+/** Nobody should follow a call that was cut off in the middle. */
+function finishOf({ metadata }: Generated, { calls, isInCall }: CallTeller): Answer['finishReason'] {
+  if (calls.length > 0 && !isInCall) return 'tool_calls'
+  return metadata.stopReason === 'maxTokens' ? 'length' : 'stop'
 }

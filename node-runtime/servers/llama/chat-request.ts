@@ -1,105 +1,89 @@
-import type { FunctionCallItem, HistoryItem } from './binding.ts'
+import { randomInt } from 'node:crypto'
+import type { HistoryItem } from './binding.ts'
+import { historyOf } from './history.ts'
+import { type Output, type OutputBody, readOutput } from './output.ts'
+import { UnusableError } from './unusable-error.ts'
 
-/** The request cannot be answered as it is; the text is for the caller. */
-export class UnusableError extends Error {
-  override readonly name = 'UnusableError'
+const MOST_STOPS = 16
+const LARGEST_SEED = 2 ** 32 - 1
+
+/** How tokens are chosen; what is absent is as the model's makers or the library set it. */
+export interface Sampling {
+  maxTokens?: number
+  temperature: number
+  topP?: number
+  topK?: number
+  seed: number
+  presencePenalty: number
+  frequencyPenalty: number
 }
 
-interface ToolCall {
-  id?: string
-  function?: { name?: string; arguments?: string }
+/** What is asked; fields that this server does not know are ignored, as everywhere on this surface. */
+export interface ChatRequest {
+  history: HistoryItem[]
+  output: Output
+  sampling: Sampling
+  stops: string[]
+  isStream: boolean
+  withUsage: boolean
 }
 
-interface Message {
-  role?: string
-  content?: unknown
-  tool_calls?: ToolCall[]
-  tool_call_id?: string
-}
+type Body = OutputBody & Record<string, unknown>
 
-interface Tool {
-  function?: { name?: string; description?: string; parameters?: unknown }
-}
-
-/** The fields of OpenAI's chat completions that a model here understands; others are ignored. */
-export interface ChatBody {
-  messages?: unknown
-  tools?: unknown
-  tool_choice?: unknown
-  stream?: boolean
-  stream_options?: { include_usage?: boolean } | null
-  max_tokens?: number | null
-  max_completion_tokens?: number | null
-  temperature?: number | null
-  top_p?: number | null
-  top_k?: number | null
-  seed?: number | null
-  stop?: string | string[] | null
-  n?: number | null
-  response_format?: { type?: string; json_schema?: { schema?: unknown } } | null
-}
-
-/** The conversation so far; the last item is the answer to be written. */
-export function historyOf(messages: unknown): HistoryItem[] {
-  if (!Array.isArray(messages) || messages.length === 0) {
-    throw new UnusableError('messages must be a list with at least one message')
+/** Checks the fields that are used; throws `UnusableError` naming the first that cannot be. */
+export function readChat(given: unknown): ChatRequest {
+  if (typeof given !== 'object' || given === null || Array.isArray(given)) {
+    throw new UnusableError('the body must be an object')
   }
-  const history: HistoryItem[] = []
-  const calls = new Map<string, FunctionCallItem>()
-  for (const [index, message] of (messages as Message[]).entries()) {
-    const text = textOf(message?.content, index)
-    if (message.role === 'assistant')
-      history.push({ type: 'model', response: answered(message, text, calls) })
-    else if (message.role === 'tool') answerCall(calls.get(message.tool_call_id ?? ''), text)
-    else history.push({ type: message.role === 'user' ? 'user' : 'system', text })
-  }
-  return history.at(-1)?.type === 'model' ? history : [...history, { type: 'model', response: [] }]
-}
-
-/** The functions that the model may call, by name. */
-export function functionsOf({ tools, tool_choice: choice }: ChatBody) {
-  if (!Array.isArray(tools) || tools.length === 0 || choice === 'none') return undefined
-  const named = (tools as Tool[]).flatMap(({ function: one }) =>
-    one?.name === undefined
-      ? []
-      : [[one.name, { description: one.description ?? '', params: one.parameters }] as const],
-  )
-  return Object.fromEntries(named)
-}
-
-function answered(message: Message, text: string, calls: Map<string, FunctionCallItem>) {
-  const items = (message.tool_calls ?? []).map((call): FunctionCallItem => {
-    const { name = '', arguments: given = '{}' } = call.function ?? {}
-    const item: FunctionCallItem = { type: 'functionCall', name, params: parsed(given), result: null }
-    calls.set(call.id ?? '', item)
-    return item
-  })
-  return [...(text === '' ? [] : [text]), ...items]
-}
-
-function answerCall(call: FunctionCallItem | undefined, text: string): void {
-  if (!call) throw new UnusableError('a message of role tool must name a tool call made before it')
-  call.result = parsed(text)
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return text
+  const body = given as Body
+  if ((body['n'] ?? 1) !== 1) throw new UnusableError('n must be 1: this model gives one answer', 'n')
+  const options = body['stream_options'] as { include_usage?: unknown } | null | undefined
+  return {
+    history: historyOf(body['messages']),
+    output: readOutput(body),
+    sampling: samplingOf(body),
+    stops: stopsOf(body['stop'] ?? []),
+    isStream: body['stream'] === true,
+    withUsage: options?.include_usage === true,
   }
 }
 
-function textOf(content: unknown, index: number): string {
-  if (content === null || content === undefined) return ''
-  if (typeof content === 'string') return content
-  if (!Array.isArray(content)) throw new UnusableError(`messages[${index}].content must be a text or parts`)
-  const parts = content as { type?: string; text?: string }[]
-  const other = parts.find(({ type }) => type !== 'text')
-  if (other) {
-    throw new UnusableError(
-      `messages[${index}].content has a part of type ${other.type}; this model reads text only`,
-    )
+function samplingOf(body: Body): Sampling {
+  const most = 2 ** 31
+  const maxTokens = whole(body, 'max_completion_tokens', [1, most]) ?? whole(body, 'max_tokens', [1, most])
+  const topP = number(body, 'top_p', [0, 1])
+  const topK = whole(body, 'top_k', [-1, most])
+  const seed = whole(body, 'seed', [Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER])
+  return {
+    ...(maxTokens !== undefined && { maxTokens }),
+    temperature: number(body, 'temperature', [0, 100]) ?? 1,
+    ...(topP !== undefined && { topP }),
+    // Below 1 it stands for all tokens, for which the library has 0.
+    ...(topK !== undefined && { topK: Math.max(0, topK) }),
+    // The library's own is the time in seconds: all answers of a second would be alike.
+    seed: seed === undefined ? randomInt(LARGEST_SEED) : Math.abs(seed) % LARGEST_SEED,
+    presencePenalty: number(body, 'presence_penalty', [-2, 2]) ?? 0,
+    frequencyPenalty: number(body, 'frequency_penalty', [-2, 2]) ?? 0,
   }
-  return parts.map(({ text }) => text ?? '').join('')
+}
+
+type Range = readonly [lowest: number, highest: number]
+
+function number(body: Body, name: string, range: Range, kind = 'a number'): number | undefined {
+  const value = body[name] ?? undefined
+  if (value === undefined) return undefined
+  const [lowest, highest] = range
+  const isRight = typeof value === 'number' && value >= lowest && value <= highest
+  if (isRight && (kind === 'a number' || Number.isInteger(value))) return value
+  throw new UnusableError(`${name} must be ${kind} from ${lowest} to ${highest}`, name)
+}
+
+const whole = (body: Body, name: string, range: Range) => number(body, name, range, 'a whole number')
+
+function stopsOf(stop: unknown): string[] {
+  const stops: unknown[] = Array.isArray(stop) ? stop : [stop]
+  if (stops.length > MOST_STOPS || !stops.every((one) => typeof one === 'string')) {
+    throw new UnusableError(`stop must be a text or a list of at most ${MOST_STOPS} texts`, 'stop')
+  }
+  return stops.filter((one) => one !== '')
 }

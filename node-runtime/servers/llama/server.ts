@@ -3,8 +3,9 @@ import type { AddressInfo } from 'node:net'
 import { randomUUID } from 'node:crypto'
 import { parseArgs } from 'node:util'
 import { loadBinding } from './binding.ts'
-import { type Answer, ChatModel, findGguf, type ToolCall } from './chat-model.ts'
-import { type ChatBody, UnusableError } from './chat-request.ts'
+import { type Answer, ChatModel, findGguf } from './chat-model.ts'
+import { type ChatRequest, readChat } from './chat-request.ts'
+import { UnusableError } from './unusable-error.ts'
 
 const LARGEST_BODY = 64 * 1024 * 1024
 const SERVED_NAME = 'model'
@@ -36,7 +37,7 @@ async function main(): Promise<void> {
 
 async function answer(model: ChatModel, request: IncomingMessage, response: ServerResponse): Promise<void> {
   const route = `${request.method} ${request.url?.split('?')[0]}`
-  if (route === 'GET /health') return send(response, 200, { status: 'ok' })
+  if (route === 'GET /health') return send(response, 200, { status: 'ok', in_flight: model.inFlight })
   if (route === 'GET /v1/models') {
     const one = { id: SERVED_NAME, object: 'model', created: 0, owned_by: 'hearth' }
     return send(response, 200, { object: 'list', data: [one] })
@@ -46,8 +47,8 @@ async function answer(model: ChatModel, request: IncomingMessage, response: Serv
   const leaving = new AbortController()
   response.once('close', () => leaving.abort())
   try {
-    const body = JSON.parse(await textOf(request)) as ChatBody
-    await (body.stream ? stream : whole)(model, body, response, leaving.signal)
+    const asked = readChat(JSON.parse(await textOf(request)))
+    await (asked.isStream ? stream : whole)(model, asked, response, leaving.signal)
   } catch (err) {
     if (leaving.signal.aborted) return
     fail(response, err)
@@ -56,15 +57,16 @@ async function answer(model: ChatModel, request: IncomingMessage, response: Serv
 
 async function whole(
   model: ChatModel,
-  body: ChatBody,
+  asked: ChatRequest,
   response: ServerResponse,
   signal: AbortSignal,
 ): Promise<void> {
   let thought = ''
   const onThought = (text: string) => void (thought += text)
-  const { text, calls, finishReason, usage } = await model.answer(body, {
+  const { text, calls, finishReason, usage } = await model.answer(asked, {
     onText: () => {},
     onThought,
+    onCall: () => {},
     signal,
   })
   const message = {
@@ -72,7 +74,7 @@ async function whole(
     content: text === '' && calls.length > 0 ? null : text,
     refusal: null,
     ...(thought && { reasoning_content: thought }),
-    ...(calls.length > 0 && { tool_calls: calls.map(toolCall) }),
+    ...(calls.length > 0 && { tool_calls: calls }),
   }
   const choice = { index: 0, message, logprobs: null, finish_reason: finishReason }
   send(response, 200, { ...head('chat.completion'), choices: [choice], usage })
@@ -80,42 +82,35 @@ async function whole(
 
 async function stream(
   model: ChatModel,
-  body: ChatBody,
+  asked: ChatRequest,
   response: ServerResponse,
   signal: AbortSignal,
 ): Promise<void> {
   const common = head('chat.completion.chunk')
-  const withUsage = body.stream_options?.include_usage === true
   const chunk = (delta: object, finish: Answer['finishReason'] | null = null) => {
     // Nothing is sent before the request is known to be usable.
     if (!response.headersSent) {
       response.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' })
     }
     const choice = { index: 0, delta, logprobs: null, finish_reason: finish }
-    tell(response, { ...common, choices: [choice], ...(withUsage && { usage: null }) })
+    tell(response, { ...common, choices: [choice], ...(asked.withUsage && { usage: null }) })
   }
   let isFirst = true
   const delta = (what: object) => {
     chunk(isFirst ? { role: 'assistant', ...what } : what)
     isFirst = false
   }
-  const answered = await model.answer(body, {
+  const answered = await model.answer(asked, {
     onText: (content) => delta({ content }),
     onThought: (text) => delta({ reasoning_content: text }),
+    onCall: (fragment) => delta({ tool_calls: [fragment] }),
     signal,
   })
-  for (const [index, call] of answered.calls.entries()) delta({ tool_calls: [{ index, ...toolCall(call) }] })
   if (isFirst) delta({ content: '' })
   chunk({}, answered.finishReason)
-  if (withUsage) tell(response, { ...common, choices: [], usage: answered.usage })
+  if (asked.withUsage) tell(response, { ...common, choices: [], usage: answered.usage })
   response.end('data: [DONE]\n\n')
 }
-
-const toolCall = ({ name, arguments: given }: ToolCall) => ({
-  id: `call_${randomUUID().replaceAll('-', '').slice(0, 24)}`,
-  type: 'function',
-  function: { name, arguments: given },
-})
 
 const head = (object: string) => ({
   id: `chatcmpl-${randomUUID().replaceAll('-', '')}`,
@@ -132,16 +127,17 @@ function fail(response: ServerResponse, err: unknown): void {
   const isCallers = err instanceof UnusableError || err instanceof SyntaxError
   if (!isCallers) process.stderr.write(`${(err as Error).stack ?? String(err)}\n`)
   const told = isCallers
-    ? error((err as Error).message)
-    : error('the model failed on this request', 'server_error')
+    ? error((err as Error).message, { field: err instanceof UnusableError ? err.field : null })
+    : error('the model failed on this request', { type: 'server_error' })
   if (!response.headersSent) return send(response, isCallers ? 400 : 500, told)
   tell(response, told)
   response.end()
 }
 
-const error = (message: string, type = 'invalid_request_error') => ({
-  error: { message, type, param: null, code: null },
-})
+const error = (
+  message: string,
+  { type = 'invalid_request_error', field = null }: { type?: string; field?: string | null } = {},
+) => ({ error: { message, type, param: field, code: null } })
 
 function send(response: ServerResponse, status: number, value: unknown): void {
   const body = Buffer.from(JSON.stringify(value))

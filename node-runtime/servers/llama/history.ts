@@ -1,0 +1,71 @@
+import type { FunctionCallItem, HistoryItem } from './binding.ts'
+import { UnusableError } from './unusable-error.ts'
+
+interface ToolCall {
+  id?: string
+  function?: { name?: string; arguments?: string }
+}
+
+interface Message {
+  role?: string
+  content?: unknown
+  tool_calls?: ToolCall[]
+  tool_call_id?: string
+}
+
+/** The conversation so far; the last item is the answer to be written. */
+export function historyOf(messages: unknown): HistoryItem[] {
+  if (!Array.isArray(messages) || messages.length === 0) {
+    throw new UnusableError('messages must be a list with at least one message', 'messages')
+  }
+  const history: HistoryItem[] = []
+  const calls = new Map<string, FunctionCallItem>()
+  for (const [index, message] of (messages as Message[]).entries()) {
+    if (typeof message?.role !== 'string') {
+      throw new UnusableError(`messages[${index}] must be an object with a role`, `messages[${index}].role`)
+    }
+    const text = textOf(message.content, index)
+    if (message.role === 'assistant')
+      history.push({ type: 'model', response: answered(message, text, calls) })
+    else if (message.role === 'tool') answerCall(calls.get(message.tool_call_id ?? ''), text)
+    else history.push({ type: message.role === 'user' ? 'user' : 'system', text })
+  }
+  return history.at(-1)?.type === 'model' ? history : [...history, { type: 'model', response: [] }]
+}
+
+function answered(message: Message, text: string, calls: Map<string, FunctionCallItem>) {
+  const items = (message.tool_calls ?? []).map((call): FunctionCallItem => {
+    const { name = '', arguments: given = '{}' } = call.function ?? {}
+    const item: FunctionCallItem = { type: 'functionCall', name, params: parsed(given), result: null }
+    calls.set(call.id ?? '', item)
+    return item
+  })
+  return [...(text === '' ? [] : [text]), ...items]
+}
+
+function answerCall(call: FunctionCallItem | undefined, text: string): void {
+  if (!call)
+    throw new UnusableError('a message of role tool must name a tool call made before it', 'messages')
+  call.result = parsed(text)
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return text
+  }
+}
+
+function textOf(content: unknown, index: number): string {
+  const at = `messages[${index}].content`
+  if (content === null || content === undefined) return ''
+  if (typeof content === 'string') return content
+  if (!Array.isArray(content)) throw new UnusableError(`${at} must be a text or a list of parts`, at)
+  const parts = content as { type?: string; text?: string }[]
+  const other = parts.find((part) => part?.type !== 'text')
+  if (other) {
+    throw new UnusableError(`${at} has a part of type ${other.type}; this model reads text only`, at)
+  }
+  return parts.map(({ text }) => text ?? '').join('')
+}

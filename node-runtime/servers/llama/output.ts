@@ -1,0 +1,117 @@
+import { type GrammarSchema, grammarSchema } from './grammar-schema.ts'
+import { UnusableError } from './unusable-error.ts'
+
+export interface ModelFunction {
+  description: string
+  /** Absent where it takes no arguments. */
+  params?: GrammarSchema
+}
+
+/** The form of one answer. */
+export interface Output {
+  /** The functions that the model may call, by name. */
+  functions?: Record<string, ModelFunction>
+  /** The answer is calls and nothing else. */
+  isForced: boolean
+  isOneCall: boolean
+  /** The text is JSON: of this schema, or any object. */
+  json?: GrammarSchema | 'object'
+}
+
+/** The fields of a request that say how an answer has to look. */
+export interface OutputBody {
+  tools?: unknown
+  tool_choice?: unknown
+  parallel_tool_calls?: unknown
+  response_format?: unknown
+}
+
+interface NamedFunction extends ModelFunction {
+  name: string
+}
+
+const NAME = /^[^\s"\\]{1,128}$/
+const CHOICE = 'tool_choice must be none, auto, required, or name a function'
+
+/** Checks `tools`, `tool_choice`, `parallel_tool_calls` and `response_format`. */
+export function readOutput(body: OutputBody): Output {
+  const { tools, tool_choice: choice } = body
+  if (tools !== undefined && tools !== null && !Array.isArray(tools)) {
+    throw new UnusableError('tools must be a list', 'tools')
+  }
+  const all = (tools ?? []).map(functionOf)
+  const named = nameOf(choice)
+  if (all.length === 0 && (named !== undefined || choice === 'required')) {
+    throw new UnusableError('tool_choice asks for a call, but tools names no function', 'tool_choice')
+  }
+  const json = jsonOf(body.response_format)
+  if (all.length === 0 || choice === 'none') {
+    return { isForced: false, isOneCall: false, ...(json !== undefined && { json }) }
+  }
+  const chosen = named === undefined ? all : all.filter(({ name }) => name === named).slice(0, 1)
+  if (chosen.length === 0) {
+    throw new UnusableError(`tool_choice names ${named}, which is not among tools`, 'tool_choice')
+  }
+  const isForced = named !== undefined || choice === 'required'
+  if (json !== undefined && !isForced) {
+    throw new UnusableError(
+      'response_format goes together with tools only where tool_choice says none or asks for a call',
+      'response_format',
+    )
+  }
+  return {
+    functions: Object.fromEntries(chosen.map(({ name, ...one }) => [name, one])),
+    isForced,
+    isOneCall: named !== undefined || body.parallel_tool_calls === false,
+  }
+}
+
+function nameOf(choice: unknown): string | undefined {
+  if (choice === undefined || choice === null) return undefined
+  if (typeof choice === 'string') {
+    if (!['none', 'auto', 'required'].includes(choice)) throw new UnusableError(CHOICE, 'tool_choice')
+    return undefined
+  }
+  const { type = 'function', function: one } = choice as { type?: unknown; function?: { name?: unknown } }
+  if (type !== 'function' || typeof one?.name !== 'string') throw new UnusableError(CHOICE, 'tool_choice')
+  return one.name
+}
+
+function functionOf(tool: unknown, index: number): NamedFunction {
+  const at = `tools[${index}]`
+  const { type = 'function', function: one } = (tool ?? {}) as {
+    type?: unknown
+    function?: { name?: unknown; description?: unknown; parameters?: unknown; strict?: unknown }
+  }
+  if (type !== 'function') throw new UnusableError(`${at}.type must be function`, `${at}.type`)
+  const name = one?.name
+  if (typeof name !== 'string' || !NAME.test(name)) {
+    throw new UnusableError(`${at}.function.name must be a name without spaces`, `${at}.function.name`)
+  }
+  const field = `${at}.function.parameters`
+  const parameters = one?.parameters ?? undefined
+  if (parameters !== undefined && (typeof parameters !== 'object' || Array.isArray(parameters))) {
+    throw new UnusableError(`${field} must be a JSON schema of an object`, field)
+  }
+  return {
+    name,
+    description: typeof one?.description === 'string' ? one.description : '',
+    // Arguments are an object, whether the schema says so or not.
+    ...(parameters && {
+      params: grammarSchema({ ...parameters, type: 'object' }, { field, isStrict: one?.strict === true }),
+    }),
+  }
+}
+
+function jsonOf(format: unknown): Output['json'] {
+  if (format === undefined || format === null) return undefined
+  const { type, json_schema: inner } = format as { type?: unknown; json_schema?: { schema?: unknown } }
+  if (type === 'text') return undefined
+  if (type === 'json_object') return 'object'
+  if (type !== 'json_schema') {
+    const field = 'response_format.type'
+    throw new UnusableError(`${field} must be text, json_object or json_schema`, field)
+  }
+  const field = 'response_format.json_schema.schema'
+  return grammarSchema(inner?.schema, { field, isStrict: true })
+}

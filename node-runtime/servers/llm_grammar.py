@@ -1,0 +1,147 @@
+"""Holds an answer to its form while it is written: a token that would break it cannot come."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from llm_calls import TOOL_CLOSE, TOOL_OPEN
+from llm_model import LanguageModel, Unusable
+from llm_output import Output, Tool
+from llm_text import Answer
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher, LLTokenizer
+
+# As json.dumps writes it, which is what models are trained on; free white space could go on for ever.
+LAYOUT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+
+
+class Grammars:
+    """Makes the guides of one model's answers. Loads its library when the first is asked for: a start stays as fast as without."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        self._model = model
+        self._tokenizer: LLTokenizer | None = None
+        self._making = threading.Lock()
+
+    def guide(self, output: Output, answer: Answer) -> Guide | CallGuide | None:
+        """What holds this answer to its form; None where it may be anything. Takes milliseconds: not for an event loop."""
+        if not output.tools and output.schema is None:
+            return None
+        tokenizer = self._load()
+        schema = self._checked(output.schema, output.schema_field, lenient=False) if output.schema else None
+        rules = self._call_rules(output.tools)
+        begin = self._mark(TOOL_OPEN)
+        again = "" if output.one_call else f'("\\n"? {begin} inside)*'
+        calls = f"calls: {begin} inside {again}\n{rules}"
+        if output.forced:
+            return Guide(self._matcher(f"start: calls\n{calls}"), tokenizer)
+        if schema is None:
+            return CallGuide(lambda: Guide(self._matcher(f"start: inside\n{rules}"), tokenizer), answer)
+        either = f"start: text | calls\n{calls}" if output.tools else "start: text\n"
+        return Guide(self._matcher(f"{either}text: %json {schema}\n"), tokenizer)
+
+    def _call_rules(self, tools: tuple[Tool, ...]) -> str:
+        """`inside` is what stands between the tags of a call."""
+        if not tools:
+            return ""
+        names = " | ".join(f"call_{number}" for number in range(len(tools)))
+        rules = [f'inside: "\\n"? ({names}) "\\n"? {self._mark(TOOL_CLOSE)}']
+        for number, tool in enumerate(tools):
+            schema = self._checked(tool.parameters, tool.field, lenient=not tool.strict)
+            begin = json.dumps(f'{{"name": {json.dumps(tool.name)}, "arguments": ')
+            rules.append(f'call_{number}: {begin} %json {schema} "}}"')
+        return "\n".join(rules) + "\n"
+
+    def _mark(self, tag: str) -> str:
+        """A tag in a grammar: where the model has a token for it, only that one is taken for the tag."""
+        tokens = self._load().tokenize_str(tag)
+        return f"<[{tokens[0]}]>" if len(tokens) == 1 else json.dumps(tag)
+
+    def _checked(self, schema: dict[str, Any], field: str, *, lenient: bool) -> str:
+        from llguidance import LLMatcher
+
+        text = json.dumps({**schema, "x-guidance": {**LAYOUT, "lenient": lenient}})
+        grammar = LLMatcher.grammar_from_json_schema(text)
+        failed, messages = LLMatcher.validate_grammar_with_warnings(grammar, self._load())
+        if failed:
+            raise Unusable(f"{field} cannot be used: {messages[0]}", field)
+        return text
+
+    def _matcher(self, grammar: str) -> LLMatcher:
+        from llguidance import LLMatcher
+
+        matcher = LLMatcher(self._load(), grammar, log_level=0)
+        if matcher.is_error():
+            raise Unusable(f"the schemas of this request are too large together: {matcher.get_error()[:200]}")
+        return matcher
+
+    def _load(self) -> LLTokenizer:
+        with self._making:
+            if self._tokenizer is None:
+                from llguidance.hf import from_tokenizer
+
+                try:
+                    self._tokenizer = from_tokenizer(
+                        self._model.tokenizer, n_vocab=self._model.vocabulary, eos_token=sorted(self._model.ends)
+                    )
+                except ValueError as error:
+                    raise Unusable(f"this model's answers cannot be held to a form: {error}") from error
+            return self._tokenizer
+
+
+class Guide:
+    """Leaves a model only the tokens with which the answer keeps its form."""
+
+    def __init__(self, matcher: LLMatcher, tokenizer: LLTokenizer) -> None:
+        self._matcher = matcher
+        self._tokenizer = tokenizer
+
+    def narrow(self, logits: torch.Tensor) -> None:
+        """Takes the chance from every token that cannot come next."""
+        allowed = torch.frombuffer(bytearray(self._matcher.compute_logit_bias()), dtype=torch.uint8)
+        logits[(allowed == 0).to(logits.device)] = -torch.inf
+
+    def took(self, token: int) -> bool:
+        """Notes a token; False once nothing can follow it."""
+        if not self._matcher.consume_token(token):
+            raise RuntimeError(self._matcher.get_error())
+        return not self._matcher.is_stopped()
+
+    def read(self, text: str) -> bool:
+        """Notes text that was written before this guide began; False where it has broken the form already."""
+        tokens = self._tokenizer.tokenize_str(text)
+        return self._matcher.try_consume_tokens(tokens) == len(tokens)
+
+
+class CallGuide:
+    """Lets a model say what it wants, but once it begins a call, holds it to one that is whole."""
+
+    def __init__(self, begin: Callable[[], Guide], answer: Answer) -> None:
+        self._begin = begin
+        self._answer = answer
+        self._guide: Guide | None = begin()
+        self._in_call = False
+
+    def narrow(self, logits: torch.Tensor) -> None:
+        """As `Guide.narrow`, inside a call."""
+        if self._in_call and self._guide:
+            self._guide.narrow(logits)
+
+    def took(self, token: int) -> bool:
+        """As `Guide.took`; the answer goes on after a call."""
+        if self._in_call:
+            if self._guide:
+                self._guide.took(token)
+            if not self._answer.in_call:
+                self._guide, self._in_call = self._begin(), False
+        elif self._answer.in_call:
+            self._in_call = True
+            if self._guide and not self._guide.read(self._answer.unread):
+                # A token that held more than the tag has led away from the form.
+                self._guide = None
+        return True

@@ -1,0 +1,111 @@
+"""What a request wants of the answer's form: calls of tools, JSON of a schema."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from llm_model import Unusable
+
+NAME = re.compile(r"[^\s\"\\]{1,128}")
+CHOICES = ("none", "auto", "required")
+FORMATS = "text, json_object or json_schema"
+ANY_OBJECT: dict[str, Any] = {"type": "object"}
+NOTHING: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+@dataclass
+class Tool:
+    """A function that the model may call."""
+
+    name: str
+    parameters: dict[str, Any]
+    # Whether a part of the schema that cannot be held to is an error; otherwise it is left out.
+    strict: bool
+    # Where the schema stands in the request.
+    field: str
+
+
+@dataclass
+class Output:
+    """The form of one answer."""
+
+    # As the chat template wants them; None where the model is to know of none.
+    described: list[dict[str, Any]] | None = None
+    tools: tuple[Tool, ...] = ()
+    # The answer is calls and nothing else.
+    forced: bool = False
+    one_call: bool = False
+    # The text is JSON of this schema, which stands in `schema_field` of the request.
+    schema: dict[str, Any] | None = None
+    schema_field: str = "response_format"
+
+    @classmethod
+    def read(cls, body: dict[str, Any]) -> Output:
+        """Checks `tools`, `tool_choice`, `parallel_tool_calls` and `response_format`."""
+        described, choice = body.get("tools"), body.get("tool_choice")
+        if described is not None and not isinstance(described, list):
+            raise Unusable("tools must be a list", "tools")
+        tools = tuple(_tool(number, tool) for number, tool in enumerate(described or []))
+        name = _named(choice)
+        if name is None and choice is not None and choice not in CHOICES:
+            raise Unusable("tool_choice must be none, auto, required, or name a function", "tool_choice")
+        if not tools and (name is not None or choice == "required"):
+            raise Unusable("tool_choice asks for a call, but tools names no function", "tool_choice")
+        schema, field = _schema(body.get("response_format"))
+        if not tools or choice == "none":
+            return cls(schema=schema, schema_field=field)
+        if name is not None:
+            chosen = [number for number, tool in enumerate(tools) if tool.name == name]
+            if not chosen:
+                raise Unusable(f"tool_choice names {name}, which is not among tools", "tool_choice")
+            described, tools = [described[chosen[0]]], (tools[chosen[0]],)
+        forced = name is not None or choice == "required"
+        one_call = name is not None or body.get("parallel_tool_calls") is False
+        return cls(described, tools, forced, one_call, None if forced else schema, field)
+
+
+def _named(choice: Any) -> str | None:
+    if not isinstance(choice, dict):
+        return None
+    function = choice.get("function")
+    name = function.get("name") if isinstance(function, dict) else None
+    if choice.get("type", "function") != "function" or not isinstance(name, str):
+        raise Unusable("tool_choice must be none, auto, required, or name a function", "tool_choice")
+    return name
+
+
+def _tool(number: int, tool: Any) -> Tool:
+    at = f"tools[{number}]"
+    if not isinstance(tool, dict) or tool.get("type", "function") != "function":
+        raise Unusable(f"{at}.type must be function", f"{at}.type")
+    function = tool.get("function")
+    name = function.get("name") if isinstance(function, dict) else None
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise Unusable(f"{at}.function.name must be a name without spaces", f"{at}.function.name")
+    field = f"{at}.function.parameters"
+    parameters = function.get("parameters")
+    if parameters is not None and not isinstance(parameters, dict):
+        raise Unusable(f"{field} must be a JSON schema of an object", field)
+    # Arguments are an object, whether the schema says so or not.
+    schema = NOTHING if parameters is None else {**parameters, "type": "object"}
+    return Tool(name, schema, function.get("strict") is True, field)
+
+
+def _schema(form: Any) -> tuple[dict[str, Any] | None, str]:
+    if form is None:
+        return None, ""
+    kind = form.get("type") if isinstance(form, dict) else None
+    if kind == "text":
+        return None, ""
+    if kind == "json_object":
+        return ANY_OBJECT, "response_format"
+    if kind != "json_schema":
+        raise Unusable(f"response_format.type must be {FORMATS}", "response_format.type")
+    field = "response_format.json_schema.schema"
+    inner = form.get("json_schema")
+    schema = inner.get("schema") if isinstance(inner, dict) else None
+    if not isinstance(schema, dict):
+        raise Unusable(f"{field} must be a JSON schema", field)
+    return schema, field
