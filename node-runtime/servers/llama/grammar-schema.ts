@@ -13,10 +13,10 @@ export interface GrammarSchemaOptions {
 }
 
 /** Keywords that demand something of a value and that no grammar here can hold. */
-const BEYOND = [
-  ...['pattern', 'minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf', 'uniqueItems'],
-  ...['contains', 'patternProperties', 'propertyNames', 'dependentRequired', 'dependentSchemas', 'not', 'if'],
-]
+const BEYOND = (
+  'pattern minimum maximum exclusiveMinimum exclusiveMaximum multipleOf uniqueItems ' +
+  'contains patternProperties propertyNames dependentRequired dependentSchemas not if'
+).split(' ')
 const FORMATS = new Set(['date-time', 'time', 'date'])
 const SIMPLE = new Set(['string', 'number', 'integer', 'boolean', 'null'])
 const MOST_INTEGERS = 256
