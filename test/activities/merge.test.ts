@@ -9,7 +9,7 @@ import { SOON_MS, until } from '../support/until.ts'
 const LARGE = { hidden: 1_024, inner: 2_048, layers: 8, vocab: 8_000 }
 
 describe('merging on a node', function () {
-  this.timeout(180_000)
+  this.timeout(300_000)
   const jobs = jobSuite()
   const { get, types, messages, reached } = jobs
   const add = (seed: number, model = {}) =>

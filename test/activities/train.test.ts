@@ -8,7 +8,7 @@ import { SOON_MS, until } from '../support/until.ts'
 const LONG = { epochs: 100_000, checkpoint_every_epochs: 50 }
 
 describe('training on a node', function () {
-  this.timeout(180_000)
+  this.timeout(300_000)
   const jobs = jobSuite()
   const { get, types, startNode } = jobs
   const start = async (hyperparameters: object, body: object = {}) =>

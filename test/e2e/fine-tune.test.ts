@@ -33,12 +33,14 @@ interface Chat {
 }
 
 describe('the way from rows to a chat', function () {
-  this.timeout(400_000)
+  this.timeout(900_000)
   const folder = temporaryFolder()
   let data: ReturnType<typeof dataDirectory>
   let hub: TestHub
   let platform: TestPlatform
   let datasetId: string
+  /** The first run that completed. */
+  let tuned: string
 
   before(requireLlm)
   before(async () => {
@@ -124,6 +126,7 @@ describe('the way from rows to a chat', function () {
     const run = await ended(jobId)
 
     assert.equal(run.status, 'completed', run.error_message ?? '')
+    tuned = jobId
     assert.equal(run.metrics.epochs.length, 2)
     assert.ok(run.metrics.eval_perplexity! > 1)
     const { artifacts } = await platform.api.get<{ artifacts: { filename: string }[] }>(
@@ -142,15 +145,13 @@ describe('the way from rows to a chat', function () {
   })
 
   it('goes on from what came out, and begins where that ended', async () => {
-    const first = await start({}, { seed: 7 })
-    const base = await ended(first)
-    const second = await start({ base: { type: 'job', job_id: first } }, { seed: 7 })
-    const run = await ended(second)
+    const base = await ended(tuned)
+    const run = await ended(await start({ base: { type: 'job', job_id: tuned } }))
 
     assert.equal(run.status, 'completed', run.error_message ?? '')
-    assert.equal(run.parent_job_id, first)
+    assert.equal(run.parent_job_id, tuned)
     assert.ok(run.metrics.epochs[0]!.val_loss < base.metrics.epochs[0]!.val_loss)
-    const answer = await request(`${platform.ready.base_url}/api/builder/v1/training/runs/${first}`, {
+    const answer = await request(`${platform.ready.base_url}/api/builder/v1/training/runs/${tuned}`, {
       method: 'DELETE',
       headers: { 'x-api-key': platform.ready.api_key },
     })
@@ -159,20 +160,20 @@ describe('the way from rows to a chat', function () {
   })
 
   it('takes a cancelled run up again where its last checkpoint was', async () => {
-    const cancelled = await start({}, { seed: 8, num_epochs: 40 })
+    const cancelled = await start({}, { seed: 8, num_epochs: 20 })
     await happened(cancelled, 'checkpoint')
     await platform.api.post(`/training/runs/${cancelled}/cancel`)
 
-    const again = await start({}, { seed: 8, num_epochs: 40 })
+    const again = await start({}, { seed: 8, num_epochs: 20 })
     const run = await ended(again)
 
     assert.equal(run.status, 'completed', run.error_message ?? '')
     assert.match(await logsOf(again), new RegExp(`checkpoint after step \\d+ of the equal run ${cancelled}`))
-    assert.equal(run.metrics.epochs.length, 40)
+    assert.equal(run.metrics.epochs.length, 20)
   })
 
   it('survives the sudden end of its node, from the last checkpoint', async () => {
-    const jobId = await start({}, { seed: 9, num_epochs: 40 })
+    const jobId = await start({}, { seed: 9, num_epochs: 20 })
     await happened(jobId, 'checkpoint')
     platform.kill('node')
 
@@ -180,7 +181,7 @@ describe('the way from rows to a chat', function () {
 
     assert.equal(run.status, 'completed', run.error_message ?? '')
     assert.match(await logsOf(jobId), /Training goes on after step \d+\./)
-    assert.equal(run.metrics.epochs.length, 40)
+    assert.equal(run.metrics.epochs.length, 20)
   })
 
   it('ends a run whose base cannot be had with a sentence that says why', async () => {

@@ -9,7 +9,7 @@ import { makeTinyLlm, requireLlm } from '../support/tiny-llm.ts'
 const BUILDER = '/api/builder/v1'
 
 describe('a language model of the hub', function () {
-  this.timeout(300_000)
+  this.timeout(600_000)
   const stack = new AsyncDisposableStack()
   let hub: TestHub
   let platform: TestPlatform

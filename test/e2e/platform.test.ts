@@ -18,7 +18,7 @@ interface Run {
 }
 
 describe('the embedded platform', function () {
-  this.timeout(240_000)
+  this.timeout(600_000)
   let data: ReturnType<typeof dataDirectory>
   let platform: TestPlatform
   let endpoint: Awaited<ReturnType<typeof register>>

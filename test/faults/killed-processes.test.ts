@@ -19,7 +19,7 @@ interface Run {
 }
 
 describe('work under way when a process is killed', function () {
-  this.timeout(300_000)
+  this.timeout(600_000)
   let data: ReturnType<typeof dataDirectory>
   let platform: TestPlatform
   let warm: Model

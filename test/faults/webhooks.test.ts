@@ -16,7 +16,7 @@ const GROUP = 50
 const VICTIMS: Process[] = ['api', 'control', 'temporal', 'postgres']
 
 describe('webhooks while processes are killed', function () {
-  this.timeout(300_000)
+  this.timeout(600_000)
 
   it('deliver each of 5,000 events, again only under the same id, and miss no attempt in their history', async () => {
     const received = new Map<string, { times: number; bodies: Set<string> }>()
@@ -66,7 +66,7 @@ describe('webhooks while processes are killed', function () {
         const left = await open().catch(() => undefined)
         return left && Number(left.count) === 0 ? true : undefined
       },
-      240_000,
+      500_000,
     )
     const events = await db
       .selectFrom('event')

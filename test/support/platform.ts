@@ -38,6 +38,9 @@ export interface TestPlatform extends AsyncDisposable {
   pidOf(name: Process): number | undefined
 }
 
+/** A start that takes longer hangs. */
+const START_MS = 300_000
+
 /** `npm start` on a data directory, up to its ready file. */
 export async function startTestPlatform(
   dataDir: string,
@@ -49,9 +52,12 @@ export async function startTestPlatform(
   const text: string[] = []
   for (const stream of [supervisor.stdout, supervisor.stderr])
     stream?.on('data', (chunk) => text.push(String(chunk)))
+  const deadline = Date.now() + START_MS
   while (!existsSync(readyFile)) {
-    if (supervisor.exitCode !== null || supervisor.signalCode !== null) {
-      throw new Error(`the platform did not start:\n${text.join('').slice(-4000)}`)
+    const hasEnded = supervisor.exitCode !== null || supervisor.signalCode !== null
+    if (hasEnded || Date.now() > deadline) {
+      supervisor.kill('SIGKILL')
+      throw new Error(`the platform ${hasEnded ? 'did not start' : 'hangs'}:\n${text.join('').slice(-4000)}`)
     }
     await sleep(50)
   }

@@ -43,7 +43,7 @@ async function assertSame(resumed: TrainerRun, straight: TrainerRun, adapter: st
 }
 
 describe('a fine-tuning run that was stopped', function () {
-  this.timeout(240_000)
+  this.timeout(600_000)
   const folder = temporaryFolder()
   const base = join(folder.path, 'base')
   let file: string

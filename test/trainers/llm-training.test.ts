@@ -16,7 +16,7 @@ const messages = (run: TrainerRun): string =>
     .join('\n')
 
 describe('fine-tuning a language model', function () {
-  this.timeout(180_000)
+  this.timeout(600_000)
   const folder = temporaryFolder()
   const base = join(folder.path, 'base')
   let file: string
