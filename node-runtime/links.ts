@@ -3,15 +3,22 @@ import type { NodeReport } from '../schemas/node.ts'
 import { GatewayLink, type GatewayLinkOptions } from './gateway-link.ts'
 
 export interface LinksOptions extends Omit<GatewayLinkOptions, 'url' | 'onHello'> {
+  /** The configured gateway: the way back when every gateway of the list is gone. */
+  home: string
   gateways: readonly string[]
   onGateways: (gateways: readonly string[]) => void
   onDraining: (draining: boolean) => void
   onPinned: (modelKeys: readonly string[]) => void
+  /** How long the node goes without any link before it tries `home` as well. */
+  homelessMs?: number
 }
 
 const REPORT_MS = 1_000
 /** A report goes out at least so often, changed or not: it is the node's sign of life. */
 const LONGEST_SILENCE = 3
+
+/** So long without any link, and the list that the last gateway left behind is not believed any more. */
+const HOMELESS_MS = 15_000
 
 /** One link per gateway; the list of gateways comes over the links themselves. */
 export class Links {
@@ -21,6 +28,7 @@ export class Links {
   readonly #timer: NodeJS.Timeout
   #lastReport = ''
   #silence = 0
+  #linkedAt = performance.now()
 
   constructor(options: LinksOptions) {
     this.#options = options
@@ -58,6 +66,7 @@ export class Links {
   }
 
   #report(): void {
+    this.#stayInReach()
     const report: NodeReport = this.#options.report()
     const text = JSON.stringify({ report })
     if (text === this.#lastReport && ++this.#silence < LONGEST_SILENCE) return
@@ -65,6 +74,16 @@ export class Links {
     this.#silence = 0
     const body = Buffer.from(text)
     for (const link of this.#links.values()) link.tellReport(body)
+  }
+
+  /** Gateways may all have moved while none was there to say so. */
+  #stayInReach(): void {
+    const { home, log, homelessMs = HOMELESS_MS } = this.#options
+    if (this.openCount > 0) this.#linkedAt = performance.now()
+    const hasHome = this.#links.has(home)
+    if (hasHome || performance.now() - this.#linkedAt < homelessMs) return
+    log.warn({ gateway: home }, 'no gateway of the list answers: trying the configured one as well')
+    this.#open(home)
   }
 
   #hello({ gateways, draining, pinned, temporal }: HelloMeta): void {
@@ -85,8 +104,11 @@ export class Links {
       this.#links.delete(url)
     }
     for (const url of wanted) {
-      if (this.#links.has(url)) continue
-      this.#links.set(url, new GatewayLink({ ...this.#options, url, onHello: (hello) => this.#hello(hello) }))
+      if (!this.#links.has(url)) this.#open(url)
     }
+  }
+
+  #open(url: string): void {
+    this.#links.set(url, new GatewayLink({ ...this.#options, url, onHello: (hello) => this.#hello(hello) }))
   }
 }

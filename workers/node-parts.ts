@@ -94,8 +94,10 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
   })
   await models.init()
   const report = reporter({ memory, models, work, isDraining })
+  const home = required(config, 'HEARTH_GATEWAY_URL')
   const links = new Links({
-    gateways: [...new Set([required(config, 'HEARTH_GATEWAY_URL'), ...identity.gateways])],
+    home,
+    gateways: [home, ...identity.gateways],
     identity,
     inventory,
     models,
