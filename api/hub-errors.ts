@@ -17,7 +17,8 @@ export function toHubApiError(err: unknown): unknown {
   if (!(err instanceof HubError)) return err
   const { code, message, retryAfterS } = err
   return new ApiError(CODES[code], message, {
-    cause: err,
+    // What the operator has not set up is no fault to trace, at every request anew.
+    ...(code !== 'not_configured' && { cause: err }),
     details: { hub: code },
     ...(retryAfterS !== undefined && { headers: { 'retry-after': String(retryAfterS) } }),
   })

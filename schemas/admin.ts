@@ -1,7 +1,6 @@
 import Type, { type Static } from 'typebox'
 import { Nullable, Timestamp, Uuid, Vocabulary } from './common.ts'
-
-const Name = Type.String({ minLength: 1, maxLength: 200, pattern: '\\S' })
+import { Name } from './forms.ts'
 
 export const Account = Type.Object({
   account_id: Uuid,

@@ -1,5 +1,6 @@
 import Type, { type Static } from 'typebox'
 import { Uuid } from './common.ts'
+import { Formed } from './forms.ts'
 
 /** What a retrain or a merge starts from (contract 2.4). */
 export const ArtifactRef = Type.Unsafe<
@@ -21,7 +22,7 @@ export const ArtifactRef = Type.Unsafe<
     Type.Object({ type: Type.Literal('job'), job_id: Uuid }),
     Type.Object({
       type: Type.Literal('storage'),
-      uri: Type.String({ pattern: '^s3://', maxLength: 2048 }),
+      uri: Formed('^s3://', 'must be an address s3://bucket/key', { maxLength: 2048 }),
     }),
   ],
 })

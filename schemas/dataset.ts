@@ -1,5 +1,6 @@
 import Type, { type Static } from 'typebox'
 import { Nullable, PageQuery, Timestamp, Uuid, Vocabulary } from './common.ts'
+import { Formed, Name } from './forms.ts'
 
 /** Contract 3.1. */
 export const DatasetStatus = Vocabulary('pending', 'ready', 'failed')
@@ -11,7 +12,6 @@ export type StorageFormat = Static<typeof StorageFormat>
 export const DatasetVisibility = Vocabulary('private', 'public')
 export type DatasetVisibility = Static<typeof DatasetVisibility>
 
-const Name = Type.String({ minLength: 1, maxLength: 200, pattern: '\\S' })
 const Description = Type.String({ maxLength: 10_000 })
 const Count = Type.Integer({ minimum: 0 })
 
@@ -74,10 +74,11 @@ export const UploadForm = Type.Object(
 export const InitUpload = Type.Object(
   {
     filename: Type.String({ minLength: 1, maxLength: 255 }),
-    content_type: Type.String({
-      maxLength: 200,
-      pattern: '^[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+( *; *[A-Za-z0-9_-]+=[A-Za-z0-9"_.+-]+)*$',
-    }),
+    content_type: Formed(
+      '^[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+( *; *[A-Za-z0-9_-]+=[A-Za-z0-9"_.+-]+)*$',
+      'must be a media type, for example text/csv',
+      { maxLength: 200 },
+    ),
   },
   { $id: 'InitUpload' },
 )

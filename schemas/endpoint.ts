@@ -1,5 +1,6 @@
 import Type, { type Static } from 'typebox'
 import { Nullable, Timestamp, Uuid, Vocabulary } from './common.ts'
+import { Formed } from './forms.ts'
 
 export const EndpointVisibility = Vocabulary('private', 'account', 'public')
 export type EndpointVisibility = Static<typeof EndpointVisibility>
@@ -104,12 +105,15 @@ export const EndpointList = Type.Object({
 })
 
 /** Lower-case, URL-safe, and never mistaken for an id. */
-export const EndpointName = Type.String({
-  minLength: 1,
-  maxLength: 100,
-  pattern: '^[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?$',
-  description: 'Lower-case letters, digits, ".", "_" and "-"; globally unique and never reused',
-})
+export const EndpointName = Formed(
+  '^[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?$',
+  'must be lower-case letters, digits, ".", "_" and "-", with a letter or digit at both ends',
+  {
+    minLength: 1,
+    maxLength: 100,
+    description: 'Lower-case letters, digits, ".", "_" and "-"; globally unique and never reused',
+  },
+)
 
 const described = {
   display_name: Type.Optional(Type.String({ maxLength: 200 })),

@@ -1,5 +1,6 @@
 import Type, { type Static } from 'typebox'
 import { Nullable, Uuid, Vocabulary } from './common.ts'
+import { Formed } from './forms.ts'
 
 /** What the hub routes take as `task_type` (contract 4.4). */
 export const HubTaskType = Vocabulary(
@@ -59,17 +60,20 @@ export type HubEntry = Static<typeof HubEntry>
 export const HubSearchResult = Type.Object({ results: Type.Array(HubEntry) })
 
 /** `org/name`, or a name alone for the oldest repositories. */
-export const RepoId = Type.String({
-  maxLength: 200,
-  pattern: '^[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)?$',
-})
+export const RepoId = Formed(
+  '^[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)?$',
+  'must be the id of a repository, as org/name',
+  { maxLength: 200 },
+)
 
 /** What is not named here is forced; naming it with another value is 422 (contract 3.5). */
 export const RegisterHubModel = Type.Object(
   {
     repo_id: RepoId,
     task_type: HubTaskType,
-    revision: Type.Optional(Type.String({ pattern: '^[A-Za-z0-9][A-Za-z0-9._/-]*$', maxLength: 100 })),
+    revision: Type.Optional(
+      Formed('^[A-Za-z0-9][A-Za-z0-9._/-]*$', 'must be a branch, tag or commit', { maxLength: 100 }),
+    ),
     visibility: Type.Optional(Vocabulary('public')),
     lifecycle_status: Type.Optional(Vocabulary('candidate')),
     price_per_request: Type.Optional(Type.Literal(0)),

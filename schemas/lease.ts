@@ -1,13 +1,14 @@
 import Type, { type Static } from 'typebox'
 import { Nullable, Timestamp, Uuid, Vocabulary } from './common.ts'
+import { Formed, Sha256 } from './forms.ts'
 import { StatusDetail } from './inference-task.ts'
 import { OperatingMode } from './training-run.ts'
 
-const Sha256 = Type.String({ pattern: '^[0-9a-f]{64}$' })
 /** A name, in up to three folders. */
-const Filename = Type.String({
-  pattern: '^(?:[A-Za-z0-9_][A-Za-z0-9._-]{0,99}/){0,3}[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$',
-})
+const Filename = Formed(
+  '^(?:[A-Za-z0-9_][A-Za-z0-9._-]{0,99}/){0,3}[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$',
+  'must be a file name of letters, digits, ".", "_" and "-", in at most three folders',
+)
 const SizeBytes = Type.Integer({ minimum: 0 })
 
 /** Seconds a lease lasts unless it is renewed. */
@@ -196,7 +197,7 @@ export type CompleteLease = Static<typeof CompleteLease>
 export const FailLease = Type.Object(
   {
     /** For machines: `preempted`, `drained`, `cancelled`, `data_invalid`, `trainer_failed`, ... */
-    code: Type.String({ pattern: '^[a-z][a-z0-9_]{0,63}$' }),
+    code: Formed('^[a-z][a-z0-9_]{0,63}$', 'must be a word of lower-case letters, digits and "_"'),
     /** For people: a sentence, and what the program said last. */
     message: Type.String({ minLength: 1, maxLength: 8_000 }),
     /** Another attempt may succeed. */

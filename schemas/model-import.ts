@@ -1,13 +1,13 @@
 import Type, { type Static } from 'typebox'
 import { Uuid, Vocabulary } from './common.ts'
+import { Formed, Sha256 } from './forms.ts'
 import { EndpointName } from './endpoint.ts'
 
-const Path = Type.String({
-  minLength: 1,
-  maxLength: 500,
-  pattern: '^[A-Za-z0-9_@=+(.-][A-Za-z0-9_.@=+ ()/-]*$',
-  description: 'Relative to the model’s folder',
-})
+const Path = Formed(
+  '^[A-Za-z0-9_@=+(.-][A-Za-z0-9_.@=+ ()/-]*$',
+  'must be a path of plain characters, relative to the folder of the model',
+  { minLength: 1, maxLength: 500, description: 'Relative to the model’s folder' },
+)
 
 const most = { minItems: 1, maxItems: 1_000 }
 
@@ -36,7 +36,7 @@ export const CompleteModelImport = Type.Object(
         {
           path: Path,
           size_bytes: Type.Integer({ minimum: 0 }),
-          sha256: Type.String({ pattern: '^[0-9a-f]{64}$' }),
+          sha256: Sha256,
         },
         { additionalProperties: false },
       ),

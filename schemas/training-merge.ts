@@ -1,6 +1,7 @@
 import Type, { type Static } from 'typebox'
 import { ArtifactRef } from './artifact-ref.ts'
 import { Nullable, Uuid, Vocabulary } from './common.ts'
+import { Name } from './forms.ts'
 import { Claimed, JobBase } from './lease.ts'
 import { HardwarePreference, TrainingRunAccepted } from './training-run.ts'
 
@@ -16,7 +17,7 @@ const Weight = Type.Number({ minimum: -100, maximum: 100 })
 /** Contract 4.3; `density` and `seed` are ours. */
 export const CreateTrainingMerge = Type.Object(
   {
-    name: Type.String({ minLength: 1, maxLength: 200, pattern: '\\S' }),
+    name: Name,
     base: Type.Optional(Nullable(ArtifactRef)),
     method: Type.Optional({ ...MergeMethod, default: 'adapter_merge' }),
     adapters: Type.Optional(Refs),

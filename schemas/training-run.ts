@@ -1,6 +1,7 @@
 import Type, { type Static } from 'typebox'
 import { ArtifactRef } from './artifact-ref.ts'
 import { Nullable, PageQuery, Timestamp, Uuid, Vocabulary } from './common.ts'
+import { Name } from './forms.ts'
 
 /** Contract 3.2. */
 export const TrainingRunStatus = Vocabulary('pending', 'running', 'completed', 'failed', 'cancelled')
@@ -30,7 +31,7 @@ export type JobEventType = Static<typeof JobEventType>
 /** `model` is another spelling of `model_config_id`; one of them is required. */
 export const CreateTrainingRun = Type.Object(
   {
-    job_name: Type.String({ minLength: 1, maxLength: 200, pattern: '\\S' }),
+    job_name: Name,
     model_config_id: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
     model: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
     dataset_id: Uuid,

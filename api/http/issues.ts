@@ -1,10 +1,20 @@
 import type { ErrorObject } from 'ajv/dist/2020.js'
 import type { Issue } from '../../domain/errors.ts'
+import { formInWords } from '../../schemas/forms.ts'
 
 export type Where = 'body' | 'query' | 'path' | 'header' | 'response'
 
 const MOST = 100
 const LONGEST_NAME = 200
+/** Of schemas that callers wrote. */
+const ANOTHER_FORM = 'has not the form that the schema gives'
+const FORMATS: Readonly<Record<string, string>> = {
+  uuid: 'must be a UUID',
+  'date-time': 'must be a timestamp in ISO 8601, for example 2026-01-31T12:00:00Z',
+  date: 'must be a date, for example 2026-01-31',
+  uri: 'must be a URL',
+  email: 'must be an email address',
+}
 
 /** What ajv found, as the `detail` of a 422 spells it. */
 export function toIssues(where: Where, errors: readonly ErrorObject[]): Issue[] {
@@ -42,6 +52,10 @@ function toIssue(where: Where, error: ErrorObject): Issue {
         msg: `there is no ${error.params.tag} ${short(JSON.stringify(error.params.tagValue))} here`,
         type: 'discriminator',
       }
+    case 'pattern':
+      return { loc, msg: formInWords(String(error.params.pattern)) ?? ANOTHER_FORM, type: error.keyword }
+    case 'format':
+      return { loc, msg: FORMATS[String(error.params.format)] ?? ANOTHER_FORM, type: error.keyword }
     default:
       return { loc, msg: error.message ?? 'is not valid', type: error.keyword }
   }

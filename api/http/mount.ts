@@ -23,6 +23,7 @@ import { RateLimiter } from './rate-limit.ts'
 import { HANDLED, Reply } from './reply.ts'
 import { encode, type Outgoing, send, sendError } from './respond.ts'
 import { type Match, PathRouter } from './router.ts'
+import { isUnstorable, unstorableText } from './unstorable.ts'
 
 /** How the log tells that nobody waited for the answer. */
 const CLIENT_GONE = 499
@@ -153,7 +154,8 @@ export class Kernel {
       response.destroy()
       return
     }
-    const thrown = toApiError(err)
+    const told = toApiError(err)
+    const thrown = (isUnstorable(err) && unstorableText(exchange)) || told
     const error = operation?.conformance?.checkError(thrown) ?? thrown
     if (error.cause !== undefined) {
       exchange.log[error.status >= 500 ? 'error' : 'debug']({ err: error.cause }, error.message)

@@ -96,6 +96,8 @@ class FormParts<T> {
   }
 
   #field(name: string, value: string, { valueTruncated }: busboy.FieldInfo): void {
+    if (value.includes('\u0000'))
+      this.#end.reject(invalid(['body', name], 'must not hold the character NUL', 'text'))
     if (valueTruncated) this.#end.reject(invalid(['body', name], 'is longer than 64 KiB', 'too_long'))
     this.fields[name] = value
   }

@@ -1,7 +1,7 @@
 import { Ajv2020, type Options, type ValidateFunction } from 'ajv/dist/2020.js'
 import formats from 'ajv-formats'
 import type { TSchema } from 'typebox'
-import { ApiError, type Issue } from '../../domain/errors.ts'
+import { ApiError, invalid, type Issue } from '../../domain/errors.ts'
 import { toIssues, type Where } from './issues.ts'
 
 const COMMON: Options = {
@@ -71,20 +71,40 @@ function refused(where: Where, issues: Issue[]): ApiError {
 const DEEPEST = 64
 
 /**
- * Refuses JSON that is nested deeper than anything we take (so that nothing recursive runs out of stack) and
- * `__proto__` members, which turn into something else when copied.
+ * Refuses JSON that is nested deeper than anything we take (so that nothing recursive runs out of stack), `__proto__`
+ * members, which turn into something else when copied, and numbers that are too great to be one.
  */
-export function checkShape(value: unknown, depth = 0): void {
-  if (typeof value !== 'object' || value === null) return
+export function checkShape(value: unknown): void {
+  if (!holdsInfinite(value, 0)) return
+  const loc = ['body', ...(placeOfInfinite(value) ?? [])]
+  throw invalid(loc, 'is too great for a number of 64 bits (1.8e308 at most)', 'number')
+}
+
+function holdsInfinite(value: unknown, depth: number): boolean {
+  if (typeof value !== 'object' || value === null) return isInfinite(value)
   if (depth === DEEPEST) throw new ApiError('bad_request', `JSON is nested deeper than ${DEEPEST} levels`)
 
+  let found = false
   if (Array.isArray(value)) {
-    for (const item of value) if (typeof item === 'object') checkShape(item, depth + 1)
-    return
+    for (const item of value) found = holdsInfinite(item, depth + 1) || found
+    return found
   }
   for (const name in value) {
     if (name === '__proto__') throw new ApiError('bad_request', '"__proto__" is not allowed as a member name')
-    const member = (value as Record<string, unknown>)[name]
-    if (typeof member === 'object') checkShape(member, depth + 1)
+    found = holdsInfinite((value as Record<string, unknown>)[name], depth + 1) || found
   }
+  return found
 }
+
+/** Only of what has been checked, so it is not deep. */
+function placeOfInfinite(value: unknown): (string | number)[] | undefined {
+  if (isInfinite(value)) return []
+  if (typeof value !== 'object' || value === null) return undefined
+  for (const [name, member] of Object.entries(value)) {
+    const rest = placeOfInfinite(member)
+    if (rest) return [Array.isArray(value) ? Number(name) : name, ...rest]
+  }
+  return undefined
+}
+
+const isInfinite = (value: unknown): boolean => value === Infinity || value === -Infinity

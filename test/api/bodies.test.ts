@@ -94,6 +94,17 @@ describe('JSON bodies', () => {
     assert.equal(({} as { admin?: boolean }).admin, undefined)
   })
 
+  it('names a number that is too great to be one, wherever it stands', async () => {
+    for (const number of ['1e999', '-1e999']) {
+      const { status, body } = await send(`{"word":"a","free":{"rows":[1,{"x":${number}}]}}`)
+
+      assert.equal(status, 422)
+      assert.deepEqual(body.detail[0].loc, ['body', 'free', 'rows', 1, 'x'])
+      assert.match(body.detail[0].msg, /too great for a number/)
+    }
+    assert.equal((await send('{"word":"a","free":[1.7e308,1e-999]}')).status, 200)
+  })
+
   it('takes NUL and lone surrogates in text without failing', async () => {
     const { status, body } = await send('{"word":"a\\u0000b\\ud800"}')
 

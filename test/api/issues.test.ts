@@ -1,7 +1,11 @@
 import assert from 'node:assert/strict'
+import Type from 'typebox'
 import { jsonCheck } from '../../api/http/validate.ts'
 import { ApiError } from '../../domain/errors.ts'
+import { newId } from '../../domain/ids.ts'
 import { ArtifactRef } from '../../schemas/artifact-ref.ts'
+import { Uuid } from '../../schemas/common.ts'
+import { EndpointName } from '../../schemas/endpoint.ts'
 
 describe('what is wrong with a body', () => {
   it('names the member that chooses between shapes, and its value', () => {
@@ -15,5 +19,22 @@ describe('what is wrong with a body', () => {
         err.code === 'validation_failed',
     )
     assert.throws(() => check({}), /body\.type: Field required/)
+  })
+
+  it('tells in words what a text has to look like, never as a pattern', () => {
+    const body = Type.Object({ name: EndpointName, id: Uuid, other: Type.String({ pattern: '^secret$' }) })
+    const check = jsonCheck('body', body)
+    const told = (value: object): string => {
+      try {
+        check({ name: 'a', id: newId(), other: 'secret', ...value })
+      } catch (err) {
+        return (err as Error).message
+      }
+      return 'nothing'
+    }
+
+    assert.match(told({ name: 'A B' }), /^body\.name: must be lower-case letters, digits/)
+    assert.equal(told({ id: '7' }), 'body.id: must be a UUID')
+    assert.equal(told({ other: 'x' }), 'body.other: has not the form that the schema gives')
   })
 })

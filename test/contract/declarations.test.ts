@@ -6,6 +6,7 @@ import { errorCodesOf } from '../../api/http/implied-errors.ts'
 import { toOpenApi } from '../../api/http/openapi.ts'
 import { jsonCheck } from '../../api/http/validate.ts'
 import { ApiError } from '../../domain/errors.ts'
+import { formInWords } from '../../schemas/forms.ts'
 import { startApi } from '../support/api.ts'
 import { SERVED } from './routes.ts'
 
@@ -30,6 +31,23 @@ describe('route declarations', () => {
 
     assert.deepEqual(
       ids.filter((id, i) => ids.indexOf(id) !== i),
+      [],
+    )
+  })
+
+  it('say in words what a text has to look like', () => {
+    const patterns = (value: unknown): string[] => {
+      if (typeof value !== 'object' || value === null) return []
+      const own = 'pattern' in value && typeof value.pattern === 'string' ? [value.pattern] : []
+      return [...own, ...Object.values(value).flatMap(patterns)]
+    }
+    const asked = SERVED.flatMap(({ route: { params, query, headers, body } }) =>
+      patterns([params, query, headers, body]),
+    )
+
+    assert.ok(asked.length > 10)
+    assert.deepEqual(
+      asked.filter((pattern) => formInWords(pattern) === undefined),
       [],
     )
   })

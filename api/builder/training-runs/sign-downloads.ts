@@ -22,7 +22,9 @@ export const signDownloads = route({
     const artifacts = await listArtifacts(db, run.id)
     const wanted = files?.split(',').map((name) => name.trim())
     const absent = wanted?.filter((name) => !artifacts.some(({ filename }) => filename === name)) ?? []
-    if (absent.length > 0) throw new ApiError('not_found', `this run has no artifact ${absent.join(', ')}`)
+    if (absent.length > 0) {
+      throw new ApiError('not_found', `this run has no artifact ${absent.join(', ').slice(0, 200)}`)
+    }
 
     const chosen = artifacts.filter(({ filename }) => wanted?.includes(filename) ?? true)
     const sign = async ({ filename, size_bytes, object_key }: (typeof chosen)[number]) => {

@@ -1,0 +1,46 @@
+import { type ApiError, invalid } from '../../domain/errors.ts'
+import type { Where } from './issues.ts'
+
+const NUL = '\u0000'
+
+/** What of a request can hold text that the database does not take. */
+export interface Texts {
+  readonly params: unknown
+  readonly query: unknown
+  readonly body: unknown
+}
+
+/** Whether the database refused the data itself (class 22): text or numbers that it cannot hold. */
+export function isUnstorable(err: unknown): boolean {
+  const { code } = (err ?? {}) as { code?: unknown }
+  return typeof code === 'string' && /^22[0-9A-Z]{3}$/.test(code)
+}
+
+/** Names the text that Postgres refused: one with a NUL, or with half a surrogate pair. */
+export function unstorableText({ params, query, body }: Texts): ApiError | undefined {
+  const places: [Where, unknown][] = [
+    ['body', body],
+    ['query', query],
+    ['path', params],
+  ]
+  for (const [where, value] of places) {
+    const loc = find(value, [where])
+    if (loc) return invalid(loc, 'must not hold the character NUL, nor half a surrogate pair', 'text')
+  }
+  return undefined
+}
+
+type Loc = (string | number)[]
+
+function find(value: unknown, loc: Loc): Loc | undefined {
+  if (typeof value === 'string') return isStorable(value) ? undefined : loc
+  if (typeof value !== 'object' || value === null) return undefined
+  for (const [name, member] of Object.entries(value)) {
+    if (!isStorable(name)) return loc
+    const found = find(member, [...loc, Array.isArray(value) ? Number(name) : name])
+    if (found) return found
+  }
+  return undefined
+}
+
+const isStorable = (text: string): boolean => !text.includes(NUL) && text.isWellFormed()
