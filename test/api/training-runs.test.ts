@@ -132,6 +132,18 @@ describe('training runs', () => {
     assert.match(body.error.message, /age, income, region, target/)
   })
 
+  it('refuses columns to ignore that the dataset lacks, each by its place', async () => {
+    const { status, body } = await create({ hyperparameters: { ignore_columns: ['age', 'rent', 'tax'] } })
+
+    assert.equal(status, 422)
+    assert.deepEqual(
+      body.detail.map(({ loc }: { loc: unknown[] }) => loc),
+      [1, 2].map((i) => ['body', 'hyperparameters', 'ignore_columns', i]),
+    )
+    assert.match(body.detail[0].msg, /the dataset has no column rent; it has age, income, region, target/)
+    assert.equal((await create({ hyperparameters: { ignore_columns: ['age'] } })).status, 202)
+  })
+
   it('needs a dataset of its own or a public one, and one that is ready', async () => {
     const other = await api.account()
     const foreign = await create({ dataset_id: await readyDataset(api, other.accountId) })

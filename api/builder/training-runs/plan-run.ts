@@ -68,12 +68,21 @@ function missingColumns({ config }: CatalogModel, run: ResolvedRun): Issue[] {
   const { dataset_rules: rules } = config
   if (rules) return missingByRule(config, rules, run)
   return Object.entries(run.values).flatMap(([key, value]) => {
-    if (!key.endsWith('_column') || typeof value !== 'string' || value === '' || names.includes(value))
-      return []
     const spelling = Object.keys(run.given).find((one) => (config.aliases[one] ?? one) === key) ?? key
-    const msg = `the dataset has no column ${value}; it has ${listed(names)}`
-    return [{ loc: ['body', 'hyperparameters', spelling], msg, type: 'column' }]
+    return columnsNamed(key, value)
+      .filter(({ name }) => !names.includes(name))
+      .map(({ name, at }) => {
+        const msg = `the dataset has no column ${name}; it has ${listed(names)}`
+        return { loc: ['body', 'hyperparameters', spelling, ...at], msg, type: 'column' }
+      })
   })
+}
+
+/** `target_column` names one column of the dataset, `ignore_columns` a list of them. */
+function columnsNamed(key: string, value: unknown): { name: string; at: number[] }[] {
+  if (key.endsWith('_column') && typeof value === 'string' && value !== '') return [{ name: value, at: [] }]
+  if (!key.endsWith('_columns') || !Array.isArray(value)) return []
+  return value.map((name, i) => ({ name: String(name), at: [i] }))
 }
 
 function missingByRule(
