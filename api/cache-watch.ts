@@ -1,16 +1,15 @@
 import { EventEmitter } from 'node:events'
 import type { Kysely } from 'kysely'
-import pg from 'pg'
+import { Listener } from '../db/listener.ts'
 import { CACHE_CHANNEL } from '../db/repositories/cache-versions.ts'
 import type { Database } from '../db/tables.ts'
 import type { CacheVersionTable } from '../db/tables/accounts.ts'
 import type { Logger } from '../platform/log.ts'
 
 export type CacheName = CacheVersionTable['name']
-type Listener = () => void
+type OnChange = () => void
 
 const POLL_MS = 500
-const CONNECT_MS = 5_000
 /** Without a look at the versions for this long, what is cached may be out of date. */
 const STALE_MS = 2_000
 
@@ -20,23 +19,27 @@ const STALE_MS = 2_000
  */
 export class CacheWatch implements AsyncDisposable {
   readonly #db: Kysely<Database>
-  readonly #url: string
   readonly #log: Logger
   readonly #events = new EventEmitter()
   readonly #versions = new Map<string, number>()
+  readonly #listener: Listener
   #seenAt = 0
   #timer: NodeJS.Timeout | undefined
-  #listener: pg.Client | undefined
   #isClosed = false
 
   constructor(db: Kysely<Database>, url: string, log: Logger) {
     this.#db = db
-    this.#url = url
     this.#log = log
+    this.#listener = new Listener(url, {
+      channel: CACHE_CHANNEL,
+      onNotify: (name) => this.#events.emit(name),
+      onGap: () => void this.#look(),
+      onError: (err) => this.#log.warn({ err }, 'caches are looked after by polling alone'),
+    })
   }
 
   /** Calls back whenever the cached table may have changed; also when this process lost sight of it for a while. */
-  on(name: CacheName, listener: Listener): void {
+  on(name: CacheName, listener: OnChange): void {
     this.#events.on(name, listener)
   }
 
@@ -47,21 +50,20 @@ export class CacheWatch implements AsyncDisposable {
 
   async start(): Promise<void> {
     await this.#poll()
-    await this.#listen()
+    await this.#listener.start()
     this.#schedule()
   }
 
   #schedule(): void {
     if (this.#isClosed) return
     this.#timer = setTimeout(() => {
-      void this.#tick().finally(() => this.#schedule())
+      void this.#look().finally(() => this.#schedule())
     }, POLL_MS)
   }
 
-  async #tick(): Promise<void> {
+  async #look(): Promise<void> {
     try {
       await this.#poll()
-      if (!this.#listener) await this.#listen()
     } catch (err) {
       this.#log.warn({ err }, 'cannot see whether caches are up to date')
     }
@@ -77,31 +79,9 @@ export class CacheWatch implements AsyncDisposable {
     }
   }
 
-  async #listen(): Promise<void> {
-    const client = new pg.Client({
-      connectionString: this.#url,
-      keepAlive: true,
-      connectionTimeoutMillis: CONNECT_MS,
-    })
-    const drop = (): void => {
-      if (this.#listener === client) this.#listener = undefined
-    }
-    client.on('error', drop).on('end', drop)
-    client.on('notification', ({ payload }) => this.#events.emit(payload ?? ''))
-    try {
-      await client.connect()
-      await client.query(`listen ${CACHE_CHANNEL}`)
-    } catch (err) {
-      await client.end().catch(() => {})
-      throw err
-    }
-    if (this.#isClosed) return client.end()
-    this.#listener = client
-  }
-
   async [Symbol.asyncDispose](): Promise<void> {
     this.#isClosed = true
     clearTimeout(this.#timer)
-    await this.#listener?.end()
+    await this.#listener[Symbol.asyncDispose]()
   }
 }

@@ -1,34 +1,37 @@
 import { setMaxListeners } from 'node:events'
 import type { Kysely } from 'kysely'
-import pg from 'pg'
+import { Listener } from '../db/listener.ts'
 import { findEnded } from '../db/repositories/tasks.ts'
 import { TASK_CHANNEL } from '../db/repositories/task-writes.ts'
 import type { Database } from '../db/tables.ts'
 import type { Logger } from '../platform/log.ts'
 
 const POLL_MS = 1_000
-const CONNECT_MS = 5_000
 
 /** Wakes who waits for a task: by NOTIFY when it ends, and by a look every second, for a NOTIFY may be missed. */
 export class TaskWaiters implements AsyncDisposable {
   readonly #db: Kysely<Database>
-  readonly #url: string
   readonly #log: Logger
   readonly #waiting = new Map<string, Set<() => void>>()
   readonly #closing = new AbortController()
+  readonly #listener: Listener
   #timer: NodeJS.Timeout | undefined
-  #listener: pg.Client | undefined
 
   constructor(db: Kysely<Database>, url: string, log: Logger) {
     this.#db = db
-    this.#url = url
     this.#log = log
+    this.#listener = new Listener(url, {
+      channel: TASK_CHANNEL,
+      onNotify: (taskId) => this.#wake(taskId),
+      onGap: () => void this.#look(),
+      onError: (err) => this.#log.warn({ err }, 'the ends of tasks are looked for by polling alone'),
+    })
     // One for each request that waits.
     setMaxListeners(0, this.#closing.signal)
   }
 
   async start(): Promise<void> {
-    await this.#listen()
+    await this.#listener.start()
     this.#schedule()
   }
 
@@ -54,7 +57,7 @@ export class TaskWaiters implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closing.abort()
     clearTimeout(this.#timer)
-    await this.#listener?.end()
+    await this.#listener[Symbol.asyncDispose]()
   }
 
   #wake(taskId: string): void {
@@ -64,39 +67,16 @@ export class TaskWaiters implements AsyncDisposable {
   #schedule(): void {
     if (this.#closing.signal.aborted) return
     this.#timer = setTimeout(() => {
-      void this.#tick().finally(() => this.#schedule())
+      void this.#look().finally(() => this.#schedule())
     }, POLL_MS)
   }
 
-  async #tick(): Promise<void> {
+  async #look(): Promise<void> {
     try {
-      if (!this.#listener) await this.#listen()
       if (this.#waiting.size === 0) return
       for (const taskId of await findEnded(this.#db, [...this.#waiting.keys()])) this.#wake(taskId)
     } catch (err) {
       this.#log.warn({ err }, 'cannot see which tasks have ended')
     }
-  }
-
-  async #listen(): Promise<void> {
-    const client = new pg.Client({
-      connectionString: this.#url,
-      keepAlive: true,
-      connectionTimeoutMillis: CONNECT_MS,
-    })
-    const drop = (): void => {
-      if (this.#listener === client) this.#listener = undefined
-    }
-    client.on('error', drop).on('end', drop)
-    client.on('notification', ({ payload }) => this.#wake(payload ?? ''))
-    try {
-      await client.connect()
-      await client.query(`listen ${TASK_CHANNEL}`)
-    } catch (err) {
-      await client.end().catch(() => {})
-      throw err
-    }
-    if (this.#closing.signal.aborted) return client.end()
-    this.#listener = client
   }
 }

@@ -1,0 +1,82 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
+
+const CONNECT_MS = 5_000
+const AGAIN_MS = { first: 100, longest: 2_000 }
+
+/** What a listener does with what it hears. */
+export interface Hearing {
+  channel: string
+  onNotify: (payload: string) => void
+  /** It hears from now on: what was announced before, at first or while it had no connection, is to be read. */
+  onGap: () => void
+  /** It could not connect, and will try again. */
+  onError: (err: unknown) => void
+}
+
+/**
+ * Hears one channel of NOTIFY on a connection of its own and connects again whenever that breaks. A connection may also
+ * die unnoticed: whoever must not miss anything looks for itself from time to time.
+ */
+export class Listener implements AsyncDisposable {
+  readonly #url: string
+  readonly #hearing: Hearing
+  readonly #closing = new AbortController()
+  #client: pg.Client | undefined
+  #running: Promise<void> | undefined
+
+  constructor(url: string, hearing: Hearing) {
+    this.#url = url
+    this.#hearing = hearing
+  }
+
+  /** Resolves once it hears, or has failed to connect for the first time. */
+  start(): Promise<void> {
+    const { promise: tried, resolve } = Promise.withResolvers<void>()
+    this.#running = this.#run(resolve)
+    return tried
+  }
+
+  async #run(tried: () => void): Promise<void> {
+    const { signal } = this.#closing
+    for (let failures = 0; !signal.aborted; failures++) {
+      try {
+        const lost = Promise.withResolvers<void>()
+        await this.#connect(lost.resolve)
+        failures = 0
+        this.#hearing.onGap()
+        tried()
+        await lost.promise
+      } catch (err) {
+        if (!signal.aborted) this.#hearing.onError(err)
+        tried()
+      }
+      const wait = Math.min(AGAIN_MS.first * 2 ** failures, AGAIN_MS.longest)
+      await sleep(wait, undefined, { signal, ref: false }).catch(() => {})
+    }
+  }
+
+  async #connect(onLost: () => void): Promise<void> {
+    const client = new pg.Client({
+      connectionString: this.#url,
+      keepAlive: true,
+      connectionTimeoutMillis: CONNECT_MS,
+    })
+    this.#client = client
+    client.on('error', onLost).on('end', onLost)
+    client.on('notification', ({ payload }) => this.#hearing.onNotify(payload ?? ''))
+    try {
+      await client.connect()
+      await client.query(`listen ${this.#hearing.channel}`)
+    } catch (err) {
+      await client.end().catch(() => {})
+      throw err
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#closing.abort()
+    await this.#client?.end().catch(() => {})
+    await this.#running
+  }
+}

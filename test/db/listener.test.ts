@@ -1,0 +1,80 @@
+import assert from 'node:assert/strict'
+import { sql } from 'kysely'
+import { Listener } from '../../db/listener.ts'
+import { startDatabase, type TestDatabase } from '../support/database.ts'
+import { eventually } from '../support/until.ts'
+
+const CHANNEL = 'listener_test'
+
+describe('listener', () => {
+  let database: TestDatabase
+  before(async () => {
+    database = await startDatabase()
+  })
+  after(() => database?.[Symbol.asyncDispose]())
+
+  const listening = (url = database.url) => {
+    const told = { heard: [] as string[], gaps: 0, errors: 0 }
+    const listener = new Listener(url, {
+      channel: CHANNEL,
+      onNotify: (payload) => told.heard.push(payload),
+      onGap: () => told.gaps++,
+      onError: () => told.errors++,
+    })
+    return { told, listener }
+  }
+  const notify = (payload: string) => sql`select pg_notify(${CHANNEL}, ${payload})`.execute(database.db)
+  const connections = async () => {
+    const { rows } = await sql<{ pid: number }>`
+      select pid from pg_stat_activity where datname = current_database() and query = ${`listen ${CHANNEL}`}`.execute(
+      database.db,
+    )
+    return rows
+  }
+
+  it('asks to read what was announced before it listened, then hears the rest', async () => {
+    const { told, listener } = listening()
+    await using _ = listener
+
+    await listener.start()
+    await notify('one')
+    await eventually('the notification', () => told.heard[0])
+
+    assert.deepEqual(told, { heard: ['one'], gaps: 1, errors: 0 })
+  })
+
+  it('connects again when its connection breaks, and asks to read what it missed', async () => {
+    const { told, listener } = listening()
+    await using _ = listener
+    await listener.start()
+
+    await sql`
+      select pg_terminate_backend(pid) from pg_stat_activity
+      where datname = current_database() and query = ${`listen ${CHANNEL}`}`.execute(database.db)
+    await notify('missed')
+    await eventually('the second gap', () => told.gaps === 2 || undefined)
+    await notify('heard')
+
+    assert.equal(await eventually('the notification', () => told.heard.at(-1)), 'heard')
+    assert.equal((await connections()).length, 1)
+  })
+
+  it('keeps trying while the database cannot be reached, without holding up who starts it', async () => {
+    const { told, listener } = listening('postgres://nobody@127.0.0.1:1/none')
+
+    await listener.start()
+    await eventually('another try', () => told.errors > 1 || undefined)
+    await listener[Symbol.asyncDispose]()
+
+    assert.equal(told.gaps, 0)
+  })
+
+  it('leaves no connection behind', async () => {
+    const { listener } = listening()
+    await listener.start()
+
+    await listener[Symbol.asyncDispose]()
+
+    await eventually('the end of its connection', async () => (await connections()).length === 0 || undefined)
+  })
+})
