@@ -3,12 +3,11 @@ import { isIP } from 'node:net'
 import { LRUCache } from 'lru-cache'
 import { Pool } from 'undici'
 import { type Destination, type EgressPolicy, EgressRefused, type EgressReason } from './egress-policy.ts'
+import { type Answer, exchange, GivenUp, type Outgoing, Patience } from './public-exchange.ts'
 
-const RESOLVE_MS = 5_000
+/** How long the look-up of a name may take, and the whole exchange up to the end of the answer. */
+const LIMITS = { resolveMs: 5_000, exchangeMs: 15_000 }
 const CONNECT_MS = 5_000
-const EXCHANGE_MS = 15_000
-const MAX_ANSWER_BYTES = 64 * 1024
-const MAX_CONNECTIONS_PER_ADDRESS = 16
 const MAX_POOLS = 1_000
 /** A pool nobody used for this long is closed with its connections. */
 const POOL_IDLE_MS = 60_000
@@ -35,20 +34,6 @@ export class SendError extends Error {
   }
 }
 
-export interface Outgoing {
-  method: 'GET' | 'POST'
-  headers: Record<string, string>
-  body?: Buffer
-  signal?: AbortSignal
-}
-
-export interface Answer {
-  status: number
-  headers: Record<string, string | string[] | undefined>
-  /** At most the first 64 KB. */
-  body: Buffer
-}
-
 type Resolve = (hostname: string) => Promise<string[]>
 
 /** System resolver, so that hosts files and split DNS hold; both families, in the resolver's order. */
@@ -63,6 +48,9 @@ const resolveBySystem: Resolve = async (hostname) =>
 export class PublicSender implements AsyncDisposable {
   readonly #policy: EgressPolicy
   readonly #resolve: Resolve
+  readonly #limits: typeof LIMITS
+  /** Names that are being looked up. */
+  readonly #questions = new Map<string, Promise<string[]>>()
   readonly #pools = new LRUCache<string, Pool>({
     max: MAX_POOLS,
     ttl: POOL_IDLE_MS,
@@ -72,26 +60,26 @@ export class PublicSender implements AsyncDisposable {
     dispose: (pool) => void pool.close().catch(() => {}),
   })
 
-  constructor(policy: EgressPolicy, resolve: Resolve = resolveBySystem) {
+  constructor(policy: EgressPolicy, resolve: Resolve = resolveBySystem, limits: Partial<typeof LIMITS> = {}) {
     this.#policy = policy
     this.#resolve = resolve
+    this.#limits = { ...LIMITS, ...limits }
   }
 
   /** One exchange. Throws `SendError`; every status, redirects included, is an answer. */
   async send(url: string, outgoing: Outgoing): Promise<Answer> {
-    const deadline = AbortSignal.timeout(EXCHANGE_MS)
-    const signal = outgoing.signal ? AbortSignal.any([deadline, outgoing.signal]) : deadline
+    using patience = new Patience(this.#limits.exchangeMs, outgoing.signal)
     try {
       const destination = this.#policy.parse(url)
-      const addresses = await this.#resolved(destination, signal)
-      return await this.#sendToFirst(destination, addresses, { ...outgoing, signal })
+      const addresses = await patience.with(this.#resolved(destination))
+      return await this.#sendToFirst(destination, addresses, { outgoing, patience })
     } catch (err) {
-      throw toSendError(err, { deadline, caller: outgoing.signal })
+      throw toSendError(err)
     }
   }
 
-  async #resolved(destination: Destination, signal: AbortSignal): Promise<string[]> {
-    const addresses = await withinTime(this.#resolve(destination.hostname), signal).catch((err: unknown) => {
+  async #resolved(destination: Destination): Promise<string[]> {
+    const addresses = await this.#ask(destination.hostname).catch((err: unknown) => {
       throw new SendError('name_not_resolved', 'the host name could not be resolved', err)
     })
     if (addresses.length === 0) throw new SendError('name_not_resolved', 'the host name has no address')
@@ -99,12 +87,28 @@ export class PublicSender implements AsyncDisposable {
     return addresses
   }
 
+  /**
+   * Asks the resolver, which has few threads and holds one for as long as a name's servers like: those who want the same
+   * name at the same time share one question.
+   */
+  #ask(hostname: string): Promise<string[]> {
+    const asking =
+      this.#questions.get(hostname) ?? this.#resolve(hostname).finally(() => this.#questions.delete(hostname))
+    this.#questions.set(hostname, asking)
+    return within(asking, this.#limits.resolveMs)
+  }
+
   /** The next address is tried only when nothing was sent to the one before. */
-  async #sendToFirst(destination: Destination, addresses: string[], outgoing: Outgoing): Promise<Answer> {
+  async #sendToFirst(
+    destination: Destination,
+    addresses: string[],
+    { outgoing, patience }: { outgoing: Outgoing; patience: Patience },
+  ): Promise<Answer> {
+    const { pathname, search } = destination.url
     let failure: unknown
     for (const address of addresses) {
       try {
-        return await exchange(this.#pool(destination, address), destination, outgoing)
+        return await exchange(this.#pool(destination, address), pathname + search, outgoing, patience)
       } catch (err) {
         failure = err
         if (!isConnectFailure(err)) break
@@ -118,10 +122,14 @@ export class PublicSender implements AsyncDisposable {
     const known = this.#pools.get(key)
     if (known) return known
     const pool = new Pool(destination.url.origin, {
-      connections: MAX_CONNECTIONS_PER_ADDRESS,
+      // As many as its callers want, who bound that for each destination: destinations that share a host, as those of a
+      // relay do, never wait for each other.
+      connections: null,
       pipelining: 1,
-      headersTimeout: EXCHANGE_MS,
-      bodyTimeout: EXCHANGE_MS,
+      allowH2: false,
+      // An exchange has a deadline of its own.
+      headersTimeout: 0,
+      bodyTimeout: 0,
       connect: {
         timeout: CONNECT_MS,
         servername: destination.hostname,
@@ -144,33 +152,11 @@ export class PublicSender implements AsyncDisposable {
   }
 }
 
-async function exchange(pool: Pool, { url }: Destination, outgoing: Outgoing): Promise<Answer> {
-  const { statusCode, headers, body } = await pool.request({
-    path: `${url.pathname}${url.search}`,
-    method: outgoing.method,
-    headers: outgoing.headers,
-    ...(outgoing.body && { body: outgoing.body }),
-    signal: outgoing.signal ?? null,
-  })
-  const chunks: Buffer[] = []
-  let size = 0
-  for await (const chunk of body as AsyncIterable<Buffer>) {
-    chunks.push(chunk)
-    size += chunk.length
-    // Enough is known: leaving the loop closes the connection.
-    if (size >= MAX_ANSWER_BYTES) break
-  }
-  return { status: statusCode, headers, body: Buffer.concat(chunks).subarray(0, MAX_ANSWER_BYTES) }
-}
-
-async function withinTime<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  let timer: NodeJS.Timeout | undefined
-  const limit = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error('the resolver took too long')), RESOLVE_MS)
-    signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true })
-  })
+async function within<T>(work: Promise<T>, ms: number): Promise<T> {
+  const late = Promise.withResolvers<never>()
+  const timer = setTimeout(() => late.reject(new Error(`not within ${ms} ms`)), ms)
   try {
-    return await Promise.race([work, limit])
+    return await Promise.race([work, late.promise])
   } finally {
     clearTimeout(timer)
   }
@@ -182,14 +168,13 @@ const CONNECT_CODES = new Set(['ECONNREFUSED', 'EHOSTUNREACH', 'ENETUNREACH', 'E
 const isConnectFailure = (err: unknown): boolean =>
   CONNECT_CODES.has(codeOf(err)) || codeOf(err) === 'UND_ERR_CONNECT_TIMEOUT'
 
-function toSendError(
-  err: unknown,
-  { deadline, caller }: { deadline: AbortSignal; caller: AbortSignal | undefined },
-): SendError {
+function toSendError(err: unknown): SendError {
   if (err instanceof SendError) return err
   if (err instanceof EgressRefused) return new SendError(err.reason, err.message)
-  if (caller?.aborted) return new SendError('aborted', 'the exchange was given up', err)
-  if (deadline.aborted) return new SendError('timeout', 'no complete answer within 15 s', err)
+  if (err instanceof GivenUp)
+    return err.reason === 'aborted'
+      ? new SendError('aborted', 'the exchange was given up', err)
+      : new SendError('timeout', 'no complete answer within 15 s', err)
   const code = codeOf(err)
   if (code === 'UND_ERR_CONNECT_TIMEOUT')
     return new SendError('connect_timeout', 'no connection within 5 s', err)
@@ -197,8 +182,6 @@ function toSendError(
     return new SendError('connect_failed', 'the connection was refused or not routed', err)
   if (/CERT|TLS|SSL|SELF_SIGNED|ALTNAME|UNABLE_TO_/.test(code))
     return new SendError('tls_failed', 'TLS could not be established', err)
-  if (/HEADERS_TIMEOUT|BODY_TIMEOUT/.test(code))
-    return new SendError('timeout', 'no complete answer within 15 s', err)
   if ((err as Error).name === 'HTTPParserError' || /OVERFLOW|UND_ERR_RESPONSE/.test(code))
     return new SendError('invalid_answer', 'the answer was not valid HTTP', err)
   return new SendError('connection_closed', 'the connection closed before the answer was complete', err)

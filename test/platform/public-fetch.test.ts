@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict'
+import { getEventListeners } from 'node:events'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { EgressPolicy } from '../../platform/egress-policy.ts'
 import { PublicSender, SendError } from '../../platform/public-fetch.ts'
 import { startReceiver, type Receiver } from '../support/receiver.ts'
+import { until } from '../support/until.ts'
 
 describe('public sender', () => {
   const disposables: AsyncDisposable[] = []
@@ -12,10 +15,18 @@ describe('public sender', () => {
   const keep = <T extends AsyncDisposable>(one: T): T => (disposables.push(one), one)
 
   const receiver = async (...args: Parameters<typeof startReceiver>) => keep(await startReceiver(...args))
-  const sender = ({ port }: { port: number }, answers: string[] | (() => string[]) = ['127.0.0.1']) =>
+  const policyFor = ({ port }: { port: number }) =>
+    new EgressPolicy({ allow: [`127.0.0.0/8:${port}`], block: [] })
+  const sender = (
+    to: { port: number },
+    answers: string[] | (() => string[]) = ['127.0.0.1'],
+    limits: ConstructorParameters<typeof PublicSender>[2] = {},
+  ) =>
     keep(
-      new PublicSender(new EgressPolicy({ allow: [`127.0.0.0/8:${port}`], block: [] }), async () =>
-        typeof answers === 'function' ? answers() : answers,
+      new PublicSender(
+        policyFor(to),
+        async () => (typeof answers === 'function' ? answers() : answers),
+        limits,
       ),
     )
   const post = (one: PublicSender, to: Receiver, path = '/', name?: string) =>
@@ -123,15 +134,89 @@ describe('public sender', () => {
     assert.equal(await reasonOf(post(sender(to, []), to)), 'name_not_resolved')
   })
 
-  it('says that a resolver hangs, after five seconds', async () => {
+  it('says that a resolver hangs, and asks it once for all who want the name', async () => {
     const to = await receiver((_req, res) => res.end())
-    const one = keep(
-      new PublicSender(new EgressPolicy({ allow: [`127.0.0.0/8:${to.port}`], block: [] }), () =>
-        sleep(20_000, [], { ref: false }),
-      ),
+    let questions = 0
+    const hanging = () => {
+      questions++
+      return sleep(20_000, [], { ref: false })
+    }
+    const one = keep(new PublicSender(policyFor(to), hanging, { resolveMs: 50 }))
+
+    const reasons = await Promise.all([1, 2, 3].map(() => reasonOf(post(one, to))))
+
+    assert.deepEqual(reasons, ['name_not_resolved', 'name_not_resolved', 'name_not_resolved'])
+    assert.equal(questions, 1)
+  })
+
+  it('gives up an answer that comes byte by byte, and closes its connection', async () => {
+    let closed = 0
+    const to = await receiver((_req, res) => {
+      res.writeHead(200)
+      const timer = setInterval(() => res.write('.'), 20)
+      res.on('close', () => (clearInterval(timer), closed++))
+    })
+
+    assert.equal(await reasonOf(post(sender(to, undefined, { exchangeMs: 300 }), to)), 'timeout')
+    await until(() => closed === 1)
+  })
+
+  it('gives up an answer whose head comes byte by byte, or never ends announcing itself', async () => {
+    const drip = (text: string) => async (req: IncomingMessage) => {
+      for (;;) {
+        if (req.socket.destroyed) return
+        req.socket.write(text)
+        await sleep(10)
+      }
+    }
+    const slow = await receiver((req) => void drip('H')(req))
+    const announcing = await receiver((req) => void drip('HTTP/1.1 103 Early Hints\r\n\r\n')(req))
+
+    const reasons = await Promise.all(
+      [slow, announcing].map((to) => reasonOf(post(sender(to, undefined, { exchangeMs: 300 }), to))),
     )
 
-    assert.equal(await reasonOf(post(one, to)), 'name_not_resolved')
+    assert.ok(
+      reasons.every((reason) => ['timeout', 'invalid_answer'].includes(reason)),
+      reasons.join(),
+    )
+  })
+
+  it('takes no more of a head than 16 KB', async () => {
+    const to = await receiver((_req, res) => {
+      res.setHeader('x-large', 'a'.repeat(40_000))
+      res.end()
+    })
+
+    assert.equal(await reasonOf(post(sender(to), to)), 'invalid_answer')
+  })
+
+  it('never lets destinations that share a host wait for each other', async () => {
+    const hung: ServerResponse[] = []
+    const to = await receiver((req, res) => (req.url === '/hangs' ? void hung.push(res) : res.end()))
+    const one = sender(to)
+    const hanging = Array.from({ length: 40 }, () => post(one, to, '/hangs'))
+    await until(() => hung.length === hanging.length)
+
+    assert.equal((await post(one, to, '/quick')).status, 200)
+    for (const res of hung) res.end()
+    await Promise.all(hanging)
+  })
+
+  it('speaks HTTP/1.1, also to who would rather speak HTTP/2', async () => {
+    const to = await receiver((req, res) => res.end(req.httpVersion), { http2: true })
+
+    assert.equal((await post(sender(to), to)).body.toString(), '1.1')
+  })
+
+  it('keeps nothing of an exchange that is over', async () => {
+    const to = await receiver((_req, res) => res.end())
+    const { signal } = new AbortController()
+    const one = sender(to)
+
+    for (let n = 0; n < 3; n++) await one.send(to.url(), { method: 'POST', headers: {}, signal })
+
+    assert.equal(getEventListeners(signal, 'abort').length, 0)
   })
 
   it('does not trust an unknown certificate', async () => {

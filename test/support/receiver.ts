@@ -1,7 +1,8 @@
 import { once } from 'node:events'
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import { createSecureServer } from 'node:http2'
 import { createServer } from 'node:https'
-import type { AddressInfo } from 'node:net'
+import type { AddressInfo, Socket } from 'node:net'
 import { getCACertificates, setDefaultCACertificates } from 'node:tls'
 import { generate } from 'selfsigned'
 
@@ -22,17 +23,27 @@ const TRUSTED_NAMES = ['receiver.test', 'other.test', 'localhost']
 /** Starts a receiver whose certificate this process trusts for `TRUSTED_NAMES`, or an untrusted one. */
 export async function startReceiver(
   behaviour: Behaviour,
-  { address = '127.0.0.1', trusted = true } = {},
+  { address = '127.0.0.1', trusted = true, http2 = false } = {},
 ): Promise<Receiver> {
   const { private: key, cert } = await (trusted
     ? (trustedCertificate ??= trustOne())
     : certificate('stranger'))
 
   let connections = 0
-  const server = createServer({ key, cert }, (req, res) => {
+  const sockets = new Set<Socket>()
+  const take = (req: IncomingMessage, res: ServerResponse) => {
     const chunks: Buffer[] = []
     req.on('data', (chunk: Buffer) => chunks.push(chunk))
     req.on('end', () => behaviour(req, res, Buffer.concat(chunks)))
+  }
+  const server = http2
+    ? createSecureServer({ key, cert, allowHTTP1: true }, (req, res) =>
+        take(req as unknown as IncomingMessage, res as unknown as ServerResponse),
+      )
+    : createServer({ key, cert }, take)
+  server.on('connection', (socket: Socket) => {
+    sockets.add(socket)
+    socket.on('close', () => sockets.delete(socket))
   })
   server.on('secureConnection', () => connections++)
   server.listen(0, address)
@@ -45,7 +56,7 @@ export async function startReceiver(
     certificate: cert,
     async [Symbol.asyncDispose]() {
       server.close()
-      server.closeAllConnections()
+      for (const socket of sockets) socket.destroy()
       await once(server, 'close')
     },
   }

@@ -1,6 +1,7 @@
 import type { OpenedAttempt } from '../../../db/repositories/webhook-attempts.ts'
 import { type AttemptVerdict, judgeAttempt } from '../../../domain/webhook-outcome.ts'
-import { type Answer, SendError } from '../../../platform/public-fetch.ts'
+import type { Answer } from '../../../platform/public-exchange.ts'
+import { SendError } from '../../../platform/public-fetch.ts'
 import { signWebhook } from '../../../platform/webhook-signature.ts'
 import type { WebhookDeps } from './deps.ts'
 
@@ -34,9 +35,11 @@ export function sendSigned({ sender, now }: WebhookDeps, send: SignedSend): Prom
   })
 }
 
+/** What an attempt brought, and when. */
 export interface Sent {
   verdict: AttemptVerdict
   retryAfter: string | undefined
+  at: Date
 }
 
 /** Makes an attempt that has been opened. Never throws: whatever happens is a verdict. */
@@ -58,11 +61,11 @@ export async function makeAttempt(
     })
     const retryAfter = headers['retry-after']
     const asked = typeof retryAfter === 'string' ? retryAfter : undefined
-    return { verdict: judgeAttempt({ status, retryAfter: asked }), retryAfter: asked }
+    return { verdict: judgeAttempt({ status, retryAfter: asked }), retryAfter: asked, at: deps.now() }
   } catch (err) {
     if (!(err instanceof SendError))
       deps.log.error({ err, delivery_id: delivery.id }, 'a delivery could not be sent')
     const failure = err instanceof SendError ? err.reason : 'internal'
-    return { verdict: judgeAttempt({ failure }), retryAfter: undefined }
+    return { verdict: judgeAttempt({ failure }), retryAfter: undefined, at: deps.now() }
   }
 }
