@@ -29,6 +29,8 @@ export function judgeAttempt(result: AttemptResult): AttemptVerdict {
   }
 
   const { status } = result
+  // No meaning is given to such a status: what sent it does not speak HTTP.
+  if (status < 200 || status > 599) return { ...VERDICT, outcome: 'retryable', errorCode: 'invalid_answer' }
   const statusClass = `${Math.floor(status / 100)}xx`
   const verdict = { ...VERDICT, statusClass, heedsRetryAfter: status === 429 || status === 503 }
   if (status >= 200 && status < 300) return { ...verdict, outcome: 'succeeded' }

@@ -53,11 +53,14 @@ export function attemptDueAt(next: NextAttempt): number | undefined {
   return due <= createdAt + DELIVERY_DEADLINE_MS ? due : undefined
 }
 
+const HTTP_DATE = /^(Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? .*\d\d:\d\d:\d\d/
+
 /** `Retry-After` as milliseconds from now: whole seconds or an HTTP date; `undefined` for anything else. */
 export function retryAfterMs(value: string | undefined, now: number): number | undefined {
   if (value === undefined) return undefined
   const text = value.trim()
   if (/^\d{1,9}$/.test(text)) return Number(text) * SECOND
-  const date = /^[A-Z][a-z]{2}/.test(text) ? Date.parse(text) : Number.NaN
+  // Every form of an HTTP date is in GMT; the oldest does not say so.
+  const date = HTTP_DATE.test(text) ? Date.parse(text.endsWith('GMT') ? text : `${text} GMT`) : Number.NaN
   return Number.isNaN(date) ? undefined : Math.max(0, date - now)
 }

@@ -7,6 +7,10 @@ const due = (attempt: number, rest: { now?: number; retryAfterMs?: number; rando
   attemptDueAt({ createdAt, attempt, now: createdAt, random: 0, ...rest })
 
 describe('webhook schedule', () => {
+  const zone = process.env.TZ
+  before(() => (process.env.TZ = 'America/New_York'))
+  after(() => (zone === undefined ? delete process.env.TZ : (process.env.TZ = zone)))
+
   it('spreads eight attempts over 36 hours (contract 6.4.3)', () => {
     const offsets = [1, 2, 3, 4, 5, 6, 7, 8].map((attempt) => (due(attempt) ?? 0) - createdAt)
 
@@ -47,6 +51,10 @@ describe('webhook schedule', () => {
     [' 0 ', 0],
     ['Thu, 01 Jan 2026 00:01:00 GMT', 60_000],
     ['Wed, 31 Dec 2025 00:00:00 GMT', 0],
+    ['Thursday, 01-Jan-26 00:01:00 GMT', 60_000],
+    ['Thu Jan  1 00:01:00 2026', 60_000],
+    ['Jan 1 2027', undefined],
+    ['Thu', undefined],
     ['-5', undefined],
     ['1.5', undefined],
     ['soon', undefined],
