@@ -1,8 +1,7 @@
-import { type Kysely, sql } from 'kysely'
+import { type Kysely, sql, type Transaction } from 'kysely'
 import type { AttemptVerdict } from '../../domain/webhook-outcome.ts'
 import type { Database } from '../tables.ts'
 import type { WebhookDeliveryRow } from '../tables/webhooks.ts'
-import { insertWorkflowStart, type WorkflowStart } from './workflow-starts.ts'
 
 /** An attempt that has begun: its row stands, and nobody else makes it. */
 export interface OpenedAttempt {
@@ -11,8 +10,9 @@ export interface OpenedAttempt {
     'id' | 'account_id' | 'endpoint_id' | 'event_id' | 'pinned_secrets' | 'created_at'
   >
   number: number
-  startedAt: Date
   urlSealed: Buffer
+  /** Of the destination that `urlSealed` names: an answer of an earlier one says nothing about the current. */
+  destinationVersion: number
   payload: Buffer
 }
 
@@ -32,11 +32,13 @@ const SENDING_S = 40
 /** What a dispatcher has room for. */
 export interface Picking {
   /** How many attempts are under way to each destination. */
-  busy: ReadonlyMap<string, number>
+  busy: readonly { endpointId: string; accountId: string; count: number }[]
   perEndpoint: number
-  /** Destinations that hang or fail, which get less room. */
+  perAccount: number
+  /** Destinations that hang or fail, which get less room, each and all together. */
   slow: readonly string[]
   perSlowEndpoint: number
+  perAllSlow: number
   limit: number
   now: Date
 }
@@ -48,18 +50,19 @@ interface PickedRow {
   event_id: string
   pinned_secrets: string[] | null
   created_at: Date
-  started_at: Date
   url_sealed: Buffer
+  destination_version: number
   payload: Buffer
 }
 
 /**
- * Begins first attempts, fairly: of every destination with fresh deliveries as many as it has room for, oldest first, and
- * where there is too little room those with the fewest under way. Several dispatchers never pick the same row.
+ * Begins first attempts, fairly: of every destination with fresh deliveries as many as it and its account have room for,
+ * oldest first, and where there is too little room the accounts take turns, as do the destinations of each. Several
+ * dispatchers never pick the same row.
  */
 export async function pickFreshDeliveries(
   db: Kysely<Database>,
-  { busy, perEndpoint, slow, perSlowEndpoint, limit, now }: Picking,
+  { busy, perEndpoint, perAccount, slow, perSlowEndpoint, perAllSlow, limit, now }: Picking,
 ): Promise<OpenedAttempt[]> {
   const { rows } = await sql<PickedRow>`
     with recursive waiting as (
@@ -69,45 +72,65 @@ export async function pickFreshDeliveries(
         where d.status = 'pending' and d.endpoint_id > w.endpoint_id order by d.endpoint_id limit 1)
       from waiting w where w.endpoint_id is not null
     ), busy as (
-      select * from unnest(${[...busy.keys()]}::uuid[], ${[...busy.values()]}::int[]) as b(endpoint_id, count)
-    ), picked as (
-      select fresh.id from waiting
+      select endpoint_id, account_id, count, endpoint_id = any(${slow}::uuid[]) as is_slow
+      from unnest(${busy.map((b) => b.endpointId)}::uuid[], ${busy.map((b) => b.accountId)}::uuid[],
+        ${busy.map((b) => b.count)}::int[]) as b(endpoint_id, account_id, count)
+    ), fresh as (
+      select first.id, e.account_id, e.id = any(${slow}::uuid[]) as is_slow,
+        coalesce(busy.count, 0) + row_number() over (partition by e.id order by first.id) as turn
+      from waiting
       join webhook_endpoint e on e.id = waiting.endpoint_id
-      left join busy on busy.endpoint_id = waiting.endpoint_id
+      left join busy on busy.endpoint_id = e.id
       cross join lateral (
         select d.id from webhook_delivery d
-        where d.endpoint_id = waiting.endpoint_id and d.status = 'pending' and d.deadline_at > ${now}
-          and e.enabled and e.deleted_at is null and e.verification_status = 'active'
+        where d.endpoint_id = e.id and d.status = 'pending' and d.deadline_at > ${now}
           and (d.pinned_version is null or d.pinned_version = e.destination_version)
         order by d.id
         limit greatest(case when e.id = any(${slow}::uuid[]) then ${perSlowEndpoint}::int else ${perEndpoint}::int end
           - coalesce(busy.count, 0), 0)
-        for update skip locked
-      ) fresh
-      order by coalesce(busy.count, 0) + row_number() over (partition by waiting.endpoint_id order by fresh.id)
-      limit ${limit}
+      ) first
+      where e.enabled and e.deleted_at is null and e.verification_status = 'active'
+    ), ranked as (
+      select fresh.id, fresh.is_slow,
+        coalesce((select sum(count) from busy where busy.account_id = fresh.account_id), 0)
+          + row_number() over (partition by account_id order by turn, id) as of_account,
+        coalesce((select sum(count) from busy where busy.is_slow), 0)
+          + row_number() over (partition by is_slow order by turn, id) as of_slow
+      from fresh
+    ), picked as (
+      select d.id from webhook_delivery d
+      where d.status = 'pending' and d.id = any(array(
+        select id from ranked
+        where of_account <= ${perAccount}::int and (not is_slow or of_slow <= ${perAllSlow}::int)
+        order by of_account limit ${limit}))
+      for update skip locked
     ), begun as (
       update webhook_delivery d set status = 'delivering', attempts = 1,
         next_attempt_at = ${now}::timestamptz + make_interval(secs => ${SENDING_S})
-      from picked where d.id = picked.id and d.status = 'pending'
+      from picked where d.id = picked.id
       returning d.*
     ), opened as (
       insert into webhook_attempt (delivery_id, number, started_at)
-      select id, 1, ${now}::timestamptz from begun returning delivery_id, started_at
+      select id, 1, ${now}::timestamptz from begun returning delivery_id
     )
     select begun.id, begun.account_id, begun.endpoint_id, begun.event_id, begun.pinned_secrets, begun.created_at,
-      opened.started_at, endpoint.url_sealed, event.payload
+      endpoint.url_sealed, endpoint.destination_version, event.payload
     from begun join opened on opened.delivery_id = begun.id
     join webhook_endpoint endpoint on endpoint.id = begun.endpoint_id
     join event on event.id = begun.event_id`.execute(db)
-  return rows.map(({ started_at, url_sealed, payload, ...delivery }) => ({
-    delivery,
-    number: 1,
-    startedAt: started_at,
-    urlSealed: url_sealed,
-    payload,
-  }))
+  return rows.map((row) => openedOf(row, 1))
 }
+
+const openedOf = (
+  { url_sealed, destination_version, payload, ...delivery }: PickedRow,
+  number: number,
+): OpenedAttempt => ({
+  delivery,
+  number,
+  urlSealed: url_sealed,
+  destinationVersion: destination_version,
+  payload,
+})
 
 /** What stands between a delivery and its next attempt. */
 export type AttemptPlan =
@@ -180,48 +203,46 @@ export async function openAttempt(
       returning d.*
     ), opened as (
       insert into webhook_attempt (delivery_id, number, started_at)
-      select id, ${number}::int, ${now}::timestamptz from begun returning delivery_id, started_at
+      select id, ${number}::int, ${now}::timestamptz from begun returning delivery_id
     )
     select begun.id, begun.account_id, begun.endpoint_id, begun.event_id, begun.pinned_secrets, begun.created_at,
-      opened.started_at, endpoint.url_sealed, event.payload
+      endpoint.url_sealed, endpoint.destination_version, event.payload
     from begun join opened on opened.delivery_id = begun.id
     join webhook_endpoint endpoint on endpoint.id = begun.endpoint_id
     join event on event.id = begun.event_id`.execute(db)
   const [row] = rows
-  if (!row) return undefined
-  const { started_at, url_sealed, payload, ...delivery } = row
-  return { delivery, number, startedAt: started_at, urlSealed: url_sealed, payload }
+  return row && openedOf(row, number)
 }
 
 /**
- * Closes attempts and moves their deliveries on, in one transaction with the workflows that carry on. Repeating it changes
- * nothing: only an open attempt is closed, and only its own delivery moved.
+ * Closes attempts and moves their deliveries on. Repeating it changes nothing: only an open attempt is closed, and only its
+ * own delivery moved. Deliveries are locked in the order of their ids, as by everybody who locks several.
  */
 export async function closeAttempts(
-  db: Kysely<Database>,
+  trx: Transaction<Database>,
   closed: readonly ClosedAttempt[],
-  starts: readonly WorkflowStart[],
 ): Promise<void> {
-  await db.transaction().execute(async (trx) => {
-    await sql`
-      with given as (
-        select * from unnest(${closed.map((c) => c.deliveryId)}::uuid[], ${closed.map((c) => c.number)}::int[],
-          ${closed.map((c) => c.finishedAt)}::timestamptz[], ${closed.map((c) => c.verdict.outcome)}::text[],
-          ${closed.map((c) => c.verdict.errorCode)}::text[], ${closed.map((c) => c.verdict.statusClass)}::text[],
-          ${closed.map((c) => c.status)}::text[], ${closed.map((c) => c.nextAttemptAt)}::timestamptz[])
-          as g(delivery_id, number, finished_at, outcome, error_code, status_class, status, next_attempt_at)
-      ), ended as (
-        update webhook_attempt a set finished_at = g.finished_at, outcome = g.outcome, error_code = g.error_code,
-          status_class = g.status_class
-        from given g where a.delivery_id = g.delivery_id and a.number = g.number and a.outcome is null
-        returning a.delivery_id, a.number
-      )
-      update webhook_delivery d set status = g.status, next_attempt_at = g.next_attempt_at,
-        completed_at = case when g.status = 'retrying' then null else g.finished_at end
-      from given g join ended on ended.delivery_id = g.delivery_id and ended.number = g.number
-      where d.id = g.delivery_id and d.status = 'delivering' and d.attempts = g.number`.execute(trx)
-    for (const start of starts) await insertWorkflowStart(trx, start)
-  })
+  await sql`
+    with given as (
+      select * from unnest(${closed.map((c) => c.deliveryId)}::uuid[], ${closed.map((c) => c.number)}::int[],
+        ${closed.map((c) => c.finishedAt)}::timestamptz[], ${closed.map((c) => c.verdict.outcome)}::text[],
+        ${closed.map((c) => c.verdict.errorCode)}::text[], ${closed.map((c) => c.verdict.statusClass)}::text[],
+        ${closed.map((c) => c.status)}::text[], ${closed.map((c) => c.nextAttemptAt)}::timestamptz[])
+        as g(delivery_id, number, finished_at, outcome, error_code, status_class, status, next_attempt_at)
+    ), locked as materialized (
+      select id from webhook_delivery where id = any(${closed.map((c) => c.deliveryId)}::uuid[])
+      order by id for no key update
+    ), ended as (
+      update webhook_attempt a set finished_at = greatest(g.finished_at, a.started_at), outcome = g.outcome,
+        error_code = g.error_code, status_class = g.status_class
+      from given g join locked on locked.id = g.delivery_id
+      where a.delivery_id = g.delivery_id and a.number = g.number and a.outcome is null
+      returning a.delivery_id, a.number
+    )
+    update webhook_delivery d set status = g.status, next_attempt_at = g.next_attempt_at,
+      completed_at = case when g.status = 'retrying' then null else g.finished_at end
+    from given g join ended on ended.delivery_id = g.delivery_id and ended.number = g.number
+    where d.id = g.delivery_id and d.status = 'delivering' and d.attempts = g.number`.execute(trx)
 }
 
 /** An attempt whose sender died: closed as interrupted, its delivery to be planned anew. */

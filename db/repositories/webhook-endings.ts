@@ -1,6 +1,7 @@
-import { type Kysely, sql, type Transaction } from 'kysely'
+import { type Kysely, type RawBuilder, sql, type Transaction } from 'kysely'
 import type { Database } from '../tables.ts'
 import { OPEN_DELIVERY } from './webhook-deliveries.ts'
+import { supersedeVerifications } from './webhook-endpoints.ts'
 
 /** Ends a delivery without another attempt. One that is being made ends too: what it brings is only in the history. */
 export async function endDelivery(
@@ -19,20 +20,28 @@ export async function endDelivery(
 
 /** Ends what an endpoint still has open; who is sending finds it ended and sends no more. */
 export async function cancelDeliveries(trx: Transaction<Database>, endpointId: string): Promise<void> {
-  await cancelOpen(trx, endpointId).execute()
+  await cancelOpen(trx, endpointId, sql``)
 }
 
 /** The same for redeliveries, which belong to the destination they are pinned to: its URL has changed. */
 export async function cancelPinnedDeliveries(trx: Transaction<Database>, endpointId: string): Promise<void> {
-  await cancelOpen(trx, endpointId).where('pinned_version', 'is not', null).execute()
+  await cancelOpen(trx, endpointId, sql`and pinned_version is not null`)
 }
 
-const cancelOpen = (trx: Transaction<Database>, endpointId: string) =>
-  trx
-    .updateTable('webhook_delivery')
-    .set({ status: 'cancelled', completed_at: sql<Date>`now()`, next_attempt_at: null })
-    .where('endpoint_id', '=', endpointId)
-    .where('status', 'in', OPEN_DELIVERY)
+async function cancelOpen(
+  trx: Transaction<Database>,
+  endpointId: string,
+  which: RawBuilder<unknown>,
+): Promise<void> {
+  await sql`
+    with locked as materialized (
+      select id from webhook_delivery
+      where endpoint_id = ${endpointId} and status in ('pending', 'delivering', 'retrying') ${which}
+      order by id for no key update
+    )
+    update webhook_delivery d set status = 'cancelled', completed_at = now(), next_attempt_at = null
+    from locked where d.id = locked.id`.execute(trx)
+}
 
 /** An event that came while its endpoint was being disabled left a delivery behind: that ends here. */
 export async function cancelStrandedDeliveries(db: Kysely<Database>, now: Date): Promise<void> {
@@ -55,8 +64,14 @@ export async function expireDeliveries(db: Kysely<Database>, now: Date): Promise
     where status = 'retrying' and next_attempt_at <= ${now} and deadline_at <= ${now}`.execute(db)
 }
 
-/** The destination answered 410: it gets nothing more until an administrator enables it again (contract 6.4.2). */
-export async function disableGoneEndpoint(trx: Transaction<Database>, endpointId: string): Promise<boolean> {
+/**
+ * The destination answered 410: it gets nothing more until an administrator enables it again (contract 6.4.2). False when it
+ * is not the current one any more, or disabled already.
+ */
+export async function disableGoneEndpoint(
+  trx: Transaction<Database>,
+  { endpointId, version }: { endpointId: string; version: number },
+): Promise<boolean> {
   const { numUpdatedRows } = await trx
     .updateTable('webhook_endpoint')
     .set({
@@ -66,7 +81,11 @@ export async function disableGoneEndpoint(trx: Transaction<Database>, endpointId
       updated_at: sql<Date>`now()`,
     })
     .where('id', '=', endpointId)
+    .where('destination_version', '=', version)
     .where('enabled', '=', true)
     .executeTakeFirst()
-  return numUpdatedRows > 0n
+  if (numUpdatedRows === 0n) return false
+  await supersedeVerifications(trx, endpointId)
+  await cancelDeliveries(trx, endpointId)
+  return true
 }

@@ -28,12 +28,25 @@ export function findWebhookEndpoint(
   return ofAccount(db, accountId).where('id', '=', id).executeTakeFirst()
 }
 
+/** Locks a destination against other changes; events and deliveries to it are written meanwhile all the same. */
 export function lockWebhookEndpoint(
   trx: Transaction<Database>,
   accountId: string,
   id: string,
 ): Promise<WebhookEndpointRow | undefined> {
-  return ofAccount(trx, accountId).where('id', '=', id).forUpdate().executeTakeFirst()
+  return ofAccount(trx, accountId).where('id', '=', id).forNoKeyUpdate().executeTakeFirst()
+}
+
+/** Locks destinations in the order of their ids: always before their verifications and deliveries. */
+export async function lockDestinations(trx: Transaction<Database>, ids: readonly string[]): Promise<void> {
+  if (ids.length === 0) return
+  await trx
+    .selectFrom('webhook_endpoint')
+    .select('id')
+    .where('id', 'in', ids)
+    .orderBy('id')
+    .forNoKeyUpdate()
+    .execute()
 }
 
 /** Destinations of an account, newest first. */

@@ -1,6 +1,7 @@
 import { type Kysely, sql } from 'kysely'
 import type { Database } from '../tables.ts'
 import type { WebhookEndpointRow, WebhookVerificationRow } from '../tables/webhooks.ts'
+import { lockDestinations } from './webhook-endpoints.ts'
 
 export interface PendingVerification {
   verification: WebhookVerificationRow
@@ -51,6 +52,7 @@ export async function finishVerification(
   { status, now }: { status: 'verified' | 'failed'; now: Date },
 ): Promise<boolean> {
   return db.transaction().execute(async (trx) => {
+    await lockDestinations(trx, [endpoint_id])
     let ending = trx
       .updateTable('webhook_verification')
       .set({ status })

@@ -1,7 +1,12 @@
 import assert from 'node:assert/strict'
+import { type Kysely, sql } from 'kysely'
 import { createMaintenanceActivities } from '../../activities/control/maintenance.ts'
 import { pickFreshDeliveries } from '../../db/repositories/webhook-attempts.ts'
+import { lockWebhookEndpoint, supersedeVerifications } from '../../db/repositories/webhook-endpoints.ts'
+import { findOpenVerification, finishVerification } from '../../db/repositories/webhook-verifications.ts'
+import type { Database } from '../../db/tables.ts'
 import { SecretBox } from '../../platform/secret-box.ts'
+import { until } from '../support/until.ts'
 import { WEBHOOK_BODY, WebhookRoutes } from '../support/webhook-routes.ts'
 
 const DAY = 86_400_000
@@ -22,10 +27,12 @@ describe('webhook rows', () => {
 
   const pick = (options: Partial<Parameters<typeof pickFreshDeliveries>[1]> = {}) =>
     pickFreshDeliveries(on.api.database.db, {
-      busy: new Map(),
+      busy: [],
       perEndpoint: 16,
+      perAccount: 192,
       slow: [],
       perSlowEndpoint: 4,
+      perAllSlow: 192,
       limit: 100,
       now: new Date(),
       ...options,
@@ -136,8 +143,15 @@ describe('webhook rows', () => {
       )
       .execute()
 
-    const first = await pick({ limit: 9, busy: new Map([[flooding, 10]]), slow: [slow] })
-    const rest = await pick({ busy: new Map([[flooding, 14]]), slow: [slow] })
+    const first = await pick({
+      limit: 9,
+      busy: [{ endpointId: flooding, accountId: on.accountId, count: 10 }],
+      slow: [slow],
+    })
+    const rest = await pick({
+      busy: [{ endpointId: flooding, accountId: on.accountId, count: 14 }],
+      slow: [slow],
+    })
 
     const of = (picked: typeof first) => {
       const counts = Map.groupBy(picked, ({ delivery }) => delivery.endpoint_id)
@@ -146,4 +160,70 @@ describe('webhook rows', () => {
     assert.deepEqual(of(first), [3, 4, 2])
     assert.deepEqual(of(rest), [2, 4, 0])
   })
+
+  it('leave room for other accounts, and for quick destinations, however many hang or flood', async () => {
+    const flooding = [await destination(), await destination(), await destination()]
+    for (let n = 0; n < 4; n++) await on.emit()
+    await on.newAccount()
+    const quiet = await destination()
+    for (let n = 0; n < 3; n++) await on.emit()
+    const countOf = async (options: Parameters<typeof pick>[0]) => {
+      const picked = await pick(options)
+      const endpoints = picked.map(({ delivery }) => delivery.endpoint_id)
+      await on.api.database.db
+        .updateTable('webhook_delivery')
+        .set({ status: 'pending' })
+        .where('status', '=', 'delivering')
+        .execute()
+      await on.api.database.db.deleteFrom('webhook_attempt').execute()
+      return [
+        endpoints.filter((id) => flooding.includes(id)).length,
+        endpoints.filter((id) => id === quiet).length,
+      ]
+    }
+
+    assert.deepEqual(await countOf({ perAccount: 5 }), [5, 3])
+    assert.deepEqual(await countOf({ limit: 6 }), [3, 3], 'accounts take turns')
+    assert.deepEqual(await countOf({ slow: flooding, perAllSlow: 2 }), [2, 3])
+    const busy = [{ endpointId: quiet, accountId: on.accountId, count: 4 }]
+    assert.deepEqual(await countOf({ busy, perAccount: 5 }), [5, 1])
+  })
+
+  it('of a destination do not deadlock when it changes while its challenge is being answered', async () => {
+    const { id } = await on.create()
+    const { db } = on.api.database
+    const pending = await findOpenVerification(db, id, 1)
+    assert.ok(pending)
+
+    const answered = await db.transaction().execute(async (trx) => {
+      await lockWebhookEndpoint(trx, on.accountId, id)
+      const finishing = finishVerification(db, pending, { status: 'verified', now: new Date() })
+      await until(async () => (await waiters(db)) === 1)
+      await supersedeVerifications(trx, id)
+      return { finishing }
+    })
+
+    assert.equal(await answered.finishing, false, 'the earlier challenge counts no more')
+  })
+
+  it('are written while their destination is being changed', async () => {
+    const id = await destination()
+    const { db } = on.api.database
+
+    await db.transaction().execute(async (trx) => {
+      await lockWebhookEndpoint(trx, on.accountId, id)
+      await on.emit()
+    })
+
+    assert.equal((await on.listed(`?endpoint_id=${id}`)).length, 1)
+  })
 })
+
+/** Sessions that wait for a lock of another. */
+async function waiters(db: Kysely<Database>): Promise<number> {
+  const { rows } = await sql<{ count: number }>`
+    select count(*) as count from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`.execute(
+    db,
+  )
+  return rows[0]?.count ?? 0
+}

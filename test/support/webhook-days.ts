@@ -8,6 +8,7 @@ import { createLogger } from '../../platform/log.ts'
 import { PublicSender } from '../../platform/public-fetch.ts'
 import { type AnyBody, startApi, type TestApi } from './api.ts'
 import type { SkippingTemporal } from './temporal-time.ts'
+import { until } from './until.ts'
 
 const BASE = '/api/builder/v1'
 
@@ -111,6 +112,13 @@ export class WebhookDays implements AsyncDisposable {
     await this.#tick()
     const environment = new MockActivityEnvironment({ startToCloseTimeoutMs: 400 })
     await environment.run(createWebhookActivities(this.deps).dispatchWebhooks)
+    const underWay = () =>
+      this.deps.db
+        .selectFrom('webhook_delivery')
+        .select('id')
+        .where('status', 'in', ['pending', 'delivering'])
+        .execute()
+    await until(async () => (await underWay()).length === 0)
   }
 
   /** The later attempts to the delivery's end; `before` is called ahead of each. */
@@ -136,6 +144,7 @@ export class WebhookDays implements AsyncDisposable {
       return activities.attemptWebhook(id, attempt)
     }
     await this.#temporal.run('webhookDelivery', [{ deliveryId }], { ...onTime, attemptWebhook })
+    await this.#tick()
     return this.told(deliveryId)
   }
 

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { insertEvents } from '../../db/repositories/events.ts'
 import { newId } from '../../domain/ids.ts'
+import type { Config } from '../../platform/config.ts'
 import { type Call, startApi, type TestApi } from './api.ts'
 
 export const ENDPOINTS = '/api/builder/v1/webhook-endpoints'
@@ -23,8 +24,8 @@ export class WebhookRoutes {
     this.api = api
   }
 
-  static async start(): Promise<WebhookRoutes> {
-    return new WebhookRoutes(await startApi({ config: { HEARTH_FEATURES: ['webhooks'] } }))
+  static async start(config: Partial<Config> = {}): Promise<WebhookRoutes> {
+    return new WebhookRoutes(await startApi({ config: { HEARTH_FEATURES: ['webhooks'], ...config } }))
   }
 
   async newAccount(): Promise<void> {

@@ -280,8 +280,10 @@ describe('webhookDelivery', () => {
       hanging++
       begun++
       most = Math.max(most, hanging)
-      res.on('close', () => hanging--)
-      setTimeout(() => res.end(), 2_000)
+      setTimeout(() => {
+        hanging--
+        res.end()
+      }, 2_000)
     }
     await on.endpoint(receiver.url('/slow'))
     for (let n = 0; n < 60; n++) await on.emit()

@@ -136,6 +136,21 @@ describe('webhookVerification', () => {
     await verified(id)
   })
 
+  it('disables an endpoint that answers its challenge with 410, and asks no more', async () => {
+    reply = (res) => res.writeHead(410).end()
+    const id = await create()
+
+    await until(async () => !(await read(id)).body.enabled)
+
+    assert.match((await read(id)).body.disabled_reason, /410/)
+    const handle = platform.temporal.client.workflow.getHandle(WORKFLOW_ID.verification(id, 1))
+    assert.equal(await handle.result(), 'ended')
+    assert.equal(challenges.length, 1)
+    reply = rightly
+    await patch(id, { enabled: true })
+    await verified(id)
+  })
+
   it('takes no answer after its window, and is told as failed', async () => {
     reply = (res) => res.end()
     const id = await create()

@@ -4,13 +4,14 @@ import {
   openAttempt,
   planAttempt,
 } from '../../../db/repositories/webhook-attempts.ts'
-import { endDelivery } from '../../../db/repositories/webhook-endings.ts'
+import { disableGoneEndpoint, endDelivery } from '../../../db/repositories/webhook-endings.ts'
 import { findOpenVerification, finishVerification } from '../../../db/repositories/webhook-verifications.ts'
 import type { WebhookDeps } from './deps.ts'
 import { dispatchFor } from './dispatch.ts'
+import { Dispatcher } from './dispatcher.ts'
 import { secretsFor } from './secrets.ts'
 import { makeAttempt } from './send.ts'
-import { settlePatiently } from './settle.ts'
+import { GONE, settlePatiently } from './settle.ts'
 import { challenge, type Challenged } from './verify.ts'
 
 /** A plan as it travels: times are epoch milliseconds. */
@@ -27,9 +28,12 @@ export type Attempted = 'done' | 'crowded'
 const LATER_PER_ENDPOINT = 8
 
 /** Every activity of the `webhooks` queue; each is safe to repeat (its doc line says why). */
-export const createWebhookActivities = (deps: WebhookDeps, underWay = new Map<string, number>()) => ({
+export const createWebhookActivities = (
+  deps: WebhookDeps,
+  { underWay, dispatcher } = { underWay: new Map<string, number>(), dispatcher: new Dispatcher(deps) },
+) => ({
   /** First attempts of fresh deliveries, for minutes. Safe to repeat because a row is picked once, under a lock. */
-  dispatchWebhooks: (): Promise<void> => dispatchFor(deps),
+  dispatchWebhooks: (): Promise<void> => dispatchFor(deps, dispatcher),
 
   /**
    * What a delivery waits for; one that waited past its deadline ends. Safe to repeat because it otherwise only reads, and
@@ -77,7 +81,15 @@ export const createWebhookActivities = (deps: WebhookDeps, underWay = new Map<st
   async challengeWebhook(endpointId: string, version: number, attempt: number): Promise<Challenged> {
     const pending = await findOpenVerification(deps.db, endpointId, version)
     if (!pending || pending.verification.window_ends_at <= deps.now()) return 'ended'
-    if (!(await challenge(deps, pending, attempt))) return 'unanswered'
+    const outcome = await challenge(deps, pending, attempt)
+    if (outcome === 'unanswered') return 'unanswered'
+    if (outcome === 'gone') {
+      const disabled = await deps.db
+        .transaction()
+        .execute((trx) => disableGoneEndpoint(trx, { endpointId, version }))
+      if (disabled) deps.log.info({ webhook_endpoint_id: endpointId }, GONE)
+      return 'ended'
+    }
     const counted = await finishVerification(deps.db, pending, { status: 'verified', now: deps.now() })
     return counted ? 'verified' : 'ended'
   },

@@ -5,7 +5,9 @@ import {
   type Interrupted,
   type OpenedAttempt,
 } from '../../../db/repositories/webhook-attempts.ts'
-import { cancelDeliveries, disableGoneEndpoint } from '../../../db/repositories/webhook-endings.ts'
+import { disableGoneEndpoint } from '../../../db/repositories/webhook-endings.ts'
+import { lockDestinations } from '../../../db/repositories/webhook-endpoints.ts'
+import { insertWorkflowStart } from '../../../db/repositories/workflow-starts.ts'
 import { INTERRUPTED } from '../../../domain/webhook-outcome.ts'
 import { planDelivery } from '../../../domain/webhook-plan.ts'
 import { webhookDeliveryStart } from '../../../workflows/starts.ts'
@@ -17,33 +19,47 @@ export interface Ended {
   sent: Sent
 }
 
-/** Records how attempts ended. What must be tried again lives on as a workflow, promised in the same transaction. */
+/**
+ * Records how attempts ended, in one transaction. What must be tried again lives on as a workflow that is promised there; a
+ * destination that answered 410 is disabled, and what else it has open ends.
+ */
 export async function settleAttempts(deps: WebhookDeps, ended: readonly Ended[]): Promise<void> {
   const now = deps.now()
-  const closed: ClosedAttempt[] = ended.map(
-    ({ opened: { delivery, number }, sent: { verdict, retryAfter } }) => ({
-      deliveryId: delivery.id,
-      number,
-      finishedAt: now,
-      verdict,
-      ...planDelivery({
-        verdict,
-        attempt: number,
-        createdAt: delivery.created_at.getTime(),
-        now: now.getTime(),
-        retryAfter,
-        random: Math.random(),
-      }),
+  const closed: ClosedAttempt[] = ended.map(({ opened: { delivery, number }, sent }) => ({
+    deliveryId: delivery.id,
+    number,
+    finishedAt: sent.at,
+    verdict: sent.verdict,
+    ...planDelivery({
+      verdict: sent.verdict,
+      attempt: number,
+      createdAt: delivery.created_at.getTime(),
+      now: now.getTime(),
+      retryAfter: sent.retryAfter,
+      random: Math.random(),
     }),
-  )
+  }))
   const starts = ended.flatMap(({ opened: { delivery, number } }, i) =>
     number === 1 && closed[i]?.status === 'retrying'
       ? [webhookDeliveryStart({ deliveryId: delivery.id, accountId: delivery.account_id })]
       : [],
   )
-  await closeAttempts(deps.db, closed, starts)
-  await disableGone(deps, ended)
+  const gone = ended.filter(({ sent }) => sent.verdict.disablesEndpoint).map(({ opened }) => opened)
+  await deps.db.transaction().execute(async (trx) => {
+    await lockDestinations(
+      trx,
+      gone.map(({ delivery }) => delivery.endpoint_id),
+    )
+    await closeAttempts(trx, closed)
+    for (const start of starts) await insertWorkflowStart(trx, start)
+    for (const { delivery, destinationVersion: version } of gone) {
+      if (await disableGoneEndpoint(trx, { endpointId: delivery.endpoint_id, version }))
+        deps.log.info({ webhook_endpoint_id: delivery.endpoint_id }, GONE)
+    }
+  })
 }
+
+export const GONE = 'a webhook endpoint answered 410 and is disabled'
 
 /** How long results are kept at hand while the database is away; after that their attempts count as interrupted. */
 const KEEP_MS = 20_000
@@ -51,12 +67,12 @@ const AGAIN_MS = 500
 
 /** `settleAttempts`, again while the database is away: what was delivered need not be sent twice. */
 export async function settlePatiently(deps: WebhookDeps, ended: readonly Ended[]): Promise<void> {
-  for (const since = Date.now(); ;) {
+  for (const since = performance.now(); ;) {
     try {
       await settleAttempts(deps, ended)
       return
     } catch (err) {
-      if (Date.now() - since > KEEP_MS) throw err
+      if (performance.now() - since > KEEP_MS) throw err
       deps.log.warn({ err, attempts: ended.length }, 'results of deliveries wait for the database')
       await sleep(AGAIN_MS)
     }
@@ -86,16 +102,8 @@ export async function settleInterrupted(
   const starts = interrupted.flatMap(({ deliveryId, accountId }, i) =>
     closed[i]?.status === 'retrying' ? [webhookDeliveryStart({ deliveryId, accountId })] : [],
   )
-  await closeAttempts(db, closed, starts)
-}
-
-async function disableGone({ db, log }: WebhookDeps, ended: readonly Ended[]): Promise<void> {
-  const gone = ended.filter(({ sent }) => sent.verdict.disablesEndpoint)
-  for (const endpointId of new Set(gone.map(({ opened }) => opened.delivery.endpoint_id))) {
-    await db.transaction().execute(async (trx) => {
-      if (!(await disableGoneEndpoint(trx, endpointId))) return
-      await cancelDeliveries(trx, endpointId)
-      log.info({ webhook_endpoint_id: endpointId }, 'a webhook endpoint answered 410 and is disabled')
-    })
-  }
+  await db.transaction().execute(async (trx) => {
+    await closeAttempts(trx, closed)
+    for (const start of starts) await insertWorkflowStart(trx, start)
+  })
 }

@@ -25,12 +25,15 @@ function challengeBody({ endpoint, verification }: PendingVerification): Buffer 
   return Buffer.from(JSON.stringify(payload))
 }
 
-/** Whether the destination gave the challenge back, in the header and as the exact compact body (contract 6.3). */
+/**
+ * Asks the destination to give the challenge back, in the header and as the exact compact body (contract 6.3). One that
+ * answers 410 wants to hear nothing more.
+ */
 export async function challenge(
   deps: WebhookDeps,
   pending: PendingVerification,
   attempt: number,
-): Promise<boolean> {
+): Promise<'answered' | 'unanswered' | 'gone'> {
   const { endpoint, verification } = pending
   const secrets = await validWebhookSecrets(deps.db, endpoint.id, deps.now())
   try {
@@ -44,16 +47,17 @@ export async function challenge(
       deliveryId: verification.event_id,
       attempt,
     })
+    if (status === 410) return 'gone'
     const expected = JSON.stringify({ verification_challenge: verification.challenge })
-    return (
+    const isRight =
       status >= 200 &&
       status < 300 &&
       headers['service-verification-challenge'] === verification.challenge &&
       body.equals(Buffer.from(expected))
-    )
+    return isRight ? 'answered' : 'unanswered'
   } catch (err) {
     if (!(err instanceof SendError)) throw err
     deps.log.info({ webhook_endpoint_id: endpoint.id, reason: err.reason }, 'a challenge was not answered')
-    return false
+    return 'unanswered'
   }
 }
