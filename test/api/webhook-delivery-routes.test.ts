@@ -105,6 +105,26 @@ describe('webhook delivery routes', () => {
     assert.deepEqual([unverified.status, unverified.body.error.code], [409, 'conflict'])
   })
 
+  it('redeliver at once what is still being retried, without ending that', async () => {
+    const { id } = await on.create()
+    await on.activate(id)
+    await on.emit()
+    const [original] = await on.listed()
+    await on.api.database.db
+      .updateTable('webhook_delivery')
+      .set({ status: 'retrying', attempts: 1, next_attempt_at: new Date(Date.now() + DAY) })
+      .where('id', '=', original.delivery_id)
+      .execute()
+
+    const first = await on.call('POST', `${DELIVERIES}/${original.delivery_id}/redeliver`)
+    const second = await on.call('POST', `${DELIVERIES}/${original.delivery_id}/redeliver`)
+
+    assert.deepEqual([first.body.delivery_generation, first.body.replayed], [2, false])
+    assert.deepEqual([second.body.delivery_id, second.body.replayed], [first.body.delivery_id, true])
+    const { body } = await on.call('GET', `${DELIVERIES}/${original.delivery_id}`)
+    assert.equal(body.status, 'retrying')
+  })
+
   it('answer 410 once the event is past its 30 days, whatever was sent again since', async () => {
     const { id } = await on.create()
     await on.activate(id)

@@ -35,7 +35,10 @@ export const redeliverWebhook = route({
       const at = now()
       const generations = await lockGenerations(trx, delivery)
       refuseExpired(await eventCreatedAt(trx, delivery.event_id), at)
-      const open = generations.find(({ status }) => OPEN_DELIVERY.some((other) => other === status))
+      // The first generation is no redelivery: it goes on by its schedule beside the one that is sent now.
+      const open = generations.find(
+        ({ generation, status }) => generation > 1 && OPEN_DELIVERY.some((other) => other === status),
+      )
       if (open) return { ...presentWebhookDelivery(open), replayed: true }
 
       const secrets = await validWebhookSecrets(trx, endpoint.id, at)
