@@ -9,7 +9,7 @@ USER node
 ENV NODE_ENV=production HEARTH_HOST=0.0.0.0 HEARTH_CACHE_DIR=/var/lib/hearth/cache
 STOPSIGNAL SIGTERM
 EXPOSE 8420
-CMD ["node", "--max-semi-space-size=8", "api/main.ts"]
+CMD ["node", "--max-semi-space-size=16", "api/main.ts"]
 
 FROM control AS node
 USER root

@@ -60,7 +60,7 @@ export async function startWorld(): Promise<World> {
   }
   const seeded = await seed(url)
   const profile = (process.env.BENCH_PROFILE ?? '').split(' ').filter(Boolean)
-  const gatewayPid = run(MEASURED_CORE, 'gateway', [...profile, '--max-semi-space-size=8', 'api/main.ts'], {
+  const gatewayPid = run(MEASURED_CORE, 'gateway', [...profile, '--max-semi-space-size=16', 'api/main.ts'], {
     DATABASE_URL: url,
     TEMPORAL_ADDRESS: '127.0.0.1:1',
     HEARTH_PORT: String(port),

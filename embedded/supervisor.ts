@@ -56,8 +56,8 @@ const STOP_ORDER = [
   ['postgres', 0],
 ] as const
 const STOP_WITHIN_MS = 9500
-/** Half the usual young heap: a gateway under load stays below 250 MB (bench/gateway). */
-const GATEWAY_FLAGS = ['--max-semi-space-size=8']
+/** A third of the usual young heap: a gateway under load stays below 250 MB (bench/gateway). */
+const GATEWAY_FLAGS = ['--max-semi-space-size=16']
 
 /** Brings the whole platform up; when it cannot, what was started is stopped before the error is thrown. */
 export async function startPlatform(
