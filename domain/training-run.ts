@@ -25,6 +25,20 @@ export const PRIORITY: Readonly<Record<OperatingMode, number>> = { performance: 
 /** Share of a node's threads that a run may use. */
 export const THREAD_SHARE: Readonly<Record<OperatingMode, number>> = { performance: 1, balanced: 1, eco: 0.5 }
 
+/**
+ * Threads of one trainer on a node. One core stays with the platform, for a trainer that fights for the last one is
+ * slower, not faster (facts); the others are divided among as many runs as the node takes at once.
+ */
+export const trainerThreads = ({
+  cores,
+  slots,
+  share,
+}: {
+  cores: number
+  slots: number
+  share: number
+}): number => Math.max(1, Math.floor(((cores - 1) / Math.max(1, slots)) * share))
+
 /** Attempts in a row that brought nothing new before a run is given up. */
 export const MAX_FRUITLESS_ATTEMPTS = 3
 

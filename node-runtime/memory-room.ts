@@ -51,18 +51,29 @@ export class MemoryRoom {
     await this.#evictAll(victims)
   }
 
-  /** `hold` for work that goes on with less than it asked for: every idle model goes when even that is not enough. */
-  async holdAnyway(holder: string, neededMb: number): Promise<void> {
+  /**
+   * `hold` for work that is here to be done with what there is: when even that is not enough, every idle model goes.
+   * Gives the megabytes that are missing then.
+   */
+  async holdAnyway(holder: string, neededMb: number): Promise<number> {
+    const { memory } = this.#options
     const idle = this.#evictable()
-    const victims = planEviction(neededMb, this.#options.memory.freeMb, idle) ?? idle
-    this.#options.memory.hold(holder, neededMb)
+    const victims = planEviction(neededMb, memory.freeMb, idle) ?? idle
+    const reachable = victims.reduce((sum, { memoryMb }) => sum + memoryMb, memory.freeMb)
+    memory.hold(holder, neededMb)
     await this.#evictAll(victims)
+    return Math.max(0, neededMb - reachable)
   }
 
-  /** Forgets what a model held, once its processes are known to be gone. */
+  /** Forgets what somebody held, once its processes are known to be gone. */
+  release(holder: string): void {
+    this.#options.memory.release(holder)
+  }
+
+  /** `release` for a model. */
   giveUp(model: LoadedModel): void {
     model.memoryMb = 0
-    this.#options.memory.release(model.modelKey)
+    this.release(model.modelKey)
   }
 
   #evictable(): LoadedModel[] {

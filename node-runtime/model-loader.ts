@@ -4,6 +4,7 @@ import type { RuntimeProfile } from '../schemas/runtime-profile.ts'
 import { LoadDeadline } from './load-deadline.ts'
 import type { Drivers } from './model-launch.ts'
 import { ModelServer } from './model-server.ts'
+import { unlessAborted } from './unless-aborted.ts'
 import type { DownloadProgress } from './download-meter.ts'
 import type { CachedModel, WeightsCache } from './weights-cache.ts'
 
@@ -67,6 +68,7 @@ export class ModelLoader {
     // Awaited below; a failure before that must not count as unhandled.
     environment.catch(() => {})
     const cached = found ?? (await this.#download(spec, options))
+    // An installation goes on in the background for the next load.
     const [python, packages] = await unlessAborted(environment, options.signal)
     return { cached, profile, python, packages }
   }
@@ -116,18 +118,5 @@ export class ModelLoader {
     } finally {
       clearTimeout(timer)
     }
-  }
-}
-
-/** An installation goes on in the background for the next load; a node that is stopping does not wait for it. */
-async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  signal.throwIfAborted()
-  const { promise: aborted, reject } = Promise.withResolvers<never>()
-  const abort = () => reject(signal.reason as Error)
-  signal.addEventListener('abort', abort, { once: true })
-  try {
-    return await Promise.race([work, aborted])
-  } finally {
-    signal.removeEventListener('abort', abort)
   }
 }

@@ -4,6 +4,7 @@ import { isInputRefused, modelFault } from '../../domain/model-answer.ts'
 import { ControlError } from '../../node-runtime/control-client.ts'
 import { keepLease } from '../../node-runtime/lease-keeper.ts'
 import { ModelUnavailableError } from '../../node-runtime/model-manager.ts'
+import { unlessAborted } from '../../node-runtime/unless-aborted.ts'
 import type { CompleteTask, FailLease } from '../../schemas/lease.ts'
 import type { TaskClaim } from '../../schemas/task-claim.ts'
 import { beat } from './beat.ts'
@@ -59,7 +60,7 @@ async function infer(deps: NodeDeps, claim: TaskClaim, signal: AbortSignal): Pro
   const [model_state, input] = [models.startState(claim.model_key), fetchInput(claim.input_url, signal)]
   // Awaited below; a failure before that must not count as unhandled.
   input.catch(() => {})
-  await untilAborted(models.load(claim.model_key), signal)
+  await unlessAborted(models.load(claim.model_key), signal)
 
   using use = models.use(claim.model_key)
   if (!use) throw new ModelUnavailableError('no_capacity', 'the model was evicted before it was used')
@@ -118,13 +119,4 @@ function failureOf(err: unknown, signal: AbortSignal): FailLease {
   }
   if (err instanceof ModelUnavailableError) return { code: err.code, message, retryable: true }
   return { code: 'model_failed', message, retryable: true }
-}
-
-/** A caller that is stopped stops waiting; the load goes on for whoever else waits for it. */
-async function untilAborted(work: Promise<void>, signal: AbortSignal): Promise<void> {
-  const aborted = new Promise<never>((_resolve, reject) => {
-    if (signal.aborted) reject(signal.reason as Error)
-    signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true })
-  })
-  await Promise.race([work, aborted])
 }

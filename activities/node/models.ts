@@ -1,5 +1,6 @@
 import { ApplicationFailure, cancellationSignal } from '@temporalio/activity'
 import { ModelUnavailableError } from '../../node-runtime/model-manager.ts'
+import { unlessAborted } from '../../node-runtime/unless-aborted.ts'
 import { beat } from './beat.ts'
 import type { NodeDeps } from './deps.ts'
 
@@ -27,15 +28,7 @@ export const createModelActivities = ({ models }: NodeDeps) => ({
   /** Loads a model on this node. Safe to repeat because a load under way is joined and a loaded model is left alone. */
   async loadModel({ modelKey }: { modelKey: string }): Promise<void> {
     using _alive = beat()
-    await unlessCancelled(models.load(modelKey).catch((err: unknown) => Promise.reject(toFailure(err))))
+    const loaded = models.load(modelKey).catch((err: unknown) => Promise.reject(toFailure(err)))
+    await unlessAborted(loaded, cancellationSignal())
   },
 })
-
-/** A caller that is cancelled stops waiting; the load goes on for whoever else waits for it. */
-async function unlessCancelled<T>(work: Promise<T>): Promise<T> {
-  const signal = cancellationSignal()
-  const cancelled = new Promise<never>((_resolve, reject) => {
-    signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true })
-  })
-  return Promise.race([work, cancelled])
-}

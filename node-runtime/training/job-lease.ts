@@ -5,8 +5,10 @@ import { type ControlClient, ControlError } from '../control-client.ts'
 import { keepLease } from '../lease-keeper.ts'
 import type { MemoryLedger } from '../memory-ledger.ts'
 import { MergeError } from '../merge/merge-error.ts'
+import type { ModelManager } from '../model-manager.ts'
 import type { JobReport } from '../spool.ts'
 import { putFile } from '../transfer.ts'
+import { unlessAborted } from '../unless-aborted.ts'
 import { AttemptError } from './attempt-error.ts'
 import type { FinishedFile } from './supervise.ts'
 
@@ -15,6 +17,8 @@ export interface LeaseTools {
   readonly control: ControlClient
   readonly workDir: string
   readonly memory: MemoryLedger
+  /** Models that nobody uses give way to a job. */
+  readonly models: Pick<ModelManager, 'room'>
   /** Aborts when the node stops or drains. */
   readonly stopping: () => AbortSignal
 }
@@ -41,8 +45,10 @@ export async function underLease(
   using lease = keepLease(control, claim.lease_token, leaseS)
   const signal = AbortSignal.any([cancelled, lease.lost])
   const dir = join(tools.workDir, `${claim.job_id}.${claim.attempt}`)
-  tools.memory.hold(claim.job_id, memoryMb)
   try {
+    // A job goes on where memory is short: what it needs is an estimate, and waiting would lose what it has learnt.
+    const missing = await unlessAborted(tools.models.room.holdAnyway(claim.job_id, memoryMb), signal)
+    if (missing > 0) report.log(`The job may need ${missing} MB more than this node has free.`)
     await work({ dir, signal })
   } catch (err) {
     const error = explain(err, { cancelled, lost: lease.lost, stopping: tools.stopping() })

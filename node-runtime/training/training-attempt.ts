@@ -1,11 +1,13 @@
 import { mkdir } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
+import { trainerThreads } from '../../domain/training-run.ts'
 import type { JobClaim } from '../../schemas/lease.ts'
 import type { NodeInventory } from '../../schemas/node.ts'
 import type { ProcessDriver } from '../process-driver.ts'
 import type { JobReport } from '../spool.ts'
 import { downloadFile } from '../transfer.ts'
+import { unlessAborted } from '../unless-aborted.ts'
 import { AttemptError } from './attempt-error.ts'
 import { type BaseTools, fetchBase } from './base-model.ts'
 import { giveBack, type LeaseTools, underLease } from './job-lease.ts'
@@ -14,9 +16,10 @@ import { supervise } from './supervise.ts'
 /** What an attempt needs of its node. */
 export interface AttemptTools extends BaseTools, LeaseTools {
   readonly control: LeaseTools['control']
+  readonly models: BaseTools['models'] & LeaseTools['models']
   readonly driver: ProcessDriver
   readonly pythonOf: (environment: string, tell?: (line: string) => void) => Promise<string>
-  readonly inventory: Pick<NodeInventory, 'gpus'>
+  readonly inventory: Pick<NodeInventory, 'gpus' | 'train_slots'>
 }
 
 export interface AttemptOptions {
@@ -28,14 +31,28 @@ export interface AttemptOptions {
 }
 
 /** Trains one claimed job to its end. */
-export const trainUnderLease = (tools: AttemptTools, options: AttemptOptions): Promise<void> =>
-  underLease(tools, { ...options, memoryMb: options.claim.specification.memory_mb }, ({ dir, signal }) =>
-    attempt(tools, { ...options, dir, signal }),
+export function trainUnderLease(tools: AttemptTools, options: AttemptOptions): Promise<void> {
+  const { base, memory_mb } = options.claim.specification
+  // One process for each accelerator, for the trainers that can share their work.
+  const processes = base ? Math.max(1, tools.inventory.gpus.length) : 1
+  return underLease(tools, { ...options, memoryMb: memory_mb * processes }, ({ dir, signal }) =>
+    attempt(tools, { ...options, processes, dir, signal }),
   )
+}
 
 async function attempt(
   tools: AttemptTools,
-  { claim, report, dir, signal }: AttemptOptions & { dir: string; signal: AbortSignal },
+  {
+    claim,
+    report,
+    processes,
+    dir,
+    signal,
+  }: AttemptOptions & {
+    processes: number
+    dir: string
+    signal: AbortSignal
+  },
 ): Promise<void> {
   const { specification: spec, checkpoint } = claim
   const stopping = tools.stopping()
@@ -46,7 +63,7 @@ async function attempt(
     report.log(`Going on from the checkpoint after ${spec.progress_unit} ${checkpoint.epoch}${whose}.`)
   }
   const [python, dataset, resumeFrom, base] = await Promise.all([
-    unlessStopped(
+    unlessAborted(
       tools.pythonOf(spec.environment, (line) => report.log(line)),
       stop,
     ),
@@ -73,19 +90,19 @@ async function attempt(
       output_dir: join(dir, 'output'),
       checkpoint_dir: join(dir, 'checkpoints'),
       resume_from: resumeFrom,
-      threads: threadsFor(spec.thread_share),
+      threads: trainerThreads({
+        cores: availableParallelism(),
+        slots: tools.inventory.train_slots,
+        share: spec.thread_share,
+      }),
       base_dir: base,
       // Beside the folders of attempts, which go with them.
       cache_dir: join(tools.workDir, 'tokens'),
-      // One process for each accelerator, for the trainers that can share their work.
-      processes: spec.base ? Math.max(1, tools.inventory.gpus.length) : 1,
+      processes,
     },
   })
   await giveBack(tools.control, claim.lease_token, { files, result, signal })
 }
-
-/** One core stays with the platform: a trainer that fights for the last one is slower, not faster (facts). */
-const threadsFor = (share: number): number => Math.max(1, Math.floor((availableParallelism() - 1) * share))
 
 interface RemoteFile {
   url: string
@@ -115,18 +132,4 @@ async function fetchInto(
     )
   }
   return path
-}
-
-async function unlessStopped<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  signal.throwIfAborted()
-  let onAbort: (() => void) | undefined
-  const stopped = new Promise<never>((_, reject) => {
-    onAbort = () => reject(signal.reason as Error)
-    signal.addEventListener('abort', onAbort)
-  })
-  try {
-    return await Promise.race([work, stopped])
-  } finally {
-    if (onAbort) signal.removeEventListener('abort', onAbort)
-  }
 }

@@ -5,6 +5,7 @@ import {
   isTerminal,
   modelKeyOf,
   sourcesOf,
+  trainerThreads,
   TRAINING_RUN_TRANSITIONS,
 } from '../../domain/training-run.ts'
 import { newId } from '../../domain/ids.ts'
@@ -24,6 +25,15 @@ describe('training run states (3.2)', () => {
     assert.deepEqual(sourcesOf('pending'), [])
     assert.deepEqual(sourcesOf('completed'), ['running'])
     assert.deepEqual(sourcesOf('cancelled'), ['pending', 'running'])
+  })
+})
+
+describe('threads of a trainer', () => {
+  it('are what the platform leaves, divided among the runs that the node takes at once, and never none', () => {
+    const of = (cores: number, slots: number, share: number) => trainerThreads({ cores, slots, share })
+
+    assert.deepEqual([of(16, 1, 1), of(16, 3, 1), of(16, 3, 0.5)], [15, 5, 2])
+    assert.deepEqual([of(1, 1, 1), of(2, 1, 0.5), of(4, 8, 1), of(4, 0, 1)], [1, 1, 1, 3])
   })
 })
 
