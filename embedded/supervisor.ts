@@ -58,6 +58,10 @@ const STOP_ORDER = [
 const STOP_WITHIN_MS = 9500
 /** A third of the usual young heap: a gateway under load stays below 250 MB (bench/gateway). */
 const GATEWAY_FLAGS = ['--max-semi-space-size=16']
+/** A worker has several heaps, one for each thread of workflows: with a small young part it stays below 350 MB (bench/webhooks). */
+const WORKER_FLAGS = ['--max-semi-space-size=8']
+/** Names are looked up on these threads, and each may hang; without a bound each keeps memory of its own. */
+const WORKER_ENV = { UV_THREADPOOL_SIZE: '64', MALLOC_ARENA_MAX: '2' }
 
 /** Brings the whole platform up; when it cannot, what was started is stopped before the error is thrown. */
 export async function startPlatform(
@@ -127,7 +131,7 @@ async function bringUp(options: EmbeddedOptions, context: Context, signal?: Abor
   })
   const control = { ...common, DATABASE_URL: databaseUrl }
   launch(context, main('api', 'api/main.ts', { ...control, HEARTH_PORT: String(port) }, GATEWAY_FLAGS))
-  launch(context, main('control', 'workers/control.ts', control))
+  launch(context, main('control', 'workers/control.ts', { ...WORKER_ENV, ...control }, WORKER_FLAGS))
   launch(
     context,
     main('node', 'workers/node.ts', { ...nodeEnv(common), HEARTH_NODE_TOKEN: identity.nodeToken }),
