@@ -1,6 +1,9 @@
-/** Micro-credits of one US dollar: 1 credit is 0.01 USD. */
-const MICRO_PER_USD = 100_000_000
+const MICRO = 1_000_000
 
-export const usdToMicro = (usd: number): number => Math.round(usd * MICRO_PER_USD)
+/** Micro-credits of a price; `creditUsd` is what one credit is worth (`HEARTH_CREDIT_USD`). */
+export const usdToMicro = (usd: number, creditUsd: number): number =>
+  Math.round(Number(((usd / creditUsd) * MICRO).toPrecision(15)))
 
-export const microToUsd = (micro: number): number => micro / MICRO_PER_USD
+/** A price in US dollars, without the last digits that dividing leaves behind. */
+export const microToUsd = (micro: number, creditUsd: number): number =>
+  Number(((micro / MICRO) * creditUsd).toPrecision(15))

@@ -6,6 +6,7 @@ type Kind =
   | 'text'
   | 'integer'
   | 'count'
+  | 'amount'
   | 'port'
   | 'host'
   | 'address'
@@ -86,6 +87,11 @@ export const SETTINGS = {
     '15',
     'Seconds of silence before the first token after which a stream of a chat gets a comment; 0 sends none.',
   ),
+  HEARTH_CREDIT_USD: setting(
+    'amount',
+    '0.01',
+    'What one credit is worth in US dollars. Prices are kept in credits: to be chosen before the first of them.',
+  ),
   HEARTH_OBJECT_DIR: setting('path', '.hearth/objects', 'Local object store; used when S3_BUCKET is empty.'),
   HEARTH_HUB_ENDPOINT: setting('url', undefined, 'Address of a Hugging Face-compatible model hub.'),
   HEARTH_HUB_TOKEN: setting(
@@ -147,7 +153,7 @@ export const SETTINGS = {
 } as const satisfies Record<string, Setting>
 
 type Name = keyof typeof SETTINGS
-type ValueOf<K extends Kind> = K extends 'integer' | 'count' | 'port'
+type ValueOf<K extends Kind> = K extends 'integer' | 'count' | 'amount' | 'port'
   ? number
   : K extends 'list' | 'features' | 'keys' | 'networks' | 'domains'
     ? string[]
@@ -229,6 +235,10 @@ function parse(name: string, kind: Kind, text: string): string | number | boolea
       return isIP(text) > 0 || DOMAIN.test(text) ? text : refuse('an IP address or a host name')
     case 'address':
       return text === '' || isAddress(text) ? text : refuse('host:port, without a scheme')
+    case 'amount':
+      return /^\d{1,9}(\.\d{1,9})?$/.test(text) && Number(text) > 0
+        ? Number(text)
+        : refuse('a number above 0, for example 0.01')
     case 'count':
       return /^[1-9]\d{0,11}$/.test(text) ? Number(text) : refuse('a whole number of at least 1')
     case 'integer':

@@ -68,10 +68,20 @@ describe('the review of an endpoint (3.6)', () => {
 
 describe('money', () => {
   it('is whole micro-credits: 1 credit is 0.01 USD', () => {
-    assert.equal(usdToMicro(0.01), 1_000_000)
-    assert.equal(usdToMicro(0.1 + 0.2), 30_000_000)
-    assert.equal(usdToMicro(0.00000001), 1)
-    assert.equal(microToUsd(usdToMicro(0.0037)), 0.0037)
+    assert.equal(usdToMicro(0.01, 0.01), 1_000_000)
+    assert.equal(usdToMicro(0.1 + 0.2, 0.01), 30_000_000)
+    assert.equal(usdToMicro(0.00000001, 0.01), 1)
+  })
+
+  it('has another rate where the operator says so, and comes back as the price it was', () => {
+    assert.equal(usdToMicro(0.01, 0.02), 500_000)
+    for (const rate of [0.01, 0.02, 0.07, 1, 3]) {
+      for (const usd of [0, 0.001, 0.0037, 0.01, 0.3, 19.99, 1000]) {
+        const error = Math.abs(microToUsd(usdToMicro(usd, rate), rate) - usd)
+        assert.ok(error <= rate / 1_000_000, `${usd} USD at ${rate}`)
+      }
+    }
+    assert.equal(microToUsd(usdToMicro(0.0037, 0.01), 0.01), 0.0037)
   })
 })
 

@@ -40,6 +40,7 @@ describe('configuration', () => {
     ['HEARTH_HOST', '1.2.3.4:80', /HEARTH_HOST must be an IP address or a host name, not "1.2.3.4:80"/],
     ['HEARTH_BASE_URL', 'localhost:8420', /HEARTH_BASE_URL must be a URL with http:\/\/ or https:\/\//],
     ['HEARTH_BODY_MEMORY_MB', '0', /HEARTH_BODY_MEMORY_MB must be a whole number of at least 1/],
+    ['HEARTH_CREDIT_USD', '0', /HEARTH_CREDIT_USD must be a number above 0, for example 0.01, not "0"/],
     ['HEARTH_RATE_BURST', '1e3', /HEARTH_RATE_BURST must be a whole number of at least 1/],
     ['TEMPORAL_ADDRESS', 'http://temporal:7233', /TEMPORAL_ADDRESS must be host:port, without a scheme/],
     ['TEMPORAL_ADDRESS', 'temporal', /TEMPORAL_ADDRESS must be host:port/],

@@ -18,6 +18,6 @@ export const getEndpoint = route({
   async handler({ caller: { accountId }, params: { endpoint_id } }, services) {
     const row = await usableEndpoint(services.db, accountId, endpoint_id)
     const readiness = await readinessOf(services, [row.model_key])
-    return presentEndpoint(row, accountId, readiness(row.model_key))
+    return presentEndpoint(row, { accountId, config: services.config, readiness: readiness(row.model_key) })
   },
 })

@@ -23,7 +23,7 @@ export const listEndpoints = route({
       include_readiness,
       ...filter
     } = query
-    const { db } = services
+    const { db, config } = services
     const [{ rows, total }, facets] = await Promise.all([
       readEndpoints(db, accountId, filter, { sort, order, limit, offset }),
       include_facets ? endpointFacets(db, accountId, filter) : undefined,
@@ -36,7 +36,9 @@ export const listEndpoints = route({
       : undefined
 
     return {
-      endpoints: rows.map((row) => presentEndpoint(row, accountId, readiness?.(row.model_key))),
+      endpoints: rows.map((row) =>
+        presentEndpoint(row, { accountId, config, readiness: readiness?.(row.model_key) }),
+      ),
       total,
       limit,
       offset,

@@ -1,9 +1,17 @@
 import type { EndpointRow } from '../../../db/tables/models.ts'
 import { microToUsd } from '../../../domain/money.ts'
+import type { Config } from '../../../platform/config.ts'
 import type { Endpoint, ModelReadiness } from '../../../schemas/endpoint.ts'
 
+interface View {
+  /** Who looks. */
+  accountId: string
+  config: Pick<Config, 'HEARTH_CREDIT_USD'>
+  readiness?: ModelReadiness | undefined
+}
+
 /** An endpoint as this account sees it. */
-export function presentEndpoint(row: EndpointRow, accountId: string, readiness?: ModelReadiness): Endpoint {
+export function presentEndpoint(row: EndpointRow, { accountId, config, readiness }: View): Endpoint {
   const owned = row.account_id === accountId
   return {
     endpoint_id: row.id,
@@ -28,7 +36,7 @@ export function presentEndpoint(row: EndpointRow, accountId: string, readiness?:
     tags: row.tags,
     total_requests: row.total_requests,
     total_tokens_processed: row.total_tokens_processed,
-    price_per_request: microToUsd(row.price_micro),
+    price_per_request: microToUsd(row.price_micro, config.HEARTH_CREDIT_USD),
     last_used_at: row.last_used_at?.toISOString() ?? null,
     created_at: row.created_at.toISOString(),
     updated_at: row.updated_at.toISOString(),

@@ -10,6 +10,7 @@ import { ApiError, invalid } from '../../../domain/errors.ts'
 import { newId } from '../../../domain/ids.ts'
 import { usdToMicro } from '../../../domain/money.ts'
 import type { Catalog } from '../../../platform/catalog.ts'
+import type { Config } from '../../../platform/config.ts'
 import { Uuid } from '../../../schemas/common.ts'
 import { Endpoint, RegisterForInference } from '../../../schemas/endpoint.ts'
 import { route } from '../../http/route.ts'
@@ -29,13 +30,13 @@ export const registerForInference = route({
   success: { status: 201, schema: Endpoint },
   errors: ['not_found', 'conflict'],
 
-  async handler({ caller: { accountId }, params: { run_id }, body }, { db, catalog, now }) {
+  async handler({ caller: { accountId }, params: { run_id }, body }, { db, catalog, config, now }) {
     checkBody(body)
     const row = await db.transaction().execute(async (trx) => {
       const version = await completedVersion(trx, accountId, run_id)
-      return create(trx, { accountId, version, body, catalog, now: now() })
+      return create(trx, { accountId, version, body, catalog, config, now: now() })
     })
-    return presentEndpoint(row, accountId)
+    return presentEndpoint(row, { accountId, config })
   },
 })
 
@@ -76,12 +77,13 @@ interface Creation {
   version: ModelVersionRow
   body: RegisterForInference
   catalog: Catalog
+  config: Config
   now: Date
 }
 
 async function create(
   trx: Transaction<Database>,
-  { accountId, version, body, catalog, now }: Creation,
+  { accountId, version, body, catalog, config, now }: Creation,
 ): Promise<EndpointRow> {
   const { name, visibility = 'account' } = body
   const model = catalog.model(version.model_config_id)
@@ -114,7 +116,7 @@ async function create(
     example_input: JSON.stringify(listing.example_input),
     example_output: JSON.stringify(listing.example_output),
     tags: body.tags ?? [],
-    price_micro: usdToMicro(body.price_per_request ?? 0),
+    price_micro: usdToMicro(body.price_per_request ?? 0, config.HEARTH_CREDIT_USD),
     created_at: now,
     updated_at: now,
   })

@@ -9,7 +9,6 @@ import type { Database } from '../../../db/tables.ts'
 import type { EndpointRow } from '../../../db/tables/models.ts'
 import { missingForPublic, reviewAfter } from '../../../domain/endpoint.ts'
 import { ApiError } from '../../../domain/errors.ts'
-import { microToUsd } from '../../../domain/money.ts'
 import { Endpoint, UpdateEndpoint } from '../../../schemas/endpoint.ts'
 import { route } from '../../http/route.ts'
 import { noEndpoint, ownEndpoint } from './access.ts'
@@ -27,10 +26,10 @@ export const updateEndpoint = route({
   success: { status: 200, schema: Endpoint },
   errors: ['not_found', 'forbidden', 'conflict'],
 
-  async handler({ caller: { accountId }, params: { endpoint_id }, body }, { db, now }) {
+  async handler({ caller: { accountId }, params: { endpoint_id }, body }, { db, config, now }) {
     const { id } = await ownEndpoint(db, accountId, endpoint_id)
     const row = await db.transaction().execute((trx) => change(trx, id, body, now()))
-    return presentEndpoint(row, accountId)
+    return presentEndpoint(row, { accountId, config })
   },
 })
 
@@ -75,7 +74,7 @@ const visibilityChange = (
 }
 
 function requireListing(row: EndpointRow): void {
-  const issues = missingForPublic({ ...row, price_per_request: microToUsd(row.price_micro) })
+  const issues = missingForPublic({ ...row, price_per_request: row.price_micro })
   const [first] = issues
   if (first) throw new ApiError('validation_failed', first.msg, { details: { issues } })
 }

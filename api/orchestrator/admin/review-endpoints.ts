@@ -8,6 +8,7 @@ import { ReviewNote } from '../../../schemas/admin.ts'
 import { Nullable, PageQuery, Uuid } from '../../../schemas/common.ts'
 import { Endpoint, ReviewStatus } from '../../../schemas/endpoint.ts'
 import { presentEndpoint } from '../../builder/endpoints/present.ts'
+import type { Config } from '../../../platform/config.ts'
 import { route } from '../../http/route.ts'
 import type { Services } from '../../services.ts'
 
@@ -15,8 +16,8 @@ const params = Type.Object({ endpoint_id: Uuid })
 const Reviewed = Type.Object({ ...Endpoint.properties, account_id: Uuid })
 
 /** Operators see an endpoint as its owner does. */
-const present = (row: EndpointRow) => ({
-  ...presentEndpoint(row, row.account_id),
+const present = (row: EndpointRow, config: Config) => ({
+  ...presentEndpoint(row, { accountId: row.account_id, config }),
   account_id: row.account_id,
 })
 
@@ -32,14 +33,17 @@ export const listEndpointsForReview = route({
     schema: Type.Object({ endpoints: Type.Array(Reviewed), next_cursor: Nullable(Type.String()) }),
   },
 
-  async handler({ query: { review_status: reviewStatus = 'pending_review', limit = 20, cursor } }, { db }) {
+  async handler(
+    { query: { review_status: reviewStatus = 'pending_review', limit = 20, cursor } },
+    { db, config },
+  ) {
     const scope = cursorScope('review', reviewStatus)
     const before = cursor === undefined ? undefined : decodeCursor(scope, cursor)
     const rows = await listForReview(db, { reviewStatus, before, limit: limit + 1 })
     const page = rows.slice(0, limit)
     const last = page.at(-1)
     return {
-      endpoints: page.map(present),
+      endpoints: page.map((row) => present(row, config)),
       next_cursor: last && rows.length > limit ? encodeCursor(scope, last.id) : null,
     }
   },
@@ -75,7 +79,7 @@ export const rejectEndpoint = route({
 
 /** Saying the same again is fine; an endpoint that is not public has nothing to review. */
 async function review(
-  { db, now }: Services,
+  { db, config, now }: Services,
   id: string,
   verdict: 'approved' | 'rejected',
   note: string | undefined,
@@ -83,11 +87,11 @@ async function review(
   const reviewed = await db
     .transaction()
     .execute((trx) => reviewEndpoint(trx, id, { verdict, note: note ?? null, now: now() }))
-  if (reviewed) return present(reviewed)
+  if (reviewed) return present(reviewed, config)
 
   const row = await findEndpoint(db, id)
   if (!row) throw new ApiError('not_found', 'there is no endpoint with this id')
-  if (row.review_status === verdict) return present(row)
+  if (row.review_status === verdict) return present(row, config)
   throw new ApiError('conflict', `this endpoint is ${row.visibility}; only public ones are reviewed`, {
     details: { visibility: row.visibility, review_status: row.review_status },
   })
