@@ -53,7 +53,10 @@ function describe(verdict: TestVerdict): void {
   )
 }
 
-async function testUntil(versionId: string, modelKey: string): Promise<TestVerdict> {
+async function testUntil(
+  versionId: string,
+  modelKey: string,
+): Promise<TestVerdict & { isUnplaced?: boolean }> {
   const deadline = workflowInfo().startTime.getTime() + WAIT_MS
   let failed = 0
   let pause = 0
@@ -72,7 +75,7 @@ async function testUntil(versionId: string, modelKey: string): Promise<TestVerdi
     pause = Math.min(PAUSE.forCapacity.longestMs, pause ? 2 * pause : PAUSE.forCapacity.firstMs)
     await sleep(pause)
   }
-  return { passed: false, reason: 'no node could load it within 24 hours' }
+  return { passed: false, reason: 'no node could load it within 24 hours', isUnplaced: true }
 }
 
 async function testOn(

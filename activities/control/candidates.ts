@@ -13,6 +13,8 @@ export interface TestOutcome {
   passed: boolean
   /** Why it stays a candidate. */
   reason?: string
+  /** It found no node; what it needs and what there is then belongs to the reason. */
+  isUnplaced?: boolean
 }
 
 export const createCandidateActivities = ({ db, now }: ControlDeps) => ({
@@ -34,14 +36,31 @@ export const createCandidateActivities = ({ db, now }: ControlDeps) => ({
   },
 
   /** Safe to repeat because only a candidate is promoted, and a note said twice stands once. */
-  async closeCandidate({ versionId, passed, reason }: TestOutcome): Promise<void> {
+  async closeCandidate({
+    versionId,
+    passed,
+    reason = 'its test failed',
+    isUnplaced,
+  }: TestOutcome): Promise<void> {
+    const shortage = isUnplaced ? await describeShortage(db, versionId) : ''
     await db.transaction().execute((trx) =>
       moveVersion(trx, versionId, {
         from: ['candidate'],
         to: passed ? 'ready' : 'candidate',
-        note: passed ? null : (reason ?? 'its test failed'),
+        note: passed ? null : reason + shortage,
         now: now(),
       }),
     )
   },
 })
+
+/** What a version needs beside the largest node that runs such models, as the end of a sentence. */
+async function describeShortage(db: ControlDeps['db'], versionId: string): Promise<string> {
+  const version = await findVersion(db, versionId)
+  if (!version) return ''
+  const { runtime_profile, memory_mb } = version
+  const able = (await readSnapshots(db)).filter(({ profiles }) => profiles.includes(runtime_profile))
+  if (able.length === 0) return `: it needs ${memory_mb} MB, and no node runs ${runtime_profile}`
+  const largest = Math.max(...able.map(({ memory_total_mb }) => memory_total_mb))
+  return `: it needs ${memory_mb} MB, and the largest node that runs ${runtime_profile} has ${largest} MB`
+}

@@ -9,6 +9,7 @@ import type { Database } from '../../db/tables.ts'
 import type { ModelVersionRow, NewModelVersion } from '../../db/tables/models.ts'
 import type { TrainingRunRow } from '../../db/tables/training.ts'
 import { newId } from '../../domain/ids.ts'
+import { estimateMb, weightsBytes } from '../../domain/model-memory.ts'
 import { entersAs } from '../../domain/model-lifecycle.ts'
 import { modelKeyOf } from '../../domain/training-run.ts'
 import type { Catalog } from '../../platform/catalog.ts'
@@ -34,8 +35,8 @@ export async function createVersion(
   catalog: Catalog,
 ): Promise<void> {
   const artifacts = await listArtifacts(trx, job.id)
-  const nature =
-    job.job_type === 'merge' ? await mergedNature(trx, job) : await trainedNature(trx, job, catalog)
+  const files = artifacts.map(({ filename: path, size_bytes }) => ({ path, size_bytes }))
+  const nature = await (job.job_type === 'merge' ? mergedNature : trainedNature)(trx, job, { catalog, files })
   if (!nature || artifacts.length === 0) {
     throw ApplicationFailure.nonRetryable(`job ${job.id} has no result to make a version of`, 'no_result')
   }
@@ -67,29 +68,40 @@ export async function createVersion(
     await promiseCandidateTest(trx, id, candidateTestStart(version))
 }
 
+/** What a job left behind, and what is known of how such things are run. */
+interface Result {
+  catalog: Catalog
+  files: readonly { path: string; size_bytes: number }[]
+}
+
 /** As its trainer described it. */
 async function trainedNature(
   trx: Transaction<Database>,
   run: TrainingRunRow,
-  catalog: Catalog,
+  { catalog, files }: Result,
 ): Promise<Nature | undefined> {
   const model = catalog.model(run.model_config_id)
   if (!model || !run.output) return undefined
   return {
     runtime_profile: model.config.runtime_profile,
-    memory_mb: model.profile.memory_mb,
+    memory_mb: estimateMb(model.profile, weightsBytes(files)),
     base_model_version_id: await baseVersionId(trx, run),
     ...described(run.output as Described),
   }
 }
 
 /** Like the model that it was merged into, or the first of those it was merged of. */
-async function mergedNature(trx: Transaction<Database>, job: TrainingRunRow): Promise<Nature | undefined> {
+async function mergedNature(
+  trx: Transaction<Database>,
+  job: TrainingRunRow,
+  { catalog, files }: Result,
+): Promise<Nature | undefined> {
   const model = await findMergeModel(trx, job.id)
+  const profile = model && catalog.profile(model.runtime_profile)
   return (
     model && {
       runtime_profile: model.runtime_profile,
-      memory_mb: model.memory_mb,
+      memory_mb: profile ? estimateMb(profile, weightsBytes(files)) : model.memory_mb,
       base_model_version_id: model.id,
       ...described(model),
     }

@@ -42,6 +42,11 @@ export function findHubModel(
     .executeTakeFirst()
 }
 
+/** The import behind a version, whoever made it. */
+export function findHubImport(db: Kysely<Database>, versionId: string): Promise<HubModelRow | undefined> {
+  return db.selectFrom('hub_model').selectAll().where('version_id', '=', versionId).executeTakeFirst()
+}
+
 const MOST = 1_000
 
 /** What an account may see in the registry: its own imports, and those of others that are offered to all. */

@@ -17,6 +17,8 @@ export interface TrainingRunTable {
   parent_job_id: Optional<string>
   /** Digest of account, config, hyperparameters, dataset and base: equal runs resume one another. */
   config_digest: string
+  /** Commit of the hub repository it starts from, once that has been resolved. */
+  base_revision: Optional<string>
   attempt: Defaulted<number>
   metrics: NullableJson<Record<string, unknown>>
   /** What the trainer said about the model: schemas, examples, measured memory. */

@@ -55,14 +55,20 @@ export const commitOf = ({ files }: HubRepo): string => {
 
 /** Starts the hub on a free port. */
 export async function startHub(...repos: HubRepo[]): Promise<TestHub> {
-  const byId = new Map(repos.map((repo) => [repo.repoId, repo]))
+  const byId = new Map<string, HubRepo>()
+  const commits = new Map<string, HubRepo>()
+  const put = (repo: HubRepo) => {
+    byId.set(repo.repoId, repo)
+    commits.set(commitOf(repo), repo)
+  }
+  for (const repo of repos) put(repo)
   const requests: { line: string; headers: IncomingMessage['headers'] }[] = []
   const faults: Faults = { limited: { left: 0, seconds: 1 }, cut: 0, corrupt: 0, halfway: undefined }
   const server = createServer((req, res) => {
     const url = new URL(req.url ?? '/', 'http://hub')
     requests.push({ line: `${req.method} ${url.pathname}`, headers: req.headers })
     try {
-      answer({ req, res, url, byId, faults })
+      answer({ req, res, url, byId, commits, faults })
     } catch (err) {
       refuse(res, 500, 'InternalError', String(err))
     }
@@ -73,7 +79,7 @@ export async function startHub(...repos: HubRepo[]): Promise<TestHub> {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     faults,
     requests,
-    put: (repo) => void byId.set(repo.repoId, repo),
+    put,
     downloads: (path) => {
       const digests = [...byId.values()].flatMap(({ files }) => (files[path] ? [sha256(files[path])] : []))
       return requests.filter(
@@ -96,23 +102,29 @@ interface Exchange {
   res: ServerResponse
   url: URL
   byId: Map<string, HubRepo>
+  /** What repositories have been, by commit. */
+  commits: Map<string, HubRepo>
   faults: Faults
 }
 
 function answer(exchange: Exchange): void {
-  const { res, url, byId } = exchange
+  const { res, url, byId, commits } = exchange
   const path = decodeURIComponent(url.pathname)
   if (path === '/api/models') return search(exchange)
   const info = /^\/api\/models\/([^/]+\/[^/]+)(?:\/revision\/(.+))?$/.exec(path)
-  if (info) return describe(exchange, byId.get(info[1] ?? ''), info[2] ?? 'main')
+  const at = (id = '', revision = 'main') => {
+    const then = commits.get(revision)
+    return then?.repoId === id ? then : byId.get(id)
+  }
+  if (info) return describe(exchange, at(info[1], info[2]), info[2] ?? 'main')
   const blob = /^\/cdn\/([0-9a-f]{64})$/.exec(path)
   if (blob) {
-    const files = [...byId.values()].flatMap((repo) => Object.values(repo.files))
+    const files = [...byId.values(), ...commits.values()].flatMap((repo) => Object.values(repo.files))
     const bytes = files.find((file) => sha256(file) === blob[1])
     return bytes ? sendBytes(exchange, bytes) : refuse(res, 404, 'EntryNotFound', 'no such blob')
   }
   const file = /^\/([^/]+\/[^/]+)\/resolve\/([^/]+)\/(.+)$/.exec(path)
-  if (file) return resolveFile(exchange, byId.get(file[1] ?? ''), file[2] ?? '', file[3] ?? '')
+  if (file) return resolveFile(exchange, at(file[1], file[2]), file[2] ?? '', file[3] ?? '')
   refuse(res, 404, 'NotFound', 'Not Found')
 }
 

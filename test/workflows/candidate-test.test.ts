@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { createCandidateActivities } from '../../activities/control/candidates.ts'
 import { WORKFLOW_ID } from '../../workflows/policy.ts'
 import { recordHistory } from '../support/histories.ts'
 import { buildEndpoint } from '../support/build-endpoint.ts'
@@ -87,6 +88,27 @@ describe('candidateTest', () => {
     assert.equal(lifecycle_status, 'candidate')
     assert.match(lifecycle_note ?? '', /breaks the output schema: .*choices/)
     await recordHistory('candidate-test-refused', await ended(versionId))
+  })
+
+  it('names what it needs and what there is where no node took it', async () => {
+    const { db } = world.api.database
+    const candidates = createCandidateActivities({ ...world.api.services, now: () => new Date() })
+    const reason = 'no node could load it within 24 hours'
+    const close = async (change: object) => {
+      const { versionId } = await imported({ name: 'large' })
+      await db.updateTable('model_version').set(change).where('id', '=', versionId).execute()
+      await candidates.closeCandidate({ versionId, passed: false, reason, isUnplaced: true })
+      return (await version(versionId)).lifecycle_note
+    }
+
+    assert.equal(
+      await close({ memory_mb: 9_000 }),
+      `${reason}: it needs 9000 MB, and the largest node that runs tiny has 1000 MB`,
+    )
+    assert.equal(
+      await close({ runtime_profile: 'absent' }),
+      `${reason}: it needs 50 MB, and no node runs absent`,
+    )
   })
 
   it('records that its test was cancelled', async () => {

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import type { AnyBody } from '../support/api.ts'
 import { buildEndpoint } from '../support/build-endpoint.ts'
 import { addHubModel } from '../support/hub-model.ts'
 import { startHub, type TestHub } from '../support/hub-server.ts'
@@ -63,5 +64,32 @@ describe('a task whose model comes from the hub', () => {
     assert.ok(download_speed_mbps > 0 && eta_seconds > 0, JSON.stringify(downloading.metadata))
     const order = [...new Set(steps)].filter((step) => step !== 'downloading_model')
     assert.deepEqual(order.slice(0, 2), ['loading_model', 'warming_up'])
+  })
+
+  it('says that the hub limits its rate, and for how long, until it goes on (pains 26)', async () => {
+    await using _control = await world.control()
+    await using _node = await world.node()
+    const { modelKey, versionId } = await addHubModel(world.api, hub, { name: 'limited' })
+    const endpoint = await buildEndpoint(world.api.database.db, world.accountId, {
+      version_id: versionId,
+      model_key: modelKey,
+      runtime_profile: 'tiny',
+    })
+    hub.faults.limited = { left: 1, seconds: 3 }
+
+    const id = await on.queue(endpoint, { instances: [1] })
+    let limited: AnyBody
+    await until(async () => {
+      const { status_detail } = await world.task(id)
+      if (status_detail?.metadata.rate_limited) limited = status_detail
+      return limited !== undefined
+    })
+
+    assert.equal(limited.status, 'downloading_model')
+    const { model_id, retry_after_s } = limited.metadata
+    assert.equal(model_id, modelKey)
+    assert.ok(retry_after_s > 0 && retry_after_s <= 3, `${retry_after_s}`)
+    await until(async () => (await world.task(id)).status === 'succeeded')
+    assert.equal((await world.task(id)).status_detail?.metadata.rate_limited, undefined)
   })
 })

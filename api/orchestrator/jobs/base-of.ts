@@ -1,11 +1,11 @@
 import { findUsableVersion } from '../../../db/repositories/artifact-refs.ts'
 import { findHubVersion } from '../../../db/repositories/merges.ts'
-import { findJob } from '../../../db/repositories/training-runs.ts'
+import { findHubImport } from '../../../db/repositories/hub-models.ts'
+import { findRevisionToResume, pinBaseRevision } from '../../../db/repositories/base-revisions.ts'
 import type { TrainingRunRow } from '../../../db/tables/training.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import { trainingFiles } from '../../../domain/hub-compatibility.ts'
-import { isTerminal } from '../../../domain/training-run.ts'
-import { HubError, type HubFailure } from '../../../platform/hub.ts'
+import { HubError, type HubFailure, type HubRepoInfo } from '../../../platform/hub.ts'
 import type { ArtifactRef } from '../../../schemas/artifact-ref.ts'
 import type { JobBase } from '../../../schemas/lease.ts'
 import { toHubApiError } from '../../hub-errors.ts'
@@ -17,17 +17,8 @@ const URL_LIFETIME_S = 3_600
 /** What passes by itself: the run waits and the node asks again. */
 const PASSING: readonly HubFailure[] = ['rate_limited', 'unavailable', 'invalid_answer']
 
-/**
- * What a run starts from, as its node is to fetch it; null for models that start from nothing. Asked before an attempt
- * begins: a hub that does not answer now costs the run nothing.
- */
-export async function baseOf(services: Services, jobId: string): Promise<JobBase | null> {
-  const run = await findJob(services.db, jobId)
-  return !run || run.job_type !== 'training' || isTerminal(run.status) ? null : baseOfRun(services, run)
-}
-
-/** The same for a run whatever its status. */
-export async function baseOfRun(services: Services, run: TrainingRunRow): Promise<JobBase | null> {
+/** What a run starts from, as its node is to fetch it; null for models that start from nothing. */
+export async function baseOf(services: Services, run: TrainingRunRow): Promise<JobBase | null> {
   const { db, catalog } = services
   const kind = catalog.model(run.model_config_id)?.config.trainer.base
   if (!kind) return null
@@ -60,25 +51,46 @@ export async function storedFiles(
   return { type: 'files', files }
 }
 
-/** A repository of the hub: as the account has registered it, else as it is now. */
+/**
+ * A repository of the hub: as the account has registered it, else as it was when this run, or the one it goes on from,
+ * first asked. Every attempt gets the same commit.
+ */
 async function hubModel(services: Services, run: TrainingRunRow, repoId: string): Promise<JobBase> {
-  const version = await findHubVersion(services.db, run.account_id, { repo_id: repoId })
-  if (version) return { type: 'version', model_key: version.model_key }
+  const { db } = services
+  const pinned = run.base_revision ?? (await findRevisionToResume(db, run))
+  const version = await findHubVersion(db, run.account_id, {
+    repo_id: repoId,
+    ...(pinned && { revision: pinned }),
+  })
+  if (version) {
+    const registered = await findHubImport(db, version.id)
+    if (registered) await pinBaseRevision(db, run.id, registered.revision)
+    return { type: 'version', model_key: version.model_key }
+  }
   try {
-    const repo = await services.hub.info(repoId)
-    const { revision } = repo
-    const files = trainingFiles(repo.files).map(({ path, sizeBytes, sha256 }) => ({
-      path,
-      size_bytes: sizeBytes,
-      ...(sha256 !== undefined && { sha256 }),
-      url: hubFileUrl(services, { repoId, revision, path }),
-    }))
-    if (!files.some(({ path }) => path.endsWith('.safetensors')))
-      return gone(`The base model ${repoId} holds no safetensors weights.`)
-    return { type: 'files', files, cache_key: `${repoId}@${revision}` }
+    const { revision, files } = await services.hub.info(repoId, pinned ?? undefined)
+    const first = await pinBaseRevision(db, run.id, revision)
+    // Of two gateways that ask at once the second one's answer may be of another commit.
+    if (first !== revision) return await hubModel(services, { ...run, base_revision: first }, repoId)
+    return filesOf(services, { repoId, revision, files })
   } catch (err) {
     if (err instanceof HubError && !PASSING.includes(err.code))
       return gone(`The base model ${repoId} cannot be had: ${err.message}.`)
-    throw toHubApiError(err)
+    throw err instanceof HubError ? toHubApiError(err) : err
   }
+}
+
+function filesOf(
+  services: Services,
+  { repoId, revision, files }: { repoId: string; revision: string; files: HubRepoInfo['files'] },
+): JobBase {
+  const needed = trainingFiles(files).map(({ path, sizeBytes, sha256 }) => ({
+    path,
+    size_bytes: sizeBytes,
+    ...(sha256 !== undefined && { sha256 }),
+    url: hubFileUrl(services, { repoId, revision, path }),
+  }))
+  if (!needed.some(({ path }) => path.endsWith('.safetensors')))
+    return gone(`The base model ${repoId} holds no safetensors weights.`)
+  return { type: 'files', files: needed, cache_key: `${repoId}@${revision}` }
 }

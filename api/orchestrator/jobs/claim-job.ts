@@ -1,7 +1,7 @@
 import Type from 'typebox'
 import { insertJobEvents } from '../../../db/repositories/job-records.ts'
 import { findLastLease, openLease } from '../../../db/repositories/leases.ts'
-import { beginAttempt, lockTrainingRun } from '../../../db/repositories/training-runs.ts'
+import { beginAttempt, findJob, lockTrainingRun } from '../../../db/repositories/training-runs.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import { isTerminal } from '../../../domain/training-run.ts'
 import { Uuid } from '../../../schemas/common.ts'
@@ -10,8 +10,10 @@ import { MergeClaim } from '../../../schemas/training-merge.ts'
 import { jobClaimed } from '../../../workflows/messages.ts'
 import { WORKFLOW_ID } from '../../../workflows/policy.ts'
 import { route } from '../../http/route.ts'
+import type { Services } from '../../services.ts'
 import { specifyMerge } from './merge-specification.ts'
 import { baseOf } from './base-of.ts'
+import { weighRun, type WeighedRun } from './memory-of-run.ts'
 import { progressUnit, resumePoint, specify, startEvent } from './specification.ts'
 
 export const claimJob = route({
@@ -28,7 +30,7 @@ export const claimJob = route({
   async handler({ caller, params, body, afterCommit, log }, services) {
     const { db, now, temporal, catalog } = services
     const jobId = params.job_id
-    const base = await baseOf(services, jobId)
+    const weighed = await weighJob(services, jobId, caller.nodeId)
     const { run, lease, checkpoint } = await db.transaction().execute(async (trx) => {
       const run = await lockTrainingRun(trx, jobId)
       if (!run) throw new ApiError('not_found', 'there is no such job')
@@ -72,7 +74,14 @@ export const claimJob = route({
       attempt: lease.attempt,
       ...(run.job_type === 'merge'
         ? await specifyMerge(services, run)
-        : await specify(services, run, { base, checkpoint })),
+        : await specify(services, run, { ...weighed, checkpoint })),
     }
   },
 })
+
+/** Before an attempt begins: a hub that does not answer now, or a node that is too small, costs the run nothing. */
+async function weighJob(services: Services, jobId: string, nodeId: string): Promise<WeighedRun> {
+  const run = await findJob(services.db, jobId)
+  if (!run || run.job_type !== 'training' || isTerminal(run.status)) return { base: null, memoryMb: 0 }
+  return weighRun(services, run, { base: await baseOf(services, run), nodeId })
+}

@@ -8,8 +8,9 @@ import type { JobCheckpointRow, TrainingRunRow } from '../../../db/tables/traini
 import { ApiError } from '../../../domain/errors.ts'
 import { THREAD_SHARE } from '../../../domain/training-run.ts'
 import type { Catalog } from '../../../platform/catalog.ts'
-import type { JobBase, JobClaim } from '../../../schemas/lease.ts'
+import type { JobClaim } from '../../../schemas/lease.ts'
 import type { Services } from '../../services.ts'
+import type { WeighedRun } from './memory-of-run.ts'
 
 const URL_LIFETIME_S = 3_600
 
@@ -63,7 +64,7 @@ async function nodeNames(db: Kysely<Database>, ids: readonly string[]): Promise<
 export async function specify(
   { db, objects, catalog }: Services,
   run: TrainingRunRow,
-  { base, checkpoint }: { base: JobBase | null; checkpoint: JobCheckpointRow | undefined },
+  { base, memoryMb, checkpoint }: WeighedRun & { checkpoint: JobCheckpointRow | undefined },
 ): Promise<Pick<JobClaim, 'specification' | 'checkpoint'>> {
   const model = catalog.model(run.model_config_id)
   if (!model) throw new ApiError('conflict', `the model config ${run.model_config_id} is no longer served`)
@@ -95,7 +96,7 @@ export async function specify(
       thread_share: THREAD_SHARE[run.operating_mode],
       config_digest: run.config_digest,
       progress_unit: progressUnit(catalog, run),
-      memory_mb: model.estimateMemoryMb(size),
+      memory_mb: memoryMb,
     },
     checkpoint: checkpoint
       ? {

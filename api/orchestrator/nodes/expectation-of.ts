@@ -3,7 +3,7 @@ import { findJob } from '../../../db/repositories/training-runs.ts'
 import type { ModelVersionRow } from '../../../db/tables/models.ts'
 import type { MergeIngredient, MergeMethod } from '../../../schemas/training-merge.ts'
 import type { Services } from '../../services.ts'
-import { baseOfRun } from '../jobs/base-of.ts'
+import { baseOf } from '../jobs/base-of.ts'
 import { specifyMerge } from '../jobs/merge-specification.ts'
 
 /**
@@ -22,7 +22,7 @@ export async function expectationOf(
   }
   const paths = await listVersionPaths(services.db, id)
   if (!paths.includes('adapter/adapter_config.json')) return []
-  const base = await baseOfRun(services, job)
+  const base = await baseOf(services, job)
   if (!base || base.type === 'unavailable') return []
   return [
     { role: 'base', label: 'the base', weight: null, from: base },
