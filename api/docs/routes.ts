@@ -70,7 +70,7 @@ export function docsRoutes(families: readonly Family[]): readonly AnyRoute[] {
       return reply(200, document.bytes, { etag: document.etag, 'cache-control': 'no-cache' })
     },
   })
-  return [getOpenApi, getDocs, getDocsFile]
+  return [getOpenApi, getDocs, getDocsFolder, getDocsFile]
 }
 
 const getDocs = route({
@@ -82,6 +82,18 @@ const getDocs = route({
   internal: true,
   success: { status: 200, contentType: 'text/html' },
   handler: () => reply(200, Buffer.from(PAGE), pageHeaders('text/html; charset=utf-8')),
+})
+
+/** The page names its parts beside itself, so it has one address. */
+const getDocsFolder = route({
+  operationId: 'getDocsFolder',
+  summary: 'The same page under the address that people may type',
+  method: 'GET',
+  path: '/docs/',
+  auth: 'none',
+  internal: true,
+  success: { status: 308 },
+  handler: () => reply(308, undefined, { location: '../docs' }),
 })
 
 const getDocsFile = route({

@@ -40,6 +40,7 @@ export function accountCommands(program: Command, open: Open): void {
     .command('quotas')
     .description('set what an account may do at once')
     .command('set <account_id>')
+    .description('set how many training runs and merges may be open at once')
     .requiredOption('--training <n>', 'training runs and merges at once', wholeNumber)
     .action(async (accountId: string, options: { training: number }, command: Command) => {
       const context = open(command)

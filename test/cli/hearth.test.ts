@@ -43,6 +43,20 @@ describe('hearth', () => {
     return JSON.parse(out)
   }
 
+  it('says of every command what it is for', async () => {
+    const commands = async (path: string[]): Promise<string[]> => {
+      const { out } = await run([...path, '--help'])
+      const [, list = ''] = out.split('Commands:\n')
+      const names = [...list.split('\n\n')[0]!.matchAll(/^ {2}(\S+).*$/gm)]
+      for (const [line] of names) assert.match(line, /\S {2,}\S/, `hearth ${path.join(' ')}: ${line}`)
+      return names.map(([, name = '']) => name)
+    }
+    const top = (await commands([])).filter((name) => name !== 'help')
+
+    assert.ok(top.includes('quotas'))
+    await Promise.all(top.map((name) => commands([name])))
+  })
+
   it('makes an account with a quota and a key that works, and shows the key once', async () => {
     const account = await json(['accounts', 'create', 'Acme', '--training-quota', '3'])
     const created = await run(['keys', 'create', account.account_id, '--role', 'admin', '--name', 'ci'])

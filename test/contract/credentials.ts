@@ -19,6 +19,7 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   getOpenApi: 'none',
   getDocs: 'none',
   getDocsFile: 'none',
+  getDocsFolder: 'none',
 
   getObject: 'signed-url',
   putObject: 'signed-url',

@@ -130,6 +130,8 @@ describe('the OpenAPI document', () => {
     )
     assert.match(String(page.headers['content-security-policy']), /^default-src 'none'/)
     assert.doesNotMatch(page.text, /https?:/)
+    const folder = await fetch(`${api.baseUrl}/docs/`)
+    assert.deepEqual([folder.url, folder.status], [`${api.baseUrl}/docs`, 200])
     assert.equal(files.length, 4)
     for (const file of files) {
       const { status, text } = await api.call('GET', `/${file}`)
