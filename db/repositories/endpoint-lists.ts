@@ -162,10 +162,10 @@ export async function endpointFacets(
 export function listOfferedEndpoints(
   db: Kysely<Database>,
   filter: { category?: string | undefined; activeOnly: boolean; before?: string | undefined; limit: number },
-): Promise<Pick<EndpointRow, 'id' | 'name' | 'task_type' | 'model_category' | 'model_key'>[]> {
+): Promise<Pick<EndpointRow, 'id' | 'name' | 'task_type' | 'model_category' | 'model_key' | 'latency_ms'>[]> {
   return db
     .selectFrom('endpoint')
-    .select(['id', 'name', 'task_type', 'model_category', 'model_key'])
+    .select(['id', 'name', 'task_type', 'model_category', 'model_key', 'latency_ms'])
     .where('deleted_at', 'is', null)
     .where('visibility', '=', 'public')
     .where('review_status', '=', 'approved')

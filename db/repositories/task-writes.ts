@@ -78,6 +78,9 @@ const BOOK_AND_TELL = `booked as (
     on conflict (resource_id, type) do nothing
   )`
 
+/** What the tasks that succeeded took together. */
+const INFERENCE_MS = "coalesce(sum(inference_time_ms) filter (where status = 'succeeded'), 0)"
+
 const INSERT = `with fresh as (
     select * from unnest($7::uuid[], $8::int[], $9::float8[], $10::float8[], $11::float8[], $12::float8[], $13::bigint[],
       $14::bytea[], $15::bytea[], $16::text[])
@@ -96,12 +99,12 @@ const INSERT = `with fresh as (
     on conflict (id) do nothing
     returning id, account_id, endpoint_id, status, completed_at
   ), written as (
-    select placed.id, placed.account_id, placed.endpoint_id, placed.status, placed.completed_at as at, kind, tokens
+    select placed.id, placed.account_id, placed.endpoint_id, placed.status, placed.completed_at as at, kind, tokens, inference_time_ms
     from placed join fresh using (id)
   ), ${BOOK_AND_TELL}, counted as (
-    insert into usage_delta (account_id, endpoint_id, enqueued, succeeded, failed, tokens)
+    insert into usage_delta (account_id, endpoint_id, enqueued, succeeded, failed, tokens, inference_ms)
     select account_id, endpoint_id, count(*), count(*) filter (where status = 'succeeded'),
-      count(*) filter (where status = 'failed'), sum(tokens)
+      count(*) filter (where status = 'failed'), sum(tokens), ${INFERENCE_MS}
     from written group by 1, 2
   )`
 const INSERT_ONLY = `${INSERT} select id from written`
@@ -161,11 +164,11 @@ const SETTLE = `with given as (
     from given
     where task.id = given.id and task.status not in ('succeeded', 'failed')
     returning task.id, task.account_id, task.endpoint_id, task.status, task.expired, task.completed_at as at,
-      given.kind, given.tokens
+      given.kind, given.tokens, given.inference_time_ms
   ), ${BOOK_AND_TELL}, counted as (
-    insert into usage_delta (account_id, endpoint_id, succeeded, failed, expired, tokens)
+    insert into usage_delta (account_id, endpoint_id, succeeded, failed, expired, tokens, inference_ms)
     select account_id, endpoint_id, count(*) filter (where status = 'succeeded'),
-      count(*) filter (where status = 'failed'), count(*) filter (where expired), sum(tokens)
+      count(*) filter (where status = 'failed'), count(*) filter (where expired), sum(tokens), ${INFERENCE_MS}
     from written group by 1, 2
   )
   select id, pg_notify('${TASK_CHANNEL}', id::text) from written`

@@ -4,6 +4,8 @@ import type { Database } from '../tables.ts'
 /** Rows that one step folds. */
 export const FOLD_BATCH = 10_000
 const FOLD_LOCK = 7_301_112
+/** How many of its last inferences the mean latency of an endpoint goes by, about. */
+const LATENCY_MEMORY = 100
 
 /**
  * Adds one batch of appended counts to the account's and the endpoint's totals and says how many rows it took. Each
@@ -26,7 +28,8 @@ export async function foldUsage(db: Kysely<Database>): Promise<number> {
           sum(expired) as expired
         from taken group by account_id
       ), by_endpoint as (
-        select endpoint_id, sum(enqueued) as requests, sum(tokens) as tokens, max(created_at) as used_at
+        select endpoint_id, sum(enqueued) as requests, sum(tokens) as tokens, max(created_at) as used_at,
+          sum(succeeded) as measured, sum(inference_ms) / nullif(sum(succeeded), 0) as mean_ms
         from taken group by endpoint_id
       ), accounts as (
         insert into usage_total as t (account_id, enqueued, succeeded, failed, expired)
@@ -37,7 +40,9 @@ export async function foldUsage(db: Kysely<Database>): Promise<number> {
       ), endpoints as (
         update endpoint e set total_requests = e.total_requests + b.requests,
           total_tokens_processed = e.total_tokens_processed + b.tokens,
-          last_used_at = greatest(e.last_used_at, b.used_at)
+          last_used_at = greatest(e.last_used_at, b.used_at),
+          latency_ms = coalesce(e.latency_ms + (b.mean_ms - e.latency_ms) * least(1, b.measured / ${LATENCY_MEMORY}::float8),
+            b.mean_ms, e.latency_ms)
         from by_endpoint b where e.id = b.endpoint_id
       )
       select count(*) as taken from taken`.execute(trx)

@@ -60,6 +60,8 @@ export interface UsageDeltaTable {
   failed: Defaulted<number>
   expired: Defaulted<number>
   tokens: Defaulted<number>
+  /** What those that succeeded took together. */
+  inference_ms: Defaulted<number>
   created_at: Defaulted<Date>
 }
 

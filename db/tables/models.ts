@@ -85,6 +85,8 @@ export interface EndpointTable {
   total_requests: Defaulted<number>
   total_tokens_processed: Defaulted<number>
   last_used_at: Optional<Date>
+  /** Moving mean of what its inferences take once the model is loaded; null while none has succeeded. */
+  latency_ms: Optional<number>
   review_note: Optional<string>
   created_at: CreatedAt
   updated_at: Defaulted<Date>

@@ -28,17 +28,10 @@ export const listEndpoints = route({
       readEndpoints(db, accountId, filter, { sort, order, limit, offset }),
       include_facets ? endpointFacets(db, accountId, filter) : undefined,
     ])
-    const readiness = include_readiness
-      ? await readinessOf(
-          services,
-          rows.map((row) => row.model_key),
-        )
-      : undefined
+    const readiness = include_readiness ? await readinessOf(services, rows) : undefined
 
     return {
-      endpoints: rows.map((row) =>
-        presentEndpoint(row, { accountId, config, readiness: readiness?.(row.model_key) }),
-      ),
+      endpoints: rows.map((row) => presentEndpoint(row, { accountId, config, readiness: readiness?.(row) })),
       total,
       limit,
       offset,

@@ -25,19 +25,14 @@ export const listInferenceModels = route({
     const rows = await listOfferedEndpoints(services.db, { category, activeOnly, before, limit: limit + 1 })
     const page = rows.slice(0, limit)
     const last = page.at(-1)
-    const readiness = include_readiness
-      ? await readinessOf(
-          services,
-          page.map((row) => row.model_key),
-        )
-      : undefined
+    const readiness = include_readiness ? await readinessOf(services, page) : undefined
 
     return {
-      models: page.map(({ name, task_type, model_category, model_key }) => ({
-        model_name: name,
-        task_type,
-        model_category,
-        ...readiness?.(model_key),
+      models: page.map((row) => ({
+        model_name: row.name,
+        task_type: row.task_type,
+        model_category: row.model_category,
+        ...readiness?.(row),
       })),
       next_cursor: last && rows.length > limit ? encodeCursor(scope, last.id) : null,
     }

@@ -1,34 +1,39 @@
 import { readLoadTimes } from '../../../db/repositories/endpoints.ts'
+import type { EndpointRow } from '../../../db/tables/models.ts'
 import { countModelNodes } from '../../../domain/readiness.ts'
 import type { ModelReadiness } from '../../../schemas/endpoint.ts'
 import type { Services } from '../../services.ts'
 
-/** Of a warm model over the link (bench/warm), and what stands in for a load that nobody has measured yet. */
-const WARM_MS = 25
-const UNMEASURED_MS = { cached: 5_000, cold: 15_000 } as const
+/** What stands in for inferences and loads that nobody has measured yet. */
+const UNMEASURED_MS = { inference: 25, cached: 5_000, cold: 15_000 } as const
 
-/** Says of each model how near it is to answering, by what the linked nodes last reported. */
+type Row = Pick<EndpointRow, 'model_key' | 'latency_ms'>
+
+/**
+ * Says of each endpoint how near its model is to answering, by what the linked nodes last reported, and how long an
+ * answer takes by what loads and inferences have taken so far.
+ */
 export async function readinessOf(
   { db, links }: Pick<Services, 'db' | 'links'>,
-  modelKeys: readonly string[],
-): Promise<(modelKey: string) => ModelReadiness> {
+  rows: readonly Row[],
+): Promise<(row: Row) => ModelReadiness> {
   const nodesOf = countModelNodes(links.snapshot())
   const measured = new Map(
-    (await readLoadTimes(db, [...new Set(modelKeys)])).map((row) => [
+    (await readLoadTimes(db, [...new Set(rows.map(({ model_key }) => model_key))])).map((row) => [
       `${row.model_key} ${row.start_state}`,
       row.mean_ms,
     ]),
   )
-  return (modelKey) => {
-    const { warm, cached } = nodesOf(modelKey)
+  return ({ model_key, latency_ms }) => {
+    const { warm, cached } = nodesOf(model_key)
     const readiness = warm > 0 ? 'warm' : cached > 0 ? 'cached' : 'cold'
     const loadMs =
-      readiness === 'warm' ? 0 : (measured.get(`${modelKey} ${readiness}`) ?? UNMEASURED_MS[readiness])
+      readiness === 'warm' ? 0 : (measured.get(`${model_key} ${readiness}`) ?? UNMEASURED_MS[readiness])
     return {
       readiness,
       warm_nodes: warm,
       cached_nodes: cached,
-      estimated_latency_ms: Math.round(loadMs + WARM_MS),
+      estimated_latency_ms: Math.round(loadMs + (latency_ms ?? UNMEASURED_MS.inference)),
     }
   }
 }
