@@ -8,6 +8,23 @@ export type NewWebhookEndpoint = Pick<
   'id' | 'account_id' | 'name' | 'url_sealed' | 'url_origin' | 'event_types' | 'secret_hint'
 >
 
+/** How many destinations an account has, locked: two that are added at once are counted one after the other. */
+export async function countWebhookEndpoints(trx: Transaction<Database>, accountId: string): Promise<number> {
+  await trx
+    .selectFrom('account')
+    .select('id')
+    .where('id', '=', accountId)
+    .forNoKeyUpdate()
+    .executeTakeFirstOrThrow()
+  const { count } = await trx
+    .selectFrom('webhook_endpoint')
+    .select((eb) => eb.fn.countAll<number>().as('count'))
+    .where('account_id', '=', accountId)
+    .where('deleted_at', 'is', null)
+    .executeTakeFirstOrThrow()
+  return count
+}
+
 /** Adds a destination that waits for its verification. */
 export function insertWebhookEndpoint(
   trx: Transaction<Database>,

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { sql } from 'kysely'
 import { newId } from '../../domain/ids.ts'
 import { startApi } from '../support/api.ts'
 import { DELIVERIES, ENDPOINTS, ifMatch, WEBHOOK_BODY, WebhookRoutes } from '../support/webhook-routes.ts'
@@ -146,6 +147,24 @@ describe('webhook endpoint routes', () => {
       assert.equal(told.error.code, 'validation_failed')
     })
   }
+
+  it('end with 409 at 500 endpoints of an account, deleted ones not counted', async () => {
+    const { id, path } = await on.create()
+    await sql`
+      insert into webhook_endpoint (id, account_id, name, url_sealed, url_origin, event_types, verification_status, secret_hint)
+      select uuidv7(), account_id, name, url_sealed, url_origin, event_types, verification_status, secret_hint
+      from webhook_endpoint, generate_series(1, 498) where id = ${id}`.execute(on.api.database.db)
+
+    const [one, other] = await Promise.all([
+      on.call('POST', ENDPOINTS, WEBHOOK_BODY),
+      on.call('POST', ENDPOINTS, WEBHOOK_BODY),
+    ])
+    const { headers } = await on.call('GET', path)
+    await on.call('DELETE', path, undefined, ifMatch(headers['etag']))
+
+    assert.deepEqual([one.status, other.status].toSorted(), [201, 409])
+    assert.equal((await on.call('POST', ENDPOINTS, WEBHOOK_BODY)).status, 201)
+  })
 
   it('show nothing of another account', async () => {
     const { path, id } = await on.create()

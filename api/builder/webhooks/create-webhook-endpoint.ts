@@ -1,10 +1,18 @@
-import { insertWebhookEndpoint, insertWebhookSecret } from '../../../db/repositories/webhook-endpoints.ts'
+import {
+  countWebhookEndpoints,
+  insertWebhookEndpoint,
+  insertWebhookSecret,
+} from '../../../db/repositories/webhook-endpoints.ts'
+import { ApiError } from '../../../domain/errors.ts'
 import { newId } from '../../../domain/ids.ts'
 import { CreateWebhookEndpoint, WebhookEndpointWithSecret } from '../../../schemas/webhook.ts'
 import { reply } from '../../http/reply.ts'
 import { route } from '../../http/route.ts'
 import { makeSecret, sealUrl, startVerification } from './destination.ts'
 import { presentWebhookEndpoint, tagOfWebhookEndpoint } from './present.ts'
+
+/** Each event is written once for every destination, in the transaction of what it announces. */
+const MAX_ENDPOINTS = 500
 
 export const createWebhookEndpoint = route({
   operationId: 'createWebhookEndpoint',
@@ -18,8 +26,11 @@ export const createWebhookEndpoint = route({
   etag: true,
   body: CreateWebhookEndpoint,
   success: { status: 201, schema: WebhookEndpointWithSecret },
+  errors: ['conflict'],
 
   async handler({ caller: { accountId }, body: { name, url, event_types }, trx, afterCommit }, services) {
+    if ((await countWebhookEndpoints(trx, accountId)) >= MAX_ENDPOINTS)
+      throw new ApiError('conflict', `an account has at most ${MAX_ENDPOINTS} webhook endpoints`)
     const id = newId()
     const { row: secretRow, secret, hint } = makeSecret(services.secretBox, id)
     const endpoint = await insertWebhookEndpoint(trx, {
