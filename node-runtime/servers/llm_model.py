@@ -13,8 +13,11 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, GenerationConfig
-from transformers.utils import logging
+from light_torch import without_compiler
+
+with without_compiler():
+    from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, GenerationConfig
+    from transformers.utils import logging
 
 logging.set_verbosity_error()
 logging.disable_progress_bar()
@@ -82,6 +85,8 @@ def find_model(folder: Path) -> Path:
 class LanguageModel:
     """Weights and tokenizer. Safe to use from several threads, each with its own generation."""
 
+    # Parts of the library are loaded by the first who uses them.
+    @without_compiler()
     def __init__(self, folder: Path, threads: int) -> None:
         torch.set_num_threads(threads)
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -1,13 +1,19 @@
 import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { promisify } from 'node:util'
 import { request } from 'undici'
+import { pythonProcessEnv } from '../../node-runtime/python-env.ts'
 import type { ImportedModel } from '../../schemas/model-import.ts'
 import type { AnyBody } from '../support/api.ts'
 import { chunksOf, LlmWorld, requireLlamaCpp } from '../support/llm-world.ts'
 import { until } from '../support/node.ts'
-import { requireLlm } from '../support/tiny-llm.ts'
+import { llmPython, requireLlm } from '../support/tiny-llm.ts'
 import { SOON_MS } from '../support/until.ts'
 
+const run = promisify(execFile)
+const PROBE = join(import.meta.dirname, '..', 'support', 'start_probe.py')
 const MESSAGES = [{ role: 'user', content: 'What is the capital of France?' }]
 
 /** Together they take many times `SOON_MS`, and leave one connection to the model server for the question how it is. */
@@ -149,6 +155,16 @@ for (const [name, form, require, stopIn] of [
       // Held back, every one of them takes 40 ms.
       assert.ok(Math.min(...times) < 30, times.join())
     })
+
+    if (form === 'folder') {
+      it('starts without what compiles, spreads or constrains, which can be loaded later', async () => {
+        const env = pythonProcessEnv({ OMP_NUM_THREADS: '1' })
+        const { stdout } = await run(await llmPython(), [PROBE, world.pathOf(model.name)], { env })
+
+        const told = JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '') as object
+        assert.deepEqual(told, { said: 2, loaded: [], compiled: false })
+      })
+    }
 
     it('gives its memory back when it is stopped: its processes are gone', async () => {
       const { driver, models, memory } = world.node.parts

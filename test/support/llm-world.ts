@@ -43,9 +43,14 @@ export class LlmWorld implements AsyncDisposable {
     this.#folder[Symbol.dispose]()
   }
 
+  /** Where a model lay before it was imported. */
+  pathOf(name: string): string {
+    return join(this.#folder.path, name)
+  }
+
   /** A tiny model in either form, imported as an operator does it; `says` are the pieces of its only answer. */
   async import(name: string, form: 'gguf' | 'folder', says?: readonly string[]): Promise<ImportedModel> {
-    const path = join(this.#folder.path, form === 'gguf' ? `${name}.gguf` : name)
+    const path = this.pathOf(form === 'gguf' ? `${name}.gguf` : name)
     // With its letters as tokens, a GGUF needs room for the description of a tool.
     if (form === 'gguf') await writeTinyGguf(path, says && { answer: says, context: 4_096 })
     else await makeTinyLlm(path, says && { says })

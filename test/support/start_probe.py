@@ -1,0 +1,27 @@
+"""Loads a model as its server does, `python start_probe.py FOLDER`, and says what else came with it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parents[2] / "node-runtime" / "servers")]
+
+from light_torch import without_compiler
+from llm_grammar import Grammars
+from llm_model import Generation, LanguageModel, Sampling
+
+model = LanguageModel(Path(sys.argv[1]), 1)
+Grammars(model)
+said: list[int] = []
+model.generate(Generation([1, 2, 3], Sampling(max_tokens=2)), lambda token: said.append(token) is None)
+costly = ["torch._dynamo", "torch._inductor", "torch.distributed.tensor", "llguidance"]
+loaded = [name for name in costly if name in sys.modules]
+
+import torch
+
+with without_compiler():
+    compiled = isinstance(model, torch._dynamo.OptimizedModule)
+
+print("\n" + json.dumps({"said": len(said), "loaded": loaded, "compiled": compiled}))
