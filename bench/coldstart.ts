@@ -73,18 +73,31 @@ async function measure(platform: BenchPlatform, runtime: Runtime, folder: string
   const direct: number[] = []
   for (let round = 0; round < ROUNDS; round++) {
     const name = `cold-${runtime.name}-${round}`.toLowerCase()
-    await take(platform, name, path)
+    const { model_key } = await take(platform, name, path)
     direct.push(await byHand(runtime, path))
     through.push(await firstToken(platform.baseUrl, name, platform.apiKey))
+    const onNode = loadsOf(platform, model_key).map(({ ms }) => seconds(ms / 1_000))
+    console.log(
+      `  by hand ${seconds(direct.at(-1))}   through the platform ${seconds(through.at(-1))}, on the node ${onNode.join()}`,
+    )
   }
   const [platformS, handS] = [median(through), median(direct)]
   const most = handS * MOST_RATIO + MOST_MORE_S
   console.log(
-    `${runtime.name}: first token of a cold model ${platformS.toFixed(2)} s   by hand ${handS.toFixed(2)} s   ` +
-      `ratio ${(platformS / handS).toFixed(2)}   at most ${most.toFixed(2)} s`,
+    `${runtime.name}: first token of a cold model ${seconds(platformS)}   by hand ${seconds(handS)}   ` +
+      `ratio ${(platformS / handS).toFixed(2)}   at most ${seconds(most)}`,
   )
   return platformS <= most
 }
+
+const seconds = (count = Number.NaN) => `${count.toFixed(2)} s`
+
+/** What the node says of the loads of a model: milliseconds from the order to the end of the warm-up. */
+const loadsOf = (platform: BenchPlatform, modelKey: string) =>
+  readFileSync(join(platform.logs, 'node.log'), 'utf8')
+    .split('\n')
+    .filter((line) => line.includes('"model loaded"') && line.includes(modelKey))
+    .map((line) => JSON.parse(line) as { ms: number })
 
 const take = (platform: BenchPlatform, name: string, path: string) =>
   importModel(new AdminClient(platform.baseUrl, platform.operationsKey), {
@@ -104,9 +117,7 @@ async function herd(platform: BenchPlatform, path: string): Promise<boolean> {
   const answers = await Promise.allSettled(asked)
   const seconds = (performance.now() - began) / 1_000
   const answered = answers.filter(({ status }) => status === 'fulfilled').length
-  const loads = readFileSync(join(platform.logs, 'node.log'), 'utf8')
-    .split('\n')
-    .filter((line) => line.includes('model loaded') && line.includes(model_key)).length
+  const loads = loadsOf(platform, model_key).length
   console.log(
     `${WAITERS} at once for a cold model: ${answered} answered in ${seconds.toFixed(1)} s, ${loads} load`,
   )
