@@ -25,31 +25,54 @@ type Varying = Pick<TaskKind, 'status' | 'node_id' | 'gateway_id'> & {
   owner: string | undefined
 }
 
+/** The kind that was asked for last, by endpoint: mostly it is asked for again, and a key need not be put together. */
+const latest = new WeakMap<
+  Admitted['endpoint'],
+  { accountId: string; surface: string; varying: Varying; kind: TaskKind }
+>()
+
 /** What this row has in common with others; the same object for all of them, so that it is written once. */
-function kindOf({ endpoint, accountId, surface }: Ticket, varying: Varying): TaskKind {
-  const { status, modelState, node_id, gateway_id, owner } = varying
-  const { id: endpoint_id, model_key, price_micro } = endpoint
-  const key = `${endpoint_id} ${price_micro} ${accountId} ${surface} ${status} ${modelState} ${node_id} ${gateway_id} ${owner}`
-  let kind = kinds.get(key)
-  if (!kind) {
-    const price = { accountId, priceMicro: price_micro }
-    const end = status === 'succeeded' || status === 'failed' ? endOf(price, status, owner) : undefined
-    kind = {
-      account_id: accountId,
-      endpoint_id,
-      status,
-      surface,
-      model_key,
-      model_state: modelState,
-      price_micro,
-      node_id,
-      gateway_id,
-      postings: [...hold(price), ...(end?.postings ?? [])],
-      event: end?.event,
-    }
-    kinds.set(key, kind)
+function kindOf(ticket: Ticket, varying: Varying): TaskKind {
+  const { endpoint, accountId, surface } = ticket
+  const last = latest.get(endpoint)
+  if (last && last.accountId === accountId && last.surface === surface && isSame(last.varying, varying)) {
+    return last.kind
   }
+  const { status, modelState, node_id, gateway_id, owner } = varying
+  const key = `${endpoint.id} ${endpoint.price_micro} ${accountId} ${surface} ${status} ${modelState} ${node_id} ${gateway_id} ${owner}`
+  let kind = kinds.get(key)
+  if (!kind) kinds.set(key, (kind = newKind(ticket, varying)))
+  latest.set(endpoint, { accountId, surface, varying, kind })
   return kind
+}
+
+const isSame = (a: Varying, b: Varying): boolean =>
+  a.status === b.status &&
+  a.modelState === b.modelState &&
+  a.node_id === b.node_id &&
+  a.gateway_id === b.gateway_id &&
+  a.owner === b.owner
+
+function newKind(
+  { endpoint, accountId, surface }: Ticket,
+  { status, modelState, node_id, gateway_id, owner }: Varying,
+): TaskKind {
+  const { id: endpoint_id, model_key, price_micro } = endpoint
+  const price = { accountId, priceMicro: price_micro }
+  const end = status === 'succeeded' || status === 'failed' ? endOf(price, status, owner) : undefined
+  return {
+    account_id: accountId,
+    endpoint_id,
+    status,
+    surface,
+    model_key,
+    model_state: modelState,
+    price_micro,
+    node_id,
+    gateway_id,
+    postings: [...hold(price), ...(end?.postings ?? [])],
+    event: end?.event,
+  }
 }
 
 /** A row whose work has not ended. */

@@ -20,29 +20,31 @@ const NO_USAGE = '{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}'
 
 /** Answers a chat in one piece, once the row of its task is durable. */
 export async function answerWhole(services: Services, chat: Chat): Promise<Reply> {
-  const { nodeId, startedAt, inferenceTimeMs, answer } = await ask(services, chat)
-  const read = readAnswer(answer)
-  const record = async (outcome: WarmAnswer['outcome']) => {
-    const { ticket, endpoint } = chat
-    const owner = ownerOfNode(services, endpoint.price_micro, nodeId)
-    const entry = endedEntry(
-      ticket,
-      { nodeId, startedAt, inferenceTimeMs, outcome },
-      owner instanceof Promise ? await owner : owner,
-      services.now(),
-    )
-    await services.journal.insert(entry)
-  }
+  const asked = await ask(services, chat)
+  const read = readAnswer(asked.answer)
   if (read instanceof ApiError) {
-    await record({ status: 'failed', error: read.message })
+    await record(services, chat, asked, { status: 'failed', error: read.message })
     throw read
   }
   // What was said is the client's alone, as with a stream.
-  await record({ status: 'succeeded', result: null, value: read.value })
+  await record(services, chat, asked, { status: 'succeeded', result: null, value: read.value })
   return reply(200, read.body, {
     'content-type': 'application/json',
     [TASK_HEADER]: chat.ticket.taskId,
   })
+}
+
+function record(
+  services: Services,
+  { ticket, endpoint }: Chat,
+  { nodeId, startedAt, inferenceTimeMs }: Asked,
+  outcome: WarmAnswer['outcome'],
+): Promise<void> {
+  const answer = { nodeId, startedAt, inferenceTimeMs, outcome }
+  const write = (owner: string | undefined) =>
+    services.journal.insert(endedEntry(ticket, answer, owner, services.now()))
+  const owner = ownerOfNode(services, endpoint.price_micro, nodeId)
+  return owner instanceof Promise ? owner.then(write) : write(owner)
 }
 
 async function ask(services: Services, chat: Chat): Promise<Asked> {

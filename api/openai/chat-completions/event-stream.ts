@@ -49,10 +49,15 @@ export class EventStream {
 
   /** The tokens that the server has counted; 0 when it did not say. */
   tokens(): number {
-    const events = this.#lastUsage?.toString().split(/\r?\n\r?\n/) ?? []
-    for (const event of events.reverse()) {
-      const count = tokensOf(event)
+    const bytes = this.#lastUsage
+    if (!bytes) return 0
+    // The last of hundreds of events, most likely: from behind, one at a time.
+    let end = bytes.length
+    for (let at = bytes.lastIndexOf(USAGE); at !== -1; at = bytes.subarray(0, end).lastIndexOf(USAGE)) {
+      const start = eventsEnd(bytes.subarray(0, at))
+      const count = tokensOf(bytes.toString('utf8', start, end).split(/\r?\n\r?\n/, 1)[0]!)
       if (count > 0) return count
+      end = start
     }
     return 0
   }
