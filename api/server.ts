@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { listenError, localUrl } from '../platform/listening.ts'
 import { createApp, type AppOptions } from './app.ts'
 import { answerMalformed } from './http/malformed.ts'
-import { serveLinks } from './links/upgrade.ts'
+import { asksForLink, serveLinks } from './links/upgrade.ts'
 import type { OpenServices } from './open-services.ts'
 
 type Listener = (req: IncomingMessage, res: ServerResponse) => void
@@ -50,14 +50,19 @@ export async function startGateway({
     headersTimeout: HEADERS_TIMEOUT_MS,
     // Uploads of a gigabyte over a slow line take their time; every body is bounded by size instead.
     requestTimeout: 0,
+    // The kernel refuses what lacks it in its own words.
+    requireHostHeader: false,
+    // Some clients offer HTTP/2 in this way; they would get no answer.
+    shouldUpgradeCallback: asksForLink,
   })
   server.on('clientError', answerMalformed)
   const ready = Promise.withResolvers<Listener>()
   ready.promise.catch(() => {})
   const listenTo = (listener: Listener): void => {
     // The kernel itself says "100 Continue", once it knows that it wants the body.
-    server.removeAllListeners('request').removeAllListeners('checkContinue')
-    server.on('request', listener).on('checkContinue', listener)
+    for (const event of ['request', 'checkContinue', 'checkExpectation'] as const) {
+      server.removeAllListeners(event).on(event, listener)
+    }
   }
   listenTo(
     (req, res) =>

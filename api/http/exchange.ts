@@ -10,6 +10,13 @@ import type { AnyRequest } from './route.ts'
 const SANE_ID = /^[\w.:/+=@-]{1,128}$/
 const EMPTY = Buffer.alloc(0)
 
+/** Proxies name the whole address in the request line (RFC 9112, 3.2.2). */
+function withoutOrigin(url: string): string {
+  if (url.startsWith('/')) return url
+  const [, path = url] = /^https?:\/\/[^/?]*(.*)$/i.exec(url) ?? []
+  return path.startsWith('/') ? path : `/${path}`
+}
+
 /** One request on its way through the kernel. What is rarely asked for (signal, logger) is made when it is. */
 export class Exchange implements AnyRequest {
   readonly req: IncomingMessage
@@ -41,7 +48,7 @@ export class Exchange implements AnyRequest {
     this.req = req
     this.response = res
     this.#parentLog = log
-    const url = req.url ?? '/'
+    const url = withoutOrigin(req.url ?? '/')
     const mark = url.indexOf('?')
     this.path = mark === -1 ? url : url.slice(0, mark)
     this.search = mark === -1 ? '' : url.slice(mark + 1)

@@ -28,6 +28,8 @@ import { isUnstorable, unstorableText } from './unstorable.ts'
 /** How the log tells that nobody waited for the answer. */
 const CLIENT_GONE = 499
 const MIB = 1024 * 1024
+/** As much of a path as an answer repeats. */
+const LONGEST_PATH = 200
 
 /** Serves the routes of all families: one table look-up, one pipeline. */
 export class Kernel {
@@ -75,8 +77,11 @@ export class Kernel {
   /** The operation that is meant; `undefined` when OPTIONS has been answered. */
   #find(exchange: Exchange): Operation | undefined {
     const { req, response, head, path } = exchange
+    if (req.headers.host === undefined && req.httpVersion === '1.1') {
+      throw new ApiError('bad_request', 'the header Host is missing')
+    }
     const match = this.#router.find(path)
-    if (!match) throw new ApiError('not_found', `there is no ${path}`)
+    if (!match) throw new ApiError('not_found', `there is no ${path.slice(0, LONGEST_PATH)}`)
     const method = req.method ?? 'GET'
     const operation = match.methods.get(method === 'HEAD' ? 'GET' : method)
     if (operation) {

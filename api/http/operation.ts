@@ -96,7 +96,7 @@ export function takeBody(operation: Operation, exchange: Exchange): Promise<void
   else if (body) checkMediaType(req, JSON_TYPES)
   holdBody(operation, exchange)
 
-  if (req.headers.expect !== undefined) exchange.response.writeContinue()
+  if (req.headers.expect?.toLowerCase() === '100-continue') exchange.response.writeContinue()
   limitIdle(req, exchange.response, bodyIdleMs)
   return route.stream ? undefined : readInto(operation, exchange)
 }

@@ -9,6 +9,10 @@ import type { NodeLinks } from './node-links.ts'
 const LINK_PATH = '/api/v1/nodes/link'
 const MAX_FRAME = 1024 * 1024
 
+/** Whether a request asks for a link; what else asks for an upgrade is answered as if it did not (RFC 9110, 7.8). */
+export const asksForLink = ({ url, headers }: IncomingMessage): boolean =>
+  url?.split('?')[0] === LINK_PATH && headers.upgrade?.toLowerCase() === 'websocket'
+
 /** Answers `GET /api/v1/nodes/link` with a link; the handshake carries the same signature as any node request. */
 export function serveLinks(
   server: Server,
@@ -17,7 +21,6 @@ export function serveLinks(
   const sockets = new WebSocketServer({ noServer: true, perMessageDeflate: false, maxPayload: MAX_FRAME })
 
   const upgrade = async (req: IncomingMessage, socket: Duplex, head: Buffer) => {
-    if (req.url?.split('?')[0] !== LINK_PATH) return refuse(socket, 404, 'Not Found')
     try {
       const { nodeId, accountId } = await verify(signedParts(req))
       sockets.handleUpgrade(req, socket, head, (ws) =>
@@ -53,7 +56,7 @@ function signedParts({ method = '', url = '', headers }: IncomingMessage): Signe
 function refuse(socket: Duplex, status: number, message: string): void {
   const text = `${message}\n`
   socket.end(
-    `HTTP/1.1 ${status} ${status === 401 ? 'Unauthorized' : status === 404 ? 'Not Found' : 'Service Unavailable'}\r\n` +
+    `HTTP/1.1 ${status} ${status === 401 ? 'Unauthorized' : 'Service Unavailable'}\r\n` +
       `Connection: close\r\nContent-Type: text/plain\r\nContent-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`,
   )
 }

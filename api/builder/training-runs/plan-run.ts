@@ -4,6 +4,9 @@ import { hardwareFor } from '../../../domain/training-run.ts'
 import type { Catalog, CatalogModel } from '../../../platform/catalog.ts'
 import type { CreateTrainingRun, HardwarePreference } from '../../../schemas/training-run.ts'
 
+/** As much of a caller's word as an answer repeats. */
+const LONGEST_NAME = 200
+
 /** The config that a request names as `model_config_id` or as `model`. */
 export function chooseModel(catalog: Catalog, { model_config_id, model }: CreateTrainingRun): CatalogModel {
   const field = model_config_id === undefined && model !== undefined ? 'model' : 'model_config_id'
@@ -72,7 +75,7 @@ function missingColumns({ config }: CatalogModel, run: ResolvedRun): Issue[] {
     return columnsNamed(key, value)
       .filter(({ name }) => !names.includes(name))
       .map(({ name, at }) => {
-        const msg = `the dataset has no column ${name}; it has ${listed(names)}`
+        const msg = `the dataset has no column ${name.slice(0, LONGEST_NAME)}; it has ${listed(names)}`
         return { loc: ['body', 'hyperparameters', spelling, ...at], msg, type: 'column' }
       })
   })
