@@ -101,7 +101,7 @@ function lanes(): [Suite[], ...Suite[][]] {
   const files = globSync('test/*/**/*.test.ts')
   const folders = [...new Set(files.map((file) => file.split(sep)[1] ?? ''))]
   const suite = (name: string, of: string[]) => {
-    return { name, minutes: 25, specs: of.map((folder) => `test/${folder}/**/*.test.ts`) }
+    return { name, minutes: 45, specs: of.map((folder) => `test/${folder}/**/*.test.ts`) }
   }
   const rest = folders.filter((folder) => !PLATFORMS.includes(folder) && !BUSY.includes(folder))
   return [

@@ -44,14 +44,7 @@ export async function startInferenceWorld(env: NodeJS.ProcessEnv = {}): Promise<
     temporal,
     accountId,
     key,
-    control(wrap) {
-      const { db, objects, catalog, config, log, now } = api.services
-      return startControlWorker(
-        temporal,
-        { db, objects, catalog, config, log, now, temporal: temporal.client },
-        wrap,
-      )
-    },
+    control: (wrap) => startControlWorker(temporal, api.services, wrap),
     node: (options, wrap) => startWorldNode(api, temporal, options, wrap),
     async endpoint(weights, overrides, memoryMb) {
       const modelKey = await addModel(api, weights, memoryMb === undefined ? {} : { memoryMb })

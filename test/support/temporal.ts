@@ -1,6 +1,6 @@
 import type { Client } from '@temporalio/client'
 import { TestWorkflowEnvironment } from '@temporalio/testing'
-import { type NativeConnection, Runtime, Worker } from '@temporalio/worker'
+import { type NativeConnection, Runtime, Worker, type WorkerOptions } from '@temporalio/worker'
 import type { ControlDeps } from '../../activities/control/deps.ts'
 import { type ControlActivities, createControlActivities } from '../../activities/control/index.ts'
 import { findTemporalCli } from '../../embedded/programs.ts'
@@ -52,15 +52,22 @@ export async function startControlWorker(
   deps: ControlDeps,
   wrap: (activities: ControlActivities) => object = (activities) => activities,
 ): Promise<AsyncDisposable> {
-  const worker = await Worker.create({
+  return runWorker({
     connection,
     taskQueue: QUEUES.control,
     workflowBundle: await workflowBundle(deps.config.HEARTH_CACHE_DIR),
     activities: wrap(createControlActivities(deps)),
+  })
+}
+
+/** Runs a worker in this process until disposed. */
+export async function runWorker(options: WorkerOptions): Promise<AsyncDisposable> {
+  const worker = await Worker.create({
     maxHeartbeatThrottleInterval: '500ms',
     defaultHeartbeatThrottleInterval: '500ms',
     shutdownGraceTime: '1s',
     shutdownForceTime: '5s',
+    ...options,
   })
   const running = worker.run()
   return {

@@ -1,10 +1,9 @@
 import type { WorkflowHandle } from '@temporalio/client'
-import { Worker } from '@temporalio/worker'
 import type { ControlActivities } from '../../activities/control/index.ts'
 import type { TrainInput } from '../../activities/node/train.ts'
 import { QUEUES, WORKFLOW_ID } from '../../workflows/policy.ts'
 import { startApi, type TestApi } from './api.ts'
-import { startControlWorker, startTemporal, type TestTemporal } from './temporal.ts'
+import { runWorker, startControlWorker, startTemporal, type TestTemporal } from './temporal.ts'
 
 type Train = (input: TrainInput) => Promise<void>
 
@@ -27,22 +26,15 @@ export async function startTrainingWorld(): Promise<TrainingWorld> {
     temporal,
     async work(train, wrap) {
       await using workers = new AsyncDisposableStack()
-      const { db, objects, catalog, config, log, now } = api.services
-      const deps = { db, objects, catalog, config, log, now, temporal: temporal.client }
-      workers.use(await startControlWorker(temporal, deps, wrap))
-      const node = await Worker.create({
-        connection: temporal.connection,
-        taskQueue: QUEUES.train('cpu'),
-        activities: { train },
-        shutdownGraceTime: '100ms',
-        maxHeartbeatThrottleInterval: '500ms',
-        defaultHeartbeatThrottleInterval: '500ms',
-      })
-      const running = node.run()
-      workers.defer(async () => {
-        node.shutdown()
-        await running
-      })
+      workers.use(await startControlWorker(temporal, api.services, wrap))
+      workers.use(
+        await runWorker({
+          connection: temporal.connection,
+          taskQueue: QUEUES.train('cpu'),
+          activities: { train },
+          shutdownGraceTime: '100ms',
+        }),
+      )
       const moved = workers.move()
       return { [Symbol.asyncDispose]: () => moved.disposeAsync() }
     },
@@ -54,7 +46,5 @@ export async function startTrainingWorld(): Promise<TrainingWorld> {
 /** The same with its control worker running and no node: tests bring real ones. */
 export async function startControlOnly(): Promise<{ world: TrainingWorld; control: AsyncDisposable }> {
   const world = await startTrainingWorld()
-  const { db, objects, catalog, config, log, now } = world.api.services
-  const deps = { db, objects, catalog, config, log, now, temporal: world.temporal.client }
-  return { world, control: await startControlWorker(world.temporal, deps) }
+  return { world, control: await startControlWorker(world.temporal, world.api.services) }
 }

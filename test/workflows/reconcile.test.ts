@@ -5,28 +5,26 @@ import { startCandidateTest } from '../../api/candidate-tests.ts'
 import type { NewTask } from '../../db/tables/inference.ts'
 import { newId } from '../../domain/ids.ts'
 import { QUEUES, WORKFLOW_ID } from '../../workflows/policy.ts'
-import { startApi, type TestApi } from '../support/api.ts'
+import type { TestApi } from '../support/api.ts'
 import { addCandidate } from '../support/candidates.ts'
 import { buildHeldTask, buildRun } from '../support/build-endpoint.ts'
-import { startControlWorker, startTemporal, type TestTemporal } from '../support/temporal.ts'
+import { type InferenceWorld, startInferenceWorld } from '../support/inference-world.ts'
+import type { TestTemporal } from '../support/temporal.ts'
 import { until } from '../support/until.ts'
 
 const HOUR = 3_600_000
 const ago = (ms: number) => new Date(Date.now() - ms)
 
 describe('reconcile', () => {
-  let temporal: TestTemporal
+  let world: InferenceWorld
   let api: TestApi
+  let temporal: TestTemporal
   let accountId: string
   before(async () => {
-    temporal = await startTemporal()
-    api = await startApi({ config: { TEMPORAL_ADDRESS: temporal.address } })
-    ;({ accountId } = await api.account())
+    world = await startInferenceWorld()
+    ;({ api, temporal, accountId } = world)
   })
-  after(async () => {
-    await api?.[Symbol.asyncDispose]()
-    await temporal?.[Symbol.asyncDispose]()
-  })
+  after(() => world?.[Symbol.asyncDispose]())
   const reconcile = () => createReconcileActivities(api.services)
 
   const buildTask = (overrides: Partial<NewTask> = {}) => buildHeldTask(api.database.db, accountId, overrides)
@@ -147,7 +145,7 @@ describe('reconcile', () => {
 
     it('that was cancelled where no worker could note it stays cancelled', async () => {
       const { id, handle } = await inTest()
-      await using _worker = await startControlWorker(temporal, api.services, (activities) => ({
+      await using _worker = await world.control((activities) => ({
         ...activities,
         closeCandidate: async () => {},
       }))

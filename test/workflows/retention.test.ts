@@ -4,28 +4,26 @@ import { createMaintenanceActivities } from '../../activities/control/maintenanc
 import { attemptFile, insertCheckpoint, jobFolder } from '../../db/repositories/job-files.ts'
 import { newId } from '../../domain/ids.ts'
 import { QUEUES } from '../../workflows/policy.ts'
-import { OPERATIONS_KEY, startApi, type TestApi } from '../support/api.ts'
+import { OPERATIONS_KEY, type TestApi } from '../support/api.ts'
 import { failingAt, twice } from '../support/at-least-once.ts'
 import { buildRun } from '../support/build-endpoint.ts'
 import { recordHistory } from '../support/histories.ts'
-import { startControlWorker, startTemporal, type TestTemporal } from '../support/temporal.ts'
+import { type InferenceWorld, startInferenceWorld } from '../support/inference-world.ts'
+import type { TestTemporal } from '../support/temporal.ts'
 
 const HOUR = 3_600_000
 const ago = (ms: number) => new Date(Date.now() - ms)
 
 describe('housekeeping', () => {
-  let temporal: TestTemporal
+  let world: InferenceWorld
   let api: TestApi
+  let temporal: TestTemporal
   let accountId: string
   before(async () => {
-    temporal = await startTemporal()
-    api = await startApi({ config: { TEMPORAL_ADDRESS: temporal.address } })
-    ;({ accountId } = await api.account())
+    world = await startInferenceWorld()
+    ;({ api, temporal, accountId } = world)
   })
-  after(async () => {
-    await api?.[Symbol.asyncDispose]()
-    await temporal?.[Symbol.asyncDispose]()
-  })
+  after(() => world?.[Symbol.asyncDispose]())
   describe('both', () => {
     for (const [name, broken] of [
       ['reconcile', 'reconcileJobs'],
@@ -48,9 +46,7 @@ describe('housekeeping', () => {
               ],
             ),
           )
-        await using _worker = await startControlWorker(temporal, api.services, (activities) =>
-          told(failingAt(activities, broken, fault)),
-        )
+        await using _worker = await world.control((activities) => told(failingAt(activities, broken, fault)))
 
         const handle = await temporal.client.workflow.start(name, {
           workflowId: `test-${name}-${broken}`,
@@ -273,7 +269,7 @@ describe('housekeeping', () => {
     })
 
     it('runs as a workflow, each activity twice, beside reconcile', async () => {
-      await using _worker = await startControlWorker(temporal, api.services, twice)
+      await using _worker = await world.control(twice)
       await api.database.db
         .insertInto('usage_delta')
         .values({ account_id: accountId, endpoint_id: newId(), enqueued: 1 })
