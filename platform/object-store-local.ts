@@ -123,6 +123,8 @@ async function get(at: Layout, key: string, { range, signal }: Parameters<Object
       details: { size_bytes: info.sizeBytes },
     })
   }
+  // A stream that is aborted as it is made fails before anybody can listen to it.
+  signal?.throwIfAborted()
   const body = createReadStream(join(at.objects, key), {
     highWaterMark: 256 * 1024,
     ...(range && { start: range.start }),

@@ -115,6 +115,12 @@ for (const [name, open] of Object.entries({ 'local directory': openLocal, S3: op
       await assert.rejects(store.get('range', { range: { start: 10 } }), failsAs('range_not_satisfiable'))
     })
 
+    it('gives nothing to a caller who has left', async () => {
+      await store.put('left', Buffer.from('late'), CSV)
+
+      await assert.rejects(store.get('left', { signal: AbortSignal.abort() }), { name: 'AbortError' })
+    })
+
     it('refuses more bytes than allowed and leaves nothing', async () => {
       const limited = { ...CSV, maxBytes: 10 << 20 }
       const tooMuch = Readable.from([randomBytes(9 << 20), randomBytes(2 << 20)])
