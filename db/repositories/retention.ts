@@ -15,6 +15,8 @@ const BY_AGE = {
   event: { column: 'created_at', keep: '30 days' },
   webhook_attempt: { column: 'started_at', keep: '14 days' },
   webhook_delivery: { column: 'created_at', keep: '37 days' },
+  // A redelivery may pin one that has expired, for 48 hours.
+  webhook_secret: { column: 'expires_at', keep: '7 days' },
 } as const
 /** What keeps a row though its time is up: an event is still to be delivered, which takes at most 48 hours. */
 const KEPT = {

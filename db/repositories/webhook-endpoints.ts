@@ -110,21 +110,29 @@ export async function insertWebhookSecret(
   await trx.insertInto('webhook_secret').values(secret).execute()
 }
 
-/** Lets the secrets before `id` sign until `until` at most, or not at all when they are revoked. */
+/**
+ * Makes `current` the secret of a destination: the one before it signs until `until`, those before that no longer, and none
+ * of them when they are revoked (contract 6.4.8).
+ */
 export async function retireWebhookSecrets(
   trx: Transaction<Database>,
   endpointId: string,
-  { except, until, revoke }: { except: string; until: Date; revoke: boolean },
+  { current, now, until, revoke }: { current: string; now: Date; until: Date; revoke: boolean },
 ): Promise<void> {
   await trx
     .updateTable('webhook_secret')
     .set({
-      expires_at: sql<Date>`least(coalesce(expires_at, ${until}), ${until})`,
+      expires_at: sql<Date>`case when expires_at is null then ${until}::timestamptz else least(expires_at, ${now}) end`,
       ...(revoke && { revoked: true }),
     })
     .where('endpoint_id', '=', endpointId)
-    .where('id', '<>', except)
+    .where('id', '<>', current)
     .execute()
+}
+
+/** Forgets the secrets of a destination that is deleted. */
+export async function removeWebhookSecrets(trx: Transaction<Database>, endpointId: string): Promise<void> {
+  await trx.deleteFrom('webhook_secret').where('endpoint_id', '=', endpointId).execute()
 }
 
 /** The secrets that may sign at a moment, newest first. */

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { sql } from 'kysely'
+import { validWebhookSecrets } from '../../db/repositories/webhook-endpoints.ts'
 import { newId } from '../../domain/ids.ts'
 import { startApi } from '../support/api.ts'
 import { DELIVERIES, ENDPOINTS, ifMatch, WEBHOOK_BODY, WebhookRoutes } from '../support/webhook-routes.ts'
@@ -108,6 +109,28 @@ describe('webhook endpoint routes', () => {
       revoked.map((one) => one.revoked),
       [true, true, false],
     )
+  })
+
+  it('let two secrets sign at most: a second rotation ends the overlap of the first', async () => {
+    const { path, id } = await on.create()
+    const { db } = on.api.database
+
+    for (let n = 0; n < 3; n++) await on.call('POST', `${path}/rotate-secret`, { mode: 'graceful' })
+
+    const valid = await validWebhookSecrets(db, id, new Date())
+    assert.deepEqual(
+      valid.map(({ expires_at }) => expires_at === null),
+      [true, false],
+    )
+  })
+
+  it('forget the secrets of a deleted endpoint', async () => {
+    const { path, id, headers } = await on.create()
+
+    await on.call('DELETE', path, undefined, ifMatch(headers['etag']))
+
+    const { db } = on.api.database
+    assert.deepEqual(await validWebhookSecrets(db, id, new Date()), [])
   })
 
   it('queue one test event for a repeated key, and none to an endpoint that is not verified', async () => {

@@ -76,6 +76,29 @@ describe('webhook rows', () => {
     assert.ok(id)
   })
 
+  it('of secrets go a week after they have expired', async () => {
+    const { id, path } = await on.create()
+    const { db } = on.api.database
+    for (let n = 0; n < 2; n++) await on.call('POST', `${path}/rotate-secret`, { mode: 'graceful' })
+    const secrets = await db
+      .selectFrom('webhook_secret')
+      .select('id')
+      .where('endpoint_id', '=', id)
+      .orderBy('id')
+      .execute()
+    for (const [i, days] of [8, 6].entries())
+      await db
+        .updateTable('webhook_secret')
+        .set({ expires_at: ago(days) })
+        .where('id', '=', secrets[i]?.id ?? '')
+        .execute()
+
+    await createMaintenanceActivities(on.api.services).removeOutlivedRows()
+
+    const left = await db.selectFrom('webhook_secret').select('id').where('endpoint_id', '=', id).execute()
+    assert.equal(left.length, 2)
+  })
+
   it('may lose an early generation while a later one stays', async () => {
     const { db } = on.api.database
     await destination()

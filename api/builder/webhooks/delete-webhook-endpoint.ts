@@ -1,5 +1,6 @@
 import {
   lockWebhookEndpoint,
+  removeWebhookSecrets,
   supersedeVerifications,
   updateWebhookEndpoint as changeEndpoint,
 } from '../../../db/repositories/webhook-endpoints.ts'
@@ -31,6 +32,7 @@ export const deleteWebhookEndpoint = route({
       checkIfMatch(request, tagOfWebhookEndpoint(endpoint))
 
       await changeEndpoint(trx, endpoint.id, { enabled: false, deleted_at: now() })
+      await removeWebhookSecrets(trx, endpoint.id)
       await supersedeVerifications(trx, endpoint.id)
       await cancelDeliveries(trx, endpoint.id)
     })

@@ -33,9 +33,11 @@ export const rotateWebhookSecret = route({
     const isEmergency = mode === 'emergency'
     const { row, secret, hint } = makeSecret(secretBox, endpoint.id)
     await insertWebhookSecret(trx, row)
+    const at = now()
     await retireWebhookSecrets(trx, endpoint.id, {
-      except: row.id,
-      until: new Date(now().getTime() + (isEmergency ? 0 : overlap_s * 1000)),
+      current: row.id,
+      now: at,
+      until: new Date(at.getTime() + (isEmergency ? 0 : overlap_s * 1000)),
       revoke: isEmergency,
     })
     const changed = await changeEndpoint(trx, endpoint.id, { secret_hint: hint })
