@@ -156,6 +156,7 @@ export async function planAttempt(db: Kysely<Database>, deliveryId: string, now:
       'd.next_attempt_at',
       'd.deadline_at',
       'e.verification_status',
+      'e.enabled',
       'a.error_code',
       'a.outcome',
     ])
@@ -163,7 +164,8 @@ export async function planAttempt(db: Kysely<Database>, deliveryId: string, now:
     .executeTakeFirst()
   if (!row?.next_attempt_at) return { state: 'ended' }
   if (row.status === 'delivering') return { state: 'busy', until: row.next_attempt_at }
-  if (row.status !== 'retrying') return { state: 'ended' }
+  // At a disabled endpoint it is being cancelled.
+  if (row.status !== 'retrying' || !row.enabled) return { state: 'ended' }
   if (row.deadline_at <= now) return { state: 'expired' }
   if (row.verification_status !== 'active' && row.next_attempt_at <= now) return { state: 'unverified' }
   return {

@@ -43,12 +43,12 @@ async function cancelOpen(
     from locked where d.id = locked.id`.execute(trx)
 }
 
-/** An event that came while its endpoint was being disabled left a delivery behind: that ends here. */
+/** A delivery left behind at a disabled endpoint, as by an event that came while that was being disabled, ends here. */
 export async function cancelStrandedDeliveries(db: Kysely<Database>, now: Date): Promise<void> {
   await sql`
     update webhook_delivery d set status = 'cancelled', completed_at = ${now}, next_attempt_at = null
     from webhook_endpoint e
-    where e.id = d.endpoint_id and d.status = 'pending' and (not e.enabled or e.deleted_at is not null)`.execute(
+    where e.id = d.endpoint_id and d.status in ('pending', 'retrying') and (not e.enabled or e.deleted_at is not null)`.execute(
     db,
   )
 }

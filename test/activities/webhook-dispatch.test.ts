@@ -56,7 +56,8 @@ describe('dispatch of webhooks', () => {
     await on.emit()
 
     await shift()
-    assert.equal((await told()).status, 'delivering')
+    const { status, next_attempt_at } = await told()
+    assert.deepEqual([status, next_attempt_at], ['delivering', null])
     open[0]?.end()
 
     await becomes('succeeded')
@@ -132,5 +133,34 @@ describe('dispatch of webhooks', () => {
     const { body } = await on.call('GET', `${DELIVERIES}/${(await told()).delivery_id}`)
 
     assert.equal(body.attempts[0].duration_ms, 0)
+  })
+
+  it('sends nothing that it cannot sign', async () => {
+    const { id } = await destination()
+    await on.api.database.db.deleteFrom('webhook_secret').where('endpoint_id', '=', id).execute()
+    await on.emit()
+
+    await shift()
+
+    await becomes('retrying')
+    assert.equal(open.length, 0)
+  })
+
+  it('cancels what a disabled endpoint still has, and plans no attempt at it', async () => {
+    const { id } = await destination()
+    await on.emit()
+    const { db } = on.api.database
+    const { delivery_id: delivery } = await told()
+    await db
+      .updateTable('webhook_delivery')
+      .set({ status: 'retrying', attempts: 1, next_attempt_at: new Date() })
+      .where('id', '=', delivery)
+      .execute()
+    await db.updateTable('webhook_endpoint').set({ enabled: false }).where('id', '=', id).execute()
+
+    assert.deepEqual(await worker().planWebhookAttempt(delivery), { state: 'ended' })
+    await shift()
+
+    assert.equal((await told()).status, 'cancelled')
   })
 })

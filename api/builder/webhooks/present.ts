@@ -34,7 +34,8 @@ export const presentWebhookDelivery = (row: WebhookDeliveryRow): WebhookDelivery
   redelivery_of_delivery_id: row.redelivery_of,
   status: row.status,
   attempt_count: row.attempts,
-  next_attempt_at: row.next_attempt_at?.toISOString() ?? null,
+  // While one is being made, the row says until when its sender is believed to live.
+  next_attempt_at: (row.status === 'delivering' ? null : row.next_attempt_at?.toISOString()) ?? null,
   created_at: row.created_at.toISOString(),
   completed_at: row.completed_at?.toISOString() ?? null,
 })
