@@ -1,12 +1,12 @@
-import { lookup } from 'node:dns/promises'
 import { isIP } from 'node:net'
 import { LRUCache } from 'lru-cache'
 import { Pool } from 'undici'
 import { type Destination, type EgressPolicy, EgressRefused, type EgressReason } from './egress-policy.ts'
+import { type LOOKUP_LIMITS, NameLookup, type Resolve } from './name-lookup.ts'
 import { type Answer, exchange, GivenUp, type Outgoing, Patience } from './public-exchange.ts'
 
-/** How long the look-up of a name may take, and the whole exchange up to the end of the answer. */
-const LIMITS = { resolveMs: 5_000, exchangeMs: 15_000 }
+/** How long a whole exchange may take, from the look-up of the name to the end of the answer. */
+const EXCHANGE_MS = 15_000
 const CONNECT_MS = 5_000
 const MAX_POOLS = 1_000
 /** A pool nobody used for this long is closed with its connections. */
@@ -34,12 +34,6 @@ export class SendError extends Error {
   }
 }
 
-type Resolve = (hostname: string) => Promise<string[]>
-
-/** System resolver, so that hosts files and split DNS hold; both families, in the resolver's order. */
-const resolveBySystem: Resolve = async (hostname) =>
-  (await lookup(hostname, { all: true, order: 'verbatim' })).map(({ address }) => address)
-
 /**
  * Sends to user-given addresses under the egress policy (design 10.8): the name is resolved for each exchange, any unsafe answer
  * refuses it, the connection goes to the checked addresses with the name kept for TLS and Host, and a kept connection
@@ -47,10 +41,8 @@ const resolveBySystem: Resolve = async (hostname) =>
  */
 export class PublicSender implements AsyncDisposable {
   readonly #policy: EgressPolicy
-  readonly #resolve: Resolve
-  readonly #limits: typeof LIMITS
-  /** Names that are being looked up. */
-  readonly #questions = new Map<string, Promise<string[]>>()
+  readonly #names: NameLookup
+  readonly #exchangeMs: number
   readonly #pools = new LRUCache<string, Pool>({
     max: MAX_POOLS,
     ttl: POOL_IDLE_MS,
@@ -60,15 +52,19 @@ export class PublicSender implements AsyncDisposable {
     dispose: (pool) => void pool.close().catch(() => {}),
   })
 
-  constructor(policy: EgressPolicy, resolve: Resolve = resolveBySystem, limits: Partial<typeof LIMITS> = {}) {
+  constructor(
+    policy: EgressPolicy,
+    resolve?: Resolve,
+    { exchangeMs = EXCHANGE_MS, ...limits }: Partial<typeof LOOKUP_LIMITS> & { exchangeMs?: number } = {},
+  ) {
     this.#policy = policy
-    this.#resolve = resolve
-    this.#limits = { ...LIMITS, ...limits }
+    this.#names = new NameLookup(resolve, limits)
+    this.#exchangeMs = exchangeMs
   }
 
   /** One exchange. Throws `SendError`; every status, redirects included, is an answer. */
   async send(url: string, outgoing: Outgoing): Promise<Answer> {
-    using patience = new Patience(this.#limits.exchangeMs, outgoing.signal)
+    using patience = new Patience(this.#exchangeMs, outgoing.signal)
     try {
       const destination = this.#policy.parse(url)
       const addresses = await patience.with(this.#resolved(destination))
@@ -79,23 +75,12 @@ export class PublicSender implements AsyncDisposable {
   }
 
   async #resolved(destination: Destination): Promise<string[]> {
-    const addresses = await this.#ask(destination.hostname).catch((err: unknown) => {
+    const addresses = await this.#names.addressesOf(destination.hostname).catch((err: unknown) => {
       throw new SendError('name_not_resolved', 'the host name could not be resolved', err)
     })
     if (addresses.length === 0) throw new SendError('name_not_resolved', 'the host name has no address')
     this.#policy.checkAddresses(destination, addresses)
     return addresses
-  }
-
-  /**
-   * Asks the resolver, which has few threads and holds one for as long as a name's servers like: those who want the same
-   * name at the same time share one question.
-   */
-  #ask(hostname: string): Promise<string[]> {
-    const asking =
-      this.#questions.get(hostname) ?? this.#resolve(hostname).finally(() => this.#questions.delete(hostname))
-    this.#questions.set(hostname, asking)
-    return within(asking, this.#limits.resolveMs)
   }
 
   /** The next address is tried only when nothing was sent to the one before. */
@@ -149,16 +134,6 @@ export class PublicSender implements AsyncDisposable {
     const pools = [...this.#pools.values()]
     this.#pools.clear()
     await Promise.allSettled(pools.map((pool) => pool.destroy()))
-  }
-}
-
-async function within<T>(work: Promise<T>, ms: number): Promise<T> {
-  const late = Promise.withResolvers<never>()
-  const timer = setTimeout(() => late.reject(new Error(`not within ${ms} ms`)), ms)
-  try {
-    return await Promise.race([work, late.promise])
-  } finally {
-    clearTimeout(timer)
   }
 }
 
