@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { createHash, type Hash } from 'node:crypto'
 import { createReadStream, createWriteStream } from 'node:fs'
 import { mkdir, rename, rm, stat } from 'node:fs/promises'
 import { dirname } from 'node:path'
@@ -109,9 +109,11 @@ export async function downloadFile({
       address = await renew()
       throw new Error('the address had run out')
     }
+    const hash = createHash('sha256')
     if (answer.statusCode === 416) {
       // Everything is here already, or what is here is of no use; the digest decides.
       await answer.body.dump()
+      if (sha256) await feed(hash, part)
     } else {
       if (answer.statusCode === 429) {
         await answer.body.dump()
@@ -120,9 +122,12 @@ export async function downloadFile({
       if (answer.statusCode >= 300) refuse('GET', answer.statusCode, await answer.body.text())
       isNew = false
       let total = answer.statusCode === 206 ? have : 0
+      if (sha256 && total > 0) await feed(hash, part)
       const count = new Transform({
         transform(chunk: Buffer, _encoding, done) {
           total += chunk.length
+          // While it comes: reading gigabytes once more afterwards takes seconds of a cold start.
+          if (sha256) hash.update(chunk)
           tell(total)
           done(null, chunk)
         },
@@ -133,7 +138,7 @@ export async function downloadFile({
         createWriteStream(part, { flags: answer.statusCode === 206 ? 'a' : 'w' }),
       )
     }
-    if (sha256 && (await digestOf(part)) !== sha256) {
+    if (sha256 && hash.digest('hex') !== sha256) {
       await rm(part, { force: true })
       throw new Error('the downloaded bytes do not have the declared digest')
     }
@@ -162,8 +167,12 @@ async function following(
 /** SHA-256 of a file, in hex. */
 export async function digestOf(path: string): Promise<string> {
   const hash = createHash('sha256')
-  await pipeline(createReadStream(path), hash)
+  await feed(hash, path)
   return hash.digest('hex')
+}
+
+async function feed(hash: Hash, path: string): Promise<void> {
+  for await (const chunk of createReadStream(path) as AsyncIterable<Buffer>) hash.update(chunk)
 }
 
 function refuse(method: string, status: number, text: string): void {
