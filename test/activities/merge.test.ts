@@ -58,6 +58,8 @@ describe('merging on a node', function () {
         .executeTakeFirstOrThrow()
       assert.equal(version.lifecycle_status, 'candidate')
       assert.equal(version.runtime_profile, 'llm-transformers')
+      // What its profile takes, and its weights.
+      assert.equal(version.memory_mb, 701)
       assert.equal(version.base_model_version_id, base.version_id)
       assert.deepEqual(version.example_input, { messages: [] })
       const sources = await db
@@ -109,14 +111,16 @@ describe('merging on a node', function () {
     })
 
     it('is over within a second when it is cancelled', async () => {
+      const pair = [await addLarge(1), await addLarge(2)]
       const jobId = await createMerge(jobs.world.api, jobs.key, {
         method: 'ties',
         base: await addLarge(0),
-        sources: [await addLarge(1), await addLarge(2)],
+        // Enough arithmetic to be caught in the middle, over files that are fetched once.
+        sources: [...pair, ...pair, ...pair, ...pair],
       })
       await until(async () => (await messages(jobId)).some((line) => line.startsWith('ties:')))
 
-      await jobs.cancel(jobId)
+      assert.equal((await jobs.cancel(jobId)).status, 'cancelled')
       const cancelledAt = Date.now()
 
       await jobs.released(jobId)
