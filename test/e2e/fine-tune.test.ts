@@ -156,7 +156,7 @@ describe('the way from rows to a chat', function () {
       headers: { 'x-api-key': platform.ready.api_key },
     })
     assert.equal(answer.statusCode, 409)
-    assert.match(await answer.body.text(), /is built on it/)
+    assert.match(await answer.body.text(), /in use: the endpoint sums serves it/)
   })
 
   it('takes a cancelled run up again where its last checkpoint was', async () => {
