@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { Readable } from 'node:stream'
+import { PassThrough, type Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { signalProcess, startTimeOf } from './process-table.ts'
@@ -49,8 +49,9 @@ export class ManagedProcess {
     this.name = name
     this.#child = child
     this.#group = group
-    this.stdout = child.stdout!
-    this.stderr = child.stderr!
+    // Node drops what nobody reads once a child has ended, and a reader that comes then would wait for ever.
+    this.stdout = child.stdout!.pipe(new PassThrough())
+    this.stderr = child.stderr!.pipe(new PassThrough())
     this.exited = new Promise((resolve) => {
       const finish = async (code: number | null) => {
         // A launcher that ended by itself has taken the tree with it; one that was killed has not.

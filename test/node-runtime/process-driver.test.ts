@@ -38,6 +38,13 @@ describe('process driver', () => {
     assert.deepEqual(await readdir(join(stateDir, 'pids')), [])
   })
 
+  it('keeps what a command said for whoever reads after its end', async () => {
+    const work = await shell(newDriver(), 'echo told')
+    await work.exited
+
+    assert.deepEqual(await linesOf(work), ['told'])
+  })
+
   it('lets a command end by TERM in its own way', async () => {
     const work = await shell(newDriver(), `trap 'exit 7' TERM; echo up; while :; do sleep 0.05; done`)
     await firstLine(work)
