@@ -62,24 +62,28 @@ const QUOTE = 0x22
 const COMMA = 0x2c
 const OPEN_LIST = 0x5b
 const OPEN_OBJECT = 0x7b
-/** A list takes 32 bytes, a row of a table 24 and 8 a column; texts and unlike names take up to 70 (V8, measured). */
+/** A list takes 32 bytes, a row of a table 24 and 8 a column; unlike names take up to 70 (V8, measured). */
 const CONTAINER_BYTES = 32
 const MEMBER_BYTES = 8
+/** Longer texts are held a second time, as values; shorter ones are mostly names, which are held once. */
+const SHORT_TEXT = 32
 
-/** About what the values of a JSON text take in memory beside the text: many times as much where it is all `{},{},`. */
+/** About what the values of a JSON text take beside it: as much for long texts, many times as much for `{},{},`. */
 export function parsedBytes(json: Buffer): number {
   let containers = 0
   let members = 0
+  let texts = 0
   for (let at = 0; at < json.length; at++) {
     const byte = json[at]
     if (byte === COMMA) members++
     else if (byte === OPEN_LIST || byte === OPEN_OBJECT) containers++
     else if (byte === QUOTE) {
-      // Long texts hold no values: an image in base64 is passed over in one step.
+      // Long texts are passed over in one step: an image in base64.
       const end = json.indexOf(QUOTE, at + 1)
       if (end === -1) break
+      if (end - at > SHORT_TEXT) texts += end - at
       if (json[end - 1] !== 0x5c) at = end
     }
   }
-  return containers * CONTAINER_BYTES + members * MEMBER_BYTES
+  return texts + containers * CONTAINER_BYTES + members * MEMBER_BYTES
 }

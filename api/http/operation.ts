@@ -122,8 +122,9 @@ async function readInto({ budget, maxBodyBytes }: Operation, exchange: Exchange)
   exchange.rawBody = await readBody(exchange.req, maxBodyBytes, (bytes) => held && budget.hold(held, bytes))
 }
 
-/** Counts what the values of a large body will take beside its text. */
-function holdValues({ budget }: Operation, { held, rawBody }: Exchange): void {
+/** Counts what the values of a large body will take beside its text; what a node gives back is trusted. */
+function holdValues({ budget, readsBodyFirst }: Operation, { held, rawBody }: Exchange): void {
+  if (readsBodyFirst) return
   const bytes = parsedBytes(rawBody)
   if (rawBody.length + bytes > budget.share) {
     const message = 'the body holds too many values; send fewer of them in one request'
