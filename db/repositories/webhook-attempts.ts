@@ -86,8 +86,8 @@ export async function pickFreshDeliveries(
         where d.endpoint_id = e.id and d.status = 'pending' and d.deadline_at > ${now}
           and (d.pinned_version is null or d.pinned_version = e.destination_version)
         order by d.id
-        limit greatest(case when e.id = any(${slow}::uuid[]) then ${perSlowEndpoint}::int else ${perEndpoint}::int end
-          - coalesce(busy.count, 0), 0)
+        limit least(${limit}::int, greatest(0, coalesce(-busy.count, 0)
+          + case when e.id = any(${slow}::uuid[]) then ${perSlowEndpoint}::int else ${perEndpoint}::int end))
       ) first
       where e.enabled and e.deleted_at is null and e.verification_status = 'active'
     ), ranked as (
