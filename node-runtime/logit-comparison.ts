@@ -3,14 +3,16 @@ import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
+import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import type { MergeIngredient } from '../schemas/training-merge.ts'
 import type { MemoryLedger } from './memory-ledger.ts'
-import { fetchIngredients, modelFolder } from './merge/ingredients.ts'
+import { fetchIngredients } from './merge/ingredients.ts'
 import type { ModelManager } from './model-manager.ts'
 import type { ManagedProcess, ProcessDriver } from './process-driver.ts'
 import { pythonProcessEnv } from './python-env.ts'
 import type { BaseTools } from './training/base-model.ts'
+import { unlessAborted } from './unless-aborted.ts'
 
 /** What a comparison needs of its node. */
 export interface ComparisonTools extends BaseTools {
@@ -71,20 +73,27 @@ export async function compareLogits(
   await tools.models.room.hold(name, memoryMb)
   try {
     await mkdir(dir, { recursive: true })
-    const merged = await tools.weights.find(modelKey)
-    if (!merged) throw new ComparisonError('its weights have left the disk', { isFinal: false })
-    const found = await fetchIngredients(tools, ingredients, { dir, signal, tell: () => {} })
+    // Linked here like the others: a model that left the memory may leave the disk while its base is fetched.
+    const tested: MergeIngredient = {
+      role: 'source',
+      label: 'the model',
+      weight: null,
+      from: { type: 'version', model_key: modelKey },
+    }
+    const found = await fetchIngredients(tools, [tested, ...ingredients], { dir, signal, tell: () => {} })
+    const dirOf = (wanted: MergeIngredient['role']) =>
+      found.find(({ role }) => role === wanted)?.ingredient.dir
     const threads = Math.max(1, availableParallelism() - 1)
     const job = {
-      merged_dir: modelFolder(merged.directory),
-      base_dir: found.find(({ role }) => role === 'base')?.ingredient.dir,
+      merged_dir: dirOf('source'),
+      base_dir: dirOf('base'),
       adapters: found.flatMap(({ role, ingredient }) => (role === 'adapter' ? [ingredient] : [])),
       threads,
     }
     await writeFile(join(dir, 'job.json'), JSON.stringify(job))
     const process = await tools.driver.start({
       name,
-      command: await tools.pythonOf(ENVIRONMENT),
+      command: await unlessAborted(tools.pythonOf(ENVIRONMENT), signal),
       args: ['-m', 'hearth_trainers.llm.compare', join(dir, 'job.json')],
       cwd: dir,
       env: pythonProcessEnv({ PYTHONPATH: TRAINERS, OMP_NUM_THREADS: String(threads) }),
@@ -103,12 +112,17 @@ async function readVerdict(process: ManagedProcess, signal: AbortSignal): Promis
   const lines: Line[] = []
   const said: string[] = []
   const keep = (text: string) => void (said.push(text) > LAST_LINES && said.shift())
-  createInterface({ input: process.stderr }).on('line', keep)
-  createInterface({ input: process.stdout }).on('line', (text) => {
-    if (text.startsWith('{"event"')) lines.push(JSON.parse(text) as Line)
-    else keep(text)
-  })
+  const readAll = async (stream: Readable, take: (text: string) => void) => {
+    for await (const text of createInterface({ input: stream })) take(text)
+  }
   try {
+    await Promise.all([
+      readAll(process.stderr, keep),
+      readAll(process.stdout, (text) => {
+        if (text.startsWith('{"event"')) lines.push(JSON.parse(text) as Line)
+        else keep(text)
+      }),
+    ])
     const { code } = await process.exited
     signal.throwIfAborted()
     const last = lines.at(-1)

@@ -33,7 +33,7 @@ export async function fetchIngredients(
 }
 
 /** A version holds its model at the top or in a folder. */
-export const modelFolder = (folder: string): string => within(folder, MODEL_FOLDER, 'config.json')
+const modelFolder = (folder: string): string => within(folder, MODEL_FOLDER, 'config.json')
 
 const adapterFolder = (folder: string): string => within(folder, 'adapter', 'adapter_config.json')
 
