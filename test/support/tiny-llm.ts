@@ -1,8 +1,12 @@
 import { execFile, spawn } from 'node:child_process'
+import { createHash, randomUUID } from 'node:crypto'
+import { existsSync } from 'node:fs'
+import { cp, mkdir, readFile, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { promisify } from 'node:util'
 import { pythonProcessEnv } from '../../node-runtime/python-env.ts'
+import { readConfig } from '../../platform/config.ts'
 import { requireInstalled } from './skip.ts'
 import { pythonOf } from './trainer.ts'
 
@@ -36,7 +40,10 @@ export async function requireLlm(this: Mocha.Context): Promise<void> {
   await requireInstalled(this, process.env.HEARTH_TEST_LLM_MISSING, llmPython)
 }
 
-/** Makes a tiny Llama with random weights, a byte-level tokenizer and a chat template in `folder`. */
+/**
+ * Makes a tiny Llama with random weights, a byte-level tokenizer and a chat template in `folder`. Equal ones are made once
+ * per machine: what makes them takes seconds to load.
+ */
 export async function makeTinyLlm(folder: string, options: TinyLlm = {}): Promise<void> {
   const flags = Object.entries(options).flatMap(([name, value]) => {
     const flag = `--${name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`
@@ -44,7 +51,20 @@ export async function makeTinyLlm(folder: string, options: TinyLlm = {}): Promis
     if (value === true) return [flag]
     return [flag, Array.isArray(value) ? JSON.stringify(value) : String(value)]
   })
-  await run(await llmPython(), [MAKER, folder, ...flags], { env: pythonProcessEnv({ OMP_NUM_THREADS: '1' }) })
+  const python = await llmPython()
+  const made = createHash('sha256')
+    .update(await readFile(MAKER))
+    .update(JSON.stringify([python, flags]))
+    .digest('hex')
+  const kept = join(readConfig().HEARTH_CACHE_DIR, 'test-models', made)
+  if (!existsSync(kept)) {
+    const draft = `${kept}.${randomUUID()}`
+    await mkdir(draft, { recursive: true })
+    await run(python, [MAKER, draft, ...flags], { env: pythonProcessEnv({ OMP_NUM_THREADS: '1' }) })
+    // Of two that make it at once the later one throws its away.
+    await rename(draft, kept).catch(() => rm(draft, { recursive: true }))
+  }
+  await cp(kept, folder, { recursive: true })
 }
 
 /** Asks `llm_probe.py`, which sees models and tokens with the eyes of the trainer. Loading its libraries takes seconds: ask for much at once. */

@@ -1,4 +1,3 @@
-import { Worker } from '@temporalio/worker'
 import { createWebhookActivities, type WebhookActivities } from '../../activities/control/webhooks/index.ts'
 import type { WebhookDeps } from '../../activities/control/webhooks/deps.ts'
 import { EgressPolicy } from '../../platform/egress-policy.ts'
@@ -9,7 +8,7 @@ import { workflowBundle } from '../../workers/bundle.ts'
 import { QUEUES } from '../../workflows/policy.ts'
 import { startApi, type TestApi } from './api.ts'
 import { type Receiver, startReceiver } from './receiver.ts'
-import { startTemporal, type TestTemporal } from './temporal.ts'
+import { runWorker, startTemporal, type TestTemporal } from './temporal.ts'
 
 /** What a destination got. */
 export interface Received {
@@ -101,21 +100,10 @@ export async function startWebhookWorker(
   deps: WebhookDeps,
   wrap: (activities: WebhookActivities) => object = (activities) => activities,
 ): Promise<AsyncDisposable> {
-  const worker = await Worker.create({
+  return runWorker({
     connection,
     taskQueue: QUEUES.webhooks,
     workflowBundle: await workflowBundle(deps.config.HEARTH_CACHE_DIR),
     activities: wrap(createWebhookActivities(deps)),
-    maxHeartbeatThrottleInterval: '500ms',
-    defaultHeartbeatThrottleInterval: '500ms',
-    shutdownGraceTime: '1s',
-    shutdownForceTime: '5s',
   })
-  const running = worker.run()
-  return {
-    async [Symbol.asyncDispose]() {
-      worker.shutdown()
-      await running
-    },
-  }
 }
