@@ -77,9 +77,9 @@ def _call(call: Any) -> Any:
 
 
 def _sampling(body: dict[str, Any]) -> Sampling:
-    given = body.get("max_completion_tokens", body.get("max_tokens"))
-    sampling = Sampling(
-        max_tokens=_number("max_tokens", given, 1, 1 << 31, whole=True),
+    name = "max_tokens" if body.get("max_completion_tokens") is None else "max_completion_tokens"
+    return Sampling(
+        max_tokens=_number(name, body.get(name), 1, 1 << 31, whole=True),
         temperature=_number("temperature", body.get("temperature"), 0, 100),
         top_p=_number("top_p", body.get("top_p"), 0, 1),
         top_k=_number("top_k", body.get("top_k"), -1, 1 << 31, whole=True),
@@ -87,7 +87,6 @@ def _sampling(body: dict[str, Any]) -> Sampling:
         frequency_penalty=_number("frequency_penalty", body.get("frequency_penalty"), -2, 2) or 0.0,
         seed=_number("seed", body.get("seed"), -(1 << 63), (1 << 64) - 1, whole=True),
     )
-    return sampling
 
 
 def _number(name: str, value: Any, lowest: float, highest: float, *, whole: bool = False) -> Any:

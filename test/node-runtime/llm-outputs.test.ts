@@ -186,6 +186,19 @@ for (const [name, form, require, says] of [
       assert.notEqual(other, first)
     })
 
+    it('writes as many tokens as it may, in the new words and the old', async () => {
+      for (const limit of [
+        { max_tokens: 1 },
+        { max_tokens: 1, max_completion_tokens: null },
+        { max_completion_tokens: 1 },
+      ]) {
+        const { body } = await world.chat(model.name, { messages: MESSAGES, ...limit })
+
+        const { choices, usage } = body as AnyBody
+        assert.deepEqual([choices[0].finish_reason, usage.completion_tokens], ['length', 1])
+      }
+    })
+
     it('draws anew for every request that brings no seed', async () => {
       const draws = [1, 2, 3].map(() => textOf({ response_format: formatOf(FREE) }))
 
@@ -217,6 +230,7 @@ for (const [name, form, require, says] of [
 
     for (const [field, asked] of [
       ['n', { n: 2 }],
+      ['max_completion_tokens', { max_completion_tokens: 0 }],
       ['temperature', { temperature: -1 }],
       ['top_p', { top_p: 1.5 }],
       ['seed', { seed: 'x' }],
