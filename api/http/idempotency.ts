@@ -59,7 +59,7 @@ export class Idempotency {
    * The stored reply, else what `work` gives. `admit` is asked only before new work, and may throw: a repeat of what
    * was admitted long ago is answered even while new work is refused.
    */
-  async run(keyed: KeyedRequest, admit: () => void, work: Work): Promise<Outgoing> {
+  async run(keyed: KeyedRequest, admit: () => Promise<void> | undefined, work: Work): Promise<Outgoing> {
     const name = nameOf(keyed.id)
     for (;;) {
       const stored = await findReply(this.#services.db, keyed.id)
@@ -69,7 +69,7 @@ export class Idempotency {
       await other.catch(() => {})
     }
     // Nothing is awaited between the look above and the entry below, so one request of this process gets here.
-    admit()
+    await admit()
     const attempt = this.#attempt(keyed, work)
     this.#atWork.set(name, attempt)
     try {

@@ -10,7 +10,7 @@ import { toApiError } from './errors.ts'
 import { Exchange } from './exchange.ts'
 import type { Family } from './family.ts'
 import { Idempotency, keyOf } from './idempotency.ts'
-import { checkKillSwitch } from './kill-switch-gate.ts'
+import { passKillSwitch } from './kill-switch-gate.ts'
 import {
   type MountOptions,
   type Operation,
@@ -122,7 +122,8 @@ export class Kernel {
   }
 
   async #run(operation: Operation, exchange: Exchange): Promise<Outgoing | undefined> {
-    this.#admit(operation)
+    const admitting = this.#admit(operation)
+    if (admitting) await admitting
     const result = await operation.route.handler(exchange as never, this.#services)
     exchange.runAfterCommit()
     return outgoingOf(operation, result)
@@ -140,7 +141,7 @@ export class Kernel {
     }
 
     const keyed = keyOf(operation.route, exchange)
-    if (!keyed) this.#admit(operation)
+    if (!keyed) await this.#admit(operation)
     const outgoing = keyed
       ? await this.#idempotency.run(keyed, () => this.#admit(operation), work)
       : await db.transaction().execute(work)
@@ -149,8 +150,8 @@ export class Kernel {
     return outgoing
   }
 
-  #admit({ route }: Operation): void {
-    if (route.admitsWork) checkKillSwitch(this.#services.killSwitch)
+  #admit({ route }: Operation): Promise<void> | undefined {
+    return route.admitsWork ? passKillSwitch(this.#services.killSwitch) : undefined
   }
 
   #fail(operation: Operation | undefined, exchange: Exchange, err: unknown): void {

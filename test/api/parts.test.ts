@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { checkIfMatch, etagMatches, etagOf } from '../../api/http/etag.ts'
-import { checkKillSwitch } from '../../api/http/kill-switch-gate.ts'
+import { checkKillSwitch, passKillSwitch } from '../../api/http/kill-switch-gate.ts'
 import { readPage } from '../../api/http/page.ts'
 import { PathRouter } from '../../api/http/router.ts'
 import { ApiError } from '../../domain/errors.ts'
@@ -141,5 +141,19 @@ describe('the kill-switch gate', () => {
     ]) {
       assert.throws(() => checkKillSwitch(view, now), isCode('operator_kill_switch'))
     }
+  })
+
+  it('waits for one look when the process was too busy to look', async () => {
+    const view = { active: false, reason: null as string | null, seenAt: Date.now() - 5_000 }
+    const passing = passKillSwitch(view)
+    view.seenAt = Date.now()
+    await passing
+    assert.equal(passKillSwitch(view), undefined)
+
+    view.seenAt = Date.now() - 5_000
+    const refused = passKillSwitch(view)
+    Object.assign(view, { active: true, reason: 'fire', seenAt: Date.now() })
+    await assert.rejects(Promise.resolve(refused), isCode('operator_kill_switch'))
+    assert.throws(() => void passKillSwitch(view), isCode('operator_kill_switch'))
   })
 })
