@@ -13,8 +13,12 @@ export const MERGE_ARITY: Readonly<
 /** Share of a difference that is kept when the caller names none. */
 export const DEFAULT_DENSITY = 0.5
 export const DEFAULT_SEED = 0
-/** What a merge holds, whatever the size of the models. */
-export const MERGE_MEMORY_MB = 160
+/** What a merge holds, whatever the size of the models: each of its threads has a few chunks of them. */
+const CHUNKS_MB = 160
+const MB = 1024 * 1024
+
+/** Memory of a merge, in MB. Of adapters the threads hold whole factors, together less than the files of them all. */
+export const mergeMemoryMb = (adapterBytes: number): number => CHUNKS_MB + Math.ceil(adapterBytes / MB)
 
 /** Something wrong with a field of the body. */
 export interface FieldFault {

@@ -8,11 +8,23 @@ export function estimateMb(
   return Math.ceil(profile.memory_mb + (profile.memory_per_weights_mb ?? 0) * (weightsBytes / MB))
 }
 
+interface SizedFile {
+  path: string
+  size_bytes: number
+}
+
+const ADAPTER = /(?:^|\/)adapter(?:\/|_model)/
+const isWeights = ({ path }: SizedFile): boolean => /\.(?:safetensors|gguf)$/.test(path)
+const sumOf = (files: readonly SizedFile[]): number =>
+  files.reduce((sum, { size_bytes }) => sum + size_bytes, 0)
+
 /** Bytes of the weights among a version's files; adapters that lie beside a model are not served. */
-export const weightsBytes = (files: readonly { path: string; size_bytes: number }[]): number =>
-  files
-    .filter(({ path }) => /\.(?:safetensors|gguf)$/.test(path) && !/(?:^|\/)adapter(?:\/|_model)/.test(path))
-    .reduce((sum, { size_bytes }) => sum + size_bytes, 0)
+export const weightsBytes = (files: readonly SizedFile[]): number =>
+  sumOf(files.filter((file) => isWeights(file) && !ADAPTER.test(file.path)))
+
+/** Bytes of the adapter among them. */
+export const adapterBytes = (files: readonly SizedFile[]): number =>
+  sumOf(files.filter((file) => isWeights(file) && ADAPTER.test(file.path)))
 
 /** How a language model is trained: LoRA layers on a base in 4 bits or bf16, or all of it in float32. */
 export type Adapter = 'qlora' | 'lora' | 'none'

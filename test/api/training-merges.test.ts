@@ -77,6 +77,8 @@ describe('training merges (4.3)', () => {
       ],
     )
     assert.equal(ingredients[0].from.type, 'version')
+    // Its chunks and, of a tiny adapter, one more.
+    assert.equal(body.merge.memory_mb, 161)
   })
 
   describe('refuses with the field in question', () => {

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { type Tuning, tuningMemoryMb, weightsBytes } from '../../domain/model-memory.ts'
+import { adapterBytes, type Tuning, tuningMemoryMb, weightsBytes } from '../../domain/model-memory.ts'
 
 const GB = 1024
 
@@ -38,5 +38,6 @@ describe('memory of models', () => {
       { path: 'model.q4_k_m.gguf', size_bytes: 320 },
     ]
     assert.equal(weightsBytes(files), 350)
+    assert.equal(adapterBytes(files), 240)
   })
 })

@@ -1,7 +1,9 @@
 import { listMergeSources, type MergeSourceView } from '../../../db/repositories/merges.ts'
+import { findModelFiles } from '../../../db/repositories/node-models.ts'
 import type { TrainingRunRow } from '../../../db/tables/training.ts'
 import { ApiError } from '../../../domain/errors.ts'
-import { DEFAULT_DENSITY, DEFAULT_SEED, MERGE_MEMORY_MB } from '../../../domain/merge.ts'
+import { DEFAULT_DENSITY, DEFAULT_SEED, mergeMemoryMb } from '../../../domain/merge.ts'
+import { adapterBytes } from '../../../domain/model-memory.ts'
 import type { ArtifactRef } from '../../../schemas/artifact-ref.ts'
 import type { MergeClaim, MergeIngredient, MergeMethod } from '../../../schemas/training-merge.ts'
 import type { Services } from '../../services.ts'
@@ -26,17 +28,22 @@ export async function specifyMerge(
   const sources = method === 'slerp' ? all.filter(({ role }) => role !== 'base') : all
   const counts = { base: 0, adapter: 0, source: 0 }
   const ingredients: MergeIngredient[] = []
+  let foldedBytes = 0
   for (const source of sources) {
     const number = ++counts[source.role]
-    ingredients.push({
-      role: source.role,
-      label: labelOf(source, number),
-      weight: source.weight,
-      from: await placeOf(services, job, source),
-    })
+    const from = await placeOf(services, job, source)
+    ingredients.push({ role: source.role, label: labelOf(source, number), weight: source.weight, from })
+    if (source.role === 'adapter') foldedBytes += await bytesOfAdapter(services, from)
   }
   return {
-    merge: { job_name: job.job_name, method, density, seed, ingredients, memory_mb: MERGE_MEMORY_MB },
+    merge: {
+      job_name: job.job_name,
+      method,
+      density,
+      seed,
+      ingredients,
+      memory_mb: mergeMemoryMb(foldedBytes),
+    },
   }
 }
 
@@ -54,4 +61,10 @@ async function placeOf(
   const { type, uri } = ref as Extract<ArtifactRef, { type: 'storage' }>
   if (type !== 'storage') throw new ApiError('conflict', 'a source of this merge is gone')
   return storedFiles(services, job, uri)
+}
+
+async function bytesOfAdapter({ db }: Services, from: MergeIngredient['from']): Promise<number> {
+  if (from.type === 'files') return adapterBytes(from.files)
+  const found = from.type === 'version' ? await findModelFiles(db, from.model_key) : undefined
+  return found ? adapterBytes(found.files) : 0
 }
