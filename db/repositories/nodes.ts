@@ -143,7 +143,7 @@ export function listNodes(
     .execute()
 }
 
-/** Moves a node; undefined when it is removed or absent. Removing also drops its state, so placement forgets it. */
+/** Moves a node; undefined when it is removed or absent. Placement forgets one that is removed, and it keeps nothing warm. */
 export async function moveNode(
   trx: Transaction<Database>,
   nodeId: string,
@@ -156,7 +156,10 @@ export async function moveNode(
     .where('status', '!=', 'removed')
     .returningAll()
     .executeTakeFirst()
-  if (node && status === 'removed') await trx.deleteFrom('node_state').where('node_id', '=', nodeId).execute()
+  if (node && status === 'removed') {
+    await trx.deleteFrom('node_state').where('node_id', '=', nodeId).execute()
+    await trx.deleteFrom('warm_pin').where('node_id', '=', nodeId).execute()
+  }
   if (node) await bumpCache(trx, 'node')
   return node
 }

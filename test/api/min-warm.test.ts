@@ -116,6 +116,20 @@ describe('min_warm', function () {
     assert.deepEqual((await get(row)).body.nodes, [second.nodeId])
   })
 
+  it('moves off a node that is removed at once', async () => {
+    await using stack = new AsyncDisposableStack()
+    const first = stack.use(await startNode(api))
+    const row = await endpoint('kept')
+    await set(row, 1)
+    await until(() => isLoaded(first, row))
+    const second = stack.use(await startNode(api))
+
+    await api.call('DELETE', `/api/v1/admin/nodes/${first.nodeId}`, { key: OPERATIONS_KEY })
+
+    assert.ok(!(await get(row)).body.nodes.includes(first.nodeId))
+    await until(() => isLoaded(second, row))
+  })
+
   it('ends with the endpoint, and asks for nothing while it is paused', async () => {
     await using node = await startNode(api)
     const row = await endpoint('kept')
