@@ -1,7 +1,7 @@
 // Mocha's `spec` reporter, and beside it a file that gets one JSON line as each test ends, for mocha-run.ts to read:
 // what was told stays told when the run dies.
 const { appendFileSync } = require('node:fs')
-const { relative } = require('node:path')
+const path = require('node:path')
 const { reporters } = require('mocha')
 
 const OUTCOMES = { pass: 'passed', fail: 'failed', pending: 'skipped' }
@@ -14,7 +14,7 @@ module.exports = class RecordingReporter extends reporters.Spec {
     const tell = (line) => appendFileSync(record, `${JSON.stringify(line)}\n`)
     for (const [event, outcome] of Object.entries(OUTCOMES)) {
       runner.on(event, (test) =>
-        tell({ file: test.file ? relative('', test.file) : '', title: test.fullTitle(), outcome }),
+        tell({ file: test.file ? path.relative('', test.file) : '', title: test.fullTitle(), outcome }),
       )
     }
     runner.once('end', () => tell({ ended: true }))
