@@ -52,6 +52,18 @@ function toIssue(where: Where, error: ErrorObject): Issue {
         msg: `there is no ${error.params.tag} ${short(JSON.stringify(error.params.tagValue))} here`,
         type: 'discriminator',
       }
+    case 'minLength':
+    case 'minItems': {
+      const what = error.keyword === 'minItems' ? 'items' : 'characters'
+      const { limit } = error.params as { limit: number }
+      const msg = limit === 1 ? 'must not be empty' : `must have at least ${limit} ${what}`
+      return { loc, msg, type: error.keyword }
+    }
+    case 'maxLength':
+    case 'maxItems': {
+      const what = error.keyword === 'maxItems' ? 'items' : 'characters'
+      return { loc, msg: `must have at most ${String(error.params.limit)} ${what}`, type: error.keyword }
+    }
     case 'pattern':
       return { loc, msg: formInWords(String(error.params.pattern)) ?? ANOTHER_FORM, type: error.keyword }
     case 'format':

@@ -19,8 +19,8 @@ export function nodeCommands(program: Command, open: Open): void {
       [
         token.node_token,
         '',
-        'Good for one machine and 24 hours. On that machine:',
-        `  HEARTH_GATEWAY_URL=${context.client.baseUrl} HEARTH_NODE_TOKEN=${token.node_token} node workers/node.ts`,
+        'Good for one machine and 24 hours. On that machine, in a checkout after `npm ci`:',
+        `  HEARTH_GATEWAY_URL=${context.client.baseUrl} HEARTH_NODE_TOKEN=${token.node_token} npx node workers/node.ts`,
       ].join('\n'),
     )
   }

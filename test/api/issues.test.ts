@@ -35,6 +35,8 @@ describe('what is wrong with a body', () => {
 
     assert.match(told({ name: 'A B' }), /^body\.name: must be lower-case letters, digits/)
     assert.equal(told({ id: '7' }), 'body.id: must be a UUID')
+    assert.match(told({ name: '' }), /^body\.name: must not be empty/)
+    assert.equal(told({ name: 'a'.repeat(101) }), 'body.name: must have at most 100 characters')
     assert.equal(told({ other: 'x' }), 'body.other: has not the form that the schema gives')
   })
 })
