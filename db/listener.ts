@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 
 const CONNECT_MS = 5_000
+const CLOSE_MS = 1_000
 const AGAIN_MS = { first: 100, longest: 2_000 }
 
 /** What a listener does with what it hears. */
@@ -74,9 +75,10 @@ export class Listener implements AsyncDisposable {
     }
   }
 
+  /** A server that does not answer is not waited for. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closing.abort()
-    await this.#client?.end().catch(() => {})
-    await this.#running
+    const ended = Promise.all([this.#client?.end().catch(() => {}), this.#running])
+    await Promise.race([ended, sleep(CLOSE_MS, undefined, { ref: false })])
   }
 }

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { sql } from 'kysely'
 import { Listener } from '../../db/listener.ts'
 import { startDatabase, type TestDatabase } from '../support/database.ts'
@@ -76,5 +78,26 @@ describe('listener', () => {
     await listener[Symbol.asyncDispose]()
 
     await eventually('the end of its connection', async () => (await connections()).length === 0 || undefined)
+  })
+
+  it('does not wait for a server that has fallen silent when it is closed', async () => {
+    const { hostname, port } = new URL(database.url)
+    const upstreams: Socket[] = []
+    const proxy = createServer({ allowHalfOpen: true }, (socket) => {
+      const upstream = connect(Number(port), hostname)
+      socket.pipe(upstream).pipe(socket)
+      upstreams.push(upstream, socket)
+    }).listen(0, '127.0.0.1')
+    await once(proxy, 'listening')
+    const through = new URL(database.url)
+    through.port = String((proxy.address() as AddressInfo).port)
+    const { listener } = listening(through.href)
+    await listener.start()
+    for (const socket of upstreams) socket.unpipe().pause()
+
+    await listener[Symbol.asyncDispose]()
+
+    for (const socket of upstreams) socket.destroy()
+    proxy.close()
   })
 })
