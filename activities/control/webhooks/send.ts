@@ -16,8 +16,12 @@ export interface SignedSend {
   signal?: AbortSignal
 }
 
-/** Signs at the moment of sending and posts (contract 6.2). Throws `SendError`. */
-export function sendSigned({ sender, now }: WebhookDeps, send: SignedSend): Promise<Answer> {
+/**
+ * Signs at the moment of sending and posts (contract 6.2). Throws `SendError`; another error when there is nothing to sign
+ * with, for the endpoint has been deleted meanwhile.
+ */
+export async function sendSigned({ sender, now }: WebhookDeps, send: SignedSend): Promise<Answer> {
+  if (send.secrets.length === 0) throw new Error('there is no secret to sign with')
   const timestamp = Math.floor(now().getTime() / 1000)
   return sender.send(send.url, {
     method: 'POST',
