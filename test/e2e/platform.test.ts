@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { after, before, describe, it } from 'mocha'
 import { infer, inferAsync, inferMany, register, train, uploadTable } from '../../embedded/demo-steps.ts'
+import { freePort } from '../support/database.ts'
 import { dataDirectory, processesOn, startSupervisor, startTestPlatform } from '../support/platform.ts'
 import type { TestPlatform } from '../support/platform.ts'
 import { regressionTable } from '../support/tables.ts'
@@ -115,11 +116,22 @@ describe('npm start', function () {
     await uploadTable(first.api, regressionTable(10))
     await first.stop()
 
-    await using second = await startTestPlatform(data.path, { args: ['--fresh'] })
+    // Reached by an address of its own choosing, as it is told; in a namespace of its own.
+    const port = await freePort()
+    const env = {
+      HEARTH_HOST: '0.0.0.0',
+      HEARTH_PORT: String(port),
+      HEARTH_BASE_URL: `http://localhost:${port}`,
+      TEMPORAL_NAMESPACE: 'another',
+    }
+    await using second = await startTestPlatform(data.path, { args: ['--fresh'], env })
 
+    assert.equal(second.ready.base_url, env.HEARTH_BASE_URL)
     assert.notEqual(second.ready.account_id, first.ready.account_id)
     assert.notEqual(second.ready.api_key, first.ready.api_key)
     assert.deepEqual(await second.api.get('/datasets'), { datasets: [], next_cursor: null })
+    // Its row is there once the workflow has read the file.
+    assert.equal((await uploadTable(second.api, regressionTable(10))).num_samples, 10)
   })
 
   it('ends when npm is told to, although npm tells its scripts nothing', async () => {
@@ -141,7 +153,14 @@ describe('npm start', function () {
     const wrongOption = await runToEnd(['--frehs'], { HEARTH_DATA_DIR: data.path })
     const wrongSetting = await runToEnd([], { HEARTH_DATA_DIR: data.path, HEARTH_PORT: 'eighty' })
 
-    assert.deepEqual([wrongOption.code, wrongSetting.code], [2, 2])
+    const noDatabase = await runToEnd([], {
+      HEARTH_DATA_DIR: data.path,
+      DATABASE_URL: 'postgres://me:secret@127.0.0.1:1/none',
+    })
+
+    assert.deepEqual([wrongOption.code, wrongSetting.code, noDatabase.code], [2, 2, 1])
+    assert.match(noDatabase.stderr, /^DATABASE_URL cannot be used: connect ECONNREFUSED[^\n]*\n$/)
+    assert.doesNotMatch(noDatabase.stderr, /secret/)
     assert.match(wrongOption.stderr, /^[^\n]*--frehs[^\n]*\n$/)
     assert.match(wrongSetting.stderr, /^HEARTH_PORT[^\n]*eighty[^\n]*\n$/)
   })
