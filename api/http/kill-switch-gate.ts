@@ -12,8 +12,9 @@ const isStale = ({ seenAt }: KillSwitchView, now: number): boolean => now - seen
 
 /** `checkKillSwitch`, at once when the view is young enough, else after giving it a moment to become so. */
 export function passKillSwitch(view: KillSwitchView): Promise<void> | undefined {
-  if (view.active || !isStale(view, Date.now())) return void checkKillSwitch(view)
-  return catchUp(view)
+  if (!view.active && isStale(view, Date.now())) return catchUp(view)
+  checkKillSwitch(view)
+  return undefined
 }
 
 async function catchUp(view: KillSwitchView): Promise<void> {
