@@ -103,11 +103,19 @@ export async function postgresChild(
 export const postgresUrl = ({ password, port }: PostgresCluster, database: string): string =>
   `postgres://hearth:${password}@127.0.0.1:${port}/${database}`
 
+/** A server that is starting may take a connection and say nothing on it. */
+const ANSWER_MS = 10_000
+
 /** Waits until the server takes connections and the platform's database is there. */
-export async function ensureDatabase(cluster: PostgresCluster, timeoutMs = 30_000): Promise<string> {
+export async function ensureDatabase(cluster: PostgresCluster, timeoutMs = 120_000): Promise<string> {
   const deadline = Date.now() + timeoutMs
+  const answerMs = Math.min(ANSWER_MS, timeoutMs)
   for (;;) {
-    const client = new pg.Client({ connectionString: postgresUrl(cluster, 'postgres') })
+    const client = new pg.Client({
+      connectionString: postgresUrl(cluster, 'postgres'),
+      connectionTimeoutMillis: answerMs,
+      query_timeout: answerMs,
+    })
     client.on('error', () => {})
     try {
       await client.connect()

@@ -56,6 +56,8 @@ const STOP_ORDER = [
   ['postgres', 0],
 ] as const
 const STOP_WITHIN_MS = 9500
+/** How long our own Temporal may take to answer: that is work of this machine, however busy it is. */
+const OWN_SERVER_MS = 120_000
 /** A third of the usual young heap: a gateway under load stays below 250 MB (bench/gateway). */
 const GATEWAY_FLAGS = ['--max-semi-space-size=16']
 /** A worker has several heaps, one for each thread of workflows: with a small young part it stays below 350 MB (bench/webhooks). */
@@ -187,7 +189,7 @@ async function startTemporal(context: Context): Promise<{ address: string; ui: s
   const file = join(layout.temporal, 'temporal.db')
   const address = `127.0.0.1:${port}`
   launch(context, temporalChild(cli, { file, port, uiPort, cwd: layout.temporal, namespace }))
-  await temporalReady({ address, namespace })
+  await temporalReady({ address, namespace }, OWN_SERVER_MS)
   output.say(`Temporal on port ${port}, its UI at http://127.0.0.1:${uiPort}`)
   return { address, ui: `http://127.0.0.1:${uiPort}` }
 }

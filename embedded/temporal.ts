@@ -46,6 +46,8 @@ export interface TemporalPlace {
 }
 
 const NOT_FOUND = 5
+/** A server that is starting may take a call and never answer it. */
+const ANSWER_MS = 10_000
 
 /** Waits until the server answers; throws a `StartError` when it does not, or has no such namespace. */
 export async function temporalReady(
@@ -57,7 +59,10 @@ export async function temporalReady(
     try {
       const connection = await Connection.connect({ address, connectTimeout: 1000 })
       try {
-        await connection.workflowService.describeNamespace({ namespace })
+        const answerBy = Date.now() + Math.min(ANSWER_MS, timeoutMs)
+        await connection.withDeadline(answerBy, () =>
+          connection.workflowService.describeNamespace({ namespace }),
+        )
         return
       } finally {
         await connection.close()
@@ -82,15 +87,21 @@ export async function temporalReady(
   }
 }
 
-/** Whether any process polls a task queue for workflows. */
-export async function queueIsPolled({ address, namespace }: TemporalPlace, queue: string): Promise<boolean> {
+/** Whether any process polls a task queue for workflows; throws when the server does not answer in time. */
+export async function queueIsPolled(
+  { address, namespace }: TemporalPlace,
+  queue: string,
+  timeoutMs = ANSWER_MS,
+): Promise<boolean> {
   const connection = await Connection.connect({ address, connectTimeout: 1000 })
   try {
-    const answer = await connection.workflowService.describeTaskQueue({
-      namespace,
-      taskQueue: { name: queue },
-      taskQueueType: 1,
-    })
+    const answer = await connection.withDeadline(Date.now() + timeoutMs, () =>
+      connection.workflowService.describeTaskQueue({
+        namespace,
+        taskQueue: { name: queue },
+        taskQueueType: 1,
+      }),
+    )
     return (answer.pollers ?? []).length > 0
   } finally {
     await connection.close()
