@@ -6,9 +6,13 @@ export interface Held {
   bytes: number
 }
 
+/** What any owner may hold even when others have taken all there is: the body of an ordinary request. */
+const ALWAYS_BYTES = 256 * 1024
+
 /**
  * The memory that request bodies may take on this gateway, over all connections. One account may hold half of it, and so
- * may all who are not identified before their body is read: nobody shuts out the others. Beyond it: `no_capacity`.
+ * may all who are not identified before their body is read. Beyond it: `no_capacity`, but not for the little that anybody may
+ * always hold: nobody shuts out the others, alone or with help.
  */
 export class BodyBudget {
   readonly #bytes: number
@@ -32,7 +36,8 @@ export class BodyBudget {
 
   /** Throws when `bytes` more for this owner would be too much. */
   check(owner: string, bytes: number): void {
-    const isOver = this.#held + bytes > this.#bytes || (this.#heldBy.get(owner) ?? 0) + bytes > this.share
+    const own = (this.#heldBy.get(owner) ?? 0) + bytes
+    const isOver = own > this.share || (own > ALWAYS_BYTES && this.#held + bytes > this.#bytes)
     if (!isOver) return
     throw new ApiError('no_capacity', 'too many large requests are being received; try again in a moment', {
       details: { retry_after_s: 1 },
@@ -59,6 +64,7 @@ export class BodyBudget {
 }
 
 const QUOTE = 0x22
+const BACKSLASH = 0x5c
 const COMMA = 0x2c
 const OPEN_LIST = 0x5b
 const OPEN_OBJECT = 0x7b
@@ -78,12 +84,22 @@ export function parsedBytes(json: Buffer): number {
     if (byte === COMMA) members++
     else if (byte === OPEN_LIST || byte === OPEN_OBJECT) containers++
     else if (byte === QUOTE) {
-      // Long texts are passed over in one step: an image in base64.
-      const end = json.indexOf(QUOTE, at + 1)
-      if (end === -1) break
+      const end = textEnd(json, at)
       if (end - at > SHORT_TEXT) texts += end - at
-      if (json[end - 1] !== 0x5c) at = end
+      at = end
     }
   }
   return texts + containers * CONTAINER_BYTES + members * MEMBER_BYTES
+}
+
+/** Where the closing quote of the text that opens at `from` stands. */
+function textEnd(json: Buffer, from: number): number {
+  // Long texts are passed over in one step: an image in base64.
+  const end = json.indexOf(QUOTE, from + 1)
+  if (end === -1) return json.length
+  if (json[end - 1] !== BACKSLASH) return end
+  // With escapes only a walk from its beginning tells which quote ends it.
+  let at = from + 1
+  while (at < json.length && json[at] !== QUOTE) at += json[at] === BACKSLASH ? 2 : 1
+  return at
 }
