@@ -69,14 +69,22 @@ export class Idempotency {
       await other.catch(() => {})
     }
     // Nothing is awaited between the look above and the entry below, so one request of this process gets here.
-    await admit()
-    const attempt = this.#attempt(keyed, work)
+    const attempt = this.#admitted(keyed, admit, work)
     this.#atWork.set(name, attempt)
     try {
       return await attempt
     } finally {
       this.#atWork.delete(name)
     }
+  }
+
+  async #admitted(
+    keyed: KeyedRequest,
+    admit: () => Promise<void> | undefined,
+    work: Work,
+  ): Promise<Outgoing> {
+    await admit()
+    return this.#attempt(keyed, work)
   }
 
   async #attempt(keyed: KeyedRequest, work: Work): Promise<Outgoing> {

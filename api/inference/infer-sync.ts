@@ -85,11 +85,16 @@ async function answerRunning(
   { signal }: SyncOptions,
 ): Promise<InferResponse> {
   await services.journal.insert(runningEntry(ticket, services.gateway.id))
-  await cancelUnlessTold(services, ticket.taskId, signal)
-  const finished = finish(services, ticket, request).catch((err: unknown) =>
-    services.log.error({ err, task_id: ticket.taskId }, 'a running task could not be finished'),
-  )
+  const told = cancelUnlessTold(services, ticket.taskId, signal)
+  // Also when it should have been cancelled and could not be: nobody else ends the row while this gateway lives.
+  const finished = told
+    .catch(() => {})
+    .then(() => finish(services, ticket, request))
+    .catch((err: unknown) =>
+      services.log.error({ err, task_id: ticket.taskId }, 'a running task could not be finished'),
+    )
   services.journal.keep(finished)
+  await told
   return {
     task_id: ticket.taskId,
     status: 'running',

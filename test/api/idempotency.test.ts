@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from 'kysely'
 import Type from 'typebox'
 import type { Family } from '../../api/http/family.ts'
+import { Idempotency } from '../../api/http/idempotency.ts'
 import { reply } from '../../api/http/reply.ts'
 import { route } from '../../api/http/route.ts'
 import { writeKillSwitch } from '../../db/repositories/kill-switch.ts'
@@ -167,6 +168,24 @@ describe('idempotency', () => {
 
     assert.equal(replies.filter(({ status }) => status === 201).length, 1)
     assert.equal(replies.filter(({ status }) => status === 409).length, 19)
+  })
+
+  it('lets one request of a process at the work while others wait for it, also when its admission takes a while', async () => {
+    const idempotency = new Idempotency(api.services)
+    const { accountId } = await api.account()
+    const id = { accountId, operation: 'createThing', key: randomUUID() }
+    let [admitted, worked] = [0, 0]
+    const admit = async () => {
+      admitted++
+      await sleep(50)
+    }
+    const work = () => Promise.resolve({ status: 201, body: String(++worked), headers: {} })
+    const answers = await Promise.all(
+      Array.from({ length: 5 }, () => idempotency.run({ id, digest: Buffer.alloc(32) }, admit, work)),
+    )
+
+    assert.deepEqual({ admitted, worked }, { admitted: 1, worked: 1 })
+    assert.deepEqual(new Set(answers.map(({ body }) => body)), new Set(['1']))
   })
 
   it('keeps no failure: the next try with the key does the work', async () => {

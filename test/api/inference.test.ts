@@ -157,7 +157,8 @@ describe('inference over HTTP', () => {
     assert.equal(await on.count(warm.id), before)
   })
 
-  it('cancels a task that has just turned running when its client leaves before it has the id', async () => {
+  /** Asks for what takes long, and leaves while the row of the running task is being written; gives the row as `done` wants it. */
+  async function leaveAsItTurnsRunning(done: string): Promise<{ id: string; error: string | null }> {
     const { db } = on.api.database
     const before = await on.count(warm.id)
     const leaving = new AbortController()
@@ -178,7 +179,6 @@ describe('inference over HTTP', () => {
       leaving.abort()
       await on.inFlight(0, SOON_MS)
     })
-
     const last = () =>
       db
         .selectFrom('task')
@@ -186,14 +186,35 @@ describe('inference over HTTP', () => {
         .where('endpoint_id', '=', warm.id)
         .orderBy('id', 'desc')
         .executeTakeFirstOrThrow()
-    await until(async () => (await on.count(warm.id)) > before && (await last()).status === 'failed')
-    const { id, error } = await last()
+    await until(async () => (await on.count(warm.id)) > before && (await last()).status === done)
+    return last()
+  }
+  const isPromised = async (id: string) => {
+    const { rows } = await sql`select 1 from workflow_start where workflow_id = ${`task/${id}`}`.execute(
+      on.api.database.db,
+    )
+    return rows.length > 0
+  }
+
+  it('cancels a task that has just turned running when its client leaves before it has the id', async () => {
+    const { id, error } = await leaveAsItTurnsRunning('failed')
+
     assert.equal(error, 'the caller left before the result')
-    const start = db
-      .selectFrom('workflow_start')
-      .select('workflow_id')
-      .where('workflow_id', '=', `task/${id}`)
-    assert.equal(await start.executeTakeFirst(), undefined)
+    assert.equal(await isPromised(id), false)
+  })
+
+  it('gives it to a workflow when it cannot be cancelled: no row is left to nobody', async () => {
+    const { db } = on.api.database
+    await sql`alter table task add constraint never_left check (error <> 'the caller left before the result') not valid`.execute(
+      db,
+    )
+    try {
+      const { id } = await leaveAsItTurnsRunning('queued')
+
+      await until(() => isPromised(id))
+    } finally {
+      await sql`alter table task drop constraint never_left`.execute(db)
+    }
   })
 
   it('queues a task for a cold model, and says so once the client has waited as long as it asked to', async () => {
