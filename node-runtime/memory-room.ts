@@ -48,7 +48,12 @@ export class MemoryRoom {
     }
     // Held before the victims are gone, so that nobody else counts the same room.
     memory.hold(holder, neededMb)
-    await this.#evictAll(victims)
+    try {
+      await this.#evictAll(victims)
+    } catch (err) {
+      this.release(holder)
+      throw err
+    }
   }
 
   /**

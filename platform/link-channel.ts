@@ -131,6 +131,8 @@ export class LinkChannel {
 
   close(reason: string, code = 1000): void {
     if (this.#closed) return
+    // What streams were given in this turn of the event loop goes out first.
+    this.#pump()
     this.#socket.close(code, reason.slice(0, 120))
     this.#close(reason)
   }

@@ -91,6 +91,26 @@ describe('link channel', () => {
     assert.ok(reads <= 3, `${reads} reads`)
   })
 
+  it('gives away what it was given just before it is closed', async () => {
+    const { near, far, transport } = await sockets()
+    using sender = end(near, { transport })
+    using reader = end(far)
+    sender.channel.write(1, Buffer.from('the last'))
+    sender.channel.write(1, Buffer.from(' words'))
+    sender.channel.end(1)
+    sender.channel.close('over')
+
+    await until(() => reader.closed.length === 1)
+
+    assert.deepEqual(
+      reader.frames.map(({ type, body }) => [type, body.toString()]),
+      [
+        [FRAME.chunk, 'the last words'],
+        [FRAME.end, ''],
+      ],
+    )
+  })
+
   it('lets control frames pass data that waits', async () => {
     const { near, far } = await sockets()
     using sender = end(near)
