@@ -71,6 +71,24 @@ describe('what the logits of a version are compared with', () => {
     ])
   })
 
+  it('is nothing once what a merge was made of is gone', async () => {
+    const { objects } = api.services
+    const folder = `accounts/${accountId}/mine/`
+    for (const path of ['adapter_config.json', 'adapter_model.safetensors'])
+      await objects.put(`${folder}${path}`, Buffer.from('{}'), { contentType: 'application/octet-stream' })
+    const base = await add({ model: {} })
+    const job_id = await createMerge(api, key, {
+      base: versionRef(base.id),
+      adapters: [{ type: 'storage', uri: `s3://hearth/${folder}` }],
+    })
+    const merged = await add({ model: {}, job_id })
+    assert.equal((await ingredients(merged.key)).length, 2)
+
+    await objects.deletePrefix(folder)
+
+    assert.deepEqual(await ingredients(merged.key), [])
+  })
+
   it('is nothing for other merges, for runs without an adapter and for what came from elsewhere', async () => {
     const [base, other] = [await add({ model: {} }), await add({ model: { seed: 1 } })]
     const job_id = await createMerge(api, key, {

@@ -1,6 +1,7 @@
 import { listVersionPaths } from '../../../db/repositories/artifact-refs.ts'
 import { findJob } from '../../../db/repositories/training-runs.ts'
 import type { ModelVersionRow } from '../../../db/tables/models.ts'
+import { ApiError } from '../../../domain/errors.ts'
 import type { MergeIngredient, MergeMethod } from '../../../schemas/training-merge.ts'
 import type { Services } from '../../services.ts'
 import { baseOf } from '../jobs/base-of.ts'
@@ -11,6 +12,19 @@ import { specifyMerge } from '../jobs/merge-specification.ts'
  * adapter those of its base under it. Empty where nothing says what to expect, or where the base cannot be had any more.
  */
 export async function expectationOf(
+  services: Services,
+  version: ModelVersionRow,
+): Promise<MergeIngredient[]> {
+  try {
+    return await ingredientsOf(services, version)
+  } catch (err) {
+    // What it was made of has been deleted since, and no later try would find it.
+    if (err instanceof ApiError && err.code === 'conflict') return []
+    throw err
+  }
+}
+
+async function ingredientsOf(
   services: Services,
   { id, job_id, model_key }: ModelVersionRow,
 ): Promise<MergeIngredient[]> {

@@ -13,7 +13,7 @@ export const getNodeModelExpectation = route({
   auth: 'node-signature',
   params: Type.Object({ model_key: Type.String({ minLength: 1, maxLength: 200 }) }),
   success: { status: 200, schema: ModelExpectation },
-  errors: ['not_found', 'conflict', 'rate_limited', 'unavailable'],
+  errors: ['not_found', 'rate_limited', 'unavailable'],
 
   async handler({ params }, services) {
     const found = await findModelFiles(services.db, params.model_key)
