@@ -29,7 +29,8 @@ export async function foldUsage(db: Kysely<Database>): Promise<number> {
         from taken group by account_id
       ), by_endpoint as (
         select endpoint_id, sum(enqueued) as requests, sum(tokens) as tokens, max(created_at) as used_at,
-          sum(succeeded) as measured, sum(inference_ms) / nullif(sum(succeeded), 0) as mean_ms
+          sum(succeeded) filter (where inference_ms > 0) as measured,
+          sum(inference_ms) / nullif(sum(succeeded) filter (where inference_ms > 0), 0) as mean_ms
         from taken group by endpoint_id
       ), accounts as (
         insert into usage_total as t (account_id, enqueued, succeeded, failed, expired)

@@ -56,6 +56,20 @@ describe('the estimated latency of an endpoint (2.8)', () => {
     assert.equal(await estimate(endpoint), 400)
   })
 
+  it('passes over counts that came without a time, as gateways of an earlier version append them', async () => {
+    const { db } = on.api.database
+    const endpoint = await buildEndpoint(db, on.caller.accountId, { model_key: await on.loadedModel() })
+    const unmeasured = await estimate(endpoint)
+    await took(endpoint, 50, 0)
+    await foldUsage(db)
+    assert.equal(await estimate(endpoint), unmeasured)
+
+    await took(endpoint, 50, 0)
+    await took(endpoint, 1, 1_000)
+    await foldUsage(db)
+    assert.equal(await estimate(endpoint), 1_000)
+  })
+
   it('adds the measured load while the model is not loaded', async () => {
     const { db } = on.api.database
     const model_key = await addModel(on.api, { name: 'cold' })
