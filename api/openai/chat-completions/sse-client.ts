@@ -3,6 +3,8 @@ import type { ApiError } from '../../../domain/errors.ts'
 import { ERROR_BODIES } from '../../http/errors.ts'
 
 const DONE = 'data: [DONE]\n\n'
+/** A timer that is set for longer goes off at once. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1
 
 /** The client's end of a stream of events. Its head goes out with its first byte. */
 export class SseClient implements Disposable {
@@ -27,7 +29,10 @@ export class SseClient implements Disposable {
   /** Sends a comment from time to time until the first event: proxies close what is silent for long. */
   keepAlive(): void {
     if (this.#keepAliveMs === 0) return
-    this.#keepAlive ??= setInterval(() => this.#send(': keep-alive\n\n'), this.#keepAliveMs)
+    this.#keepAlive ??= setInterval(
+      () => this.#send(': keep-alive\n\n'),
+      Math.min(this.#keepAliveMs, LONGEST_TIMER_MS),
+    )
   }
 
   /** Sends no more comments: while no model is loaded, a status has to stay possible. */
