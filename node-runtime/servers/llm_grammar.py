@@ -33,7 +33,7 @@ class Grammars:
         if not output.tools and output.schema is None:
             return None
         tokenizer = self._load()
-        schema = self._checked(output.schema, output.schema_field, lenient=False) if output.schema else None
+        schema = None if output.schema is None else self._checked(output.schema, output.schema_field, lenient=False)
         rules = self._call_rules(output.tools)
         begin = self._mark(TOOL_OPEN)
         again = "" if output.one_call else f'("\\n"? {begin} inside)*'

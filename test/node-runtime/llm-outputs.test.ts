@@ -205,6 +205,12 @@ for (const [name, form, require, says] of [
       assert.equal(new Set(await Promise.all(draws)).size, 3)
     })
 
+    it('takes a schema that demands nothing', async () => {
+      const asked = { messages: MESSAGES, response_format: formatOf({}), max_tokens: 5 }
+
+      assert.notEqual(await choiceOf(asked), undefined)
+    })
+
     it('takes a schema for the text beside tools, or says that it cannot', async () => {
       const asked = { ...CALLS, response_format: formatOf(PLACE), parallel_tool_calls: false }
       const { status, body } = await world.chat(model.name, asked)

@@ -26,21 +26,27 @@ export function historyOf(messages: unknown): HistoryItem[] {
     }
     const text = textOf(message.content, index)
     if (message.role === 'assistant')
-      history.push({ type: 'model', response: answered(message, text, calls) })
+      history.push({
+        type: 'model',
+        response: [...(text === '' ? [] : [text]), ...callsOf(message, index, calls)],
+      })
     else if (message.role === 'tool') answerCall(calls.get(message.tool_call_id ?? ''), text)
     else history.push({ type: message.role === 'user' ? 'user' : 'system', text })
   }
   return history.at(-1)?.type === 'model' ? history : [...history, { type: 'model', response: [] }]
 }
 
-function answered(message: Message, text: string, calls: Map<string, FunctionCallItem>) {
-  const items = (message.tool_calls ?? []).map((call): FunctionCallItem => {
-    const { name = '', arguments: given = '{}' } = call.function ?? {}
-    const item: FunctionCallItem = { type: 'functionCall', name, params: parsed(given), result: null }
+function callsOf({ tool_calls }: Message, index: number, calls: Map<string, FunctionCallItem>) {
+  const given: unknown = tool_calls ?? []
+  const at = `messages[${index}].tool_calls`
+  if (!Array.isArray(given)) throw new UnusableError(`${at} must be a list of calls`, at)
+  return (given as (ToolCall | null)[]).map((call): FunctionCallItem => {
+    if (typeof call?.function?.name !== 'string') throw new UnusableError(`${at} must name functions`, at)
+    const { name, arguments: text = '{}' } = call.function
+    const item: FunctionCallItem = { type: 'functionCall', name, params: parsed(text), result: null }
     calls.set(call.id ?? '', item)
     return item
   })
-  return [...(text === '' ? [] : [text]), ...items]
 }
 
 function answerCall(call: FunctionCallItem | undefined, text: string): void {
