@@ -185,7 +185,10 @@ describe('webhook endpoint routes', () => {
     const { headers } = await on.call('GET', path)
     await on.call('DELETE', path, undefined, ifMatch(headers['etag']))
 
-    assert.deepEqual([one.status, other.status].toSorted((a, b) => a - b), [201, 409])
+    assert.deepEqual(
+      [one.status, other.status].toSorted((a, b) => a - b),
+      [201, 409],
+    )
     assert.equal((await on.call('POST', ENDPOINTS, WEBHOOK_BODY)).status, 201)
   })
 
