@@ -190,9 +190,8 @@ export class NodeLinks implements AsyncDisposable {
         this.#refreshGateways(),
       ])
       if (!row) return node.link.close('this node has been removed')
-      node.draining = row.status === 'draining'
-      const { draining } = node
-      const { pinned } = row
+      const { status, pinned } = row
+      const draining = (node.draining = status === 'draining')
       node.link.hello({ gateways: [...this.#gateways], draining, pinned, temporal: this.#temporal })
     } catch (err) {
       this.#log.warn({ err, node_id: node.link.nodeId }, 'a node could not be recorded; it links again')
