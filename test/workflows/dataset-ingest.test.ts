@@ -46,6 +46,8 @@ describe('datasetIngest', () => {
     await on.startWorker()
     const id = await on.create()
     const { uploadId } = await on.fill(id, CSV)
+    // The commit is answered a moment before the workflow has closed.
+    await workflow(id, uploadId).result()
     const before = await read(id)
 
     const again = await on.temporal.client.workflow.execute('datasetIngest', {
