@@ -6,11 +6,13 @@ import { createInterface } from 'node:readline'
 import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import type { MergeIngredient } from '../schemas/training-merge.ts'
+import { ControlError } from './control-client.ts'
 import type { MemoryLedger } from './memory-ledger.ts'
 import { fetchIngredients } from './merge/ingredients.ts'
 import type { ModelManager } from './model-manager.ts'
 import type { ManagedProcess, ProcessDriver } from './process-driver.ts'
 import { pythonProcessEnv } from './python-env.ts'
+import { AttemptError } from './training/attempt-error.ts'
 import type { BaseTools } from './training/base-model.ts'
 import { unlessAborted } from './unless-aborted.ts'
 
@@ -70,6 +72,8 @@ export async function compareLogits(
 ): Promise<string | undefined> {
   const name = `logits-${randomUUID()}`
   const dir = join(tools.workDir, name)
+  // First of all: where there is no such environment no model has to leave the memory.
+  const command = await needed(unlessAborted(tools.pythonOf(ENVIRONMENT), signal), signal)
   await tools.models.room.hold(name, memoryMb)
   try {
     await mkdir(dir, { recursive: true })
@@ -80,7 +84,10 @@ export async function compareLogits(
       weight: null,
       from: { type: 'version', model_key: modelKey },
     }
-    const found = await fetchIngredients(tools, [tested, ...ingredients], { dir, signal, tell: () => {} })
+    const found = await needed(
+      fetchIngredients(tools, [tested, ...ingredients], { dir, signal, tell: () => {} }),
+      signal,
+    )
     const dirOf = (wanted: MergeIngredient['role']) =>
       found.find(({ role }) => role === wanted)?.ingredient.dir
     const threads = Math.max(1, availableParallelism() - 1)
@@ -93,7 +100,7 @@ export async function compareLogits(
     await writeFile(join(dir, 'job.json'), JSON.stringify(job))
     const process = await tools.driver.start({
       name,
-      command: await unlessAborted(tools.pythonOf(ENVIRONMENT), signal),
+      command,
       args: ['-m', 'hearth_trainers.llm.compare', join(dir, 'job.json')],
       cwd: dir,
       env: pythonProcessEnv({ PYTHONPATH: TRAINERS, OMP_NUM_THREADS: String(threads) }),
@@ -103,6 +110,16 @@ export async function compareLogits(
     tools.memory.release(name)
     await rm(dir, { recursive: true, force: true })
   }
+}
+
+/** What a comparison cannot do without; a few tries are made, for what is missing may come. */
+function needed<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  return work.catch((cause: unknown) => {
+    // What has a code of its own, and gateways that do not answer, are for the caller to judge.
+    if (signal.aborted || cause instanceof AttemptError || cause instanceof ControlError) throw cause
+    const why = cause instanceof Error ? cause.message : String(cause)
+    throw new ComparisonError(`its logits could not be compared: ${why}`, { isFinal: false, cause })
+  })
 }
 
 async function readVerdict(process: ManagedProcess, signal: AbortSignal): Promise<PromptVerdict[]> {
