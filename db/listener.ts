@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 
-const CONNECT_MS = 5_000
+const ANSWER_MS = 5_000
 const CLOSE_MS = 1_000
 const AGAIN_MS = { first: 100, longest: 2_000 }
 
@@ -13,6 +13,8 @@ export interface Hearing {
   onGap: () => void
   /** It could not connect, and will try again. */
   onError: (err: unknown) => void
+  /** How long the server may take for the connection, and for each answer on it. */
+  answerMs?: number
 }
 
 /**
@@ -58,17 +60,19 @@ export class Listener implements AsyncDisposable {
   }
 
   async #connect(onLost: () => void): Promise<void> {
+    const { channel, onNotify, answerMs = ANSWER_MS } = this.#hearing
     const client = new pg.Client({
       connectionString: this.#url,
       keepAlive: true,
-      connectionTimeoutMillis: CONNECT_MS,
+      connectionTimeoutMillis: answerMs,
+      query_timeout: answerMs,
     })
     this.#client = client
     client.on('error', onLost).on('end', onLost)
-    client.on('notification', ({ payload }) => this.#hearing.onNotify(payload ?? ''))
+    client.on('notification', ({ payload }) => onNotify(payload ?? ''))
     try {
       await client.connect()
-      await client.query(`listen ${this.#hearing.channel}`)
+      await client.query(`listen ${channel}`)
     } catch (err) {
       await client.end().catch(() => {})
       throw err

@@ -15,13 +15,14 @@ describe('listener', () => {
   })
   after(() => database?.[Symbol.asyncDispose]())
 
-  const listening = (url = database.url) => {
+  const listening = (url = database.url, answerMs = 5_000) => {
     const told = { heard: [] as string[], gaps: 0, errors: 0 }
     const listener = new Listener(url, {
       channel: CHANNEL,
       onNotify: (payload) => told.heard.push(payload),
       onGap: () => told.gaps++,
       onError: () => told.errors++,
+      answerMs,
     })
     return { told, listener }
   }
@@ -80,24 +81,44 @@ describe('listener', () => {
     await eventually('the end of its connection', async () => (await connections()).length === 0 || undefined)
   })
 
-  it('does not wait for a server that has fallen silent when it is closed', async () => {
+  /** A way to the database that is cut, both ends open, once a message from this side holds `mark`. */
+  async function wayUntil(mark: string) {
     const { hostname, port } = new URL(database.url)
-    const upstreams: Socket[] = []
+    const sockets: Socket[] = []
     const proxy = createServer({ allowHalfOpen: true }, (socket) => {
       const upstream = connect(Number(port), hostname)
-      socket.pipe(upstream).pipe(socket)
-      upstreams.push(upstream, socket)
+      upstream.pipe(socket).on('error', () => {})
+      socket.on('data', (data) => {
+        if (!data.includes(mark)) upstream.write(data)
+      })
+      sockets.push(upstream, socket)
     }).listen(0, '127.0.0.1')
     await once(proxy, 'listening')
-    const through = new URL(database.url)
-    through.port = String((proxy.address() as AddressInfo).port)
-    const { listener } = listening(through.href)
+    const way = new URL(database.url)
+    way.port = String((proxy.address() as AddressInfo).port)
+    const close = () => {
+      for (const socket of sockets) socket.destroy()
+      proxy.close()
+    }
+    return { url: way.href, sockets, [Symbol.dispose]: close }
+  }
+
+  it('does not hold up who starts it where the server lets it in and then says nothing', async () => {
+    using way = await wayUntil('listen')
+    const { told, listener } = listening(way.url, 200)
+    await using _ = listener
+
     await listener.start()
-    for (const socket of upstreams) socket.unpipe().pause()
+
+    assert.deepEqual(told, { heard: [], gaps: 0, errors: 1 })
+  })
+
+  it('does not wait for a server that has fallen silent when it is closed', async () => {
+    using way = await wayUntil('nothing of this')
+    const { listener } = listening(way.url)
+    await listener.start()
+    for (const socket of way.sockets) socket.unpipe().pause()
 
     await listener[Symbol.asyncDispose]()
-
-    for (const socket of upstreams) socket.destroy()
-    proxy.close()
   })
 })
