@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { readdirSync } from 'node:fs'
+import { globSync } from 'node:fs'
 import { join } from 'node:path'
 import { writeTinyGguf } from '../../embedded/tiny-gguf.ts'
 import { filesOf, llamaRepo } from '../support/hub-repos.ts'
@@ -119,7 +119,6 @@ describe('a model of the hub on its way to ready when a process is killed', func
 
 /** Downloads and models on the node's disk that are not whole. */
 function partsOf(data: string): string[] {
-  return readdirSync(data, { recursive: true, encoding: 'utf8' }).filter(
-    (path) => path.includes('weights/') && path.endsWith('.part'),
-  )
+  // Unlike a recursive listing, a glob does not mind a folder that is renamed while it looks.
+  return globSync('**/weights/**/*.part', { cwd: data })
 }
