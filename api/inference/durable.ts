@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { estimateLoadMs } from '../../db/repositories/loads.ts'
 import { endTask, findTask, handOverTask } from '../../db/repositories/tasks.ts'
 import { insertTasks } from '../../db/repositories/task-writes.ts'
@@ -21,13 +22,24 @@ export async function queueTask(
   starts.nudge()
 }
 
-/** Gives a task that this gateway cannot finish to a workflow. */
+/** So long a task is kept at hand while the database is away, and tried again so often. */
+const KEEP_MS = 10 * 60_000
+const AGAIN_MS = 1_000
+
+/** Gives a task that this gateway cannot finish to a workflow; again while the database is away, for nobody else would. */
 export async function handOver(
-  { db, starts }: Pick<Services, 'db' | 'starts'>,
+  { db, starts, log }: Pick<Services, 'db' | 'starts' | 'log'>,
   ticket: Ticket,
 ): Promise<void> {
-  await db.transaction().execute((trx) => handOverTask(trx, ticket.taskId, startOf(ticket)))
-  starts.nudge()
+  for (const since = performance.now(); ; await sleep(AGAIN_MS)) {
+    try {
+      await db.transaction().execute((trx) => handOverTask(trx, ticket.taskId, startOf(ticket)))
+      return starts.nudge()
+    } catch (err) {
+      if (performance.now() - since > KEEP_MS) throw err
+      log.warn({ err, task_id: ticket.taskId }, 'a task could not be handed over yet')
+    }
+  }
 }
 
 /** Waits for a task's end and gives its row; undefined when it is not over in time. */
