@@ -208,16 +208,15 @@ describe('inference over HTTP', () => {
     const { db } = on.api.database
     const never = { left: `error <> 'the caller left before the result'`, queued: `status <> 'queued'` }
     for (const [name, check] of Object.entries(never))
-      await sql.raw(`alter table task add constraint never_${name} check (${check}) not valid`).execute(db)
-    const allow = (name: string) => sql.raw(`alter table task drop constraint never_${name}`).execute(db)
+      await sql.raw(`alter table task add constraint ${name} check (${check}) not valid`).execute(db)
+    const allow = (name: string) => sql.raw(`alter table task drop constraint if exists ${name}`).execute(db)
     try {
-      const { id } = await leaveAsItTurnsRunning('running').finally(() =>
-        sleep(200).then(() => allow('queued')),
-      )
-
+      const { id } = await leaveAsItTurnsRunning('running')
+      await sleep(200)
+      await allow('queued')
       await until(() => isPromised(id))
     } finally {
-      await allow('left')
+      await Promise.all(Object.keys(never).map(allow))
     }
   })
 
