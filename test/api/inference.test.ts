@@ -206,7 +206,7 @@ describe('inference over HTTP', () => {
 
   it('gives it to a workflow when it cannot be cancelled, as soon as the database takes that: no row is left to nobody', async () => {
     const { db } = on.api.database
-    const never = { left: `error <> 'the caller left before the result'`, queued: `status <> 'queued'` }
+    const never = { gone: `error <> 'the caller left before the result'`, queued: `status <> 'queued'` }
     for (const [name, check] of Object.entries(never))
       await sql.raw(`alter table task add constraint ${name} check (${check}) not valid`).execute(db)
     const allow = (name: string) => sql.raw(`alter table task drop constraint if exists ${name}`).execute(db)
