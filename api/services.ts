@@ -63,8 +63,8 @@ export interface Services {
   readonly hub: HubClient
   /** Where user-given addresses may lead. */
   readonly egress: EgressPolicy
-  /** Throws `unauthenticated` unless a live node signed the request and it was not seen before. */
-  readonly nodes: { verify(request: SignedRequest): Promise<NodeCaller> }
+  /** `verify` throws `unauthenticated` unless a live node signed the request and it was not seen before. */
+  readonly nodes: { verify(request: SignedRequest): Promise<NodeCaller>; knows(nodeId: string): boolean }
   /** Endpoints as inference needs them. */
   readonly endpoints: EndpointCache
   /** The rows of warm inference, many to a transaction. */

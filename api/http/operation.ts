@@ -1,3 +1,4 @@
+import type { IncomingMessage } from 'node:http'
 import { parse as parseQuery } from 'node:querystring'
 import { ApiError } from '../../domain/errors.ts'
 import type { Services } from '../services.ts'
@@ -51,6 +52,8 @@ export interface Operation {
   readonly bodyIdleMs: number
   /** Memory that bodies of all operations share. */
   readonly budget: BodyBudget
+  /** Who holds the memory of a body that is read before its sender is identified. */
+  readonly ownerOf: (req: IncomingMessage) => string
   /** What a body holds that goes on to the object store as it comes. */
   readonly streamBytes: number
   /** The signature of a node covers the body, so that is read before anything else is believed. */
@@ -79,11 +82,18 @@ export function prepare(
     maxBodyBytes: route.stream ? Infinity : Math.min(route.maxBodyBytes ?? MIB, budget.share),
     bodyIdleMs,
     budget,
+    ownerOf: (req) => (route.auth === 'node-signature' && knownNode(req, services)) || route.auth,
     streamBytes: services.objects.putBytes,
     readsBodyFirst: route.auth === 'node-signature' && !route.stream,
     loggedPath: SECRET_PARAM.test(route.path) ? family.prefix + route.path : undefined,
     conformance: validateResponses ? new Conformance(route) : undefined,
   }
+}
+
+/** A stranger who fills the memory for bodies of nodes leaves room for those that are known: their ids are not told to anybody. */
+function knownNode({ headers }: IncomingMessage, { nodes }: Services): string | undefined {
+  const id = headers['x-node-id']
+  return typeof id === 'string' && nodes.knows(id) ? id : undefined
 }
 
 /** Reads a JSON body into the exchange, or looks at the head of one that the handler will read. */
@@ -109,9 +119,9 @@ function checkDeclared({ route, maxBodyBytes }: Operation, bytes: number): void 
 }
 
 /** Makes sure that there is room for what is coming; of a stream, only for what of it is in memory at a time. */
-function holdBody({ route, budget, streamBytes }: Operation, exchange: Exchange): void {
+function holdBody({ route, budget, ownerOf, streamBytes }: Operation, exchange: Exchange): void {
   const declared = declaredLength(exchange.req)
-  const held = (exchange.held = { owner: exchange.accountId ?? route.auth, bytes: 0 })
+  const held = (exchange.held = { owner: exchange.accountId ?? ownerOf(exchange.req), bytes: 0 })
   if (!route.stream) return budget.check(held.owner, declared)
   budget.hold(held, Math.min(declared || streamBytes, streamBytes))
   exchange.req.once('close', () => budget.release(held))

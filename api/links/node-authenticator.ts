@@ -43,6 +43,11 @@ export class NodeAuthenticator {
     return { nodeId, accountId }
   }
 
+  /** Whether a node of this id has come to this gateway before; says nothing of who names it now. */
+  knows(nodeId: string): boolean {
+    return this.#known.has(nodeId)
+  }
+
   async #find(nodeId: string): Promise<KnownNode | undefined> {
     const known = this.#known.get(nodeId)
     if (known) return known

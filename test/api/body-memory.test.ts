@@ -6,10 +6,14 @@ import { parsedBytes } from '../../api/http/body-budget.ts'
 import type { Family } from '../../api/http/family.ts'
 import { route } from '../../api/http/route.ts'
 import { startApi, type TestApi } from '../support/api.ts'
+import { signedNode } from '../support/signed-node.ts'
 import { until } from '../support/until.ts'
 
 const MIB = 1024 * 1024
 const BUDGET_MB = 4
+
+const Fill = Type.Object({ fill: Type.Optional(Type.Unknown()) })
+const Taken = { status: 200, schema: Type.Object({ bytes: Type.Integer() }) }
 
 const take = route({
   operationId: 'take',
@@ -18,11 +22,24 @@ const take = route({
   path: '/take',
   auth: 'api-key',
   maxBodyBytes: 16 * MIB,
-  body: Type.Object({ fill: Type.Optional(Type.Unknown()) }),
-  success: { status: 200, schema: Type.Object({ bytes: Type.Integer() }) },
+  body: Fill,
+  success: Taken,
   handler: ({ rawBody }) => ({ bytes: rawBody.length }),
 })
-const families: Family[] = [{ name: 'builder', prefix: '/api/builder/v1', errors: 'builder', routes: [take] }]
+const takeOfNode = route({
+  operationId: 'takeOfNode',
+  summary: 'Take what a node sends',
+  method: 'POST',
+  path: '/take-of-node',
+  auth: 'node-signature',
+  maxBodyBytes: 16 * MIB,
+  body: Fill,
+  success: Taken,
+  handler: ({ rawBody }) => ({ bytes: rawBody.length }),
+})
+const families: Family[] = [
+  { name: 'builder', prefix: '/api/builder/v1', errors: 'builder', routes: [take, takeOfNode] },
+]
 
 describe('the memory of request bodies', () => {
   let api: TestApi
@@ -34,11 +51,14 @@ describe('the memory of request bodies', () => {
   after(() => api[Symbol.asyncDispose]())
 
   /** Begins a body of `length` bytes, of which `sent` are on their way, and says when the gateway has answered. */
-  const begin = (key: string, { sent, length }: { sent: number; length?: number }) => {
+  const begin = (
+    key: string,
+    { sent, length, path = 'take' }: { sent: number; length?: number; path?: string },
+  ) => {
     const { port, hostname } = new URL(api.baseUrl)
     const socket = connect(Number(port), hostname)
     const size = length === undefined ? 'transfer-encoding: chunked' : `content-length: ${length}`
-    const head = ['POST /api/builder/v1/take HTTP/1.1', 'host: x', `x-api-key: ${key}`]
+    const head = [`POST /api/builder/v1/${path} HTTP/1.1`, 'host: x', `x-api-key: ${key}`]
     socket.write(`${[...head, 'content-type: application/json', size].join('\r\n')}\r\n\r\n`)
     const body = Buffer.alloc(sent, ' ')
     socket.write(length === undefined ? `${sent.toString(16)}\r\n${String(body)}\r\n` : body)
@@ -82,6 +102,18 @@ describe('the memory of request bodies', () => {
 
     assert.equal((await small(theirs)).status, 200)
     await leave([socket])
+  })
+
+  it('stays open to known nodes while strangers claim to be nodes', async () => {
+    const node = await signedNode(api)
+    const note = () => node.post('/api/builder/v1/take-of-node', { fill: 'x'.repeat(2000) })
+    assert.equal((await note()).status, 200)
+    const stranger = () => begin('', { sent: MIB, path: 'take-of-node' })
+    const strangers = [stranger(), stranger(), stranger()]
+    await until(() => strangers.some(({ answer }) => answer.text.startsWith('HTTP/1.1 503')))
+
+    assert.equal((await note()).status, 200)
+    await leave(strangers.map(({ socket }) => socket))
   })
 
   it('is held by what has come and not by what was announced, up to the moment it comes', async () => {
