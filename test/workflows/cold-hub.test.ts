@@ -75,7 +75,7 @@ describe('a task whose model comes from the hub', () => {
       model_key: modelKey,
       runtime_profile: 'tiny',
     })
-    hub.faults.limited = { left: 1, seconds: 3 }
+    hub.faults.limited = { left: 1_000, seconds: 3 }
 
     const id = await on.queue(endpoint, { instances: [1] })
     let limited: AnyBody
@@ -84,6 +84,7 @@ describe('a task whose model comes from the hub', () => {
       if (status_detail?.metadata.rate_limited) limited = status_detail
       return limited !== undefined
     })
+    hub.faults.limited.left = 0
 
     assert.equal(limited.status, 'downloading_model')
     const { model_id, retry_after_s } = limited.metadata
