@@ -74,6 +74,21 @@ describe('claims of runs on language models', function () {
       )
     })
 
+    it('is too rough a guess to refuse a run on a table', async () => {
+      await using small = await startNode(api, { memoryMb: 2_000 })
+      const table = await readyDataset(api, accountId)
+      await api.database.db
+        .updateTable('dataset')
+        .set({ total_size_bytes: SEVEN_B_BYTES })
+        .where('id', '=', table)
+        .execute()
+
+      const { specification } = await claimOn(small, await createRun(api, key, { dataset_id: table }))
+
+      assert.ok(specification.memory_mb > 2_000)
+      assert.equal(specification.base, null)
+    })
+
     it('leaves a run to the node that it fits', async () => {
       await using small = await startNode(api, { memoryMb: 2_000 })
       await using large = await startNode(api, { memoryMb: 40_000 })

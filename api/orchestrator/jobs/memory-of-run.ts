@@ -47,7 +47,8 @@ export async function weighRun(
       loraRank: Number(lora_r),
       isOnCpu,
     })
-  if (!asking || asking.memory_total_mb >= memoryMb) return { base, memoryMb }
+  // Without a base only the data are known, and what they take is too rough a guess to refuse a run.
+  if (!asking || parameters === 0 || asking.memory_total_mb >= memoryMb) return { base, memoryMb }
   return { base: tooLarge(run, { memoryMb, asking, nodes }), memoryMb }
 }
 
