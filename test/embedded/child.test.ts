@@ -10,7 +10,7 @@ import { readIdentity } from '../../embedded/pid-files.ts'
 import { identify } from '../../embedded/process-identity.ts'
 import { liveInGroup } from '../support/platform.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
-import { eventually } from '../support/until.ts'
+import { eventually, SOON_MS, until } from '../support/until.ts'
 
 describe('a child that is kept up', () => {
   it('is started again when it is killed', async () => {
@@ -39,7 +39,8 @@ describe('a child that is kept up', () => {
 
     await child.stop(200)
 
-    assert.deepEqual(liveInGroup(pid), [])
+    // What was killed takes a moment to be gone.
+    await until(() => liveInGroup(pid).length === 0, SOON_MS)
   })
 
   it('ends by itself when the process that watches over it is killed', async () => {
