@@ -2,12 +2,15 @@ import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { request } from 'undici'
+import type { Model } from '../../schemas/model.ts'
+import { persistently } from '../faults/work.ts'
 import { sums } from '../support/chat-rows.ts'
 import { startHub, type TestHub } from '../support/hub-server.ts'
 import { filesOf } from '../support/hub-repos.ts'
 import { dataDirectory, startTestPlatform, type TestPlatform } from '../support/platform.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { makeTinyLlm, requireLlm } from '../support/tiny-llm.ts'
+import { eventually } from '../support/until.ts'
 
 const REPO = 'hearth-tests/tiny-llama'
 const TUNING = {
@@ -39,8 +42,9 @@ describe('the way from rows to a chat', function () {
   let hub: TestHub
   let platform: TestPlatform
   let datasetId: string
-  /** The first run that completed. */
+  /** The first run that completed, and the one that began where it ended. */
   let tuned: string
+  let retrained: string
 
   before(requireLlm)
   before(async () => {
@@ -146,7 +150,8 @@ describe('the way from rows to a chat', function () {
 
   it('goes on from what came out, and begins where that ended', async () => {
     const base = await ended(tuned)
-    const run = await ended(await start({ base: { type: 'job', job_id: tuned } }))
+    retrained = await start({ base: { type: 'job', job_id: tuned } })
+    const run = await ended(retrained)
 
     assert.equal(run.status, 'completed', run.error_message ?? '')
     assert.equal(run.parent_job_id, tuned)
@@ -159,21 +164,51 @@ describe('the way from rows to a chat', function () {
     assert.match(await answer.body.text(), /in use: the endpoint sums serves it/)
   })
 
+  it('merges what came out, once, while the node, the API and the control worker are killed', async () => {
+    const sources = [
+      { type: 'job', job_id: tuned },
+      { type: 'job', job_id: retrained },
+    ]
+    const { job_id } = await platform.api.post<{ job_id: string }>('/training/merges', {
+      name: 'blended',
+      method: 'slerp',
+      sources,
+    })
+    for (const victim of ['node', 'control', 'api'] as const) platform.kill(victim)
+
+    const merge = await eventually('the end of the merge', async () => {
+      const now = await persistently('the merge', () => platform.api.get<Run>(`/training/runs/${job_id}`))
+      return ['completed', 'failed'].includes(now.status) ? now : undefined
+    })
+    assert.equal(merge.status, 'completed', merge.error_message ?? '')
+    const { events } = await platform.api.get<{ events: { event_type: string }[] }>(
+      `/training/runs/${job_id}/events`,
+    )
+    assert.equal(events.filter(({ event_type }) => event_type === 'completed').length, 1)
+    const { model_id } = await platform.api.post<Model>('/models', { name: 'blended', job_id })
+    const tested = await eventually('the end of its test', async () => {
+      const { latest_version } = await platform.api.get<Model>(`/models/${model_id}`)
+      const { lifecycle_status, lifecycle_note } = latest_version!
+      return lifecycle_status === 'candidate' && !lifecycle_note ? undefined : latest_version
+    })
+    assert.equal(tested?.lifecycle_status, 'ready', tested?.lifecycle_note ?? '')
+  })
+
   it('takes a cancelled run up again where its last checkpoint was', async () => {
-    const cancelled = await start({}, { seed: 8, num_epochs: 20 })
+    const cancelled = await start({}, { seed: 8, num_epochs: 10 })
     await happened(cancelled, 'checkpoint')
     await platform.api.post(`/training/runs/${cancelled}/cancel`)
 
-    const again = await start({}, { seed: 8, num_epochs: 20 })
+    const again = await start({}, { seed: 8, num_epochs: 10 })
     const run = await ended(again)
 
     assert.equal(run.status, 'completed', run.error_message ?? '')
     assert.match(await logsOf(again), new RegExp(`checkpoint after step \\d+ of the equal run ${cancelled}`))
-    assert.equal(run.metrics.epochs.length, 20)
+    assert.equal(run.metrics.epochs.length, 10)
   })
 
   it('survives the sudden end of its node, from the last checkpoint', async () => {
-    const jobId = await start({}, { seed: 9, num_epochs: 20 })
+    const jobId = await start({}, { seed: 9, num_epochs: 10 })
     await happened(jobId, 'checkpoint')
     platform.kill('node')
 
@@ -181,7 +216,7 @@ describe('the way from rows to a chat', function () {
 
     assert.equal(run.status, 'completed', run.error_message ?? '')
     assert.match(await logsOf(jobId), /Training goes on after step \d+\./)
-    assert.equal(run.metrics.epochs.length, 20)
+    assert.equal(run.metrics.epochs.length, 10)
   })
 
   it('ends a run whose base cannot be had with a sentence that says why', async () => {
