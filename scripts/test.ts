@@ -103,11 +103,12 @@ function lanes(): [Suite[], ...Suite[][]] {
   const suite = (name: string, of: string[]) => {
     return { name, minutes: 45, specs: of.map((folder) => `test/${folder}/**/*.test.ts`) }
   }
-  const rest = folders.filter((folder) => !PLATFORMS.includes(folder) && !BUSY.includes(folder))
+  const elsewhere = [...PLATFORMS, ...BUSY, 'activities']
+  const rest = folders.filter((folder) => !elsewhere.includes(folder))
   return [
     [suite('routes, workflows, contract', rest)],
     [suite('nodes, trainers, outside systems', BUSY)],
-    [suite('end to end', ['e2e']), suite('faults', ['faults'])],
+    [suite('end to end', ['e2e']), suite('faults', ['faults']), suite('activities', ['activities'])],
   ]
 }
 

@@ -27,10 +27,10 @@ describe('a task whose model comes from the hub', () => {
     const { modelKey, versionId } = await addHubModel(world.api, hub, {
       name: 'distant',
       padding: 'p'.repeat(600_000),
-      load_s: 0.7,
+      load_s: 2.5,
     })
-    // Its first inference takes a while.
-    const example_input = JSON.stringify({ wait_s: 0.7 })
+    // Its load and its first inference take longer than what is told of them on a busy machine.
+    const example_input = JSON.stringify({ wait_s: 2.5 })
     await db.updateTable('model_version').set({ example_input }).where('id', '=', versionId).execute()
     const endpoint = await buildEndpoint(db, world.accountId, {
       version_id: versionId,
@@ -61,7 +61,8 @@ describe('a task whose model comes from the hub', () => {
     assert.deepEqual([model_id, bytes_total], [modelKey, file?.size_bytes])
     assert.ok(bytes_downloaded > 0 && bytes_downloaded < bytes_total, `${bytes_downloaded}`)
     assert.equal(downloading.progress_pct, Math.floor((100 * bytes_downloaded) / bytes_total))
-    assert.ok(download_speed_mbps > 0 && eta_seconds > 0, JSON.stringify(downloading.metadata))
+    // Whole seconds: little is left of so small a file.
+    assert.ok(download_speed_mbps > 0 && eta_seconds >= 0, JSON.stringify(downloading.metadata))
     const order = [...new Set(steps)].filter((step) => step !== 'downloading_model')
     assert.deepEqual(order.slice(0, 2), ['loading_model', 'warming_up'])
   })
