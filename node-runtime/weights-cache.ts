@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { link, mkdir, readdir, readFile, rename, rm, stat, statfs, utimes, writeFile } from 'node:fs/promises'
 import { dirname, join, normalize } from 'node:path'
 import type { NodeModelSpec } from '../schemas/node.ts'
@@ -19,7 +20,7 @@ export interface CachedModel {
 
 const HEADROOM_BYTES = 512 * 1024 * 1024
 const SPEC_FILE = 'model.json'
-/** How a file that is not whole yet ends (transfer.ts). */
+/** How what is not whole ends: a file on its way here (transfer.ts), a folder on its way in or out. */
 const PART = /\.part$/
 /** Keys that begin so are bases of training runs: kept like models, but nothing that can be served. */
 export const BASE_PREFIX = 'base/'
@@ -33,6 +34,10 @@ export class WeightsCache {
   readonly #quotaBytes: number
   /** Downloads under way, by digest: models that share a blob fetch it once. */
   readonly #fetching = new Map<string, Promise<void>>()
+  /** Models that are being put in place, by key: whoever else wants one of them waits for the same. */
+  readonly #assembling = new Map<string, Promise<CachedModel>>()
+  /** Folders of models that are on their way in or out. */
+  readonly #moving = new Set<string>()
   /** What is being fetched: its blobs are nobody's yet, but will be, and their room is taken. */
   readonly #coming = new Set<NodeModelSpec>()
   /** The last one that made room; two at once would count the same room. */
@@ -49,8 +54,11 @@ export class WeightsCache {
   }
 
   async #keys(): Promise<string[]> {
-    const names = await readdir(join(this.#dir, 'models')).catch(() => [])
-    return names.filter((name) => !name.endsWith('.part')).map(decodeURIComponent)
+    return (await this.#modelNames()).filter((name) => !PART.test(name)).map(decodeURIComponent)
+  }
+
+  #modelNames(): Promise<string[]> {
+    return readdir(join(this.#dir, 'models')).catch(() => [])
   }
 
   async find(modelKey: string): Promise<CachedModel | undefined> {
@@ -89,14 +97,19 @@ export class WeightsCache {
           })
         await this.#fetchBlob({ ...file, url: urlOf(file.path) }, meter, { signal, renew: renewUrl })
       }
-      return await this.#assemble(spec)
+      return await this.#putInPlace(spec)
     } finally {
       this.#coming.delete(spec)
     }
   }
 
   async remove(modelKey: string): Promise<void> {
-    await rm(this.#modelDir(modelKey), { recursive: true, force: true })
+    const directory = this.#modelDir(modelKey)
+    // Out of the way in one step: nobody may find half of it, not even after a crash.
+    await this.#viaPart(`${directory}.${randomUUID()}.part`, async (part) => {
+      await rename(directory, part).catch(unlessGone)
+      await rm(part, { recursive: true, force: true })
+    })
     await this.#sweepBlobs()
   }
 
@@ -127,22 +140,42 @@ export class WeightsCache {
     await fetching
   }
 
+  #putInPlace(spec: NodeModelSpec): Promise<CachedModel> {
+    const { model_key: key } = spec
+    const under = this.#assembling.get(key)
+    if (under) return under
+    const assembling = this.#assemble(spec).finally(() => this.#assembling.delete(key))
+    this.#assembling.set(key, assembling)
+    return assembling
+  }
+
   async #assemble(spec: NodeModelSpec): Promise<CachedModel> {
+    const found = await this.find(spec.model_key)
+    if (found) return found
     const directory = this.#modelDir(spec.model_key)
-    const part = `${directory}.part`
-    await rm(part, { recursive: true, force: true })
-    for (const { path, sha256 } of spec.files) {
-      const target = join(part, 'files', normalize(join('/', path)))
-      await mkdir(dirname(target), { recursive: true })
-      await link(join(this.#dir, 'blobs', sha256), target)
-    }
     // The URLs are for this hour only; everything else about a version never changes.
     const kept = { ...spec, files: spec.files.map((file) => ({ ...file, url: '' })) }
-    await mkdir(part, { recursive: true })
-    await writeFile(join(part, SPEC_FILE), JSON.stringify(kept))
-    await rm(directory, { recursive: true, force: true })
-    await rename(part, directory)
+    await this.#viaPart(`${directory}.part`, async (part) => {
+      await rm(part, { recursive: true, force: true })
+      for (const { path, sha256 } of spec.files) {
+        const target = join(part, 'files', normalize(join('/', path)))
+        await mkdir(dirname(target), { recursive: true })
+        await link(join(this.#dir, 'blobs', sha256), target)
+      }
+      await mkdir(part, { recursive: true })
+      await writeFile(join(part, SPEC_FILE), JSON.stringify(kept))
+      await rename(part, directory)
+    })
     return { spec: kept, directory: join(directory, 'files') }
+  }
+
+  async #viaPart(part: string, move: (part: string) => Promise<void>): Promise<void> {
+    this.#moving.add(part)
+    try {
+      await move(part)
+    } finally {
+      this.#moving.delete(part)
+    }
   }
 
   /** Takes the room of a model's files, counting what else is coming; what it needs is its own from here on. */
@@ -210,12 +243,17 @@ export class WeightsCache {
     )
   }
 
-  /** Removes every half download that nobody is at; false when there was none. */
+  /** Removes every half download and half model that nobody is at; false when there was none. */
   async #removeParts(): Promise<boolean> {
-    const idle = (await this.#blobs()).filter(
-      ({ name }) => PART.test(name) && !this.#isComing(name.replace(PART, '')),
-    )
-    await Promise.all(idle.map(({ name }) => rm(join(this.#dir, 'blobs', name), { force: true })))
+    const downloads = (await this.#blobs())
+      .filter(({ name }) => PART.test(name) && !this.#isComing(name.replace(PART, '')))
+      .map(({ name }) => join(this.#dir, 'blobs', name))
+    const models = (await this.#modelNames())
+      .map((name) => join(this.#dir, 'models', name))
+      .filter((path) => PART.test(path) && !this.#moving.has(path))
+    const idle = [...downloads, ...models]
+    await Promise.all(idle.map((path) => rm(path, { recursive: true, force: true })))
+    if (models.length > 0) await this.#sweepBlobs()
     return idle.length > 0
   }
 
@@ -237,6 +275,10 @@ export class WeightsCache {
   #isComing(sha256: string): boolean {
     return [...this.#coming].some(({ files }) => files.some((file) => file.sha256 === sha256))
   }
+}
+
+function unlessGone(err: unknown): void {
+  if ((err as NodeJS.ErrnoException).code !== 'ENOENT') throw err
 }
 
 const hasSize = (path: string, bytes: number): Promise<boolean> =>

@@ -49,9 +49,10 @@ export async function runSuite(suite: Suite, options: MochaOptions): Promise<End
       minutes: suite.minutes,
       output,
     })
-    const { endings, isWhole } = read(record)
-    const isTold = isWhole && (ok || endings.some(({ outcome }) => outcome === 'failed'))
+    const { endings, isWhole, lingers } = read(record)
+    const isTold = isWhole && (ok || lingers || endings.some(({ outcome }) => outcome === 'failed'))
     if (!isTold) endings.push({ file: '', title: `${suite.name}: the run as a whole`, outcome: 'failed' })
+    if (lingers) endings.push({ file: '', title: `${suite.name}: ${LINGERS}`, outcome: 'failed' })
     const { passed, failed } = countsOf(endings)
     const seconds = Math.round((Date.now() - started) / 1000)
     console.log(`== ${suite.name}: ${passed} passed, ${failed} failed (${seconds} s)`)
@@ -60,6 +61,9 @@ export async function runSuite(suite: Suite, options: MochaOptions): Promise<End
     rmSync(folder, { recursive: true, force: true })
   }
 }
+
+/** A process that had to be killed after its last test: something leaks, but what the tests said stands. */
+const LINGERS = 'the process ends with its last test'
 
 /** Where more files than this have failures, it is no accident. */
 const MOST_FILES = 5
@@ -74,9 +78,9 @@ export async function secondChance(
 ): Promise<{ endings: Ending[]; flaky: Ending[] }> {
   const failures = first.filter(({ file, outcome }) => outcome === 'failed' && file !== '')
   const byFile = Map.groupBy(failures, (failure) => failure.file)
-  const flaky: Ending[] = []
-  let endings = first
-  if (byFile.size > MOST_FILES) return { endings, flaky }
+  if (byFile.size > MOST_FILES) return { endings: first, flaky: [] }
+  const flaky = first.filter(isLingering)
+  let endings = first.filter((ending) => !isLingering(ending))
   for (const [file, before] of byFile) {
     const now = await again(file)
     const failing = new Set(now.filter(({ outcome }) => outcome === 'failed').map(({ title }) => title))
@@ -88,16 +92,22 @@ export async function secondChance(
   return { endings, flaky }
 }
 
+const isLingering = ({ file, title }: Ending) => file === '' && title.endsWith(LINGERS)
+
 export function countsOf(endings: Ending[]): Counts {
   const counts: Counts = { passed: 0, failed: 0, skipped: 0 }
   for (const { outcome } of endings) counts[outcome]++
   return counts
 }
 
-/** What the reporter wrote, and whether it came to the end. */
-function read(record: string): { endings: Ending[]; isWhole: boolean } {
+/** What the reporter wrote, whether it came to the end, and whether its process then lived on. */
+function read(record: string): { endings: Ending[]; isWhole: boolean; lingers: boolean } {
   const lines = existsSync(record) ? readFileSync(record, 'utf8').split('\n').filter(Boolean) : []
-  const told = lines.map((line) => JSON.parse(line) as Ending | { ended: true })
+  const told = lines.map((line) => JSON.parse(line) as Ending | { ended: true } | { lingers: true })
   const endings = told.filter((line): line is Ending => 'outcome' in line)
-  return { endings, isWhole: endings.length < told.length }
+  return {
+    endings,
+    isWhole: told.some((line) => 'ended' in line),
+    lingers: told.some((line) => 'lingers' in line),
+  }
 }

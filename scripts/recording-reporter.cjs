@@ -4,6 +4,8 @@ const { appendFileSync } = require('node:fs')
 const path = require('node:path')
 const { reporters } = require('mocha')
 
+/** How long the process may live on after its last test. */
+const LINGER_MS = Number(process.env.HEARTH_TEST_LINGER_MS ?? 30_000)
 const OUTCOMES = { pass: 'passed', fail: 'failed', pending: 'skipped' }
 
 module.exports = class RecordingReporter extends reporters.Spec {
@@ -17,6 +19,13 @@ module.exports = class RecordingReporter extends reporters.Spec {
         tell({ file: test.file ? path.relative('', test.file) : '', title: test.fullTitle(), outcome }),
       )
     }
-    runner.once('end', () => tell({ ended: true }))
+    runner.once('end', () => {
+      tell({ ended: true })
+      setTimeout(() => {
+        console.error('Something that a test started was never ended; the process is killed.')
+        tell({ lingers: true })
+        process.kill(process.pid, 'SIGKILL')
+      }, LINGER_MS).unref()
+    })
   }
 }

@@ -26,6 +26,7 @@ export class ActivityQueues implements AsyncDisposable {
   readonly #closing = new Set<Promise<void>>()
   #wanted = new Map<string, number>()
   #settling: Promise<void> | undefined
+  #isDisposed = false
 
   constructor(options: ActivityQueuesOptions) {
     this.#options = options
@@ -33,10 +34,9 @@ export class ActivityQueues implements AsyncDisposable {
 
   /** Says which queues are to be polled, with how many activities at once; what is at work on a closed one goes on. */
   want(queues: ReadonlyMap<string, number>): void {
+    if (this.#isDisposed) return
     this.#wanted = new Map(queues)
-    this.#settling ??= this.#settle().finally(() => {
-      this.#settling = undefined
-    })
+    this.#settling ??= this.#settle()
   }
 
   /** The queues polled now. */
@@ -51,11 +51,13 @@ export class ActivityQueues implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.want(new Map())
+    this.#isDisposed = true
     await this.#settling
     await Promise.all(this.#closing)
   }
 
   async #settle(): Promise<void> {
+    await Promise.resolve()
     for (;;) {
       const surplus = [...this.#open.keys()].find((queue) => !this.#wanted.has(queue))
       if (surplus !== undefined) {
@@ -63,12 +65,14 @@ export class ActivityQueues implements AsyncDisposable {
         continue
       }
       const missing = [...this.#wanted].find(([queue]) => !this.#open.has(queue))
-      if (!missing) return
+      if (!missing) break
       await this.#poll(...missing).catch(async (err: unknown) => {
         this.#options.log.warn({ err, queue: missing[0] }, 'a task queue could not be polled; trying again')
         await sleep(RETRY_MS)
       })
     }
+    // In the same turn as the last look: what is wanted from here on settles anew.
+    this.#settling = undefined
   }
 
   async #poll(queue: string, slots: number): Promise<void> {

@@ -1,4 +1,4 @@
-import { link, mkdir } from 'node:fs/promises'
+import { link, mkdir, rm } from 'node:fs/promises'
 import { dirname, join, normalize } from 'node:path'
 import type { JobBase } from '../../schemas/lease.ts'
 import type { NodeModelSpec } from '../../schemas/node.ts'
@@ -23,6 +23,7 @@ export interface BaseOptions {
 }
 
 const TELL_MS = 5_000
+const MAX_TRIES = 3
 
 /** Brings the model a run starts from onto this disk and gives its folder, which goes with the attempt. */
 export async function fetchBase(tools: BaseTools, base: JobBase, options: BaseOptions): Promise<string> {
@@ -32,7 +33,7 @@ export async function fetchBase(tools: BaseTools, base: JobBase, options: BaseOp
   const folder = join(options.dir, 'base')
   try {
     if (base.type === 'files') await fetchFiles(tools, base, folder, options)
-    else await linkInto(folder, await fromCache(tools, base.model_key, options))
+    else await linkFrom(() => fromCache(tools, base.model_key, options), folder)
   } catch (err) {
     if (!(err instanceof TransferError)) throw err
     const message = `The base model cannot be fetched: ${err.message}`
@@ -58,18 +59,31 @@ async function fetchFiles(
   if (known.length === 0) return
   const model_key = `${BASE_PREFIX}${cache_key}`
   const spec = { model_key, runtime_profile: '', files: known, warmup_input: null, memory_mb: 0 }
-  const found = await tools.weights.find(model_key)
-  await linkInto(folder, found ?? (await download(tools, spec, options)))
+  const find = async () => (await tools.weights.find(model_key)) ?? (await download(tools, spec, options))
+  await linkFrom(find, folder)
 }
 
 const isKnown = <F extends { sha256?: string }>(file: F): file is F & { sha256: string } =>
   file.sha256 !== undefined
 
-/** Links: whatever leaves the cache meanwhile, the attempt keeps what it needs. */
+/** Links: whatever leaves the cache afterwards, the attempt keeps what it needs. */
+async function linkFrom(find: () => Promise<CachedModel>, folder: string): Promise<void> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await linkInto(folder, await find())
+    } catch (err) {
+      // It has left the cache between the look and the link.
+      const isGone = err instanceof Error && 'code' in err && err.code === 'ENOENT'
+      if (!isGone || tries === MAX_TRIES) throw err
+    }
+  }
+}
+
 async function linkInto(folder: string, { spec, directory }: CachedModel): Promise<void> {
   for (const { path } of spec.files) {
     const target = inside(folder, path)
     await mkdir(dirname(target), { recursive: true })
+    await rm(target, { force: true })
     await link(join(directory, path), target)
   }
 }

@@ -69,4 +69,12 @@ describe('task queues of a node', () => {
     assert.deepEqual(await polled({ draining: true }), [`node.${node.nodeId}`])
     assert.equal((await polled()).length, 5)
   })
+
+  it('are none for good once they have been disposed of, whatever models do meanwhile', async () => {
+    const disposed = queues[Symbol.asyncDispose]()
+    queues.want(wantedQueues(node.parts, false))
+    await disposed
+
+    assert.deepEqual(await polled(), [])
+  })
 })

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
-import { readFile, stat, writeFile } from 'node:fs/promises'
+import { readdir, readFile, rename, stat, writeFile } from 'node:fs/promises'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
@@ -55,6 +55,35 @@ describe('weights cache', () => {
   })
   const fetch = (cache: WeightsCache, spec: NodeModelSpec) =>
     cache.fetch(spec, new Set(), { onProgress: () => {} })
+
+  it('has a model whole from its first moment on, however many fetch it at once', async () => {
+    using own = temporaryFolder()
+    const cache = new WeightsCache({ dir: own.path, quotaMb: 10 })
+    const spec = specOf(
+      'shared',
+      Array.from({ length: 20 }, (_, i) => `/part-${i}`),
+    )
+    const useIt = async () => {
+      const { directory } = await fetch(cache, spec)
+      await Promise.all(spec.files.map(({ path }) => stat(join(directory, path))))
+    }
+
+    await Promise.all([1, 2, 3, 4, 5].map(useIt))
+
+    await cache.remove('shared')
+    assert.deepEqual(await readdir(join(own.path, 'models')), [])
+  })
+
+  it('begins without the half models that an earlier life left', async () => {
+    using own = temporaryFolder()
+    const cache = new WeightsCache({ dir: own.path, quotaMb: 1 })
+    await fetch(cache, specOf('left', ['/fill-a-600']))
+    await rename(join(own.path, 'models', 'left'), join(own.path, 'models', 'left.part'))
+
+    await fetch(new WeightsCache({ dir: own.path, quotaMb: 1 }), specOf('next', ['/fill-b-600']))
+
+    assert.deepEqual(await readdir(join(own.path, 'models')), ['next'])
+  })
 
   it('keeps what has come of a model while another one leaves the disk', async () => {
     const cache = new WeightsCache({ dir: folder.path, quotaMb: 10 })

@@ -12,6 +12,7 @@ const SPECS = {
   'unsteady.test.cjs': `describe('one', () => { it('passes', () => {}); it('fails once', () => { ${ONCE} }) })`,
   'hook.test.cjs': `describe('two', () => { before('its start', () => { ${ONCE} }); it('comes after', () => {}) })`,
   'broken.test.cjs': `it('fails once', () => { ${ONCE} }); it('always fails', () => { throw new Error('no') })`,
+  'leaking.test.cjs': `it('leaves something behind', () => { setInterval(() => {}, 1_000) })`,
   'dying.test.cjs': `it('dies', () => { if (fs.existsSync(seen)) process.exit(1); ${ONCE} })`,
 }
 
@@ -38,23 +39,26 @@ describe('the runner of npm test', () => {
       const first = await suite(${JSON.stringify(specs)})
       const { endings, flaky } = await secondChance(first, (file) => suite([file]))
       console.log(JSON.stringify({ before: countsOf(first), after: countsOf(endings), flaky }))`
-    const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', code])
+    const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', code], {
+      env: { ...process.env, HEARTH_TEST_LINGER_MS: '500' },
+    })
     told = JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '') as Told
   })
 
-  it('counts every test, and a hook that fails', () => {
-    assert.deepEqual(told.before, { passed: 2, failed: 5, skipped: 1 })
+  it('counts every test, a hook that fails, and a process that does not end', () => {
+    assert.deepEqual(told.before, { passed: 3, failed: 6, skipped: 1 })
   })
 
   it('takes the second run of a file with failures in place of its first', () => {
     // The broken one fails again, and the dying one leaves a run that broke off.
-    assert.deepEqual(told.after, { passed: 5, failed: 2, skipped: 1 })
+    assert.deepEqual(told.after, { passed: 6, failed: 2, skipped: 1 })
   })
 
   it('names each failure that did not come again', () => {
     assert.deepEqual(
       told.flaky.map(({ file, title }) => `${basename(file)} ${title}`),
       [
+        ' specs: the process ends with its last test',
         'broken.test.cjs fails once',
         'unsteady.test.cjs one fails once',
         'hook.test.cjs two "before all" hook: its start for "comes after"',

@@ -131,6 +131,7 @@ describe('reconcile', () => {
       ])
       await runs()
       await startCandidateTest(api.services, await version(id))
+      await until(async () => (await promised()).length === 0)
       assert.deepEqual([first[0].failed, first[1].failed, (await version(id)).tests], [0, 0, 2])
       assert.deepEqual(await reconcile().reconcileCandidates(null), swept)
 
