@@ -1,4 +1,3 @@
-import type { Duplex } from 'node:stream'
 import WebSocket from 'ws'
 import { LinkChannel } from '../platform/link-channel.ts'
 import { type Frame, LinkProtocolError, parseMeta } from '../platform/link-codec.ts'
@@ -95,19 +94,16 @@ export class GatewayLink {
     this.#socket = socket
     const failed = (err: Error) => this.#again(err.message)
     socket.once('error', failed)
-    let transport: Duplex | undefined
-    socket.once('upgrade', (answer) => (transport = answer.socket))
     socket.once('open', () => {
       socket.off('error', failed)
-      this.#opened(socket, transport)
+      this.#opened(socket)
     })
   }
 
-  #opened(socket: WebSocket, transport: Duplex | undefined): void {
+  #opened(socket: WebSocket): void {
     const { inventory, report, spool } = this.#options
     this.#failures = 0
     this.#channel = new LinkChannel(socket, {
-      transport,
       onFrame: (frame) => this.#receive(frame),
       onClose: (reason) => this.#lost(reason),
       onStall: (stream) => this.#stall(stream),

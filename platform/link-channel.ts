@@ -1,8 +1,7 @@
-import type { Duplex } from 'node:stream'
 import type { RawData, WebSocket } from 'ws'
 import { type AckMeta, FRAME, type FrameType, MAX_CHUNK, STREAM_CREDIT } from '../schemas/link.ts'
 import {
-  decodeFrame,
+  decodeFrames,
   encodeChunk,
   encodeFrame,
   type Frame,
@@ -19,8 +18,6 @@ export interface ChannelOptions {
   onClose: (reason: string) => void
   /** A stream whose reader granted nothing for `stallMs` while data waited. */
   onStall: (stream: number) => void
-  /** The connection under the WebSocket: all frames of one turn of the event loop then go out in one piece. */
-  transport?: Pick<Duplex, 'cork' | 'uncork'> | undefined
   pingMs?: number
   /** Silence after which the link counts as broken. */
   idleMs?: number
@@ -44,13 +41,12 @@ interface Receiving {
 
 /**
  * One end of a link: frames in and out of a WebSocket. Control frames go first; data frames go round robin over the
- * streams, each within its credit. What a stream is given in one turn of the event loop goes as one frame, and what all of
- * them are given in as few writes as can be: of small frames, each write costs more than everything else.
+ * streams, each within its credit. What a stream is given in one turn of the event loop goes as one frame, and the frames of
+ * a turn go as one message: with small frames, messages and writes cost more than everything else.
  */
 export class LinkChannel {
   readonly #socket: WebSocket
-  readonly #options: Required<Omit<ChannelOptions, 'transport'>>
-  readonly #transport: ChannelOptions['transport']
+  readonly #options: Required<ChannelOptions>
   readonly #sending = new Map<number, Sending>()
   readonly #receiving = new Map<number, Receiving>()
   readonly #timer: NodeJS.Timeout
@@ -59,12 +55,14 @@ export class LinkChannel {
   #lastIn = Date.now()
   #lastOut = Date.now()
   #closed = false
-  /** Something was sent in this turn of the event loop, which goes out at its end. */
+  /** Something is to go out at the end of this turn of the event loop. */
   #inTurn = false
+  /** The frames of the next message. */
+  #frames: Buffer[] = []
+  #frameBytes = 0
 
-  constructor(socket: WebSocket, { transport, ...options }: ChannelOptions) {
+  constructor(socket: WebSocket, options: ChannelOptions) {
     this.#socket = socket
-    this.#transport = transport
     this.#options = { pingMs: 3_000, idleMs: 10_000, stallMs: 60_000, ...options }
     socket.binaryType = 'nodebuffer'
     socket.on('message', (data: RawData) => this.#receive(data as Buffer))
@@ -81,8 +79,7 @@ export class LinkChannel {
   /** Sends a control frame, past any data that waits. */
   send(type: FrameType, stream: number, meta?: string, body?: Uint8Array): void {
     if (this.#closed) return
-    this.#beginTurn()
-    this.#socket.send(encodeFrame(type, stream, meta, body))
+    this.#put(encodeFrame(type, stream, meta, body))
   }
 
   /**
@@ -133,6 +130,7 @@ export class LinkChannel {
     if (this.#closed) return
     // What streams were given in this turn of the event loop goes out first.
     this.#pump()
+    this.#flush()
     this.#socket.close(code, reason.slice(0, 120))
     this.#close(reason)
   }
@@ -153,19 +151,25 @@ export class LinkChannel {
     return sending
   }
 
-  #receive(data: Buffer): void {
+  #receive(message: Buffer): void {
     if (this.#closed) return
     this.#lastIn = Date.now()
     try {
-      const frame = decodeFrame(data)
-      if (frame.type === FRAME.ping) return
-      if (frame.type === FRAME.ack && frame.stream !== 0) return this.#credit(frame)
-      if (frame.type === FRAME.chunk) this.#count(frame)
-      this.#options.onFrame(frame)
+      for (const frame of decodeFrames(message)) {
+        this.#take(frame)
+        if (this.#closed) return
+      }
     } catch (err) {
       if (!(err instanceof LinkProtocolError)) throw err
       this.close(err.message, 1002)
     }
+  }
+
+  #take(frame: Frame): void {
+    if (frame.type === FRAME.ping) return
+    if (frame.type === FRAME.ack && frame.stream !== 0) return this.#credit(frame)
+    if (frame.type === FRAME.chunk) this.#count(frame)
+    this.#options.onFrame(frame)
   }
 
   #credit(frame: Frame): void {
@@ -191,7 +195,7 @@ export class LinkChannel {
   /** One frame per stream in turn, until the socket is full or nothing may go. */
   #pump(): void {
     for (const [stream, sending] of this.#sending) {
-      if (this.#closed || this.#socket.bufferedAmount > SOCKET_HIGH_WATER) return
+      if (this.#closed || this.#waitingBytes > SOCKET_HIGH_WATER) return
       if (!this.#sendNext(stream, sending) || this.#sending.get(stream) !== sending) continue
       // To the back of the line, which this loop reaches again.
       this.#sending.delete(stream)
@@ -203,7 +207,7 @@ export class LinkChannel {
     if (sending.queue.length === 0) {
       if (!sending.last) return false
       this.#sending.delete(stream)
-      this.#transmit(sending.last)
+      this.#put(sending.last)
       return false
     }
     const most = Math.min(MAX_CHUNK, sending.credit)
@@ -221,7 +225,7 @@ export class LinkChannel {
     sending.waitingSince = 0
     sending.credit -= bytes
     sending.queuedBytes -= bytes
-    this.#transmit(encodeChunk(stream, sending.queue.splice(0, count), bytes))
+    this.#put(encodeChunk(stream, sending.queue.splice(0, count), bytes))
     if (sending.onDrain && sending.queuedBytes <= MAX_CHUNK) {
       const drained = sending.onDrain
       sending.onDrain = undefined
@@ -230,23 +234,37 @@ export class LinkChannel {
     return true
   }
 
-  #transmit(frame: Buffer): void {
+  get #waitingBytes(): number {
+    return this.#frameBytes + this.#socket.bufferedAmount
+  }
+
+  #put(frame: Buffer): void {
     this.#beginTurn()
-    this.#socket.send(frame, this.#flushed)
+    this.#frames.push(frame)
+    this.#frameBytes += frame.length
+    if (this.#frameBytes >= MAX_CHUNK) this.#flush()
+  }
+
+  #flush(): void {
+    const frames = this.#frames
+    const [first] = frames
+    if (!first) return
+    this.#frames = []
+    this.#frameBytes = 0
+    this.#socket.send(frames.length === 1 ? first : Buffer.concat(frames), this.#flushed)
   }
 
   #beginTurn(): void {
     if (this.#inTurn) return
     this.#inTurn = true
     this.#lastOut = Date.now()
-    this.#transport?.cork()
     setImmediate(this.#endTurn)
   }
 
   #turnOver(): void {
-    this.#pump()
     this.#inTurn = false
-    this.#transport?.uncork()
+    this.#pump()
+    this.#flush()
   }
 
   #tick(): void {

@@ -1,6 +1,6 @@
 import { FRAME, type FrameType } from '../schemas/link.ts'
 
-const HEADER = 7
+const HEADER = 11
 const NO_BODY = Buffer.alloc(0)
 const LAST_TYPE = Math.max(...Object.values(FRAME))
 
@@ -44,21 +44,34 @@ function newFrame(type: FrameType, stream: number, metaLength: number, bodyLengt
   frame[0] = type
   frame.writeUInt32BE(stream, 1)
   frame.writeUInt16BE(metaLength, 5)
+  frame.writeUInt32BE(bodyLength, 7)
   return frame
 }
 
-export function decodeFrame(data: Buffer): Frame {
-  const type = data[0]
-  if (data.length < HEADER || type === undefined || type < 1 || type > LAST_TYPE) {
+/** The frames of one message, one behind the other. Throws at the first that is none. */
+export function* decodeFrames(message: Buffer): Generator<Frame> {
+  let at = 0
+  do {
+    const frame = frameAt(message, at)
+    at += HEADER + frame.meta.length + frame.body.length
+    yield frame
+  } while (at < message.length)
+}
+
+function frameAt(message: Buffer, at: number): Frame {
+  const type = message[at]
+  const metaAt = at + HEADER
+  if (metaAt > message.length || type === undefined || type < 1 || type > LAST_TYPE) {
     throw new LinkProtocolError('not a frame')
   }
-  const bodyStart = HEADER + data.readUInt16BE(5)
-  if (bodyStart > data.length) throw new LinkProtocolError('meta runs past the frame')
+  const bodyAt = metaAt + message.readUInt16BE(at + 5)
+  const end = bodyAt + message.readUInt32BE(at + 7)
+  if (end > message.length) throw new LinkProtocolError('a frame runs past its message')
   return {
     type: type as FrameType,
-    stream: data.readUInt32BE(1),
-    meta: data.subarray(HEADER, bodyStart),
-    body: data.subarray(bodyStart),
+    stream: message.readUInt32BE(at + 1),
+    meta: message.subarray(metaAt, bodyAt),
+    body: message.subarray(bodyAt, end),
   }
 }
 

@@ -3,8 +3,8 @@ import { Nullable } from './common.ts'
 import { NodeInventory, NodeModel, NodeReport } from './node.ts'
 
 /**
- * Frame types of the link between a node and a gateway. A frame is
- * `[u8 type][u32 stream][u16 length of meta][meta: JSON][body: bytes]`, big endian.
+ * Frame types of the link between a node and a gateway. A message of the WebSocket is one or more frames, each
+ * `[u8 type][u32 stream][u16 length of meta][u32 length of body][meta: JSON][body: bytes]`, big endian.
  * Stream 0 is the link itself; the gateway numbers the others.
  */
 export const FRAME = {

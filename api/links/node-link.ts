@@ -1,4 +1,3 @@
-import type { Duplex } from 'node:stream'
 import type { WebSocket } from 'ws'
 import { LinkChannel } from '../../platform/link-channel.ts'
 import { type Frame, LinkProtocolError, parseJson, parseMeta } from '../../platform/link-codec.ts'
@@ -49,12 +48,6 @@ export interface LinkRequest {
   signal?: AbortSignal | undefined
 }
 
-/** A WebSocket and the connection that carries it. */
-export interface LinkSocket {
-  ws: WebSocket
-  transport: Duplex
-}
-
 /** What becomes of a request: one head, any number of chunks, one end; or an error at any point. */
 export interface LinkHandlers {
   onHead(status: number, contentType: string): void
@@ -101,12 +94,11 @@ export class NodeLink {
   #lastStream = 0
   #retiring = false
 
-  constructor(nodeId: string, { ws, transport }: LinkSocket, wheel: TimerWheel, events: LinkEvents) {
+  constructor(nodeId: string, socket: WebSocket, wheel: TimerWheel, events: LinkEvents) {
     this.nodeId = nodeId
     this.#wheel = wheel
     this.#events = events
-    this.#channel = new LinkChannel(ws, {
-      transport,
+    this.#channel = new LinkChannel(socket, {
       onFrame: (frame) => this.#guarded(frame),
       onClose: (reason) => this.#lost(reason),
       onStall: (stream) => this.#fail(stream, 'stalled', 'the node took no more of the request'),

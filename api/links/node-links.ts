@@ -1,5 +1,6 @@
 import type { Kysely } from 'kysely'
 import type { Logger } from 'pino'
+import type { WebSocket } from 'ws'
 import { insertJobEpochs, insertJobLogs } from '../../db/repositories/node-reports.ts'
 import { forgetSignatures, listGatewayUrls, nodeDecisions, recordHello } from '../../db/repositories/nodes.ts'
 import type { Database } from '../../db/tables.ts'
@@ -9,14 +10,7 @@ import { TimerWheel } from '../../platform/timer-wheel.ts'
 import type { HelloMeta, StateBody } from '../../schemas/link.ts'
 import type { NodeInventory, NodeModel, NodeReport } from '../../schemas/node.ts'
 import type { CacheWatch } from '../cache-watch.ts'
-import {
-  LinkError,
-  type LinkExchange,
-  type LinkHandlers,
-  type LinkRequest,
-  type LinkSocket,
-  NodeLink,
-} from './node-link.ts'
+import { LinkError, type LinkExchange, type LinkHandlers, type LinkRequest, NodeLink } from './node-link.ts'
 import { StateWriter } from './state-writer.ts'
 
 /** A whole answer of a model server, as it came. */
@@ -155,7 +149,7 @@ export class NodeLinks implements AsyncDisposable {
   }
 
   /** Takes over a socket whose handshake was signed by this node. */
-  accept(nodeId: string, socket: LinkSocket, accountId: string): void {
+  accept(nodeId: string, socket: WebSocket, accountId: string): void {
     const earlier = this.#nodes.get(nodeId)
     const link = new NodeLink(nodeId, socket, this.#wheel, {
       onHello: (hello) => void this.#hello(node, hello),

@@ -23,9 +23,7 @@ export function serveLinks(
   const upgrade = async (req: IncomingMessage, socket: Duplex, head: Buffer) => {
     try {
       const { nodeId, accountId } = await verify(signedParts(req))
-      sockets.handleUpgrade(req, socket, head, (ws) =>
-        links.accept(nodeId, { ws, transport: socket }, accountId),
-      )
+      sockets.handleUpgrade(req, socket, head, (webSocket) => links.accept(nodeId, webSocket, accountId))
     } catch (err) {
       const isRefusal = err instanceof ApiError && err.code === 'unauthenticated'
       refuse(socket, isRefusal ? 401 : 503, isRefusal ? err.message : 'Service Unavailable')

@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { decodeFrame, encodeFrame, LinkProtocolError, parseMeta } from '../../platform/link-codec.ts'
+import { decodeFrames, encodeFrame, LinkProtocolError, parseMeta } from '../../platform/link-codec.ts'
 import { TimerWheel } from '../../platform/timer-wheel.ts'
 import { FRAME } from '../../schemas/link.ts'
 import { until } from '../support/until.ts'
+
+const decodeFrame = (message: Buffer) => [...decodeFrames(message)][0]!
 
 describe('link frames', () => {
   it('come out as they went in', () => {
@@ -17,6 +19,24 @@ describe('link frames', () => {
     assert.deepEqual(frame.body, body)
   })
 
+  it('come one behind the other in a message', () => {
+    const message = Buffer.concat([
+      encodeFrame(FRAME.head, 1, '{"status":200}'),
+      encodeFrame(FRAME.ping, 0),
+      encodeFrame(FRAME.chunk, 2, '', Buffer.from('end')),
+    ])
+
+    assert.deepEqual(
+      [...decodeFrames(message)].map(({ type, stream, body }) => [type, stream, body.toString()]),
+      [
+        [FRAME.head, 1, ''],
+        [FRAME.ping, 0, ''],
+        [FRAME.chunk, 2, 'end'],
+      ],
+    )
+    assert.throws(() => [...decodeFrames(message.subarray(0, -1))], LinkProtocolError)
+  })
+
   it('may lack meta and body', () => {
     const frame = decodeFrame(encodeFrame(FRAME.ping, 0))
 
@@ -27,10 +47,10 @@ describe('link frames', () => {
   it('are refused when they are cut short, unknown or malformed', () => {
     const whole = encodeFrame(FRAME.head, 1, '{"status":200}')
 
-    assert.throws(() => decodeFrame(whole.subarray(0, 10)), LinkProtocolError)
+    assert.throws(() => decodeFrame(whole.subarray(0, 20)), LinkProtocolError)
     assert.throws(() => decodeFrame(Buffer.alloc(0)), LinkProtocolError)
-    assert.throws(() => decodeFrame(Buffer.alloc(7)), LinkProtocolError)
-    assert.throws(() => decodeFrame(Buffer.from([99, 0, 0, 0, 0, 0, 0])), LinkProtocolError)
+    assert.throws(() => decodeFrame(Buffer.alloc(11)), LinkProtocolError)
+    assert.throws(() => decodeFrame(Buffer.from([99, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])), LinkProtocolError)
     assert.throws(() => parseMeta(decodeFrame(encodeFrame(FRAME.head, 1, '{"status"'))), LinkProtocolError)
     assert.throws(() => encodeFrame(FRAME.head, 1, 'x'.repeat(70_000)), LinkProtocolError)
   })
