@@ -2,6 +2,7 @@ import WebSocket from 'ws'
 import { LinkChannel } from '../platform/link-channel.ts'
 import { type Frame, LinkProtocolError, parseMeta } from '../platform/link-codec.ts'
 import type { Logger } from '../platform/log.ts'
+import { StreamTable } from '../platform/stream-table.ts'
 import {
   type AckMeta,
   type CancelMeta,
@@ -43,7 +44,7 @@ interface Inbound {
 export class GatewayLink {
   readonly url: string
   readonly #options: GatewayLinkOptions
-  readonly #serving = new Map<number, ServeRequest>()
+  readonly #serving = new StreamTable<ServeRequest>()
   readonly #inbound = new Map<number, Inbound>()
   readonly #carrier = {
     sendBatch: (kind: FrameType, upto: number, body: Buffer) =>
@@ -192,7 +193,7 @@ export class GatewayLink {
     this.#options.spool.detach(this.#carrier)
     this.#inbound.clear()
     // Whoever asked has been told that the link broke.
-    for (const serving of this.#serving.values()) serving.abort()
+    for (const [, serving] of this.#serving.entries()) serving.abort()
     this.#again(reason)
   }
 

@@ -8,6 +8,7 @@ import {
   LinkProtocolError,
   parseMeta,
 } from './link-codec.ts'
+import { StreamTable } from './stream-table.ts'
 
 /** Bytes waiting in the socket above which data frames wait in their streams, so that control frames overtake them. */
 const SOCKET_HIGH_WATER = 2 * MAX_CHUNK
@@ -25,6 +26,7 @@ export interface ChannelOptions {
 }
 
 interface Sending {
+  readonly stream: number
   queue: Buffer[]
   queuedBytes: number
   credit: number
@@ -32,6 +34,8 @@ interface Sending {
   last: Buffer | undefined
   waitingSince: number
   onDrain: (() => void) | undefined
+  /** It is in the line of those that may have something to send. */
+  inLine: boolean
 }
 
 interface Receiving {
@@ -47,8 +51,11 @@ interface Receiving {
 export class LinkChannel {
   readonly #socket: WebSocket
   readonly #options: Required<ChannelOptions>
-  readonly #sending = new Map<number, Sending>()
-  readonly #receiving = new Map<number, Receiving>()
+  readonly #sending = new StreamTable<Sending>()
+  readonly #receiving = new StreamTable<Receiving>()
+  /** Streams whose turn is to come. */
+  readonly #line: Sending[] = []
+  #isPumping = false
   readonly #timer: NodeJS.Timeout
   readonly #flushed = () => this.#pump()
   readonly #endTurn = () => this.#turnOver()
@@ -92,6 +99,7 @@ export class LinkChannel {
     for (let at = 0; at < bytes.length; at += MAX_CHUNK)
       sending.queue.push(bytes.subarray(at, at + MAX_CHUNK))
     sending.queuedBytes += bytes.length
+    this.#queueUp(sending)
     if (sending.queuedBytes >= MAX_CHUNK) this.#pump()
     else this.#beginTurn()
     if (sending.queuedBytes <= MAX_CHUNK) return true
@@ -104,6 +112,7 @@ export class LinkChannel {
     const sending = this.#sending.get(stream)
     if (!sending) return this.send(FRAME.end, stream, meta, body)
     sending.last = encodeFrame(FRAME.end, stream, meta, body)
+    this.#queueUp(sending)
     this.#beginTurn()
   }
 
@@ -139,12 +148,14 @@ export class LinkChannel {
     let sending = this.#sending.get(stream)
     if (!sending) {
       sending = {
+        stream,
         queue: [],
         queuedBytes: 0,
         credit: STREAM_CREDIT,
         last: undefined,
         waitingSince: 0,
         onDrain: undefined,
+        inLine: false,
       }
       this.#sending.set(stream, sending)
     }
@@ -176,6 +187,7 @@ export class LinkChannel {
     const sending = this.#sending.get(frame.stream)
     if (!sending) return
     sending.credit += parseMeta<AckMeta>(frame).credit ?? 0
+    this.#queueUp(sending)
     this.#pump()
   }
 
@@ -192,18 +204,34 @@ export class LinkChannel {
     receiving.ungranted = 0
   }
 
+  #queueUp(sending: Sending): void {
+    if (sending.inLine) return
+    sending.inLine = true
+    this.#line.push(sending)
+  }
+
   /** One frame per stream in turn, until the socket is full or nothing may go. */
   #pump(): void {
-    for (const [stream, sending] of this.#sending) {
-      if (this.#closed || this.#waitingBytes > SOCKET_HIGH_WATER) return
-      if (!this.#sendNext(stream, sending) || this.#sending.get(stream) !== sending) continue
-      // To the back of the line, which this loop reaches again.
-      this.#sending.delete(stream)
-      this.#sending.set(stream, sending)
+    // What a producer writes when it is called back is reached by the loop that called it.
+    if (this.#isPumping) return
+    this.#isPumping = true
+    const line = this.#line
+    let at = 0
+    try {
+      while (at < line.length && !this.#closed && this.#waitingBytes <= SOCKET_HIGH_WATER) {
+        const sending = line[at++]!
+        sending.inLine = false
+        const isKnown = this.#sending.get(sending.stream) === sending
+        if (isKnown && this.#sendNext(sending)) this.#queueUp(sending)
+      }
+    } finally {
+      line.splice(0, at)
+      this.#isPumping = false
     }
   }
 
-  #sendNext(stream: number, sending: Sending): boolean {
+  #sendNext(sending: Sending): boolean {
+    const { stream } = sending
     if (sending.queue.length === 0) {
       if (!sending.last) return false
       this.#sending.delete(stream)
@@ -274,7 +302,7 @@ export class LinkChannel {
       return this.#close('the other side has gone silent')
     }
     if (now - this.#lastOut >= this.#options.pingMs) this.send(FRAME.ping, 0)
-    for (const [stream, { waitingSince }] of this.#sending) {
+    for (const [stream, { waitingSince }] of this.#sending.entries()) {
       if (waitingSince && now - waitingSince > this.#options.stallMs) this.#options.onStall(stream)
     }
   }

@@ -1,13 +1,20 @@
 export interface WheelTimer {
   readonly tick: number
   readonly expire: () => void
+  /** Where it stands among those of its tick. */
+  index: number
 }
 
-/** Many coarse timers behind one interval: for deadlines that almost always are cancelled before they are due. */
+/**
+ * Many coarse timers behind one interval: for deadlines that almost always are cancelled before they are due. Lists, because
+ * sets and maps whose entries come and go all the time burden the garbage collector (see `StreamTable`).
+ */
 export class TimerWheel implements Disposable {
   readonly #tickMs: number
-  readonly #slots = new Map<number, Set<WheelTimer>>()
+  readonly #slots = new Map<number, WheelTimer[]>()
   #next = 0
+  /** The tick that was added to last: its list stays, empty or not, for the next one. */
+  #latest = 0
   #interval: NodeJS.Timeout | undefined
 
   constructor(tickMs = 100) {
@@ -21,22 +28,38 @@ export class TimerWheel implements Disposable {
       this.#interval = setInterval(() => this.#advance(), this.#tickMs)
       this.#interval.unref()
     }
-    const timer = { tick: Math.max(this.#next, Math.ceil(this.#now() + ms / this.#tickMs)), expire }
-    const slot = this.#slots.get(timer.tick)
-    if (slot) slot.add(timer)
-    else this.#slots.set(timer.tick, new Set([timer]))
+    const tick = Math.max(this.#next, Math.ceil(this.#now() + ms / this.#tickMs))
+    const slot = this.#slotOf(tick)
+    const timer = { tick, expire, index: slot.length }
+    slot.push(timer)
     return timer
   }
 
   cancel(timer: WheelTimer): void {
     const slot = this.#slots.get(timer.tick)
-    if (slot?.delete(timer) && slot.size === 0) this.#slots.delete(timer.tick)
+    if (slot?.[timer.index] !== timer) return
+    const last = slot.pop()!
+    if (last !== timer) {
+      slot[timer.index] = last
+      last.index = timer.index
+    }
+    if (slot.length === 0 && timer.tick !== this.#latest) this.#slots.delete(timer.tick)
   }
 
   [Symbol.dispose](): void {
     clearInterval(this.#interval)
     this.#interval = undefined
     this.#slots.clear()
+  }
+
+  #slotOf(tick: number): WheelTimer[] {
+    let slot = this.#slots.get(tick)
+    if (!slot) this.#slots.set(tick, (slot = []))
+    if (tick !== this.#latest) {
+      if (this.#slots.get(this.#latest)?.length === 0) this.#slots.delete(this.#latest)
+      this.#latest = tick
+    }
+    return slot
   }
 
   /** In ticks and parts of one. */

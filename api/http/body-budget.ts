@@ -8,6 +8,7 @@ export interface Held {
 
 /** What any owner may hold even when others have taken all there is: the body of an ordinary request. */
 const ALWAYS_BYTES = 256 * 1024
+const SWEEP_ABOVE = 10_000
 
 /**
  * The memory that request bodies may take on this gateway, over all connections. One account may hold half of it, and so
@@ -16,7 +17,7 @@ const ALWAYS_BYTES = 256 * 1024
  */
 export class BodyBudget {
   readonly #bytes: number
-  readonly #heldBy = new Map<string, number>()
+  readonly #heldBy = new Map<string, { bytes: number }>()
   #held = 0
 
   /** @param bytes of all bodies together. */
@@ -36,7 +37,7 @@ export class BodyBudget {
 
   /** Throws when `bytes` more for this owner would be too much. */
   check(owner: string, bytes: number): void {
-    const own = (this.#heldBy.get(owner) ?? 0) + bytes
+    const own = this.#of(owner).bytes + bytes
     const isOver = own > this.share || (own > ALWAYS_BYTES && this.#held + bytes > this.#bytes)
     if (!isOver) return
     throw new ApiError('no_capacity', 'too many large requests are being received; try again in a moment', {
@@ -50,16 +51,26 @@ export class BodyBudget {
     this.check(held.owner, bytes)
     held.bytes += bytes
     this.#held += bytes
-    this.#heldBy.set(held.owner, (this.#heldBy.get(held.owner) ?? 0) + bytes)
+    this.#of(held.owner).bytes += bytes
   }
 
   /** Gives everything back; safe to repeat. */
   release(held: Held): void {
-    const left = (this.#heldBy.get(held.owner) ?? 0) - held.bytes
+    this.#of(held.owner).bytes -= held.bytes
     this.#held -= held.bytes
     held.bytes = 0
-    if (left > 0) this.#heldBy.set(held.owner, left)
-    else this.#heldBy.delete(held.owner)
+  }
+
+  /** Kept between requests; owners without any are forgotten once there are many. */
+  #of(owner: string): { bytes: number } {
+    const known = this.#heldBy.get(owner)
+    if (known) return known
+    if (this.#heldBy.size >= SWEEP_ABOVE) {
+      for (const [other, { bytes }] of this.#heldBy) if (bytes === 0) this.#heldBy.delete(other)
+    }
+    const fresh = { bytes: 0 }
+    this.#heldBy.set(owner, fresh)
+    return fresh
   }
 }
 

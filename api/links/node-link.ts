@@ -1,6 +1,7 @@
 import type { WebSocket } from 'ws'
 import { LinkChannel } from '../../platform/link-channel.ts'
 import { type Frame, LinkProtocolError, parseJson, parseMeta } from '../../platform/link-codec.ts'
+import { StreamTable } from '../../platform/stream-table.ts'
 import type { TimerWheel, WheelTimer } from '../../platform/timer-wheel.ts'
 import {
   type CancelMeta,
@@ -89,7 +90,7 @@ export class NodeLink {
   readonly #channel: LinkChannel
   readonly #events: LinkEvents
   readonly #wheel: TimerWheel
-  readonly #pending = new Map<number, Pending>()
+  readonly #pending = new StreamTable<Pending>()
   readonly #metas = new Map<string, string>()
   #lastStream = 0
   #retiring = false
@@ -262,7 +263,7 @@ export class NodeLink {
   }
 
   #lost(reason: string): void {
-    for (const stream of this.#pending.keys()) {
+    for (const [stream] of this.#pending.entries()) {
       this.#take(stream)?.handlers.onError(
         new LinkError('link_lost', `the link to the node broke: ${reason}`),
       )
