@@ -14,7 +14,7 @@ export async function reapOrphans(db: Kysely<Database>, now: Date, own?: string)
     if (tasks.length === 0) return 0
     const error = 'the gateway that ran this task was lost'
     const settlements = tasks.map((task) => settlementOf(task, { status: 'failed', error }, { now }))
-    return (await settleTasks(trx, settlements)).length
+    return settleTasks(trx, settlements)
   })
 }
 

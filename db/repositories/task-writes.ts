@@ -107,22 +107,22 @@ const INSERT = `with fresh as (
       count(*) filter (where status = 'failed'), sum(tokens), ${INFERENCE_MS}
     from written group by 1, 2
   )`
-const INSERT_ONLY = `${INSERT} select id from written`
+const INSERT_ONLY = `${INSERT} select count(*) as written from written`
 const INSERT_AND_START = `${INSERT}, promised as (
     insert into workflow_start (workflow_id, workflow, task_queue, args, options)
     values ($26, $27, $28, $29::jsonb, $30::jsonb)
     on conflict (workflow_id) do nothing
-  ) select id from written`
+  ) select count(*) as written from written`
 
 /**
  * Writes new tasks with their holds, events and counts in one statement, which is one transaction. Safe to repeat after an
- * unknown outcome: rows that are there already bring nothing with them. Gives the ids it wrote.
+ * unknown outcome: rows that are there already bring nothing with them. Gives how many it wrote.
  */
 export async function insertTasks(
   db: Kysely<Database>,
   entries: readonly TaskEntry[],
   start?: WorkflowStart,
-): Promise<string[]> {
+): Promise<number> {
   const { list: kinds, numbers } = distinct(entries.map(({ kind }) => kind))
   const ofKinds = (name: Shared) => kinds.map((kind) => kind[name])
   const parameters = [
@@ -171,16 +171,16 @@ const SETTLE = `with given as (
       count(*) filter (where status = 'failed'), count(*) filter (where expired), sum(tokens), ${INFERENCE_MS}
     from written group by 1, 2
   )
-  select id, pg_notify('${TASK_CHANNEL}', id::text) from written`
+  select count(pg_notify('${TASK_CHANNEL}', id::text)) as written from written`
 
 /**
  * Ends tasks that are still open, in one statement, and wakes who waits for them. Repeating it, or ending a task that
- * another writer has ended, changes nothing. Gives the ids it ended.
+ * another writer has ended, changes nothing. Gives how many it ended.
  */
 export async function settleTasks(
   db: Kysely<Database>,
   settlements: readonly Settlement[],
-): Promise<string[]> {
+): Promise<number> {
   const { list, numbers } = distinct(settlements.map(({ consequence }) => consequence))
   return run(db, SETTLE, [
     ...consequences(list),
@@ -223,8 +223,8 @@ function consequences(list: readonly Consequence[]): unknown[] {
 }
 
 /** The statements never change, so nothing is put together here; see `PreparingClient`. */
-async function run(db: Kysely<Database>, statement: string, parameters: unknown[]): Promise<string[]> {
-  const query = CompiledQuery.raw(statement, parameters) as CompiledQuery<{ id: string }>
+async function run(db: Kysely<Database>, statement: string, parameters: unknown[]): Promise<number> {
+  const query = CompiledQuery.raw(statement, parameters) as CompiledQuery<{ written: number }>
   const { rows } = await db.executeQuery(query)
-  return rows.map(({ id }) => id)
+  return rows[0]?.written ?? 0
 }

@@ -75,7 +75,7 @@ describe('rows of the journal', () => {
       endedEntry(ticket(), bare, accountId, at),
     ]
 
-    assert.deepEqual((await insertTasks(database.db, group)).toSorted(), group.map(({ id }) => id).toSorted())
+    assert.equal(await insertTasks(database.db, group), group.length)
 
     const [first, failed, running, streamed] = await Promise.all(group.map(({ id }) => rowsOf(id)))
     assert.equal(first!.task?.result?.toString(), said)
