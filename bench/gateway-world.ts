@@ -45,7 +45,7 @@ export async function startWorld(): Promise<World> {
   for (const tool of ['fakellm', 'rateload']) {
     execFileSync('go', ['build', '-o', join(folder, tool), '.'], { cwd: join(HARNESS, tool) })
   }
-  const postgres = stack.use(await startServer())
+  const postgres = stack.use(await startServer({ core: OTHER_CORE }))
   const url = await postgres.create('gateway')
   const [port = 0, proxyPort = 0] = await freePorts(2)
   const baseUrl = `http://127.0.0.1:${port}`

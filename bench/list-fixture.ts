@@ -23,7 +23,7 @@ export interface Server extends AsyncDisposable {
   create(name: string): Promise<string>
 }
 
-export async function startServer(): Promise<Server> {
+export async function startServer({ core }: { core?: string } = {}): Promise<Server> {
   await using stack = new AsyncDisposableStack()
   const folder = mkdtempSync(join(tmpdir(), 'hearth-bench-'))
   stack.defer(() => rmSync(folder, { recursive: true, force: true, maxRetries: 5 }))
@@ -31,7 +31,9 @@ export async function startServer(): Promise<Server> {
   const cluster = { dataDir: join(folder, 'postgres'), port, password: 'bench' }
   await initPostgres(cluster)
   const { command, args, env, cwd, uid, gid } = await postgresChild(cluster)
-  const child = spawn(command, args, { env, cwd, stdio: 'ignore', ...(uid && { uid }), ...(gid && { gid }) })
+  const pinned = core === undefined ? [command, ...args] : ['taskset', '-c', core, command, ...args]
+  const [program = '', ...rest] = pinned
+  const child = spawn(program, rest, { env, cwd, stdio: 'ignore', ...(uid && { uid }), ...(gid && { gid }) })
   stack.defer(async () => {
     child.kill('SIGINT')
     await once(child, 'exit')

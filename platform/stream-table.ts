@@ -8,7 +8,7 @@ interface Slot<T> {
 /**
  * What belongs to the streams under way, by their numbers, which are given out in turn. Not a `Map`: where entries come and
  * go without end, each table that a map has outgrown keeps the next one, and all it held, from every small garbage
- * collection (a sixth of a gateway's CPU, measured).
+ * collection (a tenth of a gateway's CPU, measured).
  */
 export class StreamTable<T> {
   #slots: (Slot<T> | undefined)[] = new Array(FIRST_CAPACITY)
