@@ -9,6 +9,7 @@ import {
   parseMeta,
 } from './link-codec.ts'
 import { StreamTable } from './stream-table.ts'
+import { TurnWriter } from './turn-writer.ts'
 
 /** Bytes waiting in the socket above which data frames wait in their streams, so that control frames overtake them. */
 const SOCKET_HIGH_WATER = 2 * MAX_CHUNK
@@ -45,8 +46,7 @@ interface Receiving {
 
 /**
  * One end of a link: frames in and out of a WebSocket. Control frames go first; data frames go round robin over the
- * streams, each within its credit. What a stream is given in one turn of the event loop goes as one frame, and the frames of
- * a turn go as one message: with small frames, messages and writes cost more than everything else.
+ * streams, each within its credit. What a stream is given in one turn of the event loop goes as one frame.
  */
 export class LinkChannel {
   readonly #socket: WebSocket
@@ -57,19 +57,14 @@ export class LinkChannel {
   readonly #line: Sending[] = []
   #isPumping = false
   readonly #timer: NodeJS.Timeout
-  readonly #flushed = () => this.#pump()
-  readonly #endTurn = () => this.#turnOver()
+  readonly #out: TurnWriter
   #lastIn = Date.now()
-  #lastOut = Date.now()
   #closed = false
-  /** Something is to go out at the end of this turn of the event loop. */
-  #inTurn = false
-  /** The frames of the next message. */
-  #frames: Buffer[] = []
-  #frameBytes = 0
 
   constructor(socket: WebSocket, options: ChannelOptions) {
     this.#socket = socket
+    const pump = () => this.#pump()
+    this.#out = new TurnWriter(socket, { onTurnOver: pump, onSent: pump })
     this.#options = { pingMs: 3_000, idleMs: 10_000, stallMs: 60_000, ...options }
     socket.binaryType = 'nodebuffer'
     socket.on('message', (data: RawData) => this.#receive(data as Buffer))
@@ -86,7 +81,7 @@ export class LinkChannel {
   /** Sends a control frame, past any data that waits. */
   send(type: FrameType, stream: number, meta?: string, body?: Uint8Array): void {
     if (this.#closed) return
-    this.#put(encodeFrame(type, stream, meta, body))
+    this.#out.put(encodeFrame(type, stream, meta, body))
   }
 
   /**
@@ -101,7 +96,7 @@ export class LinkChannel {
     sending.queuedBytes += bytes.length
     this.#queueUp(sending)
     if (sending.queuedBytes >= MAX_CHUNK) this.#pump()
-    else this.#beginTurn()
+    else this.#out.begin()
     if (sending.queuedBytes <= MAX_CHUNK) return true
     sending.onDrain = onDrain
     return false
@@ -113,7 +108,7 @@ export class LinkChannel {
     if (!sending) return this.send(FRAME.end, stream, meta, body)
     sending.last = encodeFrame(FRAME.end, stream, meta, body)
     this.#queueUp(sending)
-    this.#beginTurn()
+    this.#out.begin()
   }
 
   /** Grants credit for what arrives on a stream from now on; without it a sender stops at `STREAM_CREDIT`. */
@@ -139,7 +134,7 @@ export class LinkChannel {
     if (this.#closed) return
     // What streams were given in this turn of the event loop goes out first.
     this.#pump()
-    this.#flush()
+    this.#out.flush()
     this.#socket.close(code, reason.slice(0, 120))
     this.#close(reason)
   }
@@ -218,7 +213,7 @@ export class LinkChannel {
     const line = this.#line
     let at = 0
     try {
-      while (at < line.length && !this.#closed && this.#waitingBytes <= SOCKET_HIGH_WATER) {
+      while (at < line.length && !this.#closed && this.#out.waitingBytes <= SOCKET_HIGH_WATER) {
         const sending = line[at++]!
         sending.inLine = false
         const isKnown = this.#sending.get(sending.stream) === sending
@@ -235,7 +230,7 @@ export class LinkChannel {
     if (sending.queue.length === 0) {
       if (!sending.last) return false
       this.#sending.delete(stream)
-      this.#put(sending.last)
+      this.#out.put(sending.last)
       return false
     }
     const most = Math.min(MAX_CHUNK, sending.credit)
@@ -253,7 +248,7 @@ export class LinkChannel {
     sending.waitingSince = 0
     sending.credit -= bytes
     sending.queuedBytes -= bytes
-    this.#put(encodeChunk(stream, sending.queue.splice(0, count), bytes))
+    this.#out.put(encodeChunk(stream, sending.queue.splice(0, count), bytes))
     if (sending.onDrain && sending.queuedBytes <= MAX_CHUNK) {
       const drained = sending.onDrain
       sending.onDrain = undefined
@@ -262,46 +257,13 @@ export class LinkChannel {
     return true
   }
 
-  get #waitingBytes(): number {
-    return this.#frameBytes + this.#socket.bufferedAmount
-  }
-
-  #put(frame: Buffer): void {
-    this.#beginTurn()
-    this.#frames.push(frame)
-    this.#frameBytes += frame.length
-    if (this.#frameBytes >= MAX_CHUNK) this.#flush()
-  }
-
-  #flush(): void {
-    const frames = this.#frames
-    const [first] = frames
-    if (!first) return
-    this.#frames = []
-    this.#frameBytes = 0
-    this.#socket.send(frames.length === 1 ? first : Buffer.concat(frames), this.#flushed)
-  }
-
-  #beginTurn(): void {
-    if (this.#inTurn) return
-    this.#inTurn = true
-    this.#lastOut = Date.now()
-    setImmediate(this.#endTurn)
-  }
-
-  #turnOver(): void {
-    this.#inTurn = false
-    this.#pump()
-    this.#flush()
-  }
-
   #tick(): void {
     const now = Date.now()
     if (now - this.#lastIn > this.#options.idleMs) {
       this.#socket.terminate()
       return this.#close('the other side has gone silent')
     }
-    if (now - this.#lastOut >= this.#options.pingMs) this.send(FRAME.ping, 0)
+    if (now - this.#out.lastOut >= this.#options.pingMs) this.send(FRAME.ping, 0)
     for (const [stream, { waitingSince }] of this.#sending.entries()) {
       if (waitingSince && now - waitingSince > this.#options.stallMs) this.#options.onStall(stream)
     }

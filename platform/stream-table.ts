@@ -5,13 +5,16 @@ interface Slot<T> {
   value: T
 }
 
+const emptySlots = <T>(capacity: number): (Slot<T> | undefined)[] =>
+  Array.from<undefined>({ length: capacity }).fill(undefined)
+
 /**
  * What belongs to the streams under way, by their numbers, which are given out in turn. Not a `Map`: where entries come and
  * go without end, each table that a map has outgrown keeps the next one, and all it held, from every small garbage
  * collection (a tenth of a gateway's CPU, measured).
  */
 export class StreamTable<T> {
-  #slots: (Slot<T> | undefined)[] = new Array(FIRST_CAPACITY)
+  #slots = emptySlots<T>(FIRST_CAPACITY)
   /** Streams whose slot another one has: a few that live long. */
   readonly #others = new Map<number, T>()
   #inSlots = 0
@@ -51,7 +54,7 @@ export class StreamTable<T> {
   }
 
   clear(): void {
-    this.#slots = new Array(FIRST_CAPACITY)
+    this.#slots = emptySlots(FIRST_CAPACITY)
     this.#others.clear()
     this.#inSlots = 0
   }
@@ -70,7 +73,7 @@ export class StreamTable<T> {
     const entries = this.entries()
     const capacity = 2 * this.#slots.length
     this.clear()
-    this.#slots = new Array(capacity)
+    this.#slots = emptySlots(capacity)
     for (const [known, one] of entries) this.set(known, one)
     this.set(stream, value)
   }
