@@ -79,7 +79,7 @@ export const SETTINGS = {
   HEARTH_RATE_BURST: setting('count', '5000', 'Requests that an account may send at once.'),
   HEARTH_BODY_MEMORY_MB: setting(
     'count',
-    '96',
+    '128',
     'Memory that the bodies of all requests may take at once, in MB; one account gets half of it. Beyond it requests get 503.',
   ),
   HEARTH_STREAM_KEEPALIVE_S: setting(
