@@ -104,13 +104,17 @@ export class WeightsCache {
   }
 
   async remove(modelKey: string): Promise<void> {
+    await this.#takeAway(modelKey)
+    await this.#sweepBlobs()
+  }
+
+  /** Out of the way in one step: nobody may find half of it, not even after a crash. */
+  #takeAway(modelKey: string): Promise<void> {
     const directory = this.#modelDir(modelKey)
-    // Out of the way in one step: nobody may find half of it, not even after a crash.
-    await this.#viaPart(`${directory}.${randomUUID()}.part`, async (part) => {
+    return this.#viaPart(directory, async (part) => {
       await rename(directory, part).catch(unlessGone)
       await rm(part, { recursive: true, force: true })
     })
-    await this.#sweepBlobs()
   }
 
   #modelDir(modelKey: string): string {
@@ -155,8 +159,7 @@ export class WeightsCache {
     const directory = this.#modelDir(spec.model_key)
     // The URLs are for this hour only; everything else about a version never changes.
     const kept = { ...spec, files: spec.files.map((file) => ({ ...file, url: '' })) }
-    await this.#viaPart(`${directory}.part`, async (part) => {
-      await rm(part, { recursive: true, force: true })
+    await this.#viaPart(directory, async (part) => {
       for (const { path, sha256 } of spec.files) {
         const target = join(part, 'files', normalize(join('/', path)))
         await mkdir(dirname(target), { recursive: true })
@@ -164,12 +167,15 @@ export class WeightsCache {
       }
       await mkdir(part, { recursive: true })
       await writeFile(join(part, SPEC_FILE), JSON.stringify(kept))
+      // What stands there cannot be read: a disk that lost power, or an earlier version of this.
+      await this.#takeAway(spec.model_key)
       await rename(part, directory)
     })
     return { spec: kept, directory: join(directory, 'files') }
   }
 
-  async #viaPart(part: string, move: (part: string) => Promise<void>): Promise<void> {
+  async #viaPart(directory: string, move: (part: string) => Promise<void>): Promise<void> {
+    const part = `${directory}.${randomUUID()}.part`
     this.#moving.add(part)
     try {
       await move(part)

@@ -14,6 +14,8 @@ import { TurnWriter } from './turn-writer.ts'
 /** Bytes waiting in the socket above which data frames wait in their streams, so that control frames overtake them. */
 const SOCKET_HIGH_WATER = 2 * MAX_CHUNK
 const GRANT_STEP = STREAM_CREDIT / 2
+/** Streams in line that are not worth a look whether they still matter. */
+const FEW = 64
 
 export interface ChannelOptions {
   onFrame: (frame: Frame) => void
@@ -118,7 +120,8 @@ export class LinkChannel {
 
   /** Drops what is queued on a stream and what is known of it. */
   forget(stream: number): void {
-    this.#sending.delete(stream)
+    const sending = this.#sending.get(stream)
+    if (sending) this.#drop(sending)
     this.#receiving.delete(stream)
   }
 
@@ -181,7 +184,9 @@ export class LinkChannel {
   #credit(frame: Frame): void {
     const sending = this.#sending.get(frame.stream)
     if (!sending) return
-    sending.credit += parseMeta<AckMeta>(frame).credit ?? 0
+    const { credit = 0 } = parseMeta<AckMeta>(frame)
+    if (!Number.isInteger(credit) || credit < 0) throw new LinkProtocolError('credit is no number of bytes')
+    sending.credit += credit
     this.#queueUp(sending)
     this.#pump()
   }
@@ -197,6 +202,17 @@ export class LinkChannel {
     if (receiving.ungranted < GRANT_STEP) return
     this.send(FRAME.ack, stream, `{"credit":${receiving.ungranted}}`)
     receiving.ungranted = 0
+  }
+
+  /** It may stand in a line that does not move: nothing of what it held stays with it, and it does not stay long. */
+  #drop(sending: Sending): void {
+    this.#sending.delete(sending.stream)
+    sending.queue = []
+    sending.last = undefined
+    sending.onDrain = undefined
+    if (this.#isPumping || this.#line.length <= 2 * this.#sending.size + FEW) return
+    const known = this.#line.filter((one) => this.#sending.get(one.stream) === one)
+    this.#line.splice(0, Infinity, ...known)
   }
 
   #queueUp(sending: Sending): void {
@@ -216,8 +232,7 @@ export class LinkChannel {
       while (at < line.length && !this.#closed && this.#out.waitingBytes <= SOCKET_HIGH_WATER) {
         const sending = line[at++]!
         sending.inLine = false
-        const isKnown = this.#sending.get(sending.stream) === sending
-        if (isKnown && this.#sendNext(sending)) this.#queueUp(sending)
+        if (this.#sending.get(sending.stream) === sending) this.#sendNext(sending)
       }
     } finally {
       line.splice(0, at)
@@ -225,13 +240,13 @@ export class LinkChannel {
     }
   }
 
-  #sendNext(sending: Sending): boolean {
+  #sendNext(sending: Sending): void {
     const { stream } = sending
     if (sending.queue.length === 0) {
-      if (!sending.last) return false
+      if (!sending.last) return
       this.#sending.delete(stream)
       this.#out.put(sending.last)
-      return false
+      return
     }
     const most = Math.min(MAX_CHUNK, sending.credit)
     let count = 0
@@ -243,18 +258,19 @@ export class LinkChannel {
     }
     if (count === 0) {
       sending.waitingSince ||= Date.now()
-      return false
+      return
     }
     sending.waitingSince = 0
     sending.credit -= bytes
     sending.queuedBytes -= bytes
     this.#out.put(encodeChunk(stream, sending.queue.splice(0, count), bytes))
+    // Its place in line does not hang on what its producer does now.
+    this.#queueUp(sending)
     if (sending.onDrain && sending.queuedBytes <= MAX_CHUNK) {
       const drained = sending.onDrain
       sending.onDrain = undefined
       drained()
     }
-    return true
   }
 
   #tick(): void {
@@ -275,6 +291,7 @@ export class LinkChannel {
     clearInterval(this.#timer)
     this.#sending.clear()
     this.#receiving.clear()
+    this.#line.length = 0
     this.#options.onClose(reason)
   }
 }

@@ -83,9 +83,12 @@ export function parseMeta<T>(frame: Frame): T {
 /** Parses a JSON body the way `parseMeta` parses a meta. The two ends trust each other's shapes after the signed handshake. */
 export function parseJson<T>(bytes: Buffer): T {
   if (bytes.length === 0) return {} as T
+  let value: unknown
   try {
-    return JSON.parse(bytes.toString()) as T
+    value = JSON.parse(bytes.toString())
   } catch (cause) {
     throw new LinkProtocolError('malformed JSON in a frame', { cause })
   }
+  if (typeof value !== 'object' || value === null) throw new LinkProtocolError('JSON that is no object')
+  return value as T
 }

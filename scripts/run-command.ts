@@ -8,10 +8,13 @@ interface RunOptions {
   output?: 'live' | 'afterwards'
 }
 
+/** How long what it printed may still be on its way once a command has ended. */
+const OUTPUT_MS = 1_000
+
 const running = new Set<ChildProcess>()
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {
   process.once(signal, () => {
-    for (const child of running) child.kill('SIGTERM')
+    for (const child of running) signalGroup(child, 'SIGTERM')
     process.exit(130)
   })
 }
@@ -20,7 +23,12 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) {
 export function run([command = '', ...args]: string[], options: RunOptions = {}): Promise<boolean> {
   const { env = {}, minutes = 10, output = 'live' } = options
   const stdio = output === 'live' ? ('inherit' as const) : ('pipe' as const)
-  const child = spawn(command, args, { stdio: ['ignore', stdio, stdio], env: { ...process.env, ...env } })
+  // A group of its own, so that what it leaves behind can be found.
+  const child = spawn(command, args, {
+    stdio: ['ignore', stdio, stdio],
+    env: { ...process.env, ...env },
+    detached: true,
+  })
   running.add(child)
   const kept: Buffer[] = []
   for (const stream of [child.stdout, child.stderr]) stream?.on('data', (chunk: Buffer) => kept.push(chunk))
@@ -29,6 +37,7 @@ export function run([command = '', ...args]: string[], options: RunOptions = {})
     const end = (ok: boolean) => {
       clearTimeout(timer)
       running.delete(child)
+      for (const stream of [child.stdout, child.stderr]) stream?.destroy()
       if (kept.length > 0) process.stdout.write(Buffer.concat(kept))
       resolve(ok)
     }
@@ -36,12 +45,29 @@ export function run([command = '', ...args]: string[], options: RunOptions = {})
       console.log(`   ${command}: ${err.message}`)
       end(false)
     })
-    child.once('close', (code) => end(code === 0))
+    child.once('exit', (code) => {
+      signalGroup(child, 'SIGKILL')
+      const late = setTimeout(() => end(code === 0), OUTPUT_MS)
+      child.once('close', () => {
+        clearTimeout(late)
+        end(code === 0)
+      })
+    })
   })
 }
 
 function stopLate(child: ChildProcess, minutes: number): void {
   console.log(`   no end after ${minutes} minutes: stopped`)
-  child.kill('SIGTERM')
-  setTimeout(() => child.kill('SIGKILL'), 12_000).unref()
+  signalGroup(child, 'SIGTERM')
+  setTimeout(() => signalGroup(child, 'SIGKILL'), 12_000).unref()
+}
+
+/** Reaches a command and all that it started in its group. */
+function signalGroup({ pid }: ChildProcess, signal: NodeJS.Signals): void {
+  if (pid === undefined) return
+  try {
+    process.kill(-pid, signal)
+  } catch {
+    // Nobody is left in it.
+  }
 }

@@ -39,7 +39,8 @@ async function main(): Promise<void> {
       : await secondChance(first, (file) => alone(file, env))
   if (flaky.length > 0) {
     console.log(
-      '\nThese failed, and passed when their file ran once more by itself. Each is a bug to be mended:',
+      '\nThese do not count: what failed, and passed when its file ran once more by itself; a process that lived on after ' +
+        'its last test. Each is a bug to be mended:',
     )
     for (const { file, title } of flaky) console.log(`flaky: ${file} :: ${title}`)
   }

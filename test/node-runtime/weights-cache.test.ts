@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
-import { readdir, readFile, rename, stat, writeFile } from 'node:fs/promises'
+import { readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
@@ -72,6 +72,20 @@ describe('weights cache', () => {
 
     await cache.remove('shared')
     assert.deepEqual(await readdir(join(own.path, 'models')), [])
+  })
+
+  it('puts a model whose description was lost in place anew', async () => {
+    using own = temporaryFolder()
+    const cache = new WeightsCache({ dir: own.path, quotaMb: 1 })
+    const { directory } = await fetch(cache, specOf('torn', ['/one', '/two']))
+    await writeFile(join(directory, '..', 'model.json'), '')
+    await rm(join(directory, 'two'))
+
+    await fetch(cache, specOf('torn', ['/one', '/two']))
+
+    assert.equal((await cache.find('torn'))?.spec.files.length, 2)
+    assert.equal(await readFile(join(directory, 'two'), 'utf8'), '/two')
+    assert.deepEqual(await readdir(join(own.path, 'models')), ['torn'])
   })
 
   it('begins without the half models that an earlier life left', async () => {

@@ -1,11 +1,16 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import { WebSocket, WebSocketServer } from 'ws'
 import { type ChannelOptions, LinkChannel } from '../../platform/link-channel.ts'
-import type { Frame } from '../../platform/link-codec.ts'
+import { encodeFrame, type Frame } from '../../platform/link-codec.ts'
 import { FRAME, MAX_CHUNK, STREAM_CREDIT } from '../../schemas/link.ts'
 import { until } from '../support/node.ts'
+
+setFlagsFromString('--expose-gc')
+const collect = runInNewContext('gc') as () => void
 
 interface End extends Disposable {
   channel: LinkChannel
@@ -160,6 +165,32 @@ describe('link channel', () => {
     await until(() => drained === 1)
   })
 
+  it('keeps nothing of what was given up while the socket takes nothing', async () => {
+    const { near, far } = await sockets()
+    using sender = end(near)
+    using reader = end(far)
+    far.pause()
+    const heldBytes = () => {
+      collect()
+      return process.memoryUsage().arrayBuffers
+    }
+    const before = heldBytes()
+    for (let stream = 1; stream <= 400; stream++) {
+      sender.channel.write(stream, Buffer.alloc(STREAM_CREDIT))
+      if (stream > 100) sender.channel.forget(stream)
+    }
+    sender.channel.write(401, Buffer.from('after them'))
+    sender.channel.end(401)
+    // The memory of a buffer is given back some time after the buffer.
+    await until(() => heldBytes() - before < 150 * STREAM_CREDIT)
+
+    far.resume()
+
+    await until(() => bytesOf(reader, 100) === STREAM_CREDIT)
+    assert.equal(bytesOf(reader, 401), 'after them'.length)
+    assert.equal(bytesOf(reader, 150), 0)
+  })
+
   it('notices that the other side has gone silent', async () => {
     const { near } = await sockets()
     using sender = end(near, { pingMs: 50, idleMs: 200 })
@@ -180,14 +211,22 @@ describe('link channel', () => {
     assert.deepEqual(other.frames, [])
   })
 
-  it('ends with a side that breaks the format', async () => {
-    const { near, far } = await sockets()
-    using reader = end(far)
+  const faults: [string, Buffer, RegExp][] = [
+    ['the format of frames', Buffer.from('nonsense'), /frame/],
+    ['that of metas', encodeFrame(FRAME.ack, 1, 'null'), /no object/],
+    ['what credit is', encodeFrame(FRAME.ack, 1, '{"credit":-1}'), /credit/],
+  ]
+  for (const [what, message, reason] of faults) {
+    it(`ends with a side that breaks ${what}`, async () => {
+      const { near, far } = await sockets()
+      using reader = end(far)
+      reader.channel.write(1, Buffer.alloc(2 * STREAM_CREDIT))
 
-    near.send(Buffer.from('nonsense'))
+      near.send(message)
 
-    const [code] = (await once(near, 'close')) as [number]
-    assert.equal(code, 1002)
-    assert.match(reader.closed[0] ?? '', /frame/)
-  })
+      const [code] = (await once(near, 'close')) as [number]
+      assert.equal(code, 1002)
+      assert.match(reader.closed[0] ?? '', reason)
+    })
+  }
 })

@@ -12,7 +12,11 @@ const SPECS = {
   'unsteady.test.cjs': `describe('one', () => { it('passes', () => {}); it('fails once', () => { ${ONCE} }) })`,
   'hook.test.cjs': `describe('two', () => { before('its start', () => { ${ONCE} }); it('comes after', () => {}) })`,
   'broken.test.cjs': `it('fails once', () => { ${ONCE} }); it('always fails', () => { throw new Error('no') })`,
-  'leaking.test.cjs': `it('leaves something behind', () => { setInterval(() => {}, 1_000) })`,
+  // A timer in the process itself, and a child that holds on to what it prints.
+  'leaking.test.cjs': `it('leaves something behind', () => {
+    setInterval(() => {}, 1_000)
+    require('node:child_process').spawn('sleep', ['90'], { stdio: 'inherit' })
+  })`,
   'dying.test.cjs': `it('dies', () => { if (fs.existsSync(seen)) process.exit(1); ${ONCE} })`,
 }
 
