@@ -7,7 +7,7 @@ import type { Command } from 'commander'
 import { generate } from 'selfsigned'
 import { readConfig } from '../platform/config.ts'
 import { verifyWebhook } from '../platform/webhook-signature.ts'
-import { wholeNumber } from './arguments.ts'
+import { httpStatus, wholeNumber } from './arguments.ts'
 import { CliError } from './cli-error.ts'
 
 const CERTIFICATE_DAYS = 365
@@ -40,7 +40,7 @@ export function listenCommand(program: Command): void {
     .option('--cert <file>', 'certificate (default: one for localhost, made once)')
     .option('--key <file>', 'key of the certificate')
     .option('--http', 'plain HTTP, for behind something that ends TLS')
-    .option('--answer <status>', 'what events are answered with, to see retries', wholeNumber, 204)
+    .option('--answer <status>', 'what events are answered with, to see retries', httpStatus, 204)
     .action(listen)
 }
 
@@ -52,8 +52,10 @@ async function listen(options: ListenOptions): Promise<void> {
   const seen = new Set<string>()
   const take = (req: IncomingMessage, res: ServerResponse) => void receive(req, res, { options, seen })
   const server = tls ? createHttpsServer({ cert: tls.cert, key: tls.key }, take) : createHttpServer(take)
-  server.once('error', (err) => {
-    console.error(`hearth: ${err.message}`)
+  server.once('error', (err: NodeJS.ErrnoException) => {
+    const isTaken = err.code === 'EADDRINUSE'
+    const message = isTaken ? `port ${port} on ${host} is taken; choose another one with --port` : err.message
+    console.error(`hearth: ${message}`)
     process.exitCode = 1
   })
   server.listen(port, host, () => {

@@ -16,7 +16,7 @@ import {
   uploadTable,
 } from './demo-steps.ts'
 import { explain, StartError, UsageError } from './options.ts'
-import { stopRequested } from './stop-requested.ts'
+import { StoppedError, stopRequested } from './stop-requested.ts'
 import { startPlatform } from './supervisor.ts'
 import type { Platform } from './supervisor.ts'
 
@@ -30,6 +30,8 @@ made on this machine, and stops again.
   --help     this text
 `
 const WARM_REQUESTS = 100
+/** What a shell expects of a command that Ctrl-C has ended. */
+const STOPPED = 130
 
 /** What happened: one row per step. */
 type Rows = [step: string, result: string, ms: number][]
@@ -68,7 +70,7 @@ async function main(): Promise<void> {
     report(rows, platform)
     if (options.keep) await keep(stop.requested)
   } finally {
-    if (failed) console.log(`\nLogs: ${platform.logs}`)
+    if (failed && !stop.signal.aborted) console.log(`\nLogs: ${platform.logs}`)
     console.log('\nStopping ...')
     const started = performance.now()
     await platform.stop()
@@ -211,5 +213,5 @@ function parse(args: string[]): { keep: boolean; help: boolean; llm: boolean } {
 
 main().then(
   () => process.exit(0),
-  (err: unknown) => process.exit(explain(err)),
+  (err: unknown) => process.exit(err instanceof StoppedError ? STOPPED : explain(err)),
 )

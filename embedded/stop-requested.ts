@@ -1,7 +1,12 @@
+/** Why what was under way when it was asked to stop has come to nothing. */
+export class StoppedError extends Error {
+  override readonly name = 'StoppedError'
+}
+
 /** Told once, by the first Ctrl-C or SIGTERM, or when the script that started this process is gone. */
 export function stopRequested(): { requested: Promise<void>; signal: AbortSignal } {
   const controller = new AbortController()
-  const stop = () => controller.abort(new Error('stopped before it was up'))
+  const stop = () => controller.abort(new StoppedError('stopped'))
   // Repeated signals change nothing: a terminal, npm and the bootstrap may each pass on the same Ctrl-C.
   for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(name, stop)
 

@@ -57,6 +57,7 @@ const SCRIPTS = {
   'bench:warm': [['node', 'bench/warm.ts']],
   'bench:coldstart': [['node', 'bench/coldstart.ts']],
   'bench:gateway': [['node', 'bench/gateway.ts']],
+  'config:write': [['node', 'scripts/write-configuration.ts']],
   'bench:webhooks': [['node', 'bench/webhooks.ts']],
 }
 

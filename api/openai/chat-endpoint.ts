@@ -27,7 +27,10 @@ function checkChat(
   accountId: string,
   model: string,
 ): CallableEndpointRow {
-  if (!endpoint || !isChatCapable(endpoint.task_type)) throw noModel(model)
+  if (!endpoint) throw noModel(model)
+  if (!isChatCapable(endpoint.task_type)) {
+    throw endpoint.account_id === accountId ? notForChat(endpoint) : noModel(model)
+  }
   if (endpoint.account_id !== accountId && !isId(model)) {
     const isOffered = endpoint.is_base_model && endpoint.status === 'active'
     if (!isOffered || accessTo(endpoint, accountId) !== 'use') throw noModel(model)
@@ -36,6 +39,9 @@ function checkChat(
 }
 
 export const isId = (model: string): boolean => UUID.test(model)
+
+const notForChat = ({ name, task_type }: CallableEndpointRow): ApiError =>
+  new ApiError('not_found', `the endpoint ${name} is not for chat: its task type is ${task_type}`)
 
 export const noModel = (model: string): ApiError =>
   new ApiError('not_found', `there is no model ${JSON.stringify(model.slice(0, 200))} that you can use`)

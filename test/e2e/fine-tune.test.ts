@@ -192,6 +192,8 @@ describe('the way from rows to a chat', function () {
       return lifecycle_status === 'candidate' && !lifecycle_note ? undefined : latest_version
     })
     assert.equal(tested?.lifecycle_status, 'ready', tested?.lifecycle_note ?? '')
+    await platform.api.post(`/training/runs/${job_id}/register-for-inference`, { name: 'blended-chat' })
+    assert.equal((await chat('blended-chat')).choices[0]?.message.role, 'assistant')
   })
 
   it('takes a cancelled run up again where its last checkpoint was', async () => {

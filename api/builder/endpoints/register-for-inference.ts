@@ -87,6 +87,8 @@ async function create(
 ): Promise<EndpointRow> {
   const { name, visibility = 'account' } = body
   const model = catalog.model(version.model_config_id)
+  // A merge has no model config: its task is the first of those that its servers are for.
+  const servedTask = catalog.profile(version.runtime_profile)?.task_types[0]
   const listing = {
     input_schema: body.input_schema ?? version.input_schema,
     output_schema: body.output_schema ?? version.output_schema,
@@ -105,7 +107,7 @@ async function create(
     visibility,
     review_status: reviewAfter(undefined, visibility),
     source: 'trained',
-    task_type: body.task_type ?? model?.config.task_type ?? 'specialist',
+    task_type: body.task_type ?? model?.config.task_type ?? servedTask ?? 'specialist',
     base_model: version.model_config_id,
     model_category: model?.config.category ?? null,
     version_id: version.id,
