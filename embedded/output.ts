@@ -59,7 +59,8 @@ function readable(line: string): string | undefined {
     const { level, time: _time, pid: _pid, hostname: _host, msg, err, ...rest } = JSON.parse(line)
     if (level < 30 || (level === 30 && 'request_id' in rest)) return undefined
     const fields = Object.entries(rest).map(([key, value]) => `${key}=${brief(value)}`)
-    const cause = err?.message ? `: ${String(err.message)}` : ''
+    const why = typeof err === 'string' ? err : err?.message
+    const cause = why ? `: ${String(why)}` : ''
     return [LEVELS[level] ?? '', `${String(msg ?? '')}${cause}`, ...fields].filter(Boolean).join(' ')
   } catch {
     return line
