@@ -177,10 +177,7 @@ const SETTLE = `with given as (
  * Ends tasks that are still open, in one statement, and wakes who waits for them. Repeating it, or ending a task that
  * another writer has ended, changes nothing. Gives how many it ended.
  */
-export async function settleTasks(
-  db: Kysely<Database>,
-  settlements: readonly Settlement[],
-): Promise<number> {
+export async function settleTasks(db: Kysely<Database>, settlements: readonly Settlement[]): Promise<number> {
   const { list, numbers } = distinct(settlements.map(({ consequence }) => consequence))
   return run(db, SETTLE, [
     ...consequences(list),
