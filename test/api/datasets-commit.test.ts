@@ -104,6 +104,8 @@ describe('dataset init, PUT and commit', () => {
     const { uploadId } = await on.fill(id, CSV)
 
     const handle = on.temporal.client.workflow.getHandle(`dataset/${id}/${uploadId}`)
+    // The dataset is ready a moment before its workflow has ended.
+    await handle.result()
     const about = await handle.describe()
 
     assert.equal(about.type, 'datasetIngest')
