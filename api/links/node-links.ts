@@ -61,6 +61,7 @@ export class NodeLinks implements AsyncDisposable {
   readonly #timers: NodeJS.Timeout[]
   #snapshots: readonly NodeSnapshot[] | undefined
   #gateways: readonly string[] = []
+  #telling: Promise<void> = Promise.resolve()
   #closed = false
 
   constructor(options: NodeLinksOptions) {
@@ -68,7 +69,8 @@ export class NodeLinks implements AsyncDisposable {
     this.#log = options.log
     this.#temporal = options.temporal
     this.#states = new StateWriter(options)
-    options.watch.on('node', () => void this.#syncDecisions())
+    // One after the other: what was decided last is told last.
+    options.watch.on('node', () => (this.#telling = this.#telling.then(() => this.#syncDecisions())))
     this.#timers = [
       setInterval(() => void this.#refreshGateways(), GATEWAY_LIST_MS),
       setInterval(() => void forgetSignatures(this.#db).catch(() => {}), FORGET_MS),

@@ -50,7 +50,7 @@ export function endpointCommands(program: Command, open: Open): void {
   const endpoints = program.command('endpoints').description('review public endpoints, keep models loaded')
   endpoints
     .command('list')
-    .description('list endpoints by review status')
+    .description('list endpoints by review status: those that wait for a review, unless told otherwise')
     .option('--review-status <status>', 'active, pending_review, approved or rejected', 'pending_review')
     .action(async ({ reviewStatus }: { reviewStatus: string }, command: Command) => {
       const context = open(command)

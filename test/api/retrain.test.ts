@@ -192,7 +192,8 @@ describe('runs of the language model config (4.3)', () => {
   let key: string
 
   before(async () => {
-    api = await startApi()
+    // Nothing is fetched before a node takes a run.
+    api = await startApi({ env: { HEARTH_HUB_ENDPOINT: 'http://127.0.0.1:9' } })
   })
   after(() => api[Symbol.asyncDispose]())
   beforeEach(async () => ({ accountId, key } = await api.account()))
@@ -225,6 +226,18 @@ describe('runs of the language model config (4.3)', () => {
     assert.equal(await queue({}), 'train.gpu')
     assert.equal(await queue({ hardware_preference: 'cpu_only' }), 'train.cpu')
     await db.deleteFrom('node_state').where('node_id', '=', nodeId).execute()
+  })
+
+  it('needs a base that can be had, and says so at once where there is no hub', async () => {
+    await using lonely = await startApi()
+    const own = await lonely.account()
+    const dataset_id = await readyDataset(lonely, own.accountId, { columns: ['instruction', 'output'] })
+    for (const more of [{}, { base: { type: 'hf', repo_id: 'any/model' } }]) {
+      const body = { job_name: 'tune', model: LLM, dataset_id, ...more }
+      const { status, body: refused } = await lonely.call('POST', RUNS, { key: own.key, body })
+      assert.equal(status, 422, JSON.stringify(refused))
+      assert.match(refused.error.message, /body\.base.*HEARTH_HUB_ENDPOINT/)
+    }
   })
 
   it('needs the columns of its kind of rows, and names the one that is missing', async () => {

@@ -9,6 +9,7 @@ import type { Database } from '../../../db/tables.ts'
 import type { ModelVersionRow } from '../../../db/tables/models.ts'
 import { invalid } from '../../../domain/errors.ts'
 import type { CatalogModel } from '../../../platform/catalog.ts'
+import type { Config } from '../../../platform/config.ts'
 import type { ObjectStore } from '../../../platform/object-store.ts'
 import type { CreateTrainingRun } from '../../../schemas/training-run.ts'
 import { type Storage, storagePrefix } from '../../storage-ref.ts'
@@ -23,11 +24,14 @@ interface Asked {
 export async function resolveBase(
   trx: Transaction<Database>,
   { accountId, model, body }: Asked,
-  storage: Storage & { objects: ObjectStore },
+  storage: Storage & { objects: ObjectStore; config: Pick<Config, 'HEARTH_HUB_ENDPOINT'> },
 ): Promise<{ parentJobId: string | null }> {
   const { base } = body
-  if (!base || base.type === 'hf') return { parentJobId: null }
   const { model_id, trainer } = model.config
+  if (!base || base.type === 'hf') {
+    if (trainer.base === 'required' && !storage.config.HEARTH_HUB_ENDPOINT) throw needsBase()
+    return { parentJobId: null }
+  }
   if (!trainer.base) {
     throw invalid(['body', 'base'], `${model_id} does not support retraining: it always starts from nothing`)
   }
@@ -41,6 +45,13 @@ export async function resolveBase(
   const parent = version.job_id && (await findTrainingRun(trx, accountId, version.job_id))
   return { parentJobId: parent ? parent.id : null }
 }
+
+/** Said now, not by an attempt that cannot succeed. */
+const needsBase = () =>
+  invalid(
+    ['body', 'base'],
+    'must be a model_version, job or storage: there is no model hub here to fetch one from (the operator sets HEARTH_HUB_ENDPOINT)',
+  )
 
 async function usableVersion(
   trx: Transaction<Database>,
