@@ -70,7 +70,9 @@ export class NodeLinks implements AsyncDisposable {
     this.#temporal = options.temporal
     this.#states = new StateWriter(options)
     // One after the other: what was decided last is told last.
-    options.watch.on('node', () => (this.#telling = this.#telling.then(() => this.#syncDecisions())))
+    options.watch.on('node', () => {
+      this.#telling = this.#telling.then(() => this.#syncDecisions())
+    })
     this.#timers = [
       setInterval(() => void this.#refreshGateways(), GATEWAY_LIST_MS),
       setInterval(() => void forgetSignatures(this.#db).catch(() => {}), FORGET_MS),
