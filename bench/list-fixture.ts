@@ -31,8 +31,8 @@ export async function startServer({ core }: { core?: string } = {}): Promise<Ser
   const cluster = { dataDir: join(folder, 'postgres'), port, password: 'bench' }
   await initPostgres(cluster)
   const { command, args, env, cwd, uid, gid } = await postgresChild(cluster)
-  const pinned = core === undefined ? [command, ...args] : ['taskset', '-c', core, command, ...args]
-  const [program = '', ...rest] = pinned
+  const pin = core === undefined ? [] : ['taskset', '-c', core]
+  const [program = '', ...rest] = [...pin, command, ...args]
   const child = spawn(program, rest, { env, cwd, stdio: 'ignore', ...(uid && { uid }), ...(gid && { gid }) })
   stack.defer(async () => {
     child.kill('SIGINT')

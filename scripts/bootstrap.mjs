@@ -44,6 +44,7 @@ const SCRIPTS = {
   format: [['oxfmt', '.']],
   openapi: [['node', 'scripts/openapi.ts']],
   'openapi:write': [['node', 'scripts/openapi.ts', '--write']],
+  'config:write': [['node', 'scripts/write-configuration.ts']],
   kernels: [['node', 'scripts/build-kernels.ts']],
   migrate: [['node', 'scripts/migrate.ts']],
   knip: [['knip']],
@@ -57,7 +58,6 @@ const SCRIPTS = {
   'bench:warm': [['node', 'bench/warm.ts']],
   'bench:coldstart': [['node', 'bench/coldstart.ts']],
   'bench:gateway': [['node', 'bench/gateway.ts']],
-  'config:write': [['node', 'scripts/write-configuration.ts']],
   'bench:webhooks': [['node', 'bench/webhooks.ts']],
 }
 

@@ -31,13 +31,14 @@ export function run([command = '', ...args]: string[], options: RunOptions = {})
   })
   running.add(child)
   const kept: Buffer[] = []
-  for (const stream of [child.stdout, child.stderr]) stream?.on('data', (chunk: Buffer) => kept.push(chunk))
+  const streams = [child.stdout, child.stderr]
+  for (const stream of streams) stream?.on('data', (chunk: Buffer) => kept.push(chunk))
   return new Promise((resolve) => {
     const timer = setTimeout(() => stopLate(child, minutes), minutes * 60_000)
     const end = (ok: boolean) => {
       clearTimeout(timer)
       running.delete(child)
-      for (const stream of [child.stdout, child.stderr]) stream?.destroy()
+      for (const stream of streams) stream?.destroy()
       if (kept.length > 0) process.stdout.write(Buffer.concat(kept))
       resolve(ok)
     }

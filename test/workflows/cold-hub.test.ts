@@ -61,8 +61,10 @@ describe('a task whose model comes from the hub', () => {
     assert.deepEqual([model_id, bytes_total], [modelKey, file?.size_bytes])
     assert.ok(bytes_downloaded > 0 && bytes_downloaded < bytes_total, `${bytes_downloaded}`)
     assert.equal(downloading.progress_pct, Math.floor((100 * bytes_downloaded) / bytes_total))
-    // Whole seconds: little is left of so small a file.
-    assert.ok(download_speed_mbps > 0 && eta_seconds >= 0, JSON.stringify(downloading.metadata))
+    assert.ok(download_speed_mbps > 0, JSON.stringify(downloading.metadata))
+    // In tenths, and nothing where little is left: what the other figures come to, as exactly as they are told.
+    const implied = ((bytes_total - bytes_downloaded) * 8) / 1e6 / download_speed_mbps
+    assert.ok(Math.abs(eta_seconds - implied) <= 0.1 + implied / 50, JSON.stringify(downloading.metadata))
     const order = [...new Set(steps)].filter((step) => step !== 'downloading_model')
     assert.deepEqual(order.slice(0, 2), ['loading_model', 'warming_up'])
   })
