@@ -1,5 +1,6 @@
 import { connectOnce, openDatabase } from '../db/database.ts'
 import { migrate } from '../db/migrate.ts'
+import { PreparedPool } from '../db/prepared-pool.ts'
 import { loadCatalog } from '../platform/catalog.ts'
 import { type Config, required } from '../platform/config.ts'
 import { openEgressPolicy } from '../platform/egress-policy.ts'
@@ -56,9 +57,7 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
   await Promise.all([watch.start(), killSwitch.start()])
 
   const endpoints = new EndpointCache(db, watch)
-  const journalDb = openDatabase(url, { max: 2, prepare: true })
-  stack.defer(() => journalDb.destroy())
-  const journal = stack.use(new Journal(journalDb, log))
+  const journal = stack.use(new Journal(stack.use(new PreparedPool(url, { max: 2 })), log))
   stack.use(startReaper(db, log, gateway.id))
   const taskWaiters = stack.use(new TaskWaiters(db, url, log))
   await taskWaiters.start()

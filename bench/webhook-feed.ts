@@ -5,7 +5,7 @@ import type { Kysely } from 'kysely'
 import { Pool } from 'undici'
 import { Journal } from '../api/journal/journal.ts'
 import { eventForm, freezeEvent, insertFrozenEvents } from '../db/repositories/events.ts'
-import type { TaskEntry } from '../db/repositories/task-writes.ts'
+import type { TaskEntry } from '../db/repositories/task-entry.ts'
 import type { Database } from '../db/tables.ts'
 import { newId } from '../domain/ids.ts'
 import { createLogger } from '../platform/log.ts'
@@ -67,7 +67,7 @@ function endedTask({ accountId, endpointId, modelKey }: Publisher, lab: string):
       price_micro: 0,
       node_id: null,
       gateway_id: null,
-      postings: [],
+      transfers: [],
       event: { ...form, payload },
     },
     id: newId(),

@@ -1,6 +1,5 @@
 import { Kysely, PostgresDialect, sql } from 'kysely'
 import pg from 'pg'
-import { PreparingClient } from './preparing-client.ts'
 import type { Database } from './tables.ts'
 
 const INT8 = 20
@@ -10,8 +9,6 @@ pg.types.setTypeParser(INT8, Number)
 export interface DatabaseOptions {
   /** Connections at most. */
   max?: number
-  /** Prepares every statement; for pools that run few different ones. */
-  prepare?: boolean
   /** How long a query waits for a connection: a server that hangs must not gather callers without end. */
   waitMs?: number
 }
@@ -20,23 +17,23 @@ export interface DatabaseOptions {
 const IDLE_MS = 60_000
 
 /** A pool of connections to the platform's database; `destroy()` closes it. */
-export function openDatabase(
-  url: string,
-  { max = 10, prepare = false, waitMs = 10_000 }: DatabaseOptions = {},
-): Kysely<Database> {
+export const openDatabase = (url: string, options: DatabaseOptions = {}): Kysely<Database> =>
+  new Kysely<Database>({ dialect: new PostgresDialect({ pool: openPool(url, options) }) })
+
+/** The connections alone. */
+export function openPool(url: string, { max = 10, waitMs = 10_000 }: DatabaseOptions): pg.Pool {
   const pool = new pg.Pool({
     connectionString: url,
     max,
     keepAlive: true,
     connectionTimeoutMillis: waitMs,
     idleTimeoutMillis: IDLE_MS,
-    ...(prepare && { Client: PreparingClient }),
   })
   // A connection that breaks while idle is replaced. One that breaks between two statements of a transaction has nobody
   // listening and would end the process; in both cases the next query reports what is wrong.
   pool.on('error', () => {})
   pool.on('connect', (client) => client.on('error', () => {}))
-  return new Kysely<Database>({ dialect: new PostgresDialect({ pool }) })
+  return pool
 }
 
 /** Throws what the server, or the way to it, has against connections. */

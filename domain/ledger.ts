@@ -1,10 +1,11 @@
 /** What is booked for a task (design 10.10). */
 export type LedgerKind = 'hold' | 'capture' | 'payout' | 'refund'
 
-/** One line of a task; the lines of one kind and task sum to zero. */
-export interface Posting {
+/** What a task moves from one purse to another: two entries, which sum to zero. */
+export interface Transfer {
   readonly kind: LedgerKind
-  readonly purse: string
+  readonly from: string
+  readonly to: string
   readonly amount_micro: number
 }
 
@@ -20,20 +21,15 @@ const ESCROW = 'escrow'
 const PLATFORM = 'platform'
 const payer = ({ accountId }: PricedTask) => `account:${accountId}`
 
-function move(kind: LedgerKind, from: string, to: string, amount: number): Posting[] {
-  // Free work books nothing.
-  if (amount === 0) return []
-  return [
-    { kind, purse: from, amount_micro: -amount },
-    { kind, purse: to, amount_micro: amount },
-  ]
-}
+/** Free work books nothing. */
+const move = (kind: LedgerKind, from: string, to: string, amount: number): Transfer[] =>
+  amount === 0 ? [] : [{ kind, from, to, amount_micro: amount }]
 
 /** The price is set aside when a task is admitted. */
-export const hold = (task: PricedTask): Posting[] => move('hold', payer(task), ESCROW, task.priceMicro)
+export const hold = (task: PricedTask): Transfer[] => move('hold', payer(task), ESCROW, task.priceMicro)
 
 /** A task that succeeded is paid for, and the owner of the node that ran it gets the larger part. */
-export function capture(task: PricedTask, ownerAccountId: string | undefined): Posting[] {
+export function capture(task: PricedTask, ownerAccountId: string | undefined): Transfer[] {
   const captured = move('capture', ESCROW, PLATFORM, task.priceMicro)
   if (ownerAccountId === undefined) return captured
   const share = Math.floor((task.priceMicro * OWNER_SHARE_PCT) / 100)
@@ -41,4 +37,4 @@ export function capture(task: PricedTask, ownerAccountId: string | undefined): P
 }
 
 /** A task that failed costs nothing. */
-export const refund = (task: PricedTask): Posting[] => move('refund', ESCROW, payer(task), task.priceMicro)
+export const refund = (task: PricedTask): Transfer[] => move('refund', ESCROW, payer(task), task.priceMicro)

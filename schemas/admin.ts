@@ -59,7 +59,7 @@ export const KillSwitchStatus = Type.Object({
 export type KillSwitchStatus = Static<typeof KillSwitchStatus>
 
 export const LedgerEntry = Type.Object({
-  entry_id: Uuid,
+  entry_id: Type.String({ description: 'Unique within the task' }),
   kind: Vocabulary('hold', 'capture', 'payout', 'refund'),
   purse: Type.String({ description: '`account:<id>`, `escrow`, `platform` or `owner:<account id>`' }),
   amount_micro: Type.Integer({ description: 'Micro-credits; negative leaves the purse' }),

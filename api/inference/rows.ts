@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import { endOf, settlementOf } from '../../db/repositories/tasks.ts'
-import type { Settlement, TaskEntry, TaskKind } from '../../db/repositories/task-writes.ts'
+import type { Settlement, TaskEntry, TaskKind } from '../../db/repositories/task-entry.ts'
 import { tokensIn } from '../../domain/chat.ts'
 import { hold } from '../../domain/ledger.ts'
 import type { ModelState } from '../../schemas/inference-task.ts'
@@ -70,7 +70,7 @@ function newKind(
     price_micro,
     node_id,
     gateway_id,
-    postings: [...hold(price), ...(end?.postings ?? [])],
+    transfers: [...hold(price), ...(end?.transfers ?? [])],
     event: end?.event,
   }
 }

@@ -1,11 +1,6 @@
-import type { Kysely } from 'kysely'
-import type { Database } from '../../db/tables.ts'
-import {
-  insertTasks,
-  type Settlement,
-  settleTasks,
-  type TaskEntry,
-} from '../../db/repositories/task-writes.ts'
+import type { Executor } from '../../db/prepared-pool.ts'
+import type { Settlement, TaskEntry } from '../../db/repositories/task-entry.ts'
+import { insertTasks, settleTasks } from '../../db/repositories/task-writes.ts'
 import { ApiError } from '../../domain/errors.ts'
 import type { Logger } from '../../platform/log.ts'
 import { GroupWriter } from './group-writer.ts'
@@ -19,7 +14,7 @@ export class Journal implements AsyncDisposable {
   readonly #settled: GroupWriter<Settlement>
   readonly #open = new Set<Promise<void>>()
 
-  constructor(db: Kysely<Database>, log: Logger, patience: { patienceMs?: number } = {}) {
+  constructor(db: Executor, log: Logger, patience: { patienceMs?: number } = {}) {
     this.#opened = new GroupWriter({
       ...patience,
       write: (entries) => insertTasks(db, entries),

@@ -1,4 +1,4 @@
-import type { Kysely } from 'kysely'
+import { type Kysely, sql } from 'kysely'
 import type { Database } from '../tables.ts'
 import type { LedgerEntryRow, TaskRow } from '../tables/inference.ts'
 
@@ -22,7 +22,9 @@ export async function findTaskAudit(
     .selectFrom('ledger_entry')
     .selectAll()
     .where('task_id', '=', taskId)
-    .orderBy('id')
+    .orderBy('created_at')
+    .orderBy(sql`array_position(array['hold', 'capture', 'refund', 'payout'], kind)`)
+    .orderBy('amount_micro')
     .execute()
   return { task, entries }
 }

@@ -1,78 +1,35 @@
-import { CompiledQuery, type Kysely } from 'kysely'
-import type { Posting } from '../../domain/ledger.ts'
+import { CompiledQuery } from 'kysely'
 import { bareArray, bytesOrNull, textsOrNull } from '../array-params.ts'
-import type { Database } from '../tables.ts'
-import type { TaskRow } from '../tables/inference.ts'
-import type { EventForm } from './events.ts'
+import type { Executor } from '../prepared-pool.ts'
+import { insertAlike } from './task-alike.ts'
+import {
+  type Consequence,
+  FRESH_COLUMNS,
+  freshParameters,
+  payloadOf,
+  plain,
+  type Settlement,
+  type Shared,
+  type TaskEntry,
+} from './task-entry.ts'
 import type { WorkflowStart } from './workflow-starts.ts'
 
 /** The channel on which ended tasks are announced; the payload is the task's id. */
 export const TASK_CHANNEL = 'hearth_task'
 
-/** What is booked and told when a task is written or ends. */
-export interface Consequence {
-  readonly postings: readonly Posting[]
-  readonly event: EventForm | undefined
-}
-
-type Shared =
-  | 'account_id'
-  | 'endpoint_id'
-  | 'status'
-  | 'surface'
-  | 'model_key'
-  | 'model_state'
-  | 'price_micro'
-  | 'node_id'
-  | 'gateway_id'
-
-/** What many tasks have in common: those that share the object itself are written with one copy of it. */
-export interface TaskKind extends Readonly<Pick<TaskRow, Shared>>, Consequence {}
-
-/** A task's row as it is first written. */
-export interface TaskEntry extends Pick<
-  TaskRow,
-  'id' | 'input' | 'result' | 'error' | 'inference_time_ms' | 'created_at' | 'started_at' | 'completed_at'
-> {
-  kind: TaskKind
-  /** What a language model counted, of a task that has ended. */
-  tokens: number
-}
-
-/** How a task ends. */
-export interface Settlement {
-  taskId: string
-  status: 'succeeded' | 'failed'
-  result: Buffer | null
-  error: string | null
-  expired: boolean
-  /** Null keeps what the row says. */
-  modelState: TaskRow['model_state']
-  nodeId: string | null
-  inferenceTimeMs: number | null
-  completedAt: Date
-  /** Shared by many where it is the same. */
-  consequence: Consequence
-  /** What a language model counted. */
-  tokens: number
-}
-
-/** Text that Postgres can hold: no NUL, no half surrogate pair. */
-const plain = (text: string | null) => text?.toWellFormed().replaceAll('\0', '\uFFFD') ?? null
-
 /** Ledger lines and events of the tasks in `written`, whose `kind` counts the given ones from 1. */
 const BOOK_AND_TELL = `booked as (
-    insert into ledger_entry (id, task_id, kind, purse, amount_micro)
-    select uuidv7(), written.id, line.name, line.purse, line.amount_micro
-    from written join unnest($1::int[], $2::text[], $3::text[], $4::bigint[]) as line(kind, name, purse, amount_micro) using (kind)
-    on conflict (task_id, kind, purse) do nothing
+    insert into ledger_transfer (task_id, kind, from_purse, to_purse, amount_micro)
+    select written.id, line.name, line.from_purse, line.to_purse, line.amount_micro
+    from written join unnest($1::int[], $2::text[], $3::text[], $4::text[], $5::bigint[])
+      as line(kind, name, from_purse, to_purse, amount_micro) using (kind)
+    on conflict (task_id, kind) do nothing
   ), told as (
     insert into event (id, account_id, type, resource_id, payload, created_at)
-    select event_id, account_id, type, id, convert_to(format(payload, event_id, id,
-      to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')), 'UTF8'), at
+    select event_id, account_id, type, id, ${payloadOf('payload')}, at
     from (
       select uuidv7() as event_id, written.*, form.type, form.payload
-      from written join unnest($5::text[], $6::text[]) with ordinality as form(type, payload, kind) using (kind)
+      from written join unnest($6::text[], $7::text[]) with ordinality as form(type, payload, kind) using (kind)
       where form.type is not null
     ) as news
     on conflict (resource_id, type) do nothing
@@ -82,12 +39,11 @@ const BOOK_AND_TELL = `booked as (
 const INFERENCE_MS = "coalesce(sum(inference_time_ms) filter (where status = 'succeeded'), 0)"
 
 const INSERT = `with fresh as (
-    select * from unnest($7::uuid[], $8::int[], $9::float8[], $10::float8[], $11::float8[], $12::float8[], $13::bigint[],
-      $14::bytea[], $15::bytea[], $16::text[])
-      as t(id, kind, created_ms, started_ms, completed_ms, inference_time_ms, tokens, input, result, error)
+    select * from unnest($8::uuid[], $9::float8[], $10::float8[], $11::float8[], $12::float8[], $13::bigint[],
+      $14::bytea[], $15::bytea[], $16::text[], $17::int[]) as t(${FRESH_COLUMNS}, kind)
   ), sort as (
-    select * from unnest($17::uuid[], $18::uuid[], $19::text[], $20::text[], $21::text[], $22::text[], $23::bigint[],
-      $24::uuid[], $25::uuid[]) with ordinality
+    select * from unnest($18::uuid[], $19::uuid[], $20::text[], $21::text[], $22::text[], $23::text[], $24::bigint[],
+      $25::uuid[], $26::uuid[]) with ordinality
       as t(account_id, endpoint_id, status, surface, model_key, model_state, price_micro, node_id, gateway_id, kind)
   ), placed as (
     insert into task (id, account_id, endpoint_id, status, surface, model_key, model_state, price_micro, node_id, gateway_id,
@@ -110,7 +66,7 @@ const INSERT = `with fresh as (
 const INSERT_ONLY = `${INSERT} select count(*) as written from written`
 const INSERT_AND_START = `${INSERT}, promised as (
     insert into workflow_start (workflow_id, workflow, task_queue, args, options)
-    values ($26, $27, $28, $29::jsonb, $30::jsonb)
+    values ($27, $28, $29, $30::jsonb, $31::jsonb)
     on conflict (workflow_id) do nothing
   ) select count(*) as written from written`
 
@@ -119,24 +75,17 @@ const INSERT_AND_START = `${INSERT}, promised as (
  * unknown outcome: rows that are there already bring nothing with them. Gives how many it wrote.
  */
 export async function insertTasks(
-  db: Kysely<Database>,
+  db: Executor,
   entries: readonly TaskEntry[],
   start?: WorkflowStart,
 ): Promise<number> {
   const { list: kinds, numbers } = distinct(entries.map(({ kind }) => kind))
+  if (kinds.length === 1 && !start) return insertAlike(db, kinds[0]!, entries)
   const ofKinds = (name: Shared) => kinds.map((kind) => kind[name])
   const parameters = [
     ...consequences(kinds),
-    bareArray(entries.map(({ id }) => id)),
+    ...freshParameters(entries),
     bareArray(numbers),
-    bareArray(entries.map((entry) => entry.created_at.getTime())),
-    bareArray(entries.map((entry) => entry.started_at?.getTime() ?? null)),
-    bareArray(entries.map((entry) => entry.completed_at?.getTime() ?? null)),
-    bareArray(entries.map((entry) => entry.inference_time_ms)),
-    bareArray(entries.map(({ tokens }) => tokens)),
-    bytesOrNull(entries.map(({ input }) => input)),
-    bytesOrNull(entries.map(({ result }) => result)),
-    textsOrNull(entries.map(({ error }) => plain(error))),
     ofKinds('account_id'),
     ofKinds('endpoint_id'),
     ofKinds('status'),
@@ -154,8 +103,8 @@ export async function insertTasks(
 }
 
 const SETTLE = `with given as (
-    select * from unnest($7::uuid[], $8::int[], $9::text[], $10::bool[], $11::text[], $12::uuid[], $13::float8[], $14::float8[],
-      $15::bigint[], $16::bytea[], $17::text[])
+    select * from unnest($8::uuid[], $9::int[], $10::text[], $11::bool[], $12::text[], $13::uuid[], $14::float8[], $15::float8[],
+      $16::bigint[], $17::bytea[], $18::text[])
       as t(id, kind, status, expired, model_state, node_id, inference_time_ms, completed_ms, tokens, result, error)
   ), written as (
     update task set status = given.status, result = given.result, error = given.error, expired = given.expired,
@@ -177,7 +126,7 @@ const SETTLE = `with given as (
  * Ends tasks that are still open, in one statement, and wakes who waits for them. Repeating it, or ending a task that
  * another writer has ended, changes nothing. Gives how many it ended.
  */
-export async function settleTasks(db: Kysely<Database>, settlements: readonly Settlement[]): Promise<number> {
+export async function settleTasks(db: Executor, settlements: readonly Settlement[]): Promise<number> {
   const { list, numbers } = distinct(settlements.map(({ consequence }) => consequence))
   return run(db, SETTLE, [
     ...consequences(list),
@@ -208,19 +157,20 @@ function distinct<T>(values: readonly T[]): { list: T[]; numbers: number[] } {
 
 /** The first parameters of both statements. */
 function consequences(list: readonly Consequence[]): unknown[] {
-  const lines = list.flatMap(({ postings }, i) => postings.map((line) => ({ ...line, number: i + 1 })))
+  const lines = list.flatMap(({ transfers }, i) => transfers.map((line) => ({ ...line, number: i + 1 })))
   return [
     bareArray(lines.map(({ number }) => number)),
     bareArray(lines.map(({ kind }) => kind)),
-    lines.map(({ purse }) => purse),
+    lines.map(({ from }) => from),
+    lines.map(({ to }) => to),
     bareArray(lines.map(({ amount_micro }) => amount_micro)),
     list.map(({ event }) => event?.type),
     list.map(({ event }) => event?.payload),
   ]
 }
 
-/** The statements never change, so nothing is put together here; see `PreparingClient`. */
-async function run(db: Kysely<Database>, statement: string, parameters: unknown[]): Promise<number> {
+/** The statements never change, so nothing is put together here; see `PreparedPool`. */
+async function run(db: Executor, statement: string, parameters: unknown[]): Promise<number> {
   const query = CompiledQuery.raw(statement, parameters) as CompiledQuery<{ written: number }>
   const { rows } = await db.executeQuery(query)
   return rows[0]?.written ?? 0

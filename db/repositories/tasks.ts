@@ -13,7 +13,8 @@ import type { Database } from '../tables.ts'
 import type { TaskRow } from '../tables/inference.ts'
 import { type EventForm, eventForm } from './events.ts'
 import { takeLease } from './leases.ts'
-import { type Consequence, type Settlement, settleTasks } from './task-writes.ts'
+import type { Consequence, Settlement } from './task-entry.ts'
+import { settleTasks } from './task-writes.ts'
 import { insertWorkflowStart, type WorkflowStart } from './workflow-starts.ts'
 
 /** A task of an account. */
@@ -181,8 +182,8 @@ export function endOf(
   const key = `${task.accountId} ${task.priceMicro} ${status} ${owner}`
   let end = ends.get(key)
   if (!end) {
-    const postings = status === 'succeeded' ? capture(task, owner) : refund(task)
-    ends.set(key, (end = { postings, event: taskEvent(task.accountId, status) }))
+    const transfers = status === 'succeeded' ? capture(task, owner) : refund(task)
+    ends.set(key, (end = { transfers, event: taskEvent(task.accountId, status) }))
   }
   return end
 }

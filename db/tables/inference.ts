@@ -1,4 +1,5 @@
 import type { Generated, Insertable, Selectable } from 'kysely'
+import type { LedgerKind } from '../../domain/ledger.ts'
 import type { CreatedAt, Defaulted, NullableJson, Optional } from './columns.ts'
 
 export type TaskStatus =
@@ -39,17 +40,27 @@ export interface TaskTable {
 export type TaskRow = Selectable<TaskTable>
 export type NewTask = Insertable<TaskTable>
 
-export interface LedgerEntryTable {
-  id: string
+export interface LedgerTransferTable {
   task_id: string
-  kind: 'hold' | 'capture' | 'payout' | 'refund'
+  kind: LedgerKind
   /** `account:<id>`, `escrow`, `platform` or `owner:<account id>`. */
-  purse: string
+  from_purse: string
+  to_purse: string
   amount_micro: number
   created_at: Defaulted<Date>
 }
-export type LedgerEntryRow = Selectable<LedgerEntryTable>
-export type NewLedgerEntry = Insertable<LedgerEntryTable>
+
+/** A view: the two sides of every transfer. */
+export interface LedgerEntryView {
+  /** Unique within its task. */
+  id: string
+  task_id: string
+  kind: LedgerKind
+  purse: string
+  amount_micro: number
+  created_at: Date
+}
+export type LedgerEntryRow = Selectable<LedgerEntryView>
 
 export interface UsageDeltaTable {
   id: Generated<number>
@@ -84,7 +95,8 @@ export interface UploadedInputTable {
 
 export interface InferenceTables {
   task: TaskTable
-  ledger_entry: LedgerEntryTable
+  ledger_transfer: LedgerTransferTable
+  ledger_entry: LedgerEntryView
   usage_delta: UsageDeltaTable
   usage_total: UsageTotalTable
   uploaded_input: UploadedInputTable

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import type { LedgerEntryRow } from '../../db/tables/inference.ts'
 import { newId } from '../../domain/ids.ts'
+import { capture, hold } from '../../domain/ledger.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../support/api.ts'
 import { buildEndpoint } from '../support/build-endpoint.ts'
 import { SOON_MS, until } from '../support/until.ts'
@@ -97,22 +98,18 @@ describe('administration', () => {
       })
       .execute()
     const payer = `account:${accountId}`
-    const entries = [
-      ['hold', payer, -100],
-      ['hold', 'escrow', 100],
-      ['capture', 'escrow', -100],
-      ['capture', 'platform', 100],
-      ['payout', 'platform', -80],
-      ['payout', `owner:${accountId}`, 80],
-    ] as const
+    const transfers = [
+      ...hold({ accountId, priceMicro: 100 }),
+      ...capture({ accountId, priceMicro: 100 }, accountId),
+    ]
     await db
-      .insertInto('ledger_entry')
+      .insertInto('ledger_transfer')
       .values(
-        entries.map(([kind, purse, amount_micro]) => ({
-          id: newId(),
+        transfers.map(({ kind, from, to, amount_micro }) => ({
           task_id: id,
           kind,
-          purse,
+          from_purse: from,
+          to_purse: to,
           amount_micro,
         })),
       )
@@ -123,8 +120,16 @@ describe('administration', () => {
     assert.equal(status, 200)
     assert.deepEqual(
       (body.entries as LedgerEntryRow[]).map((entry) => [entry.kind, entry.purse, entry.amount_micro]),
-      entries,
+      [
+        ['hold', payer, -100],
+        ['hold', 'escrow', 100],
+        ['capture', 'escrow', -100],
+        ['capture', 'platform', 100],
+        ['payout', 'platform', -80],
+        ['payout', `owner:${accountId}`, 80],
+      ],
     )
+    assert.equal(new Set(body.entries.map(({ entry_id }: { entry_id: string }) => entry_id)).size, 6)
     assert.equal(body.sums.total_micro, 0)
     assert.deepEqual(body.sums.by_kind, { hold: 0, capture: 0, payout: 0 })
     assert.deepEqual(body.sums.by_purse, {

@@ -3,10 +3,14 @@ import type { Admitted } from '../../api/inference/admission.ts'
 import { endedEntry, runningEntry, type Ticket } from '../../api/inference/rows.ts'
 import type { WarmAnswer } from '../../api/inference/warm.ts'
 import { freezeEvent } from '../../db/repositories/events.ts'
+import type { TaskEntry } from '../../db/repositories/task-entry.ts'
 import { insertTasks } from '../../db/repositories/task-writes.ts'
 import { newId } from '../../domain/ids.ts'
 import { buildEndpoint } from '../support/build-endpoint.ts'
 import { startDatabase, type TestDatabase } from '../support/database.ts'
+
+const isBuffer = (value: unknown): value is { data: number[] } =>
+  typeof value === 'object' && value !== null && 'type' in value && value.type === 'Buffer'
 
 describe('rows of the journal', () => {
   let database: TestDatabase
@@ -95,6 +99,66 @@ describe('rows of the journal', () => {
       [streamed!.task?.inference_time_ms, streamed!.task?.completed_at, streamed!.events[0]?.created_at],
       [0.125, at, at],
     )
+  })
+
+  it('writes tasks of one kind, alone or many, just as it writes them among others', async () => {
+    const at = new Date(1_700_000_000_007)
+    const said = {
+      status: 'succeeded',
+      result: Buffer.from('{}'),
+      value: { usage: { total_tokens: 7 } },
+    } as const
+    const failed = { status: 'failed', error: 'a "quote"' } as const
+    const account = async () => {
+      const id = newId()
+      await database.db.insertInto('account').values({ id, name: 'a' }).execute()
+      return id
+    }
+    const of = (id: string) =>
+      [said, said, failed, undefined].map((outcome) => {
+        const one = ticket({ accountId: id, createdAt: at })
+        return outcome
+          ? endedEntry(one, { ...answer(outcome, 0.5), startedAt: at }, accountId, at)
+          : runningEntry(one, accountId)
+      })
+    const written = async (id: string, groups: TaskEntry[][]) => {
+      for (const group of groups) {
+        assert.equal(await insertTasks(database.db, group), group.length)
+        assert.equal(await insertTasks(database.db, group), 0)
+      }
+      const rows = await Promise.all(groups.flat().map((entry) => rowsOf(entry.id)))
+      const usage = await database.db
+        .selectFrom('usage_delta')
+        .selectAll()
+        .where('account_id', '=', id)
+        .execute()
+      const counts = ['enqueued', 'succeeded', 'failed', 'tokens', 'inference_ms'] as const
+      const sums = counts.map((count) => usage.reduce((sum, row) => sum + row[count], 0))
+      const known = new Map([
+        [id, 'account'],
+        ...groups.flat().map((entry, i) => [entry.id, `task ${i}`] as const),
+      ])
+      for (const { entries, events } of rows) {
+        for (const { id: eventId } of events) known.set(eventId, 'event')
+        for (const entry of entries) entry.created_at = at
+      }
+      const plain = JSON.stringify({ rows, sums }, (_, value: unknown) =>
+        isBuffer(value) ? Buffer.from(value.data).toString() : value,
+      )
+      return JSON.parse(
+        plain.replaceAll(/[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}/g, (uuid) => known.get(uuid) ?? uuid),
+      )
+    }
+    const [together, apart] = [await account(), await account()]
+
+    const mixed = await written(together, [of(together)])
+    const [first, second, third, fourth] = of(apart)
+    const alike = await written(apart, [[first!, second!], [third!], [fourth!]])
+
+    assert.deepEqual(mixed.sums, [4, 2, 1, 14, 1])
+    assert.equal(mixed.rows[0].entries.length, 6)
+    assert.equal(mixed.rows[0].events.length, 1)
+    assert.deepEqual(alike, mixed)
   })
 
   it('freezes the event of a task as any other event is frozen', async () => {

@@ -1,20 +1,23 @@
 import assert from 'node:assert/strict'
-import { capture, hold, type Posting, refund } from '../../domain/ledger.ts'
+import { capture, hold, refund, type Transfer } from '../../domain/ledger.ts'
 
 const task = (priceMicro: number) => ({ accountId: 'a', priceMicro })
-const sum = (lines: readonly Posting[]) => lines.reduce((total, { amount_micro }) => total + amount_micro, 0)
-const purses = (lines: readonly Posting[]) => {
+const purses = (transfers: readonly Transfer[]) => {
   const totals: Record<string, number> = {}
-  for (const { purse, amount_micro } of lines) totals[purse] = (totals[purse] ?? 0) + amount_micro
+  for (const { from, to, amount_micro } of transfers) {
+    totals[from] = (totals[from] ?? 0) - amount_micro
+    totals[to] = (totals[to] ?? 0) + amount_micro
+  }
   return totals
 }
 
 describe('ledger', () => {
-  it('sums to zero for every kind at every price', () => {
+  it('moves whole, positive amounts, each kind once, at every price', () => {
     for (const price of [1, 2, 3, 99, 100, 101, 12_345_678_901]) {
-      for (const lines of [hold(task(price)), capture(task(price), 'o'), refund(task(price))]) {
-        const kinds = new Set(lines.map(({ kind }) => kind))
-        for (const kind of kinds) assert.equal(sum(lines.filter((line) => line.kind === kind)), 0)
+      for (const transfers of [[...hold(task(price)), ...capture(task(price), 'o')], refund(task(price))]) {
+        assert.equal(new Set(transfers.map(({ kind }) => kind)).size, transfers.length)
+        for (const { amount_micro } of transfers)
+          assert.ok(Number.isInteger(amount_micro) && amount_micro > 0)
       }
     }
   })

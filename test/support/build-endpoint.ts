@@ -121,11 +121,14 @@ export async function buildHeldTask(
     })
     .execute()
   await db
-    .insertInto('ledger_entry')
-    .values([
-      { id: newId(), task_id: id, kind: 'hold', purse: `account:${accountId}`, amount_micro: -100 },
-      { id: newId(), task_id: id, kind: 'hold', purse: 'escrow', amount_micro: 100 },
-    ])
+    .insertInto('ledger_transfer')
+    .values({
+      task_id: id,
+      kind: 'hold',
+      from_purse: `account:${accountId}`,
+      to_purse: 'escrow',
+      amount_micro: 100,
+    })
     .execute()
   return id
 }
