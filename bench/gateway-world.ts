@@ -1,4 +1,4 @@
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
+import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdirSync, mkdtempSync, openSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -28,10 +28,12 @@ export interface World extends AsyncDisposable {
   folder: string
   targets: Target[]
   nodePid: number
+  /** Moves what Hearth has besides the gateway, the node and PostgreSQL, to a core; the model server stays where it is. */
+  placeRest: (core: string) => void
 }
 
 const HARNESS = join(import.meta.dirname, 'harness')
-/** The measured process has one core for itself; everything else shares the other. */
+/** The measured process has one core for itself; everything else shares the other, if nothing else is said. */
 export const MEASURED_CORE = '0'
 export const OTHER_CORE = '1'
 const CONNECTIONS = 256
@@ -99,7 +101,28 @@ export async function startWorld(): Promise<World> {
   ]
   for (const target of targets) await chats(target)
   const opened = stack.move()
-  return { folder, targets, nodePid, [Symbol.asyncDispose]: () => opened.disposeAsync() }
+  return {
+    folder,
+    targets,
+    nodePid,
+    placeRest(core) {
+      for (const pid of [nodePid, postgres.pid, ...descendants(postgres.pid, 'postgres')]) {
+        // One that has ended meanwhile has no place.
+        spawnSync('taskset', ['-a', '-c', '-p', core, String(pid)])
+      }
+    },
+    [Symbol.asyncDispose]: () => opened.disposeAsync(),
+  }
+}
+
+/** Takes two thirds of the measured core while it lives, so that its process is what everything else waits for. */
+export function busyNeighbours(): Disposable {
+  const loops = [1, 2].map(() =>
+    spawn('taskset', ['-c', MEASURED_CORE, 'timeout', '60', 'sh', '-c', 'while :; do :; done'], {
+      stdio: 'ignore',
+    }),
+  )
+  return { [Symbol.dispose]: () => loops.forEach((loop) => loop.kill()) }
 }
 
 async function end(child: ChildProcess): Promise<void> {

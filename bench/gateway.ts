@@ -1,11 +1,16 @@
 import { spawn } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { OTHER_CORE, startWorld, type Target } from './gateway-world.ts'
+import { busyNeighbours, MEASURED_CORE, OTHER_CORE, startWorld, type Target } from './gateway-world.ts'
 import { cpuSeconds, median } from './platform.ts'
 
 // Chats through the gateway (key, routing, link to a node, journal, ledger and event of every one) beside a bare Koa proxy and
 // beside the model server itself, in turn over many short rounds. Needs wrk and go. Arguments: rounds, seconds.
+//
+// What a request costs a process hangs on how many of them each turn of its event loop finds. The bare proxy keeps its core
+// busy; the gateway waits for a node and a database that share the other core with the clients, and its turns are nearly
+// empty. So both are also measured with busy neighbours, when either is what all others wait for. Streams are measured with
+// the model server and the clients on one core, as when they have no gateway between them, and all of Hearth on the other.
 
 const [, , roundsText = '3', secondsText = '2'] = process.argv
 const ROUNDS = Number(roundsText)
@@ -100,30 +105,37 @@ const memoryMb = (pid: number) =>
 
 interface Rounds {
   closed: Closed[]
+  crowded: Closed[]
   rate: Rate[]
   paced: Sse[]
   flat: Sse[]
 }
 const results = new Map<string, Rounds>(
-  world.targets.map(({ name }) => [name, { closed: [], rate: [], paced: [], flat: [] }]),
+  world.targets.map(({ name }) => [name, { closed: [], crowded: [], rate: [], paced: [], flat: [] }]),
 )
 for (const target of world.targets) await closedLoop(target)
 for (let round = 0; round < ROUNDS; round++) {
   for (const target of world.targets) results.get(target.name)!.closed.push(await closedLoop(target))
+  {
+    using _ = busyNeighbours()
+    for (const target of world.targets) results.get(target.name)!.crowded.push(await closedLoop(target))
+  }
   for (const target of world.targets) results.get(target.name)!.rate.push(await openLoop(target))
+  world.placeRest(MEASURED_CORE)
   for (const target of world.targets)
     results.get(target.name)!.paced.push(await stream(target, 32, 'fake-n50-g10-d0'))
   for (const target of world.targets)
     results.get(target.name)!.flat.push(await stream(target, 16, 'fake-n200-g0-d0'))
+  world.placeRest(OTHER_CORE)
 }
 
 const direct = results.get('direct')!
 const bare = results.get('bare proxy')!
 for (const { name, pid } of world.targets) {
-  const { closed, rate, paced, flat } = results.get(name)!
+  const { closed, crowded, rate, paced, flat } = results.get(name)!
   const of = <T>(list: readonly T[], pick: (each: T, i: number) => number) => median(list.map(pick))
   const bad = [
-    ...closed.map((r) => r.bad),
+    ...[...closed, ...crowded].map((r) => r.bad),
     ...rate.map((r) => r.non2xx + r.errors),
     ...flat.map((r) => r.bad + r.incomplete),
   ]
@@ -132,7 +144,12 @@ for (const { name, pid } of world.targets) {
   if (pid !== undefined) {
     const cpu = of(closed, (r) => r.cpuUs)
     const ratio = of(closed, (r, i) => r.cpuUs / bare.closed[i]!.cpuUs)
-    console.log(`  CPU per request: ${cpu.toFixed(0)} µs, ${ratio.toFixed(2)} of the bare proxy`)
+    const cpuCrowded = of(crowded, (r) => r.cpuUs)
+    const ratioCrowded = of(crowded, (r, i) => r.cpuUs / bare.crowded[i]!.cpuUs)
+    console.log(
+      `  CPU per request: ${cpu.toFixed(0)} µs, ${ratio.toFixed(2)} of the bare proxy; ` +
+        `with busy neighbours ${cpuCrowded.toFixed(0)} µs, ${ratioCrowded.toFixed(2)}`,
+    )
     const added = of(rate, (r, i) => r.p50_ms - direct.rate[i]!.p50_ms)
     console.log(`  p50 at ${RATE} a second: ${added.toFixed(2)} ms more than direct`)
   }

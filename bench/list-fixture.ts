@@ -19,6 +19,7 @@ import { createLogger } from '../platform/log.ts'
 
 /** One PostgreSQL server for the measurement, removed at the end. */
 export interface Server extends AsyncDisposable {
+  pid: number
   /** A migrated database of its own. */
   create(name: string): Promise<string>
 }
@@ -41,6 +42,7 @@ export async function startServer({ core }: { core?: string } = {}): Promise<Ser
   const url = await ensureDatabase(cluster)
   const opened = stack.move()
   return {
+    pid: child.pid ?? 0,
     async create(name) {
       const client = new pg.Client({ connectionString: url })
       await client.connect()

