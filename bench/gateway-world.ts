@@ -107,8 +107,9 @@ export async function startWorld(): Promise<World> {
     nodePid,
     placeRest(core) {
       for (const pid of [nodePid, postgres.pid, ...descendants(postgres.pid, 'postgres')]) {
-        // One that has ended meanwhile has no place.
-        spawnSync('taskset', ['-a', '-c', '-p', core, String(pid)])
+        const { status } = spawnSync('taskset', ['-a', '-c', '-p', core, String(pid)])
+        // One of PostgreSQL's may have ended meanwhile.
+        if (status !== 0 && (pid === nodePid || pid === postgres.pid)) throw new Error(`cannot move ${pid}`)
       }
     },
     [Symbol.asyncDispose]: () => opened.disposeAsync(),
@@ -116,9 +117,9 @@ export async function startWorld(): Promise<World> {
 }
 
 /** Takes two thirds of the measured core while it lives, so that its process is what everything else waits for. */
-export function busyNeighbours(): Disposable {
+export function busyNeighbours(atMostS: number): Disposable {
   const loops = [1, 2].map(() =>
-    spawn('taskset', ['-c', MEASURED_CORE, 'timeout', '60', 'sh', '-c', 'while :; do :; done'], {
+    spawn('taskset', ['-c', MEASURED_CORE, 'timeout', String(atMostS), 'sh', '-c', 'while :; do :; done'], {
       stdio: 'ignore',
     }),
   )

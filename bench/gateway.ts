@@ -117,7 +117,7 @@ for (const target of world.targets) await closedLoop(target)
 for (let round = 0; round < ROUNDS; round++) {
   for (const target of world.targets) results.get(target.name)!.closed.push(await closedLoop(target))
   {
-    using _ = busyNeighbours()
+    using _ = busyNeighbours(20 * SECONDS * world.targets.length)
     for (const target of world.targets) results.get(target.name)!.crowded.push(await closedLoop(target))
   }
   for (const target of world.targets) results.get(target.name)!.rate.push(await openLoop(target))

@@ -41,8 +41,10 @@ export async function startServer({ core }: { core?: string } = {}): Promise<Ser
   })
   const url = await ensureDatabase(cluster)
   const opened = stack.move()
+  const { pid } = child
+  if (pid === undefined) throw new Error('PostgreSQL could not be started')
   return {
-    pid: child.pid ?? 0,
+    pid,
     async create(name) {
       const client = new pg.Client({ connectionString: url })
       await client.connect()

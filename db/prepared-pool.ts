@@ -29,12 +29,15 @@ export class PreparedPool implements Executor, AsyncDisposable {
     this.#pool = openPool(url, { max })
   }
 
-  executeQuery<R>({ sql, parameters }: CompiledQuery<R>): Promise<Pick<QueryResult<R>, 'rows'>> {
-    return this.#pool.query<R & pg.QueryResultRow>({
-      name: nameOf(sql),
-      text: sql,
-      values: parameters as unknown[],
-    })
+  async executeQuery<R>({ sql, parameters }: CompiledQuery<R>): Promise<Pick<QueryResult<R>, 'rows'>> {
+    const client = await this.#pool.connect()
+    try {
+      const values = parameters as unknown[]
+      return await client.query<R & pg.QueryResultRow>({ name: nameOf(sql), text: sql, values })
+    } finally {
+      // Told of an error, as by its own `query`, the pool would give the connection up, also for a bad row.
+      client.release()
+    }
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -15,7 +15,7 @@ export interface GroupWriterOptions<T> {
   write(items: readonly T[]): Promise<unknown>
   sizeOf(item: T): number
   log: Logger
-  /** How long a group gathers before it goes, where nobody waits for its rows; as long as the one before it takes otherwise. */
+  /** How long a group gathers before it goes, where that matters to nobody; else it goes once the one before it has gone. */
   gatherMs?: number
   /** How long a caller waits for a database that does not answer. */
   patienceMs?: number
@@ -56,6 +56,12 @@ export class GroupWriter<T> implements AsyncDisposable {
     return this.#queue.length >= MAX_QUEUED || this.#bytes >= MAX_QUEUED_BYTES
   }
 
+  /** It is neither being closed, nor is there a group's worth already. */
+  get #hasTime(): boolean {
+    const isFullGroup = this.#queue.length >= MAX_GROUP || this.#bytes >= MAX_GROUP_BYTES
+    return !isFullGroup && this.#stopAt === Number.POSITIVE_INFINITY
+  }
+
   /** Resolves once the item is durable. Rejects when it cannot be written, or is not yet and the caller should not wait on. */
   add(item: T): Promise<void> {
     return new Promise((resolve, reject) => {
@@ -76,7 +82,7 @@ export class GroupWriter<T> implements AsyncDisposable {
     // Requests that are handled in this turn of the loop share the first group.
     await Promise.resolve()
     while (this.#queue.length > 0) {
-      if (gatherMs !== undefined && this.#stopAt === Number.POSITIVE_INFINITY) await sleep(gatherMs)
+      if (gatherMs !== undefined && this.#hasTime) await sleep(gatherMs)
       const group = this.#nextGroup()
       this.#inFlight = group
       await this.#write(group)

@@ -5,7 +5,7 @@ import { ApiError } from '../../domain/errors.ts'
 import type { Logger } from '../../platform/log.ts'
 import { GroupWriter } from './group-writer.ts'
 
-/** Ends of streams, which their clients have seen by then, go together. */
+/** Ends of streams, which their clients have seen by then, and of tasks that are polled for go together. */
 const SETTLE_GATHER_MS = 10
 /** A row's share of memory besides its bodies. */
 const ROW_BYTES = 512

@@ -1,6 +1,6 @@
 import { type Kysely, sql } from 'kysely'
 import type { Database } from '../tables.ts'
-import type { LedgerEntryRow, TaskRow } from '../tables/inference.ts'
+import type { LedgerLineRow, TaskRow } from '../tables/inference.ts'
 
 type Audited = Pick<
   TaskRow,
@@ -11,7 +11,7 @@ type Audited = Pick<
 export async function findTaskAudit(
   db: Kysely<Database>,
   taskId: string,
-): Promise<{ task: Audited; entries: LedgerEntryRow[] } | undefined> {
+): Promise<{ task: Audited; entries: LedgerLineRow[] } | undefined> {
   const task = await db
     .selectFrom('task')
     .select(['account_id', 'endpoint_id', 'status', 'price_micro', 'created_at', 'completed_at'])
@@ -19,10 +19,9 @@ export async function findTaskAudit(
     .executeTakeFirst()
   if (!task) return undefined
   const entries = await db
-    .selectFrom('ledger_entry')
+    .selectFrom('ledger_line')
     .selectAll()
     .where('task_id', '=', taskId)
-    .orderBy('created_at')
     .orderBy(sql`array_position(array['hold', 'capture', 'refund', 'payout'], kind)`)
     .orderBy('amount_micro')
     .execute()

@@ -2,6 +2,7 @@ import { CompiledQuery } from 'kysely'
 import type { Executor } from '../prepared-pool.ts'
 import { FRESH_COLUMNS, freshParameters, payloadOf, type TaskEntry, type TaskKind } from './task-entry.ts'
 
+/** What a task brings with it cannot be there before the task is: only that may meet a conflict. */
 const INSERT = `with fresh as (
     select * from unnest($1::uuid[], $2::float8[], $3::float8[], $4::float8[], $5::float8[], $6::bigint[],
       $7::bytea[], $8::bytea[], $9::text[]) as t(${FRESH_COLUMNS})

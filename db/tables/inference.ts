@@ -50,8 +50,8 @@ export interface LedgerTransferTable {
   created_at: Defaulted<Date>
 }
 
-/** A view: the two sides of every transfer. */
-export interface LedgerEntryView {
+/** A view: the two sides of every transfer, and entries from before there were transfers. */
+export interface LedgerLineView {
   /** Unique within its task. */
   id: string
   task_id: string
@@ -60,7 +60,7 @@ export interface LedgerEntryView {
   amount_micro: number
   created_at: Date
 }
-export type LedgerEntryRow = Selectable<LedgerEntryView>
+export type LedgerLineRow = Selectable<LedgerLineView>
 
 export interface UsageDeltaTable {
   id: Generated<number>
@@ -96,7 +96,7 @@ export interface UploadedInputTable {
 export interface InferenceTables {
   task: TaskTable
   ledger_transfer: LedgerTransferTable
-  ledger_entry: LedgerEntryView
+  ledger_line: LedgerLineView
   usage_delta: UsageDeltaTable
   usage_total: UsageTotalTable
   uploaded_input: UploadedInputTable

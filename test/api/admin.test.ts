@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
-import type { LedgerEntryRow } from '../../db/tables/inference.ts'
+import { sql } from 'kysely'
+import type { LedgerLineRow } from '../../db/tables/inference.ts'
 import { newId } from '../../domain/ids.ts'
 import { capture, hold } from '../../domain/ledger.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../support/api.ts'
@@ -119,7 +120,7 @@ describe('administration', () => {
 
     assert.equal(status, 200)
     assert.deepEqual(
-      (body.entries as LedgerEntryRow[]).map((entry) => [entry.kind, entry.purse, entry.amount_micro]),
+      (body.entries as LedgerLineRow[]).map((entry) => [entry.kind, entry.purse, entry.amount_micro]),
       [
         ['hold', payer, -100],
         ['hold', 'escrow', 100],
@@ -138,6 +139,14 @@ describe('administration', () => {
       platform: 20,
       [`owner:${accountId}`]: 80,
     })
+    // From before transfers.
+    const old = ['platform', 'escrow'] as const
+    for (const [i, purse] of old.entries()) {
+      await sql`insert into ledger_entry (id, task_id, kind, purse, amount_micro)
+        values (${newId()}, ${id}, 'refund', ${purse}, ${i === 0 ? -5 : 5})`.execute(db)
+    }
+    const { body: both } = await call('GET', `/audit/task/${id}`)
+    assert.deepEqual([both.entries.length, both.sums.total_micro, both.sums.by_purse.platform], [8, 0, 15])
     assert.equal((await call('GET', `/audit/task/${newId()}`)).status, 404)
     assert.equal((await api.call('GET', `${ADMIN}/audit/task/${id}`, { key: 'wrong' })).status, 401)
   })

@@ -67,7 +67,7 @@ describe('chat completions', () => {
       assert.equal(task.surface, 'openai')
       assert.equal(task.input, null)
       assert.equal(task.model_state, 'resident')
-      const lines = await db.selectFrom('ledger_entry').selectAll().where('task_id', '=', task.id).execute()
+      const lines = await db.selectFrom('ledger_line').selectAll().where('task_id', '=', task.id).execute()
       assert.deepEqual([...new Set(lines.map(({ kind }) => kind))].toSorted(), ['capture', 'hold', 'payout'])
       const events = await db.selectFrom('event').select('type').where('resource_id', '=', task.id).execute()
       assert.deepEqual(events, [{ type: 'inference.task.succeeded' }])

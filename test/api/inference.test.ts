@@ -97,7 +97,7 @@ describe('inference over HTTP', () => {
     const read = await on.task(body.task_id)
     assert.equal(read.body.error, 'instances[0].age must be a number')
     const entries = await on.api.database.db
-      .selectFrom('ledger_entry')
+      .selectFrom('ledger_line')
       .select(['kind', 'amount_micro'])
       .where('task_id', '=', body.task_id)
       .execute()
@@ -108,7 +108,7 @@ describe('inference over HTTP', () => {
     const { body } = await on.infer(warm.id, { input: { instances: [1] } })
 
     const payout = await on.api.database.db
-      .selectFrom('ledger_entry')
+      .selectFrom('ledger_line')
       .select('amount_micro')
       .where('task_id', '=', body.task_id)
       .where('purse', '=', `owner:${on.node.parts.identity.accountId}`)

@@ -79,7 +79,7 @@ describe('journal', () => {
   const rowsOf = async (id: string) => {
     const [task, entries, events] = await Promise.all([
       database.db.selectFrom('task').selectAll().where('id', '=', id).executeTakeFirst(),
-      database.db.selectFrom('ledger_entry').selectAll().where('task_id', '=', id).execute(),
+      database.db.selectFrom('ledger_line').selectAll().where('task_id', '=', id).execute(),
       database.db.selectFrom('event').selectAll().where('resource_id', '=', id).execute(),
     ])
     return { task, entries, events }

@@ -84,7 +84,7 @@ describe('task claims', () => {
       ['succeeded', { predictions: [1] }, 'cold', 3],
     )
     const { db } = api.database
-    const lines = await db.selectFrom('ledger_entry').selectAll().where('task_id', '=', id).execute()
+    const lines = await db.selectFrom('ledger_line').selectAll().where('task_id', '=', id).execute()
     assert.equal(lines.length, 6)
     assert.ok(
       lines.some(({ purse, amount_micro }) => purse === `owner:${node.accountId}` && amount_micro === 80),

@@ -39,7 +39,7 @@ export class TaskProbe {
   /** The kinds of what was booked for a task, which has to sum to zero. */
   async bookings(id: string): Promise<string[]> {
     const lines = await this.#world()
-      .api.database.db.selectFrom('ledger_entry')
+      .api.database.db.selectFrom('ledger_line')
       .select(['kind', 'amount_micro'])
       .where('task_id', '=', id)
       .execute()

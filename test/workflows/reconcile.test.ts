@@ -64,7 +64,7 @@ describe('reconcile', () => {
     assert.deepEqual([ended.status, failed.status], ['failed', 'failed'])
     assert.match(ended.error_message ?? '', /an operator terminated the workflow of this run/)
     assert.match(failed.error ?? '', /an operator terminated the workflow of this task/)
-    const entries = await db.selectFrom('ledger_entry').selectAll().where('task_id', '=', taskId).execute()
+    const entries = await db.selectFrom('ledger_line').selectAll().where('task_id', '=', taskId).execute()
     const mine = entries.filter(({ purse }) => purse === `account:${accountId}`)
     assert.deepEqual([entries.length, mine.reduce((sum, entry) => sum + entry.amount_micro, 0)], [4, 0])
     const events = await db

@@ -1,6 +1,6 @@
 import Type from 'typebox'
 import { findTaskAudit } from '../../../db/repositories/audit.ts'
-import type { LedgerEntryRow } from '../../../db/tables/inference.ts'
+import type { LedgerLineRow } from '../../../db/tables/inference.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import { TaskAudit } from '../../../schemas/admin.ts'
 import { Uuid } from '../../../schemas/common.ts'
@@ -44,7 +44,7 @@ export const auditTask = route({
   },
 })
 
-function sumBy(entries: readonly LedgerEntryRow[], column: 'kind' | 'purse'): Record<string, number> {
+function sumBy(entries: readonly LedgerLineRow[], column: 'kind' | 'purse'): Record<string, number> {
   const sums = new Map<string, number>()
   for (const entry of entries) sums.set(entry[column], (sums.get(entry[column]) ?? 0) + entry.amount_micro)
   return Object.fromEntries(sums)
