@@ -81,7 +81,8 @@ export class Kernel {
       throw new ApiError('bad_request', 'the header Host is missing')
     }
     const match = this.#router.find(path)
-    if (!match) throw new ApiError('not_found', `there is no ${path.slice(0, LONGEST_PATH)}`)
+    if (!match)
+      throw new ApiError('not_found', `there is no ${path.slice(0, LONGEST_PATH)}; /docs shows what there is`)
     const method = req.method ?? 'GET'
     const operation = match.methods.get(method === 'HEAD' ? 'GET' : method)
     if (operation) {

@@ -29,6 +29,7 @@ describe('a pool of prepared statements', () => {
         true,
       ),
     )
+    // This one and the one above.
     assert.equal(rows[0]!.n, 2)
   })
 
