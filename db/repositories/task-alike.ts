@@ -1,6 +1,12 @@
-import { CompiledQuery } from 'kysely'
 import type { Executor } from '../prepared-pool.ts'
-import { FRESH_COLUMNS, freshParameters, payloadOf, type TaskEntry, type TaskKind } from './task-entry.ts'
+import {
+  FRESH_COLUMNS,
+  freshParameters,
+  payloadOf,
+  runWrite,
+  type TaskEntry,
+  type TaskKind,
+} from './task-entry.ts'
 
 /** What a task brings with it cannot be there before the task is: only that may meet a conflict. */
 const INSERT = `with fresh as (
@@ -61,8 +67,5 @@ export async function insertAlike(
     event?.type ?? null,
     event?.payload ?? null,
   ]
-  const { rows } = await db.executeQuery(
-    CompiledQuery.raw(INSERT, parameters) as CompiledQuery<{ written: number }>,
-  )
-  return rows[0]?.written ?? 0
+  return runWrite(db, INSERT, parameters)
 }

@@ -1,5 +1,7 @@
+import { CompiledQuery } from 'kysely'
 import type { Transfer } from '../../domain/ledger.ts'
 import { bareArray, bytesOrNull, textsOrNull } from '../array-params.ts'
+import type { Executor } from '../prepared-pool.ts'
 import type { TaskRow } from '../tables/inference.ts'
 import type { EventForm } from './events.ts'
 
@@ -72,3 +74,10 @@ export const FRESH_COLUMNS =
 /** An event's frozen payload, from its form and the columns `event_id`, `id` and `at`. */
 export const payloadOf = (form: string): string =>
   `convert_to(format(${form}, event_id, id, to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')), 'UTF8')`
+
+/** The statements never change, so nothing is put together here; see `PreparedPool`. Gives how many rows were written. */
+export async function runWrite(db: Executor, statement: string, parameters: unknown[]): Promise<number> {
+  const query = CompiledQuery.raw(statement, parameters) as CompiledQuery<{ written: number }>
+  const { rows } = await db.executeQuery(query)
+  return rows[0]?.written ?? 0
+}

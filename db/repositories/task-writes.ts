@@ -1,4 +1,3 @@
-import { CompiledQuery } from 'kysely'
 import { bareArray, bytesOrNull, textsOrNull } from '../array-params.ts'
 import type { Executor } from '../prepared-pool.ts'
 import { insertAlike } from './task-alike.ts'
@@ -8,6 +7,7 @@ import {
   freshParameters,
   payloadOf,
   plain,
+  runWrite,
   type Settlement,
   type Shared,
   type TaskEntry,
@@ -96,10 +96,10 @@ export async function insertTasks(
     ofKinds('node_id'),
     ofKinds('gateway_id'),
   ]
-  if (!start) return run(db, INSERT_ONLY, parameters)
+  if (!start) return runWrite(db, INSERT_ONLY, parameters)
   const { workflowId, workflow, taskQueue, args, options = {} } = start
   const promise = [workflowId, workflow, taskQueue, JSON.stringify(args), JSON.stringify(options)]
-  return run(db, INSERT_AND_START, [...parameters, ...promise])
+  return runWrite(db, INSERT_AND_START, [...parameters, ...promise])
 }
 
 const SETTLE = `with given as (
@@ -128,7 +128,7 @@ const SETTLE = `with given as (
  */
 export async function settleTasks(db: Executor, settlements: readonly Settlement[]): Promise<number> {
   const { list, numbers } = distinct(settlements.map(({ consequence }) => consequence))
-  return run(db, SETTLE, [
+  return runWrite(db, SETTLE, [
     ...consequences(list),
     bareArray(settlements.map(({ taskId }) => taskId)),
     bareArray(numbers),
@@ -167,11 +167,4 @@ function consequences(list: readonly Consequence[]): unknown[] {
     list.map(({ event }) => event?.type),
     list.map(({ event }) => event?.payload),
   ]
-}
-
-/** The statements never change, so nothing is put together here; see `PreparedPool`. */
-async function run(db: Executor, statement: string, parameters: unknown[]): Promise<number> {
-  const query = CompiledQuery.raw(statement, parameters) as CompiledQuery<{ written: number }>
-  const { rows } = await db.executeQuery(query)
-  return rows[0]?.written ?? 0
 }
