@@ -117,13 +117,20 @@ export async function startWorld(): Promise<World> {
 }
 
 /** Takes two thirds of the measured core while it lives, so that its process is what everything else waits for. */
-export function busyNeighbours(atMostS: number): Disposable {
-  const loops = [1, 2].map(() =>
-    spawn('taskset', ['-c', MEASURED_CORE, 'timeout', String(atMostS), 'sh', '-c', 'while :; do :; done'], {
-      stdio: 'ignore',
-    }),
+export const busyNeighbours = (atMostS: number): Disposable => loops(2, '--other', atMostS)
+
+/**
+ * Takes what of the measured core nobody else wants: a virtual core that goes to sleep wakes slow and with cold caches, and
+ * that would count as the work of whoever lets it sleep.
+ */
+export const keepAwake = (atMostS: number): Disposable => loops(1, '--idle', atMostS)
+
+function loops(count: number, policy: '--other' | '--idle', atMostS: number): Disposable {
+  const loop = ['timeout', String(atMostS), 'sh', '-c', 'while :; do :; done']
+  const children = Array.from({ length: count }, () =>
+    spawn('taskset', ['-c', MEASURED_CORE, 'chrt', policy, '0', ...loop], { stdio: 'ignore' }),
   )
-  return { [Symbol.dispose]: () => loops.forEach((loop) => loop.kill()) }
+  return { [Symbol.dispose]: () => children.forEach((child) => child.kill()) }
 }
 
 async function end(child: ChildProcess): Promise<void> {

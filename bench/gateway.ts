@@ -1,7 +1,14 @@
 import { spawn } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { busyNeighbours, MEASURED_CORE, OTHER_CORE, startWorld, type Target } from './gateway-world.ts'
+import {
+  busyNeighbours,
+  keepAwake,
+  MEASURED_CORE,
+  OTHER_CORE,
+  startWorld,
+  type Target,
+} from './gateway-world.ts'
 import { cpuSeconds, median } from './platform.ts'
 
 // Chats through the gateway (key, routing, link to a node, journal, ledger and event of every one) beside a bare Koa proxy and
@@ -9,13 +16,16 @@ import { cpuSeconds, median } from './platform.ts'
 //
 // What a request costs a process hangs on how many of them each turn of its event loop finds. The bare proxy keeps its core
 // busy; the gateway waits for a node and a database that share the other core with the clients, and its turns are nearly
-// empty. So both are also measured with busy neighbours, when either is what all others wait for. Streams are measured with
-// the model server and the clients on one core, as when they have no gateway between them, and all of Hearth on the other.
+// empty. So its core is kept awake meanwhile, and both are also measured with busy neighbours, when either is what all others
+// wait for. Streams are measured with the model server and the clients on one core, as when they have no gateway between
+// them, and all of Hearth on the other.
 
 const [, , roundsText = '3', secondsText = '2'] = process.argv
 const ROUNDS = Number(roundsText)
 const SECONDS = Number(secondsText)
 const CONNECTIONS = 64
+/** Until what is run again and again has been compiled for it: before, half of the CPU goes there. */
+const WARM_S = 20
 const RATE = 100
 const SSE = join(import.meta.dirname, 'harness', 'sse.mjs')
 
@@ -63,7 +73,7 @@ const chat = (model: string) =>
 
 await using world = await startWorld()
 
-async function closedLoop({ url, key, model, pid, name }: Target): Promise<Closed> {
+async function closedLoop({ url, key, model, pid, name }: Target, seconds = SECONDS): Promise<Closed> {
   const script = join(world.folder, `${name.replace(' ', '-')}.lua`)
   writeFileSync(
     script,
@@ -71,7 +81,7 @@ async function closedLoop({ url, key, model, pid, name }: Target): Promise<Close
       `wrk.headers["Authorization"]="Bearer ${key}"\n`,
   )
   const before = [cpuOf(pid), cpuOf(world.nodePid)]
-  const text = await run('wrk', ['-t1', `-c${CONNECTIONS}`, `-d${SECONDS}s`, '-s', script, url])
+  const text = await run('wrk', ['-t1', `-c${CONNECTIONS}`, `-d${seconds}s`, '-s', script, url])
   const requests = Number(/(\d+) requests in/.exec(text)?.[1])
   const used = [cpuOf(pid) - before[0]!, cpuOf(world.nodePid) - before[1]!]
   return {
@@ -113,9 +123,12 @@ interface Rounds {
 const results = new Map<string, Rounds>(
   world.targets.map(({ name }) => [name, { closed: [], crowded: [], rate: [], paced: [], flat: [] }]),
 )
-for (const target of world.targets) await closedLoop(target)
+for (const target of world.targets) await closedLoop(target, target.pid === undefined ? SECONDS : WARM_S)
 for (let round = 0; round < ROUNDS; round++) {
-  for (const target of world.targets) results.get(target.name)!.closed.push(await closedLoop(target))
+  {
+    using _ = keepAwake(20 * SECONDS * world.targets.length)
+    for (const target of world.targets) results.get(target.name)!.closed.push(await closedLoop(target))
+  }
   {
     using _ = busyNeighbours(20 * SECONDS * world.targets.length)
     for (const target of world.targets) results.get(target.name)!.crowded.push(await closedLoop(target))

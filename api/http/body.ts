@@ -21,7 +21,12 @@ export const declaredLength = (req: IncomingMessage): number => Number(req.heade
 
 /** Cuts off a client that stops in the middle of its body: it would hold its connection, and what it sent, for ever. */
 export function limitIdle(req: IncomingMessage, res: ServerResponse, ms: number): void {
-  if (req.complete) return
+  // Mostly the body came with the head, and has been read by the end of this turn.
+  queueMicrotask(() => limitIdleBody(req, res, ms))
+}
+
+function limitIdleBody(req: IncomingMessage, res: ServerResponse, ms: number): void {
+  if (req.complete || req.destroyed) return
   const { socket } = req
   socket.setTimeout(ms)
   // The work that follows may take its time; after it the server's own limit between requests holds.
@@ -30,15 +35,14 @@ export function limitIdle(req: IncomingMessage, res: ServerResponse, ms: number)
   })
 }
 
-/**
- * Reads the body into memory, never more than `maxBytes` of it, whether or not its length was declared. `hold` is told of
- * each piece before it is kept, and throws when there is no room for it.
- */
-export function readBody(
-  req: IncomingMessage,
-  maxBytes: number,
-  hold: (bytes: number) => void,
-): Promise<Buffer> {
+/** Where a body goes: `hold` is told of each piece before it is kept, and throws when there is no room for it. */
+interface BodySink {
+  readonly hold: (bytes: number) => void
+  readonly done: (body: Buffer) => void
+}
+
+/** Reads the body into memory, never more than `maxBytes` of it, whether or not its length was declared. */
+export function readBody(req: IncomingMessage, maxBytes: number, { hold, done }: BodySink): Promise<void> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = []
     const latest = performance.now() + SLOWEST_MS
@@ -59,7 +63,10 @@ export function readBody(
     // Listeners stay on: the request ends with its body, and settling twice does nothing.
     req
       .on('data', onData)
-      .on('end', () => resolve(chunks.length === 1 ? (chunks[0] ?? EMPTY) : Buffer.concat(chunks, size)))
+      .on('end', () => {
+        done(chunks.length === 1 ? (chunks[0] ?? EMPTY) : Buffer.concat(chunks, size))
+        resolve()
+      })
       .on('close', () => {
         if (!req.complete) reject(new ClientGoneError('the client left before its body was complete'))
       })

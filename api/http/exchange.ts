@@ -1,8 +1,8 @@
-import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Transaction } from 'kysely'
 import type { Logger } from 'pino'
 import type { Database } from '../../db/tables.ts'
+import { newId } from '../../domain/ids.ts'
 import type { Held } from './body-budget.ts'
 import type { AnyCaller } from './caller.ts'
 import type { AnyRequest } from './route.ts'
@@ -53,7 +53,7 @@ export class Exchange implements AnyRequest {
     this.path = mark === -1 ? url : url.slice(0, mark)
     this.search = mark === -1 ? '' : url.slice(mark + 1)
     const given = req.headers['x-request-id']
-    this.requestId = typeof given === 'string' && SANE_ID.test(given) ? given : randomUUID()
+    this.requestId = typeof given === 'string' && SANE_ID.test(given) ? given : newId()
     this.head = ['x-request-id', this.requestId, 'x-content-type-options', 'nosniff']
   }
 

@@ -115,19 +115,17 @@ export class Kernel {
     takeInput(operation, exchange)
     checkPreconditions(operation, exchange)
 
-    const outgoing = await (route.idempotent
-      ? this.#runInTransaction(operation, exchange)
-      : this.#run(operation, exchange))
+    let outgoing: Outgoing | undefined
+    if (route.idempotent) outgoing = await this.#runInTransaction(operation, exchange)
+    else {
+      const admitting = this.#admit(operation)
+      if (admitting) await admitting
+      const result = await route.handler(exchange as never, this.#services)
+      exchange.runAfterCommit()
+      outgoing = outgoingOf(operation, result)
+    }
     const sending = outgoing && send(exchange, outgoing)
     if (sending) await sending
-  }
-
-  async #run(operation: Operation, exchange: Exchange): Promise<Outgoing | undefined> {
-    const admitting = this.#admit(operation)
-    if (admitting) await admitting
-    const result = await operation.route.handler(exchange as never, this.#services)
-    exchange.runAfterCommit()
-    return outgoingOf(operation, result)
   }
 
   async #runInTransaction(operation: Operation, exchange: Exchange): Promise<Outgoing> {

@@ -127,9 +127,10 @@ function holdBody({ route, budget, ownerOf, streamBytes }: Operation, exchange: 
   exchange.req.once('close', () => budget.release(held))
 }
 
-async function readInto({ budget, maxBodyBytes }: Operation, exchange: Exchange): Promise<void> {
+function readInto({ budget, maxBodyBytes }: Operation, exchange: Exchange): Promise<void> {
   const { held } = exchange
-  exchange.rawBody = await readBody(exchange.req, maxBodyBytes, (bytes) => held && budget.hold(held, bytes))
+  const hold = (bytes: number) => held && budget.hold(held, bytes)
+  return readBody(exchange.req, maxBodyBytes, { hold, done: (bytes) => (exchange.rawBody = bytes) })
 }
 
 /** Counts what the values of a large body will take beside its text; what a node gives back is trusted. */

@@ -27,11 +27,8 @@ export function memberBytes(json: Buffer, name: string): Buffer | undefined {
  * A JSON object with the values of some of its own members in other words, and everything else byte for byte as it was. A
  * member that is absent is put in front.
  */
-export function spliceMembers(
-  json: Buffer,
-  values: Readonly<Record<string, string>>,
-  members: readonly Member[] = membersOf(json),
-): Buffer {
+export function spliceMembers(json: Buffer, values: Readonly<Record<string, string>>): Buffer {
+  const members = membersOf(json)
   const parts: Buffer[] = []
   let at = skipSpaces(json, 0) + 1
   const absent = Object.keys(values).filter((name) => !members.some((each) => each.name === name))
@@ -49,8 +46,30 @@ export function spliceMembers(
   return Buffer.concat(parts)
 }
 
+/**
+ * Replaces the value of a string member that the object is known to have; `undefined` when it stands there twice. Where the
+ * quoted name stands but once in the whole text, and no name can be written with escapes, it is found without reading all.
+ */
+export function memberReplacer(name: string, value: string): (json: Buffer) => Buffer | undefined {
+  const quoted = Buffer.from(JSON.stringify(name))
+  const text = Buffer.from(JSON.stringify(value))
+  return (json) => {
+    const at = json.indexOf(quoted)
+    if (at !== -1 && !json.includes(quoted, at + 1) && !json.includes(ESCAPED)) {
+      const start = json.indexOf(QUOTE, at + quoted.length)
+      return Buffer.concat([json.subarray(0, start), text, json.subarray(stringEnd(json, start))])
+    }
+    const [found, another] = membersOf(json).filter((member) => member.name === name)
+    if (!found || another) return undefined
+    return Buffer.concat([json.subarray(0, found.start), text, json.subarray(found.end)])
+  }
+}
+
+/** How letters of a name can be written otherwise. */
+const ESCAPED = Buffer.from('\\u')
+
 /** The members of a JSON object itself, however their names are written; not those of what is nested there. */
-export function membersOf(json: Buffer): Member[] {
+function membersOf(json: Buffer): Member[] {
   const members: Member[] = []
   let at = skipSpaces(json, 0) + 1
   for (;;) {

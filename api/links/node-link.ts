@@ -82,7 +82,16 @@ interface Pending {
   detach: (() => void) | undefined
 }
 
+type OwnMeta = Required<Pick<RequestMeta, 'model_key' | 'path' | 'content_type' | 'more'>>
+
+/** The meta that a model was last asked with, and its text. */
+interface KnownMeta {
+  meta: OwnMeta
+  text: string
+}
+
 const JSON_TYPE = 'application/json'
+const MAX_METAS = 1_000
 
 /** The gateway's end of one node's link: requests out, answers and reports in. */
 export class NodeLink {
@@ -91,7 +100,8 @@ export class NodeLink {
   readonly #events: LinkEvents
   readonly #wheel: TimerWheel
   readonly #pending = new StreamTable<Pending>()
-  readonly #metas = new Map<string, string>()
+  readonly #metas = new Map<string, KnownMeta>()
+  #lastHead: { bytes: Buffer; meta: HeadMeta } | undefined
   #lastStream = 0
   #retiring = false
 
@@ -160,15 +170,13 @@ export class NodeLink {
     this.#channel.end(stream)
   }
 
-  /** The same few metas go out again and again; their text is kept. */
-  #meta(meta: Required<Pick<RequestMeta, 'model_key' | 'path' | 'content_type' | 'more'>>): string {
-    const key = `${meta.model_key} ${meta.path} ${meta.content_type} ${meta.more}`
-    let text = this.#metas.get(key)
-    if (!text) {
-      text = JSON.stringify(meta)
-      if (this.#metas.size > 1_000) this.#metas.clear()
-      this.#metas.set(key, text)
-    }
+  /** A model is asked with the same meta again and again; its text is kept. */
+  #meta(meta: OwnMeta): string {
+    const last = this.#metas.get(meta.model_key)
+    if (last && isSame(last.meta, meta)) return last.text
+    const text = JSON.stringify(meta)
+    if (this.#metas.size > MAX_METAS) this.#metas.clear()
+    this.#metas.set(meta.model_key, { meta, text })
     return text
   }
 
@@ -201,7 +209,7 @@ export class NodeLink {
       case FRAME.end:
         return this.#end(frame)
       case FRAME.head: {
-        const { status, content_type = JSON_TYPE } = parseMeta<HeadMeta>(frame)
+        const { status, content_type = JSON_TYPE } = this.#headOf(frame)
         return this.#pending.get(frame.stream)?.handlers.onHead(status, content_type)
       }
       case FRAME.chunk:
@@ -232,11 +240,19 @@ export class NodeLink {
     const handlers = this.#take(frame.stream)?.handlers
     if (!handlers) return
     if (frame.meta.length) {
-      const { status, content_type = JSON_TYPE } = parseMeta<HeadMeta>(frame)
+      const { status, content_type = JSON_TYPE } = this.#headOf(frame)
       handlers.onHead(status, content_type)
       if (frame.body.length) handlers.onChunk(frame.body)
     }
     handlers.onEnd()
+  }
+
+  /** Nearly all heads are the same bytes. */
+  #headOf(frame: Frame): HeadMeta {
+    if (!this.#lastHead?.bytes.equals(frame.meta)) {
+      this.#lastHead = { bytes: Buffer.from(frame.meta), meta: parseMeta<HeadMeta>(frame) }
+    }
+    return this.#lastHead.meta
   }
 
   #fail(stream: number, code: LinkFault, message: string): void {
@@ -271,3 +287,6 @@ export class NodeLink {
     this.#events.onClose(reason)
   }
 }
+
+const isSame = (a: OwnMeta, b: OwnMeta): boolean =>
+  a.path === b.path && a.content_type === b.content_type && a.more === b.more

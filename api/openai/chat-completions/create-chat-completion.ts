@@ -1,15 +1,16 @@
+import type { CallableEndpointRow } from '../../../db/repositories/callable-endpoints.ts'
 import { SERVED_MODEL } from '../../../domain/chat.ts'
 import { invalid } from '../../../domain/errors.ts'
 import { newId } from '../../../domain/ids.ts'
 import { ChatCompletion, CreateChatCompletion } from '../../../schemas/openai.ts'
 import { route } from '../../http/route.ts'
-import { membersOf, spliceMembers } from '../../inference/input-bytes.ts'
+import { memberReplacer } from '../../inference/input-bytes.ts'
 import { chatEndpoint } from '../chat-endpoint.ts'
 import { answerStream } from './answer-stream.ts'
 import { answerWhole } from './answer-whole.ts'
 
 const MAX_BYTES = 16 * 1024 * 1024
-const SERVED = { model: JSON.stringify(SERVED_MODEL) }
+const withServedModel = memberReplacer('model', SERVED_MODEL)
 
 export const createChatCompletion = route({
   operationId: 'createChatCompletion',
@@ -27,26 +28,25 @@ export const createChatCompletion = route({
   },
   errors: ['not_found', 'forbidden', 'conflict', 'model_cold', 'no_capacity', 'unavailable'],
 
-  async handler(request, services) {
-    const { caller, body, rawBody, signal } = request
-    const { accountId } = caller
-    const found = chatEndpoint(services, accountId, body.model)
-    const endpoint = found instanceof Promise ? await found : found
-    const members = membersOf(rawBody)
-    // Whoever reads the first of two and whoever reads the last would see different models.
-    if (members.filter(({ name }) => name === 'model').length > 1) {
-      throw invalid(['body', 'model'], 'stands twice')
+  handler(request, services) {
+    const { accountId } = request.caller
+    const answer = (endpoint: CallableEndpointRow) => {
+      const body = withServedModel(request.rawBody)
+      // Whoever reads the first of two and whoever reads the last would see different models.
+      if (!body) throw invalid(['body', 'model'], 'stands twice')
+      services.journal.admit()
+      const ticket = {
+        endpoint,
+        accountId,
+        surface: 'openai' as const,
+        input: null,
+        taskId: newId(),
+        createdAt: services.now(),
+      }
+      const chat = { endpoint, ticket, body, signal: request.signal }
+      return request.body.stream ? answerStream(services, chat, request.res) : answerWhole(services, chat)
     }
-    services.journal.admit()
-    const ticket = {
-      endpoint,
-      accountId,
-      surface: 'openai' as const,
-      input: null,
-      taskId: newId(),
-      createdAt: services.now(),
-    }
-    const chat = { endpoint, ticket, body: spliceMembers(rawBody, SERVED, members), signal }
-    return body.stream ? answerStream(services, chat, request.res) : answerWhole(services, chat)
+    const found = chatEndpoint(services, accountId, request.body.model)
+    return found instanceof Promise ? found.then(answer) : answer(found)
   },
 })

@@ -1,0 +1,45 @@
+import assert from 'node:assert/strict'
+import { memberReplacer } from '../../api/inference/input-bytes.ts'
+
+describe('memberReplacer', () => {
+  const replace = memberReplacer('model', 'served')
+  const replaced = (json: string) => replace(Buffer.from(json))?.toString()
+
+  const kept: [what: string, json: string, expected: string][] = [
+    ['alone', '{"model":"a"}', '{"model":"served"}'],
+    [
+      'with spaces and numbers as they were written',
+      ' {\t"x" : 1.50,\n "model" : "a b" , "y":[] } ',
+      ' {\t"x" : 1.50,\n "model" : "served" , "y":[] } ',
+    ],
+    ['with quotes in its value', '{"model":"a\\"b\\\\","x":"c"}', '{"model":"served","x":"c"}'],
+    ['behind a nested one', '{"x":{"model":"in"},"model":"a"}', '{"x":{"model":"in"},"model":"served"}'],
+    ['before a nested one', '{"model":"a","x":[{"model":1}]}', '{"model":"served","x":[{"model":1}]}'],
+    ['behind a value of that name', '{"x":"model","model":"a"}', '{"x":"model","model":"served"}'],
+    [
+      'behind text that quotes it',
+      '{"x":"\\"model\\":\\"b\\"","model":"a"}',
+      '{"x":"\\"model\\":\\"b\\"","model":"served"}',
+    ],
+    ['written with escapes', '{"mod\\u0065l":"a","x":1}', '{"mod\\u0065l":"served","x":1}'],
+    [
+      'written with escapes, behind a nested one',
+      '{"x":{"model":"in"},"mod\\u0065l":"a"}',
+      '{"x":{"model":"in"},"mod\\u0065l":"served"}',
+    ],
+    ['beside other text with escapes', '{"x":"\\u00e9","model":"a"}', '{"x":"\\u00e9","model":"served"}'],
+    ['beside text of several bytes', '{"x":"é漢😀","model":"a"}', '{"x":"é漢😀","model":"served"}'],
+  ]
+  for (const [what, json, expected] of kept) {
+    it(`replaces a value ${what}`, () => {
+      assert.equal(replaced(json), expected)
+      assert.deepEqual(JSON.parse(expected), { ...(JSON.parse(json) as object), model: 'served' })
+    })
+  }
+
+  it('gives nothing for a member that stands twice, however it is written', () => {
+    assert.equal(replaced('{"model":"a","model":"b"}'), undefined)
+    assert.equal(replaced('{"model":"a","mod\\u0065l":"b"}'), undefined)
+    assert.equal(replaced('{"\\u006dodel":"a","mod\\u0065l":"b"}'), undefined)
+  })
+})
