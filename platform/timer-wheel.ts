@@ -1,7 +1,7 @@
 export interface WheelTimer {
   readonly tick: number
   readonly expire: () => void
-  /** Where it stands among those of its tick. */
+  /** Where it stands among those of its tick; -1 once it is cancelled. */
   index: number
 }
 
@@ -36,12 +36,14 @@ export class TimerWheel implements Disposable {
   }
 
   cancel(timer: WheelTimer): void {
+    const { index } = timer
+    timer.index = -1
     const slot = this.#slots.get(timer.tick)
-    if (slot?.[timer.index] !== timer) return
+    if (slot?.[index] !== timer) return
     const last = slot.pop()!
     if (last !== timer) {
-      slot[timer.index] = last
-      last.index = timer.index
+      slot[index] = last
+      last.index = index
     }
     if (slot.length === 0 && timer.tick !== this.#latest) this.#slots.delete(timer.tick)
   }
@@ -73,7 +75,7 @@ export class TimerWheel implements Disposable {
       const slot = this.#slots.get(this.#next)
       if (!slot) continue
       this.#slots.delete(this.#next)
-      for (const { expire } of slot) expire()
+      for (const timer of slot) if (timer.index !== -1) timer.expire()
     }
     if (this.#slots.size === 0) this[Symbol.dispose]()
   }

@@ -17,7 +17,7 @@ const NOTICE_MS = 200
 export class NodePicker {
   readonly #services: Services
   readonly #chat: Chat
-  readonly #exclude = new Set<string>()
+  #exclude: Set<string> | undefined
   #deadline: number | undefined
   #missed = 0
   #broken = 0
@@ -37,7 +37,7 @@ export class NodePicker {
     const { signal } = this.#chat
     if (signal.aborted) throw new ClientGoneError('the client left before its answer')
     if (!(err instanceof LinkError)) throw err
-    this.#exclude.add(nodeId)
+    ;(this.#exclude ??= new Set()).add(nodeId)
     if (err.code === 'model_cold' || err.code === 'no_capacity') this.#missed += 1
     else this.#broken += 1
     if (err.code === 'timeout' || this.#broken > MAX_BROKEN) throw new ApiError('internal', err.message)
@@ -48,7 +48,7 @@ export class NodePicker {
     const { model_key, runtime_profile, memory_mb } = this.#chat.endpoint
     const need = { model_key, runtime_profile, memory_mb, atLeast: 'warm' as const, now: Date.now() }
     const { chosen } = this.#services.links.placement.place(
-      this.#exclude.size > 0 ? { ...need, exclude: this.#exclude } : need,
+      this.#exclude ? { ...need, exclude: this.#exclude } : need,
       Math.random,
     )
     return chosen?.node_id
@@ -58,11 +58,11 @@ export class NodePicker {
     const { loads } = this.#services
     const { endpoint, body, signal, ticket } = this.#chat
     ticket.modelState = modelStateOf(this.#services, endpoint.model_key)
-    if (this.#exclude.size > 0) await sleep(NOTICE_MS)
+    if (this.#exclude) await sleep(NOTICE_MS)
     this.#deadline ??= performance.now() + (await loads.ceilingMs(endpoint))
     for (;;) {
       // Nodes that failed may have loaded it anew.
-      this.#exclude.clear()
+      this.#exclude = undefined
       const timeoutMs = Math.max(0, this.#deadline - performance.now())
       try {
         await loads.wait(endpoint, { timeoutMs, bytes: body.length, signal })
