@@ -103,6 +103,11 @@ describe('claims of jobs (10.10)', () => {
       (await events(jobId)).map(({ event_type }) => event_type),
       ['queued', 'started', 'checkpoint', 'checkpoint', 'checkpoint', 'resumed', 'checkpoint'],
     )
+    const stored = (await events(jobId)).filter(({ event_type }) => event_type === 'checkpoint')
+    assert.deepEqual(
+      stored.map(({ detail }) => detail),
+      ['epoch 3', 'epoch 6', 'epoch 9', 'epoch 12'],
+    )
   })
 
   it('starts an equal run of the same account at the checkpoint of the cancelled one, and says so', async () => {

@@ -92,12 +92,14 @@ describe('the way from rows to a chat', function () {
     }
   }
 
-  async function happened(jobId: string, type: string): Promise<void> {
+  /** The words of the first event of a type, once there is one. */
+  async function happened(jobId: string, type: string): Promise<string> {
     for (;;) {
-      const { events } = await platform.api.get<{ events: { event_type: string }[] }>(
+      const { events } = await platform.api.get<{ events: { event_type: string; detail: string }[] }>(
         `/training/runs/${jobId}/events`,
       )
-      if (events.some(({ event_type }) => event_type === type)) return
+      const event = events.find(({ event_type }) => event_type === type)
+      if (event) return event.detail
       await sleep(100)
     }
   }
@@ -198,7 +200,7 @@ describe('the way from rows to a chat', function () {
 
   it('takes a cancelled run up again where its last checkpoint was', async () => {
     const cancelled = await start({}, { seed: 8, num_epochs: 10 })
-    await happened(cancelled, 'checkpoint')
+    assert.match(await happened(cancelled, 'checkpoint'), /^step \d+$/)
     await platform.api.post(`/training/runs/${cancelled}/cancel`)
 
     const again = await start({}, { seed: 8, num_epochs: 10 })

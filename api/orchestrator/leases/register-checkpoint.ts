@@ -4,6 +4,7 @@ import { findLease, holdLease } from '../../../db/repositories/leases.ts'
 import { lockTrainingRun, mustYield } from '../../../db/repositories/training-runs.ts'
 import { CheckpointRegistered, RegisterCheckpoint } from '../../../schemas/lease.ts'
 import { route } from '../../http/route.ts'
+import { progressUnit } from '../jobs/specification.ts'
 import { assertStored } from '../jobs/stored-file.ts'
 import { jobWork } from '../jobs/lease-work.ts'
 import { LeaseParams } from './params.ts'
@@ -23,7 +24,7 @@ export const registerCheckpoint = route({
   success: { status: 200, schema: CheckpointRegistered },
   errors: ['not_found', 'conflict'],
 
-  async handler({ caller, params, body }, { db, objects, now, log }) {
+  async handler({ caller, params, body }, { db, catalog, objects, now, log }) {
     const holder = { token: params.lease_token, nodeId: caller.nodeId }
     const lease = await findLease(db, holder)
     if (!lease || lease.kind !== 'job') throw noSuchLease()
@@ -43,11 +44,8 @@ export const registerCheckpoint = route({
         config_digest: run.config_digest,
         ...file,
       })
-      await insertJobEvents(
-        trx,
-        [{ jobId: run.id, type: 'checkpoint', occurrence: id, detail: `epoch ${body.epoch}` }],
-        now(),
-      )
+      const detail = `${progressUnit(catalog, run)} ${body.epoch}`
+      await insertJobEvents(trx, [{ jobId: run.id, type: 'checkpoint', occurrence: id, detail }], now())
       const preempt = run.operating_mode === 'eco' && (await mustYield(trx, run))
       return { id, preempt, superseded: await pruneCheckpoints(trx, run.id, KEPT) }
     })
