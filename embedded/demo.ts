@@ -5,6 +5,7 @@ import { readConfig } from '../platform/config.ts'
 import type { Config } from '../platform/config.ts'
 import { chat, importTinyModel } from './demo-chat.ts'
 import { builderClient } from './demo-client.ts'
+import { Progress, type Rows } from './demo-progress.ts'
 import {
   exportTable,
   infer,
@@ -33,41 +34,31 @@ const WARM_REQUESTS = 100
 /** What a shell expects of a command that Ctrl-C has ended. */
 const STOPPED = 130
 
-/** What happened: one row per step. */
-type Rows = [step: string, result: string, ms: number][]
-
 async function main(): Promise<void> {
   const options = parse(process.argv.slice(2))
   if (options.help) return console.log(HELP)
   const config = readConfig()
   const stop = stopRequested()
-  const rows: Rows = []
-  const timed = async <T>(step: string, work: () => Promise<T>, result: (value: T) => string): Promise<T> => {
-    console.log(`\n${step} ...`)
-    const started = performance.now()
-    const value = await work()
-    rows.push([step, result(value), performance.now() - started])
-    return value
-  }
+  const progress = new Progress(stop.signal)
 
-  const { python } = await timed(
+  const { python } = await progress.step(
     'Python environment',
     () => pythonEnvironment(config),
     () => 'ready',
   )
-  const platform = await timed(
+  const platform = await progress.step(
     'Start the platform',
     () => start(config, stop.signal),
     ({ ready }) => ready.base_url,
   )
   let failed = true
   try {
-    await Promise.race([mainJob(platform, python, timed), stop.requested])
+    await Promise.race([mainJob(platform, python, progress), stop.requested])
     stop.signal.throwIfAborted()
-    if (options.llm) await Promise.race([chatJob(platform, config, timed), stop.requested])
+    if (options.llm) await Promise.race([chatJob(platform, config, progress), stop.requested])
     stop.signal.throwIfAborted()
     failed = false
-    report(rows, platform)
+    report(progress.rows, platform)
     if (options.keep) await keep(stop.requested)
   } finally {
     if (failed && !stop.signal.aborted) console.log(`\nLogs: ${platform.logs}`)
@@ -78,34 +69,36 @@ async function main(): Promise<void> {
   }
 }
 
-type Timed = <T>(step: string, work: () => Promise<T>, result: (value: T) => string) => Promise<T>
-
 /** The main job, over HTTP alone. */
-async function mainJob({ ready }: Platform, python: string, timed: Timed): Promise<void> {
+async function mainJob({ ready }: Platform, python: string, progress: Progress): Promise<void> {
   const api = builderClient(ready.base_url, ready.api_key)
   const csv = await exportTable(python)
-  const dataset = await timed(
+  const dataset = await progress.step(
     'Upload the table',
     () => uploadTable(api, csv),
     (set) => `${set.num_samples} rows`,
   )
-  const { jobId } = await timed(
+  const { jobId } = await progress.step(
     'Train',
-    () => train(api, dataset.dataset_id, say),
+    () => train(api, dataset.dataset_id, progress.say),
     ({ run }) => quality(run.metrics),
   )
-  const endpoint = await timed(
+  const endpoint = await progress.step(
     'Register the model',
     () => register(api, jobId),
     ({ name }) => name,
   )
-  await timed(
+  await progress.step(
     'Ask it cold, once',
     () => infer(api, endpoint),
     (task) => `${task.model_state}: ${brief(task.result)}`,
   )
-  await timed(`Ask it warm, ${WARM_REQUESTS} times`, () => inferMany(api, endpoint, WARM_REQUESTS), spread)
-  await timed(
+  await progress.step(
+    `Ask it warm, ${WARM_REQUESTS} times`,
+    () => inferMany(api, endpoint, WARM_REQUESTS),
+    spread,
+  )
+  await progress.step(
     'Ask it asynchronously, once',
     () => inferAsync(api, endpoint),
     (task) => task.status,
@@ -113,30 +106,28 @@ async function mainJob({ ready }: Platform, python: string, timed: Timed): Promi
 }
 
 /** A language model where llama.cpp can be had; where it cannot, the rest of the demo stands. */
-async function chatJob({ ready }: Platform, config: Config, timed: Timed): Promise<void> {
+async function chatJob({ ready }: Platform, config: Config, progress: Progress): Promise<void> {
   try {
-    await timed(
+    await progress.step(
       'llama.cpp',
-      () => ensurePackages('llamacpp', { cacheDir: config.HEARTH_CACHE_DIR, log: say }),
+      () => ensurePackages('llamacpp', { cacheDir: config.HEARTH_CACHE_DIR, log: progress.say }),
       () => 'ready',
     )
   } catch (err) {
-    return say(`no chat: ${(err as Error).message}`)
+    return progress.say(`no chat: ${(err as Error).message}`)
   }
-  const model = await timed(
+  const model = await progress.step(
     'Import a language model',
     () => importTinyModel(ready),
     (name) => name,
   )
   for (const state of ['cold', 'warm']) {
-    await timed(
+    await progress.step(
       `Chat with it, ${state}`,
       async () => {
-        process.stdout.write('  ')
-        const answer = await chat(ready, { model, content: 'Who are you?' }, (text) =>
-          process.stdout.write(text),
-        )
-        process.stdout.write('\n')
+        progress.write('  ')
+        const answer = await chat(ready, { model, content: 'Who are you?' }, progress.write)
+        progress.write('\n')
         return answer
       },
       ({ words, firstMs }) => `${words} tokens, the first after ${seconds(firstMs)}`,

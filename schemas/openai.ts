@@ -1,7 +1,10 @@
 import Type, { type Static } from 'typebox'
-import { Nullable } from './common.ts'
+import { Nullable, Vocabulary } from './common.ts'
 
-const Message = Type.Object({ role: Type.String({ minLength: 1 }) })
+/** Who speaks, as the OpenAI API has it; `function` is its older word for `tool`. */
+const Message = Type.Object({
+  role: Vocabulary('system', 'developer', 'user', 'assistant', 'tool', 'function'),
+})
 
 /**
  * Contract 4.7: what a chat needs. Every other field (`tools`, `tool_choice`, `response_format`, unknown ones) goes to the

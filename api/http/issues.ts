@@ -22,8 +22,16 @@ export function toIssues(where: Where, errors: readonly ErrorObject[]): Issue[] 
   return (telling.length ? telling : errors).slice(0, MOST).map((error) => toIssue(where, error))
 }
 
-/** The branch for `null` and the verdict on the whole union say nothing that the other branch does not say better. */
+/**
+ * The branch for `null` and the verdict on the whole union say nothing that the other branch does not say better, and
+ * what chooses between shapes is told to be missing where it is.
+ */
 function isNoise(error: ErrorObject, all: readonly ErrorObject[]): boolean {
+  if (error.keyword === 'discriminator' && error.params.tagValue === undefined) {
+    return all.some(
+      ({ keyword, instancePath }) => keyword === 'required' && instancePath === error.instancePath,
+    )
+  }
   const isNullBranch = error.keyword === 'type' && error.params.type === 'null'
   if (!isNullBranch && error.keyword !== 'anyOf') return false
   return all.some((other) => other !== error && other.instancePath.startsWith(error.instancePath))
@@ -43,13 +51,13 @@ function toIssue(where: Where, error: ErrorObject): Issue {
     case 'enum':
       return {
         loc,
-        msg: `must be one of ${(error.params.allowedValues as unknown[]).map((value) => JSON.stringify(value)).join(', ')}`,
+        msg: oneOf(error.params.allowedValues as unknown[]),
         type: 'enum',
       }
     case 'discriminator':
       return {
         loc: [...loc, error.params.tag],
-        msg: `there is no ${error.params.tag} ${short(JSON.stringify(error.params.tagValue))} here`,
+        msg: `${oneOf(tagsOf(error))}, not ${short(JSON.stringify(error.params.tagValue))}`,
         type: 'discriminator',
       }
     case 'minLength':
@@ -79,6 +87,15 @@ const pointer = (path: string): (string | number)[] =>
     .split('/')
     .slice(1)
     .map((part) => (/^\d{1,9}$/.test(part) ? Number(part) : part.replaceAll('~1', '/').replaceAll('~0', '~')))
+
+const oneOf = (values: readonly unknown[]): string =>
+  `must be one of ${values.map((value) => JSON.stringify(value)).join(', ')}`
+
+/** The values of the member that chooses between shapes, as the schema of each shape gives its own. */
+function tagsOf({ params, parentSchema }: ErrorObject): unknown[] {
+  const shapes = (parentSchema?.oneOf ?? []) as { properties: Record<string, { const?: unknown }> }[]
+  return shapes.map(({ properties }) => properties[params.tag]?.const)
+}
 
 /** Names come from the caller, and may be as long as its body. */
 const short = (name: unknown): string => String(name).slice(0, LONGEST_NAME)

@@ -34,6 +34,8 @@ const LONGEST_PATH = 200
 /** Serves the routes of all families: one table look-up, one pipeline. */
 export class Kernel {
   readonly #router = new PathRouter<Operation>()
+  /** Routes of features that are off, for a hint to whoever asks for one. */
+  readonly #off = new PathRouter<string>()
   readonly #families: readonly Family[]
   readonly #services: Services
   readonly #limiter: RateLimiter | undefined
@@ -53,9 +55,12 @@ export class Kernel {
 
     for (const family of families) {
       for (const route of family.routes) {
-        if (route.preview && !services.config.HEARTH_FEATURES.includes(route.preview)) continue
-        const operation = prepare(route, family, services, this.#bodies, options)
-        this.#router.add(route.method, family.prefix + route.path, operation)
+        const path = family.prefix + route.path
+        if (route.preview && !services.config.HEARTH_FEATURES.includes(route.preview)) {
+          this.#off.add(route.method, path, route.preview)
+          continue
+        }
+        this.#router.add(route.method, path, prepare(route, family, services, this.#bodies, options))
       }
     }
   }
@@ -81,8 +86,7 @@ export class Kernel {
       throw new ApiError('bad_request', 'the header Host is missing')
     }
     const match = this.#router.find(path)
-    if (!match)
-      throw new ApiError('not_found', `there is no ${path.slice(0, LONGEST_PATH)}; /docs shows what there is`)
+    if (!match) throw this.#notFound(path)
     const method = req.method ?? 'GET'
     const operation = match.methods.get(method === 'HEAD' ? 'GET' : method)
     if (operation) {
@@ -96,6 +100,14 @@ export class Kernel {
     }
     response.writeHead(204, [...head, 'allow', allow]).end()
     return undefined
+  }
+
+  #notFound(path: string): ApiError {
+    const [feature] = this.#off.find(path)?.methods.values() ?? []
+    const hint = feature
+      ? `the feature ${feature} is off; an operator turns it on with HEARTH_FEATURES=${feature}`
+      : '/docs shows what there is'
+    return new ApiError('not_found', `there is no ${path.slice(0, LONGEST_PATH)}; ${hint}`)
   }
 
   async #serve(operation: Operation, exchange: Exchange): Promise<void> {

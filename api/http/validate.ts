@@ -7,6 +7,8 @@ import { toIssues, type Where } from './issues.ts'
 const COMMON: Options = {
   useDefaults: true,
   discriminator: true,
+  // Faults carry the schema that they are about: a union's names its members.
+  verbose: true,
   addUsedSchema: false,
   strictTypes: false,
   strictRequired: false,

@@ -106,6 +106,26 @@ describe('chat completions', () => {
     assert.equal((await chat.chat(own.name)).status, 200)
   })
 
+  it('take the roles of the OpenAI API and no others, and leave other members of a message alone', async () => {
+    const endpoint = await chat.warm()
+    const say = (role: string) =>
+      chat.chat(endpoint.id, { messages: [{ role, content: 'x', x_unknown: { role: 'king' } }] })
+
+    for (const role of ['system', 'developer', 'user', 'assistant', 'tool', 'function']) {
+      assert.equal((await say(role)).status, 200, role)
+      assert.ok(
+        (await chat.stats(endpoint)).last.includes(`"${role}","content":"x","x_unknown":{"role":"king"}`),
+      )
+    }
+    const { status, body } = await say('king')
+    assert.equal(status, 422)
+    assert.equal(body.error.param, 'messages.0.role')
+    assert.equal(
+      body.error.message,
+      'body.messages.0.role: must be one of "system", "developer", "user", "assistant", "tool", "function"',
+    )
+  })
+
   it('refuse in the words of the OpenAI API', async () => {
     const endpoint = await chat.warm()
     const regression = await chat.cold({ name: 'r' }, { task_type: 'regression' })

@@ -43,6 +43,31 @@ describe('dataset upload', () => {
     assert.deepEqual(await on.objectsOf(body.dataset_id), [])
   })
 
+  it('says of what kind a file really is and what is taken, without quoting its bytes', async () => {
+    const bytes = (text: string) => new Uint8Array(Buffer.from(text, 'latin1'))
+    const columns = '\x15\x04\x15,\x15\x04\x15'
+    const taken =
+      'storage_format takes csv and jsonl (text in UTF-8), parquet, and hf_dataset (a zip or tar.gz of a saved dataset)'
+    for (const [storage_format, content, what] of [
+      ['csv', `PAR1${columns},${columns}\n`, 'a Parquet file, not csv'],
+      ['jsonl', `PAR1${columns}`, 'a Parquet file, not jsonl'],
+      ['hf_dataset', `PAR1${columns}`, 'a Parquet file, not hf_dataset'],
+      ['csv', 'PK\x03\x04\x14,\x14\n', 'a zip archive, not csv'],
+      ['parquet', 'PK\x03\x04\x14,\x14\n', 'a zip archive, not parquet'],
+      ['csv', '\x7fELF\x02\x01\0\0,\0,\0\n1', 'a binary file, not csv'],
+      ['jsonl', '\x7fELF\x02\x01\0\0', 'a binary file, not jsonl'],
+    ] as const) {
+      const answer = await on.upload({ name: 'bad', storage_format }, { text: bytes(content) })
+
+      assert.equal(answer.status, 422)
+      assert.equal(answer.body.detail[0].msg, `this is ${what}; ${taken}`)
+    }
+    const utf16 = await on.upload({ name: 'bad', storage_format: 'jsonl' }, { text: bytes('{\0"\0a\0"\0') })
+    assert.match(utf16.body.detail[0].msg, /UTF-16/)
+    const cut = await on.upload({ name: 'bad', storage_format: 'parquet' }, { text: bytes(`PAR1${columns}`) })
+    assert.match(cut.body.detail[0].msg, /^the file is not Parquet/)
+  })
+
   it('names what a form lacks and leaves no file behind', async () => {
     const before = await Array.fromAsync(on.api.services.objects.list(`incoming/${on.accountId}/`))
     const wrong: [Parameters<typeof form>, RegExp][] = [

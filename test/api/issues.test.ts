@@ -8,17 +8,28 @@ import { Uuid } from '../../schemas/common.ts'
 import { EndpointName } from '../../schemas/endpoint.ts'
 
 describe('what is wrong with a body', () => {
-  it('names the member that chooses between shapes, and its value', () => {
+  it('names the member that chooses between shapes, its value and those it may have', () => {
     const check = jsonCheck('body', ArtifactRef)
+    const allowed = 'must be one of "hf", "model_version", "job", "storage"'
 
     assert.throws(
       () => check({ type: 'foo' }),
       (err: unknown) =>
         err instanceof ApiError &&
-        err.message === 'body.type: there is no type "foo" here' &&
+        err.message === `body.type: ${allowed}, not "foo"` &&
         err.code === 'validation_failed',
     )
-    assert.throws(() => check({}), /body\.type: Field required/)
+    assert.throws(() => check({ type: 7 }), { message: `body.type: ${allowed}, not 7` })
+    assert.throws(
+      () => check({}),
+      (err: unknown) => {
+        assert.ok(err instanceof ApiError)
+        assert.deepEqual(err.details.issues, [
+          { loc: ['body', 'type'], msg: 'Field required', type: 'missing' },
+        ])
+        return true
+      },
+    )
   })
 
   it('tells in words what a text has to look like, never as a pattern', () => {

@@ -202,6 +202,9 @@ describe('models', () => {
     assert.equal((await move(id, { lifecycle_status: 'preferred' })).body.lifecycle_status, 'preferred')
     assert.equal((await move(id, { lifecycle_status: 'ready' }, other.key)).status, 404)
     assert.equal((await move(id, { lifecycle_status: 'gone' })).status, 422)
+    const unknown = await move('no-such', { lifecycle_status: 'ready' })
+    assert.equal(unknown.status, 404)
+    assert.match(unknown.body.error.message, /GET \/api\/builder\/v1\/models\/registry lists them/)
   })
 
   it('that are disabled, which needs a reason, take no inference and leave /v1/models', async () => {

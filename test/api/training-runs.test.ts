@@ -87,7 +87,12 @@ describe('training runs', () => {
     assert.match(none.body.error.message, /model_config_id/)
     const unknown = await create({ model_config_id: 'no-such-thing' })
     assert.equal(unknown.status, 422)
-    assert.match(unknown.body.error.message, /no-such-thing/)
+    assert.equal(
+      unknown.body.error.message,
+      'body.model_config_id: there is no model config no-such-thing; there are llm-qlora-finetune, ' +
+        'tabular-classification, tabular-regression, text-classification, time-series-forecast ' +
+        '(GET /api/builder/v1/training/model-configs lists them)',
+    )
   })
 
   it('names what is missing or of the wrong kind', async () => {
@@ -99,6 +104,10 @@ describe('training runs', () => {
     const mode = await create({ operating_mode: 'turbo' })
     assert.equal(mode.status, 422)
     assert.deepEqual(mode.body.detail[0].loc, ['body', 'operating_mode'])
+    const base = await create({ base: { type: 'foo' } })
+    assert.equal(base.status, 422)
+    assert.deepEqual(base.body.detail[0].loc, ['body', 'base', 'type'])
+    assert.match(base.body.detail[0].msg, /"hf", "model_version", "job", "storage", not "foo"/)
   })
 
   it('warns of unknown hyperparameters in the log and ignores them', async () => {

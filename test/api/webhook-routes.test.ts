@@ -244,10 +244,17 @@ describe('webhook endpoint routes', () => {
     await using plain = await startApi()
     const owner = await plain.account()
 
-    const { status } = await plain.call('GET', ENDPOINTS, { key: owner.key })
+    const paths = [ENDPOINTS, `${ENDPOINTS}/${newId()}`, `${DELIVERIES}/${newId()}/redeliver`]
+    const answers = await Promise.all(paths.map((path) => plain.call('GET', path, { key: owner.key })))
     const document = await plain.call('GET', '/openapi.json')
 
-    assert.equal(status, 404)
+    for (const [i, { status, body }] of answers.entries()) {
+      assert.deepEqual([status, body.error.code], [404, 'not_found'])
+      assert.equal(
+        body.error.message,
+        `there is no ${paths[i]}; the feature webhooks is off; an operator turns it on with HEARTH_FEATURES=webhooks`,
+      )
+    }
     assert.ok(!document.text.includes('webhook'))
   })
 })

@@ -90,4 +90,8 @@ function checkStep(from: LifecycleStatus, to: LifecycleStatus): void {
   })
 }
 
-const noModel = () => new ApiError('not_found', 'there is no model config of yours with this id')
+const noModel = () =>
+  new ApiError(
+    'not_found',
+    'there is no model config of yours with this id; GET /api/builder/v1/models/registry lists them',
+  )

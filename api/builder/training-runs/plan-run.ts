@@ -3,6 +3,7 @@ import { ApiError, invalid, type Issue } from '../../../domain/errors.ts'
 import { hardwareFor } from '../../../domain/training-run.ts'
 import type { Catalog, CatalogModel } from '../../../platform/catalog.ts'
 import type { CreateTrainingRun, HardwarePreference } from '../../../schemas/training-run.ts'
+import { noModelConfig } from '../model-configs/require-model.ts'
 
 /** As much of a caller's word as an answer repeats. */
 const LONGEST_NAME = 200
@@ -16,7 +17,7 @@ export function chooseModel(catalog: Catalog, { model_config_id, model }: Create
     throw invalid(['body', 'model'], 'names another model config than model_config_id')
   }
   const found = catalog.model(name)
-  if (!found) throw invalid(['body', field], `there is no model config ${name}`)
+  if (!found) throw invalid(['body', field], noModelConfig(catalog, name))
   const { is_active, lifecycle_status } = found.config
   if (!is_active || lifecycle_status === 'disabled') {
     throw invalid(['body', field], `the model config ${name} is not active`)

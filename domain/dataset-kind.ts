@@ -1,0 +1,25 @@
+/** What files of a kind begin with, and the format that is theirs. */
+const KINDS: readonly { name: string; begins: readonly string[]; format?: string }[] = [
+  { name: 'a Parquet file', begins: ['PAR1'], format: 'parquet' },
+  { name: 'a zip archive', begins: ['PK\x03\x04'], format: 'hf_dataset' },
+  { name: 'a gzip file', begins: ['\x1f\x8b'], format: 'hf_dataset' },
+  { name: 'an Arrow file', begins: ['ARROW1', '\xff\xff\xff\xff'] },
+]
+const TAKEN =
+  'storage_format takes csv and jsonl (text in UTF-8), parquet, and hf_dataset (a zip or tar.gz of a saved dataset)'
+
+/** Why a file that was refused as `format` is of another kind by its first bytes; it quotes none of them. */
+export function whyMisnamed(start: Buffer, format: string): string | undefined {
+  const text = start.toString('latin1')
+  const kind = KINDS.find(({ begins }) => begins.some((one) => text.startsWith(one)))
+  if (kind?.format === format) return undefined
+  const isText = format === 'csv' || format === 'jsonl'
+  const name = kind?.name ?? (isText && isBinary(text) ? 'a binary file' : undefined)
+  return name && `this is ${name}, not ${format}; ${TAKEN}`
+}
+
+/** With its mark, or with a NUL beside every Latin letter. */
+const UTF_16 = /^(?:\xff\xfe|\xfe\xff|(?:[\t\n\r -~]\0){2}|(?:\0[\t\n\r -~]){2})/
+
+/** Text holds no NUL unless it is UTF-16, of which the readers tell. */
+const isBinary = (text: string): boolean => text.includes('\0') && !UTF_16.test(text)

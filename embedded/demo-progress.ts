@@ -1,0 +1,33 @@
+/** What happened: one row per step. */
+export type Rows = [step: string, result: string, ms: number][]
+
+/** What a demo tells while it works. Once it is asked to stop it says no more, and no further step begins. */
+export class Progress {
+  readonly rows: Rows = []
+  readonly #signal: AbortSignal
+  readonly #print: (text: string) => void
+
+  constructor(
+    signal: AbortSignal,
+    print: (text: string) => void = (text) => void process.stdout.write(text),
+  ) {
+    this.#signal = signal
+    this.#print = print
+  }
+
+  /** Runs one step and keeps what came of it. */
+  async step<T>(name: string, work: () => Promise<T>, result: (value: T) => string): Promise<T> {
+    this.#signal.throwIfAborted()
+    this.write(`\n${name} ...\n`)
+    const started = performance.now()
+    const value = await work()
+    this.rows.push([name, result(value), performance.now() - started])
+    return value
+  }
+
+  readonly say = (line: string): void => this.write(`  ${line}\n`)
+
+  readonly write = (text: string): void => {
+    if (!this.#signal.aborted) this.#print(text)
+  }
+}
