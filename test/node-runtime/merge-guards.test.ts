@@ -224,7 +224,8 @@ describe('what merges hold to', () => {
     // The first one fills the cache of compiled code.
     peak()
 
-    assert.ok(peak() < 160)
+    const peakMb = peak()
+    assert.ok(peakMb > 0 && peakMb < 160, `${peakMb} MB`)
   })
 
   it('runs kernels that are what their sources say', async () => {
