@@ -46,6 +46,7 @@ export interface LinkRequest {
   contentType?: string
   /** After this long the request is cancelled on the node. */
   deadlineMs?: number
+  /** Of one request of a caller: it lives no longer than that. */
   signal?: AbortSignal | undefined
 }
 
@@ -79,7 +80,6 @@ export interface LinkEvents {
 interface Pending {
   handlers: LinkHandlers
   timer: WheelTimer | undefined
-  detach: (() => void) | undefined
 }
 
 type OwnMeta = Required<Pick<RequestMeta, 'model_key' | 'path' | 'content_type' | 'more'>>
@@ -145,13 +145,13 @@ export class NodeLink {
 
   request(request: LinkRequest, handlers: LinkHandlers): LinkExchange {
     const stream = this.#nextStream()
-    const pending: Pending = { handlers, timer: undefined, detach: undefined }
+    const pending: Pending = { handlers, timer: undefined }
     this.#pending.set(stream, pending)
     if (request.deadlineMs !== undefined) {
       const expire = () => this.#fail(stream, 'timeout', 'the node did not answer in time')
       pending.timer = this.#wheel.add(request.deadlineMs, expire)
     }
-    if (request.signal) pending.detach = this.#follow(stream, request.signal)
+    if (request.signal) this.#follow(stream, request.signal)
     this.#channel.expect(stream)
     this.#sendRequest(stream, request)
     return {
@@ -186,11 +186,11 @@ export class NodeLink {
     return this.#lastStream
   }
 
-  #follow(stream: number, signal: AbortSignal): () => void {
+  /** The listener stays and goes with the signal; once the stream has ended it finds nothing. */
+  #follow(stream: number, signal: AbortSignal): void {
     const abort = () => this.#fail(stream, 'cancelled', 'the caller has left')
     if (signal.aborted) queueMicrotask(abort)
-    signal.addEventListener('abort', abort, { once: true })
-    return () => signal.removeEventListener('abort', abort)
+    else signal.addEventListener('abort', abort)
   }
 
   /** A handler that throws ends its own request, never the gateway. */
@@ -272,7 +272,6 @@ export class NodeLink {
     if (!pending) return undefined
     this.#pending.delete(stream)
     if (pending.timer) this.#wheel.cancel(pending.timer)
-    pending.detach?.()
     this.#channel.forget(stream)
     if (this.#retiring) setImmediate(() => this.retire())
     return pending
