@@ -11,15 +11,20 @@ const TAKEN =
 /** Why a file that was refused as `format` is of another kind by its first bytes; it quotes none of them. */
 export function whyMisnamed(start: Buffer, format: string): string | undefined {
   const text = start.toString('latin1')
+  const controls = start.filter(isControl).length
+  const wantsText = format === 'csv' || format === 'jsonl'
+  // Text may begin with any letters.
+  if (wantsText && controls === 0) return undefined
   const kind = KINDS.find(({ begins }) => begins.some((one) => text.startsWith(one)))
   if (kind?.format === format) return undefined
-  const isText = format === 'csv' || format === 'jsonl'
-  const name = kind?.name ?? (isText && isBinary(text) ? 'a binary file' : undefined)
+  const isBinary = controls >= MANY_CONTROLS && text.includes('\0') && !UTF_16.test(text)
+  const name = kind?.name ?? (wantsText && isBinary ? 'a binary file' : undefined)
   return name && `this is ${name}, not ${format}; ${TAKEN}`
 }
 
-/** With its mark, or with a NUL beside every Latin letter. */
-const UTF_16 = /^(?:\xff\xfe|\xfe\xff|(?:[\t\n\r -~]\0){2}|(?:\0[\t\n\r -~]){2})/
+/** What text does not hold, but for a stray one. */
+const isControl = (byte: number): boolean => byte < 0x09 || (byte > 0x0d && byte < 0x20)
+const MANY_CONTROLS = 4
 
-/** Text holds no NUL unless it is UTF-16, of which the readers tell. */
-const isBinary = (text: string): boolean => text.includes('\0') && !UTF_16.test(text)
+/** With its mark, or with a NUL beside every Latin letter; of that the readers tell. */
+const UTF_16 = /^(?:\xff\xfe|\xfe\xff|(?:[\t\n\r -~]\0){2}|(?:\0[\t\n\r -~]){2})/

@@ -1,3 +1,4 @@
+import { firstLine } from './dataset-duckdb.ts'
 import { decodeLine, readLines, tooLong } from './dataset-lines.ts'
 import { DatasetRefused, MAX_COLUMNS, MAX_ROW_BYTES, quoted, refusedLine } from './dataset-profile.ts'
 
@@ -27,6 +28,7 @@ export function parseHeader(start: Buffer): CsvDialect {
   const bytes = start.subarray(bom, end)
   const text = decodeLine(bytes)
   if (text === undefined) throw refusedLine(1, 'not valid UTF-8')
+  if (text.includes('\0')) throw refusedLine(1, 'holds the character NUL (is it UTF-16?)')
   if (text.trim() === '') throw refusedLine(1, 'blank where the names of the columns should be')
 
   const delimiter = separatorOf(text)
@@ -103,8 +105,7 @@ export async function nameFirstBadRecord(path: string, dialect: CsvDialect, caus
     }
   }
   record.end()
-  const detail = cause instanceof Error ? cause.message.split('\n')[0]?.slice(0, 200) : String(cause)
-  throw new DatasetRefused(`the file is not CSV: ${detail}`, { cause })
+  throw new DatasetRefused(`the file is not CSV: ${firstLine(cause)}`, { cause })
 }
 
 /** One record as its lines come in; a quoted field may hold newlines. */

@@ -54,3 +54,12 @@ export function columnType(duckdb: string): ColumnType {
   }
   return others[base] ?? 'string'
 }
+
+/** What DuckDB says, without our path and its advice. */
+export function firstLine(err: unknown): string {
+  const text = err instanceof Error ? err.message : String(err)
+  if (text.includes('Out of Memory')) return 'a row group is too large; write smaller ones'
+  return (text.split('\n')[0] ?? '')
+    .replaceAll(/(?:file )?(?:'?\/[^\s']+'?|"\/[^"]+")/g, 'the file')
+    .slice(0, 200)
+}

@@ -1,5 +1,5 @@
 import type { DuckDBConnection } from '@duckdb/node-api'
-import { columnType, describe, literal, numbers, openReader } from './dataset-duckdb.ts'
+import { columnType, describe, firstLine, literal, numbers, openReader } from './dataset-duckdb.ts'
 import { decodeLine, readLines, tooLong } from './dataset-lines.ts'
 import { SNIFFED_ROWS } from '../domain/dataset-columns.ts'
 import {
@@ -80,7 +80,7 @@ async function nameFirstBadLine(path: string, cause?: unknown): Promise<never> {
     const wrong = text.trim() === '' ? undefined : whatIsWrong(text)
     if (wrong) throw refusedLine(line, wrong)
   }
-  const detail = cause instanceof Error ? `: ${cause.message.split('\n')[0]}` : ''
+  const detail = cause instanceof Error ? `: ${firstLine(cause)}` : ''
   throw new DatasetRefused(`the file is not JSON Lines${detail}`, { cause })
 }
 
@@ -106,8 +106,9 @@ function parse(text: string): unknown {
   const standard = text.replaceAll(/"(?:[^"\\]|\\.)*"|-?\b(?:NaN|Infinity)\b/g, (found) =>
     found.startsWith('"') ? found : 'null',
   )
-  return JSON.parse(standard, (_key, value: unknown) => {
-    if (typeof value === 'string' && !value.isWellFormed()) throw new Error('half of a surrogate pair')
+  return JSON.parse(standard, (key, value: unknown) => {
+    const isWhole = key.isWellFormed() && (typeof value !== 'string' || value.isWellFormed())
+    if (!isWhole) throw new Error('half of a surrogate pair')
     return value
   })
 }

@@ -1,5 +1,13 @@
 import type { DuckDBConnection } from '@duckdb/node-api'
-import { columnType, describe, identifier, literal, numbers, openReader } from './dataset-duckdb.ts'
+import {
+  columnType,
+  describe,
+  firstLine,
+  identifier,
+  literal,
+  numbers,
+  openReader,
+} from './dataset-duckdb.ts'
 import { DatasetRefused, type DatasetProfile } from './dataset-profile.ts'
 
 /** A column chunk is unpacked as a whole, and writers differ in how large they make it. */
@@ -36,11 +44,4 @@ const decode = (db: DuckDBConnection, source: string, names: readonly string[]) 
 
 function refuseColumn(name: string, cause: unknown): never {
   throw new DatasetRefused(`column ${JSON.stringify(name)}: ${firstLine(cause)}`, { cause })
-}
-
-/** What DuckDB says, without our path and its advice. */
-function firstLine(err: unknown): string {
-  const text = err instanceof Error ? err.message : String(err)
-  if (text.includes('Out of Memory')) return 'a row group is too large; write smaller ones'
-  return (text.split('\n')[0] ?? '').replaceAll(/'?\/[^\s']+'?|"\/[^"]+"/g, 'the file').slice(0, 200)
 }

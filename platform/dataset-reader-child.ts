@@ -11,13 +11,22 @@ const read: Record<ReadOrder['format'], (order: ReadOrder) => Promise<DatasetPro
   hf_dataset: async ({ path, directory }) => (await import('./dataset-hf.ts')).readHfDataset(path, directory),
 }
 
+/** Text as the database takes it. */
+const storable = (text: string): string => text.replaceAll('\0', '\ufffd').toWellFormed()
+
 async function answer(order: ReadOrder): Promise<ReadAnswer> {
   try {
     const profile = await read[order.format](order)
     if (profile.columns.length > MAX_COLUMNS) return { refused: `more than ${MAX_COLUMNS} columns` }
+    const unnameable = profile.columns.findIndex(({ name }) => storable(name) !== name)
+    if (unnameable !== -1) {
+      return {
+        refused: `the name of column ${unnameable + 1} holds the character NUL, or half a surrogate pair`,
+      }
+    }
     return { profile }
   } catch (err) {
-    if (err instanceof DatasetRefused) return { refused: err.message }
+    if (err instanceof DatasetRefused) return { refused: storable(err.message) }
     return { broken: err instanceof Error ? (err.stack ?? err.message) : String(err) }
   }
 }

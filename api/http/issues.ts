@@ -93,8 +93,8 @@ const oneOf = (values: readonly unknown[]): string =>
 
 /** The values of the member that chooses between shapes, as the schema of each shape gives its own. */
 function tagsOf({ params, parentSchema }: ErrorObject): unknown[] {
-  const shapes = (parentSchema?.oneOf ?? []) as { properties: Record<string, { const?: unknown }> }[]
-  return shapes.map(({ properties }) => properties[params.tag]?.const)
+  const shapes = (parentSchema?.oneOf ?? []) as { properties?: Record<string, { const?: unknown }> }[]
+  return shapes.map(({ properties }) => properties?.[params.tag]?.const)
 }
 
 /** Names come from the caller, and may be as long as its body. */

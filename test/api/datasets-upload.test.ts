@@ -68,6 +68,30 @@ describe('dataset upload', () => {
     assert.match(cut.body.detail[0].msg, /^the file is not Parquet/)
   })
 
+  it('refuses names and quotes text that the database cannot hold, and does not try for ever', async () => {
+    const bytes = (text: string) => new Uint8Array(Buffer.from(text, 'latin1'))
+    for (const [storage_format, content, reason] of [
+      ['csv', 'a\0,b\n1,2\n', /^line 1: holds the character NUL \(is it UTF-16\?\)$/],
+      ['csv', '\0a\0,\0b\0\n\x001\0,\x002\0\n', /^line 1: holds the character NUL/],
+      ['jsonl', '{"a\\u0000":1}\n', /^the name of column 1 holds the character NUL/],
+      ['jsonl', '{"a\\ud800":1}\n', /^line 1: not valid JSON \(half of a surrogate pair\)$/],
+      ['jsonl', `${'{"a":1}\n'.repeat(200)}\0\0\0\n`, /^line 201: not valid JSON/],
+    ] as const) {
+      const answer = await on.upload({ name: 'bad', storage_format }, { text: bytes(content) })
+
+      assert.equal(answer.status, 422, JSON.stringify(content.slice(-20)))
+      assert.match(answer.body.detail[0].msg, reason)
+    }
+  })
+
+  it('keeps the reason of text that only begins like another kind of file', async () => {
+    const bytes = (text: string) => new Uint8Array(Buffer.from(text, 'latin1'))
+    for (const content of ['PAR1,PAR2\n1,2\n1,2,3\n', 'ARROW1,b\n1,2\n1,2,3\n', 'a,b\n1,2\nx\0y,9,3\n']) {
+      const { body } = await on.upload({ name: 'bad', storage_format: 'csv' }, { text: bytes(content) })
+      assert.match(body.detail[0].msg, /^line 3: 3 fields where the header has 2/)
+    }
+  })
+
   it('names what a form lacks and leaves no file behind', async () => {
     const before = await Array.fromAsync(on.api.services.objects.list(`incoming/${on.accountId}/`))
     const wrong: [Parameters<typeof form>, RegExp][] = [
