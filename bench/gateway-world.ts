@@ -120,8 +120,8 @@ export async function startWorld(): Promise<World> {
 export const busyNeighbours = (atMostS: number): Disposable => loops(2, '--other', atMostS)
 
 /**
- * Takes what of the measured core nobody else wants: a virtual core that goes to sleep wakes slow and with cold caches, and
- * that would count as the work of whoever lets it sleep.
+ * Takes what of the measured core nobody else wants: a virtual core that goes to sleep wakes with cold caches, which counts as
+ * work of whoever lets it sleep. Whoever wants the core back waits a little, so its turns also hold more requests.
  */
 export const keepAwake = (atMostS: number): Disposable => loops(1, '--idle', atMostS)
 

@@ -16,8 +16,8 @@ import { cpuSeconds, median } from './platform.ts'
 //
 // What a request costs a process hangs on how many of them each turn of its event loop finds. The bare proxy keeps its core
 // busy; the gateway waits for a node and a database that share the other core with the clients, and its turns are nearly
-// empty. So its core is kept awake meanwhile, and both are also measured with busy neighbours, when either is what all others
-// wait for. Streams are measured with the model server and the clients on one core, as when they have no gateway between
+// empty. So both are also measured on a core that never sleeps, and with busy neighbours, when either is what all others wait
+// for. Streams are measured with the model server and the clients on one core, as when they have no gateway between
 // them, and all of Hearth on the other.
 
 const [, , roundsText = '3', secondsText = '2'] = process.argv
@@ -115,19 +115,24 @@ const memoryMb = (pid: number) =>
 
 interface Rounds {
   closed: Closed[]
+  awake: Closed[]
   crowded: Closed[]
   rate: Rate[]
   paced: Sse[]
   flat: Sse[]
 }
 const results = new Map<string, Rounds>(
-  world.targets.map(({ name }) => [name, { closed: [], crowded: [], rate: [], paced: [], flat: [] }]),
+  world.targets.map(({ name }) => [
+    name,
+    { closed: [], awake: [], crowded: [], rate: [], paced: [], flat: [] },
+  ]),
 )
 for (const target of world.targets) await closedLoop(target, target.pid === undefined ? SECONDS : WARM_S)
 for (let round = 0; round < ROUNDS; round++) {
+  for (const target of world.targets) results.get(target.name)!.closed.push(await closedLoop(target))
   {
     using _ = keepAwake(20 * SECONDS * world.targets.length)
-    for (const target of world.targets) results.get(target.name)!.closed.push(await closedLoop(target))
+    for (const target of world.targets) results.get(target.name)!.awake.push(await closedLoop(target))
   }
   {
     using _ = busyNeighbours(20 * SECONDS * world.targets.length)
@@ -145,24 +150,21 @@ for (let round = 0; round < ROUNDS; round++) {
 const direct = results.get('direct')!
 const bare = results.get('bare proxy')!
 for (const { name, pid } of world.targets) {
-  const { closed, crowded, rate, paced, flat } = results.get(name)!
+  const { closed, awake, crowded, rate, paced, flat } = results.get(name)!
   const of = <T>(list: readonly T[], pick: (each: T, i: number) => number) => median(list.map(pick))
   const bad = [
-    ...[...closed, ...crowded].map((r) => r.bad),
+    ...[...closed, ...awake, ...crowded].map((r) => r.bad),
     ...rate.map((r) => r.non2xx + r.errors),
     ...flat.map((r) => r.bad + r.incomplete),
   ]
   console.log(`${name}${pid === undefined ? '' : ` (memory after load ${memoryMb(pid).toFixed(0)} MB)`}`)
   console.log(`  ${CONNECTIONS} at once: ${of(closed, (r) => r.rps).toFixed(0)} requests a second`)
   if (pid !== undefined) {
-    const cpu = of(closed, (r) => r.cpuUs)
-    const ratio = of(closed, (r, i) => r.cpuUs / bare.closed[i]!.cpuUs)
-    const cpuCrowded = of(crowded, (r) => r.cpuUs)
-    const ratioCrowded = of(crowded, (r, i) => r.cpuUs / bare.crowded[i]!.cpuUs)
-    console.log(
-      `  CPU per request: ${cpu.toFixed(0)} µs, ${ratio.toFixed(2)} of the bare proxy; ` +
-        `with busy neighbours ${cpuCrowded.toFixed(0)} µs, ${ratioCrowded.toFixed(2)}`,
-    )
+    const cpu = (rounds: Closed[], ofBare: Closed[]) =>
+      `${of(rounds, (r) => r.cpuUs).toFixed(0)} µs, ${of(rounds, (r, i) => r.cpuUs / ofBare[i]!.cpuUs).toFixed(2)} of the bare proxy`
+    console.log(`  CPU per request, alone on its core: ${cpu(closed, bare.closed)}`)
+    console.log(`  CPU per request, on a core that never sleeps: ${cpu(awake, bare.awake)}`)
+    console.log(`  CPU per request, with busy neighbours: ${cpu(crowded, bare.crowded)}`)
     const added = of(rate, (r, i) => r.p50_ms - direct.rate[i]!.p50_ms)
     console.log(`  p50 at ${RATE} a second: ${added.toFixed(2)} ms more than direct`)
   }
