@@ -128,14 +128,16 @@ const results = new Map<string, Rounds>(
   ]),
 )
 for (const target of world.targets) await closedLoop(target, target.pid === undefined ? SECONDS : WARM_S)
+/** What takes the core's time ends by itself. */
+const LOOPS_S = 20 * SECONDS * world.targets.length
 for (let round = 0; round < ROUNDS; round++) {
   for (const target of world.targets) results.get(target.name)!.closed.push(await closedLoop(target))
   {
-    using _ = keepAwake(20 * SECONDS * world.targets.length)
+    using _ = keepAwake(LOOPS_S)
     for (const target of world.targets) results.get(target.name)!.awake.push(await closedLoop(target))
   }
   {
-    using _ = busyNeighbours(20 * SECONDS * world.targets.length)
+    using _ = busyNeighbours(LOOPS_S)
     for (const target of world.targets) results.get(target.name)!.crowded.push(await closedLoop(target))
   }
   for (const target of world.targets) results.get(target.name)!.rate.push(await openLoop(target))

@@ -1,7 +1,7 @@
-import { open } from 'node:fs/promises'
 import type { DuckDBConnection } from '@duckdb/node-api'
 import { HEADER_BYTES, nameFirstBadRecord, parseHeader, type CsvDialect } from './dataset-csv-scan.ts'
 import { literal, numbers, openReader } from './dataset-duckdb.ts'
+import { readStart } from './dataset-lines.ts'
 import { DatasetRefused, MAX_ROW_BYTES, type ColumnType, type DatasetProfile } from './dataset-profile.ts'
 
 const SAMPLE_ROWS = 8_192
@@ -43,7 +43,7 @@ interface CsvFile {
  * row: every row has the header's number of fields, or the file is refused.
  */
 export async function readCsv(path: string): Promise<DatasetProfile> {
-  const dialect = parseHeader(await readStart(path))
+  const dialect = parseHeader(await readStart(path, HEADER_BYTES))
   const names = dialect.header.map((_, i) => `c${i}`)
   const file: CsvFile = {
     db: await openReader(path),
@@ -124,9 +124,3 @@ const fitting = (column: string, type: Typed): string =>
 
 /** Not `filter`, whose cost grows with the square of the number of columns. */
 const countIf = (test: string, name: string): string => `count(case when ${test} then 1 end) as ${name}`
-
-async function readStart(path: string): Promise<Buffer> {
-  await using file = await open(path)
-  const { buffer, bytesRead } = await file.read(Buffer.alloc(HEADER_BYTES), 0, HEADER_BYTES, 0)
-  return buffer.subarray(0, bytesRead)
-}

@@ -1,4 +1,5 @@
 import { createReadStream } from 'node:fs'
+import { open } from 'node:fs/promises'
 import { MAX_ROW_BYTES, refusedLine } from './dataset-profile.ts'
 
 const NEWLINE = 0x0a
@@ -27,6 +28,13 @@ export async function* readLines(path: string): AsyncIterable<{ line: number; by
     if (heldBytes > MAX_ROW_BYTES) throw tooLong(line)
   }
   if (held.length) yield { line, bytes: finish(Buffer.alloc(0)) }
+}
+
+/** At most the first `most` bytes of a file. */
+export async function readStart(path: string, most: number): Promise<Buffer> {
+  await using file = await open(path)
+  const { buffer, bytesRead } = await file.read(Buffer.alloc(most), 0, most, 0)
+  return buffer.subarray(0, bytesRead)
 }
 
 /** A line that no reader should have to hold. */

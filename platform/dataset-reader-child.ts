@@ -1,3 +1,6 @@
+import { whyMisnamed } from '../domain/dataset-kind.ts'
+import { isStorable } from '../domain/storable-text.ts'
+import { readStart } from './dataset-lines.ts'
 import { DatasetRefused, MAX_COLUMNS, type DatasetProfile } from './dataset-profile.ts'
 import type { ReadAnswer, ReadOrder } from './dataset-reader.ts'
 
@@ -11,24 +14,28 @@ const read: Record<ReadOrder['format'], (order: ReadOrder) => Promise<DatasetPro
   hf_dataset: async ({ path, directory }) => (await import('./dataset-hf.ts')).readHfDataset(path, directory),
 }
 
-/** Text as the database takes it. */
-const storable = (text: string): string => text.replaceAll('\0', '\ufffd').toWellFormed()
+/** Enough to tell what kind of file it is. */
+const KIND_BYTES = 1024
 
 async function answer(order: ReadOrder): Promise<ReadAnswer> {
   try {
     const profile = await read[order.format](order)
-    if (profile.columns.length > MAX_COLUMNS) return { refused: `more than ${MAX_COLUMNS} columns` }
-    const unnameable = profile.columns.findIndex(({ name }) => storable(name) !== name)
-    if (unnameable !== -1) {
-      return {
-        refused: `the name of column ${unnameable + 1} holds the character NUL, or half a surrogate pair`,
-      }
-    }
+    checkColumns(profile)
     return { profile }
   } catch (err) {
-    if (err instanceof DatasetRefused) return { refused: storable(err.message) }
-    return { broken: err instanceof Error ? (err.stack ?? err.message) : String(err) }
+    if (!(err instanceof DatasetRefused)) {
+      return { broken: err instanceof Error ? (err.stack ?? err.message) : String(err) }
+    }
+    const start = await readStart(order.path, KIND_BYTES)
+    return { refused: whyMisnamed(start, order.format) ?? err.message }
   }
+}
+
+function checkColumns({ columns }: DatasetProfile): void {
+  if (columns.length > MAX_COLUMNS) throw new DatasetRefused(`more than ${MAX_COLUMNS} columns`)
+  const at = columns.findIndex(({ name }) => !isStorable(name))
+  if (at === -1) return
+  throw new DatasetRefused(`the name of column ${at + 1} holds the character NUL, or half a surrogate pair`)
 }
 
 const finish = (answered: ReadAnswer) =>

@@ -1,4 +1,3 @@
-import { open } from 'node:fs/promises'
 import { activityInfo, cancellationSignal, heartbeat } from '@temporalio/activity'
 import { ApplicationFailure } from '@temporalio/common'
 import {
@@ -10,7 +9,6 @@ import {
   type OpenIngest,
 } from '../../db/repositories/dataset-ingests.ts'
 import { insertWorkflowStart } from '../../db/repositories/workflow-starts.ts'
-import { whyMisnamed } from '../../domain/dataset-kind.ts'
 import { ApiError } from '../../domain/errors.ts'
 import { datasetFolder, datasetKey } from '../../domain/object-keys.ts'
 import { DatasetReaderBroken, readDataset, temporaryFolder } from '../../platform/dataset-reader.ts'
@@ -22,8 +20,6 @@ import type { ControlDeps } from './deps.ts'
 const HEARTBEAT_MS = 1_000
 /** A file that ends its reader so often will do so again. */
 const MAX_BROKEN_READS = 4
-/** Enough to tell what kind of file it is. */
-const START_BYTES = 1024
 const STALLED_AFTER_S = 120
 const STALLED_BATCH = 100
 /** Later than the retention of uploads that were never committed. */
@@ -132,19 +128,8 @@ async function readStored(
   const info = await objects.head(key)
   await using folder = await temporaryFolder()
   await using copy = await objects.localCopy(key, { directory: folder.path, signal })
-  const { num_samples, columns } = await readDataset({ path: copy.path, format }, { signal }).catch(
-    async (err: unknown) => {
-      const reason = err instanceof DatasetRefused && whyMisnamed(await startOf(copy.path), format)
-      throw reason ? new DatasetRefused(reason, { cause: err }) : err
-    },
-  )
+  const { num_samples, columns } = await readDataset({ path: copy.path, format }, { signal })
   return { num_samples, columns, total_size_bytes: info?.sizeBytes ?? 0 }
-}
-
-async function startOf(path: string): Promise<Buffer> {
-  await using file = await open(path)
-  const { buffer, bytesRead } = await file.read(Buffer.alloc(START_BYTES), 0, START_BYTES, 0)
-  return buffer.subarray(0, bytesRead)
 }
 
 /** The sentence for whoever uploaded the file; `undefined` for what is not the file's fault. */

@@ -1,7 +1,7 @@
-import { randomUUID } from 'node:crypto'
 import { STATUS_CODES } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { ApiError } from '../../domain/errors.ts'
+import { newId } from '../../domain/ids.ts'
 import { ERROR_BODIES } from './errors.ts'
 
 /** Answers what is not HTTP well enough to become a request, in the same words as everything else. */
@@ -11,7 +11,7 @@ export function answerMalformed(err: NodeJS.ErrnoException, socket: Duplex): voi
     return
   }
   const [status, message] = reasonOf(err.code)
-  const requestId = randomUUID()
+  const requestId = newId()
   const text = JSON.stringify(ERROR_BODIES.builder(new ApiError('bad_request', message), requestId))
   const head = [
     `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,

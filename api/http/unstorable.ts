@@ -1,7 +1,6 @@
 import { type ApiError, invalid } from '../../domain/errors.ts'
+import { isStorable } from '../../domain/storable-text.ts'
 import type { Where } from './issues.ts'
-
-const NUL = '\u0000'
 
 /** What of a request can hold text that the database does not take. */
 export interface Texts {
@@ -42,5 +41,3 @@ function find(value: unknown, loc: Loc): Loc | undefined {
   }
   return undefined
 }
-
-const isStorable = (text: string): boolean => !text.includes(NUL) && text.isWellFormed()

@@ -6,11 +6,14 @@ const isOpening = (byte: number) => byte === 0x7b || byte === 0x5b
 const isClosing = (byte: number) => byte === 0x7d || byte === 0x5d
 const isSpace = (byte: number | undefined) => byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09
 
-/** Where the value of one member stands in the text of an object. */
-interface Member {
-  name: string
+/** Where a value stands in the text of an object. */
+interface Place {
   start: number
   end: number
+}
+
+interface Member extends Place {
+  name: string
 }
 
 /**
@@ -55,14 +58,20 @@ export function memberReplacer(name: string, value: string): (json: Buffer) => B
   const text = Buffer.from(JSON.stringify(value))
   return (json) => {
     const at = json.indexOf(quoted)
-    if (at !== -1 && !json.includes(quoted, at + 1) && !json.includes(ESCAPED)) {
-      const start = json.indexOf(QUOTE, at + quoted.length)
-      return Buffer.concat([json.subarray(0, start), text, json.subarray(stringEnd(json, start))])
-    }
-    const [found, another] = membersOf(json).filter((member) => member.name === name)
-    if (!found || another) return undefined
-    return Buffer.concat([json.subarray(0, found.start), text, json.subarray(found.end)])
+    const isPlain = at !== -1 && !json.includes(quoted, at + 1) && !json.includes(ESCAPED)
+    const found = isPlain ? stringAfter(json, at + quoted.length) : onlyMember(json, name)
+    return found && Buffer.concat([json.subarray(0, found.start), text, json.subarray(found.end)])
   }
+}
+
+function stringAfter(json: Buffer, from: number): Place {
+  const start = json.indexOf(QUOTE, from)
+  return { start, end: stringEnd(json, start) }
+}
+
+function onlyMember(json: Buffer, name: string): Place | undefined {
+  const [found, another] = membersOf(json).filter((member) => member.name === name)
+  return another ? undefined : found
 }
 
 /** How letters of a name can be written otherwise. */

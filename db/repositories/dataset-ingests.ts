@@ -1,4 +1,5 @@
 import { sql, type Kysely, type Transaction } from 'kysely'
+import { storable } from '../../domain/storable-text.ts'
 import type { DatasetRow } from '../tables/datasets.ts'
 import type { Database } from '../tables.ts'
 
@@ -72,12 +73,14 @@ export function finishIngest(
 
 /** Closes an upload that cannot be used, with the reason; a dataset that has no earlier content fails with it. */
 export function failIngest(db: Kysely<Database>, uploadId: string, reason: string): Promise<boolean> {
+  // It may quote the file.
+  const message = storable(reason)
   return db.transaction().execute(async (trx) => {
-    const dataset = await closeUpload(trx, uploadId, 'failed', reason)
+    const dataset = await closeUpload(trx, uploadId, 'failed', message)
     if (!dataset) return false
     await trx
       .updateTable('dataset')
-      .set({ status: 'failed', error_message: reason })
+      .set({ status: 'failed', error_message: message })
       .where('id', '=', dataset.id)
       .where('status', '=', 'pending')
       .execute()

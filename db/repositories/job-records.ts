@@ -1,5 +1,6 @@
 import type { Kysely } from 'kysely'
 import { newId } from '../../domain/ids.ts'
+import { storable } from '../../domain/storable-text.ts'
 import type { EpochLoss, JobEventType } from '../../schemas/training-run.ts'
 import type { Database } from '../tables.ts'
 import type { JobEventRow } from '../tables/training.ts'
@@ -64,7 +65,7 @@ export async function insertJobNotes(
         job_id: jobId,
         attempt: PLATFORM_ATTEMPT,
         seq,
-        message: message.replaceAll('\0', '\uFFFD'),
+        message: storable(message),
         created_at: now,
       })),
     )

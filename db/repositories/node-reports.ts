@@ -1,4 +1,5 @@
 import { type Kysely, sql } from 'kysely'
+import { storableJson } from '../../domain/storable-text.ts'
 import type { LogEntry, MetricEntry } from '../../schemas/link.ts'
 import type { Database } from '../tables.ts'
 
@@ -56,7 +57,7 @@ export async function insertJobLogs(
   await sql`
     insert into job_log (job_id, attempt, seq, message, created_at)
     select e.job_id, e.attempt, e.seq, e.message, e.at
-    from jsonb_to_recordset(${jsonText(entries)}::jsonb)
+    from jsonb_to_recordset(${storableJson(entries)}::jsonb)
       as e(job_id uuid, attempt integer, seq integer, message text, at timestamptz)
     where exists (${leaseOf(nodeId)})
     on conflict do nothing
@@ -72,7 +73,7 @@ export async function insertJobEpochs(
   await sql`
     insert into job_epoch (job_id, epoch, attempt, train_loss, val_loss, created_at)
     select distinct on (e.job_id, e.epoch) e.job_id, e.epoch, e.attempt, e.train_loss, e.val_loss, e.at
-    from jsonb_to_recordset(${jsonText(entries)}::jsonb)
+    from jsonb_to_recordset(${storableJson(entries)}::jsonb)
       as e(job_id uuid, epoch integer, attempt integer, train_loss float8, val_loss float8, at timestamptz)
     where exists (${leaseOf(nodeId)})
     order by e.job_id, e.epoch, e.attempt desc, e.at desc
@@ -86,9 +87,3 @@ const leaseOf = (nodeId: string) => sql`
   select 1 from lease
   where lease.kind = 'job' and lease.subject_id = e.job_id and lease.attempt = e.attempt
     and lease.node_id = ${nodeId}::uuid`
-
-/** jsonb holds neither a NUL nor half a surrogate pair. */
-const jsonText = (entries: readonly unknown[]) =>
-  JSON.stringify(entries, (_key, value: unknown) =>
-    typeof value === 'string' ? value.toWellFormed().replaceAll('\0', '\uFFFD') : value,
-  )

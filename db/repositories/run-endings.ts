@@ -1,4 +1,5 @@
 import type { Transaction } from 'kysely'
+import { storable } from '../../domain/storable-text.ts'
 import type { Database } from '../tables.ts'
 import type { TrainingRunRow } from '../tables/training.ts'
 import { insertEvents } from './events.ts'
@@ -28,7 +29,7 @@ export async function endRun(
   await lockTrainingRun(trx, id)
   const run = await moveTrainingRun(trx, id, status, {
     completed_at: now,
-    error_message: status === 'failed' ? (errorMessage?.replaceAll('\0', '\uFFFD') ?? null) : null,
+    error_message: status === 'failed' && errorMessage !== undefined ? storable(errorMessage) : null,
   })
   if (!run) return undefined
   await takeLease(trx, 'job', id, 'revoked')

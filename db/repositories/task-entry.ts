@@ -1,4 +1,5 @@
 import { CompiledQuery } from 'kysely'
+import { storable } from '../../domain/storable-text.ts'
 import type { Transfer } from '../../domain/ledger.ts'
 import { bareArray, bytesOrNull, textsOrNull } from '../array-params.ts'
 import type { Executor } from '../prepared-pool.ts'
@@ -53,9 +54,6 @@ export interface Settlement {
   tokens: number
 }
 
-/** Text that Postgres can hold: no NUL, no half surrogate pair. */
-export const plain = (text: string | null) => text?.toWellFormed().replaceAll('\0', '\uFFFD') ?? null
-
 /** What differs from task to task, one array to a column, as `FRESH_COLUMNS` has them. */
 export const freshParameters = (entries: readonly TaskEntry[]): unknown[] => [
   bareArray(entries.map(({ id }) => id)),
@@ -66,7 +64,7 @@ export const freshParameters = (entries: readonly TaskEntry[]): unknown[] => [
   bareArray(entries.map(({ tokens }) => tokens)),
   bytesOrNull(entries.map(({ input }) => input)),
   bytesOrNull(entries.map(({ result }) => result)),
-  textsOrNull(entries.map(({ error }) => plain(error))),
+  textsOrNull(entries.map(({ error }) => error && storable(error))),
 ]
 export const FRESH_COLUMNS =
   'id, created_ms, started_ms, completed_ms, inference_time_ms, tokens, input, result, error'

@@ -1,3 +1,4 @@
+import { storable } from '../../domain/storable-text.ts'
 import { bareArray, bytesOrNull, textsOrNull } from '../array-params.ts'
 import type { Executor } from '../prepared-pool.ts'
 import { insertAlike } from './task-alike.ts'
@@ -6,7 +7,6 @@ import {
   FRESH_COLUMNS,
   freshParameters,
   payloadOf,
-  plain,
   runWrite,
   type Settlement,
   type Shared,
@@ -140,7 +140,7 @@ export async function settleTasks(db: Executor, settlements: readonly Settlement
     bareArray(settlements.map(({ completedAt }) => completedAt.getTime())),
     bareArray(settlements.map(({ tokens }) => tokens)),
     bytesOrNull(settlements.map(({ result }) => result)),
-    textsOrNull(settlements.map(({ error }) => plain(error))),
+    textsOrNull(settlements.map(({ error }) => error && storable(error))),
   ])
 }
 

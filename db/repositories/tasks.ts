@@ -8,6 +8,7 @@ import {
   TERMINAL_TASK_STATUSES,
 } from '../../domain/inference-task.ts'
 import { capture, type PricedTask, refund } from '../../domain/ledger.ts'
+import { storable } from '../../domain/storable-text.ts'
 import type { ModelState, StatusDetail } from '../../schemas/inference-task.ts'
 import type { Database } from '../tables.ts'
 import type { TaskRow } from '../tables/inference.ts'
@@ -226,7 +227,7 @@ export function findNodeOfLease(
 export async function noteFailure(db: Kysely<Database>, taskId: string, message: string): Promise<void> {
   await db
     .updateTable('task')
-    .set({ error: message.toWellFormed().replaceAll('\0', '\uFFFD') })
+    .set({ error: storable(message) })
     .where('id', '=', taskId)
     .where('status', 'not in', TERMINAL_TASK_STATUSES)
     .execute()

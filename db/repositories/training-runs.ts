@@ -1,4 +1,5 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
+import { storable, storableJson } from '../../domain/storable-text.ts'
 import { sourcesOf } from '../../domain/training-run.ts'
 import type { TrainingRunStatus } from '../../schemas/training-run.ts'
 import { ofAccount } from '../keyset.ts'
@@ -194,7 +195,7 @@ export async function recordResult(
 ): Promise<void> {
   await trx
     .updateTable('training_run')
-    .set({ metrics: jsonText(metrics), output: jsonText(output), error_message: null })
+    .set({ metrics: storableJson(metrics), output: storableJson(output), error_message: null })
     .where('id', '=', id)
     .where('status', 'in', OPEN_STATUSES)
     .execute()
@@ -204,17 +205,11 @@ export async function recordResult(
 export async function recordFailure(trx: Transaction<Database>, id: string, message: string): Promise<void> {
   await trx
     .updateTable('training_run')
-    .set({ error_message: message.replaceAll('\0', '\uFFFD') })
+    .set({ error_message: storable(message) })
     .where('id', '=', id)
     .where('status', 'in', OPEN_STATUSES)
     .execute()
 }
-
-/** jsonb holds neither a NUL nor half a surrogate pair. */
-const jsonText = (value: object) =>
-  JSON.stringify(value, (_key, part: unknown) =>
-    typeof part === 'string' ? part.toWellFormed().replaceAll('\0', '\uFFFD') : part,
-  )
 
 /** Marks a locked run as deleted and removes what it wrote; the row stays for what names it as its origin. */
 export async function deleteTrainingRun(trx: Transaction<Database>, id: string, now: Date): Promise<void> {
