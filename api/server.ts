@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { listenError, localUrl } from '../platform/listening.ts'
 import { createApp, type AppOptions } from './app.ts'
+import { IdleConnections } from './http/idle-connections.ts'
 import { answerMalformed } from './http/malformed.ts'
 import { asksForLink, serveLinks } from './links/upgrade.ts'
 import type { OpenServices } from './open-services.ts'
@@ -13,8 +14,6 @@ type Listener = (req: IncomingMessage, res: ServerResponse) => void
 const DRAIN_MS = 5_000
 const IDLE_MS = 50
 const HEADERS_TIMEOUT_MS = 30_000
-/** Longer than that of usual load balancers, so that it is they who close idle connections. */
-const KEEP_ALIVE_MS = 65_000
 
 export interface Gateway {
   readonly server: Server
@@ -46,7 +45,6 @@ export async function startGateway({
 }: ListenOptions): Promise<Gateway> {
   const server = createServer({
     noDelay: true,
-    keepAliveTimeout: KEEP_ALIVE_MS,
     headersTimeout: HEADERS_TIMEOUT_MS,
     // Uploads of a gigabyte over a slow line take their time; every body is bounded by size instead.
     requestTimeout: 0,
@@ -56,9 +54,14 @@ export async function startGateway({
     shouldUpgradeCallback: asksForLink,
   })
   server.on('clientError', answerMalformed)
+  const connections = new IdleConnections(server)
   const ready = Promise.withResolvers<Listener>()
   ready.promise.catch(() => {})
-  const listenTo = (listener: Listener): void => {
+  const listenTo = (answer: Listener): void => {
+    const listener: Listener = (req, res) => {
+      connections.note(req.socket, res)
+      answer(req, res)
+    }
     // The kernel itself says "100 Continue", once it knows that it wants the body.
     for (const event of ['request', 'checkContinue', 'checkExpectation'] as const) {
       server.removeAllListeners(event).on(event, listener)

@@ -28,12 +28,12 @@ export interface World extends AsyncDisposable {
   folder: string
   targets: Target[]
   nodePid: number
-  /** Moves what Hearth has besides the gateway, the node and PostgreSQL, to a core; the model server stays where it is. */
+  /** Moves what Hearth has besides the gateway, the node and PostgreSQL, to a core. It starts on the measured one. */
   placeRest: (core: string) => void
 }
 
 const HARNESS = join(import.meta.dirname, 'harness')
-/** The measured process has one core for itself; everything else shares the other, if nothing else is said. */
+/** What is measured has one core; the model server and the clients share the other. */
 export const MEASURED_CORE = '0'
 export const OTHER_CORE = '1'
 const CONNECTIONS = 256
@@ -100,37 +100,23 @@ export async function startWorld(): Promise<World> {
     { name: 'gateway', url: baseUrl + path, model: seeded.endpointId, key: seeded.key, pid: gatewayPid },
   ]
   for (const target of targets) await chats(target)
+  const placeRest = (core: string) => {
+    for (const pid of [nodePid, postgres.pid, ...descendants(postgres.pid, 'postgres')]) {
+      const { status } = spawnSync('taskset', ['-a', '-c', '-p', core, String(pid)])
+      // One of PostgreSQL's may have ended meanwhile.
+      if (status !== 0 && (pid === nodePid || pid === postgres.pid)) throw new Error(`cannot move ${pid}`)
+    }
+  }
+  // The model server has inherited the other core from the node.
+  placeRest(MEASURED_CORE)
   const opened = stack.move()
   return {
     folder,
     targets,
     nodePid,
-    placeRest(core) {
-      for (const pid of [nodePid, postgres.pid, ...descendants(postgres.pid, 'postgres')]) {
-        const { status } = spawnSync('taskset', ['-a', '-c', '-p', core, String(pid)])
-        // One of PostgreSQL's may have ended meanwhile.
-        if (status !== 0 && (pid === nodePid || pid === postgres.pid)) throw new Error(`cannot move ${pid}`)
-      }
-    },
+    placeRest,
     [Symbol.asyncDispose]: () => opened.disposeAsync(),
   }
-}
-
-/** Takes two thirds of the measured core while it lives, so that its process is what everything else waits for. */
-export const busyNeighbours = (atMostS: number): Disposable => loops(2, '--other', atMostS)
-
-/**
- * Takes what of the measured core nobody else wants: a virtual core that goes to sleep wakes with cold caches, which counts as
- * work of whoever lets it sleep. Whoever wants the core back waits a little, so its turns also hold more requests.
- */
-export const keepAwake = (atMostS: number): Disposable => loops(1, '--idle', atMostS)
-
-function loops(count: number, policy: '--other' | '--idle', atMostS: number): Disposable {
-  const loop = ['timeout', String(atMostS), 'sh', '-c', 'while :; do :; done']
-  const children = Array.from({ length: count }, () =>
-    spawn('taskset', ['-c', MEASURED_CORE, 'chrt', policy, '0', ...loop], { stdio: 'ignore' }),
-  )
-  return { [Symbol.dispose]: () => children.forEach((child) => child.kill()) }
 }
 
 async function end(child: ChildProcess): Promise<void> {

@@ -1,24 +1,15 @@
 import { spawn } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import {
-  busyNeighbours,
-  keepAwake,
-  MEASURED_CORE,
-  OTHER_CORE,
-  startWorld,
-  type Target,
-} from './gateway-world.ts'
+import { MEASURED_CORE, OTHER_CORE, startWorld, type Target } from './gateway-world.ts'
 import { cpuSeconds, median } from './platform.ts'
 
 // Chats through the gateway (key, routing, link to a node, journal, ledger and event of every one) beside a bare Koa proxy and
 // beside the model server itself, in turn over many short rounds. Needs wrk and go. Arguments: rounds, seconds.
 //
-// What a request costs a process hangs on how many of them each turn of its event loop finds. The bare proxy keeps its core
-// busy; the gateway waits for a node and a database that share the other core with the clients, and its turns are nearly
-// empty. So both are also measured on a core that never sleeps, and with busy neighbours, when either is what all others wait
-// for. Streams are measured with the model server and the clients on one core, as when they have no gateway between
-// them, and all of Hearth on the other.
+// All of Hearth (gateway, node, PostgreSQL) has the core that the bare proxy has when its turn comes; the model server and the
+// clients have the other, as when there is nothing between them. CPU per request is also told with the gateway
+// alone on that core: it then waits for what shares the other with the clients, and turns of its event loop hold few requests.
 
 const [, , roundsText = '3', secondsText = '2'] = process.argv
 const ROUNDS = Number(roundsText)
@@ -71,17 +62,26 @@ const chat = (model: string) =>
     temperature: 0.7,
   })
 
+/** The same bytes in every round, as a client sends them; wrk itself puts headers in another order at every start. */
+function requestText({ url, key, model }: Pick<Target, 'url' | 'key' | 'model'>): string {
+  const { host, pathname } = new URL(url)
+  const body = chat(model)
+  const headers = [`Host: ${host}`, `Authorization: Bearer ${key}`, 'Content-Type: application/json']
+  return [`POST ${pathname} HTTP/1.1`, ...headers, `Content-Length: ${body.length}`, '', body].join('\r\n')
+}
+
 await using world = await startWorld()
 
-async function closedLoop({ url, key, model, pid, name }: Target, seconds = SECONDS): Promise<Closed> {
+async function closedLoop({ url, key, model, pid, name }: Target): Promise<Closed> {
   const script = join(world.folder, `${name.replace(' ', '-')}.lua`)
   writeFileSync(
     script,
-    `wrk.method="POST"\nwrk.body=${JSON.stringify(chat(model))}\nwrk.headers["Content-Type"]="application/json"\n` +
-      `wrk.headers["Authorization"]="Bearer ${key}"\n`,
+    `local text=${JSON.stringify(requestText({ url, key, model }))}
+wrk.format=function() return text end
+`,
   )
   const before = [cpuOf(pid), cpuOf(world.nodePid)]
-  const text = await run('wrk', ['-t1', `-c${CONNECTIONS}`, `-d${seconds}s`, '-s', script, url])
+  const text = await run('wrk', ['-t1', `-c${CONNECTIONS}`, `-d${SECONDS}s`, '-s', script, url])
   const requests = Number(/(\d+) requests in/.exec(text)?.[1])
   const used = [cpuOf(pid) - before[0]!, cpuOf(world.nodePid) - before[1]!]
   return {
@@ -115,47 +115,37 @@ const memoryMb = (pid: number) =>
 
 interface Rounds {
   closed: Closed[]
-  awake: Closed[]
-  crowded: Closed[]
+  alone: Closed[]
   rate: Rate[]
   paced: Sse[]
   flat: Sse[]
 }
 const results = new Map<string, Rounds>(
-  world.targets.map(({ name }) => [
-    name,
-    { closed: [], awake: [], crowded: [], rate: [], paced: [], flat: [] },
-  ]),
+  world.targets.map(({ name }) => [name, { closed: [], alone: [], rate: [], paced: [], flat: [] }]),
 )
-for (const target of world.targets) await closedLoop(target, target.pid === undefined ? SECONDS : WARM_S)
-/** What takes the core's time ends by itself. */
-const LOOPS_S = 20 * SECONDS * world.targets.length
+// In rounds like those that are measured: how clients come and go is to be known, too.
+for (let warmS = 0; warmS < WARM_S; warmS += SECONDS) {
+  for (const target of world.targets) await closedLoop(target)
+}
 for (let round = 0; round < ROUNDS; round++) {
   for (const target of world.targets) results.get(target.name)!.closed.push(await closedLoop(target))
-  {
-    using _ = keepAwake(LOOPS_S)
-    for (const target of world.targets) results.get(target.name)!.awake.push(await closedLoop(target))
-  }
-  {
-    using _ = busyNeighbours(LOOPS_S)
-    for (const target of world.targets) results.get(target.name)!.crowded.push(await closedLoop(target))
-  }
   for (const target of world.targets) results.get(target.name)!.rate.push(await openLoop(target))
-  world.placeRest(MEASURED_CORE)
   for (const target of world.targets)
     results.get(target.name)!.paced.push(await stream(target, 32, 'fake-n50-g10-d0'))
   for (const target of world.targets)
     results.get(target.name)!.flat.push(await stream(target, 16, 'fake-n200-g0-d0'))
   world.placeRest(OTHER_CORE)
+  for (const target of world.targets) results.get(target.name)!.alone.push(await closedLoop(target))
+  world.placeRest(MEASURED_CORE)
 }
 
 const direct = results.get('direct')!
 const bare = results.get('bare proxy')!
 for (const { name, pid } of world.targets) {
-  const { closed, awake, crowded, rate, paced, flat } = results.get(name)!
+  const { closed, alone, rate, paced, flat } = results.get(name)!
   const of = <T>(list: readonly T[], pick: (each: T, i: number) => number) => median(list.map(pick))
   const bad = [
-    ...[...closed, ...awake, ...crowded].map((r) => r.bad),
+    ...[...closed, ...alone].map((r) => r.bad),
     ...rate.map((r) => r.non2xx + r.errors),
     ...flat.map((r) => r.bad + r.incomplete),
   ]
@@ -164,9 +154,8 @@ for (const { name, pid } of world.targets) {
   if (pid !== undefined) {
     const cpu = (rounds: Closed[], ofBare: Closed[]) =>
       `${of(rounds, (r) => r.cpuUs).toFixed(0)} µs, ${of(rounds, (r, i) => r.cpuUs / ofBare[i]!.cpuUs).toFixed(2)} of the bare proxy`
-    console.log(`  CPU per request, alone on its core: ${cpu(closed, bare.closed)}`)
-    console.log(`  CPU per request, on a core that never sleeps: ${cpu(awake, bare.awake)}`)
-    console.log(`  CPU per request, with busy neighbours: ${cpu(crowded, bare.crowded)}`)
+    console.log(`  CPU per request: ${cpu(closed, bare.closed)}`)
+    console.log(`  CPU per request, alone on its core: ${cpu(alone, bare.alone)}`)
     const added = of(rate, (r, i) => r.p50_ms - direct.rate[i]!.p50_ms)
     console.log(`  p50 at ${RATE} a second: ${added.toFixed(2)} ms more than direct`)
   }

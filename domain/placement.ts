@@ -194,24 +194,23 @@ export class PlacementIndex {
   }
 
   #choose(need: PlacementNeed, random: () => number): Chosen | undefined {
-    const { model_key } = need
-    const bands = [
-      this.#warm.get(model_key),
-      this.#cached.get(model_key),
-      this.#byProfile.get(need.runtime_profile),
-    ]
-    const last = BANDS.indexOf(need.atLeast ?? 'cold')
-    for (const [i, band] of bands.entries()) {
-      if (i > last) return undefined
-      const warmth = BANDS[i]!
+    const { model_key, atLeast = 'cold' } = need
+    for (const warmth of BANDS) {
       const fits = (node: PlacedNode) =>
         // The last band holds every node of the profile; those that know the model had their turn.
         (warmth !== 'cold' || warmthOf(node.models.get(model_key)) === 'cold') &&
         misfit(node, need) === undefined
-      const node = band && drawBest(band, fits, lessBusy, random)
+      const nodes = this.#nodesOf(warmth, need)
+      const node = nodes && drawBest(nodes, fits, lessBusy, random)
       if (node) return { node_id: node.snapshot.node_id, warmth, score: WARMTH_SCORE[warmth] + node.points }
+      if (warmth === atLeast) return undefined
     }
     return undefined
+  }
+
+  #nodesOf(warmth: Warmth, need: PlacementNeed): ScoreBuckets<PlacedNode> | undefined {
+    if (warmth === 'cold') return this.#byProfile.get(need.runtime_profile)
+    return (warmth === 'warm' ? this.#warm : this.#cached).get(need.model_key)
   }
 
   #explain(need: PlacementNeed, chosen: Chosen | undefined): Verdict[] {

@@ -32,31 +32,39 @@ export function createLogger(
   return buffered ? pino(options, blocksOfLines()) : pino(options)
 }
 
-const BLOCK_CHARACTERS = 32_768
+const BLOCK_BYTES = 256 * 1024
+/** Of one character, in UTF-8. */
+const MAX_BYTES = 3
 const LONGEST_MS = 100
 
-/** Lines gather as they are and are joined once: pino's own buffer measures all it holds anew at every line. */
+/** Lines become bytes as they come: as texts, in pieces, they would outlive young collections, and be copied by each. */
 function blocksOfLines(): DestinationStream & { flushSync(): void } {
-  const out = pino.destination({ sync: false })
-  let lines: string[] = []
-  let characters = 0
+  const out = pino.destination({ sync: false, contentMode: 'buffer' })
+  let block = Buffer.allocUnsafeSlow(BLOCK_BYTES)
+  let length = 0
   let timer: NodeJS.Timeout | undefined
+  const write = (bytes: Buffer) => {
+    // In this mode it takes bytes, which its types do not know.
+    out.write(bytes as unknown as string)
+  }
   const pass = () => {
     clearTimeout(timer)
     timer = undefined
-    if (lines.length > 0) out.write(lines.join(''))
-    lines = []
-    characters = 0
+    if (length === 0) return
+    write(block.subarray(0, length))
+    block = Buffer.allocUnsafeSlow(BLOCK_BYTES)
+    length = 0
   }
   // Before pino's own listeners, which write out and close what has been passed on.
   process.prependListener('beforeExit', pass)
   process.prependListener('exit', pass)
   return {
     write(line) {
-      lines.push(line)
-      characters += line.length
-      if (characters >= BLOCK_CHARACTERS) pass()
-      else timer ??= setTimeout(pass, LONGEST_MS).unref()
+      const longest = line.length * MAX_BYTES
+      if (length + longest > BLOCK_BYTES) pass()
+      if (longest > BLOCK_BYTES) return write(Buffer.from(line))
+      length += block.write(line, length)
+      timer ??= setTimeout(pass, LONGEST_MS).unref()
     },
     flushSync() {
       pass()

@@ -106,10 +106,13 @@ function credentialOf({ headers }: IncomingMessage, what = 'an API key'): string
   return credential
 }
 
+const BEARER = 'Bearer '
+
 function bearerOf(authorization: string): string {
-  const [scheme = '', token = ''] = authorization.split(' ', 2)
-  if (scheme.toLowerCase() !== 'bearer') throw unauthenticated('Authorization must be a Bearer token')
-  return token
+  const scheme = authorization.slice(0, BEARER.length)
+  if (scheme === BEARER || scheme.toLowerCase() === BEARER.toLowerCase())
+    return authorization.slice(BEARER.length)
+  throw unauthenticated('Authorization must be a Bearer token')
 }
 
 function one({ headers }: IncomingMessage, name: string): string {

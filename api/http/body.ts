@@ -45,13 +45,15 @@ interface BodySink {
 export function readBody(req: IncomingMessage, maxBytes: number, { hold, done }: BodySink): Promise<void> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = []
-    const latest = performance.now() + SLOWEST_MS
     let size = 0
+    let firstAt = 0
     const onData = (chunk: Buffer): void => {
       size += chunk.length
       try {
         if (size > maxBytes) throw tooLarge(maxBytes)
-        if (performance.now() > latest) throw new ApiError('bad_request', 'the body came too slowly')
+        if (chunks.length === 0) firstAt = performance.now()
+        else if (performance.now() - firstAt > SLOWEST_MS)
+          throw new ApiError('bad_request', 'the body came too slowly')
         hold(chunk.length)
         chunks.push(chunk)
       } catch (err) {

@@ -5,6 +5,8 @@ import type { Database } from '../../db/tables.ts'
 import { newId } from '../../domain/ids.ts'
 import type { Held } from './body-budget.ts'
 import type { AnyCaller } from './caller.ts'
+import { Departure } from './departure.ts'
+import { KEEP_ALIVE } from './idle-connections.ts'
 import type { AnyRequest } from './route.ts'
 
 const SANE_ID = /^[\w.:/+=@-]{1,128}$/
@@ -17,7 +19,7 @@ function withoutOrigin(url: string): string {
   return path.startsWith('/') ? path : `/${path}`
 }
 
-/** One request on its way through the kernel. What is rarely asked for (signal, logger) is made when it is. */
+/** One request on its way through the kernel. What is rarely asked for (departure, logger) is made when it is. */
 export class Exchange implements AnyRequest {
   readonly req: IncomingMessage
   /** The response as the kernel writes it: with `head`, in one go. */
@@ -41,7 +43,7 @@ export class Exchange implements AnyRequest {
   trx: Transaction<Database> | undefined
   readonly #parentLog: Logger
   #log: Logger | undefined
-  #gone: AbortController | undefined
+  #departure: Departure | undefined
   #after: (() => void)[] | undefined
 
   constructor(req: IncomingMessage, res: ServerResponse, log: Logger) {
@@ -54,7 +56,14 @@ export class Exchange implements AnyRequest {
     this.search = mark === -1 ? '' : url.slice(mark + 1)
     const given = req.headers['x-request-id']
     this.requestId = typeof given === 'string' && SANE_ID.test(given) ? given : newId()
-    this.head = ['x-request-id', this.requestId, 'x-content-type-options', 'nosniff']
+    this.head = [
+      'x-request-id',
+      this.requestId,
+      'x-content-type-options',
+      'nosniff',
+      'keep-alive',
+      KEEP_ALIVE,
+    ]
   }
 
   /** For handlers that write by themselves: what the kernel would send is set on it at first use. */
@@ -71,17 +80,12 @@ export class Exchange implements AnyRequest {
     return (this.#log ??= this.#parentLog.child({ request_id: this.requestId }))
   }
 
+  get departure(): Departure {
+    return (this.#departure ??= new Departure(this.response))
+  }
+
   get signal(): AbortSignal {
-    if (!this.#gone) {
-      const gone = new AbortController()
-      const res = this.response
-      if (res.destroyed && !res.writableFinished) gone.abort()
-      res.once('close', () => {
-        if (!res.writableFinished) gone.abort()
-      })
-      this.#gone = gone
-    }
-    return this.#gone.signal
+    return this.departure.signal
   }
 
   /** Handlers take it out of the request, so it may not depend on how it is called. */

@@ -38,6 +38,12 @@ export class LinkError extends Error {
   }
 }
 
+/** As much of an `AbortSignal` as work needs that only has to hear once that it is not wanted any more. */
+export interface Aborting {
+  readonly aborted: boolean
+  addEventListener(type: 'abort', listener: () => void): void
+}
+
 /** One request to a model on a node; its body is passed on untouched. */
 export interface LinkRequest {
   modelKey: string
@@ -47,7 +53,7 @@ export interface LinkRequest {
   /** After this long the request is cancelled on the node. */
   deadlineMs?: number
   /** Of one request of a caller: it lives no longer than that. */
-  signal?: AbortSignal | undefined
+  signal?: Aborting | undefined
 }
 
 /** What becomes of a request: one head, any number of chunks, one end; or an error at any point. */
@@ -187,7 +193,7 @@ export class NodeLink {
   }
 
   /** The listener stays and goes with the signal; once the stream has ended it finds nothing. */
-  #follow(stream: number, signal: AbortSignal): void {
+  #follow(stream: number, signal: Aborting): void {
     const abort = () => this.#fail(stream, 'cancelled', 'the caller has left')
     if (signal.aborted) queueMicrotask(abort)
     else signal.addEventListener('abort', abort)

@@ -6,6 +6,7 @@ const HEALTH = '/api/builder/v1/health'
 
 interface RawAnswer {
   status: number
+  head: string
   body: { error?: { code: string; message: string; request_id: string } }
 }
 
@@ -29,7 +30,8 @@ describe('requests as other clients write them', () => {
           const length = Number(/content-length: (\d+)/i.exec(head)?.[1] ?? Number.NaN)
           if (Buffer.byteLength(rest) < length || Number.isNaN(length)) return
           socket.destroy()
-          resolve({ status: Number(head.slice(9, 12)), body: JSON.parse(rest || '{}') as RawAnswer['body'] })
+          const body = JSON.parse(rest || '{}') as RawAnswer['body']
+          resolve({ status: Number(head.slice(9, 12)), head, body })
         })
         .on('error', reject)
         .on('close', () => reject(new Error(`closed after ${JSON.stringify(text)}`)))
@@ -49,6 +51,12 @@ describe('requests as other clients write them', () => {
   it('are served when they name the whole address, as to a proxy', async () => {
     assert.equal((await send([`GET ${api.baseUrl}${HEALTH} HTTP/1.1`, 'host: x'])).status, 200)
     assert.equal((await send(['GET http://x HTTP/1.1', 'host: x'])).status, 404)
+  })
+
+  it('are told how long their connection is kept', async () => {
+    const { head } = await send([`GET ${HEALTH} HTTP/1.1`, 'host: x'])
+    assert.match(head, /\r\nConnection: keep-alive(?:\r\n|$)/)
+    assert.match(head, /\r\nkeep-alive: timeout=65\r\n/)
   })
 
   it('are refused without Host in our own words', async () => {

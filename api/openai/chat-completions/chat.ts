@@ -2,6 +2,7 @@ import type { CallableEndpointRow } from '../../../db/repositories/callable-endp
 import { CHAT_PATH } from '../../../domain/chat.ts'
 import { faultField, modelFault } from '../../../domain/model-answer.ts'
 import { ApiError, type Issue } from '../../../domain/errors.ts'
+import type { Departure } from '../../http/departure.ts'
 import type { Ticket } from '../../inference/rows.ts'
 import type { LinkRequest } from '../../links/node-link.ts'
 
@@ -10,18 +11,18 @@ export interface Chat {
   readonly endpoint: CallableEndpointRow
   readonly ticket: Ticket
   readonly body: Buffer
-  /** Aborts when the client leaves before its answer is complete. */
-  readonly signal: AbortSignal
+  /** Of the client, before its answer is complete. */
+  readonly departure: Departure
 }
 
 const DEADLINE_MS = 60 * 60 * 1000
 
-export const linkRequest = ({ endpoint, signal }: Chat, body: Buffer): LinkRequest => ({
+export const linkRequest = ({ endpoint, departure }: Chat, body: Buffer): LinkRequest => ({
   modelKey: endpoint.model_key,
   path: CHAT_PATH,
   body,
   deadlineMs: DEADLINE_MS,
-  signal,
+  signal: departure,
 })
 
 /** How an answer of a model server other than 200 is told: its own words and field under a status that clients know. */

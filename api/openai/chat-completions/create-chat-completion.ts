@@ -43,7 +43,7 @@ export const createChatCompletion = route({
         taskId: newId(),
         createdAt: services.now(),
       }
-      const chat = { endpoint, ticket, body, signal: request.signal }
+      const chat = { endpoint, ticket, body, departure: request.departure }
       return request.body.stream ? answerStream(services, chat, request.res) : answerWhole(services, chat)
     }
     const found = chatEndpoint(services, accountId, request.body.model)

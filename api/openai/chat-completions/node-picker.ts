@@ -34,8 +34,7 @@ export class NodePicker {
 
   /** A node did not answer: takes note, or throws what the client is told when nothing is left to try. */
   failed(nodeId: string, err: unknown): void {
-    const { signal } = this.#chat
-    if (signal.aborted) throw new ClientGoneError('the client left before its answer')
+    if (this.#chat.departure.aborted) throw new ClientGoneError('the client left before its answer')
     if (!(err instanceof LinkError)) throw err
     ;(this.#exclude ??= new Set()).add(nodeId)
     if (err.code === 'model_cold' || err.code === 'no_capacity') this.#missed += 1
@@ -56,7 +55,7 @@ export class NodePicker {
 
   async #wait(): Promise<string> {
     const { loads } = this.#services
-    const { endpoint, body, signal, ticket } = this.#chat
+    const { endpoint, body, departure, ticket } = this.#chat
     ticket.modelState = modelStateOf(this.#services, endpoint.model_key)
     if (this.#exclude) await sleep(NOTICE_MS)
     this.#deadline ??= performance.now() + (await loads.ceilingMs(endpoint))
@@ -65,9 +64,9 @@ export class NodePicker {
       this.#exclude = undefined
       const timeoutMs = Math.max(0, this.#deadline - performance.now())
       try {
-        await loads.wait(endpoint, { timeoutMs, bytes: body.length, signal })
+        await loads.wait(endpoint, { timeoutMs, bytes: body.length, signal: departure.signal })
       } catch (err) {
-        throw signal.aborted ? new ClientGoneError('the client left while its model was loaded') : err
+        throw departure.aborted ? new ClientGoneError('the client left while its model was loaded') : err
       }
       const nodeId = this.#warmNode()
       if (nodeId !== undefined) return nodeId

@@ -1,0 +1,41 @@
+import type { ServerResponse } from 'node:http'
+
+/**
+ * Aborts when a client leaves before its answer is complete. An `AbortSignal` with its controller costs each chat a
+ * kilobyte and a microsecond, so one is made only for those that need it whole.
+ */
+export class Departure {
+  readonly #listeners: (() => void)[] = []
+  #aborted: boolean
+  #controller: AbortController | undefined
+
+  constructor(res: ServerResponse) {
+    this.#aborted = res.destroyed && !res.writableFinished
+    res.once('close', () => {
+      if (!res.writableFinished) this.#abort()
+    })
+  }
+
+  get aborted(): boolean {
+    return this.#aborted
+  }
+
+  addEventListener(_type: 'abort', listener: () => void): void {
+    this.#listeners.push(listener)
+  }
+
+  get signal(): AbortSignal {
+    if (!this.#controller) {
+      this.#controller = new AbortController()
+      if (this.#aborted) this.#controller.abort()
+    }
+    return this.#controller.signal
+  }
+
+  #abort(): void {
+    if (this.#aborted) return
+    this.#aborted = true
+    this.#controller?.abort()
+    for (const listener of this.#listeners) listener()
+  }
+}
