@@ -16,7 +16,7 @@ const ROUNDS = Number(roundsText)
 const SECONDS = Number(secondsText)
 const CONNECTIONS = 64
 /** Until what is run again and again has been compiled for it: before, half of the CPU goes there. */
-const WARM_S = 20
+const WARM_S = 40
 const RATE = 100
 const SSE = join(import.meta.dirname, 'harness', 'sse.mjs')
 
