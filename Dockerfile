@@ -6,7 +6,7 @@ RUN npm ci --omit=dev --no-audit --no-fund
 COPY . .
 RUN mkdir -p /var/lib/hearth && chown -R node:node /var/lib/hearth
 USER node
-ENV NODE_ENV=production HEARTH_HOST=0.0.0.0 HEARTH_CACHE_DIR=/var/lib/hearth/cache MALLOC_ARENA_MAX=2
+ENV NODE_ENV=production HEARTH_HOST=0.0.0.0 HEARTH_CACHE_DIR=/var/lib/hearth/cache
 STOPSIGNAL SIGTERM
 EXPOSE 8420
 CMD ["node", "--max-semi-space-size=32", "api/main.ts"]

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { listenError, localUrl } from '../platform/listening.ts'
 import { createApp, type AppOptions } from './app.ts'
-import { IdleConnections } from './http/idle-connections.ts'
+import { IdleConnections, type IdleLimits } from './http/idle-connections.ts'
 import { answerMalformed } from './http/malformed.ts'
 import { asksForLink, serveLinks } from './links/upgrade.ts'
 import type { OpenServices } from './open-services.ts'
@@ -28,6 +28,7 @@ export interface ListenOptions extends AppOptions {
   port: number
   /** Where clients reach this gateway; by default the address it listens on. */
   baseUrl?: string | undefined
+  idleLimits?: IdleLimits
   /** Builds the services once the address is known. */
   open: (baseUrl: string) => Promise<OpenServices>
 }
@@ -40,6 +41,7 @@ export async function startGateway({
   host,
   port,
   baseUrl: given,
+  idleLimits,
   open,
   ...options
 }: ListenOptions): Promise<Gateway> {
@@ -54,7 +56,7 @@ export async function startGateway({
     shouldUpgradeCallback: asksForLink,
   })
   server.on('clientError', answerMalformed)
-  const connections = new IdleConnections(server)
+  const connections = new IdleConnections(server, idleLimits)
   const ready = Promise.withResolvers<Listener>()
   ready.promise.catch(() => {})
   const listenTo = (answer: Listener): void => {
@@ -84,6 +86,7 @@ export async function startGateway({
     const services = await open(baseUrl)
     const app = createApp(services, options)
     serveLinks(server, { links: services.links, verify: (request) => services.nodes.verify(request) })
+    server.on('upgrade', (_req, socket) => connections.forget(socket))
     ready.resolve(app)
     listenTo(app)
     return { server, services, baseUrl, stop: () => stop(server, services) }

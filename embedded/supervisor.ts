@@ -58,7 +58,7 @@ const STOP_ORDER = [
 const STOP_WITHIN_MS = 9500
 /** How long our own Temporal may take to answer: that is work of this machine, however busy it is. */
 const OWN_SERVER_MS = 120_000
-/** Two thirds of the usual young heap: a gateway under load stays below 250 MB, and half as large costs a chat 2 % more (bench/gateway). */
+/** Half of the usual young heap: a gateway under load stays below 250 MB, and half as large costs a chat 2 % more (bench/gateway). */
 const GATEWAY_FLAGS = ['--max-semi-space-size=32']
 /** Fewer places for memory that threads leave behind. */
 const GATEWAY_ENV = { MALLOC_ARENA_MAX: '2' }

@@ -32,7 +32,8 @@ export function createLogger(
   return buffered ? pino(options, blocksOfLines()) : pino(options)
 }
 
-const BLOCK_BYTES = 256 * 1024
+/** Half of what a pipe holds: one that is on its way when the process ends still goes whole. */
+const BLOCK_BYTES = 32 * 1024
 /** Of one character, in UTF-8. */
 const MAX_BYTES = 3
 const LONGEST_MS = 100
@@ -40,7 +41,7 @@ const LONGEST_MS = 100
 /** Lines become bytes as they come: as texts, in pieces, they would outlive young collections, and be copied by each. */
 function blocksOfLines(): DestinationStream & { flushSync(): void } {
   const out = pino.destination({ sync: false, contentMode: 'buffer' })
-  let block = Buffer.allocUnsafeSlow(BLOCK_BYTES)
+  const block = Buffer.allocUnsafeSlow(BLOCK_BYTES)
   let length = 0
   let timer: NodeJS.Timeout | undefined
   const write = (bytes: Buffer) => {
@@ -51,8 +52,7 @@ function blocksOfLines(): DestinationStream & { flushSync(): void } {
     clearTimeout(timer)
     timer = undefined
     if (length === 0) return
-    write(block.subarray(0, length))
-    block = Buffer.allocUnsafeSlow(BLOCK_BYTES)
+    write(Buffer.from(block.subarray(0, length)))
     length = 0
   }
   // Before pino's own listeners, which write out and close what has been passed on.

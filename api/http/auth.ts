@@ -106,13 +106,11 @@ function credentialOf({ headers }: IncomingMessage, what = 'an API key'): string
   return credential
 }
 
-const BEARER = 'Bearer '
-
 function bearerOf(authorization: string): string {
-  const scheme = authorization.slice(0, BEARER.length)
-  if (scheme === BEARER || scheme.toLowerCase() === BEARER.toLowerCase())
-    return authorization.slice(BEARER.length)
-  throw unauthenticated('Authorization must be a Bearer token')
+  const space = authorization.indexOf(' ')
+  const scheme = space === -1 ? authorization : authorization.slice(0, space)
+  if (scheme.toLowerCase() !== 'bearer') throw unauthenticated('Authorization must be a Bearer token')
+  return space === -1 ? '' : authorization.slice(space + 1).trim()
 }
 
 function one({ headers }: IncomingMessage, name: string): string {

@@ -20,19 +20,17 @@ export const hasBody = (req: IncomingMessage): boolean =>
 export const declaredLength = (req: IncomingMessage): number => Number(req.headers['content-length'] ?? 0)
 
 /** Cuts off a client that stops in the middle of its body: it would hold its connection, and what it sent, for ever. */
-export function limitIdle(req: IncomingMessage, res: ServerResponse, ms: number): void {
+export function limitIdle(req: IncomingMessage, ms: number): void {
   // Mostly the body came with the head, and has been read by the end of this turn.
-  queueMicrotask(() => limitIdleBody(req, res, ms))
+  setImmediate(limitIdleBody, req, ms)
 }
 
-function limitIdleBody(req: IncomingMessage, res: ServerResponse, ms: number): void {
+function limitIdleBody(req: IncomingMessage, ms: number): void {
   if (req.complete || req.destroyed) return
   const { socket } = req
   socket.setTimeout(ms)
-  // The work that follows may take its time; after it the server's own limit between requests holds.
-  req.once('end', () => {
-    if (!res.writableFinished) socket.setTimeout(0)
-  })
+  // The work that follows may take its time.
+  req.once('end', () => socket.setTimeout(0))
 }
 
 /** Where a body goes: `hold` is told of each piece before it is kept, and throws when there is no room for it. */
@@ -67,6 +65,7 @@ export function readBody(req: IncomingMessage, maxBytes: number, { hold, done }:
       .on('data', onData)
       .on('end', () => {
         done(chunks.length === 1 ? (chunks[0] ?? EMPTY) : Buffer.concat(chunks, size))
+        chunks.length = 0
         resolve()
       })
       .on('close', () => {

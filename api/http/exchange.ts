@@ -56,14 +56,8 @@ export class Exchange implements AnyRequest {
     this.search = mark === -1 ? '' : url.slice(mark + 1)
     const given = req.headers['x-request-id']
     this.requestId = typeof given === 'string' && SANE_ID.test(given) ? given : newId()
-    this.head = [
-      'x-request-id',
-      this.requestId,
-      'x-content-type-options',
-      'nosniff',
-      'keep-alive',
-      KEEP_ALIVE,
-    ]
+    this.head = ['x-request-id', this.requestId, 'x-content-type-options', 'nosniff']
+    if (res.shouldKeepAlive) this.head.push('keep-alive', KEEP_ALIVE)
   }
 
   /** For handlers that write by themselves: what the kernel would send is set on it at first use. */
@@ -91,6 +85,12 @@ export class Exchange implements AnyRequest {
   /** Handlers take it out of the request, so it may not depend on how it is called. */
   readonly afterCommit = (action: () => void): void => {
     ;(this.#after ??= []).push(action)
+  }
+
+  /** Its memory is given back: what holds the request longer must not hold its body. */
+  dropBody(): void {
+    this.rawBody = EMPTY
+    this.body = undefined
   }
 
   runAfterCommit(): void {

@@ -1,63 +1,68 @@
 import type { Server, ServerResponse } from 'node:http'
-import type { Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
 
 interface Connection {
   /** Of the latest request, until a sweep has seen that it is finished. */
   response: ServerResponse | undefined
-  wasUsed: boolean
-  bytesRead: number
-  /** Since when nothing has come; `performance.now()`. */
-  idleSince: number
+  /** Since when nothing is asked, by `performance.now()`; unset before the first request. */
+  idleSince: number | undefined
 }
 
 /** Longer than that of usual load balancers, so that it is they who close idle connections. */
 const KEEP_ALIVE_S = 65
 /** Tells clients how long they may count on a connection. */
 export const KEEP_ALIVE = `timeout=${KEEP_ALIVE_S}`
-/** How late a connection is closed at most. */
+/** A request that was sent at the last moment still arrives. */
+const IDLE_MS = (KEEP_ALIVE_S + 1) * 1_000
+/** A connection is closed at most two of these late. */
 const SWEEP_MS = 5_000
 
+/** For tests: how long a connection may stay idle, and how often all are looked at. */
+export interface IdleLimits {
+  idleMs?: number
+  sweepMs?: number
+}
+
 /**
- * Closes connections on which a client has long asked nothing more. The server's own limit sets a timer twice per request,
- * a fortieth of what a chat costs (bench/gateway); this looks at all connections now and then.
+ * Closes connections on which a client has long asked nothing more. The server's own limit sets a timer twice per request;
+ * this looks at all connections now and then.
  */
 export class IdleConnections {
   readonly #idleMs: number
-  readonly #open = new Map<Socket, Connection>()
+  readonly #open = new Map<Duplex, Connection>()
 
-  /** @param options `idleMs`: how long a connection may stay idle; `sweepMs`: how often they are looked at. */
-  constructor(server: Server, { idleMs = KEEP_ALIVE_S * 1_000, sweepMs = SWEEP_MS } = {}) {
+  constructor(server: Server, { idleMs = IDLE_MS, sweepMs = SWEEP_MS }: IdleLimits = {}) {
     this.#idleMs = idleMs
     server.keepAliveTimeout = 0
-    server.on('connection', (socket: Socket) => {
-      this.#open.set(socket, { response: undefined, wasUsed: false, bytesRead: 0, idleSince: 0 })
-      socket.once('close', () => this.#open.delete(socket))
+    server.on('connection', (socket: Duplex) => {
+      this.#open.set(socket, { response: undefined, idleSince: undefined })
+      socket.once('close', () => this.forget(socket))
     })
-    const timer = setInterval(() => this.#sweep(performance.now()), sweepMs).unref()
-    server.once('close', () => clearInterval(timer))
+    server.once('listening', () => {
+      const timer = setInterval(() => this.#sweep(performance.now()), sweepMs).unref()
+      server.once('close', () => clearInterval(timer))
+    })
   }
 
   /** A request has come. */
-  note(socket: Socket, response: ServerResponse): void {
+  note(socket: Duplex, response: ServerResponse): void {
     const connection = this.#open.get(socket)
     if (connection) connection.response = response
   }
 
+  /** It has closed, or carries something else than requests from now on. */
+  forget(socket: Duplex): void {
+    this.#open.delete(socket)
+  }
+
   #sweep(now: number): void {
     for (const [socket, connection] of this.#open) {
-      const { response } = connection
-      if (response && !response.writableFinished && !response.destroyed) continue
+      const { response, idleSince } = connection
       if (response) {
+        if (!response.writableFinished && !response.destroyed) continue
         connection.response = undefined
-        connection.wasUsed = true
         connection.idleSince = now
-      }
-      // The first request is the server's to wait for.
-      if (!connection.wasUsed) continue
-      if (connection.bytesRead !== socket.bytesRead) {
-        connection.bytesRead = socket.bytesRead
-        connection.idleSince = now
-      } else if (now - connection.idleSince >= this.#idleMs) socket.destroy()
+      } else if (idleSince !== undefined && now - idleSince >= this.#idleMs) socket.destroy()
     }
   }
 }

@@ -184,6 +184,7 @@ export class Kernel {
 
   #end(operation: Operation | undefined, exchange: Exchange): void {
     if (exchange.held) this.#bodies.release(exchange.held)
+    exchange.dropBody()
     this.#log(operation, exchange)
   }
 

@@ -107,7 +107,7 @@ export function takeBody(operation: Operation, exchange: Exchange): Promise<void
   holdBody(operation, exchange)
 
   if (req.headers.expect?.toLowerCase() === '100-continue') exchange.response.writeContinue()
-  limitIdle(req, exchange.response, bodyIdleMs)
+  limitIdle(req, bodyIdleMs)
   return route.stream ? undefined : readInto(operation, exchange)
 }
 

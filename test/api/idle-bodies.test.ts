@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import Type from 'typebox'
@@ -15,11 +16,21 @@ const ponder = route({
   path: '/ponder',
   auth: 'none',
   body: Type.Object({}),
+  maxBodyBytes: 1_000,
+  success: { status: 204 },
+  handler: () => sleep(2 * IDLE_MS),
+})
+const look = route({
+  operationId: 'look',
+  summary: 'Look for a while',
+  method: 'GET',
+  path: '/look',
+  auth: 'none',
   success: { status: 204 },
   handler: () => sleep(2 * IDLE_MS),
 })
 const families: Family[] = [
-  { name: 'builder', prefix: '/api/builder/v1', errors: 'builder', routes: [ponder] },
+  { name: 'builder', prefix: '/api/builder/v1', errors: 'builder', routes: [ponder, look] },
 ]
 
 describe('a client in the middle of its body', () => {
@@ -62,5 +73,21 @@ describe('a client in the middle of its body', () => {
     }
 
     assert.match(await answer, /^HTTP\/1\.1 204/)
+  })
+
+  it('may ask for something else, that takes longer, after it was refused', async () => {
+    const { hostname, port } = new URL(api.baseUrl)
+    const socket = connect(Number(port), hostname)
+    const head = ['POST /api/builder/v1/ponder HTTP/1.1', 'host: x', 'content-type: application/json']
+    socket.write(
+      `${[...head, 'transfer-encoding: chunked'].join('\r\n')}\r\n\r\n7d0\r\n${' '.repeat(2_000)}\r\n`,
+    )
+    const [refusal] = (await once(socket, 'data')) as [Buffer]
+    assert.match(String(refusal), /^HTTP\/1\.1 413/)
+
+    socket.write('0\r\n\r\nGET /api/builder/v1/look HTTP/1.1\r\nhost: x\r\n\r\n')
+    const [answer] = (await once(socket, 'data')) as [Buffer]
+    assert.match(String(answer), /^HTTP\/1\.1 204/)
+    socket.destroy()
   })
 })

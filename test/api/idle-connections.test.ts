@@ -1,40 +1,45 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { createServer, type Server } from 'node:http'
-import { type AddressInfo, connect, type Socket } from 'node:net'
+import { connect, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { IdleConnections } from '../../api/http/idle-connections.ts'
+import Type from 'typebox'
+import type { Family } from '../../api/http/family.ts'
+import { route } from '../../api/http/route.ts'
+import { startApi, type TestApi } from '../support/api.ts'
 
 const IDLE_MS = 300
 
-describe('connections on which nothing is asked any more', () => {
-  let server: Server
+const wait = route({
+  operationId: 'wait',
+  summary: 'Wait for a while',
+  method: 'GET',
+  path: '/wait/{ms}',
+  auth: 'none',
+  params: Type.Object({ ms: Type.Integer() }),
+  success: { status: 204 },
+  handler: ({ params }) => sleep(params.ms),
+})
+const families: Family[] = [{ name: 'builder', prefix: '/api/builder/v1', errors: 'builder', routes: [wait] }]
 
+describe('connections on which nothing is asked any more', () => {
+  let api: TestApi
   before(async () => {
-    server = createServer((req, res) => {
-      connections.note(req.socket, res)
-      setTimeout(() => res.end('done'), Number(req.url?.slice(1)))
-    })
-    const connections = new IdleConnections(server, { idleMs: IDLE_MS, sweepMs: 20 })
-    server.listen(0, '127.0.0.1')
-    await once(server, 'listening')
+    api = await startApi({ families, idleLimits: { idleMs: IDLE_MS, sweepMs: 20 } })
   })
-  after(() => {
-    server.close()
-    server.closeAllConnections()
-  })
+  after(() => api[Symbol.asyncDispose]())
 
   async function open(): Promise<Socket> {
-    const socket = connect((server.address() as AddressInfo).port, '127.0.0.1')
+    const { hostname, port } = new URL(api.baseUrl)
+    const socket = connect(Number(port), hostname)
     await once(socket, 'connect')
     return socket
   }
 
   /** Asks for an answer that takes `ms`, and waits for it. */
   async function ask(socket: Socket, ms: number): Promise<void> {
-    socket.write(`GET /${ms} HTTP/1.1\r\nHost: x\r\n\r\n`)
+    socket.write(`GET /api/builder/v1/wait/${ms} HTTP/1.1\r\nHost: x\r\n\r\n`)
     const [answer] = (await once(socket, 'data')) as [Buffer]
-    assert.match(answer.toString(), /done/)
+    assert.match(answer.toString(), /^HTTP\/1\.1 204/)
   }
 
   it('are closed after a while', async () => {

@@ -35,11 +35,17 @@ describe('the log', function () {
         '{ buffered: true }',
       )
     const many = written(`for (let i = 0; i < 3_000; i++) log.info({ i }, 'a line')`, '{ buffered: true }')
+    // Through a pipe: it holds less than what is being written when the process ends.
+    const ended = written(
+      `for (let i = 0; i < 3_000; i++) log.info({ i, text: 'x'.repeat(200) }, 'a line'); process.exit()`,
+      '{ buffered: true }',
+    )
     const texts = [
       written100(''),
       written100('process.exit()'),
       written100(`log.fatal('no'); process.exit()`),
       many,
+      ended,
     ]
     for (const [n, text] of (await Promise.all(texts)).entries()) {
       const numbers = text

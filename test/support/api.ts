@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { request as httpRequest } from 'undici'
 import type { AppOptions } from '../../api/app.ts'
 import { type OpenServices, openServices } from '../../api/open-services.ts'
+import type { IdleLimits } from '../../api/http/idle-connections.ts'
 import { startGateway } from '../../api/server.ts'
 import { createApiKey } from '../../db/repositories/api-keys.ts'
 import { newId } from '../../domain/ids.ts'
@@ -55,6 +56,7 @@ export interface TestApiOptions extends AppOptions {
   /** Shares a database with another gateway of the test, which has to outlive this one. */
   database?: TestDatabase
   config?: Partial<Config>
+  idleLimits?: IdleLimits
 }
 
 /** A real gateway over a database of its own; answers are checked against the schemas that declare them. */
