@@ -11,6 +11,7 @@ import { createApiKey } from '../db/repositories/api-keys.ts'
 import { createNodeToken } from '../db/repositories/nodes.ts'
 import { newId } from '../domain/ids.ts'
 import { freePorts } from '../embedded/ports.ts'
+import { GATEWAY_ENV, GATEWAY_FLAGS } from '../embedded/supervisor.ts'
 import { startServer } from './list-fixture.ts'
 import { descendants, listeningPort } from './platform.ts'
 
@@ -62,7 +63,8 @@ export async function startWorld(): Promise<World> {
   }
   const seeded = await seed(url)
   const profile = (process.env.BENCH_PROFILE ?? '').split(' ').filter(Boolean)
-  const gatewayPid = run(MEASURED_CORE, 'gateway', [...profile, '--max-semi-space-size=32', 'api/main.ts'], {
+  const gatewayPid = run(MEASURED_CORE, 'gateway', [...profile, ...GATEWAY_FLAGS, 'api/main.ts'], {
+    ...GATEWAY_ENV,
     DATABASE_URL: url,
     TEMPORAL_ADDRESS: '127.0.0.1:1',
     HEARTH_PORT: String(port),
@@ -71,7 +73,6 @@ export async function startWorld(): Promise<World> {
     HEARTH_ENCRYPTION_KEYS: Buffer.alloc(32, 1).toString('base64'),
     HEARTH_OBJECT_DIR: join(folder, 'objects'),
     HEARTH_LOG_LEVEL: 'info',
-    MALLOC_ARENA_MAX: '2',
   })
   await answers(`${baseUrl}/api/builder/v1/health`)
   const nodePid = run(OTHER_CORE, 'node', ['bench/gateway-node.ts', catalog(folder), seeded.modelKey], {

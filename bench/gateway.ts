@@ -76,9 +76,7 @@ async function closedLoop({ url, key, model, pid, name }: Target): Promise<Close
   const script = join(world.folder, `${name.replace(' ', '-')}.lua`)
   writeFileSync(
     script,
-    `local text=${JSON.stringify(requestText({ url, key, model }))}
-wrk.format=function() return text end
-`,
+    `local text=${JSON.stringify(requestText({ url, key, model }))}\nwrk.format=function() return text end\n`,
   )
   const before = [cpuOf(pid), cpuOf(world.nodePid)]
   const text = await run('wrk', ['-t1', `-c${CONNECTIONS}`, `-d${SECONDS}s`, '-s', script, url])

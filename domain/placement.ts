@@ -105,8 +105,8 @@ export function misfit(node: PlacedNode, need: PlacementNeed): string | undefine
  */
 export class PlacementIndex {
   readonly #nodes = new Map<string, PlacedNode>()
-  readonly #warm: Buckets = new Map()
-  readonly #cached: Buckets = new Map()
+  /** Per model, the nodes that hold it. */
+  readonly #holders: Record<'warm' | 'cached', Buckets> = { warm: new Map(), cached: new Map() }
   readonly #byProfile: Buckets = new Map()
 
   /** Takes a node's whole report in place of the one before. */
@@ -168,7 +168,8 @@ export class PlacementIndex {
 
   /** How warm the cluster holds a model: nodes by warmth (contract 2.8). */
   count(modelKey: string): { warm: number; cached: number } {
-    return { warm: this.#warm.get(modelKey)?.size ?? 0, cached: this.#cached.get(modelKey)?.size ?? 0 }
+    const { warm, cached } = this.#holders
+    return { warm: warm.get(modelKey)?.size ?? 0, cached: cached.get(modelKey)?.size ?? 0 }
   }
 
   /** A model as its node last reported it. */
@@ -210,7 +211,7 @@ export class PlacementIndex {
 
   #nodesOf(warmth: Warmth, need: PlacementNeed): ScoreBuckets<PlacedNode> | undefined {
     if (warmth === 'cold') return this.#byProfile.get(need.runtime_profile)
-    return (warmth === 'warm' ? this.#warm : this.#cached).get(need.model_key)
+    return this.#holders[warmth].get(need.model_key)
   }
 
   #explain(need: PlacementNeed, chosen: Chosen | undefined): Verdict[] {
@@ -231,8 +232,7 @@ export class PlacementIndex {
   /** The index that holds the nodes of a model in this state. */
   #band(model: NodeModel): Buckets | undefined {
     const warmth = warmthOf(model)
-    if (warmth === 'cold') return undefined
-    return warmth === 'warm' ? this.#warm : this.#cached
+    return warmth === 'cold' ? undefined : this.#holders[warmth]
   }
 
   /** Puts a node where its points and models belong; cheap for what stays where it is. */

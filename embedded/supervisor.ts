@@ -59,9 +59,9 @@ const STOP_WITHIN_MS = 9500
 /** How long our own Temporal may take to answer: that is work of this machine, however busy it is. */
 const OWN_SERVER_MS = 120_000
 /** Half of the usual young heap: a gateway under load stays below 250 MB, and half as large costs a chat 2 % more (bench/gateway). */
-const GATEWAY_FLAGS = ['--max-semi-space-size=32']
+export const GATEWAY_FLAGS = ['--max-semi-space-size=32']
 /** Fewer places for memory that threads leave behind. */
-const GATEWAY_ENV = { MALLOC_ARENA_MAX: '2' }
+export const GATEWAY_ENV = { MALLOC_ARENA_MAX: '2' }
 /** A worker has several heaps, one for each thread of workflows: with a small young part it stays below 350 MB (bench/webhooks). */
 const WORKER_FLAGS = ['--max-semi-space-size=8']
 /** Names are looked up on these threads, and each may hang; without a bound each keeps memory of its own. */

@@ -65,6 +65,7 @@ export function readBody(req: IncomingMessage, maxBytes: number, { hold, done }:
       .on('data', onData)
       .on('end', () => {
         done(chunks.length === 1 ? (chunks[0] ?? EMPTY) : Buffer.concat(chunks, size))
+        // These listeners live as long as the request, which may be longer than its body is wanted.
         chunks.length = 0
         resolve()
       })

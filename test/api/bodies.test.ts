@@ -1,11 +1,10 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { connect } from 'node:net'
 import { Readable } from 'node:stream'
 import Type from 'typebox'
 import type { Family } from '../../api/http/family.ts'
 import { route } from '../../api/http/route.ts'
-import { startApi, type TestApi } from '../support/api.ts'
+import { connectTo, startApi, type TestApi } from '../support/api.ts'
 
 const say = route({
   operationId: 'say',
@@ -139,8 +138,7 @@ describe('JSON bodies', () => {
   })
 
   it('says 413 before the body is sent when the client waits for 100-continue', async () => {
-    const { port } = new URL(api.baseUrl)
-    const socket = connect(Number(port), '127.0.0.1')
+    const socket = connectTo(api.baseUrl)
     socket.write(
       'PUT /api/builder/v1/small HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n' +
         'content-length: 1000\r\nexpect: 100-continue\r\n\r\n',
@@ -152,9 +150,8 @@ describe('JSON bodies', () => {
   })
 
   it('survives clients that leave in the middle of their body', async () => {
-    const { port } = new URL(api.baseUrl)
     for (let i = 0; i < 20; i++) {
-      const socket = connect(Number(port), '127.0.0.1')
+      const socket = connectTo(api.baseUrl)
       socket.write(
         'PUT /api/builder/v1/small HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{',
       )

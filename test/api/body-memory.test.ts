@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { connect, type Socket } from 'node:net'
+import type { Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import Type from 'typebox'
 import { parsedBytes } from '../../api/http/body-budget.ts'
 import type { Family } from '../../api/http/family.ts'
 import { route } from '../../api/http/route.ts'
-import { startApi, type TestApi } from '../support/api.ts'
+import { connectTo, startApi, type TestApi } from '../support/api.ts'
 import { signedNode } from '../support/signed-node.ts'
 import { until } from '../support/until.ts'
 
@@ -56,8 +56,7 @@ describe('the memory of request bodies', () => {
     key: string,
     { sent, length, path = 'take' }: { sent: number; length?: number; path?: string },
   ) => {
-    const { port, hostname } = new URL(api.baseUrl)
-    const socket = connect(Number(port), hostname)
+    const socket = connectTo(api.baseUrl)
     const size = length === undefined ? 'transfer-encoding: chunked' : `content-length: ${length}`
     const head = [`POST /api/builder/v1/${path} HTTP/1.1`, 'host: x', `x-api-key: ${key}`]
     socket.write(`${[...head, 'content-type: application/json', size].join('\r\n')}\r\n\r\n`)

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { connect, type Socket } from 'node:net'
+import type { Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import Type from 'typebox'
 import type { Family } from '../../api/http/family.ts'
 import { route } from '../../api/http/route.ts'
-import { startApi, type TestApi } from '../support/api.ts'
+import { connectTo, startApi, type TestApi } from '../support/api.ts'
 
 const IDLE_MS = 400
 
@@ -20,6 +20,7 @@ const ponder = route({
   success: { status: 204 },
   handler: () => sleep(2 * IDLE_MS),
 })
+const PONDER = ['POST /api/builder/v1/ponder HTTP/1.1', 'host: x', 'content-type: application/json']
 const look = route({
   operationId: 'look',
   summary: 'Look for a while',
@@ -41,10 +42,8 @@ describe('a client in the middle of its body', () => {
   after(() => api[Symbol.asyncDispose]())
 
   const open = (length: number): { socket: Socket; answer: Promise<string> } => {
-    const { hostname, port } = new URL(api.baseUrl)
-    const socket = connect(Number(port), hostname)
-    const head = ['POST /api/builder/v1/ponder HTTP/1.1', 'host: x', 'content-type: application/json']
-    socket.write(`${[...head, `content-length: ${length}`].join('\r\n')}\r\n\r\n`)
+    const socket = connectTo(api.baseUrl)
+    socket.write(`${[...PONDER, `content-length: ${length}`].join('\r\n')}\r\n\r\n`)
     const answer = new Promise<string>((resolve) => {
       let text = ''
       socket
@@ -76,11 +75,9 @@ describe('a client in the middle of its body', () => {
   })
 
   it('may ask for something else, that takes longer, after it was refused', async () => {
-    const { hostname, port } = new URL(api.baseUrl)
-    const socket = connect(Number(port), hostname)
-    const head = ['POST /api/builder/v1/ponder HTTP/1.1', 'host: x', 'content-type: application/json']
+    const socket = connectTo(api.baseUrl)
     socket.write(
-      `${[...head, 'transfer-encoding: chunked'].join('\r\n')}\r\n\r\n7d0\r\n${' '.repeat(2_000)}\r\n`,
+      `${[...PONDER, 'transfer-encoding: chunked'].join('\r\n')}\r\n\r\n7d0\r\n${' '.repeat(2_000)}\r\n`,
     )
     const [refusal] = (await once(socket, 'data')) as [Buffer]
     assert.match(String(refusal), /^HTTP\/1\.1 413/)

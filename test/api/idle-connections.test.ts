@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { connect, type Socket } from 'node:net'
+import type { Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import Type from 'typebox'
 import type { Family } from '../../api/http/family.ts'
 import { route } from '../../api/http/route.ts'
-import { startApi, type TestApi } from '../support/api.ts'
+import { connectTo, startApi, type TestApi } from '../support/api.ts'
 
 const IDLE_MS = 300
 
@@ -29,8 +29,7 @@ describe('connections on which nothing is asked any more', () => {
   after(() => api[Symbol.asyncDispose]())
 
   async function open(): Promise<Socket> {
-    const { hostname, port } = new URL(api.baseUrl)
-    const socket = connect(Number(port), hostname)
+    const socket = connectTo(api.baseUrl)
     await once(socket, 'connect')
     return socket
   }

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { startApi, type TestApi } from '../support/api.ts'
+import { connectTo, startApi, type TestApi } from '../support/api.ts'
 
 const CSV = { contentType: 'text/csv' }
 const CONTENT = '0123456789'
@@ -118,8 +117,8 @@ describe('signed URLs of the local store', () => {
   })
 
   it('keep nothing of an upload that breaks off', async () => {
-    const { pathname, search, port } = new URL(await signPut('b/broken'))
-    const socket = connect(Number(port), '127.0.0.1')
+    const { pathname, search } = new URL(await signPut('b/broken'))
+    const socket = connectTo(api.baseUrl)
     await once(socket, 'connect')
 
     socket.write(

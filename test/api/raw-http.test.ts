@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict'
-import { connect } from 'node:net'
-import { startApi, type TestApi } from '../support/api.ts'
+import { connectTo, startApi, type TestApi } from '../support/api.ts'
 
 const HEALTH = '/api/builder/v1/health'
 
@@ -20,8 +19,7 @@ describe('requests as other clients write them', () => {
   /** One request, byte for byte, and its answer. */
   const send = (lines: readonly string[], body = ''): Promise<RawAnswer> =>
     new Promise((resolve, reject) => {
-      const { port, hostname } = new URL(api.baseUrl)
-      const socket = connect(Number(port), hostname)
+      const socket = connectTo(api.baseUrl)
       let text = ''
       socket
         .on('data', (data) => {

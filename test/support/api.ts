@@ -1,4 +1,5 @@
 import { mkdtemp, rm } from 'node:fs/promises'
+import { connect, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { request as httpRequest } from 'undici'
@@ -57,6 +58,12 @@ export interface TestApiOptions extends AppOptions {
   database?: TestDatabase
   config?: Partial<Config>
   idleLimits?: IdleLimits
+}
+
+/** A connection to write bytes to that no HTTP client would. */
+export function connectTo(url: string): Socket {
+  const { hostname, port } = new URL(url)
+  return connect(Number(port), hostname)
 }
 
 /** A real gateway over a database of its own; answers are checked against the schemas that declare them. */
