@@ -86,7 +86,7 @@ export async function startGateway({
     const services = await open(baseUrl)
     const app = createApp(services, options)
     serveLinks(server, { links: services.links, verify: (request) => services.nodes.verify(request) })
-    server.on('upgrade', (_req, socket) => connections.forget(socket))
+    server.on('upgrade', (req) => connections.forget(req.socket))
     ready.resolve(app)
     listenTo(app)
     return { server, services, baseUrl, stop: () => stop(server, services) }

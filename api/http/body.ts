@@ -19,20 +19,6 @@ export const hasBody = (req: IncomingMessage): boolean =>
 /** As the client declares it; 0 where it does not say. */
 export const declaredLength = (req: IncomingMessage): number => Number(req.headers['content-length'] ?? 0)
 
-/** Cuts off a client that stops in the middle of its body: it would hold its connection, and what it sent, for ever. */
-export function limitIdle(req: IncomingMessage, ms: number): void {
-  // Mostly the body came with the head, and has been read by the end of this turn.
-  setImmediate(limitIdleBody, req, ms)
-}
-
-function limitIdleBody(req: IncomingMessage, ms: number): void {
-  if (req.complete || req.destroyed) return
-  const { socket } = req
-  socket.setTimeout(ms)
-  // The work that follows may take its time.
-  req.once('end', () => socket.setTimeout(0))
-}
-
 /** Where a body goes: `hold` is told of each piece before it is kept, and throws when there is no room for it. */
 interface BodySink {
   readonly hold: (bytes: number) => void

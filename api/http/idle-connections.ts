@@ -1,11 +1,14 @@
 import type { Server, ServerResponse } from 'node:http'
-import type { Duplex } from 'node:stream'
+import type { Socket } from 'node:net'
 
 interface Connection {
   /** Of the latest request, until a sweep has seen that it is finished. */
   response: ServerResponse | undefined
   /** Since when nothing is asked, by `performance.now()`; unset before the first request. */
   idleSince: number | undefined
+  /** What had come when a sweep last saw something new, in bytes, and when that was. */
+  bytesRead: number
+  readAt: number
 }
 
 /** Longer than that of usual load balancers, so that it is they who close idle connections. */
@@ -14,28 +17,37 @@ const KEEP_ALIVE_S = 65
 export const KEEP_ALIVE = `timeout=${KEEP_ALIVE_S}`
 /** A request that was sent at the last moment still arrives. */
 const IDLE_MS = (KEEP_ALIVE_S + 1) * 1_000
+/** A body may be large and its line slow, but it has to go on. */
+const BODY_IDLE_MS = 120_000
 /** A connection is closed at most two of these late. */
 const SWEEP_MS = 5_000
 
-/** For tests: how long a connection may stay idle, and how often all are looked at. */
+/** For tests: how long a connection may stay idle, or send nothing in the middle of a body, and how often all are looked at. */
 export interface IdleLimits {
   idleMs?: number
+  bodyIdleMs?: number
   sweepMs?: number
 }
 
 /**
- * Closes connections on which a client has long asked nothing more. The server's own limit sets a timer twice per request;
- * this looks at all connections now and then.
+ * Closes connections on which a client has long asked nothing more, or has stopped in the middle of a body: it would hold
+ * them, and what it sent, for ever. The server's own limits set timers for every request; this looks at all connections
+ * now and then.
  */
 export class IdleConnections {
   readonly #idleMs: number
-  readonly #open = new Map<Duplex, Connection>()
+  readonly #bodyIdleMs: number
+  readonly #open = new Map<Socket, Connection>()
 
-  constructor(server: Server, { idleMs = IDLE_MS, sweepMs = SWEEP_MS }: IdleLimits = {}) {
+  constructor(
+    server: Server,
+    { idleMs = IDLE_MS, bodyIdleMs = BODY_IDLE_MS, sweepMs = SWEEP_MS }: IdleLimits = {},
+  ) {
     this.#idleMs = idleMs
+    this.#bodyIdleMs = bodyIdleMs
     server.keepAliveTimeout = 0
-    server.on('connection', (socket: Duplex) => {
-      this.#open.set(socket, { response: undefined, idleSince: undefined })
+    server.on('connection', (socket: Socket) => {
+      this.#open.set(socket, { response: undefined, idleSince: undefined, bytesRead: 0, readAt: 0 })
       socket.once('close', () => this.forget(socket))
     })
     server.once('listening', () => {
@@ -45,24 +57,35 @@ export class IdleConnections {
   }
 
   /** A request has come. */
-  note(socket: Duplex, response: ServerResponse): void {
+  note(socket: Socket, response: ServerResponse): void {
     const connection = this.#open.get(socket)
     if (connection) connection.response = response
   }
 
   /** It has closed, or carries something else than requests from now on. */
-  forget(socket: Duplex): void {
+  forget(socket: Socket): void {
     this.#open.delete(socket)
   }
 
   #sweep(now: number): void {
     for (const [socket, connection] of this.#open) {
-      const { response, idleSince } = connection
-      if (response) {
-        if (!response.writableFinished && !response.destroyed) continue
-        connection.response = undefined
-        connection.idleSince = now
-      } else if (idleSince !== undefined && now - idleSince >= this.#idleMs) socket.destroy()
+      if (this.#isIdle(connection, socket.bytesRead, now)) socket.destroy()
     }
+  }
+
+  #isIdle(connection: Connection, bytesRead: number, now: number): boolean {
+    const { response, idleSince } = connection
+    if (!response) return idleSince !== undefined && now - idleSince >= this.#idleMs
+    if (response.writableFinished || response.destroyed) {
+      connection.response = undefined
+      connection.idleSince = now
+      return false
+    }
+    // Its body is here: the work that follows may take its time.
+    if (response.req.complete) return false
+    if (connection.bytesRead === bytesRead) return now - connection.readAt >= this.#bodyIdleMs
+    connection.bytesRead = bytesRead
+    connection.readAt = now
+    return false
   }
 }

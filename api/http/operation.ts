@@ -9,7 +9,6 @@ import {
   fileTooLarge,
   hasBody,
   JSON_TYPE,
-  limitIdle,
   parseJson,
   readBody,
   tooLarge,
@@ -26,14 +25,10 @@ const LARGE_BYTES = 64 * 1024
 const JSON_TYPES = [JSON_TYPE]
 /** A form's own lines around its file. */
 const FORM_BYTES = 64 * 1024
-/** A body may be large and its line slow, but it has to go on. */
-const BODY_IDLE_MS = 120_000
 
 export interface MountOptions {
   /** Tests: refuse to send a body that its schema does not describe, or an error code that is not declared. */
   validateResponses?: boolean
-  /** How long a client may send nothing in the middle of its body. */
-  bodyIdleMs?: number
 }
 
 /** Path parameters that whoever knows them may use. */
@@ -49,7 +44,6 @@ export interface Operation {
   readonly headers: Check | undefined
   readonly body: Check | undefined
   readonly maxBodyBytes: number
-  readonly bodyIdleMs: number
   /** Memory that bodies of all operations share. */
   readonly budget: BodyBudget
   /** Who holds the memory of a body that is read before its sender is identified. */
@@ -69,7 +63,7 @@ export function prepare(
   family: Family,
   services: Services,
   budget: BodyBudget,
-  { validateResponses, bodyIdleMs = BODY_IDLE_MS }: MountOptions,
+  { validateResponses }: MountOptions,
 ): Operation {
   return {
     route,
@@ -80,7 +74,6 @@ export function prepare(
     headers: route.headers && textCheck('header', route.headers),
     body: route.body && jsonCheck('body', route.body),
     maxBodyBytes: route.stream ? Infinity : Math.min(route.maxBodyBytes ?? MIB, budget.share),
-    bodyIdleMs,
     budget,
     ownerOf: (req) => (route.auth === 'node-signature' && knownNode(req, services)) || route.auth,
     streamBytes: services.objects.putBytes,
@@ -98,7 +91,7 @@ function knownNode({ headers }: IncomingMessage, { nodes }: Services): string | 
 
 /** Reads a JSON body into the exchange, or looks at the head of one that the handler will read. */
 export function takeBody(operation: Operation, exchange: Exchange): Promise<void> | undefined {
-  const { route, body, bodyIdleMs } = operation
+  const { route, body } = operation
   const { req } = exchange
   if (!hasBody(req)) return undefined
   checkDeclared(operation, declaredLength(req))
@@ -107,7 +100,6 @@ export function takeBody(operation: Operation, exchange: Exchange): Promise<void
   holdBody(operation, exchange)
 
   if (req.headers.expect?.toLowerCase() === '100-continue') exchange.response.writeContinue()
-  limitIdle(req, bodyIdleMs)
   return route.stream ? undefined : readInto(operation, exchange)
 }
 

@@ -37,7 +37,7 @@ const families: Family[] = [
 describe('a client in the middle of its body', () => {
   let api: TestApi
   before(async () => {
-    api = await startApi({ families, bodyIdleMs: IDLE_MS })
+    api = await startApi({ families, idleLimits: { bodyIdleMs: IDLE_MS, sweepMs: 20 } })
   })
   after(() => api[Symbol.asyncDispose]())
 
