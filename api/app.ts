@@ -31,9 +31,12 @@ export function createApp(
   app.use((ctx) => {
     // The kernel writes its answers itself, headers and all.
     ctx.respond = false
-    return kernel.handle(ctx.req, ctx.res)
+    kernel.handle(ctx.req, ctx.res)
   })
   const listen = app.callback()
   // Chats are many and short of time: they go without Koa's context, of which the kernel uses nothing.
-  return (req, res) => void (req.url === CHAT_PATH ? kernel.handle(req, res) : listen(req, res))
+  return (req, res) => {
+    if (req.url === CHAT_PATH) kernel.handle(req, res)
+    else void listen(req, res)
+  }
 }

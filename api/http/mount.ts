@@ -1,6 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Transaction } from 'kysely'
-import type { Logger } from 'pino'
 import type { Database } from '../../db/tables.ts'
 import { ApiError } from '../../domain/errors.ts'
 import type { Services } from '../services.ts'
@@ -20,6 +19,7 @@ import {
   takeInput,
 } from './operation.ts'
 import { RateLimiter } from './rate-limit.ts'
+import { type RequestLine, requestLog } from './request-log.ts'
 import { HANDLED, Reply } from './reply.ts'
 import { encode, type Outgoing, send, sendError } from './respond.ts'
 import { type Match, PathRouter } from './router.ts'
@@ -41,14 +41,13 @@ export class Kernel {
   readonly #limiter: RateLimiter | undefined
   readonly #idempotency: Idempotency
   readonly #bodies: BodyBudget
-  /** Of request lines: they hold nothing that would have to be cut out. */
-  readonly #requests: Logger
+  readonly #logRequest: (line: RequestLine) => void
 
   constructor(families: readonly Family[], services: Services, options: MountOptions = {}) {
     this.#families = families
     this.#services = services
     this.#idempotency = new Idempotency(services)
-    this.#requests = services.log.child({}, { redact: [] })
+    this.#logRequest = requestLog(services.log)
     const { HEARTH_RATE_LIMIT: perSecond, HEARTH_RATE_BURST: burst } = services.config
     this.#bodies = new BodyBudget(services.config.HEARTH_BODY_MEMORY_MB * MIB)
     this.#limiter = perSecond > 0 ? new RateLimiter({ perSecond, burst }) : undefined
@@ -65,18 +64,17 @@ export class Kernel {
     }
   }
 
-  /** Answers one request; never rejects. */
-  async handle(req: IncomingMessage, res: ServerResponse): Promise<void> {
+  /** Answers one request, whatever becomes of it. */
+  handle(req: IncomingMessage, res: ServerResponse): void {
     const exchange = new Exchange(req, res, this.#services.log)
     let operation: Operation | undefined
     try {
       operation = this.#find(exchange)
-      if (operation) await this.#serve(operation, exchange)
     } catch (err) {
-      this.#fail(operation, exchange, err)
+      this.#fail(undefined, exchange, err)
     }
-    if (res.writableEnded || res.destroyed) this.#end(operation, exchange)
-    else res.once('close', () => this.#end(operation, exchange))
+    if (operation) void this.#serve(operation, exchange)
+    else this.#finish(undefined, exchange)
   }
 
   /** The operation that is meant; `undefined` when OPTIONS has been answered. */
@@ -110,34 +108,40 @@ export class Kernel {
     return new ApiError('not_found', `there is no ${path.slice(0, LONGEST_PATH)}; ${hint}`)
   }
 
+  /** Never rejects. */
   async #serve(operation: Operation, exchange: Exchange): Promise<void> {
-    const { route, readsBodyFirst } = operation
-    if (readsBodyFirst) await takeBody(operation, exchange)
-    const identified = operation.authenticate(exchange)
-    const caller = identified instanceof Promise ? await identified : identified
-    exchange.caller = caller
-    if (caller && 'accountId' in caller) {
-      exchange.accountId = caller.accountId
-      if (route.auth === 'api-key') this.#limiter?.take(caller.accountId, exchange.head)
-    }
-    if (!readsBodyFirst) {
-      const reading = takeBody(operation, exchange)
-      if (reading) await reading
-    }
-    takeInput(operation, exchange)
-    checkPreconditions(operation, exchange)
+    try {
+      const { route, readsBodyFirst } = operation
+      if (readsBodyFirst) await takeBody(operation, exchange)
+      const identified = operation.authenticate(exchange)
+      const caller = identified instanceof Promise ? await identified : identified
+      exchange.caller = caller
+      if (caller && 'accountId' in caller) {
+        exchange.accountId = caller.accountId
+        if (route.auth === 'api-key') this.#limiter?.take(caller.accountId, exchange.head)
+      }
+      if (!readsBodyFirst) {
+        const reading = takeBody(operation, exchange)
+        if (reading) await reading
+      }
+      takeInput(operation, exchange)
+      checkPreconditions(operation, exchange)
 
-    let outgoing: Outgoing | undefined
-    if (route.idempotent) outgoing = await this.#runInTransaction(operation, exchange)
-    else {
-      const admitting = this.#admit(operation)
-      if (admitting) await admitting
-      const result = await route.handler(exchange as never, this.#services)
-      exchange.runAfterCommit()
-      outgoing = outgoingOf(operation, result)
+      let outgoing: Outgoing | undefined
+      if (route.idempotent) outgoing = await this.#runInTransaction(operation, exchange)
+      else {
+        const admitting = this.#admit(operation)
+        if (admitting) await admitting
+        const result = await route.handler(exchange as never, this.#services)
+        exchange.runAfterCommit()
+        outgoing = outgoingOf(operation, result)
+      }
+      const sending = outgoing && send(exchange, outgoing)
+      if (sending) await sending
+    } catch (err) {
+      this.#fail(operation, exchange, err)
     }
-    const sending = outgoing && send(exchange, outgoing)
-    if (sending) await sending
+    this.#finish(operation, exchange)
   }
 
   async #runInTransaction(operation: Operation, exchange: Exchange): Promise<Outgoing> {
@@ -166,11 +170,21 @@ export class Kernel {
   }
 
   #fail(operation: Operation | undefined, exchange: Exchange, err: unknown): void {
-    const { response, path } = exchange
+    const { response } = exchange
     if (err instanceof ClientGoneError || response.destroyed) {
       response.destroy()
       return
     }
+    try {
+      this.#tell(operation, exchange, err)
+    } catch (cause) {
+      exchange.log.error({ err: cause }, 'an error could not be told')
+      response.destroy()
+    }
+  }
+
+  #tell(operation: Operation | undefined, exchange: Exchange, err: unknown): void {
+    const { path } = exchange
     const told = toApiError(err)
     const thrown = (isUnstorable(err) && unstorableText(exchange)) || told
     const error = operation?.conformance?.checkError(thrown) ?? thrown
@@ -180,6 +194,12 @@ export class Kernel {
     const family =
       operation?.family ?? this.#families.find(({ prefix }) => prefix && path.startsWith(`${prefix}/`))
     sendError(exchange, family?.errors ?? 'builder', error)
+  }
+
+  #finish(operation: Operation | undefined, exchange: Exchange): void {
+    const { response } = exchange
+    if (response.writableEnded || response.destroyed) this.#end(operation, exchange)
+    else response.once('close', () => this.#end(operation, exchange))
   }
 
   #end(operation: Operation | undefined, exchange: Exchange): void {
@@ -192,12 +212,12 @@ export class Kernel {
     operation: Operation | undefined,
     { req, response, requestId, path, accountId, startedAt }: Exchange,
   ): void {
-    this.#requests.info({
-      request_id: requestId,
-      method: req.method,
+    this.#logRequest({
+      requestId,
+      method: req.method ?? '',
       path: operation?.loggedPath ?? path,
       operation: operation?.route.operationId,
-      account_id: accountId,
+      accountId,
       status: response.headersSent ? response.statusCode : CLIENT_GONE,
       ms: Math.round((performance.now() - startedAt) * 10) / 10,
     })
