@@ -30,5 +30,15 @@ export function tokensIn(answer: unknown): number {
   return Number.isSafeInteger(sum) ? sum : 0
 }
 
+/** The same of an answer as a model server sent it; undefined when that is no JSON object with a `usage`. */
+export function tokensOf(body: Buffer): number | undefined {
+  try {
+    const { usage } = JSON.parse(body.toString()) as { usage?: unknown }
+    return typeof usage === 'object' && usage !== null ? tokensIn({ usage }) : undefined
+  } catch {
+    return undefined
+  }
+}
+
 type Counts = Partial<Record<'total_tokens' | 'prompt_tokens' | 'completion_tokens', unknown>>
 const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0

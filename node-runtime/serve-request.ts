@@ -1,6 +1,7 @@
 import type { Dispatcher } from 'undici'
+import { CHAT_PATH, tokensOf } from '../domain/chat.ts'
 import type { LinkChannel } from '../platform/link-channel.ts'
-import { FRAME, MAX_CHUNK } from '../schemas/link.ts'
+import { FRAME, type HeadMeta, MAX_CHUNK } from '../schemas/link.ts'
 import type { ModelUse } from './model-manager.ts'
 
 type ResponseController = Dispatcher.DispatchController
@@ -23,7 +24,8 @@ export class ServeRequest implements Dispatcher.DispatchHandler {
   readonly #use: ModelUse
   readonly #onDone: () => void
   #controller: ResponseController | undefined
-  #meta = ''
+  #isChat = false
+  #head: HeadMeta = { status: 0 }
   /** Chunks of an answer that may still turn out to be short; undefined once the head has gone. */
   #short: Buffer[] | undefined = []
   #shortBytes = 0
@@ -37,6 +39,7 @@ export class ServeRequest implements Dispatcher.DispatchHandler {
   }
 
   start({ method, path, contentType, body }: ServedRequest): void {
+    this.#isChat = path === CHAT_PATH
     this.#use.server.pool.dispatch(
       {
         method: method as Dispatcher.HttpMethod,
@@ -63,7 +66,7 @@ export class ServeRequest implements Dispatcher.DispatchHandler {
   onResponseStart(_controller: ResponseController, status: number, headers: ResponseHeaders): void {
     const type = headers['content-type']
     const contentType = typeof type === 'string' ? type : 'application/octet-stream'
-    this.#meta = metaOf(status, contentType)
+    this.#head = { status, content_type: contentType }
     if (contentType.startsWith('text/event-stream')) this.#sendHead()
   }
 
@@ -81,8 +84,7 @@ export class ServeRequest implements Dispatcher.DispatchHandler {
   onResponseEnd(): void {
     if (this.#isOver) return
     if (this.#short) {
-      const body = this.#short.length === 1 ? this.#short[0] : Buffer.concat(this.#short)
-      this.#channel.end(this.#stream, this.#meta, body)
+      this.#endShort(this.#short.length === 1 ? this.#short[0]! : Buffer.concat(this.#short))
     } else {
       this.#channel.end(this.#stream)
     }
@@ -97,10 +99,16 @@ export class ServeRequest implements Dispatcher.DispatchHandler {
     this.#over()
   }
 
+  /** What a chat counts is read here, where there are many, and not at the gateway, through which all of them go. */
+  #endShort(body: Buffer): void {
+    const tokens = this.#isChat && this.#head.status === 200 ? tokensOf(body) : undefined
+    this.#channel.end(this.#stream, JSON.stringify({ ...this.#head, tokens }), body)
+  }
+
   #sendHead(): void {
     const waiting = this.#short ?? []
     this.#short = undefined
-    this.#channel.send(FRAME.head, this.#stream, this.#meta)
+    this.#channel.send(FRAME.head, this.#stream, JSON.stringify(this.#head))
     for (const chunk of waiting) this.#write(this.#controller, chunk)
   }
 
@@ -115,17 +123,4 @@ export class ServeRequest implements Dispatcher.DispatchHandler {
     this.#use[Symbol.dispose]()
     this.#onDone()
   }
-}
-
-const metas = new Map<string, string>()
-
-/** The same few heads go out again and again; their text is kept. */
-function metaOf(status: number, contentType: string): string {
-  const key = `${status} ${contentType}`
-  let meta = metas.get(key)
-  if (!meta) {
-    meta = JSON.stringify({ status, content_type: contentType })
-    if (metas.size < 100) metas.set(key, meta)
-  }
-  return meta
 }

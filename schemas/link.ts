@@ -68,6 +68,8 @@ export type RequestMeta = Static<typeof RequestMeta>
 export const HeadMeta = Type.Object({
   status: Type.Integer(),
   content_type: Type.Optional(Type.String()),
+  /** What a short answer to a chat counts in its `usage`; unset where it is no JSON object that has one. */
+  tokens: Type.Optional(Type.Integer({ minimum: 0 })),
 })
 export type HeadMeta = Static<typeof HeadMeta>
 

@@ -1,11 +1,10 @@
 import { LRUCache } from 'lru-cache'
 import { endOf, settlementOf } from '../../db/repositories/tasks.ts'
 import type { Settlement, TaskEntry, TaskKind } from '../../db/repositories/task-entry.ts'
-import { tokensIn } from '../../domain/chat.ts'
 import { hold } from '../../domain/ledger.ts'
 import type { ModelState } from '../../schemas/inference-task.ts'
 import type { Admitted } from './admission.ts'
-import type { WarmAnswer } from './warm.ts'
+import type { WarmWork } from './warm.ts'
 
 /** A request as it becomes a row. */
 export interface Ticket extends Omit<Admitted, 'input'> {
@@ -105,7 +104,7 @@ export const runningEntry = (ticket: Ticket, gatewayId: string): TaskEntry => {
 /** A task that has ended before its row is written. */
 export function endedEntry(
   ticket: Ticket,
-  { nodeId, startedAt, inferenceTimeMs, outcome }: WarmAnswer,
+  { nodeId, startedAt, inferenceTimeMs, outcome }: WarmWork,
   owner: string | undefined,
   now: Date,
 ): TaskEntry {
@@ -127,19 +126,19 @@ export function endedEntry(
     created_at: ticket.createdAt,
     started_at: startedAt,
     completed_at: now,
-    tokens: succeeded ? tokensIn(outcome.value) : 0,
+    tokens: succeeded ? outcome.tokens : 0,
   }
 }
 
 /** The end of a task that was written as running. */
 export function runningSettlement(
   ticket: Ticket,
-  answer: WarmAnswer,
+  work: WarmWork,
   owner: string | undefined,
   now: Date,
 ): Settlement {
   const { taskId, accountId, endpoint } = ticket
-  const { nodeId, inferenceTimeMs, outcome } = answer
+  const { nodeId, inferenceTimeMs, outcome } = work
   return settlementOf(
     { id: taskId, account_id: accountId, price_micro: endpoint.price_micro },
     outcome.status === 'succeeded'
@@ -148,7 +147,7 @@ export function runningSettlement(
           result: outcome.result,
           inferenceTimeMs,
           modelState: ticket.modelState ?? 'resident',
-          tokens: tokensIn(outcome.value),
+          tokens: outcome.tokens,
         }
       : outcome,
     { now, nodeId, ownerAccountId: owner },

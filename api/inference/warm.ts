@@ -1,17 +1,25 @@
-import { CHAT_PATH, isChatCapable } from '../../domain/chat.ts'
+import { CHAT_PATH, isChatCapable, tokensIn } from '../../domain/chat.ts'
 import { modelFault } from '../../domain/model-answer.ts'
 import type { Services } from '../services.ts'
-import { LinkError } from '../links/node-link.ts'
+import { LinkError } from '../links/link-request.ts'
 import type { Admitted } from './admission.ts'
 
-/** What a warm model made of an input. */
-export interface WarmAnswer {
+/** What a warm model made of an input, for the row of its task. */
+export interface WarmWork {
   nodeId: string
   startedAt: Date
   inferenceTimeMs: number
-  outcome:
-    | { status: 'succeeded'; result: Buffer | null; value: Record<string, unknown> }
-    | { status: 'failed'; error: string }
+  outcome: { status: 'succeeded'; result: Buffer | null; tokens: number } | Failed
+}
+
+/** The same with the answer itself. */
+export interface WarmAnswer extends WarmWork {
+  outcome: { status: 'succeeded'; result: Buffer; tokens: number; value: Record<string, unknown> } | Failed
+}
+
+interface Failed {
+  status: 'failed'
+  error: string
 }
 
 const MAX_TRIES = 3
@@ -46,8 +54,8 @@ export async function askWarm(
     links.placement.addPending(nodeId, 1)
     try {
       const request = { modelKey: model_key, path, body: input, deadlineMs: DEADLINE_MS, signal }
-      const { status, body } = await links.ask(nodeId, request)
-      return { nodeId, startedAt, inferenceTimeMs: since(began), outcome: outcomeOf(status, body) }
+      const { head, body } = await links.ask(nodeId, request)
+      return { nodeId, startedAt, inferenceTimeMs: since(began), outcome: outcomeOf(head.status, body) }
     } catch (err) {
       if (!(err instanceof LinkError) || err.code === 'cancelled') throw err
       if (ELSEWHERE.has(err.code)) exclude.add(nodeId)
@@ -72,7 +80,8 @@ function outcomeOf(status: number, body: Buffer): WarmAnswer['outcome'] {
   try {
     const value = JSON.parse(body.toString()) as unknown
     if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
-      return { status: 'succeeded', result: body, value: value as Record<string, unknown> }
+      const tokens = tokensIn(value)
+      return { status: 'succeeded', result: body, tokens, value: value as Record<string, unknown> }
     }
   } catch {
     // Said below.

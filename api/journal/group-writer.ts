@@ -15,6 +15,8 @@ export interface GroupWriterOptions<T> {
   write(items: readonly T[]): Promise<unknown>
   sizeOf(item: T): number
   log: Logger
+  /** What the caller that brought the item is told in place of `err`. */
+  explain?: (err: ApiError, item: T) => ApiError
   /** How long a group gathers before it goes, where that matters to nobody; else it goes once the one before it has gone. */
   gatherMs?: number
   /** How long a caller waits for a database that does not answer. */
@@ -142,14 +144,19 @@ export class GroupWriter<T> implements AsyncDisposable {
 
   #refuse(group: readonly Waiting<T>[], cause: unknown): void {
     const err = new ApiError('internal', 'the result could not be recorded', { cause })
-    for (const { reject } of group) reject(err)
+    for (const waiting of group) this.#reject(waiting, err)
   }
 
   /** Callers are let go after a while; their rows are still written once the database is back. */
   #losePatience(cause: unknown): void {
     const before = performance.now() - this.#patienceMs
     const err = new ApiError('unavailable', 'the result could not be recorded yet', { cause })
-    for (const waiting of [...this.#inFlight, ...this.#queue]) if (waiting.since < before) waiting.reject(err)
+    for (const waiting of [...this.#inFlight, ...this.#queue])
+      if (waiting.since < before) this.#reject(waiting, err)
+  }
+
+  #reject({ item, reject }: Waiting<T>, err: ApiError): void {
+    reject(this.#options.explain?.(err, item) ?? err)
   }
 }
 

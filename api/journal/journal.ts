@@ -21,6 +21,7 @@ export class Journal implements AsyncDisposable {
       ...patience,
       write: (entries) => insertTasks(db, entries),
       sizeOf: ({ input, result }) => ROW_BYTES + (input?.length ?? 0) + (result?.length ?? 0),
+      explain: (err, { id }) => nameTask(err, id),
       log,
     })
     this.#settled = new GroupWriter({
@@ -41,12 +42,8 @@ export class Journal implements AsyncDisposable {
   }
 
   /** Writes a new task's row: ended already, or open and seen to by this gateway. */
-  async insert(entry: TaskEntry): Promise<void> {
-    try {
-      await this.#opened.add(entry)
-    } catch (err) {
-      throw nameTask(err, entry.id)
-    }
+  insert(entry: TaskEntry): Promise<void> {
+    return this.#opened.add(entry)
   }
 
   /** Ends a task that was inserted open. */
@@ -68,8 +65,8 @@ export class Journal implements AsyncDisposable {
 }
 
 /** A row that was not recorded in time may still be: its caller reads the task instead of asking, and paying, twice. */
-function nameTask(err: unknown, taskId: string): unknown {
-  if (!(err instanceof ApiError) || err.code !== 'unavailable') return err
+function nameTask(err: ApiError, taskId: string): ApiError {
+  if (err.code !== 'unavailable') return err
   const message = `${err.message}; read task ${taskId} before you ask again`
   return new ApiError('unavailable', message, { details: { task_id: taskId }, cause: err })
 }

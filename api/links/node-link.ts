@@ -16,61 +16,16 @@ import {
   type SpoolMeta,
   type StateBody,
 } from '../../schemas/link.ts'
+import {
+  type Aborting,
+  type Head,
+  type LinkExchange,
+  LinkError,
+  type LinkFault,
+  type LinkHandlers,
+  type LinkRequest,
+} from './link-request.ts'
 import { readHello, readState } from './reports.ts'
-
-/** Why a request over a link came to nothing. */
-export type LinkFault =
-  | 'model_cold'
-  | 'no_capacity'
-  | 'cancelled'
-  | 'timeout'
-  | 'stalled'
-  | 'link_lost'
-  | 'internal'
-
-export class LinkError extends Error {
-  override readonly name = 'LinkError'
-  readonly code: LinkFault
-
-  constructor(code: LinkFault, message: string) {
-    super(message)
-    this.code = code
-  }
-}
-
-/** As much of an `AbortSignal` as work needs that only has to hear once that it is not wanted any more. */
-export interface Aborting {
-  readonly aborted: boolean
-  addEventListener(type: 'abort', listener: () => void): void
-}
-
-/** One request to a model on a node; its body is passed on untouched. */
-export interface LinkRequest {
-  modelKey: string
-  path: string
-  body: Buffer
-  contentType?: string
-  /** After this long the request is cancelled on the node. */
-  deadlineMs?: number
-  /** Of one request of a caller: it lives no longer than that. */
-  signal?: Aborting | undefined
-}
-
-/** What becomes of a request: one head, any number of chunks, one end; or an error at any point. */
-export interface LinkHandlers {
-  onHead(status: number, contentType: string): void
-  onChunk(chunk: Buffer): void
-  onEnd(): void
-  onError(error: LinkError): void
-}
-
-/** A request under way. After `cancel` no handler is called any more. */
-export interface LinkExchange {
-  cancel(): void
-  /** Stops the node's chunks while the client is slow; only this stream waits. */
-  pause(): void
-  resume(): void
-}
 
 /** What a link tells the hub. */
 export interface LinkEvents {
@@ -98,6 +53,7 @@ interface KnownMeta {
 
 const JSON_TYPE = 'application/json'
 const MAX_METAS = 1_000
+const MAX_HEADS = 1_000
 
 /** The gateway's end of one node's link: requests out, answers and reports in. */
 export class NodeLink {
@@ -107,7 +63,7 @@ export class NodeLink {
   readonly #wheel: TimerWheel
   readonly #pending = new StreamTable<Pending>()
   readonly #metas = new Map<string, KnownMeta>()
-  #lastHead: { bytes: Buffer; meta: HeadMeta } | undefined
+  readonly #heads = new Map<string, Head>()
   #lastStream = 0
   #retiring = false
 
@@ -214,10 +170,8 @@ export class NodeLink {
     switch (frame.type) {
       case FRAME.end:
         return this.#end(frame)
-      case FRAME.head: {
-        const { status, content_type = JSON_TYPE } = this.#headOf(frame)
-        return this.#pending.get(frame.stream)?.handlers.onHead(status, content_type)
-      }
+      case FRAME.head:
+        return this.#pending.get(frame.stream)?.handlers.onHead(this.#headOf(frame))
       case FRAME.chunk:
         return this.#pending.get(frame.stream)?.handlers.onChunk(frame.body)
       case FRAME.error: {
@@ -246,19 +200,22 @@ export class NodeLink {
     const handlers = this.#take(frame.stream)?.handlers
     if (!handlers) return
     if (frame.meta.length) {
-      const { status, content_type = JSON_TYPE } = this.#headOf(frame)
-      handlers.onHead(status, content_type)
+      handlers.onHead(this.#headOf(frame))
       if (frame.body.length) handlers.onChunk(frame.body)
     }
     handlers.onEnd()
   }
 
-  /** Nearly all heads are the same bytes. */
-  #headOf(frame: Frame): HeadMeta {
-    if (!this.#lastHead?.bytes.equals(frame.meta)) {
-      this.#lastHead = { bytes: Buffer.from(frame.meta), meta: parseMeta<HeadMeta>(frame) }
+  /** The same heads come again and again. */
+  #headOf(frame: Frame): Head {
+    const bytes = frame.meta.toString('latin1')
+    let head = this.#heads.get(bytes)
+    if (!head) {
+      head = readHead(frame)
+      if (this.#heads.size >= MAX_HEADS) this.#heads.clear()
+      this.#heads.set(bytes, head)
     }
-    return this.#lastHead.meta
+    return head
   }
 
   #fail(stream: number, code: LinkFault, message: string): void {
@@ -291,6 +248,13 @@ export class NodeLink {
     }
     this.#events.onClose(reason)
   }
+}
+
+function readHead(frame: Frame): Head {
+  const { status, content_type = JSON_TYPE, tokens } = parseMeta<HeadMeta>(frame)
+  // It is booked: what is no number would fail the rows that are written with it.
+  const isCount = Number.isSafeInteger(tokens) && (tokens as number) >= 0
+  return { status, contentType: content_type, tokens: isCount ? tokens : undefined }
 }
 
 const isSame = (a: OwnMeta, b: OwnMeta): boolean =>

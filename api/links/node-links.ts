@@ -10,15 +10,10 @@ import { TimerWheel } from '../../platform/timer-wheel.ts'
 import type { HelloMeta, StateBody } from '../../schemas/link.ts'
 import type { NodeInventory, NodeModel, NodeReport } from '../../schemas/node.ts'
 import type { CacheWatch } from '../cache-watch.ts'
-import { LinkError, type LinkExchange, type LinkHandlers, type LinkRequest, NodeLink } from './node-link.ts'
+import { LinkError, type LinkExchange, type LinkHandlers, type LinkRequest } from './link-request.ts'
+import { NodeLink } from './node-link.ts'
 import { StateWriter } from './state-writer.ts'
-
-/** A whole answer of a model server, as it came. */
-export interface LinkAnswer {
-  status: number
-  contentType: string
-  body: Buffer
-}
+import { type LinkAnswer, WholeAnswer } from './whole-answer.ts'
 
 export interface NodeLinksOptions {
   db: Kysely<Database>
@@ -41,8 +36,6 @@ interface Connected {
   draining: boolean
 }
 
-/** Larger answers are for streams. */
-const MAX_ANSWER = 64 * 1024 * 1024
 const GATEWAY_LIST_MS = 5_000
 const FORGET_MS = 60_000
 const RETRY_MS = 500
@@ -95,26 +88,7 @@ export class NodeLinks implements AsyncDisposable {
 
   /** `request` for answers that are wanted whole; rejects with a `LinkError`. */
   ask(nodeId: string, request: LinkRequest): Promise<LinkAnswer> {
-    return new Promise((resolve, reject) => {
-      const answer = { status: 0, contentType: '' }
-      const chunks: Buffer[] = []
-      let bytes = 0
-      const exchange = this.request(nodeId, request, {
-        onHead(status, contentType) {
-          answer.status = status
-          answer.contentType = contentType
-        },
-        onChunk(chunk) {
-          chunks.push(chunk)
-          bytes += chunk.length
-          if (bytes <= MAX_ANSWER) return
-          exchange.cancel()
-          reject(new LinkError('internal', `the model's answer exceeds ${MAX_ANSWER / 1024 / 1024} MB`))
-        },
-        onEnd: () => resolve({ ...answer, body: chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks) }),
-        onError: reject,
-      })
-    })
+    return new WholeAnswer((handlers) => this.request(nodeId, request, handlers)).answer
   }
 
   /** Whose node it is, while it is linked. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import type { Admitted } from '../../api/inference/admission.ts'
 import { endedEntry, runningEntry, type Ticket } from '../../api/inference/rows.ts'
-import type { WarmAnswer } from '../../api/inference/warm.ts'
+import type { WarmWork } from '../../api/inference/warm.ts'
 import { freezeEvent } from '../../db/repositories/events.ts'
 import type { TaskEntry } from '../../db/repositories/task-entry.ts'
 import { insertTasks } from '../../db/repositories/task-writes.ts'
@@ -47,7 +47,7 @@ describe('rows of the journal', () => {
     createdAt: new Date(),
     ...overrides,
   })
-  const answer = (outcome: WarmAnswer['outcome'], inferenceTimeMs = 1): WarmAnswer => ({
+  const answer = (outcome: WarmWork['outcome'], inferenceTimeMs = 1): WarmWork => ({
     nodeId,
     startedAt: new Date(),
     inferenceTimeMs,
@@ -68,9 +68,9 @@ describe('rows of the journal', () => {
     const at = new Date(1_700_000_000_007)
     const words = 'a "quote", a \\ and {NULL}'
     const said = '{"ok":"\\u0000"}'
-    const whole = answer({ status: 'succeeded', result: Buffer.from(said), value: {} })
+    const whole = answer({ status: 'succeeded', result: Buffer.from(said), tokens: 0 })
     const odd = answer({ status: 'failed', error: words })
-    const bare = answer({ status: 'succeeded', result: null, value: { usage: { total_tokens: 7 } } }, 0.125)
+    const bare = answer({ status: 'succeeded', result: null, tokens: 7 }, 0.125)
     const open = runningEntry(ticket({ accountId: other, createdAt: at }), newId())
     const group = [
       endedEntry(ticket(), whole, accountId, at),
@@ -106,7 +106,7 @@ describe('rows of the journal', () => {
     const said = {
       status: 'succeeded',
       result: Buffer.from('{}'),
-      value: { usage: { total_tokens: 7 } },
+      tokens: 7,
     } as const
     const failed = { status: 'failed', error: 'a "quote"' } as const
     const account = async () => {

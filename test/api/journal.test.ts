@@ -5,7 +5,7 @@ import { Journal } from '../../api/journal/journal.ts'
 import { reapOrphans } from '../../api/journal/reaper.ts'
 import type { Admitted } from '../../api/inference/admission.ts'
 import { endedEntry, runningEntry, runningSettlement, type Ticket } from '../../api/inference/rows.ts'
-import type { WarmAnswer } from '../../api/inference/warm.ts'
+import type { WarmWork } from '../../api/inference/warm.ts'
 import { openDatabase } from '../../db/database.ts'
 import { takeGatewayLease, endGatewayLease } from '../../db/repositories/gateways.ts'
 import type { TaskEntry } from '../../db/repositories/task-entry.ts'
@@ -65,13 +65,13 @@ describe('journal', () => {
     createdAt: new Date(),
     ...overrides,
   })
-  const answered = (): WarmAnswer => ({
+  const answered = (): WarmWork => ({
     nodeId,
     startedAt: new Date(),
     inferenceTimeMs: 1.5,
-    outcome: { status: 'succeeded', result: Buffer.from('{"ok":"\\u0000"}'), value: {} },
+    outcome: { status: 'succeeded', result: Buffer.from('{"ok":"\\u0000"}'), tokens: 0 },
   })
-  const failed = (): WarmAnswer => ({
+  const failed = (): WarmWork => ({
     ...answered(),
     outcome: { status: 'failed', error: 'no\0 such column' },
   })

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import WebSocket from 'ws'
 import { newId } from '../../domain/ids.ts'
-import { encodeFrame } from '../../platform/link-codec.ts'
+import { decodeFrames, encodeFrame } from '../../platform/link-codec.ts'
 import { FRAME, type FrameType } from '../../schemas/link.ts'
 import { startApi, type TestApi } from '../support/api.ts'
 import { startNode, type TestNode, until } from '../support/node.ts'
@@ -188,16 +189,45 @@ describe('reports over the link', () => {
     await api[Symbol.asyncDispose]()
   })
 
-  it('of a node that speaks otherwise than agreed break its link and spoil nothing', async () => {
+  /** A link over which a test speaks for the node, whose own makes way for it. */
+  async function speakFor(): Promise<WebSocket> {
     const path = '/api/v1/nodes/link'
     const socket = new WebSocket(api.baseUrl.replace('http', 'ws') + path, {
       headers: node.parts.identity.sign('GET', path),
       perMessageDeflate: false,
     })
+    await once(socket, 'open')
+    return socket
+  }
+
+  it('of what a chat counts are believed where they are counts', async () => {
+    const socket = await speakFor()
+    const claims = [7, -1, 1.5, '7', 2 ** 60, null, undefined, 0]
+    socket.on('message', (message: Buffer) => {
+      for (const { type, stream, body } of decodeFrames(message)) {
+        if (type !== FRAME.request) continue
+        const tokens = claims[Number(body.toString())]
+        socket.send(
+          encodeFrame(FRAME.end, stream, JSON.stringify({ status: 200, tokens }), Buffer.from('{}')),
+        )
+      }
+    })
+    const ask = async (n: number) => {
+      const request = { modelKey: 'any', path: '/v1/chat/completions', body: Buffer.from(String(n)) }
+      return (await api.services.links.ask(node.nodeId, request)).head.tokens
+    }
+
+    const believed = await Promise.all(claims.map((_, n) => ask(n)))
+
+    socket.close()
+    assert.deepEqual(believed, [7, undefined, undefined, undefined, undefined, undefined, undefined, 0])
+  })
+
+  it('of a node that speaks otherwise than agreed break its link and spoil nothing', async () => {
+    const socket = await speakFor()
     const closed = new Promise<string>((resolve) => {
       socket.on('close', (_code, reason) => resolve(String(reason)))
     })
-    await new Promise((resolve) => socket.once('open', resolve))
     const tell = (type: FrameType, body: unknown) =>
       socket.send(encodeFrame(type, 0, '', Buffer.from(JSON.stringify(body))))
     tell(FRAME.hello, { inventory: node.parts.inventory })

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { request } from 'undici'
 import WebSocket from 'ws'
-import type { LinkAnswer } from '../../api/links/node-links.ts'
-import { LinkError } from '../../api/links/node-link.ts'
+import type { LinkAnswer } from '../../api/links/whole-answer.ts'
+import { LinkError } from '../../api/links/link-request.ts'
 import { newId } from '../../domain/ids.ts'
 import type { NodeModel } from '../../schemas/node.ts'
 import { startApi, type TestApi } from '../support/api.ts'
@@ -42,15 +42,15 @@ describe('links', () => {
   it('carries a request to a model and its short answer back', async () => {
     const answer = await ask({ instances: [1, 2] })
 
-    assert.equal(answer.status, 200)
-    assert.equal(answer.contentType, 'application/json')
+    assert.equal(answer.head.status, 200)
+    assert.equal(answer.head.contentType, 'application/json')
     assert.deepEqual(json(answer), { predictions: [1, 2], weights: 'echo' })
   })
 
   it('carries the status and body of a refusal', async () => {
     const answer = await ask({ refuse: 'no such column' })
 
-    assert.equal(answer.status, 422)
+    assert.equal(answer.head.status, 422)
     assert.deepEqual(json(answer), { error: { message: 'no such column' } })
   })
 
@@ -94,7 +94,7 @@ describe('links', () => {
         node.nodeId,
         { modelKey: model, path: '/stream', body: Buffer.from('{"chunks":5,"bytes":20,"gap_s":0.05}') },
         {
-          onHead: (status, contentType) =>
+          onHead: ({ status, contentType }) =>
             heard.push({ at: performance.now(), text: `${status} ${contentType}` }),
           onChunk: (chunk) =>
             heard.push({ at: performance.now(), text: chunk.toString().replace(/x+$/, '') }),
@@ -174,7 +174,7 @@ describe('links', () => {
     assert.ok((await asked).every(({ status }) => status === 'rejected'))
     await until(async () => (await serverCounts()).in_flight === 0)
     assert.ok((await serverCounts()).left - before.left <= 20)
-    assert.equal((await ask({ instances: [1] })).status, 200)
+    assert.equal((await ask({ instances: [1] })).head.status, 200)
   })
 
   it('says what broke when a model server dies, and reports the model as not loaded', async () => {

@@ -4,7 +4,7 @@ import { faultField, modelFault } from '../../../domain/model-answer.ts'
 import { ApiError, type Issue } from '../../../domain/errors.ts'
 import type { Departure } from '../../http/departure.ts'
 import type { Ticket } from '../../inference/rows.ts'
-import type { LinkRequest } from '../../links/node-link.ts'
+import type { LinkRequest } from '../../links/link-request.ts'
 
 /** A chat that may be served: its endpoint, and the client's bytes as they go to the model server. */
 export interface Chat {

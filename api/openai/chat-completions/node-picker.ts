@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { ApiError } from '../../../domain/errors.ts'
 import { ClientGoneError } from '../../http/body.ts'
 import { modelStateOf } from '../../inference/admission.ts'
-import { LinkError } from '../../links/node-link.ts'
+import { LinkError } from '../../links/link-request.ts'
 import type { Services } from '../../services.ts'
 import type { Chat } from './chat.ts'
 

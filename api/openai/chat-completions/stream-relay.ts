@@ -1,6 +1,6 @@
 import { tokensIn } from '../../../domain/chat.ts'
 import { ApiError } from '../../../domain/errors.ts'
-import type { LinkError, LinkExchange, LinkHandlers } from '../../links/node-link.ts'
+import type { Head, LinkError, LinkExchange, LinkHandlers } from '../../links/link-request.ts'
 import { objectIn } from './answer-whole.ts'
 import { refusalOf } from './chat.ts'
 import { EventStream } from './event-stream.ts'
@@ -56,7 +56,7 @@ export class StreamRelay implements LinkHandlers {
     return this.#result.promise
   }
 
-  onHead(status: number, contentType: string): void {
+  onHead({ status, contentType }: Head): void {
     this.#status = status
     this.#isStreamed = this.wantsEvents && status === 200 && contentType.startsWith('text/event-stream')
   }
