@@ -48,6 +48,23 @@ for (const [name, form, require, stopIn] of [
     })
     after(() => world?.[Symbol.asyncDispose]())
 
+    it('refuses a prompt far beyond what it reads at once, and meanwhile answers others', async () => {
+      const content = 'word '.repeat(120_000)
+      const refused = world.chat(model.name, { messages: [{ role: 'user', content }], max_tokens: 1 })
+      await sleep(200)
+      const began = performance.now()
+      const small = await world.chat(model.name, { messages: MESSAGES, max_tokens: 1 })
+
+      assert.equal(small.status, 200)
+      assert.ok(performance.now() - began < SOON_MS)
+      const { status, body } = await refused
+      assert.equal(status, 400)
+      assert.match(
+        (body as AnyBody).error.message,
+        /^the messages take .* tokens; this model reads at most \d+$/,
+      )
+    })
+
     /** What the model server itself says. */
     async function health(): Promise<{ in_flight: number }> {
       using use = world.node.parts.models.use(model.model_key)

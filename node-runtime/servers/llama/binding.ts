@@ -12,7 +12,7 @@ export interface Llama {
 
 export interface LlamaModel {
   readonly trainContextSize: number
-  readonly tokenizer: unknown
+  readonly tokenizer: Tokenize
   createContext(options: {
     sequences: number
     contextSize: number | { max: number }
@@ -88,8 +88,16 @@ export interface ContextOptions {
   documentFunctionParams?: boolean
 }
 
+export type Tokenize = (text: string) => unknown[]
+
+/** A prompt: texts, and tokens with a meaning of their own between them. */
+export interface ContextText {
+  readonly values: readonly unknown[]
+  tokenize(tokenizer: Tokenize): unknown[]
+}
+
 export interface ContextState {
-  contextText: { tokenize(tokenizer: unknown): unknown[] }
+  contextText: ContextText
   stopGenerationTriggers: unknown[]
   /** Whether the answer begins as a call, and what it may begin with instead. */
   functionCall?: { initiallyEngaged: boolean; disengageInitiallyEngaged: unknown[] }

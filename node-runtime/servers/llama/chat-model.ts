@@ -16,6 +16,7 @@ import type { ChatRequest } from './chat-request.ts'
 import { type CallFragment, CallTeller, type ToolCall } from './call-teller.ts'
 import type { GrammarSchema } from './grammar-schema.ts'
 import type { Output } from './output.ts'
+import { countPrompt } from './prompt-length.ts'
 import { UnusableError } from './unusable-error.ts'
 
 /** Beside what is written, some room is kept for what is read. */
@@ -99,7 +100,7 @@ export class ChatModel {
     try {
       listener.signal.throwIfAborted()
       const chat = new this.#binding.LlamaChat({ contextSequence: sequence, chatWrapper })
-      const prompt = this.#promptTokens(history, options)
+      const prompt = await this.#promptTokens(history, options)
       const before = sequence.tokenMeter.getState()
       const generated = await chat.generateResponse(history, options)
       const { usedOutputTokens: completion } = sequence.tokenMeter.diff(before)
@@ -114,17 +115,13 @@ export class ChatModel {
     }
   }
 
-  #promptTokens(chatHistory: HistoryItem[], { functions }: GenerateOptions): number {
+  #promptTokens(chatHistory: HistoryItem[], { functions, signal }: GenerateOptions): Promise<number> {
     const { contextText } = this.#wrapper.generateContextState({
       chatHistory,
       ...(functions && { availableFunctions: functions, documentFunctionParams: true }),
     })
-    const count = contextText.tokenize(this.#model.tokenizer).length
-    if (count < this.#context.contextSize) return count
-    throw new UnusableError(
-      `the messages take ${count} tokens; this model reads at most ${this.#context.contextSize}`,
-      'messages',
-    )
+    const most = this.#context.contextSize
+    return countPrompt(contextText, { tokenize: this.#model.tokenizer, most, signal })
   }
 
   async #options(
