@@ -253,4 +253,9 @@ const cold = (waitedMs: number): ApiError =>
   )
 
 const inWords = (reasons: readonly string[]): string =>
-  reasons.length === 0 ? 'no node is connected' : [...new Set(reasons)].join('; ').slice(0, 300)
+  reasons.length === 0
+    ? 'no node is connected'
+    : [...new Set(reasons)]
+        .map((reason) => `one ${reason}`)
+        .join('; ')
+        .slice(0, 300)

@@ -3,6 +3,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { listenError, localUrl } from '../platform/listening.ts'
+import type { Logger } from '../platform/log.ts'
 import { createApp, type AppOptions } from './app.ts'
 import { IdleConnections, type IdleLimits } from './http/idle-connections.ts'
 import { answerMalformed } from './http/malformed.ts'
@@ -55,7 +56,8 @@ export async function startGateway({
     // Some clients offer HTTP/2 in this way; they would get no answer.
     shouldUpgradeCallback: asksForLink,
   })
-  server.on('clientError', answerMalformed)
+  let log: Logger | undefined
+  server.on('clientError', (err, socket) => answerMalformed(err, socket, log))
   const connections = new IdleConnections(server, idleLimits)
   const ready = Promise.withResolvers<Listener>()
   ready.promise.catch(() => {})
@@ -84,6 +86,7 @@ export async function startGateway({
   const baseUrl = given ?? localUrl({ host, port: (server.address() as AddressInfo).port })
   try {
     const services = await open(baseUrl)
+    log = services.log
     const app = createApp(services, options)
     serveLinks(server, { links: services.links, verify: (request) => services.nodes.verify(request) })
     server.on('upgrade', (req) => connections.forget(req.socket))

@@ -2,10 +2,11 @@ import { STATUS_CODES } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { ApiError } from '../../domain/errors.ts'
 import { newId } from '../../domain/ids.ts'
+import type { Logger } from '../../platform/log.ts'
 import { ERROR_BODIES } from './errors.ts'
 
-/** Answers what is not HTTP well enough to become a request, in the same words as everything else. */
-export function answerMalformed(err: NodeJS.ErrnoException, socket: Duplex): void {
+/** Answers what is not HTTP well enough to become a request, in the same words as everything else, and logs it. */
+export function answerMalformed(err: NodeJS.ErrnoException, socket: Duplex, log?: Logger): void {
   if (err.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy()
     return
@@ -20,11 +21,13 @@ export function answerMalformed(err: NodeJS.ErrnoException, socket: Duplex): voi
     `content-length: ${Buffer.byteLength(text)}`,
     `x-request-id: ${requestId}`,
   ]
+  log?.info({ request_id: requestId, status, reason: err.code }, message)
   socket.end(`${head.join('\r\n')}\r\n\r\n${text}`)
 }
 
 function reasonOf(code: string | undefined): [number, string] {
   if (code === 'HPE_HEADER_OVERFLOW') return [431, 'the headers are too large']
   if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return [408, 'the head of the request did not come in time']
+  if (code === 'HPE_INVALID_EOF_STATE') return [400, 'the request ended before it was complete']
   return [400, 'this is not a well-formed HTTP request']
 }

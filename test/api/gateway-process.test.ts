@@ -105,6 +105,35 @@ describe('the gateway process', () => {
     assert.ok(gateway.lines.some(({ msg }) => msg === 'the gateway has stopped'))
   })
 
+  it('logs what is no request under the id that its answer names', async () => {
+    await using gateway = run(env)
+    const { base_url: baseUrl = '' } = await gateway.line(({ base_url }) => base_url !== undefined)
+    const send = async (text: string): Promise<string> => {
+      const socket = connect(Number(new URL(baseUrl).port), '127.0.0.1')
+      socket.end(text)
+      const [answer] = (await once(socket, 'data')) as [Buffer]
+      socket.destroy()
+      return String(answer)
+    }
+
+    const answers = [
+      await send('junk\r\n\r\n'),
+      await send(
+        'POST /api/v1/nodes:join HTTP/1.1\r\nhost: x\r\nauthorization: Bearer t\r\ncontent-length: 9\r\n\r\n{',
+      ),
+    ]
+
+    for (const [answer, message] of [
+      [answers[0], 'this is not a well-formed HTTP request'],
+      [answers[1], 'the request ended before it was complete'],
+    ] as const) {
+      const id = /x-request-id: (\S+)/.exec(answer ?? '')?.[1]
+      assert.match(answer ?? '', new RegExp(`^HTTP/1\\.1 400 [^]*${message}`))
+      const line = await gateway.line(({ request_id, msg }) => request_id === id && msg === message)
+      assert.equal(line.status, 400)
+    }
+  })
+
   it('finishes what it is at before it stops, and takes nothing new', async () => {
     await using gateway = run(env)
     const { base_url: baseUrl = '' } = await gateway.line(({ base_url }) => base_url !== undefined)
