@@ -9,6 +9,8 @@ import { ensurePythonEnv } from '../node-runtime/python-env.ts'
 const run = promisify(execFile)
 const VERSITYGW = '1.8.0'
 const TEST_SERVER = '1.38.0'
+/** Locks of the Python environments that only tests need. */
+const TEST_LOCKS = join(import.meta.dirname, '..', 'test', 'support', 'python')
 
 type Say = (line: string) => void
 
@@ -23,7 +25,8 @@ export interface Tool {
 
 /** Finds or installs every outside program of the tests; what cannot be had is named with its reason. */
 export async function provideTools(cacheDir: string, say: Say): Promise<Tool[]> {
-  const python = async (name: string) => (await ensurePythonEnv(name, { cacheDir, log: say })).python
+  const python = async (name: string, locksDir?: string) =>
+    (await ensurePythonEnv(name, { cacheDir, log: say, locksDir })).python
   return [
     await tool('Temporal', 'HEARTH_TEST_TEMPORAL', () => findTemporalCli(cacheDir, say)),
     await tool('time-skipping Temporal', 'HEARTH_TEST_TEMPORAL_TIME_SKIPPING', () =>
@@ -31,6 +34,7 @@ export async function provideTools(cacheDir: string, say: Say): Promise<Tool[]> 
     ),
     await tool('S3 server', 'HEARTH_TEST_VERSITYGW', () => versitygw(cacheDir, say)),
     await tool('Python environment for tables', 'HEARTH_TEST_TABULAR', () => python('tabular')),
+    await tool('openai client of Python', 'HEARTH_TEST_OPENAI', () => python('openai', TEST_LOCKS)),
     // Installed here and not by the first test that needs them: that takes minutes of both cores.
     await tool('Python environment for language models', 'HEARTH_TEST_LLM', () => python('llm')),
     await tool('llama.cpp', 'HEARTH_TEST_LLAMACPP', () => ensurePackages('llamacpp', { cacheDir, log: say })),

@@ -1,20 +1,22 @@
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
+import { pythonProcessEnv } from '../../node-runtime/python-env.ts'
 import { ChatApi } from '../support/chat-api.ts'
+import { openaiPython, requireOpenaiClient } from '../support/openai-python.ts'
 
 const run = promisify(execFile)
 const SCRIPT = new URL('../support/openai_client.py', import.meta.url).pathname
 
 describe('the official openai client of Python', () => {
-  it('lists, chats, streams, and raises its own exceptions', async function () {
-    const hasClient = await run('python3', ['-c', 'import openai']).catch(() => undefined)
-    // `pip install openai` for the python3 on PATH lets it run.
-    if (!hasClient) return this.skip()
+  before(requireOpenaiClient)
+
+  it('lists, chats, streams, and raises its own exceptions', async () => {
     await using chat = await ChatApi.start()
     const endpoint = await chat.warm()
 
-    const { stdout } = await run('python3', [SCRIPT, `${chat.api.baseUrl}/v1`, chat.caller.key, endpoint.id])
+    const args = [SCRIPT, `${chat.api.baseUrl}/v1`, chat.caller.key, endpoint.id]
+    const { stdout } = await run(await openaiPython(), args, { env: pythonProcessEnv() })
 
     assert.deepEqual(JSON.parse(stdout), {
       models: [endpoint.id],
