@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import OpenAI from 'openai'
 import type { EndpointRow } from '../../db/tables/models.ts'
 import { ChatApi } from '../support/chat-api.ts'
+import { coldForNow, RATE_LIMITED, streamedToolCall, TOOLS } from '../support/openai-states.ts'
 
 const messages = [{ role: 'user' as const, content: 'hi' }]
 
@@ -12,7 +13,7 @@ describe('the official openai client', () => {
   let chat: ChatApi
   let endpoint: EndpointRow
   before(async () => {
-    chat = await ChatApi.start({ env: { HEARTH_RATE_BURST: '40', HEARTH_RATE_LIMIT: '40' } })
+    chat = await ChatApi.start({ env: RATE_LIMITED })
     endpoint = await chat.warm()
   })
   after(() => chat[Symbol.asyncDispose]())
@@ -63,30 +64,17 @@ describe('the official openai client', () => {
   })
 
   it('sends tools and a response format, and gets tool calls from a stream', async () => {
-    const delta = (tool_calls: object[]) => ({
-      choices: [{ index: 0, delta: { tool_calls }, finish_reason: null }],
-    })
-    const events = [
-      { choices: [{ index: 0, delta: { role: 'assistant', content: null }, finish_reason: null }] },
-      delta([{ index: 0, id: 'call_1', type: 'function', function: { name: 'look_up', arguments: '{"q"' } }]),
-      delta([{ index: 0, function: { arguments: ':"x"}' } }]),
-      { choices: [{ index: 0, delta: {}, finish_reason: 'tool_calls' }] },
-    ]
-    const text = `${events.map((event) => `data: ${JSON.stringify({ id: 'c', object: 'chat.completion.chunk', created: 1, model: 'm', ...event })}\n\n`).join('')}data: [DONE]\n\n`
-    const tools = [
-      { type: 'function' as const, function: { name: 'look_up', parameters: { type: 'object' } } },
-    ]
     const asked = {
       model: endpoint.id,
       messages,
-      tools,
+      tools: TOOLS,
       tool_choice: 'auto' as const,
       response_format: { type: 'json_object' as const },
     }
 
     const runner = client().chat.completions.stream({
       ...asked,
-      ...fake({ pieces: [Buffer.from(text).toString('base64')] }),
+      ...fake(streamedToolCall()),
     })
     const message = await runner.finalMessage()
 
@@ -97,17 +85,13 @@ describe('the official openai client', () => {
       ['call_1', 'look_up', '{"q":"x"}'],
     )
     const sent = JSON.parse((await chat.stats(endpoint)).last)
-    assert.deepEqual(sent.tools, tools)
+    assert.deepEqual(sent.tools, TOOLS)
     assert.deepEqual(sent.response_format, asked.response_format)
   })
 
   it('raises its own exceptions', async () => {
     const { key: viewer } = await chat.api.account({ role: 'viewer' })
-    const cold = await chat.cold({ name: 'cold' })
-    await chat.api.database.db
-      .insertInto('load_time')
-      .values({ model_key: cold.model_key, start_state: 'cold', hardware: 'cpu', mean_ms: 1, samples: 1 })
-      .execute()
+    const cold = await coldForNow(chat)
     const create = (model: string, options: { key?: string; body?: object } = {}) =>
       client(options.key).chat.completions.create({ model, messages, ...options.body })
 
@@ -121,6 +105,7 @@ describe('the official openai client', () => {
       assert.ok(err instanceof OpenAI.InternalServerError)
       assert.equal(err.status, 503)
       assert.equal(err.code, 'model_cold')
+      assert.ok(Number(err.headers.get('retry-after')) >= 1)
       return true
     })
   })

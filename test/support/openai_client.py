@@ -1,45 +1,87 @@
-"""What the official Python client makes of a gateway: one JSON line with what it saw."""
+"""The official Python client at work: each JSON line on stdin is a call, each on stdout what the client made of the answer."""
 
 import json
 import sys
 
 import openai
 
-base_url, key, model = sys.argv[1:]
-client = openai.OpenAI(base_url=base_url, api_key=key, max_retries=0)
-messages = [{"role": "user", "content": "hi"}]
+base_url = sys.argv[1]
 
 
-def raised(**changes):
-    asked = {"model": model, "messages": messages, **changes}
-    using = client.with_options(api_key=asked.pop("key", key))
-    try:
-        using.chat.completions.create(**asked)
-    except openai.APIStatusError as error:
-        return [type(error).__name__, error.status_code]
-    return None
+def list_models(client):
+    return [model.id for model in client.models.list()]
 
 
-completion = client.chat.completions.create(
-    model=model, messages=messages, response_format={"type": "json_object"}, extra_body={"fake": {"tokens": 4}}
-)
-stream = client.chat.completions.create(
-    model=model, messages=messages, stream=True, extra_body={"fake": {"tokens": 5}}
-)
-print(
-    json.dumps(
-        {
-            "models": [each.id for each in client.models.list()],
-            "tokens": completion.usage.completion_tokens,
-            "finish": completion.choices[0].finish_reason,
-            "chunks": sum(1 for _ in stream),
-            "errors": [
-                raised(key="sk-wrong"),
-                raised(model="nothing"),
-                raised(messages=[]),
-                raised(extra_body={"fake": {"status": 400}}),
-                raised(extra_body={"fake": {"status": 503}}),
-            ],
-        }
-    )
-)
+def retrieve(client, model):
+    found = client.models.retrieve(model)
+    return {"id": found.id, "object": found.object, "created": found.created}
+
+
+def seen(completion):
+    """What a caller reads from a completion, by the client's own fields."""
+    choice = completion.choices[0]
+    calls = [[call.id, call.function.name, call.function.arguments] for call in choice.message.tool_calls or []]
+    return {
+        "text": choice.message.content,
+        "finish": choice.finish_reason,
+        "tool_calls": calls,
+        "usage": completion.usage and counts(completion.usage),
+    }
+
+
+def counts(usage):
+    return [usage.prompt_tokens, usage.completion_tokens, usage.total_tokens]
+
+
+def chat(client, **asked):
+    return seen(client.chat.completions.create(**asked))
+
+
+def stream(client, **asked):
+    chunks = list(client.chat.completions.create(stream=True, **asked))
+    choices = [choice for chunk in chunks for choice in chunk.choices]
+    return {
+        "chunks": len(chunks),
+        "text": "".join(choice.delta.content or "" for choice in choices),
+        "finish": [choice.finish_reason for choice in choices if choice.finish_reason],
+        # The usage of each chunk that has one, and how many choices stand beside it.
+        "usage": [[len(chunk.choices), counts(chunk.usage)] for chunk in chunks if chunk.usage],
+    }
+
+
+def put_together(client, **asked):
+    """What the client's own helper makes of the fragments of a stream."""
+    with client.chat.completions.stream(**asked) as events:
+        return seen(events.get_final_completion())
+
+
+def until_refused(client):
+    """Asks faster than its account may, until that raises."""
+    for _ in range(1_000):
+        client.models.list()
+
+
+CALLS = {each.__name__: each for each in (list_models, retrieve, chat, stream, put_together, until_refused)}
+
+
+def complaint(error):
+    """An exception of the client: its public name, and what a caller reads from it."""
+    name = type(error).__name__
+    assert type(error) is getattr(openai, name)
+    response = getattr(error, "response", None)
+    return {
+        "name": name,
+        "status": getattr(error, "status_code", None),
+        "code": error.code,
+        "retry_after": response.headers.get("retry-after") if response is not None else None,
+    }
+
+
+for line in sys.stdin:
+    asked = json.loads(line)
+    with openai.OpenAI(base_url=base_url, api_key=asked["key"], max_retries=0) as client:
+        try:
+            answer = {"answer": CALLS[asked["call"]](client, **asked["with"])}
+        except openai.APIError as error:
+            answer = {"raised": complaint(error)}
+    print(json.dumps(answer), flush=True)
