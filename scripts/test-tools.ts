@@ -10,7 +10,7 @@ const run = promisify(execFile)
 const VERSITYGW = '1.8.0'
 const TEST_SERVER = '1.38.0'
 /** Locks of the Python environments that only tests need. */
-const TEST_LOCKS = join(import.meta.dirname, '..', 'test', 'support', 'python')
+export const TEST_LOCKS = join(import.meta.dirname, '..', 'test', 'support', 'python')
 
 type Say = (line: string) => void
 
@@ -38,6 +38,7 @@ export async function provideTools(cacheDir: string, say: Say): Promise<Tool[]> 
     // Installed here and not by the first test that needs them: that takes minutes of both cores.
     await tool('Python environment for language models', 'HEARTH_TEST_LLM', () => python('llm')),
     await tool('llama.cpp', 'HEARTH_TEST_LLAMACPP', () => ensurePackages('llamacpp', { cacheDir, log: say })),
+    await tool('nginx', 'HEARTH_TEST_NGINX', findNginx),
   ]
 }
 
@@ -47,6 +48,13 @@ async function tool(name: string, variable: string, provide: () => Promise<strin
   } catch (err) {
     return { name, variable, missing: (err as Error).message.split('\n')[0] ?? 'unknown reason' }
   }
+}
+
+/** A proxy as callers have them before the gateway; it comes with the machine or not at all. */
+export async function findNginx(): Promise<string> {
+  const path = onPath('nginx')
+  if (!path) throw new Error('there is no `nginx`')
+  return path
 }
 
 /** A real S3-compatible server, built once per machine. */

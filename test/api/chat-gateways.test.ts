@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { execFileSync, spawn } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
@@ -7,22 +7,15 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { request } from 'undici'
 import { reapOrphans } from '../../api/journal/reaper.ts'
+import { findNginx } from '../../scripts/test-tools.ts'
 import { startApi } from '../support/api.ts'
 import { ChatApi, eventsOf, openStream } from '../support/chat-api.ts'
 import { freePort } from '../support/database.ts'
+import { requireInstalled } from '../support/skip.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { SOON_MS, until } from '../support/until.ts'
 
 const LEAVERS = 60
-
-function hasNginx(): boolean {
-  try {
-    execFileSync('nginx', ['-v'], { stdio: 'ignore' })
-    return true
-  } catch {
-    return false
-  }
-}
 
 /** nginx with the settings it comes with, as a proxy of a proxy. */
 async function startNginx(target: string): Promise<AsyncDisposable & { url: string }> {
@@ -41,7 +34,7 @@ async function startNginx(target: string): Promise<AsyncDisposable & { url: stri
        scgi_temp_path ${folder}/scgi;
        ${hop(outer, `http://127.0.0.1:${inner}`)} ${hop(inner, target)} }`,
   )
-  const child = spawn('nginx', ['-p', folder, '-c', config], { stdio: 'ignore' })
+  const child = spawn(await findNginx(), ['-p', folder, '-c', config], { stdio: 'ignore' })
   stack.defer(async () => {
     child.kill('SIGTERM')
     await once(child, 'exit')
@@ -62,7 +55,7 @@ describe('chats between gateways, proxies and clients that leave', () => {
   after(() => chat[Symbol.asyncDispose]())
 
   it('arrive event by event through two hops of nginx', async function () {
-    if (!hasNginx()) return this.skip()
+    await requireInstalled(this, process.env.HEARTH_TEST_NGINX_MISSING, findNginx)
     await using proxy = await startNginx(chat.api.baseUrl)
     const endpoint = await chat.warm()
 

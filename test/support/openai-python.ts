@@ -4,9 +4,9 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { ensurePythonEnv, pythonProcessEnv } from '../../node-runtime/python-env.ts'
 import { readConfig } from '../../platform/config.ts'
+import { TEST_LOCKS } from '../../scripts/test-tools.ts'
 import { requireInstalled } from './skip.ts'
 
-const LOCKS = join(import.meta.dirname, 'python')
 const SCRIPT = join(import.meta.dirname, 'openai_client.py')
 
 /** What the client raised: the name of its class, and what a caller reads from it. */
@@ -33,7 +33,7 @@ export async function requireOpenaiClient(this: Mocha.Context): Promise<void> {
 
 /** The interpreter of the environment that holds the client and nothing else, made on first use (seconds). */
 async function openaiPython(): Promise<string> {
-  const options = { cacheDir: readConfig().HEARTH_CACHE_DIR, log: () => {}, locksDir: LOCKS }
+  const options = { cacheDir: readConfig().HEARTH_CACHE_DIR, log: () => {}, locksDir: TEST_LOCKS }
   return (await ensurePythonEnv('openai', options)).python
 }
 

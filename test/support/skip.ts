@@ -1,12 +1,14 @@
-/** Skips every test of the suite whose `before` hook this is, and says why behind each name. */
+/** Skips the test that this is, or every test of the suite whose `before` hook this is, and says why behind each name. */
 export function skipBecause(context: Mocha.Context, reason: string): void {
-  for (const test of context.test?.parent?.tests ?? []) test.title += ` (skipped: ${reason})`
+  const all = context.test?.parent?.tests ?? []
+  const own = all.filter((test) => test === context.test)
+  for (const test of own.length > 0 ? own : all) test.title += ` (skipped: ${reason})`
   context.skip()
 }
 
 /**
- * For `before`: skips the suite where what it needs cannot be installed. The runner of all tests has tried that before
- * them, and says in `missing` why it failed.
+ * For `before` or a single test: skips where what is needed cannot be installed. The runner of all tests has tried that
+ * before them, and says in `missing` why it failed.
  */
 export async function requireInstalled(
   context: Mocha.Context,
