@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { CHAT_PATH } from '../../domain/chat.ts'
 import { ChatApi, eventsOf, openStream, startChatNode } from '../support/chat-api.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { SOON_MS, until } from '../support/until.ts'
@@ -16,6 +17,23 @@ function cut(text: string, size: number): string[] {
 
 const event = (value: object) => `data: ${JSON.stringify(value)}\n\n`
 const delta = (content: object) => event({ choices: [{ index: 0, delta: content, finish_reason: null }] })
+
+/** Text of at least so many UTF-16 units in which no two places look alike, with characters of every length in UTF-8. */
+function prose(length: number): string {
+  let text = ''
+  for (let i = 0; text.length < length; i++) text += `${i} é"\\ 漢 🌍\n`
+  return text
+}
+
+/** Says where two long texts part, which `assert.equal` would print whole. */
+function assertSame(actual: string, expected: string): void {
+  if (actual === expected) return
+  let at = 0
+  while (actual[at] === expected[at]) at++
+  const around = (text: string) =>
+    `${JSON.stringify(text.slice(Math.max(0, at - 30), at + 30))} of ${text.length}`
+  assert.fail(`at ${at}: ${around(actual)} instead of ${around(expected)}`)
+}
 
 describe('streams of chats', () => {
   let chat: ChatApi
@@ -93,22 +111,53 @@ describe('streams of chats', () => {
     }
   })
 
-  it('carry a prompt of 200 KB there and an answer of 1 MB back', async () => {
+  for (const stream of [false, true]) {
+    it(`carry a prompt of 200 KB to the model server byte for byte (stream: ${stream})`, async () => {
+      const endpoint = await warm()
+      const messages = [{ role: 'user', content: prose(200_000) }]
+      // Spaces and escapes that nobody would write again the same way.
+      const sent = (model: string) =>
+        `{ "model" :"${model}",\n"messages":${JSON.stringify(messages)}, "stream":${stream}, "x":"\\u00fc\\/" }`
+
+      const { status } = await chat.api.call('POST', CHAT_PATH, {
+        raw: sent(endpoint.id),
+        headers: { authorization: `Bearer ${chat.caller.key}` },
+      })
+
+      assert.equal(status, 200)
+      assertSame((await chat.stats(endpoint)).last, sent('model'))
+    })
+  }
+
+  it('carry an answer of 1 MB back byte for byte, streamed in small events and in large ones', async () => {
     const endpoint = await warm()
-    const content = 'é"\\ '.repeat(50_000)
+    const said = prose(1_000_000)
+    for (const size of [500, 200_000]) {
+      let text = ''
+      for (let at = 0; at < said.length; at += size) text += delta({ content: said.slice(at, at + size) })
+      text += 'data: [DONE]\n\n'
+
+      const answer = await chat.chat(endpoint.id, {
+        stream: true,
+        fake: { pieces: cut(text, 37_777), gap_ms: 0 },
+      })
+
+      assertSame(answer.text, text)
+    }
+  })
+
+  it('carry an answer of 1 MB back byte for byte, whole', async () => {
+    const endpoint = await warm()
+    const message = { role: 'assistant', content: prose(1_000_000) }
+    const usage = { prompt_tokens: 1, completion_tokens: 2, total_tokens: 3 }
+    const choices = [{ index: 0, message, finish_reason: 'stop' }]
+    const text = JSON.stringify({ id: 'x', object: 'chat.completion', choices, usage }, undefined, 1)
 
     const answer = await chat.chat(endpoint.id, {
-      stream: true,
-      messages: [{ role: 'user', content }],
-      fake: { tokens: 16, size: 65_536 },
+      fake: { pieces: cut(text, 37_777), gap_ms: 0, content_type: 'application/json' },
     })
-    const whole = await chat.chat(endpoint.id, { fake: { size: 1_000_000 } })
 
-    const { last } = await chat.stats(endpoint)
-    assert.equal(eventsOf(answer.text).length, 16 + 3)
-    assert.ok(answer.text.length > 1_000_000)
-    assert.equal(whole.body.choices[0].message.content.length, 1_000_000)
-    assert.equal(JSON.parse(last).model, 'model')
+    assertSame(answer.text, text)
   })
 
   it('give the whole completion as one chunk when the server does not stream', async () => {
