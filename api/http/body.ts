@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer'
-import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { IncomingMessage } from 'node:http'
 import { ApiError } from '../../domain/errors.ts'
 
 /** The client closed the connection before its request was complete: nobody is left to answer. */
@@ -83,13 +83,14 @@ const inWords = (bytes: number): string =>
  * Throws away what the client is still sending. Closing at once would reset the connection and might destroy the
  * answer before the client reads it; so the rest is discarded for a while.
  */
-export function drain(req: IncomingMessage, res: ServerResponse): void {
+export function drain(req: IncomingMessage): void {
   if (req.complete || req.destroyed) return
+  const { socket } = req
   req.unpipe()
   req.removeAllListeners('data')
   req.on('error', () => {})
   req.resume()
-  const timer = setTimeout(() => res.socket?.destroy(), DRAIN_MS).unref()
+  const timer = setTimeout(() => socket.destroy(), DRAIN_MS).unref()
   req.once('close', () => clearTimeout(timer))
 }
 

@@ -6,9 +6,9 @@ interface Connection {
   response: ServerResponse | undefined
   /** Since when nothing is asked, by `performance.now()`; unset before the first request. */
   idleSince: number | undefined
-  /** What had come when a sweep last saw something new, in bytes, and when that was. */
-  bytesRead: number
-  readAt: number
+  /** Bytes that had come and gone when a sweep last saw something new, and when that was. */
+  bytes: number
+  movedAt: number
 }
 
 /** Longer than that of usual load balancers, so that it is they who close idle connections. */
@@ -47,7 +47,7 @@ export class IdleConnections {
     this.#bodyIdleMs = bodyIdleMs
     server.keepAliveTimeout = 0
     server.on('connection', (socket: Socket) => {
-      this.#open.set(socket, { response: undefined, idleSince: undefined, bytesRead: 0, readAt: 0 })
+      this.#open.set(socket, { response: undefined, idleSince: undefined, bytes: 0, movedAt: 0 })
       socket.once('close', () => this.forget(socket))
     })
     server.once('listening', () => {
@@ -69,11 +69,11 @@ export class IdleConnections {
 
   #sweep(now: number): void {
     for (const [socket, connection] of this.#open) {
-      if (this.#isIdle(connection, socket.bytesRead, now)) socket.destroy()
+      if (this.#isIdle(connection, socket.bytesRead + socket.bytesWritten, now)) socket.destroy()
     }
   }
 
-  #isIdle(connection: Connection, bytesRead: number, now: number): boolean {
+  #isIdle(connection: Connection, bytes: number, now: number): boolean {
     const { response, idleSince } = connection
     if (!response) return idleSince !== undefined && now - idleSince >= this.#idleMs
     if (response.writableFinished || response.destroyed) {
@@ -83,9 +83,9 @@ export class IdleConnections {
     }
     // Its body is here: the work that follows may take its time.
     if (response.req.complete) return false
-    if (connection.bytesRead === bytesRead) return now - connection.readAt >= this.#bodyIdleMs
-    connection.bytesRead = bytesRead
-    connection.readAt = now
+    if (connection.bytes === bytes) return now - connection.movedAt >= this.#bodyIdleMs
+    connection.bytes = bytes
+    connection.movedAt = now
     return false
   }
 }

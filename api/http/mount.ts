@@ -179,7 +179,9 @@ export class Kernel {
       this.#tell(operation, exchange, err)
     } catch (cause) {
       exchange.log.error({ err: cause }, 'an error could not be told')
-      response.destroy()
+      // Nothing but the request's id: what else was to be sent may be what cannot be.
+      exchange.head.length = 2
+      sendError(exchange, 'builder', new ApiError('internal', 'internal error'))
     }
   }
 

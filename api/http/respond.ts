@@ -112,7 +112,7 @@ export function sendError(
     String(Buffer.byteLength(text)),
   )
   response.writeHead(error.status, head).end(text)
-  drain(req, response)
+  drain(req)
 }
 
 const ABOUT_BODY = new Set([

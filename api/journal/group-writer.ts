@@ -8,6 +8,8 @@ interface Waiting<T> {
   since: number
   resolve: () => void
   reject: (err: unknown) => void
+  /** Its caller waits no more. */
+  isTold: boolean
 }
 
 export interface GroupWriterOptions<T> {
@@ -69,7 +71,7 @@ export class GroupWriter<T> implements AsyncDisposable {
     return new Promise((resolve, reject) => {
       const bytes = this.#options.sizeOf(item)
       this.#bytes += bytes
-      this.#queue.push({ item, bytes, since: performance.now(), resolve, reject })
+      this.#queue.push({ item, bytes, since: performance.now(), resolve, reject, isTold: false })
       this.#running ??= this.#run()
     })
   }
@@ -155,8 +157,10 @@ export class GroupWriter<T> implements AsyncDisposable {
       if (waiting.since < before) this.#reject(waiting, err)
   }
 
-  #reject({ item, reject }: Waiting<T>, err: ApiError): void {
-    reject(this.#options.explain?.(err, item) ?? err)
+  #reject(waiting: Waiting<T>, err: ApiError): void {
+    if (waiting.isTold) return
+    waiting.isTold = true
+    waiting.reject(this.#options.explain?.(err, waiting.item) ?? err)
   }
 }
 

@@ -54,6 +54,8 @@ interface KnownMeta {
 const JSON_TYPE = 'application/json'
 const MAX_METAS = 1_000
 const MAX_HEADS = 1_000
+/** Bytes of a head, above which it is read anew each time. */
+const LONGEST_KEPT = 200
 
 /** The gateway's end of one node's link: requests out, answers and reports in. */
 export class NodeLink {
@@ -162,7 +164,7 @@ export class NodeLink {
     } catch (err) {
       if (err instanceof LinkProtocolError) throw err
       this.#events.onFault(err)
-      this.#cancel(frame.stream)
+      this.#fail(frame.stream, 'internal', 'the answer could not be passed on')
     }
   }
 
@@ -197,17 +199,20 @@ export class NodeLink {
   }
 
   #end(frame: Frame): void {
+    // Read first: a head that breaks the link is told to whoever waits for it, like any other break.
+    const head = frame.meta.length > 0 ? this.#headOf(frame) : undefined
     const handlers = this.#take(frame.stream)?.handlers
     if (!handlers) return
-    if (frame.meta.length) {
-      handlers.onHead(this.#headOf(frame))
+    if (head) {
+      handlers.onHead(head)
       if (frame.body.length) handlers.onChunk(frame.body)
     }
     handlers.onEnd()
   }
 
-  /** The same heads come again and again. */
+  /** The same short heads come again and again. */
   #headOf(frame: Frame): Head {
+    if (frame.meta.length > LONGEST_KEPT) return readHead(frame)
     const bytes = frame.meta.toString('latin1')
     let head = this.#heads.get(bytes)
     if (!head) {
@@ -251,10 +256,15 @@ export class NodeLink {
 }
 
 function readHead(frame: Frame): Head {
-  const { status, content_type = JSON_TYPE, tokens } = parseMeta<HeadMeta>(frame)
+  const { status, content_type, tokens } = parseMeta<Partial<Record<keyof HeadMeta, unknown>>>(frame)
+  if (!Number.isInteger(status)) throw new LinkProtocolError('a head without a status')
   // It is booked: what is no number would fail the rows that are written with it.
-  const isCount = Number.isSafeInteger(tokens) && (tokens as number) >= 0
-  return { status, contentType: content_type, tokens: isCount ? tokens : undefined }
+  const isCount = frame.type === FRAME.end && Number.isSafeInteger(tokens) && (tokens as number) >= 0
+  return {
+    status: status as number,
+    contentType: typeof content_type === 'string' ? content_type : JSON_TYPE,
+    tokens: isCount ? (tokens as number) : undefined,
+  }
 }
 
 const isSame = (a: OwnMeta, b: OwnMeta): boolean =>

@@ -183,6 +183,20 @@ describe('streams of chats', () => {
     assert.equal(JSON.parse(chunk).choices[0].delta.tool_calls[0].index, 0)
   })
 
+  it('that come as something that cannot be passed on are refused, and the gateway goes on', async () => {
+    const endpoint = await chat.warm()
+    const nested = `{"choices":${'['.repeat(30_000)}${']'.repeat(30_000)}}`
+
+    const { status, body } = await chat.chat(endpoint.id, {
+      stream: true,
+      fake: { pieces: [Buffer.from(nested).toString('base64')], content_type: 'application/json' },
+    })
+
+    assert.equal(status, 500)
+    assert.equal(body.error.message, "the model's answer could not be passed on")
+    assert.equal((await chat.chat(endpoint.id)).status, 200)
+  })
+
   it('end with an error event and a failed task when the model server dies', async () => {
     const endpoint = await chat.warm()
 

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import WebSocket from 'ws'
+import { LinkError } from '../../api/links/link-request.ts'
 import { newId } from '../../domain/ids.ts'
 import { decodeFrames, encodeFrame } from '../../platform/link-codec.ts'
 import { FRAME, type FrameType } from '../../schemas/link.ts'
@@ -200,27 +201,41 @@ describe('reports over the link', () => {
     return socket
   }
 
-  it('of what a chat counts are believed where they are counts', async () => {
-    const socket = await speakFor()
-    const claims = [7, -1, 1.5, '7', 2 ** 60, null, undefined, 0]
+  /** Answers every request with the head that is made from the number in its body. */
+  function answerWith(socket: WebSocket, headOf: (n: number) => string): void {
     socket.on('message', (message: Buffer) => {
       for (const { type, stream, body } of decodeFrames(message)) {
         if (type !== FRAME.request) continue
-        const tokens = claims[Number(body.toString())]
-        socket.send(
-          encodeFrame(FRAME.end, stream, JSON.stringify({ status: 200, tokens }), Buffer.from('{}')),
-        )
+        socket.send(encodeFrame(FRAME.end, stream, headOf(Number(body.toString())), Buffer.from('{}')))
       }
     })
-    const ask = async (n: number) => {
-      const request = { modelKey: 'any', path: '/v1/chat/completions', body: Buffer.from(String(n)) }
-      return (await api.services.links.ask(node.nodeId, request)).head.tokens
+  }
+
+  const ask = (n: number) => {
+    const request = { modelKey: 'any', path: '/v1/chat/completions', body: Buffer.from(String(n)) }
+    return api.services.links.ask(node.nodeId, request)
+  }
+
+  it('that make no sense break the link, and whoever waits for an answer hears of it', async () => {
+    for (const head of ['{broken', '{"status":"fine"}', '[]']) {
+      answerWith(await speakFor(), () => head)
+      await assert.rejects(ask(0), (err) => err instanceof LinkError && err.code === 'link_lost', head)
     }
+  })
+
+  it('of what a chat counts are believed where they are counts', async () => {
+    const socket = await speakFor()
+    const claims = [7, -1, 1.5, '7', 2 ** 60, null, undefined, 0]
+    answerWith(socket, (n) => JSON.stringify({ status: 200, content_type: n, tokens: claims[n] }))
 
     const believed = await Promise.all(claims.map((_, n) => ask(n)))
 
     socket.close()
-    assert.deepEqual(believed, [7, undefined, undefined, undefined, undefined, undefined, undefined, 0])
+    assert.deepEqual(
+      believed.map(({ head }) => head.tokens),
+      [7, undefined, undefined, undefined, undefined, undefined, undefined, 0],
+    )
+    assert.ok(believed.every(({ head }) => head.contentType === 'application/json'))
   })
 
   it('of a node that speaks otherwise than agreed break its link and spoil nothing', async () => {

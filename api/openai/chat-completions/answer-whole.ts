@@ -10,6 +10,8 @@ import type { Services } from '../../services.ts'
 import { type Chat, linkRequest, refusalOf, TASK_HEADER } from './chat.ts'
 import { NodePicker } from './node-picker.ts'
 
+const OPENING = 0x7b
+const CLOSING = 0x7d
 const NO_USAGE = '{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}'
 
 /** Answers a chat in one piece, once the row of its task is durable. */
@@ -58,12 +60,16 @@ function record(services: Services, { ticket, endpoint }: Chat, work: WarmWork):
 function readAnswer({ head, body }: LinkAnswer): { body: Buffer; tokens: number } | ApiError {
   const { status, tokens } = head
   if (status !== 200) return refusalOf(status, body)
-  if (tokens !== undefined) return { body, tokens }
+  if (tokens !== undefined && seemsCounted(body)) return { body, tokens }
   const value = objectIn(body)
   if (!value) return new ApiError('internal', 'the model answered with something else than a JSON object')
   const isCounted = typeof value.usage === 'object' && value.usage !== null
   return { body: isCounted ? body : spliceMembers(body, { usage: NO_USAGE }), tokens: tokensIn(value) }
 }
+
+/** A glance at what a node has read and counted: it is not the node's owner who is to say what is a whole answer. */
+const seemsCounted = (body: Buffer): boolean =>
+  body[0] === OPENING && body.at(-1) === CLOSING && body.includes('"usage"')
 
 export function objectIn(body: Buffer): Record<string, unknown> | undefined {
   try {

@@ -68,10 +68,12 @@ export class StreamRelay implements LinkHandlers {
   }
 
   onEnd(): void {
-    void this.#opened.then(
-      () => this.#finish(),
-      () => {},
-    )
+    void this.#opened
+      .then(() => this.#finish())
+      // When it was not opened that has been told already, and this says nothing new.
+      .catch((cause: unknown) =>
+        this.#refuse(new ApiError('internal', "the model's answer could not be passed on", { cause })),
+      )
   }
 
   onError(err: LinkError): void {
