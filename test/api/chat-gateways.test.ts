@@ -6,11 +6,14 @@ import { connect } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { request } from 'undici'
-import { reapOrphans } from '../../api/journal/reaper.ts'
+import { TASK_HEADER } from '../../api/openai/chat-completions/chat.ts'
+import { CHAT_PATH } from '../../domain/chat.ts'
 import { findNginx } from '../../scripts/test-tools.ts'
-import { startApi } from '../support/api.ts'
-import { ChatApi, eventsOf, openStream } from '../support/chat-api.ts'
+import { callApi } from '../support/api.ts'
+import { ChatApi, eventsOf, follow, openStream } from '../support/chat-api.ts'
 import { freePort } from '../support/database.ts'
+import { gatewayEnv, runGateway } from '../support/gateway-process.ts'
+import { assertRefunded } from '../support/refunds.ts'
 import { requireInstalled } from '../support/skip.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { SOON_MS, until } from '../support/until.ts'
@@ -116,47 +119,68 @@ describe('chats between gateways, proxies and clients that leave', () => {
     assert.equal((await chat.chat(endpoint.id)).status, 200)
   })
 
-  it('are served by whichever gateway they reach, and one that dies loses only its own streams', async () => {
-    const endpoint = await chat.warm()
-    const other = await startApi({ database: chat.api.database })
-    let isStopped = false
-    try {
-      await until(() => other.services.links.placement.count(endpoint.model_key).warm === 1)
-      const slow = { fake: { tokens: 150, gap_ms: 10 } }
-      const [mine, theirs] = [
-        await openStream(chat, endpoint.id, slow),
-        await openStream({ api: other, caller: chat.caller }, endpoint.id, {
-          fake: { tokens: 5_000, gap_ms: 10 },
-        }),
-      ]
-      const lost = theirs.body.text().then(eventsOf, () => [])
-      const { db } = chat.api.database
-      const gatewayId = other.services.gateway.id
+  it('are served by whichever gateway they reach, and one that is killed loses its own streams alone, which are refunded', async () => {
+    const endpoint = await chat.warm({ price_micro: 1_000 })
+    const { db, url } = chat.api.database
+    using folder = temporaryFolder()
+    await using other = runGateway(gatewayEnv(url, folder.path))
+    const { baseUrl, gatewayId } = await other.ready()
+    const authorization = `Bearer ${chat.caller.key}`
+    await until(async () => {
+      const path = `${baseUrl}/api/builder/v1/endpoints/${endpoint.id}`
+      return (await callApi(path, 'GET', { headers: { authorization } })).body.warm_nodes === 1
+    })
+    const { links } = chat.node.parts
+    assert.equal(links.openCount, 2)
 
-      // Its connections break as when its process is killed, and nothing is written any more.
-      other.services.links.retire = () => {}
-      await db
-        .updateTable('gateway')
-        .set({ lease_expires_at: new Date(0) })
-        .where('id', '=', gatewayId)
-        .execute()
-      await other[Symbol.asyncDispose]()
-      isStopped = true
+    const whole = await callApi(baseUrl + CHAT_PATH, 'POST', {
+      body: { model: endpoint.id, messages: [{ role: 'user', content: 'hi' }] },
+      headers: { authorization },
+    })
+    const there = { api: { baseUrl }, caller: chat.caller }
+    const theirs = await Promise.all(
+      Array.from({ length: 3 }, () => openStream(there, endpoint.id, slowly(5_000))),
+    )
+    const mine = await openStream(chat, endpoint.id, slowly(300))
+    const [lost, kept] = [theirs.map(follow), follow(mine)]
+    await until(() => [...lost, kept].every(({ events }) => events.length >= 5))
+    const openThere = await db
+      .selectFrom('task')
+      .select('id')
+      .where('gateway_id', '=', gatewayId)
+      .where('status', '=', 'running')
+      .execute()
+    await other.kill()
+    const keptThen = kept.events.length
 
-      // Cut off, or ended with an error event where its node left it first.
-      assert.ok((await lost).length < 5_000)
-      assert.equal(eventsOf(await mine.body.text()).length, 153)
-      await reapOrphans(db, new Date())
-      const open = await db
-        .selectFrom('task')
-        .select('id')
-        .where('endpoint_id', '=', endpoint.id)
-        .where('status', 'not in', ['succeeded', 'failed'])
-        .where('gateway_id', '=', gatewayId)
-        .execute()
-      assert.deepEqual(open, [])
-    } finally {
-      if (!isStopped) await other[Symbol.asyncDispose]()
+    assert.equal(whole.status, 200)
+    assert.equal(whole.body.object, 'chat.completion')
+    assert.equal((await chat.task(whole)).status, 'succeeded')
+    assert.deepEqual(
+      [...theirs, mine].map(({ statusCode }) => statusCode),
+      [200, 200, 200, 200],
+    )
+    assert.deepEqual(await Promise.all(lost.map(({ isWhole }) => isWhole)), [false, false, false])
+    assert.ok(lost.every(({ events }) => !events.includes('[DONE]')))
+    assert.ok(keptThen < 303, 'the stream that stays was over before the gateway was killed')
+    assert.equal(await kept.isWhole, true)
+    assert.deepEqual([kept.events.length, kept.events.at(-1)], [303, '[DONE]'])
+    await until(() => links.openCount === 1, SOON_MS)
+    assert.equal((await chat.chat(endpoint.id)).status, 200)
+    assert.equal((await chat.stats(endpoint)).in_flight, 0)
+
+    // Its lease runs out by itself, and the gateway that is left finds what it left open.
+    assert.deepEqual(
+      openThere.map(({ id }) => id).toSorted(),
+      theirs.map(({ headers }) => String(headers[TASK_HEADER])).toSorted(),
+    )
+    for (const { id } of openThere) {
+      await until(async () => (await taskOf(id))?.status === 'failed')
+      await assertRefunded(db, id)
     }
   })
+
+  const slowly = (tokens: number) => ({ fake: { tokens, gap_ms: 10 } })
+  const taskOf = (id: string) =>
+    chat.api.database.db.selectFrom('task').select('status').where('id', '=', id).executeTakeFirst()
 })

@@ -1,61 +1,14 @@
 import assert from 'node:assert/strict'
-import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
 import { request } from 'undici'
 import { createApiKey } from '../../db/repositories/api-keys.ts'
 import { newId } from '../../domain/ids.ts'
 import { startDatabase, type TestDatabase } from '../support/database.ts'
-
-const MAIN = join(import.meta.dirname, '../../api/main.ts')
-
-interface Line {
-  msg?: string
-  level: number
-  base_url?: string
-  path?: string
-  [field: string]: unknown
-}
-
-interface Running extends AsyncDisposable {
-  child: ChildProcess
-  lines: Line[]
-  line(wanted: (line: Line) => boolean): Promise<Line>
-}
-
-function run(env: NodeJS.ProcessEnv): Running {
-  const child = spawn(process.execPath, [MAIN], { env, stdio: ['ignore', 'pipe', 'inherit'] })
-  const lines: Line[] = []
-  const waiting = new Set<() => void>()
-  createInterface({ input: child.stdout }).on('line', (text) => {
-    lines.push(JSON.parse(text) as Line)
-    for (const look of waiting) look()
-  })
-  return {
-    child,
-    lines,
-    line: (wanted) =>
-      new Promise((resolve) => {
-        const look = (): void => {
-          const found = lines.find(wanted)
-          if (!found) return
-          waiting.delete(look)
-          resolve(found)
-        }
-        waiting.add(look)
-        look()
-      }),
-    async [Symbol.asyncDispose]() {
-      if (child.exitCode !== null || child.signalCode !== null) return
-      child.kill('SIGKILL')
-      await once(child, 'exit')
-    },
-  }
-}
+import { gatewayEnv, runGateway } from '../support/gateway-process.ts'
 
 describe('the gateway process', () => {
   let database: TestDatabase
@@ -64,14 +17,7 @@ describe('the gateway process', () => {
   before(async () => {
     database = await startDatabase()
     folder = await mkdtemp(join(tmpdir(), 'hearth-main-'))
-    env = {
-      PATH: process.env.PATH,
-      DATABASE_URL: database.url,
-      TEMPORAL_ADDRESS: '127.0.0.1:1',
-      HEARTH_PORT: '0',
-      HEARTH_OBJECT_DIR: folder,
-      HEARTH_ENCRYPTION_KEYS: Buffer.alloc(32, 1).toString('base64'),
-    }
+    env = gatewayEnv(database.url, folder)
   })
   after(async () => {
     await database[Symbol.asyncDispose]()
@@ -79,8 +25,8 @@ describe('the gateway process', () => {
   })
 
   it('starts, logs each request without its key or query, and stops when told to', async () => {
-    await using gateway = run(env)
-    const { base_url: baseUrl = '' } = await gateway.line(({ base_url }) => base_url !== undefined)
+    await using gateway = runGateway(env)
+    const { baseUrl } = await gateway.ready()
     const accountId = newId()
     await database.db.insertInto('account').values({ id: accountId, name: 'a' }).execute()
     const { key } = await database.db
@@ -135,8 +81,8 @@ describe('the gateway process', () => {
   })
 
   it('finishes what it is at before it stops, and takes nothing new', async () => {
-    await using gateway = run(env)
-    const { base_url: baseUrl = '' } = await gateway.line(({ base_url }) => base_url !== undefined)
+    await using gateway = runGateway(env)
+    const { baseUrl } = await gateway.ready()
     const port = Number(new URL(baseUrl).port)
     const socket = connect(port, '127.0.0.1')
     await once(socket, 'connect')
@@ -165,7 +111,7 @@ describe('the gateway process', () => {
       ['HEARTH_ENCRYPTION_KEYS', 'short'],
       ['DATABASE_URL', ''],
     ] as const) {
-      await using gateway = run({ ...env, [name]: value })
+      await using gateway = runGateway({ ...env, [name]: value })
       const [code] = await once(gateway.child, 'exit')
       const { msg } = await gateway.line(({ level }) => level === 60)
 
@@ -175,8 +121,8 @@ describe('the gateway process', () => {
   })
 
   it('answers what is not HTTP with an error body all the same', async () => {
-    await using gateway = run(env)
-    const { base_url: baseUrl = '' } = await gateway.line(({ base_url }) => base_url !== undefined)
+    await using gateway = runGateway(env)
+    const { baseUrl } = await gateway.ready()
     const say = async (text: string): Promise<string> => {
       const socket = connect(Number(new URL(baseUrl).port), '127.0.0.1')
       socket.write(text)

@@ -122,7 +122,8 @@ export async function startApi({
   }
 }
 
-async function callApi<B>(url: string, method: string, call: Call = {}): Promise<Answer<B>> {
+/** `TestApi.call` for a gateway at another address. */
+export async function callApi<B = AnyBody>(url: string, method: string, call: Call = {}): Promise<Answer<B>> {
   const headers: Record<string, string> = {
     ...(call.key !== undefined && { 'x-api-key': call.key }),
     ...(call.body !== undefined && { 'content-type': 'application/json' }),

@@ -101,7 +101,7 @@ export const startChatNode = (api: TestApi, options: TestNodeOptions = {}): Prom
 
 /** Opens a stream of events and gives it as it comes. */
 export async function openStream(
-  { api, caller }: Pick<ChatApi, 'api' | 'caller'>,
+  { api, caller }: { api: Pick<TestApi, 'baseUrl'>; caller: Pick<ChatApi['caller'], 'key'> },
   model: string,
   body: object = {},
   signal?: AbortSignal,
@@ -112,6 +112,28 @@ export async function openStream(
     body: JSON.stringify({ model, stream: true, messages: [{ role: 'user', content: 'hi' }], ...body }),
     ...(signal && { signal }),
   })
+}
+
+export interface FollowedStream {
+  /** The data of the events that have come so far. */
+  readonly events: readonly string[]
+  /** Settles when no more come: true when the stream was whole, false when its connection broke. */
+  readonly isWhole: Promise<boolean>
+}
+
+/** Reads a stream as it comes. */
+export function follow({ body }: Awaited<ReturnType<typeof openStream>>): FollowedStream {
+  let text = ''
+  const read = async () => {
+    for await (const chunk of body) text += String(chunk)
+    return true
+  }
+  return {
+    get events() {
+      return eventsOf(text)
+    },
+    isWhole: read().catch(() => false),
+  }
 }
 
 /** The data of every event of a stream. */
