@@ -45,7 +45,7 @@ interface Waiter {
 /** Ceiling of the wait: this many times the measured load, or a fixed time while nothing is measured (design 10.7). */
 const CEILING_FACTOR = 1.5
 const UNMEASURED_CEILING_MS = 120_000
-/** Below this the start of the workflow counts for more than the load. */
+/** What tasks measure begins at the node: it leaves out how the order gets there, which counts for more where a load is short. */
 const LEAST_CEILING_MS = 2_000
 const MAX_WAITERS = 4_096
 const MAX_WAITING_BYTES = 256 * 1024 * 1024
@@ -82,7 +82,7 @@ export class ModelLoads implements Disposable {
   }
 
   /** Milliseconds that a request may wait for a model before it is told to come back. */
-  async ceilingMs({ model_key }: LoadNeed): Promise<number> {
+  async ceilingMs({ model_key }: Pick<LoadNeed, 'model_key'>): Promise<number> {
     const { db, links } = this.#options
     const state = links.placement.count(model_key).cached > 0 ? 'cached' : 'cold'
     const measured = await estimateLoadMs(db, model_key, state)

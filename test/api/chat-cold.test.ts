@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { ModelLoads } from '../../api/model-loads.ts'
-import type { EndpointRow } from '../../db/tables/models.ts'
 import { ApiError } from '../../domain/errors.ts'
 import { PlacementIndex } from '../../domain/placement.ts'
 import { ChatApi, openStream } from '../support/chat-api.ts'
@@ -44,18 +43,6 @@ describe('a chat with a cold model', () => {
   })
   after(() => chat[Symbol.asyncDispose]())
 
-  const measured = (endpoint: EndpointRow, ms: number, start_state: 'cold' | 'cached' = 'cold') =>
-    chat.api.database.db
-      .insertInto('load_time')
-      .values({
-        model_key: endpoint.model_key,
-        start_state,
-        hardware: 'cpu',
-        mean_ms: ms,
-        samples: 1,
-      })
-      .execute()
-
   it('is answered as soon as the model is loaded, and says so in its task', async () => {
     await using _worker = loadPromised(chat)
     const endpoint = await chat.cold({ name: 'slow', load_s: 0.3 })
@@ -84,7 +71,7 @@ describe('a chat with a cold model', () => {
 
   it('is told to come back at one and a half times the measured load, before a byte is sent', async () => {
     const endpoint = await chat.cold({ name: 'never' })
-    await measured(endpoint, 1_500)
+    await chat.measured(endpoint, 'cold', 1_500)
     const began = performance.now()
 
     const [whole, streamed] = await Promise.all([
@@ -127,7 +114,7 @@ describe('a chat with a cold model', () => {
 
     it(`is told to come back when that one is not loaded in time (stream: ${stream})`, async () => {
       const endpoint = await chat.warm()
-      await measured(endpoint, 100, 'cached')
+      await chat.measured(endpoint, 'cached', 100)
 
       const { status, headers, body } = await chat.chat(endpoint.id, { stream, fake: { die_after: -1 } })
 

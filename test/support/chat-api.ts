@@ -72,6 +72,17 @@ export class ChatApi implements AsyncDisposable {
     })
   }
 
+  /** Notes what loads of a model have taken on a kind of node. */
+  async measured(
+    { model_key }: Pick<EndpointRow, 'model_key'>,
+    start_state: 'cold' | 'cached',
+    mean_ms: number,
+    hardware: 'cpu' | 'gpu' = 'cpu',
+  ): Promise<void> {
+    const sample = { model_key, start_state, hardware, mean_ms, samples: 1 }
+    await this.api.database.db.insertInto('load_time').values(sample).execute()
+  }
+
   chat(model: string, body: object = {}, key = this.caller.key): Promise<Answer<AnyBody>> {
     return this.api.call('POST', CHAT_PATH, {
       body: { model, messages: [{ role: 'user', content: 'hi' }], ...body },

@@ -55,9 +55,6 @@ function streamOf(chunks: object[]): object {
 /** An endpoint whose model no node has loaded; as its load was measured to be quick, a chat waits for it only a second or so. */
 export async function coldForNow(chat: ChatApi): Promise<EndpointRow> {
   const endpoint = await chat.cold({ name: 'cold' })
-  await chat.api.database.db
-    .insertInto('load_time')
-    .values({ model_key: endpoint.model_key, start_state: 'cold', hardware: 'cpu', mean_ms: 1, samples: 1 })
-    .execute()
+  await chat.measured(endpoint, 'cold', 1)
   return endpoint
 }

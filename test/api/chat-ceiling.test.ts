@@ -1,0 +1,52 @@
+import assert from 'node:assert/strict'
+import { ChatApi } from '../support/chat-api.ts'
+import { until } from '../support/until.ts'
+
+describe('how long a chat waits for a cold model (4.7, design 10.7)', () => {
+  let chat: ChatApi
+  before(async () => {
+    chat = await ChatApi.start()
+  })
+  after(() => chat[Symbol.asyncDispose]())
+
+  const ceilingMs = (need: Parameters<typeof chat.api.services.loads.ceilingMs>[0]) =>
+    chat.api.services.loads.ceilingMs(need)
+
+  it('is 120 s while no load from where the model is has been measured', async () => {
+    const endpoint = await chat.cold({ name: 'unmeasured' })
+    assert.equal(await ceilingMs(endpoint), 120_000)
+
+    await chat.measured(endpoint, 'cached', 10_000)
+    assert.equal(await ceilingMs(endpoint), 120_000)
+  })
+
+  it('is one and a half times what its loads have taken, over all kinds of nodes', async () => {
+    const endpoint = await chat.cold({ name: 'measured' })
+
+    await chat.measured(endpoint, 'cold', 10_000)
+    assert.equal(await ceilingMs(endpoint), 15_000)
+
+    await chat.measured(endpoint, 'cold', 30_000, 'gpu')
+    assert.equal(await ceilingMs(endpoint), 30_000)
+  })
+
+  it('goes by loads from disk where a node has the model there', async () => {
+    const endpoint = await chat.warm()
+    await chat.measured(endpoint, 'cold', 40_000)
+    await chat.measured(endpoint, 'cached', 10_000)
+    const { models, inventory } = chat.node.parts
+
+    await models.room.hold('a job', inventory.memory_mb)
+    models.room.release('a job')
+    await until(() => chat.api.services.links.placement.count(endpoint.model_key).cached === 1)
+
+    assert.equal(await ceilingMs(endpoint), 15_000)
+  })
+
+  it('is 2 s where a load takes less: the load has to be ordered first', async () => {
+    const endpoint = await chat.cold({ name: 'quick' })
+    await chat.measured(endpoint, 'cold', 100)
+
+    assert.equal(await ceilingMs(endpoint), 2_000)
+  })
+})
