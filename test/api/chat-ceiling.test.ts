@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { ChatApi } from '../support/chat-api.ts'
 import { until } from '../support/until.ts'
 
 describe('how long a chat waits for a cold model (4.7, design 10.7)', () => {
   let chat: ChatApi
   before(async () => {
-    chat = await ChatApi.start()
+    chat = await ChatApi.start({ env: { HEARTH_STREAM_KEEPALIVE_S: '1' } })
   })
   after(() => chat[Symbol.asyncDispose]())
 
@@ -48,5 +49,29 @@ describe('how long a chat waits for a cold model (4.7, design 10.7)', () => {
     await chat.measured(endpoint, 'cold', 100)
 
     assert.equal(await ceilingMs(endpoint), 2_000)
+  })
+
+  it('ends with a status, also that of a stream: no comment goes out before', async () => {
+    const endpoint = await chat.cold({ name: 'never' })
+    await chat.measured(endpoint, 'cold', 2_000)
+    const began = performance.now()
+
+    // Comments are due every second. Timers of one process go off in their order, however busy the machine is.
+    const late = sleep(4_000, 'late' as const)
+    const answers = Promise.all([chat.chat(endpoint.id), chat.chat(endpoint.id, { stream: true })])
+    const inTime = await Promise.race([answers, late])
+
+    const took = performance.now() - began
+    assert.ok(inTime !== 'late')
+    assert.ok(took > 2_990, `${took} ms`)
+    for (const { status, headers, body } of inTime) {
+      assert.equal(status, 503)
+      assert.match(String(headers['content-type']), /^application\/json/)
+      assert.equal(body.error.code, 'model_cold')
+      assert.equal(body.error.type, 'server_error')
+      assert.match(body.error.message, /within 3 s/)
+      assert.ok(Number(headers['retry-after']) >= 1)
+    }
+    assert.equal(chat.api.services.loads.waiting, 0)
   })
 })

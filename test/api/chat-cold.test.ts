@@ -69,26 +69,6 @@ describe('a chat with a cold model', () => {
     assert.deepEqual(worker.loads, [endpoint.model_key])
   }).timeout(60_000)
 
-  it('is told to come back at one and a half times the measured load, before a byte is sent', async () => {
-    const endpoint = await chat.cold({ name: 'never' })
-    await chat.measured(endpoint, 'cold', 1_500)
-    const began = performance.now()
-
-    const [whole, streamed] = await Promise.all([
-      chat.chat(endpoint.id),
-      chat.chat(endpoint.id, { stream: true }),
-    ])
-
-    const took = performance.now() - began
-    assert.ok(took > 2_200 && took < 10_000, `${took} ms`)
-    for (const { status, body, headers } of [whole, streamed]) {
-      assert.equal(status, 503)
-      assert.equal(body.error.code, 'model_cold')
-      assert.ok(Number(headers['retry-after']) >= 1)
-    }
-    assert.equal(chat.api.services.loads.waiting, 0)
-  })
-
   it('does not wait for a model that cannot be loaded', async () => {
     await using _worker = loadPromised(chat)
     const endpoint = await chat.cold({ name: 'broken', broken: true })
