@@ -1,6 +1,6 @@
 import type { NodeModel } from '../schemas/node.ts'
 import type { NodeSnapshot, Warmth } from './node-snapshot.ts'
-import { warmthOf } from './node-snapshot.ts'
+import { stageOf, warmthOf } from './node-snapshot.ts'
 import { drawBest, ScoreBuckets } from './score-buckets.ts'
 
 /** What a request needs of a node. */
@@ -169,7 +169,10 @@ export class PlacementIndex {
   /** How warm the cluster holds a model: nodes by warmth (contract 2.8). */
   count(modelKey: string): { warm: number; cached: number } {
     const { warm, cached } = this.#holders
-    return { warm: warm.get(modelKey)?.size ?? 0, cached: cached.get(modelKey)?.size ?? 0 }
+    const onDisk = [...(cached.get(modelKey)?.best() ?? [])]
+      .flat()
+      .filter(({ models }) => stageOf(models.get(modelKey)) === 'cached')
+    return { warm: warm.get(modelKey)?.size ?? 0, cached: onDisk.length }
   }
 
   /** A model as its node last reported it. */

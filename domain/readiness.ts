@@ -1,4 +1,4 @@
-import { type NodeSnapshot, warmthOf } from './node-snapshot.ts'
+import { type NodeSnapshot, stageOf } from './node-snapshot.ts'
 
 /** On how many nodes a model is loaded, and on how many more it lies on disk. */
 export interface ModelNodes {
@@ -14,10 +14,10 @@ export function countModelNodes(nodes: readonly NodeSnapshot[]): (modelKey: stri
   for (const node of nodes) {
     if (node.draining) continue
     for (const model of node.models) {
-      const warmth = warmthOf(model)
-      if (warmth === 'cold') continue
+      const stage = stageOf(model)
+      if (stage === 'cold') continue
       const count = counts.get(model.model_key) ?? { ...NOWHERE }
-      count[warmth]++
+      count[stage]++
       counts.set(model.model_key, count)
     }
   }

@@ -44,6 +44,17 @@ describe('how long a chat waits for a cold model (4.7, design 10.7)', () => {
     assert.equal(await ceilingMs(endpoint), 15_000)
   })
 
+  it('goes by loads from nowhere while the first node still fetches the model', async () => {
+    const endpoint = await chat.cold({ name: 'fetched' })
+    await chat.measured(endpoint, 'cold', 40_000)
+    await chat.measured(endpoint, 'cached', 10_000)
+    const { model_key } = endpoint
+    const fetching = { model_key, state: 'downloading_model', in_flight: 0, memory_mb: 0 } as const
+    chat.api.services.links.placement.setModel(chat.node.nodeId, fetching)
+
+    assert.equal(await ceilingMs(endpoint), 60_000)
+  })
+
   it('is 2 s where a load takes less: the load has to be ordered first', async () => {
     const endpoint = await chat.cold({ name: 'quick' })
     await chat.measured(endpoint, 'cold', 100)

@@ -106,13 +106,14 @@ describe('readiness', () => {
   it('counts the nodes that have a model loaded or on disk, and take work', () => {
     const nodesOf = countModelNodes([
       node({ a: 'warm', b: 'evicted' }),
-      node({ a: 'running', b: 'loading_model', c: 'cold' }),
+      node({ a: 'running', b: 'loading_model', c: 'cold', d: 'downloading_model' }),
       node({ a: 'idle' }, true),
     ])
 
     assert.deepEqual(nodesOf('a'), { warm: 2, cached: 0 })
     assert.deepEqual(nodesOf('b'), { warm: 0, cached: 2 })
     assert.deepEqual(nodesOf('c'), { warm: 0, cached: 0 })
+    assert.deepEqual(nodesOf('d'), { warm: 0, cached: 0 })
     assert.deepEqual(nodesOf('unknown'), { warm: 0, cached: 0 })
   })
 })
