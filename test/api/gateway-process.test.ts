@@ -52,8 +52,8 @@ describe('the gateway process', () => {
   })
 
   it('logs what is no request under the id that its answer names', async () => {
-    await using gateway = run(env)
-    const { base_url: baseUrl = '' } = await gateway.line(({ base_url }) => base_url !== undefined)
+    await using gateway = runGateway(env)
+    const { baseUrl } = await gateway.ready()
     const send = async (text: string): Promise<string> => {
       const socket = connect(Number(new URL(baseUrl).port), '127.0.0.1')
       socket.end(text)
