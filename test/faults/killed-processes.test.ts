@@ -5,6 +5,8 @@ import { uploadTable } from '../../embedded/demo-steps.ts'
 import { dataDirectory, processesOn, startTestPlatform } from '../support/platform.ts'
 import type { Process, TestPlatform } from '../support/platform.ts'
 import { regressionTable } from '../support/tables.ts'
+import { ChatsInFlight, chatsAgain, FAKE_LLM_ENV, importChatModel, serversOf } from './chats.ts'
+import type { ChatModel, Victim } from './chats.ts'
 import { ask, burst, checkBooks, endings, makeModel, persistently, putTable, startRun } from './work.ts'
 import type { Accepted, Model } from './work.ts'
 import { eventually } from '../support/until.ts'
@@ -25,14 +27,19 @@ describe('work under way when a process is killed', function () {
   let warm: Model
   let trainingTable: string
   const cold = new Map<Process, Model>()
+  let warmLlm: ChatModel
+  const coldLlms = new Map<Victim, ChatModel>()
 
   before(async () => {
     data = dataDirectory()
-    platform = await startTestPlatform(data.path)
+    platform = await startTestPlatform(data.path, { env: FAKE_LLM_ENV })
     trainingTable = (await uploadTable(platform.api, regressionTable(3000))).dataset_id
     warm = await makeModel(platform, 'warm', 7)
     for (const [index, victim] of VICTIMS.entries())
       cold.set(victim, await makeModel(platform, `cold-${victim}`, index + 20))
+    warmLlm = await importChatModel(platform, 'warm-llm')
+    for (const [index, victim] of [...VICTIMS, 'model server' as const].entries())
+      coldLlms.set(victim, await importChatModel(platform, `cold-llm-${index}`, { load_s: 2 }))
   })
   after(async () => {
     await platform?.stop()
@@ -42,13 +49,15 @@ describe('work under way when a process is killed', function () {
   for (const victim of VICTIMS) {
     it(`ends as it should when ${victim} is killed, and nothing is booked twice`, async () => {
       const untouched = cold.get(victim)
-      assert.ok(untouched)
+      const untouchedLlm = coldLlms.get(victim)
+      assert.ok(untouched && untouchedLlm)
       const { datasetId, commit } = await putTable(platform, INGEST_ROWS)
       const run = await startRun(platform, trainingTable)
       await eventually('the run', async () => (await epochsOf(run)) > 0 || undefined)
       await endings(platform, [await accepted(warm)])
 
-      // Everything at once: an ingest, the run, a cold load, queued and direct requests.
+      // Everything at once: chats, an ingest, the run, a cold load, queued and direct requests.
+      const chats = await ChatsInFlight.begin(platform, warmLlm, untouchedLlm)
       const ingest = persistently('the ingest', () => platform.api.post<{ num_samples: number }>(commit))
       const first = await accepted(untouched)
       const direct = burst(platform, warm, 4)
@@ -58,6 +67,7 @@ describe('work under way when a process is killed', function () {
         'pending',
         'running',
       ])
+      chats.assertInFlight()
       const killed = platform.kill(victim)
       const late = (await Promise.all(Array.from({ length: 8 }, () => ask(platform, warm)))).filter(
         (task) => task !== undefined,
@@ -77,12 +87,30 @@ describe('work under way when a process is killed', function () {
       for (const { taskId, told } of direct.accepted) if (told) assert.equal(ends.get(taskId), told)
       for (const { taskId } of all) await checkBooks(platform, taskId)
       assert.ok(direct.accepted.length > 0)
+      await chats.check(victim)
+      await chatsAgain(platform, warmLlm)
+      assert.equal(serversOf(data.path, warmLlm).length, 1)
       await completes(run)
       const trainers = () =>
         processesOn(data.path).filter(({ command }) => command.includes('hearth_trainers'))
       await eventually('the end of every trainer', () => (trainers().length === 0 ? true : undefined))
     })
   }
+
+  it('chats end as they should when their model server is killed', async () => {
+    const untouched = coldLlms.get('model server')
+    assert.ok(untouched)
+    const chats = await ChatsInFlight.begin(platform, warmLlm, untouched)
+    const [server] = serversOf(data.path, warmLlm)
+    assert.ok(server)
+    chats.assertInFlight()
+
+    process.kill(server, 'SIGKILL')
+
+    await chats.check('model server')
+    await chatsAgain(platform, warmLlm)
+    assert.equal(serversOf(data.path, warmLlm).length, 1)
+  })
 
   it('leaves no process behind once everything is stopped', async () => {
     await platform.stop()

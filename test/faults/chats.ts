@@ -1,0 +1,196 @@
+import assert from 'node:assert/strict'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { request } from 'undici'
+import { AdminClient } from '../../cli/admin-client.ts'
+import { importModel } from '../../cli/commands/models.ts'
+import { openDatabase } from '../../db/database.ts'
+import { CHAT_PATH } from '../../domain/chat.ts'
+import { processesOn } from '../support/platform.ts'
+import type { Process, TestPlatform } from '../support/platform.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import { eventually } from '../support/until.ts'
+import { checkBooks } from './work.ts'
+
+export type Victim = Process | 'model server'
+
+const PRELOAD = new URL('../support/serve-fake-llm.ts', import.meta.url).href
+/** For a platform that serves the models of `importChatModel`. */
+export const FAKE_LLM_ENV = { NODE_OPTIONS: `${process.env.NODE_OPTIONS ?? ''} --import=${PRELOAD}` }
+
+const STREAMS = 8
+const WHOLES = 3
+/** Long enough to be under way when the victim goes, however slow the machine: both begin before that. */
+const STREAM = { stream: true, fake: { tokens: 350, gap_ms: 15 } }
+const WHOLE = { fake: { delay_ms: 3_500 } }
+/** Chats do not need these once they have begun. */
+const BESIDE_THE_WAY: ReadonlySet<Victim> = new Set(['control', 'temporal', 'postgres'])
+const PRICE_MICRO = 10_000
+
+/** What a client saw of its chat: all of it, an error in its words, or an end without one. */
+type End = 'whole' | 'failed' | 'refused' | 'cut'
+
+interface Chat {
+  kind: 'stream' | 'whole' | 'cold'
+  end: End
+  taskId: string | undefined
+  /** What was said in place of an answer. */
+  said: string
+}
+
+export interface ChatModel {
+  endpointId: string
+  modelKey: string
+}
+
+/** A language model with a price that nothing has loaded yet. */
+export async function importChatModel(
+  platform: TestPlatform,
+  name: string,
+  weights: { load_s?: number } = {},
+): Promise<ChatModel> {
+  using folder = temporaryFolder()
+  writeFileSync(join(folder.path, 'weights.json'), JSON.stringify(weights))
+  const { base_url, operations_key, account_id: accountId } = platform.ready
+  const client = new AdminClient(base_url, operations_key)
+  const model = { name, path: folder.path, task: 'chat', profile: 'fake-llm', accountId }
+  const { endpoint_id: endpointId, model_key: modelKey } = await importModel(client, model)
+  // Imported models cost nothing, and then there are no books to check.
+  await using db = openDatabase(databaseUrl(platform), { max: 1 })
+  await db.updateTable('endpoint').set({ price_micro: PRICE_MICRO }).where('id', '=', endpointId).execute()
+  return { endpointId, modelKey }
+}
+
+/** Waits until the model answers, whole and as a stream. */
+export async function chatsAgain(platform: TestPlatform, model: ChatModel): Promise<void> {
+  for (const body of [{}, { stream: true }]) {
+    await eventually('an answer', async () => {
+      const { end } = await openChat(platform, model, 'whole', body).ended
+      return end === 'whole' || undefined
+    })
+  }
+}
+
+/** Chats in flight over a model that is loaded, and one that waits for a model to be. */
+export class ChatsInFlight {
+  readonly #platform: TestPlatform
+  readonly #models: readonly ChatModel[]
+  readonly #since = new Date()
+  readonly #open: ReturnType<typeof openChat>[]
+
+  private constructor(platform: TestPlatform, warm: ChatModel, cold: ChatModel) {
+    this.#platform = platform
+    this.#models = [warm, cold]
+    this.#open = [
+      ...Array.from({ length: STREAMS }, () => openChat(platform, warm, 'stream', STREAM)),
+      ...Array.from({ length: WHOLES }, () => openChat(platform, warm, 'whole', WHOLE)),
+      openChat(platform, cold, 'cold', STREAM),
+    ]
+  }
+
+  /** Resolves when every stream has begun. */
+  static async begin(platform: TestPlatform, warm: ChatModel, cold: ChatModel): Promise<ChatsInFlight> {
+    await chatsAgain(platform, warm)
+    const chats = new ChatsInFlight(platform, warm, cold)
+    await Promise.all(chats.#open.slice(0, STREAMS).map(({ begun }) => begun))
+    return chats
+  }
+
+  /** Fails if one has ended: it would say nothing of what a victim's death does to it. */
+  assertInFlight(): void {
+    for (const { chat } of this.#open) assert.equal(chat.end, undefined, `a ${chat.kind} ended too soon`)
+  }
+
+  /** Fails unless clients, tasks and books agree on how each chat ended, and that is as it should be. */
+  async check(victim: Victim): Promise<void> {
+    const chats = await Promise.all(this.#open.map(({ ended }) => ended))
+    const tasks = await this.#endedTasks()
+    for (const chat of chats) {
+      const told = `${chat.kind}: ${chat.end} (${chat.said})`
+      assert.ok(expected(victim, chat.kind).includes(chat.end), told)
+      const status = chat.taskId && tasks.get(chat.taskId)
+      if (chat.end === 'whole') assert.equal(status, 'succeeded', told)
+      if (chat.kind === 'stream' && chat.end !== 'whole') assert.equal(status, 'failed', told)
+    }
+    const whole = chats.filter(({ end }) => end === 'whole')
+    const succeeded = [...tasks.values()].filter((status) => status === 'succeeded')
+    assert.equal(succeeded.length, whole.length, 'a chat was booked that its client did not see')
+    for (const taskId of tasks.keys()) await checkBooks(this.#platform, taskId)
+  }
+
+  /** Every task that these chats became, by its id. */
+  async #endedTasks(): Promise<Map<string, string>> {
+    await using db = openDatabase(databaseUrl(this.#platform), { max: 1 })
+    const ids = this.#models.map(({ endpointId }) => endpointId)
+    const rows = await eventually('the end of every chat', async () => {
+      const found = await db
+        .selectFrom('task')
+        .select(['id', 'status'])
+        .where('endpoint_id', 'in', ids)
+        .where('created_at', '>=', this.#since)
+        .execute()
+      return found.every(({ status }) => status === 'succeeded' || status === 'failed') ? found : undefined
+    })
+    return new Map(rows.map(({ id, status }) => [id, status]))
+  }
+}
+
+/** The ends that a chat may come to while this victim is away. */
+function expected(victim: Victim, kind: Chat['kind']): End[] {
+  if (BESIDE_THE_WAY.has(victim)) return ['whole']
+  if (victim === 'api') return ['cut']
+  if (kind === 'stream') return ['failed']
+  // Nothing has been said yet, so it is done again, unless the one node there is stays away too long for it.
+  return ['whole', 'refused']
+}
+
+/** The server of a model, and no other that was left behind. */
+export function serversOf(dataDir: string, { modelKey }: ChatModel): number[] {
+  const servers = processesOn(dataDir).filter(
+    ({ command }) => command.includes('fake-llm.ts') && !command.includes('launcher.py'),
+  )
+  return servers.filter(({ command }) => command.includes(modelKey)).map(({ pid }) => pid)
+}
+
+function openChat(
+  { ready }: TestPlatform,
+  { endpointId }: ChatModel,
+  kind: Chat['kind'],
+  body: { stream?: boolean; fake?: object },
+) {
+  const { promise: begun, resolve: begin } = Promise.withResolvers<void>()
+  const chat: Partial<Chat> & Pick<Chat, 'kind'> = { kind }
+  const ask = async () => {
+    let text = ''
+    try {
+      const answer = await request(ready.base_url + CHAT_PATH, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${ready.api_key}`, 'content-type': 'application/json' },
+        body: JSON.stringify({ model: endpointId, messages: [{ role: 'user', content: 'hi' }], ...body }),
+      })
+      chat.taskId = answer.headers['x-hearth-task-id']?.toString()
+      for await (const part of answer.body.setEncoding('utf8')) {
+        text += part
+        begin()
+      }
+      const isWhole = body.stream ? text.endsWith('data: [DONE]\n\n') : text.endsWith('}')
+      if (answer.statusCode !== 200) chat.end = 'refused'
+      else if (/^data: \{"error"/m.test(text)) chat.end = 'failed'
+      else chat.end = isWhole ? 'whole' : 'cut'
+    } catch (err) {
+      text = String(err)
+      chat.end = 'cut'
+    }
+    begin()
+    return { taskId: undefined, ...chat, end: chat.end, said: text.slice(-300) }
+  }
+  return { chat, begun, ended: ask() }
+}
+
+/** As the gateway was told it. */
+function databaseUrl(platform: TestPlatform): string {
+  const env = readFileSync(`/proc/${platform.pidOf('api')}/environ`, 'utf8').split('\0')
+  const url = env.find((entry) => entry.startsWith('DATABASE_URL='))
+  assert.ok(url)
+  return url.slice('DATABASE_URL='.length)
+}
