@@ -84,11 +84,11 @@ async function answerRunning(
   request: Running,
   { signal }: SyncOptions,
 ): Promise<InferResponse> {
-  await services.journal.insert(runningEntry(ticket, services.gateway.id))
-  const told = cancelUnlessTold(services, ticket.taskId, signal)
-  // Also when it should have been cancelled and could not be: nobody else ends the row while this gateway lives.
+  const { opened, written } = services.journal.open(runningEntry(ticket, services.gateway.id))
+  const told = opened.then(() => cancelUnlessTold(services, ticket.taskId, signal))
+  // Also when it should have been cancelled and could not be, or is late: nobody else ends the row while this gateway lives.
   const finished = told
-    .catch(() => {})
+    .catch(() => written)
     .then(() => finish(services, ticket, request))
     .catch((err: unknown) =>
       services.log.error({ err, task_id: ticket.taskId }, 'a running task could not be finished'),

@@ -8,8 +8,9 @@ interface Waiting<T> {
   since: number
   resolve: () => void
   reject: (err: unknown) => void
-  /** Its caller waits no more. */
-  isTold: boolean
+  /** Told in place of `reject` that the item is not durable yet: its caller still hears of the end. */
+  onLate: ((err: ApiError) => void) | undefined
+  isToldLate: boolean
 }
 
 export interface GroupWriterOptions<T> {
@@ -66,12 +67,23 @@ export class GroupWriter<T> implements AsyncDisposable {
     return !isFullGroup && this.#stopAt === Number.POSITIVE_INFINITY
   }
 
-  /** Resolves once the item is durable. Rejects when it cannot be written, or is not yet and the caller should not wait on. */
-  add(item: T): Promise<void> {
+  /**
+   * Resolves once the item is durable. Rejects when it cannot be written, or is not yet and the caller should not wait on;
+   * a caller that waits on in any case is told of the latter by `onLate`.
+   */
+  add(item: T, onLate?: (err: ApiError) => void): Promise<void> {
     return new Promise((resolve, reject) => {
       const bytes = this.#options.sizeOf(item)
       this.#bytes += bytes
-      this.#queue.push({ item, bytes, since: performance.now(), resolve, reject, isTold: false })
+      this.#queue.push({
+        item,
+        bytes,
+        since: performance.now(),
+        resolve,
+        reject,
+        onLate,
+        isToldLate: false,
+      })
       this.#running ??= this.#run()
     })
   }
@@ -146,21 +158,23 @@ export class GroupWriter<T> implements AsyncDisposable {
 
   #refuse(group: readonly Waiting<T>[], cause: unknown): void {
     const err = new ApiError('internal', 'the result could not be recorded', { cause })
-    for (const waiting of group) this.#reject(waiting, err)
+    for (const waiting of group) waiting.reject(this.#explain(waiting, err))
   }
 
   /** Callers are let go after a while; their rows are still written once the database is back. */
   #losePatience(cause: unknown): void {
     const before = performance.now() - this.#patienceMs
     const err = new ApiError('unavailable', 'the result could not be recorded yet', { cause })
-    for (const waiting of [...this.#inFlight, ...this.#queue])
-      if (waiting.since < before) this.#reject(waiting, err)
+    for (const waiting of [...this.#inFlight, ...this.#queue]) {
+      if (waiting.since >= before || waiting.isToldLate) continue
+      waiting.isToldLate = true
+      const tell = waiting.onLate ?? waiting.reject
+      tell(this.#explain(waiting, err))
+    }
   }
 
-  #reject(waiting: Waiting<T>, err: ApiError): void {
-    if (waiting.isTold) return
-    waiting.isTold = true
-    waiting.reject(this.#options.explain?.(err, waiting.item) ?? err)
+  #explain({ item }: Waiting<T>, err: ApiError): ApiError {
+    return this.#options.explain?.(err, item) ?? err
   }
 }
 

@@ -10,6 +10,14 @@ const SETTLE_GATHER_MS = 10
 /** A row's share of memory besides its bodies. */
 const ROW_BYTES = 512
 
+/** The row of work that goes on. */
+export interface OpenRow {
+  /** Rejects as well when its caller should not wait on. */
+  readonly opened: Promise<void>
+  /** Rejects only when there will never be a row: one that is late has to be ended like any other. */
+  readonly written: Promise<void>
+}
+
 /** The rows of warm inference (design section 2): many requests to a transaction, each answered once its row is durable. */
 export class Journal implements AsyncDisposable {
   readonly #opened: GroupWriter<TaskEntry>
@@ -41,12 +49,22 @@ export class Journal implements AsyncDisposable {
     })
   }
 
-  /** Writes a new task's row: ended already, or open and seen to by this gateway. */
+  /** Writes the row of a task that has ended already. */
   insert(entry: TaskEntry): Promise<void> {
     return this.#opened.add(entry)
   }
 
-  /** Ends a task that was inserted open. */
+  /** Writes the row of a task that is seen to, and settled, by this gateway: nobody else does while it lives. */
+  open(entry: TaskEntry): OpenRow {
+    const { promise: opened, resolve, reject } = Promise.withResolvers<void>()
+    const written = this.#opened.add(entry, reject)
+    written.then(resolve, reject)
+    // Awaited where it matters; a failure before that must not count as unhandled.
+    opened.catch(() => {})
+    return { opened, written }
+  }
+
+  /** Ends a task whose row was opened, once it is written. */
   settle(settlement: Settlement): Promise<void> {
     return this.#settled.add(settlement)
   }
@@ -58,8 +76,9 @@ export class Journal implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await Promise.all(this.#open)
+    // What waits for rows that the database does not take waits no longer.
     await this.#opened[Symbol.asyncDispose]()
+    await Promise.all(this.#open)
     await this.#settled[Symbol.asyncDispose]()
   }
 }

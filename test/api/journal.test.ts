@@ -255,7 +255,7 @@ describe('journal', () => {
   it('ends an open row once, with capture but no second hold', async () => {
     await using journal = new Journal(database.db, log)
     const open = ticket()
-    await journal.insert(runningEntry(open, newId()))
+    await journal.open(runningEntry(open, newId())).opened
     const settlement = runningSettlement(open, answered(), ownerId, new Date())
 
     await journal.settle(settlement)

@@ -6,6 +6,7 @@ import { HANDLED } from '../../http/reply.ts'
 import { memberBytes, spliceMembers } from '../../inference/input-bytes.ts'
 import { ownerOfNode } from '../../inference/node-owner.ts'
 import { runningEntry } from '../../inference/rows.ts'
+import type { OpenRow } from '../../journal/journal.ts'
 import type { Services } from '../../services.ts'
 import { type Chat, linkRequest, TASK_HEADER } from './chat.ts'
 import { NodePicker } from './node-picker.ts'
@@ -20,7 +21,7 @@ const HEADERS = {
 
 /** A stream's row, and which node worked on it last. */
 interface Row {
-  opened: Promise<void> | undefined
+  open: OpenRow | undefined
   nodeId: string | undefined
   startedAt: Date
 }
@@ -34,7 +35,7 @@ export async function answerStream(
   chat: Chat,
   res: ServerResponse,
 ): Promise<typeof HANDLED> {
-  const row: Row = { opened: undefined, nodeId: undefined, startedAt: chat.ticket.createdAt }
+  const row: Row = { open: undefined, nodeId: undefined, startedAt: chat.ticket.createdAt }
   using client = new SseClient(res, {
     headers: { ...HEADERS, [TASK_HEADER]: chat.ticket.taskId },
     keepAliveMs: services.config.HEARTH_STREAM_KEEPALIVE_S * 1_000,
@@ -57,9 +58,9 @@ async function stream(services: Services, chat: Chat, client: SseClient, row: Ro
   for (;;) {
     const nodeId = await picker.pick()
     Object.assign(row, { nodeId, startedAt: services.now() })
-    row.opened ??= lazily(journal.insert(runningEntry(chat.ticket, gateway.id)))
+    row.open ??= journal.open(runningEntry(chat.ticket, gateway.id))
     client.keepAlive()
-    const relay = new StreamRelay(client, row.opened, {
+    const relay = new StreamRelay(client, row.open.opened, {
       wantsEvents: canStream(links.versionOf(nodeId) ?? ''),
     })
     const body = relay.wantsEvents ? chat.body : withoutStream(chat.body)
@@ -75,26 +76,20 @@ async function stream(services: Services, chat: Chat, client: SseClient, row: Ro
   }
 }
 
-/** Awaited where it matters; a failure before that must not count as unhandled. */
-function lazily(insert: Promise<void>): Promise<void> {
-  insert.catch(() => {})
-  return insert
-}
-
 /** For a node that cannot pass a stream on. */
 function withoutStream(body: Buffer): Buffer {
   const hasOptions = memberBytes(body, 'stream_options') !== undefined
   return spliceMembers(body, { stream: 'false', ...(hasOptions && { stream_options: 'null' }) })
 }
 
-/** Ends the task's row; the client has its answer by now. */
+/** Ends the task's row; the client has its answer by now, or was let go before the row was durable. */
 function close(services: Services, chat: Chat, row: Row, { tokens, error }: Streamed): void {
   const { journal, log, now } = services
   const { ticket, endpoint } = chat
-  const { opened, nodeId, startedAt } = row
-  if (!opened) return
+  const { open, nodeId, startedAt } = row
+  if (!open) return
   const settle = async () => {
-    await opened
+    await open.written
     const owner = nodeId === undefined ? undefined : await ownerOfNode(services, endpoint.price_micro, nodeId)
     const ended = now()
     const outcome =
