@@ -20,6 +20,7 @@ export const FAKE_LLM_ENV = { NODE_OPTIONS: `${process.env.NODE_OPTIONS ?? ''} -
 
 const STREAMS = 8
 const WHOLES = 3
+const LATE = 2
 /** Long enough to be under way when the victim goes, however slow the machine: both begin before that. */
 const STREAM = { stream: true, fake: { tokens: 350, gap_ms: 15 } }
 const WHOLE = { fake: { delay_ms: 3_500 } }
@@ -31,7 +32,7 @@ const PRICE_MICRO = 10_000
 type End = 'whole' | 'failed' | 'refused' | 'cut'
 
 interface Chat {
-  kind: 'stream' | 'whole' | 'cold'
+  kind: 'stream' | 'whole' | 'cold' | 'late'
   end: End
   taskId: string | undefined
   /** What was said in place of an answer. */
@@ -74,7 +75,7 @@ export async function chatsAgain(platform: TestPlatform, model: ChatModel): Prom
 /** Chats in flight over a model that is loaded, and one that waits for a model to be. */
 export class ChatsInFlight {
   readonly #platform: TestPlatform
-  readonly #models: readonly ChatModel[]
+  readonly #models: readonly [warm: ChatModel, cold: ChatModel]
   readonly #since = new Date()
   readonly #open: ReturnType<typeof openChat>[]
 
@@ -101,6 +102,12 @@ export class ChatsInFlight {
     for (const { chat } of this.#open) assert.equal(chat.end, undefined, `a ${chat.kind} ended too soon`)
   }
 
+  /** Two more, now that the victim is gone. */
+  askMore(): void {
+    const [warm] = this.#models
+    for (let i = 0; i < LATE; i++) this.#open.push(openChat(this.#platform, warm, 'late', { stream: true }))
+  }
+
   /** Fails unless clients, tasks and books agree on how each chat ended, and that is as it should be. */
   async check(victim: Victim): Promise<void> {
     const chats = await Promise.all(this.#open.map(({ ended }) => ended))
@@ -110,7 +117,8 @@ export class ChatsInFlight {
       assert.ok(expected(victim, chat.kind).includes(chat.end), told)
       const status = chat.taskId && tasks.get(chat.taskId)
       if (chat.end === 'whole') assert.equal(status, 'succeeded', told)
-      if (chat.kind === 'stream' && chat.end !== 'whole') assert.equal(status, 'failed', told)
+      else if (chat.kind === 'stream') assert.equal(status, 'failed', told)
+      else assert.notEqual(status, 'succeeded', told)
     }
     const whole = chats.filter(({ end }) => end === 'whole')
     const succeeded = [...tasks.values()].filter((status) => status === 'succeeded')
@@ -137,6 +145,8 @@ export class ChatsInFlight {
 
 /** The ends that a chat may come to while this victim is away. */
 function expected(victim: Victim, kind: Chat['kind']): End[] {
+  // It may be asked, and be refused, before a database or a gateway is back.
+  if (kind === 'late' && (victim === 'postgres' || victim === 'api')) return ['whole', 'refused', 'cut']
   if (BESIDE_THE_WAY.has(victim)) return ['whole']
   if (victim === 'api') return ['cut']
   if (kind === 'stream') return ['failed']
@@ -144,12 +154,12 @@ function expected(victim: Victim, kind: Chat['kind']): End[] {
   return ['whole', 'refused']
 }
 
-/** The server of a model, and no other that was left behind. */
+/** The servers of a model: one, unless some were left behind. */
 export function serversOf(dataDir: string, { modelKey }: ChatModel): number[] {
   const servers = processesOn(dataDir).filter(
-    ({ command }) => command.includes('fake-llm.ts') && !command.includes('launcher.py'),
+    ({ command }) => command.includes(modelKey) && !command.includes('launcher.py'),
   )
-  return servers.filter(({ command }) => command.includes(modelKey)).map(({ pid }) => pid)
+  return servers.map(({ pid }) => pid)
 }
 
 function openChat(
@@ -174,8 +184,9 @@ function openChat(
         begin()
       }
       const isWhole = body.stream ? text.endsWith('data: [DONE]\n\n') : text.endsWith('}')
-      if (answer.statusCode !== 200) chat.end = 'refused'
-      else if (/^data: \{"error"/m.test(text)) chat.end = 'failed'
+      const isError = answer.statusCode !== 200 || /^data: \{"error"/m.test(text)
+      if (answer.statusCode === 503) chat.end = 'refused'
+      else if (isError) chat.end = 'failed'
       else chat.end = isWhole ? 'whole' : 'cut'
     } catch (err) {
       text = String(err)

@@ -69,6 +69,7 @@ describe('work under way when a process is killed', function () {
       ])
       chats.assertInFlight()
       const killed = platform.kill(victim)
+      chats.askMore()
       const late = (await Promise.all(Array.from({ length: 8 }, () => ask(platform, warm)))).filter(
         (task) => task !== undefined,
       )
@@ -87,9 +88,7 @@ describe('work under way when a process is killed', function () {
       for (const { taskId, told } of direct.accepted) if (told) assert.equal(ends.get(taskId), told)
       for (const { taskId } of all) await checkBooks(platform, taskId)
       assert.ok(direct.accepted.length > 0)
-      await chats.check(victim)
-      await chatsAgain(platform, warmLlm)
-      assert.equal(serversOf(data.path, warmLlm).length, 1)
+      await chatsEnded(chats, victim)
       await completes(run)
       const trainers = () =>
         processesOn(data.path).filter(({ command }) => command.includes('hearth_trainers'))
@@ -106,10 +105,9 @@ describe('work under way when a process is killed', function () {
     chats.assertInFlight()
 
     process.kill(server, 'SIGKILL')
+    chats.askMore()
 
-    await chats.check('model server')
-    await chatsAgain(platform, warmLlm)
-    assert.equal(serversOf(data.path, warmLlm).length, 1)
+    await chatsEnded(chats, 'model server')
   })
 
   it('leaves no process behind once everything is stopped', async () => {
@@ -117,6 +115,13 @@ describe('work under way when a process is killed', function () {
 
     assert.deepEqual(processesOn(data.path), [])
   })
+
+  async function chatsEnded(chats: ChatsInFlight, victim: Victim): Promise<void> {
+    await chats.check(victim)
+    await chatsAgain(platform, warmLlm)
+    assert.equal(serversOf(data.path, warmLlm).length, 1)
+    for (const model of coldLlms.values()) assert.ok(serversOf(data.path, model).length <= 1)
+  }
 
   async function accepted(model: Model): Promise<Accepted> {
     const task = await ask(platform, model)
