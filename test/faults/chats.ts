@@ -21,9 +21,10 @@ export const FAKE_LLM_ENV = { NODE_OPTIONS: `${process.env.NODE_OPTIONS ?? ''} -
 const STREAMS = 8
 const WHOLES = 3
 const LATE = 2
-/** Long enough to be under way when the victim goes, however slow the machine: both begin before that. */
+/** More than 5 s each, with the 2 s of the cold one's load: all begin before their victim goes, and none may have ended by then. */
 const STREAM = { stream: true, fake: { tokens: 350, gap_ms: 15 } }
-const WHOLE = { fake: { delay_ms: 3_500 } }
+const WHOLE = { fake: { delay_ms: 5_000 } }
+const COLD = { stream: true, fake: { tokens: 200, gap_ms: 15 } }
 /** Chats do not need these once they have begun. */
 const BESIDE_THE_WAY: ReadonlySet<Victim> = new Set(['control', 'temporal', 'postgres'])
 const PRICE_MICRO = 10_000
@@ -85,7 +86,7 @@ export class ChatsInFlight {
     this.#open = [
       ...Array.from({ length: STREAMS }, () => openChat(platform, warm, 'stream', STREAM)),
       ...Array.from({ length: WHOLES }, () => openChat(platform, warm, 'whole', WHOLE)),
-      openChat(platform, cold, 'cold', STREAM),
+      openChat(platform, cold, 'cold', COLD),
     ]
   }
 
