@@ -1,4 +1,4 @@
-import { treeProgress } from './process-table.ts'
+import { progressBytes } from './process-table.ts'
 
 const LOOK_MS = 1_000
 /** Less than this between two looks is no progress. */
@@ -30,9 +30,9 @@ export class LoadDeadline implements Disposable {
     return this.#controller.signal
   }
 
-  /** Begins to look at a server whose process id `pidOf` tells. */
-  watch(pidOf: () => Promise<number | undefined>): void {
-    this.#timer = setInterval(() => void this.#look(pidOf), Math.min(LOOK_MS, this.#stallMs / 4))
+  /** Begins to look at a server whose process ids `pidsOf` tells. */
+  watch(pidsOf: () => Promise<readonly number[]>): void {
+    this.#timer = setInterval(() => void this.#look(pidsOf), Math.min(LOOK_MS, this.#stallMs / 4))
     this.#timer.unref()
   }
 
@@ -45,9 +45,8 @@ export class LoadDeadline implements Disposable {
     clearInterval(this.#timer)
   }
 
-  async #look(pidOf: () => Promise<number | undefined>): Promise<void> {
-    const pid = await pidOf().catch(() => undefined)
-    const progress = pid === undefined ? 0 : await treeProgress(pid)
+  async #look(pidsOf: () => Promise<readonly number[]>): Promise<void> {
+    const progress = await progressBytes(await pidsOf().catch(() => []))
     if (progress >= this.#progress + STEP_BYTES) {
       this.#progress = progress
       this.heard()

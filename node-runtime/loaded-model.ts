@@ -14,8 +14,10 @@ export class LoadedModel {
   lastUsed = Date.now()
   memoryMb = 0
   loading: Promise<void> | undefined
-  /** Settles when the server that was evicted last is gone. */
-  evicting: Promise<void> | undefined
+  /** Process ids of its server, as last seen: what they held is looked for when they are gone. */
+  pids: readonly number[] = []
+  /** Settles when its last server is gone with all that it held. */
+  leaving: Promise<void> | undefined
   /** Health checks in a row without an answer. */
   timesSick = 0
   progress: DownloadProgress | undefined
@@ -50,6 +52,11 @@ export class LoadedModel {
 
   get #isPinned(): boolean {
     return this.#pins.has(this.modelKey)
+  }
+
+  /** A server that has gone has none, and those that it had stay known. */
+  sawPids(pids: readonly number[]): void {
+    if (pids.length > 0) this.pids = pids
   }
 
   succeed(): void {

@@ -4,8 +4,7 @@ import { planEviction } from './eviction.ts'
 import type { LoadedModel } from './loaded-model.ts'
 import type { MemoryLedger } from './memory-ledger.ts'
 import type { MemoryMeter } from './memory-meter.ts'
-import type { ModelServer } from './model-server.ts'
-import { treeOf } from './process-table.ts'
+import { unlessAborted } from './unless-aborted.ts'
 
 export interface MemoryRoomOptions {
   memory: MemoryLedger
@@ -13,8 +12,21 @@ export interface MemoryRoomOptions {
   log: Logger
   /** Every model of this node. */
   models: () => Iterable<LoadedModel>
-  /** A model's server is on its way out; what it holds is not back yet. */
-  onEvicted: (model: LoadedModel) => void
+  /** A model's server is on its way out, and what it holds is not back yet; or it could not be ended after all. */
+  onMove: (model: LoadedModel, state: 'evicted' | 'idle') => void
+  patience?: Patience
+}
+
+/** How long memory is waited for that does not come back, in milliseconds. */
+export interface Patience {
+  /** Between two looks. */
+  pollMs: number
+  /** Until operators hear of it for the first time; each further time takes twice as long. */
+  alarmMs: number
+  /** Until a reservation goes although nobody can tell whether the memory is back. */
+  untoldMs: number
+  /** Until whoever needs the memory is told that there is no room. */
+  waitMs: number
 }
 
 /** Not even without all idle models would there be room. */
@@ -22,21 +34,21 @@ export class NoRoomError extends Error {
   override readonly name = 'NoRoomError'
 }
 
-/** How often memory that does not come back is looked for. */
-const MEMORY_POLL_MS = 250
-const MEMORY_ALARM_MS = 10_000
+const PATIENCE: Patience = { pollMs: 250, alarmMs: 10_000, untoldMs: 30_000, waitMs: 60_000 }
 
 /** This node's memory, made free for whoever needs it from idle models, least recently used first. */
 export class MemoryRoom {
   readonly #options: MemoryRoomOptions
+  readonly #patience: Patience
 
   constructor(options: MemoryRoomOptions) {
     this.#options = options
+    this.#patience = options.patience ?? PATIENCE
   }
 
   /**
    * Holds memory for a holder; resolves once whatever had to go for it is gone. Throws a `NoRoomError` when there is not
-   * that much, and then nothing goes.
+   * that much, and then nothing goes, or when it does not come back.
    */
   async hold(holder: string, neededMb: number): Promise<void> {
     const { memory } = this.#options
@@ -49,7 +61,7 @@ export class MemoryRoom {
     // Held before the victims are gone, so that nobody else counts the same room.
     memory.hold(holder, neededMb)
     try {
-      await this.#evictAll(victims)
+      await Promise.all(victims.map((victim) => this.#evict(victim)))
     } catch (err) {
       this.release(holder)
       throw err
@@ -66,8 +78,16 @@ export class MemoryRoom {
     const victims = planEviction(neededMb, memory.freeMb, idle) ?? idle
     const reachable = victims.reduce((sum, { memoryMb }) => sum + memoryMb, memory.freeMb)
     memory.hold(holder, neededMb)
-    await this.#evictAll(victims)
-    return Math.max(0, neededMb - reachable)
+    const stuckMb = await Promise.all(
+      victims.map(async (victim) => {
+        const { memoryMb } = victim
+        return this.#evict(victim).then(
+          () => 0,
+          () => memoryMb,
+        )
+      }),
+    )
+    return Math.max(0, neededMb - stuckMb.reduce((sum, mb) => sum - mb, reachable))
   }
 
   /** Forgets what somebody held, once its processes are known to be gone. */
@@ -75,44 +95,81 @@ export class MemoryRoom {
     this.#options.memory.release(holder)
   }
 
-  /** `release` for a model. */
+  /** Gives up what a model holds whose processes are gone, as soon as their memory is back. */
   giveUp(model: LoadedModel): void {
-    model.memoryMb = 0
-    this.release(model.modelKey)
+    this.#leave(model, Promise.resolve())
+  }
+
+  /** Waits until nothing is left of a model's last server; throws a `NoRoomError` when that takes too long. */
+  async whenGone({ modelKey, leaving }: LoadedModel): Promise<void> {
+    if (!leaving) return
+    const timeout = AbortSignal.timeout(this.#patience.waitMs)
+    await unlessAborted(leaving, timeout).catch((err: unknown) => {
+      throw timeout.aborted ? new NoRoomError(`the memory of ${modelKey}, which has ended, is not back`) : err
+    })
   }
 
   #evictable(): LoadedModel[] {
     return [...this.#options.models()].filter(({ isEvictable }) => isEvictable)
   }
 
-  async #evictAll(victims: readonly LoadedModel[]): Promise<void> {
-    await Promise.all(victims.map((victim) => this.#evict(victim)))
-  }
-
-  /** The reservation ends only when the process tree is gone and what it held is back. */
   async #evict(model: LoadedModel): Promise<void> {
     const { server } = model
     if (!server) return
+    const end = async () => {
+      try {
+        model.sawPids(await server.pids())
+        await server.stop()
+      } catch (err) {
+        // It holds what it held, and is there to be evicted another time.
+        model.server = server
+        this.#options.onMove(model, 'idle')
+        throw err
+      }
+    }
     model.server = undefined
-    model.evicting = this.#end(model, server).finally(() => {
-      model.evicting = undefined
-      this.giveUp(model)
-    })
-    this.#options.onEvicted(model)
-    await model.evicting
+    this.#options.onMove(model, 'evicted')
+    this.#leave(model, end())
+    await this.whenGone(model)
   }
 
-  async #end({ modelKey }: LoadedModel, server: ModelServer): Promise<void> {
-    const pid = await server.pid()
-    const pids = pid === undefined ? [] : await treeOf(pid)
-    await server.stop()
-    let alarmAt = performance.now() + MEMORY_ALARM_MS
-    while (pids.length > 0 && !(await this.#options.meter.isBack(pids))) {
-      if (performance.now() > alarmAt) {
-        this.#options.log.error({ model_key: modelKey, pids }, 'memory of a stopped model has not come back')
-        alarmAt += MEMORY_ALARM_MS
+  /** The reservation ends only when the process tree is gone and what it held is back. */
+  #leave(model: LoadedModel, ended: Promise<void>): void {
+    const leave = async () => {
+      await ended
+      await this.#untilBack(model)
+      model.memoryMb = 0
+      this.release(model.modelKey)
+    }
+    model.leaving = leave().finally(() => {
+      model.leaving = undefined
+    })
+    model.leaving.catch(() => {})
+  }
+
+  /** Memory that is seen to be held is waited for without end; memory that nobody can see is not. */
+  async #untilBack({ modelKey, memoryMb, pids }: LoadedModel): Promise<void> {
+    if (memoryMb === 0 || pids.length === 0) return
+    const { meter, log } = this.#options
+    const { pollMs, untoldMs } = this.#patience
+    let { alarmMs } = this.#patience
+    const startedAt = performance.now()
+    let toldAt = startedAt
+    for (;;) {
+      const isBack = await meter.isBack(pids)
+      if (isBack) return
+      const now = performance.now()
+      const seen = { model_key: modelKey, pids, memory_mb: memoryMb, s: Math.round((now - startedAt) / 1000) }
+      if (isBack === false) toldAt = now
+      else if (now - toldAt > untoldMs) {
+        log.error(seen, 'nobody can tell whether the memory of a stopped model is back: it counts as free')
+        return
       }
-      await sleep(MEMORY_POLL_MS)
+      if (now - startedAt > alarmMs) {
+        log.error(seen, 'memory of a stopped model has not come back')
+        alarmMs *= 2
+      }
+      await sleep(pollMs, undefined, { ref: false })
     }
   }
 }

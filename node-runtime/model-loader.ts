@@ -40,6 +40,8 @@ export interface StartOptions {
   stopping: AbortSignal
   /** The server is up and is asked for its first inference. */
   onWarmUp: () => void
+  /** Hears which processes there are, also of a server that does not come up. */
+  onPids: (pids: readonly number[]) => void
 }
 
 /** Silence after which a download counts as stuck. */
@@ -76,7 +78,7 @@ export class ModelLoader {
   /** Starts the server and asks for one real inference; a load that stands still is given up. */
   async start(
     { cached, profile, python, packages }: Prepared,
-    { memoryMb, stopping, onWarmUp }: StartOptions,
+    { memoryMb, stopping, onWarmUp, onPids }: StartOptions,
   ): Promise<ModelServer> {
     const bytes = cached.spec.files.reduce((sum, { size_bytes }) => sum + size_bytes, 0)
     using deadline = new LoadDeadline({ stallMs: profile.start_timeout_s * 1000, bytes })
@@ -88,13 +90,14 @@ export class ModelLoader {
       modelDir: cached.directory,
       memoryMb,
     }
-    const server = await ModelServer.start(this.#options.drivers, spec, { deadline, stopping })
+    const server = await ModelServer.start(this.#options.drivers, spec, { deadline, stopping, onPids })
     try {
       onWarmUp()
       const signal = AbortSignal.any([stopping, deadline.signal])
       await server.probe(profile.warmup_input ?? cached.spec.warmup_input, signal)
       return server
     } catch (err) {
+      onPids(await server.pids())
       await server.stop({ graceMs: 0 })
       throw err
     }

@@ -8,6 +8,7 @@ import { MemoryRoom, NoRoomError } from './memory-room.ts'
 import { ModelLoader, type ModelLoaderOptions, type Prepared } from './model-loader.ts'
 import type { ModelServer } from './model-server.ts'
 import type { Pins } from './pins.ts'
+import { unlessAborted } from './unless-aborted.ts'
 
 export interface ModelManagerOptions extends ModelLoaderOptions {
   memory: MemoryLedger
@@ -59,7 +60,7 @@ export class ModelManager implements AsyncDisposable {
     this.room = new MemoryRoom({
       ...options,
       models: () => this.#models.values(),
-      onEvicted: (model) => this.#move(model, 'evicted'),
+      onMove: (model, state) => this.#move(model, state),
     })
     this.#watch = setInterval(() => void this.#inspect(), WATCH_MS)
     this.#watch.unref()
@@ -152,7 +153,7 @@ export class ModelManager implements AsyncDisposable {
     const startedAt = performance.now()
     try {
       // Its last server may still be on its way out, with the memory it holds.
-      await model.evicting
+      await this.#getRoom(this.room.whenGone(model))
       const prepared = await this.#prepare(model)
       await this.#makeRoom(model, prepared)
       await this.#start(model, prepared)
@@ -194,18 +195,29 @@ export class ModelManager implements AsyncDisposable {
     const { measured, meter } = this.#options
     const needed = measured.of(model.modelKey) ?? meter.estimateMb(cached.spec, profile)
     model.memoryMb = needed
-    await this.room.hold(model.modelKey, needed).catch((err: unknown) => {
+    try {
+      await this.#getRoom(this.room.hold(model.modelKey, needed))
+    } catch (err) {
       model.memoryMb = 0
+      throw err
+    }
+  }
+
+  /** Memory that has to come back may take its time; a node that stops does not wait for it. */
+  async #getRoom(waiting: Promise<void>): Promise<void> {
+    await unlessAborted(waiting, this.#stopping.signal).catch((err: unknown) => {
       throw err instanceof NoRoomError ? new ModelUnavailableError('no_capacity', err.message) : err
     })
   }
 
   async #start(model: LoadedModel, prepared: Prepared): Promise<void> {
     this.#move(model, 'loading_model')
+    model.pids = []
     try {
       const server = await this.#loader.start(prepared, {
         memoryMb: model.memoryMb,
         stopping: this.#stopping.signal,
+        onPids: (pids) => model.sawPids(pids),
         onWarmUp: () => {
           model.isWarmingUp = true
           this.#move(model, 'loading_model')
@@ -247,8 +259,9 @@ export class ModelManager implements AsyncDisposable {
   }
 
   async #measure(model: LoadedModel, server: ModelServer): Promise<void> {
-    const pid = await server.pid()
-    const peak = pid ? Math.ceil(await this.#options.meter.measureMb(pid, server.profile)) : 0
+    const pids = await server.pids()
+    const peak = pids.length ? Math.ceil(await this.#options.meter.measureMb(pids, server.profile)) : 0
+    if (model.server === server || model.loading) model.sawPids(pids)
     if (peak === 0 || (model.server !== server && !model.loading)) return
     model.memoryMb = peak
     this.#options.memory.hold(model.modelKey, peak)

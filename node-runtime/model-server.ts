@@ -11,6 +11,7 @@ import {
   type ServerProcess,
 } from './model-launch.ts'
 import type { ProcessExit } from './process-driver.ts'
+import { treeOf } from './process-table.ts'
 
 const LAST_LINES = 20
 const HEALTH_POLL_MS = 200
@@ -18,6 +19,13 @@ const HEALTH_POLL_MS = 200
 /** A model could not be loaded or has stopped answering; the message is for operators and waiters. */
 export class ModelServerError extends Error {
   override readonly name = 'ModelServerError'
+}
+
+export interface ServerStartOptions {
+  deadline: LoadDeadline
+  stopping: AbortSignal
+  /** Hears which processes there are, also of a server that does not come up. */
+  onPids?: (pids: readonly number[]) => void
 }
 
 /** One model server process and the kept connections to it. */
@@ -43,11 +51,16 @@ export class ModelServer {
   static async start(
     drivers: Drivers,
     spec: ModelServerSpec,
-    { deadline, stopping }: { deadline: LoadDeadline; stopping: AbortSignal },
+    { deadline, stopping, onPids = () => {} }: ServerStartOptions,
   ): Promise<ModelServer> {
     const { process, address: chosen } = await launch(drivers, spec)
     const lastLines: string[] = []
-    deadline.watch(() => process.pid())
+    const look = async () => {
+      const pids = await pidsOf(process)
+      onPids(pids)
+      return pids
+    }
+    deadline.watch(look)
     const signal = AbortSignal.any([deadline.signal, stopping])
     try {
       const said = firstAddress(process, lastLines, deadline)
@@ -56,6 +69,7 @@ export class ModelServer {
       const address = await Promise.race([ready, failure(process, lastLines, signal)])
       return new ModelServer(spec.profile, process, chosen ?? address, lastLines)
     } catch (err) {
+      await look()
       await process.stop({ graceMs: 0 })
       throw err
     }
@@ -70,9 +84,9 @@ export class ModelServer {
     return this.#lastLines.slice(-5).join('\n')
   }
 
-  /** Process id of the server; undefined once it has gone. */
-  pid(): Promise<number | undefined> {
-    return this.#process.pid()
+  /** Process ids of the server and of all below it; none once it has gone. */
+  pids(): Promise<readonly number[]> {
+    return pidsOf(this.#process)
   }
 
   /** Asks for one real inference; throws unless it succeeds. */
@@ -106,6 +120,11 @@ export class ModelServer {
     await this.#process.stop({ graceMs })
     await this.pool.destroy()
   }
+}
+
+async function pidsOf(process: ServerProcess): Promise<readonly number[]> {
+  const pid = await process.pid()
+  return pid === undefined ? [] : treeOf(pid)
 }
 
 /** What exceeds the model's concurrency waits here. A generation may take as long as its caller waits. */

@@ -23,15 +23,15 @@ export async function treeOf(pid: number): Promise<number[]> {
   return [pid, ...below.flat()]
 }
 
-/** Peak resident memory of a process and all below it, in MB; 0 where it cannot be read. */
-export async function peakTreeMb(pid: number): Promise<number> {
-  const peaks = await Promise.all((await treeOf(pid)).map(peakMb))
+/** Peak resident memory of processes together, in MB; 0 where it cannot be read. */
+export async function peakMb(pids: readonly number[]): Promise<number> {
+  const peaks = await Promise.all(pids.map(peakOf))
   return peaks.reduce((sum, mb) => sum + mb, 0)
 }
 
-/** Bytes that a process and all below it have read and hold in memory: what grows while a model is loaded. */
-export async function treeProgress(pid: number): Promise<number> {
-  const parts = await Promise.all((await treeOf(pid)).map(progressOf))
+/** Bytes that processes have read and hold in memory: what grows while a model is loaded. */
+export async function progressBytes(pids: readonly number[]): Promise<number> {
+  const parts = await Promise.all(pids.map(progressOf))
   return parts.reduce((sum, bytes) => sum + bytes, 0)
 }
 
@@ -44,7 +44,7 @@ async function progressOf(pid: number): Promise<number> {
   return read + held
 }
 
-async function peakMb(pid: number): Promise<number> {
+async function peakOf(pid: number): Promise<number> {
   const status = await readFile(`/proc/${pid}/status`, 'utf8').catch(() => '')
   return Number(/VmHWM:\s+(\d+)/.exec(status)?.[1] ?? 0) / 1024
 }

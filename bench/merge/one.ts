@@ -2,7 +2,7 @@
 import { fsyncSync, openSync, readSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { mergeModels, type MergeSpec } from '../../node-runtime/merge/merge-models.ts'
-import { peakTreeMb } from '../../node-runtime/process-table.ts'
+import { peakMb } from '../../node-runtime/process-table.ts'
 
 const [what = '', dir = '', threads = '2'] = process.argv.slice(2)
 const model = (name: string) => ({ dir: join(dir, name), label: name, weight: 1 })
@@ -31,5 +31,5 @@ else await mergeModels(specOf(what), { outDir, threads: Number(threads) })
 const wall_s = (performance.now() - startedAt) / 1000
 const { userCPUTime, systemCPUTime } = process.resourceUsage()
 // Not `maxRSS`: on Linux a process has for it at least what its parent held when it forked.
-const peak_mb = Math.round(await peakTreeMb(process.pid))
+const peak_mb = Math.round(await peakMb([process.pid]))
 console.log(JSON.stringify({ wall_s, cpu_s: (userCPUTime + systemCPUTime) / 1e6, peak_mb }))

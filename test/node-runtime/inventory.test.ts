@@ -72,8 +72,8 @@ describe('inventory', () => {
     const large = { ...plain!, requires_gpu: true, vram_mb: 800 }
     const spec = { model_key: 'm', runtime_profile: 'p', files: [], warmup_input: null, memory_mb: 100 }
 
-    assert.equal(await meter.measureMb(process.pid, large), 700)
-    assert.equal(await meter.measureMb(process.pid, plain!), 0)
+    assert.equal(await meter.measureMb([process.pid], large), 700)
+    assert.equal(await meter.measureMb([process.pid], plain!), 0)
     assert.equal(await meter.isBack([process.pid]), false)
     assert.equal(await meter.isBack([1_234_567]), true)
     assert.equal(meter.estimateMb(spec, large), 800)

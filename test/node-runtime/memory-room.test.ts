@@ -1,12 +1,6 @@
 import assert from 'node:assert/strict'
 import { mkdir } from 'node:fs/promises'
 import { newId } from '../../domain/ids.ts'
-import { LoadedModel } from '../../node-runtime/loaded-model.ts'
-import { MemoryLedger } from '../../node-runtime/memory-ledger.ts'
-import { memoryMeter } from '../../node-runtime/memory-meter.ts'
-import { MemoryRoom } from '../../node-runtime/memory-room.ts'
-import type { ModelServer } from '../../node-runtime/model-server.ts'
-import { Pins } from '../../node-runtime/pins.ts'
 import { underLease } from '../../node-runtime/training/job-lease.ts'
 import { startApi, type TestApi } from '../support/api.ts'
 import { addModel, startNode, type TestNode } from '../support/node.ts'
@@ -75,23 +69,5 @@ describe('memory for jobs', function () {
     assert.equal(missing, 350 - (400 - held))
     models.room.release('job')
     assert.equal(node.parts.memory.freeMb, 400 - held)
-  })
-  it('is given back when what had to leave for it could not be ended', async () => {
-    const memory = new MemoryLedger(100)
-    const model = new LoadedModel('stuck', 'warm', new Pins())
-    model.server = { pid: () => Promise.reject(new Error('the engine is away')) } as unknown as ModelServer
-    model.memoryMb = 80
-    memory.hold('stuck', 80)
-    const room = new MemoryRoom({
-      memory,
-      meter: memoryMeter('cpu'),
-      log: api.services.log,
-      models: () => [model],
-      onEvicted() {},
-    })
-
-    await assert.rejects(room.hold('fresh', 50), /the engine is away/)
-
-    assert.equal(memory.heldBy('fresh'), 0)
   })
 })

@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { type ManagedProcess, ProcessDriver } from '../../node-runtime/process-driver.ts'
-import { peakTreeMb, startTimeOf } from '../../node-runtime/process-table.ts'
+import { peakMb, startTimeOf, treeOf } from '../../node-runtime/process-table.ts'
 import { SOON_MS, until } from '../support/until.ts'
 
 const DRIVER = fileURLToPath(new URL('../../node-runtime/process-driver.ts', import.meta.url))
@@ -84,7 +84,7 @@ describe('process driver', () => {
     const work = await newDriver().start({ name: 'work', command: 'python3', args: ['-c', script] })
     await firstLine(work)
 
-    const peak = await peakTreeMb((await work.pid())!)
+    const peak = await peakMb(await treeOf((await work.pid())!))
 
     await work.stop({ graceMs: 0 })
     assert.ok(peak > 64 && peak < 200, `${peak} MB`)

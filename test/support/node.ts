@@ -25,6 +25,8 @@ export interface TestNodeOptions {
   cacheMb?: number
   /** Real memory that a loaded model holds on top of its server's own. */
   ballastMb?: number
+  /** What the profile says of VRAM; 0 for a model of the processor. */
+  vramMb?: number
   /** Requests one model takes at a time. */
   concurrency?: number
   /** Silence after which a load is given up. */
@@ -72,7 +74,7 @@ export async function startNode(api: TestApi, options: TestNodeOptions = {}): Pr
 
 function tinyCatalog(
   directory: string,
-  { ballastMb = 0, concurrency = 8, startTimeoutS = 10, server }: TestNodeOptions,
+  { ballastMb = 0, vramMb = 0, concurrency = 8, startTimeoutS = 10, server }: TestNodeOptions,
 ) {
   mkdirSync(join(directory, 'runtime-profiles'), { recursive: true })
   mkdirSync(join(directory, 'model-configs'), { recursive: true })
@@ -89,7 +91,7 @@ function tinyCatalog(
     task_types: ['echo'],
     requires_gpu: false,
     memory_mb: 50,
-    vram_mb: 0,
+    vram_mb: vramMb,
     threads: 1,
     max_concurrency: concurrency,
     start_timeout_s: startTimeoutS,
