@@ -18,6 +18,9 @@ export interface ContainerSpec {
   /** Where in the container a folder of its own on this machine appears, for the socket it listens on. */
   socketDir?: string
   memoryMb: number
+  /** Sizes of its `/tmp` and `/dev/shm`; what lies there counts as its memory. */
+  temporaryMb?: number | undefined
+  sharedMb?: number | undefined
   cpus: number
   gpus: boolean
   /** Whether it may speak to the outside; without, it has no interface but loopback. */
@@ -27,6 +30,8 @@ export interface ContainerSpec {
 const MB = 1024 * 1024
 const MOST_PROCESSES = 1_024
 const TEMPORARY_MB = 256
+/** What engines give when nobody says. */
+const SHARED_MB = 64
 const DIGEST = /@sha256:[0-9a-f]{64}$/
 const TAG = /:([A-Za-z0-9_][A-Za-z0-9_.-]{0,127})$/
 
@@ -62,7 +67,9 @@ export function containerOptions(
         Target: target,
         ReadOnly: readOnly,
       })),
-      Tmpfs: { '/tmp': `rw,nosuid,nodev,size=${TEMPORARY_MB}m` },
+      // Model servers compile kernels and run them from there; engines mount it `noexec` unless told.
+      Tmpfs: { '/tmp': `rw,exec,nosuid,nodev,size=${spec.temporaryMb ?? TEMPORARY_MB}m` },
+      ShmSize: (spec.sharedMb ?? SHARED_MB) * MB,
       Memory: spec.memoryMb * MB,
       // No swap beyond the memory itself.
       MemorySwap: spec.memoryMb * MB,

@@ -41,8 +41,8 @@ export interface ModelServerSpec {
   /** Folder of the profile's npm packages; undefined for profiles without them. */
   packages?: string | undefined
   modelDir: string
-  /** Held for it on this node. */
-  memoryMb: number
+  /** The most RAM that it may take as a container, beside what lies in its temporary folders. */
+  ramMb: number
 }
 
 export interface Launched {
@@ -97,7 +97,9 @@ async function launchContainer(
     // The socket's folder is the only way in or out of it.
     mounts: [{ source: modelDir, target: '/model', readOnly: true }],
     socketDir: '/run/hearth',
-    memoryMb: spec.memoryMb,
+    memoryMb: spec.ramMb + (profile.temporary_mb ?? 0) + (profile.shared_mb ?? 0),
+    temporaryMb: profile.temporary_mb,
+    sharedMb: profile.shared_mb,
     cpus: threadsOf(profile),
     gpus: profile.requires_gpu,
     network: false,
@@ -110,6 +112,7 @@ function filler(profile: RuntimeProfile, values: Record<string, string>): (text:
     ...values,
     threads: String(threadsOf(profile)),
     concurrency: String(profile.max_concurrency),
+    ...(profile.vram_share !== undefined && { vram_share: String(profile.vram_share) }),
   }
   return (text) => text.replace(/\{(\w+)\}/g, (whole, name: string) => all[name] ?? whole)
 }

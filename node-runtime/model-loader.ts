@@ -36,7 +36,8 @@ export interface PrepareOptions {
 }
 
 export interface StartOptions {
-  memoryMb: number
+  /** The most RAM that it may take as a container. */
+  ramMb: number
   stopping: AbortSignal
   /** The server is up and is asked for its first inference. */
   onWarmUp: () => void
@@ -78,7 +79,7 @@ export class ModelLoader {
   /** Starts the server and asks for one real inference; a load that stands still is given up. */
   async start(
     { cached, profile, python, packages }: Prepared,
-    { memoryMb, stopping, onWarmUp, onPids }: StartOptions,
+    { ramMb, stopping, onWarmUp, onPids }: StartOptions,
   ): Promise<ModelServer> {
     const bytes = cached.spec.files.reduce((sum, { size_bytes }) => sum + size_bytes, 0)
     using deadline = new LoadDeadline({ stallMs: profile.start_timeout_s * 1000, bytes })
@@ -88,7 +89,7 @@ export class ModelLoader {
       python,
       packages,
       modelDir: cached.directory,
-      memoryMb,
+      ramMb,
     }
     const server = await ModelServer.start(this.#options.drivers, spec, { deadline, stopping, onPids })
     try {

@@ -215,7 +215,7 @@ export class ModelManager implements AsyncDisposable {
     model.pids = []
     try {
       const server = await this.#loader.start(prepared, {
-        memoryMb: model.memoryMb,
+        ramMb: this.#options.meter.ramLimitMb(prepared.cached.spec, prepared.profile, model.memoryMb),
         stopping: this.#stopping.signal,
         onPids: (pids) => model.sawPids(pids),
         onWarmUp: () => {

@@ -33,6 +33,11 @@ export const RuntimeProfile = Type.Object(
     /** Added to the reservation for each MB of weights. */
     memory_per_weights_mb: Type.Optional(Type.Number({ minimum: 0 })),
     vram_mb: Type.Integer({ minimum: 0 }),
+    /** For servers that take so much of a GPU however large the model is: reserved before the first load, filled in as `{vram_share}`. */
+    vram_share: Type.Optional(Type.Number({ exclusiveMinimum: 0, maximum: 1 })),
+    /** Sizes of a container's `/tmp` and `/dev/shm`, on top of the memory of the model. */
+    temporary_mb: Type.Optional(Type.Integer({ minimum: 1 })),
+    shared_mb: Type.Optional(Type.Integer({ minimum: 1 })),
     /** Of one inference, at most as many as the machine has cores; 0 takes half of the cores. */
     threads: Type.Integer({ minimum: 0 }),
     /** Requests one loaded model works on at a time; more wait at the node. */

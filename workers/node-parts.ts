@@ -84,7 +84,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     cache: weights,
     drivers: { process: driver, container: containers },
     memory,
-    meter: memoryMeter(inventory.hardware),
+    meter: memoryMeter(inventory),
     pins,
     measured: new MeasuredMemory(join(dir, 'measured.json')),
     modelSpec: (modelKey, { signal }) => control.modelSpec(modelKey, { signal }),

@@ -147,7 +147,7 @@ describe('container driver', function () {
       profile,
       python: undefined,
       modelDir: folder.path,
-      memoryMb: 256,
+      ramMb: 256,
     }
 
     const server = await ModelServer.start(drivers, launch, {

@@ -123,7 +123,7 @@ describe('memory on a GPU', function () {
 
   it('is neither measured nor back where the driver lists a process without a figure', async () => {
     using driver = new Driver()
-    const meter = memoryMeter('gpu')
+    const meter = memoryMeter({ hardware: 'gpu', gpus: [] })
     const profile = { vram_mb: 200 } as Parameters<typeof meter.measureMb>[1]
 
     driver.lists('77, [N/A]\n77, 300\n')

@@ -29,7 +29,7 @@ function roomWith(answers: (boolean | undefined)[], patience: Partial<Patience> 
   const room = new MemoryRoom({
     memory,
     meter: {
-      ...memoryMeter('cpu'),
+      ...memoryMeter({ hardware: 'cpu', gpus: [] }),
       isBack: async (looked) => {
         const answer = answers.length > 1 ? answers.shift() : answers[0]
         calls.push(`${looked.join()} is back: ${answer}; held: ${memory.heldBy('old')}`)

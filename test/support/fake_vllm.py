@@ -1,0 +1,34 @@
+"""Starts like vLLM: `python -m vllm.entrypoints.cli.main serve DIR --port N`; says nothing of being ready, and is well after a while."""
+
+import json
+import os
+import sys
+import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+SICK_S = 1.0
+
+
+class Handler(BaseHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        well = time.monotonic() - started > SICK_S
+        self.answer(200 if self.path == "/health" and well else 503, {})
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.answer(200, {"argv": sys.argv[1:], "path": self.path, "asked": asked, "env": dict(os.environ)})
+
+    def answer(self, status, value):
+        data = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+print("INFO loading the weights", flush=True)
+started = time.monotonic()
+HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Handler).serve_forever()
