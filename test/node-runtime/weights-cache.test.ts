@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
-import { readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
@@ -164,6 +164,62 @@ describe('weights cache', () => {
     assert.deepEqual((await cache.list()).toSorted(), ['first', 'third', 'twin'])
     await fetch(cache, specOf('second', ['/fill-b-600']))
     assert.ok((await cache.list()).includes('second'))
+  })
+
+  describe('when its quota is full', () => {
+    /** A cache of 1 MB with three models of 300 KB that were used in this order, a second apart. */
+    async function fullCache(dir: string) {
+      const cache = new WeightsCache({ dir, quotaMb: 1 })
+      for (const [age, key] of ['a', 'b', 'c'].entries()) {
+        await fetch(cache, specOf(key, [`/fill-${key}-300`]))
+        const usedAt = Date.now() / 1000 - 100 + age
+        await utimes(join(dir, 'models', key), usedAt, usedAt)
+      }
+      return cache
+    }
+    const fourth = () => specOf('d', ['/fill-d-300'])
+
+    it('lets go of the model that was used longest ago, and of no other', async () => {
+      using own = temporaryFolder()
+      const cache = await fullCache(own.path)
+      await cache.touch('a')
+
+      await fetch(cache, fourth())
+
+      assert.deepEqual((await cache.list()).toSorted(), ['a', 'c', 'd'])
+    })
+
+    it('lets go of the next one when the oldest is to be kept', async () => {
+      using own = temporaryFolder()
+      const cache = await fullCache(own.path)
+
+      await cache.fetch(fourth(), new Set(['a']), { onProgress: () => {} })
+
+      assert.deepEqual((await cache.list()).toSorted(), ['a', 'c', 'd'])
+    })
+
+    it('lets go of as many as it takes, oldest first', async () => {
+      using own = temporaryFolder()
+      const cache = await fullCache(own.path)
+      await cache.touch('b')
+
+      await fetch(cache, specOf('d', ['/fill-d-700']))
+
+      assert.deepEqual((await cache.list()).toSorted(), ['b', 'd'])
+    })
+
+    it('refuses when all that it has is to be kept, and keeps it', async () => {
+      using own = temporaryFolder()
+      const cache = await fullCache(own.path)
+      const keep = new Set(['a', 'b', 'c'])
+
+      await assert.rejects(
+        cache.fetch(fourth(), keep, { onProgress: () => {} }),
+        /no room on this node's disk/,
+      )
+
+      assert.deepEqual((await cache.list()).toSorted(), ['a', 'b', 'c'])
+    })
   })
 
   it('gives up half downloads that nobody goes on with before whole models', async () => {
