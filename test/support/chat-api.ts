@@ -8,7 +8,7 @@ import { addModel, startNode, type TestNode, type TestNodeOptions, until } from 
 
 const FAKE_LLM = fileURLToPath(new URL('fake-llm.ts', import.meta.url))
 /** Node's own start-up is most of what a fake model server takes to load. */
-const SERVER = { command: [process.execPath, FAKE_LLM, '{model_dir}'], inferPath: CHAT_PATH }
+export const FAKE_LLM_SERVER = { command: [process.execPath, FAKE_LLM, '{model_dir}'], inferPath: CHAT_PATH }
 
 type Weights = Parameters<typeof addModel>[1]
 
@@ -108,7 +108,7 @@ export class ChatApi implements AsyncDisposable {
 
 /** Another node with fake language models. */
 export const startChatNode = (api: TestApi, options: TestNodeOptions = {}): Promise<TestNode> =>
-  startNode(api, { concurrency: 256, server: SERVER, ...options })
+  startNode(api, { concurrency: 256, server: FAKE_LLM_SERVER, ...options })
 
 /** Opens a stream of events and gives it as it comes. */
 export async function openStream(
