@@ -37,8 +37,8 @@ export interface TestNodeOptions {
   token?: string
   /** The project's own catalog instead of the tiny model server. */
   realCatalog?: boolean
-  /** Another model server than the tiny one, and where it takes its requests. */
-  server?: { command: string[]; inferPath: string }
+  /** Another model server than the tiny one, where it takes its requests, and which is its first. */
+  server?: { command: string[]; inferPath: string; warmupInput?: object }
 }
 
 /** A real node over a real gateway, all but its Temporal workers; its models are those of `addModel`. */
@@ -88,6 +88,7 @@ function tinyCatalog(
     env: {},
     health_path: '/health',
     infer_path: server?.inferPath ?? '/infer',
+    ...(server?.warmupInput && { warmup_input: server.warmupInput }),
     task_types: ['echo'],
     requires_gpu: false,
     memory_mb: 50,
