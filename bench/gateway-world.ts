@@ -29,6 +29,7 @@ export interface World extends AsyncDisposable {
   folder: string
   targets: Target[]
   nodePid: number
+  databaseUrl: string
   /** Moves what Hearth has besides the gateway, the node and PostgreSQL, to a core. It starts on the measured one. */
   placeRest: (core: string) => void
 }
@@ -116,6 +117,7 @@ export async function startWorld(): Promise<World> {
     folder,
     targets,
     nodePid,
+    databaseUrl: url,
     placeRest,
     [Symbol.asyncDispose]: () => opened.disposeAsync(),
   }

@@ -2,6 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { connect, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { promisify } from 'node:util'
 import { request as httpRequest } from 'undici'
 import type { AppOptions } from '../../api/app.ts'
 import { type OpenServices, openServices } from '../../api/open-services.ts'
@@ -44,6 +45,8 @@ export interface TestApi extends AsyncDisposable {
   readonly baseUrl: string
   readonly services: OpenServices
   readonly database: TestDatabase
+  /** How many connections the gateway has open, links among them. */
+  connections(): Promise<number>
   /** `path` is absolute: `/api/builder/v1/datasets`. */
   call<B = AnyBody>(method: string, path: string, call?: Call): Promise<Answer<B>>
   /** A new account with one key of the given role (admin by default). */
@@ -111,6 +114,7 @@ export async function startApi({
     services: gateway.services,
     database,
     key,
+    connections: () => promisify(gateway.server.getConnections.bind(gateway.server))(),
     call: (method, path, call) => callApi(gateway.baseUrl + path, method, call),
     async account({ role = 'admin' } = {}) {
       const accountId = newId()

@@ -4,10 +4,12 @@
 //	POST /v1/chat/completions  body without "stream":true -> one fixed JSON answer (about 500 bytes)
 //	                           body with    "stream":true -> SSE: role chunk, N token chunks, finish chunk, [DONE]
 //	GET  /v1/models, /health, / -> fixed small answers
+//	GET  /stats -> what SIGUSR1 prints, chats in flight, and the watched requests, as JSON
 //
 // Query or header overrides per request: X-Fake-Tokens, X-Fake-Gap-Ms, X-Fake-Delay-Ms, X-Fake-Status.
 // Gateways often strip such headers, so the flags give the defaults, and the *model name* may carry them
-// too: "fake-n50-g10-d0" means 50 tokens, 10 ms gap, 0 ms before the first byte.
+// too: "fake-n50-g10-d0" means 50 tokens, 10 ms gap, 0 ms before the first byte; with "-w17" the request is watched
+// under that number: /stats says when it came and when its client left.
 package main
 
 import (
@@ -24,7 +26,6 @@ import (
 	"strconv"
 	"sync/atomic"
 	"syscall"
-	"time"
 )
 
 var (
@@ -38,6 +39,8 @@ var (
 	streams atomic.Int64
 	aborted atomic.Int64
 	conns   atomic.Int64
+	// chats that have not been answered
+	inFlight atomic.Int64
 )
 
 var syncReply []byte
@@ -63,10 +66,6 @@ func small(status, ctype, body string) []byte {
 	return []byte(fmt.Sprintf("HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", status, ctype, len(body), body))
 }
 
-func chunk(w *bufio.Writer, data string) {
-	fmt.Fprintf(w, "%x\r\n%s\r\n", len(data), data)
-}
-
 var streamKey = []byte(`"stream"`)
 
 // wantsStream looks for "stream": true without parsing the JSON.
@@ -83,8 +82,8 @@ func wantsStream(b []byte) bool {
 	}
 }
 
-// fromModel reads -nX -gY -dZ parts of a model name "fake-n50-g10-d0".
-func fromModel(b []byte, n *int, gap, delay *float64) {
+// fromModel reads -nX -gY -dZ -wI parts of a model name "fake-n50-g10-d0".
+func fromModel(b []byte, n *int, gap, delay *float64, watchID *int) {
 	i := bytes.Index(b, []byte("fake-n"))
 	if i < 0 {
 		return
@@ -108,13 +107,9 @@ func fromModel(b []byte, n *int, gap, delay *float64) {
 			*gap = v
 		case 'd':
 			*delay = v
+		case 'w':
+			*watchID = int(v)
 		}
-	}
-}
-
-func sleepMS(ms float64) {
-	if ms > 0 {
-		time.Sleep(time.Duration(ms * float64(time.Millisecond)))
 	}
 }
 
@@ -132,6 +127,7 @@ func serve(c net.Conn) {
 		}
 		isGet := bytes.HasPrefix(line, []byte("GET "))
 		isModels := isGet && bytes.Contains(line, []byte("/models"))
+		isStats := isGet && bytes.Contains(line, []byte("/stats"))
 		n, length, chunked, closeIt := *tokens, 0, false, false
 		gap, delay := *gapMS, *delayMS
 		status := 200
@@ -207,42 +203,21 @@ func serve(c net.Conn) {
 		}
 		reqs.Add(1)
 		switch {
+		case isStats:
+			w.Write(small("200 OK", "application/json", string(stats())))
 		case isModels:
 			w.Write(small("200 OK", "application/json", `{"object":"list","data":[{"id":"`+*model+`","object":"model","created":1700000000,"owned_by":"fake"}]}`))
 		case isGet:
 			w.Write(small("200 OK", "application/json", `{"status":"ok","model_path":"`+*model+`","max_total_num_tokens":4096}`))
 		default:
-			fromModel(body, &n, &gap, &delay)
-			sleepMS(delay)
-			if status != 200 {
-				w.Write(small(strconv.Itoa(status)+" Fake", "application/json", `{"error":{"message":"fake error","type":"fake"}}`))
-			} else if !wantsStream(body) {
-				w.Write(syncReply)
-			} else {
-				streams.Add(1)
-				w.WriteString("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\nTransfer-Encoding: chunked\r\n\r\n")
-				head := `data: {"id":"chatcmpl-fake","object":"chat.completion.chunk","created":1700000000,"model":"` + *model + `","choices":[{"index":0,"delta":`
-				chunk(w, head+`{"role":"assistant","content":""},"finish_reason":null}]}`+"\n\n")
-				if w.Flush() != nil {
-					aborted.Add(1)
-					return
-				}
-				next := time.Now()
-				for i := 0; i < n; i++ {
-					next = next.Add(time.Duration(gap * float64(time.Millisecond)))
-					if d := time.Until(next); d > 0 {
-						time.Sleep(d)
-					}
-					// each token carries the send time, so a driver on the same host can read one-way delay
-					chunk(w, head+`{"content":" t`+strconv.Itoa(i)+`@`+strconv.FormatInt(time.Now().UnixMicro(), 10)+`"},"finish_reason":null}]}`+"\n\n")
-					if w.Flush() != nil {
-						aborted.Add(1)
-						return
-					}
-				}
-				chunk(w, head+`{},"finish_reason":"stop"}],"usage":{"prompt_tokens":12,"completion_tokens":`+strconv.Itoa(n)+`,"total_tokens":`+strconv.Itoa(12+n)+`}}`+"\n\n")
-				chunk(w, "data: [DONE]\n\n")
-				w.WriteString("0\r\n\r\n")
+			id := 0
+			fromModel(body, &n, &gap, &delay, &id)
+			client := watch(id, r)
+			inFlight.Add(1)
+			ok := chat(w, client, wantsStream(body), status, n, gap, delay)
+			inFlight.Add(-1)
+			if !ok || client != nil && (w.Flush() != nil || !client.next()) {
+				return
 			}
 		}
 		if r.Buffered() == 0 { // answer pipelined requests in one write

@@ -1,0 +1,144 @@
+import { execFile } from 'node:child_process'
+import { readdirSync, readlinkSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { promisify } from 'node:util'
+import { request } from 'undici'
+import { openDatabase } from '../db/database.ts'
+import { TERMINAL_TASK_STATUSES } from '../domain/inference-task.ts'
+import { startWorld, type Target } from './gateway-world.ts'
+import { median } from './platform.ts'
+
+// Clients that leave before the first byte, in mid-stream and in a flood: whether the model server hears of every one within
+// a second, whether the gateway goes on answering, and whether anything is left behind. Needs go.
+
+const CLIENTS = 60
+const MOST_MS = 1_000
+/** In a flood some leave before the gateway has read what they ask: the model server never hears of them. */
+const FLOOD = 'sync_flood_drop'
+/** Until what has ended is closed and written. */
+const SETTLED_MS = 5_000
+/** Longer than an idle connection to the database is kept. */
+const BACK_MS = 90_000
+
+interface Probed {
+  before: number | string
+  phases: {
+    name: string
+    /** The status of a chat afterwards, or why there was none. */
+    alive: number | string
+    /** Its requests have the numbers from this one on. */
+    from: number
+    /** When each client left, in Unix microseconds. */
+    left: number[]
+  }[]
+}
+
+interface Stats {
+  in_flight: number
+  /** By number, in Unix microseconds. */
+  watched: Record<string, { arrived: number; left?: number; answered?: number }>
+}
+
+const wrong: string[] = []
+const expect = (holds: boolean, otherwise: string) => void (holds || wrong.push(otherwise))
+
+async function probe({ url, key, model }: Target): Promise<Probed> {
+  const script = join(import.meta.dirname, 'harness', 'abort-probe.mjs')
+  const { stdout } = await promisify(execFile)(process.execPath, [script, url, String(CLIENTS)], {
+    env: { ...process.env, KEY: key, MODEL: model },
+  })
+  return JSON.parse(stdout) as Probed
+}
+
+async function statsOf({ url }: Target): Promise<Stats> {
+  const { body } = await request(new URL('/stats', url))
+  return (await body.json()) as Stats
+}
+
+/** Tells what the model server saw of each phase. */
+function report({ before, phases }: Probed, { watched }: Stats): void {
+  expect(before === 200, `the gateway answered ${before} before anybody left`)
+  for (const { name, alive, from, left } of phases) {
+    const seen = left.flatMap((at, i) => {
+      const request = watched[from + i]
+      return request ? [{ ...request, at }] : []
+    })
+    const tookMs = seen.flatMap(({ left: seenAt, at }) =>
+      seenAt === undefined ? [] : [(seenAt - at) / 1_000],
+    )
+    const mostMs = Math.max(0, ...tookMs)
+    const took =
+      tookMs.length > 0
+        ? `, median ${median(tookMs).toFixed(1)} ms, at most ${mostMs.toFixed(1)} ms after they left`
+        : ''
+    console.log(
+      `  ${name}: of ${left.length} clients ${seen.length} came to the model server, ${tookMs.length} cancelled there${took}; a chat then: ${alive}`,
+    )
+    expect(
+      tookMs.length === seen.length,
+      `${name}: ${seen.length - tookMs.length} requests were not cancelled`,
+    )
+    expect(name === FLOOD || seen.length === CLIENTS, `${name}: only ${seen.length} requests arrived`)
+    expect(mostMs <= MOST_MS, `${name}: one was cancelled only after ${mostMs.toFixed(0)} ms`)
+    expect(alive === 200, `${name}: the gateway then answered ${alive}`)
+  }
+}
+
+/** The sockets that a process has open; throws when it is gone. */
+const socketsOf = (pid: number) =>
+  readdirSync(`/proc/${pid}/fd`).filter((fd) => {
+    try {
+      return readlinkSync(`/proc/${pid}/fd/${fd}`).startsWith('socket:')
+    } catch {
+      return false
+    }
+  }).length
+
+/** Looks until nothing more than `most` is there; gives what it saw last. */
+async function falls(look: () => number | Promise<number>, most: number, withinMs: number): Promise<number> {
+  const deadline = performance.now() + withinMs
+  for (;;) {
+    const count = await look()
+    if (count <= most || performance.now() > deadline) return count
+    await sleep(100)
+  }
+}
+
+await using world = await startWorld()
+const direct = world.targets.find(({ name }) => name === 'direct')
+const gateway = world.targets.find(({ name }) => name === 'gateway')
+if (!direct || gateway?.pid === undefined) throw new Error('there is no gateway')
+const { pid } = gateway
+const db = openDatabase(world.databaseUrl, { max: 1 })
+try {
+  // What grows once, like pools of connections, has grown after the first.
+  for (const time of ['first', 'second']) {
+    await sleep(SETTLED_MS)
+    const before = socketsOf(pid)
+    console.log(`${time} time, ${CLIENTS} clients in each phase`)
+    const probed = await probe(gateway)
+    const inFlight = await falls(async () => (await statsOf(direct)).in_flight, 0, MOST_MS)
+    report(probed, await statsOf(direct))
+
+    const openRows = await falls(
+      async () => {
+        const open = db.selectFrom('task').select('id').where('status', 'not in', TERMINAL_TASK_STATUSES)
+        return (await open.execute()).length
+      },
+      0,
+      SETTLED_MS,
+    )
+    const sockets = await falls(() => socketsOf(pid), before, time === 'first' ? 0 : BACK_MS)
+    console.log(
+      `  left behind: ${inFlight} chats at the model server, ${openRows} tasks open, ${sockets} sockets of the gateway (${before} before)`,
+    )
+    expect(inFlight === 0, `${inFlight} chats are still in flight at the model server`)
+    expect(openRows === 0, `${openRows} tasks are still open`)
+    expect(time === 'first' || sockets <= before, `the gateway has ${sockets} sockets open, ${before} before`)
+  }
+} finally {
+  await db.destroy()
+}
+for (const line of wrong) console.log(`does not hold: ${line}`)
+if (wrong.length > 0) process.exitCode = 1
