@@ -106,10 +106,9 @@ async function falls(look: () => number | Promise<number>, most: number, withinM
 }
 
 await using world = await startWorld()
-const direct = world.targets.find(({ name }) => name === 'direct')
-const gateway = world.targets.find(({ name }) => name === 'gateway')
-if (!direct || gateway?.pid === undefined) throw new Error('there is no gateway')
+const { direct, gateway } = world.targets
 const { pid } = gateway
+if (pid === undefined) throw new Error('there is no gateway')
 const db = openDatabase(world.databaseUrl, { max: 1 })
 try {
   // What grows once, like pools of connections, has grown after the first.

@@ -27,7 +27,7 @@ export interface Target {
 /** The gateway, the bare proxy beside it, and the model server behind both. */
 export interface World extends AsyncDisposable {
   folder: string
-  targets: Target[]
+  targets: Record<'direct' | 'bare' | 'gateway', Target>
   nodePid: number
   databaseUrl: string
   /** Moves what Hearth has besides the gateway, the node and PostgreSQL, to a core. It starts on the measured one. */
@@ -91,18 +91,30 @@ export async function startWorld(): Promise<World> {
     BACK: 'dispatch',
   })
   const path = '/v1/chat/completions'
-  const targets: Target[] = [
-    { name: 'direct', url: `http://127.0.0.1:${server}${path}`, model: 'x', key: 'sk-test', pid: undefined },
-    {
+  const targets: World['targets'] = {
+    direct: {
+      name: 'direct',
+      url: `http://127.0.0.1:${server}${path}`,
+      model: 'x',
+      key: 'sk-test',
+      pid: undefined,
+    },
+    bare: {
       name: 'bare proxy',
       url: `http://127.0.0.1:${proxyPort}${path}`,
       model: 'x',
       key: 'sk-test',
       pid: proxyPid,
     },
-    { name: 'gateway', url: baseUrl + path, model: seeded.endpointId, key: seeded.key, pid: gatewayPid },
-  ]
-  for (const target of targets) await chats(target)
+    gateway: {
+      name: 'gateway',
+      url: baseUrl + path,
+      model: seeded.endpointId,
+      key: seeded.key,
+      pid: gatewayPid,
+    },
+  }
+  for (const target of Object.values(targets)) await chats(target)
   const placeRest = (core: string) => {
     for (const pid of [nodePid, postgres.pid, ...descendants(postgres.pid, 'postgres')]) {
       const { status } = spawnSync('taskset', ['-a', '-c', '-p', core, String(pid)])

@@ -1,0 +1,121 @@
+import type { Target } from './gateway-world.ts'
+import { median } from './platform.ts'
+
+// What the rounds of `bench/gateway.ts` come to, and the goals beside it.
+
+export const CONNECTIONS = 64
+export const RATE = 100
+
+/** One run of wrk. */
+export interface Closed {
+  rps: number
+  cpuUs: number
+  nodeCpuUs: number
+  bad: number
+}
+
+/** One run of rateload. */
+export interface Rate {
+  p50_ms: number
+  p99_ms: number
+  non2xx: number
+  errors: number
+}
+
+/** One run of sse.mjs. */
+export interface Sse {
+  ttfb_p50: number
+  chunk_delay_p50: number
+  chunk_delay_p99: number
+  chunks_s: number
+  bad: number
+  incomplete: number
+}
+
+/** What was measured of one target; the n-th of every list is from the n-th round. */
+export class Rounds {
+  readonly target: Target
+  readonly warm: Closed[] = []
+  readonly closed: Closed[] = []
+  readonly alone: Closed[] = []
+  readonly rate: Rate[] = []
+  readonly paced: Sse[] = []
+  readonly flat: Sse[] = []
+  /** After load. */
+  memoryMb = Number.NaN
+
+  constructor(target: Target) {
+    this.target = target
+  }
+
+  /** Requests that were not answered, or not to their end. */
+  get failed(): number {
+    const bad = [
+      ...[...this.warm, ...this.closed, ...this.alone].map((run) => run.bad),
+      ...this.rate.map((run) => run.non2xx + run.errors),
+      ...[...this.paced, ...this.flat].map((run) => run.bad + run.incomplete),
+    ]
+    return bad.reduce((sum, count) => sum + count, 0)
+  }
+}
+
+/** The gateway, and what it is compared with. */
+export interface Compared {
+  direct: Rounds
+  bare: Rounds
+  gateway: Rounds
+}
+
+const of = <T>(list: readonly T[], pick: (run: T, round: number) => number) => median(list.map(pick))
+
+const cpuOfBare = (runs: readonly Closed[], ofBare: readonly Closed[]) =>
+  of(runs, (run, i) => run.cpuUs / (ofBare[i]?.cpuUs ?? Number.NaN))
+const addedMs = (rounds: Rounds, direct: Rounds) =>
+  of(rounds.rate, (run, i) => run.p50_ms - (direct.rate[i]?.p50_ms ?? Number.NaN))
+const chunkDelayMs = (rounds: Rounds) => of(rounds.paced, (run) => run.chunk_delay_p50)
+const chunksOfDirect = (rounds: Rounds, direct: Rounds) =>
+  of(rounds.flat, (run, i) => run.chunks_s / (direct.flat[i]?.chunks_s ?? Number.NaN))
+
+export function report(rounds: Rounds, { direct, bare }: Compared): void {
+  const { target, closed, alone, paced, flat } = rounds
+  const isServer = target.pid !== undefined
+  console.log(`${target.name}${isServer ? ` (memory after load ${rounds.memoryMb.toFixed(0)} MB)` : ''}`)
+  console.log(`  ${CONNECTIONS} at once: ${of(closed, (run) => run.rps).toFixed(0)} requests a second`)
+  if (isServer) {
+    const cpu = (runs: Closed[], ofBare: Closed[]) =>
+      `${of(runs, (run) => run.cpuUs).toFixed(0)} µs, ${cpuOfBare(runs, ofBare).toFixed(2)} of the bare proxy`
+    console.log(`  CPU per request: ${cpu(closed, bare.closed)}`)
+    console.log(`  CPU per request, alone on its core: ${cpu(alone, bare.alone)}`)
+    console.log(`  p50 at ${RATE} a second: ${addedMs(rounds, direct).toFixed(2)} ms more than direct`)
+  }
+  if (target.name === 'gateway')
+    console.log(`  CPU per request, node: ${of(closed, (run) => run.nodeCpuUs).toFixed(0)} µs`)
+  console.log(
+    `  chunk delay p50 ${chunkDelayMs(rounds).toFixed(2)} ms, p99 ${of(paced, (run) => run.chunk_delay_p99).toFixed(2)} ms; ` +
+      `${of(flat, (run) => run.chunks_s).toFixed(0)} chunks a second, ${chunksOfDirect(rounds, direct).toFixed(2)} of direct`,
+  )
+  console.log(`  failed: ${rounds.failed}`)
+}
+
+/** The gateway's figures beside their goals. They only tell: on a busy machine they say more of it than of the gateway. */
+export function reportGoals({ direct, bare, gateway }: Compared): void {
+  const goals: { what: string; goal: number; measured: number; least?: boolean }[] = [
+    { what: 'CPU per request, of bare proxy', goal: 1.3, measured: cpuOfBare(gateway.closed, bare.closed) },
+    { what: `p50 at ${RATE} a second, ms added`, goal: 2, measured: addedMs(gateway, direct) },
+    { what: 'chunk delay p50, ms', goal: 1, measured: chunkDelayMs(gateway) },
+    { what: 'chunks, of direct', goal: 0.8, measured: chunksOfDirect(gateway, direct), least: true },
+    { what: 'memory after load, MB', goal: 250, measured: gateway.memoryMb },
+  ]
+  const line = (cells: readonly string[]) =>
+    console.log(
+      `${cells[0]?.padEnd(34)}${cells
+        .slice(1)
+        .map((cell) => cell.padStart(16))
+        .join('')}`,
+    )
+  line(['', 'goal', 'measured', 'holds'])
+  for (const { what, goal, measured, least = false } of goals) {
+    const holds = least ? measured >= goal : measured <= goal
+    line([what, `${least ? 'at least' : 'at most'} ${goal}`, measured.toFixed(2), holds ? 'yes' : 'no'])
+  }
+}
