@@ -2,16 +2,19 @@ import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { promisify } from 'node:util'
 import { request } from 'undici'
 import { AdminClient } from '../cli/admin-client.ts'
 import { importModel } from '../cli/commands/models.ts'
 import { writeTinyGguf } from '../embedded/tiny-gguf.ts'
+import { processCommand } from '../node-runtime/model-launch.ts'
 import { ensurePackages } from '../node-runtime/npm-env.ts'
 import { ensurePythonEnv, pythonProcessEnv } from '../node-runtime/python-env.ts'
+import { loadCatalog } from '../platform/catalog.ts'
 import { readConfig } from '../platform/config.ts'
+import type { RuntimeProfile } from '../schemas/runtime-profile.ts'
 import { type BenchPlatform, median, startPlatform } from './platform.ts'
 
 // From a request for a model that no node has to its first token, through the platform (download, placement, load, one
@@ -24,15 +27,35 @@ const MOST_MORE_S = 1
 
 interface Runtime {
   name: string
-  command: string[]
+  /** Threads, concurrency and all: started by hand as a node starts it. */
+  profile: RuntimeProfile
+  python: string | undefined
+  packages?: string
   make: (path: string) => Promise<void>
   file: string
+  /** What the server is given: the folder that holds it, where the model is a file. */
+  modelDir: (path: string) => string
 }
 
 const question = (model: string) =>
   JSON.stringify({ model, messages: [{ role: 'user', content: 'Hi' }], max_tokens: 4, stream: true })
 
-/** Seconds until the first text of a stream. */
+interface Chunk {
+  choices?: {
+    delta?: { content?: string | null; reasoning_content?: string | null; tool_calls?: unknown[] }
+  }[]
+}
+
+/** Whether an event holds something that the model has generated; some servers tell its role before they begin. */
+function isToken(line: string): boolean {
+  if (!line.startsWith('data: {')) return false
+  const { choices = [] } = JSON.parse(line.slice('data: '.length)) as Chunk
+  return choices.some(
+    ({ delta }) => delta?.content || delta?.reasoning_content || (delta?.tool_calls ?? []).length > 0,
+  )
+}
+
+/** Seconds until the first token of a stream. */
 async function firstToken(url: string, model: string, key = ''): Promise<number> {
   const began = performance.now()
   const { statusCode, body } = await request(`${url}/v1/chat/completions`, {
@@ -42,16 +65,19 @@ async function firstToken(url: string, model: string, key = ''): Promise<number>
     headersTimeout: 0,
   })
   if (statusCode !== 200) throw new Error(`answered ${statusCode}: ${await body.text()}`)
-  let first = 0
-  for await (const chunk of body) if (String(chunk).includes('data: ')) first ||= performance.now()
+  let first: number | undefined
+  for await (const line of createInterface({ input: body })) {
+    if (first === undefined && isToken(line)) first = performance.now()
+  }
+  if (first === undefined) throw new Error('the answer had no token')
   return (first - began) / 1_000
 }
 
 /** Starts the server as one would in a shell and asks it as soon as it says that it is ready. */
-async function byHand({ command }: Runtime, path: string): Promise<number> {
-  const [program = '', ...args] = command.map((part) => (part === '{model}' ? path : part))
+async function byHand(runtime: Runtime, path: string): Promise<number> {
+  const { command, args, env } = processCommand({ ...runtime, modelDir: runtime.modelDir(path) })
   const began = performance.now()
-  const server = spawn(program, args, { env: pythonProcessEnv(), stdio: ['ignore', 'pipe', 'ignore'] })
+  const server = spawn(command, args, { env, stdio: ['ignore', 'pipe', 'ignore'] })
   try {
     for await (const line of createInterface({ input: server.stdout })) {
       const port = /"port":\s*(\d+)/.exec(line)?.[1]
@@ -131,27 +157,31 @@ try {
   const options = { cacheDir: readConfig().HEARTH_CACHE_DIR, log: console.log }
   const packages = await ensurePackages('llamacpp', options)
   const { python } = await ensurePythonEnv('llm', options)
+  const catalog = loadCatalog()
+  const profileOf = (id: string) => {
+    const profile = catalog.profile(id)
+    if (!profile) throw new Error(`there is no profile ${id}`)
+    return profile
+  }
   const llama: Runtime = {
     name: 'llama.cpp',
-    command: [
-      process.execPath,
-      'node-runtime/servers/llama/server.ts',
-      '--packages',
-      packages,
-      '--model',
-      folder,
-    ],
+    profile: profileOf('llm-llamacpp'),
+    python: undefined,
+    packages,
     make: writeTinyGguf,
     file: 'tiny.gguf',
+    modelDir: dirname,
   }
   const torch: Runtime = {
     name: 'PyTorch',
-    command: [python, 'node-runtime/servers/llm_server.py', '--model', '{model}'],
+    profile: profileOf('llm-transformers'),
+    python,
     make: async (path) =>
       void (await promisify(execFile)(python, ['test/support/tiny_llm.py', path], {
         env: pythonProcessEnv(),
       })),
     file: 'tiny',
+    modelDir: (path) => path,
   }
   await using platform = await startPlatform()
   const holds = [

@@ -64,8 +64,16 @@ async function launchProcess(
   spec: ModelServerSpec,
   options: readonly string[],
 ): Promise<Launched> {
-  const { profile, python = 'python3', packages = '', modelDir } = spec
-  const port = profile.ready === 'health' ? await freePort() : 0
+  const port = spec.profile.ready === 'health' ? await freePort() : 0
+  const child = await drivers.process.start({ name: spec.name, ...processCommand(spec, { port, options }) })
+  return { process: child, address: port ? { port } : undefined }
+}
+
+/** What a model server is started with as a process; on port 0 it chooses one and says so. */
+export function processCommand(
+  { profile, python = 'python3', packages = '', modelDir }: Omit<ModelServerSpec, 'name' | 'memoryMb'>,
+  { port = 0, options = [] }: { port?: number; options?: readonly string[] } = {},
+): { command: string; args: string[]; env: NodeJS.ProcessEnv } {
   const fill = filler(profile, {
     python,
     packages,
@@ -75,9 +83,7 @@ async function launchProcess(
     port: String(port),
   })
   const [command = '', ...args] = [...profile.command, ...options].map(fill)
-  const env = pythonProcessEnv(mapValues(profile.env, fill))
-  const child = await drivers.process.start({ name: spec.name, command, args, env })
-  return { process: child, address: port ? { port } : undefined }
+  return { command, args, env: pythonProcessEnv(mapValues(profile.env, fill)) }
 }
 
 async function launchContainer(
