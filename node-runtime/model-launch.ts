@@ -71,7 +71,7 @@ async function launchProcess(
 
 /** What a model server is started with as a process; on port 0 it chooses one and says so. */
 export function processCommand(
-  { profile, python = 'python3', packages = '', modelDir }: Omit<ModelServerSpec, 'name' | 'memoryMb'>,
+  { profile, python = 'python3', packages = '', modelDir }: Omit<ModelServerSpec, 'name' | 'ramMb'>,
   { port = 0, options = [] }: { port?: number; options?: readonly string[] } = {},
 ): { command: string; args: string[]; env: NodeJS.ProcessEnv } {
   const fill = filler(profile, {
