@@ -8,6 +8,7 @@ import { MemoryRoom, NoRoomError } from './memory-room.ts'
 import { ModelLoader, type ModelLoaderOptions, type Prepared } from './model-loader.ts'
 import type { ModelServer } from './model-server.ts'
 import type { Pins } from './pins.ts'
+import type { ProcessExit } from './process-driver.ts'
 import { unlessAborted } from './unless-aborted.ts'
 
 export interface ModelManagerOptions extends ModelLoaderOptions {
@@ -226,7 +227,7 @@ export class ModelManager implements AsyncDisposable {
       await this.#measure(model, server)
       model.server = server
       model.lastUsed = Date.now()
-      void server.exited.then(() => this.#died(model, server))
+      void server.exited.then((exit) => this.#died(model, server, exit))
     } catch (err) {
       this.room.giveUp(model)
       throw err
@@ -234,10 +235,11 @@ export class ModelManager implements AsyncDisposable {
     void this.#options.cache.touch(model.modelKey)
   }
 
-  #died(model: LoadedModel, server: ModelServer): void {
+  #died(model: LoadedModel, server: ModelServer, { code }: ProcessExit): void {
     if (model.server !== server || this.#stopping.signal.aborted) return
     model.server = undefined
-    model.fail(`the model server ended by itself. ${server.lastWords}`)
+    const how = code > 128 ? `on signal ${code - 128}` : `with status ${code}`
+    model.fail(`the model server ended by itself ${how}. ${server.lastWords || 'It wrote nothing.'}`)
     this.room.giveUp(model)
     this.#move(model, 'evicted')
     this.#options.log.warn({ model_key: model.modelKey, err: model.error }, 'a model server died')
