@@ -83,8 +83,10 @@ export class Exchange implements AnyRequest {
   }
 
   /** Handlers take it out of the request, so it may not depend on how it is called. */
-  readonly afterCommit = (action: () => void): void => {
-    ;(this.#after ??= []).push(action)
+  get afterCommit(): (action: () => void) => void {
+    return (action) => {
+      ;(this.#after ??= []).push(action)
+    }
   }
 
   /** Its memory is given back: what holds the request longer must not hold its body. */

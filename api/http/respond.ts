@@ -77,8 +77,9 @@ const NOTHING: Seen = { etag: undefined, cacheControl: false, contentType: false
 function addHeaders(head: string[], headers: ReplyHeaders | undefined): Seen {
   if (!headers) return NOTHING
   const seen = { ...NOTHING }
-  for (const [name, value] of Object.entries(headers)) {
-    const text = String(value)
+  // Every answer comes through here: no list of pairs is made of them.
+  for (const name in headers) {
+    const text = String(headers[name])
     const lower = name.toLowerCase()
     if (lower === 'etag') seen.etag = text
     if (lower === 'cache-control') seen.cacheControl = true
