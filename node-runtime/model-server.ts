@@ -69,7 +69,8 @@ export class ModelServer {
       const address = await Promise.race([ready, failure(process, lastLines, signal)])
       return new ModelServer(spec.profile, process, chosen ?? address, lastLines)
     } catch (err) {
-      await look()
+      // Whether or not the processes could be told, they are ended.
+      await look().catch(() => {})
       await process.stop({ graceMs: 0 })
       throw err
     }
