@@ -30,10 +30,10 @@ export function tokensIn(answer: unknown): number {
   return Number.isSafeInteger(sum) ? sum : 0
 }
 
-/** The same of an answer as a model server sent it; undefined when that is no JSON object with a `usage`. */
-export function tokensOf(body: Buffer): number | undefined {
+/** The same of an answer's text, or an event's; undefined when that is no JSON object with a `usage`. */
+export function tokensOf(text: string): number | undefined {
   try {
-    const { usage } = JSON.parse(body.toString()) as { usage?: unknown }
+    const { usage } = JSON.parse(text) as { usage?: unknown }
     return typeof usage === 'object' && usage !== null ? tokensIn({ usage }) : undefined
   } catch {
     return undefined

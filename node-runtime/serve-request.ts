@@ -101,7 +101,7 @@ export class ServeRequest implements Dispatcher.DispatchHandler {
 
   /** What a chat counts is read here, where there are many, and not at the gateway, through which all of them go. */
   #endShort(body: Buffer): void {
-    const tokens = this.#isChat && this.#head.status === 200 ? tokensOf(body) : undefined
+    const tokens = this.#isChat && this.#head.status === 200 ? tokensOf(body.toString()) : undefined
     this.#channel.end(this.#stream, JSON.stringify({ ...this.#head, tokens }), body)
   }
 

@@ -1,4 +1,4 @@
-import { tokensIn } from '../../../domain/chat.ts'
+import { tokensOf } from '../../../domain/chat.ts'
 
 const LF = 0x0a
 const CR = 0x0d
@@ -55,7 +55,7 @@ export class EventStream {
     let end = bytes.length
     for (let at = bytes.lastIndexOf(USAGE); at !== -1; at = bytes.subarray(0, end).lastIndexOf(USAGE)) {
       const start = eventsEnd(bytes.subarray(0, at))
-      const count = tokensOf(bytes.toString('utf8', start, end).split(/\r?\n\r?\n/, 1)[0]!)
+      const count = tokensInEvent(bytes.toString('utf8', start, end).split(/\r?\n\r?\n/, 1)[0]!)
       if (count > 0) return count
       end = start
     }
@@ -104,15 +104,11 @@ function doneEnd(events: Buffer): number | undefined {
   return undefined
 }
 
-function tokensOf(event: string): number {
+function tokensInEvent(event: string): number {
   const data = event
     .split(/\r?\n/)
     .filter((line) => line.startsWith('data:'))
     .map((line) => line.slice('data:'.length))
     .join('\n')
-  try {
-    return tokensIn(JSON.parse(data))
-  } catch {
-    return 0
-  }
+  return tokensOf(data) ?? 0
 }
