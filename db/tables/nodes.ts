@@ -8,6 +8,8 @@ export interface NodeTable {
   name: string
   public_key: Buffer
   status: 'active' | 'draining' | 'removed'
+  /** Whose work it is given: its own account's, or everybody's. */
+  sharing: Defaulted<'dedicated' | 'shared'>
   hardware: 'cpu' | 'gpu' | 'xpu'
   inventory: Json<Record<string, unknown>>
   runtime_version: string
@@ -35,6 +37,21 @@ export interface NodeStateTable {
   gateway_id: string
   snapshot: Json<Record<string, unknown>>
   updated_at: Defaulted<Date>
+}
+
+/** A load that the platform ordered or joined on a node. */
+export interface NodeModelOrderTable {
+  node_id: string
+  model_key: string
+  ordered_at: Defaulted<Date>
+}
+
+/** A task or job that was handed to a node. */
+export interface NodeDispatchTable {
+  kind: 'task' | 'job'
+  subject_id: string
+  node_id: string
+  dispatched_at: Defaulted<Date>
 }
 
 export interface WarmPinTable {
@@ -65,6 +82,8 @@ export interface NodeTables {
   node_token: NodeTokenTable
   node_signature_seen: NodeSignatureSeenTable
   node_state: NodeStateTable
+  node_model_order: NodeModelOrderTable
+  node_dispatch: NodeDispatchTable
   warm_pin: WarmPinTable
   lease: LeaseTable
 }
