@@ -105,6 +105,21 @@ export const SETTINGS = {
     'Comma-separated CIDR:port that outbound calls may reach although private.',
   ),
   HEARTH_EGRESS_BLOCK: setting('domains', '', 'Comma-separated domains that outbound calls may never reach.'),
+  HEARTH_WEBHOOK_DESTINATIONS: setting(
+    'count',
+    '20',
+    'Webhook endpoints that an account may have; each of its events is sent to every one that subscribed.',
+  ),
+  HEARTH_WEBHOOK_CHALLENGES: setting(
+    'count',
+    '20',
+    'Verification challenges an hour that an account may have sent to one host; three times as many to all hosts.',
+  ),
+  HEARTH_WEBHOOK_COOLDOWN_S: setting(
+    'integer',
+    '10',
+    'Seconds between two verification challenges of one webhook endpoint.',
+  ),
   HEARTH_MEMORY: setting('flag', '0', '1 serves the memory routes.'),
   HEARTH_GATEWAY_URL: setting('url', undefined, 'Node: address of any gateway, for joining.'),
   HEARTH_NODE_TOKEN: setting('text', '', 'Node: one-time join token; needed only for the first start.'),

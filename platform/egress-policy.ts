@@ -1,5 +1,6 @@
 import { BlockList, isIP } from 'node:net'
 import { domainToASCII } from 'node:url'
+import { parse as parseName } from 'tldts'
 import { type Config, ConfigError } from './config.ts'
 
 /** Why a destination is refused: a closed word for records, a sentence for people. */
@@ -122,13 +123,13 @@ export class EgressPolicy {
 
     const port = url.port === '' ? HTTPS_PORT : Number(url.port)
     const isReserved =
-      !hostname.includes('.') || RESERVED_SUFFIXES.some((suffix) => isWithin(hostname, suffix))
+      !isUnderPublicSuffix(hostname) || RESERVED_SUFFIXES.some((suffix) => isWithin(hostname, suffix))
     const needsAllowance = isReserved || port !== HTTPS_PORT
     if (needsAllowance && !this.#allowed.has(port)) {
       throw port === HTTPS_PORT
         ? new EgressRefused(
             'name_not_allowed',
-            'the host name is reserved for private use; expected a public name',
+            'the host name is not under a public suffix; expected a name such as hooks.your-company.com',
           )
         : new EgressRefused('url_not_allowed', 'the port must be 443')
     }
@@ -188,6 +189,12 @@ function checkName(hostname: string): void {
   }
   const isName = hostname.length <= 253 && labels.every((label) => /^(?!-)[a-z\d_-]{1,63}(?<!-)$/.test(label))
   if (!isName) throw new EgressRefused('url_not_allowed', 'the host is not a valid DNS name')
+}
+
+/** Whether a public resolver can know the name: it stands below a suffix of the Public Suffix List's part for registries. */
+function isUnderPublicSuffix(hostname: string): boolean {
+  const { isIcann, domain } = parseName(hostname, { extractHostname: false, validateHostname: false })
+  return isIcann === true && domain !== null
 }
 
 const isWithin = (hostname: string, domain: string): boolean =>

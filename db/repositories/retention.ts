@@ -21,7 +21,8 @@ const BY_AGE = {
 /** What keeps a row though its time is up: an event is still to be delivered, which takes at most 48 hours. */
 const KEPT = {
   event: sql`and not exists (
-    select 1 from webhook_delivery d where d.event_id = event.id and d.status in ('pending', 'delivering', 'retrying') and d.deadline_at > now())`,
+    select 1 from webhook_delivery d where d.event_id = event.id and d.status in ('pending', 'delivering', 'retrying') and d.deadline_at > now())
+    and not exists (select 1 from webhook_outbox o where o.event_id = event.id)`,
   webhook_delivery: sql`and (status not in ('pending', 'delivering', 'retrying') or deadline_at < now())`,
 } satisfies Partial<Record<keyof typeof BY_AGE, unknown>>
 /** A table whose rows are removed by age. */

@@ -2,6 +2,13 @@ import { type Kysely, type RawBuilder, sql, type Transaction } from 'kysely'
 import type { Database } from '../tables.ts'
 import { OPEN_DELIVERY } from './webhook-deliveries.ts'
 import { supersedeVerifications } from './webhook-endpoints.ts'
+import { dropOverflow } from './webhook-fan-out.ts'
+
+/**
+ * Deliveries that one step of housekeeping ends. Every statement that moves several deliveries locks them in the order of
+ * their ids first, so that no two of them wait for each other.
+ */
+const ENDED_PER_STEP = 5_000
 
 /** Ends a delivery without another attempt. One that is being made ends too: what it brings is only in the history. */
 export async function endDelivery(
@@ -20,6 +27,7 @@ export async function endDelivery(
 
 /** Ends what an endpoint still has open; who is sending finds it ended and sends no more. */
 export async function cancelDeliveries(trx: Transaction<Database>, endpointId: string): Promise<void> {
+  await dropOverflow(trx, endpointId)
   await cancelOpen(trx, endpointId, sql``)
 }
 
@@ -46,22 +54,30 @@ async function cancelOpen(
 /** A delivery left behind at a disabled endpoint, as by an event that came while that was being disabled, ends here. */
 export async function cancelStrandedDeliveries(db: Kysely<Database>, now: Date): Promise<void> {
   await sql`
+    with locked as materialized (
+      select d.id from webhook_delivery d join webhook_endpoint e on e.id = d.endpoint_id
+      where d.status in ('pending', 'retrying') and (not e.enabled or e.deleted_at is not null)
+      order by d.id limit ${ENDED_PER_STEP} for no key update of d
+    )
     update webhook_delivery d set status = 'cancelled', completed_at = ${now}, next_attempt_at = null
-    from webhook_endpoint e
-    where e.id = d.endpoint_id and d.status in ('pending', 'retrying') and (not e.enabled or e.deleted_at is not null)`.execute(
-    db,
-  )
+    from locked where d.id = locked.id and d.status in ('pending', 'retrying')`.execute(db)
 }
 
 /** Deliveries that their deadline found still waiting: for a verification that did not come, or after a long outage. */
 export async function expireDeliveries(db: Kysely<Database>, now: Date): Promise<void> {
-  const ended = sql`status = 'dead_lettered', completed_at = ${now}, next_attempt_at = null`
   // Two statements, each over its own partial index: nothing is due later than its deadline.
+  await deadLetter(db, sql`status = 'pending'`, now)
+  await deadLetter(db, sql`status = 'retrying' and next_attempt_at <= ${now}`, now)
+}
+
+async function deadLetter(db: Kysely<Database>, which: RawBuilder<unknown>, now: Date): Promise<void> {
   await sql`
-    update webhook_delivery set ${ended} where status = 'pending' and deadline_at <= ${now}`.execute(db)
-  await sql`
-    update webhook_delivery set ${ended}
-    where status = 'retrying' and next_attempt_at <= ${now} and deadline_at <= ${now}`.execute(db)
+    with locked as materialized (
+      select id from webhook_delivery where ${which} and deadline_at <= ${now}
+      order by id limit ${ENDED_PER_STEP} for no key update
+    )
+    update webhook_delivery d set status = 'dead_lettered', completed_at = ${now}, next_attempt_at = null
+    from locked where d.id = locked.id and d.status in ('pending', 'retrying')`.execute(db)
 }
 
 /**

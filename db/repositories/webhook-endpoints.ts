@@ -168,14 +168,23 @@ export function signingSecrets(
 /** Opens the verification of a destination's version; earlier ones count no more (contract 3.7). */
 export async function openVerification(
   trx: Transaction<Database>,
-  verification: { endpointId: string; version: number; challenge: string; windowEndsAt: Date },
+  verification: {
+    endpointId: string
+    accountId: string
+    urlOrigin: string
+    version: number
+    challenge: string
+    windowEndsAt: Date
+  },
 ): Promise<void> {
-  const { endpointId, version, challenge, windowEndsAt } = verification
+  const { endpointId, accountId, urlOrigin, version, challenge, windowEndsAt } = verification
   await supersedeVerifications(trx, endpointId)
   await trx
     .insertInto('webhook_verification')
     .values({
       endpoint_id: endpointId,
+      account_id: accountId,
+      url_origin: urlOrigin,
       destination_version: version,
       event_id: newId(),
       challenge,
@@ -183,6 +192,30 @@ export async function openVerification(
       window_ends_at: windowEndsAt,
     })
     .execute()
+}
+
+/** How often an account had challenges sent within the last hour, and how long ago the last one was. */
+export interface ChallengeCounts {
+  /** By all its destinations together. */
+  ofAccount: number
+  /** To this origin, whichever of its destinations had it. */
+  ofOrigin: number
+  /** Seconds since the last challenge of this destination; null when there was none within the hour. */
+  sinceLastS: number | null
+}
+
+/** Counts the challenges of the last hour, by the clock of the database. */
+export async function countChallenges(
+  trx: Transaction<Database>,
+  { accountId, endpointId, urlOrigin }: { accountId: string; endpointId: string; urlOrigin: string },
+): Promise<ChallengeCounts> {
+  const { rows } = await sql<ChallengeCounts>`
+    select count(*)::int as "ofAccount",
+      (count(*) filter (where url_origin = ${urlOrigin}))::int as "ofOrigin",
+      extract(epoch from now() - max(created_at) filter (where endpoint_id = ${endpointId}))::float as "sinceLastS"
+    from webhook_verification
+    where account_id = ${accountId} and created_at > now() - interval '1 hour'`.execute(trx)
+  return rows[0] ?? { ofAccount: 0, ofOrigin: 0, sinceLastS: null }
 }
 
 /** Ends what is still being verified. */

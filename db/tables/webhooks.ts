@@ -18,6 +18,8 @@ export interface WebhookEndpointTable {
   created_at: CreatedAt
   updated_at: Defaulted<Date>
   deleted_at: Optional<Date>
+  /** Since when it is enabled and verified; earlier events are not for it. Kept by a trigger. */
+  active_since: Optional<Date>
 }
 export type WebhookEndpointRow = Selectable<WebhookEndpointTable>
 
@@ -39,6 +41,9 @@ export interface WebhookVerificationTable {
   status: 'pending' | 'verified' | 'failed' | 'superseded'
   window_ends_at: Date
   created_at: CreatedAt
+  /** Who had the challenge sent, and to which origin; null in rows from before these columns. */
+  account_id: Optional<string>
+  url_origin: Optional<string>
 }
 export type WebhookVerificationRow = Selectable<WebhookVerificationTable>
 
@@ -82,10 +87,25 @@ export interface WebhookAttemptTable {
 }
 export type WebhookAttemptRow = Selectable<WebhookAttemptTable>
 
+/** An event that is to become deliveries. */
+export interface WebhookOutboxTable {
+  event_id: string
+  account_id: string
+  event_type: string
+  created_at: CreatedAt
+}
+
+/** An event that waits until its destination has fewer open deliveries. */
+export interface WebhookOverflowTable extends WebhookOutboxTable {
+  endpoint_id: string
+}
+
 export interface WebhookTables {
   webhook_endpoint: WebhookEndpointTable
   webhook_secret: WebhookSecretTable
   webhook_verification: WebhookVerificationTable
   webhook_delivery: WebhookDeliveryTable
   webhook_attempt: WebhookAttemptTable
+  webhook_outbox: WebhookOutboxTable
+  webhook_overflow: WebhookOverflowTable
 }

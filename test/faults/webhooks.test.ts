@@ -86,8 +86,16 @@ describe('webhooks while processes are killed', function () {
   })
 })
 
-const open = (db: Kysely<Database>) =>
-  db.selectFrom('webhook_delivery').select(['id', 'status']).where('status', '<>', 'succeeded').execute()
+/** What has not been delivered: events that are not deliveries yet, and deliveries that have not succeeded. */
+const open = async (db: Kysely<Database>): Promise<{ id: string; status: string }[]> => {
+  const outbox = await db.selectFrom('webhook_outbox').select('event_id as id').execute()
+  const deliveries = await db
+    .selectFrom('webhook_delivery')
+    .select(['id', 'status'])
+    .where('status', '<>', 'succeeded')
+    .execute()
+  return [...outbox.map(({ id }) => ({ id, status: 'waiting' })), ...deliveries]
+}
 
 /**
  * Spares the test what only waits: the time after which an attempt counts as interrupted, for those whose sender is known to be

@@ -90,6 +90,9 @@ export async function startApi({
       HEARTH_OPERATIONS_KEY: OPERATIONS_KEY,
       HEARTH_EVALUATOR_TOKEN: EVALUATOR_TOKEN,
       HEARTH_ENCRYPTION_KEYS: Buffer.alloc(32, 7).toString('base64'),
+      // Tests change destinations one after the other; those of the limits set their own.
+      HEARTH_WEBHOOK_CHALLENGES: '100000',
+      HEARTH_WEBHOOK_COOLDOWN_S: '0',
       HEARTH_LOG_LEVEL: process.env.HEARTH_LOG_LEVEL ?? 'silent',
       ...env,
     }),

@@ -2,6 +2,7 @@ import { MockActivityEnvironment } from '@temporalio/testing'
 import { createWebhookActivities, type WebhookActivities } from '../../activities/control/webhooks/index.ts'
 import type { WebhookDeps } from '../../activities/control/webhooks/deps.ts'
 import { insertEvents } from '../../db/repositories/events.ts'
+import { fanOutEvents } from '../../db/repositories/webhook-fan-out.ts'
 import { newId } from '../../domain/ids.ts'
 import { EgressPolicy } from '../../platform/egress-policy.ts'
 import { createLogger } from '../../platform/log.ts'
@@ -88,6 +89,7 @@ export class WebhookDays implements AsyncDisposable {
     const resource = { id, object: 'training.run', status: 'failed' }
     const event = { accountId: this.accountId, type: 'training.run.failed', resource, resourceUrl: '/x' }
     await insertEvents(db, [event], this.deps.now())
+    await fanOutEvents(db)
     const { id: deliveryId } = await db
       .selectFrom('webhook_delivery')
       .select('id')

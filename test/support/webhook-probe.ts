@@ -73,12 +73,17 @@ export class WebhookProbe {
 
   /** The one delivery to a destination. */
   async deliveryTo(endpointId: string): Promise<string> {
-    const { id } = await this.#platform.deps.db
-      .selectFrom('webhook_delivery')
-      .select('id')
-      .where('endpoint_id', '=', endpointId)
-      .executeTakeFirstOrThrow()
-    return id
+    let id: string | undefined
+    await this.until('the delivery', async () => {
+      const row = await this.#platform.deps.db
+        .selectFrom('webhook_delivery')
+        .select('id')
+        .where('endpoint_id', '=', endpointId)
+        .executeTakeFirst()
+      id = row?.id
+      return id !== undefined
+    })
+    return id ?? ''
   }
 
   /** A delivery whose first attempt was begun by somebody who then died. */

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { insertEvents } from '../../db/repositories/events.ts'
+import { fanOutEvents } from '../../db/repositories/webhook-fan-out.ts'
 import { newId } from '../../domain/ids.ts'
 import type { Config } from '../../platform/config.ts'
 import { type Call, startApi, type TestApi } from './api.ts'
@@ -57,6 +58,7 @@ export class WebhookRoutes {
     const resource = { id, object: 'inference.task', status: 'succeeded' }
     const event = { accountId: this.accountId, type, resource, resourceUrl: `/api/builder/v1/tasks/${id}` }
     await insertEvents(this.api.database.db, [event], new Date())
+    await fanOutEvents(this.api.database.db)
   }
 
   async listed(query = '') {

@@ -3,6 +3,7 @@ import { Listener } from '../../../db/listener.ts'
 import { closeAbandonedAttempts, findInterrupted } from '../../../db/repositories/webhook-attempts.ts'
 import { WEBHOOK_CHANNEL } from '../../../db/repositories/webhook-deliveries.ts'
 import { cancelStrandedDeliveries, expireDeliveries } from '../../../db/repositories/webhook-endings.ts'
+import { drainOverflow, fanOutEvents } from '../../../db/repositories/webhook-fan-out.ts'
 import { failLapsedVerifications } from '../../../db/repositories/webhook-verifications.ts'
 import { required } from '../../../platform/config.ts'
 import type { WebhookDeps } from './deps.ts'
@@ -15,7 +16,7 @@ const CLEAN_MS = 5_000
 const SHIFT_MS = 5 * 60_000
 
 /**
- * Makes the first attempt of every fresh delivery for a while; other attempts belong to `webhookDelivery`. What is being sent
+ * Turns events into deliveries and makes the first attempt of each for a while; other attempts belong to `webhookDelivery`. What is being sent
  * at the end of the shift goes on beside the next one: a destination that hangs keeps nobody waiting.
  */
 export async function dispatchFor(
@@ -41,7 +42,8 @@ export async function dispatchFor(
       cleanAt = performance.now() + CLEAN_MS
       await clean(deps)
     }
-    if ((await dispatcher.pick()) === 0) await dispatcher.woken(POLL_MS)
+    const fannedOut = await fanOutEvents(deps.db)
+    if ((await dispatcher.pick()) === 0 && fannedOut === 0) await dispatcher.woken(POLL_MS)
   }
   if (isShutdown(signal)) await dispatcher.stop()
 }
@@ -56,6 +58,7 @@ async function clean({ db, now, ...rest }: WebhookDeps): Promise<void> {
   const interrupted = await findInterrupted(db, at, 500)
   if (interrupted.length > 0) await settleInterrupted({ db, now, ...rest }, interrupted)
   await closeAbandonedAttempts(db, at)
+  await drainOverflow(db)
   await cancelStrandedDeliveries(db, at)
   await expireDeliveries(db, at)
   await failLapsedVerifications(db, at)

@@ -11,9 +11,6 @@ import { route } from '../../http/route.ts'
 import { makeSecret, sealUrl, startVerification } from './destination.ts'
 import { presentWebhookEndpoint, tagOfWebhookEndpoint } from './present.ts'
 
-/** Each event is written once for every destination, in the transaction of what it announces. */
-const MAX_ENDPOINTS = 500
-
 export const createWebhookEndpoint = route({
   operationId: 'createWebhookEndpoint',
   summary: 'Add a destination for terminal events; shows its signing secret once',
@@ -26,11 +23,12 @@ export const createWebhookEndpoint = route({
   etag: true,
   body: CreateWebhookEndpoint,
   success: { status: 201, schema: WebhookEndpointWithSecret },
-  errors: ['conflict'],
+  errors: ['conflict', 'rate_limited'],
 
   async handler({ caller: { accountId }, body: { name, url, event_types }, trx, afterCommit }, services) {
-    if ((await countWebhookEndpoints(trx, accountId)) >= MAX_ENDPOINTS)
-      throw new ApiError('conflict', `an account has at most ${MAX_ENDPOINTS} webhook endpoints`)
+    const most = services.config.HEARTH_WEBHOOK_DESTINATIONS
+    if ((await countWebhookEndpoints(trx, accountId)) >= most)
+      throw new ApiError('conflict', `an account has at most ${most} webhook endpoints; delete one first`)
     const id = newId()
     const { row: secretRow, secret, hint } = makeSecret(services.secretBox, id)
     const endpoint = await insertWebhookEndpoint(trx, {
@@ -42,7 +40,7 @@ export const createWebhookEndpoint = route({
       secret_hint: hint,
     })
     await insertWebhookSecret(trx, secretRow)
-    await startVerification(trx, endpoint, services.now())
+    await startVerification(trx, endpoint, services)
     afterCommit(() => services.starts.nudge())
     const body = { ...presentWebhookEndpoint(endpoint), secret }
     return reply(201, body, { etag: tagOfWebhookEndpoint(endpoint) })

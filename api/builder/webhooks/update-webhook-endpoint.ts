@@ -24,7 +24,7 @@ export const updateWebhookEndpoint = route({
   params: WebhookEndpointParams,
   body: UpdateWebhookEndpoint,
   success: { status: 200, schema: WebhookEndpoint },
-  errors: ['not_found'],
+  errors: ['not_found', 'rate_limited'],
 
   async handler(request, services) {
     const { caller, params, body } = request
@@ -53,7 +53,7 @@ export const updateWebhookEndpoint = route({
         await cancelDeliveries(trx, row.id)
       } else if (newDestination) {
         await cancelPinnedDeliveries(trx, row.id)
-        await startVerification(trx, row, services.now())
+        await startVerification(trx, row, services)
       }
       return row
     })
