@@ -1,22 +1,28 @@
 /** Task types that `/v1/chat/completions` serves (contract 4.7). */
 export const CHAT_TASK_TYPES = ['chat', 'code', 'text-generation'] as const
 
-/** Where every language model server takes its requests, and the one name under which it serves its model. */
+/** Where every language model server takes its requests, and the name under which it serves its model to whoever gives none. */
 export const CHAT_PATH = '/v1/chat/completions'
 export const SERVED_MODEL = 'model'
 
-/** First version of the node runtime that passes streams on (contract 4.7). */
+/** First versions of the node runtime that pass streams on, and that let answers name the model as the caller did. */
 const FIRST_STREAMING = [0, 10, 195] as const
+const FIRST_NAMING = [0, 12, 0] as const
 
 export const isChatCapable = (taskType: string): boolean =>
   (CHAT_TASK_TYPES as readonly string[]).includes(taskType)
 
 /** Whether a node of this runtime version passes an answer on as it is produced. */
-export function canStream(version: string): boolean {
-  const parts = version.split('.', 3).map((part) => Number.parseInt(part, 10) || 0)
-  for (const [i, least] of FIRST_STREAMING.entries()) {
-    const part = parts[i] ?? 0
-    if (part !== least) return part > least
+export const canStream = (version: string): boolean => isAtLeast(version, FIRST_STREAMING)
+
+/** Whether a node of this runtime version takes a chat under any name of its model, and answers under that name. */
+export const takesModelName = (version: string): boolean => isAtLeast(version, FIRST_NAMING)
+
+function isAtLeast(version: string, least: readonly number[]): boolean {
+  const parts = version.split('.', 3)
+  for (const [i, lowest] of least.entries()) {
+    const part = Number.parseInt(parts[i] ?? '', 10) || 0
+    if (part !== lowest) return part > lowest
   }
   return true
 }

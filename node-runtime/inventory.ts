@@ -4,7 +4,7 @@ import type { NodeInventory } from '../schemas/node.ts'
 import { findGpus } from './nvidia.ts'
 
 /** The runtime's own version; the contract compares nodes by it. */
-export const RUNTIME_VERSION = '0.11.0'
+export const RUNTIME_VERSION = '0.12.0'
 
 const MB = 1024 * 1024
 

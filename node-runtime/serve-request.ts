@@ -3,6 +3,7 @@ import { CHAT_PATH, tokensOf } from '../domain/chat.ts'
 import type { LinkChannel } from '../platform/link-channel.ts'
 import { FRAME, type HeadMeta, MAX_CHUNK } from '../schemas/link.ts'
 import type { ModelUse } from './model-manager.ts'
+import { ServedName } from './served-name.ts'
 
 type ResponseController = Dispatcher.DispatchController
 type ResponseHeaders = Record<string, string | string[] | undefined>
@@ -25,6 +26,7 @@ export class ServeRequest implements Dispatcher.DispatchHandler {
   readonly #onDone: () => void
   #controller: ResponseController | undefined
   #isChat = false
+  #name: ServedName | undefined
   #head: HeadMeta = { status: 0 }
   /** Chunks of an answer that may still turn out to be short; undefined once the head has gone. */
   #short: Buffer[] | undefined = []
@@ -40,12 +42,15 @@ export class ServeRequest implements Dispatcher.DispatchHandler {
 
   start({ method, path, contentType, body }: ServedRequest): void {
     this.#isChat = path === CHAT_PATH
+    const { served_model: served } = this.#use.server.profile
+    if (this.#isChat && served !== undefined) this.#name = new ServedName(served)
+    const asked = this.#name ? this.#name.request(body) : body
     this.#use.server.pool.dispatch(
       {
         method: method as Dispatcher.HttpMethod,
         path,
         headers: { 'content-type': contentType },
-        body: body.length ? body : null,
+        body: asked.length ? asked : null,
       },
       this,
     )
@@ -72,17 +77,12 @@ export class ServeRequest implements Dispatcher.DispatchHandler {
 
   onResponseData(controller: ResponseController, chunk: Buffer): void {
     if (this.#isOver) return
-    if (this.#short) {
-      this.#short.push(chunk)
-      this.#shortBytes += chunk.length
-      if (this.#shortBytes > MAX_CHUNK) this.#sendHead()
-      return
-    }
-    this.#write(controller, chunk)
+    this.#take(controller, this.#name ? this.#name.answer(chunk) : chunk)
   }
 
-  onResponseEnd(): void {
+  onResponseEnd(controller: ResponseController): void {
     if (this.#isOver) return
+    if (this.#name) this.#take(controller, this.#name.rest())
     if (this.#short) {
       this.#endShort(this.#short.length === 1 ? this.#short[0]! : Buffer.concat(this.#short))
     } else {
@@ -97,6 +97,14 @@ export class ServeRequest implements Dispatcher.DispatchHandler {
     const message = `the model server broke off: ${err.message}`
     this.#channel.send(FRAME.error, this.#stream, JSON.stringify({ code: 'internal', message }))
     this.#over()
+  }
+
+  #take(controller: ResponseController, bytes: Buffer): void {
+    if (bytes.length === 0) return
+    if (!this.#short) return this.#write(controller, bytes)
+    this.#short.push(bytes)
+    this.#shortBytes += bytes.length
+    if (this.#shortBytes > MAX_CHUNK) this.#sendHead()
   }
 
   /** What a chat counts is read here, where there are many, and not at the gateway, through which all of them go. */

@@ -26,6 +26,8 @@ export const RuntimeProfile = Type.Object(
     warmup_input: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
     health_path: Type.String({ pattern: '^/' }),
     infer_path: Type.String({ pattern: '^/' }),
+    /** The one name under which the server knows its model; unset where it answers under whatever name it is asked by. */
+    served_model: Type.Optional(Type.String({ minLength: 1 })),
     task_types: Type.Array(Type.String({ minLength: 1 }), { minItems: 1 }),
     requires_gpu: Type.Boolean(),
     /** Reservation until the peak of a loaded model has been measured. */

@@ -1,13 +1,13 @@
 import { SERVED_MODEL } from '../../domain/chat.ts'
 import { invalid } from '../../domain/errors.ts'
 import type { InferBody } from '../../schemas/inference-task.ts'
-import { memberBytes, spliceMembers } from './input-bytes.ts'
+import { memberBytes, spliceMembers } from '../../platform/json-bytes.ts'
 
 type Overrides = Pick<InferBody, 'max_tokens' | 'temperature'>
 
 /**
  * The request to a language model that an `infer` asks for: its input as it came, with the limits of the body over those of
- * the input (contract 4.5). There is no stream here.
+ * the input (contract 4.5), under whichever of its names a limit goes. There is no stream here.
  */
 export function chatInput({ input, ...overrides }: Overrides & { input: object }, bytes: Buffer): Buffer {
   checkMessages((input as { messages?: unknown }).messages)
@@ -17,6 +17,9 @@ export function chatInput({ input, ...overrides }: Overrides & { input: object }
     ...(memberBytes(bytes, 'stream') && { stream: 'false' }),
     ...(memberBytes(bytes, 'stream_options') && { stream_options: 'null' }),
     ...(max_tokens !== undefined && { max_tokens: String(max_tokens) }),
+    // Model servers follow this name of the limit where a request has both.
+    ...(max_tokens !== undefined &&
+      memberBytes(bytes, 'max_completion_tokens') && { max_completion_tokens: String(max_tokens) }),
     ...(temperature !== undefined && { temperature: String(temperature) }),
   })
 }

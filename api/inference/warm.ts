@@ -1,5 +1,6 @@
 import { CHAT_PATH, isChatCapable, tokensIn } from '../../domain/chat.ts'
 import { modelFault } from '../../domain/model-answer.ts'
+import { spliceMembers } from '../../platform/json-bytes.ts'
 import type { Services } from '../services.ts'
 import { LinkError } from '../links/link-request.ts'
 import type { Admitted } from './admission.ts'
@@ -55,7 +56,7 @@ export async function askWarm(
     try {
       const request = { modelKey: model_key, path, body: input, deadlineMs: DEADLINE_MS, signal }
       const { head, body } = await links.ask(nodeId, request)
-      return { nodeId, startedAt, inferenceTimeMs: since(began), outcome: outcomeOf(head.status, body) }
+      return { nodeId, startedAt, inferenceTimeMs: since(began), outcome: outcomeOf(head.status, body, calledBy(endpoint)) }
     } catch (err) {
       if (!(err instanceof LinkError) || err.code === 'cancelled') throw err
       if (ELSEWHERE.has(err.code)) exclude.add(nodeId)
@@ -75,13 +76,20 @@ export async function askWarm(
 
 const since = (began: number): number => Math.round((performance.now() - began) * 100) / 100
 
-function outcomeOf(status: number, body: Buffer): WarmAnswer['outcome'] {
+/** Language models are asked through `infer` under one name; their answers say which of them it was. */
+const calledBy = ({ task_type, name }: Admitted['endpoint']): string | undefined =>
+  isChatCapable(task_type) ? name : undefined
+
+function outcomeOf(status: number, body: Buffer, model: string | undefined): WarmAnswer['outcome'] {
   if (status !== 200) return { status: 'failed', error: modelFault(status, body.toString()) }
   try {
     const value = JSON.parse(body.toString()) as unknown
     if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
+      const answer = value as Record<string, unknown>
       const tokens = tokensIn(value)
-      return { status: 'succeeded', result: body, tokens, value: value as Record<string, unknown> }
+      if (model === undefined) return { status: 'succeeded', result: body, tokens, value: answer }
+      const result = spliceMembers(body, { model: JSON.stringify(model) })
+      return { status: 'succeeded', result, tokens, value: { ...answer, model } }
     }
   } catch {
     // Said below.

@@ -10,12 +10,16 @@ from llm_model import Sampling, Unusable
 from llm_output import Output
 
 MOST_STOPS = 16
+# Of the model, for whoever asks without a name.
+SERVED_NAME = "model"
 
 
 @dataclass
 class ChatRequest:
     """What is asked; fields that this server does not know are ignored, as everywhere on this surface."""
 
+    # The name under which the model is asked, and under which it answers.
+    model: str
     messages: list[dict[str, Any]]
     output: Output
     sampling: Sampling
@@ -34,7 +38,9 @@ class ChatRequest:
         if body.get("n") not in (None, 1):
             raise Unusable("n must be 1: this model gives one answer", "n")
         stream_options = body.get("stream_options") or {}
+        model = body.get("model")
         return cls(
+            model=model if isinstance(model, str) and model else SERVED_NAME,
             messages=[_message(number, message) for number, message in enumerate(messages)],
             output=Output.read(body),
             sampling=_sampling(body),
@@ -80,7 +86,7 @@ def _sampling(body: dict[str, Any]) -> Sampling:
     name = "max_tokens" if body.get("max_completion_tokens") is None else "max_completion_tokens"
     return Sampling(
         max_tokens=_number(name, body.get(name), 1, 1 << 31, whole=True),
-        temperature=_number("temperature", body.get("temperature"), 0, 100),
+        temperature=_number("temperature", body.get("temperature"), 0, 2),
         top_p=_number("top_p", body.get("top_p"), 0, 1),
         top_k=_number("top_k", body.get("top_k"), -1, 1 << 31, whole=True),
         presence_penalty=_number("presence_penalty", body.get("presence_penalty"), -2, 2) or 0.0,

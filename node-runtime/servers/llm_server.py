@@ -21,11 +21,10 @@ from asgi import BodyTooLarge, Receive, Send, read_body, send_json, serve, serve
 from llm_calls import gather
 from llm_grammar import Grammars
 from llm_model import Cancelled, Generation, Guided, LanguageModel, Unusable, find_model
-from llm_request import ChatRequest
+from llm_request import SERVED_NAME, ChatRequest
 from llm_text import Answer, Detokenizer, Piece
 
 LARGEST_BODY = 64 << 20
-SERVED_NAME = "model"
 SSE = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
 
 
@@ -93,7 +92,7 @@ class ChatApp:
 
     async def _stream(self, chat: Chat, send: Send) -> None:
         include_usage = chat.request.include_usage
-        chunk = _Chunks(with_usage=include_usage)
+        chunk = _Chunks(chat.request.model, with_usage=include_usage)
         await send({"type": "http.response.start", "status": 200, "headers": SSE})
 
         async def tell(value: Any) -> None:
@@ -123,7 +122,7 @@ class ChatApp:
         if calls:
             message["tool_calls"] = calls
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish(chat)}
-        head = _head("chat.completion")
+        head = _head("chat.completion", chat.request.model)
         await send_json(send, 200, {**head, "choices": [choice], "usage": _usage(chat.generation)})
 
     async def _pieces(self, chat: Chat) -> AsyncIterator[Piece]:
@@ -157,8 +156,8 @@ class ChatApp:
 class _Chunks:
     """The chunks of one stream have one id."""
 
-    def __init__(self, *, with_usage: bool) -> None:
-        self._head = _head("chat.completion.chunk")
+    def __init__(self, model: str, *, with_usage: bool) -> None:
+        self._head = _head("chat.completion.chunk", model)
         self._usage = {"usage": None} if with_usage else {}
 
     def __call__(self, delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
@@ -175,9 +174,9 @@ async def _until_gone(receive: Receive, generation: Generation) -> None:
     generation.cancelled.set()
 
 
-def _head(kind: str) -> dict[str, Any]:
+def _head(kind: str, model: str) -> dict[str, Any]:
     name = f"chatcmpl-{uuid.uuid4().hex}"
-    return {"id": name, "object": kind, "created": int(time.time()), "model": SERVED_NAME}
+    return {"id": name, "object": kind, "created": int(time.time()), "model": model}
 
 
 def _delta(piece: Piece) -> dict[str, Any]:

@@ -37,6 +37,21 @@ describe('infer with a language model', () => {
     })
   })
 
+  it('holds to the limit of the body under either of its names in the input', async () => {
+    const endpoint = await chat.warm()
+
+    await infer(endpoint.id, {
+      input: { messages, max_tokens: 90, 'max_completi\u006fn_tokens': 80 },
+      max_tokens: 3,
+    })
+    const both = JSON.parse((await chat.stats(endpoint)).last)
+    await infer(endpoint.id, { input: { messages, max_completion_tokens: 80 } })
+    const own = JSON.parse((await chat.stats(endpoint)).last)
+
+    assert.deepEqual([both.max_tokens, both.max_completion_tokens], [3, 3])
+    assert.deepEqual([own.max_tokens, own.max_completion_tokens], [undefined, 80])
+  })
+
   it('counts its tokens', async () => {
     const endpoint = await chat.warm()
 

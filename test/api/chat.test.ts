@@ -23,7 +23,7 @@ describe('chat completions', () => {
     assert.equal(answer.text, text)
   })
 
-  it('send the model server the bytes of the client, but for the name of the model', async () => {
+  it('send the model server the bytes of the client', async () => {
     const endpoint = await chat.warm()
     const raw = `{ "messages":[{"role":"user","content":"a \\"model\\": \\u00e9 b","model":"inner"}],\t"mod\\u0065l" : "${endpoint.name}", "x_unknown": 1.50 }`
 
@@ -34,7 +34,7 @@ describe('chat completions', () => {
     const { last } = await chat.stats(endpoint)
 
     assert.equal(answer.status, 200)
-    assert.equal(last, raw.replace(`"${endpoint.name}"`, '"model"'))
+    assert.equal(last, raw)
   })
 
   it('stream events as they are produced, with headers that keep proxies from holding them', async () => {

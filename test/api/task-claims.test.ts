@@ -97,6 +97,21 @@ describe('task claims', () => {
     assert.equal(Number(usage.n), 1)
   })
 
+  it("keeps a language model's answer under the name of its endpoint", async () => {
+    const chat = await buildEndpoint(api.database.db, caller.accountId, { task_type: 'chat' })
+    const queued = await api.call('POST', `/api/builder/v1/endpoints/${chat.id}/infer:async`, {
+      key: caller.key,
+      body: { input: { messages: [{ role: 'user', content: 'hi' }] } },
+    })
+    const id: string = queued.body.task_id
+    const { lease_token } = (await claim(node, id)).body
+
+    const result = { object: 'chat.completion', model: 'model', choices: [] }
+    await lease(node, lease_token, 'complete', { ...COMPLETE, result })
+
+    assert.deepEqual((await task(id)).result, { ...result, model: chat.name })
+  })
+
   it('refuses a result under a lease that ran out and went to another node', async () => {
     const id = await queue()
     const first = (await claim(node, id, { lease_s: 1 })).body

@@ -113,6 +113,31 @@ for (const [name, form, require, stopIn] of [
       assert.equal(parsed.at(-2).choices[0].finish_reason, 'length')
     })
 
+    it('answers under the name by which it is asked', async () => {
+      for (const asked of [model.name, model.endpoint_id]) {
+        const whole = await world.chat(asked, { messages: MESSAGES, max_tokens: 2 })
+        const streamed = await world.chat(asked, { messages: MESSAGES, max_tokens: 2, stream: true })
+
+        const chunks = chunksOf(streamed.text).slice(0, -1) as AnyBody[]
+        const names = [whole.body as AnyBody, ...chunks].map((answer) => answer.model)
+        assert.deepEqual(new Set(names), new Set([asked]))
+      }
+    })
+
+    it('refuses a temperature beyond 2 and one below 0', async () => {
+      for (const temperature of [2.01, 100, -0.1]) {
+        const { status, body } = await world.chat(model.name, { messages: MESSAGES, temperature })
+
+        assert.equal(status, 400)
+        assert.match((body as AnyBody).error.message, /temperature must be a number from 0 to 2/)
+        assert.equal((body as AnyBody).error.param, 'temperature')
+      }
+      assert.equal(
+        (await world.chat(model.name, { messages: MESSAGES, temperature: 2, max_tokens: 1 })).status,
+        200,
+      )
+    })
+
     it('stops at a text that the caller names', async () => {
       const whole = (await world.chat(model.name, { messages: MESSAGES, max_tokens: 6, temperature: 0 }))
         .body as AnyBody

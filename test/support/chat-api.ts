@@ -26,7 +26,7 @@ export class ChatApi implements AsyncDisposable {
   readonly node: TestNode
   readonly caller: { accountId: string; key: string }
 
-  private constructor(api: TestApi, node: TestNode, caller: { accountId: string; key: string }) {
+  constructor(api: TestApi, node: TestNode, caller: { accountId: string; key: string }) {
     this.api = api
     this.node = node
     this.caller = caller
@@ -46,8 +46,9 @@ export class ChatApi implements AsyncDisposable {
   async warm(
     overrides: Partial<NewEndpoint> = {},
     nodes: readonly TestNode[] = [this.node],
+    weights: Partial<Weights> = {},
   ): Promise<EndpointRow> {
-    const endpoint = await this.cold({ name: 'fake' }, overrides)
+    const endpoint = await this.cold({ name: 'fake', ...weights }, overrides)
     for (const { parts } of nodes) await parts.models.load(endpoint.model_key)
     const { placement } = this.api.services.links
     await until(() => placement.count(endpoint.model_key).warm === nodes.length)

@@ -33,11 +33,12 @@ const usage = (tokens: number) => ({
   completion_tokens: tokens,
   total_tokens: 12 + tokens,
 })
-const base = { id: 'chatcmpl-fake', created: 1_700_000_000, model: 'fake' }
+const base = (model: string) => ({ id: 'chatcmpl-fake', created: 1_700_000_000, model })
 
 async function chat(req: IncomingMessage, res: ServerResponse): Promise<void> {
   const body = await read(req)
-  const { stream, fake = {} } = JSON.parse(body) as { stream?: boolean; fake?: Fake }
+  const { stream, model = '', fake = {} } = JSON.parse(body) as { stream?: boolean; model?: string; fake?: Fake }
+  const name = weights.served ?? (weights.echo ? model : 'fake')
   stats.requests += 1
   stats.last = body
   stats.in_flight += 1
@@ -52,12 +53,16 @@ async function chat(req: IncomingMessage, res: ServerResponse): Promise<void> {
   }
   if (fake.delay_ms) await sleep(fake.delay_ms)
   if (fake.status) return answer(res, { error: { message: 'as you wish', type: 'fake' } }, fake.status)
+  // Only the first request of a load names no model.
+  if (weights.served !== undefined && ![weights.served, ''].includes(model)) {
+    return answer(res, { error: { message: `the model ${model} does not exist` } }, 404)
+  }
   if (fake.pieces) return pieces(res, fake)
-  if (stream) return events(res, fake)
+  if (stream) return events(res, fake, name)
   const { tokens = 3, size = 4 } = fake
   const message = { role: 'assistant', content: 'word '.repeat(tokens).padEnd(size, 'x') }
   answer(res, {
-    ...base,
+    ...base(name),
     object: 'chat.completion',
     choices: [{ index: 0, message, finish_reason: 'stop' }],
     ...(!fake.no_usage && { usage: usage(tokens) }),
@@ -76,11 +81,11 @@ async function pieces(
   res.end()
 }
 
-async function events(res: ServerResponse, fake: Fake): Promise<void> {
+async function events(res: ServerResponse, fake: Fake, name: string): Promise<void> {
   const { tokens = 3, gap_ms = 0, size = 4 } = fake
   res.writeHead(200, { 'content-type': 'text/event-stream' })
   const send = (choices: object[], more: object = {}) => {
-    const chunk = { ...base, object: 'chat.completion.chunk', choices, ...more }
+    const chunk = { ...base(name), object: 'chat.completion.chunk', choices, ...more }
     return res.write(`data: ${JSON.stringify(chunk)}\n\n`)
   }
   send([{ index: 0, delta: { role: 'assistant', content: '' }, finish_reason: null }])
@@ -112,6 +117,10 @@ async function read(req: IncomingMessage): Promise<string> {
 const weights = JSON.parse(readFileSync(join(process.argv[2] ?? '.', 'weights.json'), 'utf8')) as {
   load_s?: number
   broken?: boolean
+  /** The only name that it knows, and under which it answers. */
+  served?: string
+  /** It answers under the name that it is asked by. */
+  echo?: boolean
 }
 await sleep((weights.load_s ?? 0) * 1000)
 if (weights.broken) throw new Error('these weights are broken')

@@ -38,7 +38,7 @@ export interface TestNodeOptions {
   /** The project's own catalog instead of the tiny model server. */
   realCatalog?: boolean
   /** Another model server than the tiny one, where it takes its requests, and which is its first. */
-  server?: { command: string[]; inferPath: string; warmupInput?: object }
+  server?: { command: string[]; inferPath: string; warmupInput?: object; servedModel?: string }
 }
 
 /** A real node over a real gateway, all but its Temporal workers; its models are those of `addModel`. */
@@ -89,6 +89,7 @@ function tinyCatalog(
     health_path: '/health',
     infer_path: server?.inferPath ?? '/infer',
     ...(server?.warmupInput && { warmup_input: server.warmupInput }),
+    ...(server?.servedModel && { served_model: server.servedModel }),
     task_types: ['echo'],
     requires_gpu: false,
     memory_mb: 50,
@@ -105,7 +106,16 @@ function tinyCatalog(
 /** A version of the tiny runtime in the database and the object store; gives its key. */
 export async function addModel(
   api: TestApi,
-  weights: { name: string; load_s?: number; steps?: number; broken?: boolean; padding?: string },
+  weights: {
+    name: string
+    load_s?: number
+    steps?: number
+    broken?: boolean
+    padding?: string
+    /** Of fake language models: the only name that they know, or that they answer under the caller's. */
+    served?: string
+    echo?: boolean
+  },
   { memoryMb = 50 }: { memoryMb?: number } = {},
 ): Promise<string> {
   const { db, objects } = api.services

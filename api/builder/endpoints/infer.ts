@@ -6,7 +6,7 @@ import { type Admitted, callableEndpoint, modelStateOf } from '../../inference/a
 import { estimatedLoadS, queueTask } from '../../inference/durable.ts'
 import { inferSync, pollNote } from '../../inference/infer-sync.ts'
 import { chatInput } from '../../inference/chat-input.ts'
-import { memberBytes } from '../../inference/input-bytes.ts'
+import { memberBytes } from '../../../platform/json-bytes.ts'
 import { route } from '../../http/route.ts'
 import type { Services } from '../../services.ts'
 

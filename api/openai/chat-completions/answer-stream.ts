@@ -3,12 +3,12 @@ import { settlementOf } from '../../../db/repositories/tasks.ts'
 import { canStream } from '../../../domain/chat.ts'
 import { toApiError } from '../../http/errors.ts'
 import { HANDLED } from '../../http/reply.ts'
-import { memberBytes, spliceMembers } from '../../inference/input-bytes.ts'
+import { memberBytes, spliceMembers } from '../../../platform/json-bytes.ts'
 import { ownerOfNode } from '../../inference/node-owner.ts'
 import { runningEntry } from '../../inference/rows.ts'
 import type { OpenRow } from '../../journal/journal.ts'
 import type { Services } from '../../services.ts'
-import { type Chat, linkRequest, TASK_HEADER } from './chat.ts'
+import { bytesFor, type Chat, linkRequest, TASK_HEADER } from './chat.ts'
 import { NodePicker } from './node-picker.ts'
 import { SseClient } from './sse-client.ts'
 import { type Streamed, StreamRelay } from './stream-relay.ts'
@@ -60,10 +60,10 @@ async function stream(services: Services, chat: Chat, client: SseClient, row: Ro
     Object.assign(row, { nodeId, startedAt: services.now() })
     row.open ??= journal.open(runningEntry(chat.ticket, gateway.id))
     client.keepAlive()
-    const relay = new StreamRelay(client, row.open.opened, {
-      wantsEvents: canStream(links.versionOf(nodeId) ?? ''),
-    })
-    const body = relay.wantsEvents ? chat.body : withoutStream(chat.body)
+    const version = links.versionOf(nodeId) ?? ''
+    const relay = new StreamRelay(client, row.open.opened, { wantsEvents: canStream(version) })
+    const bytes = bytesFor(chat, version)
+    const body = relay.wantsEvents ? bytes : withoutStream(bytes)
     links.placement.addPending(nodeId, 1)
     try {
       return await relay.run((handlers) => links.request(nodeId, linkRequest(chat, body), handlers))

@@ -1,13 +1,13 @@
 import { tokensIn } from '../../../domain/chat.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import { reply, type Reply } from '../../http/reply.ts'
-import { spliceMembers } from '../../inference/input-bytes.ts'
+import { spliceMembers } from '../../../platform/json-bytes.ts'
 import { ownerOfNode } from '../../inference/node-owner.ts'
 import { endedEntry } from '../../inference/rows.ts'
 import type { WarmWork } from '../../inference/warm.ts'
 import type { LinkAnswer } from '../../links/whole-answer.ts'
 import type { Services } from '../../services.ts'
-import { type Chat, linkRequest, refusalOf, TASK_HEADER } from './chat.ts'
+import { bytesFor, type Chat, linkRequest, refusalOf, TASK_HEADER } from './chat.ts'
 import { NodePicker } from './node-picker.ts'
 
 const OPENING = 0x7b
@@ -26,7 +26,8 @@ export async function answerWhole(services: Services, chat: Chat): Promise<Reply
     let answer: LinkAnswer
     links.placement.addPending(nodeId, 1)
     try {
-      answer = await links.ask(nodeId, linkRequest(chat, chat.body))
+      const body = bytesFor(chat, links.versionOf(nodeId) ?? '')
+      answer = await links.ask(nodeId, linkRequest(chat, body))
     } catch (err) {
       picker.failed(nodeId, err)
       continue

@@ -1,21 +1,29 @@
 import type { CallableEndpointRow } from '../../../db/repositories/callable-endpoints.ts'
-import { CHAT_PATH } from '../../../domain/chat.ts'
+import { CHAT_PATH, SERVED_MODEL, takesModelName } from '../../../domain/chat.ts'
 import { faultField, modelFault } from '../../../domain/model-answer.ts'
 import { ApiError, type Issue } from '../../../domain/errors.ts'
+import { type Place, replaceAt } from '../../../platform/json-bytes.ts'
 import type { Departure } from '../../http/departure.ts'
 import type { Ticket } from '../../inference/rows.ts'
 import type { LinkRequest } from '../../links/link-request.ts'
 
-/** A chat that may be served: its endpoint, and the client's bytes as they go to the model server. */
+/** A chat that may be served: its endpoint, and the client's bytes. */
 export interface Chat {
   readonly endpoint: CallableEndpointRow
   readonly ticket: Ticket
   readonly body: Buffer
+  /** Where the name of the model stands in them. */
+  readonly modelPlace: Place
   /** Of the client, before its answer is complete. */
   readonly departure: Departure
 }
 
 const DEADLINE_MS = 60 * 60 * 1000
+const SERVED_NAME = Buffer.from(JSON.stringify(SERVED_MODEL))
+
+/** The bytes for a node of this version: as they came, unless its model servers know their model by one name only. */
+export const bytesFor = ({ body, modelPlace }: Chat, version: string): Buffer =>
+  takesModelName(version) ? body : replaceAt(body, modelPlace, SERVED_NAME)
 
 export const linkRequest = ({ endpoint, departure }: Chat, body: Buffer): LinkRequest => ({
   modelKey: endpoint.model_key,

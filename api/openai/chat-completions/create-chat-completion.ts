@@ -1,16 +1,15 @@
 import type { CallableEndpointRow } from '../../../db/repositories/callable-endpoints.ts'
-import { SERVED_MODEL } from '../../../domain/chat.ts'
 import { invalid } from '../../../domain/errors.ts'
 import { newId } from '../../../domain/ids.ts'
 import { ChatCompletion, CreateChatCompletion } from '../../../schemas/openai.ts'
 import { route } from '../../http/route.ts'
-import { memberReplacer } from '../../inference/input-bytes.ts'
+import { memberFinder } from '../../../platform/json-bytes.ts'
 import { chatEndpoint } from '../chat-endpoint.ts'
 import { answerStream } from './answer-stream.ts'
 import { answerWhole } from './answer-whole.ts'
 
 const MAX_BYTES = 16 * 1024 * 1024
-const withServedModel = memberReplacer('model', SERVED_MODEL)
+const modelIn = memberFinder('model')
 
 export const createChatCompletion = route({
   operationId: 'createChatCompletion',
@@ -31,9 +30,9 @@ export const createChatCompletion = route({
   handler(request, services) {
     const { accountId } = request.caller
     const answer = (endpoint: CallableEndpointRow) => {
-      const body = withServedModel(request.rawBody)
+      const modelPlace = modelIn(request.rawBody)
       // Whoever reads the first of two and whoever reads the last would see different models.
-      if (!body) throw invalid(['body', 'model'], 'stands twice')
+      if (!modelPlace) throw invalid(['body', 'model'], 'stands twice')
       services.journal.admit()
       const ticket = {
         endpoint,
@@ -43,7 +42,7 @@ export const createChatCompletion = route({
         taskId: newId(),
         createdAt: services.now(),
       }
-      const chat = { endpoint, ticket, body, departure: request.departure }
+      const chat = { endpoint, ticket, body: request.rawBody, modelPlace, departure: request.departure }
       return request.body.stream ? answerStream(services, chat, request.res) : answerWhole(services, chat)
     }
     const found = chatEndpoint(services, accountId, request.body.model)

@@ -1,7 +1,11 @@
+import type { Transaction } from 'kysely'
 import { recordLoad } from '../../../db/repositories/loads.ts'
 import { findNodeOfLease, lockTask, noteFailure, settlementOf } from '../../../db/repositories/tasks.ts'
 import { settleTasks } from '../../../db/repositories/task-writes.ts'
-import { tokensIn } from '../../../domain/chat.ts'
+import { isChatCapable, tokensIn } from '../../../domain/chat.ts'
+import { findEndpoint } from '../../../db/repositories/endpoints.ts'
+import type { Database } from '../../../db/tables.ts'
+import type { TaskRow } from '../../../db/tables/inference.ts'
 import { invalid } from '../../../domain/errors.ts'
 import type { CompleteLease, CompleteTask } from '../../../schemas/lease.ts'
 import type { LeaseWork } from '../leases/work.ts'
@@ -12,6 +16,16 @@ const INTERRUPTIONS = new Set(['cancelled', 'drained', 'preempted'])
 function taskResult(body: CompleteLease): CompleteTask {
   if ('result' in body) return body
   throw invalid(['body', 'result'], 'Field required', 'missing')
+}
+
+/** Language models are asked by tasks under one name; the answer says which of them it was. */
+async function namingModel(
+  trx: Transaction<Database>,
+  { endpoint_id }: TaskRow,
+  result: CompleteTask['result'],
+): Promise<CompleteTask['result']> {
+  const endpoint = await findEndpoint(trx, endpoint_id)
+  return endpoint && isChatCapable(endpoint.task_type) ? { ...result, model: endpoint.name } : result
 }
 
 /** A lease on a task. Completing it is the task's end: row, ledger, event and counts in one transaction. */
@@ -31,7 +45,7 @@ export const taskWork = {
     if (!task) return
     const outcome = {
       status: 'succeeded' as const,
-      result: Buffer.from(JSON.stringify(result)),
+      result: Buffer.from(JSON.stringify(await namingModel(trx, task, result))),
       inferenceTimeMs: inference_time_ms,
       modelState: model_state,
       tokens: tokensIn(result),

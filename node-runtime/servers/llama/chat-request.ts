@@ -5,6 +5,8 @@ import { type Output, type OutputBody, readOutput } from './output.ts'
 import { UnusableError } from './unusable-error.ts'
 
 const MOST_STOPS = 16
+/** Of the model, for whoever asks without a name. */
+export const SERVED_NAME = 'model'
 const LARGEST_SEED = 2 ** 32 - 1
 
 /** How tokens are chosen; what is absent is as the model's makers or the library set it. */
@@ -20,6 +22,8 @@ export interface Sampling {
 
 /** What is asked; fields that this server does not know are ignored, as everywhere on this surface. */
 export interface ChatRequest {
+  /** The name under which the model is asked, and under which it answers. */
+  model: string
   history: HistoryItem[]
   output: Output
   sampling: Sampling
@@ -38,7 +42,9 @@ export function readChat(given: unknown): ChatRequest {
   const body = given as Body
   if ((body['n'] ?? 1) !== 1) throw new UnusableError('n must be 1: this model gives one answer', 'n')
   const options = body['stream_options'] as { include_usage?: unknown } | null | undefined
+  const model = body['model']
   return {
+    model: typeof model === 'string' && model !== '' ? model : SERVED_NAME,
     history: historyOf(body['messages']),
     output: readOutput(body),
     sampling: samplingOf(body),
@@ -56,7 +62,7 @@ function samplingOf(body: Body): Sampling {
   const seed = whole(body, 'seed', [Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER])
   return {
     ...(maxTokens !== undefined && { maxTokens }),
-    temperature: number(body, 'temperature', [0, 100]) ?? 1,
+    temperature: number(body, 'temperature', [0, 2]) ?? 1,
     ...(topP !== undefined && { topP }),
     // Below 1 it stands for all tokens, for which the library has 0.
     ...(topK !== undefined && { topK: Math.max(0, topK) }),

@@ -4,11 +4,10 @@ import { randomUUID } from 'node:crypto'
 import { parseArgs } from 'node:util'
 import { loadBinding } from './binding.ts'
 import { type Answer, ChatModel, findGguf } from './chat-model.ts'
-import { type ChatRequest, readChat } from './chat-request.ts'
+import { type ChatRequest, readChat, SERVED_NAME } from './chat-request.ts'
 import { UnusableError } from './unusable-error.ts'
 
 const LARGEST_BODY = 64 * 1024 * 1024
-const SERVED_NAME = 'model'
 
 /** Loads a GGUF and answers chat completions as OpenAI does: see ../README.md. */
 async function main(): Promise<void> {
@@ -77,7 +76,7 @@ async function whole(
     ...(calls.length > 0 && { tool_calls: calls }),
   }
   const choice = { index: 0, message, logprobs: null, finish_reason: finishReason }
-  send(response, 200, { ...head('chat.completion'), choices: [choice], usage })
+  send(response, 200, { ...head('chat.completion', asked.model), choices: [choice], usage })
 }
 
 async function stream(
@@ -86,7 +85,7 @@ async function stream(
   response: ServerResponse,
   signal: AbortSignal,
 ): Promise<void> {
-  const common = head('chat.completion.chunk')
+  const common = head('chat.completion.chunk', asked.model)
   const chunk = (delta: object, finish: Answer['finishReason'] | null = null) => {
     // Nothing is sent before the request is known to be usable.
     if (!response.headersSent) {
@@ -112,11 +111,11 @@ async function stream(
   response.end('data: [DONE]\n\n')
 }
 
-const head = (object: string) => ({
+const head = (object: string, model: string) => ({
   id: `chatcmpl-${randomUUID().replaceAll('-', '')}`,
   object,
   created: Math.floor(Date.now() / 1000),
-  model: SERVED_NAME,
+  model,
 })
 
 function tell(response: ServerResponse, value: unknown): void {

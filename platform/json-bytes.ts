@@ -7,7 +7,7 @@ const isClosing = (byte: number) => byte === 0x7d || byte === 0x5d
 const isSpace = (byte: number | undefined) => byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09
 
 /** Where a value stands in the text of an object. */
-interface Place {
+export interface Place {
   start: number
   end: number
 }
@@ -50,19 +50,21 @@ export function spliceMembers(json: Buffer, values: Readonly<Record<string, stri
 }
 
 /**
- * Replaces the value of a string member that the object is known to have; `undefined` when it stands there twice. Where the
+ * Finds the value of a string member that an object is known to have; `undefined` when it stands there twice. Where the
  * quoted name stands but once in the whole text, and no name can be written with escapes, it is found without reading all.
  */
-export function memberReplacer(name: string, value: string): (json: Buffer) => Buffer | undefined {
+export function memberFinder(name: string): (json: Buffer) => Place | undefined {
   const quoted = Buffer.from(JSON.stringify(name))
-  const text = Buffer.from(JSON.stringify(value))
   return (json) => {
     const at = json.indexOf(quoted)
     const isPlain = at !== -1 && !json.includes(quoted, at + 1) && !json.includes(ESCAPED)
-    const found = isPlain ? stringAfter(json, at + quoted.length) : onlyMember(json, name)
-    return found && Buffer.concat([json.subarray(0, found.start), text, json.subarray(found.end)])
+    return isPlain ? stringAfter(json, at + quoted.length) : onlyMember(json, name)
   }
 }
+
+/** The text with other bytes in one place. */
+export const replaceAt = (json: Buffer, { start, end }: Place, value: Buffer): Buffer =>
+  Buffer.concat([json.subarray(0, start), value, json.subarray(end)])
 
 function stringAfter(json: Buffer, from: number): Place {
   const start = json.indexOf(QUOTE, from)

@@ -1,9 +1,13 @@
 import assert from 'node:assert/strict'
-import { memberReplacer } from '../../api/inference/input-bytes.ts'
+import { memberFinder, replaceAt } from '../../platform/json-bytes.ts'
 
-describe('memberReplacer', () => {
-  const replace = memberReplacer('model', 'served')
-  const replaced = (json: string) => replace(Buffer.from(json))?.toString()
+describe('memberFinder', () => {
+  const find = memberFinder('model')
+  const replaced = (text: string) => {
+    const json = Buffer.from(text)
+    const place = find(json)
+    return place && replaceAt(json, place, Buffer.from('"served"')).toString()
+  }
 
   const kept: [what: string, json: string, expected: string][] = [
     ['alone', '{"model":"a"}', '{"model":"served"}'],
