@@ -56,7 +56,12 @@ export async function askWarm(
     try {
       const request = { modelKey: model_key, path, body: input, deadlineMs: DEADLINE_MS, signal }
       const { head, body } = await links.ask(nodeId, request)
-      return { nodeId, startedAt, inferenceTimeMs: since(began), outcome: outcomeOf(head.status, body, calledBy(endpoint)) }
+      return {
+        nodeId,
+        startedAt,
+        inferenceTimeMs: since(began),
+        outcome: outcomeOf(head.status, body, calledBy(endpoint)),
+      }
     } catch (err) {
       if (!(err instanceof LinkError) || err.code === 'cancelled') throw err
       if (ELSEWHERE.has(err.code)) exclude.add(nodeId)

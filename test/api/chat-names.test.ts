@@ -46,14 +46,10 @@ for (const [server, start] of [
       const endpoint = await warm()
       const input = { messages: [{ role: 'user', content: 'hi' }], model: 'whatever' }
 
-      const { status, body } = await chat.api.call(
-        'POST',
-        `/api/builder/v1/endpoints/${endpoint.id}/infer`,
-        {
-          key: chat.caller.key,
-          body: { input },
-        },
-      )
+      const { status, body } = await chat.api.call('POST', `/api/builder/v1/endpoints/${endpoint.id}/infer`, {
+        key: chat.caller.key,
+        body: { input },
+      })
 
       assert.equal(status, 200)
       assert.equal((body as AnyBody).result.model, endpoint.name)
@@ -112,7 +108,10 @@ describe('ServedName', () => {
     const name = new ServedName('model')
     name.request(Buffer.from('{"model":"m"}'))
 
-    assert.equal(name.answer(Buffer.from('data: {"model":"model"}\n\n')).toString(), 'data: {"model":"m"}\n\n')
+    assert.equal(
+      name.answer(Buffer.from('data: {"model":"model"}\n\n')).toString(),
+      'data: {"model":"m"}\n\n',
+    )
   })
 
   it('puts the served name into a request, and leaves one that names none', () => {

@@ -37,7 +37,11 @@ const base = (model: string) => ({ id: 'chatcmpl-fake', created: 1_700_000_000, 
 
 async function chat(req: IncomingMessage, res: ServerResponse): Promise<void> {
   const body = await read(req)
-  const { stream, model = '', fake = {} } = JSON.parse(body) as { stream?: boolean; model?: string; fake?: Fake }
+  const {
+    stream,
+    model = '',
+    fake = {},
+  } = JSON.parse(body) as { stream?: boolean; model?: string; fake?: Fake }
   const name = weights.served ?? (weights.echo ? model : 'fake')
   stats.requests += 1
   stats.last = body
