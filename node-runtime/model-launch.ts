@@ -6,6 +6,7 @@ import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import type { RuntimeProfile } from '../schemas/runtime-profile.ts'
 import type { ContainerDriver } from './container-driver.ts'
+import { checkModelFolder } from './model-folder.ts'
 import type { ProcessDriver, ProcessExit } from './process-driver.ts'
 import { pythonProcessEnv } from './python-env.ts'
 
@@ -53,6 +54,7 @@ export interface Launched {
 
 /** Starts the command of a profile; whether it can serve is for the caller to find out. */
 export async function launch(drivers: Drivers, spec: ModelServerSpec): Promise<Launched> {
+  await checkModelFolder(spec.modelDir)
   const options = await optionsOf(spec)
   return spec.profile.driver === 'container'
     ? launchContainer(drivers, spec, options)

@@ -1,6 +1,6 @@
 import { createHash, type Hash } from 'node:crypto'
-import { createReadStream, createWriteStream } from 'node:fs'
-import { mkdir, rename, rm, stat } from 'node:fs/promises'
+import { constants, createReadStream, createWriteStream } from 'node:fs'
+import { mkdir, open, rename, rm, stat } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { Transform } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
@@ -37,11 +37,13 @@ export async function putFile(
   { contentType, signal }: { contentType: string; signal?: AbortSignal },
 ): Promise<void> {
   await retrying(signal, async () => {
-    const { size } = await stat(path)
+    // A trainer writes these files; a link in their place may lead to anything that the node can read.
+    await using file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW)
+    const { size } = await file.stat()
     const answer = await request(url, {
       method: 'PUT',
       headers: { 'content-type': contentType, 'content-length': String(size) },
-      body: createReadStream(path),
+      body: file.createReadStream({ autoClose: false }),
       ...(signal && { signal }),
     })
     const text = await answer.body.text()

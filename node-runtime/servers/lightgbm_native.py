@@ -13,6 +13,7 @@ import threading
 from pathlib import Path
 
 import numpy as np
+from hearth_trainers.files import unheard
 
 _NORMAL = 0
 _FLOAT64 = 1
@@ -44,12 +45,13 @@ class NativeBooster:
         self._library = _library()
         self._booster = ctypes.c_void_p()
         rounds = ctypes.c_int()
-        self._call(
-            "LGBM_BoosterCreateFromModelfile",
-            str(model).encode(),
-            ctypes.byref(rounds),
-            ctypes.byref(self._booster),
-        )
+        with unheard():
+            self._call(
+                "LGBM_BoosterCreateFromModelfile",
+                str(model).encode(),
+                ctypes.byref(rounds),
+                ctypes.byref(self._booster),
+            )
         self.width = self._count("LGBM_BoosterGetNumFeature")
         self.outputs = self._count("LGBM_BoosterGetNumClasses")
         self._threads = threads

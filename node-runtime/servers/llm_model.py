@@ -76,6 +76,9 @@ def find_model(folder: Path) -> Path:
     """The folder with config.json: this one, or `model` in it, where fine-tuning leaves the merged weights."""
     for candidate in (folder, folder / "model"):
         if (candidate / "config.json").is_file():
+            if (candidate / "adapter_config.json").exists():
+                # transformers would load the base that the adapter names, from wherever it lies.
+                raise FileNotFoundError("a whole model and an adapter lie in one folder: only one of them can be served")
             return candidate
     if any(folder.rglob("adapter_config.json")):
         raise FileNotFoundError("only an adapter is here: it has to be merged into its base before it can be served")

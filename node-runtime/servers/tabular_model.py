@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -10,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from answers import InputProblem, Labels, problem_at
 from hearth_trainers.features import Feature, RowEncoder, ValueProblem
+from hearth_trainers.files import BadModelFile, model_file, read_json
 from lightgbm_native import NativeBooster
 
 FORMAT = "hearth-tabular/1"
@@ -26,10 +26,10 @@ class Model(Protocol):
 
 def load_model(directory: Path, threads: int) -> tuple[dict[str, Any], Model]:
     """The manifest and the model of a directory."""
-    manifest = json.loads((directory / "manifest.json").read_text(encoding="utf-8"))
-    if manifest.get("format") != FORMAT:
-        raise ValueError(f"The model has the format {manifest.get('format')}; this server knows {FORMAT}.")
-    path = directory / manifest["model_file"]
+    manifest = read_json(directory, "manifest.json")
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise BadModelFile(f"its format is not the one that this server knows, {FORMAT}")
+    path = model_file(directory, manifest["model_file"])
     task = manifest["task"]
     if task == "regression":
         return manifest, Regressor(manifest, NativeBooster(path, threads))
@@ -43,7 +43,7 @@ def load_model(directory: Path, threads: int) -> tuple[dict[str, Any], Model]:
         from text_model import TextClassifier
 
         return manifest, TextClassifier(manifest, directory)
-    raise ValueError(f"The task {task} is not known to this server.")
+    raise BadModelFile("its task is not known to this server")
 
 
 def read_instances(body: Any) -> list[Mapping[str, Any]]:

@@ -14,6 +14,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "
 import orjson
 from answers import InputProblem
 from asgi import BodyTooLarge, Receive, Send, read_body, send_json, serve, server_arguments
+from hearth_trainers.files import BadModelFile
 from lightgbm_native import LightGBMError
 from tabular_model import Model, load_model, read_instances
 
@@ -72,8 +73,11 @@ def main() -> None:
     os.environ.setdefault("OMP_NUM_THREADS", str(options.threads))
     try:
         manifest, model = load_model(options.artifact, options.threads)
-    except (OSError, ValueError, KeyError, LightGBMError) as error:
-        sys.exit(f"The model in {options.artifact} cannot be served: {error}")
+    except BadModelFile as error:
+        sys.exit(f"The model cannot be served: {error}.")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, LightGBMError):
+        # Their texts quote the files, and what a file holds is not for everybody who asks for this model.
+        sys.exit("The model cannot be served: its files are damaged.")
     serve(TabularApp(manifest, model), options)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 from answers import Labels, problem_at
 from hearth_trainers.features import name_of
+from hearth_trainers.files import model_file, read_json
 from hearth_trainers.words import words_of
 
 
@@ -22,9 +22,9 @@ class TextClassifier:
         self._column: str = manifest["text"]["column"]
         self._longest: int = manifest["text"]["ngram_max"]
         self._labels = Labels(manifest["classes"])
-        vocabulary = json.loads((directory / "vocabulary.json").read_text(encoding="utf-8"))
+        vocabulary = read_json(directory, "vocabulary.json")
         self._positions = {word: position for position, word in enumerate(vocabulary)}
-        with np.load(directory / manifest["model_file"]) as arrays:
+        with np.load(model_file(directory, manifest["model_file"])) as arrays:
             self._idf = arrays["idf"]
             # A word's coefficients lie together, for a text has few words and a class has many.
             self._coefficients = np.ascontiguousarray(arrays["coef"].T)

@@ -2,6 +2,7 @@ import { link, mkdir, rm } from 'node:fs/promises'
 import { dirname, join, normalize } from 'node:path'
 import type { JobBase } from '../../schemas/lease.ts'
 import type { NodeModelSpec } from '../../schemas/node.ts'
+import { checkModelFolder, StrayFileError } from '../model-folder.ts'
 import type { ModelManager } from '../model-manager.ts'
 import type { ControlClient } from '../control-client.ts'
 import { downloadFile, REFUSED, TransferError } from '../transfer.ts'
@@ -34,7 +35,14 @@ export async function fetchBase(tools: BaseTools, base: JobBase, options: BaseOp
   try {
     if (base.type === 'files') await fetchFiles(tools, base, folder, options)
     else await linkFrom(() => fromCache(tools, base.model_key, options), folder)
+    await checkModelFolder(folder)
   } catch (err) {
+    if (err instanceof StrayFileError) {
+      throw new AttemptError('bad_base', `The base model cannot be used: ${err.message}.`, {
+        retryable: false,
+        cause: err,
+      })
+    }
     if (!(err instanceof TransferError)) throw err
     const message = `The base model cannot be fetched: ${err.message}`
     // An address of the claim may have run out before its turn came; another attempt is given new ones.

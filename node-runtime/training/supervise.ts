@@ -1,4 +1,5 @@
-import { mkdir } from 'node:fs/promises'
+import { mkdir, realpath } from 'node:fs/promises'
+import { basename, dirname, join, sep } from 'node:path'
 import type { ControlClient } from '../control-client.ts'
 import type { ManagedProcess } from '../process-driver.ts'
 import type { JobReport } from '../spool.ts'
@@ -55,12 +56,21 @@ export async function supervise(
     const { code } = await trainer.exited
     signal.throwIfAborted()
     await uploader.settled()
-    return told.outcome(code, stops.reason)
+    const outcome = told.outcome(code, stops.reason)
+    for (const { path } of outcome.files) await refuseOutside(job.output_dir, path)
+    return outcome
   } finally {
     stops[Symbol.dispose]()
     await trainer.stop({ graceMs: 0 })
     await uploader.settled()
   }
+}
+
+/** A trainer reads what strangers wrote: only what it made may leave this node in its name. */
+async function refuseOutside(folder: string, path: string): Promise<void> {
+  const [top, place] = await Promise.all([realpath(folder), realpath(dirname(path))])
+  if (`${place}${sep}`.startsWith(`${top}${sep}`)) return
+  throw new AttemptError('trainer_failed', 'The trainer names a file of the model outside of its folder.')
 }
 
 /** Everything that may end a trainer from outside. */
@@ -110,18 +120,20 @@ class Told {
   readonly #uploader: CheckpointUploader
   readonly #alive: () => void
   readonly #unit: string
+  readonly #checkpointDir: string
   readonly #files: FinishedFile[] = []
   readonly #tail: string[] = []
   #result: TrainerResult | undefined
   #error: { code: string; message: string } | undefined
 
   constructor(
-    { report, progressUnit }: Pick<Supervision, 'report' | 'progressUnit'>,
+    { report, progressUnit, job }: Pick<Supervision, 'report' | 'progressUnit' | 'job'>,
     uploader: CheckpointUploader,
     alive: () => void,
   ) {
     this.#report = report
     this.#unit = progressUnit
+    this.#checkpointDir = job.checkpoint_dir
     this.#uploader = uploader
     this.#alive = alive
   }
@@ -141,7 +153,7 @@ class Told {
       case 'metric':
         return this.#report.metric(line.epoch, { train_loss: line.train_loss, val_loss: line.val_loss })
       case 'checkpoint':
-        return this.#uploader.offer(line)
+        return this.#uploader.offer({ ...line, path: join(this.#checkpointDir, basename(line.path)) })
       case 'resumed':
         return this.text(`Training goes on after ${this.#unit} ${line.epoch}.`)
       case 'artifact': {

@@ -29,6 +29,7 @@ export interface TrainerRun {
   result: TrainerResult
   error: { code: string; message: string; column?: string; row?: number } | undefined
   outputDir: string
+  stderr: string
 }
 
 export interface TrainerJob {
@@ -82,8 +83,10 @@ export async function runTrainer(job: TrainerJob): Promise<TrainerRun> {
   const python = await pythonOf(model.config.trainer.python_env)
   const child = spawn(python, ['-m', 'hearth_trainers', jobFile], {
     env: pythonProcessEnv({ PYTHONPATH: join(ROOT, 'node-runtime', 'trainers'), OMP_NUM_THREADS: '1' }),
-    stdio: ['ignore', 'pipe', 'inherit'],
+    stdio: ['ignore', 'pipe', 'pipe'],
   })
+  let stderr = ''
+  child.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()))
   const events: TrainerEvent[] = []
   createInterface({ input: child.stdout }).on('line', (line) => {
     // Libraries print lines of their own.
@@ -99,6 +102,7 @@ export async function runTrainer(job: TrainerJob): Promise<TrainerRun> {
     code,
     events,
     outputDir,
+    stderr,
     result: last as unknown as TrainerResult,
     error: last?.event === 'error' ? (last as unknown as NonNullable<TrainerRun['error']>) : undefined,
   }

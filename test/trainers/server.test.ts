@@ -121,7 +121,7 @@ describe('the model server', () => {
 
     await assert.rejects(
       startModelServer(folder.path),
-      /The model in .* cannot be served: The model has the format other\/9/,
+      /The model cannot be served: its format is not the one that this server knows, hearth-tabular\/1/,
     )
   })
 })

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+import lightgbm as lgb
 import pyarrow as pa
 
 from .errors import JobError
 from .features import Feature
+from .files import BadModelFile, model_file, read_json, unheard
 from .fitting import fit_features
 from .protocol import log
 from .run import Run
@@ -32,14 +32,20 @@ def read_base(run: Run, task: str) -> Base | None:
     if folder is None:
         return None
     try:
-        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        manifest = read_json(folder, "manifest.json")
         features = [Feature.from_json(one) for one in manifest["features"]]
-        model = Path(folder, manifest["model_file"]).read_text(encoding="utf-8")
+        model = model_file(folder, manifest["model_file"]).read_text(encoding="utf-8")
         base = Base(manifest["target"], features, list(manifest.get("classes", [])), model)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise JobError(f"The base model cannot be read: {error}", code="bad_base") from error
-    if manifest["task"] != task:
-        raise JobError(f"The base model is one of {manifest['task']}, not of {task}.", code="bad_base")
+        base_task = manifest["task"]
+        with unheard():
+            lgb.Booster(model_str=model)
+    except BadModelFile as error:
+        raise JobError(f"The base model cannot be read: {error}.", code="bad_base") from error
+    # What else goes wrong may quote the files, which need not be this account's.
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, lgb.basic.LightGBMError) as error:
+        raise JobError("The base model cannot be read: its files are damaged.", code="bad_base") from error
+    if base_task != task:
+        raise JobError(f"The base model is not one of {task}.", code="bad_base")
     log(f"Training goes on from a model of {len(features)} columns.")
     return base
 

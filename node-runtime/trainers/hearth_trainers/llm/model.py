@@ -79,6 +79,9 @@ def load_model(folder: Path, settings: Settings, device: torch.device) -> Any:
 
 def load_base(folder: Path, dtype: torch.dtype, **options: Any) -> Any:
     """The weights in a folder. Nothing in it is executed and nothing is fetched."""
+    if (folder / "adapter_config.json").exists():
+        # transformers would load the base that the adapter names, from wherever it lies.
+        raise JobError("A whole model and an adapter lie in one folder of the base model.", code="bad_base")
     try:
         return AutoModelForCausalLM.from_pretrained(
             folder, dtype=dtype, trust_remote_code=False, local_files_only=True, use_safetensors=True, **options
