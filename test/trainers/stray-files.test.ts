@@ -107,7 +107,10 @@ describe('a model whose description names files outside of its folder', () => {
       await writeFile(join(dir, file), JSON.stringify(content))
       return dir
     }
-    const index = (shard: string) => ({ metadata: {}, weight_map: { 'a.weight': 'one.safetensors', b: shard } })
+    const index = (shard: string) => ({
+      metadata: {},
+      weight_map: { 'a.weight': 'one.safetensors', b: shard },
+    })
     for (const dir of [
       await stray('shard', 'model.safetensors.index.json', index('../../identity.json')),
       await stray('absolute', 'model.safetensors.index.json', index('/etc/hostname')),
