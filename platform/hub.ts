@@ -16,6 +16,11 @@ const JSON_MS = 15_000
 const FILE_MS = 60_000
 const MAX_JSON_BYTES = 16 * 1024 * 1024
 const MAX_REDIRECTS = 5
+/** A hub lists at most so many commits at once. */
+const COMMITS_PER_PAGE = 1_000
+const MAX_COMMIT_PAGES = 5
+/** How far back a commit is looked for at most. */
+export const MAX_COMMITS = COMMITS_PER_PAGE * MAX_COMMIT_PAGES
 
 export interface HubOptions {
   endpoint: string | undefined
@@ -69,7 +74,7 @@ export class HubClient {
       limit: String(limit),
       ...(pipelineTag !== undefined && { pipeline_tag: pipelineTag }),
     }).toString()
-    const found = await this.#json(url.href)
+    const { value: found } = await this.#json(url.href)
     if (!Array.isArray(found))
       throw new HubError('invalid_answer', 'the hub did not answer with a list of models')
     return found.flatMap((entry: unknown) => {
@@ -82,8 +87,23 @@ export class HubClient {
   /** A repository as it is now, or at a commit. */
   async info(repoId: string, revision?: string): Promise<HubRepoInfo> {
     const at = revision === undefined ? '' : `/revision/${encodeURIComponent(revision)}`
-    const answer = asRecord(await this.#json(`${this.#base()}/api/models/${repoId}${at}?blobs=true`))
-    return readHubInfo(repoId, answer)
+    const { value } = await this.#json(`${this.#base()}/api/models/${repoId}${at}?blobs=true`)
+    return readHubInfo(repoId, asRecord(value))
+  }
+
+  /** Whether one commit is another, or among the `MAX_COMMITS` that came before it. */
+  async isAncestor(repoId: string, { head, commit }: { head: string; commit: string }): Promise<boolean> {
+    if (head === commit) return true
+    const home = `${this.#base()}/api/models/${repoId}/commits/${head}`
+    let next: string | undefined = `${home}?limit=${COMMITS_PER_PAGE}`
+    for (let page = 0; next !== undefined && page < MAX_COMMIT_PAGES; page++) {
+      const { value, headers } = await this.#json(next)
+      if (!Array.isArray(value))
+        throw new HubError('invalid_answer', 'the hub did not answer with a list of commits')
+      if (value.some((entry: unknown) => asRecord(entry)['id'] === commit)) return true
+      next = nextPage(headers, next)
+    }
+    return false
   }
 
   /** A small file, whole and checked against what the repository says of it. */
@@ -126,11 +146,11 @@ export class HubClient {
     throw new HubError('not_configured', 'no model hub is configured: the operator sets HEARTH_HUB_ENDPOINT')
   }
 
-  async #json(url: string): Promise<unknown> {
+  async #json(url: string): Promise<{ value: unknown; headers: Dispatcher.ResponseData['headers'] }> {
     const answer = await this.#follow(url, 'GET', { timeoutMs: JSON_MS })
     const bytes = await readAll(answer, MAX_JSON_BYTES)
     try {
-      return JSON.parse(bytes.toString('utf8')) as unknown
+      return { value: JSON.parse(bytes.toString('utf8')) as unknown, headers: answer.headers }
     } catch (cause) {
       throw new HubError('invalid_answer', 'the hub did not answer with JSON', { cause })
     }
@@ -193,6 +213,16 @@ export class HubClient {
       throw new HubError('unavailable', 'the model hub cannot be reached', { cause })
     }
   }
+}
+
+/** Where a list goes on, by its `Link` header. Only the query is taken over: the token is shown to no other host or path. */
+function nextPage({ link }: Dispatcher.ResponseData['headers'], from: string): string | undefined {
+  const [, target] = /<([^>]+)>\s*;[^,]*\brel="?next"?/.exec(String(link ?? '')) ?? []
+  const search = target === undefined ? undefined : URL.parse(target, from)?.search
+  if (!search) return undefined
+  const url = new URL(from)
+  url.search = search
+  return url.href
 }
 
 async function readAll({ body }: Dispatcher.ResponseData, maxBytes: number): Promise<Buffer> {

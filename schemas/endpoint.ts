@@ -23,6 +23,14 @@ export const ModelReadiness = Type.Object({
 })
 export type ModelReadiness = Static<typeof ModelReadiness>
 
+/** Where an endpoint that was imported from the hub comes from, and whose word that is; null for any other. */
+export const HubOrigin = Type.Object({
+  repo_id: Nullable(Type.String({ description: 'The repository that was imported from the hub' })),
+  revision: Nullable(Type.String({ description: 'The commit of it that is served' })),
+  imported_by: Nullable(Type.String({ description: 'The account that imported it' })),
+})
+export type HubOrigin = Static<typeof HubOrigin>
+
 /** Contract 2.6, with what the owner should know besides. */
 export const Endpoint = Type.Object(
   {
@@ -41,6 +49,7 @@ export const Endpoint = Type.Object(
     task_type: Type.String(),
     base_model: Nullable(Type.String()),
     model_category: Nullable(Type.String()),
+    ...HubOrigin.properties,
     version_id: Uuid,
     input_schema: JsonSchema,
     output_schema: JsonSchema,
@@ -155,6 +164,7 @@ export const InferenceModel = Type.Object({
   model_name: Type.String(),
   task_type: Type.String(),
   model_category: Nullable(Type.String()),
+  ...HubOrigin.properties,
   ...Type.Partial(ModelReadiness).properties,
 })
 

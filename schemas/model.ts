@@ -18,6 +18,7 @@ export const RegistryEntry = Type.Object(
     owned: Type.Boolean(),
     repo_id: Nullable(Type.String()),
     revision: Nullable(Type.String()),
+    imported_by: Nullable(Uuid),
     version_id: Nullable(Uuid),
     endpoint_id: Nullable(Uuid),
     params_b: Nullable(Type.Number()),

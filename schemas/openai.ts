@@ -1,5 +1,6 @@
 import Type, { type Static } from 'typebox'
 import { Nullable, Vocabulary } from './common.ts'
+import { HubOrigin } from './endpoint.ts'
 
 /** Who speaks, as the OpenAI API has it; `function` is its older word for `tool`. */
 const Message = Type.Object({
@@ -44,9 +45,12 @@ export const ChatModel = Type.Object(
     id: Type.String(),
     object: Type.String(),
     created: Type.Integer({ description: 'Seconds since 1970' }),
-    owned_by: Type.String(),
+    owned_by: Type.String({
+      description: 'The account whose model it is or that imported it; `hearth` or `public` for others',
+    }),
     name: Type.String(),
     task_type: Type.String(),
+    ...Type.Partial(HubOrigin).properties,
   },
   { $id: 'ChatModel' },
 )

@@ -5,12 +5,13 @@ import { basename, join, relative, sep } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import type { Command } from 'commander'
 import { request } from 'undici'
+import type { RegistryEntry } from '../../schemas/model.ts'
 import type { CompleteModelImport, ImportedModel, ModelImportStarted } from '../../schemas/model-import.ts'
 import type { AdminClient } from '../admin-client.ts'
 import { CliError } from '../cli-error.ts'
 import type { Context } from '../context.ts'
 import { print } from '../print.ts'
-import { account } from './accounts.ts'
+import { account, id } from './accounts.ts'
 
 type Open = (command: Command) => Context
 
@@ -22,11 +23,23 @@ interface ImportOptions {
   account?: string
 }
 
-/** Models that come from this machine's disk. */
+/** Models that come from this machine's disk, and those that accounts import from the hub. */
 export function modelCommands(program: Command, open: Open): void {
-  program
+  const models = program
     .command('models')
-    .description('import models')
+    .description('import models, move hub imports along their lifecycle')
+  models
+    .command('lifecycle <model_config_id> <status>')
+    .description('move the hub import of any account: candidate, ready, preferred or disabled')
+    .option('--reason <text>', 'why; required for disabled')
+    .action(async (modelId: string, status: string, { reason }: { reason?: string }, command: Command) => {
+      const context = open(command)
+      const body = { lifecycle_status: status, ...(reason !== undefined && { reason }) }
+      const path = `/hub-models/${id(modelId)}/lifecycle`
+      const moved = await context.client.call<RegistryEntry>('PATCH', path, body)
+      print(context, moved, `${moved.model_name} is ${moved.lifecycle_status}.`)
+    })
+  models
     .command('import')
     .description('make a folder in the Hugging Face format, or a GGUF file, a model that can be asked')
     .requiredOption('--name <name>', 'of the endpoint')

@@ -35,7 +35,10 @@ function chatModels(db: Kysely<Database>, accountId: string) {
       'endpoint.account_id',
       'endpoint.name',
       'endpoint.task_type',
+      'endpoint.source',
       'endpoint.is_base_model',
+      'endpoint.base_model',
+      'endpoint.hub_revision',
       'endpoint.created_at',
     ])
     .where('endpoint.deleted_at', 'is', null)

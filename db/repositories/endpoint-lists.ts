@@ -158,14 +158,27 @@ export async function endpointFacets(
   }
 }
 
+const OFFERED = [
+  'id',
+  'account_id',
+  'name',
+  'task_type',
+  'base_model',
+  'hub_revision',
+  'model_category',
+  'model_key',
+  'latency_ms',
+] as const satisfies (keyof EndpointRow)[]
+export type OfferedEndpoint = Pick<EndpointRow, (typeof OFFERED)[number]>
+
 /** What anybody may know of: approved public endpoints and base models, newest first. */
 export function listOfferedEndpoints(
   db: Kysely<Database>,
   filter: { category?: string | undefined; activeOnly: boolean; before?: string | undefined; limit: number },
-): Promise<Pick<EndpointRow, 'id' | 'name' | 'task_type' | 'model_category' | 'model_key' | 'latency_ms'>[]> {
+): Promise<OfferedEndpoint[]> {
   return db
     .selectFrom('endpoint')
-    .select(['id', 'name', 'task_type', 'model_category', 'model_key', 'latency_ms'])
+    .select(OFFERED)
     .where('deleted_at', 'is', null)
     .where('visibility', '=', 'public')
     .where('review_status', '=', 'approved')

@@ -30,15 +30,14 @@ export function findHubModelByRepo(
     .executeTakeFirst()
 }
 
-/** An import of this account. */
+/** An import of this account; without one, whoever made it. */
 export function findHubModel(
   db: Kysely<Database>,
-  accountId: string,
-  id: string,
+  { id, accountId }: { id: string; accountId: string | undefined },
 ): Promise<HubImportRow | undefined> {
   return imports(db)
-    .where('hub_model.account_id', '=', accountId)
     .where('hub_model.id', '=', id)
+    .$if(accountId !== undefined, (qb) => qb.where('hub_model.account_id', '=', accountId ?? ''))
     .executeTakeFirst()
 }
 

@@ -284,7 +284,14 @@ describe('GET /inference/models (2.8)', () => {
       (await api.call('GET', `/api/builder/v1/inference/models?${query}`)).body
 
     assert.deepEqual((await read('')).models, [
-      { model_name: 'open', task_type: 'regression', model_category: 'nlp' },
+      {
+        model_name: 'open',
+        task_type: 'regression',
+        model_category: 'nlp',
+        repo_id: null,
+        revision: null,
+        imported_by: null,
+      },
     ])
     assert.deepEqual((await read('active_only=false')).models.length, 2)
     assert.deepEqual((await read('category=generative')).models, [])

@@ -124,7 +124,7 @@ describe('the hub', () => {
 
     assert.equal(first.status, 201, first.text)
     assert.deepEqual(again.body, first.body)
-    assert.equal(first.body.model_name, 'hf-acme-tiny-llama')
+    assert.equal(first.body.model_name, 'hf-acme--tiny-llama')
     assert.equal(first.body.revision, commitOf(REPO))
     assert.match(first.body.inference_url, new RegExp(`/endpoints/${first.body.endpoint_id}/infer$`))
     const endpoint = await api.call('GET', `/api/builder/v1/endpoints/${first.body.endpoint_id}`, { key })
@@ -152,7 +152,7 @@ describe('the hub', () => {
     )
 
     assert.equal(status, 201)
-    assert.match(body.model_name, /^hf-acme-tiny-llama-[0-9a-f]{8}$/)
+    assert.match(body.model_name, /^hf-acme-tiny-llama--[0-9a-f]{8}$/)
   })
 
   it('makes one import of two requests at once', async () => {
@@ -237,12 +237,12 @@ describe('the hub', () => {
   })
 
   it('keeps endpoint names of accounts from standing in its way', async () => {
-    await buildEndpoint(api.database.db, accountId, { name: 'hf-acme-named' })
+    await buildEndpoint(api.database.db, accountId, { name: 'hf-acme--named' })
     hub.put(llamaRepo('acme/named'))
 
     const { status, body } = await register({ repo_id: 'acme/named', task_type: 'text-generation' })
 
     assert.equal(status, 201)
-    assert.match(body.model_name, /^hf-acme-named-/)
+    assert.match(body.model_name, /^hf-acme-named--[0-9a-f]{8}$/)
   })
 })

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { newId } from '../../domain/ids.ts'
-import { startApi, type TestApi } from '../support/api.ts'
+import { OPERATIONS_KEY, startApi, type TestApi } from '../support/api.ts'
 import { buildEndpoint, buildRun, buildVersion } from '../support/build-endpoint.ts'
 import { llamaRepo } from '../support/hub-repos.ts'
 import { startHub, type TestHub } from '../support/hub-server.ts'
@@ -180,7 +180,7 @@ describe('models', () => {
     const curated = body.models.find((one: { source: string }) => one.source === 'catalog')
     assert.doesNotMatch(curated.model_name, /^hf-/)
     const mine = await entry(model_config_id)
-    assert.match(mine.model_name, /^hf-acme-tiny/)
+    assert.match(mine.model_name, /^hf-acme--tiny/)
     assert.equal(mine.visibility, 'public')
     assert.equal(mine.lifecycle_status, 'candidate')
     assert.equal(mine.is_base_model, true)
@@ -195,7 +195,12 @@ describe('models', () => {
     assert.equal((await get(endpoint, other.key)).status, 403)
     assert.equal(await entry(id, other.key), undefined)
     assert.equal((await move(id, { lifecycle_status: 'preferred' })).status, 409)
-    assert.equal((await move(id, { lifecycle_status: 'ready' })).body.lifecycle_status, 'ready')
+    assert.equal((await move(id, { lifecycle_status: 'ready' })).status, 403)
+    const promoted = await api.call('PATCH', `/api/v1/admin/hub-models/${id}/lifecycle`, {
+      key: OPERATIONS_KEY,
+      body: { lifecycle_status: 'ready' },
+    })
+    assert.equal(promoted.body.lifecycle_status, 'ready')
     assert.equal((await get(endpoint, other.key)).status, 200)
     assert.equal((await entry(id, other.key)).owned, false)
     assert.equal((await move(id, { lifecycle_status: 'candidate' })).status, 409)
@@ -217,12 +222,12 @@ describe('models', () => {
         sync: false,
       })
 
-    assert.match(await listed(), /hf-acme-tiny/)
+    assert.match(await listed(), /hf-acme--tiny/)
     assert.equal((await move(id, { lifecycle_status: 'disabled' })).status, 422)
     const disabled = await move(id, { lifecycle_status: 'disabled', reason: 'answers nonsense' })
     assert.equal(disabled.body.lifecycle_note, 'answers nonsense')
     await until(async () => (await infer()).status === 409)
-    assert.doesNotMatch(await listed(), /hf-acme-tiny/)
+    assert.doesNotMatch(await listed(), /hf-acme--tiny/)
     assert.equal((await move(id, { lifecycle_status: 'ready' })).status, 409)
     assert.equal((await move(id, { lifecycle_status: 'candidate' })).status, 200)
     await until(async () => (await infer()).status === 200)

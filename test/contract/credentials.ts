@@ -79,6 +79,7 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   listEndpointsForReview: 'operations-key',
   approveEndpoint: 'operations-key',
   rejectEndpoint: 'operations-key',
+  overrideLifecycle: 'operations-key',
   getMinWarm: 'operations-key',
   setMinWarm: 'operations-key',
   activateKillSwitch: 'operations-key',

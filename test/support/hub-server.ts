@@ -11,6 +11,8 @@ export interface HubRepo {
   repoId: string
   files: Readonly<Record<string, Buffer>>
   gated?: false | 'auto' | 'manual'
+  /** Shown to nobody without `HUB_TOKEN`. */
+  isPrivate?: boolean
   licence?: string | null
   tags?: readonly string[]
   pipelineTag?: string
@@ -35,8 +37,13 @@ export interface TestHub extends AsyncDisposable {
   readonly url: string
   readonly faults: Faults
   /** Paths of all requests so far, as `GET /path`. */
-  readonly requests: readonly { line: string; headers: IncomingMessage['headers'] }[]
+  readonly requests: readonly { line: string; query: string; headers: IncomingMessage['headers'] }[]
+  /** Commits to the default branch. */
   put(repo: HubRepo): void
+  /** Commits to another branch, or, as `refs/pr/<n>`, what anybody proposes. */
+  propose(ref: string, repo: HubRepo): void
+  /** Names a commit of the repository, wherever it is. */
+  tag(repoId: string, name: string, commit: string): void
   /** How often this file's bytes were asked for. */
   downloads(path: string): number
 }
@@ -53,22 +60,45 @@ export const commitOf = ({ files }: HubRepo): string => {
   return hash.digest('hex')
 }
 
+/** One commit of a repository, with its id at hand. */
+interface Commit {
+  sha: string
+  repo: HubRepo
+}
+
+/** A repository with its history: the default branch, oldest commit first, and what other names point to. */
+interface Stored {
+  main: Commit[]
+  refs: Map<string, Commit>
+  tags: Map<string, Commit>
+}
+
+const headOf = ({ main }: Stored): Commit | undefined => main.at(-1)
+
+/** What a branch, tag or commit stands for. */
+function resolve(stored: Stored, revision: string): Commit | undefined {
+  if (revision === 'main') return headOf(stored)
+  const named = stored.refs.get(revision) ?? stored.tags.get(revision)
+  return named ?? [...stored.main.toReversed(), ...stored.refs.values()].find(({ sha }) => sha === revision)
+}
+
 /** Starts the hub on a free port. */
 export async function startHub(...repos: HubRepo[]): Promise<TestHub> {
-  const byId = new Map<string, HubRepo>()
-  const commits = new Map<string, HubRepo>()
-  const put = (repo: HubRepo) => {
-    byId.set(repo.repoId, repo)
-    commits.set(commitOf(repo), repo)
+  const byId = new Map<string, Stored>()
+  const storedAs = (repoId: string): Stored => {
+    const stored = byId.get(repoId) ?? { main: [], refs: new Map(), tags: new Map() }
+    byId.set(repoId, stored)
+    return stored
   }
+  const put = (repo: HubRepo) => void storedAs(repo.repoId).main.push({ sha: commitOf(repo), repo })
   for (const repo of repos) put(repo)
-  const requests: { line: string; headers: IncomingMessage['headers'] }[] = []
+  const requests: { line: string; query: string; headers: IncomingMessage['headers'] }[] = []
   const faults: Faults = { limited: { left: 0, seconds: 1 }, cut: 0, corrupt: 0, halfway: undefined }
   const server = createServer((req, res) => {
     const url = new URL(req.url ?? '/', 'http://hub')
-    requests.push({ line: `${req.method} ${url.pathname}`, headers: req.headers })
+    requests.push({ line: `${req.method} ${url.pathname}`, query: url.search, headers: req.headers })
     try {
-      answer({ req, res, url, byId, commits, faults })
+      answer({ req, res, url, byId, faults })
     } catch (err) {
       refuse(res, 500, 'InternalError', String(err))
     }
@@ -80,8 +110,16 @@ export async function startHub(...repos: HubRepo[]): Promise<TestHub> {
     faults,
     requests,
     put,
+    propose: (ref, repo) => void storedAs(repo.repoId).refs.set(ref, { sha: commitOf(repo), repo }),
+    tag(repoId, name, commit) {
+      const stored = storedAs(repoId)
+      const found = resolve(stored, commit)
+      if (!found) throw new Error(`${repoId} has no commit ${commit}`)
+      stored.tags.set(name, found)
+    },
     downloads: (path) => {
-      const digests = [...byId.values()].flatMap(({ files }) => (files[path] ? [sha256(files[path])] : []))
+      const heads = [...byId.values()].flatMap((stored) => headOf(stored)?.repo ?? [])
+      const digests = heads.flatMap(({ files }) => (files[path] ? [sha256(files[path])] : []))
       return requests.filter(
         ({ line }) =>
           line.startsWith('GET ') &&
@@ -101,31 +139,73 @@ interface Exchange {
   req: IncomingMessage
   res: ServerResponse
   url: URL
-  byId: Map<string, HubRepo>
-  /** What repositories have been, by commit. */
-  commits: Map<string, HubRepo>
+  byId: Map<string, Stored>
   faults: Faults
 }
 
 function answer(exchange: Exchange): void {
-  const { res, url, byId, commits } = exchange
+  const { res, url, byId } = exchange
   const path = decodeURIComponent(url.pathname)
   if (path === '/api/models') return search(exchange)
+  const commits = /^\/api\/models\/([^/]+\/[^/]+)\/commits\/(.+)$/.exec(path)
+  if (commits) return listCommits(exchange, commits[1] ?? '', commits[2] ?? '')
   const info = /^\/api\/models\/([^/]+\/[^/]+)(?:\/revision\/(.+))?$/.exec(path)
-  const at = (id = '', revision = 'main') => {
-    const then = commits.get(revision)
-    return then?.repoId === id ? then : byId.get(id)
-  }
-  if (info) return describe(exchange, at(info[1], info[2]), info[2] ?? 'main')
+  if (info) return describe(exchange, info[1] ?? '', info[2] ?? 'main')
   const blob = /^\/cdn\/([0-9a-f]{64})$/.exec(path)
   if (blob) {
-    const files = [...byId.values(), ...commits.values()].flatMap((repo) => Object.values(repo.files))
+    const all = [...byId.values()].flatMap(({ main, refs }) => [...main, ...refs.values()])
+    const files = all.flatMap(({ repo }) => Object.values(repo.files))
     const bytes = files.find((file) => sha256(file) === blob[1])
     return bytes ? sendBytes(exchange, bytes) : refuse(res, 404, 'EntryNotFound', 'no such blob')
   }
   const file = /^\/([^/]+\/[^/]+)\/resolve\/([^/]+)\/(.+)$/.exec(path)
-  if (file) return resolveFile(exchange, at(file[1], file[2]), file[2] ?? '', file[3] ?? '')
+  if (file) return resolveFile(exchange, file[1] ?? '', { revision: file[2] ?? '', path: file[3] ?? '' })
   refuse(res, 404, 'NotFound', 'Not Found')
+}
+
+const mayRead = ({ req }: Exchange): boolean => req.headers.authorization === `Bearer ${HUB_TOKEN}`
+
+/** The repository and the commit asked for; undefined once it was refused. A private one looks as if it were absent. */
+function find(
+  exchange: Exchange,
+  repoId: string,
+  revision: string,
+): { stored: Stored; commit: Commit } | undefined {
+  const { res, byId, faults } = exchange
+  if (isLimited(res, faults)) return undefined
+  const stored = byId.get(repoId)
+  const head = stored && headOf(stored)
+  if (!stored || !head || (head.repo.isPrivate && !mayRead(exchange))) {
+    refuse(res, 401, 'RepoNotFound', 'Repository not found')
+    return undefined
+  }
+  const commit = resolve(stored, revision)
+  if (commit) return { stored, commit }
+  refuse(res, 404, 'RevisionNotFound', 'Revision not found')
+  return undefined
+}
+
+/** Commits back from a revision, newest first, in pages of at most 1,000. */
+function listCommits(exchange: Exchange, repoId: string, revision: string): void {
+  const { res, url } = exchange
+  const found = find(exchange, repoId, revision)
+  if (!found) return
+  const { main } = found.stored
+  const at = main.findLastIndex(({ sha }) => sha === found.commit.sha)
+  // What is proposed stands on the whole default branch.
+  const back = at < 0 ? [found.commit, ...main.toReversed()] : main.slice(0, at + 1).toReversed()
+  const limit = Math.min(Number(url.searchParams.get('limit') ?? 50), 1_000)
+  const page = Number(url.searchParams.get('p') ?? 0)
+  const entries = back.slice(page * limit, (page + 1) * limit)
+  if (back.length > (page + 1) * limit) {
+    const next = new URL(url.pathname, `http://${exchange.req.headers.host}`)
+    next.search = new URLSearchParams({ limit: String(limit), p: String(page + 1) }).toString()
+    res.setHeader('link', `<${next.href}>; rel="next"`)
+  }
+  sendJson(
+    res,
+    entries.map(({ sha }) => ({ id: sha, title: 'a change', message: '', authors: [], date: '' })),
+  )
 }
 
 function refuse(res: ServerResponse, status: number, code: string, message: string): void {
@@ -142,12 +222,15 @@ function sendJson(res: ServerResponse, body: unknown): void {
   res.end(JSON.stringify(body))
 }
 
-function search({ res, url, byId, faults }: Exchange): void {
+function search(exchange: Exchange): void {
+  const { res, url, byId, faults } = exchange
   if (isLimited(res, faults)) return
   const { searchParams: query } = url
   const wanted = (query.get('search') ?? '').toLowerCase()
   const tag = query.get('pipeline_tag') ?? query.get('filter')
   const found = [...byId.values()]
+    .flatMap((stored) => headOf(stored)?.repo ?? [])
+    .filter(({ isPrivate }) => !isPrivate || mayRead(exchange))
     .filter(({ repoId }) => repoId.toLowerCase().includes(wanted))
     .filter((repo) => tag === null || repo.pipelineTag === tag || repo.tags?.includes(tag))
     .toSorted((a, b) => (b.downloads ?? 0) - (a.downloads ?? 0))
@@ -162,12 +245,11 @@ function search({ res, url, byId, faults }: Exchange): void {
   )
 }
 
-function describe({ res, url, faults }: Exchange, repo: HubRepo | undefined, revision: string): void {
-  if (isLimited(res, faults)) return
-  if (!repo) return refuse(res, 401, 'RepoNotFound', 'Repository not found')
-  const sha = commitOf(repo)
-  if (revision !== 'main' && revision !== sha)
-    return refuse(res, 404, 'RevisionNotFound', 'Revision not found')
+function describe(exchange: Exchange, repoId: string, revision: string): void {
+  const { res, url } = exchange
+  const found = find(exchange, repoId, revision)
+  if (!found) return
+  const { sha, repo } = found.commit
   const withBlobs = url.searchParams.get('blobs') === 'true'
   const weights = Object.entries(repo.files).filter(([path]) => path.endsWith('.safetensors'))
   const config = repo.files['config.json']
@@ -177,7 +259,7 @@ function describe({ res, url, faults }: Exchange, repo: HubRepo | undefined, rev
     id: repo.repoId,
     sha,
     gated: repo.gated ?? false,
-    private: false,
+    private: repo.isPrivate ?? false,
     downloads: repo.downloads ?? 0,
     library_name: repo.library,
     pipeline_tag: repo.pipelineTag,
@@ -205,13 +287,15 @@ function isLimited(res: ServerResponse, { limited }: Faults): boolean {
   return true
 }
 
-function resolveFile(exchange: Exchange, repo: HubRepo | undefined, revision: string, path: string): void {
-  const { req, res, faults } = exchange
-  if (isLimited(res, faults)) return
-  if (!repo) return refuse(res, 401, 'RepoNotFound', 'Repository not found')
-  const sha = commitOf(repo)
-  if (revision !== 'main' && revision !== sha)
-    return refuse(res, 404, 'RevisionNotFound', 'Revision not found')
+function resolveFile(
+  exchange: Exchange,
+  repoId: string,
+  { revision, path }: { revision: string; path: string },
+): void {
+  const { req, res } = exchange
+  const found = find(exchange, repoId, revision)
+  if (!found) return
+  const { sha, repo } = found.commit
   if (repo.gated) {
     const { authorization } = req.headers
     if (!authorization) return refuse(res, 401, 'GatedRepo', `Access to model ${repo.repoId} is restricted.`)

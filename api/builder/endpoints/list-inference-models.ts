@@ -4,6 +4,7 @@ import { listOfferedEndpoints } from '../../../db/repositories/endpoint-lists.ts
 import { Nullable } from '../../../schemas/common.ts'
 import { InferenceModel, InferenceModelQuery } from '../../../schemas/endpoint.ts'
 import { route } from '../../http/route.ts'
+import { hubOriginOf } from './present.ts'
 import { readinessOf } from './readiness.ts'
 
 export const listInferenceModels = route({
@@ -32,6 +33,7 @@ export const listInferenceModels = route({
         model_name: row.name,
         task_type: row.task_type,
         model_category: row.model_category,
+        ...hubOriginOf(row),
         ...readiness?.(row),
       })),
       next_cursor: last && rows.length > limit ? encodeCursor(scope, last.id) : null,

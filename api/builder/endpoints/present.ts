@@ -1,7 +1,7 @@
 import type { EndpointRow } from '../../../db/tables/models.ts'
 import { microToUsd } from '../../../domain/money.ts'
 import type { Config } from '../../../platform/config.ts'
-import type { Endpoint, ModelReadiness } from '../../../schemas/endpoint.ts'
+import type { Endpoint, HubOrigin, ModelReadiness } from '../../../schemas/endpoint.ts'
 
 interface View {
   /** Who looks. */
@@ -9,6 +9,16 @@ interface View {
   config: Pick<Config, 'HEARTH_CREDIT_USD'>
   readiness?: ModelReadiness | undefined
 }
+
+/** What everybody is told of an import: its name alone does not say whose weights answer. */
+export const hubOriginOf = ({
+  hub_revision: revision,
+  base_model,
+  account_id,
+}: Pick<EndpointRow, 'hub_revision' | 'base_model' | 'account_id'>): HubOrigin =>
+  revision === null
+    ? { repo_id: null, revision: null, imported_by: null }
+    : { repo_id: base_model, revision, imported_by: account_id }
 
 /** An endpoint as this account sees it. */
 export function presentEndpoint(row: EndpointRow, { accountId, config, readiness }: View): Endpoint {
@@ -28,6 +38,7 @@ export function presentEndpoint(row: EndpointRow, { accountId, config, readiness
     task_type: row.task_type,
     base_model: row.base_model,
     model_category: row.model_category,
+    ...hubOriginOf(row),
     version_id: row.version_id,
     input_schema: row.input_schema,
     output_schema: row.output_schema,

@@ -6,6 +6,7 @@ import { findVersionOfJob } from '../../../db/repositories/versions.ts'
 import type { Database } from '../../../db/tables.ts'
 import type { EndpointRow, ModelVersionRow } from '../../../db/tables/models.ts'
 import { missingForPublic, reviewAfter } from '../../../domain/endpoint.ts'
+import { isHubName } from '../../../domain/hub-names.ts'
 import { ApiError, invalid } from '../../../domain/errors.ts'
 import { newId } from '../../../domain/ids.ts'
 import { usdToMicro } from '../../../domain/money.ts'
@@ -43,6 +44,13 @@ export const registerForInference = route({
 function checkBody(body: RegisterForInference): void {
   if (LOOKS_LIKE_ID.test(body.name)) {
     throw invalid(['body', 'name'], 'a name must not look like an id', 'endpoint_name')
+  }
+  if (isHubName(body.name)) {
+    throw invalid(
+      ['body', 'name'],
+      'names that begin with hf- are kept for imports from the hub',
+      'endpoint_name',
+    )
   }
   if (body.visibility !== 'public') return
   const issues = missingForPublic(body)

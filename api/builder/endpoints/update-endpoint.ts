@@ -42,9 +42,7 @@ async function change(
   const before = await lockEndpoint(trx, id)
   if (!before) throw noEndpoint()
   const { visibility, ...rest } = body
-  if (visibility !== 'public' && visibility !== undefined && before.is_base_model) {
-    throw new ApiError('conflict', 'base models stay public')
-  }
+  if (before.is_base_model) refuseForBaseModel(body)
   const row = await changeEndpoint(
     trx,
     id,
@@ -55,6 +53,14 @@ async function change(
   // What others see has to stay complete, whichever field was changed.
   if (row.visibility === 'public' && !row.is_base_model) requireListing(row)
   return row
+}
+
+/** An import is offered under the name of its repository without a review, so its listing is what the hub says. */
+function refuseForBaseModel(body: UpdateEndpoint): void {
+  if (body.visibility !== undefined && body.visibility !== 'public')
+    throw new ApiError('conflict', 'base models stay public')
+  const field = Object.keys(body).find((name) => name !== 'visibility' && name !== 'status')
+  if (field) throw new ApiError('conflict', `${field} of a base model is given by its repository on the hub`)
 }
 
 const defined = (change: Omit<UpdateEndpoint, 'visibility'>): EndpointChange =>

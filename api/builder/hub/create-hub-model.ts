@@ -11,6 +11,7 @@ import type { Database } from '../../../db/tables.ts'
 import type { EndpointRow } from '../../../db/tables/models.ts'
 import { hubKey } from '../../../domain/hub-files.ts'
 import type { HubTask } from '../../../domain/hub-compatibility.ts'
+import { distinctHubName, hubModelName } from '../../../domain/hub-names.ts'
 import { newId } from '../../../domain/ids.ts'
 import { modelKeyOf } from '../../../domain/training-run.ts'
 import { CHAT_LISTING, PLAIN_LISTING } from './chat-listing.ts'
@@ -39,7 +40,7 @@ async function insertAll(trx: Transaction<Database>, order: HubImport): Promise<
   const { accountId, info, verdict, task, files, now } = order
   const [id, versionId] = [newId(), newId()]
   const profile = verdict.compatibility.runtime_profile_id ?? ''
-  const modelKey = modelKeyOf(hubModelName(info.repoId), versionId)
+  const modelKey = modelKeyOf(`hf-${info.repoId}`, versionId)
   const listing = listingOf(task)
   await insertVersion(
     trx,
@@ -64,6 +65,7 @@ async function insertAll(trx: Transaction<Database>, order: HubImport): Promise<
   const endpoint = await listEndpoint(trx, {
     accountId,
     repoId: info.repoId,
+    revision: info.revision,
     task,
     versionId,
     modelKey,
@@ -91,6 +93,7 @@ async function insertAll(trx: Transaction<Database>, order: HubImport): Promise<
 interface Listing {
   accountId: string
   repoId: string
+  revision: string
   task: HubTask
   versionId: string
   modelKey: string
@@ -98,11 +101,11 @@ interface Listing {
   now: Date
 }
 
-/** The name says the repository; where another account has it already, enough of the id is added. */
+/** The name says the repository; where another account has imported that already, enough of the id is added. */
 async function listEndpoint(trx: Transaction<Database>, listing: Listing): Promise<EndpointRow> {
   const id = newId()
-  const name = hubModelName(listing.repoId)
-  for (const tried of [name, `${name}-${id.slice(-8)}`]) {
+  for (const tried of [hubModelName(listing.repoId), distinctHubName(listing.repoId, id)]) {
+    if (tried === null) continue
     const row = await insertEndpoint(trx, {
       id,
       account_id: listing.accountId,
@@ -123,6 +126,7 @@ async function listEndpoint(trx: Transaction<Database>, listing: Listing): Promi
       ...listingOf(listing.task),
       tags: ['hub'],
       price_micro: 0,
+      hub_revision: listing.revision,
       created_at: listing.now,
       updated_at: listing.now,
     })
@@ -139,13 +143,4 @@ function listingOf(task: HubTask) {
     example_input: JSON.stringify(listing.example_input),
     example_output: JSON.stringify(listing.example_output),
   }
-}
-
-/** `hf-` and the repository's id as a slug (contract 2.5). */
-export function hubModelName(repoId: string): string {
-  const slug = repoId
-    .toLowerCase()
-    .replace(/[^a-z0-9.]+/g, '-')
-    .slice(0, 80)
-  return `hf-${slug.replace(/^[-.]+|[-.]+$/g, '')}`
 }

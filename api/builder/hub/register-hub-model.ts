@@ -9,6 +9,7 @@ import {
 } from '../../../schemas/hub.ts'
 import { route } from '../../http/route.ts'
 import { CHAT_LISTING, PLAIN_LISTING } from './chat-listing.ts'
+import { commitOnDefaultBranch } from './default-branch.ts'
 import { createHubModel, type HubImport } from './create-hub-model.ts'
 import { askingHub } from '../../hub-errors.ts'
 import { type HubLook, lookAtRepo } from './look-at-repo.ts'
@@ -32,7 +33,9 @@ export const registerHubModel = route({
     const known = await findHubModelByRepo(db, accountId, repoId)
     if (known) return present(known, gateway.baseUrl)
 
-    const look = await askingHub(lookAtRepo(services, repoId, { task, revision, thorough: true }))
+    const commit =
+      revision === undefined ? undefined : await askingHub(commitOnDefaultBranch(hub, repoId, revision))
+    const look = await askingHub(lookAtRepo(services, repoId, { task, revision: commit, thorough: true }))
     refuseIncompatible(look)
     const files = await askingHub(withDigests(hub, look))
     const order: HubImport = { ...look, accountId, task, files, now: now() }

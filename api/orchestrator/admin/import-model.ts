@@ -8,6 +8,7 @@ import type { Database } from '../../../db/tables.ts'
 import type { EndpointRow } from '../../../db/tables/models.ts'
 import { isChatCapable } from '../../../domain/chat.ts'
 import { ApiError, invalid } from '../../../domain/errors.ts'
+import { isHubName } from '../../../domain/hub-names.ts'
 import { newId } from '../../../domain/ids.ts'
 import { importKey } from '../../../domain/object-keys.ts'
 import { estimateMb } from '../../../domain/model-memory.ts'
@@ -65,6 +66,13 @@ export const completeModelImport = route({
 
   async handler({ params: { version_id }, body }, { db, objects, catalog, now }) {
     if (!(await findAccount(db, body.account_id))) throw noAccount()
+    if (isHubName(body.name)) {
+      throw invalid(
+        ['body', 'name'],
+        'names that begin with hf- are kept for imports from the hub',
+        'endpoint_name',
+      )
+    }
     const profile = catalog.profile(body.runtime_profile)
     if (!profile) {
       const known = catalog.profiles.map(({ profile_id }) => profile_id).join(', ')

@@ -5,6 +5,7 @@ import { completeModelImport, startModelImport } from './import-model.ts'
 import { activateKillSwitch, deactivateKillSwitch, getKillSwitch } from './kill-switch.ts'
 import { getMinWarm, setMinWarm } from './min-warm.ts'
 import { createNodeToken } from './node-tokens.ts'
+import { overrideLifecycle } from './override-lifecycle.ts'
 import { approveEndpoint, listEndpointsForReview, rejectEndpoint } from './review-endpoints.ts'
 
 export const admin = [
@@ -25,6 +26,7 @@ export const admin = [
   listEndpointsForReview,
   approveEndpoint,
   rejectEndpoint,
+  overrideLifecycle,
   getMinWarm,
   setMinWarm,
 ]
