@@ -7,6 +7,7 @@ import { openEgressPolicy } from '../platform/egress-policy.ts'
 import { HubClient } from '../platform/hub.ts'
 import type { Logger } from '../platform/log.ts'
 import { openObjectStore } from '../platform/object-store-open.ts'
+import { SchemaChecks } from '../platform/schema-checks/checks.ts'
 import { SecretBox } from '../platform/secret-box.ts'
 import { unusable } from '../platform/reason.ts'
 import { openTemporal } from '../platform/temporal.ts'
@@ -14,6 +15,7 @@ import { CacheWatch } from './cache-watch.ts'
 import { EndpointCache } from './endpoint-cache.ts'
 import { GatewayLease } from './gateway-lease.ts'
 import { HealthProbe } from './health-probe.ts'
+import { InputChecks } from './inference/input-checks.ts'
 import { Journal } from './journal/journal.ts'
 import { startReaper } from './journal/reaper.ts'
 import { KeyCache } from './key-cache.ts'
@@ -57,6 +59,7 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
   await Promise.all([watch.start(), killSwitch.start()])
 
   const endpoints = new EndpointCache(db, watch)
+  const schemaChecks = stack.use(new SchemaChecks())
   const journal = stack.use(new Journal(stack.use(new PreparedPool(url, { max: 2 })), log))
   stack.use(startReaper(db, log, gateway.id))
   const taskWaiters = stack.use(new TaskWaiters(db, url, log))
@@ -92,6 +95,8 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
     loads,
     warmPins,
     endpoints,
+    schemaChecks,
+    inputChecks: new InputChecks(schemaChecks),
     journal,
     taskWaiters,
   }

@@ -8,10 +8,12 @@ import type { Config } from '../platform/config.ts'
 import type { HubClient } from '../platform/hub.ts'
 import type { EgressPolicy } from '../platform/egress-policy.ts'
 import type { ObjectStore } from '../platform/object-store.ts'
+import type { SchemaChecks } from '../platform/schema-checks/checks.ts'
 import type { SecretBox } from '../platform/secret-box.ts'
 import type { HealthProbe } from './health-probe.ts'
 import type { AccountCaller, NodeCaller } from './http/caller.ts'
 import type { EndpointCache } from './endpoint-cache.ts'
+import type { InputChecks } from './inference/input-checks.ts'
 import type { Journal } from './journal/journal.ts'
 import type { TaskWaiters } from './task-waiters.ts'
 import type { NodeLinks } from './links/node-links.ts'
@@ -67,6 +69,10 @@ export interface Services {
   readonly nodes: { verify(request: SignedRequest): Promise<NodeCaller>; knows(nodeId: string): boolean }
   /** Endpoints as inference needs them. */
   readonly endpoints: EndpointCache
+  /** Holds values against schemas that callers wrote, in child processes. */
+  readonly schemaChecks: SchemaChecks
+  /** The same for inputs of inference, which mostly need no child. */
+  readonly inputChecks: InputChecks
   /** The rows of warm inference, many to a transaction. */
   readonly journal: Journal
   /** Wakes who waits for a task to end. */

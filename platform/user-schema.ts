@@ -43,18 +43,48 @@ const OPTIONS: Options = {
   strict: false,
   addUsedSchema: false,
   logger: false,
+  // What is referred to often would be written out as often.
+  inlineRefs: false,
   code: { regExp: linearRegExp },
 }
 
 /**
- * Compiles a JSON Schema that a caller wrote. What ajv does not know in it is passed over and nothing is filled in; the
- * members of objects with more than 500 properties are left to the model. Neither compiling nor checking takes longer than the size of schema and value warrant.
+ * A JSON Schema that a caller wrote, as it is checked: the members of objects with more than 500 properties are left to the
+ * model. Throws a `UserSchemaError` for what is too large or too deep.
  */
-export function compileUserSchema(given: Readonly<Record<string, unknown>>): ValidateFunction {
+export function prepareUserSchema(given: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const schema = withoutWideObjects(given)
   if (JSON.stringify(schema).length > LARGEST_BYTES) {
     throw new UserSchemaError(`is larger than ${LARGEST_BYTES / 1024} KiB`)
   }
+  return withoutIdentity(schema)
+}
+
+/**
+ * Compiles what `prepareUserSchema` gave. What ajv does not know in it is passed over and nothing is filled in. Compiling and
+ * checking can take as long as the schema's author likes: `SchemaChecks` does both where they hold nobody up.
+ */
+export function compileUserSchema(prepared: Readonly<Record<string, unknown>>): ValidateFunction {
+  if (++compiledWith > COMPILED_WITH_ONE) {
+    compiler = openCompiler()
+    compiledWith = 1
+  }
+  try {
+    return compiler.compile(prepared)
+  } catch (err) {
+    if (err instanceof RangeError) throw err
+    throw new UserSchemaError(err instanceof Error ? err.message : String(err), { cause: err })
+  } finally {
+    compiler.removeSchema(prepared)
+  }
+}
+
+/** One compiles several: each compiles the schema of schemas anew (10 ms, measured), and keeps something of all that it did. */
+const COMPILED_WITH_ONE = 64
+let compiler = openCompiler()
+let compiledWith = 0
+
+function openCompiler(): Ajv2020 {
   const ajv = new Ajv2020(OPTIONS)
   formats.default(ajv, { mode: 'fast', formats: [...FORMATS] })
   // Its own compares every pair of items.
@@ -65,11 +95,7 @@ export function compileUserSchema(given: Readonly<Record<string, unknown>>): Val
     validate: (wanted: unknown, items: unknown[]) =>
       wanted !== true || new Set(items.map(canonicalJson)).size === items.length,
   })
-  try {
-    return ajv.compile(withoutIdentity(schema))
-  } catch (err) {
-    throw new UserSchemaError(err instanceof Error ? err.message : String(err), { cause: err })
-  }
+  return ajv
 }
 
 /** Names that would make ajv look elsewhere, or answer later than it is asked. */

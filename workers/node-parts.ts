@@ -20,6 +20,7 @@ import { WorkRegistry } from '../node-runtime/work-registry.ts'
 import type { Catalog } from '../platform/catalog.ts'
 import { type Config, required } from '../platform/config.ts'
 import type { Logger } from '../platform/log.ts'
+import { SchemaChecks } from '../platform/schema-checks/checks.ts'
 import type { NodeInventory, NodeReport } from '../schemas/node.ts'
 
 /** What a node is made of once it has joined; nothing in it takes work yet. */
@@ -35,6 +36,7 @@ export interface NodeParts {
   weights: WeightsCache
   spool: Spool
   work: WorkRegistry
+  schemaChecks: SchemaChecks
   links: Links
   pythonOf: (environment: string, tell?: (line: string) => void) => Promise<string>
   workDir: string
@@ -127,6 +129,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     weights,
     spool,
     work,
+    schemaChecks: new SchemaChecks(),
     links,
     pythonOf,
     workDir,

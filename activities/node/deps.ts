@@ -7,6 +7,7 @@ import type { WeightsCache } from '../../node-runtime/weights-cache.ts'
 import type { WorkRegistry } from '../../node-runtime/work-registry.ts'
 import type { Catalog } from '../../platform/catalog.ts'
 import type { Logger } from '../../platform/log.ts'
+import type { SchemaChecks } from '../../platform/schema-checks/checks.ts'
 import type { NodeInventory } from '../../schemas/node.ts'
 
 /** What node activities are given. Nothing here reaches a database. */
@@ -24,6 +25,8 @@ export interface NodeDeps {
   readonly memory: MemoryLedger
   /** Logs and losses of jobs, on disk until a gateway has them. */
   readonly spool: Spool
+  /** Holds answers against schemas that callers wrote. */
+  readonly schemaChecks: SchemaChecks
   /** Aborts when this node stops or drains: trainers then checkpoint and their activities fail as retryable. */
   readonly stopping: () => AbortSignal
   /** Where a cancel over the link finds jobs and tasks. */

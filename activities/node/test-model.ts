@@ -1,8 +1,9 @@
 import { ApplicationFailure, cancellationSignal } from '@temporalio/activity'
 import { ComparisonError, compareLogits } from '../../node-runtime/logit-comparison.ts'
+import { newId } from '../../domain/ids.ts'
 import { NoRoomError } from '../../node-runtime/memory-room.ts'
 import { ModelUnavailableError } from '../../node-runtime/model-manager.ts'
-import { compileUserSchema } from '../../platform/user-schema.ts'
+import type { SchemaChecks } from '../../platform/schema-checks/checks.ts'
 import { AttemptError } from '../../node-runtime/training/attempt-error.ts'
 import type { NodeModelSpec } from '../../schemas/node.ts'
 import { beat } from './beat.ts'
@@ -36,7 +37,7 @@ export const createTestActivities = (deps: NodeDeps) => ({
 })
 
 async function inferOnce(
-  { models }: NodeDeps,
+  { models, schemaChecks }: NodeDeps,
   spec: NodeModelSpec,
   signal: AbortSignal,
 ): Promise<TestVerdict> {
@@ -50,7 +51,7 @@ async function inferOnce(
     body: JSON.stringify(spec.warmup_input ?? use.server.profile.warmup_input ?? {}),
     signal,
   })
-  return judge(answer.statusCode, await answer.body.text(), spec)
+  return judge(schemaChecks, answer.statusCode, await answer.body.text(), spec)
 }
 
 /** The model that was just tried may have to leave the memory for this: both do not fit everywhere. */
@@ -75,21 +76,29 @@ async function compare(
   }
 }
 
-function judge(status: number, text: string, { output_schema: schema }: NodeModelSpec): TestVerdict {
+async function judge(
+  schemaChecks: SchemaChecks,
+  status: number,
+  text: string,
+  { model_key: key, output_schema: schema }: NodeModelSpec,
+): Promise<TestVerdict> {
   if (status !== 200) return { passed: false, reason: `its test inference was answered with ${status}` }
-  let answer: unknown
   try {
-    answer = JSON.parse(text)
+    JSON.parse(text)
   } catch {
     return { passed: false, reason: 'its answer to the test inference is not JSON' }
   }
   if (!schema) return { passed: true }
-  const validate = compileUserSchema(schema)
-  if (validate(answer)) return { passed: true }
-  const [first] = validate.errors ?? []
-  const where = first?.instancePath || 'the answer'
+  const result = await schemaChecks.check({ owner: key, key: newId(), schema, value: Buffer.from(text) })
+  if ('busy' in result) throw ApplicationFailure.create({ message: 'no room to check the answer' })
+  if ('stopped' in result)
+    return { passed: false, reason: 'holding its answer against the output schema takes too long' }
+  if ('unusable' in result) return { passed: false, reason: `the output schema ${result.unusable}` }
+  const [first] = result.faults
+  if (!first) return { passed: true }
+  const where = first.instancePath || 'the answer'
   return {
     passed: false,
-    reason: `its answer breaks the output schema: ${where} ${first?.message ?? 'is not valid'}`,
+    reason: `its answer breaks the output schema: ${where} ${first.message ?? 'is not valid'}`,
   }
 }

@@ -1,11 +1,14 @@
-import type { ErrorObject } from 'ajv/dist/2020.js'
+import type { ErrorObject as AjvError } from 'ajv/dist/2020.js'
 import type { Issue } from '../../domain/errors.ts'
 import { formInWords } from '../../schemas/forms.ts'
 
+type ErrorObject = Pick<AjvError, 'keyword' | 'instancePath' | 'params' | 'message' | 'parentSchema'>
 export type Where = 'body' | 'query' | 'path' | 'header' | 'response'
 
 const MOST = 100
 const LONGEST_NAME = 200
+/** Of a list of allowed values as a message repeats it: those of schemas that callers wrote may be as long as these. */
+const LONGEST_LIST = 2_000
 /** Of schemas that callers wrote. */
 const ANOTHER_FORM = 'has not the form that the schema gives'
 const FORMATS: Readonly<Record<string, string>> = {
@@ -89,7 +92,7 @@ const pointer = (path: string): (string | number)[] =>
     .map((part) => (/^\d{1,9}$/.test(part) ? Number(part) : part.replaceAll('~1', '/').replaceAll('~0', '~')))
 
 const oneOf = (values: readonly unknown[]): string =>
-  `must be one of ${values.map((value) => JSON.stringify(value)).join(', ')}`
+  `must be one of ${values.map((value) => JSON.stringify(value)).join(', ')}`.slice(0, LONGEST_LIST)
 
 /** The values of the member that chooses between shapes, as the schema of each shape gives its own. */
 function tagsOf({ params, parentSchema }: ErrorObject): unknown[] {

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict'
 import { EndpointCache } from '../../api/endpoint-cache.ts'
-import type { CallableEndpointRow } from '../../db/repositories/callable-endpoints.ts'
 import { newId } from '../../domain/ids.ts'
 import { buildEndpoint } from '../support/build-endpoint.ts'
 import { startDatabase, type TestDatabase } from '../support/database.ts'
@@ -33,9 +32,6 @@ describe('the cache of endpoints', () => {
   })
   after(() => database[Symbol.asyncDispose]())
 
-  const rowWith = (input_schema: Record<string, unknown>) =>
-    ({ id: newId(), input_schema }) as unknown as CallableEndpointRow
-
   it('holds bytes and not rows: many endpoints with large schemas stay within 16 MB', async () => {
     const cache = new EndpointCache(database.db, FRESH)
     const accountId = newId()
@@ -47,31 +43,7 @@ describe('the cache of endpoints', () => {
       assert.ok(await cache.find(id))
     }
 
-    assert.ok(cache.bytes.rows > 12 * MIB)
-    assert.ok(cache.bytes.rows <= 16 * MIB)
-  })
-
-  it('holds compiled schemas within 32 MB', () => {
-    const cache = new EndpointCache(database.db, FRESH)
-    const size = 32 * 1024 + 6 * JSON.stringify(table(20)).length
-    for (let i = 0; i < 20; i++) cache.checkInput(rowWith(table(20)), { instances: [] })
-
-    assert.equal(cache.bytes.compiled, 20 * size)
-  })
-
-  it('leaves the columns of very wide tables to the model, and checks the rest', () => {
-    const cache = new EndpointCache(database.db, FRESH)
-    const wide = rowWith(table(3_000))
-    cache.checkInput(wide, { instances: [{ column_1: 1 }] })
-
-    assert.throws(
-      () => cache.checkInput(wide, { instances: [1] }),
-      /body\.input\.instances\.0: must be object/,
-    )
-    assert.throws(() => cache.checkInput(wide, {}), /body\.input\.instances: Field required/)
-    assert.throws(
-      () => cache.checkInput(rowWith(table(500)), { instances: [{ column_0: 1, column_1: 'x' }] }),
-      /column_1: must be number/,
-    )
+    assert.ok(cache.bytes > 12 * MIB)
+    assert.ok(cache.bytes <= 16 * MIB)
   })
 })

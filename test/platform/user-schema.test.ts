@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict'
-import { compileUserSchema, UserSchemaError } from '../../platform/user-schema.ts'
+import { compileWeighed } from '../../platform/schema-checks/check.ts'
+import { UserSchemaError } from '../../platform/user-schema.ts'
+
+const compileUserSchema = (schema: Record<string, unknown>) => compileWeighed(schema).validate
 
 const text = (schema: object) => compileUserSchema({ type: 'object', properties: { a: schema } })
 

@@ -1,6 +1,6 @@
-import type { ValidateFunction } from 'ajv/dist/2020.js'
 import { ApiError, type Issue } from '../../../domain/errors.ts'
-import { compileUserSchema, UserSchemaError } from '../../../platform/user-schema.ts'
+import { newId } from '../../../domain/ids.ts'
+import type { SchemaChecks } from '../../../platform/schema-checks/checks.ts'
 
 interface Listing {
   input_schema: Record<string, unknown>
@@ -9,39 +9,57 @@ interface Listing {
   example_output: Record<string, unknown>
 }
 
-/** Refuses schemas that are none, and examples that break the schema beside them. */
-export function checkListing(listing: Listing): void {
-  const issues = [
-    ...issuesOf(listing, 'input_schema', 'example_input'),
-    ...issuesOf(listing, 'output_schema', 'example_output'),
-  ]
-  const [first] = issues
+/** Refuses schemas that are none or that take too long, and examples that break the schema beside them. */
+export async function checkListing(checks: SchemaChecks, owner: string, listing: Listing): Promise<void> {
+  const issues = await Promise.all([
+    issueOf(checks, owner, listing, 'input_schema', 'example_input'),
+    issueOf(checks, owner, listing, 'output_schema', 'example_output'),
+  ])
+  const found = issues.filter((issue) => issue !== undefined)
+  const [first] = found
   if (first)
-    throw new ApiError('validation_failed', `${first.loc.join('.')}: ${first.msg}`, { details: { issues } })
+    throw new ApiError('validation_failed', `${first.loc.join('.')}: ${first.msg}`, {
+      details: { issues: found },
+    })
 }
 
-function issuesOf(
+async function issueOf(
+  checks: SchemaChecks,
+  owner: string,
   listing: Listing,
   schema: 'input_schema' | 'output_schema',
   example: 'example_input' | 'example_output',
-): Issue[] {
-  let validate: ValidateFunction
-  try {
-    validate = compileUserSchema(listing[schema])
-  } catch (err) {
-    if (!(err instanceof UserSchemaError)) throw err
-    return [
-      { loc: ['body', schema], msg: `is not a usable JSON Schema: ${err.message}`, type: 'json_schema' },
-    ]
+): Promise<Issue | undefined> {
+  const result = await checks.check({
+    owner,
+    key: newId(),
+    schema: listing[schema],
+    value: Buffer.from(JSON.stringify(listing[example])),
+  })
+  if ('busy' in result) {
+    throw new ApiError(
+      'no_capacity',
+      'too many schemas of this account are being checked; try again in a moment',
+      {
+        details: { retry_after_s: 1 },
+        headers: { 'retry-after': '1' },
+      },
+    )
   }
-  if (validate(listing[example])) return []
-  const [error] = validate.errors ?? []
-  const place = error?.instancePath ? ` at ${error.instancePath}` : ''
-  return [
-    {
-      loc: ['body', example],
-      msg: `does not fit ${schema}${place}: ${error?.message ?? 'not valid'}`,
-      type: 'example',
-    },
-  ]
+  if ('stopped' in result) return notUsable(schema, `holding ${example} against it takes too long`)
+  if ('unusable' in result) return notUsable(schema, result.unusable)
+  const [fault] = result.faults
+  if (!fault) return undefined
+  const place = fault.instancePath ? ` at ${fault.instancePath}` : ''
+  return {
+    loc: ['body', example],
+    msg: `does not fit ${schema}${place}: ${fault.message ?? 'not valid'}`,
+    type: 'example',
+  }
 }
+
+const notUsable = (schema: string, why: string): Issue => ({
+  loc: ['body', schema],
+  msg: `is not a usable JSON Schema: ${why}`,
+  type: 'json_schema',
+})

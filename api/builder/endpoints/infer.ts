@@ -22,8 +22,9 @@ export async function admit(
 ): Promise<Admitted> {
   const { accountId, endpointId, body, rawBody } = request
   const endpoint = await callableEndpoint(services, accountId, endpointId)
-  services.endpoints.checkInput(endpoint, body.input)
   const input = memberBytes(rawBody, 'input') ?? Buffer.from(JSON.stringify(body.input))
+  const checking = services.inputChecks.check(endpoint, accountId, { value: body.input, json: input })
+  if (checking) await checking
   const surface = 'rest'
   if (!isChatCapable(endpoint.task_type)) return { endpoint, accountId, input, surface }
   return { endpoint, accountId, input: chatInput(body, input), surface }

@@ -29,12 +29,20 @@ export const registerForInference = route({
   params: Type.Object({ run_id: Uuid }),
   body: RegisterForInference,
   success: { status: 201, schema: Endpoint },
-  errors: ['not_found', 'conflict'],
+  errors: ['not_found', 'conflict', 'no_capacity'],
 
-  async handler({ caller: { accountId }, params: { run_id }, body }, { db, catalog, config, now }) {
+  async handler({ caller: { accountId }, params: { run_id }, body }, services) {
     checkBody(body)
+    const { db, catalog, config, now, schemaChecks } = services
+    // Before the transaction: a check may take its time, and holds nothing meanwhile.
+    const seen = await findVersionOfJob(db, run_id)
+    const isChecked = isOwn(body) && seen?.account_id === accountId
+    if (isChecked) {
+      await checkListing(schemaChecks, accountId, listingOf(body, seen))
+    }
     const row = await db.transaction().execute(async (trx) => {
       const version = await completedVersion(trx, accountId, run_id)
+      if (isOwn(body) && !isChecked) throw new ApiError('conflict', 'this run has just completed; try again')
       return create(trx, { accountId, version, body, catalog, config, now: now() })
     })
     return presentEndpoint(row, { accountId, config })
@@ -80,6 +88,17 @@ async function completedVersion(
   return version
 }
 
+const isOwn = (body: RegisterForInference): boolean =>
+  (body.input_schema ?? body.output_schema ?? body.example_input ?? body.example_output) !== undefined
+
+/** What the caller gave, and what the training said of everything else. */
+const listingOf = (body: RegisterForInference, version: ModelVersionRow) => ({
+  input_schema: body.input_schema ?? version.input_schema,
+  output_schema: body.output_schema ?? version.output_schema,
+  example_input: body.example_input ?? version.example_input,
+  example_output: body.example_output ?? version.example_output,
+})
+
 interface Creation {
   accountId: string
   version: ModelVersionRow
@@ -97,14 +116,7 @@ async function create(
   const model = catalog.model(version.model_config_id)
   // A merge has no model config: its task is the first of those that its servers are for.
   const servedTask = catalog.profile(version.runtime_profile)?.task_types[0]
-  const listing = {
-    input_schema: body.input_schema ?? version.input_schema,
-    output_schema: body.output_schema ?? version.output_schema,
-    example_input: body.example_input ?? version.example_input,
-    example_output: body.example_output ?? version.example_output,
-  }
-  const isOwn = body.input_schema ?? body.output_schema ?? body.example_input ?? body.example_output
-  if (isOwn) checkListing(listing)
+  const listing = listingOf(body, version)
 
   const row = await insertEndpoint(trx, {
     id: newId(),

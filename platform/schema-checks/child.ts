@@ -1,0 +1,57 @@
+import { Script } from 'node:vm'
+import { UserSchemaError } from '../user-schema.ts'
+import { type CompiledSchema, compileWeighed, type Fault, faultsOf } from './check.ts'
+
+/** A value to hold against a schema; `schema` is sent along when the child has none under the key. */
+export interface CheckOrder {
+  readonly key: string
+  readonly schema: string | undefined
+  /** JSON text. */
+  readonly value: Uint8Array
+  /** All schemas sent so far are done with. */
+  readonly forget: boolean
+  readonly deadlineMs: number
+}
+
+export type CheckReply =
+  | { readonly faults: Fault[] }
+  /** The schema cannot be used, for this reason. */
+  | { readonly unusable: string }
+  /** It cannot be checked in the time and with the stack that there are. */
+  | { readonly stopped: true }
+
+const schemas = new Map<string, CompiledSchema>()
+const decoder = new TextDecoder()
+
+function check({ key, schema, value, forget }: CheckOrder): CheckReply {
+  if (forget) schemas.clear()
+  try {
+    let compiled = schemas.get(key)
+    if (!compiled) {
+      if (schema === undefined) throw new Error(`there is no schema under the key ${key}`)
+      compiled = compileWeighed(JSON.parse(schema) as Record<string, unknown>)
+      schemas.set(key, compiled)
+    }
+    return { faults: faultsOf(compiled.validate, JSON.parse(decoder.decode(value))) }
+  } catch (err) {
+    if (err instanceof UserSchemaError) return { unusable: err.message }
+    if (err instanceof RangeError) return { stopped: true }
+    throw err
+  }
+}
+
+/** Ends a check by itself: should the parent be gone, nobody else would. */
+const timed = new Script('hearthCheck()')
+
+function checkInTime(order: CheckOrder): CheckReply {
+  Object.assign(globalThis, { hearthCheck: () => check(order) })
+  try {
+    return timed.runInThisContext({ timeout: order.deadlineMs }) as CheckReply
+  } catch (err) {
+    if ((err as { code?: unknown }).code === 'ERR_SCRIPT_EXECUTION_TIMEOUT') return { stopped: true }
+    throw err
+  }
+}
+
+process.on('message', (order: CheckOrder) => process.send?.(checkInTime(order)))
+process.send?.('ready')
