@@ -89,7 +89,12 @@ export class SchemaChecks implements AsyncDisposable {
     for (const queue of this.#queues.values()) for (const { resolve } of queue) resolve({ busy: true })
     this.#queues.clear()
     const checkers = [...this.#checkers]
-    const gone = checkers.map(({ child }) => child.exitCode ?? child.signalCode ?? once(child, 'exit'))
+    const gone = checkers
+      .map(({ child }) => child)
+      .filter(
+        ({ pid, exitCode, signalCode }) => pid !== undefined && exitCode === null && signalCode === null,
+      )
+      .map((child) => once(child, 'exit'))
     for (const checker of checkers) this.#end(checker, { busy: true })
     await Promise.all(gone)
   }

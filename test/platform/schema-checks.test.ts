@@ -29,7 +29,7 @@ describe('weights of schemas', () => {
       (next) => ({ anyOf: [next, next] }),
       (next) => ({ oneOf: [next, next, next] }),
       (next) => ({ allOf: [next], not: next }),
-      (next) => ({ if: next, then: next, else: next }),
+      (next) => ({ if: next, else: { not: { not: next } } }),
       (next) => ({ dependentSchemas: { a: next, b: next } }),
       ({ $ref }) => ({ anyOf: [{ $dynamicRef: $ref }, { $ref }] }),
     ]
