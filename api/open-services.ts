@@ -5,6 +5,7 @@ import { loadCatalog } from '../platform/catalog.ts'
 import { type Config, required } from '../platform/config.ts'
 import { openEgressPolicy } from '../platform/egress-policy.ts'
 import { HubClient } from '../platform/hub.ts'
+import { HubReader } from './hub-reader.ts'
 import type { Logger } from '../platform/log.ts'
 import { openObjectStore } from '../platform/object-store-open.ts'
 import { SchemaChecks } from '../platform/schema-checks/checks.ts'
@@ -37,6 +38,7 @@ export type OpenServices = Services & AsyncDisposable
 export async function openServices(config: Config, baseUrl: string, log: Logger): Promise<OpenServices> {
   await using stack = new AsyncDisposableStack()
   const url = required(config, 'DATABASE_URL')
+  const hub = new HubClient({ endpoint: config.HEARTH_HUB_ENDPOINT, token: config.HEARTH_HUB_TOKEN })
   const secretBox = new SecretBox(config.HEARTH_ENCRYPTION_KEYS)
   const catalog = loadCatalog()
   const objects = await openObjectStore(config, () => baseUrl)
@@ -88,7 +90,8 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
     killSwitch,
     killSwitchSignal,
     secretBox,
-    hub: new HubClient({ endpoint: config.HEARTH_HUB_ENDPOINT, token: config.HEARTH_HUB_TOKEN }),
+    hub,
+    hubReader: new HubReader(hub, db),
     egress: openEgressPolicy(config),
     nodes: new NodeAuthenticator(db),
     links,

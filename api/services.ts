@@ -5,6 +5,7 @@ import type { Database } from '../db/tables.ts'
 import type { KillSwitchRow } from '../db/tables/accounts.ts'
 import type { Catalog } from '../platform/catalog.ts'
 import type { Config } from '../platform/config.ts'
+import type { HubReader } from './hub-reader.ts'
 import type { HubClient } from '../platform/hub.ts'
 import type { EgressPolicy } from '../platform/egress-policy.ts'
 import type { ObjectStore } from '../platform/object-store.ts'
@@ -61,8 +62,10 @@ export interface Services {
   readonly killSwitchSignal: { send(row: KillSwitchRow): void }
   /** Encryption at rest, for stored replies and other texts that may hold a secret. */
   readonly secretBox: SecretBox
-  /** The one way to the model hub. */
-  readonly hub: HubClient
+  /** The one way to the model hub, where the account was let in already. */
+  readonly hub: Omit<HubClient, 'info' | 'search'>
+  /** The hub as accounts may see it. */
+  readonly hubReader: HubReader
   /** Where user-given addresses may lead. */
   readonly egress: EgressPolicy
   /** `verify` throws `unauthenticated` unless a live node signed the request and it was not seen before. */

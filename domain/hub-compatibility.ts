@@ -51,8 +51,8 @@ export interface HubSurroundings {
   profiles: readonly HubProfile[]
   /** Memory of the largest node, in MB; undefined while none is connected. */
   largestNodeMb: number | undefined
-  /** Whether the platform may read a gated repository; `unknown` where nobody has tried. */
-  access: 'granted' | 'no_token' | 'refused' | 'unknown'
+  /** Whether the account may read a gated repository; `unknown` where nobody has tried. */
+  access: 'granted' | 'no_token' | 'refused' | 'not_listed' | 'unknown'
   /** Where a person accepts the terms. */
   pageUrl: string
   /** Of config.json; null where it has not been read. */
@@ -242,6 +242,11 @@ function checkAccess({ gated }: HubRepoFacts, { access, pageUrl }: HubSurroundin
       return say(
         false,
         `The repository is gated and the platform's token has no access: ask for it at ${pageUrl} with the account of HEARTH_HUB_TOKEN, and try again once it is granted.`,
+      )
+    case 'not_listed':
+      return say(
+        false,
+        'The repository is gated and not opened to your account: have the operator of this platform list it for you.',
       )
     case 'unknown':
       return say(false, `The repository is gated; whether the platform may read it is seen at ${pageUrl}.`)

@@ -29,6 +29,11 @@ export class HubError extends Error {
     this.code = code
     this.retryAfterS = retryAfterS
   }
+
+  /** A hub does not tell what is absent from what is private. */
+  static notFound(): HubError {
+    return new HubError('not_found', 'the hub has no such repository, revision or file, or does not show it')
+  }
 }
 
 /** One file of a repository. The hub knows the SHA-256 only of large files; of the others it tells the git blob id. */
@@ -44,6 +49,8 @@ export interface HubRepoInfo {
   repoId: string
   revision: string
   gated: boolean
+  /** Shown to the platform's token alone. */
+  isPrivate: boolean
   licence: string | null
   pipelineTag: string | null
   library: string | null
@@ -72,10 +79,7 @@ export function hubRefusal({ statusCode, headers }: Dispatcher.ResponseData, has
       ? new HubError('gated_no_token', 'this repository is gated')
       : new HubError('gated_refused', 'this repository is gated and the platform has not been granted access')
   }
-  // A hub does not tell what is absent from what is private.
-  if (statusCode === 404 || statusCode === 401) {
-    return new HubError('not_found', 'the hub has no such repository, revision or file, or does not show it')
-  }
+  if (statusCode === 404 || statusCode === 401) return HubError.notFound()
   return new HubError('unavailable', `the model hub answered ${statusCode}`)
 }
 
@@ -97,6 +101,7 @@ export function readHubInfo(repoId: string, answer: Record<string, unknown>): Hu
     repoId,
     revision,
     gated: answer['gated'] !== false && answer['gated'] !== undefined && answer['gated'] !== null,
+    isPrivate: answer['private'] === true,
     licence,
     pipelineTag: asText(answer['pipeline_tag']),
     library: asText(answer['library_name']),

@@ -1,11 +1,15 @@
 import Type, { type Static } from 'typebox'
 import { Nullable, Timestamp, Uuid, Vocabulary } from './common.ts'
-import { Name } from './forms.ts'
+import { Formed, Name } from './forms.ts'
 
 export const Account = Type.Object({
   account_id: Uuid,
   name: Type.String(),
   training_quota: Type.Integer(),
+  hub_repos: Type.Array(Type.String(), {
+    description:
+      'Private and gated hub repositories that the account may use with the access of the platform',
+  }),
   created_at: Timestamp,
 })
 export type Account = Static<typeof Account>
@@ -17,8 +21,18 @@ export const CreateAccount = Type.Object(
   { additionalProperties: false },
 )
 
+const RepoPattern = Formed(
+  '^(?:\\*|[A-Za-z0-9][A-Za-z0-9._-]*(?:/(?:\\*|[A-Za-z0-9][A-Za-z0-9._-]*))?)$',
+  'must be the id of a repository, owner/* or *',
+  { maxLength: 200 },
+)
+
 export const UpdateAccount = Type.Object(
-  { name: Type.Optional(Name), training_quota: Type.Optional(Quota) },
+  {
+    name: Type.Optional(Name),
+    training_quota: Type.Optional(Quota),
+    hub_repos: Type.Optional(Type.Array(RepoPattern, { maxItems: 1_000, uniqueItems: true })),
+  },
   { additionalProperties: false, minProperties: 1 },
 )
 

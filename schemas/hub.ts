@@ -57,7 +57,12 @@ export const HubEntry = Type.Object(
 )
 export type HubEntry = Static<typeof HubEntry>
 
-export const HubSearchResult = Type.Object({ results: Type.Array(HubEntry) })
+export const HubSearchResult = Type.Object({
+  results: Type.Array(HubEntry),
+  complete: Type.Boolean({
+    description: 'Whether nothing beyond these fits; false when more was found than looked at',
+  }),
+})
 
 /** `org/name`, or a name alone for the oldest repositories. */
 export const RepoId = Formed(

@@ -36,6 +36,19 @@ export function accountCommands(program: Command, open: Open): void {
       print(context, list, table(['ACCOUNT', 'NAME', 'TRAINING QUOTA', 'CREATED'], rows))
     })
 
+  accounts
+    .command('hub-repos <account_id> [patterns...]')
+    .description(
+      'set which private and gated hub repositories an account may use: ids, owner/* or *; none takes all back',
+    )
+    .action(async (accountId: string, patterns: string[], _options: object, command: Command) => {
+      const context = open(command)
+      const path = `/accounts/${id(accountId)}`
+      const account = await context.client.call<Account>('PATCH', path, { hub_repos: patterns })
+      const listed = account.hub_repos.join(', ') || 'no private or gated repository'
+      print(context, account, `${account.name} may use ${listed}.`)
+    })
+
   program
     .command('quotas')
     .description('set what an account may do at once')

@@ -6,6 +6,7 @@ import type { AccountRow } from '../tables/accounts.ts'
 interface Settings {
   name: string
   trainingQuota: number
+  hubRepos: string[]
 }
 
 /** Makes a tenant; it can do nothing until it has a key. */
@@ -42,13 +43,14 @@ export function listAccounts(
 export function updateAccount(
   db: Kysely<Database>,
   id: string,
-  { name, trainingQuota }: { [K in keyof Settings]: Settings[K] | undefined },
+  { name, trainingQuota, hubRepos }: { [K in keyof Settings]: Settings[K] | undefined },
 ): Promise<AccountRow | undefined> {
   return db
     .updateTable('account')
     .set((eb) => ({
       name: name ?? eb.ref('name'),
       training_quota: trainingQuota ?? eb.ref('training_quota'),
+      hub_repos: hubRepos ?? eb.ref('hub_repos'),
     }))
     .where('id', '=', id)
     .returningAll()

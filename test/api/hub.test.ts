@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { startApi, type TestApi } from '../support/api.ts'
+import { OPERATIONS_KEY, startApi, type TestApi } from '../support/api.ts'
 import { buildEndpoint } from '../support/build-endpoint.ts'
 import { llamaRepo } from '../support/hub-repos.ts'
 import {
@@ -43,6 +43,9 @@ describe('the hub', () => {
   const search = (body: object) => api.call('POST', `${MODELS}/hf/search`, { key, body })
   const failing = (entry: { compatibility: { checks: { check: string; passed: boolean }[] } }) =>
     entry.compatibility.checks.filter(({ passed }) => !passed).map(({ check }) => check)
+
+  const lend = (id: string, hub_repos: string[]) =>
+    api.call('PATCH', `/api/v1/admin/accounts/${id}`, { key: OPERATIONS_KEY, body: { hub_repos } })
 
   it('says of a repository what it takes and whether it can be served', async () => {
     const { status, body } = await api.call('GET', infoPath('acme/Tiny-Llama'), { key })
@@ -203,6 +206,7 @@ describe('the hub', () => {
         env: { HEARTH_HUB_ENDPOINT: hub.url, HEARTH_HUB_TOKEN: token },
         database: api.database,
       })
+      await lend(accountId, ['acme/gated'])
       const { body } = await other.call('GET', infoPath('acme/gated'), { key })
 
       const access = body.compatibility.checks.find(({ check }: { check: string }) => check === 'access')

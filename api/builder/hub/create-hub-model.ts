@@ -39,6 +39,7 @@ export async function createHubModel(trx: Transaction<Database>, order: HubImpor
 async function insertAll(trx: Transaction<Database>, order: HubImport): Promise<void> {
   const { accountId, info, verdict, task, files, now } = order
   const [id, versionId] = [newId(), newId()]
+  const isClosed = info.gated || info.isPrivate
   const profile = verdict.compatibility.runtime_profile_id ?? ''
   const modelKey = modelKeyOf(`hf-${info.repoId}`, versionId)
   const listing = listingOf(task)
@@ -51,7 +52,8 @@ async function insertAll(trx: Transaction<Database>, order: HubImport): Promise<
       name: info.repoId,
       model_config_id: id,
       runtime_profile: profile,
-      visibility: 'public',
+      // Others may build on what everybody could fetch, and on nothing that was opened to this account alone.
+      visibility: isClosed ? 'private' : 'public',
       lifecycle_status: 'candidate',
       memory_mb: verdict.requirements.vram_mb ?? 1,
       ...listing,
@@ -66,6 +68,7 @@ async function insertAll(trx: Transaction<Database>, order: HubImport): Promise<
     accountId,
     repoId: info.repoId,
     revision: info.revision,
+    isClosed,
     task,
     versionId,
     modelKey,
@@ -94,6 +97,7 @@ interface Listing {
   accountId: string
   repoId: string
   revision: string
+  isClosed: boolean
   task: HubTask
   versionId: string
   modelKey: string
@@ -113,8 +117,9 @@ async function listEndpoint(trx: Transaction<Database>, listing: Listing): Promi
       display_name: listing.repoId,
       description: `${listing.repoId} from the model hub.`,
       visibility: 'public',
-      // Only its owner calls a candidate; the promotion to `ready` opens it to all.
-      review_status: 'active',
+      // Only its owner calls a candidate; the promotion to `ready` opens it to all, except what an operator has to
+      // look at first: whether the licence of a closed repository lets others use it.
+      review_status: listing.isClosed ? 'pending_review' : 'active',
       source: 'catalog',
       is_base_model: true,
       task_type: listing.task,

@@ -1,17 +1,18 @@
 import { invalid } from '../../../domain/errors.ts'
-import { HubError, type HubClient, MAX_COMMITS } from '../../../platform/hub.ts'
+import { HubError, MAX_COMMITS } from '../../../platform/hub.ts'
+import type { Services } from '../../services.ts'
 
 /**
  * The commit that a revision of the default branch stands for. Anybody can put commits into a repository beside that
  * branch, by proposing a change, so that only what its owners have taken into it is offered under its name.
  */
 export async function commitOnDefaultBranch(
-  hub: Pick<HubClient, 'info' | 'isAncestor'>,
-  repoId: string,
-  revision: string,
+  { hub, hubReader }: Pick<Services, 'hub' | 'hubReader'>,
+  accountId: string,
+  { repoId, revision }: { repoId: string; revision: string },
 ): Promise<string> {
-  const { revision: head } = await hub.info(repoId)
-  const commit = await known(hub.info(repoId, revision))
+  const { revision: head } = (await hubReader.see(accountId, repoId)).info
+  const commit = (await known(hubReader.see(accountId, repoId, revision)))?.info
   const isOffered = commit && (await known(hub.isAncestor(repoId, { head, commit: commit.revision })))
   if (commit && isOffered) return commit.revision
   throw invalid(

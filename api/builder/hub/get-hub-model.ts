@@ -14,7 +14,7 @@ export const getHubModel = route({
   success: { status: 200, schema: HubEntry },
   errors: ['not_found', 'forbidden', 'rate_limited', 'unavailable'],
 
-  async handler({ params }, services) {
-    return presentHubEntry(await askingHub(lookAtRepo(services, params.repo_id, { thorough: true })))
+  async handler({ caller: { accountId }, params: { repo_id: repoId } }, services) {
+    return presentHubEntry(await askingHub(lookAtRepo(services, { accountId, repoId }, { thorough: true })))
   },
 })

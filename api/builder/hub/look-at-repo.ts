@@ -7,9 +7,10 @@ import {
 import { type ModelShape, readModelShape } from '../../../domain/model-shape.ts'
 import { HubError, type HubRepoInfo } from '../../../platform/hub.ts'
 import type { HubEntry } from '../../../schemas/hub.ts'
+import type { SeenRepo } from '../../hub-reader.ts'
 import type { Services } from '../../services.ts'
 
-type Needs = Pick<Services, 'hub' | 'catalog' | 'links'>
+type Needs = Pick<Services, 'hub' | 'hubReader' | 'catalog' | 'links'>
 
 /** A repository, and whether and how it can be served here. */
 export interface HubLook {
@@ -19,18 +20,21 @@ export interface HubLook {
 
 export interface LookOptions {
   task?: HubTask | undefined
-  revision?: string | undefined
-  /** Also reads config.json and tries the gate: two requests more. */
+  /** Also reads config.json and tries the gate: two requests more. Without it the hub's word may be a minute old. */
   thorough: boolean
 }
 
 /** Asks the hub for a repository and judges it. */
-export async function lookAtRepo(services: Needs, repoId: string, options: LookOptions): Promise<HubLook> {
-  const { hub, catalog, links } = services
-  const info = await hub.info(repoId, options.revision)
-  const { access, shape } = options.thorough
-    ? await lookInside(services, info)
-    : { access: accessUntried(services, info), shape: null }
+export async function lookAtRepo(
+  services: Needs,
+  { accountId, repoId, revision }: { accountId: string; repoId: string; revision?: string | undefined },
+  options: LookOptions,
+): Promise<HubLook> {
+  const { hub, hubReader, catalog, links } = services
+  const { info, isOpen } = options.thorough
+    ? await hubReader.see(accountId, repoId, revision)
+    : await hubReader.glance(accountId, repoId)
+  const { access, shape } = await accessTo(services, { info, isOpen }, options)
   const nodes = links.snapshot().filter(({ draining }) => !draining)
   const verdict = checkHubRepo(info, {
     task: options.task,
@@ -43,13 +47,22 @@ export async function lookAtRepo(services: Needs, repoId: string, options: LookO
   return { info, verdict }
 }
 
-const accessUntried = ({ hub }: Needs, { gated }: HubRepoInfo): HubSurroundings['access'] =>
-  gated && !hub.hasToken ? 'no_token' : 'unknown'
+interface Access {
+  access: HubSurroundings['access']
+  shape: ModelShape | null
+}
 
-async function lookInside(
-  { hub }: Needs,
-  info: HubRepoInfo,
-): Promise<{ access: HubSurroundings['access']; shape: ModelShape | null }> {
+function accessTo(
+  services: Needs,
+  { info, isOpen }: SeenRepo,
+  { thorough }: LookOptions,
+): Access | Promise<Access> {
+  if (!isOpen) return { access: 'not_listed', shape: null }
+  if (thorough) return lookInside(services, info)
+  return { access: info.gated && !services.hub.hasToken ? 'no_token' : 'unknown', shape: null }
+}
+
+async function lookInside({ hub }: Needs, info: HubRepoInfo): Promise<Access> {
   const config = info.files.find(({ path }) => path === 'config.json')
   try {
     if (config) {
@@ -77,10 +90,17 @@ function parse(bytes: Buffer): unknown {
 
 const MB = 1024 * 1024
 
+/** Of what would be fetched; of a repository that cannot be served, all that is in it. */
+function sizeMb({ files }: HubRepoInfo, verdict: HubVerdict): number | null {
+  const bytes =
+    verdict.files.length > 0 ? verdict.sizeBytes : files.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
+  return bytes > 0 ? Math.max(0.01, Math.round((bytes / MB) * 100) / 100) : null
+}
+
 /** Contract 2.9. */
 export const presentHubEntry = ({ info, verdict }: HubLook): HubEntry => ({
   repo_id: info.repoId,
-  size_mb: Math.round((verdict.sizeBytes / MB) * 100) / 100,
+  size_mb: sizeMb(info, verdict),
   compatibility: verdict.compatibility,
   estimated_requirements: verdict.requirements,
   revision: info.revision,

@@ -34,8 +34,12 @@ export const registerHubModel = route({
     if (known) return present(known, gateway.baseUrl)
 
     const commit =
-      revision === undefined ? undefined : await askingHub(commitOnDefaultBranch(hub, repoId, revision))
-    const look = await askingHub(lookAtRepo(services, repoId, { task, revision: commit, thorough: true }))
+      revision === undefined
+        ? undefined
+        : await askingHub(commitOnDefaultBranch(services, accountId, { repoId, revision }))
+    const look = await askingHub(
+      lookAtRepo(services, { accountId, repoId, revision: commit }, { task, thorough: true }),
+    )
     refuseIncompatible(look)
     const files = await askingHub(withDigests(hub, look))
     const order: HubImport = { ...look, accountId, task, files, now: now() }
@@ -62,7 +66,10 @@ function refuseIncompatible({ info, verdict: { compatibility } }: HubLook): void
 }
 
 /** The digest of every file a node will fetch: the hub's own word for large files, the bytes themselves for small ones. */
-async function withDigests(hub: HubClient, { info, verdict }: HubLook): Promise<HubImport['files']> {
+async function withDigests(
+  hub: Pick<HubClient, 'read'>,
+  { info, verdict }: HubLook,
+): Promise<HubImport['files']> {
   const files: HubImport['files'][number][] = []
   for (const file of info.files.filter(({ path }) => verdict.files.includes(path))) {
     const sha256 = file.sha256 ?? digestOf(await hub.read(info, file, MAX_SMALL_FILE_BYTES))

@@ -74,7 +74,7 @@ export const getAccount = route({
 
 export const updateAccount = route({
   operationId: 'updateAccount',
-  summary: 'Rename an account or set its training quota',
+  summary: 'Rename an account, set its training quota or the closed hub repositories it may use',
   method: 'PATCH',
   path: '/admin/accounts/{account_id}',
   auth: 'operations-key',
@@ -83,8 +83,9 @@ export const updateAccount = route({
   success: { status: 200, schema: Account },
   errors: ['not_found'],
 
-  async handler({ params: { account_id }, body: { name, training_quota } }, { db }) {
-    const row = await changeAccount(db, account_id, { name, trainingQuota: training_quota })
+  async handler({ params: { account_id }, body: { name, training_quota, hub_repos } }, { db }) {
+    const change = { name, trainingQuota: training_quota, hubRepos: hub_repos }
+    const row = await changeAccount(db, account_id, change)
     if (!row) throw noAccount()
     return presentAccount(row)
   },

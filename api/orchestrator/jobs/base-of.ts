@@ -68,7 +68,7 @@ async function hubModel(services: Services, run: TrainingRunRow, repoId: string)
     return { type: 'version', model_key: version.model_key }
   }
   try {
-    const { revision, files } = await services.hub.info(repoId, pinned ?? undefined)
+    const { revision, files } = await services.hubReader.open(run.account_id, repoId, pinned ?? undefined)
     const first = await pinBaseRevision(db, run.id, revision)
     // Of two gateways that ask at once the second one's answer may be of another commit.
     if (first !== revision) return await hubModel(services, { ...run, base_revision: first }, repoId)

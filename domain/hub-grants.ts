@@ -1,0 +1,6 @@
+/** Whether one of an operator's patterns covers a repository: its id, `owner/*` or `*`. */
+export const isGranted = (patterns: readonly string[], repoId: string): boolean =>
+  patterns.some((pattern) => covers(pattern.toLowerCase(), repoId.toLowerCase()))
+
+const covers = (pattern: string, repoId: string): boolean =>
+  pattern.endsWith('*') ? repoId.startsWith(pattern.slice(0, -1)) : repoId === pattern
