@@ -13,6 +13,8 @@ import type { NodeLinks } from './links/node-links.ts'
 /** What running a model takes. */
 export interface LoadNeed {
   readonly model_key: string
+  /** The account whose request waits for it. */
+  readonly account_id: string
   readonly runtime_profile: string
   readonly memory_mb: number
 }
@@ -24,9 +26,12 @@ export interface ModelLoadsOptions {
   log: Logger
 }
 
+/** The same for everybody whom the same nodes serve: null for accounts that only shared nodes do. */
+type SharedNeed = Omit<LoadNeed, 'account_id'> & { readonly account_id: string | null }
+
 /** A load under way, and who waits for it. */
 interface Load {
-  readonly need: LoadNeed
+  readonly need: SharedNeed
   readonly beganAt: number
   /** Nodes that failed to load it for these waiters. */
   readonly tried: Set<string>
@@ -63,7 +68,8 @@ const RETRY_AFTER_S = 5
  */
 export class ModelLoads implements Disposable {
   readonly #options: ModelLoadsOptions
-  readonly #loads = new Map<string, Load>()
+  /** By model, then by the account that it is for. */
+  readonly #loads = new Map<string, Map<string | null, Load>>()
   readonly #stopListening: () => void
   readonly #timer: NodeJS.Timeout
   #waiting = 0
@@ -82,9 +88,9 @@ export class ModelLoads implements Disposable {
   }
 
   /** Milliseconds that a request may wait for a model before it is told to come back. */
-  async ceilingMs({ model_key }: Pick<LoadNeed, 'model_key'>): Promise<number> {
+  async ceilingMs({ model_key, account_id }: Pick<LoadNeed, 'model_key' | 'account_id'>): Promise<number> {
     const { db, links } = this.#options
-    const state = links.placement.count(model_key).cached > 0 ? 'cached' : 'cold'
+    const state = links.placement.count(model_key, account_id).cached > 0 ? 'cached' : 'cold'
     const measured = await estimateLoadMs(db, model_key, state)
     if (measured === undefined) return UNMEASURED_CEILING_MS
     return Math.max(LEAST_CEILING_MS, CEILING_FACTOR * measured)
@@ -101,7 +107,8 @@ export class ModelLoads implements Disposable {
     if (this.#waiting >= MAX_WAITERS || this.#bytes + bytes > MAX_WAITING_BYTES) {
       throw unavailable('no_capacity', 'too many requests wait for models to be loaded', RETRY_AFTER_S)
     }
-    const load = this.#loads.get(need.model_key) ?? this.#begin(need)
+    const account_id = this.#options.links.placement.hasOwnNode(need.account_id) ? need.account_id : null
+    const load = this.#loads.get(need.model_key)?.get(account_id) ?? this.#begin({ ...need, account_id })
     const { promise, resolve, reject } = Promise.withResolvers<void>()
     const waiter = { bytes, resolve, reject }
     load.waiters.add(waiter)
@@ -125,10 +132,14 @@ export class ModelLoads implements Disposable {
     this.#stopListening()
     clearInterval(this.#timer)
     const stopping = new ApiError('unavailable', 'this gateway is stopping')
-    for (const { waiters } of this.#loads.values()) for (const { reject } of waiters) reject(stopping)
+    for (const { waiters } of this.#all()) for (const { reject } of waiters) reject(stopping)
   }
 
-  #begin(need: LoadNeed): Load {
+  #all(): Load[] {
+    return [...this.#loads.values()].flatMap((loads) => [...loads.values()])
+  }
+
+  #begin(need: SharedNeed): Load {
     const load: Load = {
       need,
       beganAt: performance.now(),
@@ -137,7 +148,9 @@ export class ModelLoads implements Disposable {
       place: undefined,
       againAt: Number.POSITIVE_INFINITY,
     }
-    this.#loads.set(need.model_key, load)
+    const loads = this.#loads.get(need.model_key)
+    if (loads) loads.set(need.account_id, load)
+    else this.#loads.set(need.model_key, new Map([[need.account_id, load]]))
     // Whoever begins a load joins it first, so that its failure finds somebody.
     queueMicrotask(() => this.#start(load))
     return load
@@ -190,8 +203,14 @@ export class ModelLoads implements Disposable {
   }
 
   #told(nodeId: string, model: NodeModel): void {
-    const load = this.#loads.get(model.model_key)
-    if (!load) return
+    const loads = this.#loads.get(model.model_key)
+    if (!loads) return
+    for (const load of loads.values())
+      if (this.#options.links.placement.serves(nodeId, load.need.account_id))
+        this.#toldOf(load, nodeId, model)
+  }
+
+  #toldOf(load: Load, nodeId: string, model: NodeModel): void {
     if (warmthOf(model) === 'warm') return this.#loaded(load, nodeId)
     const isOver = model.state === 'cold' || model.state === 'evicted'
     if (!isOver || load.place?.node_id !== nodeId) return
@@ -210,8 +229,9 @@ export class ModelLoads implements Disposable {
   }
 
   #look(): void {
-    for (const load of this.#loads.values()) {
-      if (this.#options.links.placement.count(load.need.model_key).warm > 0) this.#loaded(load, undefined)
+    for (const load of this.#all()) {
+      const { model_key, account_id } = load.need
+      if (this.#options.links.placement.count(model_key, account_id).warm > 0) this.#loaded(load, undefined)
       else if (performance.now() > load.againAt) this.#start(load)
     }
   }
@@ -228,7 +248,11 @@ export class ModelLoads implements Disposable {
   }
 
   #forget(load: Load): void {
-    if (this.#loads.get(load.need.model_key) === load) this.#loads.delete(load.need.model_key)
+    const { model_key, account_id } = load.need
+    const loads = this.#loads.get(model_key)
+    if (loads?.get(account_id) !== load) return
+    loads.delete(account_id)
+    if (loads.size === 0) this.#loads.delete(model_key)
   }
 
   async #record({ need, beganAt }: Load, { node_id, warmth }: Chosen): Promise<void> {

@@ -10,6 +10,7 @@ const parts = await openNode(readConfig(), createLogger('node', 'warn'), {
   catalog: loadCatalog(catalogDir),
   isDraining: () => false,
   onDraining: () => {},
+  onSharing: () => {},
 })
 await parts.models.load(modelKey)
 process.once('SIGTERM', () => void closeNode(parts).then(() => process.exit()))

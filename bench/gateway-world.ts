@@ -182,7 +182,7 @@ async function seed(url: string) {
   const { key } = await db
     .transaction()
     .execute((trx) => createApiKey(trx, { accountId, name: 'bench', role: 'admin' }))
-  const nodeToken = await createNodeToken(db, accountId)
+  const nodeToken = await createNodeToken(db, { accountId, sharing: 'shared' })
   await db.destroy()
   return { endpointId, modelKey, key, nodeToken }
 }

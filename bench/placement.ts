@@ -35,6 +35,8 @@ const model = (): NodeModel => {
 
 const report = (i: number): NodeSnapshot => ({
   node_id: `node-${i}`,
+  account_id: `account-${i % 10}`,
+  sharing: i % 5 === 0 ? 'dedicated' : 'shared',
   hardware: i % 4 === 0 ? 'gpu' : 'cpu',
   profiles: PROFILES,
   cpus: 8,
@@ -56,7 +58,13 @@ for (let round = 0; round < ROUNDS; round++) {
   for (let i = 0; i < DECISIONS; i++) {
     if (i % 2 === 0) index.put(reports[(i / 2) % reports.length]!)
     const model_key = modelKey(i % (MODELS + 20))
-    const need = { model_key, runtime_profile: 'tabular', memory_mb: 4_000, now: 0 }
+    const need = {
+      model_key,
+      account_id: `account-${i % 20}`,
+      runtime_profile: 'tabular',
+      memory_mb: 4_000,
+      now: 0,
+    }
     if (index.place(need, random).chosen) placed++
   }
   rates.push(DECISIONS / ((performance.now() - began) / 1_000))

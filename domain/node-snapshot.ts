@@ -1,8 +1,11 @@
-import type { NodeModel } from '../schemas/node.ts'
+import type { NodeModel, NodeSharing } from '../schemas/node.ts'
 
 /** What placement knows of one node: its inventory and its latest report, as kept in `node_state.snapshot`. */
 export interface NodeSnapshot {
   readonly node_id: string
+  /** The account that owns the machine. */
+  readonly account_id: string
+  readonly sharing: NodeSharing
   readonly hardware: 'cpu' | 'gpu' | 'xpu'
   /** Runtime profiles that this node can run. */
   readonly profiles: readonly string[]
@@ -15,6 +18,15 @@ export interface NodeSnapshot {
   /** Every model that is loaded, being loaded, or on this node's disk (`evicted`). */
   readonly models: readonly NodeModel[]
 }
+
+/**
+ * Whether a node is given the work of this account: a shared one that of every account, a dedicated one that of its own.
+ * `null` stands for any account at all.
+ */
+export const serves = (
+  { sharing, account_id }: Pick<NodeSnapshot, 'sharing' | 'account_id'>,
+  accountId: string | null,
+): boolean => sharing === 'shared' || account_id === accountId
 
 export type Warmth = 'warm' | 'cached' | 'cold'
 

@@ -1,11 +1,13 @@
 import type { NodeModel } from '../schemas/node.ts'
 import type { NodeSnapshot, Warmth } from './node-snapshot.ts'
-import { stageOf, warmthOf } from './node-snapshot.ts'
+import { serves, stageOf, warmthOf } from './node-snapshot.ts'
 import { drawBest, ScoreBuckets } from './score-buckets.ts'
 
 /** What a request needs of a node. */
 export interface PlacementNeed {
   readonly model_key: string
+  /** The account whose work it is; null for what every account may use, which only shared nodes take. */
+  readonly account_id: string | null
   readonly runtime_profile: string
   readonly memory_mb: number
   /** Only nodes of this hardware; any when absent. */
@@ -40,6 +42,8 @@ export interface Placement {
 /** One node as the index holds it. */
 export interface PlacedNode {
   snapshot: NodeSnapshot
+  /** Whose requests it can be picked for: everybody's (the empty text), or those of this account. */
+  scope: string
   models: Map<string, NodeModel>
   /** Free memory and what idle models that nobody pinned would give back. */
   reachable_mb: number
@@ -81,6 +85,7 @@ export function misfit(node: PlacedNode, need: PlacementNeed): string | undefine
   const { snapshot } = node
   const model = node.models.get(need.model_key)
   const warmth = warmthOf(model)
+  if (!serves(snapshot, need.account_id)) return 'serves only its own account'
   if (snapshot.draining) return 'is draining'
   if (need.exclude?.has(snapshot.node_id)) return 'was tried for this request already'
   if (need.hardware && snapshot.hardware !== need.hardware)
@@ -99,15 +104,26 @@ export function misfit(node: PlacedNode, need: PlacementNeed): string | undefine
   return undefined
 }
 
+const EVERYBODY = ''
+const SHARED_ONLY = [EVERYBODY]
+
+const scopeOf = ({ sharing, account_id }: NodeSnapshot): string =>
+  sharing === 'shared' ? EVERYBODY : account_id
+
+/** The place of a model or profile within a scope; that of shared nodes costs no new text. */
+const within = (scope: string, key: string): string => (scope === EVERYBODY ? key : `${scope} ${key}`)
+
 /**
  * Nodes ordered so that a decision looks at few of them: per model those that hold it, per runtime profile all others, each
- * by points. Reports change one node's place at a time.
+ * by points, shared nodes apart from those dedicated to an account. Reports change one node's place at a time.
  */
 export class PlacementIndex {
   readonly #nodes = new Map<string, PlacedNode>()
   /** Per model, the nodes that hold it. */
   readonly #holders: Record<'warm' | 'cached', Buckets> = { warm: new Map(), cached: new Map() }
   readonly #byProfile: Buckets = new Map()
+  /** Per account that has any, the nodes dedicated to it. */
+  readonly #dedicated = new Map<string, Set<PlacedNode>>()
 
   /** Takes a node's whole report in place of the one before. */
   put(snapshot: NodeSnapshot): void {
@@ -116,6 +132,7 @@ export class PlacementIndex {
     const pending = known?.pending ?? 0
     const now = {
       snapshot,
+      scope: scopeOf(snapshot),
       models,
       pending,
       reachable_mb: reachableMemory(snapshot, models.values()),
@@ -136,9 +153,10 @@ export class PlacementIndex {
     const node = this.#nodes.get(nodeId)
     if (!node) return
     const before = node.models.get(model.model_key)
-    if (before) this.#leave(this.#band(before), model.model_key, node)
+    const key = within(node.scope, model.model_key)
+    if (before) this.#leave(this.#band(before), key, node)
     node.models.set(model.model_key, model)
-    enter(this.#band(model), model.model_key, node)
+    enter(this.#band(model), key, node)
     node.reachable_mb = reachableMemory(node.snapshot, node.models.values())
   }
 
@@ -166,13 +184,21 @@ export class PlacementIndex {
     return { chosen, explain: () => this.#explain(need, chosen) }
   }
 
-  /** How warm the cluster holds a model: nodes by warmth (contract 2.8). */
-  count(modelKey: string): { warm: number; cached: number } {
-    const { warm, cached } = this.#holders
-    const onDisk = [...(cached.get(modelKey)?.best() ?? [])]
-      .flat()
-      .filter(({ models }) => stageOf(models.get(modelKey)) === 'cached')
-    return { warm: warm.get(modelKey)?.size ?? 0, cached: onDisk.length }
+  /** How warm the nodes that serve this account hold a model, `null` being any account at all (contract 2.8). */
+  count(modelKey: string, accountId: string | null = null): { warm: number; cached: number } {
+    const total = { warm: 0, cached: 0 }
+    for (const scope of this.#scopesOf(accountId)) {
+      const key = within(scope, modelKey)
+      total.warm += this.#holders.warm.get(key)?.size ?? 0
+      for (const { models } of [...(this.#holders.cached.get(key)?.best() ?? [])].flat())
+        if (stageOf(models.get(modelKey)) === 'cached') total.cached += 1
+    }
+    return total
+  }
+
+  /** Whether some linked node serves this account alone. */
+  hasOwnNode(accountId: string): boolean {
+    return this.#dedicated.has(accountId)
   }
 
   /** A model as its node last reported it. */
@@ -186,6 +212,12 @@ export class PlacementIndex {
     return node ? misfit(node, need) : 'is not connected'
   }
 
+  /** Whether a linked node is given the work of this account. */
+  serves(nodeId: string, accountId: string | null): boolean {
+    const node = this.#nodes.get(nodeId)
+    return node !== undefined && serves(node.snapshot, accountId)
+  }
+
   hardware(nodeId: string): NodeSnapshot['hardware'] | undefined {
     return this.#nodes.get(nodeId)?.snapshot.hardware
   }
@@ -197,24 +229,38 @@ export class PlacementIndex {
     }))
   }
 
+  /** Whose nodes an account's work may go to: the shared ones, and those dedicated to it. */
+  #scopesOf(accountId: string | null): readonly string[] {
+    return accountId !== null && this.#dedicated.has(accountId) ? [EVERYBODY, accountId] : SHARED_ONLY
+  }
+
   #choose(need: PlacementNeed, random: () => number): Chosen | undefined {
     const { model_key, atLeast = 'cold' } = need
+    const scopes = this.#scopesOf(need.account_id)
     for (const warmth of BANDS) {
       const fits = (node: PlacedNode) =>
         // The last band holds every node of the profile; those that know the model had their turn.
         (warmth !== 'cold' || warmthOf(node.models.get(model_key)) === 'cold') &&
         misfit(node, need) === undefined
-      const nodes = this.#nodesOf(warmth, need)
-      const node = nodes && drawBest(nodes, fits, lessBusy, random)
+      let node: PlacedNode | undefined
+      for (const scope of scopes) {
+        const nodes = this.#nodesOf(warmth, need, scope)
+        const drawn = nodes && drawBest(nodes, fits, lessBusy, random)
+        node = node && drawn ? better(node, drawn) : (node ?? drawn)
+      }
       if (node) return { node_id: node.snapshot.node_id, warmth, score: WARMTH_SCORE[warmth] + node.points }
       if (warmth === atLeast) return undefined
     }
     return undefined
   }
 
-  #nodesOf(warmth: Warmth, need: PlacementNeed): ScoreBuckets<PlacedNode> | undefined {
-    if (warmth === 'cold') return this.#byProfile.get(need.runtime_profile)
-    return this.#holders[warmth].get(need.model_key)
+  #nodesOf(
+    warmth: Warmth,
+    { model_key, runtime_profile }: PlacementNeed,
+    scope: string,
+  ): ScoreBuckets<PlacedNode> | undefined {
+    if (warmth === 'cold') return this.#byProfile.get(within(scope, runtime_profile))
+    return this.#holders[warmth].get(within(scope, model_key))
   }
 
   #explain(need: PlacementNeed, chosen: Chosen | undefined): Verdict[] {
@@ -240,20 +286,32 @@ export class PlacementIndex {
 
   /** Puts a node where its points and models belong; cheap for what stays where it is. */
   #link(node: PlacedNode): void {
-    for (const model of node.models.values()) enter(this.#band(model), model.model_key, node)
-    for (const profile of node.snapshot.profiles) enter(this.#byProfile, profile, node)
+    const { scope } = node
+    for (const model of node.models.values()) enter(this.#band(model), within(scope, model.model_key), node)
+    for (const profile of node.snapshot.profiles) enter(this.#byProfile, within(scope, profile), node)
+    if (scope === EVERYBODY) return
+    const own = this.#dedicated.get(scope)
+    if (own) own.add(node)
+    else this.#dedicated.set(scope, new Set([node]))
   }
 
   /** Takes a node out of every place that its next report does not name. */
-  #unlinkBut(node: PlacedNode, next?: Pick<PlacedNode, 'models' | 'snapshot'>): void {
+  #unlinkBut(node: PlacedNode, next?: Pick<PlacedNode, 'models' | 'snapshot' | 'scope'>): void {
+    const { scope } = node
+    const after = next?.scope === scope ? next : undefined
     for (const model of node.models.values()) {
       const band = this.#band(model)
-      const stays = next?.models.get(model.model_key)
-      if (!stays || this.#band(stays) !== band) this.#leave(band, model.model_key, node)
+      const stays = after?.models.get(model.model_key)
+      if (!stays || this.#band(stays) !== band) this.#leave(band, within(scope, model.model_key), node)
     }
     for (const profile of node.snapshot.profiles) {
-      if (!next?.snapshot.profiles.includes(profile)) this.#leave(this.#byProfile, profile, node)
+      if (!after?.snapshot.profiles.includes(profile))
+        this.#leave(this.#byProfile, within(scope, profile), node)
     }
+    if (after) return
+    const own = this.#dedicated.get(scope)
+    own?.delete(node)
+    if (own?.size === 0) this.#dedicated.delete(scope)
   }
 
   #leave(band: Buckets | undefined, key: string, node: PlacedNode): void {
@@ -282,6 +340,9 @@ export function place(
   for (const snapshot of snapshots) index.put(snapshot)
   return index.place(need, random)
 }
+
+const better = (a: PlacedNode, b: PlacedNode): PlacedNode =>
+  a.points === b.points ? lessBusy(a, b) : a.points > b.points ? a : b
 
 const lessBusy = (a: PlacedNode, b: PlacedNode): PlacedNode =>
   a.pending < b.pending || (a.pending === b.pending && a.snapshot.load <= b.snapshot.load) ? a : b

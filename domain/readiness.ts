@@ -1,4 +1,4 @@
-import { type NodeSnapshot, stageOf } from './node-snapshot.ts'
+import { type NodeSnapshot, serves, stageOf } from './node-snapshot.ts'
 
 /** On how many nodes a model is loaded, and on how many more it lies on disk. */
 export interface ModelNodes {
@@ -8,11 +8,14 @@ export interface ModelNodes {
 
 const NOWHERE: ModelNodes = { warm: 0, cached: 0 }
 
-/** Counts every model over the nodes that take work; models that are nowhere are absent from the map. */
-export function countModelNodes(nodes: readonly NodeSnapshot[]): (modelKey: string) => ModelNodes {
+/** Counts every model over the nodes that take work of this account, `null` being any account at all. */
+export function countModelNodes(
+  nodes: readonly NodeSnapshot[],
+  accountId: string | null,
+): (modelKey: string) => ModelNodes {
   const counts = new Map<string, ModelNodes>()
   for (const node of nodes) {
-    if (node.draining) continue
+    if (node.draining || !serves(node, accountId)) continue
     for (const model of node.models) {
       const stage = stageOf(model)
       if (stage === 'cold') continue

@@ -6,6 +6,8 @@ import { PlacementIndex, type PlacementNeed, WARMTH_SCORE } from './placement.ts
 /** A model that is to be loaded on so many nodes at all times. */
 export interface WarmWant {
   readonly model_key: string
+  /** The account that alone may call it; null when others may. */
+  readonly account_id: string | null
   readonly runtime_profile: string
   readonly memory_mb: number
   readonly nodes: number

@@ -29,7 +29,8 @@ export async function prepareDatabase(url: string, layout: Layout, secrets: Secr
   })
   await migrate(db)
   const { accountId, apiKey } = await firstAccount(db, layout, secrets)
-  const nodeToken = hasJoined(layout.node) ? '' : await createNodeToken(db, accountId)
+  // The machine of whoever runs the platform works for every account on it.
+  const nodeToken = hasJoined(layout.node) ? '' : await createNodeToken(db, { accountId, sharing: 'shared' })
   return { accountId, apiKey, nodeToken }
 }
 

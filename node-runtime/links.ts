@@ -1,5 +1,5 @@
 import type { HelloMeta } from '../schemas/link.ts'
-import type { NodeReport } from '../schemas/node.ts'
+import type { NodeReport, NodeSharing } from '../schemas/node.ts'
 import { GatewayLink, type GatewayLinkOptions } from './gateway-link.ts'
 
 export interface LinksOptions extends Omit<GatewayLinkOptions, 'url' | 'onHello'> {
@@ -8,6 +8,7 @@ export interface LinksOptions extends Omit<GatewayLinkOptions, 'url' | 'onHello'
   gateways: readonly string[]
   onGateways: (gateways: readonly string[]) => void
   onDraining: (draining: boolean) => void
+  onSharing: (sharing: NodeSharing) => void
   onPinned: (modelKeys: readonly string[]) => void
   /** How long the node goes without any link before it tries `home` as well. */
   homelessMs?: number
@@ -86,9 +87,12 @@ export class Links {
     this.#open(home)
   }
 
-  #hello({ gateways, draining, pinned, temporal }: HelloMeta): void {
+  #hello({ gateways, draining, sharing, pinned, temporal }: HelloMeta): void {
     if (temporal) this.#temporal.resolve(temporal)
     if (draining !== undefined) this.#options.onDraining(draining)
+    // A gateway that knows of no sharing, as its first hello shows, gives every node the work of everybody.
+    const scope = sharing ?? (temporal && 'shared')
+    if (scope) this.#options.onSharing(scope)
     if (pinned) this.#options.onPinned(pinned)
     // An empty list means that nobody knows better, not that there is no gateway.
     if (!gateways?.length) return

@@ -1,6 +1,7 @@
 import Type, { type Static } from 'typebox'
 import { Nullable, Timestamp, Uuid, Vocabulary } from './common.ts'
 import { Formed, Name } from './forms.ts'
+import { NodeSharing } from './node.ts'
 
 export const Account = Type.Object({
   account_id: Uuid,
@@ -59,8 +60,12 @@ export const CreateApiKey = Type.Object(
   { additionalProperties: false },
 )
 
-export const CreateNodeToken = Type.Object({ account_id: Uuid }, { additionalProperties: false })
-export const NodeToken = Type.Object({ account_id: Uuid, node_token: Type.String() })
+/** A node works for its own account unless it is made to be shared. */
+export const CreateNodeToken = Type.Object(
+  { account_id: Uuid, sharing: Type.Optional(NodeSharing) },
+  { additionalProperties: false },
+)
+export const NodeToken = Type.Object({ account_id: Uuid, sharing: NodeSharing, node_token: Type.String() })
 
 /** The kill switch, and how far its state has reached. */
 export const KillSwitchStatus = Type.Object({

@@ -1,6 +1,6 @@
 import Type, { type Static } from 'typebox'
 import { Nullable } from './common.ts'
-import { NodeInventory, NodeModel, NodeReport } from './node.ts'
+import { NodeInventory, NodeModel, NodeReport, NodeSharing } from './node.ts'
 
 /**
  * Frame types of the link between a node and a gateway. A message of the WebSocket is one or more frames, each
@@ -31,13 +31,14 @@ export const MAX_CHUNK = 64 * 1024
 export const STREAM_CREDIT = 4 * MAX_CHUNK
 
 /**
- * Node to gateway, once after connecting. Gateway to node: where Temporal is, whether the node is to drain, which
- * models it keeps loaded, and the current list of gateways, each again whenever it changes.
+ * Node to gateway, once after connecting. Gateway to node: where Temporal is, whether the node is to drain, whose
+ * work it is given, which models it keeps loaded, and the current list of gateways, each again whenever it changes.
  */
 export const HelloMeta = Type.Object({
   inventory: Type.Optional(NodeInventory),
   gateways: Type.Optional(Type.Array(Type.String())),
   draining: Type.Optional(Type.Boolean()),
+  sharing: Type.Optional(NodeSharing),
   /** Keys of all models that the platform wants kept loaded on this node. */
   pinned: Type.Optional(Type.Array(Type.String())),
   temporal: Type.Optional(Type.Object({ address: Type.String(), namespace: Type.String() })),

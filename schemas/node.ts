@@ -13,6 +13,10 @@ export const NodeModelState = Vocabulary(
 )
 export type NodeModelState = Static<typeof NodeModelState>
 
+/** The accounts whose work a node is given: its own alone, or everybody's. */
+export const NodeSharing = Vocabulary('dedicated', 'shared')
+export type NodeSharing = Static<typeof NodeSharing>
+
 export const Gpu = Type.Object({
   name: Type.String(),
   memory_mb: Type.Integer({ minimum: 0 }),
@@ -113,6 +117,7 @@ export const NodeView = Type.Object({
   account_id: Uuid,
   name: Type.String(),
   status: Vocabulary('online', 'offline', 'draining', 'removed'),
+  sharing: NodeSharing,
   inventory: NodeInventory,
   memory_free_mb: Nullable(Type.Integer()),
   load: Nullable(Type.Number()),

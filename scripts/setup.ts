@@ -32,7 +32,9 @@ if (!existsSync(credentials)) {
     const { key: text } = await createApiKey(trx, { accountId, name: 'first', role: 'admin' })
     return text
   })
-  writeFileSync(join(folder, 'node-token'), await createNodeToken(db, accountId), { mode: 0o644 })
+  // The deployment's own node works for every account.
+  const nodeToken = await createNodeToken(db, { accountId, sharing: 'shared' })
+  writeFileSync(join(folder, 'node-token'), nodeToken, { mode: 0o644 })
   writeFileSync(credentials, `${JSON.stringify({ account_id: accountId, api_key: key }, null, 2)}\n`, {
     mode: 0o600,
   })

@@ -21,7 +21,7 @@ import type { Catalog } from '../platform/catalog.ts'
 import { type Config, required } from '../platform/config.ts'
 import type { Logger } from '../platform/log.ts'
 import { SchemaChecks } from '../platform/schema-checks/checks.ts'
-import type { NodeInventory, NodeReport } from '../schemas/node.ts'
+import type { NodeInventory, NodeReport, NodeSharing } from '../schemas/node.ts'
 
 /** What a node is made of once it has joined; nothing in it takes work yet. */
 export interface NodeParts {
@@ -49,12 +49,13 @@ export interface NodeOptions {
   catalog: Catalog
   isDraining: () => boolean
   onDraining: (draining: boolean) => void
+  onSharing: (sharing: NodeSharing) => void
 }
 
 /** Reaps what an earlier life left, joins if need be, and opens the links. */
 export async function openNode(config: Config, log: Logger, options: NodeOptions): Promise<NodeParts> {
   const dir = config.HEARTH_NODE_DIR
-  const { catalog, isDraining, onDraining } = options
+  const { catalog, isDraining, onDraining, onSharing } = options
   const python = { cacheDir: config.HEARTH_CACHE_DIR, log: (line: string) => log.info(line) }
   let found: Promise<string> | undefined
   const launcherPython = () => (found ??= findPython(python))
@@ -109,6 +110,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     log,
     onGateways: (gateways) => void saveGateways(dir, gateways).catch((err: unknown) => log.warn({ err })),
     onDraining,
+    onSharing,
     onPinned: (modelKeys) => {
       pins.tell(modelKeys)
       models.keepPinned()

@@ -6,6 +6,7 @@ import { loadCatalog } from '../platform/catalog.ts'
 import { type Config, ConfigError, readConfig } from '../platform/config.ts'
 import { usableFolder } from '../platform/folder.ts'
 import { createLogger, type Logger } from '../platform/log.ts'
+import type { NodeSharing } from '../schemas/node.ts'
 import { ActivityQueues } from './activity-queues.ts'
 import { closeNode, type NodeParts, openNode } from './node-parts.ts'
 import { wantedQueues } from './node-queues.ts'
@@ -26,6 +27,7 @@ async function main(): Promise<void> {
   usableFolder('HEARTH_CACHE_DIR', config.HEARTH_CACHE_DIR)
   const yielding = new Yielding()
   let followModels = () => {}
+  let sharing: NodeSharing | undefined
   const node = await openNode(config, log, {
     catalog: loadCatalog(),
     isDraining: () => yielding.isDraining,
@@ -35,12 +37,21 @@ async function main(): Promise<void> {
       followModels()
       node.links.reportNow()
     },
+    onSharing: (now) => {
+      if (now === sharing) return
+      sharing = now
+      log.info(
+        { sharing },
+        sharing === 'shared' ? 'working for every account' : 'working for its own account',
+      )
+      followModels()
+    },
   })
   await using stack = new AsyncDisposableStack()
   stack.defer(() => log.info('stopped'))
   stack.defer(() => closeNode(node))
   const queues = await openQueues(node, stack, { config, log, stop, yielding })
-  followModels = () => queues.want(wantedQueues(node, yielding.isDraining))
+  followModels = () => queues.want(wantedQueues(node, { draining: yielding.isDraining, sharing }))
   node.models.onChange(() => followModels())
   followModels()
   log.info({ node_id: node.identity.nodeId, ...node.inventory }, 'taking work')

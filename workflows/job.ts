@@ -1,25 +1,29 @@
 import { defineSearchAttributeKey, SearchAttributeType } from '@temporalio/common'
 import {
   ActivityFailure,
+  type ActivityOptions,
   ApplicationFailure,
   CancellationScope,
   continueAsNew,
   ContinueAsNew,
   isCancellation,
+  patched,
   proxyLocalActivities,
   setCurrentDetails,
   setHandler,
   sleep,
+  TimeoutFailure,
   upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow'
 import type { ControlActivities } from '../activities/control/index.ts'
 import type { RunToDo } from '../activities/control/training.ts'
+import type { JobOffer } from '../domain/job-offers.ts'
 import { type GiveUpReason, isTerminal, MAX_FRUITLESS_ATTEMPTS } from '../domain/training-run.ts'
 import { jobClaimed } from './messages.ts'
 import { LOCAL, PAUSE } from './policy.ts'
 
-const { openRun, closeAttempt, finishRun } = proxyLocalActivities<ControlActivities>(LOCAL.record)
+const { openRun, offersOf, closeAttempt, finishRun } = proxyLocalActivities<ControlActivities>(LOCAL.record)
 const HEARTH_NODE = defineSearchAttributeKey('HearthNode', SearchAttributeType.KEYWORD)
 
 /** Ends of an attempt that say nothing against the run. */
@@ -34,14 +38,17 @@ export interface JobInput {
 
 type Ending = { status: 'completed' } | { status: 'failed'; reason: GiveUpReason } | { status: 'ended' }
 
+/** The queue that an attempt waits on, and how long. */
+export type Offer = Pick<ActivityOptions, 'taskQueue' | 'scheduleToStartTimeout'>
+
 /** How one attempt at a job is made: by an activity of the node that takes it. */
-export type Attempt = (run: RunToDo) => () => Promise<void>
+export type Attempt = (run: RunToDo, offer: Offer) => Promise<void>
 
 /**
  * pending -> running -> completed | failed | cancelled. The row in `training_run` is what callers see; every writer
  * moves it by guarded update. A lost node means another attempt, from the last checkpoint where there is one.
  */
-export async function runJob(input: JobInput, attemptAt: Attempt): Promise<void> {
+export async function runJob(input: JobInput, attempt: Attempt): Promise<void> {
   const { jobId } = input
   setHandler(jobClaimed, ({ nodeId, attempt }) => {
     setCurrentDetails(`Attempt ${attempt} runs on node ${nodeId}.`)
@@ -51,7 +58,7 @@ export async function runJob(input: JobInput, attemptAt: Attempt): Promise<void>
   try {
     const run = await openRun(jobId)
     if (isTerminal(run.status)) return
-    ending = await attemptUntilDone(input, run, attemptAt(run))
+    ending = await attemptUntilDone(input, run, attempt)
     if (ending.status === 'ended') return
     await finishRun({ jobId, ...ending })
   } catch (err) {
@@ -69,15 +76,22 @@ export async function runJob(input: JobInput, attemptAt: Attempt): Promise<void>
 async function attemptUntilDone(
   { jobId, fruitless = 0 }: JobInput,
   run: RunToDo,
-  work: () => Promise<void>,
+  work: Attempt,
 ): Promise<Ending> {
   let { attempt, epoch } = run
+  let offers: JobOffer[] = []
   for (;;) {
     if (workflowInfo().continueAsNewSuggested)
       await continueAsNew<(input: JobInput) => Promise<void>>({ jobId, fruitless })
-    setCurrentDetails(`Waits for a node to take attempt ${attempt + 1} from the queue ${run.taskQueue}.`)
-    const failure = await attemptOnce(work)
+    // Where it is offered is looked up anew once all of it has been tried: nodes come and go, and are shared or not.
+    if (patched('own-nodes') && offers.length === 0) offers = await offersOf(jobId)
+    const { taskQueue, waitS } = offers.shift() ?? { taskQueue: run.taskQueue, waitS: undefined }
+    setCurrentDetails(`Waits for a node to take attempt ${attempt + 1} from the queue ${taskQueue}.`)
+    const offer = { taskQueue, ...(waitS !== undefined && { scheduleToStartTimeout: waitS * 1_000 }) }
+    const failure = await attemptOnce(() => work(run, offer))
     if (!failure) return { status: 'completed' }
+    if (failure === 'not taken') continue
+    offers = []
 
     const state = await closeAttempt(jobId)
     if (isTerminal(state.status)) return { status: 'ended' }
@@ -99,13 +113,14 @@ async function attemptUntilDone(
 /** `undefined` when the result is stored; a cancellation of this workflow is passed on. */
 async function attemptOnce(
   work: () => Promise<void>,
-): Promise<{ code: string; isPermanent: boolean } | undefined> {
+): Promise<{ code: string; isPermanent: boolean } | 'not taken' | undefined> {
   try {
     await work()
     return undefined
   } catch (err) {
     if (isCancellation(err) || !(err instanceof ActivityFailure)) throw err
     const { cause } = err
+    if (cause instanceof TimeoutFailure && cause.timeoutType === 'SCHEDULE_TO_START') return 'not taken'
     if (!(cause instanceof ApplicationFailure)) return { code: 'lost', isPermanent: false }
     return { code: cause.type ?? 'failed', isPermanent: cause.nonRetryable === true }
   }

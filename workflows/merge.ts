@@ -5,14 +5,14 @@ import { POLICY } from './policy.ts'
 
 /** A merge: like a training run, except that every attempt begins anew. */
 export async function merge(input: JobInput): Promise<void> {
-  await runJob(input, ({ taskQueue, priority, accountId, modelConfigId }) => {
+  await runJob(input, ({ priority, accountId, modelConfigId }, offer) => {
     const activities = proxyActivities<MergeActivities>({
       ...POLICY.merge,
-      taskQueue,
+      ...offer,
       cancellationType: ActivityCancellationType.TRY_CANCEL,
       priority: { priorityKey: priority, fairnessKey: accountId },
       summary: `merges models of ${modelConfigId}`,
     })
-    return () => activities.merge({ jobId: input.jobId })
+    return activities.merge({ jobId: input.jobId })
   })
 }

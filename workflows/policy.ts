@@ -1,14 +1,11 @@
 import type { ActivityOptions, LocalActivityOptions } from '@temporalio/workflow'
+import { NODE_QUEUES } from '../domain/node-queues.ts'
 
 /** Every task queue; those of nodes are named by warmth, hardware or node (design section 6). */
 export const QUEUES = {
   control: 'control',
   webhooks: 'webhooks',
-  warm: (modelKey: string) => `warm.${modelKey}`,
-  cached: (modelKey: string) => `cached.${modelKey}`,
-  node: (nodeId: string) => `node.${nodeId}`,
-  train: (hardware: 'cpu' | 'gpu') => `train.${hardware}`,
-  mergeCpu: 'merge.cpu',
+  ...NODE_QUEUES,
 } as const
 
 /** Workflow ids derive from the row they serve (design section 7). */

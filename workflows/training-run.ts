@@ -5,15 +5,15 @@ import { POLICY } from './policy.ts'
 
 /** A training run: attempts at it on nodes until one has a result. */
 export async function trainingRun(input: JobInput): Promise<void> {
-  await runJob(input, ({ taskQueue, priority, accountId, modelConfigId }) => {
+  await runJob(input, ({ priority, accountId, modelConfigId }, offer) => {
     const { train } = proxyActivities<TrainActivities>({
       ...POLICY.train,
-      taskQueue,
+      ...offer,
       // The row says `cancelled` at once; the node ends its processes by itself.
       cancellationType: ActivityCancellationType.TRY_CANCEL,
       priority: { priorityKey: priority, fairnessKey: accountId },
       summary: `trains ${modelConfigId}`,
     })
-    return () => train({ jobId: input.jobId })
+    return train({ jobId: input.jobId })
   })
 }

@@ -1,5 +1,6 @@
 import { readSnapshots } from '../../db/repositories/loads.ts'
 import { findVersion, moveVersion } from '../../db/repositories/version-lifecycle.ts'
+import { serves } from '../../domain/node-snapshot.ts'
 import { PlacementIndex } from '../../domain/placement.ts'
 import type { ControlDeps } from './deps.ts'
 
@@ -30,8 +31,8 @@ export const createCandidateActivities = ({ db, now }: ControlDeps) => ({
     if (!version) return null
     const index = new PlacementIndex()
     for (const snapshot of await readSnapshots(db)) index.put(snapshot)
-    const { model_key, runtime_profile, memory_mb } = version
-    const need = { model_key, runtime_profile, memory_mb, now: now().getTime() }
+    const { model_key, account_id, runtime_profile, memory_mb } = version
+    const need = { model_key, account_id, runtime_profile, memory_mb, now: now().getTime() }
     return index.place(need, Math.random).chosen?.node_id ?? null
   },
 
@@ -58,8 +59,10 @@ export const createCandidateActivities = ({ db, now }: ControlDeps) => ({
 async function describeShortage(db: ControlDeps['db'], versionId: string): Promise<string> {
   const version = await findVersion(db, versionId)
   if (!version) return ''
-  const { runtime_profile, memory_mb } = version
-  const able = (await readSnapshots(db)).filter(({ profiles }) => profiles.includes(runtime_profile))
+  const { account_id, runtime_profile, memory_mb } = version
+  const able = (await readSnapshots(db)).filter(
+    (node) => serves(node, account_id) && node.profiles.includes(runtime_profile),
+  )
   if (able.length === 0) return `: it needs ${memory_mb} MB, and no node runs ${runtime_profile}`
   const largest = Math.max(...able.map(({ memory_total_mb }) => memory_total_mb))
   return `: it needs ${memory_mb} MB, and the largest node that runs ${runtime_profile} has ${largest} MB`

@@ -21,7 +21,7 @@ export interface TaskPlacement {
   spent: boolean
   modelKey: string
   accountId: string
-  /** The queue to try first: any of its nodes will do. */
+  /** The queue to try first: any of its nodes will do. Only shared nodes poll these. */
   shared?: 'warm' | 'cached'
   /** The best node; absent when none can take it. */
   nodeId?: string
@@ -67,6 +67,7 @@ export const createInferenceActivities = ({ db, now }: ControlDeps) => ({
     const place = decide(await readSnapshots(db), {
       ...needs,
       model_key: task.model_key,
+      account_id: task.account_id,
       exclude: new Set(base.avoid),
       now: now().getTime(),
     })
@@ -100,10 +101,10 @@ function decide(snapshots: readonly NodeSnapshot[], need: PlacementNeed): Decisi
   if (!chosen) return { why: inWords(explain()) }
 
   const { node_id: nodeId, warmth } = chosen
+  const node = snapshots.find(({ node_id }) => node_id === nodeId)
+  if (node?.sharing !== 'shared') return { nodeId }
   if (warmth === 'warm') return { nodeId, shared: 'warm' }
-  const model = snapshots
-    .find(({ node_id }) => node_id === nodeId)
-    ?.models.find(({ model_key }) => model_key === need.model_key)
+  const model = node.models.find(({ model_key }) => model_key === need.model_key)
   // A node that is loading the model already is joined there.
   return { nodeId, ...(model?.state === 'evicted' && { shared: 'cached' as const }) }
 }

@@ -2,11 +2,13 @@ import { ApplicationFailure } from '@temporalio/common'
 import type { Transaction } from 'kysely'
 import { checkpointEpoch, pruneCheckpoints } from '../../db/repositories/job-files.ts'
 import { listJobLogs } from '../../db/repositories/job-records.ts'
+import { readSnapshots } from '../../db/repositories/loads.ts'
 import { findLastLease, takeLease } from '../../db/repositories/leases.ts'
 import { endRun, type RunEnding } from '../../db/repositories/run-endings.ts'
 import { lockTrainingRun } from '../../db/repositories/training-runs.ts'
 import type { Database } from '../../db/tables.ts'
 import type { TrainingRunRow } from '../../db/tables/training.ts'
+import { type JobOffer, jobOffers } from '../../domain/job-offers.ts'
 import { failureText, type GiveUpReason, PRIORITY } from '../../domain/training-run.ts'
 import type { TrainingRunStatus } from '../../schemas/training-run.ts'
 import type { ControlDeps } from './deps.ts'
@@ -58,6 +60,16 @@ export const createTrainingActivities = ({ db, objects, catalog, log, now }: Con
       attempt: run.attempt,
       epoch: await checkpointEpoch(db, jobId),
     }
+  },
+
+  /**
+   * Where the next attempt is offered, in this order: to the nodes of its account, then to those of everybody. Safe to
+   * repeat because it only reads.
+   */
+  async offersOf(jobId: string): Promise<JobOffer[]> {
+    const run = await db.selectFrom('training_run').selectAll().where('id', '=', jobId).executeTakeFirst()
+    if (!run) throw ApplicationFailure.nonRetryable(`there is no run ${jobId}`, 'not_found')
+    return jobOffers(await readSnapshots(db), run)
   },
 
   /**

@@ -38,9 +38,12 @@ export function checkCallable(
 
 const notNow = (why: string) => new ApiError('conflict', `this endpoint takes no requests: ${why}`)
 
-/** The state a request to this model would be met in now. */
-export function modelStateOf({ links }: Pick<Services, 'links'>, modelKey: string): ModelState {
-  const { warm, cached } = links.placement.count(modelKey)
+/** The state a request of this account to an endpoint would be met in now. */
+export function modelStateOf(
+  { links }: Pick<Services, 'links'>,
+  { endpoint, accountId }: Pick<Admitted, 'endpoint' | 'accountId'>,
+): ModelState {
+  const { warm, cached } = links.placement.count(endpoint.model_key, accountId)
   if (warm > 0) return 'resident'
   return cached > 0 ? 'cached' : 'cold'
 }

@@ -124,7 +124,7 @@ async function answerFromTask(
   { timeoutMs, signal }: SyncOptions,
   began: number,
 ): Promise<InferResponse> {
-  const state = modelStateOf(services, ticket.endpoint.model_key)
+  const state = modelStateOf(services, ticket)
   const left = Math.max(0, timeoutMs - (performance.now() - began))
   const ended = services.taskWaiters.wait(ticket.taskId, left, signal)
   await queueTask(services, ticket)

@@ -36,7 +36,7 @@ const ELSEWHERE = new Set(['model_cold', 'no_capacity', 'link_lost'])
  */
 export async function askWarm(
   services: Pick<Services, 'links' | 'catalog' | 'now'>,
-  { endpoint, input }: Admitted,
+  { endpoint, accountId, input }: Admitted,
   signal: AbortSignal,
 ): Promise<WarmAnswer | undefined> {
   const { links, catalog, now } = services
@@ -45,7 +45,15 @@ export async function askWarm(
   const exclude = new Set<string>()
   const { model_key, runtime_profile, memory_mb } = endpoint
   while (exclude.size < MAX_TRIES) {
-    const need = { model_key, runtime_profile, memory_mb, exclude, atLeast: 'warm' as const, now: Date.now() }
+    const need = {
+      model_key,
+      account_id: accountId,
+      runtime_profile,
+      memory_mb,
+      exclude,
+      atLeast: 'warm' as const,
+      now: Date.now(),
+    }
     const { chosen } = links.placement.place(need, Math.random)
     if (!chosen) return undefined
 

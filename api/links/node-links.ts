@@ -8,7 +8,7 @@ import type { NodeSnapshot } from '../../domain/node-snapshot.ts'
 import { PlacementIndex } from '../../domain/placement.ts'
 import { TimerWheel } from '../../platform/timer-wheel.ts'
 import type { HelloMeta, StateBody } from '../../schemas/link.ts'
-import type { NodeInventory, NodeModel, NodeReport } from '../../schemas/node.ts'
+import type { NodeInventory, NodeModel, NodeReport, NodeSharing } from '../../schemas/node.ts'
 import type { CacheWatch } from '../cache-watch.ts'
 import { LinkError, type LinkExchange, type LinkHandlers, type LinkRequest } from './link-request.ts'
 import { NodeLink } from './node-link.ts'
@@ -33,7 +33,9 @@ interface Connected {
   accountId: string
   inventory: NodeInventory | undefined
   snapshot: NodeSnapshot | undefined
-  draining: boolean
+  /** What operators have decided; unknown until its hello is recorded, and nothing is placed on it before. */
+  decided: { draining: boolean; sharing: NodeSharing } | undefined
+  report: NodeReport | undefined
 }
 
 const GATEWAY_LIST_MS = 5_000
@@ -139,7 +141,14 @@ export class NodeLinks implements AsyncDisposable {
       onFault: (err) =>
         this.#log.error({ err, node_id: nodeId }, 'a request over a link failed in its handler'),
     })
-    const node: Connected = { link, accountId, inventory: undefined, snapshot: undefined, draining: false }
+    const node: Connected = {
+      link,
+      accountId,
+      inventory: undefined,
+      snapshot: undefined,
+      decided: undefined,
+      report: undefined,
+    }
     this.#nodes.set(nodeId, node)
     earlier?.link.close('replaced by a newer link')
     this.#log.info({ node_id: nodeId }, 'node linked')
@@ -162,9 +171,11 @@ export class NodeLinks implements AsyncDisposable {
         this.#refreshGateways(),
       ])
       if (!row) return node.link.close('this node has been removed')
-      const { status, pinned } = row
-      const draining = (node.draining = status === 'draining')
-      node.link.hello({ gateways: [...this.#gateways], draining, pinned, temporal: this.#temporal })
+      const { status, sharing, pinned } = row
+      const draining = status === 'draining'
+      node.decided = { draining, sharing }
+      node.link.hello({ gateways: [...this.#gateways], draining, sharing, pinned, temporal: this.#temporal })
+      if (node.report) this.#report(node, node.report)
     } catch (err) {
       this.#log.warn({ err, node_id: node.link.nodeId }, 'a node could not be recorded; it links again')
       node.link.close('try again')
@@ -175,20 +186,21 @@ export class NodeLinks implements AsyncDisposable {
     if (this.#nodes.size === 0) return
     // Missed ones are seen at the next change, or when the node links again.
     const rows = await nodeDecisions(this.#db, [...this.#nodes.keys()]).catch(() => [])
-    for (const { id, status, pinned } of rows) {
+    for (const { id, status, sharing, pinned } of rows) {
       const node = this.#nodes.get(id)
       if (status === 'removed') node?.link.close('this node has been removed')
       if (!node || status === 'removed') continue
-      this.#setDraining(node, status === 'draining')
+      this.#decide(node, { draining: status === 'draining', sharing })
       node.link.hello({ pinned })
     }
   }
 
-  #setDraining(node: Connected, draining: boolean): void {
-    if (node.draining === draining) return
-    node.draining = draining
-    node.link.hello({ draining })
-    if (node.snapshot) this.#put(node, { ...node.snapshot, draining }, { soon: true })
+  #decide(node: Connected, decided: NonNullable<Connected['decided']>): void {
+    const before = node.decided
+    if (before?.draining === decided.draining && before.sharing === decided.sharing) return
+    node.decided = decided
+    node.link.hello(decided)
+    if (node.snapshot) this.#put(node, { ...node.snapshot, ...decided }, { soon: true })
   }
 
   #state(node: Connected, { report, model }: StateBody): void {
@@ -197,15 +209,18 @@ export class NodeLinks implements AsyncDisposable {
   }
 
   #report(node: Connected, report: NodeReport): void {
-    const { inventory } = node
-    if (!inventory) return
+    const { inventory, decided, accountId } = node
+    node.report = report
+    if (!inventory || !decided) return
     const { memory_total_mb, memory_free_mb, load, models } = report
     const { hardware, profiles, cpus } = inventory
-    const draining = report.draining || node.draining
+    const draining = report.draining || decided.draining
     const isFirst = node.snapshot === undefined
     const node_id = node.link.nodeId
     const snapshot = {
       node_id,
+      account_id: accountId,
+      sharing: decided.sharing,
       hardware,
       profiles,
       cpus,

@@ -4,14 +4,25 @@ import type { Context } from '../context.ts'
 import { print, table } from '../print.ts'
 import { account, id } from './accounts.ts'
 
+/** A move answers with what it changed. */
+interface Moved {
+  status?: string
+  sharing?: string
+}
+
 type Open = (command: Command) => Context
 
 /** Machines of the pool and the tokens by which they join. */
 export function nodeCommands(program: Command, open: Open): void {
-  const create = async (accountId: string | undefined, command: Command) => {
+  const create = async (
+    accountId: string | undefined,
+    { shared = false }: { shared?: boolean },
+    command: Command,
+  ) => {
     const context = open(command)
     const token = await context.client.call<{ node_token: string }>('POST', '/node-tokens', {
       account_id: account(context, accountId),
+      ...(shared && { sharing: 'shared' }),
     })
     print(
       context,
@@ -19,7 +30,7 @@ export function nodeCommands(program: Command, open: Open): void {
       [
         token.node_token,
         '',
-        'Good for one machine and 24 hours. On that machine, in a checkout after `npm ci`:',
+        `Good for one machine and 24 hours; it works for ${shared ? 'every account' : 'this account alone'}. On that machine, in a checkout after \`npm ci\`:`,
         `  HEARTH_GATEWAY_URL=${context.client.baseUrl} HEARTH_NODE_TOKEN=${token.node_token} npx node workers/node.ts`,
       ].join('\n'),
     )
@@ -29,9 +40,10 @@ export function nodeCommands(program: Command, open: Open): void {
     .description('make a one-time token by which a machine joins the pool')
     .command('create [account_id]', { isDefault: true })
     .description('the account owns the node and earns its share')
-    .action((accountId: string | undefined, _options: object, command: Command) => create(accountId, command))
+    .option('--shared', 'the node works for every account; its owner is trusted with what it is given')
+    .action(create)
 
-  const nodes = program.command('nodes').description('list, drain, resume and remove nodes')
+  const nodes = program.command('nodes').description('list, drain, resume, share and remove nodes')
   nodes
     .command('list')
     .description('list the nodes of the pool')
@@ -42,18 +54,32 @@ export function nodeCommands(program: Command, open: Open): void {
         node.node_id,
         node.name,
         node.status,
+        node.sharing,
+        node.account_id,
         node.inventory.hardware,
         node.memory_free_mb === null ? null : `${node.memory_free_mb} of ${node.inventory.memory_mb} MB`,
         node.models.filter(({ state }) => state !== 'evicted').length,
         node.last_seen_at,
       ])
-      const headings = ['NODE', 'NAME', 'STATUS', 'HARDWARE', 'FREE MEMORY', 'MODELS', 'LAST SEEN']
+      const headings = [
+        'NODE',
+        'NAME',
+        'STATUS',
+        'SHARING',
+        'ACCOUNT',
+        'HARDWARE',
+        'FREE MEMORY',
+        'MODELS',
+        'LAST SEEN',
+      ]
       print(context, list, table(headings, rows))
     })
 
   for (const [verb, description] of [
     ['drain', 'let a node finish what it has and take nothing new'],
     ['resume', 'let a drained node take work again'],
+    ['share', 'give a node the work of every account; its owner is trusted with what it is given'],
+    ['dedicate', 'give a node the work of its own account alone'],
     ['remove', 'remove a node; its key is refused from now on'],
   ] as const) {
     nodes
@@ -63,9 +89,9 @@ export function nodeCommands(program: Command, open: Open): void {
         const context = open(command)
         const path = `/nodes/${id(nodeId)}`
         const moved = await (verb === 'remove'
-          ? context.client.call<{ status: string }>('DELETE', path)
-          : context.client.call<{ status: string }>('POST', `${path}/${verb}`))
-        print(context, moved, `Node ${nodeId} is ${moved.status}.`)
+          ? context.client.call<Moved>('DELETE', path)
+          : context.client.call<Moved>('POST', `${path}/${verb}`))
+        print(context, moved, `Node ${nodeId} is ${moved.status ?? moved.sharing}.`)
       })
   }
 }

@@ -13,25 +13,26 @@ export async function readSnapshots(db: Kysely<Database>): Promise<NodeSnapshot[
   const rows = await db
     .selectFrom('node_state')
     .innerJoin('node', 'node.id', 'node_state.node_id')
-    .select(['node_state.snapshot', 'node.status'])
+    .select(['node_state.snapshot', 'node.status', 'node.account_id', 'node.sharing'])
     .where('node_state.updated_at', '>', sql<Date>`now() - make_interval(secs => ${FRESH_S})`)
     .where('node.status', '!=', 'removed')
     .execute()
-  return rows.map(({ snapshot, status }) => {
-    // Written by a gateway from a checked report.
+  return rows.map(({ snapshot, status, account_id, sharing }) => {
+    // Written by a gateway from a checked report; what was decided about the node stands in its row.
     const report = snapshot as unknown as NodeSnapshot
-    return status === 'draining' ? { ...report, draining: true } : report
+    return { ...report, account_id, sharing, draining: report.draining || status === 'draining' }
   })
 }
 
-/** Live nodes that take work. */
-export async function countWorkers(db: Kysely<Database>): Promise<number> {
+/** Live nodes that take work of this account. */
+export async function countWorkers(db: Kysely<Database>, accountId: string): Promise<number> {
   const { count } = await db
     .selectFrom('node_state')
     .innerJoin('node', 'node.id', 'node_state.node_id')
     .select((eb) => eb.fn.countAll<number>().as('count'))
     .where('node_state.updated_at', '>', sql<Date>`now() - make_interval(secs => ${FRESH_S})`)
     .where('node.status', '=', 'active')
+    .where((eb) => eb.or([eb('node.sharing', '=', 'shared'), eb('node.account_id', '=', accountId)]))
     .executeTakeFirstOrThrow()
   return Number(count)
 }

@@ -1,7 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { type Kysely, sql, type Transaction } from 'kysely'
 import { newId } from '../../domain/ids.ts'
-import type { NodeInventory } from '../../schemas/node.ts'
+import type { NodeInventory, NodeSharing } from '../../schemas/node.ts'
 import type { Database } from '../tables.ts'
 import { bumpCache } from './cache-versions.ts'
 import type { NodeRow } from '../tables/nodes.ts'
@@ -10,13 +10,17 @@ const TOKEN_HOURS = 24
 const digest = (text: string) => createHash('sha256').update(text).digest()
 
 /** Makes a one-time token by which one machine may join for an account; only its hash is kept. */
-export async function createNodeToken(db: Kysely<Database>, accountId: string): Promise<string> {
+export async function createNodeToken(
+  db: Kysely<Database>,
+  { accountId, sharing }: { accountId: string; sharing: NodeSharing },
+): Promise<string> {
   const token = `hnt_${randomBytes(24).toString('base64url')}`
   await db
     .insertInto('node_token')
     .values({
       token_hash: digest(token),
       account_id: accountId,
+      sharing,
       expires_at: sql<Date>`now() + make_interval(hours => ${TOKEN_HOURS})`,
     })
     .execute()
@@ -54,6 +58,7 @@ export async function joinNode(trx: Transaction<Database>, joining: Joining): Pr
       name: joining.name,
       public_key: joining.publicKey,
       status: 'active',
+      sharing: token.sharing,
       hardware: joining.inventory.hardware,
       inventory: JSON.stringify(joining.inventory),
       runtime_version: joining.inventory.version,
@@ -121,10 +126,14 @@ const pinned = sql<
 
 /** What operators and the platform have decided about these nodes. */
 export function nodeDecisions(db: Kysely<Database>, nodeIds: readonly string[]): Promise<NodeDecision[]> {
-  return db.selectFrom('node').select(['id', 'status', pinned]).where('id', 'in', nodeIds).execute()
+  return db
+    .selectFrom('node')
+    .select(['id', 'status', 'sharing', pinned])
+    .where('id', 'in', nodeIds)
+    .execute()
 }
 
-export type NodeDecision = Pick<NodeRow, 'id' | 'status'> & { pinned: string[] }
+export type NodeDecision = Pick<NodeRow, 'id' | 'status' | 'sharing'> & { pinned: string[] }
 
 /** A page of nodes with what each last reported, newest first. */
 export function listNodes(
@@ -164,6 +173,34 @@ export async function moveNode(
   return node
 }
 
+/** Decides whose work a node is given; undefined when it is removed or absent. What it has at work ends as it would. */
+export async function shareNode(
+  trx: Transaction<Database>,
+  nodeId: string,
+  sharing: NodeSharing,
+): Promise<NodeRow | undefined> {
+  const node = await trx
+    .updateTable('node')
+    .set({ sharing })
+    .where('id', '=', nodeId)
+    .where('status', '!=', 'removed')
+    .returningAll()
+    .executeTakeFirst()
+  if (node) await bumpCache(trx, 'node')
+  return node
+}
+
+/** Whether a node is given the work of this account. */
+export async function nodeServes(db: Kysely<Database>, nodeId: string, accountId: string): Promise<boolean> {
+  const row = await db
+    .selectFrom('node')
+    .select('id')
+    .where('id', '=', nodeId)
+    .where((eb) => eb.or([eb('sharing', '=', 'shared'), eb('account_id', '=', accountId)]))
+    .executeTakeFirst()
+  return row !== undefined
+}
+
 /** What a node says of itself when its link opens; gives back what was decided meanwhile. */
 export function recordHello(
   db: Kysely<Database>,
@@ -180,7 +217,7 @@ export function recordHello(
     })
     .where('id', '=', nodeId)
     .where('status', '!=', 'removed')
-    .returning(['id', 'status', pinned])
+    .returning(['id', 'status', 'sharing', pinned])
     .executeTakeFirst()
 }
 

@@ -1,4 +1,4 @@
-import { type Kysely, sql, type Transaction } from 'kysely'
+import { type Kysely, type RawBuilder, sql, type Transaction } from 'kysely'
 import { storable, storableJson } from '../../domain/storable-text.ts'
 import { sourcesOf } from '../../domain/training-run.ts'
 import type { TrainingRunStatus } from '../../schemas/training-run.ts'
@@ -151,36 +151,43 @@ export async function countAhead(
 }
 
 /**
- * Whether a low-priority run has to give up its slot: as many of the youngest such runs do as better runs have waited
- * for this hardware longer than a free slot takes to be filled.
+ * Whether a low-priority run has to give up its slot on a node: as many of the youngest such runs do as better runs have
+ * waited for this hardware longer than a free slot takes to be filled. A dedicated node makes room for its account alone.
  */
 export async function mustYield(
   db: Kysely<Database>,
-  { id, task_queue }: TrainingRunRow,
+  { id, task_queue, nodeId }: Pick<TrainingRunRow, 'id' | 'task_queue'> & { nodeId: string },
   patienceS = 3,
 ): Promise<boolean> {
-  const held = sql<boolean>`exists (
-    select 1 from lease where kind = 'job' and subject_id = training_run.id and state = 'active')`
+  const held = (where: RawBuilder<boolean>) => sql<boolean>`exists (
+    select 1 from lease join node holder on holder.id = lease.node_id
+    where lease.kind = 'job' and lease.subject_id = training_run.id and lease.state = 'active' and ${where})`
   const { rows } = await sql<{ waiting: number; younger: number }>`
     select
-      count(*) filter (where operating_mode <> 'eco' and not ${held}
-        and created_at < now() - make_interval(secs => ${patienceS}))::int as waiting,
-      count(*) filter (where operating_mode = 'eco' and ${held} and id > ${id}::uuid)::int as younger
-    from training_run
-    where task_queue = ${task_queue} and status in ('pending', 'running')
+      count(*) filter (where operating_mode <> 'eco' and not ${held(sql`true`)}
+        and training_run.created_at < now() - make_interval(secs => ${patienceS}))::int as waiting,
+      count(*) filter (where operating_mode = 'eco' and ${held(sql`holder.sharing = own.sharing`)} and training_run.id > ${id}::uuid)::int as younger
+    from training_run join node own on own.id = ${nodeId}::uuid
+    where (own.sharing = 'shared' or training_run.account_id = own.account_id)
+      and training_run.task_queue = ${task_queue} and training_run.status in ('pending', 'running')
   `.execute(db)
   const [{ waiting, younger } = { waiting: 0, younger: 0 }] = rows
   return younger < waiting
 }
 
-/** Whether a node with such hardware is there to take work. */
-export async function isHardwareOnline(db: Kysely<Database>, hardware: 'cpu' | 'gpu'): Promise<boolean> {
+/** Whether a node with such hardware is there to take work of this account. */
+export async function isHardwareOnline(
+  db: Kysely<Database>,
+  hardware: 'cpu' | 'gpu',
+  accountId: string,
+): Promise<boolean> {
   const row = await db
     .selectFrom('node')
     .innerJoin('node_state', 'node_state.node_id', 'node.id')
     .select('node.id')
     .where('node.hardware', '=', hardware)
     .where('node.status', '=', 'active')
+    .where((eb) => eb.or([eb('node.sharing', '=', 'shared'), eb('node.account_id', '=', accountId)]))
     .where('node_state.updated_at', '>', sql<Date>`now() - interval '1 minute'`)
     .limit(1)
     .executeTakeFirst()

@@ -26,6 +26,12 @@ export function listWarmWants(db: Kysely<Database>): Promise<WarmWant[]> {
     .innerJoin('model_version', 'model_version.id', 'endpoint.version_id')
     .select(['endpoint.model_key', 'model_version.runtime_profile', 'model_version.memory_mb'])
     .select((eb) => eb.fn.max<number>('endpoint.min_warm').as('nodes'))
+    .select(
+      sql<
+        string | null
+      >`case when bool_or(endpoint.visibility = 'public') or count(distinct endpoint.account_id) > 1
+        then null else (array_agg(endpoint.account_id))[1] end`.as('account_id'),
+    )
     .where('endpoint.min_warm', '>', 0)
     .where('endpoint.deleted_at', 'is', null)
     .where('endpoint.status', 'in', ['active', 'deprecated'])

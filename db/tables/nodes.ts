@@ -21,6 +21,8 @@ export type NodeRow = Selectable<NodeTable>
 export interface NodeTokenTable {
   token_hash: Buffer
   account_id: string
+  /** Of the node that joins with it. */
+  sharing: Defaulted<'dedicated' | 'shared'>
   node_id: Optional<string>
   expires_at: Date
   used_at: Optional<Date>

@@ -118,7 +118,7 @@ describe('a chat with a cold model', () => {
     })
 
     const waiting = loads.wait(
-      { model_key: 'm', runtime_profile: 'tiny', memory_mb: 1 },
+      { model_key: 'm', account_id: chat.caller.accountId, runtime_profile: 'tiny', memory_mb: 1 },
       { timeoutMs: 30_000, bytes: 0, signal: new AbortController().signal },
     )
 

@@ -28,7 +28,8 @@ describe('nodes', () => {
   })
   after(() => api[Symbol.asyncDispose]())
 
-  const newToken = async () => createNodeToken(api.database.db, (await api.account()).accountId)
+  const newToken = async () =>
+    createNodeToken(api.database.db, { accountId: (await api.account()).accountId, sharing: 'shared' })
   const options = (dir: string, token: string): JoinOptions => ({
     dir,
     token,

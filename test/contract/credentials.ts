@@ -99,6 +99,8 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   listNodes: 'operations-key',
   drainNode: 'operations-key',
   resumeNode: 'operations-key',
+  shareNode: 'operations-key',
+  dedicateNode: 'operations-key',
   removeNode: 'operations-key',
 
   joinNode: 'join-token',

@@ -88,6 +88,8 @@ describe('money', () => {
 describe('readiness', () => {
   const node = (states: Record<string, NodeModelState>, draining = false): NodeSnapshot => ({
     node_id: 'n',
+    account_id: 'owner',
+    sharing: 'shared',
     hardware: 'cpu',
     profiles: [],
     cpus: 1,
@@ -104,11 +106,14 @@ describe('readiness', () => {
   })
 
   it('counts the nodes that have a model loaded or on disk, and take work', () => {
-    const nodesOf = countModelNodes([
-      node({ a: 'warm', b: 'evicted' }),
-      node({ a: 'running', b: 'loading_model', c: 'cold', d: 'downloading_model' }),
-      node({ a: 'idle' }, true),
-    ])
+    const nodesOf = countModelNodes(
+      [
+        node({ a: 'warm', b: 'evicted' }),
+        node({ a: 'running', b: 'loading_model', c: 'cold', d: 'downloading_model' }),
+        node({ a: 'idle' }, true),
+      ],
+      null,
+    )
 
     assert.deepEqual(nodesOf('a'), { warm: 2, cached: 0 })
     assert.deepEqual(nodesOf('b'), { warm: 0, cached: 2 })

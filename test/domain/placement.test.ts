@@ -5,6 +5,8 @@ import type { NodeModel } from '../../schemas/node.ts'
 
 const buildNode = (overrides: Partial<NodeSnapshot> = {}): NodeSnapshot => ({
   node_id: 'n1',
+  account_id: 'owner',
+  sharing: 'shared',
   hardware: 'cpu',
   profiles: ['tabular'],
   cpus: 2,
@@ -24,6 +26,7 @@ const buildModel = (overrides: Partial<NodeModel> = {}): NodeModel => ({
 })
 const buildNeed = (overrides: Partial<PlacementNeed> = {}): PlacementNeed => ({
   model_key: 'm',
+  account_id: 'caller',
   runtime_profile: 'tabular',
   memory_mb: 100,
   now: 0,
@@ -57,6 +60,32 @@ describe('placement', () => {
 
     assert.equal(place([idle], buildNeed(), half).chosen?.node_id, 'n1')
     assert.equal(place([running], buildNeed(), half).chosen, undefined)
+  })
+
+  it('gives a dedicated node the work of its own account alone, and counts it for that one', () => {
+    const own = buildNode({ node_id: 'own', account_id: 'a', sharing: 'dedicated', models: [buildModel()] })
+    const evicted = buildModel({ state: 'evicted', memory_mb: 0 })
+    const shared = buildNode({ node_id: 'shared', models: [evicted] })
+    const index = new PlacementIndex()
+    for (const node of [own, shared]) index.put(node)
+    const pick = (account_id: string | null, atLeast: 'warm' | 'cold' = 'cold') =>
+      index.place(buildNeed({ account_id, atLeast }), half).chosen?.node_id
+
+    assert.deepEqual([pick('a'), pick('b'), pick(null)], ['own', 'shared', 'shared'])
+    assert.deepEqual(
+      [pick('a', 'warm'), pick('b', 'warm'), pick(null, 'warm')],
+      ['own', undefined, undefined],
+    )
+    assert.equal(index.misfit('own', buildNeed({ account_id: 'b' })), 'serves only its own account')
+    assert.deepEqual(index.count('m', 'a'), { warm: 1, cached: 1 })
+    assert.deepEqual(index.count('m', 'b'), { warm: 0, cached: 1 })
+    assert.deepEqual([index.hasOwnNode('a'), index.hasOwnNode('b')], [true, false])
+
+    index.put({ ...own, sharing: 'shared' })
+    assert.deepEqual([pick('b', 'warm'), index.hasOwnNode('a')], ['own', false])
+    index.put({ ...own, account_id: 'b' })
+    index.remove('shared')
+    assert.deepEqual([pick('a'), pick('b')], [undefined, 'own'])
   })
 
   it('says of every node why it was not chosen', () => {
@@ -121,6 +150,7 @@ describe('placement', () => {
       for (let step = 0; step < 40; step++) {
         change(index, current, random)
         const need = buildNeed({
+          account_id: [null, 'a', 'b', 'c'][int(random, 4)]!,
           model_key: `m${int(random, 4)}`,
           memory_mb: int(random, 600),
           now: int(random, 3),
@@ -174,6 +204,8 @@ function change(index: PlacementIndex, current: Map<string, NodeSnapshot>, rando
     const models = new Map(Array.from({ length: 3 }, randomModel).map((model) => [model.model_key, model]))
     const snapshot = buildNode({
       node_id,
+      account_id: ['a', 'b'][int(random, 2)]!,
+      sharing: random() < 0.5 ? 'shared' : 'dedicated',
       memory_free_mb: int(random, 1_000),
       load: random(),
       draining: random() < 0.1,
@@ -189,6 +221,7 @@ function change(index: PlacementIndex, current: Map<string, NodeSnapshot>, rando
 function scoreOf(node: NodeSnapshot, need: PlacementNeed): number | undefined {
   const model = node.models.find(({ model_key }) => model_key === need.model_key)
   const warmth = warmthOf(model)
+  if (node.sharing === 'dedicated' && node.account_id !== need.account_id) return undefined
   if (node.draining || !node.profiles.includes(need.runtime_profile)) return undefined
   if (warmth !== 'warm') {
     if ((model?.retry_at ?? 0) > need.now) return undefined

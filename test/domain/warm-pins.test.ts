@@ -7,6 +7,8 @@ const NOW = new Date('2026-01-01T12:00:00Z')
 
 const buildNode = (node_id: string, overrides: Partial<NodeSnapshot> = {}): NodeSnapshot => ({
   node_id,
+  account_id: 'owner',
+  sharing: 'shared',
   hardware: 'cpu',
   profiles: ['tabular'],
   cpus: 2,
@@ -26,6 +28,7 @@ const buildModel = (overrides: Partial<NodeModel> = {}): NodeModel => ({
 })
 const buildWant = (overrides: Partial<WarmWant> = {}): WarmWant => ({
   model_key: 'm',
+  account_id: null,
   runtime_profile: 'tabular',
   memory_mb: 100,
   nodes: 1,

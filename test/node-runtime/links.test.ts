@@ -67,6 +67,7 @@ describe('links of a node', () => {
       }),
       onGateways: (gateways) => told.push([...gateways]),
       onDraining: () => {},
+      onSharing: () => {},
       onPinned: () => {},
     })
     try {

@@ -37,7 +37,7 @@ describe('task queues of a node', () => {
   })
 
   const polled = async ({ draining = false } = {}) => {
-    queues.want(wantedQueues(node.parts, draining))
+    queues.want(wantedQueues(node.parts, { draining, sharing: 'shared' }))
     await queues.settled()
     return queues.polled
   }
@@ -72,7 +72,7 @@ describe('task queues of a node', () => {
 
   it('are none for good once they have been disposed of, whatever models do meanwhile', async () => {
     const disposed = queues[Symbol.asyncDispose]()
-    queues.want(wantedQueues(node.parts, false))
+    queues.want(wantedQueues(node.parts, { draining: false, sharing: 'shared' }))
     await disposed
 
     assert.deepEqual(await polled(), [])

@@ -87,6 +87,8 @@ async function startWorldNode(
   )
   const open = () => {
     const wanted = new Map([[QUEUES.node(nodeId), 16]])
+    // As a node that is told so does (workers/node-queues.ts).
+    if (options?.sharing === 'dedicated') return queues.want(wanted)
     for (const { model_key, state } of parts.models.report()) {
       if (['warm', 'running', 'idle'].includes(state)) wanted.set(QUEUES.warm(model_key), 16)
       if (state === 'evicted') wanted.set(QUEUES.cached(model_key), 16)

@@ -32,7 +32,7 @@ export async function startNodeProcess(
     env: {
       ...process.env,
       HEARTH_GATEWAY_URL: api.baseUrl,
-      HEARTH_NODE_TOKEN: await createNodeToken(db, accountId),
+      HEARTH_NODE_TOKEN: await createNodeToken(db, { accountId, sharing: 'shared' }),
       HEARTH_NODE_DIR: dir,
       HEARTH_NODE_NAME: name,
       HEARTH_NODE_MEMORY_MB: '2000',

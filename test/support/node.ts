@@ -7,6 +7,7 @@ import { newId } from '../../domain/ids.ts'
 import { loadCatalog } from '../../platform/catalog.ts'
 import { readConfig } from '../../platform/config.ts'
 import { createLogger } from '../../platform/log.ts'
+import type { NodeSharing } from '../../schemas/node.ts'
 import { closeNode, type NodeParts, openNode } from '../../workers/node-parts.ts'
 import type { TestApi } from './api.ts'
 import { temporaryFolder } from './temporary-folder.ts'
@@ -35,6 +36,9 @@ export interface TestNodeOptions {
   pinned?: string[]
   dir?: string
   token?: string
+  /** The account that owns it; one of its own when absent. */
+  accountId?: string
+  sharing?: NodeSharing
   /** The project's own catalog instead of the tiny model server. */
   realCatalog?: boolean
   /** Another model server than the tiny one, where it takes its requests, and which is its first. */
@@ -45,12 +49,13 @@ export interface TestNodeOptions {
 export async function startNode(api: TestApi, options: TestNodeOptions = {}): Promise<TestNode> {
   await using stack = new AsyncDisposableStack()
   const dir = options.dir ?? stack.use(temporaryFolder()).path
-  const accountId = newId()
+  const accountId = options.accountId ?? newId()
   const { db } = api.database
-  await db.insertInto('account').values({ id: accountId, name: 'owner' }).execute()
+  if (!options.accountId) await db.insertInto('account').values({ id: accountId, name: 'owner' }).execute()
   const config = readConfig({
     HEARTH_GATEWAY_URL: api.baseUrl,
-    HEARTH_NODE_TOKEN: options.token ?? (await createNodeToken(db, accountId)),
+    HEARTH_NODE_TOKEN:
+      options.token ?? (await createNodeToken(db, { accountId, sharing: options.sharing ?? 'shared' })),
     HEARTH_NODE_DIR: dir,
     HEARTH_NODE_NAME: 'test-node',
     HEARTH_NODE_MEMORY_MB: String(options.memoryMb ?? 1_000),
@@ -64,6 +69,7 @@ export async function startNode(api: TestApi, options: TestNodeOptions = {}): Pr
     catalog,
     isDraining: () => draining,
     onDraining: (value) => (draining = value),
+    onSharing: () => {},
   })
   stack.defer(() => closeNode(parts))
   const { nodeId } = parts.identity

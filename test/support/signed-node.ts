@@ -1,5 +1,6 @@
 import { newId } from '../../domain/ids.ts'
 import { newNodeKey, privateKeyFromPem, rawPublicKey, signRequest } from '../../platform/signing.ts'
+import type { NodeSharing } from '../../schemas/node.ts'
 import type { Answer, AnyBody, TestApi } from './api.ts'
 
 /** A joined node that a test speaks for itself. */
@@ -13,11 +14,19 @@ export interface SignedNode {
 let lastTimestamp = 0
 
 /** A node row with a key of its own, and requests signed with it. */
-export async function signedNode(api: TestApi, name = 'node'): Promise<SignedNode> {
+export async function signedNode(
+  api: TestApi,
+  name = 'node',
+  { accountId = newId(), sharing = 'shared' }: { accountId?: string; sharing?: NodeSharing } = {},
+): Promise<SignedNode> {
   const key = privateKeyFromPem(newNodeKey().privatePem)
-  const [nodeId, accountId] = [newId(), newId()]
+  const nodeId = newId()
   const { db } = api.database
-  await db.insertInto('account').values({ id: accountId, name: 'owner' }).execute()
+  await db
+    .insertInto('account')
+    .values({ id: accountId, name: 'owner' })
+    .onConflict((oc) => oc.doNothing())
+    .execute()
   await db
     .insertInto('node')
     .values({
@@ -26,6 +35,7 @@ export async function signedNode(api: TestApi, name = 'node'): Promise<SignedNod
       name,
       public_key: Buffer.from(rawPublicKey(key), 'base64'),
       status: 'active',
+      sharing,
       hardware: 'cpu',
       inventory: '{}',
       runtime_version: '0.11.0',

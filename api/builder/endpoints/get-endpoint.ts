@@ -17,7 +17,7 @@ export const getEndpoint = route({
 
   async handler({ caller: { accountId }, params: { endpoint_id } }, services) {
     const row = await usableEndpoint(services.db, accountId, endpoint_id)
-    const readiness = await readinessOf(services, [row])
+    const readiness = await readinessOf(services, [row], accountId)
     return presentEndpoint(row, { accountId, config: services.config, readiness: readiness(row) })
   },
 })

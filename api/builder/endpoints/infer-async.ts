@@ -23,7 +23,7 @@ export const inferAsync = route({
     const { accountId } = caller
     const admitted = await admit(services, { accountId, endpointId: params.endpoint_id, body, rawBody })
     const taskId = newId()
-    const model_state = modelStateOf(services, admitted.endpoint.model_key)
+    const model_state = modelStateOf(services, admitted)
     await queueTask(services, { ...admitted, taskId, createdAt: services.now() })
     return { task_id: taskId, status: 'queued' as const, model_state, note: pollNote(taskId) }
   },

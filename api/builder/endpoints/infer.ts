@@ -50,7 +50,7 @@ export const infer = route({
     if (sync) return inferSync(services, admitted, { timeoutMs: seconds * 1000, signal })
 
     const taskId = newId()
-    const state = modelStateOf(services, admitted.endpoint.model_key)
+    const state = modelStateOf(services, admitted)
     await queueTask(services, { ...admitted, taskId, createdAt: services.now() })
     const load = await estimatedLoadS(services, admitted.endpoint.model_key, state)
     return {

@@ -28,7 +28,7 @@ export const listEndpoints = route({
       readEndpoints(db, accountId, filter, { sort, order, limit, offset }),
       include_facets ? endpointFacets(db, accountId, filter) : undefined,
     ])
-    const readiness = include_readiness ? await readinessOf(services, rows) : undefined
+    const readiness = include_readiness ? await readinessOf(services, rows, accountId) : undefined
 
     return {
       endpoints: rows.map((row) => presentEndpoint(row, { accountId, config, readiness: readiness?.(row) })),

@@ -26,7 +26,7 @@ export const listInferenceModels = route({
     const rows = await listOfferedEndpoints(services.db, { category, activeOnly, before, limit: limit + 1 })
     const page = rows.slice(0, limit)
     const last = page.at(-1)
-    const readiness = include_readiness ? await readinessOf(services, page) : undefined
+    const readiness = include_readiness ? await readinessOf(services, page, null) : undefined
 
     return {
       models: page.map((row) => ({

@@ -10,14 +10,15 @@ const UNMEASURED_MS = { inference: 25, cached: 5_000, cold: 15_000 } as const
 type Row = Pick<EndpointRow, 'model_key' | 'latency_ms'>
 
 /**
- * Says of each endpoint how near its model is to answering, by what the linked nodes last reported, and how long an
- * answer takes by what loads and inferences have taken so far.
+ * Says of each endpoint how near its model is to answering, by what the linked nodes that serve this account last reported
+ * (`null`: any account at all), and how long an answer takes by what loads and inferences have taken so far.
  */
 export async function readinessOf(
   { db, links }: Pick<Services, 'db' | 'links'>,
   rows: readonly Row[],
+  accountId: string | null,
 ): Promise<(row: Row) => ModelReadiness> {
-  const nodesOf = countModelNodes(links.snapshot())
+  const nodesOf = countModelNodes(links.snapshot(), accountId)
   const measured = new Map(
     (await readLoadTimes(db, [...new Set(rows.map(({ model_key }) => model_key))])).map((row) => [
       `${row.model_key} ${row.start_state}`,

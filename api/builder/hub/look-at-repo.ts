@@ -4,6 +4,7 @@ import {
   type HubTask,
   type HubVerdict,
 } from '../../../domain/hub-compatibility.ts'
+import { serves } from '../../../domain/node-snapshot.ts'
 import { type ModelShape, readModelShape } from '../../../domain/model-shape.ts'
 import { HubError, type HubRepoInfo } from '../../../platform/hub.ts'
 import type { HubEntry } from '../../../schemas/hub.ts'
@@ -35,7 +36,7 @@ export async function lookAtRepo(
     ? await hubReader.see(accountId, repoId, revision)
     : await hubReader.glance(accountId, repoId)
   const { access, shape } = await accessTo(services, { info, isOpen }, options)
-  const nodes = links.snapshot().filter(({ draining }) => !draining)
+  const nodes = links.snapshot().filter((node) => !node.draining && serves(node, accountId))
   const verdict = checkHubRepo(info, {
     task: options.task,
     profiles: catalog.profiles,

@@ -14,7 +14,7 @@ export const getQueueStats = route({
   async handler({ caller }, { db }) {
     const [queue_size, workers, metrics] = await Promise.all([
       countOpenTasks(db, caller.accountId),
-      countWorkers(db),
+      countWorkers(db, caller.accountId),
       readUsage(db, caller.accountId),
     ])
     return { queue_size, workers, metrics }

@@ -58,7 +58,7 @@ export const createTrainingRun = route({
     const hardware_preference = body.hardware_preference ?? 'auto'
     const operating_mode = body.operating_mode ?? 'balanced'
     const likesGpu = likesGpuWith(model, hardware_preference)
-    const gpuOnline = likesGpu && (await isHardwareOnline(trx, 'gpu'))
+    const gpuOnline = likesGpu && (await isHardwareOnline(trx, 'gpu', accountId))
     const hardware = chooseHardware(model, likesGpu ? 'gpu_preferred' : hardware_preference, {
       values,
       gpuOnline,

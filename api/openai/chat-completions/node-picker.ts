@@ -44,8 +44,15 @@ export class NodePicker {
   }
 
   #warmNode(): string | undefined {
-    const { model_key, runtime_profile, memory_mb } = this.#chat.endpoint
-    const need = { model_key, runtime_profile, memory_mb, atLeast: 'warm' as const, now: Date.now() }
+    const { endpoint, ticket } = this.#chat
+    const need = {
+      model_key: endpoint.model_key,
+      account_id: ticket.accountId,
+      runtime_profile: endpoint.runtime_profile,
+      memory_mb: endpoint.memory_mb,
+      atLeast: 'warm' as const,
+      now: Date.now(),
+    }
     const { chosen } = this.#services.links.placement.place(
       this.#exclude ? { ...need, exclude: this.#exclude } : need,
       Math.random,
@@ -56,15 +63,17 @@ export class NodePicker {
   async #wait(): Promise<string> {
     const { loads } = this.#services
     const { endpoint, body, departure, ticket } = this.#chat
-    ticket.modelState = modelStateOf(this.#services, endpoint.model_key)
+    const { model_key, runtime_profile, memory_mb } = endpoint
+    const need = { model_key, account_id: ticket.accountId, runtime_profile, memory_mb }
+    ticket.modelState = modelStateOf(this.#services, ticket)
     if (this.#exclude) await sleep(NOTICE_MS)
-    this.#deadline ??= performance.now() + (await loads.ceilingMs(endpoint))
+    this.#deadline ??= performance.now() + (await loads.ceilingMs(need))
     for (;;) {
       // Nodes that failed may have loaded it anew.
       this.#exclude = undefined
       const timeoutMs = Math.max(0, this.#deadline - performance.now())
       try {
-        await loads.wait(endpoint, { timeoutMs, bytes: body.length, signal: departure.signal })
+        await loads.wait(need, { timeoutMs, bytes: body.length, signal: departure.signal })
       } catch (err) {
         throw departure.aborted ? new ClientGoneError('the client left while its model was loaded') : err
       }

@@ -14,8 +14,9 @@ export const createNodeToken = route({
   success: { status: 201, schema: NodeToken },
   errors: ['not_found'],
 
-  async handler({ body: { account_id } }, { db }) {
+  async handler({ body: { account_id, sharing = 'dedicated' } }, { db }) {
     if (!(await findAccount(db, account_id))) throw noAccount()
-    return { account_id, node_token: await makeNodeToken(db, account_id) }
+    const node_token = await makeNodeToken(db, { accountId: account_id, sharing })
+    return { account_id, sharing, node_token }
   },
 })

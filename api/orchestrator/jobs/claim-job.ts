@@ -1,6 +1,7 @@
 import Type from 'typebox'
 import { insertJobEvents } from '../../../db/repositories/job-records.ts'
 import { findLastLease, openLease } from '../../../db/repositories/leases.ts'
+import { nodeServes } from '../../../db/repositories/nodes.ts'
 import { beginAttempt, findJob, lockTrainingRun } from '../../../db/repositories/training-runs.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import { isTerminal } from '../../../domain/training-run.ts'
@@ -33,7 +34,9 @@ export const claimJob = route({
     const weighed = await weighJob(services, jobId, caller.nodeId)
     const { run, lease, checkpoint } = await db.transaction().execute(async (trx) => {
       const run = await lockTrainingRun(trx, jobId)
-      if (!run) throw new ApiError('not_found', 'there is no such job')
+      if (!run || !(await nodeServes(trx, caller.nodeId, run.account_id))) {
+        throw new ApiError('not_found', 'there is no such job')
+      }
       const earlier = await findLastLease(trx, 'job', jobId)
       if (isTerminal(run.status) || earlier?.state === 'completed') {
         throw new ApiError('conflict', `this job is ${run.status} and takes no more work`, {

@@ -3,7 +3,7 @@ import { findModelFiles } from '../../../db/repositories/node-models.ts'
 import type { TrainingRunRow } from '../../../db/tables/training.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import { type Adapter, tuningMemoryMb, weightsBytes } from '../../../domain/model-memory.ts'
-import type { NodeSnapshot } from '../../../domain/node-snapshot.ts'
+import { type NodeSnapshot, serves } from '../../../domain/node-snapshot.ts'
 import type { JobBase } from '../../../schemas/lease.ts'
 import { QUEUES } from '../../../workflows/policy.ts'
 import type { Services } from '../../services.ts'
@@ -31,7 +31,7 @@ export async function weighRun(
     .select('total_size_bytes')
     .where('id', '=', run.dataset_id)
     .executeTakeFirst()
-  const nodes = services.links.snapshot()
+  const nodes = services.links.snapshot().filter((node) => serves(node, run.account_id))
   const asking = nodes.find(({ node_id }) => node_id === nodeId)
   const ownMb = model?.estimateMemoryMb(dataset?.total_size_bytes ?? 0) ?? 0
   const isTuned = model?.config.trainer.base === 'required'

@@ -46,7 +46,8 @@ export const registerCheckpoint = route({
       })
       const detail = `${progressUnit(catalog, run)} ${body.epoch}`
       await insertJobEvents(trx, [{ jobId: run.id, type: 'checkpoint', occurrence: id, detail }], now())
-      const preempt = run.operating_mode === 'eco' && (await mustYield(trx, run))
+      const preempt =
+        run.operating_mode === 'eco' && (await mustYield(trx, { ...run, nodeId: lease.node_id }))
       return { id, preempt, superseded: await pruneCheckpoints(trx, run.id, KEPT) }
     })
     for (const key of registered.superseded) {

@@ -3,7 +3,7 @@ import { getNodeModel } from './get-node-model.ts'
 import { getNodeModelExpectation } from './get-node-model-expectation.ts'
 import { joinNode } from './join-node.ts'
 import { listNodes } from './list-nodes.ts'
-import { drainNode, removeNode, resumeNode } from './move-node.ts'
+import { dedicateNode, drainNode, removeNode, resumeNode, shareNode } from './move-node.ts'
 
 export const nodes = [
   joinNode,
@@ -13,5 +13,7 @@ export const nodes = [
   listNodes,
   drainNode,
   resumeNode,
+  shareNode,
+  dedicateNode,
   removeNode,
 ]

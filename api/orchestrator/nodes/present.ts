@@ -15,6 +15,7 @@ export function presentNode(row: Listed, now: Date): NodeView {
     account_id: row.account_id,
     name: row.name,
     status: row.status === 'removed' ? 'removed' : statusOf(row, isFresh),
+    sharing: row.sharing,
     inventory: row.inventory as NodeInventory,
     memory_free_mb: snapshot?.memory_free_mb ?? null,
     load: snapshot?.load ?? null,

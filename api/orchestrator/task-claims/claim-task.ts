@@ -1,4 +1,5 @@
 import { openLease } from '../../../db/repositories/leases.ts'
+import { nodeServes } from '../../../db/repositories/nodes.ts'
 import { claimTask as recordClaim, findEndpointName, lockTask } from '../../../db/repositories/tasks.ts'
 import { insertWorkflowStart } from '../../../db/repositories/workflow-starts.ts'
 import { ApiError } from '../../../domain/errors.ts'
@@ -28,7 +29,9 @@ export const claimTask = route({
     const { nodeId } = caller
     const claimed = await db.transaction().execute(async (trx) => {
       const task = await lockTask(trx, params.task_id)
-      if (!task) throw new ApiError('not_found', 'there is no such task')
+      if (!task || !(await nodeServes(trx, nodeId, task.account_id))) {
+        throw new ApiError('not_found', 'there is no such task')
+      }
       if (isTerminalTask(task.status)) throw conflict(`this task has ${task.status} already`, 'closed')
       // The gateway that admitted a warm request sees to it itself.
       if (task.gateway_id) throw conflict('this task is at work on a gateway', 'held')
