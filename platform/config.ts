@@ -97,7 +97,7 @@ export const SETTINGS = {
   HEARTH_HUB_TOKEN: setting(
     'text',
     '',
-    'Token the platform shows to the hub, for gated repositories; nodes never see it.',
+    'Token the platform shows to the hub; nodes never see it. Accounts use private and gated repositories with it where they are listed for them (`hearth accounts hub-repos`).',
   ),
   HEARTH_EGRESS_ALLOW: setting(
     'networks',

@@ -120,6 +120,12 @@ export const KeptWarm = Type.Object({
 export type KeptWarm = Static<typeof KeptWarm>
 
 export const ReviewNote = Type.Object(
-  { note: Type.Optional(Type.String({ maxLength: 2000 })) },
+  {
+    note: Type.Optional(Type.String({ maxLength: 2000 })),
+    updated_at: Type.Optional({
+      ...Timestamp,
+      description: '`updated_at` of the endpoint as it was read; 409 when it has changed since',
+    }),
+  },
   { additionalProperties: false },
 )

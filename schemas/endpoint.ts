@@ -129,21 +129,26 @@ const described = {
   description: Type.Optional(Type.String({ maxLength: 10_000 })),
 }
 
+/** What an endpoint says of itself, at registration as at every change. */
+const listed = {
+  ...described,
+  input_schema: Type.Optional(JsonSchema),
+  output_schema: Type.Optional(JsonSchema),
+  example_input: Type.Optional(Example),
+  example_output: Type.Optional(Example),
+  tags: Type.Optional(
+    Type.Array(Type.String({ minLength: 1, maxLength: 100 }), { maxItems: 50, uniqueItems: true }),
+  ),
+  price_per_request: Type.Optional(Type.Number({ minimum: 0, maximum: 10_000, description: 'USD' })),
+}
+
 /** Contract 4.4: what a public endpoint has to bring besides is checked by the rule in `domain/endpoint.ts`. */
 export const RegisterForInference = Type.Object(
   {
     name: EndpointName,
-    ...described,
+    ...listed,
     visibility: Type.Optional({ ...Vocabulary('account', 'public'), default: 'account' }),
-    input_schema: Type.Optional(JsonSchema),
-    output_schema: Type.Optional(JsonSchema),
-    example_input: Type.Optional(Example),
-    example_output: Type.Optional(Example),
-    tags: Type.Optional(
-      Type.Array(Type.String({ minLength: 1, maxLength: 100 }), { maxItems: 50, uniqueItems: true }),
-    ),
     task_type: Type.Optional(Type.String({ minLength: 1, maxLength: 100 })),
-    price_per_request: Type.Optional(Type.Number({ minimum: 0, maximum: 10_000, description: 'USD' })),
   },
   { additionalProperties: false },
 )
@@ -153,7 +158,7 @@ export const UpdateEndpoint = Type.Object(
   {
     visibility: Type.Optional(EndpointVisibility),
     status: Type.Optional(EndpointStatus),
-    ...described,
+    ...listed,
   },
   { additionalProperties: false, minProperties: 1 },
 )

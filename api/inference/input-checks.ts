@@ -23,7 +23,7 @@ const KNOWN_BYTES = 512
 /** The weight of the schema by the bytes of the value: some milliseconds at the very most. */
 const MOST_WORK = 1_000_000
 
-type Endpoint = Pick<CallableEndpointRow, 'id' | 'input_schema'>
+type Endpoint = Pick<CallableEndpointRow, 'schema_key' | 'input_schema'>
 
 /** An input as it came, parsed and as JSON text. */
 export interface GivenInput {
@@ -37,7 +37,7 @@ export interface GivenInput {
  */
 export class InputChecks {
   readonly #checks: Pick<SchemaChecks, 'check'>
-  // An endpoint's schema never changes.
+  // By the schema, so that these outlive a change of the rest.
   readonly #compiled = new LRUCache<string, CompiledSchema | 'large'>({ maxSize: MOST_COMPILED_BYTES })
 
   constructor(checks: Pick<SchemaChecks, 'check'>) {
@@ -59,19 +59,23 @@ export class InputChecks {
     return undefined
   }
 
-  async #checkAside({ id, input_schema }: Endpoint, accountId: string, { json }: GivenInput): Promise<void> {
-    const result = await this.#checks.check({ owner: accountId, key: id, schema: input_schema, value: json })
+  async #checkAside(
+    { schema_key: key, input_schema }: Endpoint,
+    accountId: string,
+    { json }: GivenInput,
+  ): Promise<void> {
+    const result = await this.#checks.check({ owner: accountId, key, schema: input_schema, value: json })
     if ('faults' in result) return refuse(result.faults)
     throw notChecked(result)
   }
 
   #compiledOf(endpoint: Endpoint): CompiledSchema | 'large' {
-    const known = this.#compiled.get(endpoint.id)
+    const known = this.#compiled.get(endpoint.schema_key)
     if (known) return known
     const text = JSON.stringify(endpoint.input_schema)
     const compiled = isSmall(text) ? compiledHere(endpoint.input_schema) : 'large'
     const size = compiled === 'large' ? KNOWN_BYTES : COMPILED_BYTES + COMPILED_FACTOR * text.length
-    this.#compiled.set(endpoint.id, compiled, { size })
+    this.#compiled.set(endpoint.schema_key, compiled, { size })
     return compiled
   }
 }

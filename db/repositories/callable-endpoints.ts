@@ -1,4 +1,4 @@
-import type { Kysely } from 'kysely'
+import { type Kysely, sql } from 'kysely'
 import type { Database } from '../tables.ts'
 import { disabledByOwner } from './model-config-lifecycle.ts'
 
@@ -22,6 +22,8 @@ export function findCallableEndpoint(db: Kysely<Database>, idOrName: string) {
       'endpoint.runtime_profile',
       'endpoint.input_schema',
       'endpoint.price_micro',
+      // Names what was compiled of the schema: another one has another digest.
+      sql<string>`endpoint.id || md5(endpoint.input_schema::text)`.as('schema_key'),
       'model_version.memory_mb',
       // What the owner has disabled by its config counts as disabled.
       (eb) =>

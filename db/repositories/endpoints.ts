@@ -1,8 +1,7 @@
-import { type Kysely, sql, type Transaction } from 'kysely'
+import { type Kysely, type Selectable, sql, type Transaction, type Updateable } from 'kysely'
 import type { Database } from '../tables.ts'
-import type { EndpointRow, LoadTimeTable, NewEndpoint } from '../tables/models.ts'
+import type { EndpointRow, EndpointTable, LoadTimeTable, NewEndpoint } from '../tables/models.ts'
 import { bumpCache } from './cache-versions.ts'
-import type { Selectable } from 'kysely'
 
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
@@ -42,11 +41,9 @@ export function lockEndpoint(trx: Transaction<Database>, id: string): Promise<En
     .executeTakeFirst()
 }
 
-export type EndpointChange = Partial<
-  Pick<
-    EndpointRow,
-    'visibility' | 'status' | 'review_status' | 'review_note' | 'display_name' | 'description' | 'deleted_at'
-  >
+export type EndpointChange = Omit<
+  Updateable<EndpointTable>,
+  'id' | 'account_id' | 'version_id' | 'model_key' | 'updated_at'
 >
 
 /** Changes an endpoint and tells every gateway; `undefined` when it is gone. */
@@ -67,11 +64,19 @@ export async function updateEndpoint(
   return row
 }
 
-/** Ends a review; `undefined` when the endpoint does not wait for one. */
+interface Review {
+  verdict: 'approved' | 'rejected'
+  note: string | null
+  /** When the endpoint had last changed as the reviewer read it. */
+  seen: Date | undefined
+  now: Date
+}
+
+/** Ends a review; `undefined` when the endpoint does not wait for one, or has changed since it was read. */
 export async function reviewEndpoint(
   trx: Transaction<Database>,
   id: string,
-  { verdict, note, now }: { verdict: 'approved' | 'rejected'; note: string | null; now: Date },
+  { verdict, note, seen, now }: Review,
 ): Promise<EndpointRow | undefined> {
   const row = await trx
     .updateTable('endpoint')
@@ -80,6 +85,7 @@ export async function reviewEndpoint(
     .where('deleted_at', 'is', null)
     .where('visibility', '=', 'public')
     .where('review_status', '<>', verdict)
+    .$if(seen !== undefined, (qb) => qb.where(sql`date_trunc('milliseconds', updated_at)`, '=', seen ?? now))
     .returningAll()
     .executeTakeFirst()
   if (row) await bumpCache(trx, 'endpoint')

@@ -80,6 +80,8 @@ export interface EndpointTable {
   example_output: Json<Record<string, unknown>>
   tags: Defaulted<string[]>
   price_micro: Defaulted<number>
+  /** Whether its owner has named the price; zero otherwise. */
+  price_set: Defaulted<boolean>
   /** The commit of the hub repository `base_model`; null for what was not imported. */
   hub_revision: Optional<string>
   /** On how many nodes its model is kept loaded. */

@@ -257,13 +257,21 @@ describe('one endpoint', () => {
     assert.match(refused.text, /tags is required/)
     assert.equal((await call('GET', endpoint.id)).body.visibility, 'account')
 
-    await api.database.db
-      .updateTable('endpoint')
-      .set({ tags: ['homes'], description: 'All about it', display_name: 'It' })
-      .where('id', '=', endpoint.id)
-      .execute()
-    const asked = await call('PATCH', endpoint.id, { visibility: 'public' })
+    const listing = { tags: ['homes'], description: 'All about it', display_name: 'It' }
+    const unpriced = await call('PATCH', endpoint.id, { visibility: 'public', ...listing })
+    assert.equal(unpriced.status, 422)
+    assert.deepEqual(
+      unpriced.body.detail.map(({ loc }: { loc: string[] }) => loc),
+      [['body', 'price_per_request']],
+    )
+    assert.deepEqual((await call('GET', endpoint.id)).body.tags, [])
+    const asked = await call('PATCH', endpoint.id, {
+      visibility: 'public',
+      ...listing,
+      price_per_request: 0.02,
+    })
     assert.deepEqual([asked.status, asked.body.review_status], [200, 'pending_review'])
+    assert.deepEqual([asked.body.tags, asked.body.price_per_request], [['homes'], 0.02])
     // What others may read has to stay complete.
     assert.equal((await call('PATCH', endpoint.id, { description: ' ' })).status, 422)
 

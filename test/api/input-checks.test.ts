@@ -29,7 +29,7 @@ describe('the checks of inputs', () => {
   })
   after(() => checks[Symbol.asyncDispose]())
 
-  const endpoint = (input_schema: Record<string, unknown>) => ({ id: newId(), input_schema })
+  const endpoint = (input_schema: Record<string, unknown>) => ({ schema_key: newId(), input_schema })
 
   it('hold compiled schemas within 32 MB', () => {
     const inputs = new InputChecks(checks)

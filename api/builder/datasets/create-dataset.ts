@@ -2,6 +2,7 @@ import { insertDataset } from '../../../db/repositories/datasets.ts'
 import { newId } from '../../../domain/ids.ts'
 import { CreateDataset, Dataset } from '../../../schemas/dataset.ts'
 import { route } from '../../http/route.ts'
+import { assertMayPublish } from '../may-publish.ts'
 import { presentDataset } from './present.ts'
 
 export const createDataset = route({
@@ -13,8 +14,10 @@ export const createDataset = route({
   idempotent: true,
   body: CreateDataset,
   success: { status: 201, schema: Dataset },
+  errors: ['forbidden'],
 
   async handler({ caller, body, trx }) {
+    assertMayPublish(caller, body.visibility)
     const row = await insertDataset(trx, {
       id: newId(),
       account_id: caller.accountId,

@@ -5,6 +5,7 @@ import { UploadedDataset, UploadFields, UploadForm } from '../../../schemas/data
 import { readMultipart } from '../../http/multipart.ts'
 import { reply } from '../../http/reply.ts'
 import { route } from '../../http/route.ts'
+import { assertMayPublish } from '../may-publish.ts'
 import type { Services } from '../../services.ts'
 import { acceptUpload, awaitIngest, STILL_READING, type UploadPlace } from './accept-upload.ts'
 import { noDataset, refusedFile } from './present.ts'
@@ -25,9 +26,10 @@ export const uploadDataset = route({
   stream: { contentTypes: ['multipart/form-data'], schema: UploadForm, file: LIMIT },
   success: { status: 201, schema: UploadedDataset },
   also: { 202: UploadedDataset },
-  errors: ['bad_request', 'payload_too_large', 'unsupported_media_type', 'validation_failed'],
+  errors: ['bad_request', 'forbidden', 'payload_too_large', 'unsupported_media_type', 'validation_failed'],
 
-  async handler({ caller: { accountId }, req, signal }, services) {
+  async handler({ caller, req, signal }, services) {
+    const { accountId } = caller
     const { db, objects, starts } = services
     const place = { accountId, datasetId: newId(), uploadId: newId() }
     const key = datasetKey('incoming', place)
@@ -42,6 +44,7 @@ export const uploadDataset = route({
           return name
         },
       })
+      assertMayPublish(caller, fields.visibility)
       await createWithUpload(services, place, { fields, filename, key })
     } catch (err) {
       await objects.delete(key)

@@ -15,6 +15,7 @@ import type { Config } from '../../../platform/config.ts'
 import { Uuid } from '../../../schemas/common.ts'
 import { Endpoint, RegisterForInference } from '../../../schemas/endpoint.ts'
 import { route } from '../../http/route.ts'
+import { assertMayPublish } from '../may-publish.ts'
 import { checkListing } from './check-listing.ts'
 import { presentEndpoint } from './present.ts'
 
@@ -29,9 +30,11 @@ export const registerForInference = route({
   params: Type.Object({ run_id: Uuid }),
   body: RegisterForInference,
   success: { status: 201, schema: Endpoint },
-  errors: ['not_found', 'conflict', 'no_capacity'],
+  errors: ['not_found', 'forbidden', 'conflict', 'no_capacity'],
 
-  async handler({ caller: { accountId }, params: { run_id }, body }, services) {
+  async handler({ caller, params: { run_id }, body }, services) {
+    const { accountId } = caller
+    assertMayPublish(caller, body.visibility)
     checkBody(body)
     const { db, catalog, config, now, schemaChecks } = services
     // Before the transaction: a check may take its time, and holds nothing meanwhile.
@@ -139,6 +142,7 @@ async function create(
     example_output: JSON.stringify(listing.example_output),
     tags: body.tags ?? [],
     price_micro: usdToMicro(body.price_per_request ?? 0, config.HEARTH_CREDIT_USD),
+    price_set: body.price_per_request !== undefined,
     created_at: now,
     updated_at: now,
   })

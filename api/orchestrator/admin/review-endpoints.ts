@@ -1,4 +1,4 @@
-import Type from 'typebox'
+import Type, { type Static } from 'typebox'
 import { cursorScope, decodeCursor, encodeCursor } from '../../../db/keyset.ts'
 import { listForReview } from '../../../db/repositories/endpoint-lists.ts'
 import { findEndpoint, reviewEndpoint } from '../../../db/repositories/endpoints.ts'
@@ -59,8 +59,7 @@ export const approveEndpoint = route({
   body: ReviewNote,
   success: { status: 200, schema: Reviewed },
   errors: ['not_found', 'conflict'],
-  handler: ({ params: { endpoint_id }, body }, services) =>
-    review(services, endpoint_id, 'approved', body.note),
+  handler: ({ params: { endpoint_id }, body }, services) => review(services, endpoint_id, 'approved', body),
 })
 
 export const rejectEndpoint = route({
@@ -73,8 +72,7 @@ export const rejectEndpoint = route({
   body: ReviewNote,
   success: { status: 200, schema: Reviewed },
   errors: ['not_found', 'conflict'],
-  handler: ({ params: { endpoint_id }, body }, services) =>
-    review(services, endpoint_id, 'rejected', body.note),
+  handler: ({ params: { endpoint_id }, body }, services) => review(services, endpoint_id, 'rejected', body),
 })
 
 /** Saying the same again is fine; an endpoint that is not public has nothing to review. */
@@ -82,16 +80,21 @@ async function review(
   { db, config, now }: Services,
   id: string,
   verdict: 'approved' | 'rejected',
-  note: string | undefined,
+  { note, updated_at }: Static<typeof ReviewNote>,
 ) {
+  const seen = updated_at === undefined ? undefined : new Date(updated_at)
   const reviewed = await db
     .transaction()
-    .execute((trx) => reviewEndpoint(trx, id, { verdict, note: note ?? null, now: now() }))
+    .execute((trx) => reviewEndpoint(trx, id, { verdict, note: note ?? null, seen, now: now() }))
   if (reviewed) return present(reviewed, config)
 
   const row = await findEndpoint(db, id)
   if (!row) throw new ApiError('not_found', 'there is no endpoint with this id')
   if (row.review_status === verdict) return present(row, config)
+  if (row.visibility === 'public')
+    throw new ApiError('conflict', 'this endpoint has changed since it was read; read it again', {
+      details: { updated_at: row.updated_at.toISOString() },
+    })
   throw new ApiError('conflict', `this endpoint is ${row.visibility}; only public ones are reviewed`, {
     details: { visibility: row.visibility, review_status: row.review_status },
   })
