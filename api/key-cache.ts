@@ -3,7 +3,7 @@ import type { Kysely } from 'kysely'
 import { LRUCache } from 'lru-cache'
 import { findApiKey } from '../db/repositories/api-keys.ts'
 import type { Database } from '../db/tables.ts'
-import type { CacheWatch } from './cache-watch.ts'
+import type { CacheWatch } from '../db/cache-watch.ts'
 import type { AccountCaller } from './http/caller.ts'
 
 const LONGEST_KEY = 200

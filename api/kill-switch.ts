@@ -2,7 +2,7 @@ import type { Kysely } from 'kysely'
 import { acknowledgeKillSwitch, lookAtKillSwitch } from '../db/repositories/kill-switch.ts'
 import type { Database } from '../db/tables.ts'
 import type { Logger } from '../platform/log.ts'
-import type { CacheWatch } from './cache-watch.ts'
+import type { CacheWatch } from '../db/cache-watch.ts'
 import type { KillSwitchView } from './services.ts'
 
 const POLL_MS = 500

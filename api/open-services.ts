@@ -9,10 +9,11 @@ import { HubReader } from './hub-reader.ts'
 import type { Logger } from '../platform/log.ts'
 import { openObjectStore } from '../platform/object-store-open.ts'
 import { SchemaChecks } from '../platform/schema-checks/checks.ts'
+import { NodeCredentials } from '../platform/node-credentials.ts'
 import { SecretBox } from '../platform/secret-box.ts'
 import { unusable } from '../platform/reason.ts'
 import { openTemporal } from '../platform/temporal.ts'
-import { CacheWatch } from './cache-watch.ts'
+import { CacheWatch } from '../db/cache-watch.ts'
 import { EndpointCache } from './endpoint-cache.ts'
 import { GatewayLease } from './gateway-lease.ts'
 import { HealthProbe } from './health-probe.ts'
@@ -66,11 +67,7 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
   stack.use(startReaper(db, log, gateway.id))
   const taskWaiters = stack.use(new TaskWaiters(db, url, log))
   await taskWaiters.start()
-  const temporalAt = {
-    address: config.TEMPORAL_NODE_ADDRESS || required(config, 'TEMPORAL_ADDRESS'),
-    namespace: config.TEMPORAL_NAMESPACE,
-  }
-  const links = stack.use(new NodeLinks({ db, gatewayId: gateway.id, log, watch, temporal: temporalAt }))
+  const links = stack.use(new NodeLinks({ db, gatewayId: gateway.id, log, watch }))
   const starts = stack.use(openStarts({ db, temporal, log }))
   const loads = stack.use(new ModelLoads({ db, links, starts, log }))
   const warmPins = stack.use(new WarmPins({ db, starts, log }))
@@ -94,6 +91,7 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
     hubReader: new HubReader(hub, db),
     egress: openEgressPolicy(config),
     nodes: new NodeAuthenticator(db),
+    nodeCredentials: new NodeCredentials(config.HEARTH_ENCRYPTION_KEYS),
     links,
     loads,
     warmPins,

@@ -10,6 +10,7 @@ import type { HubClient } from '../platform/hub.ts'
 import type { EgressPolicy } from '../platform/egress-policy.ts'
 import type { ObjectStore } from '../platform/object-store.ts'
 import type { SchemaChecks } from '../platform/schema-checks/checks.ts'
+import type { NodeCredentials } from '../platform/node-credentials.ts'
 import type { SecretBox } from '../platform/secret-box.ts'
 import type { HealthProbe } from './health-probe.ts'
 import type { AccountCaller, NodeCaller } from './http/caller.ts'
@@ -70,6 +71,8 @@ export interface Services {
   readonly egress: EgressPolicy
   /** `verify` throws `unauthenticated` unless a live node signed the request and it was not seen before. */
   readonly nodes: { verify(request: SignedRequest): Promise<NodeCaller>; knows(nodeId: string): boolean }
+  /** What nodes show to the Temporal gate. */
+  readonly nodeCredentials: NodeCredentials
   /** Endpoints as inference needs them. */
   readonly endpoints: EndpointCache
   /** Holds values against schemas that callers wrote, in child processes. */

@@ -11,6 +11,7 @@ const parts = await openNode(readConfig(), createLogger('node', 'warn'), {
   isDraining: () => false,
   onDraining: () => {},
   onSharing: () => {},
+  onNoLink: () => {},
 })
 await parts.models.load(modelKey)
 process.once('SIGTERM', () => void closeNode(parts).then(() => process.exit()))

@@ -11,6 +11,8 @@ const BACKOFF_MS = { first: 200, most: 5000 }
 const SETTLED_MS = 20_000
 /** By it our mains say that a setting is wrong. */
 const WRONG_SETTING = 2
+/** By it a node says that the platform will not have it any more. */
+const DISMISSED = 3
 
 /** A process the supervisor keeps up. */
 export interface ChildSpec {
@@ -58,6 +60,8 @@ export function keepUp(spec: ChildSpec, { runDir, output }: { runDir: string; ou
       removePidFile(runDir, spec.name)
       refused = current.exitCode === WRONG_SETTING
       if (stopping) return
+      if (current.exitCode === DISMISSED)
+        return output.say(`${spec.name} has ended for good; its log says why`)
 
       failures = Date.now() - startedAt > SETTLED_MS ? 1 : failures + 1
       const delay = Math.min(BACKOFF_MS.first * 2 ** (failures - 1), BACKOFF_MS.most)

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs'
+import { readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Kysely } from 'kysely'
 import { connectOnce, openDatabase } from '../db/database.ts'
@@ -29,8 +29,9 @@ export async function prepareDatabase(url: string, layout: Layout, secrets: Secr
   })
   await migrate(db)
   const { accountId, apiKey } = await firstAccount(db, layout, secrets)
+  const hasJoined = await staysJoined(db, layout.node)
   // The machine of whoever runs the platform works for every account on it.
-  const nodeToken = hasJoined(layout.node) ? '' : await createNodeToken(db, { accountId, sharing: 'shared' })
+  const nodeToken = hasJoined ? '' : await createNodeToken(db, { accountId, sharing: 'shared' })
   return { accountId, apiKey, nodeToken }
 }
 
@@ -55,11 +56,25 @@ async function firstAccount(db: Kysely<Database>, layout: Layout, secrets: Secre
   })
 }
 
-function hasJoined(nodeDir: string): boolean {
+/** Whether the node of this machine has joined before and may stay; an identity that opens nothing any more is let go. */
+async function staysJoined(db: Kysely<Database>, nodeDir: string): Promise<boolean> {
+  const file = join(nodeDir, 'identity.json')
+  const nodeId = joinedAs(file)
+  if (nodeId === undefined) return false
+  const node = await db
+    .selectFrom('node')
+    .select('id')
+    .where('id', '=', nodeId)
+    .where('status', '!=', 'removed')
+    .executeTakeFirst()
+  if (!node) rmSync(file, { force: true })
+  return node !== undefined
+}
+
+function joinedAs(file: string): string | undefined {
   try {
-    const identity = JSON.parse(readFileSync(join(nodeDir, 'identity.json'), 'utf8')) as { node_id?: string }
-    return Boolean(identity.node_id)
+    return (JSON.parse(readFileSync(file, 'utf8')) as { node_id?: string }).node_id
   } catch {
-    return false
+    return undefined
   }
 }

@@ -3,6 +3,7 @@ import { dirname, join } from 'node:path'
 import type { Config } from '../platform/config.ts'
 import { usableFolder } from '../platform/folder.ts'
 import { localUrl } from '../platform/listening.ts'
+import { temporalAccess } from '../platform/temporal.ts'
 import { keepUp } from './child.ts'
 import type { Child, ChildSpec } from './child.ts'
 import { lockDataDir } from './data-lock.ts'
@@ -19,7 +20,13 @@ import { waitUntilServing } from './readiness.ts'
 import { loadSecrets, writeJsonFile } from './secrets.ts'
 import type { Secrets } from './secrets.ts'
 import { prepareDatabase } from './seed.ts'
-import { addSearchAttributes, temporalChild, temporalReady } from './temporal.ts'
+import {
+  addSearchAttributes,
+  localPlace,
+  temporalChild,
+  type TemporalPlace,
+  temporalReady,
+} from './temporal.ts'
 
 /** What `--ready-file` tells (design section 11). */
 export interface Ready {
@@ -50,6 +57,7 @@ interface Context {
 const STOP_ORDER = [
   // The node first: its trainers checkpoint while the API can still take what they saved.
   ['node', 4000],
+  ['gate', 500],
   ['api', 1500],
   ['control', 1500],
   ['temporal', 1500],
@@ -64,6 +72,9 @@ export const GATEWAY_FLAGS = ['--max-semi-space-size=32']
 export const GATEWAY_ENV = { MALLOC_ARENA_MAX: '2' }
 /** A worker has several heaps, one for each thread of workflows: with a small young part it stays below 350 MB (bench/webhooks). */
 const WORKER_FLAGS = ['--max-semi-space-size=8']
+/** The gate moves bytes and keeps nothing. */
+const GATE_FLAGS = ['--max-semi-space-size=8']
+const GATE_HOST = '127.0.0.1'
 /** Names are looked up on these threads, and each may hang; without a bound each keeps memory of its own. */
 const WORKER_ENV = { UV_THREADPOOL_SIZE: '64', MALLOC_ARENA_MAX: '2' }
 
@@ -124,13 +135,15 @@ async function bringUp(options: EmbeddedOptions, context: Context, signal?: Abor
   const localBase = localUrl({ host, port })
   const baseUrl = config.HEARTH_BASE_URL ?? localBase
   const [databaseUrl, temporal] = await Promise.all([startPostgres(context, secrets), startTemporal(context)])
+  const [gatePort = 0] = await freePorts(1)
   signal?.throwIfAborted()
 
   const identity = await prepareDatabase(databaseUrl, layout, secrets)
   const common = commonEnv(options, context, secrets, {
     baseUrl,
     localBase,
-    temporal: temporal.address,
+    temporal: temporal.place,
+    gatePort,
     ui: temporal.ui,
   })
   const control = { ...common, DATABASE_URL: databaseUrl }
@@ -139,21 +152,21 @@ async function bringUp(options: EmbeddedOptions, context: Context, signal?: Abor
     main('api', 'api/main.ts', { ...GATEWAY_ENV, ...control, HEARTH_PORT: String(port) }, GATEWAY_FLAGS),
   )
   launch(context, main('control', 'workers/control.ts', { ...WORKER_ENV, ...control }, WORKER_FLAGS))
+  launch(context, main('gate', 'workers/gate.ts', control, GATE_FLAGS))
   launch(
     context,
     main('node', 'workers/node.ts', { ...nodeEnv(common), HEARTH_NODE_TOKEN: identity.nodeToken }),
   )
 
   const { children } = context
-  const place = { address: temporal.address, namespace: config.TEMPORAL_NAMESPACE }
-  const at = { localBase, baseUrl, temporal: place, databaseUrl }
+  const at = { localBase, baseUrl, temporal: temporal.place, databaseUrl }
   await waitUntilServing({ ...at, children, logs: layout.logs, signal })
   return {
     base_url: baseUrl,
     api_key: identity.apiKey,
     account_id: identity.accountId,
     operations_key: config.HEARTH_OPERATIONS_KEY || secrets.operations_key,
-    temporal_address: temporal.address,
+    temporal_address: temporal.place.address,
     temporal_ui_url: temporal.ui,
     pid: process.pid,
   }
@@ -178,25 +191,25 @@ async function startPostgres(context: Context, secrets: Secrets): Promise<string
   return url
 }
 
-async function startTemporal(context: Context): Promise<{ address: string; ui: string | null }> {
+async function startTemporal(context: Context): Promise<{ place: TemporalPlace; ui: string | null }> {
   const { config, layout, output } = context
   const namespace = config.TEMPORAL_NAMESPACE
   if (config.TEMPORAL_ADDRESS) {
     output.say(`waiting for Temporal at ${config.TEMPORAL_ADDRESS} (TEMPORAL_ADDRESS), at most 30 s`)
-    const place = { address: config.TEMPORAL_ADDRESS, namespace }
+    const place = { ...temporalAccess(config), namespace }
     await temporalReady(place)
     await addSearchAttributes(place)
     output.say(`Temporal at ${config.TEMPORAL_ADDRESS} (TEMPORAL_ADDRESS)`)
-    return { address: config.TEMPORAL_ADDRESS, ui: config.TEMPORAL_UI_URL ?? null }
+    return { place, ui: config.TEMPORAL_UI_URL ?? null }
   }
   const cli = await findTemporalCli(config.HEARTH_CACHE_DIR, output.say)
   const [port = 0, uiPort = 0] = await freePorts(2)
   const file = join(layout.temporal, 'temporal.db')
-  const address = `127.0.0.1:${port}`
+  const place = localPlace(`127.0.0.1:${port}`, namespace)
   launch(context, temporalChild(cli, { file, port, uiPort, cwd: layout.temporal, namespace }))
-  await temporalReady({ address, namespace }, OWN_SERVER_MS)
+  await temporalReady(place, OWN_SERVER_MS)
   output.say(`Temporal on port ${port}, its UI at http://127.0.0.1:${uiPort}`)
-  return { address, ui: `http://127.0.0.1:${uiPort}` }
+  return { place, ui: `http://127.0.0.1:${uiPort}` }
 }
 
 /** A Node child: it ends when the pipe to this process does (die-with-parent.ts). */
@@ -217,7 +230,7 @@ function commonEnv(
   options: EmbeddedOptions,
   { config, layout }: Context,
   secrets: Secrets,
-  at: { baseUrl: string; localBase: string; temporal: string; ui: string | null },
+  at: { baseUrl: string; localBase: string; temporal: TemporalPlace; gatePort: number; ui: string | null },
 ): NodeJS.ProcessEnv {
   return {
     ...process.env,
@@ -229,22 +242,25 @@ function commonEnv(
     HEARTH_GATEWAY_URL: at.localBase,
     HEARTH_OPERATIONS_KEY: config.HEARTH_OPERATIONS_KEY || secrets.operations_key,
     HEARTH_ENCRYPTION_KEYS: config.HEARTH_ENCRYPTION_KEYS.join(',') || secrets.encryption_key,
-    TEMPORAL_ADDRESS: at.temporal,
+    TEMPORAL_ADDRESS: at.temporal.address,
+    // What these settings say is meant for a server of somebody else.
+    ...(!config.TEMPORAL_ADDRESS && { TEMPORAL_TLS: '0', TEMPORAL_API_KEY: '' }),
+    HEARTH_GATE_HOST: GATE_HOST,
+    HEARTH_GATE_PORT: String(at.gatePort),
+    HEARTH_GATE_URL: `http://${GATE_HOST}:${at.gatePort}`,
+    HEARTH_GATE_TLS_CERT: '',
+    HEARTH_GATE_TLS_KEY: '',
     ...(at.ui && { TEMPORAL_UI_URL: at.ui }),
   }
 }
 
-/** Nodes hold neither database credentials nor the platform's keys. */
-function nodeEnv(common: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
-  const {
-    DATABASE_URL: _url,
-    HEARTH_OPERATIONS_KEY: _ops,
-    HEARTH_ENCRYPTION_KEYS: _keys,
-    HEARTH_HUB_TOKEN: _hub,
-    ...rest
-  } = common
-  return rest
-}
+/** What only the control plane may have; nodes reach Temporal through the gate, and files by signed URLs. */
+const OF_CONTROL =
+  /^(DATABASE_URL|TEMPORAL_.*|S3_.*|HEARTH_(OPERATIONS_KEY|ENCRYPTION_KEYS|EVALUATOR_TOKEN|HUB_TOKEN|GATE_.*))$/
+
+/** Nodes hold neither database credentials nor the platform's keys, nor a way around the gate. */
+const nodeEnv = (common: NodeJS.ProcessEnv): NodeJS.ProcessEnv =>
+  Object.fromEntries(Object.entries(common).filter(([name]) => !OF_CONTROL.test(name)))
 
 async function stopInOrder({ children, output }: Context): Promise<void> {
   const deadline = Date.now() + STOP_WITHIN_MS

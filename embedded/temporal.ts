@@ -1,5 +1,6 @@
 import { Connection } from '@temporalio/client'
 import { reasonOf } from '../platform/reason.ts'
+import type { TemporalAccess } from '../platform/temporal.ts'
 import type { ChildSpec } from './child.ts'
 import { StartError } from './options.ts'
 import { onPath } from './programs.ts'
@@ -39,11 +40,18 @@ export function temporalChild(
   }
 }
 
-/** A server and what of it is ours. */
-export interface TemporalPlace {
-  address: string
+/** A server, the way to it, and what of it is ours. */
+export interface TemporalPlace extends TemporalAccess {
   namespace: string
 }
+
+/** A server of this machine. */
+export const localPlace = (address: string, namespace: string): TemporalPlace => ({
+  address,
+  namespace,
+  tls: false,
+  metadata: {},
+})
 
 const NOT_FOUND = 5
 /** A server that is starting may take a call and never answer it. */
@@ -51,13 +59,14 @@ const ANSWER_MS = 10_000
 
 /** Waits until the server answers; throws a `StartError` when it does not, or has no such namespace. */
 export async function temporalReady(
-  { address, namespace }: TemporalPlace,
+  { namespace, ...access }: TemporalPlace,
   timeoutMs = 30_000,
 ): Promise<void> {
+  const { address } = access
   const deadline = Date.now() + timeoutMs
   for (;;) {
     try {
-      const connection = await Connection.connect({ address, connectTimeout: 1000 })
+      const connection = await Connection.connect({ ...access, connectTimeout: 1000 })
       try {
         const answerBy = Date.now() + Math.min(ANSWER_MS, timeoutMs)
         await connection.withDeadline(answerBy, () =>
@@ -89,11 +98,11 @@ export async function temporalReady(
 
 /** Whether any process polls a task queue for workflows; throws when the server does not answer in time. */
 export async function queueIsPolled(
-  { address, namespace }: TemporalPlace,
+  { namespace, ...access }: TemporalPlace,
   queue: string,
   timeoutMs = ANSWER_MS,
 ): Promise<boolean> {
-  const connection = await Connection.connect({ address, connectTimeout: 1000 })
+  const connection = await Connection.connect({ ...access, connectTimeout: 1000 })
   try {
     const answer = await connection.withDeadline(Date.now() + timeoutMs, () =>
       connection.workflowService.describeTaskQueue({
@@ -109,9 +118,9 @@ export async function queueIsPolled(
 }
 
 /** Makes sure that a server which somebody else runs knows the search attributes. */
-export async function addSearchAttributes({ address, namespace }: TemporalPlace): Promise<void> {
+export async function addSearchAttributes({ namespace, ...access }: TemporalPlace): Promise<void> {
   const KEYWORD = 2
-  const connection = await Connection.connect({ address })
+  const connection = await Connection.connect(access)
   try {
     const { customAttributes } = await connection.operatorService.listSearchAttributes({ namespace })
     const missing = SEARCH_ATTRIBUTES.filter((name) => !customAttributes?.[name])

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Pool } from 'undici'
-import type { NodeModelSpec } from '../schemas/node.ts'
+import type { NodeModelSpec, TemporalCredential } from '../schemas/node.ts'
 import type { ModelExpectation } from '../schemas/training-merge.ts'
 import type { Identity } from './identity.ts'
 
@@ -9,11 +9,18 @@ export class ControlError extends Error {
   override readonly name = 'ControlError'
   readonly status: number
   readonly code: string
+  readonly details: Readonly<Record<string, unknown>>
 
-  constructor(status: number, code: string, message: string) {
+  constructor(
+    status: number,
+    code: string,
+    message: string,
+    details: Readonly<Record<string, unknown>> = {},
+  ) {
     super(message)
     this.status = status
     this.code = code
+    this.details = details
   }
 }
 
@@ -57,6 +64,11 @@ export class ControlClient {
     options?: CallOptions,
   ): Promise<T> {
     return this.call('POST', `/api/v1/leases/${leaseToken}:${verb}`, body, options)
+  }
+
+  /** The node's way to Temporal for the next minutes. */
+  temporalCredential(options?: CallOptions): Promise<TemporalCredential> {
+    return this.call('POST', '/api/v1/nodes:temporal-credential', undefined, options)
   }
 
   modelSpec(modelKey: string, options?: CallOptions): Promise<NodeModelSpec> {
@@ -131,8 +143,10 @@ export class ControlClient {
 
 function toControlError(status: number, reply: string): ControlError {
   try {
-    const { error } = JSON.parse(reply) as { error: { code: string; message: string } }
-    return new ControlError(status, error.code, error.message)
+    const { error } = JSON.parse(reply) as {
+      error: { code: string; message: string; details?: Record<string, unknown> }
+    }
+    return new ControlError(status, error.code, error.message, error.details)
   } catch {
     return new ControlError(status, 'internal', reply.slice(0, 200) || `status ${status}`)
   }

@@ -40,6 +40,8 @@ export interface GatewayLinkOptions {
   work: WorkRegistry
   report: () => NodeReport
   onHello: (hello: HelloMeta) => void
+  /** The link broke, or the gateway refused it. */
+  onNoLink: () => void
   log: Logger
 }
 
@@ -212,5 +214,6 @@ export class GatewayLink {
     this.#failures += 1
     this.#options.log.warn({ gateway: this.url, reason, retry_ms: Math.round(delay) }, 'no link')
     this.#retry = setTimeout(() => this.#connect(), delay)
+    this.#options.onNoLink()
   }
 }

@@ -10,6 +10,7 @@ import {
   signRequest,
   type SignatureHeaders,
 } from '../platform/signing.ts'
+import { ControlError } from './control-client.ts'
 import type { JoinNode, NodeInventory, NodeJoined } from '../schemas/node.ts'
 
 interface Stored {
@@ -22,6 +23,11 @@ interface Stored {
 /** Why a node could not join; the start stops with this sentence. */
 export class JoinError extends Error {
   override readonly name = 'JoinError'
+}
+
+/** Why a node ends for good: its identity opens nothing any more. */
+export class DismissedError extends Error {
+  override readonly name = 'DismissedError'
 }
 
 /** Who this node is: its id, its account, its key. Signs what it sends. */
@@ -90,11 +96,37 @@ export async function loadOrJoin(options: JoinOptions): Promise<Identity> {
   return identityOf(complete)
 }
 
+/** What a gateway's refusal means for a node that was joined from this folder; undefined when it may pass. */
+export function dismissalOf(err: unknown, dir: string): DismissedError | undefined {
+  const reason = err instanceof ControlError && err.status === 401 ? err.details['reason'] : undefined
+  const file = join(dir, 'identity.json')
+  const anew = `To join anew, remove ${file} and set HEARTH_NODE_TOKEN to a new token from \`hearth node-token create\`.`
+  if (reason === 'node_removed')
+    return new DismissedError(`This node has been removed from the pool. ${anew}`)
+  if (reason === 'node_unknown') {
+    return new DismissedError(`The platform knows no node with the identity in ${file}. ${anew}`)
+  }
+  return undefined
+}
+
+/** Throws when another identity lies in the folder now: this machine was joined anew, and that node has its place. */
+export async function stillOurs(dir: string, { nodeId }: Pick<Identity, 'nodeId'>): Promise<void> {
+  const stored = await readStored(join(dir, 'identity.json'))
+  if (stored?.node_id === undefined || stored.node_id === nodeId) return
+  throw new DismissedError(
+    `This machine was joined anew as node ${stored.node_id}, which takes the place of this one.`,
+  )
+}
+
 /** Keeps the list of gateways for the next start. */
-export async function saveGateways(dir: string, gateways: readonly string[]): Promise<void> {
+export async function saveGateways(
+  dir: string,
+  { nodeId }: Pick<Identity, 'nodeId'>,
+  gateways: readonly string[],
+): Promise<void> {
   const path = join(dir, 'identity.json')
   const stored = await readStored(path)
-  if (stored) await save(path, { ...stored, gateways: [...gateways] })
+  if (stored?.node_id === nodeId) await save(path, { ...stored, gateways: [...gateways] })
 }
 
 const identityOf = ({ private_pem, node_id = '', account_id = '', gateways = [] }: Stored) =>

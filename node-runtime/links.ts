@@ -25,7 +25,6 @@ const HOMELESS_MS = 15_000
 export class Links {
   readonly #options: LinksOptions
   readonly #links = new Map<string, GatewayLink>()
-  readonly #temporal = Promise.withResolvers<NonNullable<HelloMeta['temporal']>>()
   readonly #timer: NodeJS.Timeout
   #lastReport = ''
   #silence = 0
@@ -44,11 +43,6 @@ export class Links {
   get gateways(): readonly string[] {
     const links = [...this.#links.values()]
     return links.toSorted((a, b) => Number(b.isOpen) - Number(a.isOpen)).map(({ url }) => url)
-  }
-
-  /** Where Temporal is, as the first gateway to answer says. */
-  get temporal(): Promise<NonNullable<HelloMeta['temporal']>> {
-    return this.#temporal.promise
   }
 
   get openCount(): number {
@@ -87,12 +81,9 @@ export class Links {
     this.#open(home)
   }
 
-  #hello({ gateways, draining, sharing, pinned, temporal }: HelloMeta): void {
-    if (temporal) this.#temporal.resolve(temporal)
+  #hello({ gateways, draining, sharing, pinned }: HelloMeta): void {
     if (draining !== undefined) this.#options.onDraining(draining)
-    // A gateway that knows of no sharing, as its first hello shows, gives every node the work of everybody.
-    const scope = sharing ?? (temporal && 'shared')
-    if (scope) this.#options.onSharing(scope)
+    if (sharing) this.#options.onSharing(sharing)
     if (pinned) this.#options.onPinned(pinned)
     // An empty list means that nobody knows better, not that there is no gateway.
     if (!gateways?.length) return

@@ -1,6 +1,8 @@
-import { Client, Connection } from '@temporalio/client'
+import { type ChannelOptions, credentials as grpc, type ChannelCredentials } from '@grpc/grpc-js'
+import { Client, Connection, type TLSConfig } from '@temporalio/client'
 import { defineSearchAttributeKey, SearchAttributeType, TypedSearchAttributes } from '@temporalio/common'
-import { type Config, required } from './config.ts'
+import { type Config, ConfigError, required } from './config.ts'
+import { readPem } from './pem.ts'
 
 /** Typed search attributes by which operators find work (design section 7). */
 export const SEARCH_ATTRIBUTES = {
@@ -45,9 +47,67 @@ const RETRIES = {
   },
 }
 
+/** How any process of the control plane reaches Temporal, for the SDK's connections of both kinds. */
+export interface TemporalAccess {
+  address: string
+  tls: TLSConfig | false
+  metadata: Record<string, string>
+}
+
+/** TLS, client certificate and API key, as the settings say. */
+export function temporalAccess(config: Config): TemporalAccess {
+  const { TEMPORAL_API_KEY: apiKey } = config
+  return {
+    address: required(config, 'TEMPORAL_ADDRESS'),
+    tls: tlsOf(config) ?? false,
+    metadata: {
+      'temporal-namespace': config.TEMPORAL_NAMESPACE,
+      ...(apiKey && { authorization: `Bearer ${apiKey}` }),
+    },
+  }
+}
+
+/** The same for a plain gRPC channel. */
+export function channelCredentials(config: Config): {
+  credentials: ChannelCredentials
+  options: ChannelOptions
+} {
+  const tls = tlsOf(config)
+  if (!tls) return { credentials: grpc.createInsecure(), options: {} }
+  const { serverRootCACertificate: ca, clientCertPair: pair, serverNameOverride: name } = tls
+  const asBuffer = (bytes: Uint8Array | undefined) => (bytes ? Buffer.from(bytes) : null)
+  return {
+    credentials: grpc.createSsl(asBuffer(ca), asBuffer(pair?.key), asBuffer(pair?.crt)),
+    options: name ? { 'grpc.ssl_target_name_override': name, 'grpc.default_authority': name } : {},
+  }
+}
+
+/** Undefined for a connection in the clear: the default while nothing is set that only TLS can carry. */
+function tlsOf(config: Config): TLSConfig | undefined {
+  const {
+    TEMPORAL_TLS_CA: ca,
+    TEMPORAL_TLS_CERT: cert,
+    TEMPORAL_TLS_KEY: key,
+    TEMPORAL_TLS_SERVER_NAME: name,
+    TEMPORAL_API_KEY: apiKey,
+  } = config
+  const isOn = config.TEMPORAL_TLS ?? Boolean(ca || cert || key || name || apiKey)
+  if (!isOn) return undefined
+  if (Boolean(cert) !== Boolean(key))
+    throw new ConfigError('TEMPORAL_TLS_CERT and TEMPORAL_TLS_KEY belong together: set both, or neither.')
+  return {
+    ...(name && { serverNameOverride: name }),
+    ...(ca && { serverRootCACertificate: readPem('TEMPORAL_TLS_CA', ca) }),
+    ...(cert &&
+      key && {
+        clientCertPair: { crt: readPem('TEMPORAL_TLS_CERT', cert), key: readPem('TEMPORAL_TLS_KEY', key) },
+      }),
+  }
+}
+
 /** A client that connects when first used, so that a process starts while Temporal is down. */
 export function openTemporal(config: Config): { client: Client; close: () => Promise<void> } {
-  const connection = Connection.lazy({ address: required(config, 'TEMPORAL_ADDRESS'), ...RETRIES })
+  const connection = Connection.lazy({ ...temporalAccess(config), ...RETRIES })
   const client = new Client({ connection, namespace: config.TEMPORAL_NAMESPACE })
   return { client, close: () => connection.close() }
 }

@@ -31,8 +31,8 @@ export const MAX_CHUNK = 64 * 1024
 export const STREAM_CREDIT = 4 * MAX_CHUNK
 
 /**
- * Node to gateway, once after connecting. Gateway to node: where Temporal is, whether the node is to drain, whose
- * work it is given, which models it keeps loaded, and the current list of gateways, each again whenever it changes.
+ * Node to gateway, once after connecting. Gateway to node: whether the node is to drain, whose work it is given, which models
+ * it keeps loaded, and the current list of gateways, each again whenever it changes.
  */
 export const HelloMeta = Type.Object({
   inventory: Type.Optional(NodeInventory),
@@ -41,7 +41,6 @@ export const HelloMeta = Type.Object({
   sharing: Type.Optional(NodeSharing),
   /** Keys of all models that the platform wants kept loaded on this node. */
   pinned: Type.Optional(Type.Array(Type.String())),
-  temporal: Type.Optional(Type.Object({ address: Type.String(), namespace: Type.String() })),
 })
 export type HelloMeta = Static<typeof HelloMeta>
 

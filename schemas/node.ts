@@ -90,6 +90,16 @@ export const NodeJoined = Type.Object({
 })
 export type NodeJoined = Static<typeof NodeJoined>
 
+/** The way of a node to Temporal: the address of the gate, and the credential that the gate asks for until it expires. */
+export const TemporalCredential = Type.Object({
+  address: Type.String(),
+  tls: Type.Boolean(),
+  namespace: Type.String(),
+  token: Type.String(),
+  expires_at: Timestamp,
+})
+export type TemporalCredential = Static<typeof TemporalCredential>
+
 export const ModelFile = Type.Object({
   path: Type.String(),
   size_bytes: Type.Integer({ minimum: 0 }),

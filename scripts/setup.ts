@@ -8,6 +8,7 @@ import { createNodeToken } from '../db/repositories/nodes.ts'
 import { newId } from '../domain/ids.ts'
 import { addSearchAttributes, temporalReady } from '../embedded/temporal.ts'
 import { readConfig, required } from '../platform/config.ts'
+import { temporalAccess } from '../platform/temporal.ts'
 
 /**
  * Prepares the services of a deployment: schema, search attributes, and, the first time, an account with its admin key and
@@ -15,7 +16,7 @@ import { readConfig, required } from '../platform/config.ts'
  */
 const folder = process.argv[2] ?? '.'
 const config = readConfig()
-const temporal = { address: required(config, 'TEMPORAL_ADDRESS'), namespace: config.TEMPORAL_NAMESPACE }
+const temporal = { ...temporalAccess(config), namespace: config.TEMPORAL_NAMESPACE }
 await temporalReady(temporal, 120_000)
 await addSearchAttributes(temporal)
 

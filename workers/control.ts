@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { Client } from '@temporalio/client'
 import { NativeConnection, Runtime, Worker } from '@temporalio/worker'
 import { createControlActivities } from '../activities/control/index.ts'
@@ -9,12 +8,14 @@ import { loadCatalog } from '../platform/catalog.ts'
 import { type Config, ConfigError, readConfig, required } from '../platform/config.ts'
 import { openEgressPolicy } from '../platform/egress-policy.ts'
 import { usableFolder } from '../platform/folder.ts'
-import { createLogger, type Logger } from '../platform/log.ts'
+import { createLogger } from '../platform/log.ts'
 import { openObjectStore } from '../platform/object-store-open.ts'
 import { PublicSender } from '../platform/public-fetch.ts'
 import { SecretBox } from '../platform/secret-box.ts'
+import { temporalAccess } from '../platform/temporal.ts'
 import { QUEUES } from '../workflows/policy.ts'
 import { workflowBundle } from './bundle.ts'
+import { retry, stopSignal } from './process.ts'
 import { ensureStanding } from './standing.ts'
 import { temporalLogger } from './temporal-logger.ts'
 
@@ -32,7 +33,7 @@ const WORKER_OPTIONS = {
 async function main(): Promise<void> {
   const config = readConfig()
   const log = createLogger('control', config.HEARTH_LOG_LEVEL)
-  const stop = stopSignal()
+  const stop = stopSignal().signal
   Runtime.install({ logger: temporalLogger(log), shutdownSignals: [] })
 
   await using db = openDatabase(required(config, 'DATABASE_URL'))
@@ -95,33 +96,7 @@ async function main(): Promise<void> {
   }
 }
 
-const connect = (config: Config) =>
-  NativeConnection.connect({ address: required(config, 'TEMPORAL_ADDRESS') })
-
-/** Aborts when this process is asked to end. */
-function stopSignal(): AbortSignal {
-  const controller = new AbortController()
-  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => controller.abort())
-  return controller.signal
-}
-
-/** Tries until it works or the process is told to stop; says what it waits for once every ten tries. */
-async function retry<T>(
-  what: string,
-  attempt: () => Promise<T>,
-  { log, signal }: { log: Logger; signal: AbortSignal },
-): Promise<T> {
-  for (let tries = 0; ; tries++) {
-    signal.throwIfAborted()
-    try {
-      return await attempt()
-    } catch (err) {
-      if (err instanceof ConfigError) throw err
-      if (tries % 10 === 0) log.warn({ reason: String(err) }, `waiting for ${what}`)
-      await sleep(Math.min(100 * 2 ** tries, 2000), undefined, { signal })
-    }
-  }
-}
+const connect = (config: Config) => NativeConnection.connect(temporalAccess(config))
 
 main().catch((err: unknown) => {
   if (err instanceof Error && err.name === 'AbortError') return

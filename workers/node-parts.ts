@@ -50,12 +50,14 @@ export interface NodeOptions {
   isDraining: () => boolean
   onDraining: (draining: boolean) => void
   onSharing: (sharing: NodeSharing) => void
+  /** A link broke, or a gateway refused one. */
+  onNoLink: () => void
 }
 
 /** Reaps what an earlier life left, joins if need be, and opens the links. */
 export async function openNode(config: Config, log: Logger, options: NodeOptions): Promise<NodeParts> {
   const dir = config.HEARTH_NODE_DIR
-  const { catalog, isDraining, onDraining, onSharing } = options
+  const { catalog, isDraining, onDraining, onNoLink, onSharing } = options
   const python = { cacheDir: config.HEARTH_CACHE_DIR, log: (line: string) => log.info(line) }
   let found: Promise<string> | undefined
   const launcherPython = () => (found ??= findPython(python))
@@ -108,7 +110,9 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     work,
     report,
     log,
-    onGateways: (gateways) => void saveGateways(dir, gateways).catch((err: unknown) => log.warn({ err })),
+    onGateways: (gateways) =>
+      void saveGateways(dir, identity, gateways).catch((err: unknown) => log.warn({ err })),
+    onNoLink,
     onDraining,
     onSharing,
     onPinned: (modelKeys) => {

@@ -1,15 +1,16 @@
-import { setTimeout as sleep } from 'node:timers/promises'
-import { NativeConnection, Runtime } from '@temporalio/worker'
+import { Runtime } from '@temporalio/worker'
 import { createNodeActivities } from '../activities/node/index.ts'
-import { JoinError } from '../node-runtime/identity.ts'
+import { DismissedError, JoinError } from '../node-runtime/identity.ts'
 import { loadCatalog } from '../platform/catalog.ts'
 import { type Config, ConfigError, readConfig } from '../platform/config.ts'
 import { usableFolder } from '../platform/folder.ts'
 import { createLogger, type Logger } from '../platform/log.ts'
 import type { NodeSharing } from '../schemas/node.ts'
 import { ActivityQueues } from './activity-queues.ts'
+import { GateAccess } from './gate-access.ts'
 import { closeNode, type NodeParts, openNode } from './node-parts.ts'
 import { wantedQueues } from './node-queues.ts'
+import { aborted, stopSignal } from './process.ts'
 import { temporalLogger } from './temporal-logger.ts'
 import { Yielding } from './yielding.ts'
 
@@ -28,11 +29,12 @@ async function main(): Promise<void> {
   const yielding = new Yielding()
   let followModels = () => {}
   let sharing: NodeSharing | undefined
+  let askWhetherToStay = () => {}
   const node = await openNode(config, log, {
     catalog: loadCatalog(),
     isDraining: () => yielding.isDraining,
     onDraining: (draining) => {
-      if (stop.aborted || !yielding.drain(draining)) return
+      if (stop.signal.aborted || !yielding.drain(draining)) return
       log.info(draining ? 'draining: taking nothing new' : 'taking work again')
       followModels()
       node.links.reportNow()
@@ -46,26 +48,29 @@ async function main(): Promise<void> {
       )
       followModels()
     },
+    onNoLink: () => askWhetherToStay(),
   })
   await using stack = new AsyncDisposableStack()
   stack.defer(() => log.info('stopped'))
   stack.defer(() => closeNode(node))
-  const queues = await openQueues(node, stack, { config, log, stop, yielding })
+  const { queues, access } = await openQueues(node, stack, { config, log, stop, yielding })
+  askWhetherToStay = () => access.ask()
   followModels = () => queues.want(wantedQueues(node, { draining: yielding.isDraining, sharing }))
   node.models.onChange(() => followModels())
   followModels()
   log.info({ node_id: node.identity.nodeId, ...node.inventory }, 'taking work')
 
-  await aborted(stop)
+  await aborted(stop.signal)
   yielding.stop()
   followModels = () => {}
   node.links.reportNow()
+  if (stop.signal.reason instanceof DismissedError) throw stop.signal.reason
 }
 
 interface Surroundings {
   config: Config
   log: Logger
-  stop: AbortSignal
+  stop: AbortController
   yielding: Yielding
 }
 
@@ -74,50 +79,25 @@ async function openQueues(
   node: NodeParts,
   stack: AsyncDisposableStack,
   { config, log, stop, yielding }: Surroundings,
-): Promise<ActivityQueues> {
-  const { TEMPORAL_ADDRESS: own, TEMPORAL_NAMESPACE } = config
-  const told = own === undefined ? await Promise.race([node.links.temporal, rejected(stop)]) : undefined
-  const connection = await connectTemporal(told?.address ?? own ?? '', log, stop)
-  stack.defer(() => connection.close())
-
-  const nodeId = node.identity.nodeId
+): Promise<{ queues: ActivityQueues; access: GateAccess }> {
+  const { identity, control } = node
+  const onDismissed = (why: DismissedError) => stop.abort(why)
+  const access = stack.use(
+    await GateAccess.open({ config, identity, control, log, onDismissed }, stop.signal),
+  )
+  const { connection, namespace } = access
+  const { nodeId } = identity
   const activities = createNodeActivities({ ...node, nodeId, stopping: () => yielding.signal, log })
-  const namespace = told?.namespace ?? TEMPORAL_NAMESPACE
-  return stack.use(new ActivityQueues({ connection, namespace, activities, graceMs: GRACE_MS, log }))
+  const queues = stack.use(new ActivityQueues({ connection, namespace, activities, graceMs: GRACE_MS, log }))
+  return { queues, access }
 }
 
-/** Temporal may come up after the node. */
-async function connectTemporal(address: string, log: Logger, signal: AbortSignal): Promise<NativeConnection> {
-  for (let tries = 0; ; tries++) {
-    signal.throwIfAborted()
-    try {
-      return await NativeConnection.connect({ address })
-    } catch (err) {
-      if (tries % 10 === 0) log.warn({ reason: String(err) }, 'waiting for Temporal')
-      await sleep(Math.min(100 * 2 ** tries, 2_000), undefined, { signal })
-    }
-  }
-}
-
-/** Aborts when this process is asked to end. */
-function stopSignal(): AbortSignal {
-  const controller = new AbortController()
-  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => controller.abort())
-  return controller.signal
-}
-
-const rejected = (signal: AbortSignal): Promise<never> =>
-  aborted(signal).then(() => Promise.reject(signal.reason as Error))
-
-const aborted = (signal: AbortSignal): Promise<void> =>
-  new Promise((resolve) => {
-    if (signal.aborted) resolve()
-    else signal.addEventListener('abort', () => resolve(), { once: true })
-  })
+/** The supervisor does not start again what ends with it: another start would end the same way. */
+const DISMISSED = 3
 
 main().catch((err: unknown) => {
   if (err instanceof Error && err.name === 'AbortError') return
-  const isPlain = err instanceof ConfigError || err instanceof JoinError
+  const isPlain = err instanceof ConfigError || err instanceof JoinError || err instanceof DismissedError
   process.stderr.write(`${isPlain ? err.message : ((err as Error).stack ?? String(err))}\n`)
-  process.exitCode = isPlain ? 2 : 1
+  process.exitCode = err instanceof DismissedError ? DISMISSED : isPlain ? 2 : 1
 })

@@ -22,6 +22,15 @@ export const WORKFLOW_ID = {
   dispatch: 'dispatch/first-attempts',
 } as const
 
+const SUBJECT = /^(task|job)\/([\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12})$/
+
+/** The task or job that a workflow serves, as its id tells; undefined for workflows of other things. */
+export function subjectOf(workflowId: string): { kind: 'task' | 'job'; subjectId: string } | undefined {
+  const [, kind, subjectId] = SUBJECT.exec(workflowId) ?? []
+  if (subjectId === undefined) return undefined
+  return { kind: kind === 'job' ? 'job' : 'task', subjectId }
+}
+
 /**
  * Every activity runs under one of these. A new row needs a reason; a workflow that wants different numbers needs a
  * new row.

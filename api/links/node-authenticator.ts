@@ -1,7 +1,7 @@
 import type { KeyObject } from 'node:crypto'
 import type { Kysely } from 'kysely'
 import { LRUCache } from 'lru-cache'
-import { acceptSignature, findNodeKey } from '../../db/repositories/nodes.ts'
+import { acceptSignature, findNodeKey, isRemoved } from '../../db/repositories/nodes.ts'
 import type { Database } from '../../db/tables.ts'
 import { ApiError } from '../../domain/errors.ts'
 import { MAX_SKEW_MS, publicKeyFromRaw, verifyRequest } from '../../platform/signing.ts'
@@ -28,7 +28,8 @@ export class NodeAuthenticator {
   /** Throws `unauthenticated` unless a node that was not removed signed this and it was not seen before. */
   async verify(request: SignedRequest): Promise<NodeCaller> {
     const node = await this.#find(request.nodeId)
-    if (!node || node.accountId !== request.accountId) throw refused('no node of this account has this id')
+    if (!node || node.accountId !== request.accountId)
+      throw refused('no node of this account has this id', 'node_unknown')
 
     const checked = verifyRequest(node.key, request, request.signature)
     if (checked.fault === 'skew') {
@@ -38,7 +39,8 @@ export class NodeAuthenticator {
 
     const { nodeId, accountId } = request
     if (!(await acceptSignature(this.#db, { nodeId, ...checked }))) {
-      throw refused('this signature was used before, or the node has been removed')
+      if (await isRemoved(this.#db, nodeId)) throw refused('this node has been removed', 'node_removed')
+      throw refused('this signature was used before')
     }
     return { nodeId, accountId }
   }
@@ -60,4 +62,6 @@ export class NodeAuthenticator {
   }
 }
 
-const refused = (message: string) => new ApiError('unauthenticated', message)
+/** `reason` tells a node that no request of its will ever be taken. */
+const refused = (message: string, reason?: 'node_removed' | 'node_unknown') =>
+  new ApiError('unauthenticated', message, reason && { details: { reason } })

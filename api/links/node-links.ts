@@ -9,7 +9,7 @@ import { PlacementIndex } from '../../domain/placement.ts'
 import { TimerWheel } from '../../platform/timer-wheel.ts'
 import type { HelloMeta, StateBody } from '../../schemas/link.ts'
 import type { NodeInventory, NodeModel, NodeReport, NodeSharing } from '../../schemas/node.ts'
-import type { CacheWatch } from '../cache-watch.ts'
+import type { CacheWatch } from '../../db/cache-watch.ts'
 import { LinkError, type LinkExchange, type LinkHandlers, type LinkRequest } from './link-request.ts'
 import { NodeLink } from './node-link.ts'
 import { StateWriter } from './state-writer.ts'
@@ -21,8 +21,6 @@ export interface NodeLinksOptions {
   log: Logger
   /** Says when something was decided about a node, at whichever gateway. */
   watch: Pick<CacheWatch, 'on'>
-  /** Where nodes find Temporal. */
-  temporal: NonNullable<HelloMeta['temporal']>
 }
 
 export type ModelListener = (nodeId: string, model: NodeModel) => void
@@ -49,7 +47,6 @@ export class NodeLinks implements AsyncDisposable {
   readonly #db: Kysely<Database>
   readonly #log: Logger
   readonly #states: StateWriter
-  readonly #temporal: NodeLinksOptions['temporal']
   readonly #wheel = new TimerWheel()
   readonly #nodes = new Map<string, Connected>()
   readonly #listeners = new Set<ModelListener>()
@@ -62,7 +59,6 @@ export class NodeLinks implements AsyncDisposable {
   constructor(options: NodeLinksOptions) {
     this.#db = options.db
     this.#log = options.log
-    this.#temporal = options.temporal
     this.#states = new StateWriter(options)
     // One after the other: what was decided last is told last.
     options.watch.on('node', () => {
@@ -174,7 +170,7 @@ export class NodeLinks implements AsyncDisposable {
       const { status, sharing, pinned } = row
       const draining = status === 'draining'
       node.decided = { draining, sharing }
-      node.link.hello({ gateways: [...this.#gateways], draining, sharing, pinned, temporal: this.#temporal })
+      node.link.hello({ gateways: [...this.#gateways], draining, sharing, pinned })
       if (node.report) this.#report(node, node.report)
     } catch (err) {
       this.#log.warn({ err, node_id: node.link.nodeId }, 'a node could not be recorded; it links again')

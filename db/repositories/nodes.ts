@@ -111,6 +111,12 @@ export async function acceptSignature(
   return rows.length === 1
 }
 
+/** Whether a node was removed from the pool. */
+export async function isRemoved(db: Kysely<Database>, nodeId: string): Promise<boolean> {
+  const row = await db.selectFrom('node').select('status').where('id', '=', nodeId).executeTakeFirst()
+  return row?.status === 'removed'
+}
+
 /** Drops signatures whose timestamp would not pass any more. */
 export async function forgetSignatures(db: Kysely<Database>): Promise<void> {
   await db

@@ -124,14 +124,6 @@ describe('nodes', () => {
     await assert.rejects(node.parts.control.modelSpec('any', { patienceMs: 0 }), { code: 'unauthenticated' })
   })
 
-  it('are told where Temporal is', async () => {
-    await using node = await startNode(api)
-
-    const { namespace } = await node.parts.links.temporal
-
-    assert.equal(namespace, 'default')
-  })
-
   it('link up with every gateway, and go on with one when the other is gone', async () => {
     await using node = await startNode(api)
     const { database } = api

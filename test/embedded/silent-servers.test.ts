@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { createServer as createHttp2Server } from 'node:http2'
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import { ensureDatabase } from '../../embedded/postgres.ts'
-import { queueIsPolled, temporalReady } from '../../embedded/temporal.ts'
+import { localPlace, queueIsPolled, temporalReady } from '../../embedded/temporal.ts'
 
 const GRPC_UNIMPLEMENTED = '12'
 
@@ -45,7 +45,7 @@ describe('a start whose servers say nothing', () => {
 
   it('does not wait for an answer of Temporal longer than it was told to', async () => {
     await using server = await silentTemporal()
-    const place = { address: `127.0.0.1:${server.port}`, namespace: 'default' }
+    const place = localPlace(`127.0.0.1:${server.port}`, 'default')
 
     await assert.rejects(temporalReady(place, 300), /no Temporal server answers/)
     await assert.rejects(queueIsPolled(place, 'control', 300))

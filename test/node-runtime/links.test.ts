@@ -51,6 +51,7 @@ describe('links of a node', () => {
       home: gateway.url,
       gateways: [gateway.url],
       homelessMs: 500,
+      onNoLink: () => {},
       identity,
       inventory,
       models,

@@ -3,10 +3,12 @@ import type { ControlActivities } from '../../activities/control/index.ts'
 import { createNodeActivities, type NodeActivities } from '../../activities/node/index.ts'
 import type { EndpointRow, NewEndpoint } from '../../db/tables/models.ts'
 import { createLogger } from '../../platform/log.ts'
+import { GateAccess } from '../../workers/gate-access.ts'
 import { ActivityQueues } from '../../workers/activity-queues.ts'
 import { QUEUES, WORKFLOW_ID } from '../../workflows/policy.ts'
-import { type AnyBody, type Answer, startApi, type TestApi } from './api.ts'
+import type { AnyBody, Answer, TestApi } from './api.ts'
 import { buildEndpoint } from './build-endpoint.ts'
+import { startGatedApi } from './gate.ts'
 import { addModel, startNode, type TestNode, type TestNodeOptions, until } from './node.ts'
 import { startControlWorker, startTemporal, type TestTemporal } from './temporal.ts'
 
@@ -36,7 +38,7 @@ export interface WorldNode extends TestNode {
 export async function startInferenceWorld(env: NodeJS.ProcessEnv = {}): Promise<InferenceWorld> {
   await using stack = new AsyncDisposableStack()
   const temporal = stack.use(await startTemporal())
-  const api = stack.use(await startApi({ env: { TEMPORAL_ADDRESS: temporal.address, ...env } }))
+  const { api } = await startGatedApi(stack, temporal, { env })
   const { accountId, key } = await api.account()
   const opened = stack.move()
   return {
@@ -45,7 +47,7 @@ export async function startInferenceWorld(env: NodeJS.ProcessEnv = {}): Promise<
     accountId,
     key,
     control: (wrap) => startControlWorker(temporal, api.services, wrap),
-    node: (options, wrap) => startWorldNode(api, temporal, options, wrap),
+    node: (options, wrap) => startWorldNode(api, options, wrap),
     async endpoint(weights, overrides, memoryMb) {
       const modelKey = await addModel(api, weights, memoryMb === undefined ? {} : { memoryMb })
       const { db } = api.database
@@ -71,7 +73,6 @@ export async function startInferenceWorld(env: NodeJS.ProcessEnv = {}): Promise<
 
 async function startWorldNode(
   api: TestApi,
-  { connection }: TestTemporal,
   options?: TestNodeOptions,
   wrap: (activities: NodeActivities) => NodeActivities = (activities) => activities,
 ): Promise<WorldNode> {
@@ -82,9 +83,21 @@ async function startWorldNode(
   const activities = wrap(
     createNodeActivities({ ...parts, nodeId, stopping: () => new AbortController().signal, log }),
   )
-  const queues = stack.use(
-    new ActivityQueues({ connection, namespace: 'default', activities, graceMs: 200, log }),
+  const { identity, control } = parts
+  const access = stack.use(
+    await GateAccess.open(
+      {
+        config: { ...api.services.config, HEARTH_NODE_DIR: node.dir },
+        identity,
+        control,
+        log,
+        onDismissed: () => {},
+      },
+      AbortSignal.timeout(30_000),
+    ),
   )
+  const { connection, namespace } = access
+  const queues = stack.use(new ActivityQueues({ connection, namespace, activities, graceMs: 200, log }))
   const open = () => {
     const wanted = new Map([[QUEUES.node(nodeId), 16]])
     // As a node that is told so does (workers/node-queues.ts).

@@ -68,6 +68,6 @@ export function jobSuite(): JobSuite {
           .executeTakeFirst()
         return lease?.state === 'revoked' && lease.released_at !== null
       }),
-    startNode: (name) => startNodeProcess(world.api, world.temporal, name),
+    startNode: (name) => startNodeProcess(world.api, name),
   }
 }

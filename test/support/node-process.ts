@@ -6,7 +6,6 @@ import { newId } from '../../domain/ids.ts'
 import type { TestApi } from './api.ts'
 import { processesOn } from './platform.ts'
 import { temporaryFolder } from './temporary-folder.ts'
-import type { TestTemporal } from './temporal.ts'
 
 /** A node as a process of its own, which can be killed. */
 export interface NodeProcess extends AsyncDisposable {
@@ -16,12 +15,8 @@ export interface NodeProcess extends AsyncDisposable {
   kill(signal: 'SIGKILL' | 'SIGTERM'): Promise<void>
 }
 
-/** Starts the node's main against a gateway and a Temporal server of the test. */
-export async function startNodeProcess(
-  api: TestApi,
-  temporal: TestTemporal,
-  name: string,
-): Promise<NodeProcess> {
+/** Starts the node's main against a gateway of the test, which tells it the gate to Temporal. */
+export async function startNodeProcess(api: TestApi, name: string): Promise<NodeProcess> {
   await using stack = new AsyncDisposableStack()
   const dir = stack.use(temporaryFolder()).path
   const { db } = api.database
@@ -36,7 +31,6 @@ export async function startNodeProcess(
       HEARTH_NODE_DIR: dir,
       HEARTH_NODE_NAME: name,
       HEARTH_NODE_MEMORY_MB: '2000',
-      TEMPORAL_ADDRESS: temporal.address,
     },
   })
   const exited = once(child, 'exit')

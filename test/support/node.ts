@@ -70,6 +70,7 @@ export async function startNode(api: TestApi, options: TestNodeOptions = {}): Pr
     isDraining: () => draining,
     onDraining: (value) => (draining = value),
     onSharing: () => {},
+    onNoLink: () => {},
   })
   stack.defer(() => closeNode(parts))
   const { nodeId } = parts.identity

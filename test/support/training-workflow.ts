@@ -2,7 +2,8 @@ import type { WorkflowHandle } from '@temporalio/client'
 import type { ControlActivities } from '../../activities/control/index.ts'
 import type { TrainInput } from '../../activities/node/train.ts'
 import { QUEUES, WORKFLOW_ID } from '../../workflows/policy.ts'
-import { startApi, type TestApi } from './api.ts'
+import type { TestApi } from './api.ts'
+import { startGatedApi } from './gate.ts'
 import { runWorker, startControlWorker, startTemporal, type TestTemporal } from './temporal.ts'
 
 type Train = (input: TrainInput) => Promise<void>
@@ -19,7 +20,7 @@ export interface TrainingWorld extends AsyncDisposable {
 export async function startTrainingWorld(): Promise<TrainingWorld> {
   await using stack = new AsyncDisposableStack()
   const temporal = stack.use(await startTemporal())
-  const api = stack.use(await startApi({ env: { TEMPORAL_ADDRESS: temporal.address } }))
+  const { api } = await startGatedApi(stack, temporal)
   const opened = stack.move()
   return {
     api,

@@ -1,10 +1,10 @@
 import { EventEmitter } from 'node:events'
 import type { Kysely } from 'kysely'
-import { Listener } from '../db/listener.ts'
-import { CACHE_CHANNEL } from '../db/repositories/cache-versions.ts'
-import type { Database } from '../db/tables.ts'
-import type { CacheVersionTable } from '../db/tables/accounts.ts'
-import type { Logger } from '../platform/log.ts'
+import { Listener } from './listener.ts'
+import { CACHE_CHANNEL } from './repositories/cache-versions.ts'
+import type { Database } from './tables.ts'
+import type { CacheVersionTable } from './tables/accounts.ts'
+import type { Logger } from 'pino'
 
 export type CacheName = CacheVersionTable['name']
 type OnChange = () => void

@@ -1,0 +1,86 @@
+import { createHash, createHmac, hkdfSync, timingSafeEqual } from 'node:crypto'
+import { ConfigError } from './config.ts'
+
+/** How long a credential lets its node through; nodes earn the next one well before. */
+export const CREDENTIAL_LIFETIME_MS = 600_000
+
+const ID_BYTES = 4
+const MAC_BYTES = 32
+const TOKEN = /^hgt_([\w-]+)$/
+
+interface RingKey {
+  id: Buffer
+  key: Buffer
+}
+
+/** Whom a credential speaks for, and until when. */
+export interface Credential {
+  nodeId: string
+  /** Epoch milliseconds. */
+  expiresAt: number
+}
+
+/**
+ * What the Temporal gate knows nodes and their work by: a short-lived credential per node, and task tokens bound to the node
+ * they were handed to. Nothing is stored: whoever has the ring of `HEARTH_ENCRYPTION_KEYS` can make and check both, with keys
+ * derived for this alone. The first key signs and all keys check, so keys can be rotated.
+ */
+export class NodeCredentials {
+  readonly #keys: readonly RingKey[]
+  readonly #current: RingKey
+
+  constructor(keys: readonly string[]) {
+    this.#keys = keys.map(derive)
+    const [current] = this.#keys
+    if (!current)
+      throw new ConfigError('HEARTH_ENCRYPTION_KEYS must name at least one base64 key of 32 bytes')
+    this.#current = current
+  }
+
+  issue(credential: Credential): string {
+    const body = Buffer.from(JSON.stringify(credential))
+    return `hgt_${this.#sign('credential', body).toString('base64url')}`
+  }
+
+  /** Undefined for a token that is not ours; one that has expired is told apart by `expiresAt`. */
+  read(token: string): Credential | undefined {
+    const [, text] = TOKEN.exec(token) ?? []
+    const body = text === undefined ? undefined : this.#check('credential', Buffer.from(text, 'base64url'))
+    return body && (JSON.parse(body.toString()) as Credential)
+  }
+
+  /** A task token as the node gets it: no other node can answer with it. */
+  bind(nodeId: string, taskToken: Uint8Array): Buffer {
+    return this.#sign(`task ${nodeId}`, taskToken)
+  }
+
+  /** Temporal's own task token; undefined when it was not handed to this node. */
+  unbind(nodeId: string, bound: Uint8Array): Buffer | undefined {
+    return this.#check(`task ${nodeId}`, Buffer.from(bound.buffer, bound.byteOffset, bound.byteLength))
+  }
+
+  /** Key id, code, body. */
+  #sign(purpose: string, body: Uint8Array): Buffer {
+    return Buffer.concat([this.#current.id, codeOf(this.#current, purpose, body), body])
+  }
+
+  #check(purpose: string, signed: Buffer): Buffer | undefined {
+    const body = signed.subarray(ID_BYTES + MAC_BYTES)
+    if (signed.length <= ID_BYTES + MAC_BYTES) return undefined
+    const id = signed.subarray(0, ID_BYTES)
+    const code = signed.subarray(ID_BYTES, ID_BYTES + MAC_BYTES)
+    const isOurs = this.#keys.some(
+      (key) => key.id.equals(id) && timingSafeEqual(codeOf(key, purpose, body), code),
+    )
+    return isOurs ? body : undefined
+  }
+}
+
+const codeOf = ({ key }: RingKey, purpose: string, body: Uint8Array): Buffer =>
+  createHmac('sha256', key).update(`${purpose}\0`).update(body).digest()
+
+function derive(text: string): RingKey {
+  const secret = Buffer.from(text, 'base64')
+  const key = Buffer.from(hkdfSync('sha256', secret, '', 'hearth temporal gate', 32))
+  return { id: createHash('sha256').update(key).digest().subarray(0, ID_BYTES), key }
+}

@@ -1,0 +1,24 @@
+import { ConfigError, readConfig } from '../platform/config.ts'
+import { createLogger } from '../platform/log.ts'
+import { checkHealth } from './gate/check-health.ts'
+import { openGate } from './gate/open-gate.ts'
+import { aborted, stopSignal } from './process.ts'
+
+/** Runs the gate between nodes and Temporal until told to stop; with `--check` says whether one that runs here can serve. */
+async function main(): Promise<void> {
+  const config = readConfig()
+  if (process.argv.includes('--check')) return checkHealth(config)
+  const log = createLogger('gate', config.HEARTH_LOG_LEVEL)
+  const { signal } = stopSignal()
+  await using gate = await openGate(config, log, signal)
+  log.info({ port: gate.port, temporal: config.TEMPORAL_ADDRESS }, 'nodes may come')
+  await aborted(signal)
+  log.info('stopped')
+}
+
+main().catch((err: unknown) => {
+  if (err instanceof Error && err.name === 'AbortError') return
+  const isPlain = err instanceof ConfigError
+  process.stderr.write(`${isPlain ? err.message : ((err as Error).stack ?? String(err))}\n`)
+  process.exitCode = isPlain ? 2 : 1
+})

@@ -1,0 +1,282 @@
+import {
+  type sendUnaryData,
+  Server,
+  ServerCredentials,
+  type ServerUnaryCall,
+  type ServiceError,
+  status,
+} from '@grpc/grpc-js'
+import proto from '@temporalio/proto'
+import type { NodeStanding } from '../../db/repositories/node-standings.ts'
+import type { Logger } from '../../platform/log.ts'
+import type { NodeCredentials } from '../../platform/node-credentials.ts'
+import type { HandOvers } from './hand-over.ts'
+import { OpenCalls } from './open-polls.ts'
+import { mayPoll } from './queue-rule.ts'
+import { denied, Refusal, removed } from './refusal.ts'
+import type { Standings } from './standings.ts'
+import { asBytes, MAX_MESSAGE_BYTES, type Upstream, WORKFLOW_SERVICE } from './upstream.ts'
+import { encodeFields, Message, WireError } from './wire.ts'
+
+export interface GateOptions {
+  upstream: Upstream
+  credentials: NodeCredentials
+  standings: Standings
+  handOvers: HandOvers
+  log: Logger
+  now?: () => number
+  /** How long a poll that may not be passed on is kept before it is refused. */
+  holdMs?: number
+}
+
+type Call = ServerUnaryCall<Buffer, Buffer>
+type Handler = (call: Call, node: NodeStanding) => Promise<Buffer>
+
+const BEARER = /^Bearer (.+)$/i
+/** Nodes ask for a queue as soon as it is theirs: by then the gate may not have heard of it. */
+const HOLD_MS = 20_000
+const LOOK_AGAIN_MS = 1_000
+/** Streams of one connection; one node has one. */
+const MAX_STREAMS = 1_000
+const EMPTY = Buffer.alloc(0)
+
+/** Fields of the requests that are passed on: the same number says the same in all that have it, but for polls. */
+const POLL = { namespace: 1, taskQueue: 2, identity: 3, taskToken: 1 } as const
+const QUEUE = { name: 1 } as const
+const ANSWER = { taskToken: 1, identity: 3, namespace: 4 } as const
+
+/**
+ * What nodes have of Temporal: the work of their own queues, and a way to answer it. Everything else is refused by name, so
+ * that a node cannot list, start, signal or query workflows, whatever it sends.
+ */
+export class GateServer {
+  readonly #options: Required<GateOptions>
+  readonly #server = new Server({
+    'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
+    'grpc.max_send_message_length': MAX_MESSAGE_BYTES,
+    'grpc.max_concurrent_streams': MAX_STREAMS,
+    'grpc.keepalive_time_ms': 30_000,
+    'grpc.keepalive_timeout_ms': 10_000,
+  })
+  readonly #calls = new OpenCalls()
+
+  constructor(options: GateOptions) {
+    this.#options = { now: Date.now, holdMs: HOLD_MS, ...options }
+    const answer: Handler = (call, node) => this.#answer(call, node)
+    const passed: Record<string, Handler> = {
+      GetSystemInfo: (call) => this.#pass(call),
+      DescribeNamespace: (call) => this.#describeNamespace(call),
+      PollActivityTaskQueue: (call, node) => this.#poll(call, node),
+      RespondActivityTaskCompleted: answer,
+      RespondActivityTaskFailed: answer,
+      RespondActivityTaskCanceled: answer,
+      RecordActivityTaskHeartbeat: answer,
+      // It would let go of polls that wait: those of this node end with its own connection.
+      ShutdownWorker: () => Promise.resolve(EMPTY),
+    }
+    for (const [service, methods] of Object.entries(methodsOfTemporal())) {
+      for (const method of methods) {
+        const handler = service === WORKFLOW_SERVICE ? passed[method] : undefined
+        this.#register(`/${service}/${method}`, handler ?? refuseMethod(method))
+      }
+    }
+    this.#server.register('/grpc.health.v1.Health/Check', this.#health, asBytes, asBytes, 'unary')
+    this.#options.standings.onChange(() => this.#calls.recheck())
+  }
+
+  /** Resolves to the port; rejects when it cannot be listened on. */
+  listen(address: string, credentials = ServerCredentials.createInsecure()): Promise<number> {
+    const { promise, resolve, reject } = Promise.withResolvers<number>()
+    this.#server.bindAsync(address, credentials, (err, port) => (err ? reject(err) : resolve(port)))
+    return promise
+  }
+
+  /** Ends every call: nodes take up their polls at the next gate, or when this one is back. */
+  close(): void {
+    this.#server.forceShutdown()
+  }
+
+  #register(path: string, handler: Handler): void {
+    const serve = (call: Call, done: sendUnaryData<Buffer>) => void this.#serve(call, done, handler)
+    this.#server.register(path, serve, asBytes, asBytes, 'unary')
+  }
+
+  async #serve(call: Call, done: sendUnaryData<Buffer>, handler: Handler): Promise<void> {
+    let nodeId: string | undefined
+    try {
+      const node = await this.#authenticate(call)
+      if (!this.#calls.begin(node.id)) {
+        throw new Refusal(status.RESOURCE_EXHAUSTED, 'this node has too many calls under way')
+      }
+      nodeId = node.id
+      done(null, await handler(call, node))
+    } catch (err) {
+      done(this.#told(err))
+    } finally {
+      if (nodeId !== undefined) this.#calls.end(nodeId)
+    }
+  }
+
+  #told(err: unknown): Pick<ServiceError, 'code' | 'details'> {
+    if (err instanceof Refusal) return { code: err.code, details: err.message }
+    if (err instanceof WireError) return { code: status.INVALID_ARGUMENT, details: err.message }
+    const { code, details } = err as Partial<ServiceError>
+    if (typeof code === 'number') return { code, details: details ?? '' }
+    this.#options.log.error({ err }, 'a call failed in the gate')
+    return { code: status.INTERNAL, details: 'the gate failed' }
+  }
+
+  async #authenticate({ metadata }: Call): Promise<NodeStanding> {
+    const { credentials, standings, now } = this.#options
+    const [, token = ''] = BEARER.exec(String(metadata.get('authorization')[0] ?? '')) ?? []
+    const credential = credentials.read(token)
+    if (!credential) throw new Refusal(status.UNAUTHENTICATED, "the gate needs a node's credential")
+    if (credential.expiresAt <= now()) {
+      throw new Refusal(status.UNAUTHENTICATED, 'this credential has expired: ask a gateway for another')
+    }
+    const { nodeId } = credential
+    const node = standings.known(nodeId) ?? (await standings.look(nodeId).catch(databaseAway))
+    if (!node || node.status === 'removed') throw removed()
+    return node
+  }
+
+  #checkNamespace(namespace: string): void {
+    if (namespace !== this.#options.upstream.namespace) {
+      throw denied(`nodes have no access to the namespace ${JSON.stringify(namespace.slice(0, 200))}`)
+    }
+  }
+
+  async #pass(call: Call): Promise<Buffer> {
+    return this.#options.upstream.call(methodOf(call), call.request, call.getDeadline()).answer
+  }
+
+  /** Its name and that it is there: nothing of what operators wrote there, and nothing that this gate does not do. */
+  async #describeNamespace(call: Call): Promise<Buffer> {
+    const { upstream } = this.#options
+    this.#checkNamespace(new Message(call.request).text(1))
+    const request = encodeFields({ 1: upstream.namespace })
+    const { namespaceInfo } = DescribeNamespaceResponse.decode(
+      await upstream.call('DescribeNamespace', request, call.getDeadline()).answer,
+    )
+    const { name, state, id } = namespaceInfo ?? {}
+    const info = { name: name ?? '', state: state ?? 0, id: id ?? '' }
+    return Buffer.from(DescribeNamespaceResponse.encode({ namespaceInfo: info }).finish())
+  }
+
+  /** An answer or a sign of life, for work that this node was handed. */
+  async #answer(call: Call, { id }: NodeStanding): Promise<Buffer> {
+    const { credentials, upstream } = this.#options
+    const request = new Message(call.request)
+    this.#checkNamespace(request.text(ANSWER.namespace))
+    const taskToken = credentials.unbind(id, request.bytes(ANSWER.taskToken))
+    if (!taskToken) throw denied('this work was not handed to this node')
+    const bytes = request.with(ANSWER.taskToken, taskToken)
+    return upstream.call(methodOf(call), bytes, call.getDeadline()).answer
+  }
+
+  /** Asks for the work of one queue, for as long as the node waits and may have it. */
+  async #poll(call: Call, { id }: NodeStanding): Promise<Buffer> {
+    const { credentials, handOvers, standings, upstream } = this.#options
+    if (!standings.isFresh) throw databaseAway()
+    const request = new Message(call.request)
+    this.#checkNamespace(request.text(POLL.namespace))
+    const queue = new Message(request.bytes(POLL.taskQueue)).text(QUEUE.name)
+    await this.#untilAllowed(call, id, queue)
+
+    // Only what says who asks for which work: nothing by which one node could slow the queue down for others.
+    const asked = upstream.call(
+      'PollActivityTaskQueue',
+      encodeFields({
+        [POLL.namespace]: upstream.namespace,
+        [POLL.taskQueue]: encodeFields({ [QUEUE.name]: queue }),
+        [POLL.identity]: `node ${id}`,
+      }),
+      call.getDeadline(),
+    )
+    const isAllowed = () => isPermitted(standings, id, queue)
+    const close = this.#calls.add({ nodeId: id, queue, recheck: () => isAllowed() || asked.cancel() })
+    call.on('cancelled', () => asked.cancel())
+    try {
+      const bytes = await asked.answer
+      const answer = new Message(bytes)
+      const taskToken = answer.bytes(POLL.taskToken)
+      if (taskToken.length === 0) return bytes
+      const isWanted = () => !call.cancelled && isAllowed()
+      if (!(await handOvers.record({ nodeId: id, answer, isWanted }))) return this.#nothing(id)
+      return answer.with(POLL.taskToken, credentials.bind(id, taskToken))
+    } catch (err) {
+      if (!isAllowed()) return this.#nothing(id)
+      throw err
+    } finally {
+      close()
+    }
+  }
+
+  /** As when a poll brings no work; the next one is then kept, or refused when the node is gone. */
+  #nothing(nodeId: string): Buffer {
+    if (this.#options.standings.known(nodeId)?.status === 'removed') throw removed()
+    return EMPTY
+  }
+
+  /** A refusal that came at once would be repeated at once, or slow down the poll of a queue that is theirs a moment later. */
+  async #untilAllowed(call: Call, nodeId: string, queue: string): Promise<void> {
+    const { standings, holdMs } = this.#options
+    const deadline = performance.now() + holdMs
+    while (!isPermitted(standings, nodeId, queue)) {
+      const node = await standings.look(nodeId).catch(databaseAway)
+      if (!node || node.status === 'removed') throw removed()
+      if (mayPoll(node, queue)) return
+      if (call.cancelled || performance.now() > deadline) {
+        throw denied(`this node may not take work from ${JSON.stringify(queue.slice(0, 200))}`)
+      }
+      await changeWithin(standings, call, LOOK_AGAIN_MS)
+    }
+  }
+
+  readonly #health = (_call: Call, done: sendUnaryData<Buffer>) => {
+    const { SERVING, NOT_SERVING } = HealthStatus
+    done(null, Buffer.of(0x08, this.#options.standings.isFresh ? SERVING : NOT_SERVING))
+  }
+}
+
+const HealthStatus = { SERVING: 1, NOT_SERVING: 2 } as const
+const { DescribeNamespaceResponse } = proto.temporal.api.workflowservice.v1
+
+const methodOf = (call: Call): string => call.getPath().slice(call.getPath().lastIndexOf('/') + 1)
+
+const refuseMethod =
+  (method: string): Handler =>
+  () =>
+    Promise.reject(denied(`nodes may not call ${method}`))
+
+function databaseAway(): never {
+  throw new Refusal(status.UNAVAILABLE, 'the gate cannot see how nodes stand; try again')
+}
+
+const isPermitted = (standings: Standings, nodeId: string, queue: string): boolean => {
+  const node = standings.known(nodeId)
+  return node !== undefined && mayPoll(node, queue)
+}
+
+/** Waits until something was decided about nodes, the node hung up, or the time is over. */
+function changeWithin(standings: Standings, call: Call, ms: number): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>()
+  const timer = setTimeout(resolve, ms)
+  const forget = standings.onChange(resolve)
+  call.on('cancelled', resolve)
+  return promise.finally(() => {
+    clearTimeout(timer)
+    forget()
+    call.off('cancelled', resolve)
+  })
+}
+
+/** Every method that Temporal's own services have, by service. */
+function methodsOfTemporal(): Record<string, string[]> {
+  const { workflowservice, operatorservice } = proto.temporal.api
+  const methods = (service: unknown) => Object.keys((service as { methods: object }).methods)
+  return {
+    [WORKFLOW_SERVICE]: methods(workflowservice.v1.WorkflowService),
+    'temporal.api.operatorservice.v1.OperatorService': methods(operatorservice.v1.OperatorService),
+  }
+}

@@ -1,0 +1,16 @@
+import { status } from '@grpc/grpc-js'
+
+/** Why the gate does not let a call through, as its caller is told. */
+export class Refusal extends Error {
+  override readonly name = 'Refusal'
+  readonly code: status
+
+  constructor(code: status, message: string) {
+    super(message)
+    this.code = code
+  }
+}
+
+export const removed = (): Refusal => new Refusal(status.UNAUTHENTICATED, 'this node has been removed')
+
+export const denied = (message: string): Refusal => new Refusal(status.PERMISSION_DENIED, message)

@@ -1,0 +1,75 @@
+import { Client, type ClientOptions, Metadata, type ServiceError } from '@grpc/grpc-js'
+import proto from '@temporalio/proto'
+import { type Config, required } from '../../platform/config.ts'
+import { channelCredentials } from '../../platform/temporal.ts'
+import { encodeFields } from './wire.ts'
+
+export const WORKFLOW_SERVICE = 'temporal.api.workflowservice.v1.WorkflowService'
+
+/** What Temporal allows one message to have, and somewhat more. */
+export const MAX_MESSAGE_BYTES = 8 * 1024 * 1024
+const ANSWER_MS = 10_000
+
+const OPTIONS: ClientOptions = {
+  'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
+  'grpc.max_send_message_length': MAX_MESSAGE_BYTES,
+  'grpc.initial_reconnect_backoff_ms': 100,
+  'grpc.max_reconnect_backoff_ms': 1_000,
+  'grpc.keepalive_time_ms': 30_000,
+  'grpc.keepalive_timeout_ms': 10_000,
+}
+
+/** A call under way to Temporal. */
+export interface UpstreamCall {
+  readonly answer: Promise<Buffer>
+  cancel(): void
+}
+
+/** The gate's own way to Temporal: calls of the workflow service, as bytes. */
+export class Upstream {
+  readonly namespace: string
+  readonly #client: Client
+  readonly #metadata = new Metadata()
+
+  constructor(config: Config) {
+    this.namespace = config.TEMPORAL_NAMESPACE
+    const { credentials, options } = channelCredentials(config)
+    this.#client = new Client(required(config, 'TEMPORAL_ADDRESS'), credentials, { ...OPTIONS, ...options })
+    this.#metadata.set('temporal-namespace', this.namespace)
+    if (config.TEMPORAL_API_KEY) this.#metadata.set('authorization', `Bearer ${config.TEMPORAL_API_KEY}`)
+  }
+
+  /** Rejects with a `ServiceError`; never before it returns. */
+  call(method: string, request: Buffer, deadline: Date | number = Date.now() + ANSWER_MS): UpstreamCall {
+    const { promise: answer, resolve, reject } = Promise.withResolvers<Buffer>()
+    const call = this.#client.makeUnaryRequest(
+      `/${WORKFLOW_SERVICE}/${method}`,
+      asBytes,
+      asBytes,
+      request,
+      this.#metadata,
+      { deadline },
+      (err: ServiceError | null, value?: Buffer) => (err ? reject(err) : resolve(value ?? Buffer.alloc(0))),
+    )
+    return { answer, cancel: () => call.cancel() }
+  }
+
+  /** Ends an attempt at an activity that no node was handed; its workflow places it again. */
+  async failTask(taskToken: Buffer, message: string): Promise<void> {
+    const failure = FAILURE.encode({
+      message,
+      source: 'hearth',
+      applicationFailureInfo: { type: 'not_handed_over', nonRetryable: false },
+    }).finish()
+    const request = encodeFields({ 1: taskToken, 2: failure, 3: 'gate', 4: this.namespace })
+    await this.call('RespondActivityTaskFailed', request).answer
+  }
+
+  close(): void {
+    this.#client.close()
+  }
+}
+
+const FAILURE = proto.temporal.api.failure.v1.Failure
+
+export const asBytes = (bytes: Buffer): Buffer => bytes

@@ -1,0 +1,111 @@
+/** One field of a message, where it lies in the message's bytes. */
+interface Field {
+  number: number
+  start: number
+  /** Of what a length-delimited field holds; undefined for numbers. */
+  value: Buffer | undefined
+  end: number
+}
+
+/** A message that cannot be read, or says the same twice: two readers may not find the same in it. */
+export class WireError extends Error {
+  override readonly name = 'WireError'
+}
+
+const VARINT = 0
+const FIXED64 = 1
+const DELIMITED = 2
+const FIXED32 = 5
+const LONGEST_VARINT = 10
+/** Beyond it a length is none that a message here can have. */
+const MOST_BITS = 49
+
+/**
+ * The outermost fields of a protocol buffer, as bytes: what the gate has no business with is neither read nor copied into
+ * objects, whatever a node puts there.
+ */
+export class Message {
+  readonly #bytes: Buffer
+  readonly #fields: readonly Field[]
+
+  constructor(bytes: Buffer) {
+    this.#bytes = bytes
+    this.#fields = fieldsOf(bytes)
+  }
+
+  /** What a length-delimited field holds; empty when it is absent, as the encoding has it. */
+  bytes(number: number): Buffer {
+    const found = this.#fields.filter((field) => field.number === number)
+    const [field] = found
+    if (found.length > 1) throw new WireError(`field ${number} occurs more than once`)
+    if (field && !field.value) throw new WireError(`field ${number} is not text`)
+    return field?.value ?? Buffer.alloc(0)
+  }
+
+  text(number: number): string {
+    return this.bytes(number).toString()
+  }
+
+  /** The same message with another value in one field. */
+  with(number: number, value: Uint8Array): Buffer {
+    const others = this.#fields
+      .filter((field) => field.number !== number)
+      .map(({ start, end }) => this.#bytes.subarray(start, end))
+    return Buffer.concat([delimited(number, value), ...others])
+  }
+}
+
+/** A message of these length-delimited fields. */
+export const encodeFields = (fields: Readonly<Record<number, string | Uint8Array>>): Buffer =>
+  Buffer.concat(
+    Object.entries(fields).map(([number, value]) =>
+      delimited(Number(number), typeof value === 'string' ? Buffer.from(value) : value),
+    ),
+  )
+
+const delimited = (number: number, value: Uint8Array): Buffer =>
+  Buffer.concat([varint((number << 3) | DELIMITED), varint(value.length), value])
+
+function varint(value: number): Buffer {
+  const bytes: number[] = []
+  let rest = value
+  for (; rest > 0x7f; rest = Math.floor(rest / 0x80)) bytes.push((rest & 0x7f) | 0x80)
+  bytes.push(rest)
+  return Buffer.from(bytes)
+}
+
+function fieldsOf(bytes: Buffer): Field[] {
+  const fields: Field[] = []
+  for (let at = 0; at < bytes.length;) {
+    const start = at
+    const tag = readVarint(bytes, at)
+    const number = Math.floor(tag.value / 8)
+    const kind = tag.value % 8
+    at = tag.end
+    let value: Buffer | undefined
+    if (kind === VARINT) at = readVarint(bytes, at).end
+    else if (kind === FIXED64) at += 8
+    else if (kind === FIXED32) at += 4
+    else if (kind === DELIMITED) {
+      const length = readVarint(bytes, at)
+      at = length.end + length.value
+      value = bytes.subarray(length.end, at)
+    } else throw new WireError('a field of a kind that is not used')
+    if (number === 0 || at > bytes.length) throw new WireError('the message is cut off')
+    fields.push({ number, start, value, end: at })
+  }
+  return fields
+}
+
+function readVarint(bytes: Buffer, start: number): { value: number; end: number } {
+  let value = 0
+  for (let index = 0; index < LONGEST_VARINT; index++) {
+    const byte = bytes[start + index]
+    if (byte === undefined) break
+    // What is larger is a number that is passed over, never a tag or a length that is believed.
+    value +=
+      index * 7 <= MOST_BITS - 7 ? (byte & 0x7f) * 2 ** (index * 7) : (byte & 0x7f) * Number.MAX_SAFE_INTEGER
+    if (byte < 0x80) return { value, end: start + index + 1 }
+  }
+  throw new WireError('the message is cut off')
+}
