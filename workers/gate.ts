@@ -10,7 +10,7 @@ async function main(): Promise<void> {
   if (process.argv.includes('--check')) return checkHealth(config)
   const log = createLogger('gate', config.HEARTH_LOG_LEVEL)
   const { signal } = stopSignal()
-  await using gate = await openGate(config, log, signal)
+  await using gate = await openGate(config, log, { signal })
   log.info({ port: gate.port, temporal: config.TEMPORAL_ADDRESS }, 'nodes may come')
   await aborted(signal)
   log.info('stopped')

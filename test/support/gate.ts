@@ -14,7 +14,7 @@ export interface GatedApi {
 export async function startGatedApi(
   stack: AsyncDisposableStack,
   temporal: Pick<TestTemporal, 'address'>,
-  options: TestApiOptions = {},
+  { holdMs, ...options }: TestApiOptions & { holdMs?: number } = {},
 ): Promise<GatedApi> {
   const [port] = await freePorts(1)
   const env = {
@@ -24,9 +24,15 @@ export async function startGatedApi(
     HEARTH_GATE_URL: `http://127.0.0.1:${port}`,
   }
   const api = stack.use(await startApi({ ...options, env }))
-  return { api, gate: stack.use(await startGate(api)) }
+  return { api, gate: stack.use(await startGate(api, holdMs === undefined ? {} : { holdMs })) }
 }
 
 /** A gate in this process, as the settings of a gateway of the test say. */
-export const startGate = ({ services: { config } }: TestApi): Promise<OpenGate> =>
-  openGate(config, createLogger('gate', config.HEARTH_LOG_LEVEL), new AbortController().signal)
+export const startGate = (
+  { services: { config } }: TestApi,
+  { port = config.HEARTH_GATE_PORT, ...options }: { holdMs?: number; port?: number } = {},
+): Promise<OpenGate> =>
+  openGate({ ...config, HEARTH_GATE_PORT: port }, createLogger('gate', config.HEARTH_LOG_LEVEL), {
+    ...options,
+    signal: new AbortController().signal,
+  })

@@ -16,7 +16,7 @@ import { mayPoll } from './queue-rule.ts'
 import { denied, Refusal, removed } from './refusal.ts'
 import type { Standings } from './standings.ts'
 import { asBytes, MAX_MESSAGE_BYTES, type Upstream, WORKFLOW_SERVICE } from './upstream.ts'
-import { encodeFields, Message, WireError } from './wire.ts'
+import { Message, WireError } from './wire.ts'
 
 export interface GateOptions {
   upstream: Upstream
@@ -24,9 +24,8 @@ export interface GateOptions {
   standings: Standings
   handOvers: HandOvers
   log: Logger
-  now?: () => number
   /** How long a poll that may not be passed on is kept before it is refused. */
-  holdMs?: number
+  holdMs: number | undefined
 }
 
 type Call = ServerUnaryCall<Buffer, Buffer>
@@ -38,19 +37,21 @@ const HOLD_MS = 20_000
 const LOOK_AGAIN_MS = 1_000
 /** Streams of one connection; one node has one. */
 const MAX_STREAMS = 1_000
+/** Temporal answers polls within a minute, with or without work. */
+const LONGEST_CALL_MS = 90_000
 const EMPTY = Buffer.alloc(0)
 
-/** Fields of the requests that are passed on: the same number says the same in all that have it, but for polls. */
-const POLL = { namespace: 1, taskQueue: 2, identity: 3, taskToken: 1 } as const
+/** Fields of polls and of their answers, and of what is answered to those: the same in all four requests. */
+const POLL = { namespace: 1, taskQueue: 2, taskToken: 1 } as const
 const QUEUE = { name: 1 } as const
-const ANSWER = { taskToken: 1, identity: 3, namespace: 4 } as const
+const ANSWER = { taskToken: 1, namespace: 4 } as const
 
 /**
  * What nodes have of Temporal: the work of their own queues, and a way to answer it. Everything else is refused by name, so
  * that a node cannot list, start, signal or query workflows, whatever it sends.
  */
 export class GateServer {
-  readonly #options: Required<GateOptions>
+  readonly #options: GateOptions
   readonly #server = new Server({
     'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
     'grpc.max_send_message_length': MAX_MESSAGE_BYTES,
@@ -61,7 +62,7 @@ export class GateServer {
   readonly #calls = new OpenCalls()
 
   constructor(options: GateOptions) {
-    this.#options = { now: Date.now, holdMs: HOLD_MS, ...options }
+    this.#options = options
     const answer: Handler = (call, node) => this.#answer(call, node)
     const passed: Record<string, Handler> = {
       GetSystemInfo: (call) => this.#pass(call),
@@ -127,11 +128,11 @@ export class GateServer {
   }
 
   async #authenticate({ metadata }: Call): Promise<NodeStanding> {
-    const { credentials, standings, now } = this.#options
+    const { credentials, standings } = this.#options
     const [, token = ''] = BEARER.exec(String(metadata.get('authorization')[0] ?? '')) ?? []
     const credential = credentials.read(token)
     if (!credential) throw new Refusal(status.UNAUTHENTICATED, "the gate needs a node's credential")
-    if (credential.expiresAt <= now()) {
+    if (credential.expiresAt <= Date.now()) {
       throw new Refusal(status.UNAUTHENTICATED, 'this credential has expired: ask a gateway for another')
     }
     const { nodeId } = credential
@@ -147,16 +148,16 @@ export class GateServer {
   }
 
   async #pass(call: Call): Promise<Buffer> {
-    return this.#options.upstream.call(methodOf(call), call.request, call.getDeadline()).answer
+    return this.#options.upstream.call(methodOf(call), call.request, deadlineOf(call)).answer
   }
 
   /** Its name and that it is there: nothing of what operators wrote there, and nothing that this gate does not do. */
   async #describeNamespace(call: Call): Promise<Buffer> {
     const { upstream } = this.#options
     this.#checkNamespace(new Message(call.request).text(1))
-    const request = encodeFields({ 1: upstream.namespace })
+    const request = DescribeNamespaceRequest.encode({ namespace: upstream.namespace }).finish()
     const { namespaceInfo } = DescribeNamespaceResponse.decode(
-      await upstream.call('DescribeNamespace', request, call.getDeadline()).answer,
+      await upstream.call('DescribeNamespace', Buffer.from(request), deadlineOf(call)).answer,
     )
     const { name, state, id } = namespaceInfo ?? {}
     const info = { name: name ?? '', state: state ?? 0, id: id ?? '' }
@@ -171,7 +172,7 @@ export class GateServer {
     const taskToken = credentials.unbind(id, request.bytes(ANSWER.taskToken))
     if (!taskToken) throw denied('this work was not handed to this node')
     const bytes = request.with(ANSWER.taskToken, taskToken)
-    return upstream.call(methodOf(call), bytes, call.getDeadline()).answer
+    return upstream.call(methodOf(call), bytes, deadlineOf(call)).answer
   }
 
   /** Asks for the work of one queue, for as long as the node waits and may have it. */
@@ -184,23 +185,19 @@ export class GateServer {
     await this.#untilAllowed(call, id, queue)
 
     // Only what says who asks for which work: nothing by which one node could slow the queue down for others.
-    const asked = upstream.call(
-      'PollActivityTaskQueue',
-      encodeFields({
-        [POLL.namespace]: upstream.namespace,
-        [POLL.taskQueue]: encodeFields({ [QUEUE.name]: queue }),
-        [POLL.identity]: `node ${id}`,
-      }),
-      call.getDeadline(),
-    )
+    const bytes = PollActivityTaskQueueRequest.encode({
+      namespace: upstream.namespace,
+      taskQueue: { name: queue, kind: NORMAL },
+      identity: `node ${id}`,
+    }).finish()
+    const asked = upstream.call('PollActivityTaskQueue', Buffer.from(bytes), deadlineOf(call))
     const isAllowed = () => isPermitted(standings, id, queue)
     const close = this.#calls.add({ nodeId: id, queue, recheck: () => isAllowed() || asked.cancel() })
     call.on('cancelled', () => asked.cancel())
     try {
-      const bytes = await asked.answer
-      const answer = new Message(bytes)
+      const answer = new Message(await asked.answer)
       const taskToken = answer.bytes(POLL.taskToken)
-      if (taskToken.length === 0) return bytes
+      if (taskToken.length === 0) return EMPTY
       const isWanted = () => !call.cancelled && isAllowed()
       if (!(await handOvers.record({ nodeId: id, answer, isWanted }))) return this.#nothing(id)
       return answer.with(POLL.taskToken, credentials.bind(id, taskToken))
@@ -220,7 +217,7 @@ export class GateServer {
 
   /** A refusal that came at once would be repeated at once, or slow down the poll of a queue that is theirs a moment later. */
   async #untilAllowed(call: Call, nodeId: string, queue: string): Promise<void> {
-    const { standings, holdMs } = this.#options
+    const { standings, holdMs = HOLD_MS } = this.#options
     const deadline = performance.now() + holdMs
     while (!isPermitted(standings, nodeId, queue)) {
       const node = await standings.look(nodeId).catch(databaseAway)
@@ -229,7 +226,7 @@ export class GateServer {
       if (call.cancelled || performance.now() > deadline) {
         throw denied(`this node may not take work from ${JSON.stringify(queue.slice(0, 200))}`)
       }
-      await changeWithin(standings, call, LOOK_AGAIN_MS)
+      await changeWithin(standings, call, Math.min(LOOK_AGAIN_MS, holdMs))
     }
   }
 
@@ -240,7 +237,12 @@ export class GateServer {
 }
 
 const HealthStatus = { SERVING: 1, NOT_SERVING: 2 } as const
-const { DescribeNamespaceResponse } = proto.temporal.api.workflowservice.v1
+const { DescribeNamespaceRequest, DescribeNamespaceResponse, PollActivityTaskQueueRequest } =
+  proto.temporal.api.workflowservice.v1
+const NORMAL = proto.temporal.api.enums.v1.TaskQueueKind.TASK_QUEUE_KIND_NORMAL
+
+/** What a node leaves open, or asks for beyond what its SDK ever does, Temporal does not take. */
+const deadlineOf = (call: Call): number => Math.min(Number(call.getDeadline()), Date.now() + LONGEST_CALL_MS)
 
 const methodOf = (call: Call): string => call.getPath().slice(call.getPath().lastIndexOf('/') + 1)
 

@@ -21,7 +21,11 @@ export interface OpenGate extends AsyncDisposable {
 }
 
 /** Waits for PostgreSQL and its tables, which gateways and workers make; Temporal may come up later. */
-export async function openGate(config: Config, log: Logger, signal: AbortSignal): Promise<OpenGate> {
+export async function openGate(
+  config: Config,
+  log: Logger,
+  { signal, holdMs }: { signal: AbortSignal; holdMs?: number },
+): Promise<OpenGate> {
   const credentials = new NodeCredentials(config.HEARTH_ENCRYPTION_KEYS)
   const tls = tlsToNodes(config)
   await using stack = new AsyncDisposableStack()
@@ -36,7 +40,7 @@ export async function openGate(config: Config, log: Logger, signal: AbortSignal)
   await retry('the tables', () => watch.start(), { log, signal })
 
   const handOvers = new HandOvers({ db, upstream, log })
-  const server = new GateServer({ upstream, credentials, standings, handOvers, log })
+  const server = new GateServer({ upstream, credentials, standings, handOvers, log, holdMs })
   stack.defer(() => server.close())
   const { HEARTH_GATE_HOST: host, HEARTH_GATE_PORT: wanted } = config
   const address = `${host.includes(':') ? `[${host}]` : host}:${wanted}`

@@ -2,7 +2,6 @@ import { Client, type ClientOptions, Metadata, type ServiceError } from '@grpc/g
 import proto from '@temporalio/proto'
 import { type Config, required } from '../../platform/config.ts'
 import { channelCredentials } from '../../platform/temporal.ts'
-import { encodeFields } from './wire.ts'
 
 export const WORKFLOW_SERVICE = 'temporal.api.workflowservice.v1.WorkflowService'
 
@@ -56,13 +55,11 @@ export class Upstream {
 
   /** Ends an attempt at an activity that no node was handed; its workflow places it again. */
   async failTask(taskToken: Buffer, message: string): Promise<void> {
-    const failure = FAILURE.encode({
-      message,
-      source: 'hearth',
-      applicationFailureInfo: { type: 'not_handed_over', nonRetryable: false },
-    }).finish()
-    const request = encodeFields({ 1: taskToken, 2: failure, 3: 'gate', 4: this.namespace })
-    await this.call('RespondActivityTaskFailed', request).answer
+    const applicationFailureInfo = { type: 'not_handed_over', nonRetryable: false }
+    const failure = { message, source: 'hearth', applicationFailureInfo }
+    const request = { taskToken, failure, identity: 'gate', namespace: this.namespace }
+    const bytes = RespondActivityTaskFailedRequest.encode(request).finish()
+    await this.call('RespondActivityTaskFailed', Buffer.from(bytes)).answer
   }
 
   close(): void {
@@ -70,6 +67,6 @@ export class Upstream {
   }
 }
 
-const FAILURE = proto.temporal.api.failure.v1.Failure
+const { RespondActivityTaskFailedRequest } = proto.temporal.api.workflowservice.v1
 
 export const asBytes = (bytes: Buffer): Buffer => bytes

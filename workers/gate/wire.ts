@@ -55,14 +55,6 @@ export class Message {
   }
 }
 
-/** A message of these length-delimited fields. */
-export const encodeFields = (fields: Readonly<Record<number, string | Uint8Array>>): Buffer =>
-  Buffer.concat(
-    Object.entries(fields).map(([number, value]) =>
-      delimited(Number(number), typeof value === 'string' ? Buffer.from(value) : value),
-    ),
-  )
-
 const delimited = (number: number, value: Uint8Array): Buffer =>
   Buffer.concat([varint((number << 3) | DELIMITED), varint(value.length), value])
 
