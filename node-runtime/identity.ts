@@ -10,7 +10,6 @@ import {
   signRequest,
   type SignatureHeaders,
 } from '../platform/signing.ts'
-import { ControlError } from './control-client.ts'
 import type { JoinNode, NodeInventory, NodeJoined } from '../schemas/node.ts'
 
 interface Stored {
@@ -23,11 +22,6 @@ interface Stored {
 /** Why a node could not join; the start stops with this sentence. */
 export class JoinError extends Error {
   override readonly name = 'JoinError'
-}
-
-/** Why a node ends for good: its identity opens nothing any more. */
-export class DismissedError extends Error {
-  override readonly name = 'DismissedError'
 }
 
 /** Who this node is: its id, its account, its key. Signs what it sends. */
@@ -96,27 +90,9 @@ export async function loadOrJoin(options: JoinOptions): Promise<Identity> {
   return identityOf(complete)
 }
 
-/** What a gateway's refusal means for a node that was joined from this folder; undefined when it may pass. */
-export function dismissalOf(err: unknown, dir: string): DismissedError | undefined {
-  const reason = err instanceof ControlError && err.status === 401 ? err.details['reason'] : undefined
-  const file = join(dir, 'identity.json')
-  const anew = `To join anew, remove ${file} and set HEARTH_NODE_TOKEN to a new token from \`hearth node-token create\`.`
-  if (reason === 'node_removed')
-    return new DismissedError(`This node has been removed from the pool. ${anew}`)
-  if (reason === 'node_unknown') {
-    return new DismissedError(`The platform knows no node with the identity in ${file}. ${anew}`)
-  }
-  return undefined
-}
-
-/** Throws when another identity lies in the folder now: this machine was joined anew, and that node has its place. */
-export async function stillOurs(dir: string, { nodeId }: Pick<Identity, 'nodeId'>): Promise<void> {
-  const stored = await readStored(join(dir, 'identity.json'))
-  if (stored?.node_id === undefined || stored.node_id === nodeId) return
-  throw new DismissedError(
-    `This machine was joined anew as node ${stored.node_id}, which takes the place of this one.`,
-  )
-}
+/** As which node this folder has joined; undefined while it has not. */
+export const joinedAs = async (dir: string): Promise<string | undefined> =>
+  (await readStored(join(dir, 'identity.json')))?.node_id
 
 /** Keeps the list of gateways for the next start. */
 export async function saveGateways(

@@ -1,6 +1,7 @@
 import { Runtime } from '@temporalio/worker'
 import { createNodeActivities } from '../activities/node/index.ts'
-import { DismissedError, JoinError } from '../node-runtime/identity.ts'
+import { DismissedError } from '../node-runtime/dismissal.ts'
+import { JoinError } from '../node-runtime/identity.ts'
 import { loadCatalog } from '../platform/catalog.ts'
 import { type Config, ConfigError, readConfig } from '../platform/config.ts'
 import { usableFolder } from '../platform/folder.ts'

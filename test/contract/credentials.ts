@@ -104,6 +104,7 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   removeNode: 'operations-key',
 
   joinNode: 'join-token',
+  issueTemporalCredential: 'node-signature',
   getNodeModel: 'node-signature',
   getNodeModelExpectation: 'node-signature',
   claimTask: 'node-signature',

@@ -11,7 +11,7 @@ import { ask, burst, checkBooks, endings, makeModel, persistently, putTable, sta
 import type { Accepted, Model } from './work.ts'
 import { eventually } from '../support/until.ts'
 
-const VICTIMS: Process[] = ['api', 'control', 'node', 'temporal', 'postgres']
+const VICTIMS: Process[] = ['api', 'control', 'gate', 'node', 'temporal', 'postgres']
 const INGEST_ROWS = 250_000
 
 interface Run {

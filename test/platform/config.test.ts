@@ -57,7 +57,6 @@ describe('configuration', () => {
       DATABASE_URL: 'postgresql://me:p%40ss@[::1]:5432/hearth?sslmode=require',
       HEARTH_HOST: '::',
       TEMPORAL_ADDRESS: '[::1]:7233',
-      TEMPORAL_NODE_ADDRESS: '',
       HEARTH_EGRESS_ALLOW: '[fd00::]/8:8443, 10.0.0.0/8:443',
     })
 

@@ -10,7 +10,7 @@ import type { BuilderClient } from '../../embedded/demo-client.ts'
 import { readIdentity } from '../../embedded/pid-files.ts'
 import type { Ready } from '../../embedded/supervisor.ts'
 
-export type Process = 'api' | 'control' | 'node' | 'temporal' | 'postgres'
+export type Process = 'api' | 'control' | 'gate' | 'node' | 'temporal' | 'postgres'
 
 /** A data directory of its own, removed at the end with whatever still runs on it. */
 export function dataDirectory(): { path: string } & Disposable {

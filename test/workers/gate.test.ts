@@ -12,12 +12,12 @@ import { type GateNode, type GateWorld, startGateWorld } from '../support/gate-w
 
 const denied = (words: RegExp) => (err: { code?: number; details?: string; cause?: unknown }) => {
   const { code, details = '' } = (err.cause ?? err) as { code?: number; details?: string }
-  assert.equal(code, status.PERMISSION_DENIED, String(err))
+  assert.equal(code, status.PERMISSION_DENIED, details)
   assert.match(details, words)
   return true
 }
 const unauthenticated = (words: RegExp) => (err: { code?: number; details?: string }) => {
-  assert.equal(err.code, status.UNAUTHENTICATED, String(err))
+  assert.equal(err.code, status.UNAUTHENTICATED, err.details)
   assert.match(err.details ?? '', words)
   return true
 }

@@ -20,7 +20,7 @@ export class Standings {
   readonly #known = new LRUCache<string, NodeStanding>({ max: MAX_KNOWN })
   readonly #looks = new Map<string, { at: number; look: Promise<NodeStanding | undefined> }>()
   readonly #listeners = new Set<() => void>()
-  #reading: Promise<void> | undefined
+  #isReading = false
   #isOutdated = false
 
   constructor(db: Kysely<Database>, watch: Pick<CacheWatch, 'on' | 'isFresh'>, log: Logger) {
@@ -64,10 +64,11 @@ export class Standings {
   /** One look at a time; what is decided during one is read by another right after it. */
   #refresh(): void {
     this.#isOutdated = true
-    this.#reading ??= this.#readAll().finally(() => (this.#reading = undefined))
+    if (!this.#isReading) void this.#readAll()
   }
 
   async #readAll(): Promise<void> {
+    this.#isReading = true
     while (this.#isOutdated) {
       this.#isOutdated = false
       try {
@@ -79,6 +80,8 @@ export class Standings {
         await new Promise((resolve) => setTimeout(resolve, LOOK_MS))
       }
     }
+    // In the same turn as the last look: what is decided from here on is read anew.
+    this.#isReading = false
   }
 
   async #read(nodeIds: readonly string[]): Promise<void> {

@@ -1,0 +1,27 @@
+import { join } from 'node:path'
+import { ControlError } from './control-client.ts'
+import { type Identity, joinedAs } from './identity.ts'
+
+/** Why a node ends for good: its identity opens nothing any more. */
+export class DismissedError extends Error {
+  override readonly name = 'DismissedError'
+}
+
+/** What a gateway's refusal means for a node that was joined from this folder; undefined when it may pass. */
+export function dismissalOf(err: unknown, dir: string): DismissedError | undefined {
+  const reason = err instanceof ControlError && err.status === 401 ? err.details['reason'] : undefined
+  const file = join(dir, 'identity.json')
+  const anew = `To join anew, remove ${file} and set HEARTH_NODE_TOKEN to a new token from \`hearth node-token create\`.`
+  if (reason === 'node_removed') return new DismissedError(`This node has been removed from the pool. ${anew}`)
+  if (reason === 'node_unknown') {
+    return new DismissedError(`The platform knows no node with the identity in ${file}. ${anew}`)
+  }
+  return undefined
+}
+
+/** Throws when another identity lies in the folder now: this machine was joined anew, and that node has its place. */
+export async function stillOurs(dir: string, { nodeId }: Pick<Identity, 'nodeId'>): Promise<void> {
+  const now = await joinedAs(dir)
+  if (now === undefined || now === nodeId) return
+  throw new DismissedError(`This machine was joined anew as node ${now}, which takes the place of this one.`)
+}
