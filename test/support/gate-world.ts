@@ -2,6 +2,7 @@ import { Connection } from '@temporalio/client'
 import { newId } from '../../domain/ids.ts'
 import { startGatedApi } from './gate.ts'
 import type { TestApi } from './api.ts'
+import type { NodeSharing } from '../../schemas/node.ts'
 import { signedNode, type SignedNode } from './signed-node.ts'
 import { startTemporal, type TestTemporal } from './temporal.ts'
 
@@ -21,7 +22,7 @@ export interface GateWorld extends AsyncDisposable {
   temporal: TestTemporal
   gateAddress: string
   /** At the world's gate, or at another one. */
-  node(name?: string, address?: string): Promise<GateNode>
+  node(name?: string, options?: { address?: string; sharing?: NodeSharing }): Promise<GateNode>
   /** As whoever has this token. */
   connect(token: string | undefined, address?: string): Connection
   /** An activity for that queue, of a workflow with this id that a test has written by hand. */
@@ -45,8 +46,8 @@ export async function startGateWorld({ holdMs = 300 }: { holdMs?: number } = {})
     temporal,
     gateAddress,
     connect,
-    async node(name, address) {
-      const node = await signedNode(api, name)
+    async node(name, { address, sharing } = {}) {
+      const node = await signedNode(api, name, sharing && { sharing })
       const { body } = await node.post<{ token: string }>('/api/v1/nodes:temporal-credential')
       const connection = connect(body.token, address)
       const service = connection.workflowService

@@ -113,6 +113,18 @@ describe('the gate to Temporal', function () {
       }
     })
 
+    it('poll, when dedicated to its account, for the work of everybody or of another account', async () => {
+      const dedicated = await world.node('dedicated', { sharing: 'dedicated' })
+      const stranger = await world.node('stranger', { sharing: 'dedicated' })
+      for (const queue of ['train.cpu', 'merge.cpu', `train.cpu.${stranger.accountId}`, 'warm.some-model']) {
+        await assert.rejects(dedicated.poll(queue), denied(/may not take work from/), queue)
+      }
+      const mine = `train.cpu.${dedicated.accountId}`
+      await world.schedule(mine, { workflowId: `job/${newId()}` })
+      assert.ok((await dedicated.poll(mine)).taskToken.length > 0)
+      await assert.rejects(node.poll(mine), denied(/may not take work from/))
+    })
+
     it('reach another namespace', async () => {
       await assert.rejects(
         node.service.pollActivityTaskQueue({ namespace: 'temporal-system', taskQueue: { name: own(node) } }),
@@ -263,7 +275,7 @@ describe('the gate to Temporal', function () {
 
   it('keeps a poll for a queue that becomes its node’s a moment later, and passes it on then', async () => {
     await using patient = await startGate(world.api, { holdMs: 20_000, port: 0 })
-    const drained = await world.node('drained', `127.0.0.1:${patient.port}`)
+    const drained = await world.node('drained', { address: `127.0.0.1:${patient.port}` })
     const move = (to: string) =>
       world.api.call('POST', `/api/v1/admin/nodes/${drained.nodeId}/${to}`, { key: OPERATIONS_KEY })
     await move('drain')

@@ -1,22 +1,14 @@
 import type { NodeStanding } from '../../db/repositories/node-standings.ts'
+import { mayPoll as mayEverPoll } from '../../domain/node-queues.ts'
 import { QUEUES } from '../../workflows/policy.ts'
 
-/**
- * Whether a node may ask for the work of a task queue: its own always; while it takes new work also those of its hardware,
- * and of the models whose load on it the platform ordered.
- */
-export function mayPoll(node: NodeStanding, queue: string): boolean {
-  if (node.status === 'removed') return false
-  if (queue === QUEUES.node(node.id)) return true
-  if (node.status === 'draining') return false
-  return queuesOfHardware(node).includes(queue) || isOfModel(queue)
-}
+/** Until every load is recorded as ordered, any model may be one. */
+const ANY_MODEL = { has: () => true }
 
-function queuesOfHardware({ hardware }: NodeStanding): string[] {
-  const queues: string[] = [QUEUES.train('cpu'), QUEUES.mergeCpu]
-  if (hardware === 'gpu') queues.push(QUEUES.train('gpu'))
-  return queues
+/** Whether a node may ask for the work of a queue now: while it drains only for its own, once it is removed for none. */
+export function mayPoll({ id, account_id, status, sharing, hardware }: NodeStanding, queue: string): boolean {
+  if (status === 'removed') return false
+  if (status === 'draining') return queue === QUEUES.node(id)
+  const poller = { nodeId: id, accountId: account_id, sharing, hardware, orderedModels: ANY_MODEL }
+  return mayEverPoll(poller, queue)
 }
-
-const isOfModel = (queue: string): boolean =>
-  queue.startsWith(QUEUES.warm('')) || queue.startsWith(QUEUES.cached(''))
