@@ -12,7 +12,8 @@ export function dismissalOf(err: unknown, dir: string): DismissedError | undefin
   const reason = err instanceof ControlError && err.status === 401 ? err.details['reason'] : undefined
   const file = join(dir, 'identity.json')
   const anew = `To join anew, remove ${file} and set HEARTH_NODE_TOKEN to a new token from \`hearth node-token create\`.`
-  if (reason === 'node_removed') return new DismissedError(`This node has been removed from the pool. ${anew}`)
+  if (reason === 'node_removed')
+    return new DismissedError(`This node has been removed from the pool. ${anew}`)
   if (reason === 'node_unknown') {
     return new DismissedError(`The platform knows no node with the identity in ${file}. ${anew}`)
   }
