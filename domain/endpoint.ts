@@ -1,3 +1,4 @@
+import { PUBLIC_FIELDS } from '../schemas/endpoint.ts'
 import type { Issue } from './errors.ts'
 
 /** What a caller may do with an endpoint (design section 4: absent and foreign are one, known but barred is 403). */
@@ -28,18 +29,6 @@ export interface PublicListing {
   task_type?: string | undefined
   price_per_request?: number | undefined
 }
-
-const PUBLIC_FIELDS = [
-  'description',
-  'display_name',
-  'input_schema',
-  'output_schema',
-  'example_input',
-  'example_output',
-  'tags',
-  'task_type',
-  'price_per_request',
-] as const satisfies (keyof PublicListing)[]
 
 const isMissing = (value: PublicListing[keyof PublicListing]): boolean => {
   if (value === undefined) return true

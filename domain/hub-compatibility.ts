@@ -141,6 +141,12 @@ const SIDE_FILES =
 export const trainingFiles = <F extends HubFileFacts>(files: readonly F[]): F[] =>
   files.filter(({ path }) => isModelWeights(path) || SIDE_FILES.test(path))
 
+const ADAPTER_FILES = /^(?:adapter\/)?adapter_(?:config\.json|model\.safetensors)$/
+
+/** What a merge needs of a repository that holds a LoRA adapter. */
+export const adapterFiles = <F extends HubFileFacts>(files: readonly F[]): F[] =>
+  files.filter(({ path }) => ADAPTER_FILES.test(path))
+
 /** Of several quantizations the middle one, as most people choose. */
 const GGUF_ORDER = [/q4_k_m/i, /q5_k_m/i, /q4_0/i, /q8_0/i, /./]
 

@@ -15,3 +15,8 @@ export function parseHubKey(key: string): HubFileRef | undefined {
   const [, repoId, revision, path] = /^hub:([^@]+)@([0-9a-f]+)\/(.+)$/.exec(key) ?? []
   return repoId && revision && path ? { repoId, revision, path } : undefined
 }
+
+export const COMMIT_PATTERN = '^[0-9a-f]{40}$'
+
+/** Whether a revision names one commit for ever, unlike a branch or a tag. */
+export const isCommit = (revision: string): boolean => new RegExp(COMMIT_PATTERN).test(revision)

@@ -38,3 +38,8 @@ export function newId(): string {
   // Decoded in one go: a text put together from pieces is copied again by whoever reads it.
   return text.toString('latin1')
 }
+
+const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+
+/** Whether a text has the form of an id. */
+export const looksLikeId = (text: string): boolean => UUID.test(text)

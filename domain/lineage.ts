@@ -1,16 +1,30 @@
+/** A reference to a model outside the platform's own versions, as a run or a merge names it. */
+interface ExternalRef {
+  type: string
+  repo_id?: string
+  revision?: string
+  uri?: string
+}
+
 interface Version {
   id: string
   name: string
   model_config_id: string
   lifecycle_status: string
   base_model_version_id: string | null
-  parent_job_id: string | null
   job_id: string | null
   job_type: 'training' | 'merge' | null
   job_name: string | null
-  job_base: { type: string; repo_id?: string; revision?: string; uri?: string } | null
+  job_base: ExternalRef | null
   job_base_model: string | null
+  /** The commit at which the run fetched its base from the hub. */
+  job_base_revision: string | null
+  merge_method: string | null
+  parent_id: string | null
+  parent_type: 'training' | 'merge' | null
+  parent_name: string | null
   dataset_id: string | null
+  /** Null for a dataset that this account may not read. */
   dataset_name: string | null
   repo_id: string | null
   revision: string | null
@@ -18,9 +32,10 @@ interface Version {
 
 interface Source {
   version_id: string
-  source_version_id: string
   role: string
-  weight: number | null
+  /** Null for a model that is no version: `ref` then says where it lies. */
+  source_version_id: string | null
+  ref: ExternalRef | null
 }
 
 type NodeType = 'version' | 'job' | 'merge' | 'dataset' | 'hub_repo' | 'model_config' | 'storage'
@@ -40,76 +55,122 @@ export interface LineageGraph {
 
 /** The graph of versions and what they were made of; an edge points from what was there to what came of it. */
 export function lineageGraph(versions: readonly Version[], sources: readonly Source[]): LineageGraph {
-  const nodes = new Map<string, LineageGraph['nodes'][number]>()
-  const edges = new Map<string, LineageGraph['edges'][number]>()
-  const node = (
-    type: NodeType,
-    key: string,
-    label: string,
-    details: Record<string, unknown> = {},
-  ): string => {
-    const id = `${type}:${key}`
-    if (!nodes.has(id)) nodes.set(id, { id, type, label, details })
-    return id
-  }
-  const edge = (from: string, to: string, relation: Relation): void =>
-    void edges.set(`${from} ${to} ${relation}`, { from, to, relation })
-
-  const known = new Map(
-    versions.map((version) => [
-      version.id,
-      node('version', version.id, version.name, {
-        version_id: version.id,
-        lifecycle_status: version.lifecycle_status,
-      }),
-    ]),
-  )
-  const maker = new Map<string, string>()
+  const drawing = new Drawing()
+  const byId = new Map(versions.map((version) => [version.id, version]))
+  const makers = new Map<string, string>()
   for (const version of versions) {
-    const self = known.get(version.id) ?? ''
-    const job = addMaker(version, { node, edge })
-    if (job) edge(job, self, 'produced')
-    maker.set(version.id, job ?? self)
+    const self = drawing.version(version)
+    const maker = drawMaker(drawing, version)
+    if (maker) drawing.edge(maker, self, 'produced')
+    makers.set(version.id, maker ?? self)
     if (version.repo_id) {
-      const repo = node('hub_repo', version.repo_id, version.repo_id, { revision: version.revision })
-      edge(repo, self, 'imported_as')
+      const { repo_id, revision } = version
+      drawing.edge(drawing.repository(repo_id, revision), self, 'imported_as')
     }
   }
+  const merged = new Set(sources.map(({ version_id }) => version_id))
   for (const version of versions) {
-    const base = version.base_model_version_id && known.get(version.base_model_version_id)
-    const to = maker.get(version.id)
-    const isMerged = sources.some(({ version_id }) => version_id === version.id)
-    if (base && to && !isMerged) edge(base, to, 'based_on')
+    const to = makers.get(version.id)
+    const base = to && !merged.has(version.id) && drawBase(drawing, version, byId)
+    if (base) drawing.edge(base, to, 'based_on')
   }
-  for (const { version_id, source_version_id } of sources) {
-    const [from, to] = [known.get(source_version_id), maker.get(version_id)]
-    if (from && to) edge(from, to, 'merged_from')
+  for (const source of sources) {
+    const to = makers.get(source.version_id)
+    const from = to && hasPart(source, byId) && drawSource(drawing, source, byId)
+    if (from) drawing.edge(from, to, 'merged_from')
   }
-  return { nodes: [...nodes.values()], edges: [...edges.values()] }
+  return drawing.graph()
 }
 
-interface Draw {
-  node: (type: NodeType, key: string, label: string, details?: Record<string, unknown>) => string
-  edge: (from: string, to: string, relation: Relation) => void
-}
-
-/** The job a version came out of, with what that job was given. */
-function addMaker(version: Version, { node, edge }: Draw): string | undefined {
-  if (!version.job_id) return undefined
-  const type = version.job_type === 'merge' ? 'merge' : 'job'
-  const job = node(type, version.job_id, version.job_name ?? version.job_id, { job_id: version.job_id })
-  if (type === 'job')
-    edge(node('model_config', version.model_config_id, version.model_config_id), job, 'configured_by')
-  if (version.dataset_id) {
-    const { dataset_id } = version
-    edge(node('dataset', dataset_id, version.dataset_name ?? dataset_id, { dataset_id }), job, 'trained_on')
+/** The job a version came out of, with what that job was given besides its base. */
+function drawMaker(drawing: Drawing, version: Version): string | undefined {
+  const { job_id, job_type, job_name, model_config_id, dataset_id, dataset_name } = version
+  if (!job_id) return undefined
+  const job = drawing.job({ id: job_id, type: job_type, name: job_name })
+  if (job_type !== 'merge') {
+    drawing.edge(drawing.node('model_config', model_config_id, model_config_id), job, 'configured_by')
   }
-  const { job_base: base, parent_job_id: parent } = version
-  const repo = base?.type === 'hf' ? base.repo_id : base ? undefined : (version.job_base_model ?? undefined)
-  if (repo && type === 'job') {
-    edge(node('hub_repo', repo, repo, { revision: base?.revision ?? null }), job, 'based_on')
+  if (dataset_id) {
+    const label = dataset_name ?? 'a dataset of another account'
+    drawing.edge(drawing.node('dataset', dataset_id, label, { dataset_id }), job, 'trained_on')
   }
-  if (base?.type === 'storage' && base.uri) edge(node('storage', base.uri, base.uri), job, 'based_on')
-  if (parent) edge(node('job', parent, parent, { job_id: parent }), job, 'continued')
+  const { parent_id, parent_type, parent_name } = version
+  if (parent_id) {
+    const parent = drawing.job({ id: parent_id, type: parent_type, name: parent_name })
+    drawing.edge(parent, job, 'continued')
+  }
   return job
+}
+
+/** What a version was trained on top of: another version, an address in the object store, or a repository of the hub. */
+function drawBase(
+  drawing: Drawing,
+  version: Version,
+  byId: ReadonlyMap<string, Version>,
+): string | undefined {
+  const { base_model_version_id, job_base, job_base_model, job_base_revision } = version
+  const base = base_model_version_id === null ? undefined : byId.get(base_model_version_id)
+  if (base_model_version_id !== null && !base) return undefined
+  // A repository may have been imported at another commit than the one that the run had fetched before.
+  const isAsFetched = base?.repo_id === null || job_base_revision === null
+  if (base && (isAsFetched || base.revision === job_base_revision)) return drawing.version(base)
+  if (version.job_type !== 'training') return undefined
+  if (job_base?.type === 'storage') return job_base.uri && drawing.storage(job_base.uri)
+  // A run that names an `hf` base keeps the base of its config all the same.
+  if (job_base && job_base.type !== 'hf') return undefined
+  return job_base_model === null ? undefined : drawing.repository(job_base_model, job_base_revision)
+}
+
+/** The base that `slerp` was given has no part in its arithmetic. */
+const hasPart = ({ version_id, role }: Source, byId: ReadonlyMap<string, Version>): boolean =>
+  role !== 'base' || byId.get(version_id)?.merge_method !== 'slerp'
+
+function drawSource(
+  drawing: Drawing,
+  { source_version_id, ref }: Source,
+  byId: ReadonlyMap<string, Version>,
+): string | undefined {
+  const version = source_version_id === null ? undefined : byId.get(source_version_id)
+  if (version) return drawing.version(version)
+  if (ref?.type === 'storage' && ref.uri) return drawing.storage(ref.uri)
+  if (ref?.type === 'hf' && ref.repo_id) return drawing.repository(ref.repo_id, ref.revision ?? null)
+  return undefined
+}
+
+/** Nodes and edges as they are found; whatever is found twice stands once. */
+class Drawing {
+  readonly #nodes = new Map<string, LineageGraph['nodes'][number]>()
+  readonly #edges = new Map<string, LineageGraph['edges'][number]>()
+
+  node(type: NodeType, key: string, label: string, details: Record<string, unknown> = {}): string {
+    const id = `${type}:${key}`
+    if (!this.#nodes.has(id)) this.#nodes.set(id, { id, type, label, details })
+    return id
+  }
+
+  version({ id, name, lifecycle_status }: Version): string {
+    return this.node('version', id, name, { version_id: id, lifecycle_status })
+  }
+
+  job({ id, type, name }: { id: string; type: Version['job_type']; name: string | null }): string {
+    return this.node(type === 'merge' ? 'merge' : 'job', id, name ?? id, { job_id: id })
+  }
+
+  /** A repository at two commits is two models. */
+  repository(repo_id: string, revision: string | null): string {
+    const key = revision === null ? repo_id : `${repo_id}@${revision}`
+    return this.node('hub_repo', key, repo_id, { repo_id, revision })
+  }
+
+  storage(uri: string): string {
+    return this.node('storage', uri, uri, { uri })
+  }
+
+  edge(from: string, to: string, relation: Relation): void {
+    this.#edges.set(`${from} ${to} ${relation}`, { from, to, relation })
+  }
+
+  graph(): LineageGraph {
+    return { nodes: [...this.#nodes.values()], edges: [...this.#edges.values()] }
+  }
 }

@@ -47,6 +47,8 @@ export interface Catalog {
   profiles: readonly RuntimeProfile[]
   model(modelId: string): CatalogModel | undefined
   profile(profileId: string): RuntimeProfile | undefined
+  /** The config that trains language models of any repository; the first of them, if there are several. */
+  readonly tuner: CatalogModel | undefined
 }
 
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), '..')
@@ -71,6 +73,7 @@ export function loadCatalog(directory = join(ROOT, 'catalog')): Catalog {
     profiles: profiles.map(({ value }) => value),
     model: (modelId) => modelById.get(modelId),
     profile: (profileId) => profileById.get(profileId),
+    tuner: models.find(({ config }) => config.is_active && config.trainer.base === 'required'),
   }
 }
 

@@ -1,6 +1,8 @@
-import Type, { type Static } from 'typebox'
+import Type, { type Static, type TProperties } from 'typebox'
 import { Uuid } from './common.ts'
 import { Formed } from './forms.ts'
+
+const closed = (properties: TProperties) => Type.Object(properties, { additionalProperties: false })
 
 /** What a retrain or a merge starts from (contract 2.4). */
 export const ArtifactRef = Type.Unsafe<
@@ -13,14 +15,14 @@ export const ArtifactRef = Type.Unsafe<
   required: ['type'],
   discriminator: { propertyName: 'type' },
   oneOf: [
-    Type.Object({
+    closed({
       type: Type.Literal('hf'),
       repo_id: Type.String({ minLength: 1, maxLength: 200 }),
       revision: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
     }),
-    Type.Object({ type: Type.Literal('model_version'), version_id: Uuid }),
-    Type.Object({ type: Type.Literal('job'), job_id: Uuid }),
-    Type.Object({
+    closed({ type: Type.Literal('model_version'), version_id: Uuid }),
+    closed({ type: Type.Literal('job'), job_id: Uuid }),
+    closed({
       type: Type.Literal('storage'),
       uri: Formed('^s3://', 'must be an address s3://bucket/key', { maxLength: 2048 }),
     }),

@@ -10,6 +10,26 @@ export const Nullable = <T extends TSchema>(schema: T) => Type.Union([schema, Ty
 export const Vocabulary = <const T extends readonly string[]>(...values: T) =>
   Type.Unsafe<T[number]>({ type: 'string', enum: values })
 
+/** Options of an object that takes at least one of these members; callers are told of a missing one with all other faults. */
+export const EitherOf = (...names: string[]) => ({ anyOf: names.map((name) => ({ required: [name] })) })
+
+/** Options of an object that takes one of these members and no more. */
+export const ExactlyOneOf = (...names: string[]) => ({
+  oneOf: names.map((name) => ({ required: [name] })),
+})
+
+/** Options of an object in which one value of a member makes others required, and asks more of them. */
+export const RequiredWith = (
+  name: string,
+  value: string,
+  required: readonly string[],
+  properties: Readonly<Record<string, object>> = {},
+) => ({
+  if: { required: [name], properties: { [name]: { const: value } } },
+  // oxlint-disable-next-line unicorn/no-thenable -- a keyword of JSON Schema; nobody awaits a schema
+  then: { required, properties },
+})
+
 export const PageQuery = Type.Object({
   limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100, default: 20 })),
   cursor: Type.Optional(Type.String({ minLength: 1 })),

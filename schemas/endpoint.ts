@@ -1,6 +1,6 @@
 import Type, { type Static } from 'typebox'
-import { Nullable, Timestamp, Uuid, Vocabulary } from './common.ts'
-import { Formed } from './forms.ts'
+import { Nullable, RequiredWith, Timestamp, Uuid, Vocabulary } from './common.ts'
+import { Filled, Formed } from './forms.ts'
 
 export const EndpointVisibility = Vocabulary('private', 'account', 'public')
 export type EndpointVisibility = Static<typeof EndpointVisibility>
@@ -142,7 +142,31 @@ const listed = {
   price_per_request: Type.Optional(Type.Number({ minimum: 0, maximum: 10_000, description: 'USD' })),
 }
 
-/** Contract 4.4: what a public endpoint has to bring besides is checked by the rule in `domain/endpoint.ts`. */
+/** What a public endpoint has to say of itself. */
+export const PUBLIC_FIELDS = [
+  'description',
+  'display_name',
+  'input_schema',
+  'output_schema',
+  'example_input',
+  'example_output',
+  'tags',
+  'task_type',
+  'price_per_request',
+] as const
+
+const FILLED = {
+  description: Filled,
+  display_name: Filled,
+  input_schema: { minProperties: 1 },
+  output_schema: { minProperties: 1 },
+  example_input: { minProperties: 1 },
+  example_output: { minProperties: 1 },
+  tags: { minItems: 1 },
+  task_type: Filled,
+}
+
+/** Contract 4.4, with what a public endpoint has to bring besides. */
 export const RegisterForInference = Type.Object(
   {
     name: EndpointName,
@@ -150,7 +174,7 @@ export const RegisterForInference = Type.Object(
     visibility: Type.Optional({ ...Vocabulary('account', 'public'), default: 'account' }),
     task_type: Type.Optional(Type.String({ minLength: 1, maxLength: 100 })),
   },
-  { additionalProperties: false },
+  { additionalProperties: false, ...RequiredWith('visibility', 'public', PUBLIC_FIELDS, FILLED) },
 )
 export type RegisterForInference = Static<typeof RegisterForInference>
 

@@ -17,6 +17,9 @@ export function Formed(pattern: string, words: string, options: TextOptions = {}
   return Type.String({ ...options, pattern })
 }
 
+/** A text that says something. */
+export const Filled = Formed('\\S', 'must not be blank', { minLength: 1 })
+
 /** What people call something. */
 export const Name = Formed('\\S', 'must not be blank', { minLength: 1, maxLength: 200 })
 

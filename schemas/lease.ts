@@ -64,6 +64,8 @@ const JobSpecification = Type.Object({
   }),
   /** Null for models that start from nothing. */
   base: Nullable(JobBase),
+  /** The commit of the repository that the base comes from, for the adapter to name; absent where there is none. */
+  base_revision: Type.Optional(Type.String()),
   operating_mode: OperatingMode,
   /** Share of the node's threads that the run may use, above 0 and at most 1. */
   thread_share: Type.Number({ exclusiveMinimum: 0, maximum: 1 }),

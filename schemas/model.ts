@@ -1,5 +1,14 @@
 import Type, { type Static } from 'typebox'
-import { Nullable, pageOf, PageQuery, Timestamp, Uuid, Vocabulary } from './common.ts'
+import {
+  ExactlyOneOf,
+  Nullable,
+  pageOf,
+  PageQuery,
+  RequiredWith,
+  Timestamp,
+  Uuid,
+  Vocabulary,
+} from './common.ts'
 import { LifecycleStatus, ModelConfig } from './model-config.ts'
 
 /** A model config, of the catalog or imported from the hub, with what the registry says of it (contract 2.5). */
@@ -35,7 +44,7 @@ export const ChangeLifecycle = Type.Object(
     lifecycle_status: LifecycleStatus,
     reason: Type.Optional(Type.String({ minLength: 1, maxLength: 1_000 })),
   },
-  { additionalProperties: false },
+  { additionalProperties: false, ...RequiredWith('lifecycle_status', 'disabled', ['reason']) },
 )
 
 const ModelName = Type.String({ minLength: 1, maxLength: 200 })
@@ -43,7 +52,7 @@ const ModelName = Type.String({ minLength: 1, maxLength: 200 })
 /** Names a version as a model: by its own id, or by the job it came out of. */
 export const CreateModel = Type.Object(
   { name: ModelName, version_id: Type.Optional(Uuid), job_id: Type.Optional(Uuid) },
-  { additionalProperties: false },
+  { additionalProperties: false, ...ExactlyOneOf('version_id', 'job_id') },
 )
 
 export const VersionVisibility = Vocabulary('private', 'public')

@@ -30,7 +30,7 @@ export const CreateTrainingMerge = Type.Object(
     /** Of the random choice of `dare`; the same seed gives the same bytes. */
     seed: Type.Optional(Type.Integer({ minimum: 0, maximum: 2_147_483_647 })),
   },
-  { $id: 'CreateTrainingMerge' },
+  { $id: 'CreateTrainingMerge', additionalProperties: false },
 )
 export type CreateTrainingMerge = Static<typeof CreateTrainingMerge>
 

@@ -1,6 +1,6 @@
 import Type, { type Static } from 'typebox'
 import { ArtifactRef } from './artifact-ref.ts'
-import { Nullable, PageQuery, Timestamp, Uuid, Vocabulary } from './common.ts'
+import { EitherOf, Nullable, PageQuery, Timestamp, Uuid, Vocabulary } from './common.ts'
 import { Name } from './forms.ts'
 
 /** Contract 3.2. */
@@ -41,7 +41,11 @@ export const CreateTrainingRun = Type.Object(
     base: Type.Optional(Nullable(ArtifactRef)),
     parent_job_id: Type.Optional(Nullable(Uuid)),
   },
-  { $id: 'CreateTrainingRun' },
+  {
+    $id: 'CreateTrainingRun',
+    additionalProperties: false,
+    ...EitherOf('model_config_id', 'model'),
+  },
 )
 export type CreateTrainingRun = Static<typeof CreateTrainingRun>
 

@@ -2,12 +2,14 @@ import { ApplicationFailure } from '@temporalio/common'
 import type { Transaction } from 'kysely'
 import { findUsableVersion } from '../../db/repositories/artifact-refs.ts'
 import { listArtifacts } from '../../db/repositories/job-files.ts'
-import { findHubVersion, findMergeModel, insertVersionSources } from '../../db/repositories/merges.ts'
+import { findHubVersion } from '../../db/repositories/hub-versions.ts'
+import { findMergeModel, insertVersionSources, listMergeSources } from '../../db/repositories/merges.ts'
 import { insertVersion } from '../../db/repositories/versions.ts'
 import { promiseCandidateTest } from '../../db/repositories/candidate-tests.ts'
 import type { Database } from '../../db/tables.ts'
 import type { ModelVersionRow, NewModelVersion } from '../../db/tables/models.ts'
 import type { TrainingRunRow } from '../../db/tables/training.ts'
+import { CHAT_LISTING } from '../../domain/chat-listing.ts'
 import { newId } from '../../domain/ids.ts'
 import { estimateMb, weightsBytes } from '../../domain/model-memory.ts'
 import { entersAs } from '../../domain/model-lifecycle.ts'
@@ -90,22 +92,24 @@ async function trainedNature(
   }
 }
 
-/** Like the model that it was merged into, or the first of those it was merged of. */
+/**
+ * Like the model that it was merged into, or the first version of those it was merged of; without any version, like the
+ * models that this platform trains.
+ */
 async function mergedNature(
   trx: Transaction<Database>,
   job: TrainingRunRow,
   { catalog, files }: Result,
 ): Promise<Nature | undefined> {
-  const model = await findMergeModel(trx, job.id)
-  const profile = model && catalog.profile(model.runtime_profile)
-  return (
-    model && {
-      runtime_profile: model.runtime_profile,
-      memory_mb: profile ? estimateMb(profile, weightsBytes(files)) : model.memory_mb,
-      base_model_version_id: model.id,
-      ...described(model),
-    }
-  )
+  const [model, [first]] = [await findMergeModel(trx, job.id), await listMergeSources(trx, job.id)]
+  const profile = model ? catalog.profile(model.runtime_profile) : catalog.tuner?.profile
+  if (!model && !profile) return undefined
+  return {
+    runtime_profile: model?.runtime_profile ?? profile?.profile_id ?? '',
+    memory_mb: profile ? estimateMb(profile, weightsBytes(files)) : (model?.memory_mb ?? 0),
+    base_model_version_id: first?.version_id ?? null,
+    ...described(model ?? CHAT_LISTING),
+  }
 }
 
 type Described = Pick<ModelVersionRow, 'input_schema' | 'output_schema' | 'example_input' | 'example_output'>
@@ -120,7 +124,7 @@ const described = ({ input_schema, output_schema, example_input, example_output 
 /** The version a run started from, for the lineage of what came out. */
 async function baseVersionId(
   trx: Transaction<Database>,
-  { account_id, base, hyperparameters }: TrainingRunRow,
+  { account_id, base, base_revision, hyperparameters }: TrainingRunRow,
 ): Promise<string | null> {
   const ref = base as ArtifactRef | null
   if (ref?.type === 'storage') return null
@@ -129,7 +133,7 @@ async function baseVersionId(
     ref && ref.type !== 'hf'
       ? await findUsableVersion(trx, account_id, ref)
       : typeof repo_id === 'string'
-        ? await findHubVersion(trx, account_id, { repo_id })
+        ? await findHubVersion(trx, account_id, { repo_id, revision: base_revision ?? undefined })
         : undefined
   return version?.id ?? null
 }

@@ -35,13 +35,41 @@ function isNoise(error: ErrorObject, all: readonly ErrorObject[]): boolean {
       ({ keyword, instancePath }) => keyword === 'required' && instancePath === error.instancePath,
     )
   }
+  if (error.keyword === 'if' || all.some((union) => isBranchOf(error, union))) return true
+  if (membersToChoose(error)) return false
   const isNullBranch = error.keyword === 'type' && error.params.type === 'null'
   if (!isNullBranch && error.keyword !== 'anyOf') return false
   return all.some((other) => other !== error && other.instancePath.startsWith(error.instancePath))
 }
 
+/** The members of which an object takes one, when that is what this fault is about. */
+function membersToChoose(error: ErrorObject): string[] | undefined {
+  const branches = branchesOf(error)
+  const isChoice = branches.every((branch) => Object.keys(branch).join() === 'required')
+  const names = branches.flatMap(({ required = [] }) => required)
+  return isChoice && names.length > 0 ? names : undefined
+}
+
+function branchesOf({ keyword, parentSchema }: ErrorObject): { required?: string[] }[] {
+  if (keyword !== 'anyOf' && keyword !== 'oneOf') return []
+  return (parentSchema?.[keyword] ?? []) as { required?: string[] }[]
+}
+
+/** That one member is missing says nothing where another one would do. */
+const isBranchOf = ({ keyword, parentSchema }: ErrorObject, union: ErrorObject): boolean =>
+  keyword === 'required' &&
+  membersToChoose(union) !== undefined &&
+  branchesOf(union).some((branch) => branch === parentSchema)
+
 function toIssue(where: Where, error: ErrorObject): Issue {
   const loc: (string | number)[] = [where, ...pointer(error.instancePath)]
+  const choice = membersToChoose(error)
+  if (choice) {
+    const [first = ''] = choice
+    const isBoth = Array.isArray(error.params.passingSchemas)
+    if (isBoth) return { loc: [...loc, first], msg: `Give one of ${choice.join(', ')}`, type: 'value_error' }
+    return { loc: [...loc, first], msg: `Field required: ${choice.join(' or ')}`, type: 'missing' }
+  }
   switch (error.keyword) {
     case 'required':
       return { loc: [...loc, short(error.params.missingProperty)], msg: 'Field required', type: 'missing' }

@@ -1,4 +1,4 @@
-import type { Kysely } from 'kysely'
+import type { Kysely, Transaction } from 'kysely'
 import type { ArtifactRef } from '../../schemas/artifact-ref.ts'
 import type { Database } from '../tables.ts'
 import type { ModelVersionRow } from '../tables/models.ts'
@@ -6,21 +6,29 @@ import type { ModelVersionRow } from '../tables/models.ts'
 /** The references that name a version: by itself, or by the job it came out of. */
 export type VersionRef = Extract<ArtifactRef, { type: 'model_version' | 'job' }>
 
+const usableVersions = (db: Kysely<Database>, accountId: string, ref: VersionRef) =>
+  db
+    .selectFrom('model_version')
+    .selectAll()
+    .where((eb) => eb.or([eb('account_id', '=', accountId), eb('visibility', '=', 'public')]))
+    .where((eb) => (ref.type === 'job' ? eb('job_id', '=', ref.job_id) : eb('id', '=', ref.version_id)))
+
 /** The version that an account may start from: one of its own, or a public one (contract 2.4). */
 export function findUsableVersion(
   db: Kysely<Database>,
   accountId: string,
   ref: VersionRef,
 ): Promise<ModelVersionRow | undefined> {
-  return db
-    .selectFrom('model_version')
-    .selectAll()
-    .where((eb) => eb.or([eb('account_id', '=', accountId), eb('visibility', '=', 'public')]))
-    .$if(ref.type === 'model_version', (qb) =>
-      qb.where('id', '=', (ref as { version_id: string }).version_id),
-    )
-    .$if(ref.type === 'job', (qb) => qb.where('job_id', '=', (ref as { job_id: string }).job_id))
-    .executeTakeFirst()
+  return usableVersions(db, accountId, ref).executeTakeFirst()
+}
+
+/** The same version, held: it is not removed before this transaction ends, so that whatever uses it is seen by its removal. */
+export function holdUsableVersion(
+  trx: Transaction<Database>,
+  accountId: string,
+  ref: VersionRef,
+): Promise<ModelVersionRow | undefined> {
+  return usableVersions(trx, accountId, ref).forKeyShare().executeTakeFirst()
 }
 
 /** Paths of a version's files. */

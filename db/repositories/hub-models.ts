@@ -49,21 +49,27 @@ export function findHubImport(db: Kysely<Database>, versionId: string): Promise<
 const MOST = 1_000
 
 /** What an account may see in the registry: its own imports, and those of others that are offered to all. */
-export function listHubModels(db: Kysely<Database>, accountId: string) {
-  return imports(db)
-    .where((eb) =>
-      eb.or([
-        eb('hub_model.account_id', '=', accountId),
-        eb.and([
-          eb('endpoint.review_status', '=', 'approved'),
-          eb('model_version.lifecycle_status', 'in', ['ready', 'preferred']),
-        ]),
+const listedImports = (db: Kysely<Database>, accountId: string) =>
+  imports(db).where((eb) =>
+    eb.or([
+      eb('hub_model.account_id', '=', accountId),
+      eb.and([
+        eb('endpoint.review_status', '=', 'approved'),
+        eb('model_version.lifecycle_status', 'in', ['ready', 'preferred']),
       ]),
-    )
-    .orderBy('hub_model.id', 'desc')
-    .limit(MOST)
-    .execute()
-}
+    ]),
+  )
+
+export const listHubModels = (db: Kysely<Database>, accountId: string) =>
+  listedImports(db, accountId).orderBy('hub_model.id', 'desc').limit(MOST).execute()
+
+/** One import, if the registry shows it to this account. */
+export const findListedHubModel = (
+  db: Kysely<Database>,
+  accountId: string,
+  id: string,
+): Promise<HubImportRow | undefined> =>
+  listedImports(db, accountId).where('hub_model.id', '=', id).executeTakeFirst()
 
 /** Remembers an import; the caller holds the account's lock on the repository. */
 export async function insertHubModel(

@@ -1,4 +1,5 @@
-import type { Kysely, Transaction } from 'kysely'
+import { type Kysely, sql, type Transaction } from 'kysely'
+import { COMMIT_PATTERN } from '../../domain/hub-files.ts'
 import type { Database } from '../tables.ts'
 import type { MergeSourceRow } from '../tables/merges.ts'
 import type { ModelVersionRow } from '../tables/models.ts'
@@ -45,6 +46,25 @@ export function findMergeModel(db: Kysely<Database>, jobId: string): Promise<Mod
     .executeTakeFirst()
 }
 
+/** Notes the commit that a repository among the sources was first resolved to, and gives the one that stands: the first. */
+export async function pinMergeSource(
+  db: Kysely<Database>,
+  { job_id, position }: Pick<MergeSourceRow, 'job_id' | 'position'>,
+  revision: string,
+): Promise<string> {
+  const row = await db
+    .updateTable('merge_source')
+    .set({
+      ref: sql`case when ref ->> 'revision' ~ ${COMMIT_PATTERN} then ref
+        else ref || jsonb_build_object('revision', ${revision}::text) end`,
+    })
+    .where('job_id', '=', job_id)
+    .where('position', '=', position)
+    .returning(sql<string>`ref ->> 'revision'`.as('pinned'))
+    .executeTakeFirst()
+  return row?.pinned ?? revision
+}
+
 /** Writes down what a merged version was made of. */
 export async function insertVersionSources(
   trx: Transaction<Database>,
@@ -81,20 +101,4 @@ export async function findMergeUsing(db: Kysely<Database>, versionId: string): P
 /** Forgets what a removed version or job was made of. */
 export async function removeVersionSources(trx: Transaction<Database>, versionId: string): Promise<void> {
   await trx.deleteFrom('version_source').where('version_id', '=', versionId).execute()
-}
-
-/** The version that an account imported from a repository of the hub. */
-export function findHubVersion(
-  db: Kysely<Database>,
-  accountId: string,
-  { repo_id, revision }: { repo_id: string; revision?: string },
-): Promise<ModelVersionRow | undefined> {
-  return db
-    .selectFrom('hub_model')
-    .innerJoin('model_version', 'model_version.id', 'hub_model.version_id')
-    .selectAll('model_version')
-    .where('hub_model.account_id', '=', accountId)
-    .where('hub_model.repo_id', '=', repo_id)
-    .$if(revision !== undefined, (qb) => qb.where('hub_model.revision', '=', revision ?? ''))
-    .executeTakeFirst()
 }

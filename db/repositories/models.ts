@@ -48,13 +48,16 @@ export function adoptVersion(
     .executeTakeFirst()
 }
 
-/** A version of this account that callers may name: by its id, or by the job it came out of. */
-export function findOwnVersion(
-  db: Kysely<Database>,
+/**
+ * A version of this account that callers may name: by its id, or by the job it came out of. It is not removed before
+ * this transaction ends.
+ */
+export function holdOwnVersion(
+  trx: Transaction<Database>,
   accountId: string,
   by: { version_id: string } | { job_id: string },
 ): Promise<ModelVersionRow | undefined> {
-  const rows = db.selectFrom('model_version').selectAll().where('account_id', '=', accountId)
+  const rows = trx.selectFrom('model_version').selectAll().where('account_id', '=', accountId).forKeyShare()
   return 'version_id' in by
     ? rows.where('id', '=', by.version_id).executeTakeFirst()
     : rows.where('job_id', '=', by.job_id).executeTakeFirst()

@@ -25,6 +25,32 @@ export function findVersionOfJob(db: Kysely<Database>, jobId: string): Promise<M
   return db.selectFrom('model_version').selectAll().where('job_id', '=', jobId).executeTakeFirst()
 }
 
+/** The same, held: it is not removed before this transaction ends. */
+export function holdVersionOfJob(
+  trx: Transaction<Database>,
+  jobId: string,
+): Promise<ModelVersionRow | undefined> {
+  return trx
+    .selectFrom('model_version')
+    .selectAll()
+    .where('job_id', '=', jobId)
+    .forKeyShare()
+    .executeTakeFirst()
+}
+
+/** The same, for its removal: waits for everybody who holds it, and lets nobody hold it afterwards. */
+export function lockVersionOfJob(
+  trx: Transaction<Database>,
+  jobId: string,
+): Promise<ModelVersionRow | undefined> {
+  return trx
+    .selectFrom('model_version')
+    .selectAll()
+    .where('job_id', '=', jobId)
+    .forUpdate()
+    .executeTakeFirst()
+}
+
 /** What keeps a version from being removed with its run, in words; `undefined` when nothing does. */
 export async function whatUsesVersion(
   db: Kysely<Database>,

@@ -21,6 +21,8 @@ export interface TrainerJob {
   threads: number
   /** Folder of the model to start from. */
   base_dir: string | null
+  /** The commit of the repository that it comes from. */
+  base_revision: string | null
   /** Kept between attempts. */
   cache_dir: string
   processes: number

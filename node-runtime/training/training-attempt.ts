@@ -96,6 +96,7 @@ async function attempt(
         share: spec.thread_share,
       }),
       base_dir: base,
+      base_revision: spec.base_revision ?? null,
       // Beside the folders of attempts, which go with them.
       cache_dir: join(tools.workDir, 'tokens'),
       processes,

@@ -4,7 +4,7 @@ import { jsonCheck } from '../../api/http/validate.ts'
 import { ApiError } from '../../domain/errors.ts'
 import { newId } from '../../domain/ids.ts'
 import { ArtifactRef } from '../../schemas/artifact-ref.ts'
-import { Uuid } from '../../schemas/common.ts'
+import { EitherOf, ExactlyOneOf, RequiredWith, Uuid } from '../../schemas/common.ts'
 import { EndpointName } from '../../schemas/endpoint.ts'
 
 describe('what is wrong with a body', () => {
@@ -30,6 +30,44 @@ describe('what is wrong with a body', () => {
         return true
       },
     )
+  })
+
+  it('names one of several members that would do with everything else that is wrong', () => {
+    const fields = { a: Type.Optional(Type.String()), b: Type.Optional(Type.String()), c: Type.String() }
+    const faults = (options: object, value: object): [string, string][] => {
+      const check = jsonCheck('body', Type.Object(fields, { additionalProperties: false, ...options }))
+      try {
+        check(value)
+      } catch (err) {
+        assert.ok(err instanceof ApiError)
+        const issues = err.details.issues as { loc: string[]; msg: string }[]
+        return issues
+          .map(({ loc, msg }): [string, string] => [loc.join('.'), msg])
+          .toSorted(([a], [b]) => a.localeCompare(b))
+      }
+      return []
+    }
+    const others: [string, string][] = [
+      ['body.c', 'Field required'],
+      ['body.d', 'Unknown field'],
+    ]
+
+    assert.deepEqual(faults(EitherOf('a', 'b'), { d: 1 }), [['body.a', 'Field required: a or b'], ...others])
+    assert.deepEqual(faults(EitherOf('a', 'b'), { a: '', b: '', d: 1 }), others)
+    assert.deepEqual(faults(ExactlyOneOf('a', 'b'), { d: 1 }), [
+      ['body.a', 'Field required: a or b'],
+      ...others,
+    ])
+    assert.deepEqual(faults(ExactlyOneOf('a', 'b'), { a: '', b: '', d: 1 }), [
+      ['body.a', 'Give one of a, b'],
+      ...others,
+    ])
+    assert.deepEqual(faults(RequiredWith('c', 'x', ['a', 'b']), { c: 'x', d: 1 }), [
+      ['body.a', 'Field required'],
+      ['body.b', 'Field required'],
+      ['body.d', 'Unknown field'],
+    ])
+    assert.deepEqual(faults(RequiredWith('c', 'x', ['a', 'b']), { c: 'y' }), [])
   })
 
   it('tells in words what a text has to look like, never as a pattern', () => {

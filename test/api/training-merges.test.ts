@@ -118,7 +118,12 @@ describe('training merges (4.3)', () => {
         () => ({ method: 'slerp', sources: [base, { type: 'storage', uri: 's3://hearth/accounts/x/' }] }),
         'sources.1.uri',
       ],
-      ['a GPU', () => ({ adapters: [adapter], hardware_preference: 'gpu_only' }), 'hardware_preference'],
+      [
+        'a field that it does not know',
+        () => ({ adapters: [{ ...adapter, revision: 'main' }] }),
+        'adapters.0.revision',
+      ],
+      ['a field of another request', () => ({ adapters: [adapter], job_name: 'merged' }), 'job_name'],
       ['an unknown method', () => ({ method: 'average', sources: [base, other] }), 'method'],
       ['a density of 0', () => ({ method: 'ties', base, sources: [base, other], density: 0 }), 'density'],
       ['another precision', () => ({ adapters: [adapter], precision: 'fp16' }), 'precision'],
@@ -132,6 +137,19 @@ describe('training merges (4.3)', () => {
       })
     }
   })
+
+  for (const hardware_preference of ['auto', 'cpu_only', 'gpu_only', 'gpu_preferred']) {
+    it(`takes ${hardware_preference}, and says where it runs`, async () => {
+      const { status, body } = await merge({ adapters: [adapter], hardware_preference })
+
+      assert.equal(status, 202)
+      assert.match(
+        body.message,
+        hardware_preference.startsWith('gpu') ? /runs on a processor/ : /^Merge queued$/,
+      )
+      assert.equal((await job(body.job_id)).hardware_preference, hardware_preference)
+    })
+  }
 
   it('takes public versions of others and no private ones (2.4)', async () => {
     const stranger = await api.account()

@@ -84,7 +84,7 @@ describe('training runs', () => {
     assert.equal(both.status, 422)
     const none = await create({ model_config_id: undefined })
     assert.equal(none.status, 422)
-    assert.match(none.body.error.message, /model_config_id/)
+    assert.match(none.body.error.message, /model_config_id or model/)
     const unknown = await create({ model_config_id: 'no-such-thing' })
     assert.equal(unknown.status, 422)
     assert.equal(
@@ -93,6 +93,23 @@ describe('training runs', () => {
         'tabular-classification, tabular-regression, text-classification, time-series-forecast ' +
         '(GET /api/builder/v1/training/model-configs lists them)',
     )
+  })
+
+  it('names everything that is wrong with a body at once, unknown fields among it', async () => {
+    const { status, body } = await api.call('POST', RUNS, {
+      key,
+      body: { base: { type: 'job', job_id: newId(), version_id: newId() }, epochs: 3 },
+    })
+
+    assert.equal(status, 422)
+    const places = (body.detail as { loc: string[] }[]).map(({ loc }) => loc.slice(1).join('.'))
+    assert.deepEqual(places.toSorted(), [
+      'base.version_id',
+      'dataset_id',
+      'epochs',
+      'job_name',
+      'model_config_id',
+    ])
   })
 
   it('names what is missing or of the wrong kind', async () => {

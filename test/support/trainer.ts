@@ -42,6 +42,7 @@ export interface TrainerJob {
   threads?: number
   /** The model to start from. */
   baseDir?: string
+  baseRevision?: string
   /** Kept between attempts. */
   cacheDir?: string
   /** Processes that share the work. */
@@ -75,6 +76,7 @@ export async function runTrainer(job: TrainerJob): Promise<TrainerRun> {
       resume_from: job.resumeFrom ?? null,
       threads: job.threads ?? 1,
       base_dir: job.baseDir ?? null,
+      base_revision: job.baseRevision ?? null,
       cache_dir: job.cacheDir ?? null,
       processes: job.processes ?? 1,
     }),

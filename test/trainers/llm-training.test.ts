@@ -64,6 +64,27 @@ describe('fine-tuning a language model', function () {
     })
   }
 
+  it('leaves an adapter that names the model it was trained on, at its commit', async () => {
+    const name = 'hearth://model_version/01a204be-83bc-7496-922a-43cb4c775428'
+    for (const [base_model, baseRevision] of [
+      ['acme/tiny', 'b'.repeat(40)],
+      [name, undefined],
+    ] as const) {
+      const run = await train(
+        `named-${baseRevision ?? 'version'}`,
+        { adapter: 'lora', max_steps: 1, base_model },
+        baseRevision ? { baseRevision } : {},
+      )
+      assert.equal(run.code, 0, run.error?.message)
+      const path = join(run.outputDir, 'adapter', 'adapter_config.json')
+      const config = JSON.parse(await readFile(path, 'utf8')) as Record<string, unknown>
+      assert.deepEqual(
+        [config['base_model_name_or_path'], config['revision']],
+        [base_model, baseRevision ?? null],
+      )
+    }
+  })
+
   it('folds the adapter into the base as it was before it was quantised', async () => {
     const requests = ['lora', 'qlora'].map((adapter) => ({
       ask: 'logits',

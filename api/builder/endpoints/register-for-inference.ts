@@ -2,13 +2,14 @@ import type { Transaction } from 'kysely'
 import Type from 'typebox'
 import { insertEndpoint } from '../../../db/repositories/endpoints.ts'
 import { findTrainingRun, lockTrainingRun } from '../../../db/repositories/training-runs.ts'
-import { findVersionOfJob } from '../../../db/repositories/versions.ts'
+import { findRootBase } from '../../../db/repositories/root-bases.ts'
+import { findVersionOfJob, holdVersionOfJob } from '../../../db/repositories/versions.ts'
 import type { Database } from '../../../db/tables.ts'
 import type { EndpointRow, ModelVersionRow } from '../../../db/tables/models.ts'
-import { missingForPublic, reviewAfter } from '../../../domain/endpoint.ts'
+import { reviewAfter } from '../../../domain/endpoint.ts'
 import { isHubName } from '../../../domain/hub-names.ts'
 import { ApiError, invalid } from '../../../domain/errors.ts'
-import { newId } from '../../../domain/ids.ts'
+import { looksLikeId, newId } from '../../../domain/ids.ts'
 import { usdToMicro } from '../../../domain/money.ts'
 import type { Catalog } from '../../../platform/catalog.ts'
 import type { Config } from '../../../platform/config.ts'
@@ -18,8 +19,6 @@ import { route } from '../../http/route.ts'
 import { assertMayPublish } from '../may-publish.ts'
 import { checkListing } from './check-listing.ts'
 import { presentEndpoint } from './present.ts'
-
-const LOOKS_LIKE_ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 export const registerForInference = route({
   operationId: 'registerForInference',
@@ -53,7 +52,7 @@ export const registerForInference = route({
 })
 
 function checkBody(body: RegisterForInference): void {
-  if (LOOKS_LIKE_ID.test(body.name)) {
+  if (looksLikeId(body.name)) {
     throw invalid(['body', 'name'], 'a name must not look like an id', 'endpoint_name')
   }
   if (isHubName(body.name)) {
@@ -63,11 +62,6 @@ function checkBody(body: RegisterForInference): void {
       'endpoint_name',
     )
   }
-  if (body.visibility !== 'public') return
-  const issues = missingForPublic(body)
-  const [first] = issues
-  if (first)
-    throw new ApiError('validation_failed', `${first.loc.join('.')}: ${first.msg}`, { details: { issues } })
 }
 
 /** Holds the run, so that it is not deleted while its model becomes an endpoint. */
@@ -84,7 +78,7 @@ async function completedVersion(
       details: { status: run.status },
     })
   }
-  const version = await findVersionOfJob(trx, runId)
+  const version = await holdVersionOfJob(trx, runId)
   if (!version) throw new ApiError('conflict', 'this run has left no model behind')
   if (version.lifecycle_status === 'disabled')
     throw new ApiError('conflict', 'the model of this run is disabled')
@@ -117,6 +111,7 @@ async function create(
 ): Promise<EndpointRow> {
   const { name, visibility = 'account' } = body
   const model = catalog.model(version.model_config_id)
+  const root = await findRootBase(trx, version.id)
   // A merge has no model config: its task is the first of those that its servers are for.
   const servedTask = catalog.profile(version.runtime_profile)?.task_types[0]
   const listing = listingOf(body, version)
@@ -131,8 +126,8 @@ async function create(
     review_status: reviewAfter(undefined, visibility),
     source: 'trained',
     task_type: body.task_type ?? model?.config.task_type ?? servedTask ?? 'specialist',
-    base_model: version.model_config_id,
-    model_category: model?.config.category ?? null,
+    base_model: root.name,
+    model_category: model?.config.category ?? root.category,
     version_id: version.id,
     model_key: version.model_key,
     runtime_profile: version.runtime_profile,

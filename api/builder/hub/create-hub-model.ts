@@ -14,7 +14,7 @@ import type { HubTask } from '../../../domain/hub-compatibility.ts'
 import { distinctHubName, hubModelName } from '../../../domain/hub-names.ts'
 import { newId } from '../../../domain/ids.ts'
 import { modelKeyOf } from '../../../domain/training-run.ts'
-import { CHAT_LISTING, PLAIN_LISTING } from './chat-listing.ts'
+import { CHAT_LISTING, PLAIN_LISTING } from '../../../domain/chat-listing.ts'
 import type { HubLook } from './look-at-repo.ts'
 
 /** A repository that may be imported, with the digest of every file that will be fetched. */

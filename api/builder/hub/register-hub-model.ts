@@ -8,7 +8,7 @@ import {
   RegisterHubModel,
 } from '../../../schemas/hub.ts'
 import { route } from '../../http/route.ts'
-import { CHAT_LISTING, PLAIN_LISTING } from './chat-listing.ts'
+import { CHAT_LISTING, PLAIN_LISTING } from '../../../domain/chat-listing.ts'
 import { commitOnDefaultBranch } from './default-branch.ts'
 import { createHubModel, type HubImport } from './create-hub-model.ts'
 import { askingHub } from '../../hub-errors.ts'

@@ -2,10 +2,10 @@ import type { Static } from 'typebox'
 import {
   adoptVersion,
   ensureModel,
-  findOwnVersion,
+  holdOwnVersion,
   readLatestVersions,
 } from '../../../db/repositories/models.ts'
-import { ApiError, invalid } from '../../../domain/errors.ts'
+import { ApiError } from '../../../domain/errors.ts'
 import { newId } from '../../../domain/ids.ts'
 import { CreateModel, Model } from '../../../schemas/model.ts'
 import { route } from '../../http/route.ts'
@@ -24,7 +24,7 @@ export const createModel = route({
   async handler({ caller: { accountId }, body }, { db, now }) {
     const by = versionIn(body)
     const row = await db.transaction().execute(async (trx) => {
-      const version = await findOwnVersion(trx, accountId, by)
+      const version = await holdOwnVersion(trx, accountId, by)
       if (!version) throw new ApiError('not_found', 'there is no such version of yours')
       const model = await ensureModel(trx, {
         id: newId(),
@@ -42,9 +42,6 @@ export const createModel = route({
   },
 })
 
-function versionIn(body: Static<typeof CreateModel>) {
-  const { version_id, job_id } = body
-  if (version_id !== undefined && job_id === undefined) return { version_id }
-  if (job_id !== undefined && version_id === undefined) return { job_id }
-  throw invalid(['body', 'version_id'], 'exactly one of version_id and job_id names the version')
-}
+/** The schema takes exactly one of the two. */
+const versionIn = ({ version_id, job_id = '' }: Static<typeof CreateModel>) =>
+  version_id === undefined ? { job_id } : { version_id }

@@ -32,12 +32,15 @@ export const createTrainingMerge = route({
   success: { status: 202, schema: TrainingMergeAccepted },
   errors: ['training_quota_exceeded'],
 
-  async handler({ caller: { accountId }, body, trx }, { config, objects, now }) {
+  async handler({ caller: { accountId }, body, trx }, { catalog, config, objects, now }) {
     const method = body.method ?? 'adapter_merge'
     assertMergeable(body, method)
     const asked = { trx, accountId, storage: { config, objects } }
-    const { sources, model } = await resolveSources(asked, body, method)
-    const parent = model.job_id && (await findTrainingRun(trx, accountId, model.job_id))
+    const { sources, model, base } = await resolveSources(asked, body, method)
+    const model_config_id = model?.model_config_id ?? catalog.tuner?.config.model_id
+    if (model_config_id === undefined) throw noModel(method)
+    const parentId = base?.version?.job_id
+    const parent = parentId && (await findTrainingRun(trx, accountId, parentId))
     const parameters = parametersOf(body, method)
     await assertQuota(trx, accountId)
     const job = await insertTrainingRun(trx, {
@@ -46,13 +49,13 @@ export const createTrainingMerge = route({
       job_type: 'merge',
       job_name: body.name,
       status: 'pending',
-      model_config_id: model.model_config_id,
+      model_config_id,
       dataset_id: null,
       hyperparameters: JSON.stringify({ ...parameters, sources: sources.map(({ ref }) => ref) }),
       operating_mode: OPERATING_MODE,
       hardware_preference: body.hardware_preference ?? 'auto',
       task_queue: QUEUES.mergeCpu,
-      base: body.base ? JSON.stringify(body.base) : null,
+      base: base ? JSON.stringify(base.ref) : null,
       parent_job_id: parent ? parent.id : null,
       config_digest: canonicalDigest([accountId, 'merge', parameters, sources]).toString('hex'),
       created_at: now(),
@@ -75,7 +78,7 @@ export const createTrainingMerge = route({
       job_id: job.id,
       job_type: 'merge' as const,
       status: job.status,
-      message: 'Merge queued',
+      message: messageFor(body),
       estimated_cost_credits: null,
       queue_position: await countAhead(trx, { ...job, priority }),
     }
@@ -83,15 +86,25 @@ export const createTrainingMerge = route({
 })
 
 function assertMergeable(
-  { adapters = [], sources = [], base, weights, hardware_preference }: CreateTrainingMerge,
+  { adapters = [], sources = [], base, weights }: CreateTrainingMerge,
   method: MergeMethod,
 ): void {
   const given = { adapters: adapters.length, sources: sources.length, hasBase: Boolean(base), weights }
   const fault = faultOfMerge(method, given)
   if (fault) throw invalid(['body', ...fault.path], fault.message)
-  if (hardware_preference !== 'gpu_only') return
-  throw invalid(['body', 'hardware_preference'], 'merges run on the processor; there is no GPU to wait for')
 }
+
+/** Without a version among the models nothing says how the result is served, unless this platform trains such models. */
+const noModel = (method: MergeMethod) =>
+  invalid(
+    ['body', method === 'adapter_merge' ? 'base' : 'sources'],
+    'at least one of the models must be a version or a job',
+  )
+
+const messageFor = ({ hardware_preference }: CreateTrainingMerge): string =>
+  hardware_preference?.startsWith('gpu')
+    ? 'Merge queued; it runs on a processor, as all merges do: no GPU is waited for'
+    : 'Merge queued'
 
 function parametersOf(body: CreateTrainingMerge, method: MergeMethod): Record<string, unknown> {
   return {

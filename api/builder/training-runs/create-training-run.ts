@@ -20,13 +20,8 @@ import { canonicalDigest } from '../../http/canonical.ts'
 import { route } from '../../http/route.ts'
 import { assertEnabled } from './assert-enabled.ts'
 import { assertQuota } from './assert-quota.ts'
-import {
-  assertTrainable,
-  chooseHardware,
-  chooseModel,
-  likesGpuWith,
-  resolveHyperparameters,
-} from './plan-run.ts'
+import { chooseModel } from './choose-model.ts'
+import { assertTrainable, chooseHardware, likesGpuWith, resolveHyperparameters } from './plan-run.ts'
 import { resolveBase } from './resolve-base.ts'
 
 export const createTrainingRun = route({
@@ -42,18 +37,20 @@ export const createTrainingRun = route({
   errors: ['conflict', 'training_quota_exceeded'],
 
   async handler({ caller: { accountId }, body, trx }, { catalog, config, objects, now }) {
-    const model = chooseModel(catalog, body)
+    const { model, base } = await chooseModel(trx, catalog, { accountId, body })
     await assertEnabled(trx, accountId, model.config.model_id)
     const dataset = await holdUsableDataset(trx, accountId, body.dataset_id)
     if (!dataset) throw invalid(['body', 'dataset_id'], 'there is no such dataset')
     assertTrainable(model, dataset)
-    const { values, warnings } = resolveHyperparameters(
-      model,
-      body.hyperparameters ?? {},
-      completeColumns(dataset),
-    )
+    const { given, notes } = withoutNamedBase(body.hyperparameters ?? {}, base)
+    const resolved = resolveHyperparameters(model, given, completeColumns(dataset))
     await assertOwnParent(trx, accountId, body)
-    const { parentJobId } = await resolveBase(trx, { accountId, model, body }, { config, objects })
+    const baseModel = resolved.values['base_model']
+    const start = await resolveBase(trx, { accountId, model, base, baseModel }, { config, objects })
+    const values = {
+      ...resolved.values,
+      ...(baseModel !== undefined && start.named && { base_model: start.named.name }),
+    }
 
     const hardware_preference = body.hardware_preference ?? 'auto'
     const operating_mode = body.operating_mode ?? 'balanced'
@@ -63,7 +60,6 @@ export const createTrainingRun = route({
       values,
       gpuOnline,
     })
-    const base = body.base ?? null
     await assertQuota(trx, accountId)
     const run = await insertTrainingRun(trx, {
       id: newId(),
@@ -77,16 +73,21 @@ export const createTrainingRun = route({
       operating_mode,
       hardware_preference,
       task_queue: QUEUES.train(hardware),
-      base: base && JSON.stringify(base),
-      parent_job_id: body.parent_job_id ?? parentJobId,
-      config_digest: canonicalDigest([accountId, model.config.model_id, values, dataset.id, base]).toString(
-        'hex',
-      ),
+      base: start.ref && JSON.stringify(start.ref),
+      base_revision: start.named?.revision ?? null,
+      parent_job_id: body.parent_job_id ?? start.parentJobId,
+      config_digest: canonicalDigest([
+        accountId,
+        model.config.model_id,
+        values,
+        dataset.id,
+        start.ref,
+      ]).toString('hex'),
       estimated_cost_credits: model.estimateCredits(dataset.num_samples, values),
       created_at: now(),
     })
     await insertJobEvents(trx, [{ jobId: run.id, type: 'queued' }], now())
-    await insertJobNotes(trx, run.id, warnings, now())
+    await insertJobNotes(trx, run.id, [...notes, ...resolved.warnings, ...start.notes], now())
     await insertWorkflowStart(
       trx,
       trainingRunStart({
@@ -107,6 +108,16 @@ export const createTrainingRun = route({
     }
   },
 })
+
+/** With a base of its own a run's hyperparameters are only hyperparameters: which model they name has no effect. */
+function withoutNamedBase(
+  hyperparameters: Record<string, unknown>,
+  base: CreateTrainingRun['base'],
+): { given: Record<string, unknown>; notes: string[] } {
+  const { base_model, ...given } = hyperparameters
+  if (!base || base.type === 'hf' || base_model === undefined) return { given: hyperparameters, notes: [] }
+  return { given, notes: ['Hyperparameter base_model is ignored: the run starts from its base.'] }
+}
 
 async function assertOwnParent(
   trx: Transaction<Database>,

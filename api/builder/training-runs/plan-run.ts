@@ -1,29 +1,11 @@
 import type { DatasetRow } from '../../../db/tables/datasets.ts'
 import { ApiError, invalid, type Issue } from '../../../domain/errors.ts'
 import { hardwareFor } from '../../../domain/training-run.ts'
-import type { Catalog, CatalogModel } from '../../../platform/catalog.ts'
-import type { CreateTrainingRun, HardwarePreference } from '../../../schemas/training-run.ts'
-import { noModelConfig } from '../model-configs/require-model.ts'
+import type { CatalogModel } from '../../../platform/catalog.ts'
+import type { HardwarePreference } from '../../../schemas/training-run.ts'
 
 /** As much of a caller's word as an answer repeats. */
 const LONGEST_NAME = 200
-
-/** The config that a request names as `model_config_id` or as `model`. */
-export function chooseModel(catalog: Catalog, { model_config_id, model }: CreateTrainingRun): CatalogModel {
-  const field = model_config_id === undefined && model !== undefined ? 'model' : 'model_config_id'
-  const name = model_config_id ?? model
-  if (name === undefined) throw invalid(['body', field], 'Field required', 'missing')
-  if (model !== undefined && model !== name) {
-    throw invalid(['body', 'model'], 'names another model config than model_config_id')
-  }
-  const found = catalog.model(name)
-  if (!found) throw invalid(['body', field], noModelConfig(catalog, name))
-  const { is_active, lifecycle_status } = found.config
-  if (!is_active || lifecycle_status === 'disabled') {
-    throw invalid(['body', field], `the model config ${name} is not active`)
-  }
-  return found
-}
 
 /** Refuses a dataset that this config cannot be trained on now. */
 export function assertTrainable({ config }: CatalogModel, dataset: DatasetRow): void {

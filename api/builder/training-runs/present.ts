@@ -29,7 +29,7 @@ export function presentRun(
     // While it runs this is what became of the last attempt, which another one may make good.
     error_message: run.status === 'failed' ? run.error_message : null,
     parent_job_id: run.parent_job_id,
-    base: run.base as ArtifactRef | null,
+    base: baseOfRun(run),
     version_id: run.version_id,
     attempt: run.attempt,
     estimated_cost_credits: run.estimated_cost_credits,
@@ -37,6 +37,20 @@ export function presentRun(
     started_at: time(run.started_at),
     completed_at: time(run.completed_at),
   }
+}
+
+/** What a run starts from; of a repository, at the commit it was pinned to, once a node has asked for it. */
+export function baseOfRun({
+  base,
+  job_type,
+  hyperparameters,
+  base_revision,
+}: Pick<TrainingRunView, 'base' | 'job_type' | 'hyperparameters' | 'base_revision'>): ArtifactRef | null {
+  const given = base as ArtifactRef | null
+  const repo_id = hyperparameters['base_model']
+  if (job_type !== 'training' || typeof repo_id !== 'string') return given
+  if (given && given.type !== 'hf') return given
+  return { type: 'hf', repo_id, ...(base_revision !== null && { revision: base_revision }) }
 }
 
 function withoutEpochs(metrics: Record<string, unknown> | null): Record<string, unknown> {

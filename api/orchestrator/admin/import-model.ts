@@ -22,7 +22,7 @@ import {
   StartModelImport,
 } from '../../../schemas/model-import.ts'
 import type { RuntimeProfile } from '../../../schemas/runtime-profile.ts'
-import { CHAT_LISTING, PLAIN_LISTING } from '../../builder/hub/chat-listing.ts'
+import { CHAT_LISTING, PLAIN_LISTING } from '../../../domain/chat-listing.ts'
 import { route } from '../../http/route.ts'
 import { noAccount } from './accounts.ts'
 

@@ -1,10 +1,9 @@
 import { findUsableVersion } from '../../../db/repositories/artifact-refs.ts'
-import { findHubVersion } from '../../../db/repositories/merges.ts'
 import { findHubImport } from '../../../db/repositories/hub-models.ts'
+import { findHubVersion } from '../../../db/repositories/hub-versions.ts'
 import { findRevisionToResume, pinBaseRevision } from '../../../db/repositories/base-revisions.ts'
 import type { TrainingRunRow } from '../../../db/tables/training.ts'
-import { ApiError } from '../../../domain/errors.ts'
-import { trainingFiles } from '../../../domain/hub-compatibility.ts'
+import { adapterFiles, trainingFiles } from '../../../domain/hub-compatibility.ts'
 import { HubError, type HubFailure, type HubRepoInfo } from '../../../platform/hub.ts'
 import type { ArtifactRef } from '../../../schemas/artifact-ref.ts'
 import type { JobBase } from '../../../schemas/lease.ts'
@@ -33,22 +32,21 @@ export async function baseOf(services: Services, run: TrainingRunRow): Promise<J
   return kind === 'required' ? hubModel(services, run, String(run.hyperparameters['base_model'])) : null
 }
 
-const gone = (message: string): JobBase => ({ type: 'unavailable', message })
+export const gone = (message: string): JobBase => ({ type: 'unavailable', message })
 
 /** The files below an address of the object store that a job names. */
 export async function storedFiles(
   { objects, config }: Services,
   { account_id }: Pick<TrainingRunRow, 'account_id'>,
   uri: string,
-): Promise<Extract<JobBase, { type: 'files' }>> {
+): Promise<JobBase> {
   const prefix = storagePrefix(uri, account_id, { config })
   const files: Extract<JobBase, { type: 'files' }>['files'] = []
   for await (const { key, sizeBytes } of objects.list(prefix)) {
     const { url } = await objects.signGet(key, { expiresInS: URL_LIFETIME_S })
     files.push({ path: key.slice(prefix.length), size_bytes: sizeBytes, url })
   }
-  if (files.length === 0) throw new ApiError('conflict', `there is nothing at ${uri} any more`)
-  return { type: 'files', files }
+  return files.length === 0 ? gone(`There is nothing at ${uri} any more.`) : { type: 'files', files }
 }
 
 /**
@@ -58,39 +56,71 @@ export async function storedFiles(
 async function hubModel(services: Services, run: TrainingRunRow, repoId: string): Promise<JobBase> {
   const { db } = services
   const pinned = run.base_revision ?? (await findRevisionToResume(db, run))
-  const version = await findHubVersion(db, run.account_id, {
-    repo_id: repoId,
-    ...(pinned && { revision: pinned }),
+  const repo = { repoId, revision: pinned ?? undefined }
+  return hubRepository(services, run.account_id, repo, {
+    what: 'The base model',
+    pin: (revision) => pinBaseRevision(db, run.id, revision),
+    choose: trainingFiles,
   })
+}
+
+interface Fetching {
+  /** What messages call it. */
+  what: string
+  /** Notes the commit, and gives the one that stands. */
+  pin: (revision: string) => Promise<string>
+  /** The files that are needed. */
+  choose: typeof trainingFiles
+}
+
+/** A repository as the account has registered it at this revision, else as the hub has it; what it is resolved to is pinned. */
+export async function hubRepository(
+  services: Services,
+  accountId: string,
+  repo: { repoId: string; revision: string | undefined },
+  fetching: Fetching,
+): Promise<JobBase> {
+  const { what, pin, choose } = fetching
+  const { db, hubReader } = services
+  const { repoId } = repo
+  const version = await findHubVersion(db, accountId, { repo_id: repoId, revision: repo.revision })
   if (version) {
     const registered = await findHubImport(db, version.id)
-    if (registered) await pinBaseRevision(db, run.id, registered.revision)
+    if (registered) await pin(registered.revision)
     return { type: 'version', model_key: version.model_key }
   }
   try {
-    const { revision, files } = await services.hubReader.open(run.account_id, repoId, pinned ?? undefined)
-    const first = await pinBaseRevision(db, run.id, revision)
+    const { revision, files } = await hubReader.open(accountId, repoId, repo.revision)
+    const first = await pin(revision)
     // Of two gateways that ask at once the second one's answer may be of another commit.
-    if (first !== revision) return await hubModel(services, { ...run, base_revision: first }, repoId)
-    return filesOf(services, { repoId, revision, files })
+    if (first !== revision) {
+      return await hubRepository(services, accountId, { repoId, revision: first }, fetching)
+    }
+    const needed = filesOf(services, { repoId, revision, files: choose(files) })
+    if (!needed.some(({ path }) => path.endsWith('.safetensors')))
+      return gone(
+        `${what} ${repoId} holds no safetensors weights${choose === adapterFiles ? ' of an adapter' : ''}.`,
+      )
+    // An adapter is small, and would stand in the cache for the whole repository.
+    return {
+      type: 'files',
+      files: needed,
+      ...(choose === trainingFiles && { cache_key: `${repoId}@${revision}` }),
+    }
   } catch (err) {
     if (err instanceof HubError && !PASSING.includes(err.code))
-      return gone(`The base model ${repoId} cannot be had: ${err.message}.`)
+      return gone(`${what} ${repoId} cannot be had: ${err.message}.`)
     throw err instanceof HubError ? toHubApiError(err) : err
   }
 }
 
-function filesOf(
+const filesOf = (
   services: Services,
   { repoId, revision, files }: { repoId: string; revision: string; files: HubRepoInfo['files'] },
-): JobBase {
-  const needed = trainingFiles(files).map(({ path, sizeBytes, sha256 }) => ({
+) =>
+  files.map(({ path, sizeBytes, sha256 }) => ({
     path,
     size_bytes: sizeBytes,
     ...(sha256 !== undefined && { sha256 }),
     url: hubFileUrl(services, { repoId, revision, path }),
   }))
-  if (!needed.some(({ path }) => path.endsWith('.safetensors')))
-    return gone(`The base model ${repoId} holds no safetensors weights.`)
-  return { type: 'files', files: needed, cache_key: `${repoId}@${revision}` }
-}

@@ -31,7 +31,7 @@ export const claimJob = route({
   async handler({ caller, params, body, afterCommit, log }, services) {
     const { db, now, temporal, catalog } = services
     const jobId = params.job_id
-    const weighed = await weighJob(services, jobId, caller.nodeId)
+    const work = await prepare(services, jobId, caller.nodeId)
     const { run, lease, checkpoint } = await db.transaction().execute(async (trx) => {
       const run = await lockTrainingRun(trx, jobId)
       if (!run || !(await nodeServes(trx, caller.nodeId, run.account_id))) {
@@ -75,16 +75,19 @@ export const claimJob = route({
       lease_token: lease.token,
       lease_expires_at: lease.expires_at.toISOString(),
       attempt: lease.attempt,
-      ...(run.job_type === 'merge'
-        ? await specifyMerge(services, run)
-        : await specify(services, run, { ...weighed, checkpoint })),
+      ...('merge' in work ? work : await specify(services, run, { ...work, checkpoint })),
     }
   },
 })
 
-/** Before an attempt begins: a hub that does not answer now, or a node that is too small, costs the run nothing. */
-async function weighJob(services: Services, jobId: string, nodeId: string): Promise<WeighedRun> {
-  const run = await findJob(services.db, jobId)
-  if (!run || run.job_type !== 'training' || isTerminal(run.status)) return { base: null, memoryMb: 0 }
-  return weighRun(services, run, { base: await baseOf(services, run), nodeId })
+/** Before an attempt begins: a hub that does not answer now, or a node that is too small, costs the job nothing. */
+async function prepare(
+  services: Services,
+  jobId: string,
+  nodeId: string,
+): Promise<WeighedRun | Pick<MergeClaim, 'merge'>> {
+  const job = await findJob(services.db, jobId)
+  if (!job || isTerminal(job.status)) return { base: null, memoryMb: 0 }
+  if (job.job_type === 'merge') return specifyMerge(services, job)
+  return weighRun(services, job, { base: await baseOf(services, job), nodeId })
 }

@@ -1,13 +1,13 @@
-import { listMergeSources, type MergeSourceView } from '../../../db/repositories/merges.ts'
+import { listMergeSources, type MergeSourceView, pinMergeSource } from '../../../db/repositories/merges.ts'
 import { findModelFiles } from '../../../db/repositories/node-models.ts'
 import type { TrainingRunRow } from '../../../db/tables/training.ts'
-import { ApiError } from '../../../domain/errors.ts'
+import { adapterFiles, trainingFiles } from '../../../domain/hub-compatibility.ts'
 import { DEFAULT_DENSITY, DEFAULT_SEED, mergeMemoryMb } from '../../../domain/merge.ts'
 import { adapterBytes } from '../../../domain/model-memory.ts'
 import type { ArtifactRef } from '../../../schemas/artifact-ref.ts'
 import type { MergeClaim, MergeIngredient, MergeMethod } from '../../../schemas/training-merge.ts'
 import type { Services } from '../../services.ts'
-import { storedFiles } from './base-of.ts'
+import { gone, hubRepository, storedFiles } from './base-of.ts'
 
 /** Everything a node needs for one attempt at a merge. */
 export async function specifyMerge(
@@ -55,12 +55,18 @@ function labelOf({ role, name }: MergeSourceView, number: number): string {
 async function placeOf(
   services: Services,
   job: TrainingRunRow,
-  { ref, model_key }: MergeSourceView,
+  source: MergeSourceView,
 ): Promise<MergeIngredient['from']> {
-  if (model_key) return { type: 'version', model_key }
-  const { type, uri } = ref as Extract<ArtifactRef, { type: 'storage' }>
-  if (type !== 'storage') throw new ApiError('conflict', 'a source of this merge is gone')
-  return storedFiles(services, job, uri)
+  if (source.model_key) return { type: 'version', model_key: source.model_key }
+  const ref = source.ref as ArtifactRef
+  if (ref.type === 'storage') return storedFiles(services, job, ref.uri)
+  if (ref.type !== 'hf') return gone('A source of this merge is gone.')
+  const repo = { repoId: ref.repo_id, revision: ref.revision }
+  return hubRepository(services, job.account_id, repo, {
+    what: 'The model',
+    pin: (revision) => pinMergeSource(services.db, source, revision),
+    choose: source.role === 'adapter' ? adapterFiles : trainingFiles,
+  })
 }
 
 async function bytesOfAdapter({ db }: Services, from: MergeIngredient['from']): Promise<number> {

@@ -92,6 +92,7 @@ export async function specify(
         filename: basename(dataset.object_key),
       },
       base,
+      ...(run.base_revision !== null && { base_revision: run.base_revision }),
       operating_mode: run.operating_mode,
       thread_share: THREAD_SHARE[run.operating_mode],
       config_digest: run.config_digest,

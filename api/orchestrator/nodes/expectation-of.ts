@@ -1,7 +1,6 @@
 import { listVersionPaths } from '../../../db/repositories/artifact-refs.ts'
 import { findJob } from '../../../db/repositories/training-runs.ts'
 import type { ModelVersionRow } from '../../../db/tables/models.ts'
-import { ApiError } from '../../../domain/errors.ts'
 import type { MergeIngredient, MergeMethod } from '../../../schemas/training-merge.ts'
 import type { Services } from '../../services.ts'
 import { baseOf } from '../jobs/base-of.ts'
@@ -13,26 +12,16 @@ import { specifyMerge } from '../jobs/merge-specification.ts'
  */
 export async function expectationOf(
   services: Services,
-  version: ModelVersionRow,
-): Promise<MergeIngredient[]> {
-  try {
-    return await ingredientsOf(services, version)
-  } catch (err) {
-    // What it was made of has been deleted since, and no later try would find it.
-    if (err instanceof ApiError && err.code === 'conflict') return []
-    throw err
-  }
-}
-
-async function ingredientsOf(
-  services: Services,
   { id, job_id, model_key }: ModelVersionRow,
 ): Promise<MergeIngredient[]> {
   const job = job_id === null ? undefined : await findJob(services.db, job_id)
   if (!job) return []
   if (job.job_type === 'merge') {
     const { method } = job.hyperparameters as { method: MergeMethod }
-    return method === 'adapter_merge' ? (await specifyMerge(services, job)).merge.ingredients : []
+    if (method !== 'adapter_merge') return []
+    const { ingredients } = (await specifyMerge(services, job)).merge
+    // What it was made of has been deleted since, and no later try would find it.
+    return ingredients.some(({ from }) => from.type === 'unavailable') ? [] : ingredients
   }
   const paths = await listVersionPaths(services.db, id)
   if (!paths.includes('adapter/adapter_config.json')) return []

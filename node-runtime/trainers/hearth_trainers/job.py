@@ -30,6 +30,8 @@ class Job:
     checkpoint_interval_s: float
     # The model to start from: a Hugging Face folder, or the artifact of an earlier run.
     base_dir: Path | None = None
+    # The commit of the repository that it comes from.
+    base_revision: str | None = None
     # Kept between attempts; whatever lies there can be made again.
     cache_dir: Path | None = None
     # Processes that share the work, one per accelerator.
@@ -85,6 +87,7 @@ def read_job(path: Path) -> Job:
             threads=max(1, int(body.get("threads", 1))),
             checkpoint_interval_s=float(body.get("checkpoint_interval_s", 5)),
             base_dir=Path(base_dir) if base_dir else None,
+            base_revision=str(body["base_revision"]) if body.get("base_revision") else None,
             cache_dir=Path(cache_dir) if cache_dir else None,
             processes=max(1, int(body.get("processes", 1))),
         )

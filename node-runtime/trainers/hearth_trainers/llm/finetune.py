@@ -56,7 +56,7 @@ def train_job(job: Job, stop: StopSignal) -> None:
     if settings.adapter == "none":
         write_merged(job.output_dir, base, settings, model)
     else:
-        write_adapter(model, job.output_dir, str(job.param("base_model")))
+        write_adapter(model, job.output_dir, str(job.param("base_model")), job.base_revision)
         tokenizer.save_pretrained(job.output_dir / "adapter")
         del tuning, model
         gc.collect()

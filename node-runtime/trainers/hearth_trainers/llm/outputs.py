@@ -19,10 +19,11 @@ _TYPES = {".json": "application/json", ".jinja": "text/plain", ".txt": "text/pla
 _SHARD = "2GB"
 
 
-def write_adapter(model: Any, directory: Path, base_model: str) -> None:
+def write_adapter(model: Any, directory: Path, base_model: str, revision: str | None) -> None:
     """`adapter/` in the format of PEFT; it names the base by what the run called it, not by a folder of this node."""
     for config in model.peft_config.values():
         config.base_model_name_or_path = base_model
+        config.revision = revision
         config.inference_mode = True
     model.save_pretrained(directory / "adapter", safe_serialization=True, save_embedding_layers=False)
     (directory / "adapter" / "README.md").unlink(missing_ok=True)
