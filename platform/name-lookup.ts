@@ -7,44 +7,61 @@ export type Resolve = (hostname: string) => Promise<string[]>
 const resolveBySystem: Resolve = async (hostname) =>
   (await lookup(hostname, { all: true, order: 'verbatim' })).map(({ address }) => address)
 
-const MAX_SLOW_NAMES = 10_000
+const MOST_NAMES = 10_000
 
 export const LOOKUP_LIMITS = {
   /** How long a look-up may take. */
   resolveMs: 5_000,
-  /** A name that took this long is slow, until it was quick again. */
+  /** A name that took this long is slow. */
   slowMs: 1_000,
-  /** Slow names that are looked up at a time, of the 64 threads that there are (`UV_THREADPOOL_SIZE`). */
+  /** Names not known to be quick that are looked up at a time, of the 64 threads that there are (`UV_THREADPOOL_SIZE`). */
   slowAtOnce: 16,
+  /** Look-ups of one owner at a time, of which half may be of names not known to be quick. */
+  ownerAtOnce: 8,
+  /** Quick answers in a row after which a name that was slow counts as quick again. */
+  quickAgainAfter: 4,
 }
 
 /**
- * Looks names up, each time anew. The resolver has few threads and holds one for as long as a name's servers like: those who want
- * the same name at the same time share one question, and names known to be slow leave room for the others.
+ * Looks names up, each time anew. The resolver has few threads and holds one for as long as a name's servers like: those who
+ * want the same name at the same time share one question, names that are not known to be quick leave room for the others,
+ * and so does each owner, whose names may all turn slow at once.
  */
 export class NameLookup {
   readonly #resolve: Resolve
   readonly #limits: typeof LOOKUP_LIMITS
   readonly #questions = new Map<string, Promise<string[]>>()
-  readonly #slow = new LRUCache<string, true>({ max: MAX_SLOW_NAMES })
-  #slowQuestions = 0
+  /** Quick answers in a row that a name still has to give. */
+  readonly #toProve = new LRUCache<string, number>({ max: MOST_NAMES })
+  readonly #asking = new Map<string, { all: number; unproven: number }>()
+  #unproven = 0
+  #waiting: (() => void)[] = []
 
   constructor(resolve: Resolve = resolveBySystem, limits: Partial<typeof LOOKUP_LIMITS> = {}) {
     this.#resolve = resolve
     this.#limits = { ...LOOKUP_LIMITS, ...limits }
   }
 
-  /** Every address of a name. Throws when there is no answer in time, or no room for another slow name. */
-  addressesOf(hostname: string): Promise<string[]> {
-    const asked = this.#questions.get(hostname) ?? this.#ask(hostname)
+  /** Every address of a name. Throws when there is no answer in time, the wait for room to ask included. */
+  addressesOf(hostname: string, owner: string): Promise<string[]> {
+    const asked = this.#questions.get(hostname) ?? this.#ask(hostname, owner)
     return within(asked, this.#limits.resolveMs)
   }
 
-  async #ask(hostname: string): Promise<string[]> {
-    const isSlow = this.#slow.has(hostname)
-    if (isSlow && this.#slowQuestions >= this.#limits.slowAtOnce)
-      throw new Error('too many names that are slow to resolve')
-    if (isSlow) this.#slowQuestions++
+  async #ask(hostname: string, owner: string): Promise<string[]> {
+    const deadline = performance.now() + this.#limits.resolveMs
+    while (!this.#hasRoom(hostname, owner)) {
+      await new Promise<void>((resolve) => this.#waiting.push(resolve))
+      if (performance.now() >= deadline) throw new Error('too many names are being resolved')
+      const asked = this.#questions.get(hostname)
+      if (asked) return asked
+    }
+    // Nobody knows how long a name takes that was never asked for.
+    const toProve = this.#toProve.get(hostname) ?? 1
+    const isUnproven = toProve > 0
+    const own = this.#asking.get(owner) ?? { all: 0, unproven: 0 }
+    this.#asking.set(owner, own)
+    this.#take(own, isUnproven, 1)
     const began = performance.now()
     const asking = this.#resolve(hostname)
     this.#questions.set(hostname, asking)
@@ -52,10 +69,27 @@ export class NameLookup {
       return await asking
     } finally {
       this.#questions.delete(hostname)
-      if (isSlow) this.#slowQuestions--
-      if (performance.now() - began < this.#limits.slowMs) this.#slow.delete(hostname)
-      else this.#slow.set(hostname, true)
+      this.#take(own, isUnproven, -1)
+      if (own.all === 0) this.#asking.delete(owner)
+      for (const wake of this.#waiting.splice(0)) wake()
+      const isQuick = performance.now() - began < this.#limits.slowMs
+      this.#toProve.set(hostname, isQuick ? Math.max(0, toProve - 1) : this.#limits.quickAgainAfter)
     }
+  }
+
+  #hasRoom(hostname: string, owner: string): boolean {
+    const { ownerAtOnce, slowAtOnce } = this.#limits
+    const { all, unproven } = this.#asking.get(owner) ?? { all: 0, unproven: 0 }
+    if (all >= ownerAtOnce) return false
+    if (this.#toProve.get(hostname) === 0) return true
+    return unproven < ownerAtOnce / 2 && this.#unproven < slowAtOnce
+  }
+
+  #take(own: { all: number; unproven: number }, isUnproven: boolean, count: number): void {
+    own.all += count
+    if (!isUnproven) return
+    own.unproven += count
+    this.#unproven += count
   }
 }
 

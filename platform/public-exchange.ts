@@ -4,6 +4,8 @@ const MAX_ANSWER_BYTES = 64 * 1024
 
 export interface Outgoing {
   method: 'GET' | 'POST'
+  /** The account whose exchange this is: look-ups of names are bounded for each. */
+  owner: string
   headers: Record<string, string>
   body?: Buffer
   signal?: AbortSignal

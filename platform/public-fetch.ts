@@ -67,15 +67,15 @@ export class PublicSender implements AsyncDisposable {
     using patience = new Patience(this.#exchangeMs, outgoing.signal)
     try {
       const destination = this.#policy.parse(url)
-      const addresses = await patience.with(this.#resolved(destination))
+      const addresses = await patience.with(this.#resolved(destination, outgoing.owner))
       return await this.#sendToFirst(destination, addresses, { outgoing, patience })
     } catch (err) {
       throw toSendError(err)
     }
   }
 
-  async #resolved(destination: Destination): Promise<string[]> {
-    const addresses = await this.#names.addressesOf(destination.hostname).catch((err: unknown) => {
+  async #resolved(destination: Destination, owner: string): Promise<string[]> {
+    const addresses = await this.#names.addressesOf(destination.hostname, owner).catch((err: unknown) => {
       throw new SendError('name_not_resolved', 'the host name could not be resolved', err)
     })
     if (addresses.length === 0) throw new SendError('name_not_resolved', 'the host name has no address')

@@ -9,45 +9,92 @@ describe('look-up of names', () => {
     let questions = 0
     const names = new NameLookup(async () => (questions++, answer))
 
-    await Promise.all([names.addressesOf('a.com'), names.addressesOf('a.com')])
-    await names.addressesOf('a.com')
+    await Promise.all([names.addressesOf('a.com', 'a'), names.addressesOf('a.com', 'b')])
+    await names.addressesOf('a.com', 'a')
 
     assert.equal(questions, 2)
   })
 
-  it('leaves room for the others when many names hang', async () => {
-    const asked: string[] = []
-    const hanging = (hostname: string) => {
-      asked.push(hostname)
-      return hostname.startsWith('slow') ? sleep(60, answer) : Promise.resolve(answer)
+  /** The most questions under way at once, of all and of each kind of name. */
+  const counting = (isSlow: (hostname: string, nth: number) => boolean) => {
+    const now = new Map<string, number>()
+    const most = new Map<string, number>()
+    const asked = new Map<string, number>()
+    const resolve = async (hostname: string) => {
+      const kind = hostname.split('-')[0] ?? ''
+      const nth = (asked.get(hostname) ?? 0) + 1
+      asked.set(hostname, nth)
+      now.set(kind, (now.get(kind) ?? 0) + 1)
+      most.set(kind, Math.max(most.get(kind) ?? 0, now.get(kind) ?? 0))
+      await sleep(isSlow(hostname, nth) ? 60 : 0)
+      now.set(kind, (now.get(kind) ?? 0) - 1)
+      return answer
     }
-    const names = new NameLookup(hanging, { slowMs: 50, slowAtOnce: 1 })
-    const slow = ['slow1.com', 'slow2.com', 'slow3.com']
-    const ask = () => Promise.allSettled(slow.map((name) => names.addressesOf(name)))
-    await ask()
-    asked.length = 0
+    return { resolve, most }
+  }
+  const named = (kind: string, count: number) => Array.from({ length: count }, (_, i) => `${kind}-${i}.com`)
 
-    const [first, second, third] = await ask()
+  it('lets names that were never asked for wait for each other, and those known to be quick pass', async () => {
+    const { resolve, most } = counting((hostname) => hostname.startsWith('new'))
+    const names = new NameLookup(resolve, { slowMs: 50, slowAtOnce: 3, ownerAtOnce: 100 })
+    await names.addressesOf('quick-0.com', 'a')
 
-    assert.deepEqual(
-      [first, second, third].map((one) => one?.status),
-      ['fulfilled', 'rejected', 'rejected'],
-    )
-    assert.deepEqual(asked, ['slow1.com'])
-    assert.deepEqual(await names.addressesOf('quick.com'), answer)
-    assert.deepEqual(await names.addressesOf('slow2.com'), answer, 'once there is room')
+    const all = Promise.all(named('new', 9).map((name) => names.addressesOf(name, 'a')))
+    const from = performance.now()
+    await names.addressesOf('quick-0.com', 'b')
+    const took = performance.now() - from
+    await all
+
+    assert.equal(most.get('new'), 3)
+    assert.ok(took < 50, `a quick name took ${took} ms`)
   })
 
-  it('treats a name that was quick again like any other', async () => {
+  it('leaves one owner few questions, whatever its names did before', async () => {
+    const { resolve, most } = counting((_, nth) => nth % 2 === 0)
+    const names = new NameLookup(resolve, { slowMs: 50, slowAtOnce: 6, ownerAtOnce: 4 })
+    const mine = named('mine', 40)
+    const ask = () => Promise.allSettled(mine.map((name) => names.addressesOf(name, 'a')))
+    await ask()
+    const again = ask()
+    await sleep(20)
+
+    const from = performance.now()
+    assert.deepEqual(await names.addressesOf('other-0.com', 'b'), answer)
+    assert.ok(performance.now() - from < 50)
+    await again
+    assert.ok((most.get('mine') ?? 0) <= 4)
+  })
+
+  it('counts a name that was slow as slow until it was quick several times', async () => {
     let wait = 60
-    const names = new NameLookup(() => sleep(wait, answer), { slowMs: 50, slowAtOnce: 1 })
-    await Promise.all([names.addressesOf('a.com'), names.addressesOf('b.com')])
+    const names = new NameLookup(() => sleep(wait, answer), {
+      slowMs: 50,
+      slowAtOnce: 1,
+      quickAgainAfter: 2,
+      resolveMs: 80,
+    })
+    await names.addressesOf('a.com', 'a')
     wait = 0
-    await names.addressesOf('a.com')
+    await names.addressesOf('a.com', 'a')
     wait = 60
+    const both = () =>
+      Promise.allSettled([names.addressesOf('a.com', 'a'), names.addressesOf('new.com', 'b')])
+    const statuses = (await both()).map(({ status }) => status)
 
-    const both = await Promise.all([names.addressesOf('b.com'), names.addressesOf('a.com')])
+    assert.deepEqual(statuses, ['fulfilled', 'rejected'])
+    wait = 0
+    await sleep(100)
+    for (let i = 0; i < 4; i++) await names.addressesOf('a.com', 'a')
+    wait = 40
+    assert.deepEqual(
+      (await both()).map(({ status }) => status),
+      ['fulfilled', 'fulfilled'],
+    )
+  })
 
-    assert.deepEqual(both, [answer, answer])
+  it('gives up on a name that nobody answers for in time', async () => {
+    const names = new NameLookup(() => new Promise(() => {}), { resolveMs: 50 })
+
+    await assert.rejects(names.addressesOf('a.com', 'a'), /not within 50 ms/)
   })
 })

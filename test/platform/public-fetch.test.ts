@@ -32,6 +32,7 @@ describe('public sender', () => {
   const post = (one: PublicSender, to: Receiver, path = '/', name?: string) =>
     one.send(to.url(path, name), {
       method: 'POST',
+      owner: 'a',
       headers: { 'content-type': 'application/json' },
       body: Buffer.from('{}'),
     })
@@ -123,7 +124,7 @@ describe('public sender', () => {
     const aborted = AbortSignal.timeout(50)
 
     assert.equal(
-      await reasonOf(sender(to).send(to.url(), { method: 'POST', headers: {}, signal: aborted })),
+      await reasonOf(sender(to).send(to.url(), { method: 'POST', owner: 'a', headers: {}, signal: aborted })),
       'aborted',
     )
   })
@@ -214,7 +215,7 @@ describe('public sender', () => {
     const { signal } = new AbortController()
     const one = sender(to)
 
-    for (let n = 0; n < 3; n++) await one.send(to.url(), { method: 'POST', headers: {}, signal })
+    for (let n = 0; n < 3; n++) await one.send(to.url(), { method: 'POST', owner: 'a', headers: {}, signal })
 
     assert.equal(getEventListeners(signal, 'abort').length, 0)
   })

@@ -7,6 +7,7 @@ import type { WebhookDeps } from './deps.ts'
 
 /** One signed request to a destination. */
 export interface SignedSend {
+  accountId: string
   url: string
   body: Buffer
   secrets: readonly string[]
@@ -25,6 +26,7 @@ export async function sendSigned({ sender, now }: WebhookDeps, send: SignedSend)
   const timestamp = Math.floor(now().getTime() / 1000)
   return sender.send(send.url, {
     method: 'POST',
+    owner: send.accountId,
     headers: {
       'content-type': 'application/json',
       'user-agent': 'Hearth-Webhooks/1',
@@ -55,6 +57,7 @@ export async function makeAttempt(
   try {
     const url = deps.secretBox.open(urlSealed, `webhook_endpoint/${delivery.endpoint_id}`).toString()
     const { status, headers } = await sendSigned(deps, {
+      accountId: delivery.account_id,
       url,
       body: payload,
       secrets: secrets(),

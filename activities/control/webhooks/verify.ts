@@ -38,6 +38,7 @@ export async function challenge(
   const secrets = await validWebhookSecrets(deps.db, endpoint.id, deps.now())
   try {
     const { status, headers, body } = await sendSigned(deps, {
+      accountId: endpoint.account_id,
       url: deps.secretBox.open(endpoint.url_sealed, `webhook_endpoint/${endpoint.id}`).toString(),
       body: challengeBody(pending),
       secrets: secrets.map(({ id, sealed }) =>
