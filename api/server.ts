@@ -6,7 +6,8 @@ import { listenError, localUrl } from '../platform/listening.ts'
 import type { Logger } from '../platform/log.ts'
 import { createApp, type AppOptions } from './app.ts'
 import { IdleConnections, type IdleLimits } from './http/idle-connections.ts'
-import { answerMalformed } from './http/malformed.ts'
+import { answerMalformed, answerTimeout } from './http/malformed.ts'
+import { boundStrangers } from './http/stranger-sockets.ts'
 import { asksForLink, serveLinks } from './links/upgrade.ts'
 import type { OpenServices } from './open-services.ts'
 
@@ -58,7 +59,7 @@ export async function startGateway({
   })
   let log: Logger | undefined
   server.on('clientError', (err, socket) => answerMalformed(err, socket, log))
-  const connections = new IdleConnections(server, idleLimits)
+  const connections = new IdleConnections(server, (response) => answerTimeout(response, log), idleLimits)
   const ready = Promise.withResolvers<Listener>()
   ready.promise.catch(() => {})
   const listenTo = (answer: Listener): void => {
@@ -87,6 +88,7 @@ export async function startGateway({
   try {
     const services = await open(baseUrl)
     log = services.log
+    boundStrangers(server, services.config)
     const app = createApp(services, options)
     serveLinks(server, { links: services.links, verify: (request) => services.nodes.verify(request) })
     server.on('upgrade', (req) => connections.forget(req.socket))

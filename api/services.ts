@@ -13,10 +13,11 @@ import type { SchemaChecks } from '../platform/schema-checks/checks.ts'
 import type { NodeCredentials } from '../platform/node-credentials.ts'
 import type { SecretBox } from '../platform/secret-box.ts'
 import type { HealthProbe } from './health-probe.ts'
-import type { AccountCaller, NodeCaller } from './http/caller.ts'
+import type { NodeCaller } from './http/caller.ts'
 import type { EndpointCache } from './endpoint-cache.ts'
 import type { InputChecks } from './inference/input-checks.ts'
 import type { Journal } from './journal/journal.ts'
+import type { KeyCache } from './key-cache.ts'
 import type { TaskWaiters } from './task-waiters.ts'
 import type { NodeLinks } from './links/node-links.ts'
 import type { ModelLoads } from './model-loads.ts'
@@ -39,6 +40,8 @@ export interface SignedRequest {
   accountId: string
   nodeId: string
   signature: string
+  /** As the sender declares it; nodes before 0.12 do not. */
+  bodySha256: string | undefined
   body: Buffer
 }
 
@@ -57,7 +60,7 @@ export interface Services {
   /** Starts what `workflow_start` promises; `nudge` asks for a look now. */
   readonly starts: { nudge(): void }
   /** Finds the live key behind its text; `undefined` when there is none. */
-  readonly keys: { find(key: string): AccountCaller | undefined | Promise<AccountCaller | undefined> }
+  readonly keys: Pick<KeyCache, 'find'>
   readonly killSwitch: KillSwitchView
   /** Tells the kill switch workflow what REST has written. */
   readonly killSwitchSignal: { send(row: KillSwitchRow): void }
@@ -69,8 +72,14 @@ export interface Services {
   readonly hubReader: HubReader
   /** Where user-given addresses may lead. */
   readonly egress: EgressPolicy
-  /** `verify` throws `unauthenticated` unless a live node signed the request and it was not seen before. */
-  readonly nodes: { verify(request: SignedRequest): Promise<NodeCaller>; knows(nodeId: string): boolean }
+  /**
+   * `verify` throws `unauthenticated` unless a live node signed the request and it was not seen before; `checkHead` as far as
+   * that can be said before the body has come.
+   */
+  readonly nodes: {
+    checkHead(request: Omit<SignedRequest, 'body'>): Promise<NodeCaller>
+    verify(request: SignedRequest): Promise<NodeCaller>
+  }
   /** What nodes show to the Temporal gate. */
   readonly nodeCredentials: NodeCredentials
   /** Endpoints as inference needs them. */

@@ -19,3 +19,9 @@ export const datasetKey = (
   place: DatasetPlace & { uploadId: string },
   extension = 'upload',
 ): string => `${datasetFolder(stage, place)}${place.uploadId}/data.${extension}`
+
+/** Whose object a key names; what operators import has an owner of its own. */
+export function accountOfKey(key: string): string {
+  const [stage = '', accountId = ''] = key.split('/')
+  return stage === 'imports' ? stage : accountId
+}

@@ -16,6 +16,7 @@ type Kind =
   | 'features'
   | 'keys'
   | 'networks'
+  | 'subnets'
   | 'domains'
   | 'flag'
   | 'path'
@@ -77,10 +78,30 @@ export const SETTINGS = {
     'Requests a second that an account may sustain; 0 switches the limit off.',
   ),
   HEARTH_RATE_BURST: setting('count', '5000', 'Requests that an account may send at once.'),
+  HEARTH_ADDRESS_RATE: setting(
+    'integer',
+    '100',
+    'Requests a second without a valid credential that one address may sustain, five times as many at once; 0 switches the limit off.',
+  ),
+  HEARTH_TRUSTED_PROXIES: setting(
+    'subnets',
+    '',
+    'Comma-separated networks (CIDR) of proxies whose X-Forwarded-For names the address of a request; empty believes none.',
+  ),
+  HEARTH_MAX_CONNECTIONS: setting(
+    'count',
+    '10000',
+    'Connections that a gateway has open at once; a quarter of them may be of clients that have shown no valid credential.',
+  ),
+  HEARTH_ADDRESS_CONNECTIONS: setting(
+    'count',
+    '1000',
+    'Connections of one address over which no valid credential has come; the oldest beyond it are closed. Trusted proxies are exempt.',
+  ),
   HEARTH_BODY_MEMORY_MB: setting(
     'count',
     '128',
-    'Memory that the bodies of all requests may take at once, in MB; one account gets half of it. Beyond it requests get 503.',
+    'Memory that the bodies of all requests may take at once, in MB; one account gets half of it, and never more than it leaves free. Beyond it requests get 503.',
   ),
   HEARTH_STREAM_KEEPALIVE_S: setting(
     'integer',
@@ -205,7 +226,7 @@ export const SETTINGS = {
 type Name = keyof typeof SETTINGS
 type ValueOf<K extends Kind> = K extends 'integer' | 'count' | 'amount' | 'port'
   ? number
-  : K extends 'list' | 'features' | 'keys' | 'networks' | 'domains'
+  : K extends 'list' | 'features' | 'keys' | 'networks' | 'subnets' | 'domains'
     ? string[]
     : K extends 'flag'
       ? boolean
@@ -269,6 +290,11 @@ function parse(name: string, kind: Kind, text: string): string | number | boolea
       return each((key) => Buffer.from(key, 'base64').length === 32, 'base64 keys of 32 bytes each')
     case 'networks':
       return each(isNetwork, 'comma-separated CIDR:port entries')
+    case 'subnets':
+      return each(
+        (item) => isNetwork(`${item}:0`) || isNetwork(bracketed(item)),
+        'comma-separated CIDR networks',
+      )
     case 'domains':
       return each((item) => DOMAIN.test(item), 'comma-separated domain names')
     case 'flag':
@@ -306,6 +332,9 @@ function hasScheme(text: string, scheme: RegExp): boolean {
   const url = URL.parse(text)
   return url !== null && scheme.test(url.protocol)
 }
+
+/** As an entry with a port is written for IPv6. */
+const bracketed = (network: string): string => `[${network.replace('/', ']/')}:0`
 
 function isNetwork(text: string): boolean {
   const [, address = '', bits, port] = NETWORK.exec(text) ?? []

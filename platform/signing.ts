@@ -21,26 +21,34 @@ export interface SignedParts {
   body: Uint8Array | string
 }
 
+/** What is known of them before the body has come: its digest as the sender declares it. */
+export type SignedHead = Omit<SignedParts, 'body'> & { bodySha256: string }
+
 /** The headers that carry a node's signature (contract part 5). */
 export type SignatureHeaders = {
   'x-account-id': string
   'x-node-id': string
   'x-node-timestamp': string
   'x-node-signature': string
+  /** Lets a gateway check the signature before it takes the body. */
+  'x-node-body-sha256': string
 }
 
-const signedText = ({ method, path, timestamp, accountId, nodeId, body }: SignedParts) =>
-  ['v1', method, path, timestamp, accountId, nodeId, createHash('sha256').update(body).digest('hex')].join(
-    '\n',
-  )
+export const sha256Hex = (body: Uint8Array | string): string =>
+  createHash('sha256').update(body).digest('hex')
+
+const signedText = ({ method, path, timestamp, accountId, nodeId, bodySha256 }: SignedHead) =>
+  ['v1', method, path, timestamp, accountId, nodeId, bodySha256].join('\n')
 
 /** Signs one request as `X-Node-Signature` wants it (design section 8). */
 export function signRequest(key: KeyObject, parts: SignedParts): SignatureHeaders {
+  const bodySha256 = sha256Hex(parts.body)
   return {
     'x-account-id': parts.accountId,
     'x-node-id': parts.nodeId,
     'x-node-timestamp': String(parts.timestamp),
-    'x-node-signature': sign(null, Buffer.from(signedText(parts)), key).toString('base64'),
+    'x-node-signature': sign(null, Buffer.from(signedText({ ...parts, bodySha256 })), key).toString('base64'),
+    'x-node-body-sha256': bodySha256,
   }
 }
 
@@ -52,7 +60,7 @@ export type SignatureFault = 'skew' | 'signature'
  */
 export function verifyRequest(
   publicKey: KeyObject,
-  parts: SignedParts,
+  parts: SignedHead,
   signature: string,
   now = Date.now(),
 ): { fault: SignatureFault } | { fault?: never; digest: Buffer; expiresAt: Date } {

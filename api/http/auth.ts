@@ -1,10 +1,11 @@
 import { hash, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import { ApiError } from '../../domain/errors.ts'
-import type { Services } from '../services.ts'
+import type { Services, SignedRequest } from '../services.ts'
 import type { AccountCaller, AnyCaller, Auth, Role } from './caller.ts'
 import type { Exchange } from './exchange.ts'
 import type { AnyRoute } from './route.ts'
+import type { Strangers } from './strangers.ts'
 
 /** Finds out who is calling, or throws. */
 export type Authenticate = (exchange: Exchange) => AnyCaller | Promise<AnyCaller>
@@ -19,10 +20,13 @@ export function roleOf({ role, method }: Pick<AnyRoute, 'role' | 'method'>): Rol
 }
 
 /** The check that a route's declaration asks for, made once when it is mounted. */
-export function authenticator(route: AnyRoute, services: Services): Authenticate {
+export function authenticator(route: AnyRoute, services: Services, strangers: Strangers): Authenticate {
   const byAuth: Record<Auth, Authenticate> = {
-    none: () => undefined,
-    'api-key': accountAuth(services, roleOf(route)),
+    none: (exchange) => {
+      exchange.owner = route.grant?.(exchange, services)
+      return undefined
+    },
+    'api-key': accountAuth(services, strangers, roleOf(route)),
     'operations-key': ({ req }) =>
       checkSecret(
         credentialOf(req, 'the operations key'),
@@ -37,19 +41,19 @@ export function authenticator(route: AnyRoute, services: Services): Authenticate
       ),
     'join-token': ({ req }) => ({ token: credentialOf(req, 'a join token') }),
     'node-signature': (exchange) => verifyNode(exchange, services),
-    cohort: cohortAuth(services, roleOf(route)),
+    cohort: cohortAuth(services, strangers, roleOf(route)),
   }
   return byAuth[route.auth]
 }
 
 const accountAuth =
-  (services: Services, least: Role): Authenticate =>
+  (services: Services, strangers: Strangers, least: Role): Authenticate =>
   (exchange) => {
     const key = credentialOf(exchange.req)
     const found = services.keys.find(key)
-    return found instanceof Promise
-      ? found.then((caller) => admit(exchange, caller, least))
-      : admit(exchange, found, least)
+    if (typeof found !== 'function') return admit(exchange, found, least)
+    strangers.check(exchange.req)
+    return found().then((caller) => admit(exchange, caller, least))
   }
 
 function admit({ req }: Exchange, caller: AccountCaller | undefined, least: Role): AccountCaller {
@@ -68,27 +72,37 @@ function admit({ req }: Exchange, caller: AccountCaller | undefined, least: Role
 
 /** Cohort routes name their account; the key proves that the caller may speak for it. */
 const cohortAuth =
-  (services: Services, least: Role): Authenticate =>
+  (services: Services, strangers: Strangers, least: Role): Authenticate =>
   async (exchange) => {
-    const caller = (await accountAuth(services, least)(exchange)) as AccountCaller
+    const caller = (await accountAuth(services, strangers, least)(exchange)) as AccountCaller
     const { req } = exchange
     if (req.headers['x-account-id'] === undefined) throw missingHeader('x-account-id')
     return { accountId: caller.accountId, userId: req.headers['x-user-id']?.toString() }
   }
 
 /** The signature covers the body, which the kernel has read by now. */
-function verifyNode({ req, rawBody }: Exchange, services: Services): Promise<AnyCaller> {
+const verifyNode = ({ req, rawBody }: Exchange, { nodes }: Services): Promise<AnyCaller> =>
+  nodes.verify({ ...signedHead(req), body: rawBody })
+
+/** Before the body is read: whose it is going to be, as far as its head can say. */
+export async function checkNodeHead(exchange: Exchange, { nodes }: Services): Promise<void> {
+  const { accountId } = await nodes.checkHead(signedHead(exchange.req))
+  exchange.owner = accountId
+}
+
+function signedHead(req: IncomingMessage): Omit<SignedRequest, 'body'> {
   const timestamp = one(req, 'x-node-timestamp')
   if (!/^\d{1,16}$/.test(timestamp)) throw unauthenticated('X-Node-Timestamp is not a number of milliseconds')
-  return services.nodes.verify({
+  const digest = req.headers['x-node-body-sha256']
+  return {
     method: req.method ?? '',
     path: req.url ?? '',
     timestamp: Number(timestamp),
     accountId: one(req, 'x-account-id'),
     nodeId: one(req, 'x-node-id'),
     signature: one(req, 'x-node-signature'),
-    body: rawBody,
-  })
+    bodySha256: typeof digest === 'string' ? digest : undefined,
+  }
 }
 
 /** The key in `X-API-Key` or in `Authorization: Bearer`; both may be sent if they agree. */

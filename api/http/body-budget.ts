@@ -6,14 +6,18 @@ export interface Held {
   bytes: number
 }
 
+/** Owns the bodies of all who are not identified before theirs is read. */
+export const STRANGERS = 'strangers'
+const STRANGERS_FRACTION = 32
 /** What any owner may hold even when others have taken all there is: the body of an ordinary request. */
 const ALWAYS_BYTES = 256 * 1024
 const SWEEP_ABOVE = 10_000
 
 /**
- * The memory that request bodies may take on this gateway, over all connections. One account may hold half of it, and so
- * may all who are not identified before their body is read. Beyond it: `no_capacity`, but not for the little that anybody may
- * always hold: nobody shuts out the others, alone or with help.
+ * The memory that request bodies may take on this gateway, over all connections. An account may hold as much as it leaves
+ * free, so half of it when it is alone, and however many hold much, there is something left for one more. All who are not
+ * identified before their body is read have a small share beside it. Beyond it: `no_capacity`, but not for the little that
+ * any account may always hold: nobody shuts out the others, alone or with help.
  */
 export class BodyBudget {
   readonly #bytes: number
@@ -25,7 +29,7 @@ export class BodyBudget {
     this.#bytes = bytes
   }
 
-  /** Bytes held now. */
+  /** Bytes held now by accounts. */
   get held(): number {
     return this.#held
   }
@@ -38,8 +42,11 @@ export class BodyBudget {
   /** Throws when `bytes` more for this owner would be too much. */
   check(owner: string, bytes: number): void {
     const own = this.#of(owner).bytes + bytes
-    const isOver = own > this.share || (own > ALWAYS_BYTES && this.#held + bytes > this.#bytes)
-    if (!isOver) return
+    const isOver =
+      owner === STRANGERS
+        ? own > this.#bytes / STRANGERS_FRACTION
+        : own > ALWAYS_BYTES && own > this.#bytes - this.#held - bytes
+    if (!isOver && own <= this.share) return
     throw new ApiError('no_capacity', 'too many large requests are being received; try again in a moment', {
       details: { retry_after_s: 1 },
       headers: { 'retry-after': '1' },
@@ -50,14 +57,14 @@ export class BodyBudget {
   hold(held: Held, bytes: number): void {
     this.check(held.owner, bytes)
     held.bytes += bytes
-    this.#held += bytes
+    if (held.owner !== STRANGERS) this.#held += bytes
     this.#of(held.owner).bytes += bytes
   }
 
   /** Gives everything back; safe to repeat. */
   release(held: Held): void {
     this.#of(held.owner).bytes -= held.bytes
-    this.#held -= held.bytes
+    if (held.owner !== STRANGERS) this.#held -= held.bytes
     held.bytes = 0
   }
 

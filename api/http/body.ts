@@ -37,7 +37,7 @@ export function readBody(req: IncomingMessage, maxBytes: number, { hold, done }:
         if (size > maxBytes) throw tooLarge(maxBytes)
         if (chunks.length === 0) firstAt = performance.now()
         else if (performance.now() - firstAt > SLOWEST_MS)
-          throw new ApiError('bad_request', 'the body came too slowly')
+          throw new ApiError('request_timeout', 'the body came too slowly')
         hold(chunk.length)
         chunks.push(chunk)
       } catch (err) {

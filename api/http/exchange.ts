@@ -33,6 +33,8 @@ export class Exchange implements AnyRequest {
   readonly search: string
   caller: AnyCaller
   accountId: string | undefined
+  /** Who holds the memory of its body where that is not `accountId`: known before the caller is, or by the URL. */
+  owner: string | undefined
   params: unknown
   query: unknown
   headers: unknown

@@ -3,13 +3,13 @@ import type { Auth } from './caller.ts'
 import type { AnyRoute } from './route.ts'
 
 const BY_AUTH: Record<Auth, readonly ErrorCode[]> = {
-  none: [],
+  none: ['rate_limited'],
   'api-key': ['unauthenticated', 'account_mismatch', 'forbidden', 'rate_limited'],
-  cohort: ['unauthenticated', 'account_mismatch', 'forbidden', 'validation_failed'],
-  'operations-key': ['unauthenticated'],
-  'node-signature': ['unauthenticated'],
-  'evaluator-token': ['unauthenticated'],
-  'join-token': ['unauthenticated'],
+  cohort: ['unauthenticated', 'account_mismatch', 'forbidden', 'validation_failed', 'rate_limited'],
+  'operations-key': ['unauthenticated', 'rate_limited'],
+  'node-signature': ['unauthenticated', 'rate_limited'],
+  'evaluator-token': ['unauthenticated', 'rate_limited'],
+  'join-token': ['unauthenticated', 'rate_limited'],
 }
 
 /** Every code an operation may answer with: what its declaration implies, and what it names itself. */
@@ -20,7 +20,9 @@ export function errorCodesOf(route: AnyRoute): ErrorCode[] {
     ...BY_AUTH[route.auth],
     route.path.includes('{') && 'not_found',
     ...(hasInput ? (['bad_request', 'validation_failed'] as const) : []),
-    ...(takesBody ? (['payload_too_large', 'unsupported_media_type', 'no_capacity'] as const) : []),
+    ...(takesBody
+      ? (['payload_too_large', 'unsupported_media_type', 'no_capacity', 'request_timeout'] as const)
+      : []),
     ...(route.idempotent ? (['idempotency_key_reused', 'validation_failed'] as const) : []),
     route.admitsWork && 'operator_kill_switch',
     ...(route.ifMatch ? (['precondition_failed', 'precondition_required'] as const) : []),

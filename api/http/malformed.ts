@@ -1,4 +1,4 @@
-import { STATUS_CODES } from 'node:http'
+import { type ServerResponse, STATUS_CODES } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { ApiError } from '../../domain/errors.ts'
 import { newId } from '../../domain/ids.ts'
@@ -23,6 +23,24 @@ export function answerMalformed(err: NodeJS.ErrnoException, socket: Duplex, log?
   ]
   log?.info({ request_id: requestId, status, reason: err.code }, message)
   socket.end(`${head.join('\r\n')}\r\n\r\n${text}`)
+}
+
+/** Answers a request whose body has stopped coming, and closes its connection: what would follow cannot be told from it. */
+export function answerTimeout(response: ServerResponse, log?: Logger): void {
+  const { req } = response
+  const requestId = newId()
+  const error = new ApiError('request_timeout', 'the body of the request stopped coming, or came too slowly')
+  const bodies = req.url?.startsWith('/v1/') ? ERROR_BODIES.openai : ERROR_BODIES.builder
+  const text = JSON.stringify(bodies(error, requestId))
+  log?.info({ request_id: requestId, status: error.status }, error.message)
+  response
+    .writeHead(error.status, {
+      connection: 'close',
+      'content-type': 'application/json; charset=utf-8',
+      'content-length': Buffer.byteLength(text),
+      'x-request-id': requestId,
+    })
+    .end(text)
 }
 
 function reasonOf(code: string | undefined): [number, string] {

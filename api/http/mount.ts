@@ -23,6 +23,8 @@ import { type RequestLine, requestLog } from './request-log.ts'
 import { HANDLED, Reply } from './reply.ts'
 import { encode, type Outgoing, send, sendError } from './respond.ts'
 import { type Match, PathRouter } from './router.ts'
+import { identify } from './stranger-sockets.ts'
+import { Strangers } from './strangers.ts'
 import { isUnstorable, unstorableText } from './unstorable.ts'
 
 /** How the log tells that nobody waited for the answer. */
@@ -41,6 +43,7 @@ export class Kernel {
   readonly #limiter: RateLimiter | undefined
   readonly #idempotency: Idempotency
   readonly #bodies: BodyBudget
+  readonly #strangers: Strangers
   readonly #logRequest: (line: RequestLine) => void
 
   constructor(families: readonly Family[], services: Services, options: MountOptions = {}) {
@@ -50,6 +53,8 @@ export class Kernel {
     this.#logRequest = requestLog(services.log)
     const { HEARTH_RATE_LIMIT: perSecond, HEARTH_RATE_BURST: burst } = services.config
     this.#bodies = new BodyBudget(services.config.HEARTH_BODY_MEMORY_MB * MIB)
+    this.#strangers = new Strangers(services.config)
+    const shared = { budget: this.#bodies, strangers: this.#strangers }
     this.#limiter = perSecond > 0 ? new RateLimiter({ perSecond, burst }) : undefined
 
     for (const family of families) {
@@ -59,7 +64,7 @@ export class Kernel {
           this.#off.add(route.method, path, route.preview)
           continue
         }
-        this.#router.add(route.method, path, prepare(route, family, services, this.#bodies, options))
+        this.#router.add(route.method, path, prepare(route, family, services, shared, options))
       }
     }
   }
@@ -111,11 +116,16 @@ export class Kernel {
   /** Never rejects. */
   async #serve(operation: Operation, exchange: Exchange): Promise<void> {
     try {
-      const { route, readsBodyFirst } = operation
-      if (readsBodyFirst) await takeBody(operation, exchange)
+      const { route, readsBodyFirst, isOpen } = operation
+      if (isOpen) this.#admitStranger(operation, exchange)
+      if (readsBodyFirst) {
+        await operation.checkHead(exchange)
+        await takeBody(operation, exchange)
+      }
       const identified = operation.authenticate(exchange)
       const caller = identified instanceof Promise ? await identified : identified
       exchange.caller = caller
+      if (!isOpen || route.grant) identify(exchange.req.socket)
       if (caller && 'accountId' in caller) {
         exchange.accountId = caller.accountId
         if (route.auth === 'api-key') this.#limiter?.take(caller.accountId, exchange.head)
@@ -142,6 +152,12 @@ export class Kernel {
       this.#fail(operation, exchange, err)
     }
     this.#finish(operation, exchange)
+  }
+
+  /** What is open to everybody counts at once; a URL that is a credential only when it turns out to be none. */
+  #admitStranger({ route }: Operation, { req }: Exchange): void {
+    this.#strangers.check(req)
+    if (!route.internal) this.#strangers.count(req)
   }
 
   async #runInTransaction(operation: Operation, exchange: Exchange): Promise<Outgoing> {
@@ -176,7 +192,8 @@ export class Kernel {
       return
     }
     try {
-      this.#tell(operation, exchange, err)
+      const isTold = err instanceof ApiError && isStrangers(operation, err)
+      this.#tell(operation, exchange, isTold ? this.#strangers.refuse(exchange.req, err) : err)
     } catch (cause) {
       exchange.log.error({ err: cause }, 'an error could not be told')
       // Nothing but the request's id: what else was to be sent may be what cannot be.
@@ -236,6 +253,11 @@ function outgoingOf({ route, conformance }: Operation, result: unknown): Outgoin
   conformance?.checkAnswer(outgoing)
   return outgoing
 }
+
+/** Whether it is for want of a valid credential that a request is refused. */
+const isStrangers = (operation: Operation | undefined, { status }: ApiError): boolean =>
+  status === 401 ||
+  (operation?.isOpen === true && operation.route.internal === true && (status === 403 || status === 404))
 
 function allowed({ methods }: Match<Operation>): string {
   const names = [...methods.keys()]

@@ -1,8 +1,7 @@
-import type { IncomingMessage } from 'node:http'
 import { parse as parseQuery } from 'node:querystring'
 import { ApiError } from '../../domain/errors.ts'
 import type { Services } from '../services.ts'
-import { type Authenticate, authenticator } from './auth.ts'
+import { type Authenticate, authenticator, checkNodeHead } from './auth.ts'
 import {
   checkMediaType,
   declaredLength,
@@ -13,11 +12,13 @@ import {
   readBody,
   tooLarge,
 } from './body.ts'
-import { type BodyBudget, parsedBytes } from './body-budget.ts'
+import { type BodyBudget, parsedBytes, STRANGERS } from './body-budget.ts'
 import { Conformance } from './conformance.ts'
+import type { Auth } from './caller.ts'
 import type { Exchange } from './exchange.ts'
 import type { Family } from './family.ts'
 import type { AnyRoute } from './route.ts'
+import type { Strangers } from './strangers.ts'
 import { type Check, checkShape, jsonCheck, textCheck } from './validate.ts'
 
 const MIB = 1024 * 1024
@@ -34,6 +35,9 @@ export interface MountOptions {
 /** Path parameters that whoever knows them may use. */
 const SECRET_PARAM = /\{(?:lease_token|grant)\}/
 
+/** Join tokens are checked by the handler, with the body. */
+const OPEN: ReadonlySet<Auth> = new Set(['none', 'join-token'])
+
 /** A route with everything that its declaration implies worked out once. */
 export interface Operation {
   readonly route: AnyRoute
@@ -46,12 +50,16 @@ export interface Operation {
   readonly maxBodyBytes: number
   /** Memory that bodies of all operations share. */
   readonly budget: BodyBudget
-  /** Who holds the memory of a body that is read before its sender is identified. */
-  readonly ownerOf: (req: IncomingMessage) => string
+  /** Who holds the memory of a body whose sender is no account. */
+  readonly owner: string
   /** What a body holds that goes on to the object store as it comes. */
   readonly streamBytes: number
   /** The signature of a node covers the body, so that is read before anything else is believed. */
   readonly readsBodyFirst: boolean
+  /** What can be known before that body is read. */
+  readonly checkHead: (exchange: Exchange) => Promise<void>
+  /** Callers show no credential, or one that only the handler can check. */
+  readonly isOpen: boolean
   /** What the log calls it where the path itself is a credential. */
   readonly loggedPath: string | undefined
   /** Tests only. */
@@ -62,31 +70,27 @@ export function prepare(
   route: AnyRoute,
   family: Family,
   services: Services,
-  budget: BodyBudget,
+  { budget, strangers }: { budget: BodyBudget; strangers: Strangers },
   { validateResponses }: MountOptions,
 ): Operation {
   return {
     route,
     family,
-    authenticate: authenticator(route, services),
+    authenticate: authenticator(route, services, strangers),
     params: route.params && textCheck('path', route.params),
     query: route.query && textCheck('query', route.query),
     headers: route.headers && textCheck('header', route.headers),
     body: route.body && jsonCheck('body', route.body),
     maxBodyBytes: route.stream ? Infinity : Math.min(route.maxBodyBytes ?? MIB, budget.share),
     budget,
-    ownerOf: (req) => (route.auth === 'node-signature' && knownNode(req, services)) || route.auth,
+    owner: OPEN.has(route.auth) ? STRANGERS : route.auth,
     streamBytes: services.objects.putBytes,
     readsBodyFirst: route.auth === 'node-signature' && !route.stream,
+    checkHead: (exchange) => checkNodeHead(exchange, services),
+    isOpen: OPEN.has(route.auth),
     loggedPath: SECRET_PARAM.test(route.path) ? family.prefix + route.path : undefined,
     conformance: validateResponses ? new Conformance(route) : undefined,
   }
-}
-
-/** A stranger who fills the memory for bodies of nodes leaves room for those that are known: their ids are not told to anybody. */
-function knownNode({ headers }: IncomingMessage, { nodes }: Services): string | undefined {
-  const id = headers['x-node-id']
-  return typeof id === 'string' && nodes.knows(id) ? id : undefined
 }
 
 /** Reads a JSON body into the exchange, or looks at the head of one that the handler will read. */
@@ -111,9 +115,9 @@ function checkDeclared({ route, maxBodyBytes }: Operation, bytes: number): void 
 }
 
 /** Makes sure that there is room for what is coming; of a stream, only for what of it is in memory at a time. */
-function holdBody({ route, budget, ownerOf, streamBytes }: Operation, exchange: Exchange): void {
+function holdBody({ route, budget, owner, streamBytes }: Operation, exchange: Exchange): void {
   const declared = declaredLength(exchange.req)
-  const held = (exchange.held = { owner: exchange.accountId ?? ownerOf(exchange.req), bytes: 0 })
+  const held = (exchange.held = { owner: exchange.accountId ?? exchange.owner ?? owner, bytes: 0 })
   if (!route.stream) return budget.check(held.owner, declared)
   budget.hold(held, Math.min(declared || streamBytes, streamBytes))
   exchange.req.once('close', () => budget.release(held))

@@ -12,7 +12,7 @@ interface Bucket {
 
 const SWEEP_ABOVE = 10_000
 
-/** A token bucket per account, in this process: `perSecond` on average, `burst` at once. */
+/** A token bucket per account or address, in this process: `perSecond` on average, `burst` at once. */
 export class RateLimiter {
   readonly #limit: RateLimit
   readonly #buckets = new Map<string, Bucket>()
@@ -25,8 +25,7 @@ export class RateLimiter {
   take(account: string, head: string[], now = performance.now()): void {
     const { perSecond, burst } = this.#limit
     const bucket = this.#bucketOf(account, now)
-    bucket.tokens = Math.min(burst, bucket.tokens + ((now - bucket.at) / 1000) * perSecond)
-    bucket.at = now
+    this.#fill(bucket, now)
 
     const isAllowed = bucket.tokens >= 1
     if (isAllowed) bucket.tokens -= 1
@@ -45,6 +44,27 @@ export class RateLimiter {
       details: { retry_after_s: wait },
       headers: { 'retry-after': String(wait) },
     })
+  }
+
+  /** Seconds until there is a token; 0 when there is one. */
+  waitOf(key: string, now = performance.now()): number {
+    const bucket = this.#buckets.get(key)
+    if (!bucket) return 0
+    this.#fill(bucket, now)
+    return bucket.tokens >= 1 ? 0 : Math.max(1, Math.ceil((1 - bucket.tokens) / this.#limit.perSecond))
+  }
+
+  /** Takes one token, also where there is none. */
+  spend(key: string, now = performance.now()): void {
+    const bucket = this.#bucketOf(key, now)
+    this.#fill(bucket, now)
+    bucket.tokens = Math.max(0, bucket.tokens - 1)
+  }
+
+  #fill(bucket: Bucket, now: number): void {
+    const { perSecond, burst } = this.#limit
+    bucket.tokens = Math.min(burst, bucket.tokens + ((now - bucket.at) / 1000) * perSecond)
+    bucket.at = now
   }
 
   #bucketOf(account: string, now: number): Bucket {

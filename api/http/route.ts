@@ -100,6 +100,11 @@ export interface Route<
   etag?: boolean
   /** Served only where the feature is on, and left out of the default description. */
   preview?: 'webhooks'
+  /**
+   * Where the URL is the credential: checks it before anything is taken in, and says which account holds what the request
+   * takes. Parameters are as they stand in the path.
+   */
+  grant?(request: Pick<AnyRequest, 'req' | 'params'>, services: Services): string
   /** Opens no description: an inner route that clients reach by a URL they are given. */
   internal?: boolean
   // A method, so that a table of routes may forget each route's own types.

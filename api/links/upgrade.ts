@@ -47,6 +47,7 @@ function signedParts({ method = '', url = '', headers }: IncomingMessage): Signe
     accountId: text('x-account-id'),
     nodeId: text('x-node-id'),
     signature: text('x-node-signature'),
+    bodySha256: undefined,
     body: Buffer.alloc(0),
   }
 }

@@ -3,7 +3,7 @@ import { ApiError } from '../../domain/errors.ts'
 import { attachment, type ByteRange } from '../../platform/object-store.ts'
 import { reply } from '../http/reply.ts'
 import { route } from '../http/route.ts'
-import { authorize } from './authorize.ts'
+import { authorize, grantedTo } from './authorize.ts'
 
 export const getObject = route({
   operationId: 'getObject',
@@ -13,6 +13,7 @@ export const getObject = route({
   // The signature is the credential.
   auth: 'none',
   internal: true,
+  grant: ({ req, params }, { objects }) => grantedTo(objects, 'GET', params, req),
   params: Type.Object({ key: Type.String() }),
   success: { status: 200, contentType: 'application/octet-stream' },
   also: { 206: null },

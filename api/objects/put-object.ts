@@ -2,7 +2,7 @@ import Type from 'typebox'
 import { ApiError } from '../../domain/errors.ts'
 import { reply } from '../http/reply.ts'
 import { route } from '../http/route.ts'
-import { authorize } from './authorize.ts'
+import { authorize, grantedTo } from './authorize.ts'
 
 /** What S3 takes in one PUT. */
 const MAX_BYTES = 5 * 1024 ** 3
@@ -15,6 +15,7 @@ export const putObject = route({
   // The signature is the credential.
   auth: 'none',
   internal: true,
+  grant: ({ req, params }, { objects }) => grantedTo(objects, 'PUT', params, req),
   params: Type.Object({ key: Type.String() }),
   stream: { contentTypes: ['*'] },
   success: { status: 200 },

@@ -60,14 +60,18 @@ export async function revokeApiKey(trx: Transaction<Database>, id: string, now: 
   return revoked !== undefined
 }
 
-/** The live key behind its hash. */
-export const findApiKey = (
+/** The live keys among those with these hashes. */
+export const findApiKeys = (
   db: Kysely<Database>,
-  keyHash: Buffer,
-): Promise<Pick<ApiKeyRow, 'id' | 'account_id' | 'role'> | undefined> =>
+  keyHashes: readonly Buffer[],
+): Promise<Pick<ApiKeyRow, 'id' | 'account_id' | 'role' | 'key_hash'>[]> =>
   db
     .selectFrom('api_key')
-    .select(['id', 'account_id', 'role'])
-    .where('key_hash', '=', keyHash)
+    .select(['id', 'account_id', 'role', 'key_hash'])
+    .where('key_hash', 'in', keyHashes)
     .where('revoked_at', 'is', null)
-    .executeTakeFirst()
+    .execute()
+
+/** The live key behind its hash. */
+export const findApiKey = async (db: Kysely<Database>, keyHash: Buffer) =>
+  (await findApiKeys(db, [keyHash])).at(0)

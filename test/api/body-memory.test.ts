@@ -47,7 +47,7 @@ describe('the memory of request bodies', () => {
   let keys: string[]
   before(async () => {
     api = await startApi({ families, env: { HEARTH_BODY_MEMORY_MB: String(BUDGET_MB) } })
-    keys = await Promise.all([1, 2, 3].map(async () => (await api.account()).key))
+    keys = await Promise.all([1, 2, 3, 4].map(async () => (await api.account()).key))
   })
   after(() => api[Symbol.asyncDispose]())
 
@@ -89,9 +89,19 @@ describe('the memory of request bodies', () => {
   }
 
   it('is shared by all connections: beyond it 503 no_capacity with Retry-After, and room again once they have gone', async () => {
-    const [mine = '', theirs = '', others = ''] = keys
-    const open = [mine, theirs].map((key) => begin(key, { sent: 2 * MIB - 400, length: 2 * MIB - 1 }).socket)
-    for (const key of [mine, theirs]) await until(() => isFull(key))
+    const [mine = '', theirs = '', third = '', others = ''] = keys
+    const open: Socket[] = []
+    const sizes: [string, number][] = [
+      [mine, 2 * MIB - 400],
+      [theirs, MIB - 4_000],
+      [third, MIB / 2],
+    ]
+    // One after the other: each may hold as much as those before it have left.
+    for (const [key, sent] of sizes) {
+      open.push(begin(key, { sent, length: sent + 399 }).socket)
+      await sleep(300)
+    }
+    await until(async () => (await large(others)).status === 503)
 
     const refused = await large(others)
     assert.equal(refused.status, 503)
@@ -114,16 +124,28 @@ describe('the memory of request bodies', () => {
     await leave([socket])
   })
 
-  it('stays open to known nodes while strangers claim to be nodes', async () => {
-    const node = await signedNode(api)
-    const note = () => node.post('/api/builder/v1/take-of-node', { fill: 'x'.repeat(2000) })
-    assert.equal((await note()).status, 200)
-    const stranger = () => begin('', { sent: MIB, path: 'take-of-node' })
-    const strangers = [stranger(), stranger(), stranger()]
-    await until(() => strangers.some(({ answer }) => answer.text.startsWith('HTTP/1.1 503')))
+  it('leaves room for one more, however many accounts hold much', async () => {
+    const [mine = '', theirs = '', third = '', others = ''] = keys
+    const all = [mine, theirs, third].flatMap((key) => [1, 2, 3].map(() => begin(key, { sent: MIB })))
+    await until(() => all.some(({ answer }) => answer.text.startsWith('HTTP/1.1 503')))
+    await sleep(200)
 
-    assert.equal((await note()).status, 200)
-    await leave(strangers.map(({ socket }) => socket))
+    const { status } = await api.call('POST', '/api/builder/v1/take', {
+      key: others,
+      body: { fill: 'x'.repeat(100_000) },
+    })
+    assert.equal(status, 200)
+    await leave(all.map(({ socket }) => socket))
+  })
+
+  it('is not given to whoever only claims to be a node', async () => {
+    const node = await signedNode(api)
+    const { status } = await node.post('/api/builder/v1/take-of-node', { fill: 'x'.repeat(300_000) })
+    assert.equal(status, 200)
+    const stranger = begin('', { sent: MIB, path: 'take-of-node' })
+
+    await until(() => stranger.answer.text.startsWith('HTTP/1.1 401'))
+    await leave([stranger.socket])
   })
 
   it('is held by what has come and not by what was announced, up to the moment it comes', async () => {
@@ -141,7 +163,7 @@ describe('the memory of request bodies', () => {
     const body = { fill: 'x'.repeat(900_000) }
     const answers = await Promise.all(
       Array.from({ length: 60 }, (_, i) =>
-        api.call('POST', '/api/builder/v1/take', { key: keys[i % 3] ?? '', body }),
+        api.call('POST', '/api/builder/v1/take', { key: keys[i % 4] ?? '', body }),
       ),
     )
 

@@ -57,11 +57,13 @@ describe('a client in the middle of its body', () => {
     return { socket, answer }
   }
 
-  it('is cut off when it sends nothing more', async () => {
+  it('is told that it stopped, and cut off, when it sends nothing more', async () => {
     const { socket, answer } = open(10)
     socket.write('{')
 
-    assert.equal(await answer, '')
+    const text = await answer
+    assert.match(text, /^HTTP\/1\.1 408 /)
+    assert.match(text, /"request_timeout"/)
   })
 
   it('may be slow, and the work that follows may take longer', async () => {

@@ -4,7 +4,9 @@ import { once } from 'node:events'
 import { promisify } from 'node:util'
 import { BodyBudget } from '../../api/http/body-budget.ts'
 import { prepare } from '../../api/http/operation.ts'
+import { Strangers } from '../../api/http/strangers.ts'
 import { orchestrator } from '../../api/orchestrator/family.ts'
+import { readConfig } from '../../platform/config.ts'
 import type { Services } from '../../api/services.ts'
 
 const LOG = new URL('../../platform/log.ts', import.meta.url).href
@@ -69,7 +71,13 @@ describe('the log', function () {
     const services = { objects: { putBytes: 0 } } as Services
     const of = (operationId: string) => {
       const route = orchestrator.routes.find((each) => each.operationId === operationId)!
-      return prepare(route, orchestrator, services, new BodyBudget(0), {}).loggedPath
+      return prepare(
+        route,
+        orchestrator,
+        services,
+        { budget: new BodyBudget(0), strangers: new Strangers(readConfig({})) },
+        {},
+      ).loggedPath
     }
 
     assert.equal(of('completeLease'), '/api/v1/leases/{lease_token}:complete')

@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict'
-import { createHash, generateKeyPairSync, sign } from 'node:crypto'
+import { createHash, generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
 import {
   newNodeKey,
   privateKeyFromPem,
   publicKeyFromRaw,
   rawPublicKey,
   signRequest,
+  sha256Hex,
   type SignedParts,
   verifyRequest,
 } from '../../platform/signing.ts'
@@ -24,6 +25,9 @@ const parts: SignedParts = {
 }
 const signature = signRequest(key, parts)['x-node-signature']
 
+const verifySigned = (by: KeyObject, signed: SignedParts, text: string, at?: number) =>
+  verifyRequest(by, { ...signed, bodySha256: sha256Hex(signed.body) }, text, at)
+
 describe('node signatures', () => {
   it('are Ed25519 over the lines that the design names', () => {
     const digest = createHash('sha256').update('{"lease_s":30}').digest('hex')
@@ -33,7 +37,7 @@ describe('node signatures', () => {
   })
 
   it('hold for the message, and give a digest to remember it by', () => {
-    const checked = verifyRequest(publicKey, parts, signature, now)
+    const checked = verifySigned(publicKey, parts, signature, now)
 
     assert.ok(checked.fault === undefined)
     assert.equal(checked.digest.length, 32)
@@ -50,24 +54,24 @@ describe('node signatures', () => {
   ]
   for (const [what, change] of changed) {
     it(`do not hold for another ${what}`, () => {
-      assert.equal(verifyRequest(publicKey, { ...parts, ...change }, signature, now).fault, 'signature')
+      assert.equal(verifySigned(publicKey, { ...parts, ...change }, signature, now).fault, 'signature')
     })
   }
 
   it('do not hold under another key, or when they are no signature', () => {
     const other = publicKeyFromRaw(newNodeKey().publicKey)!
 
-    assert.equal(verifyRequest(other, parts, signature, now).fault, 'signature')
-    assert.equal(verifyRequest(publicKey, parts, '', now).fault, 'signature')
-    assert.equal(verifyRequest(publicKey, parts, 'AAAA', now).fault, 'signature')
+    assert.equal(verifySigned(other, parts, signature, now).fault, 'signature')
+    assert.equal(verifySigned(publicKey, parts, '', now).fault, 'signature')
+    assert.equal(verifySigned(publicKey, parts, 'AAAA', now).fault, 'signature')
   })
 
   it('hold for five minutes to either side', () => {
-    assert.equal(verifyRequest(publicKey, parts, signature, now + 300_000).fault, undefined)
-    assert.equal(verifyRequest(publicKey, parts, signature, now - 300_000).fault, undefined)
-    assert.equal(verifyRequest(publicKey, parts, signature, now + 300_001).fault, 'skew')
-    assert.equal(verifyRequest(publicKey, parts, signature, now - 300_001).fault, 'skew')
-    assert.equal(verifyRequest(publicKey, { ...parts, timestamp: Number.NaN }, signature, now).fault, 'skew')
+    assert.equal(verifySigned(publicKey, parts, signature, now + 300_000).fault, undefined)
+    assert.equal(verifySigned(publicKey, parts, signature, now - 300_000).fault, undefined)
+    assert.equal(verifySigned(publicKey, parts, signature, now + 300_001).fault, 'skew')
+    assert.equal(verifySigned(publicKey, parts, signature, now - 300_001).fault, 'skew')
+    assert.equal(verifySigned(publicKey, { ...parts, timestamp: Number.NaN }, signature, now).fault, 'skew')
   })
 
   it('come with keys that survive their text forms', () => {

@@ -15,6 +15,7 @@ export const getHubFile = route({
   // The address is the credential.
   auth: 'none',
   internal: true,
+  grant: ({ params }, services) => openHubFileGrant(services, (params as { grant: string }).grant).repoId,
   params: Type.Object({ grant: Type.String({ minLength: 1, maxLength: 4_000 }) }),
   success: { status: 200, contentType: 'application/octet-stream' },
   also: { 206: null },

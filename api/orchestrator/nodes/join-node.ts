@@ -11,6 +11,7 @@ export const joinNode = route({
   path: '/nodes:join',
   auth: 'join-token',
   body: JoinNode,
+  maxBodyBytes: 16 * 1024,
   success: { status: 201, schema: NodeJoined },
 
   async handler({ caller: { token }, body: { name, public_key, inventory } }, { db }) {
