@@ -5,6 +5,7 @@ import { loadCatalog } from '../platform/catalog.ts'
 import { type Config, required } from '../platform/config.ts'
 import { openEgressPolicy } from '../platform/egress-policy.ts'
 import { HubClient } from '../platform/hub.ts'
+import { Estimates } from './estimates.ts'
 import { HubReader } from './hub-reader.ts'
 import type { Logger } from '../platform/log.ts'
 import { openObjectStore } from '../platform/object-store-open.ts'
@@ -96,6 +97,7 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
     loads,
     warmPins,
     endpoints,
+    estimates: new Estimates(db),
     schemaChecks,
     inputChecks: new InputChecks(schemaChecks),
     journal,

@@ -5,6 +5,7 @@ import type { Database } from '../db/tables.ts'
 import type { KillSwitchRow } from '../db/tables/accounts.ts'
 import type { Catalog } from '../platform/catalog.ts'
 import type { Config } from '../platform/config.ts'
+import type { Estimates } from './estimates.ts'
 import type { HubReader } from './hub-reader.ts'
 import type { HubClient } from '../platform/hub.ts'
 import type { EgressPolicy } from '../platform/egress-policy.ts'
@@ -84,6 +85,8 @@ export interface Services {
   readonly nodeCredentials: NodeCredentials
   /** Endpoints as inference needs them. */
   readonly endpoints: EndpointCache
+  /** How long models take. */
+  readonly estimates: Estimates
   /** Holds values against schemas that callers wrote, in child processes. */
   readonly schemaChecks: SchemaChecks
   /** The same for inputs of inference, which mostly need no child. */

@@ -57,11 +57,15 @@ export const InferResponse = Type.Object(
   {
     task_id: Uuid,
     status: TaskStatus,
-    model_state: ModelState,
+    model_state: Nullable(ModelState),
     result: Type.Optional(JsonObject),
-    sync_latency_ms: Type.Optional(Type.Number()),
-    /** While the model is not loaded: how long that took before, once measured. */
-    estimated_load_time_s: Type.Optional(Nullable(Type.Number())),
+    sync_latency_ms: Type.Number({ description: 'How long this request has taken' }),
+    estimated_load_time_s: Type.Optional(
+      Type.Number({
+        description:
+          'For a model that was cold or cached: what its loads have taken, else those of models of its kind, else its size',
+      }),
+    ),
     message: Type.Optional(Type.String()),
     /** What to do next when there is no result yet. */
     note: Type.Optional(Type.String()),

@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { estimateLoadMs } from '../../db/repositories/loads.ts'
 import { endTask, findTask, handOverTask } from '../../db/repositories/tasks.ts'
 import { insertTasks } from '../../db/repositories/task-writes.ts'
 import type { TaskRow } from '../../db/tables/inference.ts'
@@ -53,15 +52,13 @@ export async function awaitTask(
   return row && isTerminalTask(row.status) ? row : undefined
 }
 
-/** Seconds that a load from this state has taken so far; null while nothing is measured, undefined when it is loaded. */
-export async function estimatedLoadS(
-  { db }: Pick<Services, 'db'>,
+/** What to say of the load of a model that was not loaded: about how many seconds it takes. */
+export async function loadEstimate(
+  { estimates }: Pick<Services, 'estimates'>,
   modelKey: string,
   state: ModelState,
-): Promise<number | null | undefined> {
-  if (state === 'resident') return undefined
-  const ms = await estimateLoadMs(db, modelKey, state)
-  return ms === undefined ? null : Math.round(ms) / 1000
+): Promise<{ estimated_load_time_s?: number }> {
+  return state === 'resident' ? {} : { estimated_load_time_s: await estimates.loadS(modelKey, state) }
 }
 
 /**

@@ -4,7 +4,7 @@ import type { InferResponse } from '../../schemas/inference-task.ts'
 import { ClientGoneError } from '../http/body.ts'
 import type { Services } from '../services.ts'
 import { type Admitted, modelStateOf } from './admission.ts'
-import { awaitTask, cancelTask, estimatedLoadS, handOver, queueTask } from './durable.ts'
+import { awaitTask, cancelTask, handOver, loadEstimate, queueTask } from './durable.ts'
 import { ownerOfNode } from './node-owner.ts'
 import { endedEntry, runningEntry, runningSettlement, type Ticket } from './rows.ts'
 import { askWarm, type WarmAnswer } from './warm.ts'
@@ -45,7 +45,8 @@ export async function inferSync(
   const timer = setTimeout(() => late.resolve(LATE), options.timeoutMs)
   try {
     const answer = await Promise.race([asked, late.promise])
-    if (typeof answer === 'symbol') return await answerRunning(services, ticket, { asked, work }, options)
+    if (typeof answer === 'symbol')
+      return await answerRunning(services, ticket, { asked, work }, { ...options, began })
     if (answer) return await answerEnded(services, ticket, answer, began)
     return await answerFromTask(services, ticket, options, began)
   } catch (err) {
@@ -82,7 +83,7 @@ async function answerRunning(
   services: Services,
   ticket: Ticket,
   request: Running,
-  { signal }: SyncOptions,
+  { signal, began }: SyncOptions & { began: number },
 ): Promise<InferResponse> {
   const { opened, written } = services.journal.open(runningEntry(ticket, services.gateway.id))
   const told = opened.then(() => cancelUnlessTold(services, ticket.taskId, signal))
@@ -99,6 +100,7 @@ async function answerRunning(
     task_id: ticket.taskId,
     status: 'running',
     model_state: 'resident',
+    sync_latency_ms: sinceMs(began),
     note: `The model is still at work. ${pollNote(ticket.taskId)}`,
   }
 }
@@ -129,14 +131,17 @@ async function answerFromTask(
   const ended = services.taskWaiters.wait(ticket.taskId, left, signal)
   await queueTask(services, ticket)
   const row = await awaitTask(services, ticket, ended)
-  if (row) return fromRow(row, sinceMs(began))
+  // What the model was met in once it was served, which another request may have loaded meanwhile.
+  const met = row?.model_state ?? state
+  const estimate = await loadEstimate(services, ticket.endpoint.model_key, met)
+  if (row) return { ...fromRow(row, sinceMs(began)), ...estimate }
   await cancelUnlessTold(services, ticket.taskId, signal)
-  const load = await estimatedLoadS(services, ticket.endpoint.model_key, state)
   return {
     task_id: ticket.taskId,
     status: 'queued',
     model_state: state,
-    ...(load !== undefined && { estimated_load_time_s: load }),
+    sync_latency_ms: sinceMs(began),
+    ...estimate,
     message: 'The model was not ready in time; the task goes on.',
     note: pollNote(ticket.taskId),
   }
@@ -162,7 +167,7 @@ async function cancelUnlessTold(services: Services, taskId: string, signal: Abor
 const fromRow = (row: TaskRow, latencyMs: number): InferResponse => ({
   task_id: row.id,
   status: row.status,
-  model_state: row.model_state ?? 'cold',
+  model_state: row.model_state,
   ...(row.result && { result: JSON.parse(row.result.toString()) as Record<string, unknown> }),
   ...(row.error !== null && { message: row.error }),
   sync_latency_ms: latencyMs,

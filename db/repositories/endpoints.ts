@@ -1,6 +1,6 @@
-import { type Kysely, type Selectable, sql, type Transaction, type Updateable } from 'kysely'
+import { type Kysely, sql, type Transaction, type Updateable } from 'kysely'
 import type { Database } from '../tables.ts'
-import type { EndpointRow, EndpointTable, LoadTimeTable, NewEndpoint } from '../tables/models.ts'
+import type { EndpointRow, EndpointTable, NewEndpoint } from '../tables/models.ts'
 import { bumpCache } from './cache-versions.ts'
 
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
@@ -90,18 +90,4 @@ export async function reviewEndpoint(
     .executeTakeFirst()
   if (row) await bumpCache(trx, 'endpoint')
   return row
-}
-
-/** Measured load times of some models, per start state and kind of node. */
-export async function readLoadTimes(
-  db: Kysely<Database>,
-  modelKeys: readonly string[],
-): Promise<Pick<Selectable<LoadTimeTable>, 'model_key' | 'start_state' | 'mean_ms'>[]> {
-  if (modelKeys.length === 0) return []
-  return db
-    .selectFrom('load_time')
-    .select(['model_key', 'start_state', sql<number>`min(mean_ms)`.as('mean_ms')])
-    .where('model_key', 'in', modelKeys)
-    .groupBy(['model_key', 'start_state'])
-    .execute()
 }

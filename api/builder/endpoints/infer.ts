@@ -3,7 +3,7 @@ import { isChatCapable } from '../../../domain/chat.ts'
 import { newId } from '../../../domain/ids.ts'
 import { InferBody, InferResponse, SYNC_TIMEOUT_S } from '../../../schemas/inference-task.ts'
 import { type Admitted, callableEndpoint, modelStateOf } from '../../inference/admission.ts'
-import { estimatedLoadS, queueTask } from '../../inference/durable.ts'
+import { loadEstimate, queueTask } from '../../inference/durable.ts'
 import { inferSync, pollNote } from '../../inference/infer-sync.ts'
 import { chatInput } from '../../inference/chat-input.ts'
 import { memberBytes } from '../../../platform/json-bytes.ts'
@@ -45,6 +45,7 @@ export const infer = route({
 
   async handler({ caller, params, body, rawBody, signal }, services) {
     const { accountId } = caller
+    const began = performance.now()
     const admitted = await admit(services, { accountId, endpointId: params.endpoint_id, body, rawBody })
     const { sync = true, sync_timeout_s: seconds = SYNC_TIMEOUT_S.default } = body
     if (sync) return inferSync(services, admitted, { timeoutMs: seconds * 1000, signal })
@@ -52,12 +53,13 @@ export const infer = route({
     const taskId = newId()
     const state = modelStateOf(services, admitted)
     await queueTask(services, { ...admitted, taskId, createdAt: services.now() })
-    const load = await estimatedLoadS(services, admitted.endpoint.model_key, state)
+    const estimate = await loadEstimate(services, admitted.endpoint.model_key, state)
     return {
       task_id: taskId,
       status: 'queued' as const,
       model_state: state,
-      ...(load !== undefined && { estimated_load_time_s: load }),
+      sync_latency_ms: Math.round((performance.now() - began) * 100) / 100,
+      ...estimate,
       note: pollNote(taskId),
     }
   },

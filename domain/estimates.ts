@@ -1,0 +1,34 @@
+/** What models of about one size have taken, on average. */
+export interface Sample {
+  memory_mb: number
+  ms: number
+}
+
+/**
+ * How long something is to take with a model of this size by what it took with others on the same runtime profile: the
+ * nearest in size, in proportion, though never less than the fastest took. Undefined without samples.
+ */
+export function estimateByKin(samples: readonly Sample[], memoryMb: number): number | undefined {
+  const distance = ({ memory_mb }: Sample) =>
+    Math.abs(Math.log(Math.max(1, memory_mb) / Math.max(1, memoryMb)))
+  const nearest = samples.toSorted((a, b) => distance(a) - distance(b))[0]
+  if (!nearest) return undefined
+  const fastest = Math.min(...samples.map(({ ms }) => ms))
+  return Math.max(fastest, nearest.ms * (Math.max(1, memoryMb) / Math.max(1, nearest.memory_mb)))
+}
+
+/** In MB a second: a download, a read from disk, and one pass of an inference over the weights in memory. */
+const ASSUMED = { download: 50, disk: 500, memory: 10_000 }
+
+/** What to say while nothing of the kind has been measured: the time that the size alone takes. */
+export function estimateBySize(what: 'cold' | 'cached' | 'inference', memoryMb: number): number {
+  const ms = (rate: number) => (1_000 * Math.max(1, memoryMb)) / rate
+  switch (what) {
+    case 'cold':
+      return ms(ASSUMED.download) + ms(ASSUMED.disk)
+    case 'cached':
+      return ms(ASSUMED.disk)
+    case 'inference':
+      return ms(ASSUMED.memory)
+  }
+}
