@@ -1,10 +1,10 @@
-import { readFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import type { RuntimeProfile } from '../schemas/runtime-profile.ts'
+import { optionsOf } from './model-options.ts'
 import type { ContainerDriver } from './container-driver.ts'
 import { checkModelFolder } from './model-folder.ts'
 import type { ProcessDriver, ProcessExit } from './process-driver.ts'
@@ -55,7 +55,7 @@ export interface Launched {
 /** Starts the command of a profile; whether it can serve is for the caller to find out. */
 export async function launch(drivers: Drivers, spec: ModelServerSpec): Promise<Launched> {
   await checkModelFolder(spec.modelDir)
-  const options = await optionsOf(spec)
+  const options = await optionsOf(spec.profile, spec.modelDir)
   return spec.profile.driver === 'container'
     ? launchContainer(drivers, spec, options)
     : launchProcess(drivers, spec, options)
@@ -128,20 +128,6 @@ function filler(profile: RuntimeProfile, values: Record<string, string>): (text:
 function threadsOf({ threads }: RuntimeProfile): number {
   const cores = availableParallelism()
   return threads === 0 ? Math.max(1, Math.floor(cores / 2)) : Math.min(threads, cores)
-}
-
-/** What a profile adds for a model's architecture, such as the parser of its tool calls. */
-async function optionsOf({ profile, modelDir }: ModelServerSpec): Promise<readonly string[]> {
-  if (!profile.model_options) return []
-  for (const path of ['config.json', join('model', 'config.json')]) {
-    try {
-      const config = JSON.parse(await readFile(join(modelDir, path), 'utf8')) as { model_type?: string }
-      return profile.model_options[config.model_type ?? ''] ?? []
-    } catch {
-      // A model in another form has no such options.
-    }
-  }
-  return []
 }
 
 const mapValues = (record: Record<string, string>, fill: (text: string) => string): Record<string, string> =>

@@ -20,6 +20,16 @@ export const RuntimeProfile = Type.Object(
     image: Type.Optional(Type.String({ minLength: 1 })),
     /** Arguments added for models whose config.json has this `model_type`. */
     model_options: Type.Optional(Type.Record(Type.String(), Type.Array(Type.String({ minLength: 1 })))),
+    /**
+     * Arguments added, unless the model's type brings them, for models whose chat template knows the tag `<think>`: where the
+     * template begins the trace itself, and where it leaves that to the model.
+     */
+    trace_options: Type.Optional(
+      Type.Object(
+        { begun: Type.Array(Type.String({ minLength: 1 })), written: Type.Array(Type.String({ minLength: 1 })) },
+        { additionalProperties: false },
+      ),
+    ),
     /** How the server says that it can serve: by a line on its output, or by answering its health check. */
     ready: Type.Optional({ ...Vocabulary('line', 'health'), default: 'line' }),
     /** The smallest real request, where the example of a version need not be one. */

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import uuid
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 TOOL_OPEN = "<tool_call>"
 TOOL_CLOSE = "</tool_call>"
-HEAD = re.compile(r'\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"(?:arguments|parameters)"\s*:\s*(?=\{)')
+HEAD = re.compile(r'\s*\{\s*(?:"type"\s*:\s*"function"\s*,\s*)?"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"(?:arguments|parameters)"\s*:\s*(?=\{)')
 
 
 class CallReader:
@@ -18,7 +19,7 @@ class CallReader:
 
     def __init__(self, index: int) -> None:
         self._index = index
-        self._value = _ValueEnd()
+        self._value = ValueEnd()
         # All that has come so far; what of it is not told yet begins at `_at`.
         self.text = ""
         self._at = 0
@@ -68,21 +69,51 @@ class CallReader:
             self.is_closed, self._at = True, found + len(TOOL_CLOSE)
 
     def _read_whole(self, text: str) -> list[dict[str, Any]]:
-        try:
-            call = orjson.loads(text.strip())
-            name, arguments = call["name"], call.get("arguments", call.get("parameters", {}))
-        except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+        call = call_of(text)
+        if call is None:
             return []
         self.is_whole = True
-        return [self._first(name, arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode())]
+        return [self._first(call.name, call.arguments)]
 
     def _first(self, name: str, arguments: str) -> dict[str, Any]:
         self.is_told = True
-        function = {"name": name, "arguments": arguments}
-        return {"index": self._index, "id": f"call_{uuid.uuid4().hex[:24]}", "type": "function", "function": function}
+        return first_fragment(self._index, name, arguments)
 
 
-class _ValueEnd:
+@dataclass
+class Call:
+    """One call, read as a whole."""
+
+    name: str
+    arguments: str
+    has_arguments: bool
+    keys: frozenset[str]
+
+
+def call_of(text: str) -> Call | None:
+    """A call out of its JSON; None where it is none."""
+    try:
+        call = orjson.loads(text.strip())
+        call = call["function"] if isinstance(call.get("function"), dict) else call
+        name, arguments = call["name"], call.get("arguments", call.get("parameters"))
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+        return None
+    if not isinstance(name, str):
+        return None
+    if not isinstance(arguments, str):
+        has_arguments, written = isinstance(arguments, dict), orjson.dumps(arguments or {}).decode()
+    else:
+        has_arguments, written = arguments.lstrip().startswith("{"), arguments
+    return Call(name, written, has_arguments, frozenset(call))
+
+
+def first_fragment(index: int, name: str, arguments: str) -> dict[str, Any]:
+    """The fragment with which a call begins."""
+    function = {"name": name, "arguments": arguments}
+    return {"index": index, "id": f"call_{uuid.uuid4().hex[:24]}", "type": "function", "function": function}
+
+
+class ValueEnd:
     """Finds where an object of JSON ends, over as many pieces as it comes in."""
 
     def __init__(self) -> None:

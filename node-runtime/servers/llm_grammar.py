@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from llm_calls import TOOL_CLOSE, TOOL_OPEN
-from llm_model import LanguageModel, Unusable
+from llm_model import Guided, LanguageModel, Unusable
 from llm_output import Output, Tool
 from llm_text import Answer
 
@@ -28,8 +28,13 @@ class Grammars:
         self._tokenizer: LLTokenizer | None = None
         self._making = threading.Lock()
 
-    def guide(self, output: Output, answer: Answer) -> Guide | CallGuide | None:
+    def guide(self, output: Output, answer: Answer) -> Guided | None:
         """What holds this answer to its form; None where it may be anything. Takes milliseconds: not for an event loop."""
+        guide = self._guide(output, answer)
+        # A trace that the prompt has begun has no form.
+        return ThoughtGuide(guide, answer) if isinstance(guide, Guide) and answer.thoughts.is_inside else guide
+
+    def _guide(self, output: Output, answer: Answer) -> Guide | CallGuide | None:
         if not output.tools and output.schema is None:
             return None
         tokenizer = self._load()
@@ -118,6 +123,30 @@ class Guide:
         return self._matcher.try_consume_tokens(tokens) == len(tokens)
 
 
+class ThoughtGuide:
+    """Lets a model think as it likes, and holds the answer behind its trace to its form."""
+
+    def __init__(self, guide: Guide, answer: Answer) -> None:
+        self._guide: Guide | None = guide
+        self._answer = answer
+        self._in_trace = True
+
+    def narrow(self, logits: torch.Tensor) -> None:
+        """As `Guide.narrow`, behind the trace."""
+        if self._guide and not self._in_trace:
+            self._guide.narrow(logits)
+
+    def took(self, token: int) -> bool:
+        """As `Guide.took`; the trace ends where the answer says so."""
+        if not self._in_trace:
+            return self._guide.took(token) if self._guide else True
+        self._in_trace = self._answer.thoughts.is_inside
+        if not self._in_trace and self._guide and not self._guide.read(self._answer.thoughts.answer_begun):
+            # The token that ended the trace has led away from the form.
+            self._guide = None
+        return True
+
+
 class CallGuide:
     """Lets a model say what it wants, but once it begins a call, holds it to one that is whole."""
 
@@ -137,9 +166,9 @@ class CallGuide:
         if self._in_call:
             if self._guide:
                 self._guide.took(token)
-            if not self._answer.in_call:
+            if not self._answer.in_tagged_call:
                 self._guide, self._in_call = self._begin(), False
-        elif self._answer.in_call:
+        elif self._answer.in_tagged_call:
             self._in_call = True
             if self._guide and not self._guide.read(self._answer.unread):
                 # A token that held more than the tag has led away from the form.

@@ -14,6 +14,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import torch
 from light_torch import without_compiler
+from llm_thoughts import THOUGHT_MARKS, closing_of
 
 with without_compiler():
     from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, GenerationConfig
@@ -24,6 +25,8 @@ logging.disable_progress_bar()
 
 # A caller who leaves during a long prompt is noticed after so many tokens.
 PREFILL_CHUNK = 256
+# So many tokens at the end of a prompt show whether it has begun a trace.
+PROMPT_END = 16
 
 
 class Unusable(Exception):
@@ -101,6 +104,7 @@ class LanguageModel:
         self._defaults: GenerationConfig = self._model.generation_config
         self.ends = self._end_tokens()
         self.vocabulary = int(self._model.config.get_text_config().vocab_size)
+        self._specials = self._special_tokens()
         self.context = int(getattr(self._model.config, "max_position_embeddings", 0) or 4096)
 
     def render(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None) -> list[int]:
@@ -114,6 +118,15 @@ class LanguageModel:
             )
         except Exception as error:  # Templates are programs of the model's makers: they refuse in their own ways.
             raise Unusable(f"the model's chat template refuses these messages: {error}", "messages") from error
+
+    def trace_of(self, prompt: list[int]) -> str | None:
+        """The tag that ends the trace which this prompt has begun; None where it has not."""
+        hidden = self.hidden_tokens(THOUGHT_MARKS)
+        return closing_of(self.tokenizer.decode([token for token in prompt[-PROMPT_END:] if token not in hidden]))
+
+    def hidden_tokens(self, shown: tuple[str, ...]) -> frozenset[int]:
+        """The tokens that stand for no text, without those of some marks."""
+        return frozenset(token for token, text in self._specials.items() if text not in shown)
 
     def room_for(self, generation: Generation) -> int:
         """How many tokens the answer may have."""
@@ -156,6 +169,11 @@ class LanguageModel:
     def _forward(self, tokens: list[int], cache: DynamicCache) -> torch.Tensor:
         ids = torch.tensor([tokens], device=self._device)
         return self._model(ids, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[0, -1].float()
+
+    def _special_tokens(self) -> dict[int, str]:
+        added = self.tokenizer.added_tokens_decoder
+        named = {token: str(self.tokenizer.convert_ids_to_tokens(token)) for token in self.tokenizer.all_special_ids}
+        return {**named, **{token: one.content for token, one in added.items() if one.special}}
 
     def _end_tokens(self) -> frozenset[int]:
         ends = self._defaults.eos_token_id

@@ -37,6 +37,9 @@ class ChatRequest:
             raise Unusable("messages must be a list with at least one message", "messages")
         if body.get("n") not in (None, 1):
             raise Unusable("n must be 1: this model gives one answer", "n")
+        if body.get("logprobs") not in (None, False) or body.get("top_logprobs") not in (None, 0):
+            field = "top_logprobs" if body.get("logprobs") in (None, False) else "logprobs"
+            raise Unusable(f"{field} cannot be had: this model tells no probabilities of tokens", field)
         stream_options = body.get("stream_options") or {}
         model = body.get("model")
         return cls(

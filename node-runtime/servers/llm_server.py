@@ -22,7 +22,8 @@ from llm_calls import gather
 from llm_grammar import Grammars
 from llm_model import Cancelled, Generation, Guided, LanguageModel, Unusable, find_model
 from llm_request import SERVED_NAME, ChatRequest
-from llm_text import Answer, Detokenizer, Piece
+from llm_text import CALL_MARKS, Answer, Detokenizer, Piece
+from llm_thoughts import THOUGHT_MARKS, Thoughts
 
 LARGEST_BODY = 64 << 20
 SSE = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
@@ -87,7 +88,13 @@ class ChatApp:
         output = request.output
         generation = Generation(self._model.render(request.messages, output.described), request.sampling)
         self._model.room_for(generation)
-        answer = Answer(request.stops, bool(output.tools), output.one_call)
+        answer = Answer(
+            request.stops,
+            frozenset(tool.name for tool in output.tools),
+            output.one_call,
+            bare_calls=output.schema is None,
+            thoughts=Thoughts(self._model.trace_of(generation.prompt)),
+        )
         return Chat(request, generation, answer, self._grammars.guide(output, answer))
 
     async def _stream(self, chat: Chat, send: Send) -> None:
@@ -119,6 +126,9 @@ class ChatApp:
         text = "".join(piece.text for piece in pieces)
         calls = gather([piece.tool_call for piece in pieces if piece.tool_call])
         message = {"role": "assistant", "content": text or (None if calls else ""), "refusal": None}
+        thought = "".join(piece.thought for piece in pieces)
+        if thought:
+            message["reasoning_content"] = thought
         if calls:
             message["tool_calls"] = calls
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish(chat)}
@@ -129,8 +139,9 @@ class ChatApp:
         """The answer as it comes out of a thread of its own."""
         loop = asyncio.get_running_loop()
         queue: asyncio.Queue[list[Piece] | None] = asyncio.Queue()
-        words = Detokenizer(self._model.tokenizer)
         answer = chat.answer
+        shown = (*THOUGHT_MARKS, *(CALL_MARKS if answer.names else ()))
+        words = Detokenizer(self._model.tokenizer, self._model.hidden_tokens(shown))
 
         def on_token(token: int) -> bool:
             pieces = answer.add(words.add(token))
@@ -180,7 +191,9 @@ def _head(kind: str, model: str) -> dict[str, Any]:
 
 
 def _delta(piece: Piece) -> dict[str, Any]:
-    return {"tool_calls": [piece.tool_call]} if piece.tool_call else {"content": piece.text}
+    if piece.tool_call:
+        return {"tool_calls": [piece.tool_call]}
+    return {"reasoning_content": piece.thought} if piece.thought else {"content": piece.text}
 
 
 def _finish(chat: Chat) -> str:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from llm_bare_calls import BARE_MARKS, BareReader
 from llm_calls import TOOL_OPEN, CallReader
+from llm_thoughts import Thoughts, open_end
+
+# What opens a tool call in the text of a model.
+CALL_MARKS = (TOOL_OPEN, *BARE_MARKS)
 
 # Bytes that make no character after so many tokens never will.
 LONGEST_CHARACTER = 6
@@ -14,8 +19,10 @@ LONGEST_CHARACTER = 6
 class Detokenizer:
     """Decodes token by token and holds back what is not a whole character yet."""
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Any, hidden: frozenset[int] = frozenset()) -> None:
         self._tokenizer = tokenizer
+        # Tokens that stand for no text.
+        self._hidden = hidden
         self._ids: list[int] = []
         self._from = 0
         self._told = 0
@@ -37,79 +44,147 @@ class Detokenizer:
         return self._decode(self._ids[self._from :])[len(before) :]
 
     def _decode(self, ids: list[int]) -> str:
-        return self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        shown = [token for token in ids if token not in self._hidden]
+        return self._tokenizer.decode(shown, skip_special_tokens=False, clean_up_tokenization_spaces=False)
 
 
 @dataclass
 class Piece:
-    """Something for the caller: text, or a fragment of a tool call."""
+    """Something for the caller: text, a part of the trace of a reasoning model, or a fragment of a tool call."""
 
     text: str = ""
+    thought: str = ""
     tool_call: dict[str, Any] | None = None
 
 
 @dataclass
 class Answer:
-    """Cuts the text of a model at its stop texts and takes tool calls out of it."""
+    """Takes trace and tool calls out of the text of a model, and cuts what is left at its stop texts."""
 
     stops: tuple[str, ...] = ()
-    with_tools: bool = False
+    # The functions that may be called.
+    names: frozenset[str] = frozenset()
     one_call: bool = False
+    # Whether an answer that is nothing but a call's JSON is that call.
+    bare_calls: bool = True
+    thoughts: Thoughts = field(default_factory=Thoughts)
     stopped: bool = False
     tool_calls: int = 0
     _held: str = field(default="", repr=False)
-    _call: CallReader | None = field(default=None, repr=False)
+    _call: CallReader | BareReader | None = field(default=None, repr=False)
+    # Nothing of the answer has been told.
+    _is_fresh: bool = field(default=True, repr=False)
 
     @property
     def in_call(self) -> bool:
         """Whether a tool call has begun and not ended."""
-        return self._call is not None
+        return self.in_tagged_call or (isinstance(self._call, BareReader) and self._call.in_call)
+
+    @property
+    def in_tagged_call(self) -> bool:
+        """Whether a tool call between tags has begun and not ended."""
+        return isinstance(self._call, CallReader)
 
     @property
     def unread(self) -> str:
-        """What the model has written of the call that it is in."""
-        return self._call.text if self._call else ""
+        """What the model has written of the tagged call that it is in."""
+        return self._call.text if isinstance(self._call, CallReader) else ""
 
     def add(self, text: str) -> list[Piece]:
         """What can be told now; the rest may be the beginning of a stop text or of a tool call."""
-        self._held += text
-        pieces: list[Piece] = []
-        while not self.stopped and self._step(pieces):
-            pass
+        thought, text = self.thoughts.add(text)
+        pieces = [Piece(thought=thought)] if thought else []
+        self._take(text, pieces)
         return pieces
 
     def end(self) -> list[Piece]:
         """What was held back and turned out to be text."""
+        thought, text = self.thoughts.end()
+        pieces = [Piece(thought=thought)] if thought else []
+        if text:
+            self._take(text, pieces)
+        if isinstance(self._call, BareReader):
+            self._call.end()
+            if self._call.is_closed:
+                self._leave_bare(self._call, pieces)
+                self._take("", pieces)
         rest, self._held = self._held, ""
         if self.stopped:
-            return []
-        call, self._call = self._call, None
-        if call is None:
-            return [Piece(text=rest)] if rest else []
+            return pieces
+        call = self._call
+        if not isinstance(call, CallReader):
+            return [*pieces, Piece(text=rest)] if rest and not self._is_padding(rest) else pieces
+        self._call = None
         told = call.end()
         self.tool_calls += len(told)
         if call.is_told and not call.is_whole:
             # Cut off: the answer does not end with a call that can be followed.
             self._call = call
-        return _fragments(told) if call.is_told else [Piece(text=TOOL_OPEN + call.text)]
+        return pieces + (_fragments(told) if call.is_told else [Piece(text=TOOL_OPEN + call.text)])
+
+    def _take(self, text: str, pieces: list[Piece]) -> None:
+        self._held += text
+        while not self.stopped and self._step(pieces):
+            pass
 
     def _step(self, pieces: list[Piece]) -> bool:
-        if self._call:
+        if isinstance(self._call, CallReader):
             return self._step_in_call(self._call, pieces)
-        marks = (*self.stops, TOOL_OPEN) if self.with_tools else self.stops
+        if isinstance(self._call, BareReader):
+            return self._step_in_bare(self._call, pieces)
+        if self._is_fresh and self.names and self.bare_calls and not self._held.strip():
+            return False
+        if self._begins_bare():
+            self._call = BareReader(self.tool_calls, self.names, one_call=self.one_call)
+            return True
+        marks = (*self.stops, *CALL_MARKS) if self.names else self.stops
         found = min((at for at in map(self._held.find, marks) if at >= 0), default=-1)
-        upto = found if found >= 0 else len(self._held) - _open_end(self._held, marks)
+        upto = found if found >= 0 else len(self._held) - open_end(self._held, marks)
         text, self._held = self._held[:upto], self._held[upto:]
         # Around tool calls models write blank lines that belong to nobody.
-        if text and not (self.with_tools and not text.strip() and (found >= 0 or self.tool_calls)):
+        if text and not (self.names and not text.strip() and (found >= 0 or self.tool_calls)):
             pieces.append(Piece(text=text))
+            self._is_fresh = False
         if found < 0:
             return False
-        if self.with_tools and self._held.startswith(TOOL_OPEN):
-            self._held, self._call = self._held[len(TOOL_OPEN) :], CallReader(self.tool_calls)
-            return True
-        self.stopped, self._held = True, ""
-        return False
+        mark = next((mark for mark in CALL_MARKS if self.names and self._held.startswith(mark)), None)
+        if mark is None or any(self._held.startswith(stop) for stop in self.stops):
+            self.stopped, self._held = True, ""
+            return False
+        self._held, self._is_fresh = self._held[len(mark) :], False
+        if mark == TOOL_OPEN:
+            self._call = CallReader(self.tool_calls)
+        else:
+            self._call = BareReader(self.tool_calls, self.names, mark, one_call=self.one_call)
+        return True
+
+    def _begins_bare(self) -> bool:
+        if not (self._is_fresh and self.names and self.bare_calls):
+            return False
+        begun = self._held.lstrip()
+        if begun[:1] == "[":
+            # It may also be the beginning of a mark.
+            return not begun.startswith(BARE_MARKS) and not open_end(begun, BARE_MARKS)
+        return begun[:1] == "{"
+
+    def _step_in_bare(self, call: BareReader, pieces: list[Piece]) -> bool:
+        text, self._held = self._held, ""
+        before = call.told
+        pieces += _fragments(call.add(text))
+        self.tool_calls += call.told - before
+        if not call.is_closed:
+            return False
+        self._leave_bare(call, pieces)
+        self.stopped = self.one_call and call.told > 0
+        return not self.stopped
+
+    def _leave_bare(self, call: BareReader, pieces: list[Piece]) -> None:
+        if call.failed_mark:
+            pieces.append(Piece(text=call.failed_mark))
+        self._call, self._held, self._is_fresh = None, call.rest + self._held, False
+
+    def _is_padding(self, text: str) -> bool:
+        return bool(self.tool_calls) and not text.strip()
 
     def _step_in_call(self, call: CallReader, pieces: list[Piece]) -> bool:
         text, self._held = self._held, ""
@@ -127,12 +202,3 @@ class Answer:
 
 def _fragments(told: list[dict[str, Any]]) -> list[Piece]:
     return [Piece(tool_call=fragment) for fragment in told]
-
-
-def _open_end(text: str, marks: tuple[str, ...]) -> int:
-    """How many characters at the end may be the beginning of a mark."""
-    longest = max(map(len, marks), default=1) - 1
-    for length in range(min(longest, len(text)), 0, -1):
-        if any(mark.startswith(text[-length:]) for mark in marks):
-            return length
-    return 0

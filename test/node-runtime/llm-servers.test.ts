@@ -30,10 +30,9 @@ const LONG = {
 /** A text in the middle of an answer. */
 const middle = (text: string) => text.slice(Math.floor(text.length / 2), Math.floor(text.length / 2) + 2)
 
-for (const [name, form, require, stopIn] of [
-  // A stop text that begins within a token is cut there, so this one is a token of the model's.
-  ['llama.cpp', 'gguf', requireLlamaCpp, () => ' a very small'],
-  ['PyTorch', 'folder', requireLlm, middle],
+for (const [name, form, require] of [
+  ['llama.cpp', 'gguf', requireLlamaCpp],
+  ['PyTorch', 'folder', requireLlm],
 ] as const) {
   describe(`a language model on ${name}`, function () {
     this.timeout(600_000)
@@ -138,11 +137,22 @@ for (const [name, form, require, stopIn] of [
       )
     })
 
+    it('refuses to tell probabilities, which it cannot', async () => {
+      for (const asked of [{ logprobs: true }, { top_logprobs: 21 }, { logprobs: true, top_logprobs: 2 }]) {
+        const { status, body } = await world.chat(model.name, { messages: MESSAGES, ...asked })
+
+        assert.equal(status, 400, JSON.stringify(asked))
+        assert.match((body as AnyBody).error.param, /^(top_)?logprobs$/)
+      }
+      const none = { messages: MESSAGES, logprobs: false, top_logprobs: 0, max_tokens: 1 }
+      assert.equal((await world.chat(model.name, none)).status, 200)
+    })
+
     it('stops at a text that the caller names', async () => {
       const whole = (await world.chat(model.name, { messages: MESSAGES, max_tokens: 6, temperature: 0 }))
         .body as AnyBody
       const content: string = whole.choices[0].message.content
-      const stop = stopIn(content)
+      const stop = middle(content)
 
       const { body } = await world.chat(model.name, {
         messages: MESSAGES,

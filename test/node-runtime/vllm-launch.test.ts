@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { availableParallelism } from 'node:os'
-import { writeFileSync } from 'node:fs'
+import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { ContainerDriver } from '../../node-runtime/container-driver.ts'
 import { LoadDeadline } from '../../node-runtime/load-deadline.ts'
@@ -19,9 +19,32 @@ const HERMES = ['--enable-auto-tool-choice', '--tool-call-parser', 'hermes']
 const OPTIONS: [type: string, options: string[]][] = [
   ['qwen2', HERMES],
   ['qwen3', [...HERMES, '--reasoning-parser', 'qwen3']],
+  ['qwen3_moe', [...HERMES, '--reasoning-parser', 'qwen3']],
   ['llama', ['--enable-auto-tool-choice', '--tool-call-parser', 'llama3_json']],
   ['mistral', ['--enable-auto-tool-choice', '--tool-call-parser', 'mistral']],
   ['a-family-of-tomorrow', []],
+]
+/** What it is told for a chat template, beside what the family says. */
+const TRACES: [what: string, type: string, template: string, options: string[]][] = [
+  [
+    'begins the trace',
+    'qwen2',
+    "{{ messages }}{% if add_generation_prompt %}<|assistant|><think>\\n{% endif %}",
+    [...HERMES, '--reasoning-parser', 'deepseek_r1'],
+  ],
+  [
+    'leaves the trace to the model',
+    'new',
+    "{{ m.split('</think>') }}<think>{% if add_generation_prompt %}<|a|>{% if off %}<think></think>{% endif %}{% endif %}",
+    ['--reasoning-parser', 'qwen3'],
+  ],
+  [
+    'belongs to a family with a parser of its own',
+    'qwen3',
+    '{% if add_generation_prompt %}<think>{% endif %}',
+    [...HERMES, '--reasoning-parser', 'qwen3'],
+  ],
+  ['knows no trace', 'qwen2', '{% if add_generation_prompt %}<|assistant|>{% endif %}', HERMES],
 ]
 
 describe('a language model on vLLM', () => {
@@ -94,6 +117,17 @@ describe('a language model on vLLM', () => {
         'serve /model --served-model-name model --uds /run/hearth/server.sock ' +
         '--gpu-memory-utilization 0.9 --allowed-media-domains media.invalid'
       assert.deepEqual(Cmd, [...said.split(' '), ...options])
+    })
+  }
+
+  for (const [what, type, template, options] of TRACES) {
+    it(`is told how a model reasons whose template ${what}`, async () => {
+      const path = join(folder.path, 'tokenizer_config.json')
+      writeFileSync(path, JSON.stringify({ chat_template: template }))
+      const { Cmd } = await created(profileOf('llm-vllm'), type)
+      rmSync(path)
+
+      assert.deepEqual(Cmd?.slice(Cmd.indexOf('media.invalid') + 1), options)
     })
   }
 

@@ -1,4 +1,4 @@
-"""Reads answers as the PyTorch model server does: lists of texts as JSON on standard input, what is told of each on standard output."""
+"""Reads answers as the PyTorch model server does: answers as JSON on standard input, what is told of each on standard output."""
 
 from __future__ import annotations
 
@@ -10,16 +10,29 @@ sys.path[:0] = [str(Path(__file__).parents[2] / "node-runtime" / "servers")]
 
 from llm_calls import gather
 from llm_text import Answer
+from llm_thoughts import Thoughts, closing_of
 
 
-def read(texts: list[str]) -> dict[str, object]:
+def read(
+    texts: list[str], prompt: str = "", names: list[str] = ["f", "g"], stops: list[str] = [], **options: bool
+) -> dict[str, object]:
     """The whole of one answer, and whether it ended within a call."""
-    answer = Answer(with_tools=True)
-    pieces = [piece for text in texts for piece in answer.add(text)] + answer.end()
+    answer = Answer(tuple(stops), frozenset(names), thoughts=Thoughts(closing_of(prompt)), **options)
+    pieces = []
+    for text in texts:
+        if not answer.stopped:
+            pieces += answer.add(text)
+    pieces += answer.end()
     fragments = [piece.tool_call for piece in pieces if piece.tool_call]
     calls = [(call["function"]["name"], call["function"]["arguments"]) for call in gather(fragments)]
-    text = "".join(piece.text for piece in pieces)
-    return {"text": text, "calls": calls, "fragments": len(fragments), "cut": answer.in_call}
+    return {
+        "text": "".join(piece.text for piece in pieces),
+        "thought": "".join(piece.thought for piece in pieces),
+        "calls": calls,
+        "fragments": len(fragments),
+        "cut": answer.in_call,
+        "stopped": answer.stopped,
+    }
 
 
-print(json.dumps([read(texts) for texts in json.load(sys.stdin)]))
+print(json.dumps([read(**one) if isinstance(one, dict) else read(one) for one in json.load(sys.stdin)]))

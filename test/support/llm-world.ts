@@ -9,7 +9,7 @@ import { type Answer, OPERATIONS_KEY, startApi, type TestApi } from './api.ts'
 import { startNode, type TestNode, until } from './node.ts'
 import { requireInstalled } from './skip.ts'
 import { temporaryFolder } from './temporary-folder.ts'
-import { makeTinyLlm } from './tiny-llm.ts'
+import { makeTinyLlm, type TinyLlm } from './tiny-llm.ts'
 
 /** For `before`: skips the suite by name, with the reason, where llama.cpp cannot be installed. */
 export async function requireLlamaCpp(this: Mocha.Context): Promise<void> {
@@ -49,11 +49,16 @@ export class LlmWorld implements AsyncDisposable {
   }
 
   /** A tiny model in either form, imported as an operator does it; `says` are the pieces of its only answer. */
-  async import(name: string, form: 'gguf' | 'folder', says?: readonly string[]): Promise<ImportedModel> {
+  async import(
+    name: string,
+    form: 'gguf' | 'folder',
+    says?: readonly string[],
+    like: TinyLlm = {},
+  ): Promise<ImportedModel> {
     const path = this.pathOf(form === 'gguf' ? `${name}.gguf` : name)
     // With its letters as tokens, a GGUF needs room for the description of a tool.
     if (form === 'gguf') await writeTinyGguf(path, says && { answer: says, context: 4_096 })
-    else await makeTinyLlm(path, says && { says })
+    else await makeTinyLlm(path, says ? { ...like, says } : like)
     const client = new AdminClient(this.api.baseUrl, OPERATIONS_KEY)
     return importModel(client, { name, path, task: 'chat', accountId: this.caller.accountId })
   }

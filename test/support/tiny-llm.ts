@@ -27,6 +27,8 @@ export interface TinyLlm {
   shardSize?: string
   tied?: boolean
   noTemplate?: boolean
+  /** Its template begins a trace for it. */
+  thinks?: boolean
   /** Its only answer in pieces, none of them twice; without it the weights are random. */
   says?: readonly string[]
 }

@@ -27,6 +27,7 @@ TEMPLATE = (
     "{% else %}{{ '<|' + message['role'] + '|>' + message['content'] + eos_token }}{% endif %}"
     "{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
+ASSISTANT_END = "add_generation_prompt %}<|assistant|>"
 
 
 def make(options: argparse.Namespace) -> None:
@@ -91,7 +92,7 @@ def _tokenizer(options: argparse.Namespace) -> PreTrainedTokenizerFast:
     )
     tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in options.says])
     if not options.no_template:
-        tokenizer.chat_template = TEMPLATE
+        tokenizer.chat_template = TEMPLATE.replace(ASSISTANT_END, ASSISTANT_END + "<think>\n") if options.thinks else TEMPLATE
     return tokenizer
 
 
@@ -108,5 +109,6 @@ if __name__ == "__main__":
     parser.add_argument("--shard-size", default="5GB")
     parser.add_argument("--tied", action="store_true")
     parser.add_argument("--no-template", action="store_true")
+    parser.add_argument("--thinks", action="store_true", help="its template begins a trace")
     parser.add_argument("--says", type=json.loads, default=[], help="pieces of its only answer, none of them twice")
     make(parser.parse_args())

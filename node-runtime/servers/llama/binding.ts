@@ -52,7 +52,6 @@ export interface GenerateOptions {
   topP?: number
   topK?: number
   seed?: number
-  customStopTriggers?: string[]
   grammar?: unknown
   repeatPenalty?: false | RepeatPenalty
   functions?: Record<string, { description?: string; params?: unknown }>

@@ -12,6 +12,7 @@ import type {
   LlamaModel,
   LlamaSequence,
 } from './binding.ts'
+import { AnswerText } from './answer-text.ts'
 import type { ChatRequest } from './chat-request.ts'
 import { type CallFragment, CallTeller, type ToolCall } from './call-teller.ts'
 import type { GrammarSchema } from './grammar-schema.ts'
@@ -94,7 +95,13 @@ export class ChatModel {
 
   async #answer({ history, output, sampling, stops }: ChatRequest, listener: Listener): Promise<Answer> {
     const calls = new CallTeller(listener.onCall)
-    const options = await this.#options({ output, sampling, stops }, listener, calls)
+    const text = new AnswerText(calls, {
+      stops,
+      names: output.isForced ? [] : Object.keys(output.functions ?? {}),
+      isOneCall: output.isOneCall,
+      onText: listener.onText,
+    })
+    const options = await this.#options({ output, sampling, text }, listener, calls)
     const chatWrapper = output.isForced ? callingAtOnce(this.#wrapper) : this.#wrapper
     const sequence = await this.#take()
     try {
@@ -103,9 +110,11 @@ export class ChatModel {
       const prompt = await this.#promptTokens(history, options)
       const before = sequence.tokenMeter.getState()
       const generated = await chat.generateResponse(history, options)
+      listener.signal.throwIfAborted()
+      text.end()
       const { usedOutputTokens: completion } = sequence.tokenMeter.diff(before)
       return {
-        text: generated.response,
+        text: text.text,
         calls: calls.calls,
         finishReason: finishOf(generated, calls),
         usage: { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion },
@@ -125,22 +134,26 @@ export class ChatModel {
   }
 
   async #options(
-    { output, sampling, stops }: Pick<ChatRequest, 'output' | 'sampling' | 'stops'>,
-    { onText, onThought, signal }: Listener,
+    { output, sampling, text: answer }: Pick<ChatRequest, 'output' | 'sampling'> & { text: AnswerText },
+    { onThought, signal }: Listener,
     calls: CallTeller,
   ): Promise<GenerateOptions> {
+    // The library's own stop texts lose what stands before them in the same token.
+    const stopping = new AbortController()
     const { functions } = output
     const grammar = await this.#grammar(output)
     const { presencePenalty, frequencyPenalty, ...chosen } = sampling
     const isPenalized = presencePenalty !== 0 || frequencyPenalty !== 0
     return {
       ...chosen,
-      signal,
-      stopOnAbortSignal: false,
+      signal: AbortSignal.any([signal, stopping.signal]),
+      stopOnAbortSignal: true,
       onResponseChunk: ({ type, segmentType, text }) => {
         if (text === '') return
-        if (type === undefined) onText(text)
-        else if (segmentType === 'thought') onThought(text)
+        if (type === undefined) {
+          answer.add(text)
+          if (answer.isStopped) stopping.abort()
+        } else if (segmentType === 'thought') onThought(text)
       },
       // The library punishes repetition unless told not to; OpenAI's API does so only when asked.
       repeatPenalty: isPenalized && {
@@ -149,7 +162,6 @@ export class ChatModel {
         presencePenalty,
         frequencyPenalty,
       },
-      ...(stops.length > 0 && { customStopTriggers: stops }),
       ...(grammar !== undefined && { grammar }),
       ...(functions && {
         functions,

@@ -41,6 +41,11 @@ export function readChat(given: unknown): ChatRequest {
   }
   const body = given as Body
   if ((body['n'] ?? 1) !== 1) throw new UnusableError('n must be 1: this model gives one answer', 'n')
+  for (const field of ['logprobs', 'top_logprobs']) {
+    if (![undefined, null, false, 0].includes(body[field] as null)) {
+      throw new UnusableError(`${field} cannot be had: this model tells no probabilities of tokens`, field)
+    }
+  }
   const options = body['stream_options'] as { include_usage?: unknown } | null | undefined
   const model = body['model']
   return {

@@ -1,0 +1,87 @@
+"""The trace of a reasoning model, which it writes before its answer and between tags."""
+
+from __future__ import annotations
+
+# Opening and closing tags of the families that think aloud.
+TAGS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
+THOUGHT_MARKS = tuple(tag for pair in TAGS for tag in pair)
+
+
+def open_end(text: str, marks: tuple[str, ...]) -> int:
+    """How many characters at the end may be the beginning of a mark."""
+    longest = max(map(len, marks), default=1) - 1
+    for length in range(min(longest, len(text)), 0, -1):
+        if any(mark.startswith(text[-length:]) for mark in marks):
+            return length
+    return 0
+
+
+def closing_of(prompt_end: str) -> str | None:
+    """The tag that ends the trace which a prompt has begun already, as templates of some families do."""
+    end = prompt_end.rstrip()
+    return next((closing for opening, closing in TAGS if end.endswith(opening)), None)
+
+
+class Thoughts:
+    """Parts a text that comes in pieces into trace and answer. A trace that never ends is trace to its end."""
+
+    def __init__(self, closing: str | None = None) -> None:
+        # The tag that ends the trace; None before it begins and behind it.
+        self._closing = closing
+        self._may_begin = closing is None
+        self._held = ""
+        # White space belongs to the trace, or to the answer, only between other characters of it.
+        self._is_blank = True
+        # What of the answer came together with the end of the trace.
+        self.answer_begun = ""
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the trace has begun and not ended."""
+        return self._closing is not None
+
+    def add(self, text: str) -> tuple[str, str]:
+        """What can be told now of the trace and of the answer."""
+        self._held += text
+        if self._may_begin and not self._begin():
+            return "", self._answer()
+        if self._closing is None:
+            return "", self._answer()
+        inside, found, behind = self._held.partition(self._closing)
+        if found:
+            self._held = behind
+            thought, self._closing, self._is_blank = self._trimmed(inside.rstrip()), None, True
+            self.answer_begun = self._answer()
+            return thought, self.answer_begun
+        upto = len(inside[: len(inside) - open_end(inside, (self._closing,))].rstrip())
+        thought, self._held = self._trimmed(inside[:upto]), inside[upto:]
+        return thought, ""
+
+    def end(self) -> tuple[str, str]:
+        """What is still held when nothing more comes."""
+        rest, self._held = self._held, ""
+        return (self._trimmed(rest.rstrip()), "") if self._closing else ("", rest)
+
+    def _begin(self) -> bool:
+        begun = self._held.lstrip()
+        for opening, closing in TAGS:
+            if begun.startswith(opening):
+                self._held, self._closing, self._may_begin = begun[len(opening) :], closing, False
+                return True
+        if not any(opening.startswith(begun) for opening, _ in TAGS):
+            # The answer begins at once, with all of its white space.
+            self._may_begin = self._is_blank = False
+        return False
+
+    def _answer(self) -> str:
+        if self._may_begin:
+            return ""
+        text, self._held = self._trimmed(self._held), ""
+        return text
+
+    def _trimmed(self, text: str) -> str:
+        if not self._is_blank:
+            return text
+        text = text.lstrip()
+        self._is_blank = not text
+        return text
