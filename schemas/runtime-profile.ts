@@ -26,7 +26,10 @@ export const RuntimeProfile = Type.Object(
      */
     trace_options: Type.Optional(
       Type.Object(
-        { begun: Type.Array(Type.String({ minLength: 1 })), written: Type.Array(Type.String({ minLength: 1 })) },
+        {
+          begun: Type.Array(Type.String({ minLength: 1 })),
+          written: Type.Array(Type.String({ minLength: 1 })),
+        },
         { additionalProperties: false },
       ),
     ),

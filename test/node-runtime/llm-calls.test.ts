@@ -119,7 +119,8 @@ describe('tool calls in the text of a model on PyTorch', function () {
   })
 
   it('are a list behind the mark of Mistral, also after text', async () => {
-    const whole = 'I look.[TOOL_CALLS] [{"name": "f", "arguments": {"a": "]"}}, {"name": "g", "arguments": {}}]'
+    const whole =
+      'I look.[TOOL_CALLS] [{"name": "f", "arguments": {"a": "]"}}, {"name": "g", "arguments": {}}]'
     const [byLetter, atOnce, cut] = await told([
       letters(whole),
       [whole],

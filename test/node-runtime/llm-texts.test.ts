@@ -23,7 +23,10 @@ function toldWhole(body: AnyBody): Told {
   return {
     content: message.content ?? '',
     thought: message.reasoning_content ?? '',
-    calls: (message.tool_calls ?? []).map(({ function: { name, arguments: given } }: AnyBody) => [name, given]),
+    calls: (message.tool_calls ?? []).map(({ function: { name, arguments: given } }: AnyBody) => [
+      name,
+      given,
+    ]),
     finish: finish_reason,
     completion: body.usage.completion_tokens,
   }
@@ -70,7 +73,11 @@ for (const [server, form, require] of [
     async function told({ name }: ImportedModel, asked: object): Promise<Told> {
       const body = { messages: MESSAGES, max_tokens: 40, temperature: 0, ...asked }
       const whole = await world.chat(name, body)
-      const streamed = await world.chat(name, { ...body, stream: true, stream_options: { include_usage: true } })
+      const streamed = await world.chat(name, {
+        ...body,
+        stream: true,
+        stream_options: { include_usage: true },
+      })
       assert.deepEqual([whole.status, streamed.status], [200, 200], whole.text + streamed.text)
 
       const answer = toldWhole(whole.body as AnyBody)
@@ -99,7 +106,14 @@ for (const [server, form, require] of [
     })
 
     it('is a call where it is the JSON of one, as Llama 3 writes it, and a tool was given', async () => {
-      const says = ['\n', '{"name": "get_wea', 'ther", "parameters": {"city": ', '"Rome", "days": 2}', '}', ' \n\n']
+      const says = [
+        '\n',
+        '{"name": "get_wea',
+        'ther", "parameters": {"city": ',
+        '"Rome", "days": 2}',
+        '}',
+        ' \n\n',
+      ]
       const model = await saying('llama-call', says)
 
       const called = await told(model, { tools: TOOLS })
@@ -120,7 +134,15 @@ for (const [server, form, require] of [
     })
 
     it('has calls behind the mark of Mistral', async () => {
-      const says = ['I look.', ' [TOOL_', 'CALLS][{"name": ', '"get_weather", "arguments": ', ROME, '},', ' {"x": 1}]']
+      const says = [
+        'I look.',
+        ' [TOOL_',
+        'CALLS][{"name": ',
+        '"get_weather", "arguments": ',
+        ROME,
+        '},',
+        ' {"x": 1}]',
+      ]
       const model = await saying('mistral-call', says)
 
       const { content, calls, finish } = await told(model, { tools: TOOLS })
@@ -136,11 +158,10 @@ for (const [server, form, require] of [
 
       const { content, thought, finish, completion } = await told(model, {})
       const cut = await told(model, { max_tokens: 3 })
-      const { body } = await world.api.call(
-        'POST',
-        `/api/builder/v1/endpoints/${model.endpoint_id}/infer`,
-        { key: world.caller.key, body: { input: { messages: MESSAGES } } },
-      )
+      const { body } = await world.api.call('POST', `/api/builder/v1/endpoints/${model.endpoint_id}/infer`, {
+        key: world.caller.key,
+        body: { input: { messages: MESSAGES } },
+      })
 
       assert.deepEqual([thought, content, finish, completion], ['I ponder.', 'Paris.', 'stop', 7])
       assert.deepEqual([cut.content, cut.finish], ['', 'length'])
@@ -150,7 +171,9 @@ for (const [server, form, require] of [
     })
 
     it('is all trace until it ends, where the template has begun one, also before JSON of a schema', async () => {
-      const model = await saying('begun', ['So it is', ' 7. ', '</think>', '\n\n', '{"n": ', '7}'], { thinks: true })
+      const model = await saying('begun', ['So it is', ' 7. ', '</think>', '\n\n', '{"n": ', '7}'], {
+        thinks: true,
+      })
       const schema = {
         type: 'object',
         properties: { n: { type: 'integer' } },
@@ -171,7 +194,14 @@ for (const [server, form, require] of [
     })
 
     it('has a call behind its trace', async () => {
-      const says = ['Let me look.', '</think>\n', '<tool_call>', '{"name": "get_weather", "arguments": ', ROME, '}']
+      const says = [
+        'Let me look.',
+        '</think>\n',
+        '<tool_call>',
+        '{"name": "get_weather", "arguments": ',
+        ROME,
+        '}',
+      ]
       const model = await saying('thinking-call', [...says, '</tool_call>'], { thinks: true })
 
       const { thought, content, calls, finish } = await told(model, { tools: TOOLS })

@@ -29,7 +29,7 @@ const TRACES: [what: string, type: string, template: string, options: string[]][
   [
     'begins the trace',
     'qwen2',
-    "{{ messages }}{% if add_generation_prompt %}<|assistant|><think>\\n{% endif %}",
+    '{{ messages }}{% if add_generation_prompt %}<|assistant|><think>\\n{% endif %}',
     [...HERMES, '--reasoning-parser', 'deepseek_r1'],
   ],
   [
