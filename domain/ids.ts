@@ -12,6 +12,11 @@ let at = drawn.length
 let lastMs = 0
 let seq = 0
 
+const OWN_SPELLING = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+
+/** Whether PostgreSQL takes a text as a UUID, in the one spelling that ids have here. */
+export const isUuid = (value: string): boolean => OWN_SPELLING.test(value)
+
 /** A new UUIDv7: ids sort by creation, within a process even those of one millisecond, so pages run by id alone. */
 export function newId(): string {
   if (at === drawn.length) {

@@ -103,6 +103,11 @@ export const SETTINGS = {
     '128',
     'Memory that the bodies of all requests may take at once, in MB; one account gets half of it, and never more than it leaves free. Beyond it requests get 503.',
   ),
+  HEARTH_ANSWER_MEMORY_MB: setting(
+    'count',
+    '256',
+    'Memory that large answers of models may take at once, in MB; one account gets half of it. Beyond it requests get 503.',
+  ),
   HEARTH_STREAM_KEEPALIVE_S: setting(
     'integer',
     '15',

@@ -1,19 +1,19 @@
 import type { RawData, WebSocket } from 'ws'
 import { type AckMeta, FRAME, type FrameType, MAX_CHUNK, STREAM_CREDIT } from '../schemas/link.ts'
-import {
-  decodeFrames,
-  encodeChunk,
-  encodeFrame,
-  type Frame,
-  LinkProtocolError,
-  parseMeta,
-} from './link-codec.ts'
+import { compact, encodeChunk, encodeFrame, type Frame, LinkProtocolError, parseMeta } from './link-codec.ts'
+import { type InboundPace, LinkInbox, unitsOf } from './link-inbox.ts'
 import { StreamTable } from './stream-table.ts'
 import { TurnWriter } from './turn-writer.ts'
 
 /** Bytes waiting in the socket above which data frames wait in their streams, so that control frames overtake them. */
 const SOCKET_HIGH_WATER = 2 * MAX_CHUNK
 const GRANT_STEP = STREAM_CREDIT / 2
+/** Bytes on this side of the network above which the other side counts as one that does not read. */
+const MAX_UNREAD = 64 * 1024 * 1024
+/** How long the other side may take to answer that the link closes. */
+const CLOSING_MS = 2_000
+const LAST_TYPE = Math.max(...Object.values(FRAME))
+const TOO_LONG = `a frame of a stream holds more than ${MAX_CHUNK} bytes`
 /** Streams in line that are not worth a look whether they still matter. */
 const FEW = 64
 
@@ -22,6 +22,10 @@ export interface ChannelOptions {
   onClose: (reason: string) => void
   /** A stream whose reader granted nothing for `stallMs` while data waited. */
   onStall: (stream: number) => void
+  /** A frame of a type that this version does not know was passed over. */
+  onUnknown?: (type: number) => void
+  /** How much work the other side may cause; unbounded without. */
+  pace?: InboundPace
   pingMs?: number
   /** Silence after which the link counts as broken. */
   idleMs?: number
@@ -42,6 +46,7 @@ interface Sending {
 }
 
 interface Receiving {
+  /** Received since credit was last granted: `STREAM_CREDIT` at most, whatever was granted before. */
   ungranted: number
   paused: boolean
 }
@@ -52,7 +57,7 @@ interface Receiving {
  */
 export class LinkChannel {
   readonly #socket: WebSocket
-  readonly #options: Required<ChannelOptions>
+  readonly #options: Required<Omit<ChannelOptions, 'pace'>>
   readonly #sending = new StreamTable<Sending>()
   readonly #receiving = new StreamTable<Receiving>()
   /** Streams whose turn is to come. */
@@ -60,16 +65,28 @@ export class LinkChannel {
   #isPumping = false
   readonly #timer: NodeJS.Timeout
   readonly #out: TurnWriter
-  #lastIn = Date.now()
+  readonly #inbox: LinkInbox
+  #lastIn = performance.now()
+  /** When the other side last took something of what waits for it. */
+  #lastTaken = performance.now()
   #closed = false
 
-  constructor(socket: WebSocket, options: ChannelOptions) {
+  constructor(socket: WebSocket, { pace, ...options }: ChannelOptions) {
     this.#socket = socket
-    const pump = () => this.#pump()
-    this.#out = new TurnWriter(socket, { onTurnOver: pump, onSent: pump })
-    this.#options = { pingMs: 3_000, idleMs: 10_000, stallMs: 60_000, ...options }
+    const onTurnOver = () => this.#pump()
+    const onSent = () => {
+      this.#lastTaken = performance.now()
+      this.#pump()
+    }
+    this.#out = new TurnWriter(socket, { onTurnOver, onSent })
+    this.#options = { pingMs: 3_000, idleMs: 10_000, stallMs: 60_000, onUnknown: () => {}, ...options }
+    const take = (frame: Frame) => this.#take(frame)
+    this.#inbox = new LinkInbox(socket, { take, onFault: (err) => this.#fault(err) }, pace)
     socket.binaryType = 'nodebuffer'
-    socket.on('message', (data: RawData) => this.#receive(data as Buffer))
+    socket.on('message', (data: RawData) => {
+      this.#lastIn = performance.now()
+      this.#inbox.push(data as Buffer)
+    })
     socket.on('close', (code, reason) => this.#close(reason.toString() || `closed with ${code}`))
     socket.on('error', (err) => this.#close(err.message))
     this.#timer = setInterval(() => this.#tick(), Math.min(1_000, this.#options.pingMs))
@@ -133,12 +150,18 @@ export class LinkChannel {
     if (!paused) this.#grant(stream, receiving)
   }
 
+  /** Reads nothing more from the other side until what comes back is called. */
+  hold(): () => void {
+    return this.#inbox.hold()
+  }
+
   close(reason: string, code = 1000): void {
     if (this.#closed) return
     // What streams were given in this turn of the event loop goes out first.
     this.#pump()
     this.#out.flush()
     this.#socket.close(code, reason.slice(0, 120))
+    setTimeout(() => this.#socket.terminate(), CLOSING_MS).unref()
     this.#close(reason)
   }
 
@@ -160,25 +183,42 @@ export class LinkChannel {
     return sending
   }
 
-  #receive(message: Buffer): void {
-    if (this.#closed) return
-    this.#lastIn = Date.now()
-    try {
-      for (const frame of decodeFrames(message)) {
-        this.#take(frame)
-        if (this.#closed) return
-      }
-    } catch (err) {
-      if (!(err instanceof LinkProtocolError)) throw err
-      this.close(err.message, 1002)
-    }
+  #fault(err: unknown): void {
+    if (!(err instanceof LinkProtocolError)) throw err
+    this.close(err.message, 1002)
   }
 
-  #take(frame: Frame): void {
-    if (frame.type === FRAME.ping) return
-    if (frame.type === FRAME.ack && frame.stream !== 0) return this.#credit(frame)
-    if (frame.type === FRAME.chunk) this.#count(frame)
-    this.#options.onFrame(frame)
+  /** Gives the units that the frame was worth. */
+  #take(frame: Frame): number {
+    const { type } = frame
+    if (type === FRAME.chunk) return this.#takeChunk(frame)
+    if (type > LAST_TYPE) this.#options.onUnknown(type)
+    else if (type === FRAME.ack && frame.stream !== 0) this.#credit(frame)
+    else if (type !== FRAME.ping) {
+      if (type === FRAME.end && frame.body.length > MAX_CHUNK) throw new LinkProtocolError(TOO_LONG)
+      this.#options.onFrame(frame)
+    }
+    return unitsOf(frame, false)
+  }
+
+  /** An empty chunk says nothing; what comes for a stream that is over was under way when it ended. */
+  #takeChunk(frame: Frame): number {
+    const { length } = frame.body
+    if (length > MAX_CHUNK) throw new LinkProtocolError(TOO_LONG)
+    const receiving = this.#receiving.get(frame.stream)
+    const units = unitsOf(frame, receiving !== undefined)
+    if (receiving) this.#count(frame, receiving)
+    frame.body = compact(frame.body)
+    if (length > 0) this.#options.onFrame(frame)
+    return units
+  }
+
+  #count({ stream, body }: Frame, receiving: Receiving): void {
+    receiving.ungranted += body.length
+    if (receiving.ungranted > STREAM_CREDIT) {
+      throw new LinkProtocolError('more came on a stream than it was granted')
+    }
+    if (!receiving.paused) this.#grant(stream, receiving)
   }
 
   #credit(frame: Frame): void {
@@ -189,13 +229,6 @@ export class LinkChannel {
     sending.credit += credit
     this.#queueUp(sending)
     this.#pump()
-  }
-
-  #count(frame: Frame): void {
-    const receiving = this.#receiving.get(frame.stream)
-    if (!receiving) return
-    receiving.ungranted += frame.body.length
-    if (!receiving.paused) this.#grant(frame.stream, receiving)
   }
 
   #grant(stream: number, receiving: Receiving): void {
@@ -257,7 +290,7 @@ export class LinkChannel {
       count += 1
     }
     if (count === 0) {
-      sending.waitingSince ||= Date.now()
+      sending.waitingSince ||= performance.now()
       return
     }
     sending.waitingSince = 0
@@ -274,10 +307,13 @@ export class LinkChannel {
   }
 
   #tick(): void {
-    const now = Date.now()
-    if (now - this.#lastIn > this.#options.idleMs) {
-      this.#socket.terminate()
-      return this.#close('the other side has gone silent')
+    const now = performance.now()
+    const { waitingBytes } = this.#out
+    if (this.#inbox.isPaused) this.#lastIn = now
+    if (waitingBytes === 0) this.#lastTaken = now
+    if (now - this.#lastIn > this.#options.idleMs) return this.#break('the other side has gone silent')
+    if (waitingBytes > MAX_UNREAD || now - this.#lastTaken > this.#options.stallMs) {
+      return this.#break('the other side does not read what it is sent')
     }
     if (now - this.#out.lastOut >= this.#options.pingMs) this.send(FRAME.ping, 0)
     for (const [stream, { waitingSince }] of this.#sending.entries()) {
@@ -285,10 +321,16 @@ export class LinkChannel {
     }
   }
 
+  #break(reason: string): void {
+    this.#socket.terminate()
+    this.#close(reason)
+  }
+
   #close(reason: string): void {
     if (this.#closed) return
     this.#closed = true
     clearInterval(this.#timer)
+    this.#inbox.close()
     this.#sending.clear()
     this.#receiving.clear()
     this.#line.length = 0

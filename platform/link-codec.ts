@@ -2,11 +2,11 @@ import { FRAME, type FrameType } from '../schemas/link.ts'
 
 const HEADER = 11
 const NO_BODY = Buffer.alloc(0)
-const LAST_TYPE = Math.max(...Object.values(FRAME))
 
 /** A decoded frame; `meta` and `body` are views of the received bytes. */
 export interface Frame {
-  type: FrameType
+  /** One of `FRAME`, or a type that only a later version knows. */
+  type: number
   stream: number
   meta: Buffer
   body: Buffer
@@ -48,32 +48,28 @@ function newFrame(type: FrameType, stream: number, metaLength: number, bodyLengt
   return frame
 }
 
-/** The frames of one message, one behind the other. Throws at the first that is none. */
-export function* decodeFrames(message: Buffer): Generator<Frame> {
-  let at = 0
-  do {
-    const frame = frameAt(message, at)
-    at += HEADER + frame.meta.length + frame.body.length
-    yield frame
-  } while (at < message.length)
-}
-
-function frameAt(message: Buffer, at: number): Frame {
-  const type = message[at]
+/** The frame that begins at `at`; throws when none does. Types that this version does not know are frames as well. */
+export function frameAt(message: Buffer, at: number): Frame {
   const metaAt = at + HEADER
-  if (metaAt > message.length || type === undefined || type < 1 || type > LAST_TYPE) {
-    throw new LinkProtocolError('not a frame')
-  }
+  const type = message[at]
+  if (metaAt > message.length || !type) throw new LinkProtocolError('not a frame')
   const bodyAt = metaAt + message.readUInt16BE(at + 5)
   const end = bodyAt + message.readUInt32BE(at + 7)
   if (end > message.length) throw new LinkProtocolError('a frame runs past its message')
   return {
-    type: type as FrameType,
+    type,
     stream: message.readUInt32BE(at + 1),
     meta: message.subarray(metaAt, bodyAt),
     body: message.subarray(bodyAt, end),
   }
 }
+
+/** The bytes that a frame takes in its message. */
+export const frameLength = ({ meta, body }: Frame): number => HEADER + meta.length + body.length
+
+/** The bytes themselves, copied where they are the smaller part of what came with them and would be kept for their sake. */
+export const compact = (bytes: Buffer): Buffer =>
+  2 * bytes.length < bytes.buffer.byteLength ? Buffer.from(bytes) : bytes
 
 /** Parses the meta of a frame; an absent meta is an empty object. */
 export function parseMeta<T>(frame: Frame): T {

@@ -19,7 +19,7 @@ export class TurnWriter {
   #frames: Buffer[] = []
   #frameBytes = 0
   #inTurn = false
-  #lastOut = Date.now()
+  #lastOut = performance.now()
 
   constructor(socket: WebSocket, events: TurnEvents) {
     this.#socket = socket
@@ -31,7 +31,7 @@ export class TurnWriter {
     return this.#frameBytes + this.#socket.bufferedAmount
   }
 
-  /** When something was last sent, in epoch milliseconds. */
+  /** When something was last sent, by the monotonic clock of this process, in milliseconds. */
   get lastOut(): number {
     return this.#lastOut
   }
@@ -47,7 +47,7 @@ export class TurnWriter {
   begin(): void {
     if (this.#inTurn) return
     this.#inTurn = true
-    this.#lastOut = Date.now()
+    this.#lastOut = performance.now()
     setImmediate(this.#endTurn)
   }
 

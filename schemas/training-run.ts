@@ -127,6 +127,8 @@ export const TrainingRunLogs = Type.Object(
   {
     run_id: Uuid,
     logs: Type.Array(Type.Object({ timestamp: Timestamp, message: Type.String() })),
+    /** Leads to the lines before these; null where there are none. */
+    next_cursor: Nullable(Type.String()),
   },
   { $id: 'TrainingRunLogs' },
 )

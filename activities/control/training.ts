@@ -113,6 +113,6 @@ async function whyFailed(
   run: TrainingRunRow,
   reason: GiveUpReason,
 ): Promise<string> {
-  const lastLines = (await listJobLogs(trx, run.id, LAST_LINES)).map(({ message }) => message)
+  const lastLines = (await listJobLogs(trx, run.id, { limit: LAST_LINES })).map(({ message }) => message)
   return failureText(reason, { lastError: run.error_message, lastLines })
 }

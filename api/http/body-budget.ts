@@ -39,14 +39,19 @@ export class BodyBudget {
     return Math.floor(this.#bytes / 2)
   }
 
-  /** Throws when `bytes` more for this owner would be too much. */
-  check(owner: string, bytes: number): void {
+  /** Whether this owner may hold `bytes` more now. */
+  fits(owner: string, bytes: number): boolean {
     const own = this.#of(owner).bytes + bytes
     const isOver =
       owner === STRANGERS
         ? own > this.#bytes / STRANGERS_FRACTION
         : own > ALWAYS_BYTES && own > this.#bytes - this.#held - bytes
-    if (!isOver && own <= this.share) return
+    return !isOver && own <= this.share
+  }
+
+  /** Throws when `bytes` more for this owner would be too much. */
+  check(owner: string, bytes: number): void {
+    if (this.fits(owner, bytes)) return
     throw new ApiError('no_capacity', 'too many large requests are being received; try again in a moment', {
       details: { retry_after_s: 1 },
       headers: { 'retry-after': '1' },

@@ -5,11 +5,13 @@ import type { ServerResponse } from 'node:http'
  * kilobyte and a microsecond, so one is made only for those that need it whole.
  */
 export class Departure {
+  readonly #response: ServerResponse
   readonly #listeners: (() => void)[] = []
   #aborted: boolean
   #controller: AbortController | undefined
 
   constructor(res: ServerResponse) {
+    this.#response = res
     this.#aborted = res.destroyed && !res.writableFinished
     res.once('close', () => {
       if (!res.writableFinished) this.#abort()
@@ -22,6 +24,12 @@ export class Departure {
 
   addEventListener(_type: 'abort', listener: () => void): void {
     this.#listeners.push(listener)
+  }
+
+  /** Calls back once the client has its answer or is gone. */
+  whenOver(listener: () => void): void {
+    if (this.#response.closed) listener()
+    else this.#response.once('close', listener)
   }
 
   get signal(): AbortSignal {

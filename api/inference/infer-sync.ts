@@ -22,6 +22,8 @@ export interface SyncOptions {
   timeoutMs: number
   /** Aborts when the client leaves before its answer is written. */
   signal: AbortSignal
+  /** Calls back once the client has its answer or is gone. */
+  whenOver: (listener: () => void) => void
 }
 
 export const pollNote = (taskId: string): string => `Poll GET /api/builder/v1/tasks/${taskId} for the result.`
@@ -47,10 +49,12 @@ export async function inferSync(
     const answer = await Promise.race([asked, late.promise])
     if (typeof answer === 'symbol')
       return await answerRunning(services, ticket, { asked, work }, { ...options, began })
+    if (answer) options.whenOver(() => answer.room.release())
     if (answer) return await answerEnded(services, ticket, answer, began)
     return await answerFromTask(services, ticket, options, began)
   } catch (err) {
     work.abort()
+    void asked.then((answer) => answer?.room.release())
     if (!options.signal.aborted) throw err
     throw new ClientGoneError('the client left before its answer')
   } finally {
@@ -116,7 +120,11 @@ async function finish(services: Services, ticket: Ticket, { asked, work }: Runni
   // Every node that had the model is gone, and a workflow finds another; a cancelled task stays as it is.
   if (!answer) return handOver(services, ticket)
   const owner = await ownerOfNode(services, ticket.endpoint.price_micro, answer.nodeId)
-  await services.journal.settle(runningSettlement(ticket, answer, owner, services.now()))
+  try {
+    await services.journal.settle(runningSettlement(ticket, answer, owner, services.now()))
+  } finally {
+    answer.room.release()
+  }
 }
 
 /** No node has the model loaded: a workflow sees to it, and the client waits for that as long as it asked to. */

@@ -2,7 +2,9 @@ import { CHAT_PATH, isChatCapable, tokensIn } from '../../domain/chat.ts'
 import { modelFault } from '../../domain/model-answer.ts'
 import { spliceMembers } from '../../platform/json-bytes.ts'
 import type { Services } from '../services.ts'
+import type { AnswerRoom } from '../links/answer-memory.ts'
 import { LinkError } from '../links/link-request.ts'
+import type { LinkAnswer } from '../links/whole-answer.ts'
 import type { Admitted } from './admission.ts'
 
 /** What a warm model made of an input, for the row of its task. */
@@ -15,6 +17,8 @@ export interface WarmWork {
 
 /** The same with the answer itself. */
 export interface WarmAnswer extends WarmWork {
+  /** Holds the memory of the outcome until that has been passed on. */
+  room: AnswerRoom
   outcome: { status: 'succeeded'; result: Buffer; tokens: number; value: Record<string, unknown> } | Failed
 }
 
@@ -62,13 +66,14 @@ export async function askWarm(
     const began = performance.now()
     links.placement.addPending(nodeId, 1)
     try {
-      const request = { modelKey: model_key, path, body: input, deadlineMs: DEADLINE_MS, signal }
-      const { head, body } = await links.ask(nodeId, request)
+      const request = { accountId, modelKey: model_key, path, body: input, deadlineMs: DEADLINE_MS, signal }
+      const answer = await links.ask(nodeId, request)
       return {
         nodeId,
         startedAt,
         inferenceTimeMs: since(began),
-        outcome: outcomeOf(head.status, body, calledBy(endpoint)),
+        room: answer.room,
+        outcome: outcomeOf(answer, calledBy(endpoint)),
       }
     } catch (err) {
       if (!(err instanceof LinkError) || err.code === 'cancelled') throw err
@@ -78,6 +83,7 @@ export async function askWarm(
           nodeId,
           startedAt,
           inferenceTimeMs: since(began),
+          room: links.memory.room(accountId),
           outcome: { status: 'failed', error: err.message },
         }
     } finally {
@@ -93,8 +99,17 @@ const since = (began: number): number => Math.round((performance.now() - began) 
 const calledBy = ({ task_type, name }: Admitted['endpoint']): string | undefined =>
   isChatCapable(task_type) ? name : undefined
 
-function outcomeOf(status: number, body: Buffer, model: string | undefined): WarmAnswer['outcome'] {
+function outcomeOf(
+  { head: { status }, body, room }: LinkAnswer,
+  model: string | undefined,
+): WarmAnswer['outcome'] {
   if (status !== 200) return { status: 'failed', error: modelFault(status, body.toString()) }
+  try {
+    room.holdValues(body)
+  } catch (err) {
+    room.release()
+    throw err
+  }
   try {
     const value = JSON.parse(body.toString()) as unknown
     if (typeof value === 'object' && value !== null && !Array.isArray(value)) {

@@ -26,6 +26,8 @@ export interface Aborting {
 
 /** One request to a model on a node; its body is passed on untouched. */
 export interface LinkRequest {
+  /** Who it is for: a large answer takes of the memory of this account. */
+  accountId: string
   modelKey: string
   path: string
   body: Buffer

@@ -4,6 +4,7 @@ import { LRUCache } from 'lru-cache'
 import { acceptSignature, findNodeKey, isRemoved } from '../../db/repositories/nodes.ts'
 import type { Database } from '../../db/tables.ts'
 import { ApiError } from '../../domain/errors.ts'
+import { isUuid } from '../../domain/ids.ts'
 import { MAX_SKEW_MS, publicKeyFromRaw, sha256Hex, verifyRequest } from '../../platform/signing.ts'
 import type { NodeCaller } from '../http/caller.ts'
 import { RateLimiter } from '../http/rate-limit.ts'
@@ -19,8 +20,6 @@ const UNKNOWN_IDS = { perSecond: 50, burst: 500 }
 const ANYBODY = ''
 /** A node's id is made before it is told to anybody. */
 const UNKNOWN = { max: 10_000, ttl: 10_000 }
-
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 /** Checks `X-Node-Signature` (design section 8); a message is taken once, whichever gateway it comes to. */
 export class NodeAuthenticator {
@@ -73,7 +72,7 @@ export class NodeAuthenticator {
   async #find(nodeId: string): Promise<KnownNode | undefined> {
     const known = this.#known.get(nodeId)
     if (known) return known
-    if (!UUID.test(nodeId) || this.#unknown.has(nodeId)) return undefined
+    if (!isUuid(nodeId) || this.#unknown.has(nodeId)) return undefined
     this.#questions.take(ANYBODY, [])
     const row = await findNodeKey(this.#db, nodeId)
     if (!row) this.#unknown.set(nodeId, true)

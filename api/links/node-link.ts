@@ -1,6 +1,6 @@
 import type { WebSocket } from 'ws'
 import { LinkChannel } from '../../platform/link-channel.ts'
-import { type Frame, LinkProtocolError, parseJson, parseMeta } from '../../platform/link-codec.ts'
+import { compact, type Frame, LinkProtocolError, parseMeta } from '../../platform/link-codec.ts'
 import { StreamTable } from '../../platform/stream-table.ts'
 import type { TimerWheel, WheelTimer } from '../../platform/timer-wheel.ts'
 import {
@@ -25,17 +25,26 @@ import {
   type LinkHandlers,
   type LinkRequest,
 } from './link-request.ts'
-import { readHello, readState } from './reports.ts'
+import { readHello, readLogs, readMetrics, readState } from './reports.ts'
 
 /** What a link tells the hub. */
 export interface LinkEvents {
   onHello(hello: HelloMeta): void
   onState(state: StateBody): void
-  onLogs(entries: LogEntry[], upto: number): void
-  onMetrics(entries: MetricEntry[], upto: number): void
+  /** One batch at a time: nothing more is read from the node while a second one waits. */
+  onLogs(entries: LogEntry[], place: BatchPlace): Promise<void>
+  onMetrics(entries: MetricEntry[], place: BatchPlace): Promise<void>
+  /** The node sent a frame of a type that only a later version knows. */
+  onUnknown(type: number): void
   onClose(reason: string): void
   /** A handler of a request threw. */
   onFault(err: unknown): void
+}
+
+/** What a batch of lines or losses is acknowledged by, and its size. */
+export interface BatchPlace {
+  upto: number
+  bytes: number
 }
 
 interface Pending {
@@ -56,6 +65,19 @@ const MAX_METAS = 1_000
 const MAX_HEADS = 1_000
 /** Bytes of a head, above which it is read anew each time. */
 const LONGEST_KEPT = 200
+/** Characters of an error of a node that are passed on. */
+const LONGEST_ERROR = 4_000
+const FAULTS: ReadonlySet<string> = new Set<LinkFault>([
+  'model_cold',
+  'no_capacity',
+  'cancelled',
+  'timeout',
+  'stalled',
+  'link_lost',
+  'internal',
+])
+/** What one node may make a gateway do: tens of thousands of chunks a second, and hundreds of reports. */
+const PACE = { perSecond: 60_000, burst: 60_000 }
 
 /** The gateway's end of one node's link: requests out, answers and reports in. */
 export class NodeLink {
@@ -68,6 +90,9 @@ export class NodeLink {
   readonly #heads = new Map<string, Head>()
   #lastStream = 0
   #retiring = false
+  /** The batch of lines or losses that is being stored, and those behind it. */
+  #storing: Promise<void> = Promise.resolve()
+  #batches = 0
 
   constructor(nodeId: string, socket: WebSocket, wheel: TimerWheel, events: LinkEvents) {
     this.nodeId = nodeId
@@ -77,12 +102,18 @@ export class NodeLink {
       onFrame: (frame) => this.#guarded(frame),
       onClose: (reason) => this.#lost(reason),
       onStall: (stream) => this.#fail(stream, 'stalled', 'the node took no more of the request'),
+      onUnknown: (type) => events.onUnknown(type),
+      pace: PACE,
     })
   }
 
   /** Requests under way on this link. */
   get inFlight(): number {
     return this.#pending.size
+  }
+
+  get closed(): boolean {
+    return this.#channel.closed
   }
 
   hello(meta: HelloMeta): void {
@@ -177,8 +208,7 @@ export class NodeLink {
       case FRAME.chunk:
         return this.#pending.get(frame.stream)?.handlers.onChunk(frame.body)
       case FRAME.error: {
-        const { code, message } = parseMeta<ErrorMeta>(frame)
-        this.#take(frame.stream)?.handlers.onError(new LinkError(code as LinkFault, message))
+        this.#take(frame.stream)?.handlers.onError(errorOf(frame))
         return
       }
       case FRAME.state:
@@ -187,15 +217,32 @@ export class NodeLink {
       case FRAME.hello:
         return this.#events.onHello(readHello(frame))
       case FRAME.log:
-        return this.#events.onLogs(parseJson<LogEntry[]>(frame.body), parseMeta<SpoolMeta>(frame).upto)
+        return this.#store(frame, readLogs(frame), (entries, place) => this.#events.onLogs(entries, place))
       case FRAME.metric:
-        return this.#events.onMetrics(parseJson<MetricEntry[]>(frame.body), parseMeta<SpoolMeta>(frame).upto)
+        return this.#store(frame, readMetrics(frame), (entries, place) =>
+          this.#events.onMetrics(entries, place),
+        )
       case FRAME.request:
       case FRAME.cancel:
       case FRAME.ack:
       case FRAME.ping:
         throw new LinkProtocolError('a gateway takes no frame of this type')
     }
+  }
+
+  /** A node sends the next batch once the last one was acknowledged; one that does not wait is not read meanwhile. */
+  #store<T>(frame: Frame, entries: T[], store: (entries: T[], place: BatchPlace) => Promise<void>): void {
+    const { upto } = parseMeta<SpoolMeta>(frame)
+    if (!Number.isSafeInteger(upto)) throw new LinkProtocolError('a batch without its position')
+    this.#batches += 1
+    const release = this.#batches > 1 ? this.#channel.hold() : undefined
+    this.#storing = this.#storing
+      .then(() => store(entries, { upto, bytes: frame.body.length }))
+      .catch((err: unknown) => this.#events.onFault(err))
+      .finally(() => {
+        this.#batches -= 1
+        release?.()
+      })
   }
 
   #end(frame: Frame): void {
@@ -205,7 +252,7 @@ export class NodeLink {
     if (!handlers) return
     if (head) {
       handlers.onHead(head)
-      if (frame.body.length) handlers.onChunk(frame.body)
+      if (frame.body.length) handlers.onChunk(compact(frame.body))
     }
     handlers.onEnd()
   }
@@ -253,6 +300,16 @@ export class NodeLink {
     }
     this.#events.onClose(reason)
   }
+}
+
+/** A later version may know faults that this one does not. */
+function errorOf(frame: Frame): LinkError {
+  const { code, message } = parseMeta<Partial<Record<keyof ErrorMeta, unknown>>>(frame)
+  const fault = typeof code === 'string' && FAULTS.has(code) ? (code as LinkFault) : 'internal'
+  return new LinkError(
+    fault,
+    typeof message === 'string' ? message.slice(0, LONGEST_ERROR) : 'no reason given',
+  )
 }
 
 function readHead(frame: Frame): Head {

@@ -1,4 +1,5 @@
 import type { Kysely } from 'kysely'
+import { LRUCache } from 'lru-cache'
 import type { Logger } from 'pino'
 import type { WebSocket } from 'ws'
 import { insertJobEpochs, insertJobLogs } from '../../db/repositories/node-reports.ts'
@@ -6,12 +7,15 @@ import { forgetSignatures, listGatewayUrls, nodeDecisions, recordHello } from '.
 import type { Database } from '../../db/tables.ts'
 import type { NodeSnapshot } from '../../domain/node-snapshot.ts'
 import { PlacementIndex } from '../../domain/placement.ts'
+import { Allowance } from '../../platform/allowance.ts'
 import { TimerWheel } from '../../platform/timer-wheel.ts'
 import type { HelloMeta, StateBody } from '../../schemas/link.ts'
 import type { NodeInventory, NodeModel, NodeReport, NodeSharing } from '../../schemas/node.ts'
 import type { CacheWatch } from '../../db/cache-watch.ts'
+import { AnswerMemory } from './answer-memory.ts'
 import { LinkError, type LinkExchange, type LinkHandlers, type LinkRequest } from './link-request.ts'
-import { NodeLink } from './node-link.ts'
+import { type BatchPlace, NodeLink } from './node-link.ts'
+import { boundedInventory, boundedModels, MAX_MODELS } from './reports.ts'
 import { StateWriter } from './state-writer.ts'
 import { type LinkAnswer, WholeAnswer } from './whole-answer.ts'
 
@@ -21,6 +25,8 @@ export interface NodeLinksOptions {
   log: Logger
   /** Says when something was decided about a node, at whichever gateway. */
   watch: Pick<CacheWatch, 'on'>
+  /** Memory for the answers of all models at once. */
+  answerBytes: number
 }
 
 export type ModelListener = (nodeId: string, model: NodeModel) => void
@@ -29,27 +35,43 @@ interface Connected {
   link: NodeLink
   /** Whose node it is. */
   accountId: string
+  /** As the newest hello has it. */
   inventory: NodeInventory | undefined
+  /** A hello is being recorded; what comes meanwhile follows as one. */
+  recording: boolean
   snapshot: NodeSnapshot | undefined
   /** What operators have decided; unknown until its hello is recorded, and nothing is placed on it before. */
   decided: { draining: boolean; sharing: NodeSharing } | undefined
   report: NodeReport | undefined
+  /** Its reports hold more models than are told on. */
+  isCut: boolean
+  /** Changes that workers see at once; others come with the next beat. */
+  soon: Allowance
+  /** Bytes of lines and losses that it may have stored. */
+  spooled: Allowance
 }
 
 const GATEWAY_LIST_MS = 5_000
 const FORGET_MS = 60_000
 const RETRY_MS = 500
+/** Bytes of lines and losses of one node. */
+const SPOOLED = { perSecond: 1024 * 1024, burst: 8 * 1024 * 1024 }
+const LINKS = { perSecond: 0.5, burst: 30 }
+const SOON = { perSecond: 10, burst: 40 }
 
 /** Every node linked to this gateway: what they report, and the way to their models (design section 8). */
 export class NodeLinks implements AsyncDisposable {
   /** The linked nodes' reports, ordered for the pick of a warm node. */
   readonly placement = new PlacementIndex()
+  /** What answers take while they go through this gateway. */
+  readonly memory: AnswerMemory
   readonly #db: Kysely<Database>
   readonly #log: Logger
   readonly #states: StateWriter
   readonly #wheel = new TimerWheel()
   readonly #nodes = new Map<string, Connected>()
   readonly #listeners = new Set<ModelListener>()
+  readonly #linking = new LRUCache<string, Allowance>({ max: 10_000 })
   readonly #timers: NodeJS.Timeout[]
   #snapshots: readonly NodeSnapshot[] | undefined
   #gateways: readonly string[] = []
@@ -59,6 +81,7 @@ export class NodeLinks implements AsyncDisposable {
   constructor(options: NodeLinksOptions) {
     this.#db = options.db
     this.#log = options.log
+    this.memory = new AnswerMemory(options.answerBytes)
     this.#states = new StateWriter(options)
     // One after the other: what was decided last is told last.
     options.watch.on('node', () => {
@@ -84,9 +107,10 @@ export class NodeLinks implements AsyncDisposable {
     return { cancel() {}, pause() {}, resume() {} }
   }
 
-  /** `request` for answers that are wanted whole; rejects with a `LinkError`. */
+  /** `request` for answers that are wanted whole; rejects with a `LinkError`, or `no_capacity` when memory is short. */
   ask(nodeId: string, request: LinkRequest): Promise<LinkAnswer> {
-    return new WholeAnswer((handlers) => this.request(nodeId, request, handlers)).answer
+    const ask = (handlers: LinkHandlers) => this.request(nodeId, request, handlers)
+    return new WholeAnswer(this.memory, request.accountId, ask).answer
   }
 
   /** Whose node it is, while it is linked. */
@@ -124,15 +148,24 @@ export class NodeLinks implements AsyncDisposable {
     for (const { link } of this.#nodes.values()) link.retire()
   }
 
+  /** Whether a node may link again: each link is recorded, and one that is broken for its faults comes back at once. */
+  mayLink(nodeId: string): boolean {
+    let known = this.#linking.get(nodeId)
+    if (!known) this.#linking.set(nodeId, (known = new Allowance(LINKS)))
+    return known.take()
+  }
+
   /** Takes over a socket whose handshake was signed by this node. */
   accept(nodeId: string, socket: WebSocket, accountId: string): void {
     const earlier = this.#nodes.get(nodeId)
     const link = new NodeLink(nodeId, socket, this.#wheel, {
-      onHello: (hello) => void this.#hello(node, hello),
+      onHello: (hello) => this.#hello(node, hello),
       onState: (state) => this.#state(node, state),
-      onLogs: (entries, upto) => void this.#store(node, upto, () => insertJobLogs(this.#db, nodeId, entries)),
-      onMetrics: (entries, upto) =>
-        void this.#store(node, upto, () => insertJobEpochs(this.#db, nodeId, entries)),
+      onLogs: (entries, place) => this.#store(node, place, () => insertJobLogs(this.#db, nodeId, entries)),
+      onMetrics: (entries, place) =>
+        this.#store(node, place, () => insertJobEpochs(this.#db, nodeId, entries)),
+      onUnknown: (type) =>
+        this.#log.info({ node_id: nodeId, frame_type: type }, 'a node sends frames of a later version'),
       onClose: (reason) => this.#lost(node, reason),
       onFault: (err) =>
         this.#log.error({ err, node_id: nodeId }, 'a request over a link failed in its handler'),
@@ -141,9 +174,13 @@ export class NodeLinks implements AsyncDisposable {
       link,
       accountId,
       inventory: undefined,
+      recording: false,
       snapshot: undefined,
       decided: undefined,
       report: undefined,
+      isCut: false,
+      soon: new Allowance(SOON),
+      spooled: new Allowance(SPOOLED),
     }
     this.#nodes.set(nodeId, node)
     earlier?.link.close('replaced by a newer link')
@@ -158,20 +195,32 @@ export class NodeLinks implements AsyncDisposable {
     await this.#states[Symbol.asyncDispose]()
   }
 
-  async #hello(node: Connected, { inventory }: HelloMeta): Promise<void> {
+  /** Records the newest hello of a node, one at a time. */
+  #hello(node: Connected, { inventory }: HelloMeta): void {
     if (!inventory) return
-    node.inventory = inventory
+    node.inventory = boundedInventory(inventory)
+    if (node.recording) return
+    node.recording = true
+    void this.#record(node).finally(() => (node.recording = false))
+  }
+
+  async #record(node: Connected): Promise<void> {
+    let recorded: NodeInventory | undefined
     try {
-      const [row] = await Promise.all([
-        recordHello(this.#db, node.link.nodeId, inventory),
-        this.#refreshGateways(),
-      ])
-      if (!row) return node.link.close('this node has been removed')
-      const { status, sharing, pinned } = row
-      const draining = status === 'draining'
-      node.decided = { draining, sharing }
-      node.link.hello({ gateways: [...this.#gateways], draining, sharing, pinned })
-      if (node.report) this.#report(node, node.report)
+      while (node.inventory && recorded !== node.inventory && !node.link.closed) {
+        const { inventory } = node
+        const [row] = await Promise.all([
+          recordHello(this.#db, node.link.nodeId, inventory),
+          this.#refreshGateways(),
+        ])
+        if (!row) return node.link.close('this node has been removed')
+        recorded = inventory
+        const { status, sharing, pinned } = row
+        const draining = status === 'draining'
+        node.decided = { draining, sharing }
+        node.link.hello({ gateways: [...this.#gateways], draining, sharing, pinned })
+        if (node.report) this.#report(node, node.report)
+      }
     } catch (err) {
       this.#log.warn({ err, node_id: node.link.nodeId }, 'a node could not be recorded; it links again')
       node.link.close('try again')
@@ -206,9 +255,10 @@ export class NodeLinks implements AsyncDisposable {
 
   #report(node: Connected, report: NodeReport): void {
     const { inventory, decided, accountId } = node
-    node.report = report
+    const models = this.#bounded(node, report.models)
+    node.report = { ...report, models }
     if (!inventory || !decided) return
-    const { memory_total_mb, memory_free_mb, load, models } = report
+    const { memory_total_mb, memory_free_mb, load } = report
     const { hardware, profiles, cpus } = inventory
     const draining = report.draining || decided.draining
     const isFirst = node.snapshot === undefined
@@ -229,21 +279,34 @@ export class NodeLinks implements AsyncDisposable {
     this.#put(node, snapshot, { soon: isFirst })
   }
 
-  #model(node: Connected, model: NodeModel): void {
+  #model(node: Connected, told: NodeModel): void {
+    const [model] = boundedModels([told])
+    if (!model) return
     if (node.snapshot) {
       const others = node.snapshot.models.filter(({ model_key }) => model_key !== model.model_key)
       const isGone = model.state === 'cold' && model.error === undefined
       const models = isGone ? others : [...others, model]
-      this.#put(node, { ...node.snapshot, models }, { soon: true })
+      const bounded = models.length > MAX_MODELS ? this.#bounded(node, models) : models
+      this.#put(node, { ...node.snapshot, models: bounded }, { soon: true })
     }
     for (const listener of this.#listeners) listener(node.link.nodeId, model)
   }
 
-  #put(node: Connected, snapshot: NodeSnapshot, options: { soon: boolean }): void {
+  #bounded(node: Connected, models: readonly NodeModel[]): NodeModel[] {
+    const bounded = boundedModels(models)
+    if (bounded.length < models.length && !node.isCut) {
+      node.isCut = true
+      const told = { node_id: node.link.nodeId, models: models.length, kept: bounded.length }
+      this.#log.warn(told, 'a node reports more models than are told on, or keys that are too long')
+    }
+    return bounded
+  }
+
+  #put(node: Connected, snapshot: NodeSnapshot, { soon }: { soon: boolean }): void {
     node.snapshot = snapshot
     this.placement.put(snapshot)
     this.#snapshots = undefined
-    this.#states.note(snapshot, options)
+    this.#states.note(snapshot, { soon: soon && node.soon.take() })
   }
 
   #lost(node: Connected, reason: string): void {
@@ -257,10 +320,13 @@ export class NodeLinks implements AsyncDisposable {
   }
 
   /** Acknowledges a batch once it is stored. A failing database is waited for; bad data is let go, not sent for ever. */
-  async #store(node: Connected, upto: number, write: () => Promise<void>): Promise<void> {
+  async #store(node: Connected, { upto, bytes }: BatchPlace, write: () => Promise<void>): Promise<void> {
     while (!this.#closed && this.#nodes.get(node.link.nodeId) === node) {
       try {
         await write()
+        // A node sends its next batch once it has the acknowledgement of this one.
+        const wait = node.spooled.spend(bytes)
+        if (wait > 0) await new Promise((resolve) => setTimeout(resolve, wait))
         return node.link.acknowledge(upto)
       } catch (err) {
         this.#log.warn({ err, node_id: node.link.nodeId }, 'logs or losses of a job were not stored')

@@ -23,6 +23,8 @@ export function serveLinks(
   const upgrade = async (req: IncomingMessage, socket: Duplex, head: Buffer) => {
     try {
       const { nodeId, accountId } = await verify(signedParts(req))
+      if (!links.mayLink(nodeId))
+        return refuse(socket, 503, 'this node links too often; it may again in a moment')
       sockets.handleUpgrade(req, socket, head, (webSocket) => links.accept(nodeId, webSocket, accountId))
     } catch (err) {
       const isRefusal = err instanceof ApiError && err.code === 'unauthenticated'

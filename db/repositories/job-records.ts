@@ -1,4 +1,4 @@
-import type { Kysely } from 'kysely'
+import { type Kysely, sql } from 'kysely'
 import { newId } from '../../domain/ids.ts'
 import { storable } from '../../domain/storable-text.ts'
 import type { EpochLoss, JobEventType } from '../../schemas/training-run.ts'
@@ -36,15 +36,20 @@ export async function insertJobEvents(
     .execute()
 }
 
-/** Everything that happened to a job, in order. */
-export function listJobEvents(db: Kysely<Database>, jobId: string): Promise<JobEventRow[]> {
-  return db
+/** More than a job of any length that makes sense has. */
+const MAX_EVENTS = 5_000
+
+/** What happened to a job, in order: the newest, where a node has told more than `MAX_EVENTS`. */
+export async function listJobEvents(db: Kysely<Database>, jobId: string): Promise<JobEventRow[]> {
+  const newest = await db
     .selectFrom('job_event')
     .selectAll()
     .where('job_id', '=', jobId)
-    .orderBy('created_at')
-    .orderBy('id')
+    .orderBy('created_at', 'desc')
+    .orderBy('id', 'desc')
+    .limit(MAX_EVENTS)
     .execute()
+  return newest.toReversed()
 }
 
 /** Lines that the platform itself writes come before those of any attempt. */
@@ -73,21 +78,55 @@ export async function insertJobNotes(
     .execute()
 }
 
-/** The newest lines of a job's log, oldest first. */
+/** Where a line of a job's log stands. */
+export interface LogPlace {
+  attempt: number
+  seq: number
+}
+
+export type LogLine = LogPlace & { message: string; created_at: Date }
+
+/** The newest lines of a job's log, oldest first: `limit` at most, and as many as `maxBytes` hold, but one at least. */
 export async function listJobLogs(
   db: Kysely<Database>,
   jobId: string,
-  limit: number,
-): Promise<{ message: string; created_at: Date }[]> {
-  const newest = await db
-    .selectFrom('job_log')
-    .select(['message', 'created_at'])
-    .where('job_id', '=', jobId)
-    .orderBy('attempt', 'desc')
-    .orderBy('seq', 'desc')
-    .limit(limit)
-    .execute()
-  return newest.toReversed()
+  {
+    limit,
+    before,
+    maxBytes = MAX_PAGE_BYTES,
+  }: { limit: number; before?: LogPlace | undefined; maxBytes?: number },
+): Promise<LogLine[]> {
+  const older = before
+    ? sql<boolean>`(attempt, seq) < (${before.attempt}::integer, ${before.seq}::integer)`
+    : sql<boolean>`true`
+  const { rows } = await sql<LogLine>`
+    select attempt, seq, message, created_at from (
+      select attempt, seq, message, created_at, row_number() over newest as place,
+        sum(octet_length(message)) over newest as upto
+      from job_log
+      where job_id = ${jobId} and ${older}
+      window newest as (order by attempt desc, seq desc)
+      order by attempt desc, seq desc
+      limit ${limit}
+    ) line
+    where upto <= ${maxBytes}::bigint or place = 1
+    order by attempt, seq
+  `.execute(db)
+  return rows
+}
+
+const MAX_PAGE_BYTES = 4 * 1024 * 1024
+
+/** Whether a job's log has lines before this one. */
+export async function hasJobLogs(
+  db: Kysely<Database>,
+  jobId: string,
+  { attempt, seq }: LogPlace,
+): Promise<boolean> {
+  const { rows } = await sql`
+    select 1 from job_log where job_id = ${jobId} and (attempt, seq) < (${attempt}::integer, ${seq}::integer) limit 1
+  `.execute(db)
+  return rows.length > 0
 }
 
 /** The losses of a job so far, by epoch. */

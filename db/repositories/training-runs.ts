@@ -223,6 +223,7 @@ export async function deleteTrainingRun(trx: Transaction<Database>, id: string, 
   await trx.updateTable('training_run').set({ deleted_at: now }).where('id', '=', id).execute()
   for (const table of [
     'job_log',
+    'job_log_size',
     'job_epoch',
     'job_event',
     'job_checkpoint',

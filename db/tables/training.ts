@@ -62,6 +62,11 @@ export interface JobLogTable {
   created_at: Date
 }
 
+export interface JobLogSizeTable {
+  job_id: string
+  bytes: number
+}
+
 export interface JobEpochTable {
   job_id: string
   epoch: number
@@ -100,6 +105,7 @@ export interface TrainingTables {
   training_run: TrainingRunTable
   job_event: JobEventTable
   job_log: JobLogTable
+  job_log_size: JobLogSizeTable
   job_epoch: JobEpochTable
   job_checkpoint: JobCheckpointTable
   artifact: ArtifactTable

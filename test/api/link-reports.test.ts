@@ -3,10 +3,12 @@ import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import WebSocket from 'ws'
 import { LinkError } from '../../api/links/link-request.ts'
+import { insertJobLogs } from '../../db/repositories/node-reports.ts'
 import { newId } from '../../domain/ids.ts'
-import { decodeFrames, encodeFrame } from '../../platform/link-codec.ts'
+import { encodeFrame } from '../../platform/link-codec.ts'
 import { FRAME, type FrameType } from '../../schemas/link.ts'
-import { startApi, type TestApi } from '../support/api.ts'
+import { type Answer, type AnyBody, startApi, type TestApi } from '../support/api.ts'
+import { decodeFrames } from '../support/link-frames.ts'
 import { startNode, type TestNode, until } from '../support/node.ts'
 
 describe('logs and losses over the link', () => {
@@ -159,6 +161,87 @@ describe('logs and losses over the link', () => {
     assert.deepEqual(await linesOf(jobId), ['patient'])
   })
 
+  it('lose the end of what is too long for a line, and what is no line at all', async () => {
+    const jobId = await addJob()
+    const at = new Date().toISOString()
+    node.parts.spool.log({ job_id: jobId, attempt: 1, seq: 0, message: `€${'ü'.repeat(30_000)}`, at })
+    node.parts.spool.log({ job_id: jobId, attempt: 1, seq: 3_000_000_000, message: 'no number', at })
+    node.parts.spool.log({ job_id: jobId, attempt: 1, seq: 2, message: 'no time', at: 'yesterday' })
+    node.parts.spool.log({ job_id: jobId, attempt: 1, seq: 3, message: 'behind them', at })
+
+    assert.equal(await flushed(), true)
+    const [long = '', ...rest] = await linesOf(jobId)
+    assert.match(long, /^€ü+ \[cut\]$/)
+    assert.ok(Buffer.byteLength(long) <= 16 * 1024 && Buffer.byteLength(long) > 16_000)
+    assert.deepEqual(rest, ['behind them'])
+  })
+
+  it('end with a line that says so where a job has told more than its log may take', async () => {
+    const jobId = await addJob()
+    const line = (seq: number) => ({
+      job_id: jobId,
+      attempt: 1,
+      seq,
+      message: `${seq}`.padEnd(1_000, '.'),
+      at: new Date().toISOString(),
+    })
+    const store = (...seqs: number[]) =>
+      insertJobLogs(api.database.db, node.nodeId, seqs.map(line), { maxBytes: 4_000 })
+
+    await store(0, 1)
+    await store(0, 1, 2, 3, 4)
+    await store(3, 4, 5)
+    await store(6)
+
+    const lines = await linesOf(jobId)
+    assert.deepEqual(
+      lines.map((text) => text.slice(0, 1)),
+      ['0', '1', '2', 'T'],
+    )
+    assert.match(lines[3] ?? '', /has reached 3 KB: further lines are dropped/)
+  })
+
+  it('are read in pages of a bounded size, the newest first', async () => {
+    const { accountId, key } = await api.account()
+    const jobId = await addJob()
+    const { db } = api.database
+    await db.updateTable('training_run').set({ account_id: accountId }).where('id', '=', jobId).execute()
+    const rows = Array.from({ length: 700 }, (_, seq) => ({
+      job_id: jobId,
+      attempt: 1 + (seq % 2),
+      seq,
+      message: `${seq} `.padEnd(16_000, 'x'),
+      created_at: new Date(),
+    }))
+    await db.insertInto('job_log').values(rows).execute()
+
+    const pages: string[][] = []
+    let cursor: string | null = ''
+    while (cursor !== null) {
+      const query: string = cursor ? `?cursor=${cursor}` : ''
+      const answer: Answer<AnyBody> = await api.call(
+        'GET',
+        `/api/builder/v1/training/runs/${jobId}/logs${query}`,
+        {
+          key,
+        },
+      )
+      assert.equal(answer.status, 200)
+      assert.ok(answer.text.length < 5 * 1024 * 1024, `${answer.text.length} bytes in one answer`)
+      pages.unshift((answer.body.logs as { message: string }[]).map(({ message }) => message.trimEnd()))
+      cursor = answer.body.next_cursor as string | null
+    }
+
+    assert.equal(pages.length, 3)
+    const expected = rows.toSorted((a, b) => a.attempt - b.attempt || a.seq - b.seq)
+    assert.deepEqual(
+      pages.flat().map((message) => Number.parseInt(message, 10)),
+      expected.map(({ seq }) => seq),
+    )
+    const other = await api.call('GET', `/api/builder/v1/training/runs/${jobId}/logs?cursor=bm9uZQ`, { key })
+    assert.equal(other.status, 422)
+  })
+
   it('disappears from placement when its link breaks, and comes back with the next', async () => {
     const isPlaced = () => api.services.links.snapshot().some(({ node_id }) => node_id === node.nodeId)
     const hasRow = async () =>
@@ -212,7 +295,12 @@ describe('reports over the link', () => {
   }
 
   const ask = (n: number) => {
-    const request = { modelKey: 'any', path: '/v1/chat/completions', body: Buffer.from(String(n)) }
+    const request = {
+      accountId: newId(),
+      modelKey: 'any',
+      path: '/v1/chat/completions',
+      body: Buffer.from(String(n)),
+    }
     return api.services.links.ask(node.nodeId, request)
   }
 

@@ -27,6 +27,7 @@ describe('links', () => {
 
   const ask = (body: unknown, options: { deadlineMs?: number; signal?: AbortSignal; path?: string } = {}) =>
     api.services.links.ask(node.nodeId, {
+      accountId: newId(),
       modelKey: model,
       path: '/infer',
       body: Buffer.from(JSON.stringify(body)),
@@ -75,14 +76,24 @@ describe('links', () => {
     const other = await addModel(api, { name: 'never-loaded' })
 
     await assert.rejects(
-      api.services.links.ask(node.nodeId, { modelKey: other, path: '/infer', body: Buffer.from('{}') }),
+      api.services.links.ask(node.nodeId, {
+        accountId: newId(),
+        modelKey: other,
+        path: '/infer',
+        body: Buffer.from('{}'),
+      }),
       (err) => err instanceof LinkError && err.code === 'model_cold',
     )
   })
 
   it('says that a node without a link cannot be asked', async () => {
     await assert.rejects(
-      api.services.links.ask(newId(), { modelKey: model, path: '/infer', body: Buffer.from('{}') }),
+      api.services.links.ask(newId(), {
+        accountId: newId(),
+        modelKey: model,
+        path: '/infer',
+        body: Buffer.from('{}'),
+      }),
       (err) => err instanceof LinkError && err.code === 'link_lost',
     )
   })
@@ -92,7 +103,12 @@ describe('links', () => {
     await new Promise<void>((resolve, reject) => {
       api.services.links.request(
         node.nodeId,
-        { modelKey: model, path: '/stream', body: Buffer.from('{"chunks":5,"bytes":20,"gap_s":0.05}') },
+        {
+          accountId: newId(),
+          modelKey: model,
+          path: '/stream',
+          body: Buffer.from('{"chunks":5,"bytes":20,"gap_s":0.05}'),
+        },
         {
           onHead: ({ status, contentType }) =>
             heard.push({ at: performance.now(), text: `${status} ${contentType}` }),
@@ -117,7 +133,7 @@ describe('links', () => {
     const body = Buffer.from('{"chunks":300,"bytes":65536,"content_type":"application/octet-stream"}')
     const exchange = api.services.links.request(
       node.nodeId,
-      { modelKey: model, path: '/stream', body },
+      { accountId: newId(), modelKey: model, path: '/stream', body },
       {
         onHead: () => exchange.pause(),
         onChunk: (chunk) => void (received += chunk.length),
@@ -184,6 +200,7 @@ describe('links', () => {
 
     await assert.rejects(
       api.services.links.ask(node.nodeId, {
+        accountId: newId(),
         modelKey: mortal,
         path: '/infer',
         body: Buffer.from('{"die":1}'),

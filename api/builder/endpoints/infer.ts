@@ -43,12 +43,16 @@ export const infer = route({
   success: { status: 200, schema: InferResponse },
   errors: ['not_found', 'forbidden', 'conflict', 'no_capacity', 'unavailable'],
 
-  async handler({ caller, params, body, rawBody, signal }, services) {
+  async handler({ caller, params, body, rawBody, departure }, services) {
     const { accountId } = caller
     const began = performance.now()
     const admitted = await admit(services, { accountId, endpointId: params.endpoint_id, body, rawBody })
     const { sync = true, sync_timeout_s: seconds = SYNC_TIMEOUT_S.default } = body
-    if (sync) return inferSync(services, admitted, { timeoutMs: seconds * 1000, signal })
+    if (sync) {
+      const { signal } = departure
+      const whenOver = (listener: () => void) => departure.whenOver(listener)
+      return inferSync(services, admitted, { timeoutMs: seconds * 1000, signal, whenOver })
+    }
 
     const taskId = newId()
     const state = modelStateOf(services, admitted)

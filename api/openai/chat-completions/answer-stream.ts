@@ -6,6 +6,7 @@ import { HANDLED } from '../../http/reply.ts'
 import { memberBytes, spliceMembers } from '../../../platform/json-bytes.ts'
 import { ownerOfNode } from '../../inference/node-owner.ts'
 import { runningEntry } from '../../inference/rows.ts'
+import type { AnswerRoom } from '../../links/answer-memory.ts'
 import type { OpenRow } from '../../journal/journal.ts'
 import type { Services } from '../../services.ts'
 import { bytesFor, type Chat, linkRequest, TASK_HEADER } from './chat.ts'
@@ -24,6 +25,13 @@ interface Row {
   open: OpenRow | undefined
   nodeId: string | undefined
   startedAt: Date
+  room: AnswerRoom | undefined
+}
+
+function roomFor({ links }: Services, { ticket, departure }: Chat): AnswerRoom {
+  const room = links.memory.room(ticket.accountId)
+  departure.whenOver(() => room.release())
+  return room
 }
 
 /**
@@ -35,7 +43,7 @@ export async function answerStream(
   chat: Chat,
   res: ServerResponse,
 ): Promise<typeof HANDLED> {
-  const row: Row = { open: undefined, nodeId: undefined, startedAt: chat.ticket.createdAt }
+  const row: Row = { open: undefined, nodeId: undefined, startedAt: chat.ticket.createdAt, room: undefined }
   using client = new SseClient(res, {
     headers: { ...HEADERS, [TASK_HEADER]: chat.ticket.taskId },
     keepAliveMs: services.config.HEARTH_STREAM_KEEPALIVE_S * 1_000,
@@ -61,7 +69,10 @@ async function stream(services: Services, chat: Chat, client: SseClient, row: Ro
     row.open ??= journal.open(runningEntry(chat.ticket, gateway.id))
     client.keepAlive()
     const version = links.versionOf(nodeId) ?? ''
-    const relay = new StreamRelay(client, row.open.opened, { wantsEvents: canStream(version) })
+    const relay = new StreamRelay(client, row.open.opened, {
+      wantsEvents: canStream(version),
+      room: (row.room ??= roomFor(services, chat)),
+    })
     const bytes = bytesFor(chat, version)
     const body = relay.wantsEvents ? bytes : withoutStream(bytes)
     links.placement.addPending(nodeId, 1)

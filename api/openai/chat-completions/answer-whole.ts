@@ -5,6 +5,7 @@ import { spliceMembers } from '../../../platform/json-bytes.ts'
 import { ownerOfNode } from '../../inference/node-owner.ts'
 import { endedEntry } from '../../inference/rows.ts'
 import type { WarmWork } from '../../inference/warm.ts'
+import { isCounted } from '../../links/answer-memory.ts'
 import type { LinkAnswer } from '../../links/whole-answer.ts'
 import type { Services } from '../../services.ts'
 import { bytesFor, type Chat, linkRequest, refusalOf, TASK_HEADER } from './chat.ts'
@@ -34,6 +35,7 @@ export async function answerWhole(services: Services, chat: Chat): Promise<Reply
     } finally {
       links.placement.addPending(nodeId, -1)
     }
+    if (isCounted(answer.body)) chat.departure.whenOver(() => answer.room.release())
     const inferenceTimeMs = performance.now() - began
     const read = readAnswer(answer)
     // What was said is the client's alone, as with a stream.
@@ -58,10 +60,11 @@ function record(services: Services, { ticket, endpoint }: Chat, work: WarmWork):
 }
 
 /** The answer as it goes to the client: the model server's bytes, with usage said to be zero where it says nothing. */
-function readAnswer({ head, body }: LinkAnswer): { body: Buffer; tokens: number } | ApiError {
+function readAnswer({ head, body, room }: LinkAnswer): { body: Buffer; tokens: number } | ApiError {
   const { status, tokens } = head
   if (status !== 200) return refusalOf(status, body)
   if (tokens !== undefined && seemsCounted(body)) return { body, tokens }
+  room.holdValues(body)
   const value = objectIn(body)
   if (!value) return new ApiError('internal', 'the model answered with something else than a JSON object')
   const isCounted = typeof value.usage === 'object' && value.usage !== null

@@ -25,7 +25,8 @@ const SERVED_NAME = Buffer.from(JSON.stringify(SERVED_MODEL))
 export const bytesFor = ({ body, modelPlace }: Chat, version: string): Buffer =>
   takesModelName(version) ? body : replaceAt(body, modelPlace, SERVED_NAME)
 
-export const linkRequest = ({ endpoint, departure }: Chat, body: Buffer): LinkRequest => ({
+export const linkRequest = ({ endpoint, departure, ticket }: Chat, body: Buffer): LinkRequest => ({
+  accountId: ticket.accountId,
   modelKey: endpoint.model_key,
   path: CHAT_PATH,
   body,

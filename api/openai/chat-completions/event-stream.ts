@@ -1,21 +1,29 @@
 import { tokensOf } from '../../../domain/chat.ts'
+import { compact } from '../../../platform/link-codec.ts'
+import type { AnswerRoom } from '../../links/answer-memory.ts'
 
 const LF = 0x0a
 const CR = 0x0d
 const DONE = '[DONE]'
 const USAGE = '"usage"'
-/** An event that is longer is passed on in pieces. */
+/** An event that is longer is passed on in pieces, and so is one that finds no memory. */
 const MAX_HELD = 4 * 1024 * 1024
+const FIRST_HELD = 64 * 1024
 
 /**
  * The events of a model server on their way to a client: whole ones, byte for byte, and nothing behind `[DONE]`. What an
  * event says of usage is looked at, never changed.
  */
 export class EventStream {
-  #held: Buffer[] = []
+  readonly #room: Pick<AnswerRoom, 'grow'>
+  #held: Buffer = Buffer.alloc(0)
   #heldBytes = 0
   #lastUsage: Buffer | undefined
   #isDone = false
+
+  constructor(room: Pick<AnswerRoom, 'grow'>) {
+    this.#room = room
+  }
 
   /** The server has said `[DONE]`. */
   get isDone(): boolean {
@@ -32,11 +40,11 @@ export class EventStream {
     if (end === bytes.length && this.#heldBytes === 0) return this.#pass(bytes)
     if (end > 0) {
       const whole = this.#takeHeld(bytes.subarray(0, end))
+      // Less than a chunk: it always fits.
       this.#hold(bytes.subarray(end))
       return this.#pass(whole)
     }
-    this.#hold(bytes)
-    return this.#heldBytes > MAX_HELD ? this.#pass(this.#takeHeld()) : undefined
+    return this.#hold(bytes) ? undefined : this.#pass(this.#takeHeld(bytes))
   }
 
   /** What is left when the server has ended: an event without its blank line gets one. */
@@ -62,21 +70,36 @@ export class EventStream {
     return 0
   }
 
-  #hold(bytes: Buffer): void {
-    if (bytes.length === 0) return
-    this.#held.push(bytes)
-    this.#heldBytes += bytes.length
+  /** Keeps a copy of the bytes, which may be a small part of what they came in; false when there are too many. */
+  #hold(bytes: Buffer): boolean {
+    const length = this.#heldBytes + bytes.length
+    if (length > this.#held.length && !this.#widen(length)) return false
+    this.#held.set(bytes, this.#heldBytes)
+    this.#heldBytes = length
+    return true
   }
 
-  #takeHeld(...more: Buffer[]): Buffer {
-    const all = [...this.#held, ...more]
-    this.#held = []
+  #widen(length: number): boolean {
+    if (length > MAX_HELD) return false
+    const capacity = Math.min(MAX_HELD, Math.max(256, length, 2 * this.#held.length))
+    const more = Math.max(FIRST_HELD, capacity) - Math.max(FIRST_HELD, this.#held.length)
+    if (more > 0 && !this.#room.grow(more)) return false
+    const wider = Buffer.allocUnsafe(capacity)
+    wider.set(this.#held.subarray(0, this.#heldBytes))
+    this.#held = wider
+    return true
+  }
+
+  #takeHeld(more?: Buffer): Buffer {
+    if (this.#heldBytes === 0 && more) return more
+    const held = this.#held.subarray(0, this.#heldBytes)
     this.#heldBytes = 0
-    return all.length === 1 ? all[0]! : Buffer.concat(all)
+    // What is held is written over by what comes next.
+    return Buffer.concat(more ? [held, more] : [held])
   }
 
   #pass(events: Buffer): Buffer {
-    if (events.includes(USAGE)) this.#lastUsage = events
+    if (events.includes(USAGE)) this.#lastUsage = compact(events)
     const end = doneEnd(events)
     if (end === undefined) return events
     this.#isDone = true

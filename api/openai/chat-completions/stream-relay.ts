@@ -1,5 +1,7 @@
 import { tokensIn } from '../../../domain/chat.ts'
 import { ApiError } from '../../../domain/errors.ts'
+import { toApiError } from '../../http/errors.ts'
+import { AnswerBuffer, type AnswerRoom } from '../../links/answer-memory.ts'
 import type { Head, LinkError, LinkExchange, LinkHandlers } from '../../links/link-request.ts'
 import { objectIn } from './answer-whole.ts'
 import { refusalOf } from './chat.ts'
@@ -14,7 +16,8 @@ export interface Streamed {
   error: string | undefined
 }
 
-const MAX_COLLECTED = 64 * 1024 * 1024
+/** Bytes of events that wait for the row to be durable, above which the node waits as well. */
+const MAX_WAITING = 64 * 1024
 const CLIENT_LEFT = 'the client left before the end of its stream'
 
 /**
@@ -25,22 +28,32 @@ export class StreamRelay implements LinkHandlers {
   readonly wantsEvents: boolean
   readonly #client: SseClient
   readonly #opened: Promise<void>
-  readonly #events = new EventStream()
+  readonly #events: EventStream
+  /** An answer that comes in one piece. */
+  readonly #whole: AnswerBuffer
+  readonly #room: AnswerRoom
   readonly #result = Promise.withResolvers<Streamed>()
   #exchange: LinkExchange | undefined
   #status = 0
   #isStreamed = false
-  /** What came before the row was durable, or in one piece. */
+  /** What came before the row was durable. */
   #waiting: Buffer[] = []
   #waitingBytes = 0
   #isOpen = false
   /** The client has had an event of this answer. */
   #hasBegun = false
 
-  constructor(client: SseClient, opened: Promise<void>, { wantsEvents }: { wantsEvents: boolean }) {
+  constructor(
+    client: SseClient,
+    opened: Promise<void>,
+    { wantsEvents, room }: { wantsEvents: boolean; room: AnswerRoom },
+  ) {
     this.#client = client
     this.#opened = opened
     this.wantsEvents = wantsEvents
+    this.#room = room
+    this.#events = new EventStream(room)
+    this.#whole = new AnswerBuffer(room)
   }
 
   /** Resolves when the client has all it will get. Rejects while another node may still be asked. */
@@ -71,9 +84,12 @@ export class StreamRelay implements LinkHandlers {
     void this.#opened
       .then(() => this.#finish())
       // When it was not opened that has been told already, and this says nothing new.
-      .catch((cause: unknown) =>
-        this.#refuse(new ApiError('internal', "the model's answer could not be passed on", { cause })),
-      )
+      .catch((cause: unknown) => {
+        const known = cause instanceof ApiError ? cause : undefined
+        this.#refuse(
+          known ?? new ApiError('internal', "the model's answer could not be passed on", { cause }),
+        )
+      })
   }
 
   onError(err: LinkError): void {
@@ -90,12 +106,16 @@ export class StreamRelay implements LinkHandlers {
     if (!this.#isStreamed) return
     const waiting = this.#waiting
     this.#waiting = []
+    this.#waitingBytes = 0
+    this.#exchange?.resume()
     for (const events of waiting) this.#send(events)
   }
 
   #send(events: Buffer): void {
     if (!this.#isOpen) {
       this.#waiting.push(events)
+      this.#waitingBytes += events.length
+      if (this.#waitingBytes > MAX_WAITING) this.#exchange?.pause()
       return
     }
     this.#hasBegun = true
@@ -104,15 +124,16 @@ export class StreamRelay implements LinkHandlers {
   }
 
   #collect(chunk: Buffer): void {
-    this.#waiting.push(chunk)
-    this.#waitingBytes += chunk.length
-    if (this.#waitingBytes <= MAX_COLLECTED) return
-    this.#exchange?.cancel()
-    this.#refuse(new ApiError('internal', `the model's answer exceeds ${MAX_COLLECTED / 1024 / 1024} MB`))
+    try {
+      this.#whole.append(chunk)
+    } catch (err) {
+      this.#exchange?.cancel()
+      this.#refuse(toApiError(err))
+    }
   }
 
   #finish(): void {
-    if (!this.#isStreamed) return this.#finishWhole(Buffer.concat(this.#waiting))
+    if (!this.#isStreamed) return this.#finishWhole(this.#whole.take())
     const rest = this.#events.rest()
     if (rest) this.#send(rest)
     this.#end(this.#events.tokens(), this.#events.isDone)
@@ -120,6 +141,7 @@ export class StreamRelay implements LinkHandlers {
 
   #finishWhole(body: Buffer): void {
     if (this.#status !== 200) return this.#refuse(refusalOf(this.#status, body))
+    this.#room.holdValues(body)
     const completion = objectIn(body)
     if (!completion) {
       return this.#refuse(new ApiError('internal', 'the model answered with something else than events'))

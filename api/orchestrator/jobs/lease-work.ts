@@ -10,6 +10,9 @@ import { assertStored } from './stored-file.ts'
 /** Reasons to stop that say nothing against the run: another attempt follows. */
 const INTERRUPTIONS = new Set(['preempted', 'drained', 'cancelled'])
 
+/** Of metrics, and of each schema and example: they are shown whole, and in lists. */
+const MAX_RESULT_CHARS = 2 * 1024 * 1024
+
 const fileKey: LeaseWork['fileKey'] = ({ account_id, subject_id, attempt }: LeaseRow, file) =>
   attemptFile({ account_id, id: subject_id }, { attempt, ...file })
 
@@ -27,7 +30,12 @@ export const jobWork = {
   },
 
   async check({ lease, body, services: { objects } }) {
-    const { artifacts } = jobResult(body)
+    const { artifacts, ...texts } = jobResult(body)
+    for (const [name, value] of Object.entries(texts)) {
+      if (JSON.stringify(value).length > MAX_RESULT_CHARS) {
+        throw invalid(['body', name], `holds more than ${MAX_RESULT_CHARS} characters of JSON`)
+      }
+    }
     await Promise.all(
       artifacts.map((file) => assertStored(objects, fileKey(lease, { kind: 'artifact', ...file }), file)),
     )

@@ -1,9 +1,13 @@
+import { invalid } from '../../../domain/errors.ts'
 import { findLease, renewLease as extend } from '../../../db/repositories/leases.ts'
 import { recordProgress } from '../../../db/repositories/tasks.ts'
 import { LeaseRenewed, RenewLease } from '../../../schemas/lease.ts'
 import { route } from '../../http/route.ts'
 import { LeaseParams } from './params.ts'
 import { noSuchLease, tooLate } from './work.ts'
+
+/** Callers read it with every look at their task. */
+const MAX_PROGRESS_CHARS = 16 * 1024
 
 export const renewLease = route({
   operationId: 'renewLease',
@@ -14,9 +18,12 @@ export const renewLease = route({
   params: LeaseParams,
   body: RenewLease,
   success: { status: 200, schema: LeaseRenewed },
-  errors: ['not_found', 'conflict'],
+  errors: ['not_found', 'conflict', 'validation_failed'],
 
   async handler({ caller, params, body }, { db }) {
+    if (JSON.stringify(body.progress ?? null).length > MAX_PROGRESS_CHARS) {
+      throw invalid(['body', 'progress'], `holds more than ${MAX_PROGRESS_CHARS} characters of JSON`)
+    }
     const holder = { token: params.lease_token, nodeId: caller.nodeId }
     const lease = await extend(db, holder, body.lease_s)
     if (lease?.kind === 'task' && body.progress) await recordProgress(db, lease.subject_id, body.progress)

@@ -1,0 +1,38 @@
+export interface AllowanceOptions {
+  perSecond: number
+  burst: number
+}
+
+/** So much of something at once and so much a second, by the monotonic clock. */
+export class Allowance {
+  readonly #options: AllowanceOptions
+  #left: number
+  #at = performance.now()
+
+  constructor(options: AllowanceOptions) {
+    this.#options = options
+    this.#left = options.burst
+  }
+
+  /** Takes one where there is one left. */
+  take(): boolean {
+    this.#refill()
+    if (this.#left < 1) return false
+    this.#left -= 1
+    return true
+  }
+
+  /** Takes `amount`, there or not, and gives the milliseconds until there is something left again. */
+  spend(amount: number): number {
+    this.#refill()
+    this.#left -= amount
+    return Math.max(0, (-this.#left / this.#options.perSecond) * 1_000)
+  }
+
+  #refill(): void {
+    const { perSecond, burst } = this.#options
+    const now = performance.now()
+    this.#left = Math.min(burst, this.#left + ((now - this.#at) / 1_000) * perSecond)
+    this.#at = now
+  }
+}
