@@ -1,16 +1,16 @@
 import { CHAT_TASK_TYPES } from './chat.ts'
 import { kvCacheMb, type ModelShape } from './model-shape.ts'
 
-/** What a task of the hub's vocabulary (contract 4.4) is called on the hub, and among the task types of runtime profiles. */
+/** What a task of the hub's vocabulary (contract 4.4) is called on the hub, of what category it is, and its names among the task types of runtime profiles. */
 export const HUB_TASKS = {
-  embeddings: { pipeline: 'feature-extraction', served: ['embeddings'] },
-  rerank: { pipeline: 'text-ranking', served: ['rerank'] },
-  translation: { pipeline: 'translation', served: ['translation'] },
-  ocr: { pipeline: 'image-to-text', served: ['ocr'] },
-  stt: { pipeline: 'automatic-speech-recognition', served: ['stt'] },
-  moderation: { pipeline: 'text-classification', served: ['moderation'] },
-  'text-generation': { pipeline: 'text-generation', served: CHAT_TASK_TYPES },
-} as const satisfies Record<string, { pipeline: string; served: readonly string[] }>
+  embeddings: { pipeline: 'feature-extraction', category: 'nlp', served: ['embeddings'] },
+  rerank: { pipeline: 'text-ranking', category: 'nlp', served: ['rerank'] },
+  translation: { pipeline: 'translation', category: 'nlp', served: ['translation'] },
+  ocr: { pipeline: 'image-to-text', category: 'computer_vision', served: ['ocr'] },
+  stt: { pipeline: 'automatic-speech-recognition', category: 'audio', served: ['stt'] },
+  moderation: { pipeline: 'text-classification', category: 'nlp', served: ['moderation'] },
+  'text-generation': { pipeline: 'text-generation', category: 'nlp', served: CHAT_TASK_TYPES },
+} as const satisfies Record<string, { pipeline: string; category: string; served: readonly string[] }>
 export type HubTask = keyof typeof HUB_TASKS
 
 export const isHubTask = (text: string): text is HubTask => Object.hasOwn(HUB_TASKS, text)

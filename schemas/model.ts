@@ -37,6 +37,18 @@ export const RegistryEntry = Type.Object(
 )
 export type RegistryEntry = Static<typeof RegistryEntry>
 
+export const LONGEST_REGISTRY_PAGE = 1_000
+export const RegistryQuery = Type.Object({
+  limit: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      maximum: LONGEST_REGISTRY_PAGE,
+      default: LONGEST_REGISTRY_PAGE,
+      description: 'Imports from the hub; the configs of the catalog come beside the last of them',
+    }),
+  ),
+  cursor: Type.Optional(Type.String({ minLength: 1 })),
+})
 export const RegistryList = pageOf('models', RegistryEntry)
 
 export const ChangeLifecycle = Type.Object(

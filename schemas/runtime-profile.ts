@@ -9,6 +9,8 @@ export const RuntimeProfile = Type.Object(
     profile_id: Type.String({ pattern: '^[a-z][a-z0-9-]*$' }),
     display_name: Type.String({ minLength: 1 }),
     description: Type.String({ minLength: 1 }),
+    /** The library that runs the weights, as registry entries name it. */
+    framework: Type.Optional(Type.String({ minLength: 1 })),
     driver: RuntimeDriver,
     /** Locked Python environment (a folder of node-runtime/python) the command runs in; null when it needs none. */
     python_env: Nullable(Type.String({ pattern: '^[a-z][a-z0-9-]*$' })),

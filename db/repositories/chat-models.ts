@@ -3,11 +3,21 @@ import { CHAT_TASK_TYPES } from '../../domain/chat.ts'
 import type { Database } from '../tables.ts'
 import { disabledByOwner } from './model-config-lifecycle.ts'
 
-const MOST = 1_000
+const AT_ONCE = 1_000
 
 /** What an account can chat with, newest first: its own active endpoints, and those offered to all (contract 4.7). */
-export function listChatModels(db: Kysely<Database>, accountId: string) {
-  return chatModels(db, accountId).orderBy('endpoint.id', 'desc').limit(MOST).execute()
+export async function listChatModels(db: Kysely<Database>, accountId: string): Promise<ChatModelRow[]> {
+  const rows: ChatModelRow[] = []
+  // The list has no pages on the wire; the database is asked in pieces, so that none holds a connection for long.
+  for (let before: string | undefined; ; before = rows.at(-1)?.id) {
+    const page = await chatModels(db, accountId)
+      .$if(before !== undefined, (qb) => qb.where('endpoint.id', '<', before ?? ''))
+      .orderBy('endpoint.id', 'desc')
+      .limit(AT_ONCE)
+      .execute()
+    rows.push(...page)
+    if (page.length < AT_ONCE) return rows
+  }
 }
 
 /** One of them by its id or its name; of the others' endpoints only base models go by name. */
@@ -58,4 +68,4 @@ function chatModels(db: Kysely<Database>, accountId: string) {
     )
 }
 
-export type ChatModelRow = Awaited<ReturnType<typeof listChatModels>>[number]
+export type ChatModelRow = Awaited<ReturnType<ReturnType<typeof chatModels>['execute']>>[number]

@@ -14,6 +14,7 @@ const imports = (db: Kysely<Database>) =>
       'model_version.lifecycle_note',
       'model_version.runtime_profile',
       'model_version.model_key',
+      'endpoint.model_category',
     ])
 
 export type HubImportRow = Awaited<ReturnType<typeof listHubModels>>[number]
@@ -46,8 +47,6 @@ export function findHubImport(db: Kysely<Database>, versionId: string): Promise<
   return db.selectFrom('hub_model').selectAll().where('version_id', '=', versionId).executeTakeFirst()
 }
 
-const MOST = 1_000
-
 /** What an account may see in the registry: its own imports, and those of others that are offered to all. */
 const listedImports = (db: Kysely<Database>, accountId: string) =>
   imports(db).where((eb) =>
@@ -60,8 +59,16 @@ const listedImports = (db: Kysely<Database>, accountId: string) =>
     ]),
   )
 
-export const listHubModels = (db: Kysely<Database>, accountId: string) =>
-  listedImports(db, accountId).orderBy('hub_model.id', 'desc').limit(MOST).execute()
+export const listHubModels = (
+  db: Kysely<Database>,
+  accountId: string,
+  { before, limit }: { before: string | undefined; limit: number },
+) =>
+  listedImports(db, accountId)
+    .$if(before !== undefined, (qb) => qb.where('hub_model.id', '<', before ?? ''))
+    .orderBy('hub_model.id', 'desc')
+    .limit(limit)
+    .execute()
 
 /** One import, if the registry shows it to this account. */
 export const findListedHubModel = (
@@ -70,6 +77,19 @@ export const findListedHubModel = (
   id: string,
 ): Promise<HubImportRow | undefined> =>
   listedImports(db, accountId).where('hub_model.id', '=', id).executeTakeFirst()
+
+/** Forgets an import whose endpoint is deleted, so that the repository can be imported anew; undefined when it is no import of this account. */
+export async function removeHubModel(
+  trx: Transaction<Database>,
+  { endpointId, accountId }: { endpointId: string; accountId: string },
+): Promise<HubModelRow | undefined> {
+  return trx
+    .deleteFrom('hub_model')
+    .where('endpoint_id', '=', endpointId)
+    .where('account_id', '=', accountId)
+    .returningAll()
+    .executeTakeFirst()
+}
 
 /** Remembers an import; the caller holds the account's lock on the repository. */
 export async function insertHubModel(

@@ -1,4 +1,5 @@
 import { type Kysely, sql } from 'kysely'
+import { TERMINAL_TASK_STATUSES } from '../../domain/inference-task.ts'
 import type { Database } from '../tables.ts'
 import type { TrainingRunRow } from '../tables/training.ts'
 
@@ -12,6 +13,22 @@ const LAPSED_LEASE = '5 minutes'
 interface PageAfter {
   after: string | null
   limit: number
+}
+
+/** Whether tasks of other accounts than its owner's are under way on an endpoint. */
+export async function hasForeignTasks(
+  db: Kysely<Database>,
+  { id, account_id }: { id: string; account_id: string },
+): Promise<boolean> {
+  const task = await db
+    .selectFrom('task')
+    .select('id')
+    .where('endpoint_id', '=', id)
+    .where('account_id', '<>', account_id)
+    .where('status', 'not in', TERMINAL_TASK_STATUSES)
+    .limit(1)
+    .executeTakeFirst()
+  return task !== undefined
 }
 
 /** A run that has not ended, and what its workflow is started with. */

@@ -51,6 +51,11 @@ export function lockVersionOfJob(
     .executeTakeFirst()
 }
 
+/** A version, for the end of its use: waits for everybody who holds it, and lets nobody hold it meanwhile. */
+export function lockVersion(trx: Transaction<Database>, id: string): Promise<ModelVersionRow | undefined> {
+  return trx.selectFrom('model_version').selectAll().where('id', '=', id).forUpdate().executeTakeFirst()
+}
+
 /** What keeps a version from being removed with its run, in words; `undefined` when nothing does. */
 export async function whatUsesVersion(
   db: Kysely<Database>,

@@ -10,7 +10,7 @@ import { insertVersion } from '../../../db/repositories/versions.ts'
 import type { Database } from '../../../db/tables.ts'
 import type { EndpointRow } from '../../../db/tables/models.ts'
 import { hubKey } from '../../../domain/hub-files.ts'
-import type { HubTask } from '../../../domain/hub-compatibility.ts'
+import { HUB_TASKS, type HubTask } from '../../../domain/hub-compatibility.ts'
 import { distinctHubName, hubModelName } from '../../../domain/hub-names.ts'
 import { newId } from '../../../domain/ids.ts'
 import { modelKeyOf } from '../../../domain/training-run.ts'
@@ -124,7 +124,7 @@ async function listEndpoint(trx: Transaction<Database>, listing: Listing): Promi
       is_base_model: true,
       task_type: listing.task,
       base_model: listing.repoId,
-      model_category: 'nlp',
+      model_category: HUB_TASKS[listing.task].category,
       version_id: listing.versionId,
       model_key: listing.modelKey,
       runtime_profile: listing.profile,

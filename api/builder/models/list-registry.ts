@@ -1,6 +1,7 @@
 import { listHubModels } from '../../../db/repositories/hub-models.ts'
 import { readConfigLifecycles } from '../../../db/repositories/model-config-lifecycle.ts'
-import { RegistryList } from '../../../schemas/model.ts'
+import { LONGEST_REGISTRY_PAGE, RegistryList, RegistryQuery } from '../../../schemas/model.ts'
+import { readPage } from '../../http/page.ts'
 import { route } from '../../http/route.ts'
 import { presentCatalogEntry, presentHubImport } from './present.ts'
 
@@ -11,19 +12,27 @@ export const listRegistry = route({
   method: 'GET',
   path: '/models/registry',
   auth: 'api-key',
+  query: RegistryQuery,
   success: { status: 200, schema: RegistryList },
 
-  async handler({ caller: { accountId } }, { db, catalog }) {
-    const [imports, said] = await Promise.all([
-      listHubModels(db, accountId),
+  async handler(
+    { caller: { accountId }, query: { limit = LONGEST_REGISTRY_PAGE, cursor } },
+    { db, catalog },
+  ) {
+    const [{ items, next_cursor }, said] = await Promise.all([
+      readPage({ limit, ...(cursor !== undefined && { cursor }) }, ['registry', accountId], (request) =>
+        listHubModels(db, accountId, request),
+      ),
       readConfigLifecycles(db, accountId),
     ])
+    // The catalog is short and comes whole, once the last import is told.
+    const configs = next_cursor === null ? catalog.models : []
     return {
       models: [
-        ...imports.map((row) => presentHubImport(row, accountId, catalog)),
-        ...catalog.models.map((model) => presentCatalogEntry(model, said.get(model.config.model_id))),
+        ...items.map((row) => presentHubImport(row, accountId, catalog)),
+        ...configs.map((model) => presentCatalogEntry(model, said.get(model.config.model_id))),
       ],
-      next_cursor: null,
+      next_cursor,
     }
   },
 })
