@@ -7,6 +7,7 @@ export const Account = Type.Object({
   account_id: Uuid,
   name: Type.String(),
   training_quota: Type.Integer(),
+  task_quota: Type.Integer(),
   hub_repos: Type.Array(Type.String(), {
     description:
       'Private and gated hub repositories that the account may use with the access of the platform',
@@ -16,9 +17,14 @@ export const Account = Type.Object({
 export type Account = Static<typeof Account>
 
 const Quota = Type.Integer({ minimum: 0, maximum: 100_000, description: 'Training runs and merges at once' })
+const TaskQuota = Type.Integer({
+  minimum: 0,
+  maximum: 1_000_000,
+  description: 'Inference tasks that wait for a node at once',
+})
 
 export const CreateAccount = Type.Object(
-  { name: Name, training_quota: Type.Optional(Quota) },
+  { name: Name, training_quota: Type.Optional(Quota), task_quota: Type.Optional(TaskQuota) },
   { additionalProperties: false },
 )
 
@@ -32,6 +38,7 @@ export const UpdateAccount = Type.Object(
   {
     name: Type.Optional(Name),
     training_quota: Type.Optional(Quota),
+    task_quota: Type.Optional(TaskQuota),
     hub_repos: Type.Optional(Type.Array(RepoPattern, { maxItems: 1_000, uniqueItems: true })),
   },
   { additionalProperties: false, minProperties: 1 },

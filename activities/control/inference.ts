@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache'
 import { findModelNeeds, readSnapshots } from '../../db/repositories/loads.ts'
 import { assignTask, endTask, lockTask, requeueTask } from '../../db/repositories/tasks.ts'
 import { isTerminalTask, MAX_TASK_ATTEMPTS } from '../../domain/inference-task.ts'
@@ -41,51 +42,62 @@ const SENTENCES: Readonly<Record<GiveUp, string>> = {
   failed: 'the task could not be run',
 }
 const LONGEST_WHY = 300
+/** So long what one task was told of its model holds for the others that wait for it. */
+const FULL_MS = 1_000
+const MOST_FULL = 10_000
 
-export const createInferenceActivities = ({ db, now }: ControlDeps) => ({
-  /**
-   * Takes a task back from whoever had it and picks where it goes. Safe to repeat because nobody works on the task
-   * between the pick and the next step of its workflow.
-   */
-  async placeTask({ taskId, avoid, lost }: PlaceTask): Promise<TaskPlacement> {
-    const task = await db.transaction().execute(async (trx) => {
-      const row = await lockTask(trx, taskId)
-      return row && !isTerminalTask(row.status) ? requeueTask(trx, row) : undefined
-    })
-    if (!task) return { ended: true, spent: false, modelKey: '', accountId: '', avoid: [] }
+export function createInferenceActivities({ db, now }: ControlDeps) {
+  /** Why no node could take a model for an account a moment ago: one look serves all the tasks that wait for it. */
+  const full = new LRUCache<string, string>({ max: MOST_FULL, ttl: FULL_MS })
+  return {
+    /**
+     * Takes a task back from whoever had it and picks where it goes. Safe to repeat because nobody works on the task
+     * between the pick and the next step of its workflow.
+     */
+    async placeTask({ taskId, avoid, lost }: PlaceTask): Promise<TaskPlacement> {
+      const task = await db.transaction().execute(async (trx) => {
+        const row = await lockTask(trx, taskId)
+        return row && !isTerminalTask(row.status) ? requeueTask(trx, row) : undefined
+      })
+      if (!task) return { ended: true, spent: false, modelKey: '', accountId: '', avoid: [] }
 
-    const base = {
-      ended: false,
-      spent: task.attempt >= MAX_TASK_ATTEMPTS,
-      modelKey: task.model_key,
-      accountId: task.account_id,
-      avoid: lost && task.node_id ? [...new Set([...avoid, task.node_id])] : [...avoid],
-    }
-    const needs = await findModelNeeds(db, task.model_key)
-    if (!needs) return { ...base, spent: true }
+      const base = {
+        ended: false,
+        spent: task.attempt >= MAX_TASK_ATTEMPTS,
+        modelKey: task.model_key,
+        accountId: task.account_id,
+        avoid: lost && task.node_id ? [...new Set([...avoid, task.node_id])] : [...avoid],
+      }
+      const key = `${task.account_id} ${task.model_key}`
+      const known = base.avoid.length === 0 ? full.get(key) : undefined
+      if (known !== undefined) return { ...base, why: known }
+      const needs = await findModelNeeds(db, task.model_key)
+      if (!needs) return { ...base, spent: true }
 
-    const place = decide(await readSnapshots(db), {
-      ...needs,
-      model_key: task.model_key,
-      account_id: task.account_id,
-      exclude: new Set(base.avoid),
-      now: now().getTime(),
-    })
-    if (place.nodeId) await assignTask(db, taskId, place.nodeId)
-    return { ...base, ...place }
-  },
+      const place = decide(await readSnapshots(db), {
+        ...needs,
+        model_key: task.model_key,
+        account_id: task.account_id,
+        exclude: new Set(base.avoid),
+        now: now().getTime(),
+      })
+      if (place.why !== undefined) full.set(key, place.why)
+      if (place.nodeId) await assignTask(db, taskId, place.nodeId)
+      return { ...base, ...place }
+    },
 
-  /** Ends a task without a result. Safe to repeat because a task ends once. */
-  async giveUpTask({ taskId, reason }: { taskId: string; reason: GiveUp }): Promise<void> {
-    await db.transaction().execute(async (trx) => {
-      const task = await lockTask(trx, taskId)
-      // What the last node said is worth more than that all have failed.
-      const said = reason === 'attempts' || reason === 'failed' ? task?.error : undefined
-      const error = said ?? SENTENCES[reason]
-      await endTask(trx, taskId, { status: 'failed', error, expired: reason === 'expired' }, now())
-    })
-  },
-})
+    /** Ends a task without a result. Safe to repeat because a task ends once. */
+    async giveUpTask({ taskId, reason }: { taskId: string; reason: GiveUp }): Promise<void> {
+      await db.transaction().execute(async (trx) => {
+        const task = await lockTask(trx, taskId)
+        // What the last node said is worth more than that all have failed.
+        const said = reason === 'attempts' || reason === 'failed' ? task?.error : undefined
+        const error = said ?? SENTENCES[reason]
+        await endTask(trx, taskId, { status: 'failed', error, expired: reason === 'expired' }, now())
+      })
+    },
+  }
+}
 
 type Decision = Pick<TaskPlacement, 'shared' | 'nodeId' | 'why'>
 

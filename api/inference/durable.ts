@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { endTask, findTask, handOverTask } from '../../db/repositories/tasks.ts'
+import { countWaiting, endTask, findTask, handOverTask } from '../../db/repositories/tasks.ts'
 import { insertTasks } from '../../db/repositories/task-writes.ts'
 import type { TaskRow } from '../../db/tables/inference.ts'
 import type { ModelState } from '../../schemas/inference-task.ts'
+import { ApiError } from '../../domain/errors.ts'
 import { isTerminalTask } from '../../domain/inference-task.ts'
 import { coldInferenceStart } from '../../workflows/starts.ts'
 import { WORKFLOW_ID } from '../../workflows/policy.ts'
@@ -12,11 +13,27 @@ import { queuedEntry, type Ticket } from './rows.ts'
 const startOf = ({ taskId, accountId, endpoint }: Ticket) =>
   coldInferenceStart({ taskId, accountId, modelKey: endpoint.model_key })
 
-/** Writes the task, its hold and the promise of its workflow in one transaction. */
+const RETRY_AFTER_S = 10
+
+/**
+ * Writes the task, its hold and the promise of its workflow in one transaction. Throws `task_quota_exceeded` when as many of
+ * the account's tasks wait as may; those that come at the same moment may exceed that by their number.
+ */
 export async function queueTask(
   { db, starts }: Pick<Services, 'db' | 'starts'>,
   ticket: Ticket,
 ): Promise<void> {
+  const { quota, waiting } = await countWaiting(db, ticket.accountId)
+  if (waiting >= quota) {
+    throw new ApiError(
+      'task_quota_exceeded',
+      `${quota} tasks of this account wait for a node, as many as may; try again later, or cancel some`,
+      {
+        details: { quota, waiting, retry_after_s: RETRY_AFTER_S },
+        headers: { 'retry-after': String(RETRY_AFTER_S) },
+      },
+    )
+  }
   await insertTasks(db, [queuedEntry(ticket)], startOf(ticket))
   starts.nudge()
 }

@@ -53,14 +53,19 @@ export function accountCommands(program: Command, open: Open): void {
     .command('quotas')
     .description('set what an account may do at once')
     .command('set <account_id>')
-    .description('set how many training runs and merges may be open at once')
-    .requiredOption('--training <n>', 'training runs and merges at once', wholeNumber)
-    .action(async (accountId: string, options: { training: number }, command: Command) => {
+    .description('set how many training runs and merges may be open at once, and how many tasks may wait')
+    .option('--training <n>', 'training runs and merges at once', wholeNumber)
+    .option('--tasks <n>', 'inference tasks that wait for a node at once', wholeNumber)
+    .action(async (accountId: string, options: { training?: number; tasks?: number }, command: Command) => {
       const context = open(command)
+      const { training, tasks } = options
+      if (training === undefined && tasks === undefined) command.error('give --training or --tasks')
       const account = await context.client.call<Account>('PATCH', `/accounts/${id(accountId)}`, {
-        training_quota: options.training,
+        ...(training !== undefined && { training_quota: training }),
+        ...(tasks !== undefined && { task_quota: tasks }),
       })
-      print(context, account, `${account.name}: training quota ${account.training_quota}.`)
+      const { name, training_quota, task_quota } = account
+      print(context, account, `${name}: training quota ${training_quota}, task quota ${task_quota}.`)
     })
 }
 

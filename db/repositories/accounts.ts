@@ -6,17 +6,27 @@ import type { AccountRow } from '../tables/accounts.ts'
 interface Settings {
   name: string
   trainingQuota: number
+  taskQuota: number
   hubRepos: string[]
 }
 
 /** Makes a tenant; it can do nothing until it has a key. */
 export function createAccount(
   db: Kysely<Database>,
-  { name, trainingQuota }: { name: string; trainingQuota: number | undefined },
+  {
+    name,
+    trainingQuota,
+    taskQuota,
+  }: { name: string; trainingQuota: number | undefined; taskQuota: number | undefined },
 ): Promise<AccountRow> {
   return db
     .insertInto('account')
-    .values({ id: newId(), name, ...(trainingQuota !== undefined && { training_quota: trainingQuota }) })
+    .values({
+      id: newId(),
+      name,
+      ...(trainingQuota !== undefined && { training_quota: trainingQuota }),
+      ...(taskQuota !== undefined && { task_quota: taskQuota }),
+    })
     .returningAll()
     .executeTakeFirstOrThrow()
 }
@@ -43,13 +53,14 @@ export function listAccounts(
 export function updateAccount(
   db: Kysely<Database>,
   id: string,
-  { name, trainingQuota, hubRepos }: { [K in keyof Settings]: Settings[K] | undefined },
+  { name, trainingQuota, taskQuota, hubRepos }: { [K in keyof Settings]: Settings[K] | undefined },
 ): Promise<AccountRow | undefined> {
   return db
     .updateTable('account')
     .set((eb) => ({
       name: name ?? eb.ref('name'),
       training_quota: trainingQuota ?? eb.ref('training_quota'),
+      task_quota: taskQuota ?? eb.ref('task_quota'),
       hub_repos: hubRepos ?? eb.ref('hub_repos'),
     }))
     .where('id', '=', id)

@@ -128,6 +128,19 @@ export async function handOverTask(
   if (numUpdatedRows > 0n) await insertWorkflowStart(trx, start)
 }
 
+/** How many tasks of an account wait for a node, counted as far as they may, and how many may. */
+export async function countWaiting(
+  db: Kysely<Database>,
+  accountId: string,
+): Promise<{ quota: number; waiting: number }> {
+  const { rows } = await sql<{ quota: number; waiting: number }>`
+    select task_quota as quota, (select count(*)::int from (
+      select from task where account_id = account.id and status not in ('succeeded', 'failed', 'running')
+      limit account.task_quota) as counted) as waiting
+    from account where id = ${accountId}`.execute(db)
+  return rows[0] ?? { quota: 0, waiting: 0 }
+}
+
 /** Says where a task was sent. */
 export async function assignTask(db: Kysely<Database>, taskId: string, nodeId: string): Promise<void> {
   await db

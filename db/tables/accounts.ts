@@ -5,6 +5,8 @@ export interface AccountTable {
   id: string
   name: string
   training_quota: Defaulted<number>
+  /** Tasks that may wait for a node at once. */
+  task_quota: Defaulted<number>
   /** Private and gated repositories of the hub that it may use: ids, `owner/*` or `*`. */
   hub_repos: Defaulted<string[]>
   created_at: CreatedAt

@@ -17,7 +17,7 @@ export const inferAsync = route({
   body: InferBody,
   maxBodyBytes: MAX_INFER_BYTES,
   success: { status: 202, schema: InferAccepted },
-  errors: ['not_found', 'forbidden', 'conflict', 'no_capacity'],
+  errors: ['not_found', 'forbidden', 'conflict', 'task_quota_exceeded', 'no_capacity'],
 
   async handler({ caller, params, body, rawBody }, services) {
     const { accountId } = caller

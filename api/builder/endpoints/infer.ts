@@ -41,7 +41,7 @@ export const infer = route({
   body: InferBody,
   maxBodyBytes: MAX_INFER_BYTES,
   success: { status: 200, schema: InferResponse },
-  errors: ['not_found', 'forbidden', 'conflict', 'no_capacity', 'unavailable'],
+  errors: ['not_found', 'forbidden', 'conflict', 'task_quota_exceeded', 'no_capacity', 'unavailable'],
 
   async handler({ caller, params, body, rawBody, departure }, services) {
     const { accountId } = caller

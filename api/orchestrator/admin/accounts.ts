@@ -26,8 +26,9 @@ export const createAccount = route({
   body: CreateAccount,
   success: { status: 201, schema: Account },
 
-  async handler({ body: { name, training_quota } }, { db }) {
-    return presentAccount(await insertAccount(db, { name, trainingQuota: training_quota }))
+  async handler({ body: { name, training_quota, task_quota } }, { db }) {
+    const row = await insertAccount(db, { name, trainingQuota: training_quota, taskQuota: task_quota })
+    return presentAccount(row)
   },
 })
 
@@ -74,7 +75,7 @@ export const getAccount = route({
 
 export const updateAccount = route({
   operationId: 'updateAccount',
-  summary: 'Rename an account, set its training quota or the closed hub repositories it may use',
+  summary: 'Rename an account, set its quotas or the closed hub repositories it may use',
   method: 'PATCH',
   path: '/admin/accounts/{account_id}',
   auth: 'operations-key',
@@ -83,8 +84,8 @@ export const updateAccount = route({
   success: { status: 200, schema: Account },
   errors: ['not_found'],
 
-  async handler({ params: { account_id }, body: { name, training_quota, hub_repos } }, { db }) {
-    const change = { name, trainingQuota: training_quota, hubRepos: hub_repos }
+  async handler({ params: { account_id }, body: { name, training_quota, task_quota, hub_repos } }, { db }) {
+    const change = { name, trainingQuota: training_quota, taskQuota: task_quota, hubRepos: hub_repos }
     const row = await changeAccount(db, account_id, change)
     if (!row) throw noAccount()
     return presentAccount(row)
