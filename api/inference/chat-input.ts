@@ -1,7 +1,10 @@
 import { SERVED_MODEL } from '../../domain/chat.ts'
+import { checkChatLimits } from '../../domain/chat-limits.ts'
 import { invalid } from '../../domain/errors.ts'
 import type { InferBody } from '../../schemas/inference-task.ts'
 import { memberBytes, spliceMembers } from '../../platform/json-bytes.ts'
+
+const INPUT = ['body', 'input']
 
 type Overrides = Pick<InferBody, 'max_tokens' | 'temperature'>
 
@@ -11,6 +14,7 @@ type Overrides = Pick<InferBody, 'max_tokens' | 'temperature'>
  */
 export function chatInput({ input, ...overrides }: Overrides & { input: object }, bytes: Buffer): Buffer {
   checkMessages((input as { messages?: unknown }).messages)
+  checkChatLimits(input, INPUT)
   const { max_tokens, temperature } = overrides
   return spliceMembers(bytes, {
     model: JSON.stringify(SERVED_MODEL),

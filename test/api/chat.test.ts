@@ -128,6 +128,65 @@ describe('chat completions', () => {
     )
   })
 
+  it('may ask for no more than a share of the model, whatever server it runs on', async () => {
+    const endpoint = await chat.warm()
+    const ladder = {
+      $ref: '#/$defs/a0',
+      $defs: Object.fromEntries(
+        Array.from({ length: 20 }, (_, i) => [
+          `a${i}`,
+          i === 19 ? {} : { anyOf: [{ $ref: `#/$defs/a${i + 1}` }, { $ref: `#/$defs/a${i + 1}` }] },
+        ]),
+      ),
+    }
+    const user = { role: 'user', content: 'x' }
+    const refused: Record<string, unknown>[] = [
+      { n: 10_000 },
+      { best_of: 100 },
+      { max_tokens: 1e9 },
+      { max_completion_tokens: 1e9 },
+      { top_logprobs: 10_000 },
+      { prompt_logprobs: 5_000 },
+      { stop: Array.from({ length: 500 }, String) },
+      { stop: 'x'.repeat(10_000) },
+      { guided_regex: '((a{1,900}){1,900}){1,900}' },
+      { guided_grammar: 'x'.repeat(100_000) },
+      { guided_json: JSON.stringify(ladder) },
+      { guided_choice: Array.from({ length: 5_000 }, String) },
+      { structured_outputs: { regex: '(b{999}){99}' } },
+      { response_format: { type: 'json_schema', json_schema: { name: 'a', schema: ladder } } },
+      { response_format: { type: 'json_schema', json_schema: { schema: { pattern: '(a{500}){500}' } } } },
+      { tools: Array.from({ length: 500 }, () => ({ type: 'function', function: { name: 'f' } })) },
+      { messages: Array.from({ length: 20_000 }, () => user) },
+    ]
+    for (const body of refused) {
+      const answer = await chat.chat(endpoint.id, body)
+      const [name = ''] = Object.keys(body)
+      assert.deepEqual(
+        [answer.status, answer.body.error?.param],
+        [422, name],
+        JSON.stringify(body).slice(0, 80),
+      )
+      const { status, body: told } = await chat.api.call(
+        'POST',
+        `/api/builder/v1/endpoints/${endpoint.id}/infer`,
+        { key: chat.caller.key, body: { input: { messages: [user], ...body } } },
+      )
+      assert.deepEqual([status, told.detail[0].loc], [422, ['body', 'input', name]])
+    }
+    const fine = {
+      n: 2,
+      stop: ['a', 'b'],
+      top_logprobs: 5,
+      guided_regex: '[a-z]{1,20}',
+      response_format: {
+        type: 'json_schema',
+        json_schema: { schema: { $ref: '#/$defs/t', $defs: { t: { items: { $ref: '#/$defs/t' } } } } },
+      },
+    }
+    assert.equal((await chat.chat(endpoint.id, fine)).status, 200)
+  })
+
   it('refuse in the words of the OpenAI API', async () => {
     const endpoint = await chat.warm()
     const regression = await chat.cold({ name: 'r' }, { task_type: 'regression' })

@@ -68,10 +68,10 @@ describe('tasks that wait for a node', () => {
       },
       transformResult: async ({ result }) => result,
     })
-    const { placeTask } = createInferenceActivities({ db, now: () => new Date() } as ControlDeps)
+    const activities = createInferenceActivities({ db, now: () => new Date() } as ControlDeps)
     const placed = []
     for (const { body } of tasks) {
-      placed.push(await placeTask({ taskId: body.task_id, avoid: [], lost: false }))
+      placed.push(await activities.placeTask({ taskId: body.task_id, avoid: [], lost: false }))
     }
 
     assert.ok(placed.every(({ nodeId, why }) => nodeId === undefined && why === 'no node is connected'))

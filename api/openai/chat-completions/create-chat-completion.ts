@@ -1,4 +1,5 @@
 import type { CallableEndpointRow } from '../../../db/repositories/callable-endpoints.ts'
+import { checkChatLimits } from '../../../domain/chat-limits.ts'
 import { invalid } from '../../../domain/errors.ts'
 import { newId } from '../../../domain/ids.ts'
 import { ChatCompletion, CreateChatCompletion } from '../../../schemas/openai.ts'
@@ -9,6 +10,7 @@ import { answerStream } from './answer-stream.ts'
 import { answerWhole } from './answer-whole.ts'
 
 const MAX_BYTES = 16 * 1024 * 1024
+const BODY = ['body']
 const modelIn = memberFinder('model')
 
 export const createChatCompletion = route({
@@ -29,6 +31,7 @@ export const createChatCompletion = route({
 
   handler(request, services) {
     const { accountId } = request.caller
+    checkChatLimits(request.body, BODY)
     const answer = (endpoint: CallableEndpointRow) => {
       const modelPlace = modelIn(request.rawBody)
       // Whoever reads the first of two and whoever reads the last would see different models.
