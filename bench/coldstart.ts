@@ -1,11 +1,12 @@
 import { execFile, spawn } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { promisify } from 'node:util'
-import { request } from 'undici'
+import { Client, type Dispatcher, request } from 'undici'
 import { AdminClient } from '../cli/admin-client.ts'
 import { importModel } from '../cli/commands/models.ts'
 import { writeTinyGguf } from '../embedded/tiny-gguf.ts'
@@ -56,13 +57,18 @@ function isToken(line: string): boolean {
 }
 
 /** Seconds until the first token of a stream. */
-async function firstToken(url: string, model: string, key = ''): Promise<number> {
+async function firstToken(
+  url: string,
+  model: string,
+  { key = '', dispatcher }: { key?: string; dispatcher?: Dispatcher } = {},
+): Promise<number> {
   const began = performance.now()
   const { statusCode, body } = await request(`${url}/v1/chat/completions`, {
     method: 'POST',
     headers: { 'content-type': 'application/json', authorization: `Bearer ${key}` },
     body: question(model),
     headersTimeout: 0,
+    ...(dispatcher && { dispatcher }),
   })
   if (statusCode !== 200) throw new Error(`answered ${statusCode}: ${await body.text()}`)
   let first: number | undefined
@@ -75,14 +81,16 @@ async function firstToken(url: string, model: string, key = ''): Promise<number>
 
 /** Starts the server as one would in a shell and asks it as soon as it says that it is ready. */
 async function byHand(runtime: Runtime, path: string): Promise<number> {
-  const { command, args, env } = processCommand({ ...runtime, modelDir: runtime.modelDir(path) })
+  const socket = join(tmpdir(), `hearth-${randomUUID().slice(0, 8)}.sock`)
+  const { command, args, env } = processCommand({ ...runtime, modelDir: runtime.modelDir(path) }, { socket })
   const began = performance.now()
   const server = spawn(command, args, { env, stdio: ['ignore', 'pipe', 'ignore'] })
   try {
     for await (const line of createInterface({ input: server.stdout })) {
-      const port = /"port":\s*(\d+)/.exec(line)?.[1]
-      if (port === undefined) continue
-      await firstToken(`http://127.0.0.1:${port}`, 'model')
+      if (!line.includes('"event"')) continue
+      const dispatcher = new Client('http://localhost', { socketPath: socket })
+      await firstToken('http://localhost', 'model', { dispatcher })
+      await dispatcher.close()
       return (performance.now() - began) / 1_000
     }
     throw new Error('the model server ended before it was ready')
@@ -101,7 +109,7 @@ async function measure(platform: BenchPlatform, runtime: Runtime, folder: string
     const name = `cold-${runtime.name}-${round}`.toLowerCase()
     const { model_key } = await take(platform, name, path)
     direct.push(await byHand(runtime, path))
-    through.push(await firstToken(platform.baseUrl, name, platform.apiKey))
+    through.push(await firstToken(platform.baseUrl, name, { key: platform.apiKey }))
     const onNode = loadsOf(platform, model_key).map(({ ms }) => seconds(ms / 1_000))
     console.log(
       `  by hand ${seconds(direct.at(-1))}   through the platform ${seconds(through.at(-1))}, on the node ${onNode.join()}`,
@@ -138,7 +146,7 @@ async function herd(platform: BenchPlatform, path: string): Promise<boolean> {
   const { model_key } = await take(platform, 'cold-herd', path)
   const began = performance.now()
   const asked = Array.from({ length: WAITERS }, () =>
-    firstToken(platform.baseUrl, 'cold-herd', platform.apiKey),
+    firstToken(platform.baseUrl, 'cold-herd', { key: platform.apiKey }),
   )
   const answers = await Promise.allSettled(asked)
   const seconds = (performance.now() - began) / 1_000

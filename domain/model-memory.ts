@@ -8,6 +8,12 @@ export function estimateMb(
   return Math.ceil(profile.memory_mb + (profile.memory_per_weights_mb ?? 0) * (weightsBytes / MB))
 }
 
+/**
+ * The most that work may hold for which so much is reserved, in MB. Reservations are estimates that honest work exceeds
+ * now and then: the limit is there for what would take a whole machine.
+ */
+export const memoryLimitMb = (reservedMb: number): number => 2 * reservedMb + 1_024
+
 interface SizedFile {
   path: string
   size_bytes: number

@@ -1,6 +1,8 @@
 import { readFile } from 'node:fs/promises'
 import { availableParallelism, cpus, freemem, totalmem } from 'node:os'
 import type { NodeInventory } from '../schemas/node.ts'
+import type { Held } from './confinement.ts'
+import { CONTAINER_ISOLATION, processIsolation } from './isolation.ts'
 import { findGpus } from './nvidia.ts'
 
 /** The runtime's own version; the contract compares nodes by it. */
@@ -13,6 +15,8 @@ export interface InventoryOptions {
   profiles: readonly { profile_id: string; requires_gpu: boolean; driver: 'process' | 'container' }[]
   /** Whether a container engine answers here. */
   hasContainers: boolean
+  /** How this kernel holds what runs as a process. */
+  held: () => Promise<Held>
   /** Memory for models and trainers in MB; 0 takes half of what is free now. */
   memoryMb: number
   trainSlots: number
@@ -20,7 +24,7 @@ export interface InventoryOptions {
 
 /** What this machine is made of, looked at once per start. */
 export async function takeInventory(options: InventoryOptions): Promise<NodeInventory> {
-  const gpus = await findGpus()
+  const [gpus, held] = await Promise.all([findGpus(), options.held()])
   const hardware = gpus.length ? 'gpu' : 'cpu'
   const vramMb = gpus.reduce((sum, { memory_mb }) => sum + memory_mb, 0)
   const ramMb = options.memoryMb || Math.floor((await availableRamMb()) / 2)
@@ -35,6 +39,10 @@ export async function takeInventory(options: InventoryOptions): Promise<NodeInve
       .filter(({ driver }) => driver === 'process' || options.hasContainers)
       .map(({ profile_id }) => profile_id),
     train_slots: options.trainSlots,
+    isolation: {
+      process: processIsolation(held),
+      ...(options.hasContainers && { container: CONTAINER_ISOLATION }),
+    },
     platform: `${process.platform}/${process.arch}`,
     version: RUNTIME_VERSION,
   }

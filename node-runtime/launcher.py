@@ -1,15 +1,23 @@
-"""Runs one command so that nothing of it outlives the node: `launcher.py COMMAND [ARG...]`.
+"""Runs one command so that nothing of it outlives the node: `launcher.py ORDER COMMAND [ARG...]`.
 
 File descriptor 3 is a socket whose other end the node holds: the command's process id is written to it once, and when
 the node dies in any way it reads end-of-file here. The command gets its own process group. When it ends, or the node
 does, everything that descends from it is killed, whatever group or session it moved to.
+
+ORDER is JSON: what the command is confined to (confinement.py), or `null`. What `require` of it names must hold, else the
+command is not run. Without a command it is only tried, and what holds is written to standard output.
 """
 
 import ctypes
+import json
 import os
 import select
 import signal
 import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from confinement import confine
 
 LIFELINE = 3
 PR_SET_PDEATHSIG = 1
@@ -23,7 +31,7 @@ def load_prctl():
         return None  # Not Linux: the lifeline and the process group remain.
 
 
-def start(command, prctl):
+def start(command, order, prctl):
     launcher = os.getpid()
     pid = os.fork()
     if pid:
@@ -31,13 +39,23 @@ def start(command, prctl):
     os.setpgid(0, 0)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
+    os.set_inheritable(LIFELINE, False)
+    # Confined, this interpreter can no longer read its own library.
+    candidates = [os.path.join(folder, command[0]) for folder in os.get_exec_path()]
+    program = command[0] if "/" in command[0] else next(filter(os.path.isfile, candidates), command[0])
+    if order is not None:
+        held = confine(order)
+        missing = [name for name, how in order.get("require", {}).items() if held[name] != how]
+        if missing:
+            os.write(2, f"this node's isolation cannot be set up: {', '.join(missing)}\n".encode())
+            os._exit(126)
     if prctl:
+        # After everything that changes privileges, for that takes it back.
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != launcher:
             os._exit(1)
-    os.set_inheritable(LIFELINE, False)
     try:
-        os.execvp(command[0], command)
+        os.execv(program, command)
     except OSError as error:
         os.write(2, f"cannot run {command[0]}: {error.strerror}\n".encode())
         os._exit(127)
@@ -84,6 +102,10 @@ def kill_tree(group):
 
 
 def main():
+    order, command = json.loads(sys.argv[1]), sys.argv[2:]
+    if not command:
+        print(json.dumps(confine(order)))
+        return
     prctl = load_prctl()
     if prctl:
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -94,7 +116,7 @@ def main():
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)  # The node signals the command's group, not this process.
 
-    child = start(sys.argv[1:], prctl)
+    child = start(command, order, prctl)
     try:
         os.setpgid(child, child)
     except OSError:

@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto'
-import { mkdir, rm, writeFile } from 'node:fs/promises'
+import { mkdir, realpath, rm, writeFile } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
+import { memoryLimitMb } from '../domain/model-memory.ts'
 import type { MergeIngredient } from '../schemas/training-merge.ts'
 import { ControlError } from './control-client.ts'
 import type { MemoryLedger } from './memory-ledger.ts'
@@ -104,6 +105,14 @@ export async function compareLogits(
       args: ['-m', 'hearth_trainers.llm.compare', join(dir, 'job.json')],
       cwd: dir,
       env: pythonProcessEnv({ PYTHONPATH: TRAINERS, OMP_NUM_THREADS: String(threads) }),
+      confinement: {
+        reads: [await realpath(dir)],
+        network: 'none',
+        memoryMb: memoryLimitMb(memoryMb),
+        // It uses one where there is one.
+        hasGpu: true,
+        oomScore: 600,
+      },
     })
     return complaint(await readVerdict(process, signal))
   } finally {

@@ -3,6 +3,7 @@ import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
+import { memoryLimitMb } from '../domain/model-memory.ts'
 import type { RuntimeProfile } from '../schemas/runtime-profile.ts'
 import { optionsOf } from './model-options.ts'
 import type { ContainerDriver } from './container-driver.ts'
@@ -10,6 +11,9 @@ import { checkModelFolder } from './model-folder.ts'
 import type { ProcessDriver, ProcessExit } from './process-driver.ts'
 import { pythonProcessEnv } from './python-env.ts'
 
+const GPU_LIBRARIES_MB = 4_096
+/** A model server writes caches and compiled kernels. */
+const LARGEST_FILE_MB = 4_096
 const SERVERS_DIR = fileURLToPath(new URL('servers', import.meta.url))
 
 /** Where a model server listens on this machine. */
@@ -23,6 +27,8 @@ export interface ServerProcess {
   readonly exited: Promise<ProcessExit>
   /** Process id of the server on this machine; undefined once it has gone. */
   pid(): Promise<number | undefined>
+  /** Why the node ended it, in words. */
+  readonly excess?: string | undefined
   /** TERM, then KILL after `graceMs`; resolves when nothing of it is left. */
   stop(options: { graceMs: number }): Promise<ProcessExit>
 }
@@ -42,7 +48,7 @@ export interface ModelServerSpec {
   /** Folder of the profile's npm packages; undefined for profiles without them. */
   packages?: string | undefined
   modelDir: string
-  /** The most RAM that it may take as a container, beside what lies in its temporary folders. */
+  /** The RAM it is expected to take, beside what lies in the temporary folders of a container. */
   ramMb: number
 }
 
@@ -66,15 +72,32 @@ async function launchProcess(
   spec: ModelServerSpec,
   options: readonly string[],
 ): Promise<Launched> {
-  const port = spec.profile.ready === 'health' ? await freePort() : 0
-  const child = await drivers.process.start({ name: spec.name, ...processCommand(spec, { port, options }) })
-  return { process: child, address: port ? { port } : undefined }
+  const { name, profile, packages, modelDir, ramMb } = spec
+  const folder = await drivers.process.makeFolder()
+  const socket = join(folder, 'server.sock')
+  const hasSocket = profile.command.includes('{socket}')
+  const port = profile.ready === 'health' && !hasSocket ? await freePort() : 0
+  const child = await drivers.process.start({
+    name,
+    folder,
+    ...processCommand(spec, { port, socket, options }),
+    confinement: {
+      reads: [modelDir, ...(packages === undefined ? [] : [packages])],
+      network: hasSocket ? 'none' : 'listen',
+      // What a GPU's own libraries take of the RAM no profile tells.
+      memoryMb: memoryLimitMb(profile.vram_mb > 0 ? Math.max(ramMb, GPU_LIBRARIES_MB) : ramMb),
+      hasGpu: profile.vram_mb > 0,
+      oomScore: 300,
+      fileMb: LARGEST_FILE_MB,
+    },
+  })
+  return { process: child, address: hasSocket ? { socket } : port ? { port } : undefined }
 }
 
 /** What a model server is started with as a process; on port 0 it chooses one and says so. */
 export function processCommand(
   { profile, python = 'python3', packages = '', modelDir }: Omit<ModelServerSpec, 'name' | 'ramMb'>,
-  { port = 0, options = [] }: { port?: number; options?: readonly string[] } = {},
+  { port = 0, socket = '', options = [] }: { port?: number; socket?: string; options?: readonly string[] } = {},
 ): { command: string; args: string[]; env: NodeJS.ProcessEnv } {
   const fill = filler(profile, {
     python,
@@ -83,6 +106,7 @@ export function processCommand(
     servers_dir: SERVERS_DIR,
     model_dir: modelDir,
     port: String(port),
+    socket,
   })
   const [command = '', ...args] = [...profile.command, ...options].map(fill)
   return { command, args, env: pythonProcessEnv(mapValues(profile.env, fill)) }

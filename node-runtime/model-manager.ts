@@ -239,7 +239,11 @@ export class ModelManager implements AsyncDisposable {
     if (model.server !== server || this.#stopping.signal.aborted) return
     model.server = undefined
     const how = code > 128 ? `on signal ${code - 128}` : `with status ${code}`
-    model.fail(`the model server ended by itself ${how}. ${server.lastWords || 'It wrote nothing.'}`)
+    model.fail(
+      server.excess === undefined
+        ? `the model server ended by itself ${how}. ${server.lastWords || 'It wrote nothing.'}`
+        : `the model server was ended: ${server.excess}`,
+    )
     this.room.giveUp(model)
     this.#move(model, 'evicted')
     this.#options.log.warn({ model_key: model.modelKey, err: model.error }, 'a model server died')

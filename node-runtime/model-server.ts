@@ -80,6 +80,11 @@ export class ModelServer {
     return this.#process.exited
   }
 
+  /** Why the node itself ended it, in words. */
+  get excess(): string | undefined {
+    return this.#process.excess
+  }
+
   /** What it last wrote, for the explanation of a failure. */
   get lastWords(): string {
     return this.#lastLines.slice(-5).join('\n')
@@ -191,14 +196,18 @@ async function answersHealth(
 function failure(process: ServerProcess, lastLines: string[], signal: AbortSignal): Promise<never> {
   return new Promise((_resolve, reject) => {
     const give = (why: string, lines: number) =>
-      reject(new ModelServerError(`${why}. ${lastLines.slice(-lines).join('\n')}`))
+      reject(new ModelServerError(`${why}. ${lines ? lastLines.slice(-lines).join('\n') : ''}`.trim()))
     const abort = () => {
       const reason: unknown = signal.reason
       give(reason instanceof Error ? reason.message : 'it was not ready in time', 3)
     }
     if (signal.aborted) abort()
     signal.addEventListener('abort', abort, { once: true })
-    void process.exited.then(({ code }) => give(`it ended with status ${code} before it was ready`, 5))
+    void process.exited.then(({ code }) =>
+      process.excess === undefined
+        ? give(`it ended with status ${code} before it was ready`, 5)
+        : give(`it was ended before it was ready: ${process.excess}`, 0),
+    )
   })
 }
 

@@ -1,12 +1,24 @@
 import { type ChildProcess, spawn } from 'node:child_process'
-import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { randomUUID } from 'node:crypto'
+import { mkdir, mkdtemp, readdir, readFile, realpath, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { PassThrough, type Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
-import { signalProcess, startTimeOf } from './process-table.ts'
+import { MemoryWatch } from '../platform/memory-watch.ts'
+import {
+  childEnv,
+  type Confinement,
+  type Held,
+  homeEnv,
+  LAUNCHER,
+  orderOf,
+  probeConfinement,
+} from './confinement.ts'
+import { signalProcess, startTimeOf, treeOf } from './process-table.ts'
 
-const LAUNCHER = fileURLToPath(new URL('launcher.py', import.meta.url))
+/** The longest path of a Unix socket that every system takes. */
+const LONGEST_SOCKET = 100
 
 export interface ProcessSpec {
   /** Unique among what runs on this node; names the pid file. */
@@ -14,8 +26,12 @@ export interface ProcessSpec {
   command: string
   args: readonly string[]
   cwd?: string
-  /** The whole environment of the command; this process's own by default. */
+  /** The whole environment of the command; what is harmless of this process's own by default. */
   env?: NodeJS.ProcessEnv
+  /** What it is kept to; undefined for commands that touch nothing of strangers'. */
+  confinement: Confinement | undefined
+  /** From `makeFolder`; one is made where none is given. */
+  folder?: string
 }
 
 export interface ProcessExit {
@@ -39,6 +55,9 @@ export class ManagedProcess {
   readonly #child: ChildProcess
   readonly #group: Promise<number | undefined>
   #gone = false
+  #watch: MemoryWatch | undefined
+  /** Why the node ended it, in words: it took more than it may have. */
+  excess: string | undefined
 
   constructor(
     name: string,
@@ -58,6 +77,7 @@ export class ManagedProcess {
         const pid = code === null ? await group : undefined
         if (pid) signalProcess(-pid, 'SIGKILL')
         this.#gone = true
+        this.#watch?.[Symbol.dispose]()
         await afterwards()
         resolve({ code: code ?? 137 })
       }
@@ -68,6 +88,26 @@ export class ManagedProcess {
 
   get gone(): boolean {
     return this.#gone
+  }
+
+  /** Ends the whole tree as soon as it holds more than this. */
+  limitMemory(limitMb: number): void {
+    this.#watch = new MemoryWatch({
+      pids: async () => {
+        const pid = await this.pid()
+        return pid === undefined ? [] : treeOf(pid)
+      },
+      limitMb,
+      onOver: (found) => {
+        this.excess = found
+        void this.stop({ graceMs: 0 })
+      },
+    })
+  }
+
+  /** The most memory that it was seen to hold, in MB. */
+  get peakMb(): number {
+    return this.#watch?.peakMb ?? 0
   }
 
   /** Signals the process group. */
@@ -103,12 +143,15 @@ export class ManagedProcess {
  * the node dies, and pid files let the next start reap what a launcher missed.
  */
 export class ProcessDriver {
+  readonly #stateDir: string
   readonly #pidDir: string
+  readonly #held = new Map<Confinement['network'], Promise<Held>>()
   readonly #python: () => Promise<string>
   readonly #running = new Set<ManagedProcess>()
 
   /** `python` runs the launcher; it is asked for when the first child is started. */
   constructor({ stateDir, python }: { stateDir: string; python: () => Promise<string> }) {
+    this.#stateDir = stateDir
     this.#pidDir = join(stateDir, 'pids')
     this.#python = python
   }
@@ -117,21 +160,58 @@ export class ProcessDriver {
     return [...this.#running]
   }
 
+  /** What this kernel lets this node keep its children to; found out once. */
+  held(network: Confinement['network'] = 'none'): Promise<Held> {
+    let held = this.#held.get(network)
+    if (!held) this.#held.set(network, (held = this.#python().then((found) => probeConfinement(found, network))))
+    return held
+  }
+
+  /** A folder of a child's own, for its files and the socket it listens on; it goes with the child. */
+  async makeFolder(): Promise<string> {
+    const own = join(this.#stateDir, 'own')
+    await mkdir(own, { recursive: true, mode: 0o700 })
+    const wanted = join(await realpath(own), randomUUID().slice(0, 8))
+    const isShort = Buffer.byteLength(join(wanted, 'server.sock')) <= LONGEST_SOCKET
+    const folder = isShort ? wanted : await mkdtemp(join(await realpath(tmpdir()), 'hearth-'))
+    await mkdir(join(folder, 'tmp'), { recursive: true, mode: 0o700 })
+    return folder
+  }
+
   async start(spec: ProcessSpec): Promise<ManagedProcess> {
-    const [python] = await Promise.all([this.#python(), mkdir(this.#pidDir, { recursive: true })])
-    const child = spawn(python, ['-I', '-S', LAUNCHER, spec.command, ...spec.args], {
+    const { confinement } = spec
+    const [python, folder] = await Promise.all([
+      this.#python(),
+      spec.folder ?? this.makeFolder(),
+      mkdir(this.#pidDir, { recursive: true }),
+    ])
+    const command = [spec.command, ...spec.args]
+    const cwd = spec.cwd ?? folder
+    const order =
+      confinement &&
+      orderOf(confinement, {
+        command,
+        folder,
+        cwd,
+        hidden: await realpath(this.#stateDir),
+        // What was promised at the start of the node holds for each child, or the child does not run.
+        require: await this.held(confinement.network),
+      })
+    const child = spawn(python, ['-I', '-S', LAUNCHER, JSON.stringify(order ?? null), ...command], {
       stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
       detached: true,
-      ...(spec.cwd !== undefined && { cwd: spec.cwd }),
-      env: withoutSecrets(spec.env ?? process.env),
+      cwd,
+      env: { ...(spec.env ?? childEnv()), ...homeEnv(folder) },
     })
     const pidFile = join(this.#pidDir, `${encodeURIComponent(spec.name)}.json`)
     const group = groupOf(child)
     const managed = new ManagedProcess(spec.name, child, group, async () => {
       this.#running.delete(managed)
       await rm(pidFile, { force: true })
+      await rm(folder, { recursive: true, force: true })
     })
     this.#running.add(managed)
+    if (confinement) managed.limitMemory(confinement.memoryMb)
     await writePidFile(pidFile, child, await group)
     return managed
   }
@@ -140,6 +220,7 @@ export class ProcessDriver {
   async reap(): Promise<number> {
     const names = await readdir(this.#pidDir).catch(() => [])
     const reaped = await Promise.all(names.map((name) => reapOne(join(this.#pidDir, name))))
+    if (this.#running.size === 0) await rm(join(this.#stateDir, 'own'), { recursive: true, force: true })
     return reaped.filter(Boolean).length
   }
 
@@ -160,10 +241,6 @@ async function writePidFile(path: string, child: ChildProcess, group: number | u
   // It may have ended while the file was being written.
   if (child.exitCode !== null || child.signalCode !== null) await rm(path, { force: true })
 }
-
-/** What a child may know of the node's environment: none of its own settings, some of which are secrets. */
-const withoutSecrets = (env: NodeJS.ProcessEnv): NodeJS.ProcessEnv =>
-  Object.fromEntries(Object.entries(env).filter(([name]) => !/^(HEARTH_|S3_|DATABASE_URL|AWS_)/.test(name)))
 
 /** The process id, and so the group, of the command: the launcher's one line on the lifeline. */
 function groupOf(child: ChildProcess): Promise<number | undefined> {

@@ -23,6 +23,22 @@ export const Gpu = Type.Object({
 })
 export type Gpu = Static<typeof Gpu>
 
+const Measure = Type.Object({
+  /** Whether whatever runs there is kept to it. */
+  enforced: Type.Boolean(),
+  /** By what, or what is missing. */
+  by: Type.String({ maxLength: 300 }),
+})
+
+/** What holds the programs that one driver runs: trainers and model servers read what strangers wrote. */
+export const Isolation = Type.Object({
+  memory: Measure,
+  network: Measure,
+  files: Measure,
+  privileges: Measure,
+})
+export type Isolation = Static<typeof Isolation>
+
 /** What a node is made of; `memory_mb` is the budget for models and trainers: VRAM on GPU nodes, RAM on CPU nodes. */
 export const NodeInventory = Type.Object({
   hardware: Vocabulary('cpu', 'gpu', 'xpu'),
@@ -32,6 +48,10 @@ export const NodeInventory = Type.Object({
   gpus: Type.Array(Gpu, { maxItems: 64 }),
   profiles: Type.Array(Type.String(), { maxItems: 256 }),
   train_slots: Type.Integer({ minimum: 0 }),
+  /** By driver; absent for nodes of earlier versions. */
+  isolation: Type.Optional(
+    Type.Object({ process: Type.Optional(Isolation), container: Type.Optional(Isolation) }),
+  ),
   platform: Type.String(),
   version: Type.String(),
 })

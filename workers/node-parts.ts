@@ -5,6 +5,7 @@ import { ContainerDriver } from '../node-runtime/container-driver.ts'
 import { ControlClient } from '../node-runtime/control-client.ts'
 import { type Identity, loadOrJoin, saveGateways } from '../node-runtime/identity.ts'
 import { loadMeter, takeInventory } from '../node-runtime/inventory.ts'
+import { gapsOf } from '../node-runtime/isolation.ts'
 import { Links } from '../node-runtime/links.ts'
 import { MeasuredMemory } from '../node-runtime/measured-memory.ts'
 import { MemoryLedger } from '../node-runtime/memory-ledger.ts'
@@ -72,9 +73,12 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
   const inventory = await takeInventory({
     profiles: catalog.profiles,
     hasContainers: containers !== undefined,
+    held: () => driver.held(),
     memoryMb: config.HEARTH_NODE_MEMORY_MB,
     trainSlots: config.HEARTH_NODE_SLOTS,
   })
+  const gaps = gapsOf(inventory.isolation ?? {})
+  if (gaps.length > 0) log.warn({ gaps }, "what runs here is held less than it should be for strangers' work")
   const identity = await joinPool(config, inventory)
   const pythonOf = async (environment: string, tell = python.log) =>
     (await ensurePythonEnv(environment, { ...python, log: tell })).python

@@ -59,6 +59,7 @@ export function nodeCommands(program: Command, open: Open): void {
         node.inventory.hardware,
         node.memory_free_mb === null ? null : `${node.memory_free_mb} of ${node.inventory.memory_mb} MB`,
         node.models.filter(({ state }) => state !== 'evicted').length,
+        isolationOf(node),
         node.last_seen_at,
       ])
       const headings = [
@@ -70,6 +71,7 @@ export function nodeCommands(program: Command, open: Open): void {
         'HARDWARE',
         'FREE MEMORY',
         'MODELS',
+        'ISOLATION',
         'LAST SEEN',
       ]
       print(context, list, table(headings, rows))
@@ -94,4 +96,13 @@ export function nodeCommands(program: Command, open: Open): void {
         print(context, moved, `Node ${nodeId} is ${moved.status ?? moved.sharing}.`)
       })
   }
+}
+
+/** What is missing between the node and the programs that it runs, or `full`. */
+function isolationOf({ inventory: { isolation } }: NodeView): string {
+  if (!isolation) return 'not known'
+  const missing = Object.values(isolation).flatMap((measures) =>
+    Object.entries(measures).flatMap(([name, { enforced }]) => (enforced ? [] : [name])),
+  )
+  return missing.length === 0 ? 'full' : `no ${[...new Set(missing)].join(', no ')}`
 }

@@ -1,4 +1,4 @@
-import { mkdir, realpath } from 'node:fs/promises'
+import { realpath } from 'node:fs/promises'
 import { basename, dirname, join, sep } from 'node:path'
 import type { ControlClient } from '../control-client.ts'
 import type { ManagedProcess } from '../process-driver.ts'
@@ -38,7 +38,6 @@ export async function supervise(
   options: Supervision,
 ): Promise<{ files: readonly FinishedFile[]; result: TrainerResult }> {
   const { control, token, report, signal, stopping, job } = options
-  await Promise.all([job.output_dir, job.checkpoint_dir].map((dir) => mkdir(dir, { recursive: true })))
   signal.throwIfAborted()
   const trainer = await startTrainer(options)
   const stops = new Stops(trainer, { signal, stopping })
@@ -56,6 +55,10 @@ export async function supervise(
     const { code } = await trainer.exited
     signal.throwIfAborted()
     await uploader.settled()
+    if (trainer.excess !== undefined) {
+      const message = `The run needs more memory than it may have: ${trainer.excess}.`
+      throw new AttemptError('memory_exceeded', message, { retryable: false })
+    }
     const outcome = told.outcome(code, stops.reason)
     for (const { path } of outcome.files) await refuseOutside(job.output_dir, path)
     return outcome

@@ -1,4 +1,4 @@
-import { writeFile } from 'node:fs/promises'
+import { mkdir, realpath, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import type { Readable } from 'node:stream'
@@ -36,6 +36,9 @@ export interface TrainerStart {
   /** Unique on this node. */
   name: string
   job: TrainerJob
+  /** It is ended when it holds more. */
+  limitMb: number
+  hasGpu: boolean
 }
 
 /** Writes the job file and starts the trainer in its own process group. */
@@ -45,8 +48,12 @@ export async function startTrainer({
   dir,
   name,
   job,
+  limitMb,
+  hasGpu,
 }: TrainerStart): Promise<ManagedProcess> {
   const jobFile = join(dir, 'job.json')
+  const writes = [job.output_dir, job.checkpoint_dir, job.cache_dir]
+  await Promise.all(writes.map((path) => mkdir(path, { recursive: true })))
   await writeFile(jobFile, JSON.stringify(job))
   return driver.start({
     name,
@@ -54,6 +61,14 @@ export async function startTrainer({
     args: ['-m', 'hearth_trainers', jobFile],
     cwd: dir,
     env: pythonProcessEnv({ PYTHONPATH: TRAINERS, OMP_NUM_THREADS: String(job.threads) }),
+    confinement: {
+      reads: [await realpath(dir)],
+      writes: await Promise.all(writes.map((path) => realpath(path))),
+      network: 'none',
+      memoryMb: limitMb,
+      hasGpu,
+      oomScore: 600,
+    },
   })
 }
 

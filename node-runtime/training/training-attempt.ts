@@ -1,6 +1,8 @@
-import { mkdir } from 'node:fs/promises'
+import { createHash } from 'node:crypto'
+import { mkdir, readdir, rm, stat } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
+import { memoryLimitMb } from '../../domain/model-memory.ts'
 import { trainerThreads } from '../../domain/training-run.ts'
 import type { JobClaim } from '../../schemas/lease.ts'
 import type { NodeInventory } from '../../schemas/node.ts'
@@ -19,7 +21,7 @@ export interface AttemptTools extends BaseTools, LeaseTools {
   readonly models: BaseTools['models'] & LeaseTools['models']
   readonly driver: ProcessDriver
   readonly pythonOf: (environment: string, tell?: (line: string) => void) => Promise<string>
-  readonly inventory: Pick<NodeInventory, 'gpus' | 'train_slots'>
+  readonly inventory: Pick<NodeInventory, 'gpus' | 'train_slots' | 'memory_mb' | 'ram_mb'>
 }
 
 export interface AttemptOptions {
@@ -29,6 +31,8 @@ export interface AttemptOptions {
   cancelled: AbortSignal
   leaseS: number
 }
+
+const CACHED_DATASETS = 8
 
 /** Trains one claimed job to its end. */
 export function trainUnderLease(tools: AttemptTools, options: AttemptOptions): Promise<void> {
@@ -82,6 +86,8 @@ async function attempt(
     progressUnit: spec.progress_unit,
     signal,
     stopping,
+    limitMb: limitOf(spec.memory_mb * processes, tools.inventory),
+    hasGpu: tools.inventory.gpus.length > 0,
     job: {
       job_id: claim.job_id,
       trainer: spec.trainer,
@@ -98,11 +104,34 @@ async function attempt(
       base_dir: base,
       base_revision: spec.base_revision ?? null,
       // Beside the folders of attempts, which go with them.
-      cache_dir: join(tools.workDir, 'tokens'),
+      cache_dir: await tokenFolder(join(tools.workDir, 'tokens'), spec.dataset.url),
       processes,
     },
   })
   await giveBack(tools.control, claim.lease_token, { files, result, signal })
+}
+
+/** One folder for each dataset: a trainer may be made to write there what its dataset wants, and reads no other's. */
+async function tokenFolder(root: string, datasetUrl: string): Promise<string> {
+  await mkdir(root, { recursive: true })
+  const ages = await Promise.all(
+    (await readdir(root)).map(async (name) => ({ name, usedAt: (await stat(join(root, name))).mtimeMs })),
+  )
+  const oldest = ages.toSorted((a, b) => b.usedAt - a.usedAt).slice(CACHED_DATASETS)
+  await Promise.all(oldest.map(({ name }) => rm(join(root, name), { recursive: true, force: true })))
+  // The address without its signature is where the dataset lies.
+  const { pathname } = new URL(datasetUrl)
+  return join(root, createHash('sha256').update(pathname).digest('hex').slice(0, 32))
+}
+
+/** On a GPU node the reservation is of VRAM: there a run may have half of the machine's RAM, which nobody counts. */
+function limitOf(
+  reservedMb: number,
+  { gpus, memory_mb, ram_mb }: Pick<NodeInventory, 'gpus' | 'memory_mb' | 'ram_mb'>,
+): number {
+  if (gpus.length > 0) return Math.max(memoryLimitMb(reservedMb), Math.floor(ram_mb / 2))
+  // What a run is expected to hold may be more than this node has to give; then the node is the limit.
+  return Math.min(memoryLimitMb(reservedMb), memoryLimitMb(memory_mb / 2))
 }
 
 interface RemoteFile {

@@ -4,7 +4,7 @@ import { ModelLoads } from '../../api/model-loads.ts'
 import { ApiError } from '../../domain/errors.ts'
 import { PlacementIndex } from '../../domain/placement.ts'
 import { ChatApi, openStream } from '../support/chat-api.ts'
-import { temporaryFolder } from '../support/temporary-folder.ts'
+import { dieOnce } from '../support/die-once.ts'
 import { until } from '../support/until.ts'
 
 /** What the workflow `modelLoad` does, for tests without Temporal: whatever is promised is loaded by the node. */
@@ -81,11 +81,11 @@ describe('a chat with a cold model', () => {
 
   for (const stream of [false, true]) {
     it(`is answered by the reloaded model when the only model server dies before the first byte (stream: ${stream})`, async () => {
-      using folder = temporaryFolder()
+      using death = await dieOnce()
       await using worker = loadPromised(chat)
       const endpoint = await chat.warm()
 
-      const answer = await chat.chat(endpoint.id, { stream, fake: { die_once: `${folder.path}/died` } })
+      const answer = await chat.chat(endpoint.id, { stream, fake: { die_once: death.path } })
 
       assert.equal(answer.status, 200)
       assert.equal(worker.loads.filter((key) => key === endpoint.model_key).length, 1)

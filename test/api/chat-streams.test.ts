@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { CHAT_PATH } from '../../domain/chat.ts'
 import { ChatApi, eventsOf, openStream, startChatNode } from '../support/chat-api.ts'
-import { temporaryFolder } from '../support/temporary-folder.ts'
+import { dieOnce } from '../support/die-once.ts'
 import { SOON_MS, until } from '../support/until.ts'
 
 const base64 = (text: string | Uint8Array) => Buffer.from(text as Uint8Array).toString('base64')
@@ -214,11 +214,11 @@ describe('streams of chats', () => {
 
   for (const stream of [false, true]) {
     it(`are tried once more elsewhere when the model server dies before the first byte (stream: ${stream})`, async () => {
-      using folder = temporaryFolder()
+      using death = await dieOnce()
       await using other = await startChatNode(chat.api)
       const endpoint = await chat.warm({}, [chat.node, other])
 
-      const saved = await chat.chat(endpoint.id, { stream, fake: { die_once: `${folder.path}/died` } })
+      const saved = await chat.chat(endpoint.id, { stream, fake: { die_once: death.path } })
 
       assert.equal(saved.status, 200)
       await until(async () => (await chat.task(saved)).status === 'succeeded')

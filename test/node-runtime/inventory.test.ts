@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import type { Held } from '../../node-runtime/confinement.ts'
 import { loadMeter, takeInventory } from '../../node-runtime/inventory.ts'
 import { memoryMeter } from '../../node-runtime/memory-meter.ts'
 import { loadCatalog } from '../../platform/catalog.ts'
@@ -22,6 +23,13 @@ esac`
   writeFileSync(join(folder, 'nvidia-smi'), script, { mode: 0o755 })
 }
 
+const held = async (): Promise<Held> => ({
+  network: 'landlock',
+  files: 'landlock',
+  mounts: 'none',
+  privileges: 'dropped',
+})
+
 describe('inventory', () => {
   const { PATH } = process.env
   afterEach(() => {
@@ -31,19 +39,31 @@ describe('inventory', () => {
   it('takes what the operator gives a CPU node, and leaves out profiles that need a GPU or a container engine', async () => {
     process.env.PATH = ''
 
-    const inventory = await takeInventory({ profiles, hasContainers: false, memoryMb: 1234, trainSlots: 2 })
+    const inventory = await takeInventory({
+      profiles,
+      hasContainers: false,
+      held,
+      memoryMb: 1234,
+      trainSlots: 2,
+    })
 
     assert.equal(inventory.hardware, 'cpu')
     assert.equal(inventory.memory_mb, 1234)
     assert.equal(inventory.train_slots, 2)
     assert.deepEqual(inventory.profiles, ['plain'])
-    assert.match(inventory.version, /^0\.11\./)
+    assert.match(inventory.version, /^0\.\d+\./)
+    const { process: own, container } = inventory.isolation ?? {}
+    assert.equal(container, undefined)
+    const enforced = [own?.memory, own?.network, own?.files, own?.privileges].map((one) => one?.enforced)
+    assert.deepEqual(enforced, [true, false, true, true])
+    assert.match(own?.network.by ?? '', /^not enforced: /)
   })
 
   it('takes a share of the memory that is available when nothing is given', async () => {
     const { memory_mb, ram_mb } = await takeInventory({
       profiles,
       hasContainers: false,
+      held,
       memoryMb: 0,
       trainSlots: 1,
     })
@@ -56,7 +76,13 @@ describe('inventory', () => {
     fakeDriver(folder.path, process.pid)
     process.env.PATH = `${folder.path}:${PATH}`
 
-    const inventory = await takeInventory({ profiles, hasContainers: false, memoryMb: 0, trainSlots: 1 })
+    const inventory = await takeInventory({
+      profiles,
+      hasContainers: false,
+      held,
+      memoryMb: 0,
+      trainSlots: 1,
+    })
 
     assert.equal(inventory.hardware, 'gpu')
     assert.equal(inventory.memory_mb, 2 * 143_771)

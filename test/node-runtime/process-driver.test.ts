@@ -28,7 +28,7 @@ describe('process driver', () => {
 
   const newDriver = () => new ProcessDriver({ stateDir, python: async () => 'python3' })
   const shell = (driver: ProcessDriver, script: string) =>
-    driver.start({ name: 'work', command: 'sh', args: ['-c', script] })
+    driver.start({ name: 'work', command: 'sh', args: ['-c', script], confinement: undefined })
 
   it('passes on output and exit status', async () => {
     const work = await shell(newDriver(), 'echo told; echo warned >&2; exit 75')
@@ -74,14 +74,19 @@ describe('process driver', () => {
   })
 
   it('says 127 for a command that does not exist', async () => {
-    const work = await newDriver().start({ name: 'none', command: 'no-such-command', args: [] })
+    const work = await newDriver().start({ name: 'none', command: 'no-such-command', args: [], confinement: undefined })
 
     assert.deepEqual(await work.exited, { code: 127 })
   })
 
   it('measures the peak memory of the tree', async () => {
     const script = 'x = bytearray(64 << 20); print("up", flush=True); import time; time.sleep(60)'
-    const work = await newDriver().start({ name: 'work', command: 'python3', args: ['-c', script] })
+    const work = await newDriver().start({
+      name: 'work',
+      command: 'python3',
+      args: ['-c', script],
+      confinement: undefined,
+    })
     await firstLine(work)
 
     const peak = await peakMb(await treeOf((await work.pid())!))

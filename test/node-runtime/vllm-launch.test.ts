@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { availableParallelism } from 'node:os'
-import { rmSync, writeFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { cpSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { ContainerDriver } from '../../node-runtime/container-driver.ts'
 import { LoadDeadline } from '../../node-runtime/load-deadline.ts'
@@ -11,6 +12,7 @@ import { ProcessDriver } from '../../node-runtime/process-driver.ts'
 import { loadCatalog } from '../../platform/catalog.ts'
 import type { RuntimeProfile } from '../../schemas/runtime-profile.ts'
 import { type EngineRecorder, startEngineRecorder } from '../support/engine-recorder.ts'
+import { realPython } from '../support/python.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const MB = 1024 * 1024
@@ -46,6 +48,16 @@ const TRACES: [what: string, type: string, template: string, options: string[]][
   ],
   ['knows no trace', 'qwen2', '{% if add_generation_prompt %}<|assistant|>{% endif %}', HERMES],
 ]
+
+/** An environment in which vLLM is the fake one. */
+function fakeEnvironment(dir: string): string {
+  execFileSync(realPython(), ['-m', 'venv', '--without-pip', '--system-site-packages', dir])
+  const [version = ''] = readdirSync(join(dir, 'lib'))
+  const module = join(dir, 'lib', version, 'site-packages', 'vllm', 'entrypoints', 'cli')
+  mkdirSync(module, { recursive: true })
+  cpSync(join(import.meta.dirname, '..', 'support', 'fake_vllm.py'), join(module, 'main.py'))
+  return join(dir, 'bin', 'python')
+}
 
 describe('a language model on vLLM', () => {
   const folder = temporaryFolder()
@@ -143,9 +155,8 @@ describe('a language model on vLLM', () => {
 
   it('runs as a process too: warm once its health check answers, with the same options', async function () {
     this.timeout(60_000)
-    const python = join(folder.path, 'python')
-    const program = join(import.meta.dirname, '..', 'support', 'fake_vllm.py')
-    writeFileSync(python, `#!/bin/sh\nexec python3 '${program}' "$@"\n`, { mode: 0o755 })
+    using environment = temporaryFolder()
+    const python = fakeEnvironment(environment.path)
     const profile = profileOf('llm-vllm-process')
     using deadline = new LoadDeadline({ stallMs: 30_000, bytes: 0 })
     const stopping = new AbortController().signal
@@ -162,10 +173,9 @@ describe('a language model on vLLM', () => {
     await server.probe(profile.warmup_input)
     const { body } = await server.pool.request({ method: 'POST', path: profile.infer_path, body: '{}' })
     const { argv, env } = (await body.json()) as { argv: string[]; env: Record<string, string> }
-    const port = argv[argv.indexOf('--port') + 1]
-    assert.ok(Number(port) > 0)
+    const socket = argv[argv.indexOf('--uds') + 1]
     const said =
-      `-m vllm.entrypoints.cli.main serve ${folder.path} --served-model-name model --host 127.0.0.1 --port ${port} ` +
+      `-m vllm.entrypoints.cli.main serve ${folder.path} --served-model-name model --uds ${socket} ` +
       '--gpu-memory-utilization 0.9 --allowed-media-domains media.invalid'
     assert.deepEqual(argv, [...said.split(' '), ...HERMES, '--reasoning-parser', 'qwen3'])
     assert.equal(env['HF_HUB_OFFLINE'], '1')

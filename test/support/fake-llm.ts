@@ -1,7 +1,8 @@
-import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { type AddressInfo, connect } from 'node:net'
 import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 // A language model server for tests: `node fake-llm.ts <model dir>`. What it does is said in the request's `fake`.
@@ -23,7 +24,7 @@ interface Fake {
   no_usage?: boolean
   /** Ends the process after so many tokens; -1 before the first byte. */
   die_after?: number
-  /** Ends the process unless this file is there, and makes it: the next server to be asked lives. */
+  /** Ends the process when whoever listens at this socket says so: see `dieOnce`. */
   die_once?: string
 }
 
@@ -51,10 +52,7 @@ async function chat(req: IncomingMessage, res: ServerResponse): Promise<void> {
     if (!res.writableFinished) stats.aborted += 1
   })
   if (fake.die_after === -1) process.exit(3)
-  if (fake.die_once && !existsSync(fake.die_once)) {
-    writeFileSync(fake.die_once, '')
-    process.exit(3)
-  }
+  if (fake.die_once && (await text(connect(fake.die_once))) === 'die') process.exit(3)
   if (fake.delay_ms) await sleep(fake.delay_ms)
   if (fake.status) return answer(res, { error: { message: 'as you wish', type: 'fake' } }, fake.status)
   // Only the first request of a load names no model.

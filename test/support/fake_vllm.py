@@ -1,10 +1,11 @@
-"""Starts like vLLM: `python -m vllm.entrypoints.cli.main serve DIR --port N`; says nothing of being ready, and is well after a while."""
+"""Starts like vLLM: `python -m vllm.entrypoints.cli.main serve DIR --uds PATH`; says nothing of being ready, and is well after a while."""
 
 import json
 import os
 import sys
 import time
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
+from socketserver import UnixStreamServer
 
 SICK_S = 1.0
 
@@ -13,13 +14,16 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, *_):
         pass
 
+    def address_string(self):
+        return ""
+
     def do_GET(self):
         well = time.monotonic() - started > SICK_S
         self.answer(200 if self.path == "/health" and well else 503, {})
 
     def do_POST(self):
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        self.answer(200, {"argv": sys.argv[1:], "path": self.path, "asked": asked, "env": dict(os.environ)})
+        self.answer(200, {"argv": sys.orig_argv[1:], "path": self.path, "asked": asked, "env": dict(os.environ)})
 
     def answer(self, status, value):
         data = json.dumps(value).encode()
@@ -31,4 +35,4 @@ class Handler(BaseHTTPRequestHandler):
 
 print("INFO loading the weights", flush=True)
 started = time.monotonic()
-HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Handler).serve_forever()
+UnixStreamServer(sys.argv[sys.argv.index("--uds") + 1], Handler).serve_forever()

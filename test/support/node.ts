@@ -10,6 +10,7 @@ import { createLogger } from '../../platform/log.ts'
 import type { NodeSharing } from '../../schemas/node.ts'
 import { closeNode, type NodeParts, openNode } from '../../workers/node-parts.ts'
 import type { TestApi } from './api.ts'
+import { realPython } from './python.ts'
 import { temporaryFolder } from './temporary-folder.ts'
 import { until } from './until.ts'
 
@@ -91,7 +92,7 @@ function tinyCatalog(
     description: 'For tests.',
     driver: 'process',
     python_env: null,
-    command: server?.command ?? ['{python}', SERVER, '{model_dir}', String(ballastMb)],
+    command: server?.command ?? [realPython(), SERVER, '{model_dir}', String(ballastMb)],
     env: {},
     health_path: '/health',
     infer_path: server?.inferPath ?? '/infer',

@@ -16,6 +16,7 @@ async function main(): Promise<void> {
       packages: { type: 'string', default: '' },
       model: { type: 'string', default: '' },
       port: { type: 'string', default: '0' },
+      socket: { type: 'string', default: '' },
       threads: { type: 'string', default: '1' },
       concurrency: { type: 'string', default: '2' },
     },
@@ -27,10 +28,13 @@ async function main(): Promise<void> {
   })
   const server = createServer((request, response) => void answer(model, request, response))
   server.keepAliveTimeout = 600_000
-  server.listen(Number(values.port), '127.0.0.1', () => {
-    const { port } = server.address() as AddressInfo
-    process.stdout.write(`${JSON.stringify({ event: 'ready', port })}\n`)
-  })
+  const tell = (where: object) => process.stdout.write(`${JSON.stringify({ event: 'ready', ...where })}\n`)
+  if (values.socket) server.listen(values.socket, () => tell({ socket: values.socket }))
+  else {
+    server.listen(Number(values.port), '127.0.0.1', () => {
+      tell({ port: (server.address() as AddressInfo).port })
+    })
+  }
   process.once('SIGTERM', () => process.exit(0))
 }
 

@@ -1,0 +1,234 @@
+"""Takes from this process, for good, what the command that it becomes has no use for.
+
+Each measure is tried by itself: kernels and their administrators differ in what they let an ordinary user do. The answer
+says which hold. It is all done by system calls through ctypes, for there is nothing but the standard library here.
+"""
+
+import ctypes
+import fcntl
+import os
+import platform
+import resource
+import socket
+import struct
+
+CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWNET = 0x00020000, 0x08000000, 0x10000000, 0x40000000
+MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 4096, 16384, 1 << 18
+MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE, MOUNT_RDONLY = 442, -100, 0x8000, 1
+PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 24, 38, 47, 4
+SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
+LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
+CAPSET = {"x86_64": 126, "aarch64": 91}
+
+EXECUTE, WRITE, READ, READ_DIR, TRUNCATE, IOCTL = 1, 2, 4, 8, 1 << 14, 1 << 15
+# What makes sense for a file; the rest is for folders.
+FILE_RIGHTS = EXECUTE | WRITE | READ | TRUNCATE | IOCTL
+# How many rights a version of Landlock knows, from the first version on.
+RIGHTS_OF = (13, 14, 15, 15, 16)
+BIND_TCP, CONNECT_TCP = 1, 2
+
+# What programs and their libraries read of any machine.
+SYSTEM = """/usr /bin /sbin /lib /lib32 /lib64 /opt /nix/store /gnu/store /proc /sys /etc/ld.so.cache /etc/ld.so.conf
+/etc/ld.so.conf.d /etc/localtime /etc/timezone /etc/passwd /etc/group /etc/nsswitch.conf /etc/hosts /etc/alternatives
+/etc/ssl/openssl.cnf /etc/pki/tls/openssl.cnf /etc/crypto-policies /etc/mime.types /etc/OpenCL /etc/vulkan /etc/nvidia
+/dev/zero /dev/random /dev/urandom""".split()
+DEVICES = ["/dev/null", "/dev/full", "/dev/shm", "/dev/dri", "/dev/kfd"]
+SHARED_MEMORY = "size=256m,mode=1777"
+
+libc = None
+
+
+class Refused(Exception):
+    """The kernel will not have it."""
+
+
+def call(name, *arguments):
+    """A function of the C library; its failure as an exception."""
+    answer = getattr(libc, name)(*arguments)
+    if answer < 0:
+        raise Refused(f"{name}: {os.strerror(ctypes.get_errno())}")
+    return answer
+
+
+def confine(order):
+    """Applies what `order` asks for and says what holds: see process-driver.ts for its fields."""
+    global libc
+    set_limits(order)
+    held = {"network": "none", "files": "none", "mounts": "none", "privileges": "none"}
+    if platform.system() != "Linux":
+        return held
+    libc = ctypes.CDLL(None, use_errno=True)
+    own_network = order["network"] == "none"
+    if attempt(enter_namespaces, own_network):
+        held["network"] = "namespace" if own_network else "none"
+        if attempt(mount_read_only, order):
+            held["mounts"] = "read_only"
+    if attempt(drop_privileges):
+        held["privileges"] = "dropped"
+    version = landlock_version()
+    if version and attempt(restrict, order, version):
+        held["files"] = "landlock"
+        if held["network"] == "none" and version >= 4:
+            held["network"] = "landlock"
+    return held
+
+
+def attempt(measure, *arguments):
+    try:
+        measure(*arguments)
+        return True
+    except (Refused, OSError):
+        return False
+
+
+def set_limits(order):
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if order.get("data_mb"):
+        lower(resource.RLIMIT_DATA, order["data_mb"] << 20)
+    if order.get("file_mb"):
+        lower(resource.RLIMIT_FSIZE, order["file_mb"] << 20)
+    try:
+        # When the whole machine runs out of memory this goes before the node and whatever else runs here.
+        with open("/proc/self/oom_score_adj", "w") as score:
+            score.write(str(order.get("oom_score", 500)))
+    except OSError:
+        pass
+
+
+def lower(limit, most):
+    _, hard = resource.getrlimit(limit)
+    if hard != resource.RLIM_INFINITY:
+        most = min(most, hard)
+    resource.setrlimit(limit, (most, most))
+
+
+def enter_namespaces(own_network):
+    """Namespaces of its own: directly where this is root's privilege, else in a user namespace."""
+    wanted = CLONE_NEWNS | CLONE_NEWIPC | (CLONE_NEWNET if own_network else 0)
+    user, group = os.geteuid(), os.getegid()
+    try:
+        call("unshare", wanted)
+    except Refused:
+        call("unshare", wanted | CLONE_NEWUSER)
+        write("/proc/self/setgroups", "deny")
+        write("/proc/self/uid_map", f"{user} {user} 1")
+        write("/proc/self/gid_map", f"{group} {group} 1")
+    if own_network:
+        attempt(raise_loopback)
+
+
+def write(path, text):
+    with open(path, "w") as file:
+        file.write(text)
+
+
+def raise_loopback():
+    """Processes of one run may speak to each other."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        name = struct.pack("16sh14x", b"lo", 0)
+        flags = struct.unpack("16sh14x", fcntl.ioctl(any_socket, SIOCGIFFLAGS, name))[1]
+        fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags | IFF_UP))
+
+
+def mount_read_only(order):
+    """Every folder but `writes` is read-only, also to who owns what lies there. Nothing of this is seen outside."""
+    mount("none", "/", None, MS_REC | MS_PRIVATE)
+    # Services listen at sockets there, and /dev/shm is memory that counts as nobody's.
+    if os.path.isdir("/run"):
+        mount("none", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "size=4k")
+    if os.path.isdir("/dev/shm"):
+        mount("none", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, SHARED_MEMORY)
+    if order.get("folder"):
+        hide_neighbours(order["folder"])
+    writable = [path for path in order["writes"] if os.path.exists(path)]
+    for path in writable:
+        mount(path, path, None, MS_BIND | MS_REC)
+    change_mount("/", AT_RECURSIVE, add=MOUNT_RDONLY)
+    for path in ["/dev/shm", *writable]:
+        change_mount(path, 0, remove=MOUNT_RDONLY)
+    # The folder at hand still belongs to the mount from before.
+    os.chdir(order.get("cwd", "/"))
+
+
+def hide_neighbours(folder):
+    """Model servers listen at sockets in such folders; whoever finds one could speak to it."""
+    own = os.open(folder, os.O_PATH | os.O_CLOEXEC)
+    try:
+        mount("none", os.path.dirname(folder), "tmpfs", MS_NOSUID | MS_NODEV, "size=4k,mode=755")
+        os.mkdir(folder)
+        mount(f"/proc/self/fd/{own}", folder, None, MS_BIND)
+    finally:
+        os.close(own)
+
+
+def mount(source, target, kind, flags, options=None):
+    texts = [text and os.fsencode(text) for text in (source, target, kind, options)]
+    call("mount", *texts[:3], ctypes.c_ulong(flags), texts[3])
+
+
+def change_mount(path, flags, add=0, remove=0):
+    attributes = struct.pack("QQQQ", add, remove, 0, 0)
+    call("syscall", MOUNT_SETATTR, AT_FDCWD, os.fsencode(path), flags, attributes, len(attributes))
+
+
+def drop_privileges():
+    """Root's powers end here, also those that a program would give back."""
+    number = 0
+    while libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0) == 0:
+        number += 1
+    libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    header = struct.pack("II", 0x20080522, 0)
+    call("syscall", CAPSET[platform.machine()], header, struct.pack("6I", *[0] * 6))
+    call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+
+
+def landlock_version():
+    return max(0, libc.syscall(LANDLOCK_CREATE, None, 0, 1))
+
+
+def restrict(order, version):
+    """Only what is named can be opened. A second name for a file in another folder gives no more rights than the first."""
+    known = (1 << RIGHTS_OF[min(version, len(RIGHTS_OF)) - 1]) - 1
+    connections = 0
+    if version >= 4:
+        # A server of an earlier kind listens on a port; nobody connects to anything.
+        connections = CONNECT_TCP if order["network"] == "listen" else 0
+    scopes = 3 if version >= 6 else 0
+    attributes = struct.pack("QQQ", known, connections, scopes)[: 24 if version >= 6 else 16 if version >= 4 else 8]
+    ruleset = call("syscall", LANDLOCK_CREATE, attributes, len(attributes), 0)
+    try:
+        readable = [*SYSTEM, *order["reads"]]
+        for path in readable:
+            for part in without(path, order["hidden"]):
+                allow(ruleset, part, known & (EXECUTE | READ | READ_DIR))
+        # A GPU has as many devices as it pleases its driver.
+        gpus = [entry.path for entry in os.scandir("/dev") if entry.name.startswith("nvidia")]
+        for path in [*DEVICES, *gpus, *order["writes"]]:
+            allow(ruleset, path, known)
+        call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        call("syscall", LANDLOCK_RESTRICT, ruleset, 0)
+    finally:
+        os.close(ruleset)
+
+
+def without(path, hidden):
+    """The path, or what lies in it beside `hidden`: a rule for a folder could not be taken back further below."""
+    if not hidden.startswith(f"{path}/"):
+        yield path
+        return
+    for entry in os.scandir(path):
+        if entry.path != hidden and not entry.is_symlink():
+            yield from without(entry.path, hidden)
+
+
+def allow(ruleset, path, rights):
+    try:
+        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        if not os.path.isdir(path):
+            rights &= FILE_RIGHTS
+        call("syscall", LANDLOCK_ADD, ruleset, 1, struct.pack("=Qi", rights, place), 0)
+    finally:
+        os.close(place)
