@@ -97,7 +97,11 @@ async function launchProcess(
 /** What a model server is started with as a process; on port 0 it chooses one and says so. */
 export function processCommand(
   { profile, python = 'python3', packages = '', modelDir }: Omit<ModelServerSpec, 'name' | 'ramMb'>,
-  { port = 0, socket = '', options = [] }: { port?: number; socket?: string; options?: readonly string[] } = {},
+  {
+    port = 0,
+    socket = '',
+    options = [],
+  }: { port?: number; socket?: string; options?: readonly string[] } = {},
 ): { command: string; args: string[]; env: NodeJS.ProcessEnv } {
   const fill = filler(profile, {
     python,

@@ -163,7 +163,8 @@ export class ProcessDriver {
   /** What this kernel lets this node keep its children to; found out once. */
   held(network: Confinement['network'] = 'none'): Promise<Held> {
     let held = this.#held.get(network)
-    if (!held) this.#held.set(network, (held = this.#python().then((found) => probeConfinement(found, network))))
+    if (!held)
+      this.#held.set(network, (held = this.#python().then((found) => probeConfinement(found, network))))
     return held
   }
 

@@ -169,9 +169,12 @@ describe('what a child of a node is kept from', function () {
         assert.equal(loopback, '1')
       }
       if (held.files === 'none') return
-      const [listening = '', outgoing = ''] = await tried(['socket.create_server(("127.0.0.1", 0))', connect], {
-        network: 'listen',
-      })
+      const [listening = '', outgoing = ''] = await tried(
+        ['socket.create_server(("127.0.0.1", 0))', connect],
+        {
+          network: 'listen',
+        },
+      )
       assert.match(listening, /^<socket/)
       assert.match(outgoing, DENIED)
     } finally {
@@ -185,9 +188,7 @@ describe('what a child of a node is kept from', function () {
     const server = createServer()
     await once(server.listen(other), 'listening')
     try {
-      const [answer = ''] = await tried([
-        `socket.socket(socket.AF_UNIX).connect(${JSON.stringify(other)})`,
-      ])
+      const [answer = ''] = await tried([`socket.socket(socket.AF_UNIX).connect(${JSON.stringify(other)})`])
       assert.match(answer, DENIED)
     } finally {
       server.close()

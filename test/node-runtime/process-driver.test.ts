@@ -74,7 +74,12 @@ describe('process driver', () => {
   })
 
   it('says 127 for a command that does not exist', async () => {
-    const work = await newDriver().start({ name: 'none', command: 'no-such-command', args: [], confinement: undefined })
+    const work = await newDriver().start({
+      name: 'none',
+      command: 'no-such-command',
+      args: [],
+      confinement: undefined,
+    })
 
     assert.deepEqual(await work.exited, { code: 127 })
   })
