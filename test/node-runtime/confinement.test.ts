@@ -22,6 +22,11 @@ print(json.dumps([attempt(what) for what in sys.argv[1:]]))`
 
 const DENIED = /^'?(?:PermissionError|OSError|FileNotFoundError|ConnectionRefusedError|URLError|gaierror)'?$/
 
+function skip(test: Mocha.Context, measure: string): never {
+  test.runnable().title += ` (skipped: this kernel does not hold ${measure} for this user)`
+  return test.skip()
+}
+
 describe('what a child of a node is kept from', function () {
   this.timeout(30_000)
   const folder = temporaryFolder()
@@ -66,8 +71,7 @@ describe('what a child of a node is kept from', function () {
   async function needs(test: Mocha.Context, measure: 'files' | 'mounts' | 'privileges'): Promise<void> {
     const held = await driver.held()
     if (held[measure] !== 'none') return
-    console.log(`        skipped: this kernel does not hold ${measure} for this user`)
-    test.skip()
+    skip(test, measure)
   }
 
   it('is the environment of the node, but for what drives the machine', async () => {
@@ -152,8 +156,7 @@ describe('what a child of a node is kept from', function () {
   it('is the network, this machine included, but not its own loopback', async function () {
     const held = await driver.held()
     if (held.network === 'none') {
-      console.log('        skipped: this kernel does not hold the network for this user')
-      this.skip()
+      skip(this, 'network')
     }
     const server = createHttp((_, res) => res.end('secret'))
     await once(server.listen(0, '127.0.0.1'), 'listening')
