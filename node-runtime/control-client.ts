@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Pool } from 'undici'
-import type { NodeModelSpec, TemporalCredential } from '../schemas/node.ts'
+import type { AskTemporalCredential, NodeModelSpec, TemporalCredential } from '../schemas/node.ts'
 import type { ModelExpectation } from '../schemas/training-merge.ts'
 import type { Identity } from './identity.ts'
 
@@ -67,8 +67,8 @@ export class ControlClient {
   }
 
   /** The node's way to Temporal for the next minutes. */
-  temporalCredential(options?: CallOptions): Promise<TemporalCredential> {
-    return this.call('POST', '/api/v1/nodes:temporal-credential', undefined, options)
+  temporalCredential(asked: AskTemporalCredential, options?: CallOptions): Promise<TemporalCredential> {
+    return this.call('POST', '/api/v1/nodes:temporal-credential', asked, options)
   }
 
   modelSpec(modelKey: string, options?: CallOptions): Promise<NodeModelSpec> {

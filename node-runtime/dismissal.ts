@@ -17,12 +17,20 @@ export function dismissalOf(err: unknown, dir: string): DismissedError | undefin
   if (reason === 'node_unknown') {
     return new DismissedError(`The platform knows no node with the identity in ${file}. ${anew}`)
   }
+  if (reason === 'node_replaced') {
+    return new DismissedError(
+      `Another process was started with the identity in ${file}, and takes the place of this one.`,
+    )
+  }
   return undefined
 }
 
-/** Throws when another identity lies in the folder now: this machine was joined anew, and that node has its place. */
-export async function stillOurs(dir: string, { nodeId }: Pick<Identity, 'nodeId'>): Promise<void> {
+/** Why this node ends when another identity lies in its folder now: the machine was joined anew. */
+export async function successorOf(
+  dir: string,
+  { nodeId }: Pick<Identity, 'nodeId'>,
+): Promise<DismissedError | undefined> {
   const now = await joinedAs(dir)
-  if (now === undefined || now === nodeId) return
-  throw new DismissedError(`This machine was joined anew as node ${now}, which takes the place of this one.`)
+  if (now === undefined || now === nodeId) return undefined
+  return new DismissedError(`This machine was joined anew as node ${now}, which takes the place of this one.`)
 }

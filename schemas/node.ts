@@ -110,6 +110,17 @@ export const NodeJoined = Type.Object({
 })
 export type NodeJoined = Static<typeof NodeJoined>
 
+/** Asked by each process of a node under an id of its own, made at its start. */
+export const AskTemporalCredential = Type.Object(
+  {
+    instance_id: Uuid,
+    /** The process has had no credential yet: it takes the place of whatever ran as this node before. */
+    is_start: Type.Boolean(),
+  },
+  { additionalProperties: false },
+)
+export type AskTemporalCredential = Static<typeof AskTemporalCredential>
+
 /** The way of a node to Temporal: the address of the gate, and the credential that the gate asks for until it expires. */
 export const TemporalCredential = Type.Object({
   address: Type.String(),

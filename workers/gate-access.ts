@@ -1,7 +1,8 @@
+import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { NativeConnection } from '@temporalio/worker'
 import type { ControlClient } from '../node-runtime/control-client.ts'
-import { DismissedError, dismissalOf, stillOurs } from '../node-runtime/dismissal.ts'
+import { dismissalOf, type DismissedError, successorOf } from '../node-runtime/dismissal.ts'
 import type { Identity } from '../node-runtime/identity.ts'
 import type { Config } from '../platform/config.ts'
 import type { Logger } from '../platform/log.ts'
@@ -23,6 +24,8 @@ const RENEW_MS = { least: 5_000, most: 240_000, afterFailure: 5_000 }
 /** After a lost link the credential is asked for anew, at most so often: the answer tells whether the node may stay. */
 const ASK_AGAIN_MS = 2_000
 const PATIENCE_MS = 10_000
+/** How often the node looks whether its machine was joined anew. */
+const LOOK_MS = 2_000
 
 /**
  * The node's way to Temporal: a connection to the gate, and the credential for it, earned from any gateway by the node's
@@ -33,6 +36,8 @@ export class GateAccess implements AsyncDisposable {
   readonly namespace: string
   readonly #options: GateAccessOptions
   readonly #address: string
+  readonly #instanceId: string
+  readonly #look: NodeJS.Timeout
   #timer: NodeJS.Timeout | undefined
   #asking: Promise<void> | undefined
   #askedAt = performance.now()
@@ -42,9 +47,12 @@ export class GateAccess implements AsyncDisposable {
     options: GateAccessOptions,
     connection: NativeConnection,
     credential: TemporalCredential,
+    instanceId: string,
   ) {
     this.#options = options
+    this.#instanceId = instanceId
     this.connection = connection
+    this.#look = setInterval(() => void this.#lookAtIdentity(), LOOK_MS)
     this.namespace = credential.namespace
     this.#address = credential.address
     this.#schedule(untilRenewal(credential))
@@ -53,10 +61,14 @@ export class GateAccess implements AsyncDisposable {
   /** Waits for a gateway that knows the gate, and for the gate. Throws a `DismissedError` when the node may not stay. */
   static async open(options: GateAccessOptions, signal: AbortSignal): Promise<GateAccess> {
     const { control, config, log } = options
+    const instanceId = randomUUID()
+    let isStart = true
     for (let tries = 0; ; tries++) {
       signal.throwIfAborted()
       try {
-        const credential = await control.temporalCredential({ signal, patienceMs: 0 })
+        const asked = { instance_id: instanceId, is_start: isStart }
+        const credential = await control.temporalCredential(asked, { signal, patienceMs: 0 })
+        isStart = false
         const { address, tls, token } = credential
         const { HEARTH_GATE_TLS_CA: ca } = config
         const serverRootCACertificate = ca === undefined ? undefined : readPem('HEARTH_GATE_TLS_CA', ca)
@@ -65,7 +77,7 @@ export class GateAccess implements AsyncDisposable {
           tls: tls && { ...(serverRootCACertificate && { serverRootCACertificate }) },
           metadata: metadataOf(token),
         })
-        return new GateAccess(options, connection, credential)
+        return new GateAccess(options, connection, credential, instanceId)
       } catch (err) {
         const dismissal = dismissalOf(err, config.HEARTH_NODE_DIR)
         if (dismissal) throw dismissal
@@ -85,6 +97,7 @@ export class GateAccess implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#isClosed = true
     clearTimeout(this.#timer)
+    clearInterval(this.#look)
     await this.connection.close()
   }
 
@@ -98,10 +111,10 @@ export class GateAccess implements AsyncDisposable {
   }
 
   async #renew(): Promise<void> {
-    const { config, control, identity, log, onDismissed } = this.#options
+    const { config, control, log, onDismissed } = this.#options
     try {
-      await stillOurs(config.HEARTH_NODE_DIR, identity)
-      const credential = await control.temporalCredential({ patienceMs: PATIENCE_MS })
+      const asked = { instance_id: this.#instanceId, is_start: false }
+      const credential = await control.temporalCredential(asked, { patienceMs: PATIENCE_MS })
       if (this.#isClosed) return
       await this.connection.setMetadata(metadataOf(credential.token))
       if (credential.address !== this.#address) {
@@ -110,11 +123,17 @@ export class GateAccess implements AsyncDisposable {
       }
       this.#schedule(untilRenewal(credential))
     } catch (err) {
-      const dismissal = err instanceof DismissedError ? err : dismissalOf(err, config.HEARTH_NODE_DIR)
+      const dismissal = dismissalOf(err, config.HEARTH_NODE_DIR)
       if (dismissal) return onDismissed(dismissal)
       log.warn({ reason: reasonOf(err) }, 'the credential for Temporal could not be renewed; trying again')
       this.#schedule(RENEW_MS.afterFailure)
     }
+  }
+
+  async #lookAtIdentity(): Promise<void> {
+    const { config, identity, onDismissed } = this.#options
+    const successor = await successorOf(config.HEARTH_NODE_DIR, identity).catch(() => undefined)
+    if (successor && !this.#isClosed) onDismissed(successor)
   }
 }
 

@@ -111,6 +111,28 @@ export async function acceptSignature(
   return rows.length === 1
 }
 
+/**
+ * Whether this process is the one that the node runs as. One that has just started takes the place of any other; nobody who was
+ * there before gets it back.
+ */
+export async function isCurrentInstance(
+  db: Kysely<Database>,
+  nodeId: string,
+  { instanceId, isStart }: { instanceId: string; isStart: boolean },
+): Promise<boolean> {
+  if (isStart) {
+    await db
+      .updateTable('node')
+      .set({ instance_id: instanceId })
+      .where('id', '=', nodeId)
+      .where((eb) => eb.or([eb('instance_id', 'is', null), eb('instance_id', '!=', instanceId)]))
+      .execute()
+    return true
+  }
+  const row = await db.selectFrom('node').select('instance_id').where('id', '=', nodeId).executeTakeFirst()
+  return row?.instance_id === instanceId
+}
+
 /** Whether a node was removed from the pool. */
 export async function isRemoved(db: Kysely<Database>, nodeId: string): Promise<boolean> {
   const row = await db.selectFrom('node').select('status').where('id', '=', nodeId).executeTakeFirst()

@@ -13,6 +13,8 @@ export interface NodeTable {
   hardware: 'cpu' | 'gpu' | 'xpu'
   inventory: Json<Record<string, unknown>>
   runtime_version: string
+  /** The process that was last started with this identity. */
+  instance_id: Optional<string>
   joined_at: Defaulted<Date>
   last_seen_at: Defaulted<Date>
 }

@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, statSync } from 'node:fs'
+import { existsSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { after, before, describe, it } from 'mocha'
+import { request } from 'undici'
 import { infer, inferAsync, inferMany, register, train, uploadTable } from '../../embedded/demo-steps.ts'
 import { freePort } from '../support/database.ts'
 import { dataDirectory, processesOn, startSupervisor, startTestPlatform } from '../support/platform.ts'
@@ -93,6 +94,41 @@ describe('the embedded platform', function () {
     assert.equal((await infer(platform.api, endpoint)).status, 'succeeded')
     const ended = await eventually('the end of the run', () => endedStatus(platform, run), 120_000)
     assert.equal(ended, 'completed')
+  })
+
+  it('gives its node nothing by which to get around the gate, or to be the platform', function () {
+    if (!LINUX) this.skip()
+    const environment = readFileSync(`/proc/${platform.pidOf('node')}/environ`, 'utf8').split('\0')
+    const names = environment.map((line) => line.split('=')[0] ?? '')
+
+    assert.deepEqual(
+      names.filter((name) => /^(TEMPORAL_|DATABASE_URL|S3_|HEARTH_(GATE|OPERATIONS|ENCRYPTION))/.test(name)),
+      [],
+    )
+  })
+
+  it('lets a removed node end for good, and joins anew at the next start', async () => {
+    const admin = (method: 'GET' | 'DELETE', path: string) =>
+      request(`${platform.ready.base_url}/api/v1/admin/nodes${path}`, {
+        method,
+        headers: { 'x-api-key': platform.ready.operations_key },
+      })
+    const nodes = async () =>
+      ((await (await admin('GET', '')).body.json()) as { nodes: { node_id: string }[] }).nodes
+    const [node] = await nodes()
+    assert.ok(node)
+
+    await (await admin('DELETE', `/${node.node_id}`)).body.dump()
+
+    await eventually('its end', () => platform.output().includes('node has ended for good') || undefined)
+    assert.match(platform.output(), /This node has been removed from the pool\./)
+    await sleep(1_000)
+    assert.equal(platform.pidOf('node'), undefined)
+    await platform.stop()
+    platform = await startTestPlatform(data.path)
+    const [again] = await nodes()
+    assert.notEqual(again?.node_id, node.node_id)
+    assert.equal((await infer(platform.api, endpoint)).status, 'succeeded')
   })
 
   it('leaves nothing running when the supervisor is killed, and starts again on its data', async () => {

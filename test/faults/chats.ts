@@ -26,7 +26,7 @@ const STREAM = { stream: true, fake: { tokens: 350, gap_ms: 15 } }
 const WHOLE = { fake: { delay_ms: 5_000 } }
 const COLD = { stream: true, fake: { tokens: 200, gap_ms: 15 } }
 /** Chats do not need these once they have begun. */
-const BESIDE_THE_WAY: ReadonlySet<Victim> = new Set(['control', 'temporal', 'postgres'])
+const BESIDE_THE_WAY: ReadonlySet<Victim> = new Set(['control', 'gate', 'temporal', 'postgres'])
 const PRICE_MICRO = 10_000
 
 /** What a client saw of its chat: all of it, an error in its words, or an end without one. */

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { Connection } from '@temporalio/client'
 import { newId } from '../../domain/ids.ts'
 import { startGatedApi } from './gate.ts'
@@ -6,6 +7,8 @@ import type { NodeSharing } from '../../schemas/node.ts'
 import { signedNode, type SignedNode } from './signed-node.ts'
 import { startTemporal, type TestTemporal } from './temporal.ts'
 
+/** Where nodes ask for their way to Temporal. */
+export const CREDENTIAL = '/api/v1/nodes:temporal-credential'
 type Service = Connection['workflowService']
 
 /** A node that a test speaks for itself, at the gate. */
@@ -48,7 +51,10 @@ export async function startGateWorld({ holdMs = 300 }: { holdMs?: number } = {})
     connect,
     async node(name, { address, sharing } = {}) {
       const node = await signedNode(api, name, sharing && { sharing })
-      const { body } = await node.post<{ token: string }>('/api/v1/nodes:temporal-credential')
+      const { body } = await node.post<{ token: string }>(CREDENTIAL, {
+        instance_id: randomUUID(),
+        is_start: true,
+      })
       const connection = connect(body.token, address)
       const service = connection.workflowService
       return {

@@ -10,30 +10,40 @@ import { temporaryFolder } from './temporary-folder.ts'
 /** A node as a process of its own, which can be killed. */
 export interface NodeProcess extends AsyncDisposable {
   readonly name: string
+  readonly dir: string
+  /** What it has said when it ended, and how; resolves when it has. */
+  readonly ended: Promise<{ code: number | null; said: string }>
   /** Its trainers, by their command line. */
   trainers(): number[]
   kill(signal: 'SIGKILL' | 'SIGTERM'): Promise<void>
 }
 
 /** Starts the node's main against a gateway of the test, which tells it the gate to Temporal. */
-export async function startNodeProcess(api: TestApi, name: string): Promise<NodeProcess> {
+export async function startNodeProcess(
+  api: TestApi,
+  name: string,
+  { dir: given, token }: { dir?: string; token?: string } = {},
+): Promise<NodeProcess> {
   await using stack = new AsyncDisposableStack()
-  const dir = stack.use(temporaryFolder()).path
+  const dir = given ?? stack.use(temporaryFolder()).path
   const { db } = api.database
   const accountId = newId()
   await db.insertInto('account').values({ id: accountId, name: 'owner' }).execute()
   const child = spawn(process.execPath, [join(import.meta.dirname, '../../workers/node.ts')], {
-    stdio: process.env.HEARTH_LOG_LEVEL ? ['ignore', 'inherit', 'inherit'] : 'ignore',
+    stdio: ['ignore', process.env.HEARTH_LOG_LEVEL ? 'inherit' : 'ignore', 'pipe'],
     env: {
       ...process.env,
       HEARTH_GATEWAY_URL: api.baseUrl,
-      HEARTH_NODE_TOKEN: await createNodeToken(db, { accountId, sharing: 'shared' }),
+      HEARTH_NODE_TOKEN: token ?? (await createNodeToken(db, { accountId, sharing: 'shared' })),
       HEARTH_NODE_DIR: dir,
       HEARTH_NODE_NAME: name,
       HEARTH_NODE_MEMORY_MB: '2000',
     },
   })
   const exited = once(child, 'exit')
+  let said = ''
+  child.stderr.on('data', (chunk) => (said += String(chunk)))
+  const ended = once(child, 'close').then(() => ({ code: child.exitCode, said }))
   const kill = async (signal: NodeJS.Signals) => {
     if (child.exitCode !== null || child.signalCode !== null) return
     child.kill(signal)
@@ -43,6 +53,8 @@ export async function startNodeProcess(api: TestApi, name: string): Promise<Node
   const opened = stack.move()
   return {
     name,
+    dir,
+    ended,
     kill,
     trainers: () =>
       processesOn(dir)

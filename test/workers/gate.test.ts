@@ -8,7 +8,7 @@ import { NodeCredentials } from '../../platform/node-credentials.ts'
 import { killSwitchStart } from '../../workflows/starts.ts'
 import { OPERATIONS_KEY } from '../support/api.ts'
 import { startGate } from '../support/gate.ts'
-import { type GateNode, type GateWorld, startGateWorld } from '../support/gate-world.ts'
+import { CREDENTIAL, type GateNode, type GateWorld, startGateWorld } from '../support/gate-world.ts'
 
 const denied = (words: RegExp) => (err: { code?: number; details?: string; cause?: unknown }) => {
   const { code, details = '' } = (err.cause ?? err) as { code?: number; details?: string }
@@ -255,7 +255,7 @@ describe('the gate to Temporal', function () {
         refused,
       )
       await assert.rejects(gone.poll(own(gone)), refused)
-      const { status: answer } = await gone.post('/api/v1/nodes:temporal-credential')
+      const { status: answer } = await gone.post(CREDENTIAL, { instance_id: newId(), is_start: false })
       assert.equal(answer, 401)
     })
 

@@ -1,0 +1,108 @@
+import assert from 'node:assert/strict'
+import { readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'mocha'
+import { OPERATIONS_KEY, type TestApi } from '../support/api.ts'
+import { startGatedApi } from '../support/gate.ts'
+import { type NodeProcess, startNodeProcess } from '../support/node-process.ts'
+import { startTemporal } from '../support/temporal.ts'
+import { eventually, until } from '../support/until.ts'
+
+const DISMISSED = 3
+
+describe('the process of a node', function () {
+  this.timeout(120_000)
+  const stack = new AsyncDisposableStack()
+  let api: TestApi
+  before(async () => {
+    ;({ api } = await startGatedApi(stack, stack.use(await startTemporal())))
+  })
+  after(() => stack.disposeAsync())
+
+  const identityOf = ({ dir }: Pick<NodeProcess, 'dir'>) => {
+    const stored = JSON.parse(readFileSync(join(dir, 'identity.json'), 'utf8')) as { node_id: string }
+    return stored.node_id
+  }
+  const isLinked = (nodeId: string) => api.services.links.snapshot().some(({ node_id }) => node_id === nodeId)
+  /** Its id, once it takes work. */
+  const working = (node: NodeProcess) =>
+    eventually('a node at work', async () => {
+      const row = await api.database.db
+        .selectFrom('node')
+        .select(['id', 'instance_id'])
+        .where('name', '=', node.name)
+        .executeTakeFirst()
+      return row?.instance_id && isLinked(row.id) ? row.id : undefined
+    })
+  const remove = async (nodeId: string) => {
+    const { status } = await api.call('DELETE', `/api/v1/admin/nodes/${nodeId}`, { key: OPERATIONS_KEY })
+    assert.equal(status, 200)
+  }
+
+  it('ends by itself, with one line, when the node is removed', async () => {
+    await using node = await startNodeProcess(api, 'removed-at-work')
+    await remove(await working(node))
+
+    const { code, said } = await node.ended
+
+    assert.equal(code, DISMISSED)
+    assert.match(said, /^This node has been removed from the pool\. To join anew, [^\n]+\n$/)
+  })
+
+  it('ends with the same line when it is started after its node was removed', async () => {
+    await using first = await startNodeProcess(api, 'removed-while-away')
+    const nodeId = await working(first)
+    await first.kill('SIGTERM')
+    await remove(nodeId)
+
+    await using second = await startNodeProcess(api, 'removed-while-away', { dir: first.dir })
+    const { code, said } = await second.ended
+
+    assert.equal(code, DISMISSED)
+    assert.match(said, /^This node has been removed from the pool\. [^\n]+\n$/)
+  })
+
+  it('ends with one line when the platform has never heard of its node', async () => {
+    await using first = await startNodeProcess(api, 'unheard-of')
+    await working(first)
+    await first.kill('SIGTERM')
+    const file = join(first.dir, 'identity.json')
+    const stored = JSON.parse(readFileSync(file, 'utf8')) as object
+    writeFileSync(file, JSON.stringify({ ...stored, node_id: '01a20000-0000-7000-8000-000000000000' }))
+
+    await using second = await startNodeProcess(api, 'unheard-of', { dir: first.dir })
+    const { code, said } = await second.ended
+
+    assert.equal(code, DISMISSED)
+    assert.match(said, /^The platform knows no node with the identity in [^\n]+\n$/)
+  })
+
+  it('ends when its machine is joined anew, and leaves the new identity alone', async () => {
+    await using first = await startNodeProcess(api, 'joined-twice')
+    const before = await working(first)
+    rmSync(join(first.dir, 'identity.json'))
+
+    await using second = await startNodeProcess(api, 'joined-again', { dir: first.dir })
+    const after = await working(second)
+    const { code, said } = await first.ended
+
+    assert.equal(code, DISMISSED)
+    assert.equal(said, `This machine was joined anew as node ${after}, which takes the place of this one.\n`)
+    assert.notEqual(after, before)
+    assert.equal(identityOf(second), after)
+    await until(() => isLinked(after))
+  })
+
+  it('ends when another one is started with the same identity', async () => {
+    await using first = await startNodeProcess(api, 'twin')
+    const nodeId = await working(first)
+
+    await using second = await startNodeProcess(api, 'twin', { dir: first.dir })
+    const { code, said } = await first.ended
+
+    assert.equal(code, DISMISSED)
+    assert.match(said, /^Another process was started with the identity in [^\n]+\n$/)
+    await until(() => isLinked(nodeId))
+    assert.equal(identityOf(second), nodeId)
+  })
+})
