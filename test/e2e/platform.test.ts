@@ -102,7 +102,7 @@ describe('the embedded platform', function () {
     const names = environment.map((line) => line.split('=')[0] ?? '')
 
     assert.deepEqual(
-      names.filter((name) => /^(TEMPORAL_|DATABASE_URL|S3_|HEARTH_(GATE|OPERATIONS|ENCRYPTION))/.test(name)),
+      names.filter((name) => /^(TEMPORAL_|DATABASE_URL|S3_|HEARTH_(GATE_|OPERATIONS|ENCRYPTION))/.test(name)),
       [],
     )
   })

@@ -32,10 +32,21 @@ export interface GateWorld extends AsyncDisposable {
   schedule(queue: string, options?: { workflowId?: string; input?: object }): Promise<string>
 }
 
-export async function startGateWorld({ holdMs = 300 }: { holdMs?: number } = {}): Promise<GateWorld> {
+export interface GateWorldOptions {
+  holdMs?: number
+  env?: NodeJS.ProcessEnv
+  /** A server of the test; one of its own when absent. */
+  temporal?: TestTemporal
+}
+
+export async function startGateWorld({
+  holdMs = 300,
+  env = {},
+  temporal: given,
+}: GateWorldOptions = {}): Promise<GateWorld> {
   await using stack = new AsyncDisposableStack()
-  const temporal = stack.use(await startTemporal())
-  const { api, gate } = await startGatedApi(stack, temporal, { holdMs })
+  const temporal = given ?? stack.use(await startTemporal())
+  const { api, gate } = await startGatedApi(stack, temporal, { holdMs, env })
   const gateAddress = `127.0.0.1:${gate.port}`
   const connect = (token: string | undefined, address = gateAddress) => {
     const metadata = token === undefined ? {} : { authorization: `Bearer ${token}` }

@@ -18,10 +18,10 @@ export async function startGatedApi(
 ): Promise<GatedApi> {
   const [port] = await freePorts(1)
   const env = {
-    ...options.env,
     TEMPORAL_ADDRESS: temporal.address,
     HEARTH_GATE_PORT: String(port),
     HEARTH_GATE_URL: `http://127.0.0.1:${port}`,
+    ...options.env,
   }
   const api = stack.use(await startApi({ ...options, env }))
   return { api, gate: stack.use(await startGate(api, holdMs === undefined ? {} : { holdMs })) }

@@ -22,7 +22,7 @@ export interface NodeProcess extends AsyncDisposable {
 export async function startNodeProcess(
   api: TestApi,
   name: string,
-  { dir: given, token }: { dir?: string; token?: string } = {},
+  { dir: given, env = {} }: { dir?: string; env?: NodeJS.ProcessEnv } = {},
 ): Promise<NodeProcess> {
   await using stack = new AsyncDisposableStack()
   const dir = given ?? stack.use(temporaryFolder()).path
@@ -34,10 +34,11 @@ export async function startNodeProcess(
     env: {
       ...process.env,
       HEARTH_GATEWAY_URL: api.baseUrl,
-      HEARTH_NODE_TOKEN: token ?? (await createNodeToken(db, { accountId, sharing: 'shared' })),
+      HEARTH_NODE_TOKEN: await createNodeToken(db, { accountId, sharing: 'shared' }),
       HEARTH_NODE_DIR: dir,
       HEARTH_NODE_NAME: name,
       HEARTH_NODE_MEMORY_MB: '2000',
+      ...env,
     },
   })
   const exited = once(child, 'exit')

@@ -2,10 +2,14 @@ import assert from 'node:assert/strict'
 import { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'mocha'
+import { freePorts } from '../../embedded/ports.ts'
 import { OPERATIONS_KEY, type TestApi } from '../support/api.ts'
+import { makeCertificates } from '../support/certificates.ts'
 import { startGatedApi } from '../support/gate.ts'
 import { type NodeProcess, startNodeProcess } from '../support/node-process.ts'
-import { startTemporal } from '../support/temporal.ts'
+import { skipBecause } from '../support/skip.ts'
+import { startTemporal, type TestTemporal } from '../support/temporal.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 import { eventually, until } from '../support/until.ts'
 
 const DISMISSED = 3
@@ -13,9 +17,11 @@ const DISMISSED = 3
 describe('the process of a node', function () {
   this.timeout(120_000)
   const stack = new AsyncDisposableStack()
+  let temporal: TestTemporal
   let api: TestApi
   before(async () => {
-    ;({ api } = await startGatedApi(stack, stack.use(await startTemporal())))
+    temporal = stack.use(await startTemporal())
+    ;({ api } = await startGatedApi(stack, temporal))
   })
   after(() => stack.disposeAsync())
 
@@ -47,6 +53,38 @@ describe('the process of a node', function () {
 
     assert.equal(code, DISMISSED)
     assert.match(said, /^This node has been removed from the pool\. To join anew, [^\n]+\n$/)
+  })
+
+  it('reaches a gate that speaks TLS by the certificates it was given', async function () {
+    const files = makeCertificates(stack.use(temporaryFolder()).path)
+    if (!files) return skipBecause(this, 'OpenSSL is not installed')
+    const [port] = await freePorts(1)
+    await using secured = new AsyncDisposableStack()
+    const { api: other } = await startGatedApi(secured, temporal, {
+      env: {
+        HEARTH_GATE_PORT: String(port),
+        HEARTH_GATE_URL: `https://127.0.0.1:${port}`,
+        HEARTH_GATE_TLS_CERT: files.localCert,
+        HEARTH_GATE_TLS_KEY: files.localKey,
+      },
+    })
+    await using node = await startNodeProcess(other, 'secured', {
+      env: { HEARTH_GATE_TLS_CA: files.ca },
+    })
+
+    const polled = await eventually('a poll of its own queue', async () => {
+      const [row] = await other.database.db.selectFrom('node').select('id').execute()
+      if (!row) return undefined
+      const { pollers } = await temporal.client.workflowService.describeTaskQueue({
+        namespace: 'default',
+        taskQueue: { name: `node.${row.id}` },
+        taskQueueType: 2,
+      })
+      return pollers?.some(({ identity }) => identity === `node ${row.id}`) || undefined
+    })
+
+    assert.ok(polled)
+    assert.ok(node.dir)
   })
 
   it('ends with the same line when it is started after its node was removed', async () => {

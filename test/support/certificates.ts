@@ -1,0 +1,81 @@
+import { execFileSync } from 'node:child_process'
+import { join } from 'node:path'
+
+/** Files of one authority, of servers for `temporal.test` and for this machine, and of a client. */
+export interface Certificates {
+  ca: string
+  cert: string
+  key: string
+  localCert: string
+  localKey: string
+  clientCert: string
+  clientKey: string
+}
+
+const DAYS = '2'
+
+/** Makes them in a folder with OpenSSL; undefined where there is none. */
+export function makeCertificates(folder: string): Certificates | undefined {
+  const file = (name: string) => join(folder, `${name}.pem`)
+  const openssl = (...args: string[]) => execFileSync('openssl', args, { stdio: 'pipe' })
+  const newKey = (name: string) => [
+    '-newkey',
+    'ec',
+    '-pkeyopt',
+    'ec_paramgen_curve:P-256',
+    '-nodes',
+    '-keyout',
+    file(name),
+  ]
+  try {
+    openssl('version')
+  } catch {
+    return undefined
+  }
+  openssl(
+    'req',
+    '-x509',
+    ...newKey('ca-key'),
+    '-out',
+    file('ca'),
+    '-days',
+    DAYS,
+    '-subj',
+    '/CN=test authority',
+  )
+  const signed = (name: string, ...more: string[]) =>
+    openssl(
+      ...[
+        'req',
+        '-x509',
+        ...newKey(`${name}-key`),
+        '-out',
+        file(name),
+        '-days',
+        DAYS,
+        '-subj',
+        `/CN=${name}`,
+      ],
+      ...[
+        '-CA',
+        file('ca'),
+        '-CAkey',
+        file('ca-key'),
+        '-addext',
+        'basicConstraints=critical,CA:false',
+        ...more,
+      ],
+    )
+  signed('server', '-addext', 'subjectAltName=DNS:temporal.test')
+  signed('local', '-addext', 'subjectAltName=IP:127.0.0.1')
+  signed('client')
+  return {
+    ca: file('ca'),
+    cert: file('server'),
+    key: file('server-key'),
+    localCert: file('local'),
+    localKey: file('local-key'),
+    clientCert: file('client'),
+    clientKey: file('client-key'),
+  }
+}
