@@ -43,29 +43,11 @@ export function makeCertificates(folder: string): Certificates | undefined {
     '-subj',
     '/CN=test authority',
   )
-  const signed = (name: string, ...more: string[]) =>
-    openssl(
-      ...[
-        'req',
-        '-x509',
-        ...newKey(`${name}-key`),
-        '-out',
-        file(name),
-        '-days',
-        DAYS,
-        '-subj',
-        `/CN=${name}`,
-      ],
-      ...[
-        '-CA',
-        file('ca'),
-        '-CAkey',
-        file('ca-key'),
-        '-addext',
-        'basicConstraints=critical,CA:false',
-        ...more,
-      ],
-    )
+  const signed = (name: string, ...more: string[]) => {
+    const own = ['-x509', ...newKey(`${name}-key`), '-out', file(name), '-days', DAYS, '-subj', `/CN=${name}`]
+    const by = ['-CA', file('ca'), '-CAkey', file('ca-key'), '-addext', 'basicConstraints=critical,CA:false']
+    openssl('req', ...own, ...by, ...more)
+  }
   signed('server', '-addext', 'subjectAltName=DNS:temporal.test')
   signed('local', '-addext', 'subjectAltName=IP:127.0.0.1')
   signed('client')
