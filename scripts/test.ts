@@ -23,7 +23,7 @@ const CHECKS: Step[] = [
 const KNIP: Step = { name: 'unused files and exports', command: ['knip'] }
 
 /** What brings up whole platforms, each with processes of its own. */
-const PLATFORMS = ['e2e', 'faults']
+const PLATFORMS = ['e2e', 'faults', 'compose']
 /** What keeps a processor busy; the rest mostly waits. */
 const BUSY = ['node-runtime', 'platform', 'trainers', 'domain', 'db', 'embedded']
 const IS_STRICT = process.argv.includes('--verify')
@@ -109,7 +109,7 @@ function lanes(): [Suite[], ...Suite[][]] {
   return [
     [suite('routes, workflows, contract', rest)],
     [suite('nodes, trainers, outside systems', BUSY)],
-    [suite('end to end', ['e2e']), suite('faults', ['faults']), suite('activities', ['activities'])],
+    [suite('end to end', ['e2e']), suite('faults', ['faults']), suite('containers', ['compose']), suite('activities', ['activities'])],
   ]
 }
 

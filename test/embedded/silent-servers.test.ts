@@ -47,7 +47,7 @@ describe('a start whose servers say nothing', () => {
     await using server = await silentTemporal()
     const place = localPlace(`127.0.0.1:${server.port}`, 'default')
 
-    await assert.rejects(temporalReady(place, 300), /no Temporal server answers/)
+    await assert.rejects(temporalReady(place, { timeoutMs: 300 }), /no Temporal server answers/)
     await assert.rejects(queueIsPolled(place, 'control', 300))
   })
 })

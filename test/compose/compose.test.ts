@@ -1,0 +1,130 @@
+import assert from 'node:assert/strict'
+import type { LookupFunction } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Agent, request } from 'undici'
+import { type BuilderClient, builderClient } from '../../embedded/demo-client.ts'
+import { infer, inferAsync, register, train, uploadTable } from '../../embedded/demo-steps.ts'
+import { eventually } from '../support/until.ts'
+import { type Deployment, requireDeployment } from './deployment.ts'
+
+const BASE_URL = 'http://127.0.0.1:8420'
+const SERVICES = ['api', 'worker', 'gate', 'node', 's3', 'temporal', 'postgres'] as const
+
+/** Whatever is called something.localhost is this machine, as RFC 6761 has it. */
+const lookup: LookupFunction = (_, __, done) => done(null, [{ address: '127.0.0.1', family: 4 }])
+
+describe('docker-compose.yml', () => {
+  let deployment: Deployment
+  let api: BuilderClient
+  let endpoint: Awaited<ReturnType<typeof register>>
+  let jobId: string
+  before(async function () {
+    deployment = await requireDeployment(this)
+  })
+  after(async function () {
+    this.timeout(120_000)
+    await deployment?.[Symbol.asyncDispose]()
+  })
+
+  const up = () => deployment.compose('up', '--no-build', '--pull', 'never', '--wait', '--detach')
+  const table = () => {
+    const rows = Array.from(
+      { length: 200 },
+      (_, i) => `${40 + (i % 97)},${1 + (i % 5)},${(40 + (i % 97)) * 3 + (1 + (i % 5)) * 20}`,
+    )
+    return Buffer.from(`size,rooms,target\n${rows.join('\n')}\n`)
+  }
+  const answers = async () => {
+    const { status } = await infer(api, endpoint)
+    return status === 'succeeded' ? true : undefined
+  }
+
+  it('starts from nothing', async function () {
+    this.timeout(10 * 60_000)
+    await up()
+    const log = await deployment.compose('logs', '--no-log-prefix', 'setup')
+    const { api_key: key } = JSON.parse(log.slice(log.indexOf('{'), log.lastIndexOf('}') + 1)) as {
+      api_key: string
+    }
+    api = builderClient(BASE_URL, key)
+    assert.equal((await api.get<{ status: string }>('/health')).status, 'ok')
+  })
+
+  it('does the main job for a client outside: data in, a trained model out, served cold, warm and asynchronously', async function () {
+    this.timeout(10 * 60_000)
+    const { dataset_id: datasetId } = await uploadTable(api, table())
+    ;({ jobId } = await train(api, datasetId, () => {}))
+    endpoint = await register(api, jobId)
+
+    assert.equal((await infer(api, endpoint)).status, 'succeeded')
+    assert.equal((await infer(api, endpoint)).status, 'succeeded')
+    assert.equal((await inferAsync(api, endpoint)).status, 'succeeded')
+  })
+
+  it('gives signed addresses that work outside', async () => {
+    const { download_urls: urls } = await api.get<{
+      download_urls: { download_url: string; size_bytes: number }[]
+    }>(`/training/runs/${jobId}/artifacts/download-urls`)
+    const [first] = urls
+    assert.ok(first)
+    const dispatcher = new Agent({ connect: { lookup } })
+    try {
+      const { statusCode, body } = await request(first.download_url, { dispatcher })
+      assert.deepEqual([statusCode, (await body.arrayBuffer()).byteLength], [200, first.size_bytes])
+    } finally {
+      await dispatcher.close()
+    }
+  })
+
+  it('keeps the node away from PostgreSQL, Temporal and secrets', async () => {
+    for (const [host, port] of [
+      ['postgres', 5432],
+      ['temporal', 7233],
+    ]) {
+      const program = `require('node:net').connect({host:'${host}',port:${port},timeout:2000}).once('connect',()=>process.exit(0)).once('timeout',()=>process.exit(3)).once('error',()=>process.exit(3))`
+      const { code } = await deployment.inside('node', 'node', '-e', program)
+      assert.equal(code, 3, `the node reaches ${host}`)
+    }
+    const { output } = await deployment.inside('node', 'sh', '-c', 'env; ls -A /hearth')
+    assert.doesNotMatch(
+      output,
+      /DATABASE_URL|HEARTH_ENCRYPTION_KEYS|HEARTH_OPERATIONS_KEY|S3_SECRET|POSTGRES|^\.env$/m,
+    )
+  })
+
+  it('gives no container more than it needs', async () => {
+    for (const service of ['api', 'worker', 'gate', 'node', 'temporal', 's3']) {
+      const { output } = await deployment.inside(service, 'cat', '/proc/1/status')
+      assert.match(output, /^CapEff:\s*0+$/m, `${service} has capabilities`)
+      assert.match(output, /^NoNewPrivs:\s*1$/m, `${service} may gain privileges`)
+      const { code } = await deployment.inside(service, 'sh', '-c', 'touch /probe')
+      assert.notEqual(code, 0, `${service} may write to its root`)
+    }
+  })
+
+  it('goes on with its data after a stop', async function () {
+    this.timeout(10 * 60_000)
+    await deployment.compose('stop', '--timeout', '15')
+    await up()
+
+    assert.equal((await api.get<{ status: string }>(`/training/runs/${jobId}`)).status, 'completed')
+    await eventually('an answer', () => answers().catch(() => undefined))
+  })
+
+  for (const service of SERVICES) {
+    it(`goes on after ${service} has crashed`, async function () {
+      this.timeout(5 * 60_000)
+      const pending = await api.post<{ task_id: string }>(`/endpoints/${endpoint.endpoint_id}/infer:async`, {
+        input: endpoint.example_input,
+      })
+      await deployment.crash(service)
+
+      await eventually('an answer', () => answers().catch(() => undefined), 240_000)
+      await eventually('the task that was under way', async () => {
+        const { status } = await api.get<{ status: string }>(`/tasks/${pending.task_id}`)
+        await sleep(200)
+        return status === 'succeeded' ? true : undefined
+      })
+    })
+  }
+})
