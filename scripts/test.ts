@@ -109,7 +109,12 @@ function lanes(): [Suite[], ...Suite[][]] {
   return [
     [suite('routes, workflows, contract', rest)],
     [suite('nodes, trainers, outside systems', BUSY)],
-    [suite('end to end', ['e2e']), suite('faults', ['faults']), suite('containers', ['compose']), suite('activities', ['activities'])],
+    [
+      suite('end to end', ['e2e']),
+      suite('faults', ['faults']),
+      suite('containers', ['compose']),
+      suite('activities', ['activities']),
+    ],
   ]
 }
 
