@@ -1,3 +1,5 @@
 // The health check of the gateway's container.
-const answer = await fetch('http://127.0.0.1:8420/api/builder/v1/health').catch(() => undefined)
-process.exit(answer?.ok === true ? 0 : 1)
+import { request } from 'undici'
+
+const answer = await request('http://127.0.0.1:8420/api/builder/v1/health').catch(() => undefined)
+process.exit(answer?.statusCode === 200 ? 0 : 1)
