@@ -111,6 +111,7 @@ export const UpdateModelVersion = Type.Object(
 )
 
 export const ModelParams = Type.Object({ model_id: Uuid })
+export const ModelVersionParams = Type.Object({ model_id: Uuid, version_id: Uuid })
 
 /** Where a model comes from: everything it was made of, back to hub repositories and datasets. */
 export const Lineage = Type.Object(

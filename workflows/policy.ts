@@ -13,6 +13,7 @@ export const WORKFLOW_ID = {
   dataset: (datasetId: string, uploadId: string) => `dataset/${datasetId}/${uploadId}`,
   datasetRemoval: (datasetId: string) => `dataset/${datasetId}/removal`,
   job: (jobId: string) => `job/${jobId}`,
+  jobRemoval: (jobId: string) => `job/${jobId}/removal`,
   task: (taskId: string) => `task/${taskId}`,
   candidateTest: (versionId: string) => `version/${versionId}/test`,
   load: (modelKey: string, nodeId: string) => `load/${modelKey}/${nodeId}`,

@@ -33,6 +33,18 @@ export const datasetRemovalStart = ({ accountId, datasetId }: DatasetPlace) => (
   },
 })
 
+/** The start intent of `jobRemoval`. */
+export const jobRemovalStart = ({ accountId, jobId }: { accountId: string; jobId: string }) => ({
+  workflowId: WORKFLOW_ID.jobRemoval(jobId),
+  workflow: 'jobRemoval',
+  taskQueue: QUEUES.control,
+  args: [{ jobId }],
+  options: {
+    search: { HearthAccount: accountId, HearthKind: 'job-removal' },
+    summary: `Remove the files of job ${jobId}`,
+  },
+})
+
 /** The start intent of `coldInference`. */
 export const coldInferenceStart = ({
   taskId,

@@ -1,11 +1,11 @@
 import { ApplicationFailure } from '@temporalio/common'
 import type { Transaction } from 'kysely'
-import { checkpointEpoch, pruneCheckpoints } from '../../db/repositories/job-files.ts'
+import { checkpointEpoch, jobFolder, pruneCheckpoints } from '../../db/repositories/job-files.ts'
 import { listJobLogs } from '../../db/repositories/job-records.ts'
 import { readSnapshots } from '../../db/repositories/loads.ts'
 import { findLastLease, takeLease } from '../../db/repositories/leases.ts'
 import { endRun, type RunEnding } from '../../db/repositories/run-endings.ts'
-import { lockTrainingRun } from '../../db/repositories/training-runs.ts'
+import { findJob, lockTrainingRun } from '../../db/repositories/training-runs.ts'
 import type { Database } from '../../db/tables.ts'
 import type { TrainingRunRow } from '../../db/tables/training.ts'
 import { type JobOffer, jobOffers } from '../../domain/job-offers.ts'
@@ -85,6 +85,13 @@ export const createTrainingActivities = ({ db, objects, catalog, log, now }: Con
       const epoch = await checkpointEpoch(trx, jobId)
       return { status: run.status, attempt: run.attempt, epoch, completed: lease?.state === 'completed' }
     })
+  },
+
+  /** Safe to repeat because deleting what is gone is fine. */
+  async removeJobFiles(jobId: string): Promise<void> {
+    const job = await findJob(db, jobId)
+    if (!job?.deleted_at) throw ApplicationFailure.nonRetryable('the job is not deleted', 'conflict')
+    await objects.deletePrefix(jobFolder(job))
   },
 
   /** Safe to repeat because a run that has ended keeps its first outcome. */

@@ -6,18 +6,18 @@ import { insertWorkflowStart, type WorkflowStart } from './workflow-starts.ts'
 /** A candidate whose test was promised and has not said a word yet. */
 type CandidateInTest = Pick<ModelVersionRow, 'id' | 'account_id' | 'model_key' | 'tests'>
 
-/** Promises the test of a candidate; one that is promised or under way stays the only one. */
+/** Promises the test of a candidate that is still there; one that is promised or under way stays the only one. */
 export async function promiseCandidateTest(
   trx: Transaction<Database>,
   versionId: string,
   start: WorkflowStart,
 ): Promise<void> {
-  await insertWorkflowStart(trx, start)
-  await trx
+  const { numUpdatedRows } = await trx
     .updateTable('model_version')
     .set({ tests: sql<number>`greatest(tests, 1)` })
     .where('id', '=', versionId)
-    .execute()
+    .executeTakeFirst()
+  if (numUpdatedRows > 0n) await insertWorkflowStart(trx, start)
 }
 
 /** Promises one more test than were counted; false when somebody else did, or when the test has spoken meanwhile. */

@@ -63,6 +63,52 @@ export function holdOwnVersion(
     : rows.where('job_id', '=', by.job_id).executeTakeFirst()
 }
 
+/** The versions of a model, or the one of this id, locked for their removal from it. */
+export function lockVersionsOf(
+  trx: Transaction<Database>,
+  modelId: string,
+  versionId?: string,
+): Promise<ModelVersionRow[]> {
+  return trx
+    .selectFrom('model_version')
+    .selectAll()
+    .where('model_id', '=', modelId)
+    .$if(versionId !== undefined, (qb) => qb.where('id', '=', versionId ?? ''))
+    .orderBy('id')
+    .forUpdate()
+    .execute()
+}
+
+/** Takes locked versions out of their model; one that a run left is again that run's alone. */
+export async function releaseVersions(
+  trx: Transaction<Database>,
+  versions: readonly ModelVersionRow[],
+): Promise<void> {
+  const ids = versions.map(({ id }) => id)
+  const rows = trx.updateTable('model_version').where('id', '=', sql<string>`any(${ids}::uuid[])`)
+  await rows.set({ model_id: null }).execute()
+  await rows.set({ visibility: 'private' }).where('job_id', 'is not', null).execute()
+}
+
+/** The model, locked: no version joins it meanwhile. */
+export function lockModel(
+  trx: Transaction<Database>,
+  accountId: string,
+  id: string,
+): Promise<ModelRow | undefined> {
+  return trx
+    .selectFrom('model')
+    .selectAll()
+    .where('account_id', '=', accountId)
+    .where('id', '=', id)
+    .forUpdate()
+    .executeTakeFirst()
+}
+
+export async function removeModel(trx: Transaction<Database>, id: string): Promise<void> {
+  await trx.deleteFrom('model').where('id', '=', id).execute()
+}
+
 export function findModel(
   db: Kysely<Database>,
   accountId: string,

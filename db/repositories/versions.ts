@@ -57,9 +57,24 @@ export function lockVersion(trx: Transaction<Database>, id: string): Promise<Mod
 }
 
 /** What keeps a version from being removed with its run, in words; `undefined` when nothing does. */
-export async function whatUsesVersion(
+export async function whatKeepsVersion(
   db: Kysely<Database>,
   version: Pick<ModelVersionRow, 'id' | 'model_id' | 'job_id'>,
+): Promise<string | undefined> {
+  const user = await whatUsesVersion(db, version)
+  if (user !== undefined || !version.model_id) return user
+  const model = await db
+    .selectFrom('model')
+    .select('name')
+    .where('id', '=', version.model_id)
+    .executeTakeFirst()
+  return `it is a version of the model ${model?.name ?? version.model_id}; DELETE /api/builder/v1/models/${version.model_id}/versions/${version.id} takes it out`
+}
+
+/** What works with a version or was made of it, in words; `undefined` when nothing does. */
+export async function whatUsesVersion(
+  db: Kysely<Database>,
+  version: Pick<ModelVersionRow, 'id' | 'job_id'>,
 ): Promise<string | undefined> {
   const endpoint = await db
     .selectFrom('endpoint')
@@ -78,15 +93,7 @@ export async function whatUsesVersion(
   if (child) return `the version ${child.id} is built on it`
   const run = await findOpenRunOn(db, version)
   if (run) return `the run ${run.id} starts from it`
-  const merge = await findMergeUsing(db, version.id)
-  if (merge) return merge
-  if (!version.model_id) return undefined
-  const model = await db
-    .selectFrom('model')
-    .select('name')
-    .where('id', '=', version.model_id)
-    .executeTakeFirst()
-  return `it is a version of the model ${model?.name ?? version.model_id}`
+  return findMergeUsing(db, version.id)
 }
 
 /** Removes a version whose files are gone. A deleted endpoint may still name it; then it stays, disabled and empty. */

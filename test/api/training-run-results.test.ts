@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { createTrainingActivities } from '../../activities/control/training.ts'
 import { startApi, type TestApi } from '../support/api.ts'
 import { signedNode } from '../support/signed-node.ts'
 import { claimJob, completeJob, createRun, readyDataset } from '../support/training.ts'
@@ -70,6 +71,7 @@ describe('training runs that have begun', () => {
     assert.equal((await api.call('DELETE', `${RUNS}/${jobId}`, { key: operator })).status, 403)
     assert.equal((await api.call('DELETE', `${RUNS}/${jobId}`, { key })).status, 204)
     assert.equal((await api.call('GET', `${RUNS}/${jobId}`, { key })).status, 404)
+    await createTrainingActivities(api.services).removeJobFiles(jobId)
     for (const { object_key } of stored) assert.equal(await api.services.objects.head(object_key), undefined)
   })
 

@@ -24,14 +24,15 @@ export const createModel = route({
   async handler({ caller: { accountId }, body }, { db, now }) {
     const by = versionIn(body)
     const row = await db.transaction().execute(async (trx) => {
-      const version = await holdOwnVersion(trx, accountId, by)
-      if (!version) throw new ApiError('not_found', 'there is no such version of yours')
+      // The model first, as its removal locks them too.
       const model = await ensureModel(trx, {
         id: newId(),
         account_id: accountId,
         name: body.name,
         created_at: now(),
       })
+      const version = await holdOwnVersion(trx, accountId, by)
+      if (!version) throw new ApiError('not_found', 'there is no such version of yours')
       if (version.model_id === model.id) return model
       if (await adoptVersion(trx, version.id, model.id)) return model
       throw new ApiError('conflict', 'this version is part of another model', {

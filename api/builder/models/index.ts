@@ -1,5 +1,7 @@
 import { changeLifecycle } from './change-lifecycle.ts'
 import { createModel } from './create-model.ts'
+import { deleteModel } from './delete-model.ts'
+import { deleteModelVersion } from './delete-model-version.ts'
 import { getModelLineage } from './get-model-lineage.ts'
 import { getModel } from './get-model.ts'
 import { listModelVersions } from './list-model-versions.ts'
@@ -15,5 +17,7 @@ export const models = [
   getModel,
   listModelVersions,
   updateModelVersion,
+  deleteModelVersion,
+  deleteModel,
   getModelLineage,
 ]

@@ -1,8 +1,6 @@
-import Type from 'typebox'
 import { updateVersion } from '../../../db/repositories/models.ts'
 import { ApiError } from '../../../domain/errors.ts'
-import { Uuid } from '../../../schemas/common.ts'
-import { ModelVersion, UpdateModelVersion } from '../../../schemas/model.ts'
+import { ModelVersion, ModelVersionParams, UpdateModelVersion } from '../../../schemas/model.ts'
 import { route } from '../../http/route.ts'
 import { presentVersion } from './present.ts'
 import { requireModel } from './require-model.ts'
@@ -13,7 +11,7 @@ export const updateModelVersion = route({
   method: 'PATCH',
   path: '/models/{model_id}/versions/{version_id}',
   auth: 'api-key',
-  params: Type.Object({ model_id: Uuid, version_id: Uuid }),
+  params: ModelVersionParams,
   body: UpdateModelVersion,
   success: { status: 200, schema: ModelVersion },
   errors: ['not_found', 'forbidden'],

@@ -1,9 +1,11 @@
-import { jobFolder } from '../../../db/repositories/job-files.ts'
 import { deleteTrainingRun as deleteRows, lockTrainingRun } from '../../../db/repositories/training-runs.ts'
-import { findVersionOfJob, removeVersion, whatUsesVersion } from '../../../db/repositories/versions.ts'
+import { lockVersionOfJob, removeVersion, whatKeepsVersion } from '../../../db/repositories/versions.ts'
+import { insertWorkflowStart } from '../../../db/repositories/workflow-starts.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import { isTerminal } from '../../../domain/training-run.ts'
 import { TrainingRunParams } from '../../../schemas/training-run.ts'
+import { WORKFLOW_ID } from '../../../workflows/policy.ts'
+import { jobRemovalStart } from '../../../workflows/starts.ts'
 import { route } from '../../http/route.ts'
 import { noSuchRun, requireRun } from './require-run.ts'
 
@@ -17,9 +19,9 @@ export const deleteTrainingRun = route({
   success: { status: 204 },
   errors: ['not_found', 'conflict'],
 
-  async handler({ caller, params }, { db, objects, now }) {
+  async handler({ caller, params, log, afterCommit }, { db, now, starts, temporal }) {
     await requireRun(db, caller.accountId, params.run_id)
-    await db.transaction().execute(async (trx) => {
+    const removed = await db.transaction().execute(async (trx) => {
       const run = await lockTrainingRun(trx, params.run_id)
       if (!run) throw noSuchRun()
       if (!isTerminal(run.status)) {
@@ -27,14 +29,23 @@ export const deleteTrainingRun = route({
           details: { status: run.status },
         })
       }
-      const version = await findVersionOfJob(trx, run.id)
-      const user = version && (await whatUsesVersion(trx, version))
+      const version = await lockVersionOfJob(trx, run.id)
+      const user = version && (await whatKeepsVersion(trx, version))
       if (user) throw new ApiError('conflict', `the model of this run is in use: ${user}`)
 
-      // Before the commit: whatever breaks in between, the run is still there to be deleted again.
-      await objects.deletePrefix(jobFolder(run))
       if (version) await removeVersion(trx, version.id)
       await deleteRows(trx, run.id, now())
+      // Whatever breaks in between, the files go once nothing names them any more, and not before.
+      await insertWorkflowStart(trx, jobRemovalStart({ accountId: caller.accountId, jobId: run.id }))
+      return version
+    })
+    starts.nudge()
+    if (removed?.lifecycle_status !== 'candidate') return
+    afterCommit(() => {
+      temporal.workflow
+        .getHandle(WORKFLOW_ID.candidateTest(removed.id))
+        .cancel()
+        .catch((err: unknown) => log.debug({ err }, 'the test of a deleted version was not told'))
     })
   },
 })
