@@ -21,10 +21,13 @@ export interface SpoolCarrier {
   sendBatch(kind: SpoolKind, upto: number, body: Buffer): void
 }
 
+/** What is measured after an epoch; the evaluation only where rows are held out for it. */
+export type EpochMeasures = Pick<MetricEntry, 'train_loss' | 'val_loss' | 'eval_loss' | 'eval_perplexity'>
+
 /** What one attempt at a job tells while it runs. */
 export interface JobReport {
   log(message: string): void
-  metric(epoch: number, losses: { train_loss: number | null; val_loss: number | null }): void
+  metric(epoch: number, losses: EpochMeasures): void
 }
 
 /** Longest log line kept, in characters. */

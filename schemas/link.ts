@@ -113,6 +113,8 @@ export const MetricEntry = Type.Object({
   epoch: Type.Integer({ minimum: 0 }),
   train_loss: Nullable(Type.Number()),
   val_loss: Nullable(Type.Number()),
+  eval_loss: Type.Optional(Nullable(Type.Number())),
+  eval_perplexity: Type.Optional(Nullable(Type.Number())),
   at: Type.String(),
 })
 export type MetricEntry = Static<typeof MetricEntry>

@@ -65,6 +65,9 @@ export const EpochLoss = Type.Object({
   epoch: Type.Integer(),
   train_loss: Nullable(Type.Number()),
   val_loss: Nullable(Type.Number()),
+  /** Of language models that hold out a part of their rows. */
+  eval_loss: Type.Optional(Type.Number()),
+  eval_perplexity: Type.Optional(Type.Number()),
 })
 export type EpochLoss = Static<typeof EpochLoss>
 

@@ -130,11 +130,16 @@ export async function hasJobLogs(
 }
 
 /** The losses of a job so far, by epoch. */
-export function listJobEpochs(db: Kysely<Database>, jobId: string): Promise<EpochLoss[]> {
-  return db
+export async function listJobEpochs(db: Kysely<Database>, jobId: string): Promise<EpochLoss[]> {
+  const rows = await db
     .selectFrom('job_epoch')
-    .select(['epoch', 'train_loss', 'val_loss'])
+    .select(['epoch', 'train_loss', 'val_loss', 'eval_loss', 'eval_perplexity'])
     .where('job_id', '=', jobId)
     .orderBy('epoch')
     .execute()
+  return rows.map(({ eval_loss, eval_perplexity, ...losses }) => ({
+    ...losses,
+    ...(eval_loss !== null && { eval_loss }),
+    ...(eval_perplexity !== null && { eval_perplexity }),
+  }))
 }

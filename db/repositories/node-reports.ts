@@ -96,17 +96,20 @@ export async function insertJobEpochs(
   entries: readonly MetricEntry[],
 ): Promise<void> {
   await sql`
-    insert into job_epoch (job_id, epoch, attempt, train_loss, val_loss, created_at)
-    select distinct on (e.job_id, e.epoch) e.job_id, e.epoch, e.attempt, e.train_loss, e.val_loss, e.at
+    insert into job_epoch (job_id, epoch, attempt, train_loss, val_loss, eval_loss, eval_perplexity, created_at)
+    select distinct on (e.job_id, e.epoch) e.job_id, e.epoch, e.attempt, e.train_loss, e.val_loss,
+      e.eval_loss, e.eval_perplexity, e.at
     from jsonb_to_recordset(${storableJson(entries)}::jsonb)
-      as e(job_id uuid, epoch integer, attempt integer, train_loss float8, val_loss float8, at timestamptz)
+      as e(job_id uuid, epoch integer, attempt integer, train_loss float8, val_loss float8,
+        eval_loss float8, eval_perplexity float8, at timestamptz)
     where exists (${leaseOf(nodeId)}) and (
       (select count(*) from job_epoch known where known.job_id = e.job_id) < ${MAX_EPOCHS}
       or exists (select 1 from job_epoch known where known.job_id = e.job_id and known.epoch = e.epoch)
     )
     order by e.job_id, e.epoch, e.attempt desc, e.at desc
     on conflict (job_id, epoch) do update
-      set attempt = excluded.attempt, train_loss = excluded.train_loss, val_loss = excluded.val_loss
+      set attempt = excluded.attempt, train_loss = excluded.train_loss, val_loss = excluded.val_loss,
+        eval_loss = excluded.eval_loss, eval_perplexity = excluded.eval_perplexity
       where job_epoch.attempt <= excluded.attempt
   `.execute(db)
 }

@@ -73,6 +73,8 @@ export interface JobEpochTable {
   attempt: number
   train_loss: Optional<number>
   val_loss: Optional<number>
+  eval_loss: Optional<number>
+  eval_perplexity: Optional<number>
   created_at: Defaulted<Date>
 }
 

@@ -2,7 +2,7 @@ import { realpath } from 'node:fs/promises'
 import { basename, dirname, join, sep } from 'node:path'
 import type { ControlClient } from '../control-client.ts'
 import type { ManagedProcess } from '../process-driver.ts'
-import type { JobReport } from '../spool.ts'
+import type { EpochMeasures, JobReport } from '../spool.ts'
 import { AttemptError } from './attempt-error.ts'
 import { CheckpointUploader } from './checkpoint-uploader.ts'
 import type { TrainerFile, TrainerLine, TrainerResult } from './trainer-lines.ts'
@@ -117,6 +117,13 @@ class Stops implements Disposable {
   }
 }
 
+const measuresOf = (line: EpochMeasures): EpochMeasures => ({
+  train_loss: line.train_loss,
+  val_loss: line.val_loss,
+  ...(line.eval_loss !== undefined && { eval_loss: line.eval_loss }),
+  ...(line.eval_perplexity !== undefined && { eval_perplexity: line.eval_perplexity }),
+})
+
 /** What the trainer has said so far. */
 class Told {
   readonly #report: JobReport
@@ -154,7 +161,7 @@ class Told {
       case 'log':
         return this.text(line.level === 'warning' ? `Warning: ${line.message}` : line.message)
       case 'metric':
-        return this.#report.metric(line.epoch, { train_loss: line.train_loss, val_loss: line.val_loss })
+        return this.#report.metric(line.epoch, measuresOf(line))
       case 'checkpoint':
         return this.#uploader.offer({ ...line, path: join(this.#checkpointDir, basename(line.path)) })
       case 'resumed':

@@ -1,3 +1,5 @@
+import type { EpochMeasures } from '../spool.ts'
+
 /** A file that the trainer has finished writing. */
 export interface TrainerFile {
   path: string
@@ -9,7 +11,7 @@ export interface TrainerFile {
 export type TrainerLine =
   | { event: 'log'; level: string; message: string }
   | { event: 'progress'; epoch: number; epochs: number; fraction: number; message: string }
-  | { event: 'metric'; epoch: number; train_loss: number | null; val_loss: number | null }
+  | ({ event: 'metric'; epoch: number } & EpochMeasures)
   | ({ event: 'checkpoint'; epoch: number } & TrainerFile)
   | { event: 'resumed'; epoch: number }
   | ({ event: 'artifact'; name: string; content_type: string } & TrainerFile)

@@ -97,6 +97,32 @@ describe('logs and losses over the link', () => {
     )
   })
 
+  it('show what was measured after each epoch while a run works, and when it has failed or been cancelled', async () => {
+    const { key, accountId } = await api.account()
+    const { db } = api.database
+    for (const status of ['running', 'failed', 'cancelled'] as const) {
+      const jobId = await addJob()
+      await db
+        .updateTable('training_run')
+        .set({ status, account_id: accountId })
+        .where('id', '=', jobId)
+        .execute()
+      const report = node.parts.spool.job(jobId, 1)
+      const plain = { train_loss: 2, val_loss: null }
+      const evaluated = { train_loss: 1, val_loss: 0.5, eval_loss: 0.5, eval_perplexity: 1.65 }
+      report.metric(1, plain)
+      report.metric(2, evaluated)
+      await flushed()
+
+      const { body } = await api.call('GET', `/api/builder/v1/training/runs/${jobId}/metrics`, { key })
+
+      assert.deepEqual(body.metrics.epochs, [
+        { epoch: 1, ...plain },
+        { epoch: 2, ...evaluated },
+      ])
+    }
+  })
+
   it('come once each, whatever happens to the link meanwhile', async () => {
     const jobId = await addJob()
     const report = node.parts.spool.job(jobId, 1)
