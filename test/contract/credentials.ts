@@ -31,6 +31,8 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   listDatasets: 'viewer',
   getDataset: 'viewer',
   deleteDataset: 'admin',
+  deleteModel: 'admin',
+  deleteModelVersion: 'admin',
 
   listModelConfigs: 'none',
   getModelConfig: 'none',
