@@ -54,6 +54,7 @@ const SCRIPTS = {
   'bench:ingest': [['node', 'bench/ingest.ts']],
   'bench:durable': [['node', 'bench/durable.ts']],
   'bench:lists': [['node', 'bench/lists.ts']],
+  'bench:neighbour': [['node', 'bench/neighbour.ts']],
   'bench:placement': [['node', 'bench/placement.ts']],
   'bench:warm': [['node', 'bench/warm.ts']],
   'bench:coldstart': [['node', 'bench/coldstart.ts']],
