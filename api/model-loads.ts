@@ -1,5 +1,6 @@
 import type { Kysely } from 'kysely'
 import { estimateLoadMs, recordLoad } from '../db/repositories/loads.ts'
+import { orderModel } from '../db/repositories/node-model-orders.ts'
 import { insertWorkflowStart } from '../db/repositories/workflow-starts.ts'
 import type { Database } from '../db/tables.ts'
 import { ApiError } from '../domain/errors.ts'
@@ -192,9 +193,12 @@ export class ModelLoads implements Disposable {
 
   async #promise({ need }: Load, nodeId: string): Promise<void> {
     const { db, starts, log } = this.#options
-    const start = modelLoadStart({ modelKey: need.model_key, nodeId })
+    const place = { modelKey: need.model_key, nodeId }
     try {
-      await db.transaction().execute((trx) => insertWorkflowStart(trx, start))
+      await db.transaction().execute(async (trx) => {
+        await orderModel(trx, place)
+        await insertWorkflowStart(trx, modelLoadStart(place))
+      })
       starts.nudge()
     } catch (err) {
       // Those who wait are told so when their time is up; the next one tries again.

@@ -1,5 +1,6 @@
 import type { Kysely } from 'kysely'
 import { readSnapshots } from '../db/repositories/loads.ts'
+import { orderModel } from '../db/repositories/node-model-orders.ts'
 import { applyPinPlan, listWarmPins, listWarmWants, lockWarmPins } from '../db/repositories/warm-pins.ts'
 import { insertWorkflowStart } from '../db/repositories/workflow-starts.ts'
 import type { Database } from '../db/tables.ts'
@@ -41,6 +42,7 @@ export class WarmPins implements AsyncDisposable {
       const decided = await this.#plan(trx, now)
       await applyPinPlan(trx, decided, now)
       for (const { model_key: modelKey, node_id: nodeId } of decided.add) {
+        await orderModel(trx, { nodeId, modelKey })
         await insertWorkflowStart(trx, modelLoadStart({ modelKey, nodeId }))
       }
       return decided

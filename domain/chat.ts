@@ -32,8 +32,10 @@ export function tokensIn(answer: unknown): number {
   const usage = (answer as { usage?: unknown } | null | undefined)?.usage
   if (typeof usage !== 'object' || usage === null) return 0
   const { total_tokens: total, prompt_tokens: prompt, completion_tokens: completion } = usage as Counts
-  const sum = isCount(total) ? total : (isCount(prompt) ? prompt : 0) + (isCount(completion) ? completion : 0)
-  return Number.isSafeInteger(sum) ? sum : 0
+  const sum = isTokenCount(total)
+    ? total
+    : (isTokenCount(prompt) ? prompt : 0) + (isTokenCount(completion) ? completion : 0)
+  return isTokenCount(sum) ? sum : 0
 }
 
 /** The same of an answer's text, or an event's; undefined when that is no JSON object with a `usage`. */
@@ -47,4 +49,9 @@ export function tokensOf(text: string): number | undefined {
 }
 
 type Counts = Partial<Record<'total_tokens' | 'prompt_tokens' | 'completion_tokens', unknown>>
-const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0
+
+/** More tokens than any model takes for one answer: what a node says beyond it is not believed, for counts are added up. */
+export const MOST_TOKENS = 100_000_000
+
+export const isTokenCount = (value: unknown): value is number =>
+  Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) <= MOST_TOKENS

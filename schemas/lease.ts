@@ -9,7 +9,12 @@ const Filename = Formed(
   '^(?:[A-Za-z0-9_][A-Za-z0-9._-]{0,99}/){0,3}[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$',
   'must be a file name of letters, digits, ".", "_" and "-", in at most three folders',
 )
-const SizeBytes = Type.Integer({ minimum: 0 })
+/** No file comes near it, and sums of it fit into the database. */
+const SizeBytes = Type.Integer({ minimum: 0, maximum: 2 ** 50 })
+/** Counts of epochs and steps. */
+const Position = Type.Integer({ minimum: 0, maximum: 1_000_000_000 })
+/** Longer than any inference may take: the work of a task ends after six hours. */
+export const MOST_INFERENCE_MS = 24 * 3_600_000
 
 /** Seconds a lease lasts unless it is renewed. */
 export const LEASE_SECONDS = { default: 30, minimum: 1, maximum: 300 } as const
@@ -145,7 +150,7 @@ export type UploadUrls = Static<typeof UploadUrls>
 export const RegisterCheckpoint = Type.Object(
   {
     filename: Filename,
-    epoch: Type.Integer({ minimum: 0 }),
+    epoch: Position,
     size_bytes: SizeBytes,
     sha256: Sha256,
   },
@@ -187,7 +192,7 @@ export type CompleteJob = Static<typeof CompleteJob>
 /** Result of a task. */
 export const CompleteTask = Type.Object({
   result: JsonObject,
-  inference_time_ms: Type.Number({ minimum: 0 }),
+  inference_time_ms: Type.Number({ minimum: 0, maximum: MOST_INFERENCE_MS }),
   model_state: Vocabulary('resident', 'cached', 'cold'),
 })
 export type CompleteTask = Static<typeof CompleteTask>

@@ -1,4 +1,5 @@
 import { readSnapshots } from '../../db/repositories/loads.ts'
+import { orderModel } from '../../db/repositories/node-model-orders.ts'
 import { findVersion, moveVersion } from '../../db/repositories/version-lifecycle.ts'
 import { serves } from '../../domain/node-snapshot.ts'
 import { PlacementIndex } from '../../domain/placement.ts'
@@ -25,7 +26,7 @@ export const createCandidateActivities = ({ db, now }: ControlDeps) => ({
     return version?.lifecycle_status === 'candidate' ? { modelKey: version.model_key } : null
   },
 
-  /** The node to test a version on, or null while none can take it. Safe to repeat because it only reads. */
+  /** Orders a version on the node to test it on; null while none can take it. Safe to repeat: an order stands once. */
   async placeCandidate(versionId: string): Promise<string | null> {
     const version = await findVersion(db, versionId)
     if (!version) return null
@@ -33,7 +34,10 @@ export const createCandidateActivities = ({ db, now }: ControlDeps) => ({
     for (const snapshot of await readSnapshots(db)) index.put(snapshot)
     const { model_key, account_id, runtime_profile, memory_mb } = version
     const need = { model_key, account_id, runtime_profile, memory_mb, now: now().getTime() }
-    return index.place(need, Math.random).chosen?.node_id ?? null
+    const nodeId = index.place(need, Math.random).chosen?.node_id
+    if (nodeId === undefined) return null
+    await db.transaction().execute((trx) => orderModel(trx, { nodeId, modelKey: model_key }))
+    return nodeId
   },
 
   /** Safe to repeat because only a candidate is promoted, and a note said twice stands once. */

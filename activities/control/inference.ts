@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import { findModelNeeds, readSnapshots } from '../../db/repositories/loads.ts'
+import { orderModel } from '../../db/repositories/node-model-orders.ts'
 import { assignTask, endTask, lockTask, requeueTask } from '../../db/repositories/tasks.ts'
 import { isTerminalTask, MAX_TASK_ATTEMPTS } from '../../domain/inference-task.ts'
 import type { NodeSnapshot } from '../../domain/node-snapshot.ts'
@@ -82,7 +83,11 @@ export function createInferenceActivities({ db, now }: ControlDeps) {
         now: now().getTime(),
       })
       if (place.why !== undefined) full.set(key, place.why)
-      if (place.nodeId) await assignTask(db, taskId, place.nodeId)
+      const { nodeId } = place
+      if (nodeId !== undefined) {
+        await db.transaction().execute((trx) => orderModel(trx, { nodeId, modelKey: task.model_key }))
+        await assignTask(db, taskId, nodeId)
+      }
       return { ...base, ...place }
     },
 

@@ -7,6 +7,7 @@ import {
   removeUploads,
   RETENTION_BATCH,
 } from '../../db/repositories/retention.ts'
+import { dropOldOrders } from '../../db/repositories/node-model-orders.ts'
 import { resealTexts } from '../../db/repositories/sealed.ts'
 import { jobFolder, keptJobFiles, noteSwept, unsweptRuns } from '../../db/repositories/job-files.ts'
 import { outlivedImports, removeModelImports } from '../../db/repositories/model-imports.ts'
@@ -32,16 +33,21 @@ export interface Step {
   more: boolean
 }
 
-export const createMaintenanceActivities = ({ db, objects, config, now }: ControlDeps) => ({
+export const createMaintenanceActivities = ({ db, objects, config, log, now }: ControlDeps) => ({
   /** Adds appended usage counts up. Safe to repeat because taking a delta and counting it is one statement. */
   async foldUsageCounts(): Promise<Step> {
-    const count = await foldUsage(db)
+    const { taken: count, absurd } = await foldUsage(db)
+    if (absurd > 0)
+      log.warn({ rows: absurd }, 'counts that no inference can have had were cut to what one can')
     return { count, more: count === FOLD_BATCH }
   },
 
   /** Removes one batch of rows of every kind that goes by age. Safe to repeat because the age decides. */
   async removeOutlivedRows(): Promise<Step> {
-    const counts = await Promise.all(AGED_TABLES.map((table) => removeAged(db, table, now())))
+    const counts = await Promise.all([
+      ...AGED_TABLES.map((table) => removeAged(db, table, now())),
+      dropOldOrders(db, RETENTION_BATCH),
+    ])
     return { count: counts.reduce((sum, each) => sum + each, 0), more: counts.includes(RETENTION_BATCH) }
   },
 

@@ -1,4 +1,5 @@
 import type { WebSocket } from 'ws'
+import { isTokenCount } from '../../domain/chat.ts'
 import { LinkChannel } from '../../platform/link-channel.ts'
 import { compact, type Frame, LinkProtocolError, parseMeta } from '../../platform/link-codec.ts'
 import { StreamTable } from '../../platform/stream-table.ts'
@@ -316,11 +317,11 @@ function readHead(frame: Frame): Head {
   const { status, content_type, tokens } = parseMeta<Partial<Record<keyof HeadMeta, unknown>>>(frame)
   if (!Number.isInteger(status)) throw new LinkProtocolError('a head without a status')
   // It is booked: what is no number would fail the rows that are written with it.
-  const isCount = frame.type === FRAME.end && Number.isSafeInteger(tokens) && (tokens as number) >= 0
+  const isCount = frame.type === FRAME.end && isTokenCount(tokens)
   return {
     status: status as number,
     contentType: typeof content_type === 'string' ? content_type : JSON_TYPE,
-    tokens: isCount ? (tokens as number) : undefined,
+    tokens: isCount ? tokens : undefined,
   }
 }
 

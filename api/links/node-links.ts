@@ -2,8 +2,15 @@ import type { Kysely } from 'kysely'
 import { LRUCache } from 'lru-cache'
 import type { Logger } from 'pino'
 import type { WebSocket } from 'ws'
+import { joinOwnLoads } from '../../db/repositories/node-model-orders.ts'
 import { insertJobEpochs, insertJobLogs } from '../../db/repositories/node-reports.ts'
-import { forgetSignatures, listGatewayUrls, nodeDecisions, recordHello } from '../../db/repositories/nodes.ts'
+import {
+  forgetSignatures,
+  listGatewayUrls,
+  type NodeDecision,
+  nodeDecisions,
+  recordHello,
+} from '../../db/repositories/nodes.ts'
 import type { Database } from '../../db/tables.ts'
 import type { NodeSnapshot } from '../../domain/node-snapshot.ts'
 import { PlacementIndex } from '../../domain/placement.ts'
@@ -31,6 +38,15 @@ export interface NodeLinksOptions {
 
 export type ModelListener = (nodeId: string, model: NodeModel) => void
 
+interface Decided {
+  readonly draining: boolean
+  readonly sharing: NodeSharing
+  /** Models that it keeps loaded. */
+  readonly pinned: readonly string[]
+  /** Models whose load the platform ordered: what the node says of others counts for nothing. */
+  readonly ordered: ReadonlySet<string>
+}
+
 interface Connected {
   link: NodeLink
   /** Whose node it is. */
@@ -41,7 +57,8 @@ interface Connected {
   recording: boolean
   snapshot: NodeSnapshot | undefined
   /** What operators have decided; unknown until its hello is recorded, and nothing is placed on it before. */
-  decided: { draining: boolean; sharing: NodeSharing } | undefined
+  decided: Decided | undefined
+  /** As it was last told, with models that nobody ordered. */
   report: NodeReport | undefined
   /** Its reports hold more models than are told on. */
   isCut: boolean
@@ -49,6 +66,8 @@ interface Connected {
   soon: Allowance
   /** Bytes of lines and losses that it may have stored. */
   spooled: Allowance
+  /** Models without an order that it was seen to have, and that its account may have loaded by itself. */
+  asked: Set<string>
 }
 
 const GATEWAY_LIST_MS = 5_000
@@ -58,6 +77,8 @@ const RETRY_MS = 500
 const SPOOLED = { perSecond: 1024 * 1024, burst: 8 * 1024 * 1024 }
 const LINKS = { perSecond: 0.5, burst: 30 }
 const SOON = { perSecond: 10, burst: 40 }
+/** Models of one link about which the database is asked. */
+const MAX_ASKED = 1_000
 
 /** Every node linked to this gateway: what they report, and the way to their models (design section 8). */
 export class NodeLinks implements AsyncDisposable {
@@ -76,6 +97,8 @@ export class NodeLinks implements AsyncDisposable {
   #snapshots: readonly NodeSnapshot[] | undefined
   #gateways: readonly string[] = []
   #telling: Promise<void> = Promise.resolve()
+  /** Something was decided that no look at the decisions has seen yet. */
+  #isOutdated = false
   #closed = false
 
   constructor(options: NodeLinksOptions) {
@@ -85,6 +108,8 @@ export class NodeLinks implements AsyncDisposable {
     this.#states = new StateWriter(options)
     // One after the other: what was decided last is told last.
     options.watch.on('node', () => {
+      if (this.#isOutdated) return
+      this.#isOutdated = true
       this.#telling = this.#telling.then(() => this.#syncDecisions())
     })
     this.#timers = [
@@ -181,6 +206,7 @@ export class NodeLinks implements AsyncDisposable {
       isCut: false,
       soon: new Allowance(SOON),
       spooled: new Allowance(SPOOLED),
+      asked: new Set(),
     }
     this.#nodes.set(nodeId, node)
     earlier?.link.close('replaced by a newer link')
@@ -215,10 +241,10 @@ export class NodeLinks implements AsyncDisposable {
         ])
         if (!row) return node.link.close('this node has been removed')
         recorded = inventory
-        const { status, sharing, pinned } = row
-        const draining = status === 'draining'
-        node.decided = { draining, sharing }
-        node.link.hello({ gateways: [...this.#gateways], draining, sharing, pinned })
+        const decided = decidedIn(row)
+        const { draining, sharing, pinned } = decided
+        node.decided = decided
+        node.link.hello({ gateways: [...this.#gateways], draining, sharing, pinned: [...pinned] })
         if (node.report) this.#report(node, node.report)
       }
     } catch (err) {
@@ -228,24 +254,30 @@ export class NodeLinks implements AsyncDisposable {
   }
 
   async #syncDecisions(): Promise<void> {
+    this.#isOutdated = false
     if (this.#nodes.size === 0) return
     // Missed ones are seen at the next change, or when the node links again.
     const rows = await nodeDecisions(this.#db, [...this.#nodes.keys()]).catch(() => [])
-    for (const { id, status, sharing, pinned } of rows) {
-      const node = this.#nodes.get(id)
-      if (status === 'removed') node?.link.close('this node has been removed')
-      if (!node || status === 'removed') continue
-      this.#decide(node, { draining: status === 'draining', sharing })
-      node.link.hello({ pinned })
+    for (const row of rows) {
+      const node = this.#nodes.get(row.id)
+      if (row.status === 'removed') node?.link.close('this node has been removed')
+      else if (node?.decided) this.#decide(node, node.decided, decidedIn(row))
     }
   }
 
-  #decide(node: Connected, decided: NonNullable<Connected['decided']>): void {
-    const before = node.decided
-    if (before?.draining === decided.draining && before.sharing === decided.sharing) return
+  #decide(node: Connected, before: Decided, decided: Decided): void {
+    const { draining, sharing, pinned, ordered } = decided
     node.decided = decided
-    node.link.hello(decided)
-    if (node.snapshot) this.#put(node, { ...node.snapshot, ...decided }, { soon: true })
+    const isTold = before.draining === draining && before.sharing === sharing
+    if (!isTold || before.pinned.join() !== pinned.join()) {
+      node.link.hello({ draining, sharing, pinned: [...pinned] })
+    }
+    const added = ordered.difference(before.ordered)
+    if (isTold && added.size === 0 && before.ordered.size === ordered.size) return
+    if (!node.report) return
+    this.#report(node, node.report, { soon: true })
+    // The node may have been quicker than the word of its order.
+    for (const model of node.report.models) if (added.has(model.model_key)) this.#announce(node, model)
   }
 
   #state(node: Connected, { report, model }: StateBody): void {
@@ -253,12 +285,14 @@ export class NodeLinks implements AsyncDisposable {
     if (model) this.#model(node, model)
   }
 
-  #report(node: Connected, report: NodeReport): void {
+  #report(node: Connected, report: NodeReport, { soon = false } = {}): void {
     const { inventory, decided, accountId } = node
-    const models = this.#bounded(node, report.models)
-    node.report = { ...report, models }
+    const told = this.#bounded(node, report.models)
+    node.report = { ...report, models: told }
     if (!inventory || !decided) return
+    this.#join(node, told, decided)
     const { memory_total_mb, memory_free_mb, load } = report
+    const models = told.filter(({ model_key }) => decided.ordered.has(model_key))
     const { hardware, profiles, cpus } = inventory
     const draining = report.draining || decided.draining
     const isFirst = node.snapshot === undefined
@@ -276,19 +310,45 @@ export class NodeLinks implements AsyncDisposable {
       draining,
       models,
     }
-    this.#put(node, snapshot, { soon: isFirst })
+    this.#put(node, snapshot, { soon: soon || isFirst })
   }
 
   #model(node: Connected, told: NodeModel): void {
     const [model] = boundedModels([told])
     if (!model) return
-    if (node.snapshot) {
-      const others = node.snapshot.models.filter(({ model_key }) => model_key !== model.model_key)
-      const isGone = model.state === 'cold' && model.error === undefined
-      const models = isGone ? others : [...others, model]
-      const bounded = models.length > MAX_MODELS ? this.#bounded(node, models) : models
-      this.#put(node, { ...node.snapshot, models: bounded }, { soon: true })
+    const { report, snapshot, decided } = node
+    const isGone = model.state === 'cold' && model.error === undefined
+    const withIt = (models: readonly NodeModel[]) => {
+      const others = models.filter(({ model_key }) => model_key !== model.model_key)
+      const all = isGone ? others : [...others, model]
+      return all.length > MAX_MODELS ? this.#bounded(node, all) : all
     }
+    if (report) node.report = { ...report, models: withIt(report.models) }
+    if (!decided?.ordered.has(model.model_key)) {
+      if (decided && !isGone) this.#join(node, [model], decided)
+      return
+    }
+    if (snapshot) this.#put(node, { ...snapshot, models: withIt(snapshot.models) }, { soon: true })
+    this.#announce(node, model)
+  }
+
+  /** Orders what a node has loaded by itself, where its account may; how things stand then comes as any decision does. */
+  #join(node: Connected, models: readonly NodeModel[], { ordered }: Decided): void {
+    const room = MAX_ASKED - node.asked.size
+    const fresh = models
+      .map(({ model_key }) => model_key)
+      .filter((modelKey) => !ordered.has(modelKey) && !node.asked.has(modelKey))
+      .slice(0, room)
+    if (fresh.length === 0) return
+    for (const modelKey of fresh) node.asked.add(modelKey)
+    const { nodeId } = node.link
+    joinOwnLoads(this.#db, nodeId, fresh).catch((err: unknown) => {
+      this.#log.warn({ err, node_id: nodeId }, 'could not see whether a node may load what it has')
+      for (const modelKey of fresh) node.asked.delete(modelKey)
+    })
+  }
+
+  #announce(node: Connected, model: NodeModel): void {
     for (const listener of this.#listeners) listener(node.link.nodeId, model)
   }
 
@@ -343,6 +403,13 @@ export class NodeLinks implements AsyncDisposable {
     for (const { link } of this.#nodes.values()) link.hello({ gateways: [...gateways] })
   }
 }
+
+const decidedIn = ({ status, sharing, pinned, ordered }: NodeDecision): Decided => ({
+  draining: status === 'draining',
+  sharing,
+  pinned,
+  ordered: new Set(ordered),
+})
 
 /** SQLSTATE classes 22 and 23: the rows themselves are at fault. */
 const isDataFault = (err: unknown) =>

@@ -1,4 +1,4 @@
-import type { Kysely } from 'kysely'
+import { type Kysely, sql } from 'kysely'
 import type { Database } from '../tables.ts'
 
 /** One task or job, handed to one node. */
@@ -18,4 +18,18 @@ export async function recordDispatch(
     .values({ kind, subject_id: subjectId, node_id: nodeId })
     .onConflict((oc) => oc.columns(['subject_id', 'node_id']).doNothing())
     .execute()
+}
+
+const SUBJECTS = { task: sql.table('task'), job: sql.table('training_run') } as const
+
+/** Whether a node may claim a task or job: it is given the work of that account. */
+export async function mayClaim(
+  db: Kysely<Database>,
+  { kind, subjectId, nodeId }: Dispatch,
+): Promise<boolean> {
+  const { rows } = await sql`
+    select 1 from ${SUBJECTS[kind]} subject, node
+    where subject.id = ${subjectId}::uuid and node.id = ${nodeId}::uuid
+      and (node.sharing = 'shared' or node.account_id = subject.account_id)`.execute(db)
+  return rows.length > 0
 }

@@ -152,16 +152,24 @@ const pinned = sql<
   string[]
 >`array(select model_key from warm_pin where node_id = node.id order by model_key)`.as('pinned')
 
+/** Keys of the models whose load on a node the platform ordered or joined. */
+const ordered = sql<
+  string[]
+>`array(select model_key from node_model_order where node_id = node.id order by model_key)`.as('ordered')
+
 /** What operators and the platform have decided about these nodes. */
 export function nodeDecisions(db: Kysely<Database>, nodeIds: readonly string[]): Promise<NodeDecision[]> {
   return db
     .selectFrom('node')
-    .select(['id', 'status', 'sharing', pinned])
+    .select(['id', 'status', 'sharing', pinned, ordered])
     .where('id', 'in', nodeIds)
     .execute()
 }
 
-export type NodeDecision = Pick<NodeRow, 'id' | 'status' | 'sharing'> & { pinned: string[] }
+export type NodeDecision = Pick<NodeRow, 'id' | 'status' | 'sharing'> & {
+  pinned: string[]
+  ordered: string[]
+}
 
 /** A page of nodes with what each last reported, newest first. */
 export function listNodes(
@@ -195,7 +203,9 @@ export async function moveNode(
     .executeTakeFirst()
   if (node && status === 'removed') {
     await trx.deleteFrom('node_state').where('node_id', '=', nodeId).execute()
-    await trx.deleteFrom('warm_pin').where('node_id', '=', nodeId).execute()
+    for (const table of ['warm_pin', 'node_model_order', 'node_model_grant'] as const) {
+      await trx.deleteFrom(table).where('node_id', '=', nodeId).execute()
+    }
   }
   if (node) await bumpCache(trx, 'node')
   return node
@@ -218,17 +228,6 @@ export async function shareNode(
   return node
 }
 
-/** Whether a node is given the work of this account. */
-export async function nodeServes(db: Kysely<Database>, nodeId: string, accountId: string): Promise<boolean> {
-  const row = await db
-    .selectFrom('node')
-    .select('id')
-    .where('id', '=', nodeId)
-    .where((eb) => eb.or([eb('sharing', '=', 'shared'), eb('account_id', '=', accountId)]))
-    .executeTakeFirst()
-  return row !== undefined
-}
-
 /** What a node says of itself when its link opens; gives back what was decided meanwhile. */
 export function recordHello(
   db: Kysely<Database>,
@@ -245,7 +244,7 @@ export function recordHello(
     })
     .where('id', '=', nodeId)
     .where('status', '!=', 'removed')
-    .returning(['id', 'status', 'sharing', pinned])
+    .returning(['id', 'status', 'sharing', pinned, ordered])
     .executeTakeFirst()
 }
 

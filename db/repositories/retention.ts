@@ -12,6 +12,7 @@ const BY_AGE = {
   idempotency: { column: 'created_at', keep: '24 hours' },
   node_signature_seen: { column: 'expires_at', keep: '0 hours' },
   node_token: { column: 'expires_at', keep: '24 hours' },
+  node_model_grant: { column: 'expires_at', keep: '0 hours' },
   event: { column: 'created_at', keep: '30 days' },
   webhook_attempt: { column: 'started_at', keep: '14 days' },
   webhook_delivery: { column: 'created_at', keep: '37 days' },

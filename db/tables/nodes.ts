@@ -50,6 +50,13 @@ export interface NodeModelOrderTable {
   ordered_at: Defaulted<Date>
 }
 
+/** A model that a node may read for a job or comparison. */
+export interface NodeModelGrantTable {
+  node_id: string
+  model_key: string
+  expires_at: Date
+}
+
 /** A task or job that was handed to a node. */
 export interface NodeDispatchTable {
   kind: 'task' | 'job'
@@ -87,6 +94,7 @@ export interface NodeTables {
   node_signature_seen: NodeSignatureSeenTable
   node_state: NodeStateTable
   node_model_order: NodeModelOrderTable
+  node_model_grant: NodeModelGrantTable
   node_dispatch: NodeDispatchTable
   warm_pin: WarmPinTable
   lease: LeaseTable

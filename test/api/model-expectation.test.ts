@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { orderModel } from '../../db/repositories/node-model-orders.ts'
 import { startApi, type TestApi } from '../support/api.ts'
 import { addLlmVersion, createMerge, type NewVersion, versionRef } from '../support/merges.ts'
 import { type SignedNode, signedNode } from '../support/signed-node.ts'
@@ -24,7 +25,11 @@ describe('what the logits of a version are compared with', () => {
     return { id, key: `llm-${id.slice(-12)}` }
   }
   async function ingredients(modelKey: string): Promise<unknown[]> {
-    const { status, body } = await node.get(`/api/v1/nodes/models/${modelKey}/expectation`)
+    const { nodeId } = node
+    const path = `/api/v1/nodes/models/${modelKey}/expectation`
+    assert.equal((await node.get(path)).status, 404, 'before it is ordered there')
+    await api.database.db.transaction().execute((trx) => orderModel(trx, { nodeId, modelKey }))
+    const { status, body } = await node.get(path)
     assert.equal(status, 200)
     return body.ingredients
   }

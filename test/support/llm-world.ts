@@ -33,8 +33,10 @@ export class LlmWorld implements AsyncDisposable {
 
   static async start(): Promise<LlmWorld> {
     const api = await startApi()
-    const node = await startNode(api, { realCatalog: true, memoryMb: 6_000 })
-    return new LlmWorld(api, node, await api.account())
+    const caller = await api.account()
+    const { accountId } = caller
+    const node = await startNode(api, { realCatalog: true, memoryMb: 6_000, accountId })
+    return new LlmWorld(api, node, caller)
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -37,7 +37,7 @@ export interface TestNodeOptions {
   pinned?: string[]
   dir?: string
   token?: string
-  /** The account that owns it; one of its own when absent. */
+  /** The account that owns it, which may load what `addModel` makes when absent. */
   accountId?: string
   sharing?: NodeSharing
   /** The project's own catalog instead of the tiny model server. */
@@ -50,9 +50,8 @@ export interface TestNodeOptions {
 export async function startNode(api: TestApi, options: TestNodeOptions = {}): Promise<TestNode> {
   await using stack = new AsyncDisposableStack()
   const dir = options.dir ?? stack.use(temporaryFolder()).path
-  const accountId = options.accountId ?? newId()
   const { db } = api.database
-  if (!options.accountId) await db.insertInto('account').values({ id: accountId, name: 'owner' }).execute()
+  const accountId = options.accountId ?? (await ownerAccount(api))
   const config = readConfig({
     HEARTH_GATEWAY_URL: api.baseUrl,
     HEARTH_NODE_TOKEN:
@@ -78,6 +77,17 @@ export async function startNode(api: TestApi, options: TestNodeOptions = {}): Pr
   await until(() => api.services.links.snapshot().some(({ node_id }) => node_id === nodeId))
   const opened = stack.move()
   return { parts, nodeId, dir, [Symbol.asyncDispose]: () => opened.disposeAsync() }
+}
+
+/** Owns the nodes and models of tests that do not say otherwise, so that these nodes may load these models by themselves. */
+async function ownerAccount({ database: { db } }: TestApi): Promise<string> {
+  const id = '00000000-0000-7000-8000-000000000001'
+  await db
+    .insertInto('account')
+    .values({ id, name: 'owner' })
+    .onConflict((oc) => oc.doNothing())
+    .execute()
+  return id
 }
 
 function tinyCatalog(
@@ -128,9 +138,8 @@ export async function addModel(
 ): Promise<string> {
   const { db, objects } = api.services
   const modelKey = `${weights.name}-${newId().slice(-8)}`
-  const accountId = newId()
+  const accountId = await ownerAccount(api)
   const id = newId()
-  await db.insertInto('account').values({ id: accountId, name: 'trainer' }).execute()
   await db
     .insertInto('model_version')
     .values({

@@ -1,7 +1,8 @@
 import Type from 'typebox'
 import { insertJobEvents } from '../../../db/repositories/job-records.ts'
 import { findLastLease, openLease } from '../../../db/repositories/leases.ts'
-import { nodeServes } from '../../../db/repositories/nodes.ts'
+import { mayClaim } from '../../../db/repositories/node-dispatches.ts'
+import { grantModels } from '../../../db/repositories/node-model-orders.ts'
 import { beginAttempt, findJob, lockTrainingRun } from '../../../db/repositories/training-runs.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import { isTerminal } from '../../../domain/training-run.ts'
@@ -14,6 +15,7 @@ import { route } from '../../http/route.ts'
 import type { Services } from '../../services.ts'
 import { specifyMerge } from './merge-specification.ts'
 import { baseOf } from './base-of.ts'
+import { keysOfBase, modelKeysOf } from './model-keys.ts'
 import { weighRun, type WeighedRun } from './memory-of-run.ts'
 import { progressUnit, resumePoint, specify, startEvent } from './specification.ts'
 
@@ -31,12 +33,11 @@ export const claimJob = route({
   async handler({ caller, params, body, afterCommit, log }, services) {
     const { db, now, temporal, catalog } = services
     const jobId = params.job_id
-    const work = await prepare(services, jobId, caller.nodeId)
+    if (!(await mayClaim(db, { kind: 'job', subjectId: jobId, nodeId: caller.nodeId }))) throw noSuchJob()
+    const prepared = await prepare(services, jobId, caller.nodeId)
     const { run, lease, checkpoint } = await db.transaction().execute(async (trx) => {
       const run = await lockTrainingRun(trx, jobId)
-      if (!run || !(await nodeServes(trx, caller.nodeId, run.account_id))) {
-        throw new ApiError('not_found', 'there is no such job')
-      }
+      if (!run) throw noSuchJob()
       const earlier = await findLastLease(trx, 'job', jobId)
       if (isTerminal(run.status) || earlier?.state === 'completed') {
         throw new ApiError('conflict', `this job is ${run.status} and takes no more work`, {
@@ -70,15 +71,20 @@ export const claimJob = route({
         .signal(jobClaimed, { nodeId: caller.nodeId, attempt: lease.attempt })
         .catch((err: unknown) => log.debug({ err }, 'the workflow was not told of a claim'))
     })
+    const work = 'merge' in prepared ? prepared : await specify(services, run, { ...prepared, checkpoint })
+    const needed = 'merge' in work ? modelKeysOf(work.merge.ingredients) : keysOfBase(work.specification.base)
+    await grantModels(db, caller.nodeId, needed)
     return {
       job_id: jobId,
       lease_token: lease.token,
       lease_expires_at: lease.expires_at.toISOString(),
       attempt: lease.attempt,
-      ...('merge' in work ? work : await specify(services, run, { ...work, checkpoint })),
+      ...work,
     }
   },
 })
+
+const noSuchJob = () => new ApiError('not_found', 'this node was given no such job')
 
 /** Before an attempt begins: a hub that does not answer now, or a node that is too small, costs the job nothing. */
 async function prepare(

@@ -1,8 +1,10 @@
 import Type from 'typebox'
 import { findModelFiles } from '../../../db/repositories/node-models.ts'
+import { grantModels, isOrdered } from '../../../db/repositories/node-model-orders.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import { ModelExpectation } from '../../../schemas/training-merge.ts'
 import { route } from '../../http/route.ts'
+import { modelKeysOf } from '../jobs/model-keys.ts'
 import { expectationOf } from './expectation-of.ts'
 
 export const getNodeModelExpectation = route({
@@ -15,9 +17,14 @@ export const getNodeModelExpectation = route({
   success: { status: 200, schema: ModelExpectation },
   errors: ['not_found', 'rate_limited', 'unavailable'],
 
-  async handler({ params }, services) {
-    const found = await findModelFiles(services.db, params.model_key)
-    if (!found) throw new ApiError('not_found', 'there is no model with this key')
-    return { ingredients: await expectationOf(services, found.version) }
+  async handler({ caller: { nodeId }, params: { model_key: modelKey } }, services) {
+    const { db } = services
+    const found = (await isOrdered(db, { nodeId, modelKey })) && (await findModelFiles(db, modelKey))
+    if (!found || found.version.lifecycle_status !== 'candidate') {
+      throw new ApiError('not_found', 'this node has no candidate with this key to test')
+    }
+    const ingredients = await expectationOf(services, found.version)
+    await grantModels(db, nodeId, modelKeysOf(ingredients))
+    return { ingredients }
   },
 })

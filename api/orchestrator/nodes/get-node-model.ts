@@ -1,5 +1,6 @@
 import Type from 'typebox'
 import { findModelFiles } from '../../../db/repositories/node-models.ts'
+import { joinOwnLoads, modelClaimOf } from '../../../db/repositories/node-model-orders.ts'
 import { parseHubKey } from '../../../domain/hub-files.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import { NodeModelSpec } from '../../../schemas/node.ts'
@@ -19,10 +20,14 @@ export const getNodeModel = route({
   success: { status: 200, schema: NodeModelSpec },
   errors: ['not_found'],
 
-  async handler({ params }, services) {
+  async handler({ caller: { nodeId }, params }, services) {
     const { db, objects } = services
     const found = await findModelFiles(db, params.model_key)
-    if (!found) throw new ApiError('not_found', 'there is no model with this key')
+    const claim = found && (await modelClaimOf(db, nodeId, found.version))
+    if (!found || !claim)
+      throw new ApiError('not_found', 'this node has no order to load a model with this key')
+    // A node may load by itself what its account may use; the platform joins that.
+    if (claim === 'usable') await joinOwnLoads(db, nodeId, [params.model_key])
 
     const { version, files } = found
     // A model of the hub is tested by the load that its first request causes.

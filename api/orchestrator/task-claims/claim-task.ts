@@ -1,5 +1,6 @@
 import { openLease } from '../../../db/repositories/leases.ts'
-import { nodeServes } from '../../../db/repositories/nodes.ts'
+import { mayClaim } from '../../../db/repositories/node-dispatches.ts'
+import { orderModel } from '../../../db/repositories/node-model-orders.ts'
 import { claimTask as recordClaim, findEndpointName, lockTask } from '../../../db/repositories/tasks.ts'
 import { insertWorkflowStart } from '../../../db/repositories/workflow-starts.ts'
 import { ApiError } from '../../../domain/errors.ts'
@@ -29,8 +30,8 @@ export const claimTask = route({
     const { nodeId } = caller
     const claimed = await db.transaction().execute(async (trx) => {
       const task = await lockTask(trx, params.task_id)
-      if (!task || !(await nodeServes(trx, nodeId, task.account_id))) {
-        throw new ApiError('not_found', 'there is no such task')
+      if (!task || !(await mayClaim(trx, { kind: 'task', subjectId: task.id, nodeId }))) {
+        throw new ApiError('not_found', 'this node was given no such task')
       }
       if (isTerminalTask(task.status)) throw conflict(`this task has ${task.status} already`, 'closed')
       // The gateway that admitted a warm request sees to it itself.
@@ -48,7 +49,9 @@ export const claimTask = route({
 
       const isWarm = warmthOf(links.placement.model(nodeId, task.model_key)) === 'warm'
       // Operators see the load that this claim brings about.
-      if (!isWarm) await insertWorkflowStart(trx, modelLoadStart({ modelKey: task.model_key, nodeId }))
+      const place = { modelKey: task.model_key, nodeId }
+      if (!isWarm) await insertWorkflowStart(trx, modelLoadStart(place))
+      await orderModel(trx, place)
       return { task, lease, model_name: await findEndpointName(trx, task.endpoint_id) }
     })
     afterCommit(() => starts.nudge())

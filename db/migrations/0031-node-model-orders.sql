@@ -1,0 +1,16 @@
+-- What nodes hold when this begins was trusted before: it goes on counting as ordered.
+insert into node_model_order (node_id, model_key)
+select node_state.node_id, model ->> 'model_key'
+from node_state, jsonb_array_elements(node_state.snapshot -> 'models') as model
+where jsonb_typeof(node_state.snapshot -> 'models') = 'array' and model ->> 'model_key' is not null
+on conflict do nothing;
+
+-- Models whose files a node may read for other work than serving them: the base or the sources of a job that it has claimed,
+-- and what the logits of a candidate are compared with.
+create table node_model_grant (
+  node_id uuid not null references node,
+  model_key text not null,
+  expires_at timestamptz not null,
+  primary key (node_id, model_key)
+);
+create index node_model_grant_expires on node_model_grant (expires_at);
