@@ -4,22 +4,17 @@ import type { Logger } from 'pino'
 import type { WebSocket } from 'ws'
 import { joinOwnLoads } from '../../db/repositories/node-model-orders.ts'
 import { insertJobEpochs, insertJobLogs } from '../../db/repositories/node-reports.ts'
-import {
-  forgetSignatures,
-  listGatewayUrls,
-  type NodeDecision,
-  nodeDecisions,
-  recordHello,
-} from '../../db/repositories/nodes.ts'
+import { forgetSignatures, listGatewayUrls, nodeDecisions, recordHello } from '../../db/repositories/nodes.ts'
 import type { Database } from '../../db/tables.ts'
 import type { NodeSnapshot } from '../../domain/node-snapshot.ts'
 import { PlacementIndex } from '../../domain/placement.ts'
 import { Allowance } from '../../platform/allowance.ts'
 import { TimerWheel } from '../../platform/timer-wheel.ts'
 import type { HelloMeta, StateBody } from '../../schemas/link.ts'
-import type { NodeInventory, NodeModel, NodeReport, NodeSharing } from '../../schemas/node.ts'
+import type { NodeInventory, NodeModel, NodeReport } from '../../schemas/node.ts'
 import type { CacheWatch } from '../../db/cache-watch.ts'
 import { AnswerMemory } from './answer-memory.ts'
+import { type Decided, decidedIn } from './decided.ts'
 import { LinkError, type LinkExchange, type LinkHandlers, type LinkRequest } from './link-request.ts'
 import { type BatchPlace, NodeLink } from './node-link.ts'
 import { boundedInventory, boundedModels, MAX_MODELS } from './reports.ts'
@@ -37,15 +32,6 @@ export interface NodeLinksOptions {
 }
 
 export type ModelListener = (nodeId: string, model: NodeModel) => void
-
-interface Decided {
-  readonly draining: boolean
-  readonly sharing: NodeSharing
-  /** Models that it keeps loaded. */
-  readonly pinned: readonly string[]
-  /** Models whose load the platform ordered: what the node says of others counts for nothing. */
-  readonly ordered: ReadonlySet<string>
-}
 
 interface Connected {
   link: NodeLink
@@ -403,13 +389,6 @@ export class NodeLinks implements AsyncDisposable {
     for (const { link } of this.#nodes.values()) link.hello({ gateways: [...gateways] })
   }
 }
-
-const decidedIn = ({ status, sharing, pinned, ordered }: NodeDecision): Decided => ({
-  draining: status === 'draining',
-  sharing,
-  pinned,
-  ordered: new Set(ordered),
-})
 
 /** SQLSTATE classes 22 and 23: the rows themselves are at fault. */
 const isDataFault = (err: unknown) =>
