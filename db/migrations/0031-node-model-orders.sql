@@ -14,3 +14,7 @@ create table node_model_grant (
   primary key (node_id, model_key)
 );
 create index node_model_grant_expires on node_model_grant (expires_at);
+
+-- What nodes have at work was handed to them.
+insert into node_dispatch (kind, subject_id, node_id)
+select kind, subject_id, node_id from lease where state = 'active' on conflict do nothing;

@@ -22,14 +22,14 @@ export async function recordDispatch(
 
 const SUBJECTS = { task: sql.table('task'), job: sql.table('training_run') } as const
 
-/** Whether a node may claim a task or job: it is given the work of that account. */
+/** Whether a node may claim a task or job: it was handed it, and is still given the work of that account. */
 export async function mayClaim(
   db: Kysely<Database>,
   { kind, subjectId, nodeId }: Dispatch,
 ): Promise<boolean> {
   const { rows } = await sql`
-    select 1 from ${SUBJECTS[kind]} subject, node
-    where subject.id = ${subjectId}::uuid and node.id = ${nodeId}::uuid
+    select 1 from node_dispatch handed, ${SUBJECTS[kind]} subject, node
+    where handed.kind = ${kind} and handed.subject_id = subject.id and handed.node_id = node.id and subject.id = ${subjectId}::uuid and node.id = ${nodeId}::uuid
       and (node.sharing = 'shared' or node.account_id = subject.account_id)`.execute(db)
   return rows.length > 0
 }

@@ -13,6 +13,7 @@ const BY_AGE = {
   node_signature_seen: { column: 'expires_at', keep: '0 hours' },
   node_token: { column: 'expires_at', keep: '24 hours' },
   node_model_grant: { column: 'expires_at', keep: '0 hours' },
+  node_dispatch: { column: 'dispatched_at', keep: '24 hours' },
   event: { column: 'created_at', keep: '30 days' },
   webhook_attempt: { column: 'started_at', keep: '14 days' },
   webhook_delivery: { column: 'created_at', keep: '37 days' },
@@ -21,6 +22,10 @@ const BY_AGE = {
 } as const
 /** What keeps a row though its time is up: an event is still to be delivered, which takes at most 48 hours. */
 const KEPT = {
+  // It may be claimed until it has ended.
+  node_dispatch: sql`
+    and not exists (select 1 from task where task.id = subject_id and task.status not in ('succeeded', 'failed'))
+    and not exists (select 1 from training_run r where r.id = subject_id and r.status in ('pending', 'running'))`,
   event: sql`and not exists (
     select 1 from webhook_delivery d where d.event_id = event.id and d.status in ('pending', 'delivering', 'retrying') and d.deadline_at > now())
     and not exists (select 1 from webhook_outbox o where o.event_id = event.id)`,

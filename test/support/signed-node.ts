@@ -1,3 +1,4 @@
+import { recordDispatch } from '../../db/repositories/node-dispatches.ts'
 import { newId } from '../../domain/ids.ts'
 import { newNodeKey, privateKeyFromPem, rawPublicKey, signRequest } from '../../platform/signing.ts'
 import type { NodeSharing } from '../../schemas/node.ts'
@@ -9,7 +10,18 @@ export interface SignedNode {
   readonly accountId: string
   post<B = AnyBody>(path: string, body?: object): Promise<Answer<B>>
   get<B = AnyBody>(path: string): Promise<Answer<B>>
+  /** Headers of a request with this signature. */
+  sign(method: string, path: string): object
 }
+
+interface SignedNodeOptions {
+  accountId?: string
+  sharing?: NodeSharing
+  /** Whatever it claims was handed to it, as the gate records it. */
+  isHanded?: boolean
+}
+
+const CLAIM = /\/(task|job)s\/([0-9a-f-]{36})\/claim$/
 
 let lastTimestamp = 0
 
@@ -17,7 +29,7 @@ let lastTimestamp = 0
 export async function signedNode(
   api: TestApi,
   name = 'node',
-  { accountId = newId(), sharing = 'shared' }: { accountId?: string; sharing?: NodeSharing } = {},
+  { accountId = newId(), sharing = 'shared', isHanded = true }: SignedNodeOptions = {},
 ): Promise<SignedNode> {
   const key = privateKeyFromPem(newNodeKey().privatePem)
   const nodeId = newId()
@@ -48,8 +60,12 @@ export async function signedNode(
   return {
     nodeId,
     accountId,
+    sign: (method, path) => sign(method, path, ''),
     get: (path) => api.call('GET', path, { headers: { ...sign('GET', path, '') } }),
-    post(path, body = {}) {
+    async post(path, body = {}) {
+      const [, kind, subjectId] = CLAIM.exec(path) ?? []
+      if (isHanded && subjectId)
+        await recordDispatch(db, { kind: kind === 'job' ? 'job' : 'task', subjectId, nodeId })
       const raw = JSON.stringify(body)
       const headers = { 'content-type': 'application/json', ...sign('POST', path, raw) }
       return api.call('POST', path, { raw, headers })
