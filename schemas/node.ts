@@ -162,6 +162,8 @@ export const NodeView = Type.Object({
   inventory: NodeInventory,
   memory_free_mb: Nullable(Type.Integer()),
   load: Nullable(Type.Number()),
+  /** Keys of the models whose load here the platform ordered; what the node says of others is not shown. */
+  ordered_models: Type.Array(Type.String()),
   models: Type.Array(NodeModel),
   joined_at: Timestamp,
   last_seen_at: Timestamp,

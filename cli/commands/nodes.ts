@@ -58,7 +58,7 @@ export function nodeCommands(program: Command, open: Open): void {
         node.account_id,
         node.inventory.hardware,
         node.memory_free_mb === null ? null : `${node.memory_free_mb} of ${node.inventory.memory_mb} MB`,
-        node.models.filter(({ state }) => state !== 'evicted').length,
+        `${node.models.filter(({ state }) => state !== 'evicted').length} of ${node.ordered_models.length} ordered`,
         isolationOf(node),
         node.last_seen_at,
       ])

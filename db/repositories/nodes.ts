@@ -180,7 +180,7 @@ export function listNodes(
     .selectFrom('node')
     .leftJoin('node_state', 'node_state.node_id', 'node.id')
     .selectAll('node')
-    .select(['node_state.snapshot', 'node_state.updated_at'])
+    .select(['node_state.snapshot', 'node_state.updated_at', ordered])
     .where('node.status', '!=', 'removed')
     .$if(before !== undefined, (qb) => qb.where('node.id', '<', before!))
     .orderBy('node.id', 'desc')

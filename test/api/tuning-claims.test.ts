@@ -4,7 +4,7 @@ import { startApi, type TestApi } from '../support/api.ts'
 import { llamaRepo } from '../support/hub-repos.ts'
 import { commitOf, startHub, type TestHub } from '../support/hub-server.ts'
 import { addLlmVersion, versionRef } from '../support/merges.ts'
-import { startNode, type TestNode } from '../support/node.ts'
+import { claimOn, startNode } from '../support/node.ts'
 import { type SignedNode, signedNode } from '../support/signed-node.ts'
 import { checkpoint, claimJob, createRun, readyDataset } from '../support/training.ts'
 
@@ -65,7 +65,7 @@ describe('claims of runs on language models', function () {
       await using small = await startNode(api, { memoryMb: 2_000 })
       const jobId = await tune({ adapter: 'none' }, { base: versionRef(await largeVersion()) })
 
-      const { specification } = await claimOn(small, jobId)
+      const { specification } = await claimOn(api, small, jobId)
 
       assert.ok(specification.base?.type === 'unavailable')
       assert.match(
@@ -83,7 +83,7 @@ describe('claims of runs on language models', function () {
         .where('id', '=', table)
         .execute()
 
-      const { specification } = await claimOn(small, await createRun(api, key, { dataset_id: table }))
+      const { specification } = await claimOn(api, small, await createRun(api, key, { dataset_id: table }))
 
       assert.ok(specification.memory_mb > 2_000)
       assert.equal(specification.base, null)
@@ -95,10 +95,10 @@ describe('claims of runs on language models', function () {
       const jobId = await tune({ adapter: 'lora' }, { base: versionRef(await largeVersion()) })
 
       await assert.rejects(
-        claimOn(small, jobId),
+        claimOn(api, small, jobId),
         /needs about \d+ MB; this node has 2000 MB and another has more/,
       )
-      const { specification, attempt } = await claimOn(large, jobId)
+      const { specification, attempt } = await claimOn(api, large, jobId)
 
       assert.equal(specification.base?.type, 'version')
       assert.equal(attempt, 1)
@@ -144,6 +144,3 @@ describe('claims of runs on language models', function () {
     })
   })
 })
-
-const claimOn = ({ parts }: TestNode, jobId: string): Promise<JobClaim> =>
-  parts.control.claimJob<JobClaim>(jobId, { lease_s: 30 })

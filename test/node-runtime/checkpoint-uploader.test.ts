@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { CheckpointUploader } from '../../node-runtime/training/checkpoint-uploader.ts'
 import type { JobClaim } from '../../schemas/lease.ts'
 import { startApi, type TestApi } from '../support/api.ts'
-import { startNode, type TestNode } from '../support/node.ts'
+import { claimOn, startNode, type TestNode } from '../support/node.ts'
 import { createRun, readyDataset } from '../support/training.ts'
 
 describe('checkpoints on their way to the store', () => {
@@ -25,7 +25,7 @@ describe('checkpoints on their way to the store', () => {
   beforeEach(async () => {
     const { accountId, key } = await api.account()
     const jobId = await createRun(api, key, { dataset_id: await readyDataset(api, accountId) })
-    claim = await node.parts.control.claimJob(jobId, {})
+    claim = await claimOn(api, node, jobId)
     dir = join(node.dir, jobId)
     await mkdir(dir)
   })

@@ -2,11 +2,13 @@ import { createHash } from 'node:crypto'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { recordDispatch } from '../../db/repositories/node-dispatches.ts'
 import { createNodeToken } from '../../db/repositories/nodes.ts'
 import { newId } from '../../domain/ids.ts'
 import { loadCatalog } from '../../platform/catalog.ts'
 import { readConfig } from '../../platform/config.ts'
 import { createLogger } from '../../platform/log.ts'
+import type { JobClaim } from '../../schemas/lease.ts'
 import type { NodeSharing } from '../../schemas/node.ts'
 import { closeNode, type NodeParts, openNode } from '../../workers/node-parts.ts'
 import type { TestApi } from './api.ts'
@@ -77,6 +79,12 @@ export async function startNode(api: TestApi, options: TestNodeOptions = {}): Pr
   await until(() => api.services.links.snapshot().some(({ node_id }) => node_id === nodeId))
   const opened = stack.move()
   return { parts, nodeId, dir, [Symbol.asyncDispose]: () => opened.disposeAsync() }
+}
+
+/** Takes a job as a node does that the gate has handed it to. */
+export async function claimOn(api: TestApi, { parts, nodeId }: TestNode, jobId: string): Promise<JobClaim> {
+  await recordDispatch(api.database.db, { kind: 'job', subjectId: jobId, nodeId })
+  return parts.control.claimJob<JobClaim>(jobId, { lease_s: 30 })
 }
 
 /** Owns the nodes and models of tests that do not say otherwise, so that these nodes may load these models by themselves. */

@@ -5,7 +5,11 @@ import type { NodeInventory, NodeView } from '../../../schemas/node.ts'
 /** A node that reported nothing for so long counts as offline. */
 const SILENT_MS = 15_000
 
-type Listed = NodeRow & { snapshot: Record<string, unknown> | null; updated_at: Date | null }
+type Listed = NodeRow & {
+  snapshot: Record<string, unknown> | null
+  updated_at: Date | null
+  ordered: string[]
+}
 
 export function presentNode(row: Listed, now: Date): NodeView {
   const isFresh = row.updated_at !== null && now.getTime() - row.updated_at.getTime() < SILENT_MS
@@ -19,6 +23,7 @@ export function presentNode(row: Listed, now: Date): NodeView {
     inventory: row.inventory as NodeInventory,
     memory_free_mb: snapshot?.memory_free_mb ?? null,
     load: snapshot?.load ?? null,
+    ordered_models: row.ordered,
     models: [...(snapshot?.models ?? [])],
     joined_at: row.joined_at.toISOString(),
     last_seen_at: row.last_seen_at.toISOString(),
