@@ -105,7 +105,7 @@ describe('nodes', () => {
       return (body.nodes as NodeView[]).find(({ node_id }) => node_id === node.nodeId)
     }
     await until(async () => (await mine())?.status === 'online')
-    assert.equal((await mine())?.inventory.version, '0.11.0')
+    assert.equal((await mine())?.inventory.version, '0.12.0')
     const isDraining = () =>
       api.services.links.snapshot().find(({ node_id }) => node_id === node.nodeId)?.draining
 
