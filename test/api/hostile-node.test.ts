@@ -1,198 +1,299 @@
 import assert from 'node:assert/strict'
-import WebSocket from 'ws'
-import { recordDispatch } from '../../db/repositories/node-dispatches.ts'
-import { orderModel } from '../../db/repositories/node-model-orders.ts'
-import { foldUsage } from '../../db/repositories/usage.ts'
+import { readFileSync } from 'node:fs'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { request } from 'undici'
+import { createApiKey } from '../../db/repositories/api-keys.ts'
 import type { EndpointRow } from '../../db/tables/models.ts'
 import { newId } from '../../domain/ids.ts'
+import type { NodeSnapshot } from '../../domain/node-snapshot.ts'
 import { encodeFrame } from '../../platform/link-codec.ts'
-import { FRAME, type FrameType } from '../../schemas/link.ts'
-import type { AnyBody } from '../support/api.ts'
-import { ChatApi } from '../support/chat-api.ts'
-import { createMerge, addLlmVersion, versionRef } from '../support/merges.ts'
-import { type SignedNode, signedNode } from '../support/signed-node.ts'
-import { createRun, readyDataset } from '../support/training.ts'
+import { FRAME, type FrameType, MAX_CHUNK, STREAM_CREDIT } from '../../schemas/link.ts'
+import { buildEndpoint, buildRun } from '../support/build-endpoint.ts'
+import { startDatabase, type TestDatabase } from '../support/database.ts'
+import { gatewayEnv, type GatewayProcess, runGateway } from '../support/gateway-process.ts'
+import { INVENTORY, type RawLink, type RawNode, rawNode, reportOf } from '../support/raw-node.ts'
 import { until } from '../support/until.ts'
 
-const BUILDER = '/api/builder/v1'
+const MB = 1024 * 1024
+/** What a gateway may grow by, whatever one node does. */
+const GROWTH_MB = 300
+/** What another account may wait for an answer meanwhile; before there were bounds it was seconds. */
+const LATENCY_MS = 1_500
 
-/** A node that an operator shares, and that was given nothing. */
-describe('a node that tries what it was not given', () => {
-  let chat: ChatApi
-  let hostile: SignedNode
+describe('a node that does what it should not', () => {
+  let database: TestDatabase
+  let folder: string
+  let gateway: GatewayProcess
+  let baseUrl: string
+  let key: string
+  let stranger: string
+  let endpoint: EndpointRow
+  let node: RawNode
   before(async () => {
-    chat = await ChatApi.start()
-    hostile = await signedNode(chat.api, 'hostile', { isHanded: false })
+    database = await startDatabase()
+    folder = await mkdtemp(join(tmpdir(), 'hearth-hostile-'))
+    gateway = runGateway({ ...gatewayEnv(database.url, folder), HEARTH_ANSWER_MEMORY_MB: '64' })
+    ;({ baseUrl } = await gateway.ready())
+    const caller = await account()
+    key = caller.key
+    stranger = (await account()).key
+    endpoint = await buildEndpoint(database.db, caller.accountId, {
+      runtime_profile: 'tiny',
+      task_type: 'chat',
+    })
+    node = await rawNode(database.db)
   })
-  after(() => chat[Symbol.asyncDispose]())
+  after(async () => {
+    await gateway[Symbol.asyncDispose]()
+    await database[Symbol.asyncDispose]()
+    await rm(folder, { recursive: true, force: true })
+  })
 
-  const db = () => chat.api.database.db
-  async function queueTask(endpoint: EndpointRow): Promise<string> {
-    const { status, body, text } = await chat.api.call('POST', `${BUILDER}/endpoints/${endpoint.id}/infer`, {
-      key: chat.caller.key,
-      body: { input: { messages: [{ role: 'user', content: 'a secret' }] }, sync: false },
-    })
-    assert.equal(status, 200, text)
-    return String(body.task_id)
-  }
-  /** Speaks on a link as the node, telling that it has these models loaded. */
-  async function tellWarm(node: SignedNode, modelKeys: readonly string[]): Promise<WebSocket> {
-    const path = '/api/v1/nodes/link'
-    const socket = new WebSocket(chat.api.baseUrl.replace('http', 'ws') + path, {
-      headers: { ...node.sign('GET', path) },
-      perMessageDeflate: false,
-    })
-    await new Promise((resolve, reject) => socket.once('open', resolve).once('error', reject))
-    const inventory = {
-      hardware: 'cpu',
-      cpus: 4,
-      memory_mb: 1_000_000,
-      ram_mb: 1_000_000,
-      gpus: [],
-      profiles: ['tiny'],
-      train_slots: 1,
-      platform: 'linux-x64',
-      version: '0.11.0',
-    }
-    const models = modelKeys.map((model_key) => ({ model_key, state: 'warm', in_flight: 0, memory_mb: 1 }))
-    const tell = (body: object, type: FrameType) =>
-      socket.send(encodeFrame(type, 0, '', Buffer.from(JSON.stringify(body))))
-    tell({ inventory }, FRAME.hello)
-    const state = { memory_total_mb: 1_000_000, memory_free_mb: 1_000_000, load: 0, draining: false, jobs: 0 }
-    tell({ report: { ...state, models } }, FRAME.state)
-    for (const model of models) tell({ model }, FRAME.state)
-    await until(() => chat.api.services.links.snapshot().some(({ node_id }) => node_id === node.nodeId))
-    return socket
+  async function account() {
+    const accountId = newId()
+    await database.db.insertInto('account').values({ id: accountId, name: 'a' }).execute()
+    const made = await database.db
+      .transaction()
+      .execute((trx) => createApiKey(trx, { accountId, name: 'k', role: 'admin' }))
+    return { accountId, key: made.key }
   }
 
-  it('claims no task, job or merge by its id, before and after another node had it', async () => {
-    const endpoint = await chat.cold({ name: 'fake' })
-    const taskId = await queueTask(endpoint)
-    const { accountId, key } = chat.caller
-    const jobId = await createRun(chat.api, key, { dataset_id: await readyDataset(chat.api, accountId) })
-    const [one, two] = [
-      await addLlmVersion(chat.api, accountId, { model: {} }),
-      await addLlmVersion(chat.api, accountId, { model: {} }),
-    ]
-    const mergeId = await createMerge(chat.api, key, {
-      method: 'slerp',
-      sources: [versionRef(one), versionRef(two)],
-      weights: [0.5, 0.5],
+  const rssMb = () => {
+    const [, kb = '0'] =
+      /VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${gateway.child.pid}/status`, 'utf8')) ?? []
+    return Number(kb) / 1024
+  }
+  const get = async (path: string, apiKey = stranger) => {
+    const began = performance.now()
+    const { statusCode, body } = await request(baseUrl + path, { headers: { 'x-api-key': apiKey } })
+    const text = await body.text()
+    return { status: statusCode, text, ms: performance.now() - began }
+  }
+  const chat = async (body: object) => {
+    const { statusCode, body: answer } = await request(`${baseUrl}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { 'x-api-key': key, 'content-type': 'application/json' },
+      body: JSON.stringify({ model: endpoint.name, messages: [{ role: 'user', content: 'hi' }], ...body }),
+      bodyTimeout: 0,
     })
-    const honest = await signedNode(chat.api, 'honest')
-    const paths = [
-      `/api/v1/tasks/${taskId}/claim`,
-      `/tasks/${taskId}/claim`,
-      `/api/v1/jobs/${jobId}/claim`,
-      `/api/v1/jobs/${mergeId}/claim`,
-    ]
+    return { status: statusCode, answer }
+  }
 
-    for (const path of paths) assert.equal((await hostile.post(path)).status, 404, path)
-    const claimed = await honest.post<AnyBody>(`/api/v1/tasks/${taskId}/claim`)
-    assert.equal(claimed.status, 200, claimed.text)
-    for (const path of paths) assert.equal((await hostile.post(path)).status, 404, path)
-    // Something else that it was handed opens nothing.
-    await recordDispatch(db(), { kind: 'job', subjectId: taskId, nodeId: hostile.nodeId })
-    await recordDispatch(db(), { kind: 'task', subjectId: newId(), nodeId: hostile.nodeId })
-    assert.equal((await hostile.post(paths[0] ?? '')).status, 404)
+  /** Runs an attack while another account asks for its lists, and says what both cost. */
+  async function under(attack: () => Promise<void>): Promise<void> {
+    const before = rssMb()
+    let most = before
+    let worst = 0
+    let isOver = false
+    const watching = (async () => {
+      while (!isOver) {
+        const { status, ms } = await get('/api/builder/v1/datasets')
+        assert.equal(status, 200)
+        worst = Math.max(worst, ms)
+        most = Math.max(most, rssMb())
+        await sleep(50)
+      }
+    })()
+    await attack().finally(() => (isOver = true))
+    await watching
+    const told = `RSS went from ${Math.round(before)} to ${Math.round(most)} MB; the slowest answer took ${Math.round(worst)} ms`
+    assert.ok(most - before < GROWTH_MB, told)
+    assert.ok(worst < LATENCY_MS, told)
+  }
 
-    const input = await chat.api.call(
-      'GET',
-      new URL(claimed.body.input_url).pathname + '?lease_token=' + newId(),
-    )
-    assert.equal(input.status, 404)
-    await honest.post(`/api/v1/leases/${claimed.body.lease_token}:fail`, {
-      code: 'model_failed',
-      message: 'no',
-      retryable: true,
-    })
-    const { pathname, search } = new URL(claimed.body.input_url)
-    assert.equal((await chat.api.call('GET', pathname + search)).status, 404, 'its lease has ended')
-  })
-
-  it('gets no files and no expectation of models that nobody ordered on it', async () => {
-    const { model_key: modelKey } = await chat.cold({ name: 'fake' })
-    const path = `/api/v1/nodes/models/${modelKey}`
-
-    for (const one of [path, `${path}/expectation`, `/api/v1/nodes/models/${newId()}`]) {
-      assert.equal((await hostile.get(one)).status, 404, one)
+  const linked = async (): Promise<RawLink> => {
+    const link = await node.link(baseUrl, { models: [endpoint.model_key] })
+    await until(() => link.frames.some(({ type }) => type === FRAME.hello))
+    return link
+  }
+  /** Keeps writing the same bytes for a while, as fast as they are taken and a little faster. */
+  async function flood(link: RawLink, message: Buffer, ms: number): Promise<void> {
+    const until = performance.now() + ms
+    while (performance.now() < until && link.socket.readyState === 1) {
+      for (let i = 0; i < 50 && link.socket.bufferedAmount < 8 * MB; i++) link.socket.send(message)
+      await sleep(5)
     }
-    const { nodeId } = await signedNode(chat.api, 'other')
-    await db()
-      .transaction()
-      .execute((trx) => orderModel(trx, { nodeId, modelKey }))
-    assert.equal((await hostile.get(path)).status, 404, 'ordered on another node')
-    await db()
-      .transaction()
-      .execute((trx) => orderModel(trx, { nodeId: hostile.nodeId, modelKey }))
-    assert.equal((await hostile.get(path)).status, 200, 'ordered on this one')
-    await db().updateTable('node').set({ sharing: 'dedicated' }).where('id', '=', hostile.nodeId).execute()
-    assert.equal((await hostile.get(path)).status, 404, 'ordered for others, before it was dedicated')
-    await db().updateTable('node').set({ sharing: 'shared' }).where('id', '=', hostile.nodeId).execute()
+  }
+  const many = (count: number, type: FrameType, stream: number, body: Buffer, meta = '') =>
+    Buffer.concat(Array.from({ length: count }, () => encodeFrame(type, stream, meta, body)))
+
+  it('loses its link when it sends more on a stream than was granted, and the client hears of it', async () => {
+    using link = await linked()
+    const chunk = Buffer.from(`data: ${'x'.repeat(MAX_CHUNK - 8)}\n\n`)
+    link.onFrame = ({ type, stream }) => {
+      if (type !== FRAME.request) return
+      link.send(FRAME.head, stream, { status: 200, content_type: 'text/event-stream' })
+      // The client reads nothing, so nothing is granted after the first few.
+      void flood(link, encodeFrame(FRAME.chunk, stream, '', chunk), 20_000)
+    }
+    await under(async () => {
+      const { answer } = await chat({ stream: true })
+      assert.match(await link.closed, /1002 .*granted/)
+      answer.destroy()
+      answer.on('error', () => {})
+    })
   })
 
-  it('gets no prompts by saying that it has a model loaded', async () => {
-    const wanted = await chat.warm()
-    const cold = await chat.cold({ name: 'fake' })
-    const liar = await signedNode(chat.api, 'liar')
-    const socket = await tellWarm(liar, [wanted.model_key, cold.model_key])
-    const { placement } = chat.api.services.links
-
-    assert.deepEqual([placement.count(wanted.model_key).warm, placement.count(cold.model_key).warm], [1, 0])
-    const answers = await Promise.all(Array.from({ length: 20 }, () => chat.chat(wanted.name)))
-    assert.deepEqual(
-      answers.map(({ status }) => status),
-      answers.map(() => 200),
-    )
-    const kept = await db().selectFrom('node_state').selectAll().where('node_id', '=', liar.nodeId).execute()
-    assert.ok(kept.every(({ snapshot }) => (snapshot['models'] as unknown[]).length === 0))
-
-    // Once the platform orders the load, what it says counts, without being said again.
-    await db()
-      .transaction()
-      .execute((trx) => orderModel(trx, { nodeId: liar.nodeId, modelKey: cold.model_key }))
-    await until(() => placement.count(cold.model_key).warm === 1)
-    socket.terminate()
+  it('keeps within credit what a client does not read', async () => {
+    using link = await linked()
+    let sent = 0
+    link.onFrame = ({ type, stream }) => {
+      if (type !== FRAME.request) return
+      link.send(FRAME.head, stream, { status: 200, content_type: 'text/event-stream' })
+      const pump = setInterval(() => {
+        while (sent + MAX_CHUNK <= STREAM_CREDIT + link.granted(stream)) {
+          link.send(FRAME.chunk, stream, {}, Buffer.from(`data: ${'x'.repeat(MAX_CHUNK - 8)}\n\n`))
+          sent += MAX_CHUNK
+        }
+      }, 5)
+      void link.closed.then(() => clearInterval(pump))
+    }
+    await under(async () => {
+      const { answer } = await chat({ stream: true })
+      await sleep(1_500)
+      assert.ok(sent < 16 * MB, `${sent} bytes were granted`)
+      answer.destroy()
+      answer.on('error', () => {})
+    })
   })
 
-  it('cannot give a task back with numbers that stop the counting of others', async () => {
-    const endpoint = await chat.cold({ name: 'fake' })
-    const honest = await signedNode(chat.api, 'honest')
-    const claimed = await honest.post<AnyBody>(`/api/v1/tasks/${await queueTask(endpoint)}/claim`)
-    const complete = (inference_time_ms: number, usage: object = {}) =>
-      honest.post(`/api/v1/leases/${claimed.body.lease_token}:complete`, {
-        result: { choices: [], usage },
-        inference_time_ms,
-        model_state: 'resident',
+  it('cannot fill the memory with large answers: those beyond the budget are refused', async () => {
+    using link = await linked()
+    const piece = Buffer.alloc(MAX_CHUNK, 'x')
+    const opening = Buffer.from('{"choices":[],"fill":"')
+    link.onFrame = ({ type, stream }) => {
+      if (type !== FRAME.request) return
+      link.send(FRAME.head, stream, { status: 200 })
+      link.send(FRAME.chunk, stream, {}, opening)
+      let sent = opening.length
+      let left = (6 * MB) / piece.length
+      const pump = setInterval(() => {
+        for (; left > 0 && sent + piece.length <= STREAM_CREDIT + link.granted(stream); left--) {
+          link.send(FRAME.chunk, stream, {}, piece)
+          sent += piece.length
+        }
+        if (left > 0) return
+        clearInterval(pump)
+        link.send(FRAME.chunk, stream, {}, Buffer.from('"}'))
+        link.send(FRAME.end, stream)
+      }, 2)
+      void link.closed.then(() => clearInterval(pump))
+    }
+    await under(async () => {
+      const answers = await Promise.all(
+        Array.from({ length: 24 }, async () => {
+          const { status, answer } = await chat({})
+          await answer.dump({ limit: 100 * MB })
+          return status
+        }),
+      )
+      assert.ok(answers.includes(503), `all were answered: ${answers.join()}`)
+      assert.ok(
+        answers.every((status) => status === 200 || status === 503),
+        answers.join(),
+      )
+    })
+    const { status, answer } = await chat({})
+    await answer.dump({ limit: 100 * MB })
+    assert.equal(status, 200, 'the memory of answers was not given back')
+  })
+
+  const floods: [string, () => Buffer | Promise<Buffer>][] = [
+    ['5,000 hellos', () => many(500, FRAME.hello, 0, Buffer.from(JSON.stringify({ inventory: INVENTORY })))],
+    [
+      '100,000 reports',
+      () => many(1_000, FRAME.state, 0, Buffer.from(JSON.stringify({ report: reportOf([{}]) }))),
+    ],
+    [
+      'changes of one model',
+      () => many(1_000, FRAME.progress, 0, Buffer.from(JSON.stringify({ model: reportOf([{}]).models[0] }))),
+    ],
+    ['chunks for streams that nobody knows', () => many(14, FRAME.chunk, 4_000_000, Buffer.alloc(MAX_CHUNK))],
+    ['empty chunks', () => many(60_000, FRAME.chunk, 1, Buffer.alloc(0))],
+    ['pings', () => many(60_000, FRAME.ping, 0, Buffer.alloc(0))],
+    [
+      'errors of no stream',
+      () => many(10_000, FRAME.error, 9, Buffer.alloc(0), '{"code":"x","message":"y"}'),
+    ],
+    ['frames of types that nobody knows', () => many(10_000, 99 as FrameType, 1, Buffer.alloc(50))],
+    [
+      'reports of 10,000 models',
+      () =>
+        encodeFrame(
+          FRAME.state,
+          0,
+          '',
+          Buffer.from(JSON.stringify({ report: reportOf(Array.from({ length: 10_000 }, () => ({}))) })),
+        ),
+    ],
+    [
+      'log lines of 1 MB',
+      async () => {
+        const jobId = await jobOfNode()
+        const entry = { job_id: jobId, attempt: 1, seq: 1, at: new Date().toISOString() }
+        const body = Buffer.from(JSON.stringify([{ ...entry, message: 'x'.repeat(MB - 400) }]))
+        return encodeFrame(FRAME.log, 0, '{"upto":1}', body)
+      },
+    ],
+  ]
+  for (const [name, message] of floods) {
+    it(`slows nobody but itself with ${name} without end`, async () => {
+      using link = await linked()
+      const bytes = await message()
+      await under(() => flood(link, bytes, 4_000))
+    })
+  }
+
+  it('has no more models told on than a report may hold, and no longer texts', async () => {
+    const ordered = Array.from({ length: 4_000 }, (_, i) => ({ node_id: node.nodeId, model_key: `m-${i}` }))
+    await database.db.insertInto('node_model_order').values(ordered).execute()
+    using link = await linked()
+    const models = Array.from({ length: 4_000 }, (_, i) => ({
+      model_key: `m-${i}`,
+      state: i < 3_990 ? ('evicted' as const) : ('warm' as const),
+      ...(i === 3_999 && { error: '€'.repeat(50_000), extra: 'y'.repeat(1_000) }),
+    }))
+    link.send(FRAME.state, 0, {}, { report: reportOf([{ model_key: 'k'.repeat(5_000) }, ...models]) })
+
+    const snapshot = async () => {
+      const row = await database.db
+        .selectFrom('node_state')
+        .select('snapshot')
+        .where('node_id', '=', node.nodeId)
+        .executeTakeFirst()
+      return row?.snapshot as NodeSnapshot | undefined
+    }
+    await until(async () => (await snapshot())?.models.length === 1_000)
+
+    const told = (await snapshot())?.models ?? []
+    assert.equal(told.filter(({ state }) => state === 'warm').length, 10)
+    const { error = '', ...last } = told.find(({ model_key }) => model_key === 'm-3999') ?? {}
+    assert.ok(Buffer.byteLength(error) <= 2_000 && error.endsWith('€ [cut]'), error.slice(-20))
+    assert.ok(!('extra' in last))
+    assert.ok(gateway.lines.some(({ msg }) => /more models/.test(msg ?? '')))
+  })
+
+  /** A running job that the node holds. */
+  async function jobOfNode(): Promise<string> {
+    const { accountId } = await account()
+    const { id } = await buildRun(database.db, accountId, { status: 'running', attempt: 1 })
+    await database.db
+      .insertInto('lease')
+      .values({
+        token: newId(),
+        kind: 'job',
+        subject_id: id,
+        account_id: accountId,
+        node_id: node.nodeId,
+        attempt: 1,
+        state: 'active',
+        lease_s: 30,
+        expires_at: new Date(Date.now() + 600_000),
       })
-
-    for (const absurd of [1.7e308, 1e12, -1]) assert.equal((await complete(absurd)).status, 422)
-    const done = await complete(5, { total_tokens: 9_000_000_000_000_000 })
-    assert.equal(done.status, 200, done.text)
-
-    // What an earlier version let through stops nothing either.
-    const { id: endpoint_id, account_id } = endpoint
-    const other = await chat.cold({ name: 'fake' })
-    const absurd = { account_id, endpoint_id, succeeded: 1, tokens: 9_000_000_000_000_000 }
-    await db()
-      .insertInto('usage_delta')
-      .values([
-        ...[1.7e308, 1.7e308, Number.POSITIVE_INFINITY].map((inference_ms) => ({ ...absurd, inference_ms })),
-        { account_id, endpoint_id: other.id, succeeded: 1, enqueued: 1, tokens: 7, inference_ms: 10 },
-      ])
       .execute()
-    const folded = await foldUsage(db())
-    assert.ok(folded.taken >= 4)
-    assert.equal(folded.absurd, 3)
-    const totals = await db()
-      .selectFrom('endpoint')
-      .select(['id', 'total_tokens_processed', 'latency_ms'])
-      .where('id', 'in', [endpoint.id, other.id])
-      .execute()
-    const sound = totals.find(({ id }) => id === other.id)
-    assert.deepEqual([Number(sound?.total_tokens_processed), sound?.latency_ms], [7, 10])
-    const poisoned = totals.find(({ id }) => id === endpoint.id)
-    assert.ok(Number.isFinite(poisoned?.latency_ms) && Number(poisoned?.total_tokens_processed) <= 3e8)
-    assert.deepEqual(await db().selectFrom('usage_delta').select('id').execute(), [])
-  })
+    return id
+  }
 })
