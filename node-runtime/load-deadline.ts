@@ -1,4 +1,4 @@
-import { progressBytes } from './process-table.ts'
+import { bytesTaken } from './process-table.ts'
 
 const LOOK_MS = 1_000
 /** Less than this between two looks is no progress. */
@@ -6,6 +6,15 @@ const STEP_BYTES = 1024 * 1024
 /** A load that makes progress may take so many times the silence that ends it, and longer the more it has to read. */
 const LONGEST_STALLS = 10
 const SLOWEST_BYTES_PER_S = 5 * 1024 * 1024
+
+export interface LoadDeadlineOptions {
+  /** A load that does nothing for so long is given up. */
+  stallMs: number
+  /** Of the weights. */
+  bytes: number
+  /** Hears how many bytes the server has read, or holds in memory, so far. */
+  onTaken?: (bytes: number) => void
+}
 
 /**
  * Ends a load that stands still: nothing said, nothing read, no memory taken for `stallMs`. A big model on a slow
@@ -18,10 +27,12 @@ export class LoadDeadline implements Disposable {
   readonly #ceilingMs: number
   #progressAt = performance.now()
   #progress = 0
+  readonly #onTaken: (bytes: number) => void
   #timer: NodeJS.Timeout | undefined
 
-  constructor({ stallMs, bytes }: { stallMs: number; bytes: number }) {
+  constructor({ stallMs, bytes, onTaken = () => {} }: LoadDeadlineOptions) {
     this.#stallMs = stallMs
+    this.#onTaken = onTaken
     this.#ceilingMs = stallMs * LONGEST_STALLS + (bytes / SLOWEST_BYTES_PER_S) * 1000
   }
 
@@ -46,7 +57,10 @@ export class LoadDeadline implements Disposable {
   }
 
   async #look(pidsOf: () => Promise<readonly number[]>): Promise<void> {
-    const progress = await progressBytes(await pidsOf().catch(() => []))
+    const { read, held } = await bytesTaken(await pidsOf().catch(() => []))
+    // Weights are read into memory or mapped there: one of the two is near their size at the end.
+    this.#onTaken(Math.max(read, held))
+    const progress = read + held
     if (progress >= this.#progress + STEP_BYTES) {
       this.#progress = progress
       this.heard()

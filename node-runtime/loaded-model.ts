@@ -21,6 +21,8 @@ export class LoadedModel {
   /** Health checks in a row without an answer. */
   timesSick = 0
   progress: DownloadProgress | undefined
+  /** How much of its weights its server has taken while it starts. */
+  loadPercent = 0
   /** Its server is up and is asked for its first inference. */
   isWarmingUp = false
   error: string | undefined
@@ -82,6 +84,7 @@ export class LoadedModel {
       memory_mb: this.memoryMb,
       ...(this.#isPinned && { pinned: true }),
       ...(this.isWarmingUp && { warming_up: true }),
+      ...(this.#state === 'loading_model' && { load_progress_pct: this.loadPercent }),
       ...this.progress,
       ...(this.error !== undefined && { error: this.error, retry_at: this.retryAt }),
     }

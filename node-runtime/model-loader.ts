@@ -43,6 +43,8 @@ export interface StartOptions {
   onWarmUp: () => void
   /** Hears which processes there are, also of a server that does not come up. */
   onPids: (pids: readonly number[]) => void
+  /** How many percent of the weights' bytes the server has taken; 99 until it can serve. */
+  onProgress: (percent: number) => void
 }
 
 /** Silence after which a download counts as stuck. */
@@ -79,10 +81,12 @@ export class ModelLoader {
   /** Starts the server and asks for one real inference; a load that stands still is given up. */
   async start(
     { cached, profile, python, packages }: Prepared,
-    { ramMb, stopping, onWarmUp, onPids }: StartOptions,
+    { ramMb, stopping, onWarmUp, onPids, onProgress }: StartOptions,
   ): Promise<ModelServer> {
     const bytes = cached.spec.files.reduce((sum, { size_bytes }) => sum + size_bytes, 0)
-    using deadline = new LoadDeadline({ stallMs: profile.start_timeout_s * 1000, bytes })
+    const onTaken = (taken: number) =>
+      onProgress(Math.min(99, Math.floor((100 * taken) / Math.max(1, bytes))))
+    using deadline = new LoadDeadline({ stallMs: profile.start_timeout_s * 1000, bytes, onTaken })
     const spec = {
       name: `model-${cached.spec.model_key}`,
       profile,

@@ -212,6 +212,7 @@ export class ModelManager implements AsyncDisposable {
   }
 
   async #start(model: LoadedModel, prepared: Prepared): Promise<void> {
+    model.loadPercent = 0
     this.#move(model, 'loading_model')
     model.pids = []
     try {
@@ -219,6 +220,7 @@ export class ModelManager implements AsyncDisposable {
         ramMb: this.#options.meter.ramLimitMb(prepared.cached.spec, prepared.profile, model.memoryMb),
         stopping: this.#stopping.signal,
         onPids: (pids) => model.sawPids(pids),
+        onProgress: (percent) => (model.loadPercent = percent),
         onWarmUp: () => {
           model.isWarmingUp = true
           this.#move(model, 'loading_model')

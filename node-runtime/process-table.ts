@@ -30,18 +30,21 @@ export async function peakMb(pids: readonly number[]): Promise<number> {
 }
 
 /** Bytes that processes have read and hold in memory: what grows while a model is loaded. */
-export async function progressBytes(pids: readonly number[]): Promise<number> {
-  const parts = await Promise.all(pids.map(progressOf))
-  return parts.reduce((sum, bytes) => sum + bytes, 0)
+export async function bytesTaken(pids: readonly number[]): Promise<{ read: number; held: number }> {
+  const parts = await Promise.all(pids.map(takenBy))
+  return {
+    read: parts.reduce((sum, { read }) => sum + read, 0),
+    held: parts.reduce((sum, { held }) => sum + held, 0),
+  }
 }
 
-async function progressOf(pid: number): Promise<number> {
+async function takenBy(pid: number): Promise<{ read: number; held: number }> {
   const [io, status] = await Promise.all(
     ['io', 'status'].map((name) => readFile(`/proc/${pid}/${name}`, 'utf8').catch(() => '')),
   )
   const read = Number(/rchar: (\d+)/.exec(io ?? '')?.[1] ?? 0)
   const held = Number(/VmRSS:\s+(\d+)/.exec(status ?? '')?.[1] ?? 0) * 1024
-  return read + held
+  return { read, held }
 }
 
 async function peakOf(pid: number): Promise<number> {

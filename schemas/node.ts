@@ -67,6 +67,8 @@ export const NodeModel = Type.Object({
   pinned: Type.Optional(Type.Boolean()),
   /** While it is loading: its server is up and is asked for its first inference. */
   warming_up: Type.Optional(Type.Boolean()),
+  /** While it is loading: how much of its weights its server has read or holds. */
+  load_progress_pct: Type.Optional(Type.Integer({ minimum: 0, maximum: 100 })),
   bytes_downloaded: Type.Optional(Type.Integer({ minimum: 0 })),
   bytes_total: Type.Optional(Type.Integer({ minimum: 0 })),
   download_speed_mbps: Type.Optional(Type.Number({ minimum: 0 })),

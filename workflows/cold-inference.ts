@@ -8,6 +8,7 @@ import {
   ContinueAsNew,
   continueAsNew,
   isCancellation,
+  patched,
   proxyActivities,
   proxyLocalActivities,
   setCurrentDetails,
@@ -72,7 +73,8 @@ async function giveUp(taskId: string, reason: GiveUp): Promise<never> {
 /** Local activities fail with an ApplicationFailure of their own, so the class alone does not tell. */
 const isGivenUp = (err: unknown): boolean => err instanceof ApplicationFailure && err.type === GIVEN_UP
 
-async function tryUntil(taskId: string, deadline: number): Promise<Ending> {
+async function tryUntil(taskId: string, limit: number): Promise<Ending> {
+  let deadline = limit
   let avoid: readonly string[] = []
   let lost = false
   let pause = 0
@@ -82,10 +84,13 @@ async function tryUntil(taskId: string, deadline: number): Promise<Ending> {
     if (place.ended) return 'ended'
     if (place.spent) return 'attempts'
 
+    const began = Date.now()
     const outcome: Try = place.nodeId ? await tryAt(taskId, place, place.nodeId) : 'not taken'
     if (outcome === 'finished') return 'finished'
     if (outcome === 'refused') return 'failed'
     lost = outcome === 'lost'
+    // The limit is one of waiting: what a node spent on the task, loading its model perhaps, does not count.
+    if (lost && patched('only-waiting-counts')) deadline += Date.now() - began
     avoid = lost ? place.avoid : []
     // Another node may be better; one that has lost the task before gets time to recover.
     if (lost && !(place.nodeId && place.avoid.includes(place.nodeId))) continue

@@ -33,6 +33,12 @@ export function subjectOf(workflowId: string): { kind: 'task' | 'job'; subjectId
 }
 
 /**
+ * For work that heartbeats and that the node ends by itself when it stands still: a load has no end of its own while it
+ * makes progress (contract 3.4).
+ */
+const WHILE_ALIVE = '90 days'
+
+/**
  * Every activity runs under one of these. A new row needs a reason; a workflow that wants different numbers needs a
  * new row.
  */
@@ -68,21 +74,21 @@ export const POLICY = {
   /** One inference on any node that has the weights, which loads the model first. */
   inferCached: {
     scheduleToStartTimeout: '2s',
-    startToCloseTimeout: '6 hours',
+    startToCloseTimeout: WHILE_ALIVE,
     heartbeatTimeout: '10s',
     retry: { maximumAttempts: 1 },
   },
   /** One inference on the node that placement picked, which may first have to load the model. */
   inferPlaced: {
     scheduleToStartTimeout: '10s',
-    startToCloseTimeout: '6 hours',
+    startToCloseTimeout: WHILE_ALIVE,
     heartbeatTimeout: '10s',
     retry: { maximumAttempts: 1 },
   },
   /** Loading a model; the node tells progress and gives up by itself when there is none. */
   load: {
     scheduleToStartTimeout: '30s',
-    startToCloseTimeout: '6 hours',
+    startToCloseTimeout: WHILE_ALIVE,
     heartbeatTimeout: '10s',
     retry: { maximumAttempts: 3 },
   },

@@ -11,6 +11,8 @@ import { beat } from './beat.ts'
 import type { NodeDeps } from './deps.ts'
 
 const LEASE_S = 30
+/** How long a loaded model may work on one input; what comes before that ends by itself when it stands still. */
+const LONGEST_INFERENCE_MS = 6 * 3_600_000
 
 /** The model server refused the input, or failed: what the task's owner is told. */
 class InferenceError extends Error {
@@ -71,7 +73,7 @@ async function infer(deps: NodeDeps, claim: TaskClaim, signal: AbortSignal): Pro
     path: use.server.profile.infer_path,
     headers: { 'content-type': 'application/json' },
     body,
-    signal,
+    signal: AbortSignal.any([signal, AbortSignal.timeout(LONGEST_INFERENCE_MS)]),
   })
   const text = await answer.body.text()
   if (answer.statusCode !== 200) {

@@ -17,6 +17,7 @@ export interface TestVerdict {
 }
 
 const LONGEST_REASON = 400
+const LONGEST_TEST_MS = 3_600_000
 
 export const createTestActivities = (deps: NodeDeps) => ({
   /**
@@ -49,7 +50,7 @@ async function inferOnce(
     path: use.server.profile.infer_path,
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify(spec.warmup_input ?? use.server.profile.warmup_input ?? {}),
-    signal,
+    signal: AbortSignal.any([signal, AbortSignal.timeout(LONGEST_TEST_MS)]),
   })
   return judge(schemaChecks, answer.statusCode, await answer.body.text(), spec)
 }

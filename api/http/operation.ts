@@ -24,8 +24,8 @@ import { type Check, checkShape, jsonCheck, textCheck } from './validate.ts'
 const MIB = 1024 * 1024
 const LARGE_BYTES = 64 * 1024
 const JSON_TYPES = [JSON_TYPE]
-/** A form's own lines around its file. */
-const FORM_BYTES = 64 * 1024
+/** What a form may hold beside its file: 32 fields of 64 KiB, and the heads of its parts. */
+const FORM_BYTES = 4 * MIB
 
 export interface MountOptions {
   /** Tests: refuse to send a body that its schema does not describe, or an error code that is not declared. */

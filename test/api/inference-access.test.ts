@@ -94,6 +94,15 @@ describe('who may infer, and what of', () => {
     assert.deepEqual(body.detail[0].loc, ['body', 'file'])
   })
 
+  it('takes an upload of exactly 50 MB', async () => {
+    const form = new FormData()
+    form.append('file', new File([Buffer.alloc(52_428_800)], 'a.wav', { type: 'audio/wav' }))
+
+    const { status, body } = await upload(form)
+
+    assert.deepEqual([status, body.size_bytes], [200, 52_428_800])
+  })
+
   it('refuses an upload of another type and one above 50 MB', async () => {
     const text = new FormData()
     text.append('file', new File(['x'], 'a.txt', { type: 'text/plain' }))

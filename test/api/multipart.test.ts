@@ -97,6 +97,21 @@ describe('forms', () => {
     assert.equal(seen.discarded, 2)
   })
 
+  it('takes exactly as much as its limits say, and no byte more', async () => {
+    const sent = (fileBytes: number, fieldBytes: number) =>
+      send(
+        form([
+          { name: 'name', value: 'n'.repeat(fieldBytes) },
+          { ...file, value: Buffer.alloc(fileBytes, 97) },
+        ]),
+      )
+
+    const whole = await sent(MAX, 64 * 1024)
+    assert.deepEqual([whole.status, whole.body.bytes], [200, MAX])
+    assert.equal((await sent(MAX + 1, 1)).status, 413)
+    assert.equal((await sent(1, 64 * 1024 + 1)).status, 422)
+  })
+
   it('answers 422 without a file, and with two', async () => {
     const none = await send(form([{ name: 'name', value: 'x' }]))
     const two = await send(form([{ name: 'name', value: 'x' }, file, file]))

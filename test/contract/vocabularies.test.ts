@@ -3,6 +3,7 @@ import { readdir, readFile } from 'node:fs/promises'
 import { DatasetStatus, StorageFormat } from '../../schemas/dataset.ts'
 import { EndpointStatus, EndpointVisibility, ReviewStatus } from '../../schemas/endpoint.ts'
 import { TaskStatus } from '../../schemas/inference-task.ts'
+import { WebhookDeliveryStatus } from '../../schemas/webhook.ts'
 import {
   HardwarePreference,
   JobEventType,
@@ -41,6 +42,7 @@ describe('vocabularies', () => {
     'endpoint.status': EndpointStatus,
     'endpoint.review_status': ReviewStatus,
     'task.status': TaskStatus,
+    'webhook_delivery.status': WebhookDeliveryStatus,
   }
 
   for (const [column, vocabulary] of Object.entries(expected)) {

@@ -49,9 +49,12 @@ describe('a task whose model comes from the hub', () => {
     const { status, status_detail: downloading } = await world.task(id)
     half.resolve()
     const steps: string[] = []
+    const loaded: number[] = []
     await until(async () => {
       const task = await world.task(id)
-      if (task.status_detail) steps.push(task.status_detail.status)
+      const { status: step, progress_pct } = task.status_detail ?? {}
+      if (step) steps.push(step)
+      if (step === 'loading_model') loaded.push(progress_pct)
       return task.status === 'succeeded'
     })
 
@@ -67,6 +70,7 @@ describe('a task whose model comes from the hub', () => {
     assert.ok(Math.abs(eta_seconds - implied) <= 0.1 + implied / 50, JSON.stringify(downloading.metadata))
     const order = [...new Set(steps)].filter((step) => step !== 'downloading_model')
     assert.deepEqual(order.slice(0, 2), ['loading_model', 'warming_up'])
+    assert.ok(loaded.some((percent) => percent > 0) && loaded.every((percent) => percent <= 99), `${loaded}`)
   })
 
   it('says that the hub limits its rate, and for how long, until it goes on (pains 26)', async () => {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { ApplicationFailure } from '@temporalio/common'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { failingAt } from '../support/at-least-once.ts'
 import { type InferenceWorld, startInferenceWorld } from '../support/inference-world.ts'
 import { until } from '../support/node.ts'
@@ -112,6 +113,36 @@ describe('coldInference without a result', () => {
     const { key } = world
     const stats = await world.api.call('GET', '/api/builder/v1/queue/stats', { key })
     assert.equal(stats.body.metrics.expired, 1)
+  })
+
+  it('does not count what nodes spend on a task as waiting (3.4)', async () => {
+    const endpoint = await world.endpoint({ name: 'long-loading' })
+    const id = await on.queue(endpoint, { instances: [7] })
+    const started = () => world.workflow(id).describe()
+    await until(() => started().then(Boolean, () => false))
+    await world.workflow(id).terminate('a day goes by')
+    let tries = 0
+    await using _node = await world.node(undefined, (activities) => ({
+      ...activities,
+      async inferTask(task) {
+        tries += 1
+        if (tries > 1) return activities.inferTask(task)
+        await sleep(6_000)
+        throw new Error('the node was lost while it loaded')
+      },
+    }))
+    await using _control = await world.control()
+
+    const since = Date.now() - 24 * 60 * 60 * 1000 + 5_000
+    await world.temporal.client.workflow.start('coldInference', {
+      workflowId: `task/${id}`,
+      taskQueue: 'control',
+      args: [{ taskId: id, since }],
+    })
+
+    assert.deepEqual((await on.ended(id)).result.predictions, [7])
+    assert.equal(tries, 2)
+    await on.record('cold-inference-slow-node', world.workflow(id))
   })
 
   it('does nothing for a task that has ended when it is started again', async () => {

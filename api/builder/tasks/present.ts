@@ -30,7 +30,7 @@ function liveDetail(row: TaskRow, placement: Pick<PlacementIndex, 'model'>): Sta
       return { status: 'downloading_model', progress_pct: percent(model), metadata: download(model) }
     case 'loading_model': {
       const status = model.warming_up === true ? 'warming_up' : 'loading_model'
-      return { status, progress_pct: 0, metadata: { model_id: model.model_key } }
+      return { status, progress_pct: model.load_progress_pct ?? 0, metadata: { model_id: model.model_key } }
     }
     case 'warm':
     case 'running':
@@ -39,7 +39,10 @@ function liveDetail(row: TaskRow, placement: Pick<PlacementIndex, 'model'>): Sta
     case 'cold':
     case 'evicted':
     case undefined:
-      return undefined
+      // The node has the task and not begun with its model: it makes room, or installs what runs it.
+      return row.status === 'claimed'
+        ? { status: 'preparing', progress_pct: 0, metadata: { model_id: row.model_key } }
+        : undefined
   }
 }
 
