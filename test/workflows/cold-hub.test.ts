@@ -70,7 +70,10 @@ describe('a task whose model comes from the hub', () => {
     assert.ok(Math.abs(eta_seconds - implied) <= 0.1 + implied / 50, JSON.stringify(downloading.metadata))
     const order = [...new Set(steps)].filter((step) => step !== 'downloading_model')
     assert.deepEqual(order.slice(0, 2), ['loading_model', 'warming_up'])
-    assert.ok(loaded.some((percent) => percent > 0) && loaded.every((percent) => percent <= 99), `${loaded}`)
+    assert.ok(
+      loaded.some((percent) => percent > 0) && loaded.every((percent) => percent <= 99),
+      loaded.join(),
+    )
   })
 
   it('says that the hub limits its rate, and for how long, until it goes on (pains 26)', async () => {
