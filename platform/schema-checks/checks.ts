@@ -6,15 +6,15 @@ import type { CheckOrder, CheckReply } from './child.ts'
 export const CHECK_LIMITS = {
   children: 2,
   /** For compiling a schema and checking a value; starting a child does not count. */
-  deadlineMs: 2_000,
+  deadlineMs: 3_000,
   /** Of one owner, waiting. */
   perOwner: 32,
   /** For its turn. */
-  waitMs: 10_000,
+  waitMs: 15_000,
   /** How long an owner counts as slow after one of its checks was stopped. */
   slowMs: 60_000,
   /** Between a check that was stopped and the next one of a slow owner. */
-  restMs: 4_000,
+  restMs: 9_000,
   heapMb: 256,
 }
 type Limits = typeof CHECK_LIMITS
@@ -22,7 +22,7 @@ type Limits = typeof CHECK_LIMITS
 /** Schemas that a child keeps compiled: their text, of which the compiled one is some six times. */
 const KEPT_BYTES = 4 * 1024 * 1024
 /** Below whoever answers requests. */
-const PRIORITY = 5
+const PRIORITY = 10
 const SWEEP_MS = 500
 
 export interface CheckRequest {
@@ -196,6 +196,8 @@ export class SchemaChecks implements AsyncDisposable {
   }
 
   #finish(checker: Checker, reply: CheckReply): void {
+    // What was broken off may have left its compiler in the middle of something.
+    if ('stopped' in reply) return this.#end(checker, reply)
     // The child keeps only what it could compile.
     if (checker.current && !('faults' in reply)) checker.known.delete(checker.current.key)
     this.#settle(checker, reply)

@@ -101,7 +101,7 @@ describe('callers who show no valid credential', () => {
   })
 
   it('are let go when they read nothing of an answer for long', async () => {
-    await using api = await startApi({ idleLimits: { answerIdleMs: 600, sweepMs: 50 } })
+    await using api = await startApi({ idleLimits: { answerIdleMs: 3_000, sweepMs: 100 } })
     const key = `datasets/${newId()}/a/b/data.upload`
     await api.services.objects.put(key, Buffer.alloc(40 * KIB * KIB), {
       contentType: 'text/plain',
