@@ -1,11 +1,19 @@
 import Type from 'typebox'
+import { isLeaseFile, mayPutLeaseFile } from '../../db/repositories/lease-files.ts'
 import { ApiError } from '../../domain/errors.ts'
+import { newId } from '../../domain/ids.ts'
 import { reply } from '../http/reply.ts'
 import { route } from '../http/route.ts'
 import { authorize, grantedTo } from './authorize.ts'
 
 /** What S3 takes in one PUT. */
 const MAX_BYTES = 5 * 1024 ** 3
+
+const over = () =>
+  new ApiError(
+    'forbidden',
+    'the lease that this URL was given under has ended, or the file is a checkpoint already',
+  )
 
 export const putObject = route({
   operationId: 'putObject',
@@ -21,8 +29,11 @@ export const putObject = route({
   success: { status: 200 },
   errors: ['forbidden', 'not_found', 'unsupported_media_type', 'payload_too_large'],
 
-  async handler({ req, params, signal }, { objects }) {
-    const { store, grant } = authorize(objects, 'PUT', params.key, req)
+  async handler({ req, params, signal }, { objects, db }) {
+    const { key } = params
+    const { store, grant } = authorize(objects, 'PUT', key, req)
+    const isLeased = isLeaseFile(key)
+    if (isLeased && !(await mayPutLeaseFile(db, key))) throw over()
     const contentType = req.headers['content-type'] ?? ''
     if (grant.contentType !== undefined && contentType.toLowerCase() !== grant.contentType.toLowerCase()) {
       throw new ApiError(
@@ -30,7 +41,16 @@ export const putObject = route({
         `this URL takes Content-Type ${grant.contentType}, not ${contentType || 'none'}`,
       )
     }
-    const { sha256 } = await store.put(params.key, req, { contentType, maxBytes: MAX_BYTES, signal })
+    const place = isLeased ? `incoming/puts/${newId()}` : key
+    const { sha256 } = await store.put(place, req, { contentType, maxBytes: MAX_BYTES, signal })
+    if (isLeased) {
+      // What was completed or registered meanwhile stays as it was.
+      await db.transaction().execute(async (trx) => {
+        if (await mayPutLeaseFile(trx, key)) return store.move(place, key)
+        await store.delete(place)
+        throw over()
+      })
+    }
     return reply(200, undefined, { etag: `"${sha256}"` })
   },
 })
