@@ -37,8 +37,10 @@ export interface CatalogModel {
   resolveHyperparameters(given: Record<string, unknown>): ResolvedHyperparameters
   /** Credits a run is expected to cost; null when the config has no cost model or the rows are not known. */
   estimateCredits(rows: number | null, hyperparameters: Record<string, unknown>): number | null
-  /** Memory the trainer is expected to hold. */
+  /** Memory the trainer is expected to hold, by the size of the dataset as a file or, where it is known, in memory. */
   estimateMemoryMb(datasetBytes: number): number
+  /** Memory without which it cannot even hold so many bytes of decoded data. */
+  leastMemoryMb(decodedBytes: number): number
 }
 
 /** Everything in catalog/, read once at start. */
@@ -102,6 +104,7 @@ function catalogModel(file: string, config: ModelConfigFile, profile: RuntimePro
     schema: config.hyperparameters,
     resolveHyperparameters: (given) => resolve(config, validate, defaults, given),
     estimateCredits: (rows, values) => estimateCredits(config, defaults, rows, values),
+    leastMemoryMb: (bytes) => Math.ceil(config.trainer.memory.base_mb + bytes / 2 ** 20),
     estimateMemoryMb: (bytes) =>
       Math.ceil(config.trainer.memory.base_mb + (config.trainer.memory.per_dataset_mb * bytes) / 2 ** 20),
   }

@@ -1,8 +1,15 @@
+import { stat } from 'node:fs/promises'
 import type { DuckDBConnection } from '@duckdb/node-api'
 import { HEADER_BYTES, nameFirstBadRecord, parseHeader, type CsvDialect } from './dataset-csv-scan.ts'
 import { literal, numbers, openReader } from './dataset-duckdb.ts'
 import { readStart } from './dataset-lines.ts'
-import { DatasetRefused, MAX_ROW_BYTES, type ColumnType, type DatasetProfile } from './dataset-profile.ts'
+import {
+  decodedBytes,
+  DatasetRefused,
+  MAX_ROW_BYTES,
+  type ColumnType,
+  type DatasetProfile,
+} from './dataset-profile.ts'
 
 const SAMPLE_ROWS = 8_192
 /** Every counted column costs memory in each thread. */
@@ -60,6 +67,7 @@ export async function readCsv(path: string): Promise<DatasetProfile> {
   if (rows === 0) throw new DatasetRefused('the file has a header and no rows')
   return {
     num_samples: rows,
+    decoded_bytes: decodedBytes(rows, dialect.header.length, (await stat(path)).size),
     columns: dialect.header.map((name, i) => ({ name, type: types[i] ?? 'string' })),
   }
 }

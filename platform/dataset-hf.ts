@@ -83,7 +83,8 @@ function combine(files: readonly DataFile[]): DatasetProfile {
   }
   const rows = files.reduce((sum, file) => sum + file.num_samples, 0)
   if (rows === 0) throw new DatasetRefused('the dataset has no rows')
-  return { num_samples: rows, columns: first.columns }
+  const decoded_bytes = files.reduce((sum, file) => sum + file.decoded_bytes, 0)
+  return { num_samples: rows, columns: first.columns, decoded_bytes }
 }
 
 /** The first column that is not in both under the same type; an empty column goes with any. */

@@ -1,8 +1,10 @@
+import { stat } from 'node:fs/promises'
 import type { DuckDBConnection } from '@duckdb/node-api'
 import { columnType, describe, firstLine, literal, numbers, openReader } from './dataset-duckdb.ts'
 import { decodeLine, readLines, tooLong } from './dataset-lines.ts'
 import { SNIFFED_ROWS } from '../domain/dataset-columns.ts'
 import {
+  decodedBytes,
   DatasetRefused,
   MAX_ROW_BYTES,
   quoted,
@@ -34,7 +36,9 @@ export async function readJsonl(path: string): Promise<DatasetProfile> {
   if (found.suspicious && (await hasLooseComma(db, rows))) await nameFirstBadLine(path)
   if (!found.n) throw new DatasetRefused('the file has no rows')
 
-  return { num_samples: found.n, columns: await columnsOf(db, path, rows) }
+  const columns = await columnsOf(db, path, rows)
+  const { size } = await stat(path)
+  return { num_samples: found.n, columns, decoded_bytes: decodedBytes(found.n, columns.length, size) }
 }
 
 /** All keys of the first rows, by the type that their values have in common. */

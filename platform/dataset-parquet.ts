@@ -8,7 +8,7 @@ import {
   numbers,
   openReader,
 } from './dataset-duckdb.ts'
-import { DatasetRefused, type DatasetProfile } from './dataset-profile.ts'
+import { decodedBytes, DatasetRefused, type DatasetProfile } from './dataset-profile.ts'
 
 /** A column chunk is unpacked as a whole, and writers differ in how large they make it. */
 const MEMORY_MB = 1_024
@@ -23,24 +23,48 @@ export async function readParquet(path: string): Promise<DatasetProfile> {
     throw new DatasetRefused(`the file is not Parquet: ${firstLine(err)}`, { cause: err })
   })
 
+  let textBytes = 0
   const group = Math.ceil(columns.length / MAX_PASSES)
   for (let from = 0; from < columns.length; from += group) {
-    const names = columns.slice(from, from + group).map(({ name }) => name)
-    await decode(db, source, names).catch(async () => {
-      for (const name of names) await decode(db, source, [name]).catch((err) => refuseColumn(name, err))
+    const some = columns.slice(from, from + group)
+    textBytes += await decode(db, source, some).catch(async () => {
+      let bytes = 0
+      for (const one of some)
+        bytes += await decode(db, source, [one]).catch((err) => refuseColumn(one.name, err))
+      return bytes
     })
   }
   const { n = 0 } = await numbers(db, `select count(*) as n from ${source}`)
   if (n === 0) throw new DatasetRefused('the file has no rows')
   return {
     num_samples: n,
+    decoded_bytes: decodedBytes(n, columns.length, textBytes),
     columns: columns.map(({ name, type }) => ({ name, type: columnType(type) })),
   }
 }
 
-/** Has every value of these columns looked at: a hash needs them all. */
-const decode = (db: DuckDBConnection, source: string, names: readonly string[]) =>
-  numbers(db, `select ${names.map((name) => `bit_xor(hash(${identifier(name)}))`).join(', ')} from ${source}`)
+/** Has every value of these columns looked at, for a hash needs them all; gives the bytes of what has no fixed size. */
+async function decode(db: DuckDBConnection, source: string, columns: readonly Described[]): Promise<number> {
+  const asked = columns.flatMap(({ name, type }, i) => [
+    `bit_xor(hash(${identifier(name)})) as h${i}`,
+    ...sizeOf(identifier(name), type).map((size) => `coalesce(sum(${size}), 0) as s${i}`),
+  ])
+  const found = await numbers(db, `select ${asked.join(', ')} from ${source}`)
+  return columns.reduce((sum, _, i) => sum + (found[`s${i}`] ?? 0), 0)
+}
+
+interface Described {
+  name: string
+  type: string
+}
+
+/** The size of a value in SQL, of types whose values differ in it. Of nested ones the text is about half. */
+function sizeOf(column: string, type: string): string[] {
+  const kind = columnType(type)
+  if (type === 'BLOB') return [`octet_length(${column})`]
+  if (kind === 'string') return [`strlen(${column}::varchar)`]
+  return ['list', 'object', 'any'].includes(kind) ? [`2 * strlen(${column}::varchar)`] : []
+}
 
 function refuseColumn(name: string, cause: unknown): never {
   throw new DatasetRefused(`column ${JSON.stringify(name)}: ${firstLine(cause)}`, { cause })

@@ -24,7 +24,16 @@ export type ColumnType =
 export interface DatasetProfile {
   num_samples: number
   columns: DatasetColumn[]
+  /** What its rows take in memory, unpacked and with every value written out. */
+  decoded_bytes: number
 }
+
+/** A value takes a word: its number, or where its text is. */
+export const VALUE_BYTES = 8
+
+/** The size in memory of rows whose texts take so many bytes together. */
+export const decodedBytes = (rows: number, columns: number, textBytes: number): number =>
+  Math.min(Number.MAX_SAFE_INTEGER, Math.ceil(rows * columns * VALUE_BYTES + textBytes))
 
 /** A row may have this many bytes: it bounds the memory of every reader, ours and the trainers'. */
 export const MAX_ROW_BYTES = 8 * 1024 * 1024

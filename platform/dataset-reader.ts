@@ -4,6 +4,7 @@ import { mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { MemoryWatch } from './memory-watch.ts'
 import { DatasetRefused, type DatasetFormat, type DatasetProfile } from './dataset-profile.ts'
 
 export interface ReadOrder {
@@ -21,6 +22,10 @@ export class DatasetReaderBroken extends Error {
 }
 
 const CHILD = fileURLToPath(new URL('dataset-reader-child.ts', import.meta.url))
+/** A reader of Parquet is given 1 GB; whatever takes twice that is no honest file. */
+const LIMIT_MB = 2_048
+const HEAP_MB = 512
+const LIMIT_MS = 15 * 60_000
 const FOLDER_LIFE_MS = 24 * 3_600_000
 
 /**
@@ -40,12 +45,32 @@ export async function readDataset(
 }
 
 async function askChild(order: ReadOrder, signal: AbortSignal | undefined) {
-  const child = fork(CHILD, { execArgv: [], stdio: ['ignore', 'ignore', 'ignore', 'ipc'] })
+  const { PATH, TMPDIR } = process.env
+  const child = fork(CHILD, {
+    execArgv: [`--max-old-space-size=${HEAP_MB}`],
+    stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
+    // What parses a stranger's file holds no secret.
+    env: { ...(PATH !== undefined && { PATH }), ...(TMPDIR !== undefined && { TMPDIR }) },
+  })
   const kill = () => void child.kill('SIGKILL')
+  let excess: string | undefined
+  using _watch = new MemoryWatch({
+    pids: async () => (child.pid === undefined ? [] : [child.pid]),
+    limitMb: LIMIT_MB,
+    onOver: (found) => {
+      excess = found
+      kill()
+    },
+  })
+  const timer = setTimeout(() => {
+    excess = `it took longer than ${LIMIT_MS / 60_000} minutes`
+    kill()
+  }, LIMIT_MS)
   signal?.addEventListener('abort', kill, { once: true })
   try {
     const exited = once(child, 'exit').then(() => {
       signal?.throwIfAborted()
+      if (excess !== undefined) throw new DatasetRefused(`the file cannot be read within bounds: ${excess}`)
       throw new DatasetReaderBroken(
         `the reader's process ended early (${child.signalCode ?? child.exitCode})`,
       )
@@ -56,6 +81,7 @@ async function askChild(order: ReadOrder, signal: AbortSignal | undefined) {
     ]
     return answer
   } finally {
+    clearTimeout(timer)
     signal?.removeEventListener('abort', kill)
     kill()
   }

@@ -128,8 +128,8 @@ async function readStored(
   const info = await objects.head(key)
   await using folder = await temporaryFolder()
   await using copy = await objects.localCopy(key, { directory: folder.path, signal })
-  const { num_samples, columns } = await readDataset({ path: copy.path, format }, { signal })
-  return { num_samples, columns, total_size_bytes: info?.sizeBytes ?? 0 }
+  const { num_samples, columns, decoded_bytes } = await readDataset({ path: copy.path, format }, { signal })
+  return { num_samples, columns, decoded_bytes, total_size_bytes: info?.sizeBytes ?? 0 }
 }
 
 /** The sentence for whoever uploaded the file; `undefined` for what is not the file's fault. */

@@ -18,6 +18,7 @@ export interface IngestResult {
   object_key: string
   num_samples: number
   total_size_bytes: number
+  decoded_bytes: number
   columns: { name: string; type: string }[]
 }
 

@@ -9,7 +9,7 @@ export function insertDataset(db: Kysely<Database>, dataset: NewDataset): Promis
 }
 
 /** A dataset without its columns, of which there may be thousands. */
-export type ListedDataset = Omit<DatasetRow, 'columns'>
+export type ListedDataset = Omit<DatasetRow, 'columns' | 'decoded_bytes'>
 
 const LISTED = [
   'id',

@@ -11,6 +11,8 @@ export interface DatasetTable {
   visibility: 'private' | 'public'
   num_samples: Optional<number>
   total_size_bytes: Optional<number>
+  /** What its rows take in memory, unpacked and with every value written out. */
+  decoded_bytes: Optional<number>
   columns: NullableJson<{ name: string; type: string }[]>
   object_key: Optional<string>
   error_message: Optional<string>

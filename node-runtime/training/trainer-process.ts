@@ -26,6 +26,8 @@ export interface TrainerJob {
   /** Kept between attempts. */
   cache_dir: string
   processes: number
+  /** The most that it may hold. */
+  memory_mb: number
 }
 
 export interface TrainerStart {
@@ -35,7 +37,7 @@ export interface TrainerStart {
   dir: string
   /** Unique on this node. */
   name: string
-  job: TrainerJob
+  job: Omit<TrainerJob, 'memory_mb'>
   /** It is ended when it holds more. */
   limitMb: number
   hasGpu: boolean
@@ -54,7 +56,7 @@ export async function startTrainer({
   const jobFile = join(dir, 'job.json')
   const writes = [job.output_dir, job.checkpoint_dir, job.cache_dir]
   await Promise.all(writes.map((path) => mkdir(path, { recursive: true })))
-  await writeFile(jobFile, JSON.stringify(job))
+  await writeFile(jobFile, JSON.stringify({ ...job, memory_mb: limitMb }))
   return driver.start({
     name,
     command: python,

@@ -47,6 +47,8 @@ export interface TrainerJob {
   cacheDir?: string
   /** Processes that share the work. */
   processes?: number
+  /** The most that it may hold. */
+  memoryMb?: number
   /** Called for every line; what it returns is sent to the trainer as a signal. */
   onEvent?: (event: TrainerEvent) => NodeJS.Signals | void
 }
@@ -79,6 +81,7 @@ export async function runTrainer(job: TrainerJob): Promise<TrainerRun> {
       base_revision: job.baseRevision ?? null,
       cache_dir: job.cacheDir ?? null,
       processes: job.processes ?? 1,
+      memory_mb: job.memoryMb ?? null,
     }),
   )
 

@@ -28,12 +28,13 @@ export async function weighRun(
   const model = services.catalog.model(run.model_config_id)
   const dataset = await services.db
     .selectFrom('dataset')
-    .select('total_size_bytes')
+    .select(['total_size_bytes', 'decoded_bytes'])
     .where('id', '=', run.dataset_id)
     .executeTakeFirst()
   const nodes = services.links.snapshot().filter((node) => serves(node, run.account_id))
   const asking = nodes.find(({ node_id }) => node_id === nodeId)
-  const ownMb = model?.estimateMemoryMb(dataset?.total_size_bytes ?? 0) ?? 0
+  const decoded = dataset?.decoded_bytes ?? 0
+  const ownMb = model?.estimateMemoryMb(Math.max(dataset?.total_size_bytes ?? 0, decoded)) ?? 0
   const isTuned = model?.config.trainer.base === 'required'
   const parameters = isTuned && base ? await parametersOf(services, base) : 0
   const { adapter, optimizer, lora_r } = run.hyperparameters
@@ -47,7 +48,11 @@ export async function weighRun(
       loraRank: Number(lora_r),
       isOnCpu,
     })
-  // Without a base only the data are known, and what they take is too rough a guess to refuse a run.
+  // What data take beyond their own size is too rough a guess to refuse a run; that they fit at all is not.
+  const leastMb = model && decoded > 0 ? model.leastMemoryMb(decoded) : 0
+  if (asking?.hardware === 'cpu' && asking.memory_total_mb < leastMb) {
+    return { base: tooLarge(run, { memoryMb: leastMb, asking, nodes }), memoryMb }
+  }
   if (!asking || parameters === 0 || asking.memory_total_mb >= memoryMb) return { base, memoryMb }
   return { base: tooLarge(run, { memoryMb, asking, nodes }), memoryMb }
 }

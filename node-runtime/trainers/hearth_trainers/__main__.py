@@ -11,7 +11,7 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
-from .errors import JobError, Stopped
+from .errors import JobError, Stopped, too_much_memory
 from .job import Job, read_job
 from .launch import is_launched, report_status, run_in_processes
 from .loop import EpochLoop, StopSignal
@@ -40,6 +40,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _train_and_tell(path: Path) -> int:
+    job: Job | None = None
     try:
         job = read_job(path)
         if job.processes > 1 and not is_launched():
@@ -52,6 +53,10 @@ def _train_and_tell(path: Path) -> int:
     except JobError as error:
         where = {name: value for name, value in (("column", error.column), ("row", error.row)) if value is not None}
         emit("error", code=error.code, message=str(error), **where)
+        return EXIT_UNTRAINABLE
+    except MemoryError:
+        error = too_much_memory(job.memory_mb if job else None)
+        emit("error", code=error.code, message=str(error))
         return EXIT_UNTRAINABLE
     except BrokenPipeError:
         # Nobody listens any more; keep the interpreter from flushing into the void.

@@ -19,6 +19,13 @@ class Stopped(Exception):
     """SIGTERM was answered: whatever is worth keeping is in a checkpoint."""
 
 
+def too_much_memory(limit_mb: int | None, needed_mb: int | None = None) -> JobError:
+    """The error for what does not fit into the memory that a run may have."""
+    needed = f" at least {needed_mb:,} MB for its dataset alone" if needed_mb else " more memory"
+    may = f": it may have {limit_mb:,} MB" if limit_mb else " than there is"
+    return JobError(f"The run needs{needed}{may}.", code="memory_exceeded")
+
+
 def no_such_column(name: str, columns: list[str], parameter: str) -> JobError:
     """The error for a column that a hyperparameter names and the dataset lacks."""
     listed = ", ".join(columns[:50]) + (", ..." if len(columns) > 50 else "")

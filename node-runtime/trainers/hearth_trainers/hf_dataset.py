@@ -2,58 +2,64 @@
 
 from __future__ import annotations
 
-import io
 import json
+import shutil
 import tarfile
+import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
 
+from .budget import Budget
 from .errors import JobError
 from .protocol import log
 
 _SUFFIXES = (".arrow", ".parquet")
+_BATCH_ROWS = 8_192
+Member = Callable[[], IO[bytes]]
 
 
-def read_hf_dataset(path: Path) -> pa.Table:
+def read_hf_dataset(path: Path, budget: Budget) -> pa.Table:
     """One split of the dataset: `train`, else the only or the first one. Class labels are given by name."""
     members = dict(_members(path))
     names = _train_split(sorted(members))
     if not names:
         raise JobError("The dataset holds no .arrow and no .parquet file.", code="bad_dataset")
-    tables = [_read(name, members[name]()) for name in names]
+    tables = [_read(name, members[name], budget) for name in names]
     return _named_labels(pa.concat_tables(tables, promote_options="permissive"))
 
 
-def _members(path: Path) -> Iterator[tuple[str, Callable[[], bytes]]]:
+def _members(path: Path) -> Iterator[tuple[str, Member]]:
     if path.is_dir():
         for file in path.rglob("*"):
             if file.suffix in _SUFFIXES:
-                yield file.relative_to(path).as_posix(), file.read_bytes
+                yield file.relative_to(path).as_posix(), lambda file=file: file.open("rb")
     elif zipfile.is_zipfile(path):
         archive = zipfile.ZipFile(path)
         for name in archive.namelist():
             if name.endswith(_SUFFIXES):
-                yield name, lambda name=name: archive.read(name)
+                yield name, lambda name=name: archive.open(name)
     elif tarfile.is_tarfile(path):
         yield from _tar_members(path)
     else:
         raise JobError("The dataset is neither a directory nor a zip, tar or tar.gz file.", code="bad_dataset")
 
 
-def _tar_members(path: Path) -> Iterator[tuple[str, Callable[[], bytes]]]:
+def _tar_members(path: Path) -> Iterator[tuple[str, Member]]:
     # Nothing is unpacked to disk, so no member can land outside.
     archive = tarfile.open(path)
     for member in archive:
         if member.isfile() and member.name.endswith(_SUFFIXES):
             stream = archive.extractfile(member)
             if stream is not None:
-                yield member.name, stream.read
+                yield member.name, lambda stream=stream: stream
 
 
 def _train_split(names: list[str]) -> list[str]:
@@ -78,13 +84,32 @@ def _split_of(name: str) -> str:
     return path.parent.name
 
 
-def _read(name: str, body: bytes) -> pa.Table:
-    if name.endswith(".parquet"):
-        return pq.read_table(io.BytesIO(body))
-    try:
-        return ipc.open_stream(body).read_all()
-    except pa.ArrowInvalid:
-        return ipc.open_file(body).read_all()
+def _read(name: str, member: Member, budget: Budget) -> pa.Table:
+    with _on_disk(member) as path:
+        if name.endswith(".parquet"):
+            return read_parquet(path, budget)
+        try:
+            with pa.OSFile(str(path)) as file, ipc.open_stream(file) as reader:
+                return budget.collect(reader, reader.schema)
+        except pa.ArrowInvalid:
+            with pa.OSFile(str(path)) as file, ipc.open_file(file) as reader:
+                batches = (reader.get_batch(index) for index in range(reader.num_record_batches))
+                return budget.collect(batches, reader.schema)
+
+
+@contextmanager
+def _on_disk(member: Member) -> Iterator[Path]:
+    """One file of an archive at a time, and never in memory: what it unpacks to is nobody's to say but its maker's."""
+    with tempfile.NamedTemporaryFile() as copy, member() as stream:
+        shutil.copyfileobj(stream, copy, 1 << 20)
+        copy.flush()
+        yield Path(copy.name)
+
+
+def read_parquet(path: Path, budget: Budget) -> pa.Table:
+    """The rows of a Parquet file, few at a time: a small file may hold one long text for millions of rows."""
+    with pq.ParquetFile(path) as file:
+        return budget.collect(file.iter_batches(batch_size=_BATCH_ROWS), file.schema_arrow)
 
 
 def _named_labels(table: pa.Table) -> pa.Table:

@@ -36,6 +36,8 @@ class Job:
     cache_dir: Path | None = None
     # Processes that share the work, one per accelerator.
     processes: int = 1
+    # The most that this run may hold; nothing when it may take what there is.
+    memory_mb: int | None = None
 
     def param(self, name: str) -> Any:
         """A hyperparameter; the caller of the trainer fills in every default."""
@@ -90,6 +92,7 @@ def read_job(path: Path) -> Job:
             base_revision=str(body["base_revision"]) if body.get("base_revision") else None,
             cache_dir=Path(cache_dir) if cache_dir else None,
             processes=max(1, int(body.get("processes", 1))),
+            memory_mb=int(body["memory_mb"]) if body.get("memory_mb") else None,
         )
     except KeyError as error:
         raise JobError(f"The job file lacks {error.args[0]}.", code="bad_job") from error

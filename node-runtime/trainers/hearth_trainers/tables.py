@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,25 +11,32 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
-import pyarrow.parquet as pq
 
+from .budget import Budget
 from .errors import JobError
-from .hf_dataset import read_hf_dataset
+from .hf_dataset import read_hf_dataset, read_parquet
 from .job import Job
 
 # Texts in a CSV file that stand for a missing value.
 _MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?"]
 _BLOCK = 8 << 20
+Reader = Callable[[Path, Budget], pa.Table]
 
 
 def read_table(job: Job) -> pa.Table:
     """The dataset as a table. Column types are number, boolean, timestamp, string, or something nested."""
-    readers = {"csv": _read_csv, "jsonl": _read_jsonl, "parquet": _read_parquet, "hf_dataset": read_hf_dataset}
+    readers: dict[str, Reader] = {
+        "csv": _read_csv,
+        "jsonl": _read_jsonl,
+        "parquet": read_parquet,
+        "hf_dataset": read_hf_dataset,
+    }
     reader = readers.get(job.format)
     if reader is None:
         raise JobError(f"The dataset format '{job.format}' is not known.", code="bad_job")
     try:
-        tables = [reader(path) for path in job.paths]
+        budget = Budget(job.memory_mb)
+        tables = [reader(path, budget) for path in job.paths]
         table = pa.concat_tables(tables, promote_options="permissive") if len(tables) > 1 else tables[0]
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowKeyError, OSError) as error:
         raise JobError(f"The dataset cannot be read as {job.format}: {error}", code="bad_dataset") from error
@@ -46,7 +54,7 @@ def _refuse_duplicates(names: list[str]) -> None:
         seen.add(name)
 
 
-def _read_csv(path: Path) -> pa.Table:
+def _read_csv(path: Path, budget: Budget) -> pa.Table:
     # Everything is read as text first: types guessed from the first block fail on a late exception.
     delimiter = delimiter_of(path)
     parse = pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
@@ -60,7 +68,8 @@ def _read_csv(path: Path) -> pa.Table:
         quoted_strings_can_be_null=True,
     )
     read = pa_csv.ReadOptions(block_size=_BLOCK)
-    table = pa_csv.read_csv(path, read_options=read, parse_options=parse, convert_options=convert)
+    with pa_csv.open_csv(path, read_options=read, parse_options=parse, convert_options=convert) as reader:
+        table = budget.collect(reader, reader.schema)
     return pa.table({name: _typed(table.column(name)) for name in table.column_names})
 
 
@@ -98,7 +107,9 @@ def _as_timestamp(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
     return None
 
 
-def _read_jsonl(path: Path) -> pa.Table:
+def _read_jsonl(path: Path, budget: Budget) -> pa.Table:
+    # Its rows take what they take in the file, at least.
+    budget.take(path.stat().st_size)
     try:
         return pa_json.read_json(path, read_options=pa_json.ReadOptions(block_size=_BLOCK))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -133,10 +144,6 @@ def _array(values: list[Any]) -> pa.Array:
         return pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         return pa.array([value if value is None or isinstance(value, str) else json.dumps(value) for value in values])
-
-
-def _read_parquet(path: Path) -> pa.Table:
-    return pq.read_table(path)
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -9,10 +9,10 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 
+from ..budget import Budget
 from ..errors import JobError
-from ..hf_dataset import read_hf_dataset
+from ..hf_dataset import read_hf_dataset, read_parquet
 from ..job import Job
 from ..tables import delimiter_of
 
@@ -25,8 +25,9 @@ def read_rows(job: Job) -> list[Row]:
     reader = readers.get(job.format)
     if reader is None:
         raise JobError(f"The dataset format '{job.format}' is not known.", code="bad_job")
+    budget = Budget(job.memory_mb)
     try:
-        rows = [row for path in job.paths for row in reader(path)]
+        rows = [row for path in job.paths for row in reader(path, budget)]
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowKeyError, OSError) as error:
         raise JobError(f"The dataset cannot be read as {job.format}: {error}", code="bad_dataset") from error
     if not rows:
@@ -34,11 +35,12 @@ def read_rows(job: Job) -> list[Row]:
     return rows
 
 
-def _read_jsonl(path: Path) -> Iterator[Row]:
+def _read_jsonl(path: Path, budget: Budget) -> Iterator[Row]:
     with path.open("rb") as stream:
         for number, line in enumerate(stream, 1):
             if not line.strip():
                 continue
+            budget.take(len(line))
             try:
                 row = orjson.loads(line.removeprefix(b"\xef\xbb\xbf"))
             except ValueError as error:
@@ -48,7 +50,8 @@ def _read_jsonl(path: Path) -> Iterator[Row]:
             yield row
 
 
-def _read_csv(path: Path) -> list[Row]:
+def _read_csv(path: Path, budget: Budget) -> list[Row]:
+    budget.take(path.stat().st_size)
     parse = pa_csv.ParseOptions(delimiter=delimiter_of(path), newlines_in_values=True)
     with pa_csv.open_csv(path, parse_options=parse) as reader:
         names = reader.schema.names
@@ -56,9 +59,9 @@ def _read_csv(path: Path) -> list[Row]:
     return pa_csv.read_csv(path, parse_options=parse, convert_options=convert).to_pylist()
 
 
-def _read_parquet(path: Path) -> list[Row]:
-    return pq.read_table(path).to_pylist()
+def _read_parquet(path: Path, budget: Budget) -> list[Row]:
+    return read_parquet(path, budget).to_pylist()
 
 
-def _read_hf(path: Path) -> list[Row]:
-    return read_hf_dataset(path).to_pylist()
+def _read_hf(path: Path, budget: Budget) -> list[Row]:
+    return read_hf_dataset(path, budget).to_pylist()
