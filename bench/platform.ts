@@ -21,7 +21,7 @@ export interface BenchPlatform extends AsyncDisposable {
   api: BuilderClient
   endpoint: Awaited<ReturnType<typeof register>>
   temporalAddress: string
-  pidOf: (name: 'api' | 'node' | 'control' | 'postgres' | 'temporal') => number
+  pidOf: (name: 'api' | 'gate' | 'node' | 'control' | 'postgres' | 'temporal') => number
 }
 
 /** Starts it on a directory of its own and trains a tabular model; disposing it removes everything. */

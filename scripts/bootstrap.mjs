@@ -58,6 +58,7 @@ const SCRIPTS = {
   'bench:placement': [['node', 'bench/placement.ts']],
   'bench:warm': [['node', 'bench/warm.ts']],
   'bench:coldstart': [['node', 'bench/coldstart.ts']],
+  'bench:temporal-gate': [['node', 'bench/temporal-gate.ts']],
   'bench:gateway': [['node', 'bench/gateway.ts']],
   'bench:aborts': [['node', 'bench/aborts.ts']],
   'bench:webhooks': [['node', 'bench/webhooks.ts']],

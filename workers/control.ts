@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { Client } from '@temporalio/client'
 import { NativeConnection, Runtime, Worker } from '@temporalio/worker'
 import { createControlActivities } from '../activities/control/index.ts'
@@ -8,7 +9,7 @@ import { loadCatalog } from '../platform/catalog.ts'
 import { type Config, ConfigError, readConfig, required } from '../platform/config.ts'
 import { openEgressPolicy } from '../platform/egress-policy.ts'
 import { usableFolder } from '../platform/folder.ts'
-import { createLogger } from '../platform/log.ts'
+import { createLogger, type Logger } from '../platform/log.ts'
 import { openObjectStore } from '../platform/object-store-open.ts'
 import { PublicSender } from '../platform/public-fetch.ts'
 import { SecretBox } from '../platform/secret-box.ts'
@@ -28,6 +29,9 @@ const WORKER_OPTIONS = {
   shutdownGraceTime: '1s',
   shutdownForceTime: '5s',
 } as const
+
+/** How often it is looked whether what runs for ever does. */
+const STANDING_MS = 300_000
 
 /** Runs every workflow and the control-plane activities until told to stop. */
 async function main(): Promise<void> {
@@ -81,11 +85,9 @@ async function main(): Promise<void> {
       { queues: workers.map(({ options }) => options.taskQueue), temporal: config.TEMPORAL_ADDRESS },
       'taking work',
     )
-    const standing = retry('Temporal', () => ensureStanding(temporal, log, { hasWebhooks }), {
-      log,
-      signal: stop,
-    }).catch(
-      (err: unknown) => stop.aborted || log.error({ err }, 'the kill switch and schedules are not in place'),
+    const standing = keepStanding(temporal, { hasWebhooks }, { log, signal: stop }).catch(
+      (err: unknown) =>
+        stop.aborted || log.error({ err }, 'the kill switch and housekeeping are not in place'),
     )
     if (stop.aborted) shutDown()
     await running
@@ -93,6 +95,18 @@ async function main(): Promise<void> {
     log.info('stopped')
   } finally {
     await connection.close()
+  }
+}
+
+/** Again and again: what an operator has ended by mistake comes back. */
+async function keepStanding(
+  temporal: Client,
+  features: { hasWebhooks: boolean },
+  life: { log: Logger; signal: AbortSignal },
+): Promise<never> {
+  for (;;) {
+    await retry('Temporal', () => ensureStanding(temporal, life.log, features), life)
+    await sleep(STANDING_MS, undefined, { signal: life.signal })
   }
 }
 

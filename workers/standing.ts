@@ -1,65 +1,36 @@
-import {
-  type Client,
-  ScheduleAlreadyRunning,
-  type ScheduleOptions,
-  ScheduleOverlapPolicy,
-} from '@temporalio/client'
+import { type Client, ScheduleNotFoundError } from '@temporalio/client'
 import type { Logger } from '../platform/log.ts'
 import { searchAttributes } from '../platform/temporal.ts'
-import { QUEUES } from '../workflows/policy.ts'
-import { killSwitchStart, webhookDispatchStart } from '../workflows/starts.ts'
+import { housekeepingStarts, killSwitchStart, webhookDispatchStart } from '../workflows/starts.ts'
 
-/** What runs for ever beside the work: the kill switch and the housekeeping schedules. Safe to repeat from any worker. */
+/** By which earlier versions started a workflow for each pass of housekeeping. */
+const FORMER_SCHEDULES = ['reconcile', 'retention']
+
+/** What runs for ever beside the work: the kill switch, housekeeping and first attempts. Safe to repeat from any worker. */
 export async function ensureStanding(
   temporal: Client,
   log: Logger,
   { hasWebhooks }: { hasWebhooks: boolean },
 ): Promise<void> {
-  for (const start of [killSwitchStart, ...(hasWebhooks ? [webhookDispatchStart] : [])]) {
-    await temporal.workflow.start(start.workflow, {
-      workflowId: start.workflowId,
-      taskQueue: start.taskQueue,
+  const starts = [killSwitchStart, ...housekeepingStarts, ...(hasWebhooks ? [webhookDispatchStart] : [])]
+  for (const { workflow, workflowId, taskQueue, args, options } of starts) {
+    await temporal.workflow.start(workflow, {
+      workflowId,
+      taskQueue,
+      args: [...args],
       workflowIdConflictPolicy: 'USE_EXISTING',
-      staticSummary: start.options.summary,
-      typedSearchAttributes: searchAttributes(start.options.search),
+      staticSummary: options.summary,
+      typedSearchAttributes: searchAttributes(options.search),
     })
   }
-  for (const options of SCHEDULES) await ensureSchedule(temporal, options)
-  log.info({ schedules: SCHEDULES.map((each) => each.scheduleId) }, 'kill switch and schedules are in place')
+  for (const name of FORMER_SCHEDULES) await removeSchedule(temporal, name)
+  log.debug({ workflows: starts.map((each) => each.workflowId) }, 'what runs for ever is in place')
 }
 
-const SCHEDULES = [
-  schedule('reconcile', '15s', 'Finishes or restarts work whose workflow is gone'),
-  schedule('retention', '5m', 'Removes what has outlived its time'),
-]
-
-function schedule(name: string, every: '15s' | '5m', summary: string) {
-  return {
-    scheduleId: name,
-    spec: { intervals: [{ every }] },
-    policies: { overlap: ScheduleOverlapPolicy.SKIP, catchupWindow: '1m' },
-    action: {
-      type: 'startWorkflow',
-      workflowType: name,
-      workflowId: name,
-      taskQueue: QUEUES.control,
-      args: [],
-      workflowExecutionTimeout: '30m',
-      staticSummary: summary,
-      typedSearchAttributes: searchAttributes({ HearthKind: name }),
-    },
-  } as const satisfies ScheduleOptions
-}
-
-/** An existing schedule takes over what this version says and keeps whether an operator has paused it. */
-async function ensureSchedule(temporal: Client, options: ScheduleOptions): Promise<void> {
+async function removeSchedule(temporal: Client, name: string): Promise<void> {
   try {
-    await temporal.schedule.create(options)
+    await temporal.schedule.getHandle(name).delete()
   } catch (err) {
-    if (!(err instanceof ScheduleAlreadyRunning)) throw err
-    const { spec, action } = options
-    await temporal.schedule
-      .getHandle(options.scheduleId)
-      .update(({ policies, state }) => ({ spec, action, policies, state }))
+    if (!(err instanceof ScheduleNotFoundError)) throw err
   }
 }

@@ -21,6 +21,7 @@ export const WORKFLOW_ID = {
   verification: (endpointId: string, version: number) => `verify/${endpointId}/${version}`,
   delivery: (deliveryId: string) => `delivery/${deliveryId}`,
   dispatch: 'dispatch/first-attempts',
+  housekeeping: (kind: string) => `housekeeping/${kind}`,
 } as const
 
 const SUBJECT = /^(task|job)\/([\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12})$/
@@ -131,6 +132,8 @@ export const PAUSE = {
   forRoom: { firstMs: 5_000, longestMs: 600_000 },
   /** When a destination is challenged, from the opening of its window of 15 minutes. */
   challenges: [0, 30_000, 120_000, 600_000],
+  /** Between two passes. */
+  housekeeping: { reconcile: '15s', retention: '5m' },
   /** After an attempt that no gateway let begin. */
   afterRefusal: '5s',
 } as const

@@ -32,19 +32,25 @@ export interface ReconcileState {
   killSwitch: number | null
 }
 
-/**
- * Gives every open row an owner again (design section 2). Runs from the schedule of the same name. A step that fails
- * does not keep the others from running; the pass then fails at its end, for operators to see.
- */
+const NOTHING_YET: ReconcileState = { jobs: null, tasks: null, deliveries: null, killSwitch: null }
+
+/** One pass by itself, as schedules of earlier versions start it; it fails when a step has. */
 export async function reconcile(): Promise<ReconcileState> {
   const last = workflowInfo().lastResult as ReconcileState | undefined
-  const state: ReconcileState = {
-    jobs: null,
-    tasks: null,
-    deliveries: null,
-    killSwitch: null,
-    ...last,
-  }
+  const { state, failures } = await reconcilePass(last, () => patched('candidate-tests'))
+  if (failures.length > 0) throw failures[0]
+  return state
+}
+
+/**
+ * Gives every open row an owner again (design section 2). A step that fails does not keep the others from running, and is told
+ * beside what the pass found.
+ */
+export async function reconcilePass(
+  last: ReconcileState | undefined,
+  looksAtCandidates = () => true,
+): Promise<{ state: ReconcileState; failures: readonly unknown[] }> {
+  const state = { ...NOTHING_YET, ...last }
   const done = { ended: 0, restarted: 0, folded: 0 }
   const failures: unknown[] = []
   const step = async (run: () => Promise<unknown>) => {
@@ -77,7 +83,7 @@ export async function reconcile(): Promise<ReconcileState> {
     done.restarted += swept.restarted
     state.deliveries = swept.next
   })
-  if (patched('candidate-tests')) {
+  if (looksAtCandidates()) {
     await step(async () => {
       const swept = await reconcileCandidates(state.candidates ?? null)
       done.ended += swept.ended
@@ -103,6 +109,5 @@ export async function reconcile(): Promise<ReconcileState> {
   setCurrentDetails(
     `Ended ${done.ended} and restarted ${done.restarted} pieces of work that nobody had; added up ${done.folded} usage counts.`,
   )
-  if (failures.length > 0) throw failures[0]
-  return state
+  return { state, failures }
 }

@@ -192,3 +192,17 @@ export const killSwitchStart = {
     summary: 'Kill switch: signal activate {reason, actor} or deactivate',
   },
 }
+
+/** The two executions that keep house, which every worker makes sure of. */
+export const housekeepingStarts = (
+  [
+    ['reconcile', 'Finishes or restarts work whose workflow is gone'],
+    ['retention', 'Removes what has outlived its time'],
+  ] as const
+).map(([kind, summary]) => ({
+  workflowId: WORKFLOW_ID.housekeeping(kind),
+  workflow: 'housekeeping',
+  taskQueue: QUEUES.control,
+  args: [{ kind }],
+  options: { search: { HearthKind: kind }, summary },
+}))

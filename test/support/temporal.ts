@@ -27,7 +27,9 @@ export function quietRuntime(): void {
 }
 
 /** Starts a real Temporal development server that knows the platform's search attributes. */
-export async function startTemporal(options: { port?: number } = {}): Promise<TestTemporal> {
+export async function startTemporal(
+  options: { port?: number; extraArgs?: string[] } = {},
+): Promise<TestTemporal> {
   const { HEARTH_CACHE_DIR: cache } = readConfig()
   quietRuntime()
   const path = process.env.HEARTH_TEST_TEMPORAL ?? (await findTemporalCli(cache, () => {}))

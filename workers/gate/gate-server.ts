@@ -178,7 +178,8 @@ export class GateServer {
   /** Asks for the work of one queue, for as long as the node waits and may have it. */
   async #poll(call: Call, { id }: NodeStanding): Promise<Buffer> {
     const { credentials, handOvers, standings, upstream } = this.#options
-    if (!standings.isFresh) throw databaseAway()
+    // Out of touch, it looks at this node itself: what has been decided since would not be heard of.
+    if (!standings.isFresh) await standings.look(id).catch(databaseAway)
     const request = new Message(call.request)
     this.#checkNamespace(request.text(POLL.namespace))
     const queue = new Message(request.bytes(POLL.taskQueue)).text(QUEUE.name)

@@ -1,0 +1,121 @@
+import assert from 'node:assert/strict'
+import { after, before, describe, it } from 'mocha'
+import { createLogger } from '../../platform/log.ts'
+import { ensureStanding } from '../../workers/standing.ts'
+import { QUEUES, WORKFLOW_ID } from '../../workflows/policy.ts'
+import { startApi, type TestApi } from '../support/api.ts'
+import { recordHistory } from '../support/histories.ts'
+import { startControlWorker, startTemporal, type TestTemporal } from '../support/temporal.ts'
+import { until } from '../support/until.ts'
+
+const KINDS = ['reconcile', 'retention'] as const
+
+describe('housekeeping', function () {
+  this.timeout(120_000)
+  const stack = new AsyncDisposableStack()
+  let temporal: TestTemporal
+  let api: TestApi
+  let passes = 0
+  let isBroken = false
+  before(async () => {
+    temporal = stack.use(await startTemporal())
+    api = stack.use(await startApi({ env: { TEMPORAL_ADDRESS: temporal.address } }))
+    for (const name of KINDS) {
+      await temporal.client.schedule.create({
+        scheduleId: name,
+        spec: { intervals: [{ every: '1h' }] },
+        action: { type: 'startWorkflow', workflowType: name, taskQueue: QUEUES.control, args: [] },
+      })
+    }
+  })
+  after(() => stack.disposeAsync())
+
+  const worker = () =>
+    startControlWorker(temporal, api.services, (activities) => ({
+      ...activities,
+      async tidyLeases() {
+        passes += 1
+        if (isBroken) throw new Error('broken for a while')
+        return activities.tidyLeases()
+      },
+    }))
+  const standing = () =>
+    ensureStanding(temporal.client, createLogger('test', 'silent'), { hasWebhooks: false })
+  const handle = (kind: string) => temporal.client.workflow.getHandle(WORKFLOW_ID.housekeeping(kind))
+  const start = (kind: (typeof KINDS)[number]) =>
+    temporal.client.workflow.start('housekeeping', {
+      workflowId: WORKFLOW_ID.housekeeping(kind),
+      taskQueue: QUEUES.control,
+      args: [{ kind, everyMs: 10 }],
+    })
+  const more = (count: number) => {
+    const wanted = passes + count
+    return until(() => passes >= wanted, 60_000)
+  }
+  async function listed(): Promise<string[]> {
+    const found: string[] = []
+    for await (const { workflowId, status } of temporal.client.workflow.list())
+      if (workflowId !== WORKFLOW_ID.killSwitch) found.push(`${workflowId} ${status.name}`)
+    return found.toSorted()
+  }
+
+  it('is two executions after many passes and a change of workers, and schedules of earlier versions are gone', async () => {
+    const first = await worker()
+    for (const kind of KINDS) await start(kind)
+    await standing()
+    await more(20)
+    await first[Symbol.asyncDispose]()
+
+    await using _second = await worker()
+    await standing()
+    await more(20)
+
+    const both = KINDS.map((kind) => `${WORKFLOW_ID.housekeeping(kind)} RUNNING`)
+    await until(async () => (await listed()).length === 2)
+    assert.deepEqual(await listed(), both)
+    for await (const { scheduleId } of temporal.client.schedule.list()) assert.fail(scheduleId)
+  })
+
+  it('goes on when a step fails again and again, and says so', async () => {
+    await using _worker = await worker()
+    isBroken = true
+    await more(8)
+    isBroken = false
+    await more(3)
+
+    const { status } = await handle('reconcile').describe()
+    assert.equal(status.name, 'RUNNING')
+  })
+
+  it('is started again when somebody ends it', async () => {
+    await handle('retention').terminate('by mistake')
+
+    await standing()
+
+    assert.equal((await handle('retention').describe()).status.name, 'RUNNING')
+  })
+
+  it('begins a new history when the server thinks that its own is long, with what it knows', async () => {
+    await using other = new AsyncDisposableStack()
+    const limit = ['--dynamic-config-value', 'limit.historyCount.suggestContinueAsNew=100']
+    const small = other.use(await startTemporal({ extraArgs: limit }))
+    other.use(await startControlWorker(small, api.services))
+    const started = await small.client.workflow.start('housekeeping', {
+      workflowId: 'housekeeping/reconcile',
+      taskQueue: QUEUES.control,
+      args: [{ kind: 'reconcile', everyMs: 10 }],
+    })
+    const now = small.client.workflow.getHandle(started.workflowId)
+
+    await until(async () => (await now.describe()).runId !== started.firstExecutionRunId, 60_000)
+
+    const { events } = await now.fetchHistory()
+    const [data] = events?.[0]?.workflowExecutionStartedEventAttributes?.input?.payloads ?? []
+    const input = JSON.parse(Buffer.from(data?.data ?? []).toString()) as { state: { killSwitch: number } }
+    assert.equal(typeof input.state.killSwitch, 'number')
+    await recordHistory(
+      'housekeeping-reconcile',
+      small.client.workflow.getHandle(started.workflowId, started.firstExecutionRunId),
+    )
+  })
+})
