@@ -125,6 +125,23 @@ describe('the gate to Temporal', function () {
       await assert.rejects(node.poll(mine), denied(/may not take work from/))
     })
 
+    it('poll for the work of a model whose load on it nobody has ordered', async () => {
+      const { db } = world.api.database
+      const queues = ['warm.ordered-model', 'cached.ordered-model']
+      for (const queue of queues) await assert.rejects(node.poll(queue), denied(/may not take work from/))
+
+      await db
+        .insertInto('node_model_order')
+        .values({ node_id: node.nodeId, model_key: 'ordered-model' })
+        .execute()
+
+      for (const queue of queues) {
+        await world.schedule(queue)
+        assert.ok((await node.poll(queue)).taskToken.length > 0, queue)
+      }
+      await assert.rejects(node.poll('warm.another-model'), denied(/may not take work from/))
+    })
+
     it('reach another namespace', async () => {
       await assert.rejects(
         node.service.pollActivityTaskQueue({ namespace: 'temporal-system', taskQueue: { name: own(node) } }),

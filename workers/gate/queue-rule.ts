@@ -2,13 +2,13 @@ import type { NodeStanding } from '../../db/repositories/node-standings.ts'
 import { mayPoll as mayEverPoll } from '../../domain/node-queues.ts'
 import { QUEUES } from '../../workflows/policy.ts'
 
-/** Until every load is recorded as ordered, any model may be one. */
-const ANY_MODEL = { has: () => true }
-
 /** Whether a node may ask for the work of a queue now: while it drains only for its own, once it is removed for none. */
-export function mayPoll({ id, account_id, status, sharing, hardware }: NodeStanding, queue: string): boolean {
+export function mayPoll(
+  { id, account_id, status, sharing, hardware, ordered }: NodeStanding,
+  queue: string,
+): boolean {
   if (status === 'removed') return false
   if (status === 'draining') return queue === QUEUES.node(id)
-  const poller = { nodeId: id, accountId: account_id, sharing, hardware, orderedModels: ANY_MODEL }
+  const poller = { nodeId: id, accountId: account_id, sharing, hardware, orderedModels: ordered }
   return mayEverPoll(poller, queue)
 }
