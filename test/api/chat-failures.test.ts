@@ -34,12 +34,13 @@ describe('a chat that fails is a failed task, costs nothing and is told once (6.
 
   for (const stream of [false, true]) {
     it(`when the model server refuses it (stream: ${stream})`, async () => {
-      const { status, body } = await chat.chat(endpoint.id, { stream, fake: { status: 500 } })
+      const { status, body, headers } = await chat.chat(endpoint.id, { stream, fake: { status: 500 } })
 
       assert.equal(status, 500)
       assert.equal(body.error.type, 'server_error')
-      const { error } = await failedTask()
+      const { id, error } = await failedTask()
       assert.equal(error, body.error.message)
+      if (!stream) assert.equal(headers['x-hearth-task-id'], id)
     })
   }
 

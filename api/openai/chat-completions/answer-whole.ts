@@ -44,13 +44,17 @@ export async function answerWhole(services: Services, chat: Chat): Promise<Reply
         ? { status: 'failed' as const, error: read.message }
         : { status: 'succeeded' as const, result: null, tokens: read.tokens }
     await record(services, chat, { nodeId, startedAt, inferenceTimeMs, outcome })
-    if (read instanceof ApiError) throw read
+    if (read instanceof ApiError) throw naming(chat, read)
     return reply(200, read.body, {
       'content-type': 'application/json',
       [TASK_HEADER]: chat.ticket.taskId,
     })
   }
 }
+
+/** The error, with the id of the failed task for whoever looks into it. */
+const naming = ({ ticket }: Chat, { code, message, details, cause, headers }: ApiError): ApiError =>
+  new ApiError(code, message, { details, cause, headers: { ...headers, [TASK_HEADER]: ticket.taskId } })
 
 function record(services: Services, { ticket, endpoint }: Chat, work: WarmWork): Promise<void> {
   const write = (owner: string | undefined) =>
