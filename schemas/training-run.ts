@@ -103,6 +103,8 @@ export const TrainingRun = Type.Object(
     /** The model version that came out; null until the run has completed. */
     version_id: Nullable(Uuid),
     attempt: Type.Integer({ minimum: 0 }),
+    /** Why no node can take the run; null while one is at it or could be. */
+    waiting: Nullable(Type.Object({ reason: Type.String(), since: Timestamp })),
     estimated_cost_credits: Nullable(Type.Number()),
     created_at: Timestamp,
     started_at: Nullable(Timestamp),

@@ -20,7 +20,7 @@ import type { ControlActivities } from '../activities/control/index.ts'
 import type { RunToDo } from '../activities/control/training.ts'
 import type { JobOffer } from '../domain/job-offers.ts'
 import { type GiveUpReason, isTerminal, MAX_FRUITLESS_ATTEMPTS } from '../domain/training-run.ts'
-import { jobClaimed } from './messages.ts'
+import { jobClaimed, jobWaiting } from './messages.ts'
 import { LOCAL, PAUSE } from './policy.ts'
 
 const { openRun, offersOf, closeAttempt, finishRun } = proxyLocalActivities<ControlActivities>(LOCAL.record)
@@ -53,6 +53,9 @@ export async function runJob(input: JobInput, attempt: Attempt): Promise<void> {
   setHandler(jobClaimed, ({ nodeId, attempt }) => {
     setCurrentDetails(`Attempt ${attempt} runs on node ${nodeId}.`)
     upsertSearchAttributes([{ key: HEARTH_NODE, value: nodeId }])
+  })
+  setHandler(jobWaiting, ({ reason }) => {
+    setCurrentDetails(reason === null ? 'Waits for a node to take it.' : `Waits: ${reason}.`)
   })
   let ending: Ending
   try {

@@ -27,5 +27,8 @@ export interface JobClaimedNotice {
 
 export const jobClaimed = defineSignal<[JobClaimedNotice]>('claimed')
 
+/** Why no node can take a job now: told to its workflow for operators to see. */
+export const jobWaiting = defineSignal<[{ reason: string | null }]>('waiting')
+
 /** Makes the next attempt of a webhook delivery now instead of when it is due. */
 export const retryDeliveryNow = defineSignal('retry_now')

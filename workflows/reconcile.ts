@@ -10,6 +10,7 @@ import { LOCAL } from './policy.ts'
 
 const {
   foldUsageCounts,
+  noteWaitingJobs,
   reconcileCandidates,
   reconcileDeliveries,
   reconcileJobs,
@@ -28,6 +29,7 @@ export interface ReconcileState {
   tasks: string | null
   deliveries: string | null
   candidates?: string | null
+  waiting?: string | null
   /** The version of the kill switch that its workflow was last told of. */
   killSwitch: number | null
 }
@@ -89,6 +91,11 @@ export async function reconcilePass(
       done.ended += swept.ended
       done.restarted += swept.restarted
       state.candidates = swept.next
+    })
+  }
+  if (patched('waiting-jobs')) {
+    await step(async () => {
+      state.waiting = (await noteWaitingJobs(state.waiting ?? null)).next
     })
   }
   await step(async () => {

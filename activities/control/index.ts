@@ -6,6 +6,7 @@ import { createKillSwitchActivities } from './kill-switch.ts'
 import { createMaintenanceActivities } from './maintenance.ts'
 import { createReconcileActivities } from './reconcile.ts'
 import { createTrainingActivities } from './training.ts'
+import { createWaitingActivities } from './waiting-jobs.ts'
 
 /** Every activity of the `control` queue; each is safe to repeat (its doc line says why). */
 export const createControlActivities = (deps: ControlDeps) => ({
@@ -16,5 +17,6 @@ export const createControlActivities = (deps: ControlDeps) => ({
   ...createMaintenanceActivities(deps),
   ...createReconcileActivities(deps),
   ...createTrainingActivities(deps),
+  ...createWaitingActivities(deps),
 })
 export type ControlActivities = ReturnType<typeof createControlActivities>

@@ -143,3 +143,26 @@ export async function listJobEpochs(db: Kysely<Database>, jobId: string): Promis
     ...(eval_perplexity !== null && { eval_perplexity }),
   }))
 }
+
+/** Lines of the platform during an attempt come after those of its node, whose numbers never get so far. */
+const AFTER_NODE_SEQ = 1_000_000_000
+
+/** Adds a line of the platform's own to the log of an attempt; the caller holds the job's row. */
+export async function insertJobLine(
+  db: Kysely<Database>,
+  { jobId, attempt }: { jobId: string; attempt: number },
+  message: string,
+  now: Date,
+): Promise<void> {
+  const last = db
+    .selectFrom('job_log')
+    .select(({ fn, val }) =>
+      sql<number>`greatest(${fn.max('seq')} + 1, ${val(AFTER_NODE_SEQ)}::int)`.as('seq'),
+    )
+    .where('job_id', '=', jobId)
+    .where('attempt', '=', attempt)
+  await db
+    .insertInto('job_log')
+    .values({ job_id: jobId, attempt, seq: last, message: storable(message), created_at: now })
+    .execute()
+}

@@ -105,6 +105,8 @@ export async function beginAttempt(
       status: 'running',
       attempt,
       error_message: null,
+      waiting_reason: null,
+      waiting_since: null,
       started_at: sql<Date>`coalesce(started_at, ${now})`,
     })
     .where('id', '=', id)

@@ -24,6 +24,9 @@ export interface TrainingRunTable {
   /** What the trainer said about the model: schemas, examples, measured memory. */
   output: NullableJson<Record<string, unknown>>
   error_message: Optional<string>
+  /** Why no node can take it, and since when; null while one is at it or could be. */
+  waiting_reason: Optional<string>
+  waiting_since: Optional<Date>
   estimated_cost_credits: Optional<number>
   created_at: CreatedAt
   started_at: Optional<Date>

@@ -145,7 +145,7 @@ describe('training merges (4.3)', () => {
       assert.equal(status, 202)
       assert.match(
         body.message,
-        hardware_preference.startsWith('gpu') ? /runs on a processor/ : /^Merge queued$/,
+        hardware_preference.startsWith('gpu') ? /runs on a processor/ : /^Merge queued/,
       )
       assert.equal((await job(body.job_id)).hardware_preference, hardware_preference)
     })

@@ -32,7 +32,7 @@ describe('training runs', () => {
 
     assert.equal(status, 202)
     assert.equal(body.status, 'pending')
-    assert.equal(body.message, 'Training run queued')
+    assert.match(body.message, /^Training run queued/)
     assert.equal(typeof body.queue_position, 'number')
     assert.equal(body.estimated_cost_credits, 1 + (0.002 * 200 * 50) / 1000)
 

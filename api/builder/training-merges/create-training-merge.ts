@@ -16,6 +16,7 @@ import { mergeStart } from '../../../workflows/starts.ts'
 import { canonicalDigest } from '../../http/canonical.ts'
 import { route } from '../../http/route.ts'
 import { assertQuota } from '../training-runs/assert-quota.ts'
+import { queuedMessage } from '../training-runs/queued-message.ts'
 import { resolveSources } from './resolve-sources.ts'
 
 const OPERATING_MODE = 'balanced'
@@ -78,7 +79,7 @@ export const createTrainingMerge = route({
       job_id: job.id,
       job_type: 'merge' as const,
       status: job.status,
-      message: messageFor(body),
+      message: await queuedMessage(trx, job, messageFor(body)),
       estimated_cost_credits: null,
       queue_position: await countAhead(trx, { ...job, priority }),
     }

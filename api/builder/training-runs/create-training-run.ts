@@ -20,6 +20,7 @@ import { canonicalDigest } from '../../http/canonical.ts'
 import { route } from '../../http/route.ts'
 import { assertEnabled } from './assert-enabled.ts'
 import { assertQuota } from './assert-quota.ts'
+import { queuedMessage } from './queued-message.ts'
 import { chooseModel } from './choose-model.ts'
 import { assertTrainable, chooseHardware, likesGpuWith, resolveHyperparameters } from './plan-run.ts'
 import { resolveBase } from './resolve-base.ts'
@@ -102,7 +103,7 @@ export const createTrainingRun = route({
     return {
       job_id: run.id,
       status: run.status,
-      message: 'Training run queued',
+      message: await queuedMessage(trx, run, 'Training run queued'),
       estimated_cost_credits: run.estimated_cost_credits,
       queue_position: await countAhead(trx, { ...run, priority: PRIORITY[operating_mode] }),
     }

@@ -1,3 +1,4 @@
+import { isTerminal } from '../../../domain/training-run.ts'
 import type { TrainingRunView } from '../../../db/repositories/training-runs.ts'
 import type { ArtifactRef } from '../../../schemas/artifact-ref.ts'
 import type { EpochLoss, TrainingMetrics, TrainingRun } from '../../../schemas/training-run.ts'
@@ -32,6 +33,7 @@ export function presentRun(
     base: baseOfRun(run),
     version_id: run.version_id,
     attempt: run.attempt,
+    waiting: waitingOf(run),
     estimated_cost_credits: run.estimated_cost_credits,
     created_at: run.created_at.toISOString(),
     started_at: time(run.started_at),
@@ -51,6 +53,11 @@ export function baseOfRun({
   if (job_type !== 'training' || typeof repo_id !== 'string') return given
   if (given && given.type !== 'hf') return given
   return { type: 'hf', repo_id, ...(base_revision !== null && { revision: base_revision }) }
+}
+
+function waitingOf({ status, waiting_reason, waiting_since }: TrainingRunView): TrainingRun['waiting'] {
+  if (isTerminal(status) || waiting_reason === null || waiting_since === null) return null
+  return { reason: waiting_reason, since: waiting_since.toISOString() }
 }
 
 function withoutEpochs(metrics: Record<string, unknown> | null): Record<string, unknown> {

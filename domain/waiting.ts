@@ -1,0 +1,51 @@
+import type { NodeSharing } from '../schemas/node.ts'
+import { NODE_QUEUES } from './node-queues.ts'
+import { serves } from './node-snapshot.ts'
+
+/** What decides whether a node can take a job. */
+export interface NodeStanding {
+  readonly name: string
+  readonly account_id: string
+  readonly sharing: NodeSharing
+  readonly hardware: 'cpu' | 'gpu' | 'xpu'
+  readonly is_online: boolean
+  readonly is_draining: boolean
+  /** How many jobs it takes at once; null where it has not said so. */
+  readonly train_slots: number | null
+}
+
+interface WaitingJob {
+  readonly account_id: string
+  readonly task_queue: string
+}
+
+/** As many reasons as a sentence can name. */
+const SHOWN = 10
+
+/** Why no node can take a job, in words that go on a sentence; null when a node is there, busy or not. */
+export function whyWaiting(nodes: readonly NodeStanding[], job: WaitingJob): string | null {
+  const needsGpu = job.task_queue === NODE_QUEUES.train('gpu')
+  const what = needsGpu ? 'node with a GPU' : 'node'
+  const able = nodes.filter((node) => serves(node, job.account_id))
+  if (able.length === 0) return `there is no ${what} that works for this account`
+  const faults = new Map<string, number>()
+  for (const node of able) {
+    const fault = faultOf(node, needsGpu)
+    if (fault === undefined) return null
+    // What the machines of others are called is theirs to say.
+    const who = node.account_id === job.account_id ? node.name || 'a node' : 'shared'
+    const key = `${who} ${fault}`
+    faults.set(key, (faults.get(key) ?? 0) + 1)
+  }
+  const told = [...faults]
+    .slice(0, SHOWN)
+    .map(([fault, count]) => (count > 1 ? `${fault} (${count} nodes)` : fault))
+  return `no ${what} that works for this account is online: ${told.join('; ')}`
+}
+
+function faultOf(node: NodeStanding, needsGpu: boolean): string | undefined {
+  if (needsGpu && node.hardware !== 'gpu') return 'has no GPU'
+  if (node.train_slots === 0) return 'takes no jobs'
+  if (!node.is_online) return 'is not connected'
+  return node.is_draining ? 'is draining' : undefined
+}

@@ -1,0 +1,156 @@
+import assert from 'node:assert/strict'
+import { createWaitingActivities } from '../../activities/control/waiting-jobs.ts'
+import { newId } from '../../domain/ids.ts'
+import { whyWaiting } from '../../domain/waiting.ts'
+import { signedNode } from '../support/signed-node.ts'
+import { createRun, readyDataset } from '../support/training.ts'
+import { startTrainingWorld, type TrainingWorld } from '../support/training-workflow.ts'
+import { until } from '../support/until.ts'
+
+const RUNS = '/api/builder/v1/training/runs'
+
+describe('a run that no node can take', function () {
+  this.timeout(60_000)
+  let world: TrainingWorld
+  let accountId: string
+  let key: string
+  let dataset_id: string
+
+  before(async () => {
+    world = await startTrainingWorld()
+  })
+  after(() => world[Symbol.asyncDispose]())
+  beforeEach(async () => {
+    ;({ accountId, key } = await world.api.account())
+    dataset_id = await readyDataset(world.api, accountId)
+  })
+
+  const look = () =>
+    createWaitingActivities({ ...world.api.services, temporal: world.temporal.client }).noteWaitingJobs(null)
+  const read = async (jobId: string) => (await world.api.call('GET', `${RUNS}/${jobId}`, { key })).body
+  const lines = async (jobId: string): Promise<string[]> =>
+    (await world.api.call('GET', `${RUNS}/${jobId}/logs`, { key })).body.logs.map(
+      ({ message }: { message: string }) => message,
+    )
+  const create = (hardware_preference: 'gpu_only' | 'cpu_only') =>
+    createRun(world.api, key, { dataset_id, hardware_preference })
+
+  /** A node of the account's own, with a gateway that has just heard of it. */
+  async function join(name: string, hardware: 'cpu' | 'gpu'): Promise<string> {
+    const { nodeId } = await signedNode(world.api, name)
+    const { db } = world.api.database
+    await db
+      .updateTable('node')
+      .set({ hardware, account_id: accountId, sharing: 'dedicated' })
+      .where('id', '=', nodeId)
+      .execute()
+    await db
+      .insertInto('node_state')
+      .values({ node_id: nodeId, gateway_id: newId(), snapshot: '{}' })
+      .execute()
+    return nodeId
+  }
+
+  it('says so with its acceptance, on the run, in its log and to its workflow, for as long as that holds', async () => {
+    await using _workers = await world.work(async () => {})
+    const accepted = await world.api.call('POST', RUNS, {
+      key,
+      body: {
+        job_name: 'wide',
+        model_config_id: 'tabular-regression',
+        dataset_id,
+        hardware_preference: 'gpu_only',
+      },
+    })
+    assert.match(
+      accepted.body.message,
+      /queued; there is no node with a GPU .* it holds a place of the quota/,
+    )
+    const jobId = accepted.body.job_id
+    const handle = world.workflow(jobId)
+    await until(async () => (await handle.describe().catch(() => undefined))?.status.name === 'RUNNING')
+
+    await look()
+    const first = (await read(jobId)).waiting
+    assert.match(first.reason, /^there is no node with a GPU that works for this account$/)
+    assert.ok(Date.parse(first.since) <= Date.now())
+    const details = async () =>
+      (await handle.query<{ currentDetails?: string }>('__temporal_workflow_metadata')).currentDetails ?? ''
+    await until(async () => (await details()).includes('there is no node with a GPU'))
+
+    await join('small', 'cpu')
+    await look()
+    await look()
+    const second = (await read(jobId)).waiting
+    assert.match(second.reason, /is online: small has no GPU$/)
+    assert.equal(second.since, first.since)
+    assert.deepEqual(await lines(jobId), [`Waiting: ${first.reason}.`, `Waiting: ${second.reason}.`])
+
+    const able = await join('large', 'gpu')
+    await look()
+    assert.equal((await read(jobId)).waiting, null)
+    await until(async () => !(await details()).includes('has no GPU'))
+
+    const { db } = world.api.database
+    await db.updateTable('node').set({ status: 'removed' }).where('id', '=', able).execute()
+    await look()
+    assert.match((await read(jobId)).waiting.reason, /small has no GPU$/)
+    assert.equal((await world.api.call('POST', `${RUNS}/${jobId}/cancel`, { key })).status, 200)
+    assert.equal((await read(jobId)).waiting, null)
+  })
+
+  it('is told also when it had begun, and its only node is gone', async () => {
+    const nodeId = await join('only', 'cpu')
+    const jobId = await create('cpu_only')
+    const { db } = world.api.database
+    const lease = {
+      token: newId(),
+      kind: 'job' as const,
+      subject_id: jobId,
+      account_id: accountId,
+      node_id: nodeId,
+      attempt: 1,
+      state: 'active' as const,
+      lease_s: 30,
+      expires_at: new Date(Date.now() + 30_000),
+    }
+    await db.insertInto('lease').values(lease).execute()
+    await db
+      .updateTable('training_run')
+      .set({ status: 'running', attempt: 1 })
+      .where('id', '=', jobId)
+      .execute()
+    await db.deleteFrom('node_state').where('node_id', '=', nodeId).execute()
+    await look()
+    assert.equal((await read(jobId)).waiting, null)
+
+    await db.updateTable('lease').set({ state: 'expired' }).where('token', '=', lease.token).execute()
+    await look()
+
+    assert.match((await read(jobId)).waiting.reason, /^no node .* is online: only is not connected$/)
+  })
+
+  it('is told nothing of what the nodes of others are called, and nothing when a node is only busy', () => {
+    const node = {
+      name: 'secret',
+      account_id: newId(),
+      sharing: 'shared' as const,
+      hardware: 'cpu' as const,
+      is_online: true,
+      is_draining: false,
+      train_slots: 1,
+    }
+    const own = { ...node, name: 'mine', account_id: accountId, sharing: 'dedicated' as const }
+    const cpu = { account_id: accountId, task_queue: 'train.cpu' }
+    const gpu = { account_id: accountId, task_queue: 'train.gpu' }
+
+    assert.equal(whyWaiting([node], cpu), null)
+    const told = whyWaiting([node, node, { ...own, is_draining: true, hardware: 'gpu' as const }], gpu)
+    assert.match(told ?? '', /: shared has no GPU \(2 nodes\); mine is draining$/)
+    assert.match(whyWaiting([{ ...own, train_slots: 0 }], cpu) ?? '', /mine takes no jobs$/)
+    assert.match(
+      whyWaiting([{ ...own, account_id: newId() }], cpu) ?? '',
+      /^there is no node that works for this account$/,
+    )
+  })
+})
