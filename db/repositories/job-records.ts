@@ -156,9 +156,7 @@ export async function insertJobLine(
 ): Promise<void> {
   const last = db
     .selectFrom('job_log')
-    .select(({ fn, val }) =>
-      sql<number>`greatest(${fn.max('seq')} + 1, ${val(AFTER_NODE_SEQ)}::int)`.as('seq'),
-    )
+    .select(sql<number>`greatest(max(seq) + 1, ${AFTER_NODE_SEQ}::int)`.as('seq'))
     .where('job_id', '=', jobId)
     .where('attempt', '=', attempt)
   await db
