@@ -4,10 +4,10 @@ import { orderModel } from '../db/repositories/node-model-orders.ts'
 import { insertWorkflowStart } from '../db/repositories/workflow-starts.ts'
 import type { Database } from '../db/tables.ts'
 import { ApiError } from '../domain/errors.ts'
-import { warmthOf } from '../domain/node-snapshot.ts'
+import { missingEnvironment, warmthOf } from '../domain/node-snapshot.ts'
 import type { Chosen, PlacementNeed } from '../domain/placement.ts'
 import type { Logger } from '../platform/log.ts'
-import type { NodeModel } from '../schemas/node.ts'
+import type { NodeEnvironment, NodeModel } from '../schemas/node.ts'
 import { modelLoadStart } from '../workflows/starts.ts'
 import type { NodeLinks } from './links/node-links.ts'
 
@@ -40,6 +40,8 @@ interface Load {
   place: Chosen | undefined
   /** When to place it again, after a node had no room for it or while one does not try; never while a node is at it. */
   againAt: number
+  /** Milliseconds for which its node has been installing what the model runs in: they count against nobody's wait. */
+  installingMs: number
 }
 
 interface Waiter {
@@ -62,6 +64,8 @@ const NEAR_MS = 5_000
 /** A node that gave a load up for lack of room may have some in a moment. */
 const AGAIN_MS = 1_000
 const RETRY_AFTER_S = 5
+/** For so long a load for which nobody waits is remembered. */
+const UNATTENDED_MS = 60_000
 
 /**
  * Models on their way to being warm, for requests that wait for them: however many wait for a model, one `modelLoad` is
@@ -73,6 +77,7 @@ export class ModelLoads implements Disposable {
   readonly #loads = new Map<string, Map<string | null, Load>>()
   readonly #stopListening: () => void
   readonly #timer: NodeJS.Timeout
+  #lookedAt = performance.now()
   #waiting = 0
   #bytes = 0
 
@@ -110,17 +115,20 @@ export class ModelLoads implements Disposable {
     }
     const account_id = this.#options.links.placement.hasOwnNode(need.account_id) ? need.account_id : null
     const load = this.#loads.get(need.model_key)?.get(account_id) ?? this.#begin({ ...need, account_id })
+    // It goes on without anybody who waits: whoever comes back finds it done.
+    const missing = this.#missing(load)
+    if (missing && installMs(missing) > timeoutMs) throw unprepared(missing)
     const { promise, resolve, reject } = Promise.withResolvers<void>()
     const waiter = { bytes, resolve, reject }
     load.waiters.add(waiter)
     this.#waiting += 1
     this.#bytes += bytes
-    const late = setTimeout(() => reject(cold(timeoutMs)), timeoutMs)
+    const late = this.#lateness(load, timeoutMs, reject)
     const leave = () => reject(signal.reason)
     signal.addEventListener('abort', leave, { once: true })
     if (signal.aborted) leave()
     return promise.finally(() => {
-      clearTimeout(late)
+      late[Symbol.dispose]()
       signal.removeEventListener('abort', leave)
       this.#waiting -= 1
       this.#bytes -= bytes
@@ -148,6 +156,7 @@ export class ModelLoads implements Disposable {
       waiters: new Set(),
       place: undefined,
       againAt: Number.POSITIVE_INFINITY,
+      installingMs: 0,
     }
     const loads = this.#loads.get(need.model_key)
     if (loads) loads.set(need.account_id, load)
@@ -157,11 +166,44 @@ export class ModelLoads implements Disposable {
     return load
   }
 
+  /** Gives a waiter up after `timeoutMs`, in which the installation of an environment does not count unless it has overrun by far. */
+  #lateness(load: Load, timeoutMs: number, reject: (err: unknown) => void): Disposable {
+    const before = load.installingMs
+    const longestMs = timeoutMs + 2 * installMs(this.#missing(load)) + UNMEASURED_CEILING_MS
+    let counted = timeoutMs
+    const look = () => {
+      const spared = load.installingMs - before
+      const missing = this.#missing(load)
+      const waited = counted
+      if (waited < timeoutMs + spared || missing) counted = Math.max(timeoutMs + spared, waited + LOOK_MS)
+      if (counted === waited) return reject(cold(timeoutMs))
+      if (counted > longestMs) return reject(missing ? unprepared(missing) : cold(timeoutMs))
+      timer = setTimeout(look, counted - waited)
+    }
+    let timer = setTimeout(look, timeoutMs)
+    return { [Symbol.dispose]: () => clearTimeout(timer) }
+  }
+
+  /** What the node of a load has to install first; before there is a node, what the one that is ready soonest has to. */
+  #missing({ need, place, tried }: Load): NodeEnvironment | undefined {
+    const { placement } = this.#options.links
+    const now = Date.now()
+    let soonest: NodeEnvironment | undefined
+    for (const snapshot of placement.snapshots()) {
+      const { node_id } = snapshot
+      if (place ? place.node_id !== node_id : placement.misfit(node_id, { ...need, exclude: tried, now }))
+        continue
+      const missing = missingEnvironment(snapshot, need.runtime_profile)
+      if (!missing) return undefined
+      if (!soonest || installMs(missing) < installMs(soonest)) soonest = missing
+    }
+    return soonest
+  }
+
   /** Picks a node and promises the load there; a load that is under way is joined. */
   #start(load: Load): void {
-    const { links } = this.#options
     const need = { ...load.need, exclude: load.tried, now: Date.now() }
-    const { chosen, explain } = links.placement.place(need, Math.random)
+    const { chosen, explain } = this.#place(need)
     if (!chosen) {
       const waitMs = this.#nextTryMs(need)
       if (waitMs <= NEAR_MS) {
@@ -178,6 +220,18 @@ export class ModelLoads implements Disposable {
     load.place = chosen
     load.againAt = Number.POSITIVE_INFINITY
     void this.#promise(load, chosen.node_id)
+  }
+
+  /** A node that has what the model runs in, before one that has to install it. */
+  #place(need: PlacementNeed & { exclude: Set<string> }) {
+    const { placement } = this.#options.links
+    const unready = placement
+      .snapshots()
+      .filter((snapshot) => missingEnvironment(snapshot, need.runtime_profile))
+      .map(({ node_id }) => node_id)
+    if (unready.length === 0) return placement.place(need, Math.random)
+    const ready = placement.place({ ...need, exclude: new Set([...need.exclude, ...unready]) }, Math.random)
+    return ready.chosen ? ready : placement.place(need, Math.random)
   }
 
   /** Milliseconds until a node that puts its next try off could take the model; infinite when there is none. */
@@ -233,8 +287,13 @@ export class ModelLoads implements Disposable {
   }
 
   #look(): void {
+    const now = performance.now()
+    const sinceLookMs = now - this.#lookedAt
+    this.#lookedAt = now
     for (const load of this.#all()) {
       const { model_key, account_id } = load.need
+      if (this.#missing(load)) load.installingMs += sinceLookMs
+      else if (load.waiters.size === 0 && now - load.beganAt > UNATTENDED_MS) this.#forget(load)
       if (this.#options.links.placement.count(model_key, account_id).warm > 0) this.#loaded(load, undefined)
       else if (performance.now() > load.againAt) this.#start(load)
     }
@@ -259,10 +318,11 @@ export class ModelLoads implements Disposable {
     if (loads.size === 0) this.#loads.delete(model_key)
   }
 
-  async #record({ need, beganAt }: Load, { node_id, warmth }: Chosen): Promise<void> {
+  async #record({ need, beganAt, installingMs }: Load, { node_id, warmth }: Chosen): Promise<void> {
     const { db, links, log } = this.#options
     const hardware = links.placement.hardware(node_id)
-    if (warmth === 'warm' || !hardware) return
+    // What was installed on the way is there from now on: the next load says more.
+    if (warmth === 'warm' || !hardware || installingMs > 0) return
     const mean_ms = performance.now() - beganAt
     await recordLoad(db, { model_key: need.model_key, start_state: warmth, hardware, mean_ms }).catch(
       (err: unknown) => log.warn({ err, model_key: need.model_key }, 'a load time was not recorded'),
@@ -272,6 +332,21 @@ export class ModelLoads implements Disposable {
 
 const unavailable = (code: 'model_cold' | 'no_capacity', message: string, seconds: number): ApiError =>
   new ApiError(code, message, { headers: { 'retry-after': String(seconds) } })
+
+const installMs = (missing: NodeEnvironment | undefined): number => (missing?.eta_s ?? 0) * 1_000
+
+const unprepared = (missing: NodeEnvironment): ApiError => {
+  const seconds = (missing.eta_s ?? RETRY_AFTER_S) + RETRY_AFTER_S
+  if (missing.state === 'failed') {
+    const why = `its node could not install the environment ${missing.name}, and tries again: ${missing.error ?? ''}`
+    return unavailable('model_cold', why, seconds)
+  }
+  const share = missing.progress === undefined ? '' : ` (${Math.round(missing.progress * 100)} %)`
+  const message =
+    `its node installs the environment ${missing.name}${share}, once per machine: ` +
+    `the model can be loaded in about ${missing.eta_s ?? RETRY_AFTER_S} s; come back then`
+  return unavailable('model_cold', message, seconds)
+}
 
 const cold = (waitedMs: number): ApiError =>
   unavailable(

@@ -1,4 +1,4 @@
-import type { NodeModel, NodeSharing } from '../schemas/node.ts'
+import type { NodeEnvironment, NodeModel, NodeSharing } from '../schemas/node.ts'
 
 /** What placement knows of one node: its inventory and its latest report, as kept in `node_state.snapshot`. */
 export interface NodeSnapshot {
@@ -17,6 +17,19 @@ export interface NodeSnapshot {
   readonly draining: boolean
   /** Every model that is loaded, being loaded, or on this node's disk (`evicted`). */
   readonly models: readonly NodeModel[]
+  /** What its profiles run in; absent from nodes that do not tell. */
+  readonly environments?: readonly NodeEnvironment[]
+}
+
+/** The environment that a node has to install before it can run a profile: of several the one that takes longest. */
+export function missingEnvironment(
+  { environments = [] }: Pick<NodeSnapshot, 'environments'>,
+  profileId: string,
+): NodeEnvironment | undefined {
+  const missing = environments.filter(
+    ({ profiles, state }) => state !== 'ready' && profiles.includes(profileId),
+  )
+  return missing.toSorted((a, b) => (b.eta_s ?? 0) - (a.eta_s ?? 0))[0]
 }
 
 /**

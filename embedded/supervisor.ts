@@ -238,6 +238,8 @@ function commonEnv(
     HEARTH_CACHE_DIR: config.HEARTH_CACHE_DIR,
     HEARTH_OBJECT_DIR: layout.objects,
     HEARTH_NODE_DIR: layout.node,
+    // Gigabytes are not fetched to a machine that may only want to look around.
+    HEARTH_NODE_PREPARE: process.env['HEARTH_NODE_PREPARE'] ?? 'none',
     HEARTH_BASE_URL: at.baseUrl,
     HEARTH_GATEWAY_URL: at.localBase,
     HEARTH_OPERATIONS_KEY: config.HEARTH_OPERATIONS_KEY || secrets.operations_key,

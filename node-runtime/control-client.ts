@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Pool } from 'undici'
 import type { AskTemporalCredential, NodeModelSpec, TemporalCredential } from '../schemas/node.ts'
 import type { ModelExpectation } from '../schemas/training-merge.ts'
+import { withoutPaths } from './without-paths.ts'
 import type { Identity } from './identity.ts'
 
 /** A gateway's refusal; `code` is the contract's error code. */
@@ -56,14 +57,18 @@ export class ControlClient {
     return this.call('POST', `/api/v1/tasks/${taskId}/claim`, body, options)
   }
 
-  /** One of the lease routes: what the node does under its fenced right to a task or job. */
+  /** One of the lease routes: what the node does under its fenced right to a task or job. Why it failed goes without paths. */
   lease<T>(
     verb: 'renew' | 'urls' | 'checkpoint' | 'complete' | 'fail',
     leaseToken: string,
     body: object,
     options?: CallOptions,
   ): Promise<T> {
-    return this.call('POST', `/api/v1/leases/${leaseToken}:${verb}`, body, options)
+    const told =
+      'message' in body && typeof body.message === 'string'
+        ? { ...body, message: withoutPaths(body.message) }
+        : body
+    return this.call('POST', `/api/v1/leases/${leaseToken}:${verb}`, told, options)
   }
 
   /** The node's way to Temporal for the next minutes. */

@@ -2,6 +2,7 @@ import type { NodeModel, NodeModelState } from '../schemas/node.ts'
 import type { ModelServer } from './model-server.ts'
 import type { Pins } from './pins.ts'
 import type { DownloadProgress } from './download-meter.ts'
+import { withoutPaths } from './without-paths.ts'
 
 const FIRST_BACKOFF_MS = 1_000
 const LONGEST_BACKOFF_MS = 300_000
@@ -86,7 +87,7 @@ export class LoadedModel {
       ...(this.isWarmingUp && { warming_up: true }),
       ...(this.#state === 'loading_model' && { load_progress_pct: this.loadPercent }),
       ...this.progress,
-      ...(this.error !== undefined && { error: this.error, retry_at: this.retryAt }),
+      ...(this.error !== undefined && { error: withoutPaths(this.error), retry_at: this.retryAt }),
     }
   }
 }

@@ -23,12 +23,7 @@ const underWay = new Map<string, Promise<string>>()
  * its own and renamed into place: a half-made one is never seen, and of two processes the later one throws its away.
  */
 export async function ensurePackages(name: string, options: PackagesOptions): Promise<string> {
-  const source = join(LOCKS, name, `${process.platform}-${process.arch}`)
-  const lock = await readFile(join(source, 'package-lock.json')).catch((cause: unknown) => {
-    throw new Error(`the packages ${name} are not made for ${process.platform}-${process.arch}`, { cause })
-  })
-  const digest = createHash('sha256').update(lock).digest('hex').slice(0, 16)
-  const directory = join(options.cacheDir, 'npm', `${name}-${digest}`)
+  const { source, directory } = await whereAre(name, options)
   if (existsSync(directory)) return directory
 
   const running = underWay.get(directory)
@@ -36,6 +31,22 @@ export async function ensurePackages(name: string, options: PackagesOptions): Pr
   const work = install(name, source, directory, options).finally(() => underWay.delete(directory))
   underWay.set(directory, work)
   return work
+}
+
+/** Whether this machine has the packages already. */
+export const hasPackages = async (name: string, options: PackagesOptions): Promise<boolean> =>
+  existsSync((await whereAre(name, options)).directory)
+
+async function whereAre(
+  name: string,
+  options: PackagesOptions,
+): Promise<{ source: string; directory: string }> {
+  const source = join(LOCKS, name, `${process.platform}-${process.arch}`)
+  const lock = await readFile(join(source, 'package-lock.json')).catch((cause: unknown) => {
+    throw new Error(`the packages ${name} are not made for ${process.platform}-${process.arch}`, { cause })
+  })
+  const digest = createHash('sha256').update(lock).digest('hex').slice(0, 16)
+  return { source, directory: join(options.cacheDir, 'npm', `${name}-${digest}`) }
 }
 
 async function install(

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { createHash, randomUUID } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { mkdir, open, readFile, readdir, rename, rm, stat, utimes, writeFile } from 'node:fs/promises'
-import { hostname } from 'node:os'
+import { constants, hostname, setPriority } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -25,6 +25,8 @@ export interface PythonEnvOptions {
   /** Interpreter to build on; found on PATH when absent. */
   basePython?: string | undefined
   signal?: AbortSignal | undefined
+  /** What installs it leaves the processor to others. */
+  isBackground?: boolean
 }
 
 const LOCKS = join(dirname(fileURLToPath(import.meta.url)), 'python')
@@ -49,6 +51,10 @@ export async function ensurePythonEnv(name: string, options: PythonEnvOptions): 
   underWay.set(env.directory, work)
   return work
 }
+
+/** Whether this machine has the environment already. */
+export const hasPythonEnv = async (name: string, options: PythonEnvOptions): Promise<boolean> =>
+  isComplete(await whereIs(name, options))
 
 /** Environment for a child that runs in a locked Python: nothing of the caller's own Python leaks in, and no secret. */
 export const pythonProcessEnv = (extra: Record<string, string> = {}): NodeJS.ProcessEnv =>
@@ -170,11 +176,12 @@ const isMissing = (error: unknown): boolean =>
 async function run(
   command: string,
   args: readonly string[],
-  { signal }: PythonEnvOptions,
+  { signal, isBackground = false }: PythonEnvOptions,
   onLine?: (line: string) => void,
 ): Promise<string> {
   const env = pythonProcessEnv()
   const child = spawn(command, args, { env, stdio: ['ignore', 'pipe', 'pipe'], ...(signal && { signal }) })
+  if (isBackground && child.pid !== undefined) yieldProcessor(child.pid)
   const lines: string[] = []
   for (const stream of [child.stdout, child.stderr]) {
     createInterface({ input: stream }).on('line', (line) => {
@@ -192,6 +199,14 @@ async function run(
     )
   }
   return lines.join('\n')
+}
+
+function yieldProcessor(pid: number): void {
+  try {
+    setPriority(pid, constants.priority.PRIORITY_BELOW_NORMAL)
+  } catch {
+    // It has ended, or this system knows no priorities.
+  }
 }
 
 /**

@@ -1,6 +1,7 @@
 import { closeSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { FRAME, type LogEntry, MAX_CHUNK, type MetricEntry } from '../schemas/link.ts'
+import { withoutPaths } from './without-paths.ts'
 
 type SpoolKind = typeof FRAME.log | typeof FRAME.metric
 
@@ -69,7 +70,7 @@ export class Spool {
   }
 
   log(entry: LogEntry): void {
-    this.#append(FRAME.log, JSON.stringify(entry))
+    this.#append(FRAME.log, JSON.stringify({ ...entry, message: withoutPaths(entry.message) }))
   }
 
   metric(entry: MetricEntry): void {

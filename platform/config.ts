@@ -163,6 +163,12 @@ export const SETTINGS = {
     '',
     'Node: comma-separated keys of models that are loaded at start and never evicted for others.',
   ),
+  HEARTH_NODE_PREPARE: setting(
+    'list',
+    'all',
+    'Node: comma-separated environments of runtime profiles (llamacpp, tabular, llm, vllm) that are installed in the background ' +
+      'after it has joined: all, none, or their names. The others are installed when they are first needed.',
+  ),
   HEARTH_CONTAINER_SOCKET: setting(
     'path',
     '/var/run/docker.sock',

@@ -82,6 +82,19 @@ export const NodeModel = Type.Object({
 })
 export type NodeModel = Static<typeof NodeModel>
 
+/** An environment that runtime profiles of a node run in, and how far its installation is. */
+export const NodeEnvironment = Type.Object({
+  name: Type.String({ maxLength: 100 }),
+  profiles: Type.Array(Type.String({ maxLength: 100 }), { maxItems: 64 }),
+  state: Vocabulary('absent', 'installing', 'ready', 'failed'),
+  /** Share of the time that it is expected to take. */
+  progress: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })),
+  /** Seconds that the installation is expected to take from now, or from its beginning. */
+  eta_s: Type.Optional(Type.Integer({ minimum: 0 })),
+  error: Type.Optional(Type.String({ maxLength: 1000 })),
+})
+export type NodeEnvironment = Static<typeof NodeEnvironment>
+
 /** What a node says about itself on its link: often enough for placement, whole every time. */
 export const NodeReport = Type.Object({
   memory_total_mb: Type.Integer({ minimum: 0 }),
@@ -91,6 +104,7 @@ export const NodeReport = Type.Object({
   draining: Type.Boolean(),
   jobs: Type.Integer({ minimum: 0 }),
   models: Type.Array(NodeModel),
+  environments: Type.Optional(Type.Array(NodeEnvironment, { maxItems: 64 })),
 })
 export type NodeReport = Static<typeof NodeReport>
 
@@ -167,6 +181,7 @@ export const NodeView = Type.Object({
   /** Keys of the models whose load here the platform ordered; what the node says of others is not shown. */
   ordered_models: Type.Array(Type.String()),
   models: Type.Array(NodeModel),
+  environments: Type.Array(NodeEnvironment),
   joined_at: Timestamp,
   last_seen_at: Timestamp,
 })

@@ -13,8 +13,8 @@ import { memoryMeter } from '../node-runtime/memory-meter.ts'
 import { ModelManager } from '../node-runtime/model-manager.ts'
 import { Pins } from '../node-runtime/pins.ts'
 import { ProcessDriver } from '../node-runtime/process-driver.ts'
-import { ensurePythonEnv, findPython } from '../node-runtime/python-env.ts'
-import { ensurePackages } from '../node-runtime/npm-env.ts'
+import { findPython } from '../node-runtime/python-env.ts'
+import { Environments } from '../node-runtime/environments.ts'
 import { Spool } from '../node-runtime/spool.ts'
 import { WeightsCache } from '../node-runtime/weights-cache.ts'
 import { WorkRegistry } from '../node-runtime/work-registry.ts'
@@ -34,12 +34,15 @@ export interface NodeParts {
   containers: ContainerDriver | undefined
   memory: MemoryLedger
   models: ModelManager
+  environments: Environments
   weights: WeightsCache
   spool: Spool
   work: WorkRegistry
   schemaChecks: SchemaChecks
   links: Links
   pythonOf: (environment: string, tell?: (line: string) => void) => Promise<string>
+  /** Ends the installation of what nobody waits for. */
+  preparing: AbortController
   workDir: string
 }
 
@@ -53,6 +56,8 @@ export interface NodeOptions {
   onSharing: (sharing: NodeSharing) => void
   /** A link broke, or a gateway refused one. */
   onNoLink: () => void
+  /** Folder of the locks of Python environments, where it is not the runtime's own. */
+  locksDir?: string | undefined
 }
 
 /** Reaps what an earlier life left, joins if need be, and opens the links. */
@@ -80,8 +85,14 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
   const gaps = gapsOf(inventory.isolation ?? {})
   if (gaps.length > 0) log.warn({ gaps }, "what runs here is held less than it should be for strangers' work")
   const identity = await joinPool(config, inventory)
-  const pythonOf = async (environment: string, tell = python.log) =>
-    (await ensurePythonEnv(environment, { ...python, log: tell })).python
+  const environments = new Environments({
+    profiles: catalog.profiles.filter(({ profile_id }) => inventory.profiles.includes(profile_id)),
+    cacheDir: config.HEARTH_CACHE_DIR,
+    locksDir: options.locksDir,
+    log,
+  })
+  await environments.init()
+  const pythonOf = environments.python.bind(environments)
   const work = new WorkRegistry()
   const memory = new MemoryLedger(inventory.memory_mb)
   const spool = new Spool({ dir: join(dir, 'spool') })
@@ -98,11 +109,11 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     measured: new MeasuredMemory(join(dir, 'measured.json')),
     modelSpec: (modelKey, { signal }) => control.modelSpec(modelKey, { signal }),
     pythonOf,
-    packagesOf: (environment) => ensurePackages(environment, python),
+    packagesOf: (environment) => environments.packages(environment),
     log,
   })
   await models.init()
-  const report = reporter({ memory, models, work, isDraining })
+  const report = reporter({ memory, models, work, environments, isDraining })
   const home = required(config, 'HEARTH_GATEWAY_URL')
   const links = new Links({
     home,
@@ -124,6 +135,8 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
       models.keepPinned()
     },
   })
+  const preparing = new AbortController()
+  void environments.prepare(config.HEARTH_NODE_PREPARE, preparing.signal)
   const workDir = join(dir, 'work')
   // Files of attempts that an earlier life did not end: each attempt begins with its own.
   await rm(workDir, { recursive: true, force: true })
@@ -136,12 +149,14 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     containers,
     memory,
     models,
+    environments,
     weights,
     spool,
     work,
     schemaChecks: new SchemaChecks(),
     links,
     pythonOf,
+    preparing,
     workDir,
   }
 }
@@ -155,7 +170,9 @@ const joinPool = (config: Config, inventory: NodeInventory) =>
     inventory,
   })
 
-function reporter(parts: Pick<NodeParts, 'memory' | 'models' | 'work'> & Pick<NodeOptions, 'isDraining'>) {
+function reporter(
+  parts: Pick<NodeParts, 'memory' | 'models' | 'work' | 'environments'> & Pick<NodeOptions, 'isDraining'>,
+) {
   const load = loadMeter()
   return (): NodeReport => ({
     memory_total_mb: parts.memory.totalMb,
@@ -164,12 +181,14 @@ function reporter(parts: Pick<NodeParts, 'memory' | 'models' | 'work'> & Pick<No
     draining: parts.isDraining(),
     jobs: parts.work.size,
     models: parts.models.report(),
+    environments: parts.environments.report(),
   })
 }
 
 /** Stops the node's processes, hands over what it still has to tell, and closes its links. */
 export async function closeNode(node: NodeParts): Promise<void> {
   const { models, driver, containers, spool, links, control } = node
+  node.preparing.abort()
   await models[Symbol.asyncDispose]()
   await Promise.all([
     driver.stopAll({ graceMs: STOP_GRACE_MS }),

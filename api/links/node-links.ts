@@ -277,7 +277,7 @@ export class NodeLinks implements AsyncDisposable {
     node.report = { ...report, models: told }
     if (!inventory || !decided) return
     this.#join(node, told, decided)
-    const { memory_total_mb, memory_free_mb, load } = report
+    const { memory_total_mb, memory_free_mb, load, environments } = report
     const models = told.filter(({ model_key }) => decided.ordered.has(model_key))
     const { hardware, profiles, cpus } = inventory
     const draining = report.draining || decided.draining
@@ -295,6 +295,7 @@ export class NodeLinks implements AsyncDisposable {
       load,
       draining,
       models,
+      ...(environments && { environments }),
     }
     this.#put(node, snapshot, { soon: soon || isFirst })
   }

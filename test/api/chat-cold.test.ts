@@ -1,40 +1,11 @@
 import assert from 'node:assert/strict'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { ModelLoads } from '../../api/model-loads.ts'
 import { ApiError } from '../../domain/errors.ts'
 import { PlacementIndex } from '../../domain/placement.ts'
 import { ChatApi, openStream } from '../support/chat-api.ts'
 import { dieOnce } from '../support/die-once.ts'
+import { loadPromised } from '../support/promised-loads.ts'
 import { until } from '../support/until.ts'
-
-/** What the workflow `modelLoad` does, for tests without Temporal: whatever is promised is loaded by the node. */
-function loadPromised(chat: ChatApi): AsyncDisposable & { loads: string[] } {
-  const loads: string[] = []
-  let running = true
-  const work = async () => {
-    while (running) {
-      const rows = await chat.api.database.db
-        .deleteFrom('workflow_start')
-        .where('workflow', '=', 'modelLoad')
-        .returning('args')
-        .execute()
-      for (const { args } of rows) {
-        const [{ modelKey }] = args as [{ modelKey: string }]
-        loads.push(modelKey)
-        void chat.node.parts.models.load(modelKey).catch(() => {})
-      }
-      await sleep(10)
-    }
-  }
-  const done = work()
-  return {
-    loads,
-    async [Symbol.asyncDispose]() {
-      running = false
-      await done
-    },
-  }
-}
 
 describe('a chat with a cold model', () => {
   let chat: ChatApi
@@ -77,6 +48,9 @@ describe('a chat with a cold model', () => {
 
     assert.equal(status, 503)
     assert.match(body.error.message, /could not be loaded/)
+    // Its server has written where its program lies.
+    assert.match(body.error.message, /…\/fake-llm\.ts/)
+    assert.doesNotMatch(body.error.message, /\w\/test\//)
   })
 
   for (const stream of [false, true]) {

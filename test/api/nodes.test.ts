@@ -5,6 +5,7 @@ import { createNodeToken } from '../../db/repositories/nodes.ts'
 import { loadOrJoin, type JoinOptions } from '../../node-runtime/identity.ts'
 import { newNodeKey } from '../../platform/signing.ts'
 import type { NodeInventory, NodeView } from '../../schemas/node.ts'
+import { RUNTIME_VERSION } from '../../node-runtime/inventory.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../support/api.ts'
 import { startNode, until } from '../support/node.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -105,7 +106,7 @@ describe('nodes', () => {
       return (body.nodes as NodeView[]).find(({ node_id }) => node_id === node.nodeId)
     }
     await until(async () => (await mine())?.status === 'online')
-    assert.equal((await mine())?.inventory.version, '0.12.0')
+    assert.equal((await mine())?.inventory.version, RUNTIME_VERSION)
     const isDraining = () =>
       api.services.links.snapshot().find(({ node_id }) => node_id === node.nodeId)?.draining
 

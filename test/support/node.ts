@@ -45,7 +45,17 @@ export interface TestNodeOptions {
   /** The project's own catalog instead of the tiny model server. */
   realCatalog?: boolean
   /** Another model server than the tiny one, where it takes its requests, and which is its first. */
-  server?: { command: string[]; inferPath: string; warmupInput?: object; servedModel?: string }
+  server?: {
+    command: string[]
+    inferPath: string
+    warmupInput?: object
+    servedModel?: string
+    pythonEnv?: string
+  }
+  /** Environments that it prepares, where their locks lie, and where they are kept. */
+  prepare?: string
+  locksDir?: string
+  cacheDir?: string
 }
 
 /** A real node over a real gateway, all but its Temporal workers; its models are those of `addModel`. */
@@ -63,12 +73,15 @@ export async function startNode(api: TestApi, options: TestNodeOptions = {}): Pr
     HEARTH_NODE_MEMORY_MB: String(options.memoryMb ?? 1_000),
     HEARTH_NODE_CACHE_MB: String(options.cacheMb ?? 1_000),
     HEARTH_NODE_PINNED: options.pinned?.join(',') ?? '',
+    HEARTH_NODE_PREPARE: options.prepare ?? 'none',
+    ...(options.cacheDir && { HEARTH_CACHE_DIR: options.cacheDir }),
   })
   const log = createLogger('test-node', process.env.HEARTH_LOG_LEVEL ?? 'silent')
   const catalog = options.realCatalog ? loadCatalog() : tinyCatalog(join(dir, 'catalog'), options)
   let draining = false
   const parts = await openNode(config, log, {
     catalog,
+    locksDir: options.locksDir,
     isDraining: () => draining,
     onDraining: (value) => (draining = value),
     onSharing: () => {},
@@ -109,7 +122,7 @@ function tinyCatalog(
     display_name: 'Tiny model server',
     description: 'For tests.',
     driver: 'process',
-    python_env: null,
+    python_env: server?.pythonEnv ?? null,
     command: server?.command ?? [realPython(), SERVER, '{model_dir}', String(ballastMb)],
     env: {},
     health_path: '/health',

@@ -25,6 +25,7 @@ export function presentNode(row: Listed, now: Date): NodeView {
     load: snapshot?.load ?? null,
     ordered_models: row.ordered,
     models: [...(snapshot?.models ?? [])],
+    environments: [...(snapshot?.environments ?? [])],
     joined_at: row.joined_at.toISOString(),
     last_seen_at: row.last_seen_at.toISOString(),
   }
