@@ -1,25 +1,62 @@
 import { readdir, readFile } from 'node:fs/promises'
+import { pathToFileURL } from 'node:url'
 import { type Kysely, sql } from 'kysely'
 import { type Migration, Migrator } from 'kysely/migration'
+import { ConfigError } from '../platform/config.ts'
+import { VERSION } from '../platform/version.ts'
 import type { Database } from './tables.ts'
 
 const FOLDER = new URL('./migrations/', import.meta.url)
 
+/** The database was migrated for newer versions than this one: trying again does not help. */
+export class SchemaTooNewError extends ConfigError {}
+
+export interface MigrateOptions {
+  /** Another folder than the project's own. */
+  folder?: string
+}
+
 /**
- * Brings the schema to the newest version and returns what was applied. Safe to run from several processes at once:
- * kysely takes an advisory lock.
+ * Brings the schema to the newest version that this process knows and returns what was applied. Safe to run from several
+ * processes at once: kysely takes an advisory lock. Newer migrations that other processes have applied are left alone; when
+ * one of them asks for a newer process than this, `SchemaTooNewError` is thrown.
  */
-export async function migrate(db: Kysely<Database>): Promise<string[]> {
-  const migrator = new Migrator({ db, provider: { getMigrations: readMigrations } })
+export async function migrate(db: Kysely<Database>, { folder }: MigrateOptions = {}): Promise<string[]> {
+  const own = await readMigrations(folder === undefined ? FOLDER : pathToFileURL(`${folder}/`))
+  // Kysely asks for them with its lock held, so nothing is applied between the two looks.
+  const getMigrations = async () => ({ ...(await appliedByOthers(db, own)), ...own })
+  const migrator = new Migrator({ db, provider: { getMigrations }, allowUnorderedMigrations: true })
   const { error, results } = await migrator.migrateToLatest()
   if (error) throw error instanceof Error ? error : new Error('migration failed', { cause: error })
+  await assertCompatible(db, Math.max(0, ...Object.keys(own).map(numberOf)))
   return (results ?? []).map((result) => result.migrationName)
 }
 
-async function readMigrations(): Promise<Record<string, Migration>> {
-  const names = (await readdir(FOLDER)).filter((name) => name.endsWith('.sql')).toSorted()
+/** Migrations that this process does not know and that stand in the database: they are not run, only known to be there. */
+async function appliedByOthers(
+  db: Kysely<Database>,
+  own: Record<string, Migration>,
+): Promise<Record<string, Migration>> {
+  const { rows } = await sql<{ name: string }>`select name from kysely_migration`.execute(db)
+  const up = (): Promise<void> => Promise.reject(new Error('this migration is of a newer version'))
+  return Object.fromEntries(rows.filter(({ name }) => !(name in own)).map(({ name }) => [name, { up }]))
+}
+
+async function assertCompatible(db: Kysely<Database>, newest: number): Promise<void> {
+  const row = await db.selectFrom('schema_compatibility').selectAll().executeTakeFirst()
+  if (!row || row.oldest_migration <= newest) return
+  throw new SchemaTooNewError(
+    `this database needs Hearth ${row.oldest_version} or newer (migration ${row.oldest_migration}), and this is ` +
+      `${VERSION} (migration ${newest}): start version ${row.oldest_version}, or restore a backup that was made before`,
+  )
+}
+
+const numberOf = (name: string): number => Number.parseInt(name, 10)
+
+async function readMigrations(folder: URL): Promise<Record<string, Migration>> {
+  const names = (await readdir(folder)).filter((name) => name.endsWith('.sql')).toSorted()
   const entries = names.map(async (name): Promise<[string, Migration]> => {
-    const text = await readFile(new URL(name, FOLDER), 'utf8')
+    const text = await readFile(new URL(name, folder), 'utf8')
     return [name.replace(/\.sql$/, ''), { up: async (db) => void (await sql.raw(text).execute(db)) }]
   })
   return Object.fromEntries(await Promise.all(entries))

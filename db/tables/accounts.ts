@@ -42,6 +42,14 @@ export interface CacheVersionTable {
   version: Defaulted<number>
 }
 
+/** One row: what a process must know to work on this database. */
+export interface SchemaCompatibilityTable {
+  id: Defaulted<number>
+  /** Number of a migration. */
+  oldest_migration: number
+  oldest_version: string
+}
+
 export interface KillSwitchTable {
   id: number
   active: Defaulted<boolean>
@@ -98,6 +106,7 @@ export interface AccountTables {
   idempotency: IdempotencyTable
   cache_version: CacheVersionTable
   kill_switch: KillSwitchTable
+  schema_compatibility: SchemaCompatibilityTable
   gateway: GatewayTable
   workflow_start: WorkflowStartTable
   event: EventTable

@@ -1,13 +1,30 @@
 import assert from 'node:assert/strict'
-import { migrate } from '../../db/migrate.ts'
+import { cp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { sql } from 'kysely'
+import { migrate, SchemaTooNewError } from '../../db/migrate.ts'
 import { startDatabase, type TestDatabase } from '../support/database.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const MIGRATIONS = fileURLToPath(new URL('../../db/migrations', import.meta.url))
+/** The first that had to keep the processes of the version before at work. */
+const FIRST_EXPANDING = 22
 
 describe('migrate', () => {
   let database: TestDatabase
-  before(async () => {
+  beforeEach(async () => {
     database = await startDatabase()
   })
-  after(() => database[Symbol.asyncDispose]())
+  afterEach(() => database[Symbol.asyncDispose]())
+
+  /** The migrations of another version, in a folder. */
+  async function version(change: (folder: string) => Promise<void>) {
+    const folder = temporaryFolder()
+    await cp(MIGRATIONS, folder.path, { recursive: true })
+    await change(folder.path)
+    return folder
+  }
 
   it('applies nothing to a database that is already migrated', async () => {
     assert.deepEqual(await migrate(database.db), [])
@@ -18,4 +35,110 @@ describe('migrate', () => {
 
     assert.deepEqual(applied.flat(), [])
   })
+
+  it('lets a process start beside newer ones whose migrations only add', async () => {
+    await using newer = await version((folder) =>
+      writeFile(join(folder, '9001-more.sql'), 'create table more (id integer primary key);'),
+    )
+    assert.deepEqual(await migrate(database.db, { folder: newer.path }), ['9001-more'])
+
+    assert.deepEqual(await migrate(database.db), [])
+    assert.deepEqual(await migrate(database.db, { folder: newer.path }), [])
+  })
+
+  it('stops a process that is older than the oldest compatible one, and says what to do', async () => {
+    await using newer = await version((folder) =>
+      writeFile(
+        join(folder, '9002-contract.sql'),
+        `alter table node_token drop column if exists never_there;
+         update schema_compatibility set oldest_migration = 9002, oldest_version = '7.8.9';`,
+      ),
+    )
+    await migrate(database.db, { folder: newer.path })
+
+    await assert.rejects(migrate(database.db), (err) => {
+      assert.ok(err instanceof SchemaTooNewError)
+      assert.match(err.message, /needs Hearth 7\.8\.9 or newer .*start version 7\.8\.9, or restore a backup/)
+      return true
+    })
+    assert.deepEqual(await migrate(database.db, { folder: newer.path }), [])
+  })
+
+  it('applies what an older process had left out below the newest', async () => {
+    await using newest = await version(async (folder) => {
+      await writeFile(join(folder, '9001-first.sql'), 'create table first (id integer);')
+      await writeFile(join(folder, '9003-third.sql'), 'create table third (id integer);')
+    })
+    await using other = await version((folder) =>
+      writeFile(join(folder, '9002-second.sql'), 'create table second (id integer);'),
+    )
+    await migrate(database.db, { folder: newest.path })
+
+    assert.deepEqual(await migrate(database.db, { folder: other.path }), ['9002-second'])
+  })
+
+  it('gives back what is wrong with a migration, and applies nothing of it', async () => {
+    await using broken = await version((folder) =>
+      writeFile(join(folder, '9004-broken.sql'), 'create table whole (id integer); create table;'),
+    )
+
+    await assert.rejects(migrate(database.db, { folder: broken.path }), /syntax error/)
+    const { rows } = await sql`select to_regclass('whole') as found`.execute(database.db)
+    assert.deepEqual(rows, [{ found: null }])
+    await rm(join(broken.path, '9004-broken.sql'))
+    assert.deepEqual(await migrate(database.db, { folder: broken.path }), [])
+  })
+
+  it('has only migrations that keep the version before at work, or name the oldest that still works', async () => {
+    const names = (await readdir(MIGRATIONS)).filter((name) => Number.parseInt(name, 10) >= FIRST_EXPANDING)
+    const texts = await Promise.all(names.map((name) => readFile(join(MIGRATIONS, name), 'utf8')))
+
+    const faults = names.flatMap((name, i) =>
+      contractionsOf(texts[i] ?? '').map((fault) => `${name}: ${fault}`),
+    )
+    assert.deepEqual(faults, [])
+  })
+
+  it('knows what would break the version before', () => {
+    const breaking = [
+      'drop table task;',
+      'alter table task drop column error;',
+      'ALTER TABLE task\n  RENAME COLUMN error TO fault;',
+      'alter table task alter column error set not null;',
+      'alter table task alter column error type integer using 0;',
+      'alter table task add column kind text not null;',
+      'truncate task;',
+      'alter table task add column a text, add column b text not null check (b <> $$default$$);',
+    ]
+    for (const text of breaking) assert.equal(contractionsOf(text).length, 1, text)
+    const kept = [
+      'create table t (id uuid not null, kind text not null);',
+      "alter table task add column kind text not null default 'x';",
+      'alter table task add column kind text; -- drop table',
+      'create function f() returns trigger as $$ begin delete from t; end $$ language plpgsql;',
+      'drop trigger a on b; create trigger a after insert on b execute function f();',
+      "alter table a drop column b; update schema_compatibility set oldest_migration = 1, oldest_version = '1';",
+    ]
+    for (const text of kept) assert.deepEqual(contractionsOf(text), [], text)
+  })
 })
+
+const DESTRUCTIVE =
+  /\bdrop\s+(table|column|type|view|schema|sequence|domain)\b|\brename\b|\btruncate\b|\bset\s+not\s+null\b|\balter\s+column\s+\w+\s+(set\s+data\s+)?type\b/i
+const ADDED_COLUMN = /\badd\s+column\s+[^,;]*/gi
+
+/** Statements that processes of the version before could not work beside; none when the migration says so itself. */
+function contractionsOf(text: string): string[] {
+  const plain = text.replaceAll(/--[^\n]*/g, '').replaceAll(/\$(\w*)\$[\s\S]*?\$\1\$/g, "''")
+  if (/\bupdate\s+schema_compatibility\b/i.test(plain)) return []
+  return plain
+    .split(';')
+    .map((statement) => statement.trim())
+    .filter(
+      (statement) =>
+        DESTRUCTIVE.test(statement) ||
+        (statement.match(ADDED_COLUMN) ?? []).some(
+          (column) => /\bnot\s+null\b/i.test(column) && !/\bdefault\b|\bgenerated\b/i.test(column),
+        ),
+    )
+}
