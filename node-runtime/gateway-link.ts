@@ -1,6 +1,6 @@
 import WebSocket from 'ws'
 import { LinkChannel } from '../platform/link-channel.ts'
-import { type Frame, LinkProtocolError, parseMeta } from '../platform/link-codec.ts'
+import { type Frame, LinkProtocolError, parseMeta, unknownNeed, versionIn } from '../platform/link-codec.ts'
 import type { Logger } from '../platform/log.ts'
 import { StreamTable } from '../platform/stream-table.ts'
 import {
@@ -9,6 +9,8 @@ import {
   FRAME,
   type FrameType,
   type HelloMeta,
+  LINK_HEADER,
+  LINK_VERSION,
   type RequestMeta,
 } from '../schemas/link.ts'
 import type { NodeInventory, NodeModel, NodeReport } from '../schemas/node.ts'
@@ -63,6 +65,8 @@ export class GatewayLink {
   #channel: LinkChannel | undefined
   #socket: WebSocket | undefined
   #retry: NodeJS.Timeout | undefined
+  #peerVersion = 1
+  #unknownFrames = 0
   #failures = 0
   #closed = false
 
@@ -98,7 +102,7 @@ export class GatewayLink {
     const url = new URL(this.url)
     const path = url.pathname.replace(/\/$/, '') + LINK_PATH
     const socket = new WebSocket(`${url.protocol === 'https:' ? 'wss' : 'ws'}://${url.host}${path}`, {
-      headers: identity.sign('GET', path),
+      headers: { ...identity.sign('GET', path), [LINK_HEADER]: String(LINK_VERSION) },
       perMessageDeflate: false,
       ...(isSealed(url) && { generateMask: noMask }),
       handshakeTimeout: HANDSHAKE_MS,
@@ -106,6 +110,7 @@ export class GatewayLink {
     this.#socket = socket
     const failed = (err: Error) => this.#again(err.message)
     socket.once('error', failed)
+    socket.once('upgrade', ({ headers }) => (this.#peerVersion = versionIn(headers[LINK_HEADER])))
     socket.once('open', () => {
       socket.off('error', failed)
       this.#opened(socket)
@@ -115,15 +120,22 @@ export class GatewayLink {
   #opened(socket: WebSocket): void {
     const { inventory, report, spool } = this.#options
     this.#failures = 0
+    this.#unknownFrames = 0
     this.#channel = new LinkChannel(socket, {
       onFrame: (frame) => this.#receive(frame),
       onClose: (reason) => this.#lost(reason),
       onStall: (stream) => this.#stall(stream),
+      onUnknown: (type) => this.#unknown(type),
     })
-    this.#channel.send(FRAME.hello, 0, '', Buffer.from(JSON.stringify({ inventory })))
+    this.#channel.send(
+      FRAME.hello,
+      0,
+      '',
+      Buffer.from(JSON.stringify({ link_version: LINK_VERSION, inventory })),
+    )
     this.tellReport(Buffer.from(JSON.stringify({ report: report() })))
     spool.attach(this.#carrier)
-    this.#options.log.info({ gateway: this.url }, 'link open')
+    this.#options.log.info({ gateway: this.url, link_version: this.#peerVersion }, 'link open')
   }
 
   #receive(frame: Frame): void {
@@ -152,8 +164,22 @@ export class GatewayLink {
     }
   }
 
+  #unknown(type: number): void {
+    this.#unknownFrames += 1
+    if (this.#unknownFrames > 1) return
+    const told = { gateway: this.url, frame_type: type }
+    this.#options.log.warn(
+      told,
+      'a gateway sends frames of a type that this version does not know: they are passed over',
+    )
+  }
+
   #request(frame: Frame): void {
     const meta = parseMeta<RequestMeta>(frame)
+    const unknown = unknownNeed(meta.needs)
+    if (unknown !== undefined) {
+      return this.#refuse(frame.stream, 'unsupported', `this node does not know ${unknown}`)
+    }
     if (!meta.more) return this.#serve(frame.stream, meta, frame.body)
     this.#inbound.set(frame.stream, { meta, chunks: [] })
     this.#channel?.expect(frame.stream)

@@ -1,4 +1,4 @@
-import { FRAME, type FrameType } from '../schemas/link.ts'
+import { FRAME, type FrameType, KNOWN_NEEDS } from '../schemas/link.ts'
 
 const HEADER = 11
 const NO_BODY = Buffer.alloc(0)
@@ -66,6 +66,19 @@ export function frameAt(message: Buffer, at: number): Frame {
 
 /** The bytes that a frame takes in its message. */
 export const frameLength = ({ meta, body }: Frame): number => HEADER + meta.length + body.length
+
+/** The version of a link that a peer tells in a header; 1 when it tells none. */
+export function versionIn(header: string | string[] | undefined): number {
+  const version = Number(header ?? 1)
+  return Number.isSafeInteger(version) && version > 0 ? version : 1
+}
+
+/** The first thing that a stream needs and this version does not know. */
+export function unknownNeed(needs: unknown): string | undefined {
+  if (!Array.isArray(needs)) return undefined
+  const need = (needs as unknown[]).find((one) => typeof one !== 'string' || !KNOWN_NEEDS.has(one))
+  return need === undefined ? undefined : String(need).slice(0, 100)
+}
 
 /** The bytes themselves, copied where they are the smaller part of what came with them and would be kept for their sake. */
 export const compact = (bytes: Buffer): Buffer =>

@@ -24,6 +24,18 @@ export const FRAME = {
 } as const
 export type FrameType = (typeof FRAME)[keyof typeof FRAME]
 
+/**
+ * The version of the link that this side speaks. Both tell theirs, in `LINK_HEADER` of the handshake and in `hello`; a side that
+ * tells none speaks 1. Frames of unknown types are passed over, and so are unknown members of JSON.
+ */
+export const LINK_VERSION = 2
+export const LINK_HEADER = 'x-hearth-link'
+/** What the `needs` of a stream may name for this version. */
+export const KNOWN_NEEDS: ReadonlySet<string> = new Set()
+
+/** What a receiver has to understand of a stream to take it at all; one that does not ends that stream, and only that. */
+const Needs = Type.Optional(Type.Array(Type.String()))
+
 /** Largest body of one data frame; also the largest answer that travels in a single `end` frame. */
 export const MAX_CHUNK = 64 * 1024
 
@@ -35,6 +47,7 @@ export const STREAM_CREDIT = 4 * MAX_CHUNK
  * it keeps loaded, and the current list of gateways, each again whenever it changes.
  */
 export const HelloMeta = Type.Object({
+  link_version: Type.Optional(Type.Integer({ minimum: 1 })),
   inventory: Type.Optional(NodeInventory),
   gateways: Type.Optional(Type.Array(Type.String())),
   draining: Type.Optional(Type.Boolean()),
@@ -61,6 +74,7 @@ export const RequestMeta = Type.Object({
   method: Type.Optional(Type.String()),
   content_type: Type.Optional(Type.String()),
   more: Type.Optional(Type.Boolean()),
+  needs: Needs,
 })
 export type RequestMeta = Static<typeof RequestMeta>
 
@@ -70,6 +84,7 @@ export const HeadMeta = Type.Object({
   content_type: Type.Optional(Type.String()),
   /** What a short answer to a chat counts in its `usage`; unset where it is no JSON object that has one. */
   tokens: Type.Optional(Type.Integer({ minimum: 0 })),
+  needs: Needs,
 })
 export type HeadMeta = Static<typeof HeadMeta>
 

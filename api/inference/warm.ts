@@ -32,7 +32,7 @@ const MAX_TRIES = 3
 const USUAL_PATH = '/infer'
 const DEADLINE_MS = 60 * 60 * 1000
 /** Another node may do better; for all else the answer would be the same. */
-const ELSEWHERE = new Set(['model_cold', 'no_capacity', 'link_lost'])
+const ELSEWHERE = new Set(['model_cold', 'no_capacity', 'link_lost', 'unsupported'])
 
 /**
  * Asks a node that has the model loaded; undefined when there is none. A node that is lost on the way, or has dropped the

@@ -6,6 +6,7 @@ export type LinkFault =
   | 'timeout'
   | 'stalled'
   | 'link_lost'
+  | 'unsupported'
   | 'internal'
 
 export class LinkError extends Error {

@@ -1,7 +1,7 @@
 import type { WebSocket } from 'ws'
 import { isTokenCount } from '../../domain/chat.ts'
 import { LinkChannel } from '../../platform/link-channel.ts'
-import { compact, type Frame, LinkProtocolError, parseMeta } from '../../platform/link-codec.ts'
+import { compact, type Frame, LinkProtocolError, parseMeta, unknownNeed } from '../../platform/link-codec.ts'
 import { StreamTable } from '../../platform/stream-table.ts'
 import type { TimerWheel, WheelTimer } from '../../platform/timer-wheel.ts'
 import {
@@ -10,6 +10,7 @@ import {
   FRAME,
   type HeadMeta,
   type HelloMeta,
+  LINK_VERSION,
   type LogEntry,
   MAX_CHUNK,
   type MetricEntry,
@@ -75,6 +76,7 @@ const FAULTS: ReadonlySet<string> = new Set<LinkFault>([
   'timeout',
   'stalled',
   'link_lost',
+  'unsupported',
   'internal',
 ])
 /** What one node may make a gateway do: tens of thousands of chunks a second, and hundreds of reports. */
@@ -118,7 +120,7 @@ export class NodeLink {
   }
 
   hello(meta: HelloMeta): void {
-    this.#channel.send(FRAME.hello, 0, JSON.stringify(meta))
+    this.#channel.send(FRAME.hello, 0, JSON.stringify({ link_version: LINK_VERSION, ...meta }))
   }
 
   cancelWork(meta: CancelMeta): void {
@@ -195,6 +197,7 @@ export class NodeLink {
       this.#receive(frame)
     } catch (err) {
       if (err instanceof LinkProtocolError) throw err
+      if (err instanceof LinkError) return void this.#fail(frame.stream, err.code, err.message)
       this.#events.onFault(err)
       this.#fail(frame.stream, 'internal', 'the answer could not be passed on')
     }
@@ -314,7 +317,11 @@ function errorOf(frame: Frame): LinkError {
 }
 
 function readHead(frame: Frame): Head {
-  const { status, content_type, tokens } = parseMeta<Partial<Record<keyof HeadMeta, unknown>>>(frame)
+  const { status, content_type, tokens, needs } = parseMeta<Partial<Record<keyof HeadMeta, unknown>>>(frame)
+  const unknown = unknownNeed(needs)
+  if (unknown !== undefined) {
+    throw new LinkError('unsupported', `the node answers with ${unknown}, which this gateway does not know`)
+  }
   if (!Number.isInteger(status)) throw new LinkProtocolError('a head without a status')
   // It is booked: what is no number would fail the rows that are written with it.
   const isCount = frame.type === FRAME.end && isTokenCount(tokens)

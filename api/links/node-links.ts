@@ -48,6 +48,8 @@ interface Connected {
   report: NodeReport | undefined
   /** Its reports hold more models than are told on. */
   isCut: boolean
+  /** Frames of types that this version does not know. */
+  unknownFrames: number
   /** Changes that workers see at once; others come with the next beat. */
   soon: Allowance
   /** Bytes of lines and losses that it may have stored. */
@@ -167,7 +169,7 @@ export class NodeLinks implements AsyncDisposable {
   }
 
   /** Takes over a socket whose handshake was signed by this node. */
-  accept(nodeId: string, socket: WebSocket, accountId: string): void {
+  accept(nodeId: string, socket: WebSocket, accountId: string, linkVersion = 1): void {
     const earlier = this.#nodes.get(nodeId)
     const link = new NodeLink(nodeId, socket, this.#wheel, {
       onHello: (hello) => this.#hello(node, hello),
@@ -175,8 +177,7 @@ export class NodeLinks implements AsyncDisposable {
       onLogs: (entries, place) => this.#store(node, place, () => insertJobLogs(this.#db, nodeId, entries)),
       onMetrics: (entries, place) =>
         this.#store(node, place, () => insertJobEpochs(this.#db, nodeId, entries)),
-      onUnknown: (type) =>
-        this.#log.info({ node_id: nodeId, frame_type: type }, 'a node sends frames of a later version'),
+      onUnknown: (type) => this.#unknown(node, type),
       onClose: (reason) => this.#lost(node, reason),
       onFault: (err) =>
         this.#log.error({ err, node_id: nodeId }, 'a request over a link failed in its handler'),
@@ -190,13 +191,14 @@ export class NodeLinks implements AsyncDisposable {
       decided: undefined,
       report: undefined,
       isCut: false,
+      unknownFrames: 0,
       soon: new Allowance(SOON),
       spooled: new Allowance(SPOOLED),
       asked: new Set(),
     }
     this.#nodes.set(nodeId, node)
     earlier?.link.close('replaced by a newer link')
-    this.#log.info({ node_id: nodeId }, 'node linked')
+    this.#log.info({ node_id: nodeId, link_version: linkVersion }, 'node linked')
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -356,13 +358,24 @@ export class NodeLinks implements AsyncDisposable {
     this.#states.note(snapshot, { soon: soon && node.soon.take() })
   }
 
+  #unknown(node: Connected, type: number): void {
+    node.unknownFrames += 1
+    if (node.unknownFrames > 1) return
+    const told = { node_id: node.link.nodeId, frame_type: type }
+    this.#log.warn(
+      told,
+      'a node sends frames of a type that this version does not know: they are passed over',
+    )
+  }
+
   #lost(node: Connected, reason: string): void {
     const { nodeId } = node.link
     if (this.#nodes.get(nodeId) !== node) return
     this.#nodes.delete(nodeId)
     this.placement.remove(nodeId)
     this.#snapshots = undefined
-    this.#log.info({ node_id: nodeId, reason }, 'link to a node closed')
+    const unknown = node.unknownFrames > 0 ? { unknown_frames: node.unknownFrames } : {}
+    this.#log.info({ node_id: nodeId, reason, ...unknown }, 'link to a node closed')
     if (!this.#closed) this.#states.drop(nodeId)
   }
 

@@ -2,6 +2,8 @@ import type { IncomingMessage, Server } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { WebSocketServer } from 'ws'
 import { ApiError } from '../../domain/errors.ts'
+import { versionIn } from '../../platform/link-codec.ts'
+import { LINK_HEADER, LINK_VERSION } from '../../schemas/link.ts'
 import type { SignedRequest } from '../services.ts'
 import type { NodeCaller } from '../http/caller.ts'
 import type { NodeLinks } from './node-links.ts'
@@ -20,12 +22,16 @@ export function serveLinks(
 ): void {
   const sockets = new WebSocketServer({ noServer: true, perMessageDeflate: false, maxPayload: MAX_FRAME })
 
+  sockets.on('headers', (headers) => headers.push(`${LINK_HEADER}: ${LINK_VERSION}`))
+
   const upgrade = async (req: IncomingMessage, socket: Duplex, head: Buffer) => {
     try {
       const { nodeId, accountId } = await verify(signedParts(req))
       if (!links.mayLink(nodeId))
         return refuse(socket, 503, 'this node links too often; it may again in a moment')
-      sockets.handleUpgrade(req, socket, head, (webSocket) => links.accept(nodeId, webSocket, accountId))
+      sockets.handleUpgrade(req, socket, head, (webSocket) =>
+        links.accept(nodeId, webSocket, accountId, versionIn(req.headers[LINK_HEADER])),
+      )
     } catch (err) {
       const isRefusal = err instanceof ApiError && err.code === 'unauthenticated'
       refuse(socket, isRefusal ? 401 : 503, isRefusal ? err.message : 'Service Unavailable')

@@ -32,7 +32,7 @@ export const reportOf = (models: Partial<NodeModel>[] = [], more: object = {}) =
   jobs: 0,
   models: models.map((model, i) => ({
     model_key: `model-${i}`,
-    state: 'warm',
+    state: 'warm' as const,
     in_flight: 0,
     memory_mb: 10,
     ...model,
