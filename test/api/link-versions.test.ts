@@ -132,6 +132,7 @@ describe('a link between versions', () => {
         work,
         report: () => reportOf(),
         onHello: () => {},
+        onNoLink: () => {},
         log: api.services.log,
       })
       const [socket, request] = (await opened) as [WebSocket, { headers: Record<string, string> }]
