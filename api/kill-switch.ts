@@ -22,7 +22,7 @@ export interface KillSwitchDeps {
 export class KillSwitch implements KillSwitchView, AsyncDisposable {
   active = false
   reason: string | null = null
-  seenAt = 0
+  seenAt = Number.NEGATIVE_INFINITY
   readonly #deps: KillSwitchDeps
   #timer: NodeJS.Timeout | undefined
   #looking: Promise<void> | undefined
@@ -56,7 +56,7 @@ export class KillSwitch implements KillSwitchView, AsyncDisposable {
     try {
       do {
         this.#lookAgain = false
-        const startedAt = Date.now()
+        const startedAt = performance.now()
         const { active, reason, version, acknowledged } = await lookAtKillSwitch(db, gatewayId)
         this.active = active
         this.reason = reason

@@ -28,7 +28,7 @@ import type { WarmPins } from './warm-pins.ts'
 export interface KillSwitchView {
   readonly active: boolean
   readonly reason: string | null
-  /** Epoch milliseconds of the last look that succeeded; a view older than 2 s admits no new work. */
+  /** When the last look began that succeeded, by the monotonic clock of this process in milliseconds; a view older than 2 s admits no new work. */
   readonly seenAt: number
 }
 

@@ -23,7 +23,7 @@ export class CacheWatch implements AsyncDisposable {
   readonly #events = new EventEmitter()
   readonly #versions = new Map<string, number>()
   readonly #listener: Listener
-  #seenAt = 0
+  #seenAt = Number.NEGATIVE_INFINITY
   #timer: NodeJS.Timeout | undefined
   #isClosed = false
 
@@ -44,7 +44,7 @@ export class CacheWatch implements AsyncDisposable {
   }
 
   /** Whether the versions were seen lately enough to believe a cache. */
-  isFresh(now = Date.now()): boolean {
+  isFresh(now = performance.now()): boolean {
     return now - this.#seenAt < STALE_MS
   }
 
@@ -70,7 +70,7 @@ export class CacheWatch implements AsyncDisposable {
   }
 
   async #poll(): Promise<void> {
-    const startedAt = Date.now()
+    const startedAt = performance.now()
     const rows = await this.#db.selectFrom('cache_version').selectAll().execute()
     this.#seenAt = startedAt
     for (const { name, version } of rows) {

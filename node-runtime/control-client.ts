@@ -89,14 +89,14 @@ export class ControlClient {
   /** Calls a route; throws a `ControlError` for a refusal, and the last error once patience is spent. */
   async call<T>(method: 'GET' | 'POST', path: string, body?: object, options: CallOptions = {}): Promise<T> {
     const { signal, patienceMs = 60_000 } = options
-    const deadline = Date.now() + patienceMs
+    const deadline = performance.now() + patienceMs
     for (let attempt = 0; ; attempt++) {
       signal?.throwIfAborted()
       try {
         return await this.#once<T>(method, path, body, signal)
       } catch (err) {
         const refused = err instanceof ControlError && !RETRY_STATUS.has(err.status)
-        if (refused || signal?.aborted || Date.now() > deadline) throw err
+        if (refused || signal?.aborted || performance.now() > deadline) throw err
         this.#preferred += 1
         // The first round over all gateways is at once.
         const round = Math.floor(attempt / Math.max(1, this.#gateways().length))

@@ -111,7 +111,7 @@ const identityOf = ({ private_pem, node_id = '', account_id = '', gateways = [] 
 async function postJoin(options: JoinOptions, publicKey: string): Promise<NodeJoined> {
   const { gateway, token, name, inventory, waitMs = 60_000 } = options
   const body = JSON.stringify({ name, public_key: publicKey, inventory } satisfies JoinNode)
-  const deadline = Date.now() + waitMs
+  const deadline = performance.now() + waitMs
   for (;;) {
     try {
       const answer = await request(`${gateway}/api/v1/nodes:join`, {
@@ -124,9 +124,9 @@ async function postJoin(options: JoinOptions, publicKey: string): Promise<NodeJo
       if (answer.statusCode < 500)
         throw new JoinError(`The gateway refused the join (${answer.statusCode}): ${text}`)
     } catch (err) {
-      if (err instanceof JoinError || Date.now() > deadline) throw err
+      if (err instanceof JoinError || performance.now() > deadline) throw err
     }
-    if (Date.now() > deadline) throw new JoinError(`No gateway answers at ${gateway}`)
+    if (performance.now() > deadline) throw new JoinError(`No gateway answers at ${gateway}`)
     await sleep(500)
   }
 }

@@ -10,13 +10,13 @@ export interface KeptLease extends Disposable {
 export function keepLease(control: ControlClient, leaseToken: string, leaseS: number): KeptLease {
   const lost = new AbortController()
   const over = new AbortController()
-  let expiresAt = Date.now() + leaseS * 1000
+  let expiresAt = performance.now() + leaseS * 1000
   let busy = false
 
   const renew = async () => {
     if (busy) return
     busy = true
-    const askedAt = Date.now()
+    const askedAt = performance.now()
     try {
       const patienceMs = Math.max(0, expiresAt - askedAt)
       await control.lease<LeaseRenewed>(
@@ -29,7 +29,7 @@ export function keepLease(control: ControlClient, leaseToken: string, leaseS: nu
     } catch (err) {
       if (over.signal.aborted) return
       const isRefused = err instanceof ControlError && err.status < 500 && err.status !== 429
-      if (isRefused || Date.now() >= expiresAt)
+      if (isRefused || performance.now() >= expiresAt)
         lost.abort(new Error('the lease is not ours any more', { cause: err }))
     } finally {
       busy = false

@@ -56,7 +56,7 @@ async function install(
   { log }: PackagesOptions,
 ): Promise<string> {
   const draft = `${directory}.draft-${randomUUID()}`
-  const started = Date.now()
+  const started = performance.now()
   log(`Packages ${name}: installing them (once per machine)`)
   await mkdir(draft, { recursive: true })
   try {
@@ -79,6 +79,6 @@ async function install(
   } finally {
     await rm(draft, { recursive: true, force: true })
   }
-  log(`Packages ${name}: ready after ${((Date.now() - started) / 1000).toFixed(1)} s`)
+  log(`Packages ${name}: ready after ${((performance.now() - started) / 1000).toFixed(1)} s`)
   return directory
 }

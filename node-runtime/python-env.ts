@@ -91,7 +91,7 @@ async function build(name: string, env: PythonEnv, options: PythonEnvOptions): P
   options.log(`Python environment ${name}: making it with ${base} (once per machine)`)
   await removeLeftovers(env.directory)
 
-  const started = Date.now()
+  const started = performance.now()
   const draft = `${env.directory}.draft-${randomUUID()}`
   try {
     await run(base, ['-m', 'venv', draft], options)
@@ -118,7 +118,9 @@ async function build(name: string, env: PythonEnv, options: PythonEnvOptions): P
   } finally {
     await rm(draft, { recursive: true, force: true })
   }
-  options.log(`Python environment ${name}: ready after ${((Date.now() - started) / 1000).toFixed(1)} s`)
+  options.log(
+    `Python environment ${name}: ready after ${((performance.now() - started) / 1000).toFixed(1)} s`,
+  )
   return env
 }
 

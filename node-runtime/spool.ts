@@ -55,7 +55,7 @@ export class Spool {
   #inFlight: { upto: number; carrier: SpoolCarrier } | undefined
   #scheduled = false
   /** When the disk is tried again after it has failed. */
-  #diskAt = 0
+  #diskAt = Number.NEGATIVE_INFINITY
 
   constructor({ dir, maxBytes = 32 * 1024 * 1024 }: { dir: string; maxBytes?: number }) {
     this.#dir = dir
@@ -158,7 +158,7 @@ export class Spool {
 
   /** A disk that takes nothing more costs what a crash would lose, never the node or its jobs. */
   #write(line: Buffer): void {
-    if (!this.#file && Date.now() < this.#diskAt) return
+    if (!this.#file && performance.now() < this.#diskAt) return
     try {
       if (!this.#file || this.#file.bytes + line.length > SEGMENT_BYTES) this.#rotate()
       if (!this.#file) return
@@ -169,7 +169,7 @@ export class Spool {
     } catch {
       // Tried again in a while.
     }
-    this.#diskAt = Date.now() + DISK_RETRY_MS
+    this.#diskAt = performance.now() + DISK_RETRY_MS
     this.#closeFile()
   }
 

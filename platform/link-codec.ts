@@ -77,7 +77,8 @@ export function versionIn(header: string | string[] | undefined): number {
 export function unknownNeed(needs: unknown): string | undefined {
   if (!Array.isArray(needs)) return undefined
   const need = (needs as unknown[]).find((one) => typeof one !== 'string' || !KNOWN_NEEDS.has(one))
-  return need === undefined ? undefined : String(need).slice(0, 100)
+  if (need === undefined) return undefined
+  return typeof need === 'string' ? need.slice(0, 100) : 'something that has no name'
 }
 
 /** The bytes themselves, copied where they are the smaller part of what came with them and would be kept for their sake. */

@@ -1,4 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { Transaction } from 'kysely'
+import { shareKillSwitch } from '../../db/repositories/kill-switch.ts'
+import type { Database } from '../../db/tables.ts'
 import { ApiError } from '../../domain/errors.ts'
 import type { KillSwitchView } from '../services.ts'
 
@@ -12,26 +15,39 @@ const isStale = ({ seenAt }: KillSwitchView, now: number): boolean => now - seen
 
 /** `checkKillSwitch`, at once when the view is young enough, else after giving it a moment to become so. */
 export function passKillSwitch(view: KillSwitchView): Promise<void> | undefined {
-  if (!view.active && isStale(view, Date.now())) return catchUp(view)
+  if (!view.active && isStale(view, performance.now())) return catchUp(view)
   checkKillSwitch(view)
   return undefined
 }
 
 async function catchUp(view: KillSwitchView): Promise<void> {
-  for (const until = Date.now() + CATCH_UP_MS; Date.now() < until && isStale(view, Date.now());) {
+  for (
+    const until = performance.now() + CATCH_UP_MS;
+    performance.now() < until && isStale(view, performance.now());
+  ) {
     await sleep(LOOK_MS)
   }
   checkKillSwitch(view)
 }
 
+/**
+ * The last look before a transaction commits new work: what passed the gate may have waited for a lock while the switch was
+ * thrown. Once an order to throw it is written, no transaction that asks here commits.
+ */
+export async function passKillSwitchIn(trx: Transaction<Database>): Promise<void> {
+  const row = await shareKillSwitch(trx)
+  if (row.active) throw stopped(row)
+}
+
+const stopped = ({ reason }: { reason: string | null }) =>
+  new ApiError('operator_kill_switch', 'new work is stopped by an operator', {
+    details: { reason },
+    headers: { 'retry-after': '30' },
+  })
+
 /** Refuses new work while the kill switch is active, or while this gateway cannot tell (design 10.11). */
-export function checkKillSwitch(view: KillSwitchView, now = Date.now()): void {
-  if (view.active) {
-    throw new ApiError('operator_kill_switch', 'new work is stopped by an operator', {
-      details: { reason: view.reason },
-      headers: { 'retry-after': '30' },
-    })
-  }
+export function checkKillSwitch(view: KillSwitchView, now = performance.now()): void {
+  if (view.active) throw stopped(view)
   if (isStale(view, now)) {
     throw new ApiError(
       'operator_kill_switch',

@@ -9,7 +9,7 @@ import { toApiError } from './errors.ts'
 import { Exchange } from './exchange.ts'
 import type { Family } from './family.ts'
 import { Idempotency, keyOf } from './idempotency.ts'
-import { passKillSwitch } from './kill-switch-gate.ts'
+import { passKillSwitch, passKillSwitchIn } from './kill-switch-gate.ts'
 import {
   type MountOptions,
   type Operation,
@@ -165,6 +165,7 @@ export class Kernel {
     const work = async (trx: Transaction<Database>): Promise<Outgoing> => {
       exchange.trx = trx
       const result = await operation.route.handler(exchange as never, this.#services)
+      if (operation.route.admitsWork) await passKillSwitchIn(trx)
       const outgoing = outgoingOf(operation, result)
       if (!outgoing)
         throw new Error(`${operation.route.operationId} is idempotent: it has to return its answer`)

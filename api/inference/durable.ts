@@ -7,6 +7,7 @@ import { ApiError } from '../../domain/errors.ts'
 import { isTerminalTask } from '../../domain/inference-task.ts'
 import { coldInferenceStart } from '../../workflows/starts.ts'
 import { WORKFLOW_ID } from '../../workflows/policy.ts'
+import { passKillSwitchIn } from '../http/kill-switch-gate.ts'
 import type { Services } from '../services.ts'
 import { queuedEntry, type Ticket } from './rows.ts'
 
@@ -17,7 +18,7 @@ const RETRY_AFTER_S = 10
 
 /**
  * Writes the task, its hold and the promise of its workflow in one transaction. Throws `task_quota_exceeded` when as many of
- * the account's tasks wait as may; those that come at the same moment may exceed that by their number.
+ * the account's tasks wait as may, and `operator_kill_switch` when the switch was thrown meanwhile; those that come at the same moment may exceed that by their number.
  */
 export async function queueTask(
   { db, starts }: Pick<Services, 'db' | 'starts'>,
@@ -34,7 +35,10 @@ export async function queueTask(
       },
     )
   }
-  await insertTasks(db, [queuedEntry(ticket)], startOf(ticket))
+  await db.transaction().execute(async (trx) => {
+    await insertTasks(trx, [queuedEntry(ticket)], startOf(ticket))
+    await passKillSwitchIn(trx)
+  })
   starts.nudge()
 }
 

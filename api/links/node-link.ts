@@ -197,7 +197,7 @@ export class NodeLink {
       this.#receive(frame)
     } catch (err) {
       if (err instanceof LinkProtocolError) throw err
-      if (err instanceof LinkError) return void this.#fail(frame.stream, err.code, err.message)
+      if (err instanceof LinkError) return this.#fail(frame.stream, err.code, err.message)
       this.#events.onFault(err)
       this.#fail(frame.stream, 'internal', 'the answer could not be passed on')
     }

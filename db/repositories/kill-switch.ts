@@ -1,4 +1,4 @@
-import { type Kysely, sql } from 'kysely'
+import { type Kysely, sql, type Transaction } from 'kysely'
 import type { Database } from '../tables.ts'
 import type { KillSwitchRow } from '../tables/accounts.ts'
 import { bumpCache } from './cache-versions.ts'
@@ -8,6 +8,21 @@ const ROW = 1
 /** The kill switch; its row is the truth (design 10.11). */
 export function readKillSwitch(db: Kysely<Database>): Promise<KillSwitchRow> {
   return db.selectFrom('kill_switch').selectAll().where('id', '=', ROW).executeTakeFirstOrThrow()
+}
+
+/**
+ * The switch as it holds until the transaction ends: one that throws it waits for those that have looked, and who looks waits for
+ * one that is being thrown. To be asked last, so that nobody who throws it waits for long.
+ */
+export function shareKillSwitch(
+  trx: Transaction<Database>,
+): Promise<Pick<KillSwitchRow, 'active' | 'reason'>> {
+  return trx
+    .selectFrom('kill_switch')
+    .select(['active', 'reason'])
+    .where('id', '=', ROW)
+    .forShare()
+    .executeTakeFirstOrThrow()
 }
 
 export interface KillSwitchChange {
@@ -78,7 +93,6 @@ export async function acknowledgeKillSwitch(
 export async function countAcknowledged(
   db: Kysely<Database>,
   version: number,
-  now: Date,
 ): Promise<{ live: number; acknowledged: number }> {
   return db
     .selectFrom('gateway')
@@ -86,6 +100,6 @@ export async function countAcknowledged(
       fn.countAll<number>().as('live'),
       fn.countAll<number>().filterWhere('kill_switch_version', '>=', version).as('acknowledged'),
     ])
-    .where('lease_expires_at', '>', now)
+    .where('lease_expires_at', '>', sql<Date>`now()`)
     .executeTakeFirstOrThrow()
 }

@@ -117,10 +117,10 @@ function download(
 
 /** A line about a download every few seconds. */
 function teller(tell: (line: string) => void): (progress: DownloadProgress) => void {
-  let toldAt = Date.now()
+  let toldAt = performance.now()
   return ({ bytes_downloaded, bytes_total, eta_seconds, rate_limited_s }) => {
-    if (Date.now() - toldAt < TELL_MS) return
-    toldAt = Date.now()
+    if (performance.now() - toldAt < TELL_MS) return
+    toldAt = performance.now()
     if (rate_limited_s !== undefined) return tell(`The hub limits its rate; waiting ${rate_limited_s} s.`)
     const [done, all] = [bytes_downloaded, bytes_total].map((bytes) => Math.round(bytes / 1e6))
     const left = eta_seconds === null ? '' : `, about ${Math.ceil(eta_seconds)} s left`

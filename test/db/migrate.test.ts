@@ -37,7 +37,7 @@ describe('migrate', () => {
   })
 
   it('lets a process start beside newer ones whose migrations only add', async () => {
-    await using newer = await version((folder) =>
+    using newer = await version((folder) =>
       writeFile(join(folder, '9001-more.sql'), 'create table more (id integer primary key);'),
     )
     assert.deepEqual(await migrate(database.db, { folder: newer.path }), ['9001-more'])
@@ -47,7 +47,7 @@ describe('migrate', () => {
   })
 
   it('stops a process that is older than the oldest compatible one, and says what to do', async () => {
-    await using newer = await version((folder) =>
+    using newer = await version((folder) =>
       writeFile(
         join(folder, '9002-contract.sql'),
         `alter table node_token drop column if exists never_there;
@@ -65,11 +65,11 @@ describe('migrate', () => {
   })
 
   it('applies what an older process had left out below the newest', async () => {
-    await using newest = await version(async (folder) => {
+    using newest = await version(async (folder) => {
       await writeFile(join(folder, '9001-first.sql'), 'create table first (id integer);')
       await writeFile(join(folder, '9003-third.sql'), 'create table third (id integer);')
     })
-    await using other = await version((folder) =>
+    using other = await version((folder) =>
       writeFile(join(folder, '9002-second.sql'), 'create table second (id integer);'),
     )
     await migrate(database.db, { folder: newest.path })
@@ -78,7 +78,7 @@ describe('migrate', () => {
   })
 
   it('gives back what is wrong with a migration, and applies nothing of it', async () => {
-    await using broken = await version((folder) =>
+    using broken = await version((folder) =>
       writeFile(join(folder, '9004-broken.sql'), 'create table whole (id integer); create table;'),
     )
 

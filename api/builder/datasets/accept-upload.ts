@@ -45,11 +45,11 @@ export async function awaitIngest(
   place: UploadPlace,
   signal: AbortSignal,
 ): Promise<DatasetUploadRow> {
-  const since = Date.now()
+  const since = performance.now()
   for (let pause = FIRST_LOOK_MS; ; pause = Math.min(pause * 1.5, LAST_LOOK_MS)) {
     const upload = await findUpload(db, place)
     if (!upload) throw noDataset()
-    const waited = Date.now() - since
+    const waited = performance.now() - since
     if (upload.status !== 'ingesting' || waited > LONGEST_WAIT_MS) return upload
     if (waited > LONGEST_START_MS && (await isStartPending(db, place))) return upload
     await sleep(pause, undefined, { signal })

@@ -52,8 +52,8 @@ export const getKillSwitch = route({
   },
 })
 
-async function present(row: KillSwitchRow, { db, now }: Services): Promise<KillSwitchStatus> {
-  const { live, acknowledged } = await countAcknowledged(db, row.version, now())
+async function present(row: KillSwitchRow, { db }: Services): Promise<KillSwitchStatus> {
+  const { live, acknowledged } = await countAcknowledged(db, row.version)
   return {
     active: row.active,
     reason: row.reason,

@@ -18,11 +18,11 @@ export async function switchKillSwitch(
 ): Promise<KillSwitchRow> {
   const row = await writeKillSwitch(db, change, now())
   killSwitchSignal.send(row)
-  const deadline = Date.now() + ACKNOWLEDGE_MS
+  const deadline = performance.now() + ACKNOWLEDGE_MS
   for (;;) {
-    const { live, acknowledged } = await countAcknowledged(db, row.version, now())
+    const { live, acknowledged } = await countAcknowledged(db, row.version)
     if (acknowledged >= live) return row
-    if (Date.now() > deadline) {
+    if (performance.now() > deadline) {
       log.warn(
         { live, acknowledged, version: row.version },
         'not every gateway has acknowledged the kill switch',
