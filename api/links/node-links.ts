@@ -15,6 +15,7 @@ import type { NodeInventory, NodeModel, NodeReport } from '../../schemas/node.ts
 import type { CacheWatch } from '../../db/cache-watch.ts'
 import { AnswerMemory } from './answer-memory.ts'
 import { type Decided, decidedIn } from './decided.ts'
+import { type Connected, connected } from './connected.ts'
 import { LinkError, type LinkExchange, type LinkHandlers, type LinkRequest } from './link-request.ts'
 import { type BatchPlace, NodeLink } from './node-link.ts'
 import { boundedInventory, boundedModels, MAX_MODELS } from './reports.ts'
@@ -33,38 +34,10 @@ export interface NodeLinksOptions {
 
 export type ModelListener = (nodeId: string, model: NodeModel) => void
 
-interface Connected {
-  link: NodeLink
-  /** Whose node it is. */
-  accountId: string
-  /** As the newest hello has it. */
-  inventory: NodeInventory | undefined
-  /** A hello is being recorded; what comes meanwhile follows as one. */
-  recording: boolean
-  snapshot: NodeSnapshot | undefined
-  /** What operators have decided; unknown until its hello is recorded, and nothing is placed on it before. */
-  decided: Decided | undefined
-  /** As it was last told, with models that nobody ordered. */
-  report: NodeReport | undefined
-  /** Its reports hold more models than are told on. */
-  isCut: boolean
-  /** Frames of types that this version does not know. */
-  unknownFrames: number
-  /** Changes that workers see at once; others come with the next beat. */
-  soon: Allowance
-  /** Bytes of lines and losses that it may have stored. */
-  spooled: Allowance
-  /** Models without an order that it was seen to have, and that its account may have loaded by itself. */
-  asked: Set<string>
-}
-
 const GATEWAY_LIST_MS = 5_000
 const FORGET_MS = 60_000
 const RETRY_MS = 500
-/** Bytes of lines and losses of one node. */
-const SPOOLED = { perSecond: 1024 * 1024, burst: 8 * 1024 * 1024 }
 const LINKS = { perSecond: 0.5, burst: 30 }
-const SOON = { perSecond: 10, burst: 40 }
 /** Models of one link about which the database is asked. */
 const MAX_ASKED = 1_000
 
@@ -182,20 +155,7 @@ export class NodeLinks implements AsyncDisposable {
       onFault: (err) =>
         this.#log.error({ err, node_id: nodeId }, 'a request over a link failed in its handler'),
     })
-    const node: Connected = {
-      link,
-      accountId,
-      inventory: undefined,
-      recording: false,
-      snapshot: undefined,
-      decided: undefined,
-      report: undefined,
-      isCut: false,
-      unknownFrames: 0,
-      soon: new Allowance(SOON),
-      spooled: new Allowance(SPOOLED),
-      asked: new Set(),
-    }
+    const node = connected(link, accountId)
     this.#nodes.set(nodeId, node)
     earlier?.link.close('replaced by a newer link')
     this.#log.info({ node_id: nodeId, link_version: linkVersion }, 'node linked')
