@@ -2,14 +2,14 @@ import { readdir, readFile } from 'node:fs/promises'
 import { pathToFileURL } from 'node:url'
 import { type Kysely, sql } from 'kysely'
 import { type Migration, Migrator } from 'kysely/migration'
-import { ConfigError } from '../platform/config.ts'
-import { VERSION } from '../platform/version.ts'
 import type { Database } from './tables.ts'
 
 const FOLDER = new URL('./migrations/', import.meta.url)
 
 /** The database was migrated for newer versions than this one: trying again does not help. */
-export class SchemaTooNewError extends ConfigError {}
+export class SchemaTooNewError extends Error {
+  override readonly name = 'SchemaTooNewError'
+}
 
 export interface MigrateOptions {
   /** Another folder than the project's own. */
@@ -46,8 +46,8 @@ async function assertCompatible(db: Kysely<Database>, newest: number): Promise<v
   const row = await db.selectFrom('schema_compatibility').selectAll().executeTakeFirst()
   if (!row || row.oldest_migration <= newest) return
   throw new SchemaTooNewError(
-    `this database needs Hearth ${row.oldest_version} or newer (migration ${row.oldest_migration}), and this is ` +
-      `${VERSION} (migration ${newest}): start version ${row.oldest_version}, or restore a backup that was made before`,
+    `this database needs Hearth ${row.oldest_version} or newer (migration ${row.oldest_migration}), and this ` +
+      `process knows migrations up to ${newest}: start version ${row.oldest_version}, or restore a backup that was made before`,
   )
 }
 

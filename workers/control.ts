@@ -4,7 +4,7 @@ import { NativeConnection, Runtime, Worker } from '@temporalio/worker'
 import { createControlActivities } from '../activities/control/index.ts'
 import { createWebhookActivities } from '../activities/control/webhooks/index.ts'
 import { openDatabase } from '../db/database.ts'
-import { migrate } from '../db/migrate.ts'
+import { migrate, SchemaTooNewError } from '../db/migrate.ts'
 import { loadCatalog } from '../platform/catalog.ts'
 import { type Config, ConfigError, readConfig, required } from '../platform/config.ts'
 import { openEgressPolicy } from '../platform/egress-policy.ts'
@@ -41,7 +41,8 @@ async function main(): Promise<void> {
   Runtime.install({ logger: temporalLogger(log), shutdownSignals: [] })
 
   await using db = openDatabase(required(config, 'DATABASE_URL'))
-  await retry('PostgreSQL', () => migrate(db), { log, signal: stop })
+  const isFinal = (err: unknown) => err instanceof SchemaTooNewError
+  await retry('PostgreSQL', () => migrate(db), { log, signal: stop, isFinal })
   const connection = await retry('Temporal', () => connect(config), { log, signal: stop })
   const temporal = new Client({ connection, namespace: config.TEMPORAL_NAMESPACE })
   try {

@@ -9,18 +9,25 @@ export function stopSignal(): AbortController {
   return controller
 }
 
+interface RetryOptions {
+  log: Logger
+  signal: AbortSignal
+  /** Whether trying again cannot help. */
+  isFinal?: (err: unknown) => boolean
+}
+
 /** Tries until it works or the process is told to stop; says what it waits for once every ten tries. */
 export async function retry<T>(
   what: string,
   attempt: () => Promise<T>,
-  { log, signal }: { log: Logger; signal: AbortSignal },
+  { log, signal, isFinal = () => false }: RetryOptions,
 ): Promise<T> {
   for (let tries = 0; ; tries++) {
     signal.throwIfAborted()
     try {
       return await attempt()
     } catch (err) {
-      if (err instanceof ConfigError) throw err
+      if (err instanceof ConfigError || isFinal(err)) throw err
       if (tries % 10 === 0) log.warn({ reason: String(err) }, `waiting for ${what}`)
       await sleep(Math.min(100 * 2 ** tries, 2000), undefined, { signal })
     }
