@@ -23,7 +23,7 @@ const CHECKS: Step[] = [
 const KNIP: Step = { name: 'unused files and exports', command: ['knip'] }
 
 /** What brings up whole platforms, each with processes of its own. */
-const PLATFORMS = ['e2e', 'faults', 'compose']
+const PLATFORMS = ['e2e', 'faults', 'compose', 'upgrade']
 /** What keeps a processor busy; the rest mostly waits. */
 const BUSY = ['node-runtime', 'platform', 'trainers', 'domain', 'db', 'embedded']
 const IS_STRICT = process.argv.includes('--verify')
@@ -113,6 +113,7 @@ function lanes(): [Suite[], ...Suite[][]] {
       suite('end to end', ['e2e']),
       suite('faults', ['faults']),
       suite('containers', ['compose']),
+      suite('upgrades', ['upgrade']),
       suite('activities', ['activities']),
     ],
   ]

@@ -1,13 +1,18 @@
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { request } from 'undici'
+import type { BuilderClient } from '../../embedded/demo-client.ts'
 import { uploadTable } from '../../embedded/demo-steps.ts'
 import { eventually } from '../support/until.ts'
-import type { TestPlatform } from '../support/platform.ts'
 import { regressionTable } from '../support/tables.ts'
 
 const INPUT = { instances: [{ age: 40, income: 30_000, region: 'north' }] }
 const ENDED = new Set(['succeeded', 'failed'])
+
+/** A platform as its clients see it. */
+export interface Served {
+  api: BuilderClient
+}
 
 /** A model with a price that nothing has loaded yet. */
 export interface Model {
@@ -28,7 +33,7 @@ interface Task {
 }
 
 /** Trains a small model and registers it with a price. */
-export async function makeModel({ api }: TestPlatform, name: string, seed: number): Promise<Model> {
+export async function makeModel({ api }: Served, name: string, seed: number): Promise<Model> {
   const { dataset_id: datasetId } = await uploadTable(api, regressionTable(200, seed))
   const { job_id: jobId } = await api.post<{ job_id: string }>('/training/runs', {
     job_name: name,
@@ -51,7 +56,7 @@ export async function makeModel({ api }: TestPlatform, name: string, seed: numbe
 
 /** A file put under a signed URL, ready to be committed. */
 export async function putTable(
-  { api }: TestPlatform,
+  { api }: Served,
   rows: number,
 ): Promise<{ datasetId: string; commit: string }> {
   const dataset = {
@@ -76,7 +81,7 @@ export async function putTable(
 }
 
 /** A run of many short epochs, which checkpoints on its way. */
-export async function startRun({ api }: TestPlatform, datasetId: string): Promise<string> {
+export async function startRun({ api }: Served, datasetId: string): Promise<string> {
   const { job_id: jobId } = await api.post<{ job_id: string }>('/training/runs', {
     job_name: 'under-fire',
     model_config_id: 'tabular-regression',
@@ -103,7 +108,7 @@ export function persistently<T>(what: string, call: () => Promise<T>): Promise<T
 }
 
 /** One asynchronous request; `undefined` when the platform did not take it. */
-export async function ask({ api }: TestPlatform, model: Model): Promise<Accepted | undefined> {
+export async function ask({ api }: Served, model: Model): Promise<Accepted | undefined> {
   try {
     const answer = await api.post<Task>(`/endpoints/${model.endpointId}/infer:async`, { input: INPUT })
     return { taskId: answer.task_id }
@@ -113,7 +118,7 @@ export async function ask({ api }: TestPlatform, model: Model): Promise<Accepted
 }
 
 /** Asks a warm model, `width` requests at a time, until told to stop; answers everything that was accepted. */
-export function burst({ api }: TestPlatform, model: Model, width: number) {
+export function burst({ api }: Served, model: Model, width: number) {
   const accepted: Accepted[] = []
   let stopped = false
   let refused = 0
@@ -143,7 +148,7 @@ export function burst({ api }: TestPlatform, model: Model, width: number) {
 }
 
 /** How each accepted task ended. */
-export async function endings({ api }: TestPlatform, accepted: Accepted[]): Promise<Map<string, string>> {
+export async function endings({ api }: Served, accepted: Accepted[]): Promise<Map<string, string>> {
   const ends = new Map<string, string>()
   for (const { taskId } of accepted) {
     const task = await eventually(
@@ -166,7 +171,10 @@ interface Audit {
 }
 
 /** Fails unless the books of a task balance and say once what happened to it. */
-export async function checkBooks({ ready }: TestPlatform, taskId: string): Promise<void> {
+export async function checkBooks(
+  { ready }: { ready: { base_url: string; operations_key: string } },
+  taskId: string,
+): Promise<void> {
   const answer = await request(`${ready.base_url}/api/v1/admin/audit/task/${taskId}`, {
     headers: { 'x-api-key': ready.operations_key },
   })

@@ -21,11 +21,11 @@ export interface TestDatabase extends AsyncDisposable {
 let server: Promise<{ url: (database: string) => string }> | undefined
 let clones = 0
 
-/** Gives a fresh migrated database. One PostgreSQL server serves the whole test process. */
-export async function startDatabase(): Promise<TestDatabase> {
+/** Gives a fresh database, migrated unless it is to be empty. One PostgreSQL server serves the whole test process. */
+export async function startDatabase({ isEmpty = false } = {}): Promise<TestDatabase> {
   const { url } = await (server ??= startServer())
   const name = `test_${process.pid}_${++clones}`
-  await administer(url('postgres'), `create database ${name} template ${TEMPLATE}`)
+  await administer(url('postgres'), `create database ${name} template ${isEmpty ? 'template0' : TEMPLATE}`)
   const db = openDatabase(url(name))
   return {
     url: url(name),

@@ -1,0 +1,90 @@
+import { execFile } from 'node:child_process'
+import { cpSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { dirname, join, resolve } from 'node:path'
+import { promisify } from 'node:util'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const run = promisify(execFile)
+const ROOT = resolve(import.meta.dirname, '..', '..')
+
+/** A released version: found by its commit, so that a clone without tags will do. */
+export interface Release {
+  tag: string
+  commit: string
+}
+
+/** Releases in the order in which they were made. */
+export const RELEASES = JSON.parse(
+  readFileSync(join(import.meta.dirname, 'releases.json'), 'utf8'),
+) as Release[]
+
+/** The sources of one version, ready to run. */
+export interface Checkout extends Disposable {
+  readonly name: string
+  readonly path: string
+}
+
+/** The sources of a release. Throws where the commit is not in this clone. */
+export async function checkOutRelease({ tag, commit }: Release): Promise<Checkout> {
+  const folder = temporaryFolder()
+  const archive = join(folder.path, 'sources.tar')
+  const path = join(folder.path, 'hearth')
+  mkdirSync(path)
+  await run('git', ['archive', '--output', archive, commit], { cwd: ROOT })
+  await run('tar', ['-xf', archive, '-C', path])
+  await providePackages(path)
+  return { name: tag, path, [Symbol.dispose]: () => folder[Symbol.dispose]() }
+}
+
+/** A migration that no version has, as a later one would bring it: it only adds. */
+const LATER_MIGRATION = `alter table task add column made_up_for_the_upgrade_test integer;
+create table made_up_for_the_upgrade_test (id integer primary key);
+`
+/** A frame of a type that no version has: every channel of the later version sends one each second. */
+const LATER_FRAME = `
+    const later = setInterval(() => {
+      const frame = Buffer.alloc(11)
+      frame[0] = 201
+      if (socket.readyState === 1) socket.send(frame)
+    }, 1_000)
+    later.unref()
+    socket.once('close', () => clearInterval(later))
+`
+
+/** The working tree as a version after it might be: with a further migration and frames of a type that nobody else knows. */
+export async function makeLaterVersion(): Promise<Checkout> {
+  const folder = temporaryFolder()
+  const path = join(folder.path, 'hearth')
+  const { stdout } = await run('git', ['ls-files', '--cached', '--others', '--exclude-standard'], {
+    cwd: ROOT,
+    maxBuffer: 16 << 20,
+  })
+  for (const file of stdout.split('\n').filter(Boolean)) {
+    mkdirSync(join(path, dirname(file)), { recursive: true })
+    // What was deleted and not committed yet is still listed.
+    try {
+      cpSync(join(ROOT, file), join(path, file))
+    } catch (err) {
+      if ((err as NodeJS.ErrnoException).code !== 'ENOENT') throw err
+    }
+  }
+  writeFileSync(join(path, 'db/migrations/9001-later.sql'), LATER_MIGRATION)
+  addLaterFrame(join(path, 'platform/link-channel.ts'))
+  await providePackages(path)
+  return { name: 'the later version', path, [Symbol.dispose]: () => folder[Symbol.dispose]() }
+}
+
+function addLaterFrame(file: string): void {
+  const source = readFileSync(file, 'utf8')
+  const constructor = /constructor\(socket: WebSocket.*\{\n/.exec(source)
+  if (!constructor) throw new Error('the constructor of LinkChannel reads otherwise; mend the upgrade test')
+  const at = constructor.index + constructor[0].length
+  writeFileSync(file, source.slice(0, at) + LATER_FRAME + source.slice(at))
+}
+
+/** The packages of this checkout where they are the same, else those that the version itself locks. */
+async function providePackages(path: string): Promise<void> {
+  const lockOf = (folder: string) => readFileSync(join(folder, 'package-lock.json'), 'utf8')
+  if (lockOf(path) === lockOf(ROOT)) symlinkSync(join(ROOT, 'node_modules'), join(path, 'node_modules'))
+  else await run('npm', ['ci', '--omit=dev', '--no-audit', '--no-fund'], { cwd: path, maxBuffer: 16 << 20 })
+}
