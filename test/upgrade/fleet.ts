@@ -213,7 +213,7 @@ export class Fleet implements AsyncDisposable {
   /** A gateway that does not listen has not taken the request: another one is asked. */
   async #anywhere<T>(ask: (client: BuilderClient) => Promise<T>): Promise<T> {
     let last: unknown = new Error('no gateway runs')
-    for (const { baseUrl } of [...this.#gateways]) {
+    for (const { baseUrl } of this.#gateways.slice()) {
       try {
         return await ask(builderClient(baseUrl, this.#apiKey))
       } catch (err) {
