@@ -35,7 +35,7 @@ describe('a link between versions', () => {
       return api.services.links.ask(node.nodeId, request)
     }
     const linked = async (headers: Record<string, string> = {}) => {
-      const link = await node.link(api.baseUrl, { models: ['any'], headers })
+      const link = await node.link(api.baseUrl, { models: ['any', 'later'], headers })
       await until(() => link.frames.some(({ type }) => type === FRAME.hello))
       return link
     }
@@ -77,10 +77,15 @@ describe('a link between versions', () => {
         { inventory: { ...INVENTORY, cooling: 'water' }, link_version: 12, mood: 'good' },
       )
       const models = [{ model_key: 'any' }, { model_key: 'later', fitness: 3 } as object]
-      link.send(FRAME.state, 0, {}, { report: reportOf(models, { weather: 'fine' }), since: 4 })
+      link.send(
+        FRAME.state,
+        0,
+        {},
+        { report: reportOf(models, { weather: 'fine', memory_free_mb: 777 }), since: 4 },
+      )
 
       const snapshot = () => api.services.links.snapshot().find(({ node_id }) => node_id === node.nodeId)
-      await until(() => snapshot()?.models.length === 2)
+      await until(() => snapshot()?.memory_free_mb === 777 && snapshot()?.models.length === 2)
       assert.doesNotMatch(JSON.stringify(snapshot()), /fitness|weather|cooling/)
     })
 
