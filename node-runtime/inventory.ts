@@ -1,12 +1,13 @@
 import { readFile } from 'node:fs/promises'
 import { availableParallelism, cpus, freemem, totalmem } from 'node:os'
+import { VERSION } from '../platform/version.ts'
 import type { NodeInventory } from '../schemas/node.ts'
 import type { Held } from './confinement.ts'
 import { CONTAINER_ISOLATION, processIsolation } from './isolation.ts'
 import { findGpus } from './nvidia.ts'
 
-/** The runtime's own version; the contract compares nodes by it. */
-export const RUNTIME_VERSION = '0.12.0'
+/** The runtime's own version, by which the contract compares nodes: that of the platform it came with. */
+export const RUNTIME_VERSION = VERSION
 
 const MB = 1024 * 1024
 
