@@ -1,4 +1,5 @@
 import { CHAT_TASK_TYPES } from './chat.ts'
+import { chooseWeights, type HubWeights, type WeightFormat } from './hub-weights.ts'
 import { kvCacheMb, type ModelShape } from './model-shape.ts'
 
 /** What a task of the hub's vocabulary (contract 4.4) is called on the hub, of what category it is, and its names among the task types of runtime profiles. */
@@ -57,6 +58,8 @@ export interface HubSurroundings {
   pageUrl: string
   /** Of config.json; null where it has not been read. */
   shape: ModelShape | null
+  /** The shards that the index of its safetensors names; null where it has none or has not been read. */
+  shards: readonly string[] | null
 }
 
 export interface CompatibilityCheck {
@@ -90,8 +93,8 @@ const MB = 1024 * 1024
 
 /** Whether the platform can serve a repository, check by check, and what that would take. */
 export function checkHubRepo(repo: HubRepoFacts, around: HubSurroundings): HubVerdict {
-  const format = weightFormat(repo)
-  const files = format ? filesToFetch(repo, format) : []
+  const weights = chooseWeights(repo.files, around.shards)
+  const { format, files = [] } = weights ?? {}
   const sizeBytes = repo.files
     .filter(({ path }) => files.includes(path))
     .reduce((sum, file) => sum + file.sizeBytes, 0)
@@ -99,7 +102,7 @@ export function checkHubRepo(repo: HubRepoFacts, around: HubSurroundings): HubVe
   const neededMb = profile && memoryOf(profile, sizeBytes, around.shape)
   const checks = [
     checkArchitecture(repo, around, profile),
-    checkWeights(format),
+    checkWeights(weights),
     checkRemoteCode(repo),
     checkLicence(repo),
     checkAccess(repo, around),
@@ -121,44 +124,6 @@ export function checkHubRepo(repo: HubRepoFacts, around: HubSurroundings): HubVe
     files,
     sizeBytes,
   }
-}
-
-type WeightFormat = 'safetensors' | 'gguf'
-
-function weightFormat({ files }: HubRepoFacts): WeightFormat | undefined {
-  if (files.some(({ path }) => isModelWeights(path))) return 'safetensors'
-  return files.some(({ path }) => path.endsWith('.gguf')) ? 'gguf' : undefined
-}
-
-const isModelWeights = (path: string): boolean =>
-  /^[^/]+\.safetensors$/.test(path) && !path.startsWith('adapter_')
-
-/** Beside the weights: what a server reads, and nothing else of what lies in a repository. */
-const SIDE_FILES =
-  /^(?:config|generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|preprocessor_config|model\.safetensors\.index)\.json$|^(?:merges\.txt|vocab\.txt|tokenizer\.model|spiece\.model|chat_template\.(?:jinja|json))$/
-
-/** What a run that starts from a repository needs of it: weights that can be trained on, and what is read beside them. */
-export const trainingFiles = <F extends HubFileFacts>(files: readonly F[]): F[] =>
-  files.filter(({ path }) => isModelWeights(path) || SIDE_FILES.test(path))
-
-const ADAPTER_FILES = /^(?:adapter\/)?adapter_(?:config\.json|model\.safetensors)$/
-
-/** What a merge needs of a repository that holds a LoRA adapter. */
-export const adapterFiles = <F extends HubFileFacts>(files: readonly F[]): F[] =>
-  files.filter(({ path }) => ADAPTER_FILES.test(path))
-
-/** Of several quantizations the middle one, as most people choose. */
-const GGUF_ORDER = [/q4_k_m/i, /q5_k_m/i, /q4_0/i, /q8_0/i, /./]
-
-function filesToFetch({ files }: HubRepoFacts, format: WeightFormat): string[] {
-  const paths = files.map(({ path }) => path)
-  if (format === 'safetensors') return paths.filter((path) => isModelWeights(path) || SIDE_FILES.test(path))
-  const candidates = paths.filter((path) => path.endsWith('.gguf') && !/-\d{5}-of-\d{5}\.gguf$/.test(path))
-  for (const wanted of GGUF_ORDER) {
-    const found = candidates.find((path) => wanted.test(path))
-    if (found) return [found]
-  }
-  return []
 }
 
 function chooseProfile(
@@ -204,13 +169,25 @@ function checkArchitecture(
   }
 }
 
-const checkWeights = (format: WeightFormat | undefined): CompatibilityCheck => ({
-  check: 'weights',
-  passed: format !== undefined,
-  message: format
-    ? `The weights are ${format === 'gguf' ? 'GGUF' : 'safetensors'}.`
-    : 'The repository holds no safetensors and no GGUF weights; other formats can run code and are not loaded.',
-})
+function checkWeights(weights: HubWeights | undefined): CompatibilityCheck {
+  const say = (passed: boolean, message: string): CompatibilityCheck => ({
+    check: 'weights',
+    passed,
+    message,
+  })
+  if (!weights) {
+    return say(
+      false,
+      'The repository holds no safetensors and no GGUF weights; other formats can run code and are not loaded.',
+    )
+  }
+  const { format, missing } = weights
+  const name = format === 'gguf' ? 'GGUF' : 'safetensors'
+  const [first] = missing
+  if (first === undefined) return say(true, `The weights are ${name}.`)
+  const others = missing.length > 1 ? ` and ${missing.length - 1} more` : ''
+  return say(false, `The ${name} weights are not whole: the repository lacks ${first}${others}.`)
+}
 
 const checkRemoteCode = ({ hasRemoteCode }: HubRepoFacts): CompatibilityCheck => ({
   check: 'remote_code',

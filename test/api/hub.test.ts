@@ -249,4 +249,58 @@ describe('the hub', () => {
     assert.equal(status, 201)
     assert.match(body.model_name, /^hf-acme-named--[0-9a-f]{8}$/)
   })
+
+  it('imports a GGUF in parts with all of them, each pinned by its digest', async () => {
+    const parts = {
+      'Q4_K_M/m-00001-of-00002.gguf': Buffer.alloc(3_000_000, 1),
+      'Q4_K_M/m-00002-of-00002.gguf': Buffer.alloc(2_000_000, 2),
+    }
+    hub.put(llamaRepo('acme/in-parts', { files: { ...parts, 'm-Q8_0.gguf': Buffer.alloc(9) }, downloads: 0 }))
+
+    const { body: info } = await api.call('GET', infoPath('acme/in-parts'), { key })
+    const { status, body } = await register({ repo_id: 'acme/in-parts', task_type: 'text-generation' })
+
+    assert.equal(info.size_mb, 4.77)
+    assert.equal(status, 201)
+    const files = await api.database.db
+      .selectFrom('version_file')
+      .select(['path', 'sha256', 'size_bytes'])
+      .where('version_id', '=', body.version_id)
+      .orderBy('path')
+      .execute()
+    assert.deepEqual(
+      files.map(({ path, size_bytes }) => [path, Number(size_bytes)]),
+      Object.entries(parts).map(([path, bytes]) => [path, bytes.length]),
+    )
+    assert.equal(new Set(files.map(({ sha256 }) => sha256)).size, 2)
+  })
+
+  it('refuses weights of which a part is missing, by its name', async () => {
+    const { 'config.json': config, 'model.safetensors': weights } = REPO.files
+    assert.ok(config && weights)
+    const index = { weight_map: { a: 'first.safetensors', b: 'second.safetensors' } }
+    hub.put(
+      llamaRepo('acme/no-second', {
+        downloads: 0,
+        files: {
+          'config.json': config,
+          'first.safetensors': weights,
+          'model.safetensors.index.json': Buffer.from(JSON.stringify(index)),
+        },
+      }),
+    )
+    hub.put(
+      llamaRepo('acme/no-first', { downloads: 0, files: { 'm-00002-of-00002.gguf': Buffer.alloc(9, 1) } }),
+    )
+    for (const [repo_id, missing] of [
+      ['acme/no-second', 'second.safetensors'],
+      ['acme/no-first', 'm-00001-of-00002.gguf'],
+    ] as const) {
+      const { status, body } = await register({ repo_id, task_type: 'text-generation' })
+
+      assert.equal(status, 422)
+      assert.equal(body.detail[0].type, 'hub_weights')
+      assert.ok(body.error.message.includes(`lacks ${missing}`), body.error.message)
+    }
+  })
 })

@@ -43,6 +43,7 @@ const around = (overrides: Partial<HubSurroundings> = {}): HubSurroundings => ({
   access: 'granted',
   pageUrl: 'https://hub.test/acme/model',
   shape: readModelShape(QWEN),
+  shards: null,
   ...overrides,
 })
 
@@ -63,6 +64,79 @@ describe('what the hub offers', () => {
     )
 
     assert.deepEqual(files, ['a-Q4_K_M.gguf'])
+  })
+
+  describe('as GGUF in parts', () => {
+    const gguf = (paths: readonly string[]) =>
+      checkHubRepo(
+        repo({
+          files: paths.map((path, i) => ({ path, sizeBytes: (i + 1) * MB })),
+          architectures: [],
+        }),
+        around({ shape: null }),
+      )
+    const weightsOf = ({ compatibility }: ReturnType<typeof gguf>) =>
+      compatibility.checks.find(({ check }) => check === 'weights')
+
+    it('is all parts of one quantization, whose sizes add up', () => {
+      const parts = ['big-Q6_K-00001-of-00002.gguf', 'big-Q6_K-00002-of-00002.gguf']
+      const { files, sizeBytes, compatibility, requirements } = gguf(parts)
+
+      assert.deepEqual(files, parts)
+      assert.equal(sizeBytes, 3 * MB)
+      assert.equal(compatibility.status, 'compatible')
+      assert.ok((requirements.vram_mb ?? 0) > (gguf(['small-Q6_K.gguf']).requirements.vram_mb ?? 0))
+    })
+
+    it('is the middle quantization, whether that or others are in parts', () => {
+      const split = [
+        'Q4_K_M/m-00001-of-00003.gguf',
+        'Q4_K_M/m-00002-of-00003.gguf',
+        'Q4_K_M/m-00003-of-00003.gguf',
+      ]
+
+      assert.deepEqual(gguf(['m-Q8_0.gguf', ...split, 'mmproj-Q4_K_M.gguf']).files, split)
+      assert.deepEqual(gguf(['q8_0-00001-of-00001.gguf', 'm-Q4_0.gguf', ...split.slice(1)]).files, [
+        'm-Q4_0.gguf',
+      ])
+    })
+
+    it('is refused with the name of the part that is missing, unless another quantization is whole', () => {
+      const parts = ['a-Q4_0-00001-of-00004.gguf', 'a-Q4_0-00003-of-00004.gguf', 'a-Q4_0-00004-of-00004.gguf']
+      const broken = gguf(parts)
+
+      assert.equal(broken.compatibility.status, 'incompatible')
+      assert.equal(weightsOf(broken)?.passed, false)
+      assert.match(weightsOf(broken)?.message ?? '', /lacks a-Q4_0-00002-of-00004\.gguf/)
+      assert.deepEqual(gguf([...parts, 'a-Q2_K.gguf']).files, ['a-Q2_K.gguf'])
+      assert.equal(gguf([...parts, 'a-Q2_K.gguf']).compatibility.status, 'compatible')
+    })
+  })
+
+  it('has every shard that the index names, or that their names tell of', () => {
+    const shard = (part: number) => `model-0000${part}-of-00003.safetensors`
+    const judge = (paths: readonly string[], shards: readonly string[] | null) =>
+      checkHubRepo(repo({ files: paths.map((path) => ({ path, sizeBytes: MB })) }), around({ shards }))
+    const index = 'model.safetensors.index.json'
+    const all = [shard(1), shard(2), shard(3)]
+    const refusal = ({ compatibility }: ReturnType<typeof judge>) =>
+      compatibility.checks.find(({ passed }) => !passed)?.message ?? ''
+
+    assert.equal(judge([index, ...all], all).compatibility.status, 'compatible')
+    assert.equal(judge(['model.safetensors', index], null).compatibility.status, 'compatible')
+    assert.match(
+      refusal(judge([index, shard(1), shard(3)], all)),
+      /lacks model-00002-of-00003\.safetensors\.$/,
+    )
+    assert.match(
+      refusal(judge([index, shard(3)], null)),
+      /lacks model-00001-of-00003\.safetensors and 1 more/,
+    )
+    assert.match(
+      refusal(judge([index, 'odd.safetensors'], ['odd.safetensors', 'b.safetensors'])),
+      /b\.safetensors/,
+    )
+    assert.match(refusal(judge(all, null)), /lacks model\.safetensors\.index\.json/)
   })
 
   it('does not fit when no node is large enough', () => {

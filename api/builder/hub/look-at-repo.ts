@@ -4,6 +4,7 @@ import {
   type HubTask,
   type HubVerdict,
 } from '../../../domain/hub-compatibility.ts'
+import { shardIndexOf, shardsOf } from '../../../domain/hub-weights.ts'
 import { serves } from '../../../domain/node-snapshot.ts'
 import { type ModelShape, readModelShape } from '../../../domain/model-shape.ts'
 import { HubError, type HubRepoInfo } from '../../../platform/hub.ts'
@@ -21,7 +22,7 @@ export interface HubLook {
 
 export interface LookOptions {
   task?: HubTask | undefined
-  /** Also reads config.json and tries the gate: two requests more. Without it the hub's word may be a minute old. */
+  /** Also reads config.json and the index of the shards, and tries the gate: three requests more. Without it the hub's word may be a minute old. */
   thorough: boolean
 }
 
@@ -35,7 +36,7 @@ export async function lookAtRepo(
   const { info, isOpen } = options.thorough
     ? await hubReader.see(accountId, repoId, revision)
     : await hubReader.glance(accountId, repoId)
-  const { access, shape } = await accessTo(services, { info, isOpen }, options)
+  const { access, shape, shards } = await accessTo(services, { info, isOpen }, options)
   const nodes = links.snapshot().filter((node) => !node.draining && serves(node, accountId))
   const verdict = checkHubRepo(info, {
     task: options.task,
@@ -44,6 +45,7 @@ export async function lookAtRepo(
     access,
     pageUrl: hub.pageUrl(repoId),
     shape,
+    shards,
   })
   return { info, verdict }
 }
@@ -51,32 +53,37 @@ export async function lookAtRepo(
 interface Access {
   access: HubSurroundings['access']
   shape: ModelShape | null
+  shards: readonly string[] | null
 }
+
+const UNREAD = { shape: null, shards: null } as const
 
 function accessTo(
   services: Needs,
   { info, isOpen }: SeenRepo,
   { thorough }: LookOptions,
 ): Access | Promise<Access> {
-  if (!isOpen) return { access: 'not_listed', shape: null }
+  if (!isOpen) return { access: 'not_listed', ...UNREAD }
   if (thorough) return lookInside(services, info)
-  return { access: info.gated && !services.hub.hasToken ? 'no_token' : 'unknown', shape: null }
+  return { access: info.gated && !services.hub.hasToken ? 'no_token' : 'unknown', ...UNREAD }
 }
 
 async function lookInside({ hub }: Needs, info: HubRepoInfo): Promise<Access> {
   const config = info.files.find(({ path }) => path === 'config.json')
   try {
+    const index = shardIndexOf(info.files)
+    const shards = index ? (shardsOf(parse(await hub.read(info, index))) ?? null) : null
     if (config) {
       const bytes = await hub.read(info, config)
-      return { access: 'granted', shape: readModelShape(parse(bytes)) }
+      return { access: 'granted', shape: readModelShape(parse(bytes)), shards }
     }
     const first = info.files[0]
     if (first) await hub.checkAccess(info, first.path)
-    return { access: 'granted', shape: null }
+    return { access: 'granted', shape: null, shards }
   } catch (err) {
     if (!(err instanceof HubError)) throw err
-    if (err.code === 'gated_no_token') return { access: 'no_token', shape: null }
-    if (err.code === 'gated_refused') return { access: 'refused', shape: null }
+    if (err.code === 'gated_no_token') return { access: 'no_token', ...UNREAD }
+    if (err.code === 'gated_refused') return { access: 'refused', ...UNREAD }
     throw err
   }
 }

@@ -3,7 +3,7 @@ import { findHubImport } from '../../../db/repositories/hub-models.ts'
 import { findHubVersion } from '../../../db/repositories/hub-versions.ts'
 import { findRevisionToResume, pinBaseRevision } from '../../../db/repositories/base-revisions.ts'
 import type { TrainingRunRow } from '../../../db/tables/training.ts'
-import { adapterFiles, trainingFiles } from '../../../domain/hub-compatibility.ts'
+import { adapterFiles, chooseWeights, trainingFiles } from '../../../domain/hub-weights.ts'
 import { HubError, type HubFailure, type HubRepoInfo } from '../../../platform/hub.ts'
 import type { ArtifactRef } from '../../../schemas/artifact-ref.ts'
 import type { JobBase } from '../../../schemas/lease.ts'
@@ -101,6 +101,8 @@ export async function hubRepository(
       return gone(
         `${what} ${repoId} holds no safetensors weights${choose === adapterFiles ? ' of an adapter' : ''}.`,
       )
+    const lacking = choose === trainingFiles ? chooseWeights(files, null)?.missing[0] : undefined
+    if (lacking !== undefined) return gone(`The weights of ${repoId} are not whole: it lacks ${lacking}.`)
     // An adapter is small, and would stand in the cache for the whole repository.
     return {
       type: 'files',

@@ -1,7 +1,7 @@
 import { listMergeSources, type MergeSourceView, pinMergeSource } from '../../../db/repositories/merges.ts'
 import { findModelFiles } from '../../../db/repositories/node-models.ts'
 import type { TrainingRunRow } from '../../../db/tables/training.ts'
-import { adapterFiles, trainingFiles } from '../../../domain/hub-compatibility.ts'
+import { adapterFiles, trainingFiles } from '../../../domain/hub-weights.ts'
 import { DEFAULT_DENSITY, DEFAULT_SEED, mergeMemoryMb } from '../../../domain/merge.ts'
 import { adapterBytes } from '../../../domain/model-memory.ts'
 import type { ArtifactRef } from '../../../schemas/artifact-ref.ts'
