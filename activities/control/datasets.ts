@@ -8,6 +8,7 @@ import {
   stalledIngests,
   type OpenIngest,
 } from '../../db/repositories/dataset-ingests.ts'
+import { databaseNow } from '../../db/clock.ts'
 import { insertWorkflowStart } from '../../db/repositories/workflow-starts.ts'
 import { ApiError } from '../../domain/errors.ts'
 import { datasetFolder, datasetKey } from '../../domain/object-keys.ts'
@@ -31,7 +32,7 @@ export interface IngestOutcome {
   numSamples?: number
 }
 
-export const createDatasetActivities = ({ db, objects, now }: ControlDeps) => ({
+export const createDatasetActivities = ({ db, objects }: ControlDeps) => ({
   /**
    * Reads one upload. Safe to repeat because the file is moved to a key of its own before it is read, reading changes
    * nothing, and the outcome is written by one guarded update.
@@ -97,7 +98,7 @@ export const createDatasetActivities = ({ db, objects, now }: ControlDeps) => ({
    * Safe to repeat because the age decides, and a file that is still to be read is left alone.
    */
   async removeOrphanedUploads(): Promise<{ count: number }> {
-    const oldest = now().getTime() - ORPHAN_AGE_MS
+    const oldest = (await databaseNow(db)).getTime() - ORPHAN_AGE_MS
     const old: string[] = []
     for await (const { key, lastModified } of objects.list('incoming/')) {
       if (lastModified.getTime() < oldest) old.push(key)

@@ -33,7 +33,7 @@ export interface Step {
   more: boolean
 }
 
-export const createMaintenanceActivities = ({ db, objects, config, log, now }: ControlDeps) => ({
+export const createMaintenanceActivities = ({ db, objects, config, log }: ControlDeps) => ({
   /** Adds appended usage counts up. Safe to repeat because taking a delta and counting it is one statement. */
   async foldUsageCounts(): Promise<Step> {
     const { taken: count, absurd } = await foldUsage(db)
@@ -45,7 +45,7 @@ export const createMaintenanceActivities = ({ db, objects, config, log, now }: C
   /** Removes one batch of rows of every kind that goes by age. Safe to repeat because the age decides. */
   async removeOutlivedRows(): Promise<Step> {
     const counts = await Promise.all([
-      ...AGED_TABLES.map((table) => removeAged(db, table, now())),
+      ...AGED_TABLES.map((table) => removeAged(db, table)),
       dropOldOrders(db, RETENTION_BATCH),
     ])
     return { count: counts.reduce((sum, each) => sum + each, 0), more: counts.includes(RETENTION_BATCH) }
@@ -68,14 +68,14 @@ export const createMaintenanceActivities = ({ db, objects, config, log, now }: C
    * gone, and removing a file that is gone is fine.
    */
   async removeOutlivedFiles(): Promise<Step> {
-    const uploads = await outlivedUploads(db, now(), FILE_BATCH)
+    const uploads = await outlivedUploads(db, FILE_BATCH)
     await removeFiles(objects, uploads)
     await removeUploads(
       db,
       uploads.map(({ id }) => id),
     )
 
-    const imports = await outlivedImports(db, now(), IMPORT_BATCH)
+    const imports = await outlivedImports(db, IMPORT_BATCH)
     await removeFiles(
       objects,
       imports.flatMap(({ id, paths }) => paths.map((path) => ({ object_key: importKey(id, path) }))),
@@ -85,10 +85,10 @@ export const createMaintenanceActivities = ({ db, objects, config, log, now }: C
       imports.map(({ id }) => id),
     )
 
-    const runs = await unsweptRuns(db, now(), RUN_BATCH)
-    const left = await Promise.all(runs.map((run) => sweepRun({ db, objects }, run, now())))
+    const runs = await unsweptRuns(db, RUN_BATCH)
+    const left = await Promise.all(runs.map((run) => sweepRun({ db, objects }, run)))
 
-    const inputs = await outlivedInputs(db, now(), FILE_BATCH)
+    const inputs = await outlivedInputs(db, FILE_BATCH)
     await removeFiles(objects, inputs)
     await removeInputs(
       db,
@@ -115,7 +115,6 @@ async function removeFiles(
 async function sweepRun(
   { db, objects }: Pick<ControlDeps, 'db' | 'objects'>,
   run: Awaited<ReturnType<typeof unsweptRuns>>[number],
-  now: Date,
 ): Promise<string[]> {
   const kept = await keptJobFiles(db, run.id)
   const left: string[] = []
@@ -124,6 +123,6 @@ async function sweepRun(
     objects,
     left.map((object_key) => ({ object_key })),
   )
-  await noteSwept(db, run.id, now)
+  await noteSwept(db, run.id)
   return left
 }

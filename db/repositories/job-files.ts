@@ -36,13 +36,12 @@ export async function replaceArtifacts(
 /** Runs that ended a day ago, and whose attempts may have left files that belong to nothing. */
 export function unsweptRuns(
   db: Kysely<Database>,
-  now: Date,
   limit: number,
 ): Promise<Pick<TrainingRunRow, 'id' | 'account_id'>[]> {
   return db
     .selectFrom('training_run')
     .select(['id', 'account_id'])
-    .where('completed_at', '<', sql<Date>`${now}::timestamptz - interval '24 hours'`)
+    .where('completed_at', '<', sql<Date>`now() - interval '24 hours'`)
     .where('files_swept_at', 'is', null)
     .where('deleted_at', 'is', null)
     .orderBy('completed_at')
@@ -61,8 +60,12 @@ export async function keptJobFiles(db: Kysely<Database>, jobId: string): Promise
   return new Set(rows.map(({ object_key }) => object_key))
 }
 
-export async function noteSwept(db: Kysely<Database>, jobId: string, now: Date): Promise<void> {
-  await db.updateTable('training_run').set({ files_swept_at: now }).where('id', '=', jobId).execute()
+export async function noteSwept(db: Kysely<Database>, jobId: string): Promise<void> {
+  await db
+    .updateTable('training_run')
+    .set({ files_swept_at: sql<Date>`now()` })
+    .where('id', '=', jobId)
+    .execute()
 }
 
 export function listArtifacts(db: Kysely<Database>, jobId: string): Promise<ArtifactRow[]> {

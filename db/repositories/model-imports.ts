@@ -31,14 +31,13 @@ export async function takeModelImport(
 /** Imports that nobody completed for 24 hours, marked so that no completion can begin while their files go. */
 export async function outlivedImports(
   db: Kysely<Database>,
-  now: Date,
   limit: number,
 ): Promise<Pick<ModelImport, 'id' | 'paths'>[]> {
   const { rows } = await sql<Pick<ModelImport, 'id' | 'paths'>>`
     update model_import set expired = true
     where id in (
       select id from model_import
-      where created_at < ${now}::timestamptz - interval '24 hours'
+      where created_at < now() - interval '24 hours'
       order by created_at limit ${limit}
       for update skip locked
     )

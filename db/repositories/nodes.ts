@@ -43,12 +43,13 @@ export async function joinNode(trx: Transaction<Database>, joining: Joining): Pr
   const token = await trx
     .selectFrom('node_token')
     .selectAll()
+    .select(sql<boolean>`expires_at < now()`.as('has_expired'))
     .where('token_hash', '=', tokenHash)
     .forUpdate()
     .executeTakeFirst()
   if (!token) return undefined
   if (token.node_id) return findJoined(trx, token.node_id, joining.publicKey)
-  if (token.expires_at < new Date()) return undefined
+  if (token.has_expired) return undefined
 
   const node = await trx
     .insertInto('node')
@@ -69,7 +70,7 @@ export async function joinNode(trx: Transaction<Database>, joining: Joining): Pr
   if (!node) return undefined
   await trx
     .updateTable('node_token')
-    .set({ node_id: node.id, used_at: new Date() })
+    .set({ node_id: node.id, used_at: sql<Date>`now()` })
     .where('token_hash', '=', tokenHash)
     .execute()
   return node
@@ -240,7 +241,7 @@ export function recordHello(
       inventory: JSON.stringify(inventory),
       hardware: inventory.hardware,
       runtime_version: inventory.version,
-      last_seen_at: new Date(),
+      last_seen_at: sql<Date>`now()`,
     })
     .where('id', '=', nodeId)
     .where('status', '!=', 'removed')

@@ -35,14 +35,14 @@ const KEPT = {
 export type AgedTable = keyof typeof BY_AGE
 export const AGED_TABLES = Object.keys(BY_AGE) as AgedTable[]
 
-/** Removes one batch of outlived rows and says how many. */
-export async function removeAged(db: Kysely<Database>, table: AgedTable, now: Date): Promise<number> {
+/** Removes one batch of rows that are old by the clock of the database, whatever the worker's says; gives their number. */
+export async function removeAged(db: Kysely<Database>, table: AgedTable): Promise<number> {
   const { column, keep } = BY_AGE[table]
   const unless = table in KEPT ? KEPT[table as keyof typeof KEPT] : sql``
   const { numAffectedRows } = await sql`
     delete from ${sql.table(table)} where ctid = any(array(
       select ctid from ${sql.table(table)}
-      where ${sql.ref(column)} < ${now}::timestamptz - ${keep}::interval ${unless}
+      where ${sql.ref(column)} < now() - ${keep}::interval ${unless}
       limit ${RETENTION_BATCH}
       for update skip locked
     ))`.execute(db)
@@ -59,16 +59,12 @@ export interface OutlivedFile {
  * Uploads that nobody committed for 24 hours. They are marked first, so that no commit can begin while the file goes;
  * marked rows are given again until `removeUploads` has taken them.
  */
-export async function outlivedUploads(
-  db: Kysely<Database>,
-  now: Date,
-  limit: number,
-): Promise<OutlivedFile[]> {
+export async function outlivedUploads(db: Kysely<Database>, limit: number): Promise<OutlivedFile[]> {
   const { rows } = await sql<OutlivedFile>`
     update dataset_upload set status = 'failed', error_message = 'not committed within 24 hours'
     where id in (
       select id from dataset_upload
-      where status in ('initialised', 'failed') and created_at < ${now}::timestamptz - interval '24 hours'
+      where status in ('initialised', 'failed') and created_at < now() - interval '24 hours'
       order by created_at limit ${limit}
       for update skip locked
     )
@@ -82,11 +78,11 @@ export async function removeUploads(db: Kysely<Database>, ids: readonly string[]
 }
 
 /** Inputs whose URL ended an hour after they were stored (contract 4.5). */
-export function outlivedInputs(db: Kysely<Database>, now: Date, limit: number): Promise<OutlivedFile[]> {
+export function outlivedInputs(db: Kysely<Database>, limit: number): Promise<OutlivedFile[]> {
   return db
     .selectFrom('uploaded_input')
     .select(['id', 'object_key'])
-    .where('created_at', '<', sql<Date>`${now}::timestamptz - interval '1 hour'`)
+    .where('created_at', '<', sql<Date>`now() - interval '1 hour'`)
     .orderBy('created_at')
     .limit(limit)
     .execute()

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict'
+import { utimesSync } from 'node:fs'
+import { join } from 'node:path'
 import { cancelled } from '@temporalio/activity'
 import { ApplicationFailure } from '@temporalio/common'
 import { createDatasetActivities } from '../../activities/control/datasets.ts'
@@ -153,13 +155,15 @@ describe('datasetIngest', () => {
     const uploadId = await on.send(id, CSV)
     const orphan = `incoming/${on.accountId}/${id}/orphan/data.upload`
     await objects.put(orphan, Buffer.from('x'), { contentType: 'text/csv' })
-    const later = createDatasetActivities({
-      ...on.api.services,
-      now: () => new Date(Date.now() + 26 * 3_600_000),
-    })
+    // A worker whose clock is ahead takes nothing for older than it is.
+    const ahead = { ...on.api.services, now: () => new Date(Date.now() + 26 * 3_600_000) }
+    const { removeOrphanedUploads } = createDatasetActivities(ahead)
 
-    const young = await createDatasetActivities(on.api.services).removeOrphanedUploads()
-    await later.removeOrphanedUploads()
+    const young = await removeOrphanedUploads()
+    const aDayAgo = new Date(Date.now() - 26 * 3_600_000)
+    for (const key of [orphan, `incoming/${on.accountId}/${id}/${uploadId}/data.upload`])
+      utimesSync(join(on.api.services.config.HEARTH_OBJECT_DIR, 'objects', key), aDayAgo, aDayAgo)
+    await removeOrphanedUploads()
 
     assert.deepEqual(young, { count: 0 })
     assert.equal(await objects.head(orphan), undefined)
