@@ -157,13 +157,13 @@ describe('datasetIngest', () => {
     await objects.put(orphan, Buffer.from('x'), { contentType: 'text/csv' })
     // A worker whose clock is ahead takes nothing for older than it is.
     const ahead = { ...on.api.services, now: () => new Date(Date.now() + 26 * 3_600_000) }
-    const { removeOrphanedUploads } = createDatasetActivities(ahead)
+    const activities = createDatasetActivities(ahead)
 
-    const young = await removeOrphanedUploads()
+    const young = await activities.removeOrphanedUploads()
     const aDayAgo = new Date(Date.now() - 26 * 3_600_000)
     for (const key of [orphan, `incoming/${on.accountId}/${id}/${uploadId}/data.upload`])
       utimesSync(join(on.api.services.config.HEARTH_OBJECT_DIR, 'objects', key), aDayAgo, aDayAgo)
-    await removeOrphanedUploads()
+    await activities.removeOrphanedUploads()
 
     assert.deepEqual(young, { count: 0 })
     assert.equal(await objects.head(orphan), undefined)
