@@ -1,4 +1,4 @@
-import type { NodeEnvironment, NodeModel, NodeSharing } from '../schemas/node.ts'
+import type { GpuRoom, NodeEnvironment, NodeModel, NodeSharing, SplitProfile } from '../schemas/node.ts'
 
 /** What placement knows of one node: its inventory and its latest report, as kept in `node_state.snapshot`. */
 export interface NodeSnapshot {
@@ -19,6 +19,10 @@ export interface NodeSnapshot {
   readonly models: readonly NodeModel[]
   /** What its profiles run in; absent from nodes that do not tell. */
   readonly environments?: readonly NodeEnvironment[]
+  /** Its GPUs, by their number; absent where memory is RAM, and from nodes that do not tell. */
+  readonly gpus?: readonly GpuRoom[]
+  /** Those of its profiles that run on several GPUs at once. */
+  readonly split_profiles?: readonly SplitProfile[]
 }
 
 /** The environment that a node has to install before it can run a profile: of several the one that takes longest. */

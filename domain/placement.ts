@@ -1,4 +1,5 @@
 import type { NodeModel } from '../schemas/node.ts'
+import { reachableMemory, roomFault } from './gpu-room.ts'
 import type { NodeSnapshot, Warmth } from './node-snapshot.ts'
 import { serves, stageOf, warmthOf } from './node-snapshot.ts'
 import { drawBest, ScoreBuckets } from './score-buckets.ts'
@@ -45,8 +46,8 @@ export interface PlacedNode {
   /** Whose requests it can be picked for: everybody's (the empty text), or those of this account. */
   scope: string
   models: Map<string, NodeModel>
-  /** Free memory and what idle models that nobody pinned would give back. */
-  reachable_mb: number
+  /** Free memory and what idle models that nobody pinned would give back: of each GPU, or of the node. */
+  reach: readonly number[]
   /** Requests this gateway has under way there; newer than any report. */
   pending: number
   /** Free-memory share less load: everything in the score but the warmth. */
@@ -71,15 +72,6 @@ export function pointsOf(snapshot: NodeSnapshot, pending: number): number {
 
 const clamp = (share: number) => Math.min(1, Math.max(0, share))
 
-function reachableMemory(snapshot: NodeSnapshot, models: Iterable<NodeModel>): number {
-  let reachable = snapshot.memory_free_mb
-  for (const model of models) {
-    const isIdle = model.in_flight === 0 && (model.state === 'idle' || model.state === 'warm')
-    if (isIdle && model.pinned !== true) reachable += model.memory_mb
-  }
-  return reachable
-}
-
 /** Why a node cannot take the request, or undefined when it can. */
 export function misfit(node: PlacedNode, need: PlacementNeed): string | undefined {
   const { snapshot } = node
@@ -99,9 +91,7 @@ export function misfit(node: PlacedNode, need: PlacementNeed): string | undefine
     return `failed to load it: ${model.error ?? 'unknown'}`
   // Its memory is already set aside.
   if (model?.state === 'loading_model' || model?.state === 'downloading_model') return undefined
-  if (node.reachable_mb < need.memory_mb)
-    return `has ${Math.floor(node.reachable_mb)} MB within reach, ${need.memory_mb} MB are needed`
-  return undefined
+  return roomFault(snapshot, node.reach, need)
 }
 
 const EVERYBODY = ''
@@ -135,7 +125,7 @@ export class PlacementIndex {
       scope: scopeOf(snapshot),
       models,
       pending,
-      reachable_mb: reachableMemory(snapshot, models.values()),
+      reach: reachableMemory(snapshot, models.values()),
       points: pointsOf(snapshot, pending),
     }
     const node: PlacedNode = known ?? now
@@ -157,7 +147,7 @@ export class PlacementIndex {
     if (before) this.#leave(this.#band(before), key, node)
     node.models.set(model.model_key, model)
     enter(this.#band(model), key, node)
-    node.reachable_mb = reachableMemory(node.snapshot, node.models.values())
+    node.reach = reachableMemory(node.snapshot, node.models.values())
   }
 
   remove(nodeId: string): void {

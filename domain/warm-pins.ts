@@ -1,4 +1,5 @@
 import type { NodeModel } from '../schemas/node.ts'
+import { withoutRoom } from './gpu-room.ts'
 import type { NodeSnapshot } from './node-snapshot.ts'
 import { warmthOf } from './node-snapshot.ts'
 import { PlacementIndex, type PlacementNeed, WARMTH_SCORE } from './placement.ts'
@@ -177,17 +178,18 @@ class Board {
   }
 
   /** Counts a model as kept on a node: nobody else gets its room. */
-  take(nodeId: string, { model_key, memory_mb }: WarmWant): void {
+  take(nodeId: string, want: WarmWant): void {
+    const { model_key, memory_mb } = want
     const snapshot = this.#nodes.get(nodeId)
     if (!snapshot) return
     const model = snapshot.models.find((one) => one.model_key === model_key)
     const others = snapshot.models.filter((one) => one !== model)
     const isHeld = model !== undefined && (warmthOf(model) === 'warm' || model.state === 'loading_model')
     if (isHeld) return this.#put({ ...snapshot, models: [...others, { ...model, pinned: true }] })
+    const { snapshot: after, gpus } = withoutRoom(snapshot, want)
     this.#put({
-      ...snapshot,
-      memory_free_mb: snapshot.memory_free_mb - memory_mb,
-      models: [...others, { model_key, state: 'loading_model', in_flight: 0, memory_mb, pinned: true }],
+      ...after,
+      models: [...others, { model_key, state: 'loading_model', in_flight: 0, memory_mb, gpus, pinned: true }],
     })
   }
 

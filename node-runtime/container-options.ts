@@ -22,7 +22,8 @@ export interface ContainerSpec {
   temporaryMb?: number | undefined
   sharedMb?: number | undefined
   cpus: number
-  gpus: boolean
+  /** Those that it gets, by the numbers under which the driver lists them. */
+  gpus: readonly number[]
   /** Whether it may speak to the outside; without, it has no interface but loopback. */
   network: boolean
 }
@@ -80,8 +81,8 @@ export function containerOptions(
       SecurityOpt: ['no-new-privileges'],
       NetworkMode: spec.network ? 'bridge' : 'none',
       RestartPolicy: { Name: 'no' },
-      ...(spec.gpus && {
-        DeviceRequests: [{ Driver: 'nvidia', Count: -1, Capabilities: [['gpu']] }],
+      ...(spec.gpus.length > 0 && {
+        DeviceRequests: [{ Driver: 'nvidia', DeviceIDs: spec.gpus.map(String), Capabilities: [['gpu']] }],
       }),
     },
   }

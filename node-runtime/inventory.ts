@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { availableParallelism, cpus, freemem, totalmem } from 'node:os'
 import { VERSION } from '../platform/version.ts'
 import type { NodeInventory } from '../schemas/node.ts'
+import type { RuntimeProfile } from '../schemas/runtime-profile.ts'
 import type { Held } from './confinement.ts'
 import { CONTAINER_ISOLATION, processIsolation } from './isolation.ts'
 import { findGpus } from './nvidia.ts'
@@ -13,7 +14,7 @@ const MB = 1024 * 1024
 
 export interface InventoryOptions {
   /** Runtime profiles of the catalog; those this machine cannot run are left out. */
-  profiles: readonly { profile_id: string; requires_gpu: boolean; driver: 'process' | 'container' }[]
+  profiles: readonly Pick<RuntimeProfile, 'profile_id' | 'requires_gpu' | 'driver' | 'tensor_parallel'>[]
   /** Whether a container engine answers here. */
   hasContainers: boolean
   /** How this kernel holds what runs as a process. */
@@ -36,7 +37,7 @@ export async function takeInventory(options: InventoryOptions): Promise<NodeInve
     ram_mb: Math.floor(totalmem() / MB),
     gpus,
     profiles: options.profiles
-      .filter(({ requires_gpu }) => !requires_gpu || gpus.length > 0)
+      .filter(({ requires_gpu, tensor_parallel = 1 }) => !requires_gpu || gpus.length >= tensor_parallel)
       .filter(({ driver }) => driver === 'process' || options.hasContainers)
       .map(({ profile_id }) => profile_id),
     train_slots: options.trainSlots,

@@ -14,6 +14,8 @@ export class LoadedModel {
   inFlight = 0
   lastUsed = Date.now()
   memoryMb = 0
+  /** The GPUs, by their number, that share what it holds. */
+  gpus: readonly number[] = []
   loading: Promise<void> | undefined
   /** Process ids of its server, as last seen: what they held is looked for when they are gone. */
   pids: readonly number[] = []
@@ -83,6 +85,7 @@ export class LoadedModel {
       state: this.state,
       in_flight: this.inFlight,
       memory_mb: this.memoryMb,
+      ...(this.memoryMb > 0 && this.gpus.length > 0 && { gpus: [...this.gpus] }),
       ...(this.#isPinned && { pinned: true }),
       ...(this.isWarmingUp && { warming_up: true }),
       ...(this.#state === 'loading_model' && { load_progress_pct: this.loadPercent }),

@@ -12,6 +12,7 @@ import type { MemoryLedger } from './memory-ledger.ts'
 import { fetchIngredients } from './merge/ingredients.ts'
 import type { ModelManager } from './model-manager.ts'
 import type { ManagedProcess, ProcessDriver } from './process-driver.ts'
+import { onlyGpus } from './nvidia.ts'
 import { pythonProcessEnv } from './python-env.ts'
 import { AttemptError } from './training/attempt-error.ts'
 import type { BaseTools } from './training/base-model.ts'
@@ -75,7 +76,7 @@ export async function compareLogits(
   const dir = join(tools.workDir, name)
   // First of all: where there is no such environment no model has to leave the memory.
   const command = await needed(unlessAborted(tools.pythonOf(ENVIRONMENT), signal), signal)
-  await tools.models.room.hold(name, memoryMb)
+  const gpus = await tools.models.room.hold(name, memoryMb)
   try {
     await mkdir(dir, { recursive: true })
     // Linked here like the others: a model that left the memory may leave the disk while its base is fetched.
@@ -104,7 +105,7 @@ export async function compareLogits(
       command,
       args: ['-m', 'hearth_trainers.llm.compare', join(dir, 'job.json')],
       cwd: dir,
-      env: pythonProcessEnv({ PYTHONPATH: TRAINERS, OMP_NUM_THREADS: String(threads) }),
+      env: pythonProcessEnv({ PYTHONPATH: TRAINERS, OMP_NUM_THREADS: String(threads), ...onlyGpus(gpus) }),
       confinement: {
         reads: [await realpath(dir)],
         network: 'none',

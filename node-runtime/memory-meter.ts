@@ -1,3 +1,4 @@
+import { roomOn } from '../domain/gpu-room.ts'
 import { estimateMb } from '../domain/model-memory.ts'
 import type { Gpu, NodeInventory, NodeModelSpec } from '../schemas/node.ts'
 import type { RuntimeProfile } from '../schemas/runtime-profile.ts'
@@ -32,7 +33,9 @@ const ramMeter: MemoryMeter = {
 const vramMeter = (gpus: readonly Gpu[]): MemoryMeter => ({
   estimateMb: (spec, profile) => {
     if (profile.vram_mb === 0) return 0
-    const share = (profile.vram_share ?? 0) * Math.max(0, ...gpus.map(({ memory_mb }) => memory_mb))
+    const { vram_share = 0, tensor_parallel = 1 } = profile
+    const sizes = gpus.map(({ memory_mb }) => memory_mb)
+    const share = vram_share * roomOn(sizes, tensor_parallel)
     const estimate = estimateMb({ ...profile, memory_mb: profile.vram_mb }, sizeOf(spec))
     return Math.max(spec.memory_mb, estimate, Math.ceil(share))
   },

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { roomOn } from '../domain/gpu-room.ts'
 import type { Logger } from '../platform/log.ts'
-import { planEviction } from './eviction.ts'
+import { planRoom, type PooledModel, type RoomPlan } from './eviction.ts'
 import type { LoadedModel } from './loaded-model.ts'
 import type { MemoryLedger } from './memory-ledger.ts'
 import type { MemoryMeter } from './memory-meter.ts'
@@ -34,6 +35,8 @@ export class NoRoomError extends Error {
   override readonly name = 'NoRoomError'
 }
 
+type Evictable = PooledModel & { readonly model: LoadedModel }
+
 const PATIENCE: Patience = { pollMs: 250, alarmMs: 10_000, untoldMs: 30_000, waitMs: 60_000 }
 
 /** This node's memory, made free for whoever needs it from idle models, least recently used first. */
@@ -47,47 +50,49 @@ export class MemoryRoom {
   }
 
   /**
-   * Holds memory for a holder; resolves once whatever had to go for it is gone. Throws a `NoRoomError` when there is not
-   * that much, and then nothing goes, or when it does not come back.
+   * Holds memory for a holder, on one GPU or in equal parts on several, and gives the numbers of these; resolves once
+   * whatever had to go for it is gone. Throws a `NoRoomError` when there is not that much, and then nothing goes, or when
+   * it does not come back.
    */
-  async hold(holder: string, neededMb: number): Promise<void> {
+  async hold(holder: string, neededMb: number, count = 1): Promise<readonly number[]> {
     const { memory } = this.#options
     const idle = this.#evictable()
-    const victims = planEviction(neededMb, memory.freeMb, idle)
-    if (!victims) {
-      const most = idle.reduce((sum, { memoryMb }) => sum + memoryMb, memory.freeMb)
-      throw new NoRoomError(`needs ${neededMb} MB; at most ${most} MB can be freed on this node`)
-    }
+    const plan = planRoom({ neededMb, count }, memory.freeByPool, idle)
+    if (!plan) throw new NoRoomError(shortage({ neededMb, count }, reachOf(memory, idle), memory.gpus.length))
     // Held before the victims are gone, so that nobody else counts the same room.
-    memory.hold(holder, neededMb)
+    memory.hold(holder, neededMb, plan.pools)
     try {
-      await Promise.all(victims.map((victim) => this.#evict(victim)))
+      await Promise.all(plan.victims.map(({ model }) => this.#evict(model)))
     } catch (err) {
       this.release(holder)
       throw err
     }
+    return memory.gpusOf(holder)
   }
 
   /**
-   * `hold` for work that is here to be done with what there is: when even that is not enough, every idle model goes.
-   * Gives the megabytes that are missing then.
+   * `hold` for work that is here to be done with what there is: when even that is not enough, every idle model goes where
+   * there is most. Gives the megabytes that are missing then.
    */
-  async holdAnyway(holder: string, neededMb: number): Promise<number> {
+  async holdAnyway(holder: string, neededMb: number, count = 1): Promise<number> {
     const { memory } = this.#options
     const idle = this.#evictable()
-    const victims = planEviction(neededMb, memory.freeMb, idle) ?? idle
-    const reachable = victims.reduce((sum, { memoryMb }) => sum + memoryMb, memory.freeMb)
-    memory.hold(holder, neededMb)
-    const stuckMb = await Promise.all(
-      victims.map(async (victim) => {
-        const { memoryMb } = victim
-        return this.#evict(victim).then(
-          () => 0,
-          () => memoryMb,
+    const free = memory.freeByPool
+    const { pools, victims } =
+      planRoom({ neededMb, count }, free, idle) ?? mostRoom(count, reachOf(memory, idle), idle)
+    const left = new Map(pools.map((pool) => [pool, free[pool] ?? 0]))
+    memory.hold(holder, neededMb, pools)
+    await Promise.all(
+      victims.map(async ({ model, heldByPool }) => {
+        const isGone = await this.#evict(model).then(
+          () => true,
+          () => false,
         )
+        if (isGone) for (const [pool, mb] of left) left.set(pool, mb + (heldByPool[pool] ?? 0))
       }),
     )
-    return Math.max(0, neededMb - stuckMb.reduce((sum, mb) => sum - mb, reachable))
+    const partMb = neededMb / pools.length
+    return Math.ceil([...left.values()].reduce((sum, mb) => sum + Math.max(0, partMb - mb), 0))
   }
 
   /** Forgets what somebody held, once its processes are known to be gone. */
@@ -109,8 +114,14 @@ export class MemoryRoom {
     })
   }
 
-  #evictable(): LoadedModel[] {
-    return [...this.#options.models()].filter(({ isEvictable }) => isEvictable)
+  #evictable(): Evictable[] {
+    const { memory, models } = this.#options
+    return [...models()]
+      .filter(({ isEvictable }) => isEvictable)
+      .map((model) => {
+        const { modelKey, memoryMb, lastUsed } = model
+        return { model, modelKey, memoryMb, lastUsed, heldByPool: memory.heldByPool(modelKey) }
+      })
   }
 
   async #evict(model: LoadedModel): Promise<void> {
@@ -139,6 +150,7 @@ export class MemoryRoom {
       await ended
       await this.#untilBack(model)
       model.memoryMb = 0
+      model.gpus = []
       this.release(model.modelKey)
     }
     model.leaving = leave().finally(() => {
@@ -172,4 +184,32 @@ export class MemoryRoom {
       await sleep(pollMs, undefined, { ref: false })
     }
   }
+}
+
+/** What each pool has free, and would have without its idle models. */
+const reachOf = ({ freeByPool }: MemoryLedger, idle: readonly PooledModel[]): number[] =>
+  freeByPool.map((free, pool) => idle.reduce((sum, { heldByPool }) => sum + (heldByPool[pool] ?? 0), free))
+
+/** The pools with most within reach, and all that is idle there. */
+function mostRoom(count: number, reach: readonly number[], idle: readonly Evictable[]): RoomPlan<Evictable> {
+  const pools = reach
+    .map((mb, pool) => ({ mb, pool }))
+    .toSorted((a, b) => b.mb - a.mb)
+    .slice(0, count)
+    .map(({ pool }) => pool)
+  return {
+    pools: pools.toSorted((a, b) => a - b),
+    victims: idle.filter(({ heldByPool }) => pools.some((pool) => (heldByPool[pool] ?? 0) > 0)),
+  }
+}
+
+function shortage(
+  { neededMb, count }: { neededMb: number; count: number },
+  reach: readonly number[],
+  gpus: number,
+): string {
+  const most = Math.floor(roomOn(reach, count))
+  if (gpus < 2) return `needs ${neededMb} MB; at most ${most} MB can be freed on this node`
+  const where = count === 1 ? 'one GPU' : `${count} GPUs in equal parts`
+  return `needs ${neededMb} MB on ${where}; at most ${most} MB can be freed so on the ${gpus} GPUs of this node`
 }

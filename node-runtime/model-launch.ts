@@ -5,6 +5,7 @@ import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import { memoryLimitMb } from '../domain/model-memory.ts'
 import type { RuntimeProfile } from '../schemas/runtime-profile.ts'
+import { onlyGpus } from './nvidia.ts'
 import { optionsOf } from './model-options.ts'
 import type { ContainerDriver } from './container-driver.ts'
 import { checkModelFolder } from './model-folder.ts'
@@ -50,6 +51,8 @@ export interface ModelServerSpec {
   modelDir: string
   /** The RAM it is expected to take, beside what lies in the temporary folders of a container. */
   ramMb: number
+  /** The GPUs, by their number, on which its room is. */
+  gpus?: readonly number[]
 }
 
 export interface Launched {
@@ -96,7 +99,13 @@ async function launchProcess(
 
 /** What a model server is started with as a process; on port 0 it chooses one and says so. */
 export function processCommand(
-  { profile, python = 'python3', packages = '', modelDir }: Omit<ModelServerSpec, 'name' | 'ramMb'>,
+  {
+    profile,
+    python = 'python3',
+    packages = '',
+    modelDir,
+    gpus = [],
+  }: Omit<ModelServerSpec, 'name' | 'ramMb'>,
   {
     port = 0,
     socket = '',
@@ -113,7 +122,11 @@ export function processCommand(
     socket,
   })
   const [command = '', ...args] = [...profile.command, ...options].map(fill)
-  return { command, args, env: pythonProcessEnv(mapValues(profile.env, fill)) }
+  return {
+    command,
+    args,
+    env: pythonProcessEnv({ ...mapValues(profile.env, fill), ...onlyGpus(profile.vram_mb > 0 ? gpus : []) }),
+  }
 }
 
 async function launchContainer(
@@ -137,7 +150,7 @@ async function launchContainer(
     temporaryMb: profile.temporary_mb,
     sharedMb: profile.shared_mb,
     cpus: threadsOf(profile),
-    gpus: profile.requires_gpu,
+    gpus: profile.requires_gpu ? (spec.gpus ?? []) : [],
     network: false,
   })
   return { process: child, address: { socket: join(child.socketDir, 'server.sock') } }
@@ -148,6 +161,7 @@ function filler(profile: RuntimeProfile, values: Record<string, string>): (text:
     ...values,
     threads: String(threadsOf(profile)),
     concurrency: String(profile.max_concurrency),
+    tensor_parallel: String(profile.tensor_parallel ?? 1),
     ...(profile.vram_share !== undefined && { vram_share: String(profile.vram_share) }),
   }
   return (text) => text.replace(/\{(\w+)\}/g, (whole, name: string) => all[name] ?? whole)

@@ -38,6 +38,8 @@ export interface PrepareOptions {
 export interface StartOptions {
   /** The most RAM that it may take as a container. */
   ramMb: number
+  /** Those that it may use. */
+  gpus: readonly number[]
   stopping: AbortSignal
   /** The server is up and is asked for its first inference. */
   onWarmUp: () => void
@@ -81,7 +83,7 @@ export class ModelLoader {
   /** Starts the server and asks for one real inference; a load that stands still is given up. */
   async start(
     { cached, profile, python, packages }: Prepared,
-    { ramMb, stopping, onWarmUp, onPids, onProgress }: StartOptions,
+    { ramMb, gpus, stopping, onWarmUp, onPids, onProgress }: StartOptions,
   ): Promise<ModelServer> {
     const bytes = cached.spec.files.reduce((sum, { size_bytes }) => sum + size_bytes, 0)
     const onTaken = (taken: number) =>
@@ -94,6 +96,7 @@ export class ModelLoader {
       packages,
       modelDir: cached.directory,
       ramMb,
+      gpus,
     }
     const server = await ModelServer.start(this.#options.drivers, spec, { deadline, stopping, onPids })
     try {

@@ -197,7 +197,8 @@ export class ModelManager implements AsyncDisposable {
     const needed = measured.of(model.modelKey) ?? meter.estimateMb(cached.spec, profile)
     model.memoryMb = needed
     try {
-      await this.#getRoom(this.room.hold(model.modelKey, needed))
+      const count = profile.tensor_parallel ?? 1
+      model.gpus = await this.#getRoom(this.room.hold(model.modelKey, needed, count))
     } catch (err) {
       model.memoryMb = 0
       throw err
@@ -205,8 +206,8 @@ export class ModelManager implements AsyncDisposable {
   }
 
   /** Memory that has to come back may take its time; a node that stops does not wait for it. */
-  async #getRoom(waiting: Promise<void>): Promise<void> {
-    await unlessAborted(waiting, this.#stopping.signal).catch((err: unknown) => {
+  #getRoom<T>(waiting: Promise<T>): Promise<T> {
+    return unlessAborted(waiting, this.#stopping.signal).catch((err: unknown) => {
       throw err instanceof NoRoomError ? new ModelUnavailableError('no_capacity', err.message) : err
     })
   }
@@ -218,6 +219,7 @@ export class ModelManager implements AsyncDisposable {
     try {
       const server = await this.#loader.start(prepared, {
         ramMb: this.#options.meter.ramLimitMb(prepared.cached.spec, prepared.profile, model.memoryMb),
+        gpus: model.gpus,
         stopping: this.#stopping.signal,
         onPids: (pids) => model.sawPids(pids),
         onProgress: (percent) => (model.loadPercent = percent),

@@ -20,6 +20,18 @@ export async function gpuMemoryMb(pids: readonly number[]): Promise<number | und
   return Number.isNaN(total) ? undefined : total
 }
 
+/** What a program is told of the GPUs that are its own; the numbers are those by which the driver lists them. */
+export const onlyGpus = (gpus: readonly number[]): Record<string, string> =>
+  gpus.length > 0 ? { CUDA_DEVICE_ORDER: 'PCI_BUS_ID', CUDA_VISIBLE_DEVICES: gpus.join() } : {}
+
+/** What of each GPU is for models and trainers, by its share of a budget that is less than all of their memory. */
+export function gpuBudgets(gpus: readonly Gpu[], budgetMb: number): number[] {
+  const all = gpus.reduce((sum, { memory_mb }) => sum + memory_mb, 0)
+  // A driver that does not tell sizes leaves it to the operator to give them.
+  if (all === 0) return gpus.map(() => Math.floor(budgetMb / gpus.length))
+  return gpus.map(({ memory_mb }) => Math.floor((memory_mb * Math.min(budgetMb, all)) / all))
+}
+
 /** The rows of an answer; undefined when there is none. */
 async function query(what: string): Promise<string[][] | undefined> {
   try {

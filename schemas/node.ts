@@ -63,6 +63,8 @@ export const NodeModel = Type.Object({
   state: NodeModelState,
   in_flight: Type.Integer({ minimum: 0 }),
   memory_mb: Type.Integer({ minimum: 0 }),
+  /** The GPUs, by their number, that hold it in equal parts; absent where memory is RAM, and from nodes of earlier versions. */
+  gpus: Type.Optional(Type.Array(Type.Integer({ minimum: 0, maximum: 63 }), { maxItems: 64 })),
   /** Kept loaded, whatever else asks for its room. */
   pinned: Type.Optional(Type.Boolean()),
   /** While it is loading: its server is up and is asked for its first inference. */
@@ -95,10 +97,27 @@ export const NodeEnvironment = Type.Object({
 })
 export type NodeEnvironment = Static<typeof NodeEnvironment>
 
+/** What of a GPU is for models and trainers, and what of that nobody holds. */
+export const GpuRoom = Type.Object({
+  memory_mb: Type.Integer({ minimum: 0 }),
+  free_mb: Type.Integer({ minimum: 0 }),
+})
+export type GpuRoom = Static<typeof GpuRoom>
+
+/** A runtime profile that runs on several GPUs at once. */
+export const SplitProfile = Type.Object({
+  profile_id: Type.String({ maxLength: 100 }),
+  tensor_parallel: Type.Integer({ minimum: 2, maximum: 64 }),
+})
+export type SplitProfile = Static<typeof SplitProfile>
+
 /** What a node says about itself on its link: often enough for placement, whole every time. */
 export const NodeReport = Type.Object({
   memory_total_mb: Type.Integer({ minimum: 0 }),
   memory_free_mb: Type.Integer({ minimum: 0 }),
+  /** By the number of the GPU; absent where memory is RAM, and from nodes of earlier versions. */
+  gpus: Type.Optional(Type.Array(GpuRoom, { maxItems: 64 })),
+  split_profiles: Type.Optional(Type.Array(SplitProfile, { maxItems: 64 })),
   /** Share of the processor in use, 0 to 1. */
   load: Type.Number({ minimum: 0, maximum: 1 }),
   draining: Type.Boolean(),
@@ -177,6 +196,8 @@ export const NodeView = Type.Object({
   sharing: NodeSharing,
   inventory: NodeInventory,
   memory_free_mb: Nullable(Type.Integer()),
+  /** By the number of the GPU. */
+  gpus: Type.Array(GpuRoom),
   load: Nullable(Type.Number()),
   /** Keys of the models whose load here the platform ordered; what the node says of others is not shown. */
   ordered_models: Type.Array(Type.String()),

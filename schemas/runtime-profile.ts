@@ -52,6 +52,8 @@ export const RuntimeProfile = Type.Object(
     vram_mb: Type.Integer({ minimum: 0 }),
     /** For servers that take so much of a GPU however large the model is: reserved before the first load, filled in as `{vram_share}`. */
     vram_share: Type.Optional(Type.Number({ exclusiveMinimum: 0, maximum: 1 })),
+    /** How many GPUs share the model in equal parts, filled in as `{tensor_parallel}`: each has to have the room of its part. */
+    tensor_parallel: Type.Optional(Type.Integer({ minimum: 1, maximum: 64, default: 1 })),
     /** Sizes of a container's `/tmp` and `/dev/shm`, on top of the memory of the model. */
     temporary_mb: Type.Optional(Type.Integer({ minimum: 1 })),
     shared_mb: Type.Optional(Type.Integer({ minimum: 1 })),

@@ -11,6 +11,7 @@ import { MeasuredMemory } from '../node-runtime/measured-memory.ts'
 import { MemoryLedger } from '../node-runtime/memory-ledger.ts'
 import { memoryMeter } from '../node-runtime/memory-meter.ts'
 import { ModelManager } from '../node-runtime/model-manager.ts'
+import { gpuBudgets } from '../node-runtime/nvidia.ts'
 import { Pins } from '../node-runtime/pins.ts'
 import { ProcessDriver } from '../node-runtime/process-driver.ts'
 import { findPython } from '../node-runtime/python-env.ts'
@@ -94,7 +95,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
   await environments.init()
   const pythonOf = environments.python.bind(environments)
   const work = new WorkRegistry()
-  const memory = new MemoryLedger(inventory.memory_mb)
+  const memory = new MemoryLedger(inventory.memory_mb, gpuBudgets(inventory.gpus, inventory.memory_mb))
   const spool = new Spool({ dir: join(dir, 'spool') })
   const control = new ControlClient({ identity, gateways: () => links.gateways })
   const weights = new WeightsCache({ dir: join(dir, 'weights'), quotaMb: config.HEARTH_NODE_CACHE_MB })
@@ -113,7 +114,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     log,
   })
   await models.init()
-  const report = reporter({ memory, models, work, environments, isDraining })
+  const report = reporter({ catalog, memory, models, work, environments, isDraining })
   const home = required(config, 'HEARTH_GATEWAY_URL')
   const links = new Links({
     home,
@@ -171,18 +172,29 @@ const joinPool = (config: Config, inventory: NodeInventory) =>
   })
 
 function reporter(
-  parts: Pick<NodeParts, 'memory' | 'models' | 'work' | 'environments'> & Pick<NodeOptions, 'isDraining'>,
+  parts: Pick<NodeParts, 'catalog' | 'memory' | 'models' | 'work' | 'environments'> &
+    Pick<NodeOptions, 'isDraining'>,
 ) {
   const load = loadMeter()
+  const split_profiles = parts.catalog.profiles.flatMap(({ profile_id, tensor_parallel = 1 }) =>
+    tensor_parallel > 1 ? [{ profile_id, tensor_parallel }] : [],
+  )
   return (): NodeReport => ({
     memory_total_mb: parts.memory.totalMb,
-    memory_free_mb: parts.memory.freeMb,
+    memory_free_mb: Math.floor(parts.memory.freeMb),
+    ...gpusOf(parts.memory),
+    ...(split_profiles.length > 0 && { split_profiles }),
     load: load(),
     draining: parts.isDraining(),
     jobs: parts.work.size,
     models: parts.models.report(),
     environments: parts.environments.report(),
   })
+}
+
+function gpusOf({ gpus, freeByPool }: MemoryLedger): Pick<NodeReport, 'gpus'> {
+  if (gpus.length === 0) return {}
+  return { gpus: gpus.map((memory_mb, gpu) => ({ memory_mb, free_mb: Math.floor(freeByPool[gpu] ?? 0) })) }
 }
 
 /** Stops the node's processes, hands over what it still has to tell, and closes its links. */

@@ -1,6 +1,7 @@
 import { readSnapshots } from '../../db/repositories/loads.ts'
 import { orderModel } from '../../db/repositories/node-model-orders.ts'
 import { findVersion, moveVersion } from '../../db/repositories/version-lifecycle.ts'
+import { capacityFor } from '../../domain/gpu-room.ts'
 import { serves } from '../../domain/node-snapshot.ts'
 import { PlacementIndex } from '../../domain/placement.ts'
 import type { ControlDeps } from './deps.ts'
@@ -68,6 +69,6 @@ async function describeShortage(db: ControlDeps['db'], versionId: string): Promi
     (node) => serves(node, account_id) && node.profiles.includes(runtime_profile),
   )
   if (able.length === 0) return `: it needs ${memory_mb} MB, and no node runs ${runtime_profile}`
-  const largest = Math.max(...able.map(({ memory_total_mb }) => memory_total_mb))
+  const largest = Math.max(...able.map((node) => capacityFor(node, runtime_profile)))
   return `: it needs ${memory_mb} MB, and the largest node that runs ${runtime_profile} has ${largest} MB`
 }

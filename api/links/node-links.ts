@@ -239,7 +239,7 @@ export class NodeLinks implements AsyncDisposable {
     node.report = { ...report, models: told }
     if (!inventory || !decided) return
     this.#join(node, told, decided)
-    const { memory_total_mb, memory_free_mb, load, environments } = report
+    const { memory_total_mb, memory_free_mb, load, environments, gpus, split_profiles } = report
     const models = told.filter(({ model_key }) => decided.ordered.has(model_key))
     const { hardware, profiles, cpus } = inventory
     const draining = report.draining || decided.draining
@@ -258,6 +258,8 @@ export class NodeLinks implements AsyncDisposable {
       draining,
       models,
       ...(environments && { environments }),
+      ...(gpus && { gpus }),
+      ...(split_profiles && { split_profiles }),
     }
     this.#put(node, snapshot, { soon: soon || isFirst })
   }

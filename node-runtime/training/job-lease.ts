@@ -31,6 +31,8 @@ export interface LeasedJob {
   leaseS: number
   /** What the job is expected to hold while it runs. */
   memoryMb: number
+  /** On how many GPUs, in equal parts. */
+  gpuCount?: number
 }
 
 const FAIL_PATIENCE_MS = 5_000
@@ -38,7 +40,7 @@ const FAIL_PATIENCE_MS = 5_000
 /** Works on a claimed job in a folder of its own. Whatever happens, the lease is given back and the folder is gone. */
 export async function underLease(
   tools: LeaseTools,
-  { claim, report, cancelled, leaseS, memoryMb }: LeasedJob,
+  { claim, report, cancelled, leaseS, memoryMb, gpuCount }: LeasedJob,
   work: (place: { dir: string; signal: AbortSignal }) => Promise<void>,
 ): Promise<void> {
   const { control } = tools
@@ -47,7 +49,8 @@ export async function underLease(
   const dir = join(tools.workDir, `${claim.job_id}.${claim.attempt}`)
   try {
     // A job goes on where memory is short: what it needs is an estimate, and waiting would lose what it has learnt.
-    const missing = await unlessAborted(tools.models.room.holdAnyway(claim.job_id, memoryMb), signal)
+    const holding = tools.models.room.holdAnyway(claim.job_id, memoryMb, gpuCount)
+    const missing = await unlessAborted(holding, signal)
     if (missing > 0) report.log(`The job may need ${missing} MB more than this node has free.`)
     await work({ dir, signal })
   } catch (err) {

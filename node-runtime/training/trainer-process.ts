@@ -4,6 +4,7 @@ import { createInterface } from 'node:readline'
 import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import type { ManagedProcess, ProcessDriver } from '../process-driver.ts'
+import { onlyGpus } from '../nvidia.ts'
 import { pythonProcessEnv } from '../python-env.ts'
 import { parseTrainerLine, type TrainerLine } from './trainer-lines.ts'
 
@@ -40,7 +41,8 @@ export interface TrainerStart {
   job: Omit<TrainerJob, 'memory_mb'>
   /** It is ended when it holds more. */
   limitMb: number
-  hasGpu: boolean
+  /** The GPUs, by their number, on which its room is. */
+  gpus: readonly number[]
 }
 
 /** Writes the job file and starts the trainer in its own process group. */
@@ -51,7 +53,7 @@ export async function startTrainer({
   name,
   job,
   limitMb,
-  hasGpu,
+  gpus,
 }: TrainerStart): Promise<ManagedProcess> {
   const jobFile = join(dir, 'job.json')
   const writes = [job.output_dir, job.checkpoint_dir, job.cache_dir]
@@ -62,13 +64,13 @@ export async function startTrainer({
     command: python,
     args: ['-m', 'hearth_trainers', jobFile],
     cwd: dir,
-    env: pythonProcessEnv({ PYTHONPATH: TRAINERS, OMP_NUM_THREADS: String(job.threads) }),
+    env: pythonProcessEnv({ PYTHONPATH: TRAINERS, OMP_NUM_THREADS: String(job.threads), ...onlyGpus(gpus) }),
     confinement: {
       reads: [await realpath(dir)],
       writes: await Promise.all(writes.map((path) => realpath(path))),
       network: 'none',
       memoryMb: limitMb,
-      hasGpu,
+      hasGpu: gpus.length > 0,
       oomScore: 600,
     },
   })

@@ -39,7 +39,8 @@ export function trainUnderLease(tools: AttemptTools, options: AttemptOptions): P
   const { base, memory_mb } = options.claim.specification
   // One process for each accelerator, for the trainers that can share their work.
   const processes = base ? Math.max(1, tools.inventory.gpus.length) : 1
-  return underLease(tools, { ...options, memoryMb: memory_mb * processes }, ({ dir, signal }) =>
+  const memoryMb = memory_mb * processes
+  return underLease(tools, { ...options, memoryMb, gpuCount: processes }, ({ dir, signal }) =>
     attempt(tools, { ...options, processes, dir, signal }),
   )
 }
@@ -87,7 +88,7 @@ async function attempt(
     signal,
     stopping,
     limitMb: limitOf(spec.memory_mb * processes, tools.inventory),
-    hasGpu: tools.inventory.gpus.length > 0,
+    gpus: tools.memory.gpusOf(claim.job_id),
     job: {
       job_id: claim.job_id,
       trainer: spec.trainer,

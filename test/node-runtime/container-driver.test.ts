@@ -41,7 +41,7 @@ describe('container driver', function () {
     mounts: [],
     memoryMb: 128,
     cpus: 1,
-    gpus: false,
+    gpus: [],
     network: false,
     ...more,
   })

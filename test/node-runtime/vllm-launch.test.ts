@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { ContainerDriver } from '../../node-runtime/container-driver.ts'
 import { LoadDeadline } from '../../node-runtime/load-deadline.ts'
 import { memoryMeter } from '../../node-runtime/memory-meter.ts'
-import { type Drivers, launch } from '../../node-runtime/model-launch.ts'
+import { type Drivers, launch, processCommand } from '../../node-runtime/model-launch.ts'
 import { ModelServer } from '../../node-runtime/model-server.ts'
 import { ProcessDriver } from '../../node-runtime/process-driver.ts'
 import { loadCatalog } from '../../platform/catalog.ts'
@@ -84,7 +84,7 @@ describe('a language model on vLLM', () => {
   }
   const specOf = (profile: RuntimeProfile, modelType = 'llama') => {
     writeFileSync(join(folder.path, 'config.json'), JSON.stringify({ model_type: modelType }))
-    return { name: 'model-a', profile, python: undefined, modelDir: folder.path, ramMb: 20_000 }
+    return { name: 'model-a', profile, python: undefined, modelDir: folder.path, ramMb: 20_000, gpus: [0] }
   }
   /** What the engine is asked to create. */
   async function created(profile: RuntimeProfile, modelType?: string) {
@@ -99,7 +99,9 @@ describe('a language model on vLLM', () => {
 
     assert.match(Image ?? '', /\/vllm-openai:v\d+\.\d+\.\d+$/)
     assert.deepEqual(Entrypoint, ['vllm'])
-    assert.deepEqual(HostConfig.DeviceRequests, [{ Driver: 'nvidia', Count: -1, Capabilities: [['gpu']] }])
+    assert.deepEqual(HostConfig.DeviceRequests, [
+      { Driver: 'nvidia', DeviceIDs: ['0'], Capabilities: [['gpu']] },
+    ])
     const [weights, socket, ...others] = HostConfig.Mounts ?? []
     assert.deepEqual(weights, { Type: 'bind', Source: folder.path, Target: '/model', ReadOnly: true })
     assert.deepEqual([socket?.Target, socket?.ReadOnly, others], ['/run/hearth', false, []])
@@ -127,7 +129,7 @@ describe('a language model on vLLM', () => {
 
       const said =
         'serve /model --served-model-name model --uds /run/hearth/server.sock ' +
-        '--gpu-memory-utilization 0.9 --allowed-media-domains media.invalid'
+        '--gpu-memory-utilization 0.9 --tensor-parallel-size 1 --allowed-media-domains media.invalid'
       assert.deepEqual(Cmd, [...said.split(' '), ...options])
     })
   }
@@ -142,6 +144,20 @@ describe('a language model on vLLM', () => {
       assert.deepEqual(Cmd?.slice(Cmd.indexOf('media.invalid') + 1), options)
     })
   }
+
+  it('that several GPUs share is told how many, and sees those alone', async () => {
+    const split = { ...profileOf('llm-vllm'), tensor_parallel: 2 }
+    await assert.rejects(launch(drivers, { ...specOf(split), gpus: [1, 3] }), /noted/)
+    const { Cmd, HostConfig } = engine.created.at(-1) ?? {}
+    const command = processCommand({ ...specOf({ ...split, driver: 'process' }), gpus: [1, 3] })
+
+    assert.equal(Cmd?.[Cmd.indexOf('--tensor-parallel-size') + 1], '2')
+    assert.deepEqual(HostConfig?.DeviceRequests?.[0]?.DeviceIDs, ['1', '3'])
+    assert.deepEqual(
+      [command.env['CUDA_VISIBLE_DEVICES'], command.env['CUDA_DEVICE_ORDER']],
+      ['1,3', 'PCI_BUS_ID'],
+    )
+  })
 
   it('may be named by a digest, and by nothing that can change', async () => {
     const image = `registry.test/vllm@sha256:${'0a'.repeat(32)}`
@@ -176,9 +192,10 @@ describe('a language model on vLLM', () => {
     const socket = argv[argv.indexOf('--uds') + 1]
     const said =
       `-m vllm.entrypoints.cli.main serve ${folder.path} --served-model-name model --uds ${socket} ` +
-      '--gpu-memory-utilization 0.9 --allowed-media-domains media.invalid'
+      '--gpu-memory-utilization 0.9 --tensor-parallel-size 1 --allowed-media-domains media.invalid'
     assert.deepEqual(argv, [...said.split(' '), ...HERMES, '--reasoning-parser', 'qwen3'])
     assert.equal(env['HF_HUB_OFFLINE'], '1')
+    assert.equal(env['CUDA_VISIBLE_DEVICES'], '0')
     await server.stop()
     assert.equal(drivers.process.running.length, 0)
   })
@@ -202,6 +219,11 @@ describe('a language model on vLLM', () => {
 
     assert.equal(meter.estimateMb(spec, profileOf('llm-vllm')), 72_000)
     assert.equal(small.estimateMb(spec, profileOf('llm-vllm')), 4_096 + 1_300)
+    const sizes = [24_000, 8_000, 16_000].map((memory_mb) => ({ name: 'several', memory_mb }))
+    const several = memoryMeter({ hardware: 'gpu', gpus: sizes })
+    const [one, two] = [1, 2].map((tensor_parallel) => ({ ...profileOf('llm-vllm'), tensor_parallel }))
+    assert.ok(one && two)
+    assert.deepEqual([several.estimateMb(spec, one), several.estimateMb(spec, two)], [21_600, 28_800])
   })
 
   it('may take the RAM of its profile, or what it was seen to hold where RAM is what is counted', () => {

@@ -22,6 +22,7 @@ export function presentNode(row: Listed, now: Date): NodeView {
     sharing: row.sharing,
     inventory: row.inventory as NodeInventory,
     memory_free_mb: snapshot?.memory_free_mb ?? null,
+    gpus: [...(snapshot?.gpus ?? [])],
     load: snapshot?.load ?? null,
     ordered_models: row.ordered,
     models: [...(snapshot?.models ?? [])],

@@ -1,0 +1,115 @@
+import assert from 'node:assert/strict'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { MemoryLedger } from '../../node-runtime/memory-ledger.ts'
+import { gpuBudgets } from '../../node-runtime/nvidia.ts'
+import { startApi, type TestApi } from '../support/api.ts'
+import { addModel, startNode, type TestNode, until } from '../support/node.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+/** An `nvidia-smi` of two GPUs of 12 GB on which no process is ever listed. */
+function twoGpus(): Disposable {
+  const folder = temporaryFolder()
+  const path = process.env.PATH
+  const script = `#!/bin/sh
+case "$1" in
+  --query-gpu*) printf 'NVIDIA T, 12288\\nNVIDIA T, 12288\\n' ;;
+esac`
+  writeFileSync(join(folder.path, 'nvidia-smi'), script, { mode: 0o755 })
+  process.env.PATH = `${folder.path}:${path}`
+  return {
+    [Symbol.dispose]: () => {
+      process.env.PATH = path
+      folder[Symbol.dispose]()
+    },
+  }
+}
+
+describe('a node with several GPUs', function () {
+  this.timeout(120_000)
+  let api: TestApi
+  before(async () => {
+    api = await startApi()
+  })
+  after(() => api?.[Symbol.asyncDispose]())
+
+  const told = ({ parts }: TestNode, key: string) =>
+    parts.models.report().find(({ model_key }) => model_key === key)
+  const snapshotOf = ({ nodeId }: TestNode) =>
+    api.services.links.snapshot().find(({ node_id }) => node_id === nodeId)
+
+  it('loads a model on one of them, makes room on one of them, and refuses what fits on none', async () => {
+    using _driver = twoGpus()
+    await using node = await startNode(api, { memoryMb: 1_000, vramMb: 300 })
+    const { models, memory, driver } = node.parts
+    const [first = '', second = '', third = ''] = await Promise.all(
+      ['first', 'second', 'third'].map((name) => addModel(api, { name })),
+    )
+    const large = await addModel(api, { name: 'large' }, { memoryMb: 800 })
+
+    await models.load(first)
+    await models.load(second)
+    assert.deepEqual([told(node, first)?.gpus, told(node, second)?.gpus], [[0], [1]])
+    assert.deepEqual(memory.freeByPool, [200, 200])
+    const seen = await Promise.all(driver.running.map(async (one) => visibleTo((await one.pid()) ?? 0)))
+    assert.deepEqual(seen.toSorted(), ['0', '1'])
+    await until(() => snapshotOf(node)?.gpus?.every(({ free_mb }) => free_mb === 200) === true)
+
+    await models.load(third)
+    assert.deepEqual([told(node, first)?.state, told(node, third)?.gpus], ['evicted', [0]])
+    assert.equal(models.startState(second), 'resident')
+
+    await assert.rejects(
+      models.load(large),
+      /needs 800 MB on one GPU; at most 500 MB can be freed so on the 2/,
+    )
+    assert.equal(models.startState(second), 'resident')
+  })
+
+  it('gives a job the GPUs that it works on, and tells what is missing on each', async () => {
+    using _driver = twoGpus()
+    await using node = await startNode(api, { memoryMb: 1_000, vramMb: 300 })
+    const { models, memory } = node.parts
+    const key = await addModel(api, { name: 'held' })
+    await models.load(key)
+    using _use = models.use(key)
+
+    assert.equal(await models.room.holdAnyway('small', 300), 0)
+    assert.deepEqual(memory.gpusOf('small'), [1])
+    models.room.release('small')
+    assert.equal(await models.room.holdAnyway('both', 800, 2), 200)
+    assert.deepEqual(memory.gpusOf('both'), [0, 1])
+    models.room.release('both')
+    assert.deepEqual(memory.freeByPool, [200, 500])
+  })
+
+  it('shares a budget that is less than all of their memory by their size', () => {
+    const gpus = [24_000, 8_000].map((memory_mb) => ({ name: 'T', memory_mb }))
+
+    assert.deepEqual(gpuBudgets(gpus, 32_000), [24_000, 8_000])
+    assert.deepEqual(gpuBudgets(gpus, 16_000), [12_000, 4_000])
+    assert.deepEqual(gpuBudgets(gpus, 64_000), [24_000, 8_000])
+    const untold = gpus.map((gpu) => ({ ...gpu, memory_mb: 0 }))
+    assert.deepEqual(gpuBudgets(untold, 1_000), [500, 500])
+    assert.deepEqual(gpuBudgets([], 1_000), [])
+  })
+
+  it('keeps what was measured where the room is', () => {
+    const ledger = new MemoryLedger(400, [100, 100, 200])
+    ledger.hold('split', 120, [1, 2])
+
+    ledger.hold('split', 160)
+
+    assert.deepEqual(
+      [ledger.heldByPool('split'), ledger.freeByPool],
+      [
+        [0, 80, 80],
+        [100, 20, 120],
+      ],
+    )
+    assert.deepEqual([ledger.heldBy('split'), ledger.freeMb, ledger.gpusOf('nobody')], [160, 240, []])
+  })
+})
+
+const visibleTo = (pid: number): string | undefined =>
+  /(?:^|\0)CUDA_VISIBLE_DEVICES=([^\0]*)/.exec(readFileSync(`/proc/${pid}/environ`, 'utf8'))?.[1]
