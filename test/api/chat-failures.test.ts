@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import type { EndpointRow } from '../../db/tables/models.ts'
-import { ChatApi, follow, openStream } from '../support/chat-api.ts'
+import { ChatApi, follow, openStream, startChatNode } from '../support/chat-api.ts'
 import { assertRefunded } from '../support/refunds.ts'
 import { SOON_MS, until } from '../support/until.ts'
 
@@ -40,9 +40,46 @@ describe('a chat that fails is a failed task, costs nothing and is told once (6.
       assert.equal(body.error.type, 'server_error')
       const { id, error } = await failedTask()
       assert.equal(error, body.error.message)
-      if (!stream) assert.equal(headers['x-hearth-task-id'], id)
+      assert.equal(headers['x-hearth-task-id'], id)
     })
   }
+
+  for (const stream of [false, true]) {
+    it(`when its model server dies before its first byte, and the model is not loaded again in time (stream: ${stream})`, async () => {
+      await chat.measured(endpoint, 'cached', 100)
+
+      const answer = await chat.chat(endpoint.id, { stream, fake: { die_after: -1 } })
+
+      assert.equal(answer.status, 503)
+      const { id, error } = await failedTask()
+      assert.equal(answer.headers['x-hearth-task-id'], id)
+      assert.equal(error, answer.body.error.message)
+    })
+
+    it(`when the model servers of two nodes die before its first byte (stream: ${stream})`, async () => {
+      await using other = await startChatNode(chat.api)
+      await other.parts.models.load(endpoint.model_key)
+      const { placement } = chat.api.services.links
+      await until(() => placement.count(endpoint.model_key).warm === 2)
+
+      const answer = await chat.chat(endpoint.id, { stream, fake: { die_after: -1 } })
+
+      assert.equal(answer.status, 500)
+      const { id, error } = await failedTask()
+      assert.equal(answer.headers['x-hearth-task-id'], id)
+      assert.equal(error, answer.body.error.message)
+    })
+  }
+
+  it('except that one for which no node was asked never becomes a task', async () => {
+    const cold = await chat.cold({ name: 'broken', broken: true })
+    await chat.measured(cold, 'cold', 1)
+
+    const { status, headers } = await chat.chat(cold.id)
+
+    assert.equal(status, 503)
+    assert.equal(headers['x-hearth-task-id'], undefined)
+  })
 
   it('when its model server dies in the middle of its stream', async () => {
     const answer = await chat.chat(endpoint.id, {

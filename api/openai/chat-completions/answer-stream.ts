@@ -9,7 +9,7 @@ import { runningEntry } from '../../inference/rows.ts'
 import type { AnswerRoom } from '../../links/answer-memory.ts'
 import type { OpenRow } from '../../journal/journal.ts'
 import type { Services } from '../../services.ts'
-import { bytesFor, type Chat, linkRequest, TASK_HEADER } from './chat.ts'
+import { bytesFor, type Chat, linkRequest, naming, TASK_HEADER } from './chat.ts'
 import { NodePicker } from './node-picker.ts'
 import { SseClient } from './sse-client.ts'
 import { type Streamed, StreamRelay } from './stream-relay.ts'
@@ -54,7 +54,8 @@ export async function answerStream(
     const error = toApiError(err)
     close(services, chat, row, { tokens: 0, error: err instanceof Error ? err.message : error.message })
     // A comment may have opened the stream already.
-    if (!client.hasHead || res.destroyed) throw err
+    if (res.destroyed) throw err
+    if (!client.hasHead) throw row.open ? naming(chat, error) : err
     client.fail(error)
   }
   return HANDLED

@@ -1,5 +1,6 @@
 import { tokensIn } from '../../../domain/chat.ts'
 import { ApiError } from '../../../domain/errors.ts'
+import { toApiError } from '../../http/errors.ts'
 import { reply, type Reply } from '../../http/reply.ts'
 import { spliceMembers } from '../../../platform/json-bytes.ts'
 import { ownerOfNode } from '../../inference/node-owner.ts'
@@ -8,7 +9,7 @@ import type { WarmWork } from '../../inference/warm.ts'
 import { isCounted } from '../../links/answer-memory.ts'
 import type { LinkAnswer } from '../../links/whole-answer.ts'
 import type { Services } from '../../services.ts'
-import { bytesFor, type Chat, linkRequest, refusalOf, TASK_HEADER } from './chat.ts'
+import { bytesFor, type Chat, linkRequest, naming, refusalOf, TASK_HEADER } from './chat.ts'
 import { NodePicker } from './node-picker.ts'
 
 const OPENING = 0x7b
@@ -19,42 +20,48 @@ const NO_USAGE = '{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}'
 export async function answerWhole(services: Services, chat: Chat): Promise<Reply> {
   const { links } = services
   const picker = new NodePicker(services, chat)
-  for (;;) {
-    const picked = picker.pick()
-    const nodeId = typeof picked === 'string' ? picked : await picked
-    const startedAt = services.now()
-    const began = performance.now()
-    let answer: LinkAnswer
-    links.placement.addPending(nodeId, 1)
-    try {
-      const body = bytesFor(chat, links.versionOf(nodeId) ?? '')
-      answer = await links.ask(nodeId, linkRequest(chat, body))
-    } catch (err) {
-      picker.failed(nodeId, err)
-      continue
-    } finally {
-      links.placement.addPending(nodeId, -1)
-    }
-    if (isCounted(answer.body)) chat.departure.whenOver(() => answer.room.release())
-    const inferenceTimeMs = performance.now() - began
-    const read = readAnswer(answer)
-    // What was said is the client's alone, as with a stream.
-    const outcome =
-      read instanceof ApiError
-        ? { status: 'failed' as const, error: read.message }
-        : { status: 'succeeded' as const, result: null, tokens: read.tokens }
-    await record(services, chat, { nodeId, startedAt, inferenceTimeMs, outcome })
-    if (read instanceof ApiError) throw naming(chat, read)
-    return reply(200, read.body, {
-      'content-type': 'application/json',
-      [TASK_HEADER]: chat.ticket.taskId,
-    })
+  let asked: Omit<WarmWork, 'outcome'> | undefined
+  let answer: LinkAnswer | undefined
+  let read: ReturnType<typeof readAnswer>
+  try {
+    do {
+      const picked = picker.pick()
+      const nodeId = typeof picked === 'string' ? picked : await picked
+      asked = { nodeId, startedAt: services.now(), inferenceTimeMs: 0 }
+      const began = performance.now()
+      links.placement.addPending(nodeId, 1)
+      try {
+        const body = bytesFor(chat, links.versionOf(nodeId) ?? '')
+        answer = await links.ask(nodeId, linkRequest(chat, body))
+        asked.inferenceTimeMs = performance.now() - began
+      } catch (err) {
+        picker.failed(nodeId, err)
+      } finally {
+        links.placement.addPending(nodeId, -1)
+      }
+    } while (!answer)
+    const { body, room } = answer
+    if (isCounted(body)) chat.departure.whenOver(() => room.release())
+    read = readAnswer(answer)
+  } catch (err) {
+    // What no node was asked for is no task, and neither is what its client no longer waits for.
+    if (!asked || chat.departure.aborted) throw err
+    const error = toApiError(err)
+    await record(services, chat, { ...asked, outcome: { status: 'failed', error: error.message } })
+    throw naming(chat, error)
   }
+  // What was said is the client's alone, as with a stream.
+  const outcome =
+    read instanceof ApiError
+      ? { status: 'failed' as const, error: read.message }
+      : { status: 'succeeded' as const, result: null, tokens: read.tokens }
+  await record(services, chat, { ...asked, outcome })
+  if (read instanceof ApiError) throw naming(chat, read)
+  return reply(200, read.body, {
+    'content-type': 'application/json',
+    [TASK_HEADER]: chat.ticket.taskId,
+  })
 }
-
-/** The error, with the id of the failed task for whoever looks into it. */
-const naming = ({ ticket }: Chat, { code, message, details, cause, headers }: ApiError): ApiError =>
-  new ApiError(code, message, { details, cause, headers: { ...headers, [TASK_HEADER]: ticket.taskId } })
 
 function record(services: Services, { ticket, endpoint }: Chat, work: WarmWork): Promise<void> {
   const write = (owner: string | undefined) =>

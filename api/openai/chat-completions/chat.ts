@@ -51,3 +51,7 @@ export function refusalOf(status: number, body: Buffer): ApiError {
 
 /** The header that names the task which a chat becomes. */
 export const TASK_HEADER = 'x-hearth-task-id'
+
+/** The error, with the id of the failed task for whoever looks into it. */
+export const naming = ({ ticket }: Chat, { code, message, details, cause, headers }: ApiError): ApiError =>
+  new ApiError(code, message, { details, cause, headers: { ...headers, [TASK_HEADER]: ticket.taskId } })
