@@ -38,6 +38,8 @@ interface Load {
   readonly tried: Set<string>
   readonly waiters: Set<Waiter>
   place: Chosen | undefined
+  /** When its node was told to load it; undefined where it joined a load that had begun before, which measures nothing. */
+  orderedAt: number | undefined
   /** When to place it again, after a node had no room for it or while one does not try; never while a node is at it. */
   againAt: number
   /** Milliseconds for which its node has been installing what the model runs in: they count against nobody's wait. */
@@ -155,6 +157,7 @@ export class ModelLoads implements Disposable {
       tried: new Set(),
       waiters: new Set(),
       place: undefined,
+      orderedAt: undefined,
       againAt: Number.POSITIVE_INFINITY,
       installingMs: 0,
     }
@@ -218,8 +221,17 @@ export class ModelLoads implements Disposable {
     }
     if (chosen.warmth === 'warm') return this.#loaded(load, chosen.node_id)
     load.place = chosen
+    load.orderedAt = this.#isUnderWay(chosen.node_id, load.need.model_key) ? undefined : performance.now()
     load.againAt = Number.POSITIVE_INFINITY
     void this.#promise(load, chosen.node_id)
+  }
+
+  /** Somebody else has a node at it already: another gateway, a task or the node itself. */
+  #isUnderWay(nodeId: string, modelKey: string): boolean {
+    const { placement } = this.#options.links
+    const node = placement.snapshots().find(({ node_id }) => node_id === nodeId)
+    const state = node?.models.find(({ model_key }) => model_key === modelKey)?.state
+    return state === 'downloading_model' || state === 'loading_model'
   }
 
   /** A node that has what the model runs in, before one that has to install it. */
@@ -318,12 +330,12 @@ export class ModelLoads implements Disposable {
     if (loads.size === 0) this.#loads.delete(model_key)
   }
 
-  async #record({ need, beganAt, installingMs }: Load, { node_id, warmth }: Chosen): Promise<void> {
+  async #record({ need, orderedAt, installingMs }: Load, { node_id, warmth }: Chosen): Promise<void> {
     const { db, links, log } = this.#options
     const hardware = links.placement.hardware(node_id)
     // What was installed on the way is there from now on: the next load says more.
-    if (warmth === 'warm' || !hardware || installingMs > 0) return
-    const mean_ms = performance.now() - beganAt
+    if (warmth === 'warm' || !hardware || installingMs > 0 || orderedAt === undefined) return
+    const mean_ms = performance.now() - orderedAt
     await recordLoad(db, { model_key: need.model_key, start_state: warmth, hardware, mean_ms }).catch(
       (err: unknown) => log.warn({ err, model_key: need.model_key }, 'a load time was not recorded'),
     )

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import type { EndpointRow } from '../../db/tables/models.ts'
 import { ModelLoads } from '../../api/model-loads.ts'
 import { ApiError } from '../../domain/errors.ts'
 import { PlacementIndex } from '../../domain/placement.ts'
@@ -28,6 +29,36 @@ describe('a chat with a cold model', () => {
       .where('model_key', '=', endpoint.model_key)
       .executeTakeFirstOrThrow()
     assert.ok(load.mean_ms >= 300)
+  })
+
+  it('measures nothing where it joins a load that was under way', async () => {
+    await using _worker = loadPromised(chat)
+    const endpoint = await chat.cold({ name: 'joined', load_s: 1 })
+    const first = chat.node.parts.models.load(endpoint.model_key)
+    const state = () =>
+      chat.api.services.links.placement
+        .snapshots()
+        .flatMap(({ models }) => models)
+        .find(({ model_key }) => model_key === endpoint.model_key)?.state
+    await until(() => state() === 'loading_model')
+
+    const answer = await chat.chat(endpoint.id)
+
+    await first
+    assert.equal(answer.status, 200)
+    // What would have been noted is noted by the time that the next load is.
+    const next = await chat.cold({ name: 'next' })
+    assert.equal((await chat.chat(next.id)).status, 200)
+    const measured = async ({ model_key }: EndpointRow) =>
+      (
+        await chat.api.database.db
+          .selectFrom('load_time')
+          .select('mean_ms')
+          .where('model_key', '=', model_key)
+          .execute()
+      ).length
+    await until(async () => (await measured(next)) === 1)
+    assert.equal(await measured(endpoint), 0)
   })
 
   it('loads once for a thousand clients', async () => {
