@@ -3,37 +3,32 @@ import { bytesTaken } from './process-table.ts'
 const LOOK_MS = 1_000
 /** Less than this between two looks is no progress. */
 const STEP_BYTES = 1024 * 1024
-/** A load that makes progress may take so many times the silence that ends it, and longer the more it has to read. */
-const LONGEST_STALLS = 10
-const SLOWEST_BYTES_PER_S = 5 * 1024 * 1024
+/** Words alone carry a load for so many times the silence that ends it: a server may repeat its complaint for ever. */
+const WORDS_STALLS = 10
 
 export interface LoadDeadlineOptions {
   /** A load that does nothing for so long is given up. */
   stallMs: number
-  /** Of the weights. */
-  bytes: number
   /** Hears how many bytes the server has read, or holds in memory, so far. */
   onTaken?: (bytes: number) => void
 }
 
 /**
  * Ends a load that stands still: nothing said, nothing read, no memory taken for `stallMs`. A big model on a slow
- * disk may take as long as it needs, up to a ceiling that grows with its size.
+ * disk may take as long as it needs.
  */
 export class LoadDeadline implements Disposable {
   readonly #controller = new AbortController()
   readonly #stallMs: number
-  readonly #startedAt = performance.now()
-  readonly #ceilingMs: number
+  #takenAt = performance.now()
   #progressAt = performance.now()
   #progress = 0
   readonly #onTaken: (bytes: number) => void
   #timer: NodeJS.Timeout | undefined
 
-  constructor({ stallMs, bytes, onTaken = () => {} }: LoadDeadlineOptions) {
+  constructor({ stallMs, onTaken = () => {} }: LoadDeadlineOptions) {
     this.#stallMs = stallMs
     this.#onTaken = onTaken
-    this.#ceilingMs = stallMs * LONGEST_STALLS + (bytes / SLOWEST_BYTES_PER_S) * 1000
   }
 
   /** Aborts with the reason in words. */
@@ -61,15 +56,16 @@ export class LoadDeadline implements Disposable {
     // Weights are read into memory or mapped there: one of the two is near their size at the end.
     this.#onTaken(Math.max(read, held))
     const progress = read + held
+    const now = performance.now()
     if (progress >= this.#progress + STEP_BYTES) {
       this.#progress = progress
-      this.heard()
+      this.#takenAt = this.#progressAt = now
     }
-    const now = performance.now()
+    const wordsMs = WORDS_STALLS * this.#stallMs
     if (now - this.#progressAt > this.#stallMs) {
       this.#controller.abort(new Error(`it made no progress for ${seconds(this.#stallMs)} s`))
-    } else if (now - this.#startedAt > this.#ceilingMs) {
-      this.#controller.abort(new Error(`it was not ready within ${seconds(this.#ceilingMs)} s`))
+    } else if (now - this.#takenAt > wordsMs) {
+      this.#controller.abort(new Error(`it has said much and loaded nothing for ${seconds(wordsMs)} s`))
     }
   }
 }

@@ -60,7 +60,7 @@ export class ModelLoader {
     this.#options = options
   }
 
-  /** Weights and environment; neither counts against the ceiling of the load itself. */
+  /** Weights and environment; neither has anything to do with how long the load itself stands still. */
   async prepare(modelKey: string, options: PrepareOptions): Promise<Prepared> {
     const { cache, catalog, modelSpec, pythonOf, packagesOf } = this.#options
     const found = await cache.find(modelKey)
@@ -88,7 +88,7 @@ export class ModelLoader {
     const bytes = cached.spec.files.reduce((sum, { size_bytes }) => sum + size_bytes, 0)
     const onTaken = (taken: number) =>
       onProgress(Math.min(99, Math.floor((100 * taken) / Math.max(1, bytes))))
-    using deadline = new LoadDeadline({ stallMs: profile.start_timeout_s * 1000, bytes, onTaken })
+    using deadline = new LoadDeadline({ stallMs: profile.start_timeout_s * 1000, onTaken })
     const spec = {
       name: `model-${cached.spec.model_key}`,
       profile,

@@ -141,7 +141,7 @@ describe('container driver', function () {
       process: new ProcessDriver({ stateDir: folder.path, python: async () => 'python3' }),
       container: driver,
     }
-    using deadline = new LoadDeadline({ stallMs: 20_000, bytes: 0 })
+    using deadline = new LoadDeadline({ stallMs: 20_000 })
     const launch = {
       name: 'model-contained',
       profile,

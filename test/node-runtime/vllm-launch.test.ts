@@ -174,7 +174,7 @@ describe('a language model on vLLM', () => {
     using environment = temporaryFolder()
     const python = fakeEnvironment(environment.path)
     const profile = profileOf('llm-vllm-process')
-    using deadline = new LoadDeadline({ stallMs: 30_000, bytes: 0 })
+    using deadline = new LoadDeadline({ stallMs: 30_000 })
     const stopping = new AbortController().signal
     const startedAt = performance.now()
 
