@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../support/api.ts'
 import { llamaRepo } from '../support/hub-repos.ts'
 import { HUB_TOKEN, startHub, type TestHub } from '../support/hub-server.ts'
+import type { MergeClaim } from '../../schemas/training-merge.ts'
 import { type SignedNode, signedNode } from '../support/signed-node.ts'
 import { claimJob, createRun, readyDataset } from '../support/training.ts'
 
@@ -83,6 +84,24 @@ describe('private and gated repositories of the hub', () => {
       assert.equal(mine?.type, 'files')
       assert.equal(theirs?.type, 'unavailable', repoId)
     }
+  })
+
+  it('are not merged into what can be downloaded either', async () => {
+    const mergeFor = async ({ key }: { key: string }) => {
+      const { body } = await api.call('POST', '/api/builder/v1/training/merges', {
+        key,
+        body: {
+          name: 'closed',
+          method: 'slerp',
+          sources: ['corp/open', 'corp/secret'].map((repo_id) => ({ type: 'hf', repo_id })),
+        },
+      })
+      const claim = (await claimJob(node, body.job_id)) as unknown as MergeClaim
+      return claim.merge.ingredients.map(({ from }) => from.type)
+    }
+
+    assert.deepEqual(await mergeFor(lent), ['files', 'files'])
+    assert.deepEqual(await mergeFor(other), ['files', 'unavailable'])
   })
 
   it('are offered to others only once an operator has looked at them, and never to build on', async () => {
