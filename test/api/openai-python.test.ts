@@ -108,7 +108,7 @@ describe('the official openai client of Python', () => {
     await call('chat', chatOf({}, { response_format, extra_body: unknown }))
 
     const sent = await received()
-    assert.deepEqual(sent, { model: 'model', messages, response_format, ...unknown })
+    assert.deepEqual(sent, { model: endpoint.id, messages, response_format, ...unknown })
   })
 
   it('raises its own exceptions for 401, 403, 404, 422 and what the model server refuses', async () => {

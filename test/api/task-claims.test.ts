@@ -52,7 +52,7 @@ describe('task claims', () => {
     assert.equal(input.statusCode, 200)
     assert.deepEqual(await input.body.json(), { instances: [{ x: 1 }] })
     assert.equal(atRoot.status, 200)
-    assert.equal((await task(first)).status, 'claimed')
+    assert.equal((await task(first)).status, 'preparing')
   })
 
   it('lets one of many claims at once through', async () => {
@@ -121,7 +121,7 @@ describe('task claims', () => {
     const renewed = await lease(node, first.lease_token, 'renew')
 
     assert.deepEqual([late.status, renewed.status], [409, 409])
-    assert.equal((await task(id)).status, 'claimed')
+    assert.equal((await task(id)).status, 'preparing')
     assert.equal((await request(first.input_url)).statusCode, 404)
   })
 
@@ -145,7 +145,7 @@ describe('task claims', () => {
     await fail(later, { message: 'out of memory', retryable: true })
     await fail(never, { code: 'input_refused', message: 'no such column', retryable: false })
 
-    assert.equal((await task(later)).status, 'claimed')
+    assert.equal((await task(later)).status, 'preparing')
     assert.equal((await task(later)).error, null)
     assert.equal((await claim(other, later)).body.attempt, 2)
     assert.deepEqual([(await task(never)).status, (await task(never)).error], ['failed', 'no such column'])
@@ -178,6 +178,6 @@ describe('task claims', () => {
 
     assert.equal((await lease(node, lease_token, 'complete', { result: 3 })).status, 422)
     assert.equal((await claim(node, newId())).status, 404)
-    assert.equal((await task(id)).status, 'claimed')
+    assert.equal((await task(id)).status, 'preparing')
   })
 })
