@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Client } from '@temporalio/client'
 import { NativeConnection, Runtime, Worker } from '@temporalio/worker'
+import { MOST_INGESTS } from '../activities/control/datasets.ts'
 import { createControlActivities } from '../activities/control/index.ts'
 import { createWebhookActivities } from '../activities/control/webhooks/index.ts'
 import { openDatabase } from '../db/database.ts'
@@ -30,6 +31,9 @@ const WORKER_OPTIONS = {
   shutdownForceTime: '5s',
 } as const
 
+/** Besides files that wait to be read, which take no place from other work. */
+const MOST_ACTIVITIES = 100
+
 /** How often it is looked whether what runs for ever does. */
 const STANDING_MS = 300_000
 
@@ -51,7 +55,7 @@ async function main(): Promise<void> {
     const now = () => new Date()
     usableFolder('HEARTH_CACHE_DIR', config.HEARTH_CACHE_DIR)
     const bundle = await workflowBundle(config.HEARTH_CACHE_DIR)
-    const queue = (taskQueue: string, activities: object) =>
+    const queue = (taskQueue: string, activities: object, mostAtOnce = MOST_ACTIVITIES) =>
       Worker.create({
         ...WORKER_OPTIONS,
         connection,
@@ -59,6 +63,7 @@ async function main(): Promise<void> {
         workflowBundle: bundle,
         taskQueue,
         activities,
+        maxConcurrentActivityTaskExecutions: mostAtOnce,
       })
     const hasWebhooks = config.HEARTH_FEATURES.includes('webhooks')
     await using sender = new PublicSender(openEgressPolicy(config))
@@ -67,6 +72,7 @@ async function main(): Promise<void> {
       await queue(
         QUEUES.control,
         createControlActivities({ db, objects, temporal, catalog, config, log, now }),
+        MOST_ACTIVITIES + MOST_INGESTS,
       ),
       ...(hasWebhooks
         ? [

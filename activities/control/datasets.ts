@@ -1,5 +1,5 @@
 import { activityInfo, cancellationSignal, heartbeat } from '@temporalio/activity'
-import { ApplicationFailure } from '@temporalio/common'
+import { ApplicationFailure, ApplicationFailureCategory } from '@temporalio/common'
 import {
   failIngest,
   findOpenIngest,
@@ -14,6 +14,7 @@ import { ApiError } from '../../domain/errors.ts'
 import { datasetFolder, datasetKey } from '../../domain/object-keys.ts'
 import { DatasetReaderBroken, readDataset, temporaryFolder } from '../../platform/dataset-reader.ts'
 import { DatasetRefused, type DatasetProfile } from '../../platform/dataset-profile.ts'
+import { FairTurns, LineFull } from '../../platform/fair-turns.ts'
 import type { ObjectStore } from '../../platform/object-store.ts'
 import { datasetIngestStart } from '../../workflows/starts.ts'
 import type { ControlDeps } from './deps.ts'
@@ -21,6 +22,13 @@ import type { ControlDeps } from './deps.ts'
 const HEARTBEAT_MS = 1_000
 /** A file that ends its reader so often will do so again. */
 const MAX_BROKEN_READS = 4
+/** Readers of this process: each may take 2 GB, and an account that sends many files must not have all of them. */
+const READERS = { most: 4, mostPerKey: 2, mostWaiting: 64 }
+/** How many runs of `ingestDataset` a worker holds at most; nearly all of them wait. */
+export const MOST_INGESTS = READERS.most + READERS.mostWaiting
+/** Before a file that found no place in the line comes back: so much more after each try, up to the longest. */
+const COME_BACK_MS = 2_000
+const LONGEST_COME_BACK_MS = 15_000
 const STALLED_AFTER_S = 120
 const STALLED_BATCH = 100
 /** Later than the retention of uploads that were never committed. */
@@ -32,16 +40,28 @@ export interface IngestOutcome {
   numSamples?: number
 }
 
-export const createDatasetActivities = ({ db, objects }: ControlDeps) => ({
+/** What an attempt leaves for the next one. */
+interface Told {
+  brokenReads: number
+}
+
+export const createDatasetActivities = (
+  { db, objects }: ControlDeps,
+  turns = new FairTurns(READERS),
+) => ({
   /**
-   * Reads one upload. Safe to repeat because the file is moved to a key of its own before it is read, reading changes
-   * nothing, and the outcome is written by one guarded update.
+   * Reads one upload when it is its account's turn. Safe to repeat because the file is moved to a key of its own before
+   * it is read, reading changes nothing, and the outcome is written by one guarded update.
    */
   async ingestDataset(uploadId: string): Promise<IngestOutcome> {
     const upload = await findOpenIngest(db, uploadId)
     if (!upload) return { status: 'closed' }
-    const beating = setInterval(() => heartbeat(), HEARTBEAT_MS)
+    const told: Told = { brokenReads: 0, ...(activityInfo().heartbeatDetails as Told | undefined) }
+    const beating = setInterval(() => heartbeat(told), HEARTBEAT_MS)
     try {
+      using _turn = await turns.take(upload.accountId, cancellationSignal())
+      // It may have been closed while it waited.
+      if (!(await findOpenIngest(db, uploadId))) return { status: 'closed' }
       const key = await settle(objects, upload)
       const profile = await readStored(objects, key, upload)
       const finished = await finishIngest(db, uploadId, { object_key: key, ...profile })
@@ -49,7 +69,12 @@ export const createDatasetActivities = ({ db, objects }: ControlDeps) => ({
       if (unwanted) await objects.delete(unwanted)
       return finished ? { status: 'ready', numSamples: profile.num_samples } : { status: 'closed' }
     } catch (err) {
-      const reason = whyRefused(err)
+      if (err instanceof LineFull) throw comeBack(err)
+      if (err instanceof DatasetReaderBroken) {
+        told.brokenReads += 1
+        heartbeat(told)
+      }
+      const reason = whyRefused(err, told)
       if (reason === undefined) throw err
       await failIngest(db, uploadId, reason)
       await objects.delete(keyOf(upload))
@@ -133,10 +158,20 @@ async function readStored(
   return { num_samples, columns, decoded_bytes, total_size_bytes: info?.sizeBytes ?? 0 }
 }
 
+/** Gives the worker's place back and has the server bring the file again: that waits without holding anything. */
+const comeBack = (cause: LineFull): ApplicationFailure =>
+  ApplicationFailure.create({
+    message: 'as many files wait to be read here as may',
+    type: 'unavailable',
+    nextRetryDelay: Math.min(LONGEST_COME_BACK_MS, COME_BACK_MS * activityInfo().attempt),
+    category: ApplicationFailureCategory.BENIGN,
+    cause,
+  })
+
 /** The sentence for whoever uploaded the file; `undefined` for what is not the file's fault. */
-function whyRefused(err: unknown): string | undefined {
+function whyRefused(err: unknown, { brokenReads }: Told): string | undefined {
   if (err instanceof DatasetRefused) return err.message
   if (err instanceof ApiError && err.code === 'not_found') return 'the uploaded file is gone'
-  const isHopeless = err instanceof DatasetReaderBroken && activityInfo().attempt >= MAX_BROKEN_READS
+  const isHopeless = err instanceof DatasetReaderBroken && brokenReads >= MAX_BROKEN_READS
   return isHopeless ? 'the file cannot be read: it breaks the reader' : undefined
 }

@@ -1,0 +1,119 @@
+export interface FairTurnsOptions {
+  /** How many may be at work at once, of all keys together. */
+  most: number
+  /** How many of one key may be at work at once. */
+  mostPerKey: number
+  /** How many may wait. */
+  mostWaiting: number
+}
+
+/** There is no place in the line, or it was given to a key that holds fewer of them. */
+export class LineFull extends Error {
+  override readonly name = 'LineFull'
+}
+
+interface Waiting {
+  since: number
+  begin: () => void
+  leave: (reason: unknown) => void
+}
+
+interface Line {
+  atWork: number
+  waiting: Waiting[]
+  servedAt: number
+}
+
+/**
+ * Hands out a bounded number of turns in this process. The next turn is that of the key with the fewest at work, and
+ * among equals of the one that has waited longest since it was served: what one key has waiting does not hold up another.
+ */
+export class FairTurns {
+  readonly #options: FairTurnsOptions
+  readonly #lines = new Map<string, Line>()
+  /** Counts who came and who was served. */
+  #clock = 0
+  #atWork = 0
+  #waiting = 0
+
+  constructor(options: FairTurnsOptions) {
+    this.#options = options
+  }
+
+  /** Waits for a turn and holds it until disposed. Throws `LineFull`, or the signal's reason. */
+  async take(key: string, signal: AbortSignal): Promise<Disposable> {
+    signal.throwIfAborted()
+    const line = this.#lines.get(key) ?? { atWork: 0, waiting: [], servedAt: 0 }
+    this.#lines.set(key, line)
+    const { promise, resolve, reject } = Promise.withResolvers<void>()
+    const own: Waiting = { since: ++this.#clock, begin: resolve, leave: reject }
+    line.waiting.push(own)
+    this.#waiting += 1
+    this.#serve()
+    if (this.#waiting > this.#options.mostWaiting) this.#sendAwayOne()
+    const leave = () => this.#leave(key, own, signal.reason)
+    signal.addEventListener('abort', leave, { once: true })
+    try {
+      await promise
+    } finally {
+      signal.removeEventListener('abort', leave)
+    }
+    let isHeld = true
+    return {
+      [Symbol.dispose]: () => {
+        if (isHeld) this.#end(key, line)
+        isHeld = false
+      },
+    }
+  }
+
+  #serve(): void {
+    while (this.#atWork < this.#options.most) {
+      const line = this.#next()
+      const first = line?.waiting.shift()
+      if (!line || !first) return
+      this.#waiting -= 1
+      this.#atWork += 1
+      line.atWork += 1
+      line.servedAt = ++this.#clock
+      first.begin()
+    }
+  }
+
+  #next(): Line | undefined {
+    const able = [...this.#lines.values()].filter(
+      ({ atWork, waiting }) => waiting.length > 0 && atWork < this.#options.mostPerKey,
+    )
+    return able.toSorted((a, b) => a.atWork - b.atWork || idleSince(a) - idleSince(b))[0]
+  }
+
+  /** The last to come of the key that has most waiting. */
+  #sendAwayOne(): void {
+    const [longest] = [...this.#lines].toSorted(([, a], [, b]) => b.waiting.length - a.waiting.length)
+    const last = longest?.[1].waiting.at(-1)
+    if (longest && last) this.#leave(longest[0], last, new LineFull('too many wait already'))
+  }
+
+  #leave(key: string, who: Waiting, reason: unknown): void {
+    const line = this.#lines.get(key)
+    const at = line?.waiting.indexOf(who) ?? -1
+    if (!line || at === -1) return
+    line.waiting.splice(at, 1)
+    this.#waiting -= 1
+    this.#forget(key, line)
+    who.leave(reason)
+  }
+
+  #end(key: string, line: Line): void {
+    this.#atWork -= 1
+    line.atWork -= 1
+    this.#forget(key, line)
+    this.#serve()
+  }
+
+  #forget(key: string, { atWork, waiting }: Line): void {
+    if (atWork === 0 && waiting.length === 0) this.#lines.delete(key)
+  }
+}
+
+const idleSince = ({ servedAt, waiting }: Line): number => Math.max(servedAt, waiting[0]?.since ?? 0)
