@@ -1,7 +1,7 @@
 import { stat } from 'node:fs/promises'
 import type { DuckDBConnection } from '@duckdb/node-api'
 import { HEADER_BYTES, nameFirstBadRecord, parseHeader, type CsvDialect } from './dataset-csv-scan.ts'
-import { literal, numbers, openReader } from './dataset-duckdb.ts'
+import { ATTEMPTS, isOutOfMemory, literal, numbers, reading } from './dataset-duckdb.ts'
 import { readStart } from './dataset-lines.ts'
 import {
   decodedBytes,
@@ -52,18 +52,20 @@ interface CsvFile {
 export async function readCsv(path: string): Promise<DatasetProfile> {
   const dialect = parseHeader(await readStart(path, HEADER_BYTES))
   const names = dialect.header.map((_, i) => `c${i}`)
-  const file: CsvFile = {
-    db: await openReader(path),
-    path,
-    dialect,
-    names,
-  }
+  return reading(path, ATTEMPTS, (db) => readWith({ db, path, dialect, names }))
+}
 
-  const likely = await sampleTypes(file).catch((err: unknown) => nameFirstBadRecord(path, dialect, err))
+async function readWith(file: CsvFile): Promise<DatasetProfile> {
+  const { path, dialect } = file
+  const whatIsWrong = (err: unknown): Promise<never> => {
+    if (isOutOfMemory(err)) throw err
+    return nameFirstBadRecord(path, dialect, err)
+  }
+  const likely = await sampleTypes(file).catch(whatIsWrong)
   // The types of the first rows nearly always hold, and reading with them is fast. If not, everything is read as text.
   const { rows, types } = await readTyped(file, likely)
     .catch(() => readAsText(file, likely))
-    .catch((err: unknown) => nameFirstBadRecord(path, dialect, err))
+    .catch(whatIsWrong)
   if (rows === 0) throw new DatasetRefused('the file has a header and no rows')
   return {
     num_samples: rows,

@@ -1,14 +1,25 @@
 import { DuckDBInstance, type DuckDBConnection } from '@duckdb/node-api'
 import type { ColumnType } from './dataset-profile.ts'
 
-/** Two threads and their read buffers fit; more of either only moves the memory up (bench/ingest). */
-const MEMORY_MB = 160
-const SETTINGS = { threads: '2', preserve_insertion_order: 'false' }
+export interface ReaderOptions {
+  memoryMb: number
+  threads: number
+}
+
+/**
+ * Two threads and their read buffers fit; more of either only moves the memory up (bench/ingest). What does not fit is read
+ * by one thread that has plenty.
+ */
+export const ATTEMPTS: readonly ReaderOptions[] = [
+  { memoryMb: 160, threads: 2 },
+  { memoryMb: 1_024, threads: 1 },
+]
 
 /** A database that can read exactly one file and nothing else of this machine. */
-export async function openReader(path: string, memoryMb = MEMORY_MB): Promise<DuckDBConnection> {
+async function openReader(path: string, { memoryMb, threads }: ReaderOptions): Promise<DuckDBConnection> {
   const instance = await DuckDBInstance.create(':memory:', {
-    ...SETTINGS,
+    preserve_insertion_order: 'false',
+    threads: String(threads),
     memory_limit: `${memoryMb}MB`,
   })
   const connection = await instance.connect()
@@ -18,6 +29,31 @@ export async function openReader(path: string, memoryMb = MEMORY_MB): Promise<Du
     set lock_configuration = true`)
   return connection
 }
+
+/**
+ * Reads a file, and again as the next attempt says while memory does not do: what threads hold at once is a matter of
+ * their timing, not of the file.
+ */
+export async function reading<T>(
+  path: string,
+  attempts: readonly ReaderOptions[],
+  read: (db: DuckDBConnection) => Promise<T>,
+): Promise<T> {
+  let cause: unknown
+  for (const options of attempts) {
+    try {
+      return await read(await openReader(path, options))
+    } catch (err) {
+      if (!isOutOfMemory(err)) throw err
+      cause = err
+    }
+  }
+  throw cause
+}
+
+/** DuckDB met its limit, or the machine had no more; neither makes a file a bad one. */
+export const isOutOfMemory = (err: unknown): boolean =>
+  err instanceof Error && /Out of Memory|bad_alloc/i.test(err.message)
 
 /** The one row of an aggregate, every value as a number. */
 export async function numbers(db: DuckDBConnection, sql: string): Promise<Record<string, number>> {
@@ -58,7 +94,6 @@ export function columnType(duckdb: string): ColumnType {
 /** What DuckDB says, without our path and its advice. */
 export function firstLine(err: unknown): string {
   const text = err instanceof Error ? err.message : String(err)
-  if (text.includes('Out of Memory')) return 'a row group is too large; write smaller ones'
   return (text.split('\n')[0] ?? '')
     .replaceAll(/(?:file )?(?:'?\/[^\s']+'?|"\/[^"]+")/g, 'the file')
     .slice(0, 200)

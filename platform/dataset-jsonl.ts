@@ -1,6 +1,16 @@
 import { stat } from 'node:fs/promises'
 import type { DuckDBConnection } from '@duckdb/node-api'
-import { columnType, describe, firstLine, literal, numbers, openReader } from './dataset-duckdb.ts'
+import {
+  ATTEMPTS,
+  columnType,
+  describe,
+  firstLine,
+  isOutOfMemory,
+  literal,
+  numbers,
+  reading,
+} from './dataset-duckdb.ts'
+import { JsonColumns } from './dataset-json-columns.ts'
 import { decodeLine, readLines, tooLong } from './dataset-lines.ts'
 import { SNIFFED_ROWS } from '../domain/dataset-columns.ts'
 import {
@@ -19,8 +29,16 @@ const RENAMED = /_\d+$/
 const LOOSE_COMMA = String.raw`,\s*[}\]]`
 
 /** JSON Lines: every line that is not blank is one JSON object. Columns are those of the first `SNIFFED_ROWS`. */
-export async function readJsonl(path: string): Promise<DatasetProfile> {
-  const db = await openReader(path)
+export async function readJsonl(path: string, attempts = ATTEMPTS): Promise<DatasetProfile> {
+  try {
+    return await reading(path, attempts, (db) => readWith(db, path))
+  } catch (err) {
+    if (!isOutOfMemory(err)) throw err
+    return scan(path)
+  }
+}
+
+async function readWith(db: DuckDBConnection, path: string): Promise<DatasetProfile> {
   const rows = `(select json::varchar as row
     from read_json_objects(${literal(path)}, format = 'newline_delimited', maximum_object_size = ${MAX_ROW_BYTES}))`
   const found = await numbers(
@@ -30,7 +48,10 @@ export async function readJsonl(path: string): Promise<DatasetProfile> {
         count(*) filter (strlen(row) > ${MAX_ROW_BYTES}) as long,
         count(*) filter (regexp_matches(row, ${literal(LOOSE_COMMA)})) as suspicious
       from ${rows}`,
-  ).catch((err: unknown) => nameFirstBadLine(path, err))
+  ).catch((err: unknown) => {
+    if (isOutOfMemory(err)) throw err
+    return nameFirstBadLine(path, err)
+  })
 
   if (found.objects !== found.n || found.long) await nameFirstBadLine(path)
   if (found.suspicious && (await hasLooseComma(db, rows))) await nameFirstBadLine(path)
@@ -64,7 +85,7 @@ async function hasLooseComma(db: DuckDBConnection, rows: string): Promise<boolea
     `select row from ${rows} where regexp_matches(row, ${literal(LOOSE_COMMA)})`,
   )
   for await (const page of suspects.yieldRowObjects()) {
-    if (page.some(({ row }) => whatIsWrong(String(row)) !== undefined)) return true
+    if (page.some(({ row }) => typeof objectOf(String(row)) === 'string')) return true
   }
   return false
 }
@@ -74,6 +95,27 @@ async function hasLooseComma(db: DuckDBConnection, rows: string): Promise<boolea
  * only for files that are refused.
  */
 async function nameFirstBadLine(path: string, cause?: unknown): Promise<never> {
+  await scanLines(path, () => {})
+  const detail = cause instanceof Error ? `: ${firstLine(cause)}` : ''
+  throw new DatasetRefused(`the file is not JSON Lines${detail}`, { cause })
+}
+
+/** Reads line by line, which takes the memory of one row and much longer than DuckDB. */
+async function scan(path: string): Promise<DatasetProfile> {
+  let rows = 0
+  const found = new JsonColumns()
+  await scanLines(path, (value) => {
+    rows += 1
+    if (rows <= SNIFFED_ROWS) found.add(value)
+  })
+  if (rows === 0) throw new DatasetRefused('the file has no rows')
+  const columns = found.all()
+  const { size } = await stat(path)
+  return { num_samples: rows, columns, decoded_bytes: decodedBytes(rows, columns.length, size) }
+}
+
+/** Hands out the object of each line that is not blank; throws for the first line that holds none. */
+async function scanLines(path: string, take: (value: object) => void): Promise<void> {
   for await (const { line, bytes } of readLines(path)) {
     if (bytes.length > MAX_ROW_BYTES) throw tooLong(line)
     const text = decodeLine(bytes)
@@ -81,11 +123,11 @@ async function nameFirstBadLine(path: string, cause?: unknown): Promise<never> {
     if (line === 1 && text.startsWith('\ufeff')) {
       throw refusedLine(1, 'starts with a byte order mark; JSON Lines are plain UTF-8')
     }
-    const wrong = text.trim() === '' ? undefined : whatIsWrong(text)
-    if (wrong) throw refusedLine(line, wrong)
+    if (text.trim() === '') continue
+    const value = objectOf(text)
+    if (typeof value === 'string') throw refusedLine(line, value)
+    take(value)
   }
-  const detail = cause instanceof Error ? `: ${firstLine(cause)}` : ''
-  throw new DatasetRefused(`the file is not JSON Lines${detail}`, { cause })
 }
 
 const notUtf8 = (bytes: Uint8Array): string =>
@@ -93,7 +135,8 @@ const notUtf8 = (bytes: Uint8Array): string =>
     ? 'not UTF-8 (it looks like UTF-16)'
     : 'not valid UTF-8'
 
-function whatIsWrong(text: string): string | undefined {
+/** The object that a line holds, or what is wrong with it. */
+function objectOf(text: string): object | string {
   let value: unknown
   try {
     value = parse(text)
@@ -101,14 +144,17 @@ function whatIsWrong(text: string): string | undefined {
     const reason = err instanceof Error ? err.message : String(err)
     return `not valid JSON (${reason.slice(0, 160)})`
   }
-  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return undefined
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value
   return `not a JSON object but ${Array.isArray(value) ? 'an array' : quoted(text.trim(), 40)}`
 }
+
+/** A number in JSON that is infinite once read. */
+const OVERFLOWING = '1e999'
 
 /** JSON as DuckDB and Python take it: with NaN and Infinity, which the standard lacks, and no lone surrogates. */
 function parse(text: string): unknown {
   const standard = text.replaceAll(/"(?:[^"\\]|\\.)*"|-?\b(?:NaN|Infinity)\b/g, (found) =>
-    found.startsWith('"') ? found : 'null',
+    found.startsWith('"') ? found : OVERFLOWING,
   )
   return JSON.parse(standard, (key, value: unknown) => {
     const isWhole = key.isWellFormed() && (typeof value !== 'string' || value.isWellFormed())

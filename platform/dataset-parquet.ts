@@ -4,22 +4,37 @@ import {
   describe,
   firstLine,
   identifier,
+  isOutOfMemory,
   literal,
   numbers,
-  openReader,
+  reading,
 } from './dataset-duckdb.ts'
 import { decodedBytes, DatasetRefused, type DatasetProfile } from './dataset-profile.ts'
 
 /** A column chunk is unpacked as a whole, and writers differ in how large they make it. */
-const MEMORY_MB = 1_024
+const ATTEMPTS = [
+  { memoryMb: 1_024, threads: 2 },
+  { memoryMb: 1_024, threads: 1 },
+]
+/** How DuckDB says that its own limit was met. */
+const MET_LIMIT = /[KMGT]iB\/[^)]* used\)/
 /** Few columns at a time keep the memory at few column chunks; a pass for each of thousands would take minutes. */
 const MAX_PASSES = 64
 
 /** Parquet: the footer says what there is, and every page is decoded, for a damaged one shows only then. */
-export async function readParquet(path: string): Promise<DatasetProfile> {
-  const db = await openReader(path, MEMORY_MB)
-  const source = `read_parquet(${literal(path)})`
+export function readParquet(path: string): Promise<DatasetProfile> {
+  return reading(path, ATTEMPTS, (db) => readWith(db, `read_parquet(${literal(path)})`)).catch(
+    (err: unknown) => {
+      // One thread holds one row group; what met the limit then is that, and not the load of the machine.
+      if (!isOutOfMemory(err) || !MET_LIMIT.test(String(err))) throw err
+      throw new DatasetRefused('a row group is too large; write smaller ones', { cause: err })
+    },
+  )
+}
+
+async function readWith(db: DuckDBConnection, source: string): Promise<DatasetProfile> {
   const columns = await describe(db, `select * from ${source}`).catch((err: unknown) => {
+    if (isOutOfMemory(err)) throw err
     throw new DatasetRefused(`the file is not Parquet: ${firstLine(err)}`, { cause: err })
   })
 
@@ -67,5 +82,6 @@ function sizeOf(column: string, type: string): string[] {
 }
 
 function refuseColumn(name: string, cause: unknown): never {
+  if (isOutOfMemory(cause)) throw cause
   throw new DatasetRefused(`column ${JSON.stringify(name)}: ${firstLine(cause)}`, { cause })
 }
