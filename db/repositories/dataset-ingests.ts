@@ -65,7 +65,13 @@ export function finishIngest(
     if (!dataset || dataset.deleted_at) return undefined
     await trx
       .updateTable('dataset')
-      .set({ ...result, columns: JSON.stringify(result.columns), status: 'ready', error_message: null })
+      .set({
+        ...result,
+        decoded_object_key: result.object_key,
+        columns: JSON.stringify(result.columns),
+        status: 'ready',
+        error_message: null,
+      })
       .where('id', '=', dataset.id)
       .execute()
     return { replacedKey: dataset.object_key === result.object_key ? null : dataset.object_key }

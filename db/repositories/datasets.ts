@@ -9,7 +9,7 @@ export function insertDataset(db: Kysely<Database>, dataset: NewDataset): Promis
 }
 
 /** A dataset without its columns, of which there may be thousands. */
-export type ListedDataset = Omit<DatasetRow, 'columns' | 'decoded_bytes'>
+export type ListedDataset = Omit<DatasetRow, 'columns' | 'decoded_bytes' | 'decoded_object_key'>
 
 const LISTED = [
   'id',
@@ -44,6 +44,23 @@ export function listDatasets(
   if (status !== undefined) query = query.where('status', '=', status)
   if (before !== undefined) query = query.where('id', '<', before)
   return query.execute()
+}
+
+/** How large a dataset is, as a file and in memory; 0 for what is not known of the file that it has now. */
+export async function sizeOfDataset(
+  db: Kysely<Database>,
+  id: string | null,
+): Promise<{ fileBytes: number; decodedBytes: number }> {
+  const found = await db
+    .selectFrom('dataset')
+    .select(['total_size_bytes', 'decoded_bytes', 'object_key', 'decoded_object_key'])
+    .where('id', '=', id)
+    .executeTakeFirst()
+  const isOfFile = found !== undefined && found.object_key === found.decoded_object_key
+  return {
+    fileBytes: found?.total_size_bytes ?? 0,
+    decodedBytes: isOfFile ? (found.decoded_bytes ?? 0) : 0,
+  }
 }
 
 /** A dataset of this account. */

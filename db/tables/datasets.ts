@@ -13,6 +13,8 @@ export interface DatasetTable {
   total_size_bytes: Optional<number>
   /** What its rows take in memory, unpacked and with every value written out. */
   decoded_bytes: Optional<number>
+  /** The object that `decoded_bytes` is of; it says nothing about another. */
+  decoded_object_key: Optional<string>
   columns: NullableJson<{ name: string; type: string }[]>
   object_key: Optional<string>
   error_message: Optional<string>

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { cancelled } from '@temporalio/activity'
 import { ApplicationFailure } from '@temporalio/common'
 import { createDatasetActivities } from '../../activities/control/datasets.ts'
+import { sizeOfDataset } from '../../db/repositories/datasets.ts'
 import { WORKFLOW_ID } from '../../workflows/policy.ts'
 import { startApi } from '../support/api.ts'
 import { failingAt, twice } from '../support/at-least-once.ts'
@@ -60,6 +61,23 @@ describe('datasetIngest', () => {
 
     assert.deepEqual(again, { status: 'closed' })
     assert.deepEqual(await read(id), before)
+  })
+
+  it('measures the memory of the file that it read, and of no other that takes its place', async () => {
+    await on.startWorker()
+    const { db } = on.api.services
+    const id = await on.create()
+    await on.fill(id, CSV)
+
+    const measured = await sizeOfDataset(db, id)
+    // As a worker of a version that knows no measure does.
+    const other = { object_key: `datasets/${on.accountId}/${id}/other/data.csv`, total_size_bytes: 5_000 }
+    await db.updateTable('dataset').set(other).where('id', '=', id).execute()
+    const replaced = await sizeOfDataset(db, id)
+
+    assert.equal(measured.fileBytes, CSV.length)
+    assert.ok(measured.decodedBytes > CSV.length, String(measured.decodedBytes))
+    assert.deepEqual(replaced, { fileBytes: 5_000, decodedBytes: 0 })
   })
 
   it('fails the dataset when the reading fails for good', async () => {

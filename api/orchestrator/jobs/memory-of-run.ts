@@ -1,3 +1,4 @@
+import { sizeOfDataset } from '../../../db/repositories/datasets.ts'
 import { findHubImport } from '../../../db/repositories/hub-models.ts'
 import { findModelFiles } from '../../../db/repositories/node-models.ts'
 import type { TrainingRunRow } from '../../../db/tables/training.ts'
@@ -26,15 +27,10 @@ export async function weighRun(
   { base, nodeId }: { base: JobBase | null; nodeId: string },
 ): Promise<WeighedRun> {
   const model = services.catalog.model(run.model_config_id)
-  const dataset = await services.db
-    .selectFrom('dataset')
-    .select(['total_size_bytes', 'decoded_bytes'])
-    .where('id', '=', run.dataset_id)
-    .executeTakeFirst()
+  const { fileBytes, decodedBytes: decoded } = await sizeOfDataset(services.db, run.dataset_id)
   const nodes = services.links.snapshot().filter((node) => serves(node, run.account_id))
   const asking = nodes.find(({ node_id }) => node_id === nodeId)
-  const decoded = dataset?.decoded_bytes ?? 0
-  const ownMb = model?.estimateMemoryMb(Math.max(dataset?.total_size_bytes ?? 0, decoded)) ?? 0
+  const ownMb = model?.estimateMemoryMb(Math.max(fileBytes, decoded)) ?? 0
   const isTuned = model?.config.trainer.base === 'required'
   const parameters = isTuned && base ? await parametersOf(services, base) : 0
   const { adapter, optimizer, lora_r } = run.hyperparameters
