@@ -45,10 +45,7 @@ interface Told {
   brokenReads: number
 }
 
-export const createDatasetActivities = (
-  { db, objects }: ControlDeps,
-  turns = new FairTurns(READERS),
-) => ({
+export const createDatasetActivities = ({ db, objects }: ControlDeps, turns = new FairTurns(READERS)) => ({
   /**
    * Reads one upload when it is its account's turn. Safe to repeat because the file is moved to a key of its own before
    * it is read, reading changes nothing, and the outcome is written by one guarded update.
