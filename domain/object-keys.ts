@@ -25,3 +25,15 @@ export function accountOfKey(key: string): string {
   const [stage = '', accountId = ''] = key.split('/')
   return stage === 'imports' ? stage : accountId
 }
+
+/** A file that a node PUTs under a lease. */
+export interface LeaseFile {
+  kind: 'checkpoint' | 'artifact' | 'output'
+  filename: string
+  /** Once it is known: the object store takes nothing else under this key, so what lies there never changes. */
+  sha256?: string
+}
+
+/** The place of such a file below the folder of its task or job: one of its own for each attempt and content. */
+export const leaseFileKey = (attempt: number, { kind, filename, sha256 }: LeaseFile): string =>
+  `${attempt}/${kind}/${sha256 === undefined ? '' : `sha256=${sha256}/`}${filename}`

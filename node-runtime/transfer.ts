@@ -34,7 +34,7 @@ export const REFUSED = 403
 export async function putFile(
   url: string,
   path: string,
-  { contentType, signal }: { contentType: string; signal?: AbortSignal },
+  { headers, signal }: { headers: Record<string, string>; signal?: AbortSignal },
 ): Promise<void> {
   await retrying(signal, async () => {
     // A trainer writes these files; a link in their place may lead to anything that the node can read.
@@ -42,7 +42,7 @@ export async function putFile(
     const { size } = await file.stat()
     const answer = await request(url, {
       method: 'PUT',
-      headers: { 'content-type': contentType, 'content-length': String(size) },
+      headers: { ...headers, 'content-length': String(size) },
       body: file.createReadStream({ autoClose: false }),
       ...(signal && { signal }),
     })

@@ -1,4 +1,4 @@
-import { createHash, randomUUID } from 'node:crypto'
+import { randomUUID } from 'node:crypto'
 import { constants, createReadStream, createWriteStream, type Stats } from 'node:fs'
 import { mkdir, open, opendir, readFile, rename, rm, rmdir, stat, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
@@ -6,7 +6,7 @@ import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { ApiError } from '../domain/errors.ts'
 import { loadSigningKey, signObjectUrl, verifyObjectUrl, type ObjectGrant } from './object-store-signature.ts'
-import { assertKey, assertPrefix, limitBytes, type ObjectInfo, type ObjectStore } from './object-store.ts'
+import { assertKey, assertPrefix, meter, type ObjectInfo, type ObjectStore } from './object-store.ts'
 
 /** Some chunks on their way from the socket to the disk. */
 const PUT_BYTES = 256 * 1024
@@ -31,8 +31,8 @@ export interface LocalObjectStore extends ObjectStore {
 export const isLocalStore = (store: ObjectStore): store is LocalObjectStore => 'authorize' in store
 
 /**
- * Objects as files of one directory: `objects/` holds the bytes under their key, `types/` the content types,
- * `incoming/` what is still being written. A write becomes visible by one rename, after its bytes are on disk.
+ * Objects as files of one directory: `objects/` holds the bytes under their key, `types/` the content types, `digests/`
+ * their SHA-256, `incoming/` what is still being written. A write becomes visible by one rename, after its bytes are on disk.
  */
 export async function openLocalObjectStore({
   directory,
@@ -40,7 +40,7 @@ export async function openLocalObjectStore({
 }: LocalObjectStoreOptions): Promise<LocalObjectStore> {
   const at = layout(directory)
   await mkdir(at.incoming, { recursive: true })
-  await Promise.all([mkdir(at.objects, { recursive: true }), mkdir(at.types, { recursive: true })])
+  for (const root of rootsOf(at)) await mkdir(root, { recursive: true })
   await sweepIncoming(at.incoming)
   const signingKey = await loadSigningKey(directory)
   const sign = (parts: Omit<Parameters<typeof signObjectUrl>[1], 'baseUrl'>) =>
@@ -55,14 +55,16 @@ export async function openLocalObjectStore({
     move: (from, to) => move(at, assertKey(from), assertKey(to)),
     delete: (key) => remove(at, assertKey(key)),
     async deletePrefix(prefix) {
-      for (const root of [at.objects, at.types]) {
+      for (const root of rootsOf(at)) {
         await rm(join(root, assertPrefix(prefix)), { recursive: true, force: true })
       }
     },
     signGet: async (key, { expiresInS, filename }) =>
       sign({ method: 'GET', key: assertKey(key), expiresInS, ...(filename && { filename }) }),
-    signPut: async (key, { expiresInS, contentType }) =>
-      sign({ method: 'PUT', key: assertKey(key), expiresInS, contentType }),
+    signPut: async (key, { expiresInS, contentType, sha256 }) => ({
+      ...sign({ method: 'PUT', key: assertKey(key), expiresInS, contentType, ...(sha256 && { sha256 }) }),
+      headers: { 'content-type': contentType },
+    }),
     async localCopy(key) {
       const path = join(at.objects, assertKey(key))
       if (!(await fileStat(path))) throw missing()
@@ -75,14 +77,19 @@ export async function openLocalObjectStore({
 interface Layout {
   objects: string
   types: string
+  digests: string
   incoming: string
 }
 
 const layout = (directory: string): Layout => ({
   objects: join(directory, 'objects'),
   types: join(directory, 'types'),
+  digests: join(directory, 'digests'),
   incoming: join(directory, 'incoming'),
 })
+
+/** Everything that is kept of an object: its bytes last, for they are what makes it one. */
+const rootsOf = ({ types, digests, objects }: Layout) => [types, digests, objects]
 
 const missing = () => new ApiError('not_found', 'there is no object with this name')
 
@@ -90,29 +97,25 @@ const put = async (
   at: Layout,
   key: string,
   body: Readable | Uint8Array,
-  { contentType, maxBytes, signal }: Parameters<ObjectStore['put']>[2],
+  { contentType, signal, ...expected }: Parameters<ObjectStore['put']>[2],
 ) => {
-  const hash = createHash('sha256')
-  let sizeBytes = 0
-  const counted = limitBytes(maxBytes, (chunk) => {
-    sizeBytes += chunk.length
-    hash.update(chunk)
-  })
+  const { through, measured } = meter(expected)
   const temporary = join(at.incoming, randomUUID())
   try {
     const source = body instanceof Readable ? body : Readable.from([body], { objectMode: false })
     // `flush` syncs the bytes before the stream closes, so the rename never shows a hole.
     const file = createWriteStream(temporary, { flush: true, highWaterMark: 1 << 20 })
-    await pipeline(source, counted, file, signal ? { signal } : {})
-    // The type goes first: without its object it is harmless, the other way round it would be wrong.
+    await pipeline(source, through, file, signal ? { signal } : {})
+    // These go first: without their object they are harmless, the other way round they would be wrong.
     await writeInto(join(at.types, key), (path) => writeFile(path, contentType))
+    await writeInto(join(at.digests, key), (path) => writeFile(path, measured.sha256))
     await writeInto(join(at.objects, key), (path) => rename(temporary, path))
     await syncDirectory(dirname(join(at.objects, key)))
+    return measured
   } catch (err) {
     await rm(temporary, { force: true })
     throw err
   }
-  return { sizeBytes, sha256: hash.digest('hex') }
 }
 
 async function get(at: Layout, key: string, { range, signal }: Parameters<ObjectStore['get']>[1] = {}) {
@@ -138,7 +141,8 @@ async function head(at: Layout, key: string): Promise<ObjectInfo | undefined> {
   const found = await fileStat(join(at.objects, key))
   if (!found) return undefined
   const contentType = (await readFile(join(at.types, key), 'utf8').catch(() => '')) || OCTETS
-  return describe(key, found, contentType)
+  const sha256 = await readFile(join(at.digests, key), 'utf8').catch(() => '')
+  return { ...describe(key, found, contentType), ...(sha256 && { sha256 }) }
 }
 
 const describe = (key: string, found: Stats, contentType: string): ObjectInfo => ({
@@ -167,7 +171,7 @@ async function move(at: Layout, from: string, to: string): Promise<void> {
     if (await fileStat(join(at.objects, to))) return
     throw missing()
   }
-  for (const root of [at.types, at.objects]) {
+  for (const root of rootsOf(at)) {
     await writeInto(join(root, to), (path) => rename(join(root, from), path)).catch((err: unknown) => {
       // Somebody moves the same object: the check above decides when it is repeated.
       if (root === at.objects) throw err
@@ -178,7 +182,7 @@ async function move(at: Layout, from: string, to: string): Promise<void> {
 }
 
 async function remove(at: Layout, key: string): Promise<void> {
-  for (const root of [at.objects, at.types]) {
+  for (const root of rootsOf(at).toReversed()) {
     const path = join(root, key)
     await rm(path, { force: true })
     await removeEmptyFolders(root, dirname(path))

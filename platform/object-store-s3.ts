@@ -1,4 +1,4 @@
-import { createHash, randomUUID } from 'node:crypto'
+import { randomUUID } from 'node:crypto'
 import { createWriteStream } from 'node:fs'
 import { mkdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -22,7 +22,7 @@ import {
   assertKey,
   assertPrefix,
   attachment,
-  limitBytes,
+  meter,
   type ByteRange,
   type ObjectInfo,
   type ObjectStore,
@@ -44,6 +44,8 @@ export interface S3ObjectStoreOptions {
 const PART_BYTES = 8 * 1024 * 1024
 const PARTS_AT_ONCE = 2
 const OCTETS = 'application/octet-stream'
+/** As a signed header of an upload: S3 refuses other bytes, and tells the digest from then on. */
+const CHECKSUM = 'x-amz-checksum-sha256'
 
 interface Bucket {
   client: S3Client
@@ -68,7 +70,9 @@ export function openS3ObjectStore(options: S3ObjectStoreOptions): ObjectStore & 
     async move(from, to) {
       if (await head(bucket, assertKey(from))) {
         const source = `${options.bucket}/${from.split('/').map(encodeURIComponent).join('/')}`
-        await client.send(new CopyObjectCommand({ ...address(to), CopySource: source }))
+        await client.send(
+          new CopyObjectCommand({ ...address(to), CopySource: source, ChecksumAlgorithm: 'SHA256' }),
+        )
         await client.send(new DeleteObjectCommand(address(from)))
       } else if (!(await head(bucket, assertKey(to)))) throw missing()
     },
@@ -80,8 +84,13 @@ export function openS3ObjectStore(options: S3ObjectStoreOptions): ObjectStore & 
       const disposition = filename && { ResponseContentDisposition: attachment(filename) }
       return sign(signer, new GetObjectCommand({ ...address(key), ...disposition }), expiresInS)
     },
-    signPut: (key, { expiresInS, contentType }) =>
-      sign(signer, new PutObjectCommand({ ...address(key), ContentType: contentType }), expiresInS),
+    async signPut(key, { expiresInS, contentType, sha256 }) {
+      const ChecksumSHA256 = sha256 && Buffer.from(sha256, 'hex').toString('base64')
+      const checksum = ChecksumSHA256 && { ChecksumSHA256 }
+      const command = new PutObjectCommand({ ...address(key), ContentType: contentType, ...checksum })
+      const headers = { 'content-type': contentType, ...(ChecksumSHA256 && { [CHECKSUM]: ChecksumSHA256 }) }
+      return { ...(await sign(signer, command, expiresInS)), headers }
+    },
     async localCopy(key, { directory, signal }) {
       await mkdir(directory, { recursive: true })
       const path = join(directory, randomUUID())
@@ -119,30 +128,25 @@ const put = async (
   { client, name }: Bucket,
   key: string,
   body: Readable | Uint8Array,
-  { contentType, maxBytes, signal }: Parameters<ObjectStore['put']>[2],
+  { contentType, signal, ...expected }: Parameters<ObjectStore['put']>[2],
 ) => {
-  const hash = createHash('sha256')
-  let sizeBytes = 0
-  const counted = limitBytes(maxBytes, (chunk) => {
-    sizeBytes += chunk.length
-    hash.update(chunk)
-  })
+  const { through, measured } = meter(expected)
   const source = body instanceof Readable ? body : Readable.from([body], { objectMode: false })
   const upload = new Upload({
     client,
-    params: { Bucket: name, Key: key, Body: counted, ContentType: contentType },
+    params: { Bucket: name, Key: key, Body: through, ContentType: contentType },
     partSize: PART_BYTES,
     queueSize: PARTS_AT_ONCE,
   })
   const abort = () => void upload.abort()
   signal?.addEventListener('abort', abort, { once: true })
   try {
-    // A source that fails fails `counted`, which the upload is reading, and the parts sent so far are given up.
-    await Promise.all([upload.done(), pipeline(source, counted, signal ? { signal } : {})])
+    // A source that fails fails `through`, which the upload is reading, and the parts sent so far are given up.
+    await Promise.all([upload.done(), pipeline(source, through, signal ? { signal } : {})])
   } finally {
     signal?.removeEventListener('abort', abort)
   }
-  return { sizeBytes, sha256: hash.digest('hex') }
+  return measured
 }
 
 async function get(
@@ -169,8 +173,14 @@ async function get(
 
 async function head({ client, name }: Bucket, key: string): Promise<ObjectInfo | undefined> {
   try {
-    const found = await client.send(new HeadObjectCommand({ Bucket: name, Key: key }))
-    return describe(key, found.ContentLength ?? 0, found)
+    const found = await client.send(
+      new HeadObjectCommand({ Bucket: name, Key: key, ChecksumMode: 'ENABLED' }),
+    )
+    const { ChecksumSHA256: checksum, ChecksumType: type } = found
+    // That of an object of parts is one of their digests, and ends in their number.
+    const isWhole = checksum !== undefined && type !== 'COMPOSITE' && !checksum.includes('-')
+    const sha256 = isWhole ? Buffer.from(checksum, 'base64').toString('hex') : undefined
+    return { ...describe(key, found.ContentLength ?? 0, found), ...(sha256 && { sha256 }) }
   } catch (err) {
     if (statusOf(err) === 404) return undefined
     throw err
@@ -201,7 +211,12 @@ async function deletePrefix({ client, name }: Bucket, prefix: string): Promise<v
 
 async function sign(signer: S3Client, command: GetObjectCommand | PutObjectCommand, expiresInS: number) {
   const signingDate = new Date()
-  const options = { expiresIn: expiresInS, signingDate, signableHeaders: new Set(['content-type', 'host']) }
+  const options = {
+    expiresIn: expiresInS,
+    signingDate,
+    signableHeaders: new Set(['content-type', 'host', CHECKSUM]),
+    unhoistableHeaders: new Set([CHECKSUM]),
+  }
   const url =
     command instanceof GetObjectCommand
       ? await getSignedUrl(signer, command, options)

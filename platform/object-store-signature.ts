@@ -11,6 +11,8 @@ export interface ObjectGrant {
   /** Unix seconds. */
   expires: number
   contentType?: string
+  /** Of the only bytes that may be PUT. */
+  sha256?: string
   filename?: string
 }
 
@@ -37,6 +39,7 @@ export function signObjectUrl(
   const grant = { ...rest, expires }
   const query = new URLSearchParams({ method: grant.method, expires: String(expires) })
   if (grant.contentType) query.set('content_type', grant.contentType)
+  if (grant.sha256) query.set('sha256', grant.sha256)
   if (grant.filename) query.set('filename', grant.filename)
   query.set('signature', digest(signingKey, grant).toString('base64url'))
   const url = `${baseUrl}/objects/${encodeURIComponent(grant.key)}?${query.toString()}`
@@ -49,12 +52,14 @@ export function verifyObjectUrl(
   { method, key, query }: { method: 'GET' | 'PUT'; key: string; query: URLSearchParams },
 ): ObjectGrant {
   const contentType = query.get('content_type')
+  const sha256 = query.get('sha256')
   const filename = query.get('filename')
   const grant: ObjectGrant = {
     method,
     key,
     expires: Number(query.get('expires')),
     ...(contentType !== null && { contentType }),
+    ...(sha256 !== null && { sha256 }),
     ...(filename !== null && { filename }),
   }
   // As text: several texts stand for the same bytes, and only one of them was given out.
@@ -68,7 +73,15 @@ export function verifyObjectUrl(
   return grant
 }
 
-const digest = (signingKey: Buffer, { method, key, expires, contentType, filename }: ObjectGrant): Buffer =>
+const digest = (
+  signingKey: Buffer,
+  { method, key, expires, contentType, sha256, filename }: ObjectGrant,
+): Buffer =>
   createHmac('sha256', signingKey)
-    .update(JSON.stringify(['v1', method, key, expires, contentType ?? null, filename ?? null]))
+    .update(
+      JSON.stringify(
+        // A digest stands last, and only where there is one: addresses without one stay what they were.
+        ['v1', method, key, expires, contentType ?? null, filename ?? null].concat(sha256 ?? []),
+      ),
+    )
     .digest()

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { Transform, type Readable } from 'node:stream'
 import { ApiError } from '../domain/errors.ts'
 
@@ -8,6 +9,8 @@ export interface ObjectInfo {
   contentType: string
   lastModified: Date
   etag: string
+  /** Hexadecimal, of the bytes as the store itself has read them; only `head` tells it, where the store knows it. */
+  sha256?: string
 }
 
 /** Bytes `start` to `end`, both counted in, as in a Range header. */
@@ -26,6 +29,11 @@ export interface SignedUrl {
   expiresAt: Date
 }
 
+export interface SignedPut extends SignedUrl {
+  /** What the upload has to carry, the content type among it. */
+  headers: Record<string, string>
+}
+
 /** A file on this machine with an object's bytes; disposing it gives back what it took. */
 export interface LocalCopy extends AsyncDisposable {
   path: string
@@ -38,17 +46,20 @@ export interface LocalCopy extends AsyncDisposable {
 export interface ObjectStore {
   /** Memory that one `put` of a stream takes at most. */
   readonly putBytes: number
-  /** Streams `body` in; more than `maxBytes` is `payload_too_large` and leaves nothing behind. */
+  /**
+   * Streams `body` in. More than `maxBytes` is `payload_too_large`, bytes of another digest than `sha256` are `bad_request`;
+   * both leave nothing behind.
+   */
   put(
     key: string,
     body: Readable | Uint8Array,
-    options: { contentType: string; maxBytes?: number; signal?: AbortSignal },
+    options: { contentType: string; maxBytes?: number; sha256?: string; signal?: AbortSignal },
   ): Promise<{ sizeBytes: number; sha256: string }>
   /** Throws `not_found`, or `range_not_satisfiable` when the range starts beyond the end. */
   get(key: string, options?: { range?: ByteRange; signal?: AbortSignal }): Promise<OpenObject>
   head(key: string): Promise<ObjectInfo | undefined>
   list(prefix: string): AsyncIterable<ObjectInfo>
-  /** Gives an object another key; safe to repeat. Throws `not_found` when it is under neither. */
+  /** Gives an object another key, where `head` tells its digest; safe to repeat. Throws `not_found` when it is under neither. */
   move(from: string, to: string): Promise<void>
   /** Deleting what is not there is fine. */
   delete(key: string): Promise<void>
@@ -56,8 +67,11 @@ export interface ObjectStore {
   deletePrefix(prefix: string): Promise<void>
   /** With `filename` the answer is offered as a download under that name. */
   signGet(key: string, options: { expiresInS: number; filename?: string }): Promise<SignedUrl>
-  /** The upload has to carry exactly this content type. */
-  signPut(key: string, options: { expiresInS: number; contentType: string }): Promise<SignedUrl>
+  /** The upload has to carry exactly this content type; with `sha256` the store takes only bytes of this digest. */
+  signPut(
+    key: string,
+    options: { expiresInS: number; contentType: string; sha256?: string },
+  ): Promise<SignedPut>
   /** For readers that need a file: the stored one itself where there is one, else a download into `directory`. */
   localCopy(key: string, options: { directory: string; signal?: AbortSignal }): Promise<LocalCopy>
 }
@@ -78,20 +92,27 @@ export function assertPrefix(prefix: string): string {
   return prefix
 }
 
-/** Passes bytes through up to a limit. */
-export function limitBytes(maxBytes: number | undefined, onChunk: (chunk: Buffer) => void): Transform {
-  let seen = 0
-  return new Transform({
+/** Passes on what may be stored, and measures it; fails at the end when the bytes are not the ones announced. */
+export function meter({ maxBytes, sha256 }: { maxBytes?: number; sha256?: string }) {
+  const hash = createHash('sha256')
+  const measured = { sizeBytes: 0, sha256: '' }
+  const through = new Transform({
     transform(chunk: Buffer, _encoding, done) {
-      seen += chunk.length
-      if (maxBytes !== undefined && seen > maxBytes) {
+      measured.sizeBytes += chunk.length
+      if (maxBytes !== undefined && measured.sizeBytes > maxBytes) {
         done(new ApiError('payload_too_large', `the file is larger than ${maxBytes} bytes`))
         return
       }
-      onChunk(chunk)
+      hash.update(chunk)
       done(null, chunk)
     },
+    flush(done) {
+      measured.sha256 = hash.digest('hex')
+      const isOther = sha256 !== undefined && sha256 !== measured.sha256
+      done(isOther ? new ApiError('bad_request', `the bytes have not the announced SHA-256 ${sha256}`) : null)
+    },
   })
+  return { through, measured }
 }
 
 /** A Content-Disposition that every client understands, with the exact name beside an ASCII one. */

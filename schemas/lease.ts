@@ -122,6 +122,8 @@ export const UploadUrlsRequest = Type.Object(
         filename: Filename,
         size_bytes: SizeBytes,
         content_type: Type.Optional(Type.String({ minLength: 3, maxLength: 200 })),
+        /** The object store takes only bytes of this digest. Nodes before 0.12 do not tell it. */
+        sha256: Type.Optional(Sha256),
       }),
       { minItems: 1, maxItems: 200 },
     ),
@@ -138,6 +140,8 @@ export const UploadUrls = Type.Object(
         url: Type.String(),
         /** The Content-Type to send with the PUT. */
         content_type: Type.String(),
+        /** Everything to send with the PUT, the Content-Type among it; gateways before 0.12 do not tell. */
+        headers: Type.Optional(Type.Record(Type.String(), Type.String())),
         expires_at: Timestamp,
       }),
     ),

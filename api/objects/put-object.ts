@@ -27,7 +27,7 @@ export const putObject = route({
   params: Type.Object({ key: Type.String() }),
   stream: { contentTypes: ['*'] },
   success: { status: 200 },
-  errors: ['forbidden', 'not_found', 'unsupported_media_type', 'payload_too_large'],
+  errors: ['bad_request', 'forbidden', 'not_found', 'unsupported_media_type', 'payload_too_large'],
 
   async handler({ req, params, signal }, { objects, db }) {
     const { key } = params
@@ -42,7 +42,12 @@ export const putObject = route({
       )
     }
     const place = isLeased ? `incoming/puts/${newId()}` : key
-    const { sha256 } = await store.put(place, req, { contentType, maxBytes: MAX_BYTES, signal })
+    const { sha256 } = await store.put(place, req, {
+      contentType,
+      maxBytes: MAX_BYTES,
+      signal,
+      ...(grant.sha256 !== undefined && { sha256: grant.sha256 }),
+    })
     if (isLeased) {
       // What was completed or registered meanwhile stays as it was.
       await db.transaction().execute(async (trx) => {

@@ -1,5 +1,6 @@
 import { type Insertable, type Kysely, sql, type Transaction } from 'kysely'
 import { newId } from '../../domain/ids.ts'
+import { type LeaseFile, leaseFileKey } from '../../domain/object-keys.ts'
 import type { Database } from '../tables.ts'
 import type { ArtifactRow, ArtifactTable, JobCheckpointRow, TrainingRunRow } from '../tables/training.ts'
 
@@ -10,12 +11,8 @@ export const jobFolder = ({ account_id, id }: Pick<TrainingRunRow, 'account_id' 
 /** A place of its own for each attempt: what a lost node still writes spoils nothing. */
 export const attemptFile = (
   job: Pick<TrainingRunRow, 'account_id' | 'id'>,
-  {
-    attempt,
-    kind,
-    filename,
-  }: { attempt: number; kind: 'checkpoint' | 'artifact' | 'output'; filename: string },
-): string => `${jobFolder(job)}${attempt}/${kind}/${filename}`
+  { attempt, ...file }: LeaseFile & { attempt: number },
+): string => jobFolder(job) + leaseFileKey(attempt, file)
 
 export type NewArtifact = Omit<Insertable<ArtifactTable>, 'id' | 'last_modified'>
 

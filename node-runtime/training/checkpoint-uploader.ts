@@ -69,10 +69,10 @@ export class CheckpointUploader {
     await link(path, held)
     try {
       const options = { signal: this.#signal }
-      const file = { kind: 'checkpoint', filename, size_bytes, content_type: CONTENT_TYPE }
+      const file = { kind: 'checkpoint', filename, size_bytes, sha256, content_type: CONTENT_TYPE }
       const { files } = await this.#control.lease<UploadUrls>('urls', this.#token, { files: [file] }, options)
-      for (const { url, content_type } of files) {
-        await putFile(url, held, { contentType: content_type, signal: this.#signal })
+      for (const { url, content_type, headers = { 'content-type': content_type } } of files) {
+        await putFile(url, held, { headers, signal: this.#signal })
       }
       const { preempt } = await this.#control.lease<CheckpointRegistered>(
         'checkpoint',

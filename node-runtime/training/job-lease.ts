@@ -82,16 +82,17 @@ export async function giveBack(
     signal,
   }: { files: readonly FinishedFile[]; result: Omit<CompleteJob, 'artifacts'>; signal: AbortSignal },
 ): Promise<void> {
-  const wanted = files.map(({ filename, size_bytes, content_type }) => ({
+  const wanted = files.map(({ filename, size_bytes, content_type, sha256 }) => ({
     kind: 'artifact',
     filename,
     size_bytes,
     content_type,
+    sha256,
   }))
   const urls = await control.lease<UploadUrls>('urls', token, { files: wanted }, { signal })
-  for (const { filename, url, content_type } of urls.files) {
+  for (const { filename, url, content_type, headers = { 'content-type': content_type } } of urls.files) {
     const file = files.find((one) => one.filename === filename)
-    if (file) await putFile(url, file.path, { contentType: content_type, signal })
+    if (file) await putFile(url, file.path, { headers, signal })
   }
   const { metrics, input_schema, output_schema, example_input, example_output } = result
   const body: CompleteJob = {

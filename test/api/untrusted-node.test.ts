@@ -1,6 +1,4 @@
 import assert from 'node:assert/strict'
-import { text } from 'node:stream/consumers'
-import { request } from 'undici'
 import WebSocket from 'ws'
 import { recordDispatch } from '../../db/repositories/node-dispatches.ts'
 import { orderModel } from '../../db/repositories/node-model-orders.ts'
@@ -8,13 +6,12 @@ import { foldUsage } from '../../db/repositories/usage.ts'
 import type { EndpointRow } from '../../db/tables/models.ts'
 import { newId } from '../../domain/ids.ts'
 import { encodeFrame } from '../../platform/link-codec.ts'
-import type { UploadUrls } from '../../schemas/lease.ts'
 import { FRAME, type FrameType } from '../../schemas/link.ts'
 import type { AnyBody } from '../support/api.ts'
 import { ChatApi } from '../support/chat-api.ts'
 import { createMerge, addLlmVersion, versionRef } from '../support/merges.ts'
 import { type SignedNode, signedNode } from '../support/signed-node.ts'
-import { checkpoint, claimJob, completeJob, createRun, readyDataset } from '../support/training.ts'
+import { createRun, readyDataset } from '../support/training.ts'
 import { until } from '../support/until.ts'
 
 const BUILDER = '/api/builder/v1'
@@ -197,42 +194,5 @@ describe('a node that tries what it was not given', () => {
     const poisoned = totals.find(({ id }) => id === endpoint.id)
     assert.ok(Number.isFinite(poisoned?.latency_ms) && Number(poisoned?.total_tokens_processed) <= 3e8)
     assert.deepEqual(await db().selectFrom('usage_delta').select('id').execute(), [])
-  })
-
-  it('changes nothing that it has completed or registered, and stores nothing once it was removed', async () => {
-    const { accountId, key } = chat.caller
-    const job = async () => createRun(chat.api, key, { dataset_id: await readyDataset(chat.api, accountId) })
-    const honest = await signedNode(chat.api, 'honest')
-    const { lease_token: token } = await claimJob(honest, await job())
-    const urlOf = async (kind: 'artifact' | 'checkpoint', filename: string, of = token) => {
-      const files = [{ kind, filename, size_bytes: 5, content_type: 'text/plain' }]
-      const { body } = await honest.post<UploadUrls>(`/api/v1/leases/${of}:urls`, { files })
-      return String(body.files[0]?.url)
-    }
-    const put = async (url: string) => {
-      const headers = { 'content-type': 'text/plain' }
-      const { statusCode, body } = await request(url, { method: 'PUT', headers, body: 'other' })
-      await body.dump()
-      return statusCode
-    }
-    const kept = await urlOf('checkpoint', 'epoch-1.ckpt')
-    const artifact = await urlOf('artifact', 'model.txt')
-    assert.equal((await checkpoint(honest, token, 1)).status, 200)
-    assert.equal(await put(kept), 403)
-    assert.equal(await put(artifact), 200, 'while the lease is open')
-    assert.equal((await completeJob(honest, token)).status, 200)
-    assert.equal(await put(artifact), 403)
-    const { object_key } = await db()
-      .selectFrom('artifact')
-      .select('object_key')
-      .where('filename', '=', 'model.txt')
-      .executeTakeFirstOrThrow()
-    const { body: stored } = await chat.api.services.objects.get(object_key)
-    assert.equal(await text(stored), 'the model.txt')
-
-    const next = await claimJob(honest, await job())
-    const url = await urlOf('artifact', 'model.txt', next.lease_token)
-    await db().updateTable('node').set({ status: 'removed' }).where('id', '=', honest.nodeId).execute()
-    assert.equal(await put(url), 403)
   })
 })

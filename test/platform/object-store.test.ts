@@ -44,6 +44,7 @@ async function openS3(): Promise<Opened | { missing: string }> {
 const sha256 = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex')
 const failsAs = (code: string) => (err: unknown) => err instanceof Error && 'code' in err && err.code === code
 const CSV = { contentType: 'text/csv' }
+const CSV_HEADERS = { 'content-type': 'text/csv' }
 
 for (const [name, open] of Object.entries({ 'local directory': openLocal, S3: openS3 })) {
   describe(`object store: ${name}`, function () {
@@ -243,6 +244,47 @@ for (const [name, open] of Object.entries({ 'local directory': openLocal, S3: op
       assert.ok([403, 415].includes(wrongType.status), `${wrongType.status}`)
       assert.equal(right.status, 200, await right.text())
       assert.equal((await store.head('signed/upload'))?.contentType, 'text/csv')
+    })
+
+    it('takes by an upload signed for a digest nothing but those bytes, however often, and tells the digest', async () => {
+      const bytes = randomBytes(3 << 20)
+      const digest = sha256(bytes)
+      const key = `signed/sha256=${digest}/weights.bin`
+      const { url, headers } = await store.signPut(key, { expiresInS: 60, ...CSV, sha256: digest })
+      const put = async (body: Uint8Array<ArrayBuffer>, sent: Record<string, string>) =>
+        (await fetch(url, { method: 'PUT', body, headers: sent })).status
+      const other = randomBytes(3 << 20)
+      const otherHeaders = (
+        await store.signPut('signed/elsewhere', { expiresInS: 60, ...CSV, sha256: sha256(other) })
+      ).headers
+
+      assert.equal(await put(other, headers), 400)
+      assert.ok((await put(other, otherHeaders)) >= 400)
+      assert.ok((await put(other, CSV_HEADERS)) >= 400)
+      assert.equal(await store.head(key), undefined)
+      assert.equal(await put(bytes, headers), 200)
+      assert.equal(await put(bytes, headers), 200, 'again, for the first answer may be lost')
+      assert.equal(await put(other, headers), 400)
+
+      const kept = await store.head(key)
+      assert.deepEqual([kept?.sizeBytes, kept?.sha256], [bytes.length, digest])
+      await assert.rejects(
+        store.put(key, other, { ...CSV, sha256: digest }),
+        failsAs('bad_request'),
+        'the platform itself is held to it too',
+      )
+      assert.equal((await store.head(key))?.sha256, digest)
+      assert.ok((await buffer((await store.get(key)).body)).equals(bytes))
+    })
+
+    it('tells the digest of an object that it has moved, whoever put it', async () => {
+      const { url } = await store.signPut('signed/untold', { expiresInS: 60, ...CSV })
+      const put = await fetch(url, { method: 'PUT', body: 'a,b', headers: CSV_HEADERS })
+      assert.equal(put.status, 200)
+
+      await store.move('signed/untold', 'signed/told')
+
+      assert.equal((await store.head('signed/told'))?.sha256, sha256(Buffer.from('a,b')))
     })
 
     it('refuses forged, foreign and expired signatures', async () => {

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import { request } from 'undici'
 import { newId } from '../../domain/ids.ts'
 import type { CreateTrainingRun } from '../../schemas/training-run.ts'
-import type { JobClaim, UploadUrls } from '../../schemas/lease.ts'
+import type { JobClaim, UploadUrls, UploadUrlsRequest } from '../../schemas/lease.ts'
 import type { TestApi } from './api.ts'
 import type { SignedNode } from './signed-node.ts'
 import { regressionTable } from './tables.ts'
@@ -74,14 +74,29 @@ export async function putUnderLease(
   { kind, filename, text }: { kind: 'artifact' | 'checkpoint'; filename: string; text: string },
 ) {
   const bytes = Buffer.from(text)
-  const file = { kind, filename, size_bytes: bytes.length, content_type: 'text/plain' }
+  const file = { ...fileOf(filename, text), kind }
+  const { url, headers } = await signedPut(node, token, file)
+  const put = await request(url, { method: 'PUT', headers, body: bytes })
+  assert.ok(put.statusCode < 300, await put.body.text())
+  const { kind: _, ...told } = file
+  return told
+}
+
+/** What is told of a file. */
+export const fileOf = (filename: string, text: string) => ({
+  filename,
+  size_bytes: Buffer.byteLength(text),
+  sha256: createHash('sha256').update(text).digest('hex'),
+  content_type: 'text/plain',
+})
+
+/** Where to PUT a file under a lease, and with which headers. */
+export async function signedPut(node: SignedNode, token: string, file: UploadUrlsRequest['files'][number]) {
   const urls = await node.post<UploadUrls>(`/api/v1/leases/${token}:urls`, { files: [file] })
   assert.equal(urls.status, 200, urls.text)
-  const [{ url, content_type } = { url: '', content_type: '' }] = urls.body.files
-  const put = await request(url, { method: 'PUT', headers: { 'content-type': content_type }, body: bytes })
-  assert.ok(put.statusCode < 300, await put.body.text())
-  const sha256 = createHash('sha256').update(bytes).digest('hex')
-  return { filename, size_bytes: bytes.length, sha256, content_type }
+  const [{ url, headers } = { url: '', headers: undefined }] = urls.body.files
+  assert.ok(headers)
+  return { url, headers }
 }
 
 /** Stores a checkpoint under a lease. */

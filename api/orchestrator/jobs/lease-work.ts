@@ -37,7 +37,9 @@ export const jobWork = {
       }
     }
     await Promise.all(
-      artifacts.map((file) => assertStored(objects, fileKey(lease, { kind: 'artifact', ...file }), file)),
+      artifacts.map((file) =>
+        assertStored(objects, (told) => fileKey(lease, { kind: 'artifact', ...told }), file),
+      ),
     )
   },
 
@@ -46,7 +48,7 @@ export const jobWork = {
     const jobId = lease.subject_id
     const files = artifacts.map((file) => ({
       job_id: jobId,
-      object_key: fileKey(lease, { kind: 'artifact', filename: file.filename }),
+      object_key: fileKey(lease, { kind: 'artifact', ...file }),
       ...file,
     }))
     await replaceArtifacts(trx, jobId, files, now())

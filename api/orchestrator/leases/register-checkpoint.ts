@@ -29,8 +29,11 @@ export const registerCheckpoint = route({
     const lease = await findLease(db, holder)
     if (!lease || lease.kind !== 'job') throw noSuchLease()
 
-    const objectKey = jobWork.fileKey(lease, { kind: 'checkpoint', filename: body.filename })
-    await assertStored(objects, objectKey, body)
+    const objectKey = await assertStored(
+      objects,
+      (file) => jobWork.fileKey(lease, { kind: 'checkpoint', ...file }),
+      body,
+    )
     const registered = await db.transaction().execute(async (trx) => {
       const run = await lockTrainingRun(trx, lease.subject_id)
       if (!run || !(await holdLease(trx, holder))) {

@@ -27,11 +27,16 @@ export const signLeaseUrls = route({
     const { fileKey } = workOf(lease)
     const sign = async (file: UploadUrlsRequest['files'][number]) => {
       const contentType = file.content_type ?? OCTETS
-      const signed = await objects.signPut(fileKey(lease, file), { expiresInS: URL_LIFETIME_S, contentType })
+      const signed = await objects.signPut(fileKey(lease, file), {
+        expiresInS: URL_LIFETIME_S,
+        contentType,
+        ...(file.sha256 !== undefined && { sha256: file.sha256 }),
+      })
       return {
         filename: file.filename,
         url: signed.url,
         content_type: contentType,
+        headers: signed.headers,
         expires_at: signed.expiresAt.toISOString(),
       }
     }

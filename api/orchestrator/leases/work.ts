@@ -1,5 +1,6 @@
 import type { Transaction } from 'kysely'
 import type { Database } from '../../../db/tables.ts'
+import type { LeaseFile } from '../../../domain/object-keys.ts'
 import type { LeaseRow } from '../../../db/tables/nodes.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import type { CompleteLease, FailLease } from '../../../schemas/lease.ts'
@@ -20,7 +21,7 @@ export interface LeaseWork {
   /** Locks the row behind the lease, always before the lease itself. */
   lock(trx: Transaction<Database>, lease: LeaseRow): Promise<void>
   /** Where a file PUT under this lease lies. */
-  fileKey: (lease: LeaseRow, file: { kind: 'checkpoint' | 'artifact' | 'output'; filename: string }) => string
+  fileKey: (lease: LeaseRow, file: LeaseFile) => string
   /** Looks at what was stored, before anything is locked. */
   check?(step: Omit<LeaseStep<CompleteLease>, 'trx' | 'afterCommit'>): Promise<void>
   complete(step: LeaseStep<CompleteLease>): Promise<void>

@@ -6,6 +6,7 @@ import { isChatCapable, tokensIn } from '../../../domain/chat.ts'
 import { findEndpoint } from '../../../db/repositories/endpoints.ts'
 import type { Database } from '../../../db/tables.ts'
 import type { TaskRow } from '../../../db/tables/inference.ts'
+import { leaseFileKey } from '../../../domain/object-keys.ts'
 import { invalid } from '../../../domain/errors.ts'
 import type { CompleteLease, CompleteTask } from '../../../schemas/lease.ts'
 import type { LeaseWork } from '../leases/work.ts'
@@ -30,8 +31,8 @@ async function namingModel(
 
 /** A lease on a task. Completing it is the task's end: row, ledger, event and counts in one transaction. */
 export const taskWork = {
-  fileKey: ({ account_id, subject_id, attempt }, { kind, filename }) =>
-    `tasks/${account_id}/${subject_id}/${attempt}/${kind}/${filename}`,
+  fileKey: ({ account_id, subject_id, attempt }, file) =>
+    `tasks/${account_id}/${subject_id}/${leaseFileKey(attempt, file)}`,
 
   async lock(trx, lease) {
     await lockTask(trx, lease.subject_id)
