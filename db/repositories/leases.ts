@@ -83,6 +83,20 @@ export function findLastLease(
     .executeTakeFirst()
 }
 
+/** Whether a node has a job at work, and is still given the work of its account. */
+export async function isAtWork(
+  db: Kysely<Database>,
+  { nodeId, jobId }: { nodeId: string; jobId: string },
+): Promise<boolean> {
+  const { rows } = await sql`
+    select 1 from lease join node on node.id = lease.node_id
+    where lease.kind = 'job' and lease.subject_id = ${jobId}::uuid and lease.node_id = ${nodeId}::uuid and lease.state = 'active'
+      and node.status <> 'removed' and (node.sharing = 'shared' or node.account_id = lease.account_id)`.execute(
+    db,
+  )
+  return rows.length > 0
+}
+
 /** Makes a lease last from now on; also one that has run out, as long as nobody has taken over. */
 export function renewLease(
   db: Kysely<Database>,

@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict'
-import type { NodeModel } from '../../schemas/node.ts'
+import { orderModel } from '../../db/repositories/node-model-orders.ts'
+import type { NodeModel, NodeModelSpec } from '../../schemas/node.ts'
 import { startApi, type TestApi } from '../support/api.ts'
 import { addHubModel } from '../support/hub-model.ts'
 import { HUB_TOKEN, startHub, type TestHub } from '../support/hub-server.ts'
 import { startNode, type TestNode } from '../support/node.ts'
+import { type SignedNode, signedNode } from '../support/signed-node.ts'
 
 const PADDING = 'x'.repeat(200_000)
 
@@ -101,5 +103,30 @@ describe('weights from the hub', () => {
     assert.doesNotMatch(JSON.stringify(spec), new RegExp(HUB_TOKEN))
     const forged = await guarded.call('GET', '/api/v1/hub-files/AAAA')
     assert.equal(forged.status, 403)
+  })
+
+  it('of a gated repository are read by the node that needs them, for as long as it does', async () => {
+    await using guarded = await startApi({
+      env: { HEARTH_HUB_ENDPOINT: hub.url, HEARTH_HUB_TOKEN: HUB_TOKEN },
+    })
+    const { db } = guarded.database
+    const { modelKey } = await addHubModel(guarded, hub, { name: 'bound' }, { gated: true })
+    const [one, two] = [await signedNode(guarded, 'one'), await signedNode(guarded, 'two')]
+    const addressOf = async (node: SignedNode) => {
+      await db.transaction().execute((trx) => orderModel(trx, { nodeId: node.nodeId, modelKey }))
+      const { body } = await node.get<NodeModelSpec>(`/api/v1/nodes/models/${modelKey}`)
+      return new URL(String(body.files[0]?.url)).pathname
+    }
+    const [of1, of2] = [await addressOf(one), await addressOf(two)]
+    const read = async (path: string) => (await guarded.call('GET', path)).status
+    assert.deepEqual([await read(of1), await read(of2)], [200, 200])
+
+    await db.updateTable('node').set({ status: 'removed' }).where('id', '=', one.nodeId).execute()
+    await db.deleteFrom('node_model_order').where('node_id', '=', two.nodeId).execute()
+    assert.deepEqual([await read(of1), await read(of2)], [403, 403])
+    await db.transaction().execute((trx) => orderModel(trx, { nodeId: two.nodeId, modelKey }))
+    assert.equal(await read(of2), 200)
+    await db.updateTable('node').set({ sharing: 'dedicated' }).where('id', '=', two.nodeId).execute()
+    assert.equal(await read(of2), 403, 'it works for another account alone by now')
   })
 })

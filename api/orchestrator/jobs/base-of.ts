@@ -10,14 +10,18 @@ import type { JobBase } from '../../../schemas/lease.ts'
 import { toHubApiError } from '../../hub-errors.ts'
 import type { Services } from '../../services.ts'
 import { storagePrefix } from '../../storage-ref.ts'
-import { hubFileUrl } from '../nodes/hub-file-url.ts'
+import { type HubFileReader, hubFileUrl } from '../nodes/hub-file-url.ts'
 
 const URL_LIFETIME_S = 3_600
 /** What passes by itself: the run waits and the node asks again. */
 const PASSING: readonly HubFailure[] = ['rate_limited', 'unavailable', 'invalid_answer']
 
 /** What a run starts from, as its node is to fetch it; null for models that start from nothing. */
-export async function baseOf(services: Services, run: TrainingRunRow): Promise<JobBase | null> {
+export async function baseOf(
+  services: Services,
+  run: TrainingRunRow,
+  reader: HubFileReader,
+): Promise<JobBase | null> {
   const { db, catalog } = services
   const kind = catalog.model(run.model_config_id)?.config.trainer.base
   if (!kind) return null
@@ -29,7 +33,9 @@ export async function baseOf(services: Services, run: TrainingRunRow): Promise<J
     return version ? { type: 'version', model_key: version.model_key } : gone('The base of this run is gone.')
   }
   // `hf` and no base at all keep the config's own: for a language model the repository it names.
-  return kind === 'required' ? hubModel(services, run, String(run.hyperparameters['base_model'])) : null
+  return kind === 'required'
+    ? hubModel(services, { run, reader }, String(run.hyperparameters['base_model']))
+    : null
 }
 
 export const gone = (message: string): JobBase => ({ type: 'unavailable', message })
@@ -53,18 +59,24 @@ export async function storedFiles(
  * A repository of the hub: as the account has registered it, else as it was when this run, or the one it goes on from,
  * first asked. Every attempt gets the same commit.
  */
-async function hubModel(services: Services, run: TrainingRunRow, repoId: string): Promise<JobBase> {
+async function hubModel(
+  services: Services,
+  { run, reader }: { run: TrainingRunRow; reader: HubFileReader },
+  repoId: string,
+): Promise<JobBase> {
   const { db } = services
   const pinned = run.base_revision ?? (await findRevisionToResume(db, run))
   const repo = { repoId, revision: pinned ?? undefined }
   return hubRepository(services, run.account_id, repo, {
     what: 'The base model',
+    reader,
     pin: (revision) => pinBaseRevision(db, run.id, revision),
     choose: trainingFiles,
   })
 }
 
 interface Fetching {
+  reader: HubFileReader
   /** What messages call it. */
   what: string
   /** Notes the commit, and gives the one that stands. */
@@ -80,7 +92,7 @@ export async function hubRepository(
   repo: { repoId: string; revision: string | undefined },
   fetching: Fetching,
 ): Promise<JobBase> {
-  const { what, pin, choose } = fetching
+  const { what, pin, choose, reader } = fetching
   const { db, hubReader } = services
   const { repoId } = repo
   const version = await findHubVersion(db, accountId, { repo_id: repoId, revision: repo.revision })
@@ -96,7 +108,7 @@ export async function hubRepository(
     if (first !== revision) {
       return await hubRepository(services, accountId, { repoId, revision: first }, fetching)
     }
-    const needed = filesOf(services, { repoId, revision, files: choose(files) })
+    const needed = filesOf(services, { repoId, revision, files: choose(files) }, reader)
     if (!needed.some(({ path }) => path.endsWith('.safetensors')))
       return gone(
         `${what} ${repoId} holds no safetensors weights${choose === adapterFiles ? ' of an adapter' : ''}.`,
@@ -119,10 +131,11 @@ export async function hubRepository(
 const filesOf = (
   services: Services,
   { repoId, revision, files }: { repoId: string; revision: string; files: HubRepoInfo['files'] },
+  reader: HubFileReader,
 ) =>
   files.map(({ path, sizeBytes, sha256 }) => ({
     path,
     size_bytes: sizeBytes,
     ...(sha256 !== undefined && { sha256 }),
-    url: hubFileUrl(services, { repoId, revision, path }),
+    url: hubFileUrl(services, { repoId, revision, path }, reader),
   }))

@@ -94,6 +94,6 @@ async function prepare(
 ): Promise<WeighedRun | Pick<MergeClaim, 'merge'>> {
   const job = await findJob(services.db, jobId)
   if (!job || isTerminal(job.status)) return { base: null, memoryMb: 0 }
-  if (job.job_type === 'merge') return specifyMerge(services, job)
-  return weighRun(services, job, { base: await baseOf(services, job), nodeId })
+  if (job.job_type === 'merge') return specifyMerge(services, job, { nodeId, jobId })
+  return weighRun(services, job, { base: await baseOf(services, job, { nodeId, jobId }), nodeId })
 }

@@ -7,12 +7,14 @@ import { adapterBytes } from '../../../domain/model-memory.ts'
 import type { ArtifactRef } from '../../../schemas/artifact-ref.ts'
 import type { MergeClaim, MergeIngredient, MergeMethod } from '../../../schemas/training-merge.ts'
 import type { Services } from '../../services.ts'
+import type { HubFileReader } from '../nodes/hub-file-url.ts'
 import { gone, hubRepository, storedFiles } from './base-of.ts'
 
 /** Everything a node needs for one attempt at a merge. */
 export async function specifyMerge(
   services: Services,
   job: TrainingRunRow,
+  reader: HubFileReader,
 ): Promise<Pick<MergeClaim, 'merge'>> {
   const {
     method,
@@ -31,7 +33,7 @@ export async function specifyMerge(
   let foldedBytes = 0
   for (const source of sources) {
     const number = ++counts[source.role]
-    const from = await placeOf(services, job, source)
+    const from = await placeOf(services, { job, reader }, source)
     ingredients.push({ role: source.role, label: labelOf(source, number), weight: source.weight, from })
     if (source.role === 'adapter') foldedBytes += await bytesOfAdapter(services, from)
   }
@@ -54,7 +56,7 @@ function labelOf({ role, name }: MergeSourceView, number: number): string {
 
 async function placeOf(
   services: Services,
-  job: TrainingRunRow,
+  { job, reader }: { job: TrainingRunRow; reader: HubFileReader },
   source: MergeSourceView,
 ): Promise<MergeIngredient['from']> {
   if (source.model_key) return { type: 'version', model_key: source.model_key }
@@ -64,6 +66,7 @@ async function placeOf(
   const repo = { repoId: ref.repo_id, revision: ref.revision }
   return hubRepository(services, job.account_id, repo, {
     what: 'The model',
+    reader,
     pin: (revision) => pinMergeSource(services.db, source, revision),
     choose: source.role === 'adapter' ? adapterFiles : trainingFiles,
   })

@@ -2,7 +2,7 @@ import Type from 'typebox'
 import { reply } from '../../http/reply.ts'
 import { route } from '../../http/route.ts'
 import { askingHub } from '../../hub-errors.ts'
-import { openHubFileGrant } from './hub-file-url.ts'
+import { assertStillNeeded, openHubFileGrant } from './hub-file-url.ts'
 
 /** What of the hub's head belongs to the bytes. */
 const KEPT = ['content-length', 'content-range', 'accept-ranges', 'etag'] as const
@@ -22,7 +22,8 @@ export const getHubFile = route({
   errors: ['forbidden', 'not_found', 'rate_limited', 'unavailable'],
 
   async handler({ params, req, signal }, services) {
-    const { repoId, revision, path } = openHubFileGrant(services, params.grant)
+    const { repoId, revision, path, reader } = openHubFileGrant(services, params.grant)
+    await assertStillNeeded(services.db, reader)
     const { range } = req.headers
     const answer = await askingHub(services.hub.open(repoId, revision, path, { range, signal }))
     const kept = KEPT.flatMap((name) => {

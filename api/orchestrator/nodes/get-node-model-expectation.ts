@@ -23,7 +23,7 @@ export const getNodeModelExpectation = route({
     if (!found || found.version.lifecycle_status !== 'candidate') {
       throw new ApiError('not_found', 'this node has no candidate with this key to test')
     }
-    const ingredients = await expectationOf(services, found.version)
+    const ingredients = await expectationOf(services, found.version, { nodeId, modelKey })
     await grantModels(db, nodeId, modelKeysOf(ingredients))
     return { ingredients }
   },

@@ -30,6 +30,7 @@ export const getNodeModel = route({
     if (claim === 'usable') await joinOwnLoads(db, nodeId, [params.model_key])
 
     const { version, files } = found
+    const reader = { nodeId, modelKey: version.model_key }
     // A model of the hub is tested by the load that its first request causes.
     if (files.some(({ object_key }) => parseHubKey(object_key))) await startCandidateTest(services, version)
     return {
@@ -41,7 +42,7 @@ export const getNodeModel = route({
       files: await Promise.all(
         files.map(async ({ path, size_bytes, sha256, object_key }) => {
           const onHub = parseHubKey(object_key)
-          if (onHub) return { path, size_bytes, sha256, url: hubFileUrl(services, onHub) }
+          if (onHub) return { path, size_bytes, sha256, url: hubFileUrl(services, onHub, reader) }
           const { url } = await objects.signGet(object_key, { expiresInS: URL_LIFETIME_S })
           return { path, size_bytes, sha256, url }
         }),
