@@ -121,7 +121,7 @@ for (const [name, open] of Object.entries({ 'a local directory': openLocal, S3: 
 
     it('stay what was registered as a checkpoint', async () => {
       const jobId = await run()
-      const { lease_token: token } = await claimJob(node, jobId, 1)
+      const { lease_token: token } = await claimJob(node, jobId, 300)
       const place = await signedPut(node, token, { ...told(GOOD), kind: 'checkpoint' })
       assert.equal(await put(place, GOOD), 200)
 
