@@ -35,8 +35,6 @@ export interface CatalogModel {
   /** The schema of the hyperparameters as callers see it. */
   schema: HyperparameterSchema
   resolveHyperparameters(given: Record<string, unknown>): ResolvedHyperparameters
-  /** Credits a run is expected to cost; null when the config has no cost model or the rows are not known. */
-  estimateCredits(rows: number | null, hyperparameters: Record<string, unknown>): number | null
   /** Memory the trainer is expected to hold, by the size of the dataset as a file or, where it is known, in memory. */
   estimateMemoryMb(datasetBytes: number): number
   /** Memory without which it cannot even hold so many bytes of decoded data. */
@@ -85,11 +83,6 @@ function catalogModel(file: string, config: ModelConfigFile, profile: RuntimePro
     if (!(name in properties)) throw bad(file, `/aliases/${alias}`, `names no hyperparameter: ${name}`)
     if (alias in properties) throw bad(file, `/aliases/${alias}`, 'is also the name of a hyperparameter')
   }
-  const epochs = config.cost?.epochs_parameter
-  if (epochs !== undefined && !(epochs in properties)) {
-    throw bad(file, '/cost/epochs_parameter', `names no hyperparameter: ${epochs}`)
-  }
-
   const validate = compile(file, config.hyperparameters)
   const defaults = Object.fromEntries(Object.entries(properties).map(([name, one]) => [name, one.default]))
   if (!validate(defaults))
@@ -103,7 +96,6 @@ function catalogModel(file: string, config: ModelConfigFile, profile: RuntimePro
     detail: { ...listEntry, user_configurable_params: configurableParams(config) },
     schema: config.hyperparameters,
     resolveHyperparameters: (given) => resolve(config, validate, defaults, given),
-    estimateCredits: (rows, values) => estimateCredits(config, defaults, rows, values),
     leastMemoryMb: (bytes) => Math.ceil(config.trainer.memory.base_mb + bytes / 2 ** 20),
     estimateMemoryMb: (bytes) =>
       Math.ceil(config.trainer.memory.base_mb + (config.trainer.memory.per_dataset_mb * bytes) / 2 ** 20),
@@ -142,18 +134,6 @@ function resolve(
     }
   }
   return { values: { ...defaults, ...known }, warnings, issues }
-}
-
-function estimateCredits(
-  { cost }: ModelConfigFile,
-  defaults: Record<string, unknown>,
-  rows: number | null,
-  values: Record<string, unknown>,
-): number | null {
-  if (!cost || rows === null) return null
-  const epochs = Number(values[cost.epochs_parameter] ?? defaults[cost.epochs_parameter])
-  const credits = cost.base_credits + (cost.credits_per_1000_rows_epoch * rows * epochs) / 1000
-  return Number.isFinite(credits) ? Math.round(credits * 10_000) / 10_000 : null
 }
 
 function listEntryOf(config: ModelConfigFile): ModelConfig {

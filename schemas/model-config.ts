@@ -88,17 +88,6 @@ export const ModelConfigFile = Type.Object(
     ),
     /** Values of hyperparameters that need a CUDA device. */
     cuda_only: Type.Optional(Type.Record(Type.String(), Type.Array(Type.String()))),
-    /** Credits = base + per_1000_rows_epoch x rows / 1000 x epochs; null when nothing can be said beforehand. */
-    cost: Nullable(
-      Type.Object(
-        {
-          base_credits: Type.Number({ minimum: 0 }),
-          credits_per_1000_rows_epoch: Type.Number({ minimum: 0 }),
-          epochs_parameter: Type.String({ minLength: 1 }),
-        },
-        { additionalProperties: false },
-      ),
-    ),
     hyperparameters: HyperparameterSchema,
     /** Other spellings of a hyperparameter, by the spelling. */
     aliases: Type.Record(Type.String(), Type.String()),

@@ -34,7 +34,17 @@ export interface JobInput {
   jobId: string
   /** Attempts in a row without progress, when history starts anew. */
   fruitless?: number
+  /** Why no node could take it when it was accepted. */
+  waiting?: string
 }
+
+/** Why no node can take the job as things stand. */
+interface Wait {
+  reason: string | null
+}
+
+const told = ({ reason }: Wait, otherwise: string): string =>
+  reason === null ? otherwise : `Waits: ${reason}.`
 
 type Ending = { status: 'completed' } | { status: 'failed'; reason: GiveUpReason } | { status: 'ended' }
 
@@ -50,18 +60,21 @@ export type Attempt = (run: RunToDo, offer: Offer) => Promise<void>
  */
 export async function runJob(input: JobInput, attempt: Attempt): Promise<void> {
   const { jobId } = input
+  const wait: Wait = { reason: input.waiting ?? null }
   setHandler(jobClaimed, ({ nodeId, attempt }) => {
+    wait.reason = null
     setCurrentDetails(`Attempt ${attempt} runs on node ${nodeId}.`)
     upsertSearchAttributes([{ key: HEARTH_NODE, value: nodeId }])
   })
   setHandler(jobWaiting, ({ reason }) => {
-    setCurrentDetails(reason === null ? 'Waits for a node to take it.' : `Waits: ${reason}.`)
+    wait.reason = reason
+    setCurrentDetails(told(wait, 'Waits for a node to take it.'))
   })
   let ending: Ending
   try {
     const run = await openRun(jobId)
     if (isTerminal(run.status)) return
-    ending = await attemptUntilDone(input, run, attempt)
+    ending = await attemptUntilDone(input, run, { work: attempt, wait })
     if (ending.status === 'ended') return
     await finishRun({ jobId, ...ending })
   } catch (err) {
@@ -79,17 +92,23 @@ export async function runJob(input: JobInput, attempt: Attempt): Promise<void> {
 async function attemptUntilDone(
   { jobId, fruitless = 0 }: JobInput,
   run: RunToDo,
-  work: Attempt,
+  { work, wait }: { work: Attempt; wait: Wait },
 ): Promise<Ending> {
   let { attempt, epoch } = run
   let offers: JobOffer[] = []
   for (;;) {
     if (workflowInfo().continueAsNewSuggested)
-      await continueAsNew<(input: JobInput) => Promise<void>>({ jobId, fruitless })
+      await continueAsNew<(input: JobInput) => Promise<void>>({
+        jobId,
+        fruitless,
+        ...(wait.reason !== null && { waiting: wait.reason }),
+      })
     // Where it is offered is looked up anew once all of it has been tried: nodes come and go, and are shared or not.
     if (patched('own-nodes') && offers.length === 0) offers = await offersOf(jobId)
     const { taskQueue, waitS } = offers.shift() ?? { taskQueue: run.taskQueue, waitS: undefined }
-    setCurrentDetails(`Waits for a node to take attempt ${attempt + 1} from the queue ${taskQueue}.`)
+    setCurrentDetails(
+      told(wait, `Waits for a node to take attempt ${attempt + 1} from the queue ${taskQueue}.`),
+    )
     const offer = { taskQueue, ...(waitS !== undefined && { scheduleToStartTimeout: waitS * 1_000 }) }
     const failure = await attemptOnce(() => work(run, offer))
     if (!failure) return { status: 'completed' }

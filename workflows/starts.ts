@@ -100,34 +100,38 @@ interface JobStart {
   modelConfigId: string
   jobName: string
   priority: number
+  /** Why no node can take it as things stand. */
+  waiting?: string | null
 }
 
+const jobInput = ({ jobId, waiting }: JobStart) => ({ jobId, ...(waiting && { waiting }) })
+
 /** The start intent of `trainingRun`; `priority` comes from the run's operating mode. */
-export const trainingRunStart = ({ jobId, accountId, modelConfigId, jobName, priority }: JobStart) => ({
-  workflowId: WORKFLOW_ID.job(jobId),
+export const trainingRunStart = (job: JobStart) => ({
+  workflowId: WORKFLOW_ID.job(job.jobId),
   workflow: 'trainingRun',
   taskQueue: QUEUES.control,
-  args: [{ jobId }],
+  args: [jobInput(job)],
   options: {
-    search: { HearthAccount: accountId, HearthKind: 'training', HearthModel: modelConfigId },
+    search: { HearthAccount: job.accountId, HearthKind: 'training', HearthModel: job.modelConfigId },
     // Temporal takes 200 bytes.
-    summary: `Train ${modelConfigId} as ${jobName.slice(0, 40)}`,
-    priority,
-    fairnessKey: accountId,
+    summary: `Train ${job.modelConfigId} as ${job.jobName.slice(0, 40)}`,
+    priority: job.priority,
+    fairnessKey: job.accountId,
   },
 })
 
 /** The start intent of `merge`. */
-export const mergeStart = ({ jobId, accountId, modelConfigId, jobName, priority }: JobStart) => ({
-  workflowId: WORKFLOW_ID.job(jobId),
+export const mergeStart = (job: JobStart) => ({
+  workflowId: WORKFLOW_ID.job(job.jobId),
   workflow: 'merge',
   taskQueue: QUEUES.control,
-  args: [{ jobId }],
+  args: [jobInput(job)],
   options: {
-    search: { HearthAccount: accountId, HearthKind: 'merge', HearthModel: modelConfigId },
-    summary: `Merge models of ${modelConfigId} as ${jobName.slice(0, 40)}`,
-    priority,
-    fairnessKey: accountId,
+    search: { HearthAccount: job.accountId, HearthKind: 'merge', HearthModel: job.modelConfigId },
+    summary: `Merge models of ${job.modelConfigId} as ${job.jobName.slice(0, 40)}`,
+    priority: job.priority,
+    fairnessKey: job.accountId,
   },
 })
 

@@ -27,14 +27,17 @@ describe('training runs', () => {
       ...(headers && { headers }),
     })
 
-  it('starts as pending with its place in the queue, its cost and a queued event (2.3, 3.2)', async () => {
+  it('starts as pending with its place in the queue, no price, and a queued event (2.3, 3.2)', async () => {
     const { status, body } = await create({ hyperparameters: { epochs: 50 } })
 
     assert.equal(status, 202)
     assert.equal(body.status, 'pending')
     assert.match(body.message, /^Training run queued/)
     assert.equal(typeof body.queue_position, 'number')
-    assert.equal(body.estimated_cost_credits, 1 + (0.002 * 200 * 50) / 1000)
+    // No job is charged, whatever it trains for how long.
+    assert.equal(body.estimated_cost_credits, null)
+    const read = await api.call('GET', `${RUNS}/${body.job_id}`, { key })
+    assert.equal(read.body.estimated_cost_credits, null)
 
     const next = await create({})
     assert.equal(next.body.queue_position, body.queue_position + 1)

@@ -53,11 +53,10 @@ describe('the catalog', () => {
     assert.match(resolved.warnings.join(), /n_estimators is ignored/)
   })
 
-  it('estimates credits from rows and epochs, and nothing while the rows are not known', () => {
+  it('reckons more memory for a larger dataset', () => {
     const model = loadCatalog().model('tabular-regression')
 
-    assert.equal(model?.estimateCredits(10_000, { epochs: 100 }), 3)
-    assert.equal(model.estimateCredits(null, {}), null)
+    assert.ok(model)
     assert.ok(model.estimateMemoryMb(100 * 2 ** 20) > model.estimateMemoryMb(0))
   })
 

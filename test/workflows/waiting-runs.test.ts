@@ -67,16 +67,20 @@ describe('a run that no node can take', function () {
       /queued; there is no node with a GPU .* it holds a place of the quota/,
     )
     const jobId = accepted.body.job_id
+    const noted = (await read(jobId)).waiting
+    assert.match(noted.reason, /^there is no node with a GPU that works for this account$/)
+    assert.deepEqual(await lines(jobId), [`Waiting: ${noted.reason}.`])
     const handle = world.workflow(jobId)
     await until(async () => (await handle.describe().catch(() => undefined))?.status.name === 'RUNNING')
 
-    await look()
-    const first = (await read(jobId)).waiting
-    assert.match(first.reason, /^there is no node with a GPU that works for this account$/)
-    assert.ok(Date.parse(first.since) <= Date.now())
     const details = async () =>
       (await handle.query<{ currentDetails?: string }>('__temporal_workflow_metadata')).currentDetails ?? ''
     await until(async () => (await details()).includes('there is no node with a GPU'))
+
+    await look()
+    const first = (await read(jobId)).waiting
+    assert.deepEqual(first, noted)
+    assert.ok(Date.parse(first.since) <= Date.now())
 
     await join('small', 'cpu')
     await look()

@@ -16,7 +16,7 @@ import { mergeStart } from '../../../workflows/starts.ts'
 import { canonicalDigest } from '../../http/canonical.ts'
 import { route } from '../../http/route.ts'
 import { assertQuota } from '../training-runs/assert-quota.ts'
-import { queuedMessage } from '../training-runs/queued-message.ts'
+import { queuedMessage, waitOf } from '../training-runs/wait-of-job.ts'
 import { resolveSources } from './resolve-sources.ts'
 
 const OPERATING_MODE = 'balanced'
@@ -44,6 +44,8 @@ export const createTrainingMerge = route({
     const parent = parentId && (await findTrainingRun(trx, accountId, parentId))
     const parameters = parametersOf(body, method)
     await assertQuota(trx, accountId)
+    const task_queue = QUEUES.mergeCpu
+    const wait = await waitOf(trx, { account_id: accountId, task_queue }, now())
     const job = await insertTrainingRun(trx, {
       id: newId(),
       account_id: accountId,
@@ -55,7 +57,8 @@ export const createTrainingMerge = route({
       hyperparameters: JSON.stringify({ ...parameters, sources: sources.map(({ ref }) => ref) }),
       operating_mode: OPERATING_MODE,
       hardware_preference: body.hardware_preference ?? 'auto',
-      task_queue: QUEUES.mergeCpu,
+      task_queue,
+      ...wait.columns,
       base: base ? JSON.stringify(base.ref) : null,
       parent_job_id: parent ? parent.id : null,
       config_digest: canonicalDigest([accountId, 'merge', parameters, sources]).toString('hex'),
@@ -63,7 +66,7 @@ export const createTrainingMerge = route({
     })
     await insertMergeSources(trx, job.id, sources)
     await insertJobEvents(trx, [{ jobId: job.id, type: 'queued' }], now())
-    await insertJobNotes(trx, job.id, notesOn(body, method), now())
+    await insertJobNotes(trx, job.id, [...notesOn(body, method), ...wait.notes], now())
     const priority = PRIORITY[OPERATING_MODE]
     await insertWorkflowStart(
       trx,
@@ -73,13 +76,14 @@ export const createTrainingMerge = route({
         modelConfigId: job.model_config_id,
         jobName: job.job_name,
         priority,
+        waiting: wait.reason,
       }),
     )
     return {
       job_id: job.id,
       job_type: 'merge' as const,
       status: job.status,
-      message: await queuedMessage(trx, job, messageFor(body)),
+      message: queuedMessage(wait, messageFor(body)),
       estimated_cost_credits: null,
       queue_position: await countAhead(trx, { ...job, priority }),
     }

@@ -20,7 +20,7 @@ import { canonicalDigest } from '../../http/canonical.ts'
 import { route } from '../../http/route.ts'
 import { assertEnabled } from './assert-enabled.ts'
 import { assertQuota } from './assert-quota.ts'
-import { queuedMessage } from './queued-message.ts'
+import { queuedMessage, waitOf } from './wait-of-job.ts'
 import { chooseModel } from './choose-model.ts'
 import { assertTrainable, chooseHardware, likesGpuWith, resolveHyperparameters } from './plan-run.ts'
 import { resolveBase } from './resolve-base.ts'
@@ -62,6 +62,8 @@ export const createTrainingRun = route({
       gpuOnline,
     })
     await assertQuota(trx, accountId)
+    const task_queue = QUEUES.train(hardware)
+    const wait = await waitOf(trx, { account_id: accountId, task_queue }, now())
     const run = await insertTrainingRun(trx, {
       id: newId(),
       account_id: accountId,
@@ -73,7 +75,8 @@ export const createTrainingRun = route({
       hyperparameters: JSON.stringify(values),
       operating_mode,
       hardware_preference,
-      task_queue: QUEUES.train(hardware),
+      task_queue,
+      ...wait.columns,
       base: start.ref && JSON.stringify(start.ref),
       base_revision: start.named?.revision ?? null,
       parent_job_id: body.parent_job_id ?? start.parentJobId,
@@ -84,11 +87,10 @@ export const createTrainingRun = route({
         dataset.id,
         start.ref,
       ]).toString('hex'),
-      estimated_cost_credits: model.estimateCredits(dataset.num_samples, values),
       created_at: now(),
     })
     await insertJobEvents(trx, [{ jobId: run.id, type: 'queued' }], now())
-    await insertJobNotes(trx, run.id, [...notes, ...resolved.warnings, ...start.notes], now())
+    await insertJobNotes(trx, run.id, [...notes, ...resolved.warnings, ...start.notes, ...wait.notes], now())
     await insertWorkflowStart(
       trx,
       trainingRunStart({
@@ -97,14 +99,15 @@ export const createTrainingRun = route({
         modelConfigId: run.model_config_id,
         jobName: run.job_name,
         priority: PRIORITY[operating_mode],
+        waiting: wait.reason,
       }),
     )
 
     return {
       job_id: run.id,
       status: run.status,
-      message: await queuedMessage(trx, run, 'Training run queued'),
-      estimated_cost_credits: run.estimated_cost_credits,
+      message: queuedMessage(wait, 'Training run queued'),
+      estimated_cost_credits: null,
       queue_position: await countAhead(trx, { ...run, priority: PRIORITY[operating_mode] }),
     }
   },

@@ -34,7 +34,8 @@ export function presentRun(
     version_id: run.version_id,
     attempt: run.attempt,
     waiting: waitingOf(run),
-    estimated_cost_credits: run.estimated_cost_credits,
+    // No job is charged.
+    estimated_cost_credits: null,
     created_at: run.created_at.toISOString(),
     started_at: time(run.started_at),
     completed_at: time(run.completed_at),

@@ -1,0 +1,33 @@
+import type { Kysely } from 'kysely'
+import { listNodeStandings } from '../../../db/repositories/waiting-jobs.ts'
+import type { Database } from '../../../db/tables.ts'
+import type { TrainingRunRow } from '../../../db/tables/training.ts'
+import { whyWaiting } from '../../../domain/waiting.ts'
+
+/** What a new job says of its wait for a node that is not there; null where one is, busy or not. */
+export interface Wait {
+  /** As the run keeps it from its first moment on. */
+  readonly columns: Pick<TrainingRunRow, 'waiting_reason' | 'waiting_since'>
+  readonly reason: string | null
+  /** For its log. */
+  readonly notes: readonly string[]
+}
+
+export async function waitOf(
+  db: Kysely<Database>,
+  job: Pick<TrainingRunRow, 'account_id' | 'task_queue'>,
+  now: Date,
+): Promise<Wait> {
+  const reason = whyWaiting(await listNodeStandings(db), job)
+  return {
+    columns: { waiting_reason: reason, waiting_since: reason === null ? null : now },
+    reason,
+    notes: reason === null ? [] : [`Waiting: ${reason}.`],
+  }
+}
+
+/** That a job is queued, and that it waits for a node that is not there. */
+export const queuedMessage = ({ reason }: Wait, queued: string): string =>
+  reason === null
+    ? queued
+    : `${queued}; ${reason}. It waits for one until it is cancelled, and it holds a place of the quota meanwhile`
