@@ -1,5 +1,5 @@
 import Type, { type Static } from 'typebox'
-import { Nullable, Vocabulary } from './common.ts'
+import { Vocabulary } from './common.ts'
 
 /** Where a model config or model stands in its lifecycle (spec 3.5). */
 export const LifecycleStatus = Vocabulary('candidate', 'ready', 'preferred', 'disabled')
