@@ -102,7 +102,7 @@ describe('trainingRun', () => {
       await completeJob(node, lease_token)
     })
 
-    await until(async () => /Waits for a node.*train\.cpu/.test(await details().catch(() => '')))
+    await until(async () => /^Waits: .*node/.test(await details().catch(() => '')))
     claimNow()
     await until(async () => (await details()).includes(`Attempt 1 runs on node ${node.nodeId}`))
     endNow()
