@@ -56,6 +56,7 @@ const SCRIPTS = {
   'bench:lists': [['node', 'bench/lists.ts']],
   'bench:neighbour': [['node', 'bench/neighbour.ts']],
   'bench:placement': [['node', 'bench/placement.ts']],
+  'bench:chaos': [['node', 'bench/chaos.ts']],
   'bench:warm': [['node', 'bench/warm.ts']],
   'bench:coldstart': [['node', 'bench/coldstart.ts']],
   'bench:temporal-gate': [['node', 'bench/temporal-gate.ts']],

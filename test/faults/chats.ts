@@ -30,9 +30,9 @@ const BESIDE_THE_WAY: ReadonlySet<Victim> = new Set(['control', 'gate', 'tempora
 const PRICE_MICRO = 10_000
 
 /** What a client saw of its chat: all of it, an error in its words, or an end without one. */
-type End = 'whole' | 'failed' | 'refused' | 'cut'
+export type End = 'whole' | 'failed' | 'refused' | 'cut'
 
-interface Chat {
+export interface Chat {
   kind: 'stream' | 'whole' | 'cold' | 'late'
   end: End
   taskId: string | undefined
@@ -163,7 +163,8 @@ export function serversOf(dataDir: string, { modelKey }: ChatModel): number[] {
   return servers.map(({ pid }) => pid)
 }
 
-function openChat(
+/** Asks at once; what the client sees of it is told when it has ended. */
+export function openChat(
   { ready }: TestPlatform,
   { endpointId }: ChatModel,
   kind: Chat['kind'],
@@ -200,7 +201,7 @@ function openChat(
 }
 
 /** As the gateway was told it. */
-function databaseUrl(platform: TestPlatform): string {
+export function databaseUrl(platform: TestPlatform): string {
   const env = readFileSync(`/proc/${platform.pidOf('api')}/environ`, 'utf8').split('\0')
   const url = env.find((entry) => entry.startsWith('DATABASE_URL='))
   assert.ok(url)

@@ -107,29 +107,34 @@ export function persistently<T>(what: string, call: () => Promise<T>): Promise<T
   })
 }
 
-/** One asynchronous request; `undefined` when the platform did not take it. */
-export async function ask({ api }: Served, model: Model): Promise<Accepted | undefined> {
-  try {
-    const answer = await api.post<Task>(`/endpoints/${model.endpointId}/infer:async`, { input: INPUT })
-    return { taskId: answer.task_id }
-  } catch {
-    return undefined
-  }
+/** One asynchronous request. */
+export async function inferLater({ api }: Served, model: Model): Promise<Accepted> {
+  const answer = await api.post<Task>(`/endpoints/${model.endpointId}/infer:async`, { input: INPUT })
+  return { taskId: answer.task_id }
 }
 
+/** One synchronous request, which becomes a queued task when the model is not there in time. */
+export async function inferNow({ api }: Served, model: Model): Promise<Accepted> {
+  const answer = await api.post<Task>(`/endpoints/${model.endpointId}/infer`, {
+    input: INPUT,
+    sync_timeout_s: 5,
+  })
+  return { taskId: answer.task_id, ...(ENDED.has(answer.status) && { told: answer.status }) }
+}
+
+/** One asynchronous request; `undefined` when the platform did not take it. */
+export const ask = (platform: Served, model: Model): Promise<Accepted | undefined> =>
+  inferLater(platform, model).catch(() => undefined)
+
 /** Asks a warm model, `width` requests at a time, until told to stop; answers everything that was accepted. */
-export function burst({ api }: Served, model: Model, width: number) {
+export function burst(platform: Served, model: Model, width: number) {
   const accepted: Accepted[] = []
   let stopped = false
   let refused = 0
   const lane = async () => {
     while (!stopped) {
       try {
-        const answer = await api.post<Task>(`/endpoints/${model.endpointId}/infer`, {
-          input: INPUT,
-          sync_timeout_s: 5,
-        })
-        accepted.push({ taskId: answer.task_id, ...(ENDED.has(answer.status) && { told: answer.status }) })
+        accepted.push(await inferNow(platform, model))
       } catch {
         refused++
         await sleep(50)

@@ -1,0 +1,280 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Client } from '@temporalio/client'
+import { type Kysely, sql } from 'kysely'
+import { request } from 'undici'
+import type { Database } from '../db/tables.ts'
+import { type Inbox, undelivered } from '../test/faults/deliveries.ts'
+import { checkBooks } from '../test/faults/work.ts'
+import { type Kill, modelServers, trainers } from './chaos-kills.ts'
+import type { Tally } from './chaos-tally.ts'
+import type { Customer } from './chaos-work.ts'
+
+export interface Evidence {
+  customers: readonly Customer[]
+  db: Kysely<Database>
+  temporal: Client
+  inbox: Inbox
+  dataDir: string
+  kills: readonly Kill[]
+  tally: Tally
+}
+
+/** What the client was cut off from may have been settled by a gateway that died right after it. */
+const AROUND_A_KILL_MS = 5_000
+/** What a failed run of words says: no other run may fail. */
+const OWN_FAILURE = /numbers|number|cannot be trained|numeric/i
+const AT_ONCE = 4
+const LAST_STEPS_MS = 60_000
+
+/** What is still under way, as counts by name; nothing once all of it has ended. */
+export async function openWork({ db, dataDir }: Evidence): Promise<Record<string, number>> {
+  const { rows } = await sql<{ what: string; n: number }>`
+    select 'tasks' as what, count(*)::int as n from task where status not in ('succeeded', 'failed')
+    union all select 'runs', count(*)::int from training_run where status in ('pending', 'running')
+    union all select 'leases', count(*)::int from lease where state = 'active'
+    union all select 'workflow starts', count(*)::int from workflow_start
+    union all select 'ingests', count(*)::int from dataset_upload where status = 'ingesting'
+    union all select 'candidates in test', count(*)::int from model_version
+      where lifecycle_status = 'candidate' and lifecycle_note is null and tests > 0
+  `.execute(db)
+  const counts = [
+    ...rows,
+    { what: 'deliveries', n: (await undelivered(db)).length },
+    { what: 'trainers', n: trainers(dataDir).length },
+  ]
+  return Object.fromEntries(counts.filter(({ n }) => n > 0).map(({ what, n }) => [what, n]))
+}
+
+/** Every check, once nothing is under way; what is violated goes into the tally. */
+export async function checkAll(evidence: Evidence): Promise<void> {
+  for (const customer of evidence.customers) {
+    await checkTasks(evidence, customer)
+    await checkChats(evidence, customer)
+    await checkRuns(evidence, customer)
+    await checkDatasets(evidence, customer)
+  }
+  await checkLedger(evidence)
+  await checkEvents(evidence)
+  await checkDeliveries(evidence)
+  await checkNothingOpen(evidence)
+}
+
+/** Reads each of them over the API; an id that was answered and cannot be read is lost. */
+async function readEach<T>(
+  { tally }: Evidence,
+  { platform, name }: Customer,
+  paths: readonly string[],
+): Promise<Map<string, T>> {
+  const found = new Map<string, T>()
+  await inTurn(paths, async (path) => {
+    try {
+      found.set(path, await platform.api.get<T>(path))
+    } catch (err) {
+      tally.violation('nothing is lost', `${name} ${path}: ${(err as Error).message}`)
+    }
+  })
+  return found
+}
+
+async function checkTasks(evidence: Evidence, customer: Customer): Promise<void> {
+  const { tally } = evidence
+  const paths = customer.tasks.map(({ taskId }) => `/tasks/${taskId}`)
+  const found = await readEach<{ status: string; error?: string | null }>(evidence, customer, paths)
+  for (const { taskId, kind, told } of customer.tasks) {
+    const task = found.get(`/tasks/${taskId}`)
+    if (!task) continue
+    if (told !== undefined && told !== task.status) {
+      tally.violation('what was told is what stands', `task ${taskId} was ${told} and is ${task.status}`)
+    }
+    // A request that waits for its answer ends with its gateway; one that was put in the queue does not.
+    if (kind === 'later' && task.status !== 'succeeded') {
+      tally.violation('queued tasks succeed', `task ${taskId} is ${task.status}: ${task.error}`)
+    }
+  }
+}
+
+async function checkChats({ db, kills, tally }: Evidence, { chats }: Customer): Promise<void> {
+  const ids = chats.flatMap(({ taskId }) => taskId ?? [])
+  const rows = await db.selectFrom('task').select(['id', 'status', 'error']).where('id', 'in', ids).execute()
+  const tasks = new Map(rows.map((row) => [row.id, row]))
+  for (const { taskId, kind, end, said, began, ended } of chats) {
+    const killed = kills.some(({ at }) => at > began - 60_000 && at < ended + AROUND_A_KILL_MS)
+    if (end !== 'whole' && !killed) {
+      tally.violation('chats fail only around a kill', `${kind} ${taskId} ${end}: ${said}`)
+    }
+    if (taskId === undefined) continue
+    const status = tasks.get(taskId)?.status
+    const what = `${kind} chat ${taskId} was ${end} and is ${status}`
+    const gatewayDied = kills.some(
+      ({ prey, at }) => prey === 'api' && Math.abs(at - ended) < AROUND_A_KILL_MS,
+    )
+    if (status === undefined) tally.violation('nothing is lost', what)
+    else if (end === 'whole' && status !== 'succeeded') tally.violation('what was told is what stands', what)
+    else if (end !== 'whole' && status === 'succeeded' && !(end === 'cut' && gatewayDied)) {
+      tally.violation('what was told is what stands', what)
+    }
+  }
+}
+
+interface RunRead {
+  status: string
+  error_message: string | null
+}
+
+interface Artifacts {
+  artifacts: { filename: string; size_bytes: number }[]
+}
+
+async function checkRuns(evidence: Evidence, customer: Customer): Promise<void> {
+  const { db, tally } = evidence
+  const { api, ready } = customer.platform
+  const paths = customer.runs.map(({ id }) => `/training/runs/${id}`)
+  const found = await readEach<RunRead>(evidence, customer, paths)
+  for (const { id, kind, told, cancel } of customer.runs) {
+    const run = found.get(`/training/runs/${id}`)
+    if (!run) continue
+    const what = `run ${id} (${kind}) is ${run.status}: ${run.error_message ?? ''}`
+    if (told !== undefined && told !== run.status)
+      tally.violation('what was told is what stands', `${what}, was ${told}`)
+    if (cancel === 'answered' && run.status !== 'cancelled')
+      tally.violation('a run that was cancelled stays so', what)
+    if (run.status === 'cancelled' && cancel === undefined)
+      tally.violation('runs end as they were asked to', what)
+    if (run.status === 'failed' && !(kind === 'doomed' && OWN_FAILURE.test(run.error_message ?? '')))
+      tally.violation('runs fail for reasons of their own', what)
+    if (run.status === 'completed' && kind === 'doomed')
+      tally.violation('runs fail for reasons of their own', what)
+  }
+  const completed = customer.runs.filter(
+    ({ id }) => found.get(`/training/runs/${id}`)?.status === 'completed',
+  )
+  await inTurn(completed, async ({ id }) => {
+    const { artifacts } = await api.get<Artifacts>(`/training/runs/${id}/artifacts`)
+    if (artifacts.length === 0) tally.violation('artifacts are there', `run ${id} has none`)
+    const { download_urls: urls } = await api.get<{
+      download_urls: { filename: string; download_url: string }[]
+    }>(`/training/runs/${id}/artifacts/download-urls`)
+    for (const { filename, size_bytes } of artifacts) {
+      const url = urls.find((each) => each.filename === filename)?.download_url
+      const answer = url && (await request(url))
+      const bytes = answer ? (await answer.body.arrayBuffer()).byteLength : undefined
+      if (!answer || answer.statusCode !== 200 || bytes !== size_bytes) {
+        const got = `${answer ? answer.statusCode : 'no URL'}, ${bytes} bytes in place of ${size_bytes}`
+        tally.violation('artifacts are there', `run ${id} ${filename}: ${got}`)
+      }
+    }
+  })
+  const { n } = await db
+    .selectFrom('training_run')
+    .select((eb) => eb.fn.countAll<string>().as('n'))
+    .where('account_id', '=', ready.account_id)
+    .where('job_name', 'like', 'chaos-%')
+    .executeTakeFirstOrThrow()
+  if (Number(n) !== customer.runs.length) {
+    tally.violation('a request under one key is one run', `${n} runs for ${customer.runs.length} keys`)
+  }
+}
+
+async function checkDatasets(evidence: Evidence, customer: Customer): Promise<void> {
+  const paths = customer.datasets.map(({ datasetId }) => `/datasets/${datasetId}`)
+  const found = await readEach<{ status: string; num_samples: number }>(evidence, customer, paths)
+  for (const { datasetId, rows } of customer.datasets) {
+    const dataset = found.get(`/datasets/${datasetId}`)
+    if (dataset && (dataset.status !== 'ready' || dataset.num_samples !== rows)) {
+      const what = `${datasetId} is ${dataset.status} with ${dataset.num_samples} of ${rows} rows`
+      evidence.tally.violation('committed datasets are ready', what)
+    }
+  }
+}
+
+/** The books of every task there is, whether its id was answered or not. */
+async function checkLedger({ db, customers, tally }: Evidence): Promise<void> {
+  const [customer] = customers
+  if (!customer) return
+  const tasks = await db.selectFrom('task').select('id').execute()
+  await inTurn(tasks, async ({ id }) => {
+    await checkBooks(customer.platform, id).catch((err: unknown) => {
+      tally.violation('the books of a task balance and are made once', (err as Error).message)
+    })
+  })
+  const { rows } = await sql<{ purse: string; sum: string }>`
+    select purse, sum(amount_micro) as sum from ledger_line where purse like 'escrow%' group by purse
+    having sum(amount_micro) <> 0`.execute(db)
+  for (const { purse, sum } of rows) tally.violation('nothing stays in escrow', `${purse} holds ${sum} micro`)
+}
+
+/** One terminal event for each task and run, and of the type of its end. */
+async function checkEvents({ db, tally }: Evidence): Promise<void> {
+  const { rows } = await sql<{ id: string; expected: string; found: string[] | null }>`
+    with ended as (
+      select id, 'inference.task.' || status as expected from task
+      union all select id, 'training.run.' || status from training_run
+    )
+    select ended.id, ended.expected, array_agg(event.type) filter (where event.id is not null) as found
+    from ended left join event on event.resource_id = ended.id
+    group by ended.id, ended.expected
+    having array_agg(event.type) is distinct from array[ended.expected]`.execute(db)
+  for (const { id, expected, found } of rows) {
+    tally.violation('one terminal event', `${id}: ${found?.join(', ') ?? 'none'} in place of ${expected}`)
+  }
+}
+
+async function checkDeliveries({ db, customers, inbox, tally }: Evidence): Promise<void> {
+  for (const { name, platform } of customers) {
+    const events = await db
+      .selectFrom('event')
+      .innerJoin('webhook_endpoint', 'webhook_endpoint.account_id', 'event.account_id')
+      .select(['event.id', 'event.type'])
+      .where('event.account_id', '=', platform.ready.account_id)
+      .whereRef('event.created_at', '>', 'webhook_endpoint.active_since')
+      .execute()
+    const ids = new Set(events.map(({ id }) => id))
+    for (const { id, type } of events) {
+      const got = inbox.received.get(id)
+      if (!got) tally.violation('each event is delivered', `${type} ${id} of ${name}`)
+      else if (got.bodies.size !== 1) tally.violation('an event has one body', `${type} ${id}`)
+      else if (!(got.paths.size === 1 && got.paths.has(`/${name}`)))
+        tally.violation(
+          'events go to their account',
+          `${type} ${id} of ${name} came to ${[...got.paths].join()}`,
+        )
+    }
+    for (const [id, { paths }] of inbox.received) {
+      if (paths.has(`/${name}`) && !ids.has(id))
+        tally.violation('only events that are stored are delivered', `${id} came to ${name}`)
+    }
+  }
+}
+
+async function checkNothingOpen(evidence: Evidence): Promise<void> {
+  const { temporal, tally, dataDir } = evidence
+  for (const [what, n] of Object.entries(await openWork(evidence)))
+    tally.violation('nothing is left open', `${n} ${what}`)
+  for (const workflowId of await openWorkflows(temporal))
+    tally.violation('nothing is left open', `workflow ${workflowId}`)
+  const servers = Map.groupBy(modelServers(dataDir), ({ modelKey }) => modelKey)
+  for (const [modelKey, { length }] of servers)
+    if (length > 1) tally.violation('no process is left behind', `${length} servers of ${modelKey}`)
+}
+
+/** Workflows of single things that run on although these have ended; their last steps, and the index, may take a while. */
+async function openWorkflows(temporal: Client): Promise<string[]> {
+  const until = Date.now() + LAST_STEPS_MS
+  for (;;) {
+    const open: string[] = []
+    const query = `ExecutionStatus = 'Running'`
+    for await (const { workflowId } of temporal.workflow.list({ query }))
+      if (/^(task|job|dataset|version|delivery)\//.test(workflowId)) open.push(workflowId)
+    if (open.length === 0 || Date.now() > until) return open
+    await sleep(1_000)
+  }
+}
+
+/** A few at once, so that thousands of reads do not take minutes. */
+async function inTurn<T>(items: readonly T[], act: (item: T) => Promise<void>): Promise<void> {
+  const left = items.values()
+  const worker = async () => {
+    for (const item of left) await act(item)
+  }
+  await Promise.all(Array.from({ length: AT_ONCE }, worker))
+}

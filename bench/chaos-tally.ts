@@ -1,0 +1,108 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+
+/** Numbers in [0, 1) that are the same for the same seed. */
+export type Random = () => number
+
+export function randomFrom(seed: number): Random {
+  let state = seed >>> 0
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1)
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
+  }
+}
+
+export function oneOf<T>(random: Random, list: readonly T[]): T | undefined {
+  return list[Math.floor(random() * list.length)]
+}
+
+/** One violated check and what shows it. */
+export interface Violation {
+  check: string
+  evidence: string
+}
+
+/** What was asked of the platform and how it answered, by kind of work. */
+export class Tally {
+  readonly #kinds = new Map<
+    string,
+    { asked: number; taken: number; slowestMs: number; refused: Map<string, number> }
+  >()
+  readonly violations: Violation[] = []
+
+  /** Asks once; `undefined` when the platform did not take it. */
+  async attempt<T>(kind: string, call: () => Promise<T>): Promise<T | undefined> {
+    const row = this.#row(kind)
+    row.asked += 1
+    const began = performance.now()
+    try {
+      const answer = await call()
+      row.taken += 1
+      return answer
+    } catch (err) {
+      this.refused(kind, reasonOf(err))
+      return undefined
+    } finally {
+      row.slowestMs = Math.max(row.slowestMs, performance.now() - began)
+    }
+  }
+
+  /** Asks again and again, as a client does with what is safe to repeat, until it is taken or the time is over. */
+  async insist<T>(kind: string, call: () => Promise<T>, until: number): Promise<T | undefined> {
+    for (;;) {
+      const answer = await this.attempt(kind, call)
+      if (answer !== undefined) return answer
+      if (Date.now() > until) {
+        this.violation('what is safe to repeat is taken at last', `${kind} was refused until the end`)
+        return undefined
+      }
+      await sleep(500)
+    }
+  }
+
+  count(kind: string, isTaken: boolean, tookMs: number): void {
+    const row = this.#row(kind)
+    row.asked += 1
+    row.slowestMs = Math.max(row.slowestMs, tookMs)
+    if (isTaken) row.taken += 1
+  }
+
+  refused(kind: string, reason: string): void {
+    const { refused } = this.#row(kind)
+    refused.set(reason, (refused.get(reason) ?? 0) + 1)
+  }
+
+  violation(check: string, evidence: string): void {
+    this.violations.push({ check, evidence })
+  }
+
+  /** Lines of a table. */
+  lines(): string[] {
+    return [...this.#kinds]
+      .toSorted(([a], [b]) => a.localeCompare(b))
+      .map(([kind, { asked, taken, slowestMs, refused }]) =>
+        [
+          kind.padEnd(22),
+          `asked ${String(asked).padStart(6)}`,
+          `taken ${String(taken).padStart(6)}`,
+          `slowest ${(slowestMs / 1000).toFixed(1).padStart(6)} s`,
+          `refused ${[...refused].map(([reason, times]) => `${times} x ${reason}`).join(', ') || '0'}`,
+        ].join('   '),
+      )
+  }
+
+  #row(kind: string) {
+    let row = this.#kinds.get(kind)
+    if (!row) this.#kinds.set(kind, (row = { asked: 0, taken: 0, slowestMs: 0, refused: new Map() }))
+    return row
+  }
+}
+
+/** A status with its code, or how the connection failed. */
+function reasonOf(err: unknown): string {
+  const { message, code } = err as { message?: string; code?: string }
+  const status = / answered (\d{3})/.exec(message ?? '')?.[1]
+  const said = /"code":\s*"(\w+)"/.exec(message ?? '')?.[1]
+  return [status ?? code ?? (message ?? String(err)).slice(0, 80), said].filter(Boolean).join(' ')
+}

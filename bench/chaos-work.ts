@@ -1,0 +1,191 @@
+import { randomUUID } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { request } from 'undici'
+import { type Chat, type ChatModel, openChat } from '../test/faults/chats.ts'
+import { type Accepted, inferLater, inferNow, type Model, putTable } from '../test/faults/work.ts'
+import type { TestPlatform } from '../test/support/platform.ts'
+import { oneOf, type Random, randomFrom, type Tally } from './chaos-tally.ts'
+
+/** A run that the platform has taken. */
+export interface Run {
+  id: string
+  kind: 'short' | 'medium' | 'retrain' | 'doomed'
+  /** Whether a cancel was sent, and whether it was answered. */
+  cancel?: 'sent' | 'answered'
+  cancelAt?: number
+  /** The end that a read told. */
+  told?: string
+}
+
+/** A task that the platform has answered with. */
+export type Task = Accepted & { kind: 'later' | 'now' }
+
+export interface EndedChat extends Chat {
+  began: number
+  ended: number
+}
+
+/** What one account has, and what it was promised. */
+export interface Customer {
+  name: string
+  /** The platform as this account sees it. */
+  platform: TestPlatform
+  /** A table to train on, and one that no regression can learn from. */
+  table: string
+  wordsTable: string
+  models: Model[]
+  chatModels: ChatModel[]
+  datasets: { datasetId: string; rows: number }[]
+  runs: Run[]
+  tasks: Task[]
+  chats: EndedChat[]
+}
+
+export interface Shift {
+  tally: Tally
+  /** No new work is begun after it. */
+  until: number
+  /** What was begun is asked for until then. */
+  patience: number
+}
+
+const MOST_RUNS = 3
+const MOST_MODELS = 6
+const ENDED = new Set(['completed', 'failed', 'cancelled'])
+const EPOCHS = { short: 20, medium: 1500, retrain: 60, doomed: 20 } as const
+
+/** Every kind of work at once, with random pauses; resolves when all of it is answered. `weight` 1 is a busy account. */
+export async function work(customer: Customer, shift: Shift, seed: number, weight = 1): Promise<void> {
+  const lane = async (number: number, pauseMs: number, step: (random: Random) => Promise<void>) => {
+    const random = randomFrom(seed + number * 7919)
+    while (Date.now() < shift.until) {
+      await step(random)
+      await sleep((random() * 2 * pauseMs) / weight)
+    }
+  }
+  await Promise.all([
+    lane(1, 8_000, (random) => upload(customer, shift, random)),
+    lane(2, 1_500, (random) => train(customer, shift, random)),
+    lane(3, 400, (random) => infer(customer, shift, random, 'later')),
+    lane(4, 400, (random) => infer(customer, shift, random, 'now')),
+    lane(5, 1_000, (random) => chat(customer, shift, random)),
+    lane(6, 1_000, (random) => chat(customer, shift, random)),
+    lane(7, 20_000, (random) => register(customer, shift, random)),
+  ])
+}
+
+async function upload({ platform, datasets }: Customer, shift: Shift, random: Random): Promise<void> {
+  const rows = oneOf(random, [200, 5_000, 60_000]) ?? 200
+  const put = await shift.tally.attempt('upload', () => putTable(platform, rows))
+  if (!put) return
+  datasets.push({ datasetId: put.datasetId, rows })
+  const commit = () => platform.api.post<{ status: string; num_samples: number }>(put.commit)
+  const done = await shift.tally.insist('commit', commit, shift.patience)
+  if (done?.status === 'ready' && done.num_samples !== rows) {
+    shift.tally.violation(
+      'a dataset has its rows',
+      `${put.datasetId}: ${done.num_samples} in place of ${rows}`,
+    )
+  }
+}
+
+/** Looks after the account's runs and starts another where there is room. */
+async function train(customer: Customer, shift: Shift, random: Random): Promise<void> {
+  await lookAfterRuns(customer, shift)
+  if (customer.runs.filter(({ told }) => told === undefined).length >= MOST_RUNS) return
+  const bases = customer.runs.filter(({ told, kind }) => told === 'completed' && kind !== 'medium')
+  const base = oneOf(random, bases)
+  const wanted = oneOf(random, ['short', 'short', 'short', 'medium', 'retrain', 'retrain', 'doomed'] as const)
+  const kind = wanted === 'retrain' && !base ? 'short' : (wanted ?? 'short')
+  const body = {
+    job_name: `chaos-${kind}`,
+    model_config_id: 'tabular-regression',
+    dataset_id: kind === 'doomed' ? customer.wordsTable : customer.table,
+    hyperparameters: {
+      epochs: EPOCHS[kind],
+      learning_rate: 0.05,
+      ...(kind === 'medium' && { checkpoint_every_epochs: 100, num_leaves: 63 }),
+    },
+    ...(kind === 'retrain' && base && { base: { type: 'job', job_id: base.id } }),
+  }
+  const key = randomUUID()
+  const started = await shift.tally.insist(
+    `run ${kind}`,
+    () => startOnce(customer, body, key),
+    shift.patience,
+  )
+  if (!started) return
+  const cancelAt = random() < 0.2 && kind !== 'doomed' ? { cancelAt: Date.now() + random() * 15_000 } : {}
+  customer.runs.push({ id: started.job_id, kind, ...cancelAt })
+}
+
+/** The same key again stands for the same run. */
+async function startOnce({ platform: { ready } }: Customer, body: object, key: string) {
+  const path = '/api/builder/v1/training/runs'
+  const answer = await request(ready.base_url + path, {
+    method: 'POST',
+    headers: { 'x-api-key': ready.api_key, 'content-type': 'application/json', 'idempotency-key': key },
+    body: JSON.stringify(body),
+  })
+  const text = await answer.body.text()
+  if (answer.statusCode >= 300) throw new Error(`${path} answered ${answer.statusCode}: ${text}`)
+  return JSON.parse(text) as { job_id: string }
+}
+
+/** Cancels those whose time has come and notes which have ended. */
+export async function lookAfterRuns({ platform: { api }, runs }: Customer, { tally }: Shift): Promise<void> {
+  for (const run of runs.filter(({ told }) => told === undefined)) {
+    if (run.cancelAt !== undefined && Date.now() > run.cancelAt && run.cancel !== 'answered') {
+      run.cancel = 'sent'
+      const path = `/training/runs/${run.id}`
+      const answer = await tally.attempt('cancel', () => api.post(`${path}/cancel`))
+      if (answer) run.cancel = 'answered'
+    }
+    const read = () => api.get<{ status: string }>(`/training/runs/${run.id}`)
+    const status = (await tally.attempt('read of a run', read))?.status
+    if (status !== undefined && ENDED.has(status)) run.told = status
+  }
+}
+
+async function infer(
+  { platform, models, tasks }: Customer,
+  { tally }: Shift,
+  random: Random,
+  kind: 'later' | 'now',
+): Promise<void> {
+  // Most requests go to a model that is loaded; the others find theirs on disk, or nowhere.
+  const model = random() < 0.6 ? models[0] : oneOf(random, models)
+  if (!model) return
+  const ask = kind === 'later' ? inferLater : inferNow
+  const task = await tally.attempt(`inference ${kind}`, () => ask(platform, model))
+  if (task) tasks.push({ ...task, kind })
+}
+
+async function chat({ platform, chatModels, chats }: Customer, { tally }: Shift, random: Random) {
+  const model = random() < 0.8 ? chatModels[0] : oneOf(random, chatModels)
+  if (!model) return
+  const kind = random() < 0.5 ? 'stream' : 'whole'
+  const tokens = Math.floor(5 + random() * 295)
+  const fake = kind === 'stream' ? { tokens, gap_ms: 15 } : { tokens, delay_ms: tokens * 10 }
+  const began = Date.now()
+  const body = { stream: kind === 'stream', fake }
+  const ended = await openChat(platform, model, kind, body).ended
+  chats.push({ ...ended, began, ended: Date.now() })
+  tally.count(`chat ${kind}`, ended.end === 'whole', Date.now() - began)
+  if (ended.end !== 'whole') tally.refused(`chat ${kind}`, ended.end)
+}
+
+/** An endpoint for a run that has completed, under a name of its own: what was perhaps registered is not asked for again. */
+async function register({ platform, runs, models }: Customer, { tally }: Shift, random: Random) {
+  const run = oneOf(
+    random,
+    runs.filter(({ told }) => told === 'completed'),
+  )
+  if (!run || models.length >= MOST_MODELS) return
+  const body = { name: `chaos-${randomUUID().slice(0, 8)}`, price_per_request: 0.01 }
+  const path = `/training/runs/${run.id}/register-for-inference`
+  const made = await tally.attempt('registration', () =>
+    platform.api.post<{ endpoint_id: string }>(path, body),
+  )
+  if (made) models.push({ endpointId: made.endpoint_id })
+}

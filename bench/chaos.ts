@@ -1,0 +1,168 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Client, Connection } from '@temporalio/client'
+import { sql } from 'kysely'
+import { AdminClient } from '../cli/admin-client.ts'
+import { openDatabase } from '../db/database.ts'
+import { builderClient } from '../embedded/demo-client.ts'
+import { uploadTable } from '../embedded/demo-steps.ts'
+import { chatsAgain, databaseUrl, FAKE_LLM_ENV, importChatModel } from '../test/faults/chats.ts'
+import { hurry, startInbox, verifiedEndpoint } from '../test/faults/deliveries.ts'
+import { makeModel } from '../test/faults/work.ts'
+import { dataDirectory, processesOn, startTestPlatform, type TestPlatform } from '../test/support/platform.ts'
+import { regressionTable } from '../test/support/tables.ts'
+import { checkAll, type Evidence, openWork } from './chaos-checks.ts'
+import { hunt, PREY } from './chaos-kills.ts'
+import { randomFrom, Tally } from './chaos-tally.ts'
+import { type Customer, lookAfterRuns, work } from './chaos-work.ts'
+
+// Two accounts at work while random processes are killed, then a check that nothing was lost, invented, booked twice or left
+// behind: `chaos.ts [minutes] [seed]`.
+
+const minutes = Number(process.argv[2] ?? 20)
+const seed = Number(process.argv[3] ?? Math.floor(Math.random() * 1e9))
+/** How long what was begun may take to end once nothing is killed any more. */
+const PATIENCE_MS = 8 * 60_000
+const EVENT_TYPES = [
+  ...['succeeded', 'failed'].map((end) => `inference.task.${end}`),
+  ...['completed', 'failed', 'cancelled'].map((end) => `training.run.${end}`),
+]
+
+const began = Date.now()
+const say = (line: string) => {
+  const seconds = Math.round((Date.now() - began) / 1000)
+  process.stdout.write(`${String(seconds).padStart(5)} s  ${line}\n`)
+}
+say(`${minutes} minutes, seed ${seed}`)
+
+await using inbox = await startInbox()
+using data = dataDirectory()
+await using platform = await startTestPlatform(data.path, {
+  env: { ...FAKE_LLM_ENV, ...inbox.environment(data.path), HEARTH_RATE_LIMIT: '0', HEARTH_ADDRESS_RATE: '0' },
+})
+const tally = new Tally()
+const customers = [await open('first', platform, 1), await open('second', await anotherAccount(), 2)]
+await using db = openDatabase(databaseUrl(platform), { max: 4 })
+say('at work')
+
+const until = Date.now() + minutes * 60_000
+const shift = { tally, until, patience: until + PATIENCE_MS }
+const working = Promise.all(
+  customers.map((customer, index) => work(customer, shift, seed + index * 104_729, index === 0 ? 1 : 0.5)),
+)
+const kills = await hunt(platform, data.path, { random: randomFrom(seed), until, say })
+await working
+say('nothing is begun or killed any more')
+
+const connection = await Connection.connect({ address: platform.ready.temporal_address })
+const temporal = new Client({ connection })
+const evidence: Evidence = { customers, db, temporal, inbox, dataDir: data.path, kills, tally }
+await settle()
+for (const customer of customers) await lookAfterRuns(customer, shift)
+await checkAll(evidence)
+const ended = await endsByKind()
+await connection.close()
+if (platform.supervisor.exitCode !== null || platform.supervisor.signalCode !== null)
+  tally.violation('the platform stays up by itself', 'its supervisor has ended')
+await platform.stop()
+for (const { pid, command } of processesOn(data.path))
+  tally.violation('no process is left behind', `${pid} ${command}`)
+report()
+process.exitCode = tally.violations.length > 0 ? 1 : 0
+
+/** Waits until nothing is under way, or there is no patience left for it. */
+async function settle(): Promise<void> {
+  const killedLast = new Date(kills.at(-1)?.at ?? began)
+  let said = 0
+  while (Date.now() < shift.patience) {
+    for (const customer of customers) await lookAfterRuns(customer, shift)
+    const open = await openWork(evidence)
+    if (Object.keys(open).length === 0) return say('everything has ended')
+    if (Date.now() - said > 15_000) {
+      said = Date.now()
+      say(`still open: ${JSON.stringify(open)}`)
+    }
+    await hurry(db, temporal, { senderDiedAt: killedLast }).catch(() => {})
+    await sleep(500)
+  }
+  say('the patience is over')
+}
+
+/** A customer with models, tables and a destination for its events. */
+async function open(name: string, own: TestPlatform, number: number): Promise<Customer> {
+  const { dataset_id: table } = await uploadTable(own.api, regressionTable(3_000, number))
+  const words = Array.from({ length: 200 }, (_, i) => `${i},word ${i}`)
+  const csv = Buffer.from(`age,target\n${words.join('\n')}\n`)
+  const { dataset_id: wordsTable } = await uploadTable(own.api, csv)
+  const models = [
+    await makeModel(own, `${name}-warm`, number),
+    await makeModel(own, `${name}-cold`, number + 10),
+  ]
+  const chatModels = [
+    await importChatModel(own, `${name}-warm-llm`),
+    await importChatModel(own, `${name}-cold-llm`, { load_s: 2 }),
+  ]
+  const [warm] = chatModels
+  if (warm) await chatsAgain(own, warm)
+  await verifiedEndpoint(own.api, inbox.url(`/${name}`), EVENT_TYPES)
+  return {
+    name,
+    platform: own,
+    table,
+    wordsTable,
+    models,
+    chatModels,
+    datasets: [],
+    runs: [],
+    tasks: [],
+    chats: [],
+  }
+}
+
+/** The platform as an account of its own sees it. */
+async function anotherAccount(): Promise<TestPlatform> {
+  const { base_url, operations_key } = platform.ready
+  const admin = new AdminClient(base_url, operations_key)
+  const { account_id } = await admin.call<{ account_id: string }>('POST', '/accounts', { name: 'second' })
+  const { api_key } = await admin.call<{ api_key: string }>('POST', `/accounts/${account_id}/keys`, {
+    name: 'second',
+    role: 'admin',
+  })
+  return {
+    ...platform,
+    ready: { ...platform.ready, account_id, api_key },
+    api: builderClient(base_url, api_key),
+  }
+}
+
+/** How everything ended, with the reasons of what failed. */
+async function endsByKind(): Promise<string[]> {
+  const { rows } = await sql<{ what: string; status: string; why: string | null; n: number }>`
+    select 'task ' || surface as what, status, error as why, count(*)::int as n from task group by 1, 2, 3
+    union all select 'run ' || job_name, status, error_message, count(*)::int
+      from training_run where job_name like 'chaos-%' group by 1, 2, 3
+    union all select 'dataset', status, error_message, count(*)::int from dataset group by 1, 2, 3
+    union all select 'lease ' || kind, state, null, count(*)::int from lease group by 1, 2, 3
+    union all select 'delivery attempt', coalesce(outcome, 'open'), error_code, count(*)::int from webhook_attempt group by 1, 2, 3
+    order by 1, 2, 4 desc`.execute(db)
+  return rows.map(
+    ({ what, status, why, n }) =>
+      `${what.padEnd(22)}   ${status.padEnd(12)} ${String(n).padStart(6)}   ${why?.slice(0, 160) ?? ''}`,
+  )
+}
+
+function report(): void {
+  const print = (title: string, lines: readonly string[]) =>
+    process.stdout.write(`\n${title}\n${lines.map((line) => `  ${line}\n`).join('')}`)
+  const byPrey = Map.groupBy(kills, ({ prey }) => prey)
+  const counts = PREY.map((prey) => `${prey.padEnd(14)} ${byPrey.get(prey)?.length ?? 0}`)
+  print(`${kills.length} kills`, counts)
+  print('asked (refused: not taken, and said so or cut off)', tally.lines())
+  print('ended', ended)
+  const times = [...inbox.received.values()].map((each) => each.times)
+  print('events', [`${times.length} received, ${times.filter((n) => n > 1).length} more than once`])
+  print(
+    `${tally.violations.length} violations`,
+    tally.violations.slice(0, 200).map(({ check, evidence: shown }) => `${check}: ${shown}`),
+  )
+  process.stdout.write(`seed ${seed}\n`)
+}
