@@ -17,6 +17,3 @@ export function parseHubKey(key: string): HubFileRef | undefined {
 }
 
 export const COMMIT_PATTERN = '^[0-9a-f]{40}$'
-
-/** Whether a revision names one commit for ever, unlike a branch or a tag. */
-const isCommit = (revision: string): boolean => new RegExp(COMMIT_PATTERN).test(revision)
