@@ -54,7 +54,11 @@ export async function inferSync(
     return await answerFromTask(services, ticket, options, began)
   } catch (err) {
     work.abort()
-    void asked.then((answer) => answer?.room.release())
+    // What was asked may fail as well, for example because this has just broken it off.
+    void asked.then(
+      (answer) => answer?.room.release(),
+      () => {},
+    )
     if (!options.signal.aborted) throw err
     throw new ClientGoneError('the client left before its answer')
   } finally {
