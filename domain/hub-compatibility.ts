@@ -2,7 +2,7 @@ import { CHAT_TASK_TYPES } from './chat.ts'
 import { chooseWeights, type HubWeights, type WeightFormat } from './hub-weights.ts'
 import { kvCacheMb, type ModelShape } from './model-shape.ts'
 
-/** What a task of the hub's vocabulary (contract 4.4) is called on the hub, of what category it is, and its names among the task types of runtime profiles. */
+/** What a task of the hub's vocabulary is called on the hub, of what category it is, and its names among the task types of runtime profiles. */
 export const HUB_TASKS = {
   embeddings: { pipeline: 'feature-extraction', category: 'nlp', served: ['embeddings'] },
   rerank: { pipeline: 'text-ranking', category: 'nlp', served: ['rerank'] },

@@ -1,4 +1,4 @@
-/** What every name of a hub import begins with, and no other name (contract 2.5). */
+/** What every name of a hub import begins with, and no other name. */
 const PREFIX = 'hf-'
 const LONGEST = 80
 

@@ -174,7 +174,7 @@ export class PlacementIndex {
     return { chosen, explain: () => this.#explain(need, chosen) }
   }
 
-  /** How warm the nodes that serve this account hold a model, `null` being any account at all (contract 2.8). */
+  /** How warm the nodes that serve this account hold a model, `null` being any account at all. */
   count(modelKey: string, accountId: string | null = null): { warm: number; cached: number } {
     const total = { warm: 0, cached: 0 }
     for (const scope of this.#scopesOf(accountId)) {

@@ -35,7 +35,7 @@ export function subjectOf(workflowId: string): { kind: 'task' | 'job'; subjectId
 
 /**
  * For work that heartbeats and that the node ends by itself when it stands still: a load has no end of its own while it
- * makes progress (contract 3.4).
+ * makes progress.
  */
 const WHILE_ALIVE = '90 days'
 

@@ -45,7 +45,7 @@ export async function reconcile(): Promise<ReconcileState> {
 }
 
 /**
- * Gives every open row an owner again (design section 2). A step that fails does not keep the others from running, and is told
+ * Gives every open row an owner again. A step that fails does not keep the others from running, and is told
  * beside what the pass found.
  */
 export async function reconcilePass(

@@ -21,7 +21,7 @@ export async function retention(): Promise<Removed> {
 }
 
 /**
- * Removes what has outlived its time (design section 5). A kind of step that fails does not keep the others from running, and is
+ * Removes what has outlived its time. A kind of step that fails does not keep the others from running, and is
  * told beside what was removed.
  */
 export async function retentionPass(): Promise<{ removed: Removed; failures: readonly unknown[] }> {

@@ -10,7 +10,7 @@ type Overrides = Pick<InferBody, 'max_tokens' | 'temperature'>
 
 /**
  * The request to a language model that an `infer` asks for: its input as it came, with the limits of the body over those of
- * the input (contract 4.5), under whichever of its names a limit goes. There is no stream here.
+ * the input, under whichever of its names a limit goes. There is no stream here.
  */
 export function chatInput({ input, ...overrides }: Overrides & { input: object }, bytes: Buffer): Buffer {
   checkMessages((input as { messages?: unknown }).messages)

@@ -22,7 +22,7 @@ export async function insertVersion(
 
 /** The version that came out of a job. */
 export function findVersionOfJob(db: Kysely<Database>, jobId: string): Promise<ModelVersionRow | undefined> {
-  return db.selectFrom('model_version').selectAll().where('job_id', '=', jobId).executeTakeFirst()
+  return ofJob(db, jobId).executeTakeFirst()
 }
 
 /** The same, held: it is not removed before this transaction ends. */
@@ -30,12 +30,7 @@ export function holdVersionOfJob(
   trx: Transaction<Database>,
   jobId: string,
 ): Promise<ModelVersionRow | undefined> {
-  return trx
-    .selectFrom('model_version')
-    .selectAll()
-    .where('job_id', '=', jobId)
-    .forKeyShare()
-    .executeTakeFirst()
+  return ofJob(trx, jobId).forKeyShare().executeTakeFirst()
 }
 
 /** The same, for its removal: waits for everybody who holds it, and lets nobody hold it afterwards. */
@@ -43,12 +38,7 @@ export function lockVersionOfJob(
   trx: Transaction<Database>,
   jobId: string,
 ): Promise<ModelVersionRow | undefined> {
-  return trx
-    .selectFrom('model_version')
-    .selectAll()
-    .where('job_id', '=', jobId)
-    .forUpdate()
-    .executeTakeFirst()
+  return ofJob(trx, jobId).forUpdate().executeTakeFirst()
 }
 
 /** A version, for the end of its use: waits for everybody who holds it, and lets nobody hold it meanwhile. */
@@ -114,3 +104,6 @@ export async function removeVersion(trx: Transaction<Database>, versionId: strin
     .where('id', '=', versionId)
     .execute()
 }
+
+const ofJob = (db: Kysely<Database>, jobId: string) =>
+  db.selectFrom('model_version').selectAll().where('job_id', '=', jobId)

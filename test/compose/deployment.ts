@@ -1,10 +1,11 @@
 import { execFile, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { existsSync, writeFileSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { onPath } from '../../embedded/programs.ts'
+import { podmanConfiguration } from '../support/container-engine.ts'
 import { skipBecause } from '../support/skip.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { until } from '../support/until.ts'
@@ -117,18 +118,7 @@ async function imagesOf([program = '', ...args]: string[], env: NodeJS.ProcessEn
 async function servePodman(stack: AsyncDisposableStack): Promise<string> {
   if (!onPath('podman')) throw new Error('neither Docker nor Podman answers')
   const { path } = stack.use(temporaryFolder())
-  const configuration = join(path, 'containers.conf')
-  writeFileSync(
-    configuration,
-    `[containers]
-default_ulimits=["nofile=4096:4096","nproc=4096:4096"]
-[engine]
-runtime="runc"
-cgroup_manager="cgroupfs"
-events_logger="file"
-`,
-  )
-  const env = { ...process.env, CONTAINERS_CONF: configuration }
+  const env = { ...process.env, CONTAINERS_CONF: podmanConfiguration(path) }
   const socket = join(path, 'engine.sock')
   const service = spawn('podman', ['system', 'service', '--time=0', `unix://${socket}`], {
     env,

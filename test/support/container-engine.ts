@@ -39,17 +39,11 @@ export async function requireEngine(context: Mocha.Context): Promise<Engine> {
   }
 }
 
-async function findEngine(stack: AsyncDisposableStack): Promise<string> {
-  const own = readConfig().HEARTH_CONTAINER_SOCKET
-  if (await ContainerDriver.connect({ socketPath: own, stateDir: '/' })) return own
-  await run('podman', ['--version']).catch(() => {
-    throw new Error('neither Docker nor Podman is here')
-  })
-  const { path: folder } = stack.use(temporaryFolder())
-  const configuration = join(folder, 'containers.conf')
-  // What a machine without systemd and with small limits can do.
+/** Writes a configuration of podman that a machine without systemd and with small limits can run; answers its file. */
+export function podmanConfiguration(folder: string): string {
+  const file = join(folder, 'containers.conf')
   writeFileSync(
-    configuration,
+    file,
     `[containers]
 default_ulimits=["nofile=4096:4096","nproc=4096:4096"]
 [engine]
@@ -58,6 +52,17 @@ cgroup_manager="cgroupfs"
 events_logger="file"
 `,
   )
+  return file
+}
+
+async function findEngine(stack: AsyncDisposableStack): Promise<string> {
+  const own = readConfig().HEARTH_CONTAINER_SOCKET
+  if (await ContainerDriver.connect({ socketPath: own, stateDir: '/' })) return own
+  await run('podman', ['--version']).catch(() => {
+    throw new Error('neither Docker nor Podman is here')
+  })
+  const { path: folder } = stack.use(temporaryFolder())
+  const configuration = podmanConfiguration(folder)
   const socketPath = join(folder, 'engine.sock')
   const storage = ['--root', join(folder, 'storage'), '--runroot', join(folder, 'run')]
   const service = spawn('podman', [...storage, 'system', 'service', '--time=0', `unix://${socketPath}`], {

@@ -125,7 +125,7 @@ function refuseForBaseModel(body: UpdateEndpoint): void {
   if (field) throw new ApiError('conflict', `${field} of a base model is given by its repository on the hub`)
 }
 
-/** To `public` by review only, back at once (contract 3.6); what was approved is reviewed anew as it now reads. */
+/** To `public` by review only, back at once; what was approved is reviewed anew as it now reads. */
 function reviewOf(
   before: EndpointRow,
   {

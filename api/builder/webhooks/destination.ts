@@ -43,7 +43,7 @@ export function makeSecret(secretBox: SecretBox, endpointId: string) {
 }
 
 /**
- * Challenges the current destination; the earlier challenge counts no more (contract 3.7). A challenge is a request to a
+ * Challenges the current destination; the earlier challenge counts no more. A challenge is a request to a
  * host that has not agreed to any: 429 when this destination had one a moment ago, or when the account has had many sent,
  * to this host or in all.
  */
