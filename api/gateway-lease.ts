@@ -7,7 +7,7 @@ import type { Logger } from '../platform/log.ts'
 const LEASE_S = 10
 const RENEW_MS = 2_000
 
-/** This process as the others see it: its address, and a lease on the rows it has open (design section 2). */
+/** This process as the others see it: its address, and a lease on the rows it has open. */
 export class GatewayLease implements AsyncDisposable {
   readonly id = newId()
   readonly baseUrl: string

@@ -17,7 +17,7 @@ export interface KillSwitchDeps {
 
 /**
  * The kill switch as this gateway sees it: read at once when told of a change, and every 500 ms. What it read is in
- * force before it is acknowledged. While the row cannot be read `seenAt` grows old, and the gate closes (design 10.11).
+ * force before it is acknowledged. While the row cannot be read `seenAt` grows old, and the gate closes.
  */
 export class KillSwitch implements KillSwitchView, AsyncDisposable {
   active = false

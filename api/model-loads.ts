@@ -52,7 +52,7 @@ interface Waiter {
   readonly reject: (err: unknown) => void
 }
 
-/** Ceiling of the wait: this many times the measured load, or a fixed time while nothing is measured (design 10.7). */
+/** Ceiling of the wait: this many times the measured load, or a fixed time while nothing is measured. */
 const CEILING_FACTOR = 1.5
 const UNMEASURED_CEILING_MS = 120_000
 /** What tasks measure begins at the node: it leaves out how the order gets there, which counts for more where a load is short. */

@@ -24,7 +24,7 @@ import type { NodeLinks } from './links/node-links.ts'
 import type { ModelLoads } from './model-loads.ts'
 import type { WarmPins } from './warm-pins.ts'
 
-/** The kill switch as this gateway last saw it (design 10.11). */
+/** The kill switch as this gateway last saw it. */
 export interface KillSwitchView {
   readonly active: boolean
   readonly reason: string | null

@@ -12,7 +12,7 @@ const LOCAL_BUCKET = 'hearth'
 
 /**
  * The folder behind an `s3://` address of an ArtifactRef. An account reads below its own folder in the platform's bucket and
- * nowhere else (contract 2.4): any other address is refused alike, whether something is there or not.
+ * nowhere else: any other address is refused alike, whether something is there or not.
  */
 export function storagePrefix(
   uri: string,

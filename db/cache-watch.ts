@@ -15,7 +15,7 @@ const STALE_MS = 2_000
 
 /**
  * Tells caches when their tables have changed: at once by NOTIFY, and by a poll of the version rows every 500 ms, for
- * a half-open connection hears no NOTIFY (design section 5).
+ * a half-open connection hears no NOTIFY.
  */
 export class CacheWatch implements AsyncDisposable {
   readonly #db: Kysely<Database>

@@ -1,4 +1,4 @@
-/** Task types that `/v1/chat/completions` serves (contract 4.7). */
+/** Task types that `/v1/chat/completions` serves. */
 export const CHAT_TASK_TYPES = ['chat', 'code', 'text-generation'] as const
 
 /** Where every language model server takes its requests, and the name under which it serves its model to whoever gives none. */

@@ -1,7 +1,7 @@
 import { PUBLIC_FIELDS } from '../schemas/endpoint.ts'
 import type { Issue } from './errors.ts'
 
-/** What a caller may do with an endpoint (design section 4: absent and foreign are one, known but barred is 403). */
+/** What a caller may do with an endpoint (absent and foreign are one, known but barred is 403). */
 export type EndpointAccess = 'own' | 'use' | 'known' | 'none'
 
 interface Owned {
@@ -17,7 +17,7 @@ export function accessTo(endpoint: Owned, accountId: string): EndpointAccess {
   return endpoint.review_status === 'approved' ? 'use' : 'known'
 }
 
-/** What a public endpoint has to say of itself (contract 4.4). */
+/** What a public endpoint has to say of itself. */
 export interface PublicListing {
   description?: string | undefined
   display_name?: string | undefined

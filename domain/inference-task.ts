@@ -35,7 +35,7 @@ export const canMoveTask = (from: TaskStatus, to: TaskStatus): boolean => NEXT[f
 export const taskStatusesBefore = (to: TaskStatus): TaskStatus[] =>
   (Object.keys(NEXT) as TaskStatus[]).filter((from) => canMoveTask(from, to))
 
-/** The task status that goes with what a node says it is doing (contract 3.3: `warming_up` is a part of loading). */
+/** The task status that goes with what a node says it is doing (`warming_up` is a part of loading). */
 export function taskStatusOf(step: string): TaskStatus | undefined {
   if (step === 'warming_up') return 'loading_model'
   return WORKING.find((status) => status === step)
@@ -49,7 +49,7 @@ const WORKING = [
   'uploading_output',
 ] as const
 
-/** A task waits at most this long in the queue (design 10.7). */
+/** A task waits at most this long in the queue. */
 export const QUEUE_LIMIT_MS = 24 * 60 * 60 * 1000
 
 /** Claims after which a task that none of them finished has failed. */

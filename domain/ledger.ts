@@ -1,4 +1,4 @@
-/** What is booked for a task (design 10.10). */
+/** What is booked for a task. */
 export type LedgerKind = 'hold' | 'capture' | 'payout' | 'refund'
 
 /** What a task moves from one purse to another: two entries, which sum to zero. */

@@ -1,6 +1,6 @@
 import type { MergeMethod } from '../schemas/training-merge.ts'
 
-/** How many models each method takes: adapters, or whole models (design 10.5). */
+/** How many models each method takes: adapters, or whole models. */
 export const MERGE_ARITY: Readonly<
   Record<MergeMethod, { field: 'adapters' | 'sources'; least: number; most: number }>
 > = {

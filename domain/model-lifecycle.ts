@@ -1,4 +1,4 @@
-/** Where a model may go from each state (contract 3.5); `disabled` needs a reason. */
+/** Where a model may go from each state; `disabled` needs a reason. */
 export const LIFECYCLE = {
   candidate: ['ready', 'disabled'],
   ready: ['preferred', 'disabled'],
@@ -11,7 +11,7 @@ export type LifecycleStatus = keyof typeof LIFECYCLE
 export const mayMove = (from: LifecycleStatus, to: LifecycleStatus): boolean =>
   from === to || (LIFECYCLE[from] as readonly LifecycleStatus[]).includes(to)
 
-/** Merged and retrained models have to pass a test first; what was trained from nothing or from a hub repository is ready (contract 3.2). */
+/** Merged and retrained models have to pass a test first; what was trained from nothing or from a hub repository is ready. */
 export function entersAs(
   jobType: 'training' | 'merge',
   base: { type: string } | null,

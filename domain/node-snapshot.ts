@@ -67,6 +67,6 @@ export function warmthOf(model: Pick<NodeModel, 'state'> | undefined): Warmth {
   }
 }
 
-/** `warmthOf` as readiness tells it (contract 2.8) and as loads are measured: what is still being fetched is not on disk. */
+/** `warmthOf` as readiness tells it and as loads are measured: what is still being fetched is not on disk. */
 export const stageOf = (model: Pick<NodeModel, 'state'> | undefined): Warmth =>
   model?.state === 'downloading_model' ? 'cold' : warmthOf(model)

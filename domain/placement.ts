@@ -55,7 +55,7 @@ export interface PlacedNode {
 }
 
 /**
- * Design section 6. Bands cannot overlap (a loaded, busy node has 80, an idle one with the weights 60), so placement looks
+ * Bands cannot overlap (a loaded, busy node has 80, an idle one with the weights 60), so placement looks
  * at one band after the other.
  */
 export const WARMTH_SCORE = { warm: 100, cached: 50, cold: 10 } as const satisfies Record<Warmth, number>

@@ -1,6 +1,6 @@
 import type { HardwarePreference, OperatingMode, TrainingRunStatus } from '../schemas/training-run.ts'
 
-/** Where a run may go from each status (contract 3.2); a run taken up again after a lost node stays `running`. */
+/** Where a run may go from each status; a run taken up again after a lost node stays `running`. */
 export const TRAINING_RUN_TRANSITIONS: Readonly<Record<TrainingRunStatus, readonly TrainingRunStatus[]>> = {
   pending: ['running', 'failed', 'cancelled'],
   running: ['completed', 'failed', 'cancelled'],

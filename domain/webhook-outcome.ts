@@ -7,9 +7,9 @@ export interface AttemptVerdict {
   errorCode: string | null
   /** `2xx` and so on; null when there was no answer. */
   statusClass: string | null
-  /** The receiver is gone for good: its endpoint is disabled (contract 6.4.2). */
+  /** The receiver is gone for good: its endpoint is disabled. */
   disablesEndpoint: boolean
-  /** Whether a `Retry-After` of this answer counts (contract 6.4.3). */
+  /** Whether a `Retry-After` of this answer counts. */
   heedsRetryAfter: boolean
 }
 
@@ -18,7 +18,7 @@ const RETRYABLE_STATUS = new Set([408, 425, 429])
 const PERMANENT_FAILURES = new Set(['url_not_allowed', 'name_not_allowed'])
 
 /**
- * The closed table of contract 6.4.2: 2xx succeeds; timeouts, connection failures, 408, 425, 429 and 5xx are tried again; other 4xx
+ * The closed table of outcomes: 2xx succeeds; timeouts, connection failures, 408, 425, 429 and 5xx are tried again; other 4xx
  * are permanent and 410 disables; redirects are rejected.
  */
 export function judgeAttempt(result: AttemptResult): AttemptVerdict {

@@ -17,7 +17,7 @@ export type DeliveryPlan =
   | { status: 'succeeded' | 'failed' | 'dead_lettered'; nextAttemptAt: null }
   | { status: 'retrying'; nextAttemptAt: Date }
 
-/** What becomes of a delivery after an attempt (contract 6.4). */
+/** What becomes of a delivery after an attempt. */
 export function planDelivery({ verdict, attempt, retryAfter, ...when }: EndedAttempt): DeliveryPlan {
   if (verdict.outcome === 'succeeded') return { status: 'succeeded', nextAttemptAt: null }
   if (verdict.outcome === 'permanent') return { status: 'failed', nextAttemptAt: null }

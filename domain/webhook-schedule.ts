@@ -2,7 +2,7 @@ const SECOND = 1_000
 const MINUTE = 60 * SECOND
 const HOUR = 60 * MINUTE
 
-/** Delay of each attempt from the creation of the delivery generation (contract 6.4.3). */
+/** Delay of each attempt from the creation of the delivery generation. */
 const ATTEMPT_OFFSETS = [
   0,
   30 * SECOND,
@@ -16,7 +16,7 @@ const ATTEMPT_OFFSETS = [
 
 /** Nothing is sent later than this after the creation of the generation. */
 export const DELIVERY_DEADLINE_MS = 48 * HOUR
-/** Events can be sent again for so long (contract 6.4.6). */
+/** Events can be sent again for so long. */
 export const EVENT_RETENTION_MS = 30 * 24 * HOUR
 /** After an outage the attempts that fell due meanwhile are not fired off together. */
 const LEAST_GAP_MS = 30 * SECOND

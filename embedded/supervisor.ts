@@ -28,7 +28,7 @@ import {
   temporalReady,
 } from './temporal.ts'
 
-/** What `--ready-file` tells (design section 11). */
+/** What `--ready-file` tells. */
 export interface Ready {
   base_url: string
   api_key: string

@@ -7,7 +7,7 @@ import { withoutPaths } from './without-paths.ts'
 const FIRST_BACKOFF_MS = 1_000
 const LONGEST_BACKOFF_MS = 300_000
 
-/** One model on this node, wherever in the chain of contract 3.3 it is. */
+/** One model on this node, from `cold` to `evicted`. */
 export class LoadedModel {
   readonly modelKey: string
   server: ModelServer | undefined

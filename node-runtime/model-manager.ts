@@ -100,7 +100,7 @@ export class ModelManager implements AsyncDisposable {
     }
   }
 
-  /** Where a request for a model starts from on this node (contract 3.3). */
+  /** Where a request for a model starts from on this node. */
   startState(modelKey: string): 'resident' | 'cached' | 'cold' {
     const model = this.#models.get(modelKey)
     if (model?.server) return 'resident'

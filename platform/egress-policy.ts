@@ -94,7 +94,7 @@ export interface EgressRules {
   block: readonly string[]
 }
 
-/** Decides where calls to user-given addresses may go (contract 6.4.7, design 10.8). */
+/** Decides where calls to user-given addresses may go. */
 export class EgressPolicy {
   readonly #allowed = new Map<number, BlockList>()
   readonly #blocked: readonly string[]

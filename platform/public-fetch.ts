@@ -35,7 +35,7 @@ export class SendError extends Error {
 }
 
 /**
- * Sends to user-given addresses under the egress policy (design 10.8): the name is resolved for each exchange, any unsafe answer
+ * Sends to user-given addresses under the egress policy: the name is resolved for each exchange, any unsafe answer
  * refuses it, the connection goes to the checked addresses with the name kept for TLS and Host, and a kept connection
  * is used again only while its address is in the fresh answer. No redirects, no proxy environment; time and size bounded.
  */

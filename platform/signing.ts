@@ -24,7 +24,7 @@ export interface SignedParts {
 /** What is known of them before the body has come: its digest as the sender declares it. */
 export type SignedHead = Omit<SignedParts, 'body'> & { bodySha256: string }
 
-/** The headers that carry a node's signature (contract part 5). */
+/** The headers that carry a node's signature. */
 export type SignatureHeaders = {
   'x-account-id': string
   'x-node-id': string
@@ -40,7 +40,7 @@ export const sha256Hex = (body: Uint8Array | string): string =>
 const signedText = ({ method, path, timestamp, accountId, nodeId, bodySha256 }: SignedHead) =>
   ['v1', method, path, timestamp, accountId, nodeId, bodySha256].join('\n')
 
-/** Signs one request as `X-Node-Signature` wants it (design section 8). */
+/** Signs one request as `X-Node-Signature` wants it. */
 export function signRequest(key: KeyObject, parts: SignedParts): SignatureHeaders {
   const bodySha256 = sha256Hex(parts.body)
   return {

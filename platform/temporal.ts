@@ -4,7 +4,7 @@ import { defineSearchAttributeKey, SearchAttributeType, TypedSearchAttributes } 
 import { type Config, ConfigError, required } from './config.ts'
 import { readPem } from './pem.ts'
 
-/** Typed search attributes by which operators find work (design section 7). */
+/** Typed search attributes by which operators find work. */
 export const SEARCH_ATTRIBUTES = {
   HearthAccount: defineSearchAttributeKey('HearthAccount', SearchAttributeType.KEYWORD),
   HearthKind: defineSearchAttributeKey('HearthKind', SearchAttributeType.KEYWORD),

@@ -1,6 +1,6 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 
-/** A new signing secret: 32 random bytes behind the prefix. The whole text is the key (contract 6.2). */
+/** A new signing secret: 32 random bytes behind the prefix. The whole text is the key. */
 export const newWebhookSecret = (): string => `whsec_${randomBytes(32).toString('base64url')}`
 
 /**
@@ -14,7 +14,7 @@ export function signWebhook(secrets: readonly string[], timestamp: number, body:
   return [`t=${timestamp}`, ...signatures].join(',')
 }
 
-/** How far from now a signature's time may be: older ones may be replays (contract 6.2). */
+/** How far from now a signature's time may be: older ones may be replays. */
 const TOLERANCE_S = 300
 
 /** What a receiver does: whether `header` signs exactly these bytes with one of the secrets, not too long ago. */

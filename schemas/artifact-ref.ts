@@ -4,7 +4,7 @@ import { Formed } from './forms.ts'
 
 const closed = (properties: TProperties) => Type.Object(properties, { additionalProperties: false })
 
-/** What a retrain or a merge starts from (contract 2.4). */
+/** What a retrain or a merge starts from. */
 export const ArtifactRef = Type.Unsafe<
   | { type: 'hf'; repo_id: string; revision?: string }
   | { type: 'model_version'; version_id: string }

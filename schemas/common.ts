@@ -36,13 +36,13 @@ export const PageQuery = Type.Object({
 })
 export type PageQuery = Static<typeof PageQuery>
 
-/** The body of a list: `{<name>: [...], next_cursor}`, the cursor null at the end (design 10.1). */
+/** The body of a list: `{<name>: [...], next_cursor}`, the cursor null at the end. */
 export const pageOf = <const N extends string, T extends TSchema>(name: N, item: T) =>
   Type.Unsafe<Record<N, Static<T>[]> & { next_cursor: string | null }>(
     Type.Object({ [name]: Type.Array(item), next_cursor: Nullable(Type.String()) }),
   )
 
-/** The body of every error of the Builder and orchestrator routes (contract part 7). */
+/** The body of every error of the Builder and orchestrator routes. */
 export const ErrorBody = Type.Object(
   {
     error: Type.Object({

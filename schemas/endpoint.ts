@@ -14,7 +14,7 @@ export const Readiness = Vocabulary('warm', 'cached', 'cold')
 const JsonSchema = Type.Record(Type.String(), Type.Unknown())
 const Example = Type.Record(Type.String(), Type.Unknown())
 
-/** How near an endpoint's model is to answering, over all nodes (contract 2.8 and 3.3). */
+/** How near an endpoint's model is to answering, over all nodes. */
 export const ModelReadiness = Type.Object({
   readiness: Readiness,
   warm_nodes: Type.Integer(),
@@ -68,7 +68,7 @@ export const Endpoint = Type.Object(
 )
 export type Endpoint = Static<typeof Endpoint>
 
-/** Filters, order and page of `GET /endpoints` (contract 4.5). */
+/** Filters, order and page of `GET /endpoints`. */
 export const EndpointQuery = Type.Object({
   visibility: Type.Optional(EndpointVisibility),
   review_status: Type.Optional(ReviewStatus),

@@ -2,7 +2,7 @@ import Type, { type Static } from 'typebox'
 import { Nullable, Uuid, Vocabulary } from './common.ts'
 import { Formed } from './forms.ts'
 
-/** What the hub routes take as `task_type` (contract 4.4). */
+/** What the hub routes take as `task_type`. */
 export const HubTaskType = Vocabulary(
   'embeddings',
   'rerank',
@@ -71,7 +71,7 @@ export const RepoId = Formed(
   { maxLength: 200 },
 )
 
-/** What is not named here is forced; naming it with another value is 422 (contract 3.5). */
+/** What is not named here is forced; naming it with another value is 422. */
 export const RegisterHubModel = Type.Object(
   {
     repo_id: RepoId,

@@ -17,7 +17,7 @@ export const TaskStatus = Vocabulary(
 )
 export type TaskStatus = Static<typeof TaskStatus>
 
-/** The state a model was met in when a request was served (contract 3.3). */
+/** The state a model was met in when a request was served. */
 export const ModelState = Vocabulary('resident', 'cached', 'cold')
 export type ModelState = Static<typeof ModelState>
 
@@ -27,7 +27,7 @@ export type TaskSurface = Static<typeof TaskSurface>
 
 const JsonObject = Type.Record(Type.String(), Type.Unknown())
 
-/** How far a task is; what `metadata` holds depends on the step (contract 2.7). */
+/** How far a task is; what `metadata` holds depends on the step. */
 export const StatusDetail = Type.Object(
   {
     status: Type.String({ minLength: 1, maxLength: 64 }),

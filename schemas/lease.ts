@@ -21,7 +21,7 @@ export const LEASE_SECONDS = { default: 30, minimum: 1, maximum: 300 } as const
 
 const LeaseSeconds = Type.Optional(Type.Integer(LEASE_SECONDS))
 
-/** Body of both claims (design 10.10). */
+/** Body of both claims. */
 export const ClaimRequest = Type.Object({ lease_s: LeaseSeconds }, { $id: 'ClaimRequest' })
 export type ClaimRequest = Static<typeof ClaimRequest>
 

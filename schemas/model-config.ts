@@ -1,7 +1,7 @@
 import Type, { type Static } from 'typebox'
 import { Vocabulary } from './common.ts'
 
-/** Where a model config or model stands in its lifecycle (spec 3.5). */
+/** Where a model config or model stands in its lifecycle. */
 export const LifecycleStatus = Vocabulary('candidate', 'ready', 'preferred', 'disabled')
 
 /** Kinds of model the catalog and the endpoint list are filtered by. */
@@ -96,7 +96,7 @@ export const ModelConfigFile = Type.Object(
 )
 export type ModelConfigFile = Static<typeof ModelConfigFile>
 
-/** List entry of the catalog (spec 2.5). */
+/** List entry of the catalog. */
 export const ModelConfig = Type.Object(
   {
     model_id: Type.String(),
@@ -121,7 +121,7 @@ const UserConfigurableParam = Type.Object({
   description: Type.String(),
 })
 
-/** Detail of a catalog entry (spec 2.5). */
+/** Detail of a catalog entry. */
 export const ModelConfigDetail = Type.Object(
   { ...ModelConfig.properties, user_configurable_params: Type.Array(UserConfigurableParam) },
   { $id: 'ModelConfigDetail' },

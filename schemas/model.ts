@@ -11,7 +11,7 @@ import {
 } from './common.ts'
 import { LifecycleStatus, ModelConfig } from './model-config.ts'
 
-/** A model config, of the catalog or imported from the hub, with what the registry says of it (contract 2.5). */
+/** A model config, of the catalog or imported from the hub, with what the registry says of it. */
 export const RegistryEntry = Type.Object(
   {
     model_config_id: Type.String(),

@@ -2,7 +2,7 @@ import Type, { type Static } from 'typebox'
 import { Uuid } from './common.ts'
 import { Claimed } from './lease.ts'
 
-/** What a node gets with a task (design 10.10). */
+/** What a node gets with a task. */
 export const TaskClaim = Type.Object(
   {
     task_id: Uuid,

@@ -1,7 +1,7 @@
 import Type, { type Static } from 'typebox'
 import { Nullable, PageQuery, pageOf, Timestamp, Uuid, Vocabulary } from './common.ts'
 
-/** Events that can be subscribed to (contract 6.1). */
+/** Events that can be subscribed to. */
 export const WebhookEventType = Vocabulary(
   'inference.task.succeeded',
   'inference.task.failed',
@@ -26,7 +26,7 @@ const EndpointName = Type.String({ minLength: 1, maxLength: 200 })
 const EndpointUrl = Type.String({
   minLength: 1,
   maxLength: 2048,
-  description: 'HTTPS on port 443, a public host name, no user name, no fragment (contract 6.4.7).',
+  description: 'HTTPS on port 443, a public host name, no user name, no fragment.',
 })
 const EventTypes = Type.Array(WebhookEventType, { minItems: 1, maxItems: 10, uniqueItems: true })
 
@@ -47,7 +47,7 @@ export const UpdateWebhookEndpoint = Type.Object(
 )
 export type UpdateWebhookEndpoint = Static<typeof UpdateWebhookEndpoint>
 
-/** A destination as it is read: redacted (contract 2.12). */
+/** A destination as it is read: redacted. */
 export const WebhookEndpoint = Type.Object(
   {
     endpoint_id: Uuid,
@@ -104,7 +104,7 @@ export const WebhookDeliveryStatus = Vocabulary(
 
 export const AttemptOutcome = Vocabulary('succeeded', 'retryable', 'permanent', 'interrupted')
 
-/** Nothing here can leak: outcome, a code of a closed table, the class of the status, and timing (contract 2.13). */
+/** Nothing here can leak: outcome, a code of a closed table, the class of the status, and timing. */
 export const WebhookAttempt = Type.Object(
   {
     attempt: Type.Integer({ minimum: 1 }),

@@ -12,7 +12,7 @@ export interface NodeStanding {
   sharing: NodeSharing | undefined
 }
 
-/** The queues whose work this node can do now (design section 6), and how much of it at once. */
+/** The queues whose work this node can do now, and how much of it at once. */
 export function wantedQueues(
   { identity, inventory, models }: NodeParts,
   { draining, sharing }: NodeStanding,

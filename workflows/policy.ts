@@ -1,14 +1,14 @@
 import type { ActivityOptions, LocalActivityOptions } from '@temporalio/workflow'
 import { NODE_QUEUES } from '../domain/node-queues.ts'
 
-/** Every task queue; those of nodes are named by warmth, hardware or node (design section 6). */
+/** Every task queue; those of nodes are named by warmth, hardware or node. */
 export const QUEUES = {
   control: 'control',
   webhooks: 'webhooks',
   ...NODE_QUEUES,
 } as const
 
-/** Workflow ids derive from the row they serve (design section 7). */
+/** Workflow ids derive from the row they serve. */
 export const WORKFLOW_ID = {
   dataset: (datasetId: string, uploadId: string) => `dataset/${datasetId}/${uploadId}`,
   datasetRemoval: (datasetId: string) => `dataset/${datasetId}/removal`,

@@ -26,7 +26,7 @@ const MAX_ATTEMPTS = 8
 const LOOK_MS = 3_600_000
 
 /**
- * The second to eighth attempt of one delivery (contract 6.4.3). The row is the truth: this workflow sleeps until the attempt is
+ * The second to eighth attempt of one delivery. The row is the truth: this workflow sleeps until the attempt is
  * due, makes it, and looks again. Signal `retry_now` to make the next attempt at once; cancel it to end the delivery.
  */
 export async function webhookDelivery({ deliveryId }: WebhookDeliveryInput): Promise<void> {

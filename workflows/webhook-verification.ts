@@ -11,7 +11,7 @@ export interface WebhookVerificationInput {
   version: number
 }
 
-/** Challenges a destination at 0 s, 30 s, 2 min and 10 min; unanswered, it stays unverified (contract 6.3, design 10.8). */
+/** Challenges a destination at 0 s, 30 s, 2 min and 10 min; unanswered, it stays unverified. */
 export async function webhookVerification({
   endpointId,
   version,

@@ -12,7 +12,7 @@ export type Authenticate = (exchange: Exchange) => AnyCaller | Promise<AnyCaller
 
 const RANK: Record<Role, number> = { viewer: 0, operator: 1, admin: 2 }
 
-/** Viewers read, operators create and infer, admins also delete (design section 4). */
+/** Viewers read, operators create and infer, admins also delete. */
 export function roleOf({ role, method }: Pick<AnyRoute, 'role' | 'method'>): Role {
   if (role) return role
   if (method === 'GET') return 'viewer'

@@ -1,4 +1,4 @@
-/** Who a route lets in (contract part 5). */
+/** Who a route lets in. */
 export type Auth =
   | 'none'
   | 'api-key'

@@ -37,7 +37,7 @@ export function toApiError(err: unknown): ApiError {
   return new ApiError('internal', 'internal error', { cause: err })
 }
 
-/** `{error: {code, message, details, request_id}}`; a 422 carries `detail` beside it (design 10.2). */
+/** `{error: {code, message, details, request_id}}`; a 422 carries `detail` beside it. */
 function builderBody(error: ApiError, requestId: string): unknown {
   const { code, message, details } = error
   const body = { error: { code, message, details, request_id: requestId } }

@@ -26,7 +26,7 @@ interface KeyedRequest {
 
 type Work = (trx: Transaction<Database>) => Promise<Outgoing>
 
-/** The key of a request, when it carries one. The scope is account, operation and path parameters (contract 4.1). */
+/** The key of a request, when it carries one. The scope is account, operation and path parameters. */
 export function keyOf(
   { operationId }: AnyRoute,
   { req, accountId, params, query, body }: Exchange,

@@ -45,7 +45,7 @@ const stopped = ({ reason }: { reason: string | null }) =>
     headers: { 'retry-after': '30' },
   })
 
-/** Refuses new work while the kill switch is active, or while this gateway cannot tell (design 10.11). */
+/** Refuses new work while the kill switch is active, or while this gateway cannot tell. */
 export function checkKillSwitch(view: KillSwitchView, now = performance.now()): void {
   if (view.active) throw stopped(view)
   if (isStale(view, now)) {

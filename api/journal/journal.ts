@@ -18,7 +18,7 @@ export interface OpenRow {
   readonly written: Promise<void>
 }
 
-/** The rows of warm inference (design section 2): many requests to a transaction, each answered once its row is durable. */
+/** The rows of warm inference: many requests to a transaction, each answered once its row is durable. */
 export class Journal implements AsyncDisposable {
   readonly #opened: GroupWriter<TaskEntry>
   readonly #settled: GroupWriter<Settlement>

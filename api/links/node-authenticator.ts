@@ -21,7 +21,7 @@ const ANYBODY = ''
 /** A node's id is made before it is told to anybody. */
 const UNKNOWN = { max: 10_000, ttl: 10_000 }
 
-/** Checks `X-Node-Signature` (design section 8); a message is taken once, whichever gateway it comes to. */
+/** Checks `X-Node-Signature`; a message is taken once, whichever gateway it comes to. */
 export class NodeAuthenticator {
   readonly #db: Kysely<Database>
   // Keys never change; whether the node was removed is asked with each signature.

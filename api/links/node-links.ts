@@ -41,7 +41,7 @@ const LINKS = { perSecond: 0.5, burst: 30 }
 /** Models of one link about which the database is asked. */
 const MAX_ASKED = 1_000
 
-/** Every node linked to this gateway: what they report, and the way to their models (design section 8). */
+/** Every node linked to this gateway: what they report, and the way to their models. */
 export class NodeLinks implements AsyncDisposable {
   /** The linked nodes' reports, ordered for the pick of a warm node. */
   readonly placement = new PlacementIndex()

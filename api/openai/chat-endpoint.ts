@@ -8,7 +8,7 @@ import type { Services } from '../services.ts'
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
 /**
- * The endpoint behind `model` (design 10.7): any that the account may use by its id; by name one of its own, else an active
+ * The endpoint behind `model`: any that the account may use by its id; by name one of its own, else an active
  * base model. At once when it is known.
  */
 export function chatEndpoint(

@@ -13,7 +13,7 @@ const usableVersions = (db: Kysely<Database>, accountId: string, ref: VersionRef
     .where((eb) => eb.or([eb('account_id', '=', accountId), eb('visibility', '=', 'public')]))
     .where((eb) => (ref.type === 'job' ? eb('job_id', '=', ref.job_id) : eb('id', '=', ref.version_id)))
 
-/** The version that an account may start from: one of its own, or a public one (contract 2.4). */
+/** The version that an account may start from: one of its own, or a public one. */
 export function findUsableVersion(
   db: Kysely<Database>,
   accountId: string,

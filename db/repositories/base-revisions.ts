@@ -17,7 +17,7 @@ export async function pinBaseRevision(
   return row?.base_revision ?? revision
 }
 
-/** The commit that the equal run, whose checkpoint this one goes on from, started at (design 10.4). */
+/** The commit that the equal run, whose checkpoint this one goes on from, started at. */
 export async function findRevisionToResume(
   db: Kysely<Database>,
   { id, account_id, config_digest }: Pick<TrainingRunRow, 'id' | 'account_id' | 'config_digest'>,

@@ -5,7 +5,7 @@ import { disabledByOwner } from './model-config-lifecycle.ts'
 
 const AT_ONCE = 1_000
 
-/** What an account can chat with, newest first: its own active endpoints, and those offered to all (contract 4.7). */
+/** What an account can chat with, newest first: its own active endpoints, and those offered to all. */
 export async function listChatModels(db: Kysely<Database>, accountId: string): Promise<ChatModelRow[]> {
   const rows: ChatModelRow[] = []
   // The list has no pages on the wire; the database is asked in pieces, so that none holds a connection for long.

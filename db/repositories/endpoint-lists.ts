@@ -122,7 +122,7 @@ export async function listEndpoints(
   return { rows, total }
 }
 
-/** How the account's view divides, whatever source, base model and category are chosen (contract 4.5). */
+/** How the account's view divides, whatever source, base model and category are chosen. */
 export async function endpointFacets(
   db: Kysely<Database>,
   accountId: string,

@@ -3,7 +3,7 @@ import { newId } from '../../domain/ids.ts'
 import type { Database } from '../tables.ts'
 import type { EventTable } from '../tables/accounts.ts'
 
-/** A terminal state to announce (contract 6.1). */
+/** A terminal state to announce. */
 export interface TerminalEvent {
   accountId: string
   type: string
@@ -15,7 +15,7 @@ export type EventRow = Pick<EventTable, 'id' | 'account_id' | 'type' | 'resource
   created_at: Date
 }
 
-/** Freezes an event: its payload holds no prompt, input, output, log or artifact (contract 2.14). */
+/** Freezes an event: its payload holds no prompt, input, output, log or artifact. */
 export function freezeEvent(event: TerminalEvent, now: Date): EventRow {
   const id = newId()
   return {

@@ -118,7 +118,7 @@ export async function checkpointEpoch(db: Kysely<Database>, jobId: string): Prom
 
 /**
  * Where a job goes on from: its own newest checkpoint, else that of an equal run of the same account which failed or
- * was cancelled (design 10.4).
+ * was cancelled.
  */
 export async function findResumePoint(
   db: Kysely<Database>,

@@ -5,7 +5,7 @@ import { bumpCache } from './cache-versions.ts'
 
 const ROW = 1
 
-/** The kill switch; its row is the truth (design 10.11). */
+/** The kill switch; its row is the truth. */
 export function readKillSwitch(db: Kysely<Database>): Promise<KillSwitchRow> {
   return db.selectFrom('kill_switch').selectAll().where('id', '=', ROW).executeTakeFirstOrThrow()
 }

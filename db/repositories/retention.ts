@@ -5,7 +5,7 @@ import type { Database } from '../tables.ts'
 export const RETENTION_BATCH = 5_000
 
 /**
- * What goes by age alone: how long each kind of row is kept (design section 5). Signatures and join tokens carry their
+ * What goes by age alone: how long each kind of row is kept. Signatures and join tokens carry their
  * own end.
  */
 const BY_AGE = {
@@ -77,7 +77,7 @@ export async function removeUploads(db: Kysely<Database>, ids: readonly string[]
   await db.deleteFrom('dataset_upload').where('id', 'in', ids).where('status', '=', 'failed').execute()
 }
 
-/** Inputs whose URL ended an hour after they were stored (contract 4.5). */
+/** Inputs whose URL ended an hour after they were stored. */
 export function outlivedInputs(db: Kysely<Database>, limit: number): Promise<OutlivedFile[]> {
   return db
     .selectFrom('uploaded_input')

@@ -202,7 +202,7 @@ export function endOf(
   return end
 }
 
-/** The terminal event of a task (contract 6.1). */
+/** The terminal event of a task. */
 const taskEvent = (accountId: string, status: 'succeeded' | 'failed'): EventForm =>
   eventForm({
     accountId,

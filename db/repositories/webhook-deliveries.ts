@@ -113,7 +113,7 @@ export function lockGenerations(
     .execute()
 }
 
-/** The next generation of a delivery: same event, pinned to the destination and secrets of now (contract 6.4.5). */
+/** The next generation of a delivery: same event, pinned to the destination and secrets of now. */
 export async function insertRedelivery(
   trx: Transaction<Database>,
   of: WebhookDeliveryRow,

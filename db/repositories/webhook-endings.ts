@@ -81,7 +81,7 @@ async function deadLetter(db: Kysely<Database>, which: RawBuilder<unknown>, now:
 }
 
 /**
- * The destination answered 410: it gets nothing more until an administrator enables it again (contract 6.4.2). False when it
+ * The destination answered 410: it gets nothing more until an administrator enables it again. False when it
  * is not the current one any more, or disabled already.
  */
 export async function disableGoneEndpoint(

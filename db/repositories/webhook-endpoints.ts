@@ -112,7 +112,7 @@ export async function insertWebhookSecret(
 
 /**
  * Makes `current` the secret of a destination: the one before it signs until `until`, those before that no longer, and none
- * of them when they are revoked (contract 6.4.8).
+ * of them when they are revoked.
  */
 export async function retireWebhookSecrets(
   trx: Transaction<Database>,
@@ -165,7 +165,7 @@ export function signingSecrets(
     .execute()
 }
 
-/** Opens the verification of a destination's version; earlier ones count no more (contract 3.7). */
+/** Opens the verification of a destination's version; earlier ones count no more. */
 export async function openVerification(
   trx: Transaction<Database>,
   verification: {

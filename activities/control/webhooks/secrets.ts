@@ -4,7 +4,7 @@ import type { WebhookDeps } from './deps.ts'
 
 /**
  * The secrets each attempt is signed with: those valid now, newest first; a redelivery's are pinned, and an emergency
- * rotation overrides any pin (design 10.8).
+ * rotation overrides any pin.
  */
 export async function secretsFor(
   { db, secretBox, now }: WebhookDeps,

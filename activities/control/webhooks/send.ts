@@ -18,7 +18,7 @@ export interface SignedSend {
 }
 
 /**
- * Signs at the moment of sending and posts (contract 6.2). Throws `SendError`; another error when there is nothing to sign
+ * Signs at the moment of sending and posts. Throws `SendError`; another error when there is nothing to sign
  * with, for the endpoint has been deleted meanwhile.
  */
 export async function sendSigned({ sender, now }: WebhookDeps, send: SignedSend): Promise<Answer> {

@@ -26,7 +26,7 @@ function challengeBody({ endpoint, verification }: PendingVerification): Buffer 
 }
 
 /**
- * Asks the destination to give the challenge back, in the header and as the exact compact body (contract 6.3). One that
+ * Asks the destination to give the challenge back, in the header and as the exact compact body. One that
  * answers 410 wants to hear nothing more.
  */
 export async function challenge(

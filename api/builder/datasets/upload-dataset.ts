@@ -10,7 +10,7 @@ import type { Services } from '../../services.ts'
 import { acceptUpload, awaitIngest, STILL_READING, type UploadPlace } from './accept-upload.ts'
 import { noDataset, refusedFile } from './present.ts'
 
-/** Larger files go by init, PUT, commit (contract 4.2). */
+/** Larger files go by init, PUT, commit. */
 const LIMIT = {
   maxBytes: 100 * 1024 * 1024,
   hint: '; larger files go another way: POST /datasets, POST /datasets/{dataset_id}/uploads/init, PUT the file to the signed URL, POST the commit',

@@ -24,7 +24,7 @@ export const searchHub = route({
   errors: ['rate_limited', 'unavailable'],
 
   async handler({ caller: { accountId }, body }, services) {
-    // What does not map to the vocabulary filters nothing (contract 4.4).
+    // What does not map to the vocabulary filters nothing.
     const task = body.task_type !== undefined && isHubTask(body.task_type) ? body.task_type : undefined
     const found = await askingHub(
       services.hubReader.search(accountId, {

@@ -12,7 +12,7 @@ import type { SecretBox } from '../../../platform/secret-box.ts'
 import { newWebhookSecret } from '../../../platform/webhook-signature.ts'
 import { webhookVerificationStart } from '../../../workflows/starts.ts'
 
-/** How long a destination has to answer its challenge (design 10.8). */
+/** How long a destination has to answer its challenge. */
 const VERIFICATION_WINDOW_MS = 15 * 60_000
 /** Hosts that an account may have challenged as often as each of them may be. */
 const CHALLENGED_HOSTS = 3

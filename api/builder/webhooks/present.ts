@@ -7,7 +7,7 @@ import { ApiError } from '../../../domain/errors.ts'
 import type { WebhookAttempt, WebhookDelivery, WebhookEndpoint } from '../../../schemas/webhook.ts'
 import type { Static } from 'typebox'
 
-/** A destination as it is read: neither its URL nor its secret (contract 2.12). */
+/** A destination as it is read: neither its URL nor its secret. */
 export const presentWebhookEndpoint = (row: WebhookEndpointRow): WebhookEndpoint => ({
   endpoint_id: row.id,
   name: row.name,

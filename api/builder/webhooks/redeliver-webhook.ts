@@ -53,7 +53,7 @@ export const redeliverWebhook = route({
   },
 })
 
-/** Delivery rows outlive their events by a week, so that a late request learns why it comes too late (design 5). */
+/** Delivery rows outlive their events by a week, so that a late request learns why it comes too late. */
 function refuseExpired(createdAt: Date | undefined, at: Date): void {
   if (createdAt && at.getTime() - createdAt.getTime() <= EVENT_RETENTION_MS) return
   throw new ApiError('gone', 'the event is past its retention of 30 days; read the resource instead')

@@ -4,7 +4,7 @@ interface Choice {
   [field: string]: unknown
 }
 
-/** A complete answer as the one event of a stream, for servers that cannot stream (contract 4.7). */
+/** A complete answer as the one event of a stream, for servers that cannot stream. */
 export function singleChunk(completion: Record<string, unknown>): Buffer {
   const choices = Array.isArray(completion.choices) ? (completion.choices as Choice[]) : []
   const chunk = {

@@ -7,7 +7,7 @@ import {
 import type { KillSwitchRow } from '../../../db/tables/accounts.ts'
 import type { Services } from '../../services.ts'
 
-/** How long the caller waits for gateways; one that is silent for longer closes its own gate (design 10.11). */
+/** How long the caller waits for gateways; one that is silent for longer closes its own gate. */
 const ACKNOWLEDGE_MS = 2_000
 const LOOK_MS = 25
 

@@ -3,5 +3,5 @@ import { readTaskInput } from './read-task-input.ts'
 
 export const taskClaims = [claimTask, readTaskInput]
 
-/** The claim at the root of the address as well (contract 4.9). */
+/** The claim at the root of the address as well. */
 export const rootTaskClaims = [{ ...claimTask, operationId: 'claimTaskAtRoot' }]
