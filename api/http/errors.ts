@@ -9,7 +9,9 @@ interface Coded {
 const UNREACHABLE = new Set<unknown>(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND'])
 /** Postgres: shutting down or starting up, out of connections, deadlock and serialisation failures. */
 const TRY_AGAIN = new Set<unknown>(['57P01', '57P02', '57P03', '53300', '40001', '40P01'])
-const UNREACHABLE_TEXT = /Connection terminated|timeout exceeded when trying to connect|Failed to connect/
+/** Sentences without a code; the last is of a session that ended before a later statement, such as the roll-back. */
+const UNREACHABLE_TEXT =
+  /Connection terminated|timeout exceeded when trying to connect|Failed to connect|is not queryable/
 const GRPC_UNAVAILABLE = 14
 
 /** The single funnel: whatever was thrown becomes an error the caller may see. */

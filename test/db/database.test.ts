@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from 'kysely'
+import { toApiError } from '../../api/http/errors.ts'
 import { startDatabase, type TestDatabase } from '../support/database.ts'
 
 describe('database', () => {
@@ -19,7 +20,7 @@ describe('database', () => {
       await sql`select 1`.execute(trx)
     })
 
-    await assert.rejects(broken)
+    await assert.rejects(broken, (err) => toApiError(err).code === 'unavailable')
     assert.equal((await sql`select 1 as one`.execute(db)).rows.length, 1)
   })
 })
