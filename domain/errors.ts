@@ -36,8 +36,13 @@ export class ApiError extends Error {
   }
 }
 
+/** A 422 about these places of the request; the message tells the first of them. */
+export function invalidFor(issues: readonly Issue[], where = 'body'): ApiError {
+  const [first] = issues
+  const message = first ? `${first.loc.join('.')}: ${first.msg}` : `invalid ${where}`
+  return new ApiError('validation_failed', message, { details: { issues } })
+}
+
 /** A 422 about one place of the request: `invalid(['body', 'dataset_id'], 'no such dataset')`. */
 export const invalid = (loc: readonly (string | number)[], msg: string, type = 'value_error'): ApiError =>
-  new ApiError('validation_failed', `${loc.join('.')}: ${msg}`, {
-    details: { issues: [{ loc, msg, type } satisfies Issue] },
-  })
+  invalidFor([{ loc, msg, type }])

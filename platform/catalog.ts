@@ -3,6 +3,7 @@ import { dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import type { TSchema } from 'typebox'
+import { faultInWords } from '../domain/fault-words.ts'
 import {
   ModelConfigFile,
   type HyperparameterSchema,
@@ -127,10 +128,10 @@ function resolve(
 
   const issues: HyperparameterIssue[] = []
   if (!validate(known)) {
-    for (const { instancePath, message } of validate.errors ?? []) {
-      const [name = '', ...rest] = instancePath.slice(1).split('/')
+    for (const error of validate.errors ?? []) {
+      const [name = '', ...rest] = error.instancePath.slice(1).split('/')
       const path = ['', spelling[name] ?? name, ...rest].join('/')
-      issues.push({ path, message: message ?? 'is not valid' })
+      issues.push({ path, message: faultInWords(error) })
     }
   }
   return { values: { ...defaults, ...known }, warnings, issues }

@@ -54,21 +54,24 @@ export const CreateDataset = Type.Object(
     storage_format: StorageFormat,
     visibility: Type.Optional(DatasetVisibility),
   },
-  { $id: 'CreateDataset' },
+  { $id: 'CreateDataset', additionalProperties: false },
 )
 
 /** The text parts of the upload form; `file` comes beside them. */
-export const UploadFields = Type.Object({
-  name: Name,
-  storage_format: StorageFormat,
-  description: Type.Optional(Description),
-  visibility: Type.Optional(DatasetVisibility),
-})
+export const UploadFields = Type.Object(
+  {
+    name: Name,
+    storage_format: StorageFormat,
+    description: Type.Optional(Description),
+    visibility: Type.Optional(DatasetVisibility),
+  },
+  { additionalProperties: false },
+)
 export type UploadFields = Static<typeof UploadFields>
 
 export const UploadForm = Type.Object(
   { ...UploadFields.properties, file: Type.Unsafe<string>({ type: 'string', format: 'binary' }) },
-  { $id: 'UploadDataset' },
+  { $id: 'UploadDataset', additionalProperties: false },
 )
 
 export const InitUpload = Type.Object(
@@ -80,7 +83,7 @@ export const InitUpload = Type.Object(
       { maxLength: 200 },
     ),
   },
-  { $id: 'InitUpload' },
+  { $id: 'InitUpload', additionalProperties: false },
 )
 
 export const UploadSession = Type.Object(

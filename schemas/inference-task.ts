@@ -49,7 +49,7 @@ export const InferBody = Type.Object(
     max_tokens: Type.Optional(Type.Integer({ minimum: 1, maximum: 4096 })),
     temperature: Type.Optional(Type.Number({ minimum: 0, maximum: 2 })),
   },
-  { $id: 'InferBody' },
+  { $id: 'InferBody', additionalProperties: false },
 )
 export type InferBody = Static<typeof InferBody>
 

@@ -3,8 +3,17 @@ import { Nullable, Vocabulary } from './common.ts'
 import { HubOrigin } from './endpoint.ts'
 
 /** Who speaks, as the OpenAI API has it; `function` is its older word for `tool`. */
+export const CHAT_ROLES = ['system', 'developer', 'user', 'assistant', 'tool', 'function'] as const
+
+/** Which messages may do without `content` is a rule of `domain/chat-messages.ts`, which checks each of them. */
 const Message = Type.Object({
-  role: Vocabulary('system', 'developer', 'user', 'assistant', 'tool', 'function'),
+  role: Vocabulary(...CHAT_ROLES),
+  content: Type.Optional(
+    Type.Unsafe<string | unknown[] | null>({
+      type: ['string', 'array', 'null'],
+      description: 'Required but for an assistant that calls tools, where it may be null as well',
+    }),
+  ),
 })
 
 /**

@@ -1,5 +1,6 @@
 import { ApplicationFailure, cancellationSignal } from '@temporalio/activity'
 import { ComparisonError, compareLogits } from '../../node-runtime/logit-comparison.ts'
+import { faultInWords } from '../../domain/fault-words.ts'
 import { newId } from '../../domain/ids.ts'
 import { NoRoomError } from '../../node-runtime/memory-room.ts'
 import { ModelUnavailableError } from '../../node-runtime/model-manager.ts'
@@ -100,6 +101,6 @@ async function judge(
   const where = first.instancePath || 'the answer'
   return {
     passed: false,
-    reason: `its answer breaks the output schema: ${where} ${first.message ?? 'is not valid'}`,
+    reason: `its answer breaks the output schema: ${where} ${faultInWords(first)}`,
   }
 }

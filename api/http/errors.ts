@@ -48,12 +48,21 @@ function builderBody(error: ApiError, requestId: string): unknown {
 
 /** `{error: {message, type, code, param}}`, as clients of the OpenAI surface read it. */
 function openAiBody(error: ApiError): unknown {
-  const { code, message, status } = error
-  const [issue] = (error.details.issues ?? []) as readonly Issue[]
+  const { code, status } = error
+  const issues = (error.details.issues ?? []) as readonly Issue[]
+  const [first] = issues
+  // Clients of this surface see nothing but the message: it names all that is wrong.
+  const message =
+    issues.length > 1
+      ? issues.slice(0, MOST_NAMED).map(inWords).join('; ') + (issues.length > MOST_NAMED ? '; ...' : '')
+      : error.message
   return {
-    error: { message, type: openAiType(code, status), code, param: issue?.loc.slice(1).join('.') ?? null },
+    error: { message, type: openAiType(code, status), code, param: first?.loc.slice(1).join('.') ?? null },
   }
 }
+
+const MOST_NAMED = 10
+const inWords = ({ loc, msg }: Issue): string => `${loc.join('.')}: ${msg}`
 
 function openAiType(code: string, status: number): string {
   if (status === 401) return 'authentication_error'

@@ -1,23 +1,11 @@
 import type { ErrorObject as AjvError } from 'ajv/dist/2020.js'
 import type { Issue } from '../../domain/errors.ts'
-import { formInWords } from '../../schemas/forms.ts'
+import { faultInWords, oneOf, short } from '../../domain/fault-words.ts'
 
-type ErrorObject = Pick<AjvError, 'keyword' | 'instancePath' | 'params' | 'message' | 'parentSchema'>
+type ErrorObject = Pick<AjvError, 'keyword' | 'instancePath' | 'params' | 'parentSchema'>
 export type Where = 'body' | 'query' | 'path' | 'header' | 'response'
 
 const MOST = 100
-const LONGEST_NAME = 200
-/** Of a list of allowed values as a message repeats it: those of schemas that callers wrote may be as long as these. */
-const LONGEST_LIST = 2_000
-/** Of schemas that callers wrote. */
-const ANOTHER_FORM = 'has not the form that the schema gives'
-const FORMATS: Readonly<Record<string, string>> = {
-  uuid: 'must be a UUID',
-  'date-time': 'must be a timestamp in ISO 8601, for example 2026-01-31T12:00:00Z',
-  date: 'must be a date, for example 2026-01-31',
-  uri: 'must be a URL',
-  email: 'must be an email address',
-}
 
 /** What ajv found, as the `detail` of a 422 spells it. */
 export function toIssues(where: Where, errors: readonly ErrorObject[]): Issue[] {
@@ -73,42 +61,29 @@ function toIssue(where: Where, error: ErrorObject): Issue {
   switch (error.keyword) {
     case 'required':
       return { loc: [...loc, short(error.params.missingProperty)], msg: 'Field required', type: 'missing' }
-    case 'additionalProperties':
+    case 'dependentRequired':
       return {
-        loc: [...loc, short(error.params.additionalProperty)],
+        loc: [...loc, short(error.params.missingProperty)],
+        msg: `Field required beside ${short(error.params.property)}`,
+        type: 'missing',
+      }
+    case 'additionalProperties':
+    case 'unevaluatedProperties': {
+      const { additionalProperty, unevaluatedProperty } = error.params
+      return {
+        loc: [...loc, short(additionalProperty ?? unevaluatedProperty)],
         msg: 'Unknown field',
         type: 'extra_forbidden',
       }
-    case 'enum':
-      return {
-        loc,
-        msg: oneOf(error.params.allowedValues as unknown[]),
-        type: 'enum',
-      }
+    }
     case 'discriminator':
       return {
         loc: [...loc, error.params.tag],
         msg: `${oneOf(tagsOf(error))}, not ${short(JSON.stringify(error.params.tagValue))}`,
         type: 'discriminator',
       }
-    case 'minLength':
-    case 'minItems': {
-      const what = error.keyword === 'minItems' ? 'items' : 'characters'
-      const { limit } = error.params as { limit: number }
-      const msg = limit === 1 ? 'must not be empty' : `must have at least ${limit} ${what}`
-      return { loc, msg, type: error.keyword }
-    }
-    case 'maxLength':
-    case 'maxItems': {
-      const what = error.keyword === 'maxItems' ? 'items' : 'characters'
-      return { loc, msg: `must have at most ${String(error.params.limit)} ${what}`, type: error.keyword }
-    }
-    case 'pattern':
-      return { loc, msg: formInWords(String(error.params.pattern)) ?? ANOTHER_FORM, type: error.keyword }
-    case 'format':
-      return { loc, msg: FORMATS[String(error.params.format)] ?? ANOTHER_FORM, type: error.keyword }
     default:
-      return { loc, msg: error.message ?? 'is not valid', type: error.keyword }
+      return { loc, msg: faultInWords(error), type: error.keyword }
   }
 }
 
@@ -119,14 +94,8 @@ const pointer = (path: string): (string | number)[] =>
     .slice(1)
     .map((part) => (/^\d{1,9}$/.test(part) ? Number(part) : part.replaceAll('~1', '/').replaceAll('~0', '~')))
 
-const oneOf = (values: readonly unknown[]): string =>
-  `must be one of ${values.map((value) => JSON.stringify(value)).join(', ')}`.slice(0, LONGEST_LIST)
-
 /** The values of the member that chooses between shapes, as the schema of each shape gives its own. */
 function tagsOf({ params, parentSchema }: ErrorObject): unknown[] {
   const shapes = (parentSchema?.oneOf ?? []) as { properties?: Record<string, { const?: unknown }> }[]
   return shapes.map(({ properties }) => properties?.[params.tag]?.const)
 }
-
-/** Names come from the caller, and may be as long as its body. */
-const short = (name: unknown): string => String(name).slice(0, LONGEST_NAME)

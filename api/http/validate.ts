@@ -1,7 +1,7 @@
 import { Ajv2020, type Options, type ValidateFunction } from 'ajv/dist/2020.js'
 import formats from 'ajv-formats'
 import type { TSchema } from 'typebox'
-import { ApiError, invalid, type Issue } from '../../domain/errors.ts'
+import { ApiError, invalid, invalidFor } from '../../domain/errors.ts'
 import { toIssues, type Where } from './issues.ts'
 
 const COMMON: Options = {
@@ -46,11 +46,11 @@ class Compiler {
     return (value, large = false) => {
       first ??= this.#first.compile(schema)
       if (first(value)) return value
-      if (large) throw refused(where, toIssues(where, first.errors ?? []))
+      if (large) throw invalidFor(toIssues(where, first.errors ?? []), where)
 
       all ??= this.#all.compile(schema)
       const { errors } = all(value) ? first : all
-      throw refused(where, toIssues(where, errors ?? []))
+      throw invalidFor(toIssues(where, errors ?? []), where)
     }
   }
 }
@@ -63,12 +63,6 @@ export const jsonCheck = (where: Where, schema: TSchema): Check => strict.check(
 
 /** Checks what arrives as text (query, path, headers), turned into numbers and booleans where the schema says so. */
 export const textCheck = (where: Where, schema: TSchema): Check => coercing.check(where, schema)
-
-function refused(where: Where, issues: Issue[]): ApiError {
-  const [first] = issues
-  const message = first ? `${first.loc.join('.')}: ${first.msg}` : `invalid ${where}`
-  return new ApiError('validation_failed', message, { details: { issues } })
-}
 
 const DEEPEST = 64
 

@@ -1,5 +1,6 @@
 import { SERVED_MODEL } from '../../domain/chat.ts'
 import { checkChatLimits } from '../../domain/chat-limits.ts'
+import { checkMessages } from '../../domain/chat-messages.ts'
 import { invalid } from '../../domain/errors.ts'
 import type { InferBody } from '../../schemas/inference-task.ts'
 import { memberBytes, spliceMembers } from '../../platform/json-bytes.ts'
@@ -13,8 +14,12 @@ type Overrides = Pick<InferBody, 'max_tokens' | 'temperature'>
  * the input, under whichever of its names a limit goes. There is no stream here.
  */
 export function chatInput({ input, ...overrides }: Overrides & { input: object }, bytes: Buffer): Buffer {
-  checkMessages((input as { messages?: unknown }).messages)
+  const { messages } = input as { messages?: unknown }
+  const loc = [...INPUT, 'messages']
+  if (messages === undefined) throw invalid(loc, 'Field required', 'missing')
+  if (!Array.isArray(messages) || messages.length === 0) throw invalid(loc, 'must be a list with a message')
   checkChatLimits(input, INPUT)
+  checkMessages(messages, loc)
   const { max_tokens, temperature } = overrides
   return spliceMembers(bytes, {
     model: JSON.stringify(SERVED_MODEL),
@@ -26,14 +31,4 @@ export function chatInput({ input, ...overrides }: Overrides & { input: object }
       memberBytes(bytes, 'max_completion_tokens') && { max_completion_tokens: String(max_tokens) }),
     ...(temperature !== undefined && { temperature: String(temperature) }),
   })
-}
-
-function checkMessages(messages: unknown): void {
-  const loc = ['body', 'input', 'messages']
-  if (messages === undefined) throw invalid(loc, 'Field required', 'missing')
-  if (!Array.isArray(messages) || messages.length === 0) throw invalid(loc, 'must be a list with a message')
-  for (const [i, message] of messages.entries()) {
-    const role = (message as { role?: unknown } | null)?.role
-    if (typeof role !== 'string') throw invalid([...loc, i, 'role'], 'Field required', 'missing')
-  }
 }

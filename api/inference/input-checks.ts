@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import type { CallableEndpointRow } from '../../db/repositories/callable-endpoints.ts'
-import { ApiError, type Issue } from '../../domain/errors.ts'
+import { ApiError, invalidFor, type Issue } from '../../domain/errors.ts'
 import {
   type CompiledSchema,
   compileWeighed,
@@ -100,12 +100,7 @@ function refuse(faults: readonly Fault[]): void {
     msg,
     type,
   }))
-  const first = issues[0]
-  throw new ApiError(
-    'validation_failed',
-    first ? `${first.loc.join('.')}: ${first.msg}` : 'input is not valid',
-    { details: { issues } },
-  )
+  throw invalidFor(issues)
 }
 
 function notChecked(result: Exclude<CheckResult, { faults: unknown }>): ApiError {

@@ -128,6 +128,58 @@ describe('chat completions', () => {
     )
   })
 
+  it('need content in every message but those of an assistant that calls tools', async () => {
+    const endpoint = await chat.warm()
+    const call = { id: 'a', type: 'function', function: { name: 'f', arguments: '{}' } }
+    const fine = [
+      { role: 'user', content: '' },
+      { role: 'user', content: [{ type: 'text', text: 'x' }] },
+      { role: 'assistant', tool_calls: [call] },
+      { role: 'assistant', content: null, tool_calls: [call] },
+      { role: 'assistant', content: null, function_call: call.function },
+      { role: 'function', name: 'f', content: null },
+    ]
+    const wrong: [unknown, string, RegExp][] = [
+      [{ role: 'user' }, 'messages.0.content', /required/i],
+      [{ role: 'system' }, 'messages.0.content', /required/i],
+      [{ role: 'tool', tool_call_id: 'a' }, 'messages.0.content', /required/i],
+      [{ role: 'assistant' }, 'messages.0.content', /tool_calls/],
+      [{ role: 'assistant', content: null, tool_calls: null }, 'messages.0.content', /tool_calls/],
+      [{ role: 'user', content: null }, 'messages.0.content', /text or a list of parts/],
+      [{ role: 'user', content: 7 }, 'messages.0.content', /text/],
+      [{ content: 'x' }, 'messages.0.role', /required/i],
+      ['x', 'messages.0', /object/],
+    ]
+
+    for (const message of fine) {
+      const { status } = await chat.chat(endpoint.id, { messages: [message] })
+      assert.equal(status, 200, JSON.stringify(message))
+    }
+    for (const [message, param, words] of wrong) {
+      const { status, body } = await chat.chat(endpoint.id, { messages: [message] })
+      assert.deepEqual([status, body.error?.param], [422, param], JSON.stringify(message))
+      assert.match(body.error.message, words)
+      const inferred = await chat.api.call('POST', `/api/builder/v1/endpoints/${endpoint.id}/infer`, {
+        key: chat.caller.key,
+        body: { input: { messages: [message] } },
+      })
+      assert.deepEqual(
+        [inferred.status, inferred.body.detail?.[0].loc.join('.')],
+        [422, `body.input.${param}`],
+      )
+    }
+  })
+
+  it('are told all that is missing at once', async () => {
+    const { status, body } = await chat.api.call('POST', '/v1/chat/completions', {
+      body: {},
+      headers: { authorization: `Bearer ${chat.caller.key}` },
+    })
+
+    assert.equal(status, 422)
+    assert.match(body.error.message, /body\.model: Field required; body\.messages: Field required/)
+  })
+
   it('may ask for no more than a share of the model, whatever server it runs on', async () => {
     const endpoint = await chat.warm()
     const ladder = {
@@ -203,7 +255,7 @@ describe('chat completions', () => {
       [await chat.chat(endpoint.id, { messages: [] }), 422, 'invalid_request_error'],
       [await chat.chat(endpoint.id, { messages: [{ content: 'x' }] }), 422, 'invalid_request_error'],
       [
-        await raw(`{"model":"a","messages":[{"role":"user"}],"model":"${endpoint.id}"}`),
+        await raw(`{"model":"a","messages":[{"role":"user","content":"x"}],"model":"${endpoint.id}"}`),
         422,
         'invalid_request_error',
       ],

@@ -45,6 +45,27 @@ describe('datasets', () => {
       )
       assert.equal((await on.call('POST', '', { body: { storage_format: 'csv' } })).status, 422)
     })
+
+    it('names fields that nobody knows, in its JSON, in the form and for an upload', async () => {
+      const body = { dataset_name: 'x', storage_format: 'csv', visibilty: 'public' }
+      const created = await on.call('POST', '', { body })
+      const fields = { name: 'x', storage_format: 'csv', visibilty: 'public' }
+      const uploaded = await on.upload(fields, { text: CSV })
+      const { body: dataset } = await on.call('POST', '', {
+        body: { dataset_name: 'x', storage_format: 'csv' },
+      })
+      const init = { filename: 'a.csv', content_type: 'text/csv', size: 7 }
+      const opened = await on.call('POST', `/${dataset.dataset_id}/uploads/init`, { body: init })
+
+      for (const [answer, field] of [
+        [created, 'visibilty'],
+        [uploaded, 'visibilty'],
+        [opened, 'size'],
+      ] as const) {
+        assert.equal(answer.status, 422)
+        assert.equal(answer.body.error.message, `body.${field}: Unknown field`)
+      }
+    })
   })
 
   describe('list, get and delete', () => {

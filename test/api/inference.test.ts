@@ -44,7 +44,7 @@ describe('inference over HTTP', () => {
   })
 
   it('forwards the input as the client wrote it, whatever stands around it', async () => {
-    const raw = `{ "sync" : true, "input":{"instances":[1]}, "input" : {"instances": [ 1e2, "a\\"}]" ]} , "note":{"input":3}}`
+    const raw = `{ "sync" : true, "input":{"instances":[1]}, "input" : {"note":{"input":3}, "instances": [ 1e2, "a\\"}]" ]} }`
 
     const { status, body } = await on.api.call('POST', `${BUILDER}/endpoints/${warm.id}/infer`, {
       key: on.caller.key,
@@ -65,6 +65,25 @@ describe('inference over HTTP', () => {
     assert.deepEqual(body.detail[0].loc, ['body', 'input', 'instances', 0])
     assert.equal(body.error.code, 'validation_failed')
     assert.equal(await on.count(warm.id), before)
+  })
+
+  it('names fields of a request that nobody knows, and leaves those of the input to its schema', async () => {
+    const path = `/api/builder/v1/endpoints/${warm.id}/infer`
+    const ask = (route: string, body: object) => on.api.call('POST', route, { key: on.caller.key, body })
+    const input = { instances: [1], colour: 'blue' }
+
+    const answers = [
+      await ask(path, { input, max_token: 7 }),
+      await ask(`${path}:async`, { input, max_token: 7 }),
+    ]
+    const { status } = await ask(path, { input })
+
+    for (const answer of answers) {
+      assert.equal(answer.status, 422)
+      assert.deepEqual(answer.body.detail[0].loc, ['body', 'max_token'])
+      assert.equal(answer.body.detail[0].msg, 'Unknown field')
+    }
+    assert.equal(status, 200)
   })
 
   it('holds the limits of contract part 8', async () => {

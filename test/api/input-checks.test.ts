@@ -46,7 +46,7 @@ describe('the checks of inputs', () => {
 
     await assert.rejects(
       async () => inputs.check(wide, 'a', given({ instances: [1] })),
-      /body\.input\.instances\.0: must be object/,
+      /body\.input\.instances\.0: must be an object/,
     )
     await assert.rejects(
       async () => inputs.check(wide, 'a', given({})),
@@ -55,7 +55,7 @@ describe('the checks of inputs', () => {
     await assert.rejects(
       async () =>
         inputs.check(endpoint(table(500)), 'a', given({ instances: [{ column_0: 1, column_1: 'x' }] })),
-      /column_1: must be number/,
+      /column_1: must be a number/,
     )
   })
 
@@ -71,7 +71,7 @@ describe('the checks of inputs', () => {
     await assert.rejects(
       async () =>
         inputs.check(small, 'a', given({ instances: [...(large.value as { instances: [] }).instances, 1] })),
-      /instances\.20000: must be object/,
+      /instances\.20000: must be an object/,
     )
   })
 })

@@ -88,4 +88,33 @@ describe('what is wrong with a body', () => {
     assert.equal(told({ name: 'a'.repeat(101) }), 'body.name: must have at most 100 characters')
     assert.equal(told({ other: 'x' }), 'body.other: has not the form that the schema gives')
   })
+
+  it('says what was expected in words and not in those of a schema', () => {
+    const told = (schema: object, value: unknown): string => {
+      try {
+        jsonCheck('body', Type.Unsafe({ type: 'object', properties: { a: schema } }))({ a: value })
+      } catch (err) {
+        return (err as Error).message.replace('body.a: ', '')
+      }
+      return 'nothing'
+    }
+    const expected: [object, unknown, string][] = [
+      [{ type: 'string' }, 1, 'must be a text'],
+      [{ type: 'integer' }, 1.5, 'must be a whole number'],
+      [{ type: ['array', 'null'] }, 1, 'must be a list or null'],
+      [{ minimum: 3 }, 1, 'must be at least 3'],
+      [{ exclusiveMaximum: 3 }, 3, 'must be less than 3'],
+      [{ const: 'x' }, 1, 'must be "x"'],
+      [{ multipleOf: 8 }, 9, 'must be a multiple of 8'],
+      [{ uniqueItems: true }, [1, 1], 'must not hold the same item twice (items 0 and 1)'],
+      [{ properties: { b: {}, c: {} }, minProperties: 1 }, {}, 'must have at least one of b, c'],
+      [{ minProperties: 1 }, {}, 'must not be empty'],
+      [{ oneOf: [{ minimum: 3 }, { minimum: 2 }] }, 4, 'has more than one of the forms'],
+      [{ not: {} }, 4, 'has a form that the schema forbids'],
+    ]
+
+    for (const [schema, value, words] of expected) {
+      assert.ok(told(schema, value).startsWith(words), told(schema, value))
+    }
+  })
 })

@@ -1,6 +1,7 @@
 import { ApiError, type Issue } from '../../../domain/errors.ts'
 import { newId } from '../../../domain/ids.ts'
 import type { SchemaChecks } from '../../../platform/schema-checks/checks.ts'
+import { toIssues } from '../../http/issues.ts'
 
 interface Listing {
   input_schema: Record<string, unknown>
@@ -48,12 +49,12 @@ async function issueOf(
   }
   if ('stopped' in result) return notUsable(schema, `holding ${example} against it takes too long`)
   if ('unusable' in result) return notUsable(schema, result.unusable)
-  const [fault] = result.faults
+  const [fault] = toIssues('body', result.faults)
   if (!fault) return undefined
-  const place = fault.instancePath ? ` at ${fault.instancePath}` : ''
+  const { loc, msg } = fault
   return {
-    loc: ['body', example],
-    msg: `does not fit ${schema}${place}: ${fault.message ?? 'not valid'}`,
+    loc: ['body', example, ...loc.slice(1)],
+    msg: `does not fit ${schema}: ${msg}`,
     type: 'example',
   }
 }

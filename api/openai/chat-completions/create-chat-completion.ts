@@ -1,5 +1,6 @@
 import type { CallableEndpointRow } from '../../../db/repositories/callable-endpoints.ts'
 import { checkChatLimits } from '../../../domain/chat-limits.ts'
+import { checkMessages } from '../../../domain/chat-messages.ts'
 import { invalid } from '../../../domain/errors.ts'
 import { newId } from '../../../domain/ids.ts'
 import { ChatCompletion, CreateChatCompletion } from '../../../schemas/openai.ts'
@@ -11,6 +12,7 @@ import { answerWhole } from './answer-whole.ts'
 
 const MAX_BYTES = 16 * 1024 * 1024
 const BODY = ['body']
+const MESSAGES = ['body', 'messages']
 const modelIn = memberFinder('model')
 
 export const createChatCompletion = route({
@@ -32,6 +34,7 @@ export const createChatCompletion = route({
   handler(request, services) {
     const { accountId } = request.caller
     checkChatLimits(request.body, BODY)
+    checkMessages(request.body.messages, MESSAGES)
     const answer = (endpoint: CallableEndpointRow) => {
       const modelPlace = modelIn(request.rawBody)
       // Whoever reads the first of two and whoever reads the last would see different models.

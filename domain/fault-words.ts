@@ -1,0 +1,123 @@
+import { formInWords } from '../schemas/forms.ts'
+
+/** A fault of a value under a JSON Schema, by the keyword that it breaks and what that keyword says. */
+export interface SchemaFault {
+  keyword: string
+  params: Readonly<Record<string, unknown>>
+  /** The schema that holds the keyword, where it is known. */
+  parentSchema?: unknown
+}
+
+/** Of a list of allowed values as a message repeats it: those of schemas that callers wrote may be as long as these. */
+const LONGEST_LIST = 2_000
+const LONGEST_NAME = 200
+/** Of schemas that callers wrote. */
+const ANOTHER_FORM = 'has not the form that the schema gives'
+
+const TYPES: Readonly<Record<string, string>> = {
+  string: 'a text',
+  number: 'a number',
+  integer: 'a whole number',
+  boolean: 'true or false',
+  array: 'a list',
+  object: 'an object',
+  null: 'null',
+}
+
+const FORMATS: Readonly<Record<string, string>> = {
+  uuid: 'must be a UUID',
+  'date-time': 'must be a timestamp in ISO 8601, for example 2026-01-31T12:00:00Z',
+  date: 'must be a date, for example 2026-01-31',
+  uri: 'must be a URL',
+  email: 'must be an email address',
+}
+
+const COMPARISONS: Readonly<Record<string, string>> = {
+  '>=': 'at least',
+  '<=': 'at most',
+  '>': 'more than',
+  '<': 'less than',
+}
+
+/**
+ * What was expected of a value, in words that need no knowledge of JSON Schema and repeat nothing of the value; its place
+ * is told beside it.
+ */
+export function faultInWords({ keyword, params, parentSchema }: SchemaFault): string {
+  switch (keyword) {
+    case 'type':
+      return `must be ${typesInWords(params.type)}`
+    case 'enum':
+      return oneOf(params.allowedValues as unknown[])
+    case 'const':
+      return `must be ${short(JSON.stringify(params.allowedValue))}`
+    case 'minimum':
+    case 'maximum':
+    case 'exclusiveMinimum':
+    case 'exclusiveMaximum':
+      return `must be ${COMPARISONS[String(params.comparison)] ?? ''} ${String(params.limit)}`
+    case 'multipleOf':
+      return `must be a multiple of ${String(params.multipleOf)}`
+    case 'minLength':
+      return atLeast(params, 'characters')
+    case 'minItems':
+      return atLeast(params, 'items')
+    case 'minProperties':
+      return atLeast(params, 'fields', namesOf(parentSchema))
+    case 'maxLength':
+      return `must have at most ${String(params.limit)} characters`
+    case 'maxItems':
+      return `must have at most ${String(params.limit)} items`
+    case 'maxProperties':
+      return `must have at most ${String(params.limit)} fields`
+    case 'uniqueItems':
+      return `must not hold the same item twice (items ${String(params.j)} and ${String(params.i)})`
+    case 'contains':
+      return 'lacks an item of the kind that the schema asks for'
+    case 'pattern':
+      return formInWords(String(params.pattern)) ?? ANOTHER_FORM
+    case 'format':
+      return FORMATS[String(params.format)] ?? ANOTHER_FORM
+    case 'propertyNames':
+      return 'has a field whose name has not the form that the schema gives'
+    case 'required':
+    case 'dependentRequired':
+      return `lacks the field ${short(params.missingProperty)}`
+    case 'additionalProperties':
+    case 'unevaluatedProperties':
+      return 'has an unknown field'
+    case 'anyOf':
+      return 'has none of the forms that the schema allows'
+    case 'oneOf':
+      return Array.isArray(params.passingSchemas)
+        ? 'has more than one of the forms of which the schema allows one'
+        : 'has none of the forms that the schema allows'
+    case 'not':
+    case 'false schema':
+      return 'has a form that the schema forbids'
+    default:
+      return `breaks the rule ${keyword} of the schema`
+  }
+}
+
+const typesInWords = (types: unknown): string =>
+  [types]
+    .flat()
+    .flatMap((type) => String(type).split(','))
+    .map((type) => TYPES[type] ?? type)
+    .join(' or ')
+
+function atLeast({ limit }: SchemaFault['params'], what: string, names: readonly string[] = []): string {
+  if (limit !== 1) return `must have at least ${String(limit)} ${what}`
+  return names.length > 0 ? `must have at least one of ${names.join(', ')}` : 'must not be empty'
+}
+
+const namesOf = (schema: unknown): string[] =>
+  Object.keys((schema as { properties?: object } | undefined)?.properties ?? {})
+
+/** A list of allowed values, as far as a message can repeat it. */
+export const oneOf = (values: readonly unknown[]): string =>
+  `must be one of ${values.map((value) => JSON.stringify(value)).join(', ')}`.slice(0, LONGEST_LIST)
+
+/** Names come from the caller, and may be as long as its body. */
+export const short = (name: unknown): string => String(name).slice(0, LONGEST_NAME)
