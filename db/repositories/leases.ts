@@ -47,6 +47,8 @@ export async function openLease(
         select coalesce(max(attempt), 0) + 1 from lease where kind = ${kind} and subject_id = ${subjectId}::uuid)`,
       state: 'active',
       lease_s: leaseS,
+      // The transaction may have begun before the work was handed over, and waited since.
+      created_at: sql<Date>`clock_timestamp()`,
       expires_at: inSeconds(leaseS),
     })
     .onConflict((oc) => oc.doNothing())

@@ -8,7 +8,7 @@ export interface Dispatch {
   nodeId: string
 }
 
-/** Records that a node was handed a task or job, before it hears of it. Safe to repeat. */
+/** Records that a node was handed a task or job, again perhaps, before it hears of it. Safe to repeat until then. */
 export async function recordDispatch(
   db: Kysely<Database>,
   { kind, subjectId, nodeId }: Dispatch,
@@ -16,13 +16,18 @@ export async function recordDispatch(
   await db
     .insertInto('node_dispatch')
     .values({ kind, subject_id: subjectId, node_id: nodeId })
-    .onConflict((oc) => oc.columns(['subject_id', 'node_id']).doNothing())
+    .onConflict((oc) =>
+      oc.columns(['subject_id', 'node_id']).doUpdateSet({ dispatched_at: sql<Date>`now()` }),
+    )
     .execute()
 }
 
 const SUBJECTS = { task: sql.table('task'), job: sql.table('training_run') } as const
 
-/** Whether a node may claim a task or job: it was handed it, and is still given the work of that account. */
+/**
+ * Whether a node may claim a task or job: it was the last that was handed it, no lease that it took since then has ended, and
+ * it is still given the work of that account. Under a lock of the task or job the answer holds for the claim.
+ */
 export async function mayClaim(
   db: Kysely<Database>,
   { kind, subjectId, nodeId }: Dispatch,
@@ -30,6 +35,13 @@ export async function mayClaim(
   const { rows } = await sql`
     select 1 from node_dispatch handed, ${SUBJECTS[kind]} subject, node
     where handed.kind = ${kind} and handed.subject_id = subject.id and handed.node_id = node.id and subject.id = ${subjectId}::uuid and node.id = ${nodeId}::uuid
-      and (node.sharing = 'shared' or node.account_id = subject.account_id)`.execute(db)
+      and (node.sharing = 'shared' or node.account_id = subject.account_id)
+      and not exists (
+        select 1 from node_dispatch later
+        where later.subject_id = handed.subject_id and later.kind = handed.kind and later.dispatched_at > handed.dispatched_at)
+      and not exists (
+        select 1 from lease
+        where lease.kind = handed.kind and lease.subject_id = handed.subject_id and lease.node_id = handed.node_id
+          and lease.state <> 'active' and lease.created_at >= handed.dispatched_at)`.execute(db)
   return rows.length > 0
 }

@@ -58,9 +58,7 @@ describe('task claims', () => {
   it('lets one of many claims at once through', async () => {
     const id = await queue()
 
-    const statuses = await Promise.all(
-      [node, other, node, other, node, other].map(async (by) => (await claim(by, id)).status),
-    )
+    const statuses = await Promise.all(Array.from({ length: 6 }, async () => (await claim(node, id)).status))
 
     assert.deepEqual(
       statuses.toSorted((a, b) => a - b),

@@ -110,6 +110,45 @@ describe('a node that tries what it was not given', () => {
     assert.equal((await chat.api.call('GET', pathname + search)).status, 404, 'its lease has ended')
   })
 
+  it('claims once for each time that it was handed a task or job, and only while it was the last', async () => {
+    const { accountId, key } = chat.caller
+    const taskId = await queueTask(await chat.cold({ name: 'fake' }))
+    const jobId = await createRun(chat.api, key, { dataset_id: await readyDataset(chat.api, accountId) })
+    const other = await signedNode(chat.api, 'other', { isHanded: false })
+    const closings = {
+      fail: (token: string) =>
+        hostile.post(`/api/v1/leases/${token}:fail`, { code: 'x', message: 'x', retryable: true }),
+      expired: (token: string) =>
+        db().updateTable('lease').set({ state: 'expired' }).where('token', '=', token).execute(),
+    }
+
+    for (const [kind, subjectId] of [['task', taskId] as const, ['job', jobId] as const]) {
+      const path = `/api/v1/${kind}s/${subjectId}/claim`
+      const handTo = ({ nodeId }: SignedNode) => recordDispatch(db(), { kind, subjectId, nodeId })
+      const claim = async (node: SignedNode) => {
+        const { status, body } = await node.post<AnyBody>(path)
+        return { status, token: String(body.lease_token) }
+      }
+      for (const close of Object.values(closings)) {
+        await handTo(hostile)
+        const { status, token } = await claim(hostile)
+        assert.equal(status, 200, path)
+        assert.equal((await claim(hostile)).status, 409, 'its own claim is in force')
+        await close(token)
+        assert.equal((await claim(hostile)).status, 404, 'that claim has ended')
+      }
+
+      await handTo(hostile)
+      await handTo(other)
+      assert.equal((await claim(hostile)).status, 404, 'given to another node since, which has not begun')
+      const { token } = await claim(other)
+      await closings.expired(token)
+      assert.equal((await claim(hostile)).status, 404, 'another node has lost it')
+      await handTo(hostile)
+      assert.equal((await claim(hostile)).status, 200, 'and it was handed that anew')
+    }
+  })
+
   it('gets no files and no expectation of models that nobody ordered on it', async () => {
     const { model_key: modelKey } = await chat.cold({ name: 'fake' })
     const path = `/api/v1/nodes/models/${modelKey}`

@@ -3,6 +3,7 @@ import { status } from '@grpc/grpc-js'
 import { Client } from '@temporalio/client'
 import proto from '@temporalio/proto'
 import { after, before, describe, it } from 'mocha'
+import { orderModel } from '../../db/repositories/node-model-orders.ts'
 import { newId } from '../../domain/ids.ts'
 import { NodeCredentials } from '../../platform/node-credentials.ts'
 import { killSwitchStart } from '../../workflows/starts.ts'
@@ -131,9 +132,8 @@ describe('the gate to Temporal', function () {
       for (const queue of queues) await assert.rejects(node.poll(queue), denied(/may not take work from/))
 
       await db
-        .insertInto('node_model_order')
-        .values({ node_id: node.nodeId, model_key: 'ordered-model' })
-        .execute()
+        .transaction()
+        .execute((trx) => orderModel(trx, { nodeId: node.nodeId, modelKey: 'ordered-model' }))
 
       for (const queue of queues) {
         await world.schedule(queue)

@@ -33,11 +33,12 @@ export const claimJob = route({
   async handler({ caller, params, body, afterCommit, log }, services) {
     const { db, now, temporal, catalog } = services
     const jobId = params.job_id
-    if (!(await mayClaim(db, { kind: 'job', subjectId: jobId, nodeId: caller.nodeId }))) throw noSuchJob()
+    const dispatch = { kind: 'job', subjectId: jobId, nodeId: caller.nodeId } as const
+    if (!(await mayClaim(db, dispatch))) throw noSuchJob()
     const prepared = await prepare(services, jobId, caller.nodeId)
     const { run, lease, checkpoint } = await db.transaction().execute(async (trx) => {
       const run = await lockTrainingRun(trx, jobId)
-      if (!run) throw noSuchJob()
+      if (!run || !(await mayClaim(trx, dispatch))) throw noSuchJob()
       const earlier = await findLastLease(trx, 'job', jobId)
       if (isTerminal(run.status) || earlier?.state === 'completed') {
         throw new ApiError('conflict', `this job is ${run.status} and takes no more work`, {
