@@ -29,6 +29,7 @@ import { NodeLinks } from './links/node-links.ts'
 import { ModelLoads } from './model-loads.ts'
 import type { Services } from './services.ts'
 import { openStarts } from './starts.ts'
+import { TaskWaker } from './inference/task-waker.ts'
 import { TaskWaiters } from './task-waiters.ts'
 import { WarmPins } from './warm-pins.ts'
 
@@ -69,7 +70,9 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
   const taskWaiters = stack.use(new TaskWaiters(db, url, log))
   await taskWaiters.start()
   const answerBytes = config.HEARTH_ANSWER_MEMORY_MB * 1024 * 1024
-  const links = stack.use(new NodeLinks({ db, gatewayId: gateway.id, log, watch, answerBytes }))
+  const waker = stack.use(new TaskWaker({ db, temporal, log }))
+  const onStates = () => waker.nudge()
+  const links = stack.use(new NodeLinks({ db, gatewayId: gateway.id, log, watch, answerBytes, onStates }))
   const starts = stack.use(openStarts({ db, temporal, log }))
   const loads = stack.use(new ModelLoads({ db, links, starts, log }))
   const warmPins = stack.use(new WarmPins({ db, starts, log }))

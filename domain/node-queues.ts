@@ -11,6 +11,9 @@ export const NODE_QUEUES = {
   own: (queue: string, accountId: string) => `${queue}.${accountId}`,
 } as const
 
+/** Tasks that were placed on a node and that it takes at once. */
+export const PLACED_SLOTS = 64
+
 /** What decides on the queues of a node. */
 export interface Poller {
   readonly nodeId: string

@@ -63,6 +63,7 @@ const SCRIPTS = {
   'bench:gateway': [['node', 'bench/gateway.ts']],
   'bench:aborts': [['node', 'bench/aborts.ts']],
   'bench:webhooks': [['node', 'bench/webhooks.ts']],
+  'bench:waiting': [['node', 'bench/waiting.ts']],
 }
 
 /** Progress goes to standard error: the output of a script may be a document. */

@@ -1,9 +1,8 @@
-import { jobQueues } from '../domain/node-queues.ts'
+import { jobQueues, PLACED_SLOTS } from '../domain/node-queues.ts'
 import type { NodeSharing } from '../schemas/node.ts'
 import { QUEUES } from '../workflows/policy.ts'
 import type { NodeParts } from './node-parts.ts'
 
-const PLACED_SLOTS = 64
 const INFER_SLOTS = 32
 
 export interface NodeStanding {

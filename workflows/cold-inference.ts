@@ -5,6 +5,7 @@ import {
   type ActivityOptions,
   ApplicationFailure,
   CancellationScope,
+  condition,
   ContinueAsNew,
   continueAsNew,
   isCancellation,
@@ -12,6 +13,7 @@ import {
   proxyActivities,
   proxyLocalActivities,
   setCurrentDetails,
+  setHandler,
   sleep,
   TimeoutFailure,
   upsertSearchAttributes,
@@ -21,6 +23,7 @@ import type { ControlActivities } from '../activities/control/index.ts'
 import type { GiveUp, TaskPlacement } from '../activities/control/inference.ts'
 import type { NodeActivities } from '../activities/node/index.ts'
 import { QUEUE_LIMIT_MS } from '../domain/inference-task.ts'
+import { nodeHasRoom } from './messages.ts'
 import { LOCAL, PAUSE, POLICY, QUEUES } from './policy.ts'
 
 const { placeTask, giveUpTask } = proxyLocalActivities<ControlActivities>(LOCAL.record)
@@ -41,7 +44,8 @@ type Ending = 'finished' | 'ended' | GiveUp
 
 /**
  * queued -> ... -> succeeded | failed. The row in `task` is what callers see; whoever finishes the work writes its end
- * under a lease. A lost node means placing again; without capacity the task waits here, never in a node's slot.
+ * under a lease. A lost node means placing again; without capacity the task waits here, never in a node's slot, until a
+ * gateway says that a node has room or its pause ends.
  */
 export async function coldInference({ taskId, since }: ColdInferenceInput): Promise<void> {
   const deadline = (since ?? workflowInfo().startTime.getTime()) + QUEUE_LIMIT_MS
@@ -78,9 +82,15 @@ async function tryUntil(taskId: string, limit: number): Promise<Ending> {
   let avoid: readonly string[] = []
   let lost = false
   let pause = 0
+  let isWoken = false
+  setHandler(nodeHasRoom, () => {
+    isWoken = true
+  })
   for (;;) {
     if (Date.now() >= deadline) return 'expired'
-    const place: TaskPlacement = await placeTask({ taskId, avoid, lost })
+    const woken = isWoken
+    isWoken = false
+    const place: TaskPlacement = await placeTask({ taskId, avoid, lost, woken })
     if (place.ended) return 'ended'
     if (place.spent) return 'attempts'
 
@@ -100,10 +110,25 @@ async function tryUntil(taskId: string, limit: number): Promise<Ending> {
     }
     const why = place.why ?? `node ${place.nodeId} ${lost ? 'lost it' : 'did not take it in time'}`
     setCurrentDetails(`Waits for a node: ${why}.`)
-    pause = Math.min(PAUSE.forCapacity.longestMs, pause ? 2 * pause : PAUSE.forCapacity.firstMs)
-    await sleep(Math.min(pause, Math.max(1, deadline - Date.now())))
+    const left = Math.max(1, deadline - Date.now())
+    if (patched('woken-by-room')) {
+      pause = Math.min(longestPause(place), pause ? 2 * pause : PAUSE.forCapacity.firstMs)
+      await condition(() => isWoken, Math.min(spread(pause), left))
+    } else {
+      pause = Math.min(PAUSE.forCapacity.longestMs, pause ? 2 * pause : PAUSE.forCapacity.firstMs)
+      await sleep(Math.min(pause, left))
+    }
   }
 }
+
+/** A task that was placed and not taken is not woken: it waits no longer than a moment. */
+function longestPause({ waiting = 0 }: TaskPlacement): number {
+  const { longestMs, eachMs, mostMs } = PAUSE.forCapacity
+  return Math.min(mostMs, Math.max(longestMs, waiting * eachMs))
+}
+
+/** Tasks that began to wait together do not look for a node together for ever. */
+const spread = (ms: number): number => ms * (0.75 + Math.random() / 2)
 
 /** Tries the shared queue of the model's warmth first, then the node that placement picked. */
 async function tryAt(

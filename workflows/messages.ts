@@ -30,5 +30,8 @@ export const jobClaimed = defineSignal<[JobClaimedNotice]>('claimed')
 /** Why no node can take a job now: told to its workflow for operators to see. */
 export const jobWaiting = defineSignal<[{ reason: string | null }]>('waiting')
 
+/** A node may have room for a task that waits: it is placed now instead of when its pause ends. */
+export const nodeHasRoom = defineSignal('node_has_room')
+
 /** Makes the next attempt of a webhook delivery now instead of when it is due. */
 export const retryDeliveryNow = defineSignal('retry_now')

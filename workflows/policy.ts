@@ -122,8 +122,12 @@ export const POLICY = {
 export const PAUSE = {
   /** After an attempt at a job that brought nothing new. */
   afterFailure: '2s',
-  /** While no node can take a task: the first wait and the longest, each twice the one before. */
-  forCapacity: { firstMs: 1_000, longestMs: 15_000 },
+  /**
+   * Before a task that no node has taken is placed again: the first wait and the longest, each twice the one before. The
+   * longest of tasks that are woken when there is room grows with their number, so that all of them together look for a
+   * node as often as a few do.
+   */
+  forCapacity: { firstMs: 1_000, longestMs: 15_000, eachMs: 250, mostMs: 900_000 },
   /** Before another look at a delivery whose destination is being verified: the first wait and the longest. */
   forDestination: { firstMs: 60_000, longestMs: 900_000 },
   /** Past the time that a sender has to record how an attempt ended. */

@@ -2,6 +2,8 @@ import { LRUCache } from 'lru-cache'
 import { findModelNeeds, readSnapshots } from '../../db/repositories/loads.ts'
 import { orderModel } from '../../db/repositories/node-model-orders.ts'
 import { assignTask, endTask, lockTask, requeueTask } from '../../db/repositories/tasks.ts'
+import { countUnplaced, noteUnplaced } from '../../db/repositories/waiting-tasks.ts'
+import type { TaskRow } from '../../db/tables/inference.ts'
 import { isTerminalTask, MAX_TASK_ATTEMPTS } from '../../domain/inference-task.ts'
 import type { NodeSnapshot } from '../../domain/node-snapshot.ts'
 import { PlacementIndex, type PlacementNeed, type Verdict } from '../../domain/placement.ts'
@@ -13,6 +15,8 @@ export interface PlaceTask {
   avoid: readonly string[]
   /** The node that had it last has lost it as well. */
   lost: boolean
+  /** A gateway has said that a node has room: what others were told before that holds no more. */
+  woken?: boolean
 }
 
 /** Where a task can run. Small, for it is kept in the workflow's history. */
@@ -31,6 +35,8 @@ export interface TaskPlacement {
   avoid: string[]
   /** In words, when no node can take it. */
   why?: string
+  /** How many tasks wait, this one among them, when no node can take it. */
+  waiting?: number
 }
 
 /** Why a task ends without a result; the sentence that callers read is made from it. */
@@ -50,12 +56,22 @@ const MOST_FULL = 10_000
 export function createInferenceActivities({ db, now }: ControlDeps) {
   /** Why no node could take a model for an account a moment ago: one look serves all the tasks that wait for it. */
   const full = new LRUCache<string, string>({ max: MOST_FULL, ttl: FULL_MS })
+  const counted = new LRUCache<'waiting', number>({ max: 1, ttl: FULL_MS })
+
+  /** Puts a task among those that wait for a node. */
+  async function unplaced({ id, waiting_since }: TaskRow, why: string): Promise<Waits> {
+    if (waiting_since === null) await noteUnplaced(db, id)
+    let waiting = counted.get('waiting')
+    if (waiting === undefined) counted.set('waiting', (waiting = await countUnplaced(db)))
+    return { why, waiting }
+  }
+
   return {
     /**
      * Takes a task back from whoever had it and picks where it goes. Safe to repeat because nobody works on the task
      * between the pick and the next step of its workflow.
      */
-    async placeTask({ taskId, avoid, lost }: PlaceTask): Promise<TaskPlacement> {
+    async placeTask({ taskId, avoid, lost, woken = false }: PlaceTask): Promise<TaskPlacement> {
       const task = await db.transaction().execute(async (trx) => {
         const row = await lockTask(trx, taskId)
         return row && !isTerminalTask(row.status) ? requeueTask(trx, row) : undefined
@@ -70,8 +86,8 @@ export function createInferenceActivities({ db, now }: ControlDeps) {
         avoid: lost && task.node_id ? [...new Set([...avoid, task.node_id])] : [...avoid],
       }
       const key = `${task.account_id} ${task.model_key}`
-      const known = base.avoid.length === 0 ? full.get(key) : undefined
-      if (known !== undefined) return { ...base, why: known }
+      const known = base.avoid.length === 0 && !woken ? full.get(key) : undefined
+      if (known !== undefined) return { ...base, ...(await unplaced(task, known)) }
       const needs = await findModelNeeds(db, task.model_key)
       if (!needs) return { ...base, spent: true }
 
@@ -82,12 +98,13 @@ export function createInferenceActivities({ db, now }: ControlDeps) {
         exclude: new Set(base.avoid),
         now: now().getTime(),
       })
-      if (place.why !== undefined) full.set(key, place.why)
-      const { nodeId } = place
-      if (nodeId !== undefined) {
-        await db.transaction().execute((trx) => orderModel(trx, { nodeId, modelKey: task.model_key }))
-        await assignTask(db, taskId, nodeId)
+      if (place.nodeId === undefined) {
+        full.set(key, place.why)
+        return { ...base, ...(await unplaced(task, place.why)) }
       }
+      const { nodeId } = place
+      await db.transaction().execute((trx) => orderModel(trx, { nodeId, modelKey: task.model_key }))
+      await assignTask(db, taskId, nodeId)
       return { ...base, ...place }
     },
 
@@ -104,7 +121,8 @@ export function createInferenceActivities({ db, now }: ControlDeps) {
   }
 }
 
-type Decision = Pick<TaskPlacement, 'shared' | 'nodeId' | 'why'>
+type Waits = Required<Pick<TaskPlacement, 'why' | 'waiting'>>
+type Decision = { nodeId: string; shared?: 'warm' | 'cached' } | { nodeId?: never; why: string }
 
 function decide(snapshots: readonly NodeSnapshot[], need: PlacementNeed): Decision {
   const index = new PlacementIndex()

@@ -19,13 +19,10 @@ import { type Connected, connected } from './connected.ts'
 import { LinkError, type LinkExchange, type LinkHandlers, type LinkRequest } from './link-request.ts'
 import { type BatchPlace, NodeLink } from './node-link.ts'
 import { boundedInventory, boundedModels, MAX_MODELS } from './reports.ts'
-import { StateWriter } from './state-writer.ts'
+import { StateWriter, type StateWriterOptions } from './state-writer.ts'
 import { type LinkAnswer, WholeAnswer } from './whole-answer.ts'
 
-export interface NodeLinksOptions {
-  db: Kysely<Database>
-  gatewayId: string
-  log: Logger
+export interface NodeLinksOptions extends StateWriterOptions {
   /** Says when something was decided about a node, at whichever gateway. */
   watch: Pick<CacheWatch, 'on'>
   /** Memory for the answers of all models at once. */

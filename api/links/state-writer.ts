@@ -7,21 +7,31 @@ import type { NodeSnapshot } from '../../domain/node-snapshot.ts'
 const EVERY_MS = 500
 const SOON_MS = 20
 
+export interface StateWriterOptions {
+  db: Kysely<Database>
+  gatewayId: string
+  log: Logger
+  /** Called when placement may see something new. */
+  onStates?: () => void
+}
+
 /** Writes what nodes report for the placement of workers: one statement per beat, sooner when a model changed. */
 export class StateWriter implements AsyncDisposable {
   readonly #db: Kysely<Database>
   readonly #gatewayId: string
   readonly #log: Logger
+  readonly #onStates: () => void
   readonly #dirty = new Map<string, NodeSnapshot>()
   readonly #gone = new Set<string>()
   #timer: NodeJS.Timeout | undefined
   #dueAt = Number.POSITIVE_INFINITY
   #writing: Promise<void> | undefined
 
-  constructor({ db, gatewayId, log }: { db: Kysely<Database>; gatewayId: string; log: Logger }) {
+  constructor({ db, gatewayId, log, onStates = () => {} }: StateWriterOptions) {
     this.#db = db
     this.#gatewayId = gatewayId
     this.#log = log
+    this.#onStates = onStates
   }
 
   /** Notes the newest state of a node; `soon` when workers should see it at once. */
@@ -72,6 +82,7 @@ export class StateWriter implements AsyncDisposable {
         this.#gatewayId,
         states.map((snapshot) => ({ nodeId: snapshot.node_id, snapshot: JSON.stringify(snapshot) })),
       )
+      this.#onStates()
     } catch (err) {
       this.#log.warn({ err }, 'node states were not written; the next report brings them again')
     }

@@ -36,6 +36,10 @@ export interface TaskTable {
   created_at: Defaulted<Date>
   started_at: Optional<Date>
   completed_at: Optional<Date>
+  /** Since when it waits for a node that can take it; says so only while it is `queued`. */
+  waiting_since: Optional<Date>
+  /** When its workflow was last told that a node has room. */
+  woken_at: Optional<Date>
 }
 export type TaskRow = Selectable<TaskTable>
 export type NewTask = Insertable<TaskTable>
