@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { sql } from 'kysely'
 import { Pool } from 'undici'
 import WebSocket from 'ws'
 import { openDatabase } from '../db/database.ts'
@@ -38,6 +39,8 @@ const BUILDER = '/api/builder/v1'
 /** Destinations that an account may have, and some more. */
 const DESTINATIONS = 40
 const WAIT_MS = 20_000
+/** As many as one read gives. */
+const LOG_LINES = 5_000
 
 /** Definitions that each are made of the next one twice. */
 function ladder(depth: number, step: (next: Json) => Json): Json {
@@ -82,6 +85,10 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
   const { api_key: key } = await made<{ api_key: string }>(`${accounts}/${accountId}/keys`, operationsKey, {
     name: 'loud',
   })
+  const databaseUrl = environmentOf(platform.pidOf('api'), 'DATABASE_URL')
+  if (databaseUrl === undefined) throw new Error('the environment of the gateway cannot be read')
+  const db = openDatabase(databaseUrl, { max: 1 })
+  stack.defer(() => db.destroy())
   const api = builderClient(baseUrl, key)
   const { python } = await ensurePythonEnv('tabular', {
     cacheDir: readConfig().HEARTH_CACHE_DIR,
@@ -201,7 +208,6 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
     harmless: list,
   })
   const hooks: string[] = []
-  let verified: (() => Promise<void>) | undefined
   add(`events for ${DESTINATIONS} destinations`, 50, 200, {
     async prepare() {
       for (let i = 0; i < DESTINATIONS; i++) {
@@ -212,7 +218,12 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
         })
         if (status < 300) hooks.push((JSON.parse(text) as { endpoint_id: string }).endpoint_id)
       }
-      await verified?.()
+      // Nobody on this machine answers challenges: what is measured is what comes after them.
+      await db
+        .updateTable('webhook_endpoint')
+        .set({ verification_status: 'active' })
+        .where('account_id', '=', accountId)
+        .execute()
     },
     act: () => infer(endpoint.endpoint_id, endpoint.example_input),
     harmless: () => infer(endpoint.endpoint_id, endpoint.example_input),
@@ -231,6 +242,22 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
     act: () => infer(endpoint.endpoint_id, endpoint.example_input, 'infer:async'),
     harmless: () => infer(endpoint.endpoint_id, endpoint.example_input),
   })
+  let tooLarge = ''
+  add('tasks that no node can take, beyond the quota', 150, 400, {
+    async prepare() {
+      const { jobId: other } = await train(api, datasetId, () => {})
+      tooLarge = (await register(api, other)).endpoint_id
+      await db
+        .updateTable('model_version')
+        .from('endpoint')
+        .set({ memory_mb: 100_000_000 })
+        .whereRef('endpoint.version_id', '=', 'model_version.id')
+        .where('endpoint.id', '=', tooLarge)
+        .execute()
+    },
+    act: () => infer(tooLarge, endpoint.example_input, 'infer:async'),
+    harmless: list,
+  })
   add('tables to read', 2, table.length, {
     act: () => upload(table, 'csv').catch(() => 429),
     harmless: padded(table.length),
@@ -240,7 +267,12 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
     act: () => upload(parquet, 'parquet').catch(() => 429),
     harmless: padded(Math.min(parquet.length, 900_000)),
   })
-  add('logs read over and over', 50, 100, {
+  add('long logs read over and over', 50, 100, {
+    async prepare() {
+      const lines = sql`generate_series(1000001, ${1_000_000 + LOG_LINES}) as line`
+      await sql`insert into job_log (job_id, attempt, seq, message, created_at)
+        select ${jobId}, 1, line, repeat('x', 1000), now() from ${lines}`.execute(db)
+    },
     act: () => ask('GET', `/training/runs/${jobId}/logs`),
     harmless: list,
   })
@@ -291,19 +323,6 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
     end: hang,
   })
 
-  const databaseUrl = environmentOf(platform.pidOf('api'), 'DATABASE_URL')
-  if (databaseUrl !== undefined) {
-    const db = openDatabase(databaseUrl, { max: 1 })
-    stack.defer(() => db.destroy())
-    // Nobody on this machine answers challenges: what is measured is what comes after them.
-    verified = async () => {
-      await db
-        .updateTable('webhook_endpoint')
-        .set({ verification_status: 'active' })
-        .where('account_id', '=', accountId)
-        .execute()
-    }
-  }
   const opened = stack.move()
   return {
     attacks,

@@ -18,6 +18,7 @@ import {
   takeBody,
   takeInput,
 } from './operation.ts'
+import { chargeOf, LongAnswers } from './long-answers.ts'
 import { RateLimiter } from './rate-limit.ts'
 import { type RequestLine, requestLog } from './request-log.ts'
 import { HANDLED, Reply } from './reply.ts'
@@ -41,6 +42,7 @@ export class Kernel {
   readonly #families: readonly Family[]
   readonly #services: Services
   readonly #limiter: RateLimiter | undefined
+  readonly #longAnswers = new LongAnswers()
   readonly #idempotency: Idempotency
   readonly #bodies: BodyBudget
   readonly #strangers: Strangers
@@ -142,16 +144,35 @@ export class Kernel {
       else {
         const admitting = this.#admit(operation)
         if (admitting) await admitting
-        const result = await route.handler(exchange as never, this.#services)
-        exchange.runAfterCommit()
-        outgoing = outgoingOf(operation, result)
+        outgoing = route.isLong
+          ? await this.#answerInTurn(operation, exchange)
+          : await this.#answer(operation, exchange)
       }
+      if (route.auth === 'api-key') this.#charge(exchange, outgoing)
       const sending = outgoing && send(exchange, outgoing)
       if (sending) await sending
     } catch (err) {
       this.#fail(operation, exchange, err)
     }
     this.#finish(operation, exchange)
+  }
+
+  async #answer(operation: Operation, exchange: Exchange): Promise<Outgoing | undefined> {
+    const result = await operation.route.handler(exchange as never, this.#services)
+    exchange.runAfterCommit()
+    return outgoingOf(operation, result)
+  }
+
+  async #answerInTurn(operation: Operation, exchange: Exchange): Promise<Outgoing | undefined> {
+    using _turn = await this.#longAnswers.take(exchange.accountId ?? '', exchange.signal)
+    return await this.#answer(operation, exchange)
+  }
+
+  /** A long answer counts for several requests. */
+  #charge({ accountId, caller }: Exchange, outgoing: Outgoing | undefined): void {
+    if (typeof outgoing?.body !== 'string' || accountId === undefined) return
+    const cost = chargeOf(outgoing.body.length)
+    if (cost > 0) this.#limiter?.charge(accountId, cost)
   }
 
   /** What is open to everybody counts at once; a URL that is a credential only when it turns out to be none. */

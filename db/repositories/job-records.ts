@@ -115,7 +115,7 @@ export async function listJobLogs(
   return rows
 }
 
-const MAX_PAGE_BYTES = 4 * 1024 * 1024
+const MAX_PAGE_BYTES = 1024 * 1024
 
 /** Whether a job's log has lines before this one. */
 export async function hasJobLogs(

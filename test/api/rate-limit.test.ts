@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { setTimeout as sleep } from 'node:timers/promises'
 import Type from 'typebox'
 import { RateLimiter } from '../../api/http/rate-limit.ts'
 import { route } from '../../api/http/route.ts'
@@ -14,6 +15,30 @@ const ping = route({
   success: { status: 200, schema: Type.Object({}) },
   handler: () => ({}),
 })
+/** How many of an account were at work at once, now and at most. */
+const atWork = new Map<string, number>()
+const most = new Map<string, number>()
+const long = route({
+  operationId: 'long',
+  summary: 'Answer at length',
+  method: 'GET',
+  path: '/long',
+  auth: 'api-key',
+  isLong: true,
+  query: Type.Object({ bytes: Type.Integer(), ms: Type.Optional(Type.Integer()) }),
+  success: { status: 200, schema: Type.Object({ text: Type.String() }) },
+  async handler({ caller: { accountId }, query: { bytes, ms = 0 } }) {
+    const now = (atWork.get(accountId) ?? 0) + 1
+    atWork.set(accountId, now)
+    most.set(accountId, Math.max(now, most.get(accountId) ?? 0))
+    await sleep(ms)
+    atWork.set(accountId, (atWork.get(accountId) ?? 0) - 1)
+    return { text: 'x'.repeat(bytes) }
+  },
+})
+const longFamilies = [
+  { name: 'builder', prefix: '/api/builder/v1', errors: 'builder', routes: [long] },
+] as const
 const families = [{ name: 'builder', prefix: '/api/builder/v1', errors: 'builder', routes: [ping] }] as const
 
 describe('rate limiting', () => {
@@ -38,6 +63,46 @@ describe('rate limiting', () => {
     assert.equal(answers[3]?.headers['retry-after'], '1')
     assert.equal(answers[3]?.body.error.code, 'rate_limited')
     assert.equal(elsewhere.status, 200)
+  })
+
+  it('counts a long answer as several requests', async () => {
+    const limits = { HEARTH_RATE_LIMIT: '1', HEARTH_RATE_BURST: '30' }
+    await using api = await startApi({ families: longFamilies, env: limits })
+    const { key } = await api.account()
+    const ask = (bytes: number) => api.call('GET', `/api/builder/v1/long?bytes=${bytes}`, { key })
+
+    const answers = [await ask(10_000), await ask(100_000), await ask(100_000), await ask(10)]
+
+    assert.deepEqual(
+      answers.map(({ status }) => status),
+      [200, 200, 200, 429],
+    )
+    assert.deepEqual(
+      answers.map(({ headers }) => headers['ratelimit-remaining']),
+      ['29', '28', '6', '0'],
+    )
+    const wait = Number(answers[3]?.headers['retry-after'])
+    assert.ok(wait >= 10 && wait <= 16, `${wait} s`)
+  })
+
+  it('makes the long answers of an account one after another, and those of others meanwhile', async () => {
+    await using api = await startApi({ families: longFamilies, env: { HEARTH_RATE_LIMIT: '0' } })
+    const [one, other] = [await api.account(), await api.account()]
+    const ask = (key: string) => api.call('GET', '/api/builder/v1/long?bytes=1&ms=50', { key })
+
+    const many = Array.from({ length: 80 }, () => ask(one.key))
+    await many[0]
+    const before = performance.now()
+    const { status } = await ask(other.key)
+    const took = performance.now() - before
+    const statuses = (await Promise.all(many)).map((answer) => answer.status)
+
+    assert.equal(status, 200)
+    assert.ok(took < 3_000, `${took} ms`)
+    assert.deepEqual([most.get(one.accountId), most.get(other.accountId)], [1, 1])
+    const refused = statuses.filter((each) => each === 429).length
+    assert.ok(refused > 0 && refused < 20, `${refused} were refused`)
+    assert.equal(statuses.filter((each) => each === 200).length, 80 - refused)
   })
 
   it('limits nothing when it is switched off', async () => {

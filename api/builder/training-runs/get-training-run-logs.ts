@@ -14,6 +14,7 @@ export const getTrainingRunLogs = route({
   method: 'GET',
   path: '/training/runs/{run_id}/logs',
   auth: 'api-key',
+  isLong: true,
   params: TrainingRunParams,
   query: Type.Object({
     cursor: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),

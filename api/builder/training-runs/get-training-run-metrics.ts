@@ -10,6 +10,7 @@ export const getTrainingRunMetrics = route({
   method: 'GET',
   path: '/training/runs/{run_id}/metrics',
   auth: 'api-key',
+  isLong: true,
   params: TrainingRunParams,
   success: { status: 200, schema: TrainingRunMetrics },
   errors: ['not_found'],
