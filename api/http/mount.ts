@@ -169,7 +169,7 @@ export class Kernel {
   }
 
   /** A long answer counts for several requests. */
-  #charge({ accountId, caller }: Exchange, outgoing: Outgoing | undefined): void {
+  #charge({ accountId }: Exchange, outgoing: Outgoing | undefined): void {
     if (typeof outgoing?.body !== 'string' || accountId === undefined) return
     const cost = chargeOf(outgoing.body.length)
     if (cost > 0) this.#limiter?.charge(accountId, cost)
