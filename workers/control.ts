@@ -4,6 +4,7 @@ import { NativeConnection, Runtime, Worker } from '@temporalio/worker'
 import { MOST_INGESTS } from '../activities/control/datasets.ts'
 import { createControlActivities } from '../activities/control/index.ts'
 import { createWebhookActivities } from '../activities/control/webhooks/index.ts'
+import { DatabaseClock } from '../db/clock.ts'
 import { openDatabase } from '../db/database.ts'
 import { migrate, SchemaTooNewError } from '../db/migrate.ts'
 import { loadCatalog } from '../platform/catalog.ts'
@@ -52,7 +53,8 @@ async function main(): Promise<void> {
   try {
     const objects = await openObjectStore(config)
     const catalog = loadCatalog()
-    const now = () => new Date()
+    using clock = await retry('PostgreSQL', () => DatabaseClock.open(db), { log, signal: stop })
+    const now = () => clock.now()
     usableFolder('HEARTH_CACHE_DIR', config.HEARTH_CACHE_DIR)
     const bundle = await workflowBundle(config.HEARTH_CACHE_DIR)
     const queue = (taskQueue: string, activities: object, mostAtOnce = MOST_ACTIVITIES) =>

@@ -3,9 +3,21 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { startDatabase, type TestDatabase } from '../support/database.ts'
 import { until } from '../support/node.ts'
+import { startTemporal } from '../support/temporal.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
+import { WebhookRoutes } from '../support/webhook-routes.ts'
 
 const NOWHERE = '127.0.0.1:1'
+const DAY_MS = 86_400_000
+
+/** Has Node start with a clock that is so much ahead. */
+const clockAhead = (ms: number) =>
+  `--import=data:text/javascript,${encodeURIComponent(`
+  const { now } = Date
+  globalThis.Date = class extends Date {
+    constructor(...args) { super(...(args.length > 0 ? args : [now() + ${ms}])) }
+    static now() { return now() + ${ms} }
+  }`)}`
 
 describe('the control worker', () => {
   let database: TestDatabase
@@ -64,5 +76,58 @@ describe('the control worker', () => {
 
     assert.deepEqual((await exit)[0], 2)
     assert.match(output(), /^DATABASE_URL must be set/)
+  })
+
+  it('ends deliveries by the clock of the database, however far its own is ahead or behind', async function () {
+    this.timeout(240_000)
+    await using temporal = await startTemporal()
+    const on = await WebhookRoutes.start()
+    await using _api = on.api
+    await on.newAccount()
+    await on.activate((await on.create()).id)
+    const { database, services } = on.api
+    const { db } = database
+    const statuses = async () =>
+      (await db.selectFrom('webhook_delivery').select('status').orderBy('deadline_at').execute()).map(
+        ({ status }) => status,
+      )
+
+    for (const days of [3, -3]) {
+      await db.deleteFrom('webhook_delivery').execute()
+      await on.emit()
+      await on.emit()
+      const [first, second] = await db.selectFrom('webhook_delivery').select('id').execute()
+      for (const [one, deadlineMs] of [
+        [first, -60_000],
+        [second, DAY_MS],
+      ] as const)
+        await db
+          .updateTable('webhook_delivery')
+          .set({
+            status: 'retrying',
+            attempts: 1,
+            next_attempt_at: new Date(Date.now() - 60_000),
+            deadline_at: new Date(Date.now() + deadlineMs),
+          })
+          .where('id', '=', one?.id ?? '')
+          .execute()
+      using folder = temporaryFolder()
+      const { child, exit } = start({
+        NODE_OPTIONS: clockAhead(days * DAY_MS),
+        DATABASE_URL: database.url,
+        TEMPORAL_ADDRESS: temporal.address,
+        HEARTH_CACHE_DIR: services.config.HEARTH_CACHE_DIR,
+        HEARTH_DATA_DIR: folder.path,
+        HEARTH_OBJECT_DIR: folder.path,
+        HEARTH_FEATURES: 'webhooks',
+        HEARTH_ENCRYPTION_KEYS: services.config.HEARTH_ENCRYPTION_KEYS.join(),
+      })
+
+      await until(async () => (await statuses()).includes('dead_lettered'), 90_000)
+      child.kill('SIGTERM')
+      await exit
+
+      assert.deepEqual(await statuses(), ['dead_lettered', 'retrying'], `${days} days`)
+    }
   })
 })
