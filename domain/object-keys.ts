@@ -6,6 +6,9 @@ interface DatasetPlace {
   datasetId: string
 }
 
+/** Where a gateway keeps what is PUT under a lease until it has seen that it still may be. */
+export const INCOMING_PUTS = 'incoming/puts/'
+
 /** A file of a model that an operator imports. */
 export const importKey = (versionId: string, path: string): string => `imports/${versionId}/${path}`
 

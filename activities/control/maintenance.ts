@@ -11,7 +11,7 @@ import { dropOldOrders } from '../../db/repositories/node-model-orders.ts'
 import { resealTexts } from '../../db/repositories/sealed.ts'
 import { jobFolder, keptJobFiles, noteSwept, unsweptRuns } from '../../db/repositories/job-files.ts'
 import { outlivedImports, removeModelImports } from '../../db/repositories/model-imports.ts'
-import { importKey } from '../../domain/object-keys.ts'
+import { importKey, INCOMING_PUTS } from '../../domain/object-keys.ts'
 import type { ObjectStore } from '../../platform/object-store.ts'
 import { FOLD_BATCH, foldUsage } from '../../db/repositories/usage.ts'
 import type { OutlivedFile } from '../../db/repositories/retention.ts'
@@ -24,6 +24,8 @@ const FILE_BATCH = 200
 const IMPORT_BATCH = 2
 const RUN_BATCH = 20
 
+const DAY_MS = 24 * 60 * 60 * 1000
+
 /** Texts of each kind that one step seals again. */
 const RESEAL_BATCH = 500
 
@@ -33,7 +35,7 @@ export interface Step {
   more: boolean
 }
 
-export const createMaintenanceActivities = ({ db, objects, config, log }: ControlDeps) => ({
+export const createMaintenanceActivities = ({ db, objects, config, log, now }: ControlDeps) => ({
   /** Adds appended usage counts up. Safe to repeat because taking a delta and counting it is one statement. */
   async foldUsageCounts(): Promise<Step> {
     const { taken: count, absurd } = await foldUsage(db)
@@ -88,6 +90,8 @@ export const createMaintenanceActivities = ({ db, objects, config, log }: Contro
     const runs = await unsweptRuns(db, RUN_BATCH)
     const left = await Promise.all(runs.map((run) => sweepRun({ db, objects }, run)))
 
+    await removePutsCutOff(objects, now())
+
     const inputs = await outlivedInputs(db, FILE_BATCH)
     await removeFiles(objects, inputs)
     await removeInputs(
@@ -109,6 +113,15 @@ async function removeFiles(
   files: readonly Pick<OutlivedFile, 'object_key'>[],
 ): Promise<void> {
   await Promise.all(files.map(({ object_key }) => objects.delete(object_key)))
+}
+
+/** Removes what gateways that were killed have received and not put in its place. */
+async function removePutsCutOff(objects: ObjectStore, now: Date): Promise<void> {
+  const cutOff: { object_key: string }[] = []
+  for await (const { key, lastModified } of objects.list(INCOMING_PUTS)) {
+    if (lastModified.getTime() < now.getTime() - DAY_MS) cutOff.push({ object_key: key })
+  }
+  await removeFiles(objects, cutOff)
 }
 
 /** Removes what attempts of an ended run have PUT and the run does not need; gives what that was. */

@@ -2,6 +2,7 @@ import Type from 'typebox'
 import { isLeaseFile, mayPutLeaseFile } from '../../db/repositories/lease-files.ts'
 import { ApiError } from '../../domain/errors.ts'
 import { newId } from '../../domain/ids.ts'
+import { INCOMING_PUTS } from '../../domain/object-keys.ts'
 import { reply } from '../http/reply.ts'
 import { route } from '../http/route.ts'
 import { authorize, grantedTo } from './authorize.ts'
@@ -41,7 +42,7 @@ export const putObject = route({
         `this URL takes Content-Type ${grant.contentType}, not ${contentType || 'none'}`,
       )
     }
-    const place = isLeased ? `incoming/puts/${newId()}` : key
+    const place = isLeased ? `${INCOMING_PUTS}${newId()}` : key
     const { sha256 } = await store.put(place, req, {
       contentType,
       maxBytes: MAX_BYTES,

@@ -30,7 +30,10 @@ export async function replaceArtifacts(
     .execute()
 }
 
-/** Runs that ended a day ago, and whose attempts may have left files that belong to nothing. */
+/**
+ * Runs that ended a day ago, and whose attempts may have left files that belong to nothing. Of a run that was deleted that is
+ * every file: an upload that was under way may have come after the others had been removed.
+ */
 export function unsweptRuns(
   db: Kysely<Database>,
   limit: number,
@@ -40,7 +43,6 @@ export function unsweptRuns(
     .select(['id', 'account_id'])
     .where('completed_at', '<', sql<Date>`now() - interval '24 hours'`)
     .where('files_swept_at', 'is', null)
-    .where('deleted_at', 'is', null)
     .orderBy('completed_at')
     .limit(limit)
     .execute()

@@ -8,8 +8,8 @@ const LEASE_FILE =
 export const isLeaseFile = (key: string): boolean => LEASE_FILE.test(key)
 
 /**
- * Whether a file may still be PUT under the lease of its attempt: that is open, its node has not been removed, and the file is
- * no checkpoint yet. In a transaction the lease stays as it is until that ends.
+ * Whether a file may still be PUT under the lease of its attempt: that is open, its node has not been removed, its run has not
+ * been deleted, and the file is no checkpoint yet. In a transaction the lease stays as it is until that ends.
  */
 export async function mayPutLeaseFile(
   db: Kysely<Database> | Transaction<Database>,
@@ -21,6 +21,7 @@ export async function mayPutLeaseFile(
     where lease.kind = ${jobId ? 'job' : 'task'} and lease.subject_id = ${jobId ?? taskId}::uuid
       and lease.attempt = ${Number(attempt)} and lease.state = 'active' and node.status <> 'removed'
       and not exists (select 1 from job_checkpoint c where c.object_key = ${key})
+      and not exists (select 1 from training_run r where r.id = ${jobId ?? null}::uuid and r.deleted_at is not null)
     for share of lease`.execute(db)
   return rows.length > 0
 }

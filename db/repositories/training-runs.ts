@@ -4,6 +4,7 @@ import { sourcesOf } from '../../domain/training-run.ts'
 import type { TrainingRunStatus } from '../../schemas/training-run.ts'
 import { ofAccount } from '../keyset.ts'
 import type { Database } from '../tables.ts'
+import { takeLease } from './leases.ts'
 import type { NewTrainingRun, TrainingRunRow } from '../tables/training.ts'
 
 /** A run as callers see it: the row and the version that came out of it. */
@@ -222,6 +223,8 @@ export async function recordFailure(trx: Transaction<Database>, id: string, mess
 
 /** Marks a locked run as deleted and removes what it wrote; the row stays for what names it as its origin. */
 export async function deleteTrainingRun(trx: Transaction<Database>, id: string, now: Date): Promise<void> {
+  // A file that is just being put in its place is waited for; it goes with the others.
+  await takeLease(trx, 'job', id, 'revoked')
   await trx.updateTable('training_run').set({ deleted_at: now }).where('id', '=', id).execute()
   for (const table of [
     'job_log',

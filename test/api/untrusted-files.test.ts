@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict'
 import { text } from 'node:stream/consumers'
 import { request } from 'undici'
+import { createMaintenanceActivities } from '../../activities/control/maintenance.ts'
+import { attemptFile, jobFolder } from '../../db/repositories/job-files.ts'
+import { INCOMING_PUTS } from '../../domain/object-keys.ts'
 import type { JobClaim } from '../../schemas/lease.ts'
 import { startApi, type TestApi } from '../support/api.ts'
 import { addLlmVersion, createMerge, versionRef } from '../support/merges.ts'
@@ -9,6 +12,7 @@ import { type SignedNode, signedNode } from '../support/signed-node.ts'
 import { skipBecause } from '../support/skip.ts'
 import { claimJob, createRun, fileOf, readyDataset, RESULT, signedPut } from '../support/training.ts'
 
+const HOUR_MS = 3_600_000
 const GOOD = 'good bytes'
 /** As long as the good ones. */
 const EVIL = 'evil bytes'
@@ -160,6 +164,48 @@ for (const [name, open] of Object.entries({ 'a local directory': openLocal, S3: 
 
       assert.equal(await stored('artifact', jobId), GOOD)
       assert.equal(await stored('job_checkpoint', jobId), GOOD)
+    })
+
+    it('go with a run that is deleted, also what comes after that', async () => {
+      const { db } = api.database
+      const { objects } = api.services
+      const jobId = await run()
+      const { lease_token: token } = await claimJob(node, jobId)
+      const places = [await artifact(token, GOOD), await artifact(token, EVIL)]
+      const path = `/api/builder/v1/training/runs/${jobId}`
+      assert.equal((await api.call('POST', `${path}/cancel`, { key })).status, 200)
+      assert.equal((await api.call('DELETE', path, { key })).status, 204)
+      // Whatever becomes of leases, a deleted run takes no file from a gateway.
+      await db
+        .updateTable('lease')
+        .set({ state: 'active', closed_at: null })
+        .where('token', '=', token)
+        .execute()
+
+      const folder = jobFolder({ account_id: accountId, id: jobId })
+      if (name === 'S3') assert.equal(await put(places[0]!, GOOD), 200, 'the bucket knows of no lease')
+      else assert.equal(await put(places[1]!, EVIL), 403)
+      const late = attemptFile(
+        { account_id: accountId, id: jobId },
+        { attempt: 1, kind: 'artifact', filename: 'f' },
+      )
+      const lost = `${INCOMING_PUTS}${jobId}`
+      for (const object of [late, lost])
+        await objects.put(object, Buffer.from('x'), { contentType: 'text/plain' })
+
+      const sweep = (now: Date) =>
+        createMaintenanceActivities({ ...api.services, now: () => now }).removeOutlivedFiles()
+      await sweep(new Date())
+      assert.ok(await objects.head(late), 'an upload may still be under way')
+      assert.ok(await objects.head(lost))
+      await db
+        .updateTable('training_run')
+        .set({ completed_at: new Date(Date.now() - 25 * HOUR_MS) })
+        .where('id', '=', jobId)
+        .execute()
+      await sweep(new Date(Date.now() + 25 * HOUR_MS))
+      assert.equal(await objects.head(lost), undefined)
+      for await (const { key: left } of objects.list(folder)) assert.fail(`${left} is left`)
     })
 
     if (name === 'S3') return
