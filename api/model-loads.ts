@@ -1,9 +1,10 @@
 import type { Kysely } from 'kysely'
 import { estimateLoadMs, recordLoad } from '../db/repositories/loads.ts'
 import { orderModel } from '../db/repositories/node-model-orders.ts'
+import { markUnusable } from '../db/repositories/unusable-versions.ts'
 import { insertWorkflowStart } from '../db/repositories/workflow-starts.ts'
 import type { Database } from '../db/tables.ts'
-import { ApiError } from '../domain/errors.ts'
+import { ApiError, unusableModel } from '../domain/errors.ts'
 import { missingEnvironment, warmthOf } from '../domain/node-snapshot.ts'
 import type { Chosen, PlacementNeed } from '../domain/placement.ts'
 import type { Logger } from '../platform/log.ts'
@@ -288,6 +289,26 @@ export class ModelLoads implements Disposable {
       load.againAt = performance.now() + AGAIN_MS
       return
     }
+    if (model.unusable) void this.#condemn(load, nodeId, model, model.error)
+    else this.#tryElsewhere(load, nodeId, model)
+  }
+
+  /** No other node can do better with weights that are at fault; but not every node is believed. */
+  async #condemn(load: Load, nodeId: string, model: NodeModel, reason: string): Promise<void> {
+    const { db, log } = this.#options
+    const { model_key: modelKey } = model
+    const isMarked = await db
+      .transaction()
+      .execute((trx) => markUnusable(trx, { modelKey, nodeId, reason }))
+      .catch((err: unknown) => {
+        log.warn({ err, model_key: modelKey }, 'a model was not marked unusable')
+        return false
+      })
+    if (isMarked) this.#fail(load, unusableModel(reason))
+    else if (load.place?.node_id === nodeId) this.#tryElsewhere(load, nodeId, model)
+  }
+
+  #tryElsewhere(load: Load, nodeId: string, model: NodeModel): void {
     load.tried.add(nodeId)
     const { chosen } = this.#options.links.placement.place(
       { ...load.need, exclude: load.tried, now: Date.now() },

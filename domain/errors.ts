@@ -43,6 +43,17 @@ export function invalidFor(issues: readonly Issue[], where = 'body'): ApiError {
   return new ApiError('validation_failed', message, { details: { issues } })
 }
 
+/**
+ * A model whose weights no model server can use, however often it is asked: a 422, because clients of OpenAI's API
+ * repeat a 409 and a 503 by themselves.
+ */
+export const unusableModel = (reason: string): ApiError =>
+  new ApiError('validation_failed', `this model cannot be loaded, for good: ${reason}`, {
+    details: {
+      issues: [{ loc: ['body', 'model'], msg: reason, type: 'model_unusable' } satisfies Issue],
+    },
+  })
+
 /** A 422 about one place of the request: `invalid(['body', 'dataset_id'], 'no such dataset')`. */
 export const invalid = (loc: readonly (string | number)[], msg: string, type = 'value_error'): ApiError =>
   invalidFor([{ loc, msg, type }])

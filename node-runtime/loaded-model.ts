@@ -29,6 +29,8 @@ export class LoadedModel {
   /** Its server is up and is asked for its first inference. */
   isWarmingUp = false
   error: string | undefined
+  /** The last load failed for its weights, which are what they should be. */
+  isUnusable = false
   retryAt = 0
   #state: NodeModelState
   #failures = 0
@@ -67,13 +69,15 @@ export class LoadedModel {
   succeed(): void {
     this.#failures = 0
     this.error = undefined
+    this.isUnusable = false
     this.retryAt = 0
     this.progress = undefined
   }
 
   /** Puts the next try off, twice as long each time. */
-  fail(message: string): void {
+  fail(message: string, { isUnusable = false } = {}): void {
     this.error = message
+    this.isUnusable = isUnusable
     this.retryAt = Date.now() + Math.min(LONGEST_BACKOFF_MS, FIRST_BACKOFF_MS * 2 ** this.#failures)
     this.#failures += 1
     this.progress = undefined
@@ -90,6 +94,7 @@ export class LoadedModel {
       ...(this.isWarmingUp && { warming_up: true }),
       ...(this.#state === 'loading_model' && { load_progress_pct: this.loadPercent }),
       ...this.progress,
+      ...(this.error !== undefined && this.isUnusable && { unusable: true }),
       ...(this.error !== undefined && { error: withoutPaths(this.error), retry_at: this.retryAt }),
     }
   }

@@ -4,9 +4,10 @@ import { LoadedModel } from './loaded-model.ts'
 import type { MeasuredMemory } from './measured-memory.ts'
 import type { MemoryLedger } from './memory-ledger.ts'
 import type { MemoryMeter } from './memory-meter.ts'
+import { StrayFileError } from './model-folder.ts'
 import { MemoryRoom, NoRoomError } from './memory-room.ts'
 import { ModelLoader, type ModelLoaderOptions, type Prepared } from './model-loader.ts'
-import type { ModelServer } from './model-server.ts'
+import { type ModelServer, ModelServerError } from './model-server.ts'
 import type { Pins } from './pins.ts'
 import type { ProcessExit } from './process-driver.ts'
 import { unlessAborted } from './unless-aborted.ts'
@@ -22,7 +23,7 @@ export interface ModelManagerOptions extends ModelLoaderOptions {
 /** Why a model cannot be had on this node now. */
 export class ModelUnavailableError extends Error {
   override readonly name = 'ModelUnavailableError'
-  readonly code: 'no_capacity' | 'load_failed' | 'backing_off' | 'stopping'
+  readonly code: 'no_capacity' | 'load_failed' | 'unusable' | 'backing_off' | 'stopping'
 
   constructor(code: ModelUnavailableError['code'], message: string, cause?: unknown) {
     super(message, { cause })
@@ -155,25 +156,40 @@ export class ModelManager implements AsyncDisposable {
     try {
       // Its last server may still be on its way out, with the memory it holds.
       await this.#getRoom(this.room.whenGone(model))
-      const prepared = await this.#prepare(model)
-      await this.#makeRoom(model, prepared)
-      await this.#start(model, prepared)
+      await this.#bringUp(model)
     } catch (err) {
       const message = err instanceof Error ? err.message : String(err)
+      const isUnusable = blamesWeights(err)
       // Lack of room passes by itself; it is no fault of the model.
       if (err instanceof ModelUnavailableError) model.progress = undefined
-      else model.fail(message)
+      else model.fail(message, { isUnusable })
       this.#move(model, (await cache.find(modelKey)) ? 'evicted' : 'cold')
       log.warn({ model_key: modelKey, err: message }, 'model not loaded')
       throw err instanceof ModelUnavailableError
         ? err
-        : new ModelUnavailableError('load_failed', message, err)
+        : new ModelUnavailableError(isUnusable ? 'unusable' : 'load_failed', message, err)
     } finally {
       model.loading = undefined
     }
     model.succeed()
     this.#move(model, 'warm')
     log.info({ model_key: modelKey, ms: Math.round(performance.now() - startedAt) }, 'model loaded')
+  }
+
+  /** Whoever blames the weights is believed once their bytes are the right ones; what the disk has spoiled is fetched anew, once. */
+  async #bringUp(model: LoadedModel, { isAgain = false } = {}): Promise<void> {
+    const { cache, log } = this.#options
+    const { modelKey } = model
+    try {
+      const prepared = await this.#prepare(model)
+      await this.#makeRoom(model, prepared)
+      await this.#start(model, prepared)
+    } catch (err) {
+      if (!blamesWeights(err) || !(await cache.dropIfDamaged(modelKey, this.#stopping.signal))) throw err
+      if (isAgain) throw new Error("this node's disk damages the weights that it keeps", { cause: err })
+      log.warn({ model_key: modelKey }, 'weights on this disk were damaged and are fetched anew')
+      await this.#bringUp(model, { isAgain: true })
+    }
   }
 
   async #prepare(model: LoadedModel): Promise<Prepared> {
@@ -294,3 +310,7 @@ export class ModelManager implements AsyncDisposable {
     if (state === 'cold' && model.error === undefined && !model.loading) this.#models.delete(model.modelKey)
   }
 }
+
+/** Whether a load failed for what its files hold, by the word of the model server or by what they name. */
+const blamesWeights = (err: unknown): boolean =>
+  err instanceof StrayFileError || (err instanceof ModelServerError && err.isUnusable)

@@ -13,12 +13,23 @@ import {
 import type { ProcessExit } from './process-driver.ts'
 import { treeOf } from './process-table.ts'
 
+/** How a model server ends that can load its weights nowhere and never (servers/README.md). */
+const UNUSABLE_STATUS = 65
+/** How the line begins in which it says why; libraries may write more behind it. */
+const UNUSABLE_LINE = 'its weights cannot be used'
 const LAST_LINES = 20
 const HEALTH_POLL_MS = 200
 
 /** A model could not be loaded or has stopped answering; the message is for operators and waiters. */
 export class ModelServerError extends Error {
   override readonly name = 'ModelServerError'
+  /** The weights themselves are at fault, by the word of the server. */
+  readonly isUnusable: boolean
+
+  constructor(message: string, { isUnusable = false } = {}) {
+    super(message)
+    this.isUnusable = isUnusable
+  }
 }
 
 export interface ServerStartOptions {
@@ -203,11 +214,15 @@ function failure(process: ServerProcess, lastLines: string[], signal: AbortSigna
     }
     if (signal.aborted) abort()
     signal.addEventListener('abort', abort, { once: true })
-    void process.exited.then(({ code }) =>
-      process.excess === undefined
+    void process.exited.then(({ code }) => {
+      const why = lastLines.findLast((line) => line.startsWith(UNUSABLE_LINE))
+      if (code === UNUSABLE_STATUS && why !== undefined) {
+        return reject(new ModelServerError(why, { isUnusable: true }))
+      }
+      return process.excess === undefined
         ? give(`it ended with status ${code} before it was ready`, 5)
-        : give(`it was ended before it was ready: ${process.excess}`, 0),
-    )
+        : give(`it was ended before it was ready: ${process.excess}`, 0)
+    })
   })
 }
 

@@ -167,14 +167,15 @@ async function following(
 }
 
 /** SHA-256 of a file, in hex. */
-export async function digestOf(path: string): Promise<string> {
+export async function digestOf(path: string, signal?: AbortSignal): Promise<string> {
   const hash = createHash('sha256')
-  await feed(hash, path)
+  await feed(hash, path, signal)
   return hash.digest('hex')
 }
 
-async function feed(hash: Hash, path: string): Promise<void> {
-  for await (const chunk of createReadStream(path) as AsyncIterable<Buffer>) hash.update(chunk)
+async function feed(hash: Hash, path: string, signal?: AbortSignal): Promise<void> {
+  const stream = createReadStream(path, signal && { signal })
+  for await (const chunk of stream as AsyncIterable<Buffer>) hash.update(chunk)
 }
 
 function refuse(method: string, status: number, text: string): void {

@@ -3,7 +3,7 @@ import { link, mkdir, readdir, readFile, rename, rm, stat, statfs, utimes, write
 import { dirname, join, normalize } from 'node:path'
 import type { NodeModelSpec } from '../schemas/node.ts'
 import { DownloadMeter, type DownloadProgress } from './download-meter.ts'
-import { downloadFile } from './transfer.ts'
+import { digestOf, downloadFile } from './transfer.ts'
 
 export interface FetchOptions {
   signal?: AbortSignal
@@ -103,6 +103,23 @@ export class WeightsCache {
     }
   }
 
+  /** Takes a model off the disk if some of its bytes are not those of its version; false when they all are. */
+  async dropIfDamaged(modelKey: string, signal: AbortSignal): Promise<boolean> {
+    const found = await this.find(modelKey)
+    if (!found) return false
+    const damaged = []
+    for (const { path, sha256 } of found.spec.files) {
+      const digest = await digestOf(inFolder(found.directory, path), signal).catch(() => undefined)
+      signal.throwIfAborted()
+      if (digest !== sha256) damaged.push(join(this.#dir, 'blobs', sha256))
+    }
+    if (damaged.length === 0) return false
+    await this.#takeAway(modelKey)
+    // Other models may link to them too, and would find them whole by their size.
+    await Promise.all(damaged.map((path) => rm(path, { force: true })))
+    return true
+  }
+
   async remove(modelKey: string): Promise<void> {
     await this.#takeAway(modelKey)
     await this.#sweepBlobs()
@@ -161,7 +178,7 @@ export class WeightsCache {
     const kept = { ...spec, files: spec.files.map((file) => ({ ...file, url: '' })) }
     await this.#viaPart(directory, async (part) => {
       for (const { path, sha256 } of spec.files) {
-        const target = join(part, 'files', normalize(join('/', path)))
+        const target = inFolder(join(part, 'files'), path)
         await mkdir(dirname(target), { recursive: true })
         await link(join(this.#dir, 'blobs', sha256), target)
       }
@@ -292,5 +309,8 @@ const hasSize = (path: string, bytes: number): Promise<boolean> =>
     ({ size }) => size === bytes,
     () => false,
   )
+
+/** Where a file of a model lies; no name leads out of the folder. */
+const inFolder = (folder: string, path: string): string => join(folder, normalize(join('/', path)))
 
 const megabytes = (bytes: number) => Math.ceil(bytes / 1024 / 1024)

@@ -79,6 +79,8 @@ export const NodeModel = Type.Object({
   rate_limited_s: Type.Optional(Type.Number({ minimum: 0 })),
   /** Why the last load failed, until one succeeds. */
   error: Type.Optional(Type.String()),
+  /** That was its weights' fault, which are what they should be: they can be used nowhere. */
+  unusable: Type.Optional(Type.Boolean()),
   /** Epoch milliseconds before which this node does not try the load again. */
   retry_at: Type.Optional(Type.Integer()),
 })

@@ -64,6 +64,9 @@ async function testUntil(
     const nodeId = await placeCandidate(versionId)
     const outcome = nodeId ? await testOn(nodeId, modelKey) : undefined
     if (outcome && 'passed' in outcome) return outcome
+    if (outcome?.code === 'unusable') {
+      return { passed: false, reason: outcome.message.slice(0, LONGEST_REASON) }
+    }
     if (outcome?.code === 'load_failed' && ++failed >= MAX_FAILED_LOADS) {
       return { passed: false, reason: `it could not be loaded: ${outcome.message}`.slice(0, LONGEST_REASON) }
     }

@@ -1,5 +1,6 @@
 import { readSnapshots } from '../../db/repositories/loads.ts'
 import { orderModel } from '../../db/repositories/node-model-orders.ts'
+import { lockUnusable } from '../../db/repositories/unusable-versions.ts'
 import { findVersion, moveVersion } from '../../db/repositories/version-lifecycle.ts'
 import { capacityFor } from '../../domain/gpu-room.ts'
 import { serves } from '../../domain/node-snapshot.ts'
@@ -49,14 +50,16 @@ export const createCandidateActivities = ({ db, now }: ControlDeps) => ({
     isUnplaced,
   }: TestOutcome): Promise<void> {
     const shortage = isUnplaced ? await describeShortage(db, versionId) : ''
-    await db.transaction().execute((trx) =>
-      moveVersion(trx, versionId, {
+    await db.transaction().execute(async (trx) => {
+      // What its node has said of its weights is worth more than the kind of the fault, which is all that history keeps.
+      const unusable = await lockUnusable(trx, versionId)
+      await moveVersion(trx, versionId, {
         from: ['candidate'],
         to: passed ? 'ready' : 'candidate',
-        note: passed ? null : reason + shortage,
+        note: passed ? null : (unusable ?? reason + shortage),
         now: now(),
-      }),
-    )
+      })
+    })
   },
 })
 

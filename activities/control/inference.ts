@@ -90,9 +90,15 @@ export function createInferenceActivities({ db, now }: ControlDeps) {
       if (known !== undefined) return { ...base, ...(await unplaced(task, known)) }
       const needs = await findModelNeeds(db, task.model_key)
       if (!needs) return { ...base, spent: true }
+      const { unusable, ...need } = needs
+      if (unusable !== null) {
+        const outcome = { status: 'failed', error: unusable } as const
+        await db.transaction().execute((trx) => endTask(trx, taskId, outcome, now()))
+        return { ...base, ended: true }
+      }
 
       const place = decide(await readSnapshots(db), {
-        ...needs,
+        ...need,
         model_key: task.model_key,
         account_id: task.account_id,
         exclude: new Set(base.avoid),

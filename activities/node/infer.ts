@@ -4,6 +4,7 @@ import { isInputRefused, modelFault } from '../../domain/model-answer.ts'
 import { ControlError } from '../../node-runtime/control-client.ts'
 import { keepLease } from '../../node-runtime/lease-keeper.ts'
 import { ModelUnavailableError } from '../../node-runtime/model-manager.ts'
+import { withoutPaths } from '../../node-runtime/without-paths.ts'
 import { unlessAborted } from '../../node-runtime/unless-aborted.ts'
 import type { CompleteTask, FailLease } from '../../schemas/lease.ts'
 import type { TaskClaim } from '../../schemas/task-claim.ts'
@@ -119,6 +120,7 @@ function failureOf(err: unknown, signal: AbortSignal): FailLease {
   if (err instanceof InferenceError) {
     return { code: err.retryable ? 'model_failed' : 'input_refused', message, retryable: err.retryable }
   }
-  if (err instanceof ModelUnavailableError) return { code: err.code, message, retryable: true }
+  if (err instanceof ModelUnavailableError)
+    return { code: err.code, message: withoutPaths(message), retryable: err.code !== 'unusable' }
   return { code: 'model_failed', message, retryable: true }
 }

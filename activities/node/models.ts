@@ -20,7 +20,7 @@ export function toFailure(err: unknown): unknown {
   return ApplicationFailure.create({
     message: (why || code).slice(0, MOST_WORDS),
     type: code,
-    nonRetryable: code === 'no_capacity',
+    nonRetryable: code === 'no_capacity' || code === 'unusable',
   })
 }
 

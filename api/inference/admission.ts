@@ -1,6 +1,6 @@
 import type { CallableEndpointRow } from '../../db/repositories/callable-endpoints.ts'
 import { accessTo } from '../../domain/endpoint.ts'
-import { ApiError } from '../../domain/errors.ts'
+import { ApiError, unusableModel } from '../../domain/errors.ts'
 import type { ModelState } from '../../schemas/inference-task.ts'
 import type { Services } from '../services.ts'
 
@@ -33,6 +33,7 @@ export function checkCallable(
   if (access === 'known') throw new ApiError('forbidden', 'this endpoint is not open to your account')
   if (endpoint.lifecycle_status === 'disabled') throw notNow('its model has been disabled')
   if (endpoint.status === 'paused' || endpoint.status === 'inactive') throw notNow(`it is ${endpoint.status}`)
+  if (endpoint.unusable !== null) throw unusableModel(endpoint.unusable)
   return endpoint
 }
 

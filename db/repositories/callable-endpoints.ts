@@ -25,6 +25,7 @@ export function findCallableEndpoint(db: Kysely<Database>, idOrName: string) {
       // Names what was compiled of the schema: another one has another digest.
       sql<string>`endpoint.id || md5(endpoint.input_schema::text)`.as('schema_key'),
       'model_version.memory_mb',
+      'model_version.unusable',
       // What the owner has disabled by its config counts as disabled.
       (eb) =>
         eb

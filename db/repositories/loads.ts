@@ -41,10 +41,10 @@ export async function countWorkers(db: Kysely<Database>, accountId: string): Pro
 export function findModelNeeds(
   db: Kysely<Database>,
   modelKey: string,
-): Promise<{ runtime_profile: string; memory_mb: number } | undefined> {
+): Promise<{ runtime_profile: string; memory_mb: number; unusable: string | null } | undefined> {
   return db
     .selectFrom('model_version')
-    .select(['runtime_profile', 'memory_mb'])
+    .select(['runtime_profile', 'memory_mb', 'unusable'])
     .where('model_key', '=', modelKey)
     .executeTakeFirst()
 }

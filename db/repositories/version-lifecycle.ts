@@ -13,6 +13,8 @@ export interface VersionMove {
   from: readonly LifecycleStatus[]
   to: LifecycleStatus
   note: string | null
+  /** Its weights are tried again, whatever was found of them. */
+  isTriedAnew?: boolean
   now: Date
 }
 
@@ -23,11 +25,11 @@ export interface VersionMove {
 export async function moveVersion(
   trx: Transaction<Database>,
   id: string,
-  { from, to, note, now }: VersionMove,
+  { from, to, note, now, isTriedAnew }: VersionMove,
 ): Promise<ModelVersionRow | undefined> {
   const row = await trx
     .updateTable('model_version')
-    .set({ lifecycle_status: to, lifecycle_note: note, tests: 0 })
+    .set({ lifecycle_status: to, lifecycle_note: note, tests: 0, ...(isTriedAnew && { unusable: null }) })
     .where('id', '=', id)
     .where('lifecycle_status', 'in', from)
     .returningAll()

@@ -22,6 +22,8 @@ export interface ModelVersionTable {
   lifecycle_status: Defaulted<'candidate' | 'ready' | 'preferred' | 'disabled'>
   /** What its test found, or why it was disabled. */
   lifecycle_note: Optional<string>
+  /** Why no model server can use its weights, until it is to be tried anew. */
+  unusable: Optional<string>
   /** How often its test has been promised while it is a candidate. */
   tests: Defaulted<number>
   job_id: Optional<string>

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import orjson
 import uvicorn
@@ -19,10 +19,18 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 App = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
 
 GRACE_S = 5
+# How a server ends whose weights can be loaded nowhere and never; see README.md.
+UNUSABLE_STATUS = 65
 
 
 class BodyTooLarge(Exception):
     """The request has more bytes than this server reads."""
+
+
+def refuse_weights(why: str) -> NoReturn:
+    """Ends with the one line that says why no machine can use the weights."""
+    print(f"its weights cannot be used: {' '.join(why.split())}", file=sys.stderr, flush=True)
+    sys.exit(UNUSABLE_STATUS)
 
 
 def server_arguments(parser: argparse.ArgumentParser) -> None:

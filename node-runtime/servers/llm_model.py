@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,8 +14,10 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from light_torch import without_compiler
 from llm_thoughts import THOUGHT_MARKS, closing_of
+from safetensors import SafetensorError
 
 with without_compiler():
     from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, GenerationConfig
@@ -86,6 +89,22 @@ def find_model(folder: Path) -> Path:
     if any(folder.rglob("adapter_config.json")):
         raise FileNotFoundError("only an adapter is here: it has to be merged into its base before it can be served")
     raise FileNotFoundError("there is no config.json")
+
+
+# What speaks of the machine or of its environment, whatever kind of error it is.
+_MACHINE = re.compile(r"\b(gpus?|cuda|xpu|npu|devices?|memory|drivers?|disk|installed|requires?|os error)\b", re.IGNORECASE)
+
+
+def is_fault_of_weights(error: BaseException) -> bool:
+    """Whether a load failed for what the files of the model hold. In doubt it did not: it is tried again then."""
+    if _MACHINE.search(str(error)):
+        return False
+    if isinstance(error, RuntimeError):
+        return "size mismatch" in str(error) or "ignore_mismatched_sizes" in str(error)
+    if isinstance(error, OSError):
+        # The library says by a plain OSError that a file is missing or no JSON; the machine's own have a number.
+        return error.errno is None
+    return isinstance(error, (ValueError, KeyError, SafetensorError, StrictDataclassError))
 
 
 class LanguageModel:

@@ -17,15 +17,16 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).parent)]
 
 import orjson
-from asgi import BodyTooLarge, Receive, Send, read_body, send_json, serve, server_arguments
+from asgi import BodyTooLarge, Receive, Send, read_body, refuse_weights, send_json, serve, server_arguments
 from llm_calls import gather
 from llm_grammar import Grammars
-from llm_model import Cancelled, Generation, Guided, LanguageModel, Unusable, find_model
+from llm_model import Cancelled, Generation, Guided, LanguageModel, Unusable, find_model, is_fault_of_weights
 from llm_request import SERVED_NAME, ChatRequest
 from llm_text import CALL_MARKS, Answer, Detokenizer, Piece
 from llm_thoughts import THOUGHT_MARKS, Thoughts
 
 LARGEST_BODY = 64 << 20
+LONGEST_REASON = 300
 SSE = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
 
 
@@ -227,7 +228,10 @@ def main() -> None:
     os.environ.setdefault("OMP_NUM_THREADS", str(options.threads))
     try:
         model = LanguageModel(find_model(options.model), options.threads)
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except Exception as error:
+        if is_fault_of_weights(error):
+            [why, *_] = str(error).splitlines() or [""]
+            refuse_weights(f"{type(error).__name__}: {why[:LONGEST_REASON]}")
         sys.exit(f"The model in {options.model} cannot be served: {error}")
     serve(ChatApp(model, options.concurrency), options)
 

@@ -5,20 +5,24 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "trainers")]
 
 import orjson
 from answers import InputProblem
-from asgi import BodyTooLarge, Receive, Send, read_body, send_json, serve, server_arguments
+from asgi import BodyTooLarge, Receive, Send, read_body, refuse_weights, send_json, serve, server_arguments
 from hearth_trainers.files import BadModelFile
 from lightgbm_native import LightGBMError
 from tabular_model import Model, load_model, read_instances
 
 LARGEST_BODY = 16 << 20
+# What LightGBM says of a file that is no model; it also says so of memory, and of files that it cannot open.
+BAD_BOOSTER = re.compile(r"format error|model format|model file doesn't", re.IGNORECASE)
 # Larger requests leave the event loop, so that small ones and the health check do not wait for them.
 INLINE_INSTANCES = 64
 
@@ -74,9 +78,15 @@ def main() -> None:
     try:
         manifest, model = load_model(options.artifact, options.threads)
     except BadModelFile as error:
-        sys.exit(f"The model cannot be served: {error}.")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, LightGBMError):
-        # Their texts quote the files, and what a file holds is not for everybody who asks for this model.
+        refuse_weights(str(error))
+    # The texts of what follows quote the files, and what a file holds is not for everybody who asks for this model.
+    except (ValueError, KeyError, EOFError, BadZipFile):
+        refuse_weights("its files are damaged")
+    except LightGBMError as error:
+        if BAD_BOOSTER.search(str(error)):
+            refuse_weights("its files are damaged")
+        sys.exit("The model cannot be served: LightGBM could not load it.")
+    except (OSError, TypeError, AttributeError):
         sys.exit("The model cannot be served: its files are damaged.")
     serve(TabularApp(manifest, model), options)
 

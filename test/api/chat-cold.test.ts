@@ -84,6 +84,18 @@ describe('a chat with a cold model', () => {
     assert.doesNotMatch(body.error.message, /\w\/test\//)
   })
 
+  it('is refused for good when the weights of its model cannot be used', async () => {
+    await using _worker = loadPromised(chat)
+    const endpoint = await chat.cold({ name: 'clay', unusable: true })
+
+    const first = await chat.chat(endpoint.id)
+
+    assert.equal(first.status, 422)
+    assert.equal(first.headers['retry-after'], undefined)
+    assert.match(first.body.error.message, /weights cannot be used: they are of clay/)
+    await until(async () => (await chat.chat(endpoint.id)).status === 422)
+  })
+
   for (const stream of [false, true]) {
     it(`is answered by the reloaded model when the only model server dies before the first byte (stream: ${stream})`, async () => {
       using death = await dieOnce()

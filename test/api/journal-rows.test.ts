@@ -34,7 +34,7 @@ describe('rows of the journal', () => {
       })
       .execute()
     const row = await buildEndpoint(db, accountId, { price_micro: 1_001 })
-    endpoint = { ...row, memory_mb: 1, lifecycle_status: 'ready', schema_key: '' }
+    endpoint = { ...row, unusable: null, memory_mb: 1, lifecycle_status: 'ready', schema_key: '' }
   })
   after(() => database[Symbol.asyncDispose]())
 

@@ -52,7 +52,7 @@ describe('journal', () => {
       })
       .execute()
     const row = await buildEndpoint(db, accountId, { price_micro: PRICE })
-    endpoint = { ...row, memory_mb: 1, lifecycle_status: 'ready', schema_key: '' }
+    endpoint = { ...row, unusable: null, memory_mb: 1, lifecycle_status: 'ready', schema_key: '' }
   })
   after(() => database[Symbol.asyncDispose]())
 

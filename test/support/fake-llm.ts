@@ -119,12 +119,17 @@ async function read(req: IncomingMessage): Promise<string> {
 const weights = JSON.parse(readFileSync(join(process.argv[2] ?? '.', 'weights.json'), 'utf8')) as {
   load_s?: number
   broken?: boolean
+  unusable?: boolean
   /** The only name that it knows, and under which it answers. */
   served?: string
   /** It answers under the name that it is asked by. */
   echo?: boolean
 }
 await sleep((weights.load_s ?? 0) * 1000)
+if (weights.unusable) {
+  process.stderr.write('its weights cannot be used: they are of clay\n')
+  process.exit(65)
+}
 if (weights.broken) throw new Error('these weights are broken')
 const server = createServer((req, res) => {
   if (req.method === 'POST') void chat(req, res)

@@ -150,6 +150,8 @@ export async function addModel(
     load_s?: number
     steps?: number
     broken?: boolean
+    /** Its server says that nothing can be done with them. */
+    unusable?: boolean
     padding?: string
     /** Of fake language models: the only name that they know, or that they answer under the caller's. */
     served?: string

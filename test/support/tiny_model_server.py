@@ -13,6 +13,9 @@ time.sleep(weights.get("load_s", 0))
 for number in range(weights.get("steps", 0)):
     print(f"step {number}", flush=True)
     time.sleep(0.4)
+if weights.get("unusable"):
+    print("its weights cannot be used: they are of clay", file=sys.stderr)
+    sys.exit(65)
 if weights.get("broken"):
     sys.exit("these weights are broken")
 ballast = bytearray(ballast_mb << 20)

@@ -130,6 +130,17 @@ describe('candidateTest', () => {
     await recordHistory('candidate-test-cancelled', await ended(versionId))
   })
 
+  it('leaves a candidate at the first load that finds its weights unusable, with what its node said', async () => {
+    const { endpoint, versionId } = await imported({ name: 'clay', unusable: true })
+
+    await world.infer(endpoint, { input: { instances: [1] }, sync: false })
+
+    const note = 'its weights cannot be used: they are of clay'
+    await until(async () => (await version(versionId)).lifecycle_note === note)
+    await ended(versionId)
+    assert.deepEqual(await version(versionId), { lifecycle_status: 'candidate', lifecycle_note: note })
+  })
+
   it('leaves a candidate with the reason when it cannot be loaded', async () => {
     const { endpoint, versionId } = await imported({ name: 'broken', broken: true })
 

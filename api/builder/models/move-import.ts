@@ -28,7 +28,13 @@ export async function moveImport(services: Services, move: ImportMove): Promise<
     // The note of a candidate says what its test found, so one that is to be tested anew has none.
     const note = to === 'candidate' ? null : reason
     const from = [found.lifecycle_status]
-    const moved = await moveVersion(trx, found.version_id, { from, to, note, now: now() })
+    const moved = await moveVersion(trx, found.version_id, {
+      from,
+      to,
+      note,
+      isTriedAnew: to !== 'disabled',
+      now: now(),
+    })
     if (!moved) throw new ApiError('conflict', 'the model has been moved by somebody else meanwhile')
     return to === 'candidate' ? moved : undefined
   })

@@ -2,6 +2,7 @@ import type { Transaction } from 'kysely'
 import { recordLoad } from '../../../db/repositories/loads.ts'
 import { findNodeOfLease, lockTask, noteFailure, settlementOf } from '../../../db/repositories/tasks.ts'
 import { settleTasks } from '../../../db/repositories/task-writes.ts'
+import { markUnusable } from '../../../db/repositories/unusable-versions.ts'
 import { isChatCapable, tokensIn } from '../../../domain/chat.ts'
 import { findEndpoint } from '../../../db/repositories/endpoints.ts'
 import type { Database } from '../../../db/tables.ts'
@@ -64,12 +65,16 @@ export const taskWork = {
 
   async fail({ trx, lease, body, services }) {
     const { code, message, retryable } = body
-    if (retryable) {
+    const task = await lockTask(trx, lease.subject_id)
+    if (!task) return
+    const isUnusable =
+      code === 'unusable' &&
+      (await markUnusable(trx, { modelKey: task.model_key, nodeId: lease.node_id, reason: message }))
+    // Where the word of this node does not count, another one is asked.
+    if (retryable || (code === 'unusable' && !isUnusable)) {
       if (!INTERRUPTIONS.has(code)) await noteFailure(trx, lease.subject_id, message)
       return
     }
-    const task = await lockTask(trx, lease.subject_id)
-    if (!task) return
     const now = services.now()
     await settleTasks(trx, [
       settlementOf(task, { status: 'failed', error: message }, { now, nodeId: lease.node_id }),

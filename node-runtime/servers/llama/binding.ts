@@ -118,6 +118,7 @@ export interface Binding {
     maxThreads: number
     progressLogs: false
     logLevel: 'error'
+    logger: (level: string, text: string) => void
   }): Promise<Llama>
   LlamaChat: new (options: { contextSequence: LlamaSequence; chatWrapper: ChatWrapper }) => LlamaChat
   resolveChatWrapper(model: LlamaModel): ChatWrapper

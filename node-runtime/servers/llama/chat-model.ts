@@ -19,9 +19,12 @@ import type { GrammarSchema } from './grammar-schema.ts'
 import type { Output } from './output.ts'
 import { countPrompt } from './prompt-length.ts'
 import { UnusableError } from './unusable-error.ts'
+import { checkGgufHeader, judgeLoadFailure, UnusableWeightsError } from './unusable-weights.ts'
 
 /** Beside what is written, some room is kept for what is read. */
 const LONGEST_CONTEXT = 8_192
+/** Lines of llama.cpp that are kept for the explanation of a failed load. */
+const MOST_WRITTEN = 100
 
 export interface Answer {
   text: string
@@ -42,7 +45,7 @@ export function findGguf(folder: string): string {
   const names = readdirSync(folder, { recursive: true, encoding: 'utf8' })
   const files = names.filter((name) => name.endsWith('.gguf')).toSorted()
   const [first] = files
-  if (first === undefined) throw new Error('there is no .gguf file')
+  if (first === undefined) throw new UnusableWeightsError('there is no .gguf file')
   return join(folder, first)
 }
 
@@ -75,9 +78,23 @@ export class ChatModel {
     binding: Binding,
     { path, threads, concurrency }: { path: string; threads: number; concurrency: number },
   ): Promise<ChatModel> {
-    const settings = { build: 'never', maxThreads: threads, progressLogs: false, logLevel: 'error' } as const
+    const written: string[] = []
+    const logger = (_level: string, text: string): void => {
+      process.stderr.write(`${text.trimEnd()}\n`)
+      if (written.length < MOST_WRITTEN) written.push(text)
+    }
+    const settings = {
+      build: 'never',
+      maxThreads: threads,
+      progressLogs: false,
+      logLevel: 'error',
+      logger,
+    } as const
+    await checkGgufHeader(path)
     const llama = await binding.getLlama({ gpu: 'auto', ...settings })
-    const model = await llama.loadModel({ modelPath: path })
+    const model = await llama.loadModel({ modelPath: path }).catch(async (err: unknown) => {
+      throw await judgeLoadFailure(err, written)
+    })
     const contextSize = { max: Math.min(model.trainContextSize, LONGEST_CONTEXT) }
     const context = await model.createContext({ sequences: concurrency, contextSize, threads })
     return new ChatModel({ binding, llama, model, context }, concurrency)

@@ -6,6 +6,7 @@ import { loadBinding } from './binding.ts'
 import { type Answer, ChatModel, findGguf } from './chat-model.ts'
 import { type ChatRequest, readChat, SERVED_NAME } from './chat-request.ts'
 import { UnusableError } from './unusable-error.ts'
+import { UNUSABLE_STATUS, UnusableWeightsError } from './unusable-weights.ts'
 
 const LARGEST_BODY = 64 * 1024 * 1024
 
@@ -159,6 +160,11 @@ async function textOf(request: IncomingMessage): Promise<string> {
 }
 
 main().catch((err: unknown) => {
+  if (err instanceof UnusableWeightsError) {
+    process.stderr.write(`${err.message}\n`)
+    process.exitCode = UNUSABLE_STATUS
+    return
+  }
   process.stderr.write(`The model cannot be served: ${err instanceof Error ? err.message : String(err)}\n`)
   process.exitCode = 1
 })

@@ -1,0 +1,68 @@
+import { open } from 'node:fs/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+/** How a model server ends whose weights can be loaded nowhere and never; see ../README.md. */
+export const UNUSABLE_STATUS = 65
+
+/** What llama.cpp and its binding say of a file that is damaged, cut short or of a kind that they do not know. */
+const FAULTS_OF_WEIGHTS = [
+  /model is corrupted or incomplete/,
+  /unknown model architecture: /,
+  /error loading model (?:hyperparameters|vocabulary): /,
+  /gguf_init_\w+: (?:failed to read |invalid |this GGUF file is version |tensor |duplicate |key )/,
+  /missing tensor '/,
+  /tensor '[^']*' (?:not found|has wrong shape|has invalid|is duplicated)/,
+  /wrong number of tensors/,
+  /Invalid GGUF magic|Unsupported GGUF value type|GGUF version 1 is not supported/,
+  /The value of "(?:size|offset)" is out of range/,
+]
+/** What speaks of the machine, whatever else is said beside it. */
+const FAULTS_OF_MACHINE =
+  /alloc|memory|mmap|mlock|no space|input\/output|permission|denied|too many open files|read error/i
+const LONGEST_DETAIL = 300
+/** llama.cpp writes in threads of its own, so its words come after the failure that they explain. */
+const LAST_WORDS_MS = 1_000
+const LOOK_MS = 50
+
+/** `GGUF`, the version, the number of tensors and the number of entries of metadata. */
+const HEADER_BYTES = 24
+const LEAST_TENSOR_BYTES = 24
+const LEAST_ENTRY_BYTES = 13
+
+/** The weights themselves are at fault; the message is one line. */
+export class UnusableWeightsError extends Error {
+  override readonly name = 'UnusableWeightsError'
+
+  constructor(why: string) {
+    super(`its weights cannot be used: ${why.replace(/\s+/g, ' ').trim().slice(0, LONGEST_DETAIL)}`)
+  }
+}
+
+/** Refuses a file whose header alone shows that it is no whole GGUF: readers that believe its counts never end. */
+export async function checkGgufHeader(path: string): Promise<void> {
+  await using file = await open(path)
+  const header = Buffer.alloc(HEADER_BYTES)
+  const [{ bytesRead }, { size }] = [await file.read(header, 0, HEADER_BYTES, 0), await file.stat()]
+  if (bytesRead < HEADER_BYTES || header.toString('latin1', 0, 4) !== 'GGUF') {
+    throw new UnusableWeightsError('the file is no GGUF')
+  }
+  const [tensors, entries] = [header.readBigUInt64LE(8), header.readBigUInt64LE(16)]
+  if (tensors * BigInt(LEAST_TENSOR_BYTES) + entries * BigInt(LEAST_ENTRY_BYTES) > BigInt(size)) {
+    throw new UnusableWeightsError('its header counts more tensors and metadata than the file can hold')
+  }
+}
+
+/**
+ * What a failed load means: the fault of the weights where llama.cpp says so in words that are known, and else what it
+ * was. `written` is what it writes, and may still grow.
+ */
+export async function judgeLoadFailure(err: unknown, written: readonly string[]): Promise<unknown> {
+  const message = err instanceof Error ? err.message : String(err)
+  const fault = () =>
+    [...written, message].find((line) => FAULTS_OF_WEIGHTS.some((words) => words.test(line)))
+  for (let waited = 0; waited < LAST_WORDS_MS && fault() === undefined; waited += LOOK_MS)
+    await sleep(LOOK_MS)
+  const found = fault()
+  if (found === undefined || FAULTS_OF_MACHINE.test([message, ...written].join('\n'))) return err
+  return new UnusableWeightsError(`llama.cpp refuses them: ${found}`)
+}
