@@ -1,15 +1,6 @@
 import { stat } from 'node:fs/promises'
 import type { DuckDBConnection } from '@duckdb/node-api'
-import {
-  ATTEMPTS,
-  columnType,
-  describe,
-  firstLine,
-  isOutOfMemory,
-  literal,
-  numbers,
-  reading,
-} from './dataset-duckdb.ts'
+import { ATTEMPTS, columnType, describe, literal, numbers, reading } from './dataset-duckdb.ts'
 import { JsonColumns } from './dataset-json-columns.ts'
 import { decodeLine, readLines, tooLong } from './dataset-lines.ts'
 import { SNIFFED_ROWS } from '../domain/dataset-columns.ts'
@@ -33,7 +24,8 @@ export async function readJsonl(path: string, attempts = ATTEMPTS): Promise<Data
   try {
     return await reading(path, attempts, (db) => readWith(db, path))
   } catch (err) {
-    if (!isOutOfMemory(err)) throw err
+    if (err instanceof DatasetRefused) throw err
+    // Of DuckDB's errors none says that a file is bad: it also takes a last long line without its end for one.
     return scan(path)
   }
 }
@@ -48,10 +40,7 @@ async function readWith(db: DuckDBConnection, path: string): Promise<DatasetProf
         count(*) filter (strlen(row) > ${MAX_ROW_BYTES}) as long,
         count(*) filter (regexp_matches(row, ${literal(LOOSE_COMMA)})) as suspicious
       from ${rows}`,
-  ).catch((err: unknown) => {
-    if (isOutOfMemory(err)) throw err
-    return nameFirstBadLine(path, err)
-  })
+  )
 
   if (found.objects !== found.n || found.long) await nameFirstBadLine(path)
   if (found.suspicious && (await hasLooseComma(db, rows))) await nameFirstBadLine(path)
@@ -94,10 +83,9 @@ async function hasLooseComma(db: DuckDBConnection, rows: string): Promise<boolea
  * Reads the lines once more, in order, for DuckDB's own line numbers cannot be relied on. Slower than DuckDB, and
  * only for files that are refused.
  */
-async function nameFirstBadLine(path: string, cause?: unknown): Promise<never> {
+async function nameFirstBadLine(path: string): Promise<never> {
   await scanLines(path, () => {})
-  const detail = cause instanceof Error ? `: ${firstLine(cause)}` : ''
-  throw new DatasetRefused(`the file is not JSON Lines${detail}`, { cause })
+  throw new DatasetRefused('the file is not JSON Lines')
 }
 
 /** Reads line by line, which takes the memory of one row and much longer than DuckDB. */
