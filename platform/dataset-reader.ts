@@ -22,10 +22,13 @@ export class DatasetReaderBroken extends Error {
 }
 
 const CHILD = fileURLToPath(new URL('dataset-reader-child.ts', import.meta.url))
-/** A reader of Parquet is given 1 GB; whatever takes twice that is no honest file. */
-const LIMIT_MB = 2_048
+/** What a reader may take: one of Parquet is given 1 GB, and whatever takes twice that is no honest file. */
+export interface ReadBounds {
+  memoryMb: number
+  ms: number
+}
+const BOUNDS: ReadBounds = { memoryMb: 2_048, ms: 15 * 60_000 }
 const HEAP_MB = 512
-const LIMIT_MS = 15 * 60_000
 const FOLDER_LIFE_MS = 24 * 3_600_000
 
 /**
@@ -34,17 +37,17 @@ const FOLDER_LIFE_MS = 24 * 3_600_000
  */
 export async function readDataset(
   file: { path: string; format: DatasetFormat },
-  { signal }: { signal?: AbortSignal } = {},
+  { signal, bounds = BOUNDS }: { signal?: AbortSignal; bounds?: ReadBounds | undefined } = {},
 ): Promise<DatasetProfile & { peakBytes: number }> {
   signal?.throwIfAborted()
   await using folder = await temporaryFolder()
-  const answer = await askChild({ ...file, directory: folder.path }, signal)
+  const answer = await askChild({ ...file, directory: folder.path }, bounds, signal)
   if ('refused' in answer) throw new DatasetRefused(answer.refused)
   if ('broken' in answer) throw new DatasetReaderBroken(answer.broken)
   return { ...answer.profile, peakBytes: answer.peakBytes }
 }
 
-async function askChild(order: ReadOrder, signal: AbortSignal | undefined) {
+async function askChild(order: ReadOrder, { memoryMb, ms }: ReadBounds, signal: AbortSignal | undefined) {
   const { PATH, TMPDIR } = process.env
   const child = fork(CHILD, {
     execArgv: [`--max-old-space-size=${HEAP_MB}`],
@@ -56,16 +59,16 @@ async function askChild(order: ReadOrder, signal: AbortSignal | undefined) {
   let excess: string | undefined
   using _watch = new MemoryWatch({
     pids: async () => (child.pid === undefined ? [] : [child.pid]),
-    limitMb: LIMIT_MB,
+    limitMb: memoryMb,
     onOver: (found) => {
       excess = found
       kill()
     },
   })
   const timer = setTimeout(() => {
-    excess = `it took longer than ${LIMIT_MS / 60_000} minutes`
+    excess = `it took longer than ${ms / 60_000} minutes`
     kill()
-  }, LIMIT_MS)
+  }, ms)
   signal?.addEventListener('abort', kill, { once: true })
   try {
     const exited = once(child, 'exit').then(() => {

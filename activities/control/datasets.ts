@@ -12,7 +12,12 @@ import { databaseNow } from '../../db/clock.ts'
 import { insertWorkflowStart } from '../../db/repositories/workflow-starts.ts'
 import { ApiError } from '../../domain/errors.ts'
 import { datasetFolder, datasetKey } from '../../domain/object-keys.ts'
-import { DatasetReaderBroken, readDataset, temporaryFolder } from '../../platform/dataset-reader.ts'
+import {
+  DatasetReaderBroken,
+  type ReadBounds,
+  readDataset,
+  temporaryFolder,
+} from '../../platform/dataset-reader.ts'
 import { DatasetRefused, type DatasetProfile } from '../../platform/dataset-profile.ts'
 import { FairTurns, LineFull } from '../../platform/fair-turns.ts'
 import type { ObjectStore } from '../../platform/object-store.ts'
@@ -45,7 +50,11 @@ interface Told {
   brokenReads: number
 }
 
-export const createDatasetActivities = ({ db, objects }: ControlDeps, turns = new FairTurns(READERS)) => ({
+export const createDatasetActivities = (
+  { db, objects }: ControlDeps,
+  turns = new FairTurns(READERS),
+  bounds?: ReadBounds,
+) => ({
   /**
    * Reads one upload when it is its account's turn. Safe to repeat because the file is moved to a key of its own before
    * it is read, reading changes nothing, and the outcome is written by one guarded update.
@@ -60,7 +69,7 @@ export const createDatasetActivities = ({ db, objects }: ControlDeps, turns = ne
       // It may have been closed while it waited.
       if (!(await findOpenIngest(db, uploadId))) return { status: 'closed' }
       const key = await settle(objects, upload)
-      const profile = await readStored(objects, key, upload)
+      const profile = await readStored(objects, { key, upload, bounds })
       const finished = await finishIngest(db, uploadId, { object_key: key, ...profile })
       const unwanted = finished ? finished.replacedKey : key
       if (unwanted) await objects.delete(unwanted)
@@ -144,14 +153,16 @@ async function settle(objects: ObjectStore, upload: OpenIngest): Promise<string>
 
 async function readStored(
   objects: ObjectStore,
-  key: string,
-  { storageFormat: format }: OpenIngest,
+  { key, upload, bounds }: { key: string; upload: OpenIngest; bounds: ReadBounds | undefined },
 ): Promise<DatasetProfile & { total_size_bytes: number }> {
   const signal = cancellationSignal()
   const info = await objects.head(key)
   await using folder = await temporaryFolder()
   await using copy = await objects.localCopy(key, { directory: folder.path, signal })
-  const { num_samples, columns, decoded_bytes } = await readDataset({ path: copy.path, format }, { signal })
+  const { num_samples, columns, decoded_bytes } = await readDataset(
+    { path: copy.path, format: upload.storageFormat },
+    { signal, bounds },
+  )
   return { num_samples, columns, decoded_bytes, total_size_bytes: info?.sizeBytes ?? 0 }
 }
 

@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict'
+import { readdirSync, readFileSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { DatasetFormat } from '../../platform/dataset-profile.ts'
-import { readDataset } from '../../platform/dataset-reader.ts'
+import { type ReadBounds, readDataset } from '../../platform/dataset-reader.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
+import { until } from '../support/until.ts'
 
 /** Reads bytes as a format; answers rows and columns, or the refusal. */
 async function read(format: DatasetFormat, content: string | Uint8Array): Promise<unknown> {
@@ -140,6 +142,13 @@ describe('reading jsonl', () => {
     it(`names ${title}`, async () => assert.match(String(await read('jsonl', content)), expected))
   }
 
+  it('takes long rows, the last of them with and without its end', async () => {
+    const long = rows((i) => `{"id":${i},"text":"${'x'.repeat(7_900_000)}"}`, 3)
+    for (const end of ['', '\n']) {
+      assert.deepEqual(await read('jsonl', long + end), { rows: 3, id: 'integer', text: 'string' })
+    }
+  })
+
   it('stops, with its process, when told to', async () => {
     using folder = temporaryFolder()
     const path = join(folder.path, 'data')
@@ -152,6 +161,78 @@ describe('reading jsonl', () => {
     await assert.rejects(reading, { name: 'AbortError' })
   })
 })
+
+describe('the process that reads a file', () => {
+  const folder = temporaryFolder()
+  const path = join(folder.path, 'data')
+  before(() =>
+    writeFile(
+      path,
+      rows((i) => `{"id":${i},"text":"${'x'.repeat(1_000)}"}`, 100_000),
+    ),
+  )
+  after(() => folder[Symbol.dispose]())
+  const readWithin = (bounds: ReadBounds) => readDataset({ path, format: 'jsonl' }, { bounds })
+
+  it('has nothing of the environment of its worker but the way to programs and to temporary files', async function () {
+    if (process.platform !== 'linux') {
+      this.runnable().title += ' (skipped: environments of processes are read on Linux alone)'
+      this.skip()
+    }
+    const before = { ...process.env }
+    const [DATABASE_URL, HEARTH_ENCRYPTION_KEYS] = ['postgres://a-secret', 'another-secret']
+    Object.assign(process.env, { DATABASE_URL, HEARTH_ENCRYPTION_KEYS })
+    const abort = new AbortController()
+    try {
+      const reading = readDataset({ path, format: 'jsonl' }, { signal: abort.signal })
+      const stopped = assert.rejects(reading, { name: 'AbortError' })
+      let found: string | undefined
+      await until(() => (found = environmentOfReader()) !== undefined)
+      abort.abort()
+      await stopped
+
+      const names = (found ?? '').split('\0').flatMap((line) => line.split('=')[0] || [])
+      const needed = ['PATH', 'TMPDIR', 'NODE_CHANNEL_FD', 'NODE_CHANNEL_SERIALIZATION_MODE']
+      assert.ok(names.includes('PATH'))
+      assert.deepEqual(
+        names.filter((name) => !needed.includes(name)),
+        [],
+      )
+    } finally {
+      process.env = before
+    }
+  })
+
+  it('is ended when it holds more memory than it may, which the refusal says', async () => {
+    await assert.rejects(readWithin({ memoryMb: 20, ms: 60_000 }), {
+      name: 'DatasetRefused',
+      message: /^the file cannot be read within bounds: it held \d+ MB of memory and may have 20 MB$/,
+    })
+  })
+
+  it('is ended when it takes longer than it may, which the refusal says', async () => {
+    await assert.rejects(readWithin({ memoryMb: 2_000, ms: 60 }), {
+      name: 'DatasetRefused',
+      message: 'the file cannot be read within bounds: it took longer than 0.001 minutes',
+    })
+  })
+})
+
+/** What the environment of a reader of this process held when it began. */
+function environmentOfReader(): string | undefined {
+  for (const pid of readdirSync('/proc')) {
+    if (!/^\d+$/.test(pid)) continue
+    try {
+      const status = readFileSync(`/proc/${pid}/status`, 'utf8')
+      const command = readFileSync(`/proc/${pid}/cmdline`, 'utf8')
+      const isReader = status.includes(`PPid:\t${process.pid}\n`) && command.includes('dataset-reader-child')
+      if (isReader) return readFileSync(`/proc/${pid}/environ`, 'utf8')
+    } catch {
+      // It has ended meanwhile.
+    }
+  }
+  return undefined
+}
 
 describe('reading wide files', () => {
   const names = (count: number) => Array.from({ length: count }, (_, i) => `c${i}`)

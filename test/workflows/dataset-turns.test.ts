@@ -59,15 +59,14 @@ describe('reading the files of several accounts', () => {
   after(() => on?.[Symbol.asyncDispose]())
 
   /** Uploads a file as somebody; gives its place and how it is doing. */
-  async function upload(key: string) {
+  async function upload(key: string, text = CSV, storage_format = 'csv') {
     const call = (method: string, path: string, body?: unknown) =>
       on.api.call(method, DATASETS + path, { key, ...(body !== undefined && { body }) })
-    const id = (await call('POST', '', { dataset_name: 'one of many', storage_format: 'csv' })).body
-      .dataset_id
+    const id = (await call('POST', '', { dataset_name: 'one of many', storage_format })).body.dataset_id
     const { upload_id, signed_url } = (
       await call('POST', `/${id}/uploads/init`, { filename: 'a.csv', content_type: 'text/csv' })
     ).body
-    assert.equal((await on.put(signed_url, CSV)).status, 200)
+    assert.equal((await on.put(signed_url, text)).status, 200)
     const status = async (): Promise<string> => (await call('GET', `/${id}`)).body.status
     return { id, call, status, commit: () => call('POST', `/${id}/uploads/${upload_id}/commit`) }
   }
@@ -127,5 +126,33 @@ describe('reading the files of several accounts', () => {
     assert.ok(unread.includes('pending'), unread.join())
     for (const { status, body } of answers) assert.deepEqual([status, body.status], [200, 'ready'])
     assert.equal(slow.most.get('all'), 1)
+  })
+
+  it('refuses a file that takes more memory than it may, says so, and reads those of others meanwhile', async () => {
+    const [greedy, honest] = await Promise.all([on.api.account(), on.api.account()])
+    await on.stopWorker()
+    await on.startWorker((activities) => ({
+      ...activities,
+      ...createDatasetActivities(
+        on.api.services,
+        new FairTurns({ most: 4, mostPerKey: 2, mostWaiting: 64 }),
+        {
+          memoryMb: 150,
+          ms: 60_000,
+        },
+      ),
+    }))
+    const row = `{"text":"${'x'.repeat(7_000_000)}"}\n`
+    const large = await upload(greedy.key, row.repeat(12), 'jsonl')
+    const others = await Promise.all([1, 2, 3].map(() => upload(honest.key)))
+
+    const [refused, ...read] = await Promise.all([large.commit(), ...others.map(({ commit }) => commit())])
+
+    assert.equal(refused.status, 422, refused.text)
+    assert.match(refused.text, /cannot be read within bounds: it held \d+ MB of memory and may have 150 MB/)
+    const { body } = await large.call('GET', `/${large.id}`)
+    assert.equal(body.status, 'failed')
+    assert.match(body.error_message, /may have 150 MB/)
+    for (const answer of read) assert.deepEqual([answer.status, answer.body.status], [200, 'ready'])
   })
 })
