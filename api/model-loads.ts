@@ -363,8 +363,11 @@ export class ModelLoads implements Disposable {
   }
 }
 
+/** Whatever a node says of itself. */
+const LONGEST_RETRY_AFTER_S = 3_600
+
 const unavailable = (code: 'model_cold' | 'no_capacity', message: string, seconds: number): ApiError =>
-  new ApiError(code, message, { headers: { 'retry-after': String(seconds) } })
+  new ApiError(code, message, { headers: { 'retry-after': String(Math.min(seconds, LONGEST_RETRY_AFTER_S)) } })
 
 const installMs = (missing: NodeEnvironment | undefined): number => (missing?.eta_s ?? 0) * 1_000
 

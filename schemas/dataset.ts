@@ -2,7 +2,6 @@ import Type, { type Static } from 'typebox'
 import { Nullable, PageQuery, Timestamp, Uuid, Vocabulary } from './common.ts'
 import { Formed, Name } from './forms.ts'
 
-/** Contract 3.1. */
 export const DatasetStatus = Vocabulary('pending', 'ready', 'failed')
 export type DatasetStatus = Static<typeof DatasetStatus>
 

@@ -31,7 +31,7 @@ export const HubOrigin = Type.Object({
 })
 export type HubOrigin = Static<typeof HubOrigin>
 
-/** Contract 2.6, with what the owner should know besides. */
+/** An endpoint as it is read, with what the owner should know besides. */
 export const Endpoint = Type.Object(
   {
     endpoint_id: Uuid,
@@ -166,7 +166,7 @@ const FILLED = {
   task_type: Filled,
 }
 
-/** Contract 4.4, with what a public endpoint has to bring besides. */
+/** The body of a registration, with what a public endpoint has to bring besides. */
 export const RegisterForInference = Type.Object(
   {
     name: EndpointName,
@@ -188,7 +188,6 @@ export const UpdateEndpoint = Type.Object(
 )
 export type UpdateEndpoint = Static<typeof UpdateEndpoint>
 
-/** Contract 2.8. */
 export const InferenceModel = Type.Object({
   model_name: Type.String(),
   task_type: Type.String(),

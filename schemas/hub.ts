@@ -33,7 +33,7 @@ export const HubSearch = Type.Object(
 
 const Check = Type.Object({ check: Type.String(), passed: Type.Boolean(), message: Type.String() })
 
-/** Contract 2.9, with what a reader needs to choose. */
+/** A repository as search and info show it, with what a reader needs to choose. */
 export const HubEntry = Type.Object(
   {
     repo_id: Type.String(),
@@ -87,7 +87,6 @@ export const RegisterHubModel = Type.Object(
 )
 export type RegisterHubModel = Static<typeof RegisterHubModel>
 
-/** Contract 2.9. */
 export const HubRegistration = Type.Object(
   {
     model_config_id: Uuid,

@@ -1,7 +1,6 @@
 import Type, { type Static } from 'typebox'
 import { Nullable, Timestamp, Uuid, Vocabulary } from './common.ts'
 
-/** Contract 3.4. */
 export const TaskStatus = Vocabulary(
   'queued',
   'assigned',
@@ -40,7 +39,7 @@ export type StatusDetail = Static<typeof StatusDetail>
 
 export const SYNC_TIMEOUT_S = { default: 30, minimum: 1, maximum: 300 } as const
 
-/** Contract 4.5. The last two override the same fields of `input` for language models. */
+/** The body of `infer`. The last two override the same fields of `input` for language models. */
 export const InferBody = Type.Object(
   {
     input: JsonObject,
@@ -80,7 +79,7 @@ export const InferAccepted = Type.Object(
 )
 export type InferAccepted = Static<typeof InferAccepted>
 
-/** Contract 2.7; `error` is there once the task has failed. */
+/** A task as it is read; `error` is there once the task has failed. */
 export const InferenceTask = Type.Object(
   {
     task_id: Uuid,
@@ -117,7 +116,7 @@ export const QueueStats = Type.Object(
 )
 export type QueueStats = Static<typeof QueueStats>
 
-/** Contract 4.5: what may be uploaded as an input, and the largest of it. */
+/** What may be uploaded as an input, and the largest of it. */
 export const INPUT_TYPES = [
   'image/png',
   'image/jpeg',

@@ -1,7 +1,7 @@
 import Type, { type Static } from 'typebox'
 import { Nullable, Timestamp, Uuid, Vocabulary } from './common.ts'
 
-/** Contract 3.3: the chain a model walks on one node. */
+/** The chain a model walks on one node. */
 export const NodeModelState = Vocabulary(
   'cold',
   'downloading_model',
@@ -17,9 +17,12 @@ export type NodeModelState = Static<typeof NodeModelState>
 export const NodeSharing = Vocabulary('dedicated', 'shared')
 export type NodeSharing = Static<typeof NodeSharing>
 
+/** Up to a petabyte: beyond it a node says nothing that can be true. */
+const Megabytes = Type.Integer({ minimum: 0, maximum: 1_000_000_000 })
+
 export const Gpu = Type.Object({
   name: Type.String(),
-  memory_mb: Type.Integer({ minimum: 0 }),
+  memory_mb: Megabytes,
 })
 export type Gpu = Static<typeof Gpu>
 
@@ -42,12 +45,12 @@ export type Isolation = Static<typeof Isolation>
 /** What a node is made of; `memory_mb` is the budget for models and trainers: VRAM on GPU nodes, RAM on CPU nodes. */
 export const NodeInventory = Type.Object({
   hardware: Vocabulary('cpu', 'gpu', 'xpu'),
-  cpus: Type.Integer({ minimum: 1 }),
-  memory_mb: Type.Integer({ minimum: 0 }),
-  ram_mb: Type.Integer({ minimum: 0 }),
+  cpus: Type.Integer({ minimum: 1, maximum: 100_000 }),
+  memory_mb: Megabytes,
+  ram_mb: Megabytes,
   gpus: Type.Array(Gpu, { maxItems: 64 }),
   profiles: Type.Array(Type.String(), { maxItems: 256 }),
-  train_slots: Type.Integer({ minimum: 0 }),
+  train_slots: Type.Integer({ minimum: 0, maximum: 10_000 }),
   /** By driver; absent for nodes of earlier versions. */
   isolation: Type.Optional(
     Type.Object({ process: Type.Optional(Isolation), container: Type.Optional(Isolation) }),
@@ -62,7 +65,7 @@ export const NodeModel = Type.Object({
   model_key: Type.String(),
   state: NodeModelState,
   in_flight: Type.Integer({ minimum: 0 }),
-  memory_mb: Type.Integer({ minimum: 0 }),
+  memory_mb: Megabytes,
   /** The GPUs, by their number, that hold it in equal parts; absent where memory is RAM, and from nodes of earlier versions. */
   gpus: Type.Optional(Type.Array(Type.Integer({ minimum: 0, maximum: 63 }), { maxItems: 64 })),
   /** Kept loaded, whatever else asks for its room. */
@@ -101,8 +104,8 @@ export type NodeEnvironment = Static<typeof NodeEnvironment>
 
 /** What of a GPU is for models and trainers, and what of that nobody holds. */
 export const GpuRoom = Type.Object({
-  memory_mb: Type.Integer({ minimum: 0 }),
-  free_mb: Type.Integer({ minimum: 0 }),
+  memory_mb: Megabytes,
+  free_mb: Megabytes,
 })
 export type GpuRoom = Static<typeof GpuRoom>
 
@@ -115,8 +118,8 @@ export type SplitProfile = Static<typeof SplitProfile>
 
 /** What a node says about itself on its link: often enough for placement, whole every time. */
 export const NodeReport = Type.Object({
-  memory_total_mb: Type.Integer({ minimum: 0 }),
-  memory_free_mb: Type.Integer({ minimum: 0 }),
+  memory_total_mb: Megabytes,
+  memory_free_mb: Megabytes,
   /** By the number of the GPU; absent where memory is RAM, and from nodes of earlier versions. */
   gpus: Type.Optional(Type.Array(GpuRoom, { maxItems: 64 })),
   split_profiles: Type.Optional(Type.Array(SplitProfile, { maxItems: 64 })),

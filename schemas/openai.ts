@@ -17,7 +17,7 @@ const Message = Type.Object({
 })
 
 /**
- * Contract 4.7: what a chat needs. Every other field (`tools`, `tool_choice`, `response_format`, unknown ones) goes to the
+ * What a chat needs. Every other field (`tools`, `tool_choice`, `response_format`, unknown ones) goes to the
  * model server as it came.
  */
 export const CreateChatCompletion = Type.Object(

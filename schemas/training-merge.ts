@@ -14,7 +14,7 @@ export const MAX_MERGE_SOURCES = 16
 const Refs = Type.Array(ArtifactRef, { maxItems: MAX_MERGE_SOURCES })
 const Weight = Type.Number({ minimum: -100, maximum: 100 })
 
-/** Contract 4.3; `density` and `seed` are ours. */
+/** The body that creates a merge; `density` and `seed` are optional additions. */
 export const CreateTrainingMerge = Type.Object(
   {
     name: Name,

@@ -3,7 +3,6 @@ import { ArtifactRef } from './artifact-ref.ts'
 import { EitherOf, Nullable, PageQuery, Timestamp, Uuid, Vocabulary } from './common.ts'
 import { Name } from './forms.ts'
 
-/** Contract 3.2. */
 export const TrainingRunStatus = Vocabulary('pending', 'running', 'completed', 'failed', 'cancelled')
 export type TrainingRunStatus = Static<typeof TrainingRunStatus>
 
@@ -83,7 +82,7 @@ export const TrainingMetrics = Type.Object(
 )
 export type TrainingMetrics = Static<typeof TrainingMetrics>
 
-/** Contract 2.3. `run_id` is the older name of `job_id`. */
+/** A run or merge as it is read. `run_id` is the older name of `job_id`. */
 export const TrainingRun = Type.Object(
   {
     job_id: Uuid,

@@ -20,8 +20,13 @@ export const createWaitingActivities = ({ db, temporal, log, now }: ControlDeps)
     for (const job of jobs) {
       const reason = job.is_held ? null : whyWaiting(nodes, job)
       if (reason === job.waiting_reason) continue
-      const isNew = await db.transaction().execute((trx) => noteWaiting(trx, job, reason, now()))
-      if (isNew) changed.push({ id: job.id, reason })
+      try {
+        const isNew = await db.transaction().execute((trx) => noteWaiting(trx, job, reason, now()))
+        if (isNew) changed.push({ id: job.id, reason })
+      } catch (err) {
+        // One job of which nothing can be noted keeps none of the others from it.
+        log.warn({ err, job_id: job.id }, 'why a job waits could not be noted')
+      }
     }
     await temporal.withDeadline(Date.now() + RPC_MS, () =>
       Promise.all(

@@ -4,7 +4,13 @@ import type { Logger } from 'pino'
 import type { WebSocket } from 'ws'
 import { joinOwnLoads } from '../../db/repositories/node-model-orders.ts'
 import { insertJobEpochs, insertJobLogs } from '../../db/repositories/node-reports.ts'
-import { forgetSignatures, listGatewayUrls, nodeDecisions, recordHello } from '../../db/repositories/nodes.ts'
+import {
+  forgetSignatures,
+  listGatewayUrls,
+  type NodeDecision,
+  nodeDecisions,
+  recordHello,
+} from '../../db/repositories/nodes.ts'
 import type { Database } from '../../db/tables.ts'
 import type { NodeSnapshot } from '../../domain/node-snapshot.ts'
 import { PlacementIndex } from '../../domain/placement.ts'
@@ -199,11 +205,17 @@ export class NodeLinks implements AsyncDisposable {
   }
 
   async #syncDecisions(): Promise<void> {
-    this.#isOutdated = false
-    if (this.#nodes.size === 0) return
-    // Missed ones are seen at the next change, or when the node links again.
-    const rows = await nodeDecisions(this.#db, [...this.#nodes.keys()]).catch(() => [])
-    for (const row of rows) {
+    let rows: NodeDecision[] | undefined
+    while (rows === undefined && !this.#closed) {
+      this.#isOutdated = false
+      if (this.#nodes.size === 0) return
+      rows = await nodeDecisions(this.#db, [...this.#nodes.keys()]).catch(async (err: unknown) => {
+        this.#log.warn({ err }, 'cannot see what was decided about nodes; trying again')
+        await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
+        return undefined
+      })
+    }
+    for (const row of rows ?? []) {
       const node = this.#nodes.get(row.id)
       if (row.status === 'removed') node?.link.close('this node has been removed')
       else if (node?.decided) this.#decide(node, node.decided, decidedIn(row))

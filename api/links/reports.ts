@@ -1,4 +1,5 @@
 import type { Static, TSchema } from 'typebox'
+import { AFTER_NODE_SEQ } from '../../db/repositories/job-records.ts'
 import { ApiError } from '../../domain/errors.ts'
 import { isUuid } from '../../domain/ids.ts'
 import { type Frame, LinkProtocolError, parseJson } from '../../platform/link-codec.ts'
@@ -29,6 +30,8 @@ const LONGEST_NAME = 300
 const LONGEST_ERROR = 2_000
 const LONGEST_MESSAGE = 16 * 1024
 const LARGEST_INT4 = 2_147_483_647
+/** Lines that one attempt may number; the platform's own come after them. */
+const MAX_LINES = AFTER_NODE_SEQ - 1
 const CUT = ' [cut]'
 
 /** The body of a `state` or `progress` frame. */
@@ -40,7 +43,8 @@ export const readHello = readerOf(HelloMeta)
 export const readLogs = (frame: Pick<Frame, 'body'>): LogEntry[] =>
   entriesOf(frame)
     .filter(
-      (entry): entry is LogEntry => isOfJob(entry) && isCount(entry.seq) && typeof entry.message === 'string',
+      (entry): entry is LogEntry =>
+        isOfJob(entry) && isCount(entry.seq, MAX_LINES) && typeof entry.message === 'string',
     )
     .map((entry) => ({ ...entry, message: cut(entry.message, LONGEST_MESSAGE) }))
 
@@ -61,8 +65,8 @@ function entriesOf({ body }: Pick<Frame, 'body'>): Partial<Record<string, unknow
 
 const isOfJob = ({ job_id, attempt, at }: Partial<Record<string, unknown>>): boolean =>
   typeof job_id === 'string' && isUuid(job_id) && isCount(attempt) && typeof at === 'string' && isTime(at)
-const isCount = (value: unknown): boolean =>
-  Number.isInteger(value) && (value as number) >= 0 && (value as number) <= LARGEST_INT4
+const isCount = (value: unknown, most = LARGEST_INT4): boolean =>
+  Number.isInteger(value) && (value as number) >= 0 && (value as number) <= most
 const isLoss = (value: unknown): boolean => value === null || typeof value === 'number'
 const isTime = (text: string): boolean => text.length <= 40 && !Number.isNaN(Date.parse(text))
 

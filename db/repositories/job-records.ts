@@ -145,7 +145,7 @@ export async function listJobEpochs(db: Kysely<Database>, jobId: string): Promis
 }
 
 /** Lines of the platform during an attempt come after those of its node, whose numbers never get so far. */
-const AFTER_NODE_SEQ = 1_000_000_000
+export const AFTER_NODE_SEQ = 1_000_000_000
 
 /** Adds a line of the platform's own to the log of an attempt; the caller holds the job's row. */
 export async function insertJobLine(

@@ -12,8 +12,9 @@ export async function listNodeStandings(db: Kysely<Database>): Promise<NodeStand
   const { rows } = await sql<NodeStanding>`
     select node.name, node.account_id, node.sharing, node.hardware,
       state.node_id is not null as is_online,
-      node.status = 'draining' or coalesce((state.snapshot ->> 'draining')::boolean, false) as is_draining,
-      (node.inventory ->> 'train_slots')::int as train_slots
+      -- Compared and read as JSON: what one node says of itself fails the look at no other.
+      node.status = 'draining' or coalesce(state.snapshot -> 'draining' = 'true'::jsonb, false) as is_draining,
+      node.inventory -> 'train_slots' as train_slots
     from node
     left join node_state state on state.node_id = node.id
       and state.updated_at > now() - make_interval(secs => ${FRESH_S})

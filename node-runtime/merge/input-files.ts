@@ -34,17 +34,22 @@ export class InputFiles implements Disposable {
   readWide(input: Input, { first, count }: Slice): Float32Array {
     const mark = this.#arena.mark()
     const from = this.#arena.take(count * F32_BYTES)
-    let at = from
-    if (input.dtype === 'F32') {
-      this.#fill(input.path, input.offset + first * F32_BYTES, { at, bytes: count * F32_BYTES })
-    } else {
-      at = this.#arena.take(count * F32_BYTES)
-      this.read(input, { first, count }, from)
-      this.#kernels.widenTo(from, at, count)
-    }
-    const values = new Float32Array(this.#kernels.memory.buffer, at, count).slice()
+    const unit = bytesOf(input.dtype)
+    this.#fill(input.path, input.offset + first * unit, { at: from, bytes: count * unit })
+    const values = this.#widened(input.dtype, from, count)
     this.#arena.release(mark)
     return values
+  }
+
+  #widened(dtype: string, from: number, count: number): Float32Array {
+    const { memory } = this.#kernels
+    if (dtype === 'F16') return new Float32Array(new Float16Array(memory.buffer, from, count))
+    let at = from
+    if (dtype !== 'F32') {
+      at = this.#arena.take(count * F32_BYTES)
+      this.#kernels.widenTo(from, at, count)
+    }
+    return new Float32Array(memory.buffer, at, count).slice()
   }
 
   [Symbol.dispose](): void {

@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import WebSocket from 'ws'
 import { LinkError } from '../../api/links/link-request.ts'
+import { readLogs } from '../../api/links/reports.ts'
 import { insertJobLogs } from '../../db/repositories/node-reports.ts'
 import { newId } from '../../domain/ids.ts'
 import { encodeFrame } from '../../platform/link-codec.ts'
@@ -227,6 +228,18 @@ describe('logs and losses over the link', () => {
     assert.match(lines[3] ?? '', /has reached 3 KB: further lines are dropped/)
   })
 
+  it('number their lines below those that the platform adds', () => {
+    const line = { job_id: newId(), attempt: 1, at: new Date().toISOString(), message: 'x' }
+    const told = [2_147_483_647, 1_000_000_000, 999_999_999, 0].map((seq) => ({ ...line, seq }))
+
+    const read = readLogs({ body: Buffer.from(JSON.stringify(told)) })
+
+    assert.deepEqual(
+      read.map(({ seq }) => seq),
+      [999_999_999, 0],
+    )
+  })
+
   it('are read in pages of a bounded size, the newest first', async () => {
     const { accountId, key } = await api.account()
     const jobId = await addJob()
@@ -373,5 +386,17 @@ describe('reports over the link', () => {
 
     assert.match(await closed, /malformed report: body.report.models/)
     await until(() => api.services.links.snapshot().some(({ node_id }) => node_id === node.nodeId))
+  })
+
+  it('of a node that boasts beyond what machines have break its link', async () => {
+    for (const beyond of [{ train_slots: 3e9 }, { memory_mb: 1e300 }, { cpus: 1e9 }]) {
+      const socket = await speakFor()
+      const closed = once(socket, 'close')
+      const body = Buffer.from(JSON.stringify({ inventory: { ...node.parts.inventory, ...beyond } }))
+      socket.send(encodeFrame(FRAME.hello, 0, '', body))
+
+      const [, reason] = await closed
+      assert.match(String(reason), new RegExp(`malformed report: body.inventory.${Object.keys(beyond)[0]}`))
+    }
   })
 })

@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict'
 import { readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { sql } from 'kysely'
+import { bumpCache } from '../../db/repositories/cache-versions.ts'
 import { createNodeToken } from '../../db/repositories/nodes.ts'
 import { loadOrJoin, type JoinOptions } from '../../node-runtime/identity.ts'
 import { newNodeKey } from '../../platform/signing.ts'
@@ -123,6 +126,24 @@ describe('nodes', () => {
     assert.equal(await mine(), undefined)
     assert.equal((await admin('DELETE', `/${node.nodeId}`)).status, 404)
     await assert.rejects(node.parts.control.modelSpec('any', { patienceMs: 0 }), { code: 'unauthenticated' })
+  })
+
+  it('are drained also when the database did not answer at first', async () => {
+    await using node = await startNode(api)
+    const { db } = api.database
+    const isDraining = () =>
+      api.services.links.snapshot().some(({ node_id, draining }) => node_id === node.nodeId && draining)
+    await until(() => api.services.links.snapshot().some(({ node_id }) => node_id === node.nodeId))
+
+    await sql`alter table node_model_order rename to node_model_order_away`.execute(db)
+    const drained = db.updateTable('node').set({ status: 'draining' }).where('id', '=', node.nodeId)
+    await drained.execute()
+    await db.transaction().execute((trx) => bumpCache(trx, 'node'))
+    await sleep(1_000)
+    assert.equal(isDraining(), false)
+    await sql`alter table node_model_order_away rename to node_model_order`.execute(db)
+
+    await until(isDraining)
   })
 
   it('link up with every gateway, and go on with one when the other is gone', async () => {

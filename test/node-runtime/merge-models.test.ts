@@ -201,6 +201,22 @@ describe('merges of models', () => {
       })
     })
 
+    it('takes factors in f16 with all their digits', async () => {
+      model('base', { change: zeroed })
+      const factors = writeAdapter(at('one'), { rank: 1, modules: shape, dtype: 'F16' })
+      const one = factors.get(`${module}.weight`)
+      assert.ok(one)
+      const stored = { a: halved(one.a), b: halved(one.b), rank: 1 }
+
+      await merge({ method: 'adapter_merge', base: use('base'), sources: [use('one')] })
+
+      const found = (await result()).get(`${module}.weight`) ?? new Float32Array()
+      assert.deepEqual(
+        [...found],
+        Array.from(found, (_, i) => bf16(2 * product(stored, i))),
+      )
+    })
+
     it('gives rows the lengths of DoRA, and puts tensors that were saved whole in place of the base', async () => {
       const base = model('base')
       const saved = { lm_head: [50, 24] as [number, number] }
@@ -262,3 +278,5 @@ const zeroed = (tensors: Map<string, Tensor>) => filled(tensors, 0)
 const filled = (tensors: Map<string, Tensor>, number: number) => {
   for (const { values } of tensors.values()) values.fill(number)
 }
+/** As they are once they have been stored in f16. */
+const halved = (values: Float32Array) => new Float32Array(new Float16Array(values))

@@ -189,6 +189,8 @@ export interface TinyAdapter {
   dora?: boolean
   /** Tensors saved whole, and their shape. */
   saved?: Record<string, [number, number]>
+  /** Of the factors. */
+  dtype?: Dtype
 }
 
 /** Writes a LoRA adapter in the format of PEFT; gives its factors by the name of the tensor they change. */
@@ -201,6 +203,7 @@ export function writeAdapter(
     modules = { 'model.layers.0.self_attn.q_proj': [24, 24] },
     dora = false,
     saved = {},
+    dtype = 'F32',
   }: TinyAdapter = {},
 ): Map<string, { a: Float32Array; b: Float32Array; rank: number }> {
   mkdirSync(dir, { recursive: true })
@@ -220,8 +223,8 @@ export function writeAdapter(
   Object.entries(modules).forEach(([module, [outs, ins]], i) => {
     const a = randomNumbers(rank * ins, seed * 50 + i, 0.1)
     const b = randomNumbers(outs * rank, seed * 50 + i + 25, 0.1)
-    tensors.set(`base_model.model.${module}.lora_A.weight`, { shape: [rank, ins], dtype: 'F32', values: a })
-    tensors.set(`base_model.model.${module}.lora_B.weight`, { shape: [outs, rank], dtype: 'F32', values: b })
+    tensors.set(`base_model.model.${module}.lora_A.weight`, { shape: [rank, ins], dtype, values: a })
+    tensors.set(`base_model.model.${module}.lora_B.weight`, { shape: [outs, rank], dtype, values: b })
     factors.set(`${module}.weight`, { a, b, rank })
     if (!dora) return
     const values = randomNumbers(outs, seed * 50 + i + 40).map((value) => 5 + value)

@@ -134,6 +134,22 @@ describe('a run that no node can take', function () {
     assert.match((await read(jobId)).waiting.reason, /^no node .* is online: only is not connected$/)
   })
 
+  it('is accepted and told whatever a node says of itself, and whatever the log of another run holds', async () => {
+    const nodeId = await join('boastful', 'cpu')
+    const { db } = world.api.database
+    const inventory = '{"train_slots": 3000000000}'
+    await db.updateTable('node').set({ inventory }).where('id', '=', nodeId).execute()
+    const full = await create('gpu_only')
+    const other = await create('gpu_only')
+    const last = { job_id: full, attempt: 0, seq: 2_147_483_647, message: 'x', created_at: new Date() }
+    await db.insertInto('job_log').values(last).execute()
+    await db.updateTable('node').set({ name: 'renamed' }).where('id', '=', nodeId).execute()
+
+    await look()
+
+    assert.match((await read(other)).waiting.reason, /: renamed has no GPU$/)
+  })
+
   it('is told nothing of what the nodes of others are called, and nothing when a node is only busy', () => {
     const node = {
       name: 'secret',

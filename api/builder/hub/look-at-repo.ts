@@ -105,7 +105,6 @@ function sizeMb({ files }: HubRepoInfo, verdict: HubVerdict): number | null {
   return bytes > 0 ? Math.max(0.01, Math.round((bytes / MB) * 100) / 100) : null
 }
 
-/** Contract 2.9. */
 export const presentHubEntry = ({ info, verdict }: HubLook): HubEntry => ({
   repo_id: info.repoId,
   size_mb: sizeMb(info, verdict),
