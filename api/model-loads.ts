@@ -367,7 +367,9 @@ export class ModelLoads implements Disposable {
 const LONGEST_RETRY_AFTER_S = 3_600
 
 const unavailable = (code: 'model_cold' | 'no_capacity', message: string, seconds: number): ApiError =>
-  new ApiError(code, message, { headers: { 'retry-after': String(Math.min(seconds, LONGEST_RETRY_AFTER_S)) } })
+  new ApiError(code, message, {
+    headers: { 'retry-after': String(Math.min(seconds, LONGEST_RETRY_AFTER_S)) },
+  })
 
 const installMs = (missing: NodeEnvironment | undefined): number => (missing?.eta_s ?? 0) * 1_000
 
