@@ -29,9 +29,30 @@ const isGgufModel = (path: string): boolean =>
 const SIDE_FILES =
   /^(?:config|generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|preprocessor_config|model\.safetensors\.index)\.json$|^(?:merges\.txt|vocab\.txt|tokenizer\.model|spiece\.model|chat_template\.(?:jinja|json))$/
 
+/**
+ * The safetensors that are read: the whole file where there is one, else the shards of the index, or those whose names tell
+ * of a split. Other layouts of the same weights (`consolidated.safetensors`) lie beside them.
+ */
+function readWeights(paths: readonly string[], shards: readonly string[] | null): string[] {
+  const weights = paths.filter(isModelWeights)
+  if (weights.includes(WHOLE_SAFETENSORS)) return [WHOLE_SAFETENSORS]
+  if (shards !== null) return weights.filter((path) => shards.includes(path))
+  const parts = weights.filter((path) => PART.test(path))
+  const usual = parts.filter((path) => path.startsWith('model-'))
+  return [usual, parts, weights].find(({ length }) => length > 0) ?? []
+}
+
 /** What a run that starts from a repository needs of it: weights that can be trained on, and what is read beside them. */
-export const trainingFiles = <F extends SizedFile>(files: readonly F[]): F[] =>
-  files.filter(({ path }) => isModelWeights(path) || SIDE_FILES.test(path))
+export function trainingFiles<F extends SizedFile>(
+  files: readonly F[],
+  shards: readonly string[] | null = null,
+): F[] {
+  const weights = readWeights(
+    files.map(({ path }) => path),
+    shards,
+  )
+  return files.filter(({ path }) => weights.includes(path) || SIDE_FILES.test(path))
+}
 
 const ADAPTER_FILES = /^(?:adapter\/)?adapter_(?:config\.json|model\.safetensors)$/
 
@@ -66,7 +87,7 @@ export function chooseWeights(
   if (paths.some(isModelWeights)) {
     return {
       format: 'safetensors',
-      files: trainingFiles(files).map(({ path }) => path),
+      files: trainingFiles(files, shards).map(({ path }) => path),
       missing: missingShards(paths, shards),
     }
   }
@@ -79,9 +100,11 @@ export function chooseWeights(
 function missingShards(paths: readonly string[], shards: readonly string[] | null): string[] {
   if (paths.includes(WHOLE_SAFETENSORS)) return []
   if (shards !== null) return shards.filter((shard) => !paths.includes(shard))
-  const split = partSets(paths.filter(isModelWeights)).filter(({ isSplit }) => isSplit)
-  const isIndexMissing = split.length > 0 && !paths.includes(SHARD_INDEX)
-  return [...split.flatMap(({ missing }) => missing), ...(isIndexMissing ? [SHARD_INDEX] : [])]
+  const split = partSets(readWeights(paths, null)).filter(({ isSplit }) => isSplit)
+  const missing = split.flatMap((set) => set.missing)
+  if (paths.includes(SHARD_INDEX)) return missing
+  // Without an index the weights of a split are not found, and without a split there has to be the one file.
+  return split.length > 0 ? [...missing, SHARD_INDEX] : [WHOLE_SAFETENSORS]
 }
 
 interface PartSet {

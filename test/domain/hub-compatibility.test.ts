@@ -139,6 +139,27 @@ describe('what the hub offers', () => {
     assert.match(refusal(judge(all, null)), /lacks model\.safetensors\.index\.json/)
   })
 
+  it('is fetched and weighed once, where the same weights lie there in another layout too', () => {
+    const judge = (paths: readonly string[], shards: readonly string[] | null = null) =>
+      checkHubRepo(repo({ files: paths.map((path) => ({ path, sizeBytes: 100 * MB })) }), around({ shards }))
+    const split = ['model-00001-of-00002.safetensors', 'model-00002-of-00002.safetensors']
+    const index = 'model.safetensors.index.json'
+    const other = ['consolidated.safetensors', 'consolidated-00001-of-00001.safetensors']
+    const fetched = (paths: readonly string[], shards?: readonly string[]) =>
+      judge(paths, shards).files.filter((path) => path !== index)
+
+    assert.deepEqual(fetched([...other, index, ...split], split), split)
+    assert.deepEqual(fetched([...other, index, ...split]), split)
+    assert.deepEqual(fetched(['lora.safetensors', 'model.safetensors']), ['model.safetensors'])
+    assert.equal(judge([...other, index, ...split]).compatibility.status, 'compatible')
+    const alone = judge(['consolidated.safetensors'])
+    assert.equal(alone.compatibility.status, 'incompatible')
+    assert.match(
+      alone.compatibility.checks.find(({ passed }) => !passed)?.message ?? '',
+      /lacks model\.safetensors\.$/,
+    )
+  })
+
   it('does not fit when no node is large enough', () => {
     const { compatibility } = checkHubRepo(repo(), around({ largestNodeMb: 500 }))
 
