@@ -4,6 +4,7 @@ import type { LinkChannel } from '../platform/link-channel.ts'
 import { FRAME, type HeadMeta, MAX_CHUNK } from '../schemas/link.ts'
 import type { ModelUse } from './model-manager.ts'
 import { ServedName } from './served-name.ts'
+import { withoutPaths } from './without-paths.ts'
 
 type ResponseController = Dispatcher.DispatchController
 type ResponseHeaders = Record<string, string | string[] | undefined>
@@ -110,7 +111,9 @@ export class ServeRequest implements Dispatcher.DispatchHandler {
   /** What a chat counts is read here, where there are many, and not at the gateway, through which all of them go. */
   #endShort(body: Buffer): void {
     const tokens = this.#isChat && this.#head.status === 200 ? tokensOf(body.toString()) : undefined
-    this.#channel.end(this.#stream, JSON.stringify({ ...this.#head, tokens }), body)
+    // What went wrong inside may name files of this node's disk; what a request is refused for quotes the request.
+    const told = this.#head.status >= 500 ? Buffer.from(withoutPaths(body.toString())) : body
+    this.#channel.end(this.#stream, JSON.stringify({ ...this.#head, tokens }), told)
   }
 
   #sendHead(): void {

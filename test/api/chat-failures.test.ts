@@ -44,6 +44,14 @@ describe('a chat that fails is a failed task, costs nothing and is told once (6.
     })
   }
 
+  it('when its model server names a file of its node, of which the folders are not told', async () => {
+    const fake = { status: 500, message: 'could not map /root/.hearth/cache/m/model.safetensors' }
+    const { body } = await chat.chat(endpoint.id, { fake })
+
+    assert.match(body.error.message, /could not map …\/model\.safetensors$/)
+    assert.equal((await failedTask()).error, body.error.message)
+  })
+
   for (const stream of [false, true]) {
     it(`when its model server dies before its first byte, and the model is not loaded again in time (stream: ${stream})`, async () => {
       await chat.measured(endpoint, 'cached', 100)

@@ -15,6 +15,8 @@ interface Fake {
   /** Before the first byte. */
   delay_ms?: number
   status?: number
+  /** Of that answer. */
+  message?: string
   /** Sent as the whole body of the answer: pieces, each in a write of its own (base64). */
   pieces?: string[]
   content_type?: string
@@ -54,7 +56,8 @@ async function chat(req: IncomingMessage, res: ServerResponse): Promise<void> {
   if (fake.die_after === -1) process.exit(3)
   if (fake.die_once && (await text(connect(fake.die_once))) === 'die') process.exit(3)
   if (fake.delay_ms) await sleep(fake.delay_ms)
-  if (fake.status) return answer(res, { error: { message: 'as you wish', type: 'fake' } }, fake.status)
+  if (fake.status)
+    return answer(res, { error: { message: fake.message ?? 'as you wish', type: 'fake' } }, fake.status)
   // Only the first request of a load names no model.
   if (weights.served !== undefined && ![weights.served, ''].includes(model)) {
     return answer(res, { error: { message: `the model ${model} does not exist` } }, 404)
