@@ -146,7 +146,7 @@ export const SETTINGS = {
     '10',
     'Seconds between two verification challenges of one webhook endpoint.',
   ),
-  HEARTH_MEMORY: setting('flag', '0', '1 serves the memory routes.'),
+  HEARTH_MEMORY: setting('flag', '0', 'Reserved for the memory routes, which this version does not have.'),
   HEARTH_GATEWAY_URL: setting('url', undefined, 'Node: address of any gateway, for joining.'),
   HEARTH_NODE_TOKEN: setting('text', '', 'Node: one-time join token; needed only for the first start.'),
   HEARTH_NODE_DIR: setting('path', '.hearth/node', 'Node: identity, spool, weights and work directories.'),

@@ -52,7 +52,7 @@ export const readLogs = (frame: Pick<Frame, 'body'>): LogEntry[] =>
 export const readMetrics = (frame: Pick<Frame, 'body'>): MetricEntry[] =>
   entriesOf(frame).filter(
     (entry): entry is MetricEntry =>
-      isOfJob(entry) && isCount(entry.epoch) && isLoss(entry.train_loss) && isLoss(entry.val_loss),
+      isOfJob(entry) && isCount(entry.epoch) && MEASURES.every((name) => isLoss(entry[name] ?? null)),
   )
 
 function entriesOf({ body }: Pick<Frame, 'body'>): Partial<Record<string, unknown>>[] {
@@ -67,6 +67,7 @@ const isOfJob = ({ job_id, attempt, at }: Partial<Record<string, unknown>>): boo
   typeof job_id === 'string' && isUuid(job_id) && isCount(attempt) && typeof at === 'string' && isTime(at)
 const isCount = (value: unknown, most = LARGEST_INT4): boolean =>
   Number.isInteger(value) && (value as number) >= 0 && (value as number) <= most
+const MEASURES = ['train_loss', 'val_loss', 'eval_loss', 'eval_perplexity'] as const
 const isLoss = (value: unknown): boolean => value === null || typeof value === 'number'
 const isTime = (text: string): boolean => text.length <= 40 && !Number.isNaN(Date.parse(text))
 

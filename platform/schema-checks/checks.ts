@@ -192,7 +192,11 @@ export class SchemaChecks implements AsyncDisposable {
   #ready(checker: Checker): void {
     checker.isReady = true
     const { pid } = checker.child
-    if (pid !== undefined) setPriority(pid, PRIORITY)
+    try {
+      if (pid !== undefined) setPriority(pid, PRIORITY)
+    } catch {
+      // It ended meanwhile, of which its exit tells.
+    }
   }
 
   #finish(checker: Checker, reply: CheckReply): void {
