@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http'
 import type { Readable } from 'node:stream'
 import busboy from 'busboy'
 import type { Static, TSchema } from 'typebox'
-import { ApiError, invalid } from '../../domain/errors.ts'
+import { ApiError, invalid, invalidFor, type Issue } from '../../domain/errors.ts'
 import { ClientGoneError, type FileLimit, fileTooLarge } from './body.ts'
 import { type Check, textCheck } from './validate.ts'
 
@@ -86,7 +86,7 @@ class FormParts<T> {
 
     try {
       await this.#end.promise
-      if (!this.#taking) throw invalid(['body', this.#form.file], 'Field required', 'missing')
+      if (!this.#taking) throw invalidFor([fileMissing(this.#form.file), ...this.#faultsOfFields()])
       return await this.#taking
     } catch (err) {
       await this.#abandon(err as Error)
@@ -94,6 +94,15 @@ class FormParts<T> {
     } finally {
       this.#req.off('close', onGone).unpipe(parser)
       parser.on('error', () => {}).destroy()
+    }
+  }
+
+  #faultsOfFields(): readonly Issue[] {
+    try {
+      checkFields(this.#form.fields, this.fields)
+      return []
+    } catch (err) {
+      return err instanceof ApiError ? ((err.details['issues'] as readonly Issue[] | undefined) ?? []) : []
     }
   }
 
@@ -130,6 +139,8 @@ class FormParts<T> {
     if (taken) await this.#form.discard?.(taken.value)
   }
 }
+
+const fileMissing = (file: string): Issue => ({ loc: ['body', file], msg: 'Field required', type: 'missing' })
 
 function openParser(req: IncomingMessage, { maxBytes }: FileLimit): busboy.Busboy {
   try {

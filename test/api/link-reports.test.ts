@@ -3,7 +3,6 @@ import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import WebSocket from 'ws'
 import { LinkError } from '../../api/links/link-request.ts'
-import { readLogs, readMetrics } from '../../api/links/reports.ts'
 import { insertJobLogs } from '../../db/repositories/node-reports.ts'
 import { newId } from '../../domain/ids.ts'
 import { encodeFrame } from '../../platform/link-codec.ts'
@@ -226,35 +225,6 @@ describe('logs and losses over the link', () => {
       ['0', '1', '2', 'T'],
     )
     assert.match(lines[3] ?? '', /has reached 3 KB: further lines are dropped/)
-  })
-
-  it('number their lines below those that the platform adds', () => {
-    const line = { job_id: newId(), attempt: 1, at: new Date().toISOString(), message: 'x' }
-    const told = [2_147_483_647, 1_000_000_000, 999_999_999, 0].map((seq) => ({ ...line, seq }))
-
-    const read = readLogs({ body: Buffer.from(JSON.stringify(told)) })
-
-    assert.deepEqual(
-      read.map(({ seq }) => seq),
-      [999_999_999, 0],
-    )
-  })
-
-  it('are losses where they are numbers, and nothing else keeps the others of a batch from being stored', () => {
-    const epoch = { job_id: newId(), attempt: 1, at: new Date().toISOString(), train_loss: 1, val_loss: null }
-    const told = [
-      { epoch: 1 },
-      { epoch: 2, eval_loss: 'low' },
-      { epoch: 3, eval_loss: 2, eval_perplexity: {} },
-    ]
-    const body = Buffer.from(JSON.stringify(told.map((each) => ({ ...epoch, ...each }))))
-
-    const read = readMetrics({ body })
-
-    assert.deepEqual(
-      read.map((each) => each.epoch),
-      [1],
-    )
   })
 
   it('are read in pages of a bounded size, the newest first', async () => {

@@ -120,6 +120,14 @@ describe('forms', () => {
     assert.deepEqual(none.body.detail[0].loc, ['body', 'file'])
   })
 
+  it('names all that is wrong with its fields where the file is missing too', async () => {
+    const { status, body } = await send(form([{ name: 'other', value: 'x' }]))
+
+    assert.equal(status, 422)
+    const places = body.detail.map(({ loc }: { loc: unknown[] }) => loc.at(-1))
+    assert.deepEqual(places.slice(0, 2), ['file', 'name'])
+  })
+
   it('refuses a file of another name, even when the form ends in the middle of it', async () => {
     const data = { name: 'data', value: 'a,b\n1,2\n', filename: 'a.csv' }
     const whole = form([{ name: 'name', value: 'x' }, data])
