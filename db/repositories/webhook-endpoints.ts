@@ -54,16 +54,23 @@ export function lockWebhookEndpoint(
   return ofAccount(trx, accountId).where('id', '=', id).forNoKeyUpdate().executeTakeFirst()
 }
 
-/** Locks destinations in the order of their ids: always before their verifications and deliveries. */
-export async function lockDestinations(trx: Transaction<Database>, ids: readonly string[]): Promise<void> {
-  if (ids.length === 0) return
-  await trx
+/**
+ * Locks destinations in the order of their ids, always before their verifications and deliveries, and gives the version
+ * that each of them now has.
+ */
+export async function lockDestinations(
+  trx: Transaction<Database>,
+  ids: readonly string[],
+): Promise<Map<string, number>> {
+  if (ids.length === 0) return new Map()
+  const rows = await trx
     .selectFrom('webhook_endpoint')
-    .select('id')
+    .select(['id', 'destination_version'])
     .where('id', 'in', ids)
     .orderBy('id')
     .forNoKeyUpdate()
     .execute()
+  return new Map(rows.map(({ id, destination_version }) => [id, destination_version]))
 }
 
 /** Destinations of an account, newest first. */

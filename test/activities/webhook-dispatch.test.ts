@@ -99,25 +99,43 @@ describe('dispatch of webhooks', () => {
     )
   })
 
-  it('disables a destination that answers 410 and cancels what else it has, but not one that has replaced it', async () => {
+  it('disables a destination that answers 410 and cancels what else it has', async () => {
+    const { path } = await destination()
+    await on.emit()
+    await shift()
+    await on.emit()
+    open[0]?.writeHead(410).end()
+
+    await until(async () => !(await on.call('GET', path)).body.enabled)
+    const statuses = (await on.listed()).map((one: { status: string }) => one.status)
+    assert.deepEqual(statuses, ['cancelled', 'failed'])
+  })
+
+  it('goes on to the destination that has replaced one which answers 410', async () => {
     const { id, path } = await destination()
     await on.emit()
     await shift()
     const { headers } = await on.call('GET', path)
     await on.call('PATCH', path, { url: receiver.url('/moved') }, ifMatch(headers['etag']))
     open[0]?.writeHead(410).end()
-    await becomes('failed')
+
+    await becomes('retrying')
     assert.equal((await on.call('GET', path)).body.enabled, true)
+    const { delivery_id: delivery, next_attempt_at: due } = await told()
+    assert.ok(due)
+    const read = (await on.call('GET', `${DELIVERIES}/${delivery}`)).body
+    const attempts = read.attempts.map((one: { outcome: string; error_code: string }) => one)
+    assert.deepEqual([attempts[0].outcome, attempts[0].error_code], ['retryable', 'gone'])
 
     await on.activate(id)
-    await on.emit()
-    await shift()
-    await on.emit()
-    open[1]?.writeHead(410).end()
+    const attempt = worker({ now: () => new Date(Date.parse(due) + 1_000) })
+    const going = new MockActivityEnvironment().run(attempt.attemptWebhook, delivery, 2)
+    await until(() => open.length === 2)
+    assert.equal(open[1]?.req.url, '/moved')
+    open[1]?.end()
+    await going
 
-    await until(async () => !(await on.call('GET', path)).body.enabled)
-    const statuses = (await on.listed()).map((one: { status: string }) => one.status)
-    assert.deepEqual(statuses, ['cancelled', 'failed', 'failed'])
+    assert.equal((await told()).status, 'succeeded')
   })
 
   it('tells no duration below zero when its clock is set back meanwhile', async () => {

@@ -8,7 +8,7 @@ import {
 import { disableGoneEndpoint } from '../../../db/repositories/webhook-endings.ts'
 import { lockDestinations } from '../../../db/repositories/webhook-endpoints.ts'
 import { insertWorkflowStart } from '../../../db/repositories/workflow-starts.ts'
-import { INTERRUPTED } from '../../../domain/webhook-outcome.ts'
+import { type AttemptVerdict, INTERRUPTED } from '../../../domain/webhook-outcome.ts'
 import { planDelivery } from '../../../domain/webhook-plan.ts'
 import { webhookDeliveryStart } from '../../../workflows/starts.ts'
 import type { WebhookDeps } from './deps.ts'
@@ -21,43 +21,56 @@ export interface Ended {
 
 /**
  * Records how attempts ended, in one transaction. What must be tried again lives on as a workflow that is promised there; a
- * destination that answered 410 is disabled, and what else it has open ends.
+ * destination that answered 410 is disabled, and what else it has open ends. Where the destination has been replaced
+ * meanwhile, its 410 is one more failed attempt: the next one goes to the new destination.
  */
 export async function settleAttempts(deps: WebhookDeps, ended: readonly Ended[]): Promise<void> {
   const now = deps.now()
-  const closed: ClosedAttempt[] = ended.map(({ opened: { delivery, number }, sent }) => ({
-    deliveryId: delivery.id,
-    number,
-    finishedAt: sent.at,
-    verdict: sent.verdict,
-    ...planDelivery({
-      verdict: sent.verdict,
-      attempt: number,
-      createdAt: delivery.created_at.getTime(),
-      now: now.getTime(),
-      retryAfter: sent.retryAfter,
-      random: Math.random(),
-    }),
-  }))
-  const starts = ended.flatMap(({ opened: { delivery, number } }, i) =>
-    number === 1 && closed[i]?.status === 'retrying'
-      ? [webhookDeliveryStart({ deliveryId: delivery.id, accountId: delivery.account_id })]
-      : [],
-  )
   const gone = ended.filter(({ sent }) => sent.verdict.disablesEndpoint).map(({ opened }) => opened)
   await deps.db.transaction().execute(async (trx) => {
-    await lockDestinations(
+    const versions = await lockDestinations(
       trx,
       gone.map(({ delivery }) => delivery.endpoint_id),
     )
+    const isReplaced = ({ delivery, destinationVersion }: OpenedAttempt): boolean =>
+      versions.get(delivery.endpoint_id) !== destinationVersion
+    const closed = ended.map((each) =>
+      each.sent.verdict.disablesEndpoint && isReplaced(each.opened)
+        ? closedAttempt(each, { ...each.sent.verdict, outcome: 'retryable' }, now)
+        : closedAttempt(each, each.sent.verdict, now),
+    )
     await closeAttempts(trx, closed)
-    for (const start of starts) await insertWorkflowStart(trx, start)
+    for (const [i, { opened }] of ended.entries()) {
+      const { delivery, number } = opened
+      if (number > 1 || closed[i]?.status !== 'retrying') continue
+      const start = webhookDeliveryStart({ deliveryId: delivery.id, accountId: delivery.account_id })
+      await insertWorkflowStart(trx, start)
+    }
     for (const { delivery, destinationVersion: version } of gone) {
       if (await disableGoneEndpoint(trx, { endpointId: delivery.endpoint_id, version }))
         deps.log.info({ webhook_endpoint_id: delivery.endpoint_id }, GONE)
     }
   })
 }
+
+const closedAttempt = (
+  { opened: { delivery, number }, sent }: Ended,
+  verdict: AttemptVerdict,
+  now: Date,
+): ClosedAttempt => ({
+  deliveryId: delivery.id,
+  number,
+  finishedAt: sent.at,
+  verdict,
+  ...planDelivery({
+    verdict,
+    attempt: number,
+    createdAt: delivery.created_at.getTime(),
+    now: now.getTime(),
+    retryAfter: sent.retryAfter,
+    random: Math.random(),
+  }),
+})
 
 export const GONE = 'a webhook endpoint answered 410 and is disabled'
 
