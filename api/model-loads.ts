@@ -11,6 +11,7 @@ import type { Logger } from '../platform/log.ts'
 import type { NodeEnvironment, NodeModel } from '../schemas/node.ts'
 import { modelLoadStart } from '../workflows/starts.ts'
 import type { NodeLinks } from './links/node-links.ts'
+import { cold, installMs, inWords, RETRY_AFTER_S, unavailable, unprepared } from './load-refusals.ts'
 
 /** What running a model takes. */
 export interface LoadNeed {
@@ -66,7 +67,6 @@ const LOOK_MS = 250
 const NEAR_MS = 5_000
 /** A node that gave a load up for lack of room may have some in a moment. */
 const AGAIN_MS = 1_000
-const RETRY_AFTER_S = 5
 /** For so long a load for which nobody waits is remembered. */
 const UNATTENDED_MS = 60_000
 
@@ -362,41 +362,3 @@ export class ModelLoads implements Disposable {
     )
   }
 }
-
-/** Whatever a node says of itself. */
-const LONGEST_RETRY_AFTER_S = 3_600
-
-const unavailable = (code: 'model_cold' | 'no_capacity', message: string, seconds: number): ApiError =>
-  new ApiError(code, message, {
-    headers: { 'retry-after': String(Math.min(seconds, LONGEST_RETRY_AFTER_S)) },
-  })
-
-const installMs = (missing: NodeEnvironment | undefined): number => (missing?.eta_s ?? 0) * 1_000
-
-const unprepared = (missing: NodeEnvironment): ApiError => {
-  const seconds = (missing.eta_s ?? RETRY_AFTER_S) + RETRY_AFTER_S
-  if (missing.state === 'failed') {
-    const why = `its node could not install the environment ${missing.name}, and tries again: ${missing.error ?? ''}`
-    return unavailable('model_cold', why, seconds)
-  }
-  const share = missing.progress === undefined ? '' : ` (${Math.round(missing.progress * 100)} %)`
-  const message =
-    `its node installs the environment ${missing.name}${share}, once per machine: ` +
-    `the model can be loaded in about ${missing.eta_s ?? RETRY_AFTER_S} s; come back then`
-  return unavailable('model_cold', message, seconds)
-}
-
-const cold = (waitedMs: number): ApiError =>
-  unavailable(
-    'model_cold',
-    `the model was not loaded within ${Math.round(waitedMs / 100) / 10} s; try again`,
-    RETRY_AFTER_S,
-  )
-
-const inWords = (reasons: readonly string[]): string =>
-  reasons.length === 0
-    ? 'no node is connected'
-    : [...new Set(reasons)]
-        .map((reason) => `one ${reason}`)
-        .join('; ')
-        .slice(0, 300)

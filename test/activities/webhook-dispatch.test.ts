@@ -128,8 +128,8 @@ describe('dispatch of webhooks', () => {
     assert.deepEqual([attempts[0].outcome, attempts[0].error_code], ['retryable', 'gone'])
 
     await on.activate(id)
-    const attempt = worker({ now: () => new Date(Date.parse(due) + 1_000) })
-    const going = new MockActivityEnvironment().run(attempt.attemptWebhook, delivery, 2)
+    const later = worker({ now: () => new Date(Date.parse(due) + 1_000) })
+    const going = new MockActivityEnvironment().run(() => later.attemptWebhook(delivery, 2))
     await until(() => open.length === 2)
     assert.equal(open[1]?.req.url, '/moved')
     open[1]?.end()
