@@ -32,7 +32,7 @@ import {
 } from '../../workflows/starts.ts'
 import type { ControlDeps } from './deps.ts'
 
-/** Rows that one step looks at; each asks Temporal once. */
+/** Rows that one step looks at. */
 const BATCH = 100
 const AT_ONCE = 10
 const RPC_MS = 3_000
@@ -165,6 +165,11 @@ async function sweep<Row extends { id: string }>(
 ): Promise<Swept> {
   const next = rows.length === BATCH ? (rows.at(-1)?.id ?? null) : null
   const swept: Swept = { next, ended: 0, restarted: 0, failed: 0 }
+  const running = await runningAmong(
+    { temporal, log },
+    rows.map(({ id }) => workflowId(id)),
+  )
+  const suspects = rows.filter(({ id }) => !running.has(workflowId(id)))
   const settle = async (row: Row) => {
     const orphan = judge(await workflowStatus(temporal, workflowId(row.id)), row)
     if (orphan === undefined) return
@@ -172,8 +177,8 @@ async function sweep<Row extends { id: string }>(
     swept[orphan === 'restart' ? 'restarted' : 'ended']++
     log.warn({ workflow_id: workflowId(row.id), orphan }, 'found work that nobody had')
   }
-  for (let at = 0; at < rows.length; at += AT_ONCE) {
-    const settled = rows.slice(at, at + AT_ONCE).map((row) =>
+  for (let at = 0; at < suspects.length; at += AT_ONCE) {
+    const settled = suspects.slice(at, at + AT_ONCE).map((row) =>
       settle(row).catch((err: unknown) => {
         swept.failed++
         log.error({ err, workflow_id: workflowId(row.id) }, 'work that nobody has could not be settled')
@@ -182,6 +187,29 @@ async function sweep<Row extends { id: string }>(
     await Promise.all(settled)
   }
   return swept
+}
+
+/**
+ * Which of these workflows run, by Temporal's index and so in one question for all of them. One that ended a moment ago may
+ * still be among them and is seen the next time; of those that are not, each is asked about by itself.
+ */
+async function runningAmong(
+  { temporal, log }: Pick<ControlDeps, 'temporal' | 'log'>,
+  workflowIds: readonly string[],
+): Promise<Set<string>> {
+  if (workflowIds.length === 0) return new Set()
+  const listed = workflowIds.map((id) => `'${id}'`).join()
+  const query = `ExecutionStatus = 'Running' AND WorkflowId IN (${listed})`
+  const running = new Set<string>()
+  try {
+    await within(temporal, async () => {
+      for await (const { workflowId } of temporal.workflow.list({ query, pageSize: BATCH }))
+        running.add(workflowId)
+    })
+  } catch (err) {
+    log.debug({ err }, 'which workflows run could not be listed: each is asked about by itself')
+  }
+  return running
 }
 
 const within = <T>(temporal: Client, call: () => Promise<T>): Promise<T> =>
