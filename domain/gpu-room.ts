@@ -39,6 +39,22 @@ export const capacityFor = (snapshot: Gpus, profileId: string): number =>
       )
     : snapshot.memory_total_mb
 
+/** The most that one process of a run could hold on a node that held nothing else, in MB: each has a GPU of its own. */
+export const trainingCapacity = ({ gpus, memory_total_mb }: Pick<Gpus, 'gpus' | 'memory_total_mb'>): number =>
+  gpus
+    ? roomOn(
+        gpus.map(({ memory_mb }) => memory_mb),
+        1,
+      )
+    : memory_total_mb
+
+/**
+ * In how many processes a run that shares its work is trained: one for each GPU that has the room for it, by the memory of
+ * each in MB.
+ */
+export const trainingProcesses = (memoryByGpu: readonly number[], memoryMb: number): number =>
+  Math.max(1, memoryByGpu.filter((mb) => mb >= memoryMb).length)
+
 /** Why a model of a profile does not fit into what is within reach of a node; undefined when it does. */
 export function roomFault(
   snapshot: Gpus,

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { mkdir, readdir, rm, stat } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
+import { trainingProcesses } from '../../domain/gpu-room.ts'
 import { memoryLimitMb } from '../../domain/model-memory.ts'
 import { trainerThreads } from '../../domain/training-run.ts'
 import type { JobClaim } from '../../schemas/lease.ts'
@@ -37,8 +38,8 @@ const CACHED_DATASETS = 8
 /** Trains one claimed job to its end. */
 export function trainUnderLease(tools: AttemptTools, options: AttemptOptions): Promise<void> {
   const { base, memory_mb } = options.claim.specification
-  // One process for each accelerator, for the trainers that can share their work.
-  const processes = base ? Math.max(1, tools.inventory.gpus.length) : 1
+  // Trainers that start from a base can share their work.
+  const processes = base ? trainingProcesses(tools.memory.gpus, memory_mb) : 1
   const memoryMb = memory_mb * processes
   return underLease(tools, { ...options, memoryMb, gpuCount: processes }, ({ dir, signal }) =>
     attempt(tools, { ...options, processes, dir, signal }),

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import type { JobClaim } from '../../schemas/lease.ts'
 import { startApi, type TestApi } from '../support/api.ts'
 import { llamaRepo } from '../support/hub-repos.ts'
@@ -6,10 +8,27 @@ import { commitOf, startHub, type TestHub } from '../support/hub-server.ts'
 import { addLlmVersion, versionRef } from '../support/merges.ts'
 import { claimOn, startNode } from '../support/node.ts'
 import { type SignedNode, signedNode } from '../support/signed-node.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 import { checkpoint, claimJob, createRun, readyDataset } from '../support/training.ts'
 
 const REPO = 'acme/base'
 const SEVEN_B_BYTES = 14e9
+
+/** An `nvidia-smi` of GPUs of these sizes, until disposed. */
+function fakeGpus(sizesMb: readonly number[]): Disposable {
+  const folder = temporaryFolder()
+  const { PATH } = process.env
+  const rows = sizesMb.map((mb) => `NVIDIA L4, ${mb}\\n`).join('')
+  const script = `#!/bin/sh\ncase "$1" in --query-gpu*) printf '${rows}' ;; esac\n`
+  writeFileSync(join(folder.path, 'nvidia-smi'), script, { mode: 0o755 })
+  process.env.PATH = `${folder.path}:${PATH}`
+  return {
+    [Symbol.dispose]() {
+      process.env.PATH = PATH
+      folder[Symbol.dispose]()
+    },
+  }
+}
 
 describe('claims of runs on language models', function () {
   this.timeout(30_000)
@@ -87,6 +106,23 @@ describe('claims of runs on language models', function () {
 
       assert.ok(specification.memory_mb > 2_000)
       assert.equal(specification.base, null)
+    })
+
+    it('is that of one GPU: a run that only several have room for together fits no node', async () => {
+      const base = versionRef(await largeVersion())
+      const claimAt = async (gpusMb: number[]) => {
+        using _driver = fakeGpus(gpusMb)
+        await using large = await startNode(api, { memoryMb: 24_000 })
+        return (await claimOn(api, large, await tune({ adapter: 'lora' }, { base }))).specification.base
+      }
+
+      const halves = await claimAt([12_000, 12_000])
+      assert.ok(halves?.type === 'unavailable')
+      assert.match(
+        halves.message,
+        /^The run needs about 1\d{4} MB on one GPU; the largest node that could take it has 12000 MB\.$/,
+      )
+      assert.equal((await claimAt([24_000]))?.type, 'version')
     })
 
     it('leaves a run to the node that it fits', async () => {

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { roomOn, withoutRoom } from '../../domain/gpu-room.ts'
+import { roomOn, trainingCapacity, trainingProcesses, withoutRoom } from '../../domain/gpu-room.ts'
 import type { NodeSnapshot } from '../../domain/node-snapshot.ts'
 import { PlacementIndex, type PlacementNeed } from '../../domain/placement.ts'
 import { planPins } from '../../domain/warm-pins.ts'
@@ -132,6 +132,16 @@ describe('room on the GPUs of a node', () => {
     assert.match(plan(20, 20).short.get('m1') ?? '', /within reach on one/)
     assert.equal(plan(10, 10).add.length, 2)
     assert.match(plan(10, 10, 9).short.get('m2') ?? '', /within reach on one/)
+  })
+
+  it('is that of a GPU for each process of a run, on as many as have it', () => {
+    assert.equal(trainingCapacity(nodeWith([12, 24])), 24 * GB)
+    assert.equal(trainingCapacity({ memory_total_mb: 36 }), 36)
+    assert.deepEqual(
+      [10, 20, 30].map((mb) => trainingProcesses([12, 24], mb)),
+      [2, 1, 1],
+    )
+    assert.equal(trainingProcesses([], 10), 1)
   })
 
   it('never grows by what is taken, and is taken where it is', () => {

@@ -3,6 +3,7 @@ import { findHubImport } from '../../../db/repositories/hub-models.ts'
 import { findModelFiles } from '../../../db/repositories/node-models.ts'
 import type { TrainingRunRow } from '../../../db/tables/training.ts'
 import { ApiError } from '../../../domain/errors.ts'
+import { trainingCapacity } from '../../../domain/gpu-room.ts'
 import { type Adapter, tuningMemoryMb, weightsBytes } from '../../../domain/model-memory.ts'
 import { type NodeSnapshot, serves } from '../../../domain/node-snapshot.ts'
 import type { JobBase } from '../../../schemas/lease.ts'
@@ -34,7 +35,7 @@ export async function weighRun(
   const isTuned = model?.config.trainer.base === 'required'
   const parameters = isTuned && base ? await parametersOf(services, base) : 0
   const { adapter, optimizer, lora_r } = run.hyperparameters
-  const isOnCpu = asking ? asking.hardware === 'cpu' : run.task_queue !== QUEUES.train('gpu')
+  const isOnCpu = asking ? asking.hardware !== 'gpu' : run.task_queue !== QUEUES.train('gpu')
   const memoryMb =
     ownMb +
     tuningMemoryMb({
@@ -46,10 +47,10 @@ export async function weighRun(
     })
   // What data take beyond their own size is too rough a guess to refuse a run; that they fit at all is not.
   const leastMb = model && decoded > 0 ? model.leastMemoryMb(decoded) : 0
-  if (asking?.hardware === 'cpu' && asking.memory_total_mb < leastMb) {
+  if (asking && asking.hardware !== 'gpu' && asking.memory_total_mb < leastMb) {
     return { base: tooLarge(run, { memoryMb: leastMb, asking, nodes }), memoryMb }
   }
-  if (!asking || parameters === 0 || asking.memory_total_mb >= memoryMb) return { base, memoryMb }
+  if (!asking || parameters === 0 || trainingCapacity(asking) >= memoryMb) return { base, memoryMb }
   return { base: tooLarge(run, { memoryMb, asking, nodes }), memoryMb }
 }
 
@@ -60,18 +61,20 @@ function tooLarge(
   const able = nodes.filter(({ hardware, draining }) => {
     return !draining && (task_queue !== QUEUES.train('gpu') || hardware === 'gpu')
   })
-  const largestMb = Math.max(...able.map(({ memory_total_mb }) => memory_total_mb), asking.memory_total_mb)
+  const ownMb = trainingCapacity(asking)
+  const largestMb = Math.max(...able.map(trainingCapacity), ownMb)
+  const on = asking.gpus ? ' on one GPU' : ''
   if (largestMb >= memoryMb) {
     throw new ApiError(
       'conflict',
-      `the run needs about ${memoryMb} MB; this node has ${asking.memory_total_mb} MB and another has more`,
-      { details: { state: 'too_large', needed_mb: memoryMb, node_mb: asking.memory_total_mb } },
+      `the run needs about ${memoryMb} MB${on}; this node has ${ownMb} MB and another has more`,
+      { details: { state: 'too_large', needed_mb: memoryMb, node_mb: ownMb } },
     )
   }
   const how = hyperparameters['adapter'] === 'none' ? ' to train all weights' : ''
   return {
     type: 'unavailable',
-    message: `The run needs about ${memoryMb} MB${how}; the largest node that could take it has ${largestMb} MB.`,
+    message: `The run needs about ${memoryMb} MB${on}${how}; the largest node that could take it has ${largestMb} MB.`,
   }
 }
 
