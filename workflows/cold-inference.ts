@@ -48,9 +48,11 @@ type Ending = 'finished' | 'ended' | GiveUp
  * gateway says that a node has room or its pause ends.
  */
 export async function coldInference({ taskId, since }: ColdInferenceInput): Promise<void> {
+  // Before anything is awaited: of later answers, replay may find another workflow task to ask in.
+  const isWakeable = patched('woken-by-room')
   const deadline = (since ?? workflowInfo().startTime.getTime()) + QUEUE_LIMIT_MS
   try {
-    const ending = await tryUntil(taskId, deadline)
+    const ending = await tryUntil(taskId, deadline, isWakeable)
     if (ending === 'ended') return setCurrentDetails('The task had ended already.')
     if (ending === 'finished') return setCurrentDetails('The task has ended; its result is in its row.')
     await giveUp(taskId, ending)
@@ -77,7 +79,7 @@ async function giveUp(taskId: string, reason: GiveUp): Promise<never> {
 /** Local activities fail with an ApplicationFailure of their own, so the class alone does not tell. */
 const isGivenUp = (err: unknown): boolean => err instanceof ApplicationFailure && err.type === GIVEN_UP
 
-async function tryUntil(taskId: string, limit: number): Promise<Ending> {
+async function tryUntil(taskId: string, limit: number, isWakeable: boolean): Promise<Ending> {
   let deadline = limit
   let avoid: readonly string[] = []
   let lost = false
@@ -100,7 +102,7 @@ async function tryUntil(taskId: string, limit: number): Promise<Ending> {
     if (outcome === 'refused') return 'failed'
     lost = outcome === 'lost'
     // The limit is one of waiting: what a node spent on the task, loading its model perhaps, does not count.
-    if (lost && patched('only-waiting-counts')) deadline += Date.now() - began
+    if (lost && isWakeable) deadline += Date.now() - began
     avoid = lost ? place.avoid : []
     // Another node may be better; one that has lost the task before gets time to recover.
     if (lost && !(place.nodeId && place.avoid.includes(place.nodeId))) continue
@@ -111,7 +113,7 @@ async function tryUntil(taskId: string, limit: number): Promise<Ending> {
     const why = place.why ?? `node ${place.nodeId} ${lost ? 'lost it' : 'did not take it in time'}`
     setCurrentDetails(`Waits for a node: ${why}.`)
     const left = Math.max(1, deadline - Date.now())
-    if (patched('woken-by-room')) {
+    if (isWakeable) {
       pause = Math.min(longestPause(place), pause ? 2 * pause : PAUSE.forCapacity.firstMs)
       await condition(() => isWoken, Math.min(spread(pause), left))
     } else {

@@ -60,6 +60,8 @@ export type Attempt = (run: RunToDo, offer: Offer) => Promise<void>
  */
 export async function runJob(input: JobInput, attempt: Attempt): Promise<void> {
   const { jobId } = input
+  // Before anything is awaited: of later answers, replay may find another workflow task to ask in.
+  const isOffered = patched('own-nodes-from-start')
   const wait: Wait = { reason: input.waiting ?? null }
   setHandler(jobClaimed, ({ nodeId, attempt }) => {
     wait.reason = null
@@ -74,7 +76,7 @@ export async function runJob(input: JobInput, attempt: Attempt): Promise<void> {
   try {
     const run = await openRun(jobId)
     if (isTerminal(run.status)) return
-    ending = await attemptUntilDone(input, run, { work: attempt, wait })
+    ending = await attemptUntilDone(input, run, { work: attempt, wait, isOffered })
     if (ending.status === 'ended') return
     await finishRun({ jobId, ...ending })
   } catch (err) {
@@ -92,7 +94,7 @@ export async function runJob(input: JobInput, attempt: Attempt): Promise<void> {
 async function attemptUntilDone(
   { jobId, fruitless = 0 }: JobInput,
   run: RunToDo,
-  { work, wait }: { work: Attempt; wait: Wait },
+  { work, wait, isOffered }: { work: Attempt; wait: Wait; isOffered: boolean },
 ): Promise<Ending> {
   let { attempt, epoch } = run
   let offers: JobOffer[] = []
@@ -104,7 +106,7 @@ async function attemptUntilDone(
         ...(wait.reason !== null && { waiting: wait.reason }),
       })
     // Where it is offered is looked up anew once all of it has been tried: nodes come and go, and are shared or not.
-    if (patched('own-nodes') && offers.length === 0) offers = await offersOf(jobId)
+    if ((isOffered || patched('own-nodes')) && offers.length === 0) offers = await offersOf(jobId)
     const { taskQueue, waitS } = offers.shift() ?? { taskQueue: run.taskQueue, waitS: undefined }
     setCurrentDetails(
       told(wait, `Waits for a node to take attempt ${attempt + 1} from the queue ${taskQueue}.`),

@@ -39,7 +39,8 @@ const NOTHING_YET: ReconcileState = { jobs: null, tasks: null, deliveries: null,
 /** One pass by itself, as schedules of earlier versions start it; it fails when a step has. */
 export async function reconcile(): Promise<ReconcileState> {
   const last = workflowInfo().lastResult as ReconcileState | undefined
-  const { state, failures } = await reconcilePass(last, () => patched('candidate-tests'))
+  const looks = { atCandidates: () => patched('candidate-tests'), atWaitingJobs: false }
+  const { state, failures } = await reconcilePass(last, looks)
   if (failures.length > 0) throw failures[0]
   return state
 }
@@ -50,7 +51,7 @@ export async function reconcile(): Promise<ReconcileState> {
  */
 export async function reconcilePass(
   last: ReconcileState | undefined,
-  looksAtCandidates = () => true,
+  looks = { atCandidates: () => true, atWaitingJobs: true },
 ): Promise<{ state: ReconcileState; failures: readonly unknown[] }> {
   const state = { ...NOTHING_YET, ...last }
   const done = { ended: 0, restarted: 0, folded: 0 }
@@ -85,7 +86,7 @@ export async function reconcilePass(
     done.restarted += swept.restarted
     state.deliveries = swept.next
   })
-  if (looksAtCandidates()) {
+  if (looks.atCandidates()) {
     await step(async () => {
       const swept = await reconcileCandidates(state.candidates ?? null)
       done.ended += swept.ended
@@ -93,7 +94,7 @@ export async function reconcilePass(
       state.candidates = swept.next
     })
   }
-  if (patched('waiting-jobs')) {
+  if (looks.atWaitingJobs) {
     await step(async () => {
       state.waiting = (await noteWaitingJobs(state.waiting ?? null)).next
     })
