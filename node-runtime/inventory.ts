@@ -5,6 +5,7 @@ import type { NodeInventory } from '../schemas/node.ts'
 import type { RuntimeProfile } from '../schemas/runtime-profile.ts'
 import type { Held } from './confinement.ts'
 import { CONTAINER_ISOLATION, processIsolation } from './isolation.ts'
+import { findXpus } from './intel.ts'
 import { findGpus } from './nvidia.ts'
 
 /** The runtime's own version, by which the contract compares nodes: that of the platform it came with. */
@@ -24,10 +25,22 @@ export interface InventoryOptions {
   trainSlots: number
 }
 
+/** What a profile asks for and this machine has not; undefined when it can run it. */
+export function profileLack(
+  { requires_gpu, driver, tensor_parallel = 1 }: InventoryOptions['profiles'][number],
+  { gpus, hasContainers }: { gpus: number; hasContainers: boolean },
+): string | undefined {
+  if (requires_gpu && gpus < tensor_parallel)
+    return tensor_parallel === 1 ? 'an NVIDIA GPU' : `${tensor_parallel} NVIDIA GPUs`
+  return driver === 'container' && !hasContainers ? 'a container engine' : undefined
+}
+
 /** What this machine is made of, looked at once per start. */
 export async function takeInventory(options: InventoryOptions): Promise<NodeInventory> {
   const [gpus, held] = await Promise.all([findGpus(), options.held()])
-  const hardware = gpus.length ? 'gpu' : 'cpu'
+  const isXpu = gpus.length === 0 && (await findXpus()).length > 0
+  const hardware = gpus.length ? 'gpu' : isXpu ? 'xpu' : 'cpu'
+  const has = { gpus: gpus.length, hasContainers: options.hasContainers }
   const vramMb = gpus.reduce((sum, { memory_mb }) => sum + memory_mb, 0)
   const ramMb = options.memoryMb || Math.floor((await availableRamMb()) / 2)
   return {
@@ -37,8 +50,7 @@ export async function takeInventory(options: InventoryOptions): Promise<NodeInve
     ram_mb: Math.floor(totalmem() / MB),
     gpus,
     profiles: options.profiles
-      .filter(({ requires_gpu, tensor_parallel = 1 }) => !requires_gpu || gpus.length >= tensor_parallel)
-      .filter(({ driver }) => driver === 'process' || options.hasContainers)
+      .filter((profile) => profileLack(profile, has) === undefined)
       .map(({ profile_id }) => profile_id),
     train_slots: options.trainSlots,
     isolation: {

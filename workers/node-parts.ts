@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { ContainerDriver } from '../node-runtime/container-driver.ts'
 import { ControlClient } from '../node-runtime/control-client.ts'
 import { type Identity, loadOrJoin, saveGateways } from '../node-runtime/identity.ts'
-import { loadMeter, takeInventory } from '../node-runtime/inventory.ts'
+import { loadMeter, profileLack, takeInventory } from '../node-runtime/inventory.ts'
 import { gapsOf } from '../node-runtime/isolation.ts'
 import { Links } from '../node-runtime/links.ts'
 import { MeasuredMemory } from '../node-runtime/measured-memory.ts'
@@ -85,6 +85,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
   })
   const gaps = gapsOf(inventory.isolation ?? {})
   if (gaps.length > 0) log.warn({ gaps }, "what runs here is held less than it should be for strangers' work")
+  tellLacks(catalog, inventory, { hasContainers: containers !== undefined, log })
   const identity = await joinPool(config, inventory)
   const environments = new Environments({
     profiles: catalog.profiles.filter(({ profile_id }) => inventory.profiles.includes(profile_id)),
@@ -160,6 +161,22 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     preparing,
     workDir,
   }
+}
+
+/** Says which profiles ask for what this machine has not, and when it has what none of them can use. */
+function tellLacks(
+  { profiles }: Catalog,
+  { hardware, gpus }: NodeInventory,
+  { hasContainers, log }: { hasContainers: boolean; log: Logger },
+): void {
+  const has = { gpus: gpus.length, hasContainers }
+  const lacks = profiles.flatMap((profile) => {
+    const lack = profileLack(profile, has)
+    return lack === undefined ? [] : [`${profile.profile_id} needs ${lack}`]
+  })
+  if (lacks.length > 0) log.info({ lacks }, 'this node cannot run some profiles')
+  if (hardware === 'xpu')
+    log.warn('this node has Intel XPUs, which no environment can use: models and runs take its processors')
 }
 
 const joinPool = (config: Config, inventory: NodeInventory) =>

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
+import type { NodeInventory } from '../../schemas/node.ts'
 import type { ManagedProcess, ProcessDriver } from '../process-driver.ts'
 import { onlyGpus } from '../nvidia.ts'
 import { pythonProcessEnv } from '../python-env.ts'
@@ -27,6 +28,8 @@ export interface TrainerJob {
   /** Kept between attempts. */
   cache_dir: string
   processes: number
+  /** What the node is by its inventory, whatever its environments can use of it. */
+  hardware: NodeInventory['hardware']
   /** The most that it may hold. */
   memory_mb: number
 }

@@ -22,7 +22,7 @@ export interface AttemptTools extends BaseTools, LeaseTools {
   readonly models: BaseTools['models'] & LeaseTools['models']
   readonly driver: ProcessDriver
   readonly pythonOf: (environment: string, tell?: (line: string) => void) => Promise<string>
-  readonly inventory: Pick<NodeInventory, 'gpus' | 'train_slots' | 'memory_mb' | 'ram_mb'>
+  readonly inventory: Pick<NodeInventory, 'hardware' | 'gpus' | 'train_slots' | 'memory_mb' | 'ram_mb'>
 }
 
 export interface AttemptOptions {
@@ -108,6 +108,7 @@ async function attempt(
       // Beside the folders of attempts, which go with them.
       cache_dir: await tokenFolder(join(tools.workDir, 'tokens'), spec.dataset.url),
       processes,
+      hardware: tools.inventory.hardware,
     },
   })
   await giveBack(tools.control, claim.lease_token, { files, result, signal })

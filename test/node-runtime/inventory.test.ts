@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Held } from '../../node-runtime/confinement.ts'
-import { loadMeter, takeInventory } from '../../node-runtime/inventory.ts'
+import { loadMeter, profileLack, takeInventory } from '../../node-runtime/inventory.ts'
 import { memoryMeter } from '../../node-runtime/memory-meter.ts'
 import { loadCatalog } from '../../platform/catalog.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -69,6 +69,33 @@ describe('inventory', () => {
     })
 
     assert.ok(memory_mb > 0 && memory_mb <= ram_mb / 2)
+  })
+
+  it('knows Intel XPUs by their tool, and leaves out what they cannot run', async () => {
+    const options = { profiles, hasContainers: false, held, memoryMb: 0, trainSlots: 1 }
+    const take = async (answer: string) => {
+      using folder = temporaryFolder()
+      writeFileSync(
+        join(folder.path, 'xpu-smi'),
+        `#!/bin/sh\n[ "$*" = 'discovery --dump 2' ] && printf '${answer}'`,
+        {
+          mode: 0o755,
+        },
+      )
+      process.env.PATH = `${folder.path}:${PATH}`
+      return await takeInventory(options)
+    }
+
+    const found = await take('Device Name\\n"Intel(R) Data Center GPU Max 1550"\\n')
+    assert.deepEqual([found.hardware, found.gpus, found.profiles], ['xpu', [], ['plain']])
+    assert.ok(found.memory_mb > 0 && found.memory_mb <= found.ram_mb / 2)
+    assert.equal((await take('No device discovered\\n')).hardware, 'cpu')
+    assert.equal((await take('Device Name\\n')).hardware, 'cpu')
+
+    const has = { gpus: 1, hasContainers: false }
+    const lacks = profiles.map((profile) => profileLack({ ...profile, tensor_parallel: 2 }, has))
+    assert.deepEqual(lacks, ['a container engine', undefined, '2 NVIDIA GPUs'])
+    assert.equal(profileLack(profiles[2]!, { gpus: 0, hasContainers: true }), 'an NVIDIA GPU')
   })
 
   it('counts VRAM on a GPU node', async () => {

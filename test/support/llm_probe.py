@@ -76,7 +76,7 @@ def settings(request: dict[str, Any]) -> Any:
     from hearth_trainers.llm.settings import read_settings
 
     here = Path()
-    job = Job("t", "t", "jsonl", (), request["hyperparameters"], here, here, None, 1, 5)
+    job = Job("t", "t", "jsonl", (), request["hyperparameters"], here, here, None, 1, 5, hardware=request.get("hardware"))
     found = read_settings(job, request["device"])
     total = request["steps"]
     rates = [rate_at(step, total, found) for step in range(total)]

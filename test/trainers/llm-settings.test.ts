@@ -11,7 +11,7 @@ interface Settings {
 }
 
 describe('hyperparameters of fine-tuning (4.3)', () => {
-  let seen: Record<'cuda' | 'xpu' | 'packed' | 'long' | 'constant', Settings>
+  let seen: Record<'cuda' | 'xpu' | 'plain' | 'packed' | 'long' | 'constant', Settings>
 
   before(requireLlm)
   before(async () => {
@@ -21,18 +21,23 @@ describe('hyperparameters of fine-tuning (4.3)', () => {
       steps,
       hyperparameters: loadCatalog().model('llm-qlora-finetune')?.resolveHyperparameters(given).values,
     })
-    const [cuda, xpu, packed, long, constant] = await probeLlm<Settings[]>([
+    const [cuda, xpu, plain, packed, long, constant] = await probeLlm<Settings[]>([
       ask('cuda', { optimizer: 'paged_adamw_8bit', flash_attention: false, warmup_ratio: 0.1 }, 100),
       ask('xpu', {}, 100),
+      { ...ask('cpu', {}, 100), hardware: 'xpu' },
       ask('cpu', { group_by_length: false, sample_packing: true }, 100),
       ask('cpu', {}, 10_000),
       ask('cpu', { lr_scheduler: 'constant', save_steps: 7 }, 100),
     ])
-    seen = { cuda, xpu, packed, long, constant } as typeof seen
+    seen = { cuda, xpu, plain, packed, long, constant } as typeof seen
   })
 
   it('caps sequence_len on XPU nodes and nowhere else', () => {
-    assert.deepEqual([seen.cuda.sequence_len, seen.xpu.sequence_len], [8192, 6144])
+    assert.deepEqual(
+      [seen.cuda, seen.xpu, seen.packed].map((one) => one.sequence_len),
+      [8192, 6144, 8192],
+    )
+    assert.equal(seen.plain.sequence_len, 6144, 'also where the environment uses only its processors')
   })
 
   it('lets sample_packing turn on group_by_length, and takes booleans for flash_attention', () => {

@@ -36,6 +36,8 @@ class Job:
     cache_dir: Path | None = None
     # Processes that share the work, one per accelerator.
     processes: int = 1
+    # What the node is by its inventory: cpu, gpu or xpu.
+    hardware: str | None = None
     # The most that this run may hold; nothing when it may take what there is.
     memory_mb: int | None = None
 
@@ -92,6 +94,7 @@ def read_job(path: Path) -> Job:
             base_revision=str(body["base_revision"]) if body.get("base_revision") else None,
             cache_dir=Path(cache_dir) if cache_dir else None,
             processes=max(1, int(body.get("processes", 1))),
+            hardware=str(body["hardware"]) if body.get("hardware") else None,
             memory_mb=int(body["memory_mb"]) if body.get("memory_mb") else None,
         )
     except KeyError as error:

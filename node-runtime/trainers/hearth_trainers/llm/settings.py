@@ -53,7 +53,7 @@ def read_settings(job: Job, device: str) -> Settings:
     given["flash_attention"] = _flash(given["flash_attention"])
     if job.param("sample_packing"):
         given["group_by_length"] = True
-    if device == "xpu" and given["sequence_len"] > XPU_SEQUENCE_LEN:
+    if "xpu" in (device, job.hardware) and given["sequence_len"] > XPU_SEQUENCE_LEN:
         warn(f"sequence_len is {XPU_SEQUENCE_LEN} on this XPU node instead of {given['sequence_len']}.")
         given["sequence_len"] = XPU_SEQUENCE_LEN
     if given["optimizer"] in EIGHT_BIT_OPTIMIZERS and device != "cuda":
