@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { countWaiting, endTask, findTask, handOverTask } from '../../db/repositories/tasks.ts'
+import { endTask, findTask, handOverTask, lockWaiting } from '../../db/repositories/tasks.ts'
 import { insertTasks } from '../../db/repositories/task-writes.ts'
 import type { TaskRow } from '../../db/tables/inference.ts'
 import type { ModelState } from '../../schemas/inference-task.ts'
@@ -16,31 +16,44 @@ const startOf = ({ taskId, accountId, endpoint }: Ticket) =>
 
 const RETRY_AFTER_S = 10
 
+/** By account, the last of its tasks that this gateway is writing: one connection an account waits for the lock, not all. */
+const writing = new Map<string, Promise<void>>()
+
 /**
  * Writes the task, its hold and the promise of its workflow in one transaction. Throws `task_quota_exceeded` when as many of
- * the account's tasks wait as may, and `operator_kill_switch` when the switch was thrown meanwhile; those that come at the same moment may exceed that by their number.
+ * the account's tasks wait as may, and `operator_kill_switch` when the switch was thrown meanwhile.
  */
 export async function queueTask(
   { db, starts }: Pick<Services, 'db' | 'starts'>,
   ticket: Ticket,
 ): Promise<void> {
-  const { quota, waiting } = await countWaiting(db, ticket.accountId)
-  if (waiting >= quota) {
-    throw new ApiError(
-      'task_quota_exceeded',
-      `${quota} tasks of this account wait for a node, as many as may; try again later, or cancel some`,
-      {
-        details: { quota, waiting, retry_after_s: RETRY_AFTER_S },
-        headers: { 'retry-after': String(RETRY_AFTER_S) },
-      },
-    )
-  }
-  await db.transaction().execute(async (trx) => {
+  const { accountId } = ticket
+  const before = writing.get(accountId) ?? Promise.resolve()
+  const written = before.then(() => writeQueued(db, ticket))
+  const over = written.catch(() => {})
+  writing.set(accountId, over)
+  void over.then(() => writing.get(accountId) === over && writing.delete(accountId))
+  await written
+  starts.nudge()
+}
+
+const writeQueued = (db: Services['db'], ticket: Ticket): Promise<void> =>
+  db.transaction().execute(async (trx) => {
+    const { quota, waiting } = await lockWaiting(trx, ticket.accountId)
+    if (waiting >= quota) throw quotaExceeded(quota, waiting)
     await insertTasks(trx, [queuedEntry(ticket)], startOf(ticket))
     await passKillSwitchIn(trx)
   })
-  starts.nudge()
-}
+
+const quotaExceeded = (quota: number, waiting: number): ApiError =>
+  new ApiError(
+    'task_quota_exceeded',
+    `${quota} tasks of this account wait for a node, as many as may; try again later, or cancel some`,
+    {
+      details: { quota, waiting, retry_after_s: RETRY_AFTER_S },
+      headers: { 'retry-after': String(RETRY_AFTER_S) },
+    },
+  )
 
 /** So long a task is kept at hand while the database is away, and tried again so often. */
 const KEEP_MS = 10 * 60_000

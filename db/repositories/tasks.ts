@@ -128,16 +128,21 @@ export async function handOverTask(
   if (numUpdatedRows > 0n) await insertWorkflowStart(trx, start)
 }
 
-/** How many tasks of an account wait for a node, counted as far as they may, and how many may. */
-export async function countWaiting(
-  db: Kysely<Database>,
+/**
+ * How many tasks of an account wait for a node, counted as far as they may, and how many may. Who queues another in the same
+ * transaction does so after all who asked before.
+ */
+export async function lockWaiting(
+  trx: Transaction<Database>,
   accountId: string,
 ): Promise<{ quota: number; waiting: number }> {
+  // A statement of its own: what follows has to see what the one before has written.
+  await sql`select pg_advisory_xact_lock(hashtextextended(${`task-quota/${accountId}`}, 0))`.execute(trx)
   const { rows } = await sql<{ quota: number; waiting: number }>`
     select task_quota as quota, (select count(*)::int from (
       select from task where account_id = account.id and status not in ('succeeded', 'failed', 'running')
       limit account.task_quota) as counted) as waiting
-    from account where id = ${accountId}`.execute(db)
+    from account where id = ${accountId}`.execute(trx)
   return rows[0] ?? { quota: 0, waiting: 0 }
 }
 

@@ -57,6 +57,15 @@ describe('tasks that wait for a node', () => {
     assert.equal((await mine.infer()).status, 429)
   })
 
+  it('are never more than the quota, however many come at the same moment', async () => {
+    const mine = await tenant(7)
+
+    const answers = await Promise.all(Array.from({ length: 40 }, () => mine.infer()))
+
+    const count = (wanted: number) => answers.filter(({ status }) => status === wanted).length
+    assert.deepEqual([count(202), count(429)], [7, 33])
+  })
+
   it('share a look for a node while there is none', async () => {
     const mine = await tenant(20)
     const tasks = await Promise.all(Array.from({ length: 20 }, () => mine.infer()))
