@@ -1,4 +1,4 @@
-import type { NodeModel } from '../schemas/node.ts'
+import type { NodeEnvironment, NodeModel } from '../schemas/node.ts'
 import { reachableMemory, roomFault } from './gpu-room.ts'
 import type { NodeSnapshot, Warmth } from './node-snapshot.ts'
 import { serves, stageOf, warmthOf } from './node-snapshot.ts'
@@ -194,6 +194,11 @@ export class PlacementIndex {
   /** A model as its node last reported it. */
   model(nodeId: string, modelKey: string): NodeModel | undefined {
     return this.#nodes.get(nodeId)?.models.get(modelKey)
+  }
+
+  /** What the profiles of a node run in, as far as it tells. */
+  environments(nodeId: string): readonly NodeEnvironment[] {
+    return this.#nodes.get(nodeId)?.snapshot.environments ?? []
   }
 
   /** Why a node cannot take this; undefined when it can. */

@@ -26,6 +26,8 @@ export class LoadedModel {
   progress: DownloadProgress | undefined
   /** How much of its weights its server has taken while it starts. */
   loadPercent = 0
+  /** How long its last load waited for what it runs in to be installed. */
+  environmentMs = 0
   /** Its server is up and is asked for its first inference. */
   isWarmingUp = false
   error: string | undefined

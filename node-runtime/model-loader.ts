@@ -26,6 +26,8 @@ export interface Prepared {
   profile: RuntimeProfile
   python: string | undefined
   packages: string | undefined
+  /** How long it was waited for what the model runs in once its weights were there. */
+  environmentMs: number
 }
 
 export interface PrepareOptions {
@@ -75,9 +77,10 @@ export class ModelLoader {
     // Awaited below; a failure before that must not count as unhandled.
     environment.catch(() => {})
     const cached = found ?? (await this.#download(spec, options))
+    const cachedAt = performance.now()
     // An installation goes on in the background for the next load.
     const [python, packages] = await unlessAborted(environment, options.signal)
-    return { cached, profile, python, packages }
+    return { cached, profile, python, packages, environmentMs: performance.now() - cachedAt }
   }
 
   /** Starts the server and asks for one real inference; a load that stands still is given up. */

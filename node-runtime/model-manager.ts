@@ -108,6 +108,11 @@ export class ModelManager implements AsyncDisposable {
     return model?.state === 'evicted' || model?.state === 'loading_model' ? 'cached' : 'cold'
   }
 
+  /** How long the last load of a model waited for what it runs in to be installed. */
+  environmentMs(modelKey: string): number {
+    return Math.round(this.#models.get(modelKey)?.environmentMs ?? 0)
+  }
+
   /** Loads a model unless it is loaded. All who ask meanwhile share one load; a caller that leaves does not stop it. */
   async load(modelKey: string): Promise<void> {
     const model = this.#models.get(modelKey) ?? this.#add(modelKey, 'cold')
@@ -182,6 +187,7 @@ export class ModelManager implements AsyncDisposable {
     const { modelKey } = model
     try {
       const prepared = await this.#prepare(model)
+      model.environmentMs = prepared.environmentMs
       await this.#makeRoom(model, prepared)
       await this.#start(model, prepared)
     } catch (err) {

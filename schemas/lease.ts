@@ -198,6 +198,8 @@ export const CompleteTask = Type.Object({
   result: JsonObject,
   inference_time_ms: Type.Number({ minimum: 0, maximum: MOST_INFERENCE_MS }),
   model_state: Vocabulary('resident', 'cached', 'cold'),
+  /** How long the load waited for what the model runs in to be installed. Nodes before 0.12 do not tell it. */
+  environment_ms: Type.Optional(Type.Number({ minimum: 0 })),
 })
 export type CompleteTask = Static<typeof CompleteTask>
 

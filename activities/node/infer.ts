@@ -81,7 +81,9 @@ async function infer(deps: NodeDeps, claim: TaskClaim, signal: AbortSignal): Pro
     throw new InferenceError(modelFault(answer.statusCode, text), !isInputRefused(answer.statusCode))
   }
   const inference_time_ms = Math.round((performance.now() - startedAt) * 100) / 100
-  return { result: JSON.parse(text) as CompleteTask['result'], inference_time_ms, model_state }
+  const environment_ms = models.environmentMs(claim.model_key)
+  const result = JSON.parse(text) as CompleteTask['result']
+  return { result, inference_time_ms, model_state, ...(model_state !== 'resident' && { environment_ms }) }
 }
 
 async function fetchInput(url: string, signal: AbortSignal): Promise<Buffer> {

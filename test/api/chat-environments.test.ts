@@ -100,6 +100,41 @@ describe('a chat on a machine whose environment is not installed yet', function 
     assert.equal(environment.fetched, 1)
   })
 
+  it('is told so in its task where it was not asked to wait, and the installation is no part of how long a load takes', async () => {
+    using folder = temporaryFolder()
+    await using environment = await slowEnvironment(folder.path, 2_000)
+    const chat = await open(environment, 'none')
+    await using _node = chat.node
+    const { key } = chat.caller
+    const endpoint = await chat.cold({ name: 'queued' })
+    const { body } = await api.call('POST', `/api/builder/v1/endpoints/${endpoint.id}/infer`, {
+      key,
+      body: { input: { messages: [{ role: 'user', content: 'hi' }] }, sync: false },
+    })
+    const task = async () => (await api.call('GET', `/api/builder/v1/tasks/${body.task_id}`, { key })).body
+    await api.database.db
+      .updateTable('task')
+      .set({ status: 'claimed', node_id: chat.node.nodeId })
+      .where('id', '=', body.task_id)
+      .execute()
+
+    const loading = chat.node.parts.models.load(endpoint.model_key)
+
+    await until(async () => (await task()).status_detail?.progress_pct > 0)
+    const { status, status_detail } = await task()
+    assert.equal(status, 'preparing')
+    assert.equal(status_detail.status, 'preparing')
+    assert.equal(status_detail.metadata.environment, 'slow')
+    assert.ok(status_detail.metadata.eta_seconds > 0)
+    assert.match(
+      status_detail.metadata.message,
+      /^installing the environment slow for this model, .* about \d+ minutes? left$/,
+    )
+    await loading
+    assert.ok(chat.node.parts.models.environmentMs(endpoint.model_key) > 1_000)
+    await until(async () => (await task()).status_detail?.status === 'running')
+  })
+
   it('finds it installed where the node has prepared it in the background', async () => {
     using folder = temporaryFolder()
     await using environment = await slowEnvironment(folder.path, 1_000)

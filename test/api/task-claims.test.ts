@@ -170,6 +170,22 @@ describe('task claims', () => {
     assert.equal((await tell('running', 101)).status, 422)
   })
 
+  it('measures a load without the installation of what it runs in', async () => {
+    const measured = async (environment_ms: number) => {
+      const id = await queue()
+      const { lease_token, model_key } = (await claim(node, id)).body
+      const { db } = api.database
+      await db.deleteFrom('load_time').where('model_key', '=', model_key).execute()
+      const done = { ...COMPLETE, model_state: 'cold', environment_ms }
+      assert.equal((await lease(node, lease_token, 'complete', done)).status, 200)
+      return (await db.selectFrom('load_time').selectAll().where('model_key', '=', model_key).execute())
+        .length
+    }
+
+    assert.equal(await measured(20), 1)
+    assert.equal(await measured(60_000), 0)
+  })
+
   it('refuses a body that is no result, and a task that does not exist', async () => {
     const id = await queue()
     const { lease_token } = (await claim(node, id)).body

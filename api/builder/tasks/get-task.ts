@@ -1,8 +1,9 @@
+import { findModelNeeds } from '../../../db/repositories/loads.ts'
 import { findTask } from '../../../db/repositories/tasks.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import { InferenceTask, TaskParams } from '../../../schemas/inference-task.ts'
 import { route } from '../../http/route.ts'
-import { presentTask } from './present.ts'
+import { hasUnreadyNode, presentTask } from './present.ts'
 
 export const getTask = route({
   operationId: 'getTask',
@@ -17,6 +18,7 @@ export const getTask = route({
   async handler({ caller, params }, { db, links }) {
     const row = await findTask(db, { id: params.task_id, accountId: caller.accountId })
     if (!row) throw new ApiError('not_found', 'there is no task with this id')
-    return presentTask(row, links.placement)
+    const needs = hasUnreadyNode(row, links.placement) ? await findModelNeeds(db, row.model_key) : undefined
+    return presentTask(row, links.placement, needs?.runtime_profile)
   },
 })

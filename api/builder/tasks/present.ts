@@ -1,12 +1,24 @@
 import type { TaskRow } from '../../../db/tables/inference.ts'
 import { canMoveTask, isTerminalTask, taskStatusOf } from '../../../domain/inference-task.ts'
+import { missingEnvironment } from '../../../domain/node-snapshot.ts'
 import type { PlacementIndex } from '../../../domain/placement.ts'
 import type { InferenceTask, StatusDetail } from '../../../schemas/inference-task.ts'
-import type { NodeModel } from '../../../schemas/node.ts'
+import type { NodeEnvironment, NodeModel } from '../../../schemas/node.ts'
 
-/** A task as callers see it. While its node prepares the model, the node's own reports say how far that is. */
-export function presentTask(row: TaskRow, placement: Pick<PlacementIndex, 'model'>): InferenceTask {
-  const live = isTerminalTask(row.status) ? undefined : liveDetail(row, placement)
+type Placement = Pick<PlacementIndex, 'model' | 'environments'>
+
+/** Whether the node that has a task has anything left to install; what the model needs of that, its profile says. */
+export const hasUnreadyNode = ({ status, node_id }: TaskRow, placement: Placement): boolean =>
+  node_id !== null &&
+  !isTerminalTask(status) &&
+  placement.environments(node_id).some(({ state }) => state !== 'ready')
+
+/**
+ * A task as callers see it. While its node prepares the model, the node's own reports say how far that is; with the
+ * runtime profile of the model also how far what it runs in is installed.
+ */
+export function presentTask(row: TaskRow, placement: Placement, profileId?: string): InferenceTask {
+  const live = isTerminalTask(row.status) ? undefined : liveDetail(row, placement, profileId)
   const step = live && taskStatusOf(live.status)
   return {
     task_id: row.id,
@@ -22,11 +34,19 @@ export function presentTask(row: TaskRow, placement: Pick<PlacementIndex, 'model
   }
 }
 
-function liveDetail(row: TaskRow, placement: Pick<PlacementIndex, 'model'>): StatusDetail | undefined {
+function liveDetail(
+  row: TaskRow,
+  placement: Placement,
+  profileId: string | undefined,
+): StatusDetail | undefined {
   if (row.status === 'queued' || !row.node_id) return undefined
   const model = placement.model(row.node_id, row.model_key)
+  const environments = placement.environments(row.node_id)
+  const missing = profileId === undefined ? undefined : missingEnvironment({ environments }, profileId)
   switch (model?.state) {
     case 'downloading_model':
+      // Both go on at once; the weights are waited for first.
+      if (missing && percent(model) === 100) return installation(row, missing)
       return { status: 'downloading_model', progress_pct: percent(model), metadata: download(model) }
     case 'loading_model': {
       const status = model.warming_up === true ? 'warming_up' : 'loading_model'
@@ -40,9 +60,29 @@ function liveDetail(row: TaskRow, placement: Pick<PlacementIndex, 'model'>): Sta
     case 'evicted':
     case undefined:
       // The node has the task and not begun with its model: it makes room, or installs what runs it.
+      if (missing && row.status !== 'assigned') return installation(row, missing)
       return row.status === 'claimed'
         ? { status: 'preparing', progress_pct: 0, metadata: { model_id: row.model_key } }
         : undefined
+  }
+}
+
+function installation({ model_key }: TaskRow, environment: NodeEnvironment): StatusDetail {
+  const { name, state, progress = 0, eta_s, error } = environment
+  const minutes = Math.ceil((eta_s ?? 0) / 60)
+  const message =
+    state === 'failed'
+      ? `the environment ${name} could not be installed and is tried again: ${error ?? 'no reason is known'}`
+      : `installing the environment ${name} for this model, once per machine: about ${minutes} ${minutes === 1 ? 'minute' : 'minutes'} left`
+  return {
+    status: 'preparing',
+    progress_pct: Math.min(100, Math.round(100 * progress)),
+    metadata: {
+      model_id: model_key,
+      environment: name,
+      message,
+      ...(eta_s !== undefined && { eta_seconds: eta_s }),
+    },
   }
 }
 

@@ -12,6 +12,9 @@ import { invalid } from '../../../domain/errors.ts'
 import type { CompleteLease, CompleteTask } from '../../../schemas/lease.ts'
 import type { LeaseWork } from '../leases/work.ts'
 
+/** To see that an environment is there takes no longer; a load that waited longer for it had it installed. */
+const LONGEST_CHECK_MS = 1_000
+
 /** Reasons to stop that say nothing against the task. */
 const INTERRUPTIONS = new Set(['cancelled', 'drained', 'preempted'])
 
@@ -41,7 +44,7 @@ export const taskWork = {
 
   async complete(step) {
     const { trx, lease, services } = step
-    const { result, inference_time_ms, model_state } = taskResult(step.body)
+    const { result, inference_time_ms, model_state, environment_ms = 0 } = taskResult(step.body)
     const now = services.now()
     const [task, node] = [await lockTask(trx, lease.subject_id), await findNodeOfLease(trx, lease.node_id)]
     if (!task) return
@@ -54,7 +57,8 @@ export const taskWork = {
     }
     const { node_id: nodeId } = lease
     await settleTasks(trx, [settlementOf(task, outcome, { now, nodeId, ownerAccountId: node?.account_id })])
-    if (model_state === 'resident' || !node) return
+    // What was installed on the way is there from now on: the next load says more.
+    if (model_state === 'resident' || !node || environment_ms > LONGEST_CHECK_MS) return
     await recordLoad(trx, {
       model_key: task.model_key,
       start_state: model_state,
