@@ -20,8 +20,9 @@ import { type Customer, lookAfterRuns, work } from './chaos-work.ts'
 
 const minutes = Number(process.argv[2] ?? 20)
 const seed = Number(process.argv[3] ?? Math.floor(Math.random() * 1e9))
-/** How long what was begun may take to end once nothing is killed any more. */
-const PATIENCE_MS = 8 * 60_000
+/** How long what was begun may stand still once nothing is killed any more, and how long all of it may take. */
+const STILL_MS = 4 * 60_000
+const PATIENCE_MS = 30 * 60_000
 const EVENT_TYPES = [
   ...['succeeded', 'failed'].map((end) => `inference.task.${end}`),
   ...['completed', 'failed', 'cancelled'].map((end) => `training.run.${end}`),
@@ -73,10 +74,13 @@ process.exitCode = tally.violations.length > 0 ? 1 : 0
 async function settle(): Promise<void> {
   const killedLast = new Date(kills.at(-1)?.at ?? began)
   let said = 0
-  while (Date.now() < shift.patience) {
+  let least = { open: Number.POSITIVE_INFINITY, at: Date.now() }
+  while (Date.now() < Math.min(shift.patience, least.at + STILL_MS)) {
     for (const customer of customers) await lookAfterRuns(customer, shift)
     const open = await openWork(evidence)
-    if (Object.keys(open).length === 0) return say('everything has ended')
+    const left = Object.values(open).reduce((sum, n) => sum + n, 0)
+    if (left === 0) return say('everything has ended')
+    if (left < least.open) least = { open: left, at: Date.now() }
     if (Date.now() - said > 15_000) {
       said = Date.now()
       say(`still open: ${JSON.stringify(open)}`)
