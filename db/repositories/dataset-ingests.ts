@@ -46,6 +46,18 @@ export async function beginIngest(
   return true
 }
 
+/** How many files of an account are being read or wait for it; nobody else of the account counts or adds meanwhile. */
+export async function countUnread(trx: Transaction<Database>, accountId: string): Promise<number> {
+  await sql`select pg_advisory_xact_lock(hashtextextended(${`unread/${accountId}`}, 0))`.execute(trx)
+  const { count } = await trx
+    .selectFrom('dataset_upload')
+    .select(({ fn }) => fn.countAll<number>().as('count'))
+    .where('account_id', '=', accountId)
+    .where('status', '=', 'ingesting')
+    .executeTakeFirstOrThrow()
+  return count
+}
+
 /** The upload, while it is to be read; `undefined` once it has been, or its dataset is gone. */
 export function findOpenIngest(db: Kysely<Database>, uploadId: string): Promise<OpenIngest | undefined> {
   return openIngests(db).where('upload.id', '=', uploadId).executeTakeFirst()

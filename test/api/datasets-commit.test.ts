@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { MOST_UNREAD } from '../../api/builder/datasets/accept-upload.ts'
 import { newId } from '../../domain/ids.ts'
 import { CSV, DATASETS, DatasetApi } from '../support/dataset-api.ts'
 
@@ -53,6 +54,48 @@ describe('dataset init, PUT and commit', () => {
     const later = await on.commit(id, upload_id)
 
     for (const answer of parallel) assert.deepEqual([answer.status, answer.body], [200, later.body])
+  })
+
+  it('answers 429 while as many files of the account wait to be read as may, and takes the file afterwards', async () => {
+    const { db } = on.api.database
+    const id = await on.create()
+    const { upload_id, signed_url } = await on.init(id)
+    await on.put(signed_url, CSV)
+    const own = await db
+      .selectFrom('dataset_upload')
+      .selectAll()
+      .where('id', '=', upload_id)
+      .executeTakeFirst()
+    assert.ok(own)
+    const unread = Array.from({ length: MOST_UNREAD }, () => ({
+      ...own,
+      id: newId(),
+      status: 'ingesting' as const,
+    }))
+    await db.insertInto('dataset_upload').values(unread).execute()
+
+    const refused = await on.commit(id, upload_id)
+    const form = await on.upload({ name: 'people', storage_format: 'csv' }, { text: CSV })
+    const [first] = unread
+    await db
+      .deleteFrom('dataset_upload')
+      .where('id', '=', first?.id ?? '')
+      .execute()
+    const taken = await on.commit(id, upload_id)
+    await db
+      .deleteFrom('dataset_upload')
+      .where(
+        'id',
+        'in',
+        unread.map((each) => each.id),
+      )
+      .execute()
+
+    assert.equal(refused.status, 429)
+    assert.equal(refused.body.error.code, 'rate_limited')
+    assert.equal(refused.headers['retry-after'], '30')
+    assert.equal(form.status, 429)
+    assert.equal(taken.status, 200, taken.text)
   })
 
   it('refuses a bad file the same way every time', async () => {

@@ -1,10 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Kysely, Transaction } from 'kysely'
-import { beginIngest } from '../../../db/repositories/dataset-ingests.ts'
+import { beginIngest, countUnread } from '../../../db/repositories/dataset-ingests.ts'
 import { findUpload } from '../../../db/repositories/datasets.ts'
 import { insertWorkflowStart } from '../../../db/repositories/workflow-starts.ts'
 import type { DatasetRow, DatasetUploadRow } from '../../../db/tables/datasets.ts'
 import type { Database } from '../../../db/tables.ts'
+import { ApiError } from '../../../domain/errors.ts'
 import { datasetIngestStart } from '../../../workflows/starts.ts'
 import { noDataset } from './present.ts'
 
@@ -25,15 +26,28 @@ const LAST_LOOK_MS = 250
 export const STILL_READING =
   'The file is stored and will be checked; this takes longer than usual. Read the dataset, or commit again, to learn the outcome.'
 
-/** Accepts a file that is in the object store: it will be read, whatever happens to this process. */
+/** Files of an account that are being read or wait for it. */
+export const MOST_UNREAD = 100
+const RETRY_AFTER_S = 30
+
+/**
+ * Accepts a file that is in the object store: it will be read, whatever happens to this process. Throws `rate_limited` when
+ * as many files of the account as may wait for it.
+ */
 export async function acceptUpload(
   trx: Transaction<Database>,
   dataset: DatasetRow,
   place: UploadPlace,
 ): Promise<void> {
-  if (await beginIngest(trx, dataset, place.uploadId)) {
-    await insertWorkflowStart(trx, datasetIngestStart(place))
+  if (!(await beginIngest(trx, dataset, place.uploadId))) return
+  if ((await countUnread(trx, place.accountId)) > MOST_UNREAD) {
+    throw new ApiError(
+      'rate_limited',
+      `${MOST_UNREAD} files of this account wait to be read, as many as may; send this one again once some have been`,
+      { details: { retry_after_s: RETRY_AFTER_S }, headers: { 'retry-after': String(RETRY_AFTER_S) } },
+    )
   }
+  await insertWorkflowStart(trx, datasetIngestStart(place))
 }
 
 /**
