@@ -32,11 +32,3 @@ export const cold = (waitedMs: number): ApiError =>
     `the model was not loaded within ${Math.round(waitedMs / 100) / 10} s; try again`,
     RETRY_AFTER_S,
   )
-
-export const inWords = (reasons: readonly string[]): string =>
-  reasons.length === 0
-    ? 'no node is connected'
-    : [...new Set(reasons)]
-        .map((reason) => `one ${reason}`)
-        .join('; ')
-        .slice(0, 300)

@@ -11,7 +11,8 @@ import type { Logger } from '../platform/log.ts'
 import type { NodeEnvironment, NodeModel } from '../schemas/node.ts'
 import { modelLoadStart } from '../workflows/starts.ts'
 import type { NodeLinks } from './links/node-links.ts'
-import { cold, installMs, inWords, RETRY_AFTER_S, unavailable, unprepared } from './load-refusals.ts'
+import { cold, installMs, RETRY_AFTER_S, unavailable, unprepared } from './load-refusals.ts'
+import { whyNoNode } from './no-node.ts'
 
 /** What running a model takes. */
 export interface LoadNeed {
@@ -215,9 +216,8 @@ export class ModelLoads implements Disposable {
         load.againAt = performance.now() + waitMs
         return
       }
-      const why = explain().map(({ reason }) => reason)
       const seconds = Number.isFinite(waitMs) ? Math.ceil(waitMs / 1_000) : RETRY_AFTER_S
-      const message = `no node can load this model now: ${inWords(why)}`
+      const message = `no node can load this model now: ${whyNoNode(explain())}`
       return this.#fail(load, unavailable('no_capacity', message, seconds))
     }
     if (chosen.warmth === 'warm') return this.#loaded(load, chosen.node_id)

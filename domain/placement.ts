@@ -72,12 +72,15 @@ export function pointsOf(snapshot: NodeSnapshot, pending: number): number {
 
 const clamp = (share: number) => Math.min(1, Math.max(0, share))
 
+/** Of a node that other accounts keep for themselves. */
+export const OF_OTHERS = 'serves only its own account'
+
 /** Why a node cannot take the request, or undefined when it can. */
 export function misfit(node: PlacedNode, need: PlacementNeed): string | undefined {
   const { snapshot } = node
   const model = node.models.get(need.model_key)
   const warmth = warmthOf(model)
-  if (!serves(snapshot, need.account_id)) return 'serves only its own account'
+  if (!serves(snapshot, need.account_id)) return OF_OTHERS
   if (snapshot.draining) return 'is draining'
   if (need.exclude?.has(snapshot.node_id)) return 'was tried for this request already'
   if (need.hardware && snapshot.hardware !== need.hardware)

@@ -3,7 +3,7 @@ import { dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import type { TSchema } from 'typebox'
-import { faultInWords } from '../domain/fault-words.ts'
+import { faultInWords, short } from '../domain/fault-words.ts'
 import {
   ModelConfigFile,
   type HyperparameterSchema,
@@ -116,7 +116,7 @@ function resolve(
   for (const [key, value] of named) {
     const name = Object.hasOwn(config.aliases, key) ? config.aliases[key] : key
     if (name === undefined || !Object.hasOwn(defaults, name)) {
-      warnings.push(`Hyperparameter ${key} is not known to ${config.model_id} and is ignored.`)
+      warnings.push(`Hyperparameter ${short(key)} is not known to ${config.model_id} and is ignored.`)
       continue
     }
     // The proper names come last, so they win over their aliases.

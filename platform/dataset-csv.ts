@@ -123,9 +123,12 @@ async function countAll(
   return found
 }
 
+/** Texts that stand for a missing value, as the trainers read them. */
+const MISSING = ['', 'NA', 'N/A', 'NaN', 'nan', 'null', 'NULL', 'None', '?']
+
 const source = ({ path, dialect, names }: CsvFile, types: readonly string[] = []): string =>
   `read_csv(${literal(path)}, auto_detect = false, header = true, strict_mode = true,
-    delim = ${literal(dialect.delimiter)}, quote = '"', escape = '"',
+    delim = ${literal(dialect.delimiter)}, quote = '"', escape = '"', nullstr = [${MISSING.map(literal).join(', ')}],
     max_line_size = ${MAX_ROW_BYTES}, buffer_size = ${2 * MAX_ROW_BYTES},
     columns = {${names.map((name, i) => `'${name}': '${types[i] ?? 'VARCHAR'}'`).join(', ')}})`
 

@@ -41,6 +41,19 @@ export const HyperparameterSchema = Type.Object(
 )
 export type HyperparameterSchema = Static<typeof HyperparameterSchema>
 
+/** How a trainer chooses the column that it predicts, `target_column`, where the run names none. */
+export const TargetRule = Type.Object(
+  {
+    /** Names that it looks for, in this order. */
+    usual: Type.Array(Type.String({ minLength: 1 })),
+    /** What it takes else; when absent that depends on the values. */
+    otherwise: Type.Optional(Vocabulary('last', 'last_number')),
+    holds: Vocabulary('number', 'class'),
+  },
+  { additionalProperties: false },
+)
+export type TargetRule = Static<typeof TargetRule>
+
 /** A trainable catalog entry as it lies in catalog/model-configs. */
 export const ModelConfigFile = Type.Object(
   {
@@ -86,6 +99,7 @@ export const ModelConfigFile = Type.Object(
         { additionalProperties: false },
       ),
     ),
+    target: Type.Optional(TargetRule),
     /** Values of hyperparameters that need a CUDA device. */
     cuda_only: Type.Optional(Type.Record(Type.String(), Type.Array(Type.String()))),
     hyperparameters: HyperparameterSchema,

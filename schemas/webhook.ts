@@ -58,6 +58,14 @@ export const WebhookEndpoint = Type.Object(
     enabled: Type.Boolean(),
     disabled_reason: Nullable(Type.String()),
     verification_status: VerificationStatus,
+    /** Why the destination is not verified; null until a challenge has failed, and once one was answered. */
+    verification_error: Nullable(
+      Type.Object({
+        error_code: Type.String(),
+        status_class: Nullable(Type.String({ pattern: '^[1-5]xx$' })),
+        message: Type.String(),
+      }),
+    ),
     secret_hint: Type.String(),
     created_at: Timestamp,
     updated_at: Timestamp,

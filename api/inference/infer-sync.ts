@@ -1,7 +1,9 @@
 import type { TaskRow } from '../../db/tables/inference.ts'
+import { findModelNeeds } from '../../db/repositories/loads.ts'
 import { newId } from '../../domain/ids.ts'
 import type { InferResponse } from '../../schemas/inference-task.ts'
 import { ClientGoneError } from '../http/body.ts'
+import { whyNoNode } from '../no-node.ts'
 import type { Services } from '../services.ts'
 import { type Admitted, modelStateOf } from './admission.ts'
 import { awaitTask, cancelTask, handOver, loadEstimate, queueTask } from './durable.ts'
@@ -154,9 +156,21 @@ async function answerFromTask(
     model_state: state,
     sync_latency_ms: sinceMs(began),
     ...estimate,
-    message: 'The model was not ready in time; the task goes on.',
+    message: await whyNotYet(services, ticket),
     note: pollNote(ticket.taskId),
   }
+}
+
+/** What became of a task that is not over in time: that its model is not ready, or that no node is there for it. */
+async function whyNotYet(
+  { db, links, now }: Services,
+  { endpoint: { model_key }, accountId: account_id }: Ticket,
+): Promise<string> {
+  const needs = await findModelNeeds(db, model_key)
+  const need = needs && { ...needs, model_key, account_id, now: now().getTime() }
+  const placed = need && links.placement.place(need, Math.random)
+  if (!placed || placed.chosen) return 'The model was not ready in time; the task goes on.'
+  return `No node can take the task now: ${whyNoNode(placed.explain())}. It waits for one for at most 24 hours, or until it is cancelled; who runs the platform sees its nodes with "hearth nodes list".`
 }
 
 /**

@@ -91,7 +91,13 @@ export function updateWebhookEndpoint(
   changes: Partial<
     Omit<
       WebhookEndpointRow,
-      'id' | 'account_id' | 'revision' | 'destination_version' | 'created_at' | 'updated_at'
+      | 'id'
+      | 'account_id'
+      | 'revision'
+      | 'destination_version'
+      | 'verification_failure'
+      | 'created_at'
+      | 'updated_at'
     >
   >,
   { newDestination = false }: { newDestination?: boolean } = {},
@@ -102,7 +108,10 @@ export function updateWebhookEndpoint(
       ...changes,
       revision: sql<number>`revision + 1`,
       updated_at: sql<Date>`now()`,
-      ...(newDestination && { destination_version: sql<number>`destination_version + 1` }),
+      ...(newDestination && {
+        destination_version: sql<number>`destination_version + 1`,
+        verification_failure: null,
+      }),
     })
     .where('id', '=', id)
     .returningAll()

@@ -1,5 +1,6 @@
 import type { Insertable, Selectable } from 'kysely'
-import type { CreatedAt, Defaulted, Optional } from './columns.ts'
+import type { ChallengeFailure } from '../../domain/webhook-challenge.ts'
+import type { CreatedAt, Defaulted, NullableJson, Optional } from './columns.ts'
 
 export interface WebhookEndpointTable {
   id: string
@@ -11,6 +12,8 @@ export interface WebhookEndpointTable {
   enabled: Defaulted<boolean>
   disabled_reason: Optional<string>
   verification_status: 'pending_verification' | 'active'
+  /** What came of the last challenge of this version; null when there was none, or it was answered. */
+  verification_failure: NullableJson<ChallengeFailure>
   revision: Defaulted<number>
   destination_version: Defaulted<number>
   /** The secret's last four characters. */

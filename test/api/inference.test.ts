@@ -3,6 +3,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from 'kysely'
 import { request } from 'undici'
 import type { EndpointRow } from '../../db/tables/models.ts'
+import { startApi } from '../support/api.ts'
+import { buildEndpoint } from '../support/build-endpoint.ts'
 import { InferenceApi } from '../support/inference-api.ts'
 import { addModel, startNode, until } from '../support/node.ts'
 import { SOON_MS } from '../support/until.ts'
@@ -315,5 +317,30 @@ describe('inference over HTTP', () => {
       .where('id', '=', body.task_id)
       .executeTakeFirstOrThrow()
     assert.notEqual(node_id, first.nodeId)
+  })
+})
+
+describe('infer without a node', () => {
+  it('says that there is none, and none that works for the account, when its time is over', async () => {
+    await using api = await startApi()
+    const { accountId, key } = await api.account()
+    const { db } = api.database
+    const model_key = await addModel(api, { name: 'nowhere' })
+    const version = await db.selectFrom('model_version').select('id').executeTakeFirstOrThrow()
+    const { id } = await buildEndpoint(db, accountId, { version_id: version.id, model_key })
+    const ask = () =>
+      api.call('POST', `${BUILDER}/endpoints/${id}/infer`, {
+        key,
+        body: { input: { instances: [1] }, sync_timeout_s: 1 },
+      })
+
+    const alone = await ask()
+    await using _node = await startNode(api, { sharing: 'dedicated' })
+    await until(() => api.services.links.placement.snapshots().length === 1)
+    const ofOthers = await ask()
+
+    assert.deepEqual([alone.status, alone.body.status], [200, 'queued'])
+    assert.match(alone.body.message, /^No node can take the task now: no node is connected\. It waits/)
+    assert.match(ofOthers.body.message, /^No node can take the task now: no node that works for this account/)
   })
 })

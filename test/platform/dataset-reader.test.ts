@@ -58,6 +58,11 @@ describe('reading csv', () => {
       `a,b\n${rows((i) => `${i},${i}`)}\n1.5,word\n`,
       { rows: MANY + 1, a: 'number', b: 'string' },
     ],
+    [
+      'takes what stands for a missing value as the trainers do',
+      'a,b,c\n1,NA,null\nN/A,"?",\nNaN,2.5,NULL\n',
+      { rows: 3, a: 'integer', b: 'number', c: 'any' },
+    ],
     ['tells numbers with leading zeros apart from nothing', 'zip\n01234\n', { rows: 1, zip: 'integer' }],
   ]
   for (const [title, content, expected] of good) {

@@ -18,7 +18,7 @@ export async function readyDataset(
     rows?: number
     status?: 'pending' | 'ready' | 'failed'
     visibility?: 'private' | 'public'
-    columns?: readonly string[]
+    columns?: readonly (string | { name: string; type: string })[]
   } = {},
 ): Promise<string> {
   const { db, objects } = api.services
@@ -39,7 +39,9 @@ export async function readyDataset(
       visibility,
       num_samples: rows,
       total_size_bytes: table.length,
-      columns: JSON.stringify(columns.map((name) => ({ name, type: 'number' }))),
+      columns: JSON.stringify(
+        columns.map((column) => (typeof column === 'string' ? { name: column, type: 'number' } : column)),
+      ),
       object_key,
     })
     .execute()

@@ -74,26 +74,34 @@ describe('webhookVerification', () => {
     await recordHistory('webhook-verification-verified', handle)
   })
 
-  for (const [what, wrongly] of [
+  for (const [what, code, wrongly] of [
     [
       'without the header',
+      'challenge_header_missing',
       (res, challenge) => res.end(JSON.stringify({ verification_challenge: challenge })),
     ],
     [
       'with another header',
+      'challenge_header_wrong',
       (res, challenge) => {
         res.setHeader(HEADER, 'other')
         res.end(JSON.stringify({ verification_challenge: challenge }))
       },
     ],
-    ['with an empty body', (res, challenge) => res.setHeader(HEADER, challenge).end()],
+    [
+      'with an empty body',
+      'challenge_body_wrong',
+      (res, challenge) => res.setHeader(HEADER, challenge).end(),
+    ],
     [
       'with spaces in the body',
+      'challenge_body_wrong',
       (res, challenge) =>
         res.setHeader(HEADER, challenge).end(JSON.stringify({ verification_challenge: challenge }, null, 1)),
     ],
     [
       'with another status',
+      'http_400',
       (res, challenge) => {
         res.statusCode = 400
         rightly(res, challenge)
@@ -101,20 +109,26 @@ describe('webhookVerification', () => {
     ],
     [
       'by a redirect',
+      'redirect_rejected',
       (res, challenge) => {
         res.statusCode = 307
         res.setHeader('location', receiver.url('/other'))
         rightly(res, challenge)
       },
     ],
-  ] as [string, Reply][]) {
-    it(`does not take an answer ${what}`, async () => {
+  ] as [string, string, Reply][]) {
+    it(`does not take an answer ${what}, and tells its owner`, async () => {
       reply = wrongly
       const id = await create()
       await until(async () => challenges.length > 0)
 
       assert.equal(await activities().challengeWebhook(id, 1, 2), 'unanswered')
-      assert.equal((await read(id)).body.verification_status, 'pending_verification')
+      const { body } = await read(id)
+      assert.equal(body.verification_status, 'pending_verification')
+      assert.equal(body.verification_error.error_code, code)
+      assert.match(body.verification_error.message, /^The destination is not verified: .*asked again at/)
+      await activities().failWebhookVerification(id, 1)
+      assert.match((await read(id)).body.verification_error.message, /not asked again; PATCH its url/)
       assert.equal(new Set(challenges).size, 1, 'every try carries the same challenge')
     })
   }

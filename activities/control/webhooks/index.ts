@@ -5,7 +5,11 @@ import {
   planAttempt,
 } from '../../../db/repositories/webhook-attempts.ts'
 import { disableGoneEndpoint, endDelivery } from '../../../db/repositories/webhook-endings.ts'
-import { findOpenVerification, finishVerification } from '../../../db/repositories/webhook-verifications.ts'
+import {
+  findOpenVerification,
+  finishVerification,
+  noteChallengeFailure,
+} from '../../../db/repositories/webhook-verifications.ts'
 import type { WebhookDeps } from './deps.ts'
 import { dispatchFor } from './dispatch.ts'
 import { Dispatcher } from './dispatcher.ts'
@@ -82,7 +86,10 @@ export const createWebhookActivities = (
     const pending = await findOpenVerification(deps.db, endpointId, version)
     if (!pending || pending.verification.window_ends_at <= deps.now()) return 'ended'
     const outcome = await challenge(deps, pending, attempt)
-    if (outcome === 'unanswered') return 'unanswered'
+    if (typeof outcome === 'object') {
+      await noteChallengeFailure(deps.db, pending, outcome)
+      return 'unanswered'
+    }
     if (outcome === 'gone') {
       const disabled = await deps.db
         .transaction()

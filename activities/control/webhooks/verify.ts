@@ -1,5 +1,6 @@
 import type { PendingVerification } from '../../../db/repositories/webhook-verifications.ts'
 import { validWebhookSecrets } from '../../../db/repositories/webhook-endpoints.ts'
+import { type ChallengeFailure, challengeFault } from '../../../domain/webhook-challenge.ts'
 import { SendError } from '../../../platform/public-fetch.ts'
 import { VERIFICATION_EVENT } from '../../../schemas/webhook.ts'
 import type { WebhookDeps } from './deps.ts'
@@ -26,14 +27,14 @@ function challengeBody({ endpoint, verification }: PendingVerification): Buffer 
 }
 
 /**
- * Asks the destination to give the challenge back, in the header and as the exact compact body. One that
- * answers 410 wants to hear nothing more.
+ * Asks the destination to give the challenge back, in the header and as the exact compact body, and says why it did not. One
+ * that answers 410 wants to hear nothing more.
  */
 export async function challenge(
   deps: WebhookDeps,
   pending: PendingVerification,
   attempt: number,
-): Promise<'answered' | 'unanswered' | 'gone'> {
+): Promise<'answered' | 'gone' | Omit<ChallengeFailure, 'is_last'>> {
   const { endpoint, verification } = pending
   const secrets = await validWebhookSecrets(deps.db, endpoint.id, deps.now())
   try {
@@ -49,16 +50,11 @@ export async function challenge(
       attempt,
     })
     if (status === 410) return 'gone'
-    const expected = JSON.stringify({ verification_challenge: verification.challenge })
-    const isRight =
-      status >= 200 &&
-      status < 300 &&
-      headers['service-verification-challenge'] === verification.challenge &&
-      body.equals(Buffer.from(expected))
-    return isRight ? 'answered' : 'unanswered'
+    const header = headers['service-verification-challenge']
+    return challengeFault({ status, header, body }, verification.challenge) ?? 'answered'
   } catch (err) {
     if (!(err instanceof SendError)) throw err
     deps.log.info({ webhook_endpoint_id: endpoint.id, reason: err.reason }, 'a challenge was not answered')
-    return 'unanswered'
+    return { error_code: err.reason, status_class: null }
   }
 }

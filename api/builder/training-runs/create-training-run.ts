@@ -90,7 +90,8 @@ export const createTrainingRun = route({
       created_at: now(),
     })
     await insertJobEvents(trx, [{ jobId: run.id, type: 'queued' }], now())
-    await insertJobNotes(trx, run.id, [...notes, ...resolved.warnings, ...start.notes, ...wait.notes], now())
+    const ignored = [...notes, ...resolved.warnings, ...start.notes]
+    await insertJobNotes(trx, run.id, [...ignored, ...wait.notes], now())
     await insertWorkflowStart(
       trx,
       trainingRunStart({
@@ -106,7 +107,7 @@ export const createTrainingRun = route({
     return {
       job_id: run.id,
       status: run.status,
-      message: queuedMessage(wait, 'Training run queued'),
+      message: queuedMessage(wait, 'Training run queued', ignored),
       estimated_cost_credits: null,
       queue_position: await countAhead(trx, { ...run, priority: PRIORITY[operating_mode] }),
     }

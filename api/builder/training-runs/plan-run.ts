@@ -1,5 +1,6 @@
 import type { DatasetRow } from '../../../db/tables/datasets.ts'
 import { ApiError, invalid, type Issue } from '../../../domain/errors.ts'
+import { targetColumn, whyNoTarget } from '../../../domain/target-column.ts'
 import { hardwareFor } from '../../../domain/training-run.ts'
 import type { CatalogModel } from '../../../platform/catalog.ts'
 import type { HardwarePreference } from '../../../schemas/training-run.ts'
@@ -35,8 +36,10 @@ export function resolveHyperparameters(
     type: 'hyperparameter',
   }))
   if (found.length === 0 && columns) found.push(...missingColumns(model, { given, values, columns }))
+  const target = found.length === 0 && columns ? targetOf(model, { given, values, columns }) : {}
+  if (target.issue) found.push(target.issue)
   const [first] = found
-  if (!first) return { values, warnings }
+  if (!first) return { values: { ...values, ...target.chosen }, warnings }
   throw new ApiError('validation_failed', `${first.loc.slice(1).join('.')}: ${first.msg}`, {
     details: { issues: found },
   })
@@ -45,8 +48,31 @@ export function resolveHyperparameters(
 interface ResolvedRun {
   given: Record<string, unknown>
   values: Record<string, unknown>
-  columns: readonly { name: string }[]
+  columns: NonNullable<DatasetRow['columns']>
 }
+
+/** The column to predict, chosen here where the run names none, so that the run shows it; or why it cannot be one. */
+function targetOf(
+  { config }: CatalogModel,
+  { given, values, columns }: ResolvedRun,
+): { chosen?: { target_column: string }; issue?: Issue } {
+  if (!config.target) return {}
+  const named = String(values['target_column'] ?? '')
+  const target = targetColumn(config.target, { named, taken: values['text_column'], columns })
+  if (target === undefined) return {}
+  const why = whyNoTarget(config.target, { model: config.model_id, target, columns })
+  if (why === undefined) return { chosen: { target_column: target } }
+  const msg = named === '' ? `${why}; none is named, so it would be this one` : why
+  const loc = ['body', 'hyperparameters', spellingOf(config, given, 'target_column')]
+  return { issue: { loc, msg, type: 'column' } }
+}
+
+/** As the caller wrote the name of a hyperparameter. */
+const spellingOf = (
+  { aliases }: CatalogModel['config'],
+  given: Record<string, unknown>,
+  name: string,
+): string => Object.keys(given).find((one) => (aliases[one] ?? one) === name) ?? name
 
 /** Columns that the dataset lacks: those that hyperparameters name, and those that its kind of rows must have. */
 function missingColumns({ config }: CatalogModel, run: ResolvedRun): Issue[] {
@@ -54,7 +80,7 @@ function missingColumns({ config }: CatalogModel, run: ResolvedRun): Issue[] {
   const { dataset_rules: rules } = config
   if (rules) return missingByRule(config, rules, run)
   return Object.entries(run.values).flatMap(([key, value]) => {
-    const spelling = Object.keys(run.given).find((one) => (config.aliases[one] ?? one) === key) ?? key
+    const spelling = spellingOf(config, run.given, key)
     return columnsNamed(key, value)
       .filter(({ name }) => !names.includes(name))
       .map(({ name, at }) => {

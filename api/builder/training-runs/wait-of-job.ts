@@ -26,8 +26,16 @@ export async function waitOf(
   }
 }
 
-/** That a job is queued, and that it waits for a node that is not there. */
-export const queuedMessage = ({ reason }: Wait, queued: string): string =>
-  reason === null
-    ? queued
-    : `${queued}; ${reason}. It waits for one until it is cancelled, and it holds a place of the quota meanwhile`
+/** Of what a job ignores; the rest stands in its log. */
+const MOST_TOLD = 10
+
+/** That a job is queued, that it waits for a node that is not there, and what of its request has no effect. */
+export function queuedMessage({ reason }: Wait, queued: string, ignored: readonly string[] = []): string {
+  const waits =
+    reason === null
+      ? queued
+      : `${queued}; ${reason}. It waits for one until it is cancelled, and it holds a place of the quota meanwhile`
+  if (ignored.length === 0) return waits
+  const more = ignored.length > MOST_TOLD ? [`${ignored.length - MOST_TOLD} more: see its log.`] : []
+  return [`${waits}.`, ...ignored.slice(0, MOST_TOLD), ...more].join(' ')
+}

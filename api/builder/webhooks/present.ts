@@ -4,6 +4,7 @@ import type {
   WebhookEndpointRow,
 } from '../../../db/tables/webhooks.ts'
 import { ApiError } from '../../../domain/errors.ts'
+import { challengeFailureInWords } from '../../../domain/webhook-challenge.ts'
 import type { WebhookAttempt, WebhookDelivery, WebhookEndpoint } from '../../../schemas/webhook.ts'
 import type { Static } from 'typebox'
 
@@ -17,10 +18,19 @@ export const presentWebhookEndpoint = (row: WebhookEndpointRow): WebhookEndpoint
   enabled: row.enabled,
   disabled_reason: row.disabled_reason,
   verification_status: row.verification_status,
+  verification_error: verificationErrorOf(row),
   secret_hint: row.secret_hint,
   created_at: row.created_at.toISOString(),
   updated_at: row.updated_at.toISOString(),
 })
+
+function verificationErrorOf({
+  verification_failure: failure,
+}: WebhookEndpointRow): WebhookEndpoint['verification_error'] {
+  if (!failure) return null
+  const { error_code, status_class } = failure
+  return { error_code, status_class, message: challengeFailureInWords(failure) }
+}
 
 /** The tag of a destination's current state. */
 export const tagOfWebhookEndpoint = (row: WebhookEndpointRow): string => `"${row.revision}"`

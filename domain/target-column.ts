@@ -1,0 +1,45 @@
+import type { TargetRule } from '../schemas/model-config.ts'
+
+interface Column {
+  name: string
+  type: string
+}
+
+const NUMBERS = new Set(['integer', 'number'])
+/** What can be no number, and what can be no class; `any` may turn out to be either. */
+const NEVER = {
+  number: new Set(['boolean', 'string', 'date', 'timestamp', 'binary', 'list', 'object']),
+  class: new Set(['binary', 'list', 'object']),
+} as const
+const IN_WORDS = { number: 'numbers', class: 'classes: texts, whole numbers, booleans or dates' } as const
+const SHOWN = 20
+
+/**
+ * The column that a run predicts, as its trainer chooses one where none is named. Nothing where only the trainer can say,
+ * which has seen the values; `taken` is another column that it may not be.
+ */
+export function targetColumn(
+  { usual, otherwise }: TargetRule,
+  { named, taken, columns }: { named: string; taken: unknown; columns: readonly Column[] },
+): string | undefined {
+  if (named !== '') return named
+  const free = columns.filter(({ name }) => name !== taken)
+  const known = usual.find((name) => free.some((column) => column.name === name))
+  if (known !== undefined) return known
+  if (otherwise === 'last') return free.at(-1)?.name
+  if (otherwise === 'last_number') return free.findLast(({ type }) => NUMBERS.has(type))?.name
+  return undefined
+}
+
+/** Why a column cannot be what a run predicts; nothing where it may be. */
+export function whyNoTarget(
+  { holds }: TargetRule,
+  { model, target, columns }: { model: string; target: string; columns: readonly Column[] },
+): string | undefined {
+  const column = columns.find(({ name }) => name === target)
+  if (!column || !NEVER[holds].has(column.type)) return undefined
+  const fitting = columns.filter(({ type }) => !NEVER[holds].has(type)).map(({ name }) => name)
+  const more = fitting.length > SHOWN ? `, and ${fitting.length - SHOWN} more` : ''
+  const choice = fitting.length > 0 ? fitting.slice(0, SHOWN).join(', ') + more : 'none'
+  return `the column ${target.slice(0, 200)} is of type ${column.type}, and ${model} predicts ${IN_WORDS[holds]}; columns that it can predict: ${choice}`
+}
