@@ -1,5 +1,5 @@
 import { request } from 'undici'
-import { CliError } from './cli-error.ts'
+import { CliError, WRONG_USE } from './cli-error.ts'
 
 type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
@@ -22,7 +22,7 @@ export class AdminClient {
     const { statusCode, text } = await this.#send(method, path, body)
     const parsed = parse(text)
     if (statusCode < 300) return parsed as T
-    throw new CliError(this.#explain(statusCode, parsed))
+    throw new CliError(this.#explain(statusCode, parsed), statusCode === 422 ? WRONG_USE : 1)
   }
 
   /** Every page of a list. */

@@ -1,4 +1,5 @@
 import { InvalidArgumentError } from 'commander'
+import { ENDPOINT_NAME } from '../schemas/endpoint.ts'
 
 /** Parses an option that counts something. */
 export function wholeNumber(text: string): number {
@@ -6,8 +7,49 @@ export function wholeNumber(text: string): number {
   throw new InvalidArgumentError('It has to be a whole number of at least 0.')
 }
 
+/** Parses an option that is a port of this machine. */
+export function port(text: string): number {
+  if (/^\d{1,5}$/.test(text) && Number(text) <= 65_535) return Number(text)
+  throw new InvalidArgumentError('It has to be a port: a whole number from 0 (any free one) to 65535.')
+}
+
 /** Parses an option that is a status of HTTP. */
 export function httpStatus(text: string): number {
   if (/^[2-5]\d\d$/.test(text)) return Number(text)
   throw new InvalidArgumentError('It has to be a status of HTTP from 200 to 599.')
+}
+
+/** Parses an option that is the address of a platform. */
+export function baseUrl(text: string): string {
+  const url = URL.canParse(text) ? new URL(text) : undefined
+  if (url && (url.protocol === 'http:' || url.protocol === 'https:') && url.search === '' && url.hash === '')
+    return text
+  throw new InvalidArgumentError('It has to be an address such as http://127.0.0.1:8420.')
+}
+
+/** Parses an option that goes into a header of a request. */
+export function headerText(text: string): string {
+  if (/^[!-~]+$/.test(text)) return text
+  throw new InvalidArgumentError('It has to be one word of printable ASCII characters.')
+}
+
+/** Adds a signing secret to those before it. */
+export function signingSecret(text: string, earlier: string[]): string[] {
+  if (/^whsec_[A-Za-z0-9_-]+$/.test(text)) return [...earlier, text]
+  throw new InvalidArgumentError(
+    'It has to be a signing secret, whsec_ and what follows it, exactly as the endpoint showed it when it was made.',
+  )
+}
+
+/** Parses an option that has to say something. */
+export function filled(text: string): string {
+  if (/\S/.test(text)) return text
+  throw new InvalidArgumentError('It must not be blank.')
+}
+
+/** Parses an option that names a new endpoint, before anything is sent for it. */
+export function endpointName(text: string): string {
+  const { pattern, words, maxLength } = ENDPOINT_NAME
+  if (text.length <= maxLength && new RegExp(pattern).test(text)) return text
+  throw new InvalidArgumentError(`It ${words}, ${maxLength} characters at most.`)
 }

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Config, readConfig } from '../platform/config.ts'
 import { AdminClient } from './admin-client.ts'
-import { CliError } from './cli-error.ts'
+import { CliError, usageError } from './cli-error.ts'
 
 /** Options that every command takes. */
 export interface GlobalOptions {
@@ -32,7 +32,7 @@ export function openContext(options: GlobalOptions, config: Config = readConfig(
   const ready = readReady(readyFile)
   const baseUrl = options.baseUrl ?? config.HEARTH_BASE_URL ?? ready?.base_url
   if (!baseUrl) {
-    throw new CliError(
+    throw usageError(
       `No platform is running here (there is no ${readyFile}). Start one with \`npm start\`, or name one with --base-url or HEARTH_BASE_URL.`,
     )
   }
@@ -40,7 +40,7 @@ export function openContext(options: GlobalOptions, config: Config = readConfig(
   const given = options.operationsKey ?? (config.HEARTH_OPERATIONS_KEY || undefined)
   const operationsKey = given ?? (isEmbedded ? ready.operations_key : undefined)
   if (!operationsKey) {
-    throw new CliError(
+    throw usageError(
       `An operations key is needed for ${baseUrl}: set HEARTH_OPERATIONS_KEY or pass --operations-key.`,
     )
   }

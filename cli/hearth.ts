@@ -1,7 +1,8 @@
 import { Command } from 'commander'
 import { ConfigError } from '../platform/config.ts'
 import { VERSION } from '../platform/version.ts'
-import { CliError } from './cli-error.ts'
+import { baseUrl, headerText } from './arguments.ts'
+import { CliError, WRONG_USE } from './cli-error.ts'
 import { accountCommands, keyCommands } from './commands/accounts.ts'
 import { modelCommands } from './commands/models.ts'
 import { nodeCommands } from './commands/nodes.ts'
@@ -14,10 +15,18 @@ function createProgram(): Command {
   const program = new Command('hearth')
     .description('Administers a Hearth platform through its admin routes.')
     .version(VERSION)
-    .option('--base-url <url>', 'the platform (HEARTH_BASE_URL, else the one `npm start` runs here)')
-    .option('--operations-key <key>', 'HEARTH_OPERATIONS_KEY, else that of the platform running here')
+    .option('--base-url <url>', 'the platform (HEARTH_BASE_URL, else the one `npm start` runs here)', baseUrl)
+    .option(
+      '--operations-key <key>',
+      'HEARTH_OPERATIONS_KEY, else that of the platform running here',
+      headerText,
+    )
     .option('--json', 'print the answer as JSON')
-    .showHelpAfterError('(add --help for what is possible)')
+    .configureOutput({ outputError: (text, write) => write(inOneLine(text)) })
+    // Commands that are made from here on inherit it.
+    .exitOverride((err) => {
+      process.exit(err.exitCode === 0 ? 0 : WRONG_USE)
+    })
     .configureHelp({ sortSubcommands: true, showGlobalOptions: true })
     .addHelpText(
       'after',
@@ -44,6 +53,15 @@ Examples:
   return program
 }
 
+/** What is wrong with the command line, and where to look. */
+function inOneLine(text: string): string {
+  const said = text
+    .trim()
+    .replace(/^error: /, '')
+    .replaceAll(/\s*\n\s*/g, ' ')
+  return `hearth: ${said} (--help shows what is possible)\n`
+}
+
 async function main(args: string[]): Promise<void> {
   // `hearth admin node-token` is the same as `hearth node-token`.
   await createProgram().parseAsync(args[0] === 'admin' ? args.slice(1) : args, { from: 'user' })
@@ -52,5 +70,5 @@ async function main(args: string[]): Promise<void> {
 main(process.argv.slice(2)).catch((err: unknown) => {
   const isTold = err instanceof CliError || err instanceof ConfigError
   console.error(isTold ? `hearth: ${err.message}` : err)
-  process.exitCode = isTold ? 1 : 70
+  process.exitCode = err instanceof CliError ? err.exitCode : isTold ? WRONG_USE : 70
 })

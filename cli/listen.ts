@@ -1,5 +1,10 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import {
+  createServer as createHttpServer,
+  type IncomingMessage,
+  type RequestListener,
+  type ServerResponse,
+} from 'node:http'
 import { createServer as createHttpsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { join, resolve } from 'node:path'
@@ -7,8 +12,8 @@ import type { Command } from 'commander'
 import { generate } from 'selfsigned'
 import { readConfig } from '../platform/config.ts'
 import { verifyWebhook } from '../platform/webhook-signature.ts'
-import { httpStatus, wholeNumber } from './arguments.ts'
-import { CliError } from './cli-error.ts'
+import { filled, httpStatus, port as portNumber, signingSecret } from './arguments.ts'
+import { CliError, usageError } from './cli-error.ts'
 
 const CERTIFICATE_DAYS = 365
 const MAX_BODY_BYTES = 1024 * 1024
@@ -34,9 +39,14 @@ export function listenCommand(program: Command): void {
   program
     .command('listen')
     .description('receive webhooks: answer challenges, verify signatures, print events')
-    .option('--port <port>', 'where to listen', wholeNumber, 8443)
-    .option('--host <address>', 'where to listen', '127.0.0.1')
-    .option('--secret <whsec_...>', 'verify with this secret (repeat it during a rotation)', collect, [])
+    .option('--port <port>', 'where to listen', portNumber, 8443)
+    .option('--host <address>', 'where to listen', filled, '127.0.0.1')
+    .option(
+      '--secret <whsec_...>',
+      'verify with this secret (repeat it during a rotation)',
+      signingSecret,
+      [],
+    )
     .option('--cert <file>', 'certificate (default: one for localhost, made once)')
     .option('--key <file>', 'key of the certificate')
     .option('--http', 'plain HTTP, for behind something that ends TLS')
@@ -44,19 +54,18 @@ export function listenCommand(program: Command): void {
     .action(listen)
 }
 
-const collect = (value: string, earlier: string[]): string[] => [...earlier, value]
-
 async function listen(options: ListenOptions): Promise<void> {
   const { port, host, http = false } = options
+  if (http && (options.cert ?? options.key) !== undefined)
+    throw usageError('--http takes no --cert and no --key: something else ends TLS')
   const tls = http ? undefined : await certificateFor(options)
   const seen = new Set<string>()
   const take = (req: IncomingMessage, res: ServerResponse) => void receive(req, res, { options, seen })
-  const server = tls ? createHttpsServer({ cert: tls.cert, key: tls.key }, take) : createHttpServer(take)
+  const server = tls ? secureServer(tls, take) : createHttpServer(take)
   server.once('error', (err: NodeJS.ErrnoException) => {
-    const isTaken = err.code === 'EADDRINUSE'
-    const message = isTaken ? `port ${port} on ${host} is taken; choose another one with --port` : err.message
+    const { message, exitCode } = whyNotListening(err, { port, host })
     console.error(`hearth: ${message}`)
-    process.exitCode = 1
+    process.exitCode = exitCode
   })
   server.listen(port, host, () => {
     const { port: bound } = server.address() as AddressInfo
@@ -75,6 +84,29 @@ async function listen(options: ListenOptions): Promise<void> {
       server.closeAllConnections()
     })
   }
+}
+
+function secureServer(tls: { cert: Buffer; key: Buffer }, take: RequestListener) {
+  try {
+    return createHttpsServer(tls, take)
+  } catch (err) {
+    throw usageError(
+      `the certificate and its key cannot be used: ${(err as Error).message}; give both as PEM, with --cert and --key`,
+    )
+  }
+}
+
+function whyNotListening(
+  { code, message }: NodeJS.ErrnoException,
+  { port, host }: { port: number; host: string },
+): CliError {
+  if (code === 'EADDRINUSE')
+    return new CliError(`port ${port} on ${host} is taken; choose another one with --port`)
+  if (code === 'EACCES')
+    return usageError(`port ${port} on ${host} is not open to this user; choose another one with --port`)
+  if (code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND' || code === 'EAI_AGAIN')
+    return usageError(`${host} is no address of this machine; choose another one with --host`)
+  return new CliError(message)
 }
 
 async function receive(
@@ -137,13 +169,22 @@ async function readBody(req: IncomingMessage): Promise<Buffer> {
   return Buffer.concat(chunks)
 }
 
+function fileOf(option: string, path: string): Buffer {
+  try {
+    return readFileSync(path)
+  } catch (err) {
+    throw usageError(`${option} ${path} cannot be read: ${(err as NodeJS.ErrnoException).code}`)
+  }
+}
+
 /** The caller's own, or one for `localhost` that is made once and kept, so that a platform can be told to trust it. */
 async function certificateFor({
   cert,
   key,
 }: ListenOptions): Promise<{ cert: Buffer; key: Buffer; file?: string }> {
-  if ((cert === undefined) !== (key === undefined)) throw new CliError('--cert and --key go together')
-  if (cert !== undefined && key !== undefined) return { cert: readFileSync(cert), key: readFileSync(key) }
+  if ((cert === undefined) !== (key === undefined)) throw usageError('--cert and --key go together')
+  if (cert !== undefined && key !== undefined)
+    return { cert: fileOf('--cert', cert), key: fileOf('--key', key) }
 
   const folder = resolve(join(readConfig().HEARTH_DATA_DIR, 'listen'))
   const [certFile, keyFile] = [join(folder, 'cert.pem'), join(folder, 'key.pem')]

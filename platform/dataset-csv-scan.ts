@@ -1,4 +1,4 @@
-import { firstLine } from './dataset-duckdb.ts'
+import { faultOfFile } from './dataset-duckdb.ts'
 import { decodeLine, readLines, tooLong } from './dataset-lines.ts'
 import { DatasetRefused, MAX_COLUMNS, MAX_ROW_BYTES, quoted, refusedLine } from './dataset-profile.ts'
 
@@ -105,7 +105,7 @@ export async function nameFirstBadRecord(path: string, dialect: CsvDialect, caus
     }
   }
   record.end()
-  throw new DatasetRefused(`the file is not CSV: ${firstLine(cause)}`, { cause })
+  throw new DatasetRefused(`the file is not CSV: ${faultOfFile(cause)}`, { cause })
 }
 
 /** One record as its lines come in; a quoted field may hold newlines. */

@@ -91,10 +91,20 @@ export function columnType(duckdb: string): ColumnType {
   return others[base] ?? 'string'
 }
 
-/** What DuckDB says, without our path and its advice. */
-export function firstLine(err: unknown): string {
+/** What DuckDB says of files that people send most, in words for them. */
+const FAULTS: readonly [RegExp, string][] = [
+  [/magic bytes|too small to be a Parquet/i, 'it does not begin and end as one; was it cut short?'],
+  [/Footer length/i, 'its footer is damaged; was it cut short?'],
+  [/TProtocolException|Invalid data|Corrupt|decompress|snappy|ZSTD|gzip/i, 'its data are damaged'],
+]
+
+/** What DuckDB found wrong with a file, without our path, its advice and the class of its error. */
+export function faultOfFile(err: unknown): string {
   const text = err instanceof Error ? err.message : String(err)
+  const known = FAULTS.find(([pattern]) => pattern.test(text))
+  if (known) return known[1]
   return (text.split('\n')[0] ?? '')
+    .replace(/^(?:[A-Z][A-Za-z-]* )+Error: /, '')
     .replaceAll(/(?:file )?(?:'?\/[^\s']+'?|"\/[^"]+")/g, 'the file')
     .slice(0, 200)
 }

@@ -2,7 +2,7 @@ import type { DuckDBConnection } from '@duckdb/node-api'
 import {
   columnType,
   describe,
-  firstLine,
+  faultOfFile,
   identifier,
   isOutOfMemory,
   literal,
@@ -35,7 +35,7 @@ export function readParquet(path: string): Promise<DatasetProfile> {
 async function readWith(db: DuckDBConnection, source: string): Promise<DatasetProfile> {
   const columns = await describe(db, `select * from ${source}`).catch((err: unknown) => {
     if (isOutOfMemory(err)) throw err
-    throw new DatasetRefused(`the file is not Parquet: ${firstLine(err)}`, { cause: err })
+    throw new DatasetRefused(`the file is not Parquet: ${faultOfFile(err)}`, { cause: err })
   })
 
   let textBytes = 0
@@ -83,5 +83,5 @@ function sizeOf(column: string, type: string): string[] {
 
 function refuseColumn(name: string, cause: unknown): never {
   if (isOutOfMemory(cause)) throw cause
-  throw new DatasetRefused(`column ${JSON.stringify(name)}: ${firstLine(cause)}`, { cause })
+  throw new DatasetRefused(`column ${JSON.stringify(name)}: ${faultOfFile(cause)}`, { cause })
 }

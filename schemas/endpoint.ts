@@ -114,15 +114,16 @@ export const EndpointList = Type.Object({
 })
 
 /** Lower-case, URL-safe, and never mistaken for an id. */
-export const EndpointName = Formed(
-  '^[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?$',
-  'must be lower-case letters, digits, ".", "_" and "-", with a letter or digit at both ends',
-  {
-    minLength: 1,
-    maxLength: 100,
-    description: 'Lower-case letters, digits, ".", "_" and "-"; globally unique and never reused',
-  },
-)
+export const ENDPOINT_NAME = {
+  pattern: '^[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?$',
+  words: 'must be lower-case letters, digits, ".", "_" and "-", with a letter or digit at both ends',
+  maxLength: 100,
+} as const
+export const EndpointName = Formed(ENDPOINT_NAME.pattern, ENDPOINT_NAME.words, {
+  minLength: 1,
+  maxLength: ENDPOINT_NAME.maxLength,
+  description: 'Lower-case letters, digits, ".", "_" and "-"; globally unique and never reused',
+})
 
 const described = {
   display_name: Type.Optional(Type.String({ maxLength: 200 })),

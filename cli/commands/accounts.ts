@@ -1,6 +1,6 @@
-import type { Command } from 'commander'
+import { type Command, Option } from 'commander'
 import type { Account, ApiKey } from '../../schemas/admin.ts'
-import { CliError } from '../cli-error.ts'
+import { usageError } from '../cli-error.ts'
 import type { Context } from '../context.ts'
 import { wholeNumber } from '../arguments.ts'
 import { print, table } from '../print.ts'
@@ -76,10 +76,13 @@ export function keyCommands(program: Command, open: Open): void {
     .command('create [account_id]')
     .description('create a key; without an account, for that of the platform running here')
     .option('--name <name>', 'what the key is for', 'cli')
-    .option(
-      '--role <role>',
-      'viewer reads, operator also creates and infers, admin does everything; an account’s first key is admin',
-      'operator',
+    .addOption(
+      new Option(
+        '--role <role>',
+        'viewer reads, operator also creates and infers, admin does everything; an account’s first key is admin',
+      )
+        .choices(['viewer', 'operator', 'admin'])
+        .default('operator'),
     )
     .action(
       async (accountId: string | undefined, options: { name: string; role: string }, command: Command) => {
@@ -128,8 +131,13 @@ export function keyCommands(program: Command, open: Open): void {
 export function account({ defaultAccount }: Context, given: string | undefined): string {
   const chosen = given ?? defaultAccount
   if (chosen) return id(chosen)
-  throw new CliError('Name an account: `hearth accounts list` shows them.')
+  throw usageError('Name an account: `hearth accounts list` shows them.')
 }
 
 /** An id as part of a path. */
-export const id = (text: string): string => encodeURIComponent(text)
+export function id(text: string): string {
+  if (UUID.test(text)) return text
+  throw usageError(`${JSON.stringify(text)} is no id: ids are UUIDs, which the list commands show`)
+}
+
+const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i

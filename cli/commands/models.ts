@@ -3,12 +3,13 @@ import { createReadStream, statSync } from 'node:fs'
 import { readdir, stat } from 'node:fs/promises'
 import { basename, join, relative, sep } from 'node:path'
 import { pipeline } from 'node:stream/promises'
-import type { Command } from 'commander'
+import { Argument, type Command } from 'commander'
 import { request } from 'undici'
 import type { RegistryEntry } from '../../schemas/model.ts'
 import type { CompleteModelImport, ImportedModel, ModelImportStarted } from '../../schemas/model-import.ts'
 import type { AdminClient } from '../admin-client.ts'
-import { CliError } from '../cli-error.ts'
+import { endpointName } from '../arguments.ts'
+import { CliError, usageError } from '../cli-error.ts'
 import type { Context } from '../context.ts'
 import { print } from '../print.ts'
 import { account, id } from './accounts.ts'
@@ -29,7 +30,8 @@ export function modelCommands(program: Command, open: Open): void {
     .command('models')
     .description('import models, move hub imports along their lifecycle')
   models
-    .command('lifecycle <model_config_id> <status>')
+    .command('lifecycle <model_config_id>')
+    .addArgument(new Argument('<status>').choices(['candidate', 'ready', 'preferred', 'disabled']))
     .description('move the hub import of any account: candidate, ready, preferred or disabled')
     .option('--reason <text>', 'why; required for disabled')
     .action(async (modelId: string, status: string, { reason }: { reason?: string }, command: Command) => {
@@ -42,7 +44,7 @@ export function modelCommands(program: Command, open: Open): void {
   models
     .command('import')
     .description('make a folder in the Hugging Face format, or a GGUF file, a model that can be asked')
-    .requiredOption('--name <name>', 'of the endpoint')
+    .requiredOption('--name <name>', 'of the endpoint', endpointName)
     .requiredOption('--path <path>', 'the folder or the .gguf file')
     .option('--task <type>', 'task type', 'chat')
     .option('--profile <id>', 'runtime profile; by default what fits the files')
@@ -94,7 +96,7 @@ const LEFT_OUT = /(^|\/)\.|\.(bin|pt|pth|pkl|ckpt|py)$/
 
 async function filesBelow(path: string): Promise<LocalFile[]> {
   const info = statSync(path, { throwIfNoEntry: false })
-  if (!info) throw new CliError(`There is nothing at ${path}.`)
+  if (!info) throw usageError(`There is nothing at ${path}.`)
   if (info.isFile()) return [await localFile(path, basename(path))]
   const names = await readdir(path, { recursive: true, withFileTypes: true })
   const files = names
@@ -102,7 +104,7 @@ async function filesBelow(path: string): Promise<LocalFile[]> {
     .map((entry) => join(entry.parentPath, entry.name))
     .map((from) => ({ from, path: relative(path, from).split(sep).join('/') }))
     .filter((file) => !LEFT_OUT.test(file.path))
-  if (files.length === 0) throw new CliError(`There are no files of a model in ${path}.`)
+  if (files.length === 0) throw usageError(`There are no files of a model in ${path}.`)
   return Promise.all(files.map(({ from, path: name }) => localFile(from, name)))
 }
 
@@ -125,5 +127,5 @@ async function put({ from, path, size_bytes }: LocalFile, url: string, type: str
 function profileFor(files: readonly LocalFile[]): string {
   if (files.some(({ path }) => path.endsWith('.gguf'))) return 'llm-llamacpp'
   if (files.some(({ path }) => /(^|\/)config\.json$/.test(path))) return 'llm-transformers'
-  throw new CliError('Neither a .gguf file nor a config.json is there: say with --profile what runs it.')
+  throw usageError('Neither a .gguf file nor a config.json is there: say with --profile what runs it.')
 }

@@ -1,8 +1,8 @@
-import type { Command } from 'commander'
+import { type Command, Option } from 'commander'
 import type { KeptWarm, KillSwitchStatus, TaskAudit } from '../../schemas/admin.ts'
 import type { Endpoint } from '../../schemas/endpoint.ts'
 import type { Context } from '../context.ts'
-import { wholeNumber } from '../arguments.ts'
+import { filled, wholeNumber } from '../arguments.ts'
 import { print, table } from '../print.ts'
 import { id } from './accounts.ts'
 
@@ -21,7 +21,7 @@ export function killSwitchCommands(program: Command, open: Open): void {
   killSwitch
     .command('activate')
     .description('refuse all new work; what is admitted goes on')
-    .requiredOption('--reason <text>', 'shown to every caller that is refused')
+    .requiredOption('--reason <text>', 'shown to every caller that is refused', filled)
     .action(async ({ reason }: { reason: string }, command: Command) => {
       const context = open(command)
       const path = `/killswitch/activate?reason=${encodeURIComponent(reason)}`
@@ -51,7 +51,11 @@ export function endpointCommands(program: Command, open: Open): void {
   endpoints
     .command('list')
     .description('list endpoints by review status: those that wait for a review, unless told otherwise')
-    .option('--review-status <status>', 'active, pending_review, approved or rejected', 'pending_review')
+    .addOption(
+      new Option('--review-status <status>', 'of the endpoints')
+        .choices(['active', 'pending_review', 'approved', 'rejected'])
+        .default('pending_review'),
+    )
     .action(async ({ reviewStatus }: { reviewStatus: string }, command: Command) => {
       const context = open(command)
       const path = `/endpoints?review_status=${encodeURIComponent(reviewStatus)}`

@@ -171,4 +171,42 @@ describe('hearth', () => {
       assert.ok(!err.includes('    at '), err)
     })
   }
+
+  const ID = newId()
+  for (const [args, words] of [
+    [['listen', '--port', '99999'], /port.*0 .*65535/],
+    [['listen', '--port', '80a'], /port/],
+    [['listen', '--secret', 'nope'], /whsec_/],
+    [['listen', '--host', 'nowhere.invalid', '--http'], /nowhere\.invalid is no address of this machine/],
+    [['listen', '--answer', '99'], /200 to 599/],
+    [['listen', '--cert', '/nowhere', '--key', '/nowhere'], /--cert \/nowhere cannot be read/],
+    [['listen', '--cert', 'package.json', '--key', 'package.json'], /as PEM/],
+    [['listen', '--http', '--cert', 'a', '--key', 'b'], /--http takes no --cert/],
+    [['--base-url', 'foo', 'accounts', 'list'], /http:\/\/127\.0\.0\.1:8420/],
+    [['--operations-key', 'a b', 'accounts', 'list'], /printable/],
+    [['accounts', 'create', 'a', '--training-quota', '1.5'], /whole number/],
+    [['accounts', 'create', ' '], /must not be blank/],
+    [['quotas', 'set', ID], /--training or --tasks/],
+    [['quotas', 'set', ID, '--tasks', '999999999'], /at most/],
+    [['keys', 'create', ID, '--role', 'king'], /viewer, operator, admin/],
+    [['keys', 'revoke', 'x'], /"x" is no id/],
+    [['nodes', 'drain', 'x'], /"x" is no id/],
+    [['endpoints', 'list', '--review-status', 'x'], /pending_review/],
+    [['endpoints', 'min-warm', ID, '-1'], /whole number/],
+    [['killswitch', 'activate', '--reason', ''], /blank/],
+    [['killswitch', 'activate'], /--reason/],
+    [['models', 'lifecycle', ID, 'gone'], /candidate, ready/],
+    [['models', 'import', '--name', 'A B', '--path', '.'], /lower-case/],
+    [['models', 'import', '--name', 'a', '--path', '/nowhere', '--account', ID], /nothing at \/nowhere/],
+    [['audit'], /task_id/],
+    [['acounts'], /Did you mean accounts/],
+  ] as const) {
+    it(`refuses ${args.join(' ').replaceAll(ID, 'ID')} in one line, with the code of a wrong use`, async () => {
+      const { code, err, out } = await run([...args])
+
+      assert.deepEqual([code, out], [2, ''], err)
+      assert.match(err, words)
+      assert.equal(err.trim().split('\n').length, 1, err)
+    })
+  }
 })

@@ -57,7 +57,8 @@ function targetOf(
   { given, values, columns }: ResolvedRun,
 ): { chosen?: { target_column: string }; issue?: Issue } {
   if (!config.target) return {}
-  const named = String(values['target_column'] ?? '')
+  const value = values['target_column']
+  const named = typeof value === 'string' ? value : ''
   const target = targetColumn(config.target, { named, taken: values['text_column'], columns })
   if (target === undefined) return {}
   const why = whyNoTarget(config.target, { model: config.model_id, target, columns })
