@@ -11,7 +11,7 @@ export class DismissedError extends Error {
 export function dismissalOf(err: unknown, dir: string): DismissedError | undefined {
   const reason = err instanceof ControlError && err.status === 401 ? err.details['reason'] : undefined
   const file = join(dir, 'identity.json')
-  const anew = `To join anew, remove ${file} and set HEARTH_NODE_TOKEN to a new token from \`hearth node-token create\`.`
+  const anew = `To join anew, remove ${file} and start it again: \`npm start\` makes a new token by itself, elsewhere set HEARTH_NODE_TOKEN to one from \`hearth node-token create\`.`
   if (reason === 'node_removed')
     return new DismissedError(`This node has been removed from the pool. ${anew}`)
   if (reason === 'node_unknown') {

@@ -32,6 +32,8 @@ const noMask = (mask: Buffer): void => void mask.fill(0)
 const isSealed = ({ protocol, hostname }: URL): boolean =>
   protocol === 'https:' || ['127.0.0.1', '[::1]', 'localhost'].includes(hostname)
 const HANDSHAKE_MS = 10_000
+/** So long a link that does not come up is no news: gateways start, and say at once when they close one. */
+const BRIEF_MS = 10_000
 
 export interface GatewayLinkOptions {
   url: string
@@ -68,6 +70,7 @@ export class GatewayLink {
   #peerVersion = 1
   #unknownFrames = 0
   #failures = 0
+  #failingSince: number | undefined
   #closed = false
 
   constructor(options: GatewayLinkOptions) {
@@ -120,6 +123,7 @@ export class GatewayLink {
   #opened(socket: WebSocket): void {
     const { inventory, report, spool } = this.#options
     this.#failures = 0
+    this.#failingSince = undefined
     this.#unknownFrames = 0
     this.#channel = new LinkChannel(socket, {
       onFrame: (frame) => this.#receive(frame),
@@ -238,7 +242,11 @@ export class GatewayLink {
     if (this.#closed) return
     const delay = Math.min(LONGEST_RETRY_MS, FIRST_RETRY_MS * 2 ** this.#failures) * (0.5 + Math.random() / 2)
     this.#failures += 1
-    this.#options.log.warn({ gateway: this.url, reason, retry_ms: Math.round(delay) }, 'no link')
+    this.#failingSince ??= performance.now()
+    // A gateway that is being started, or has just closed the link, is mostly back soon.
+    const isBrief = performance.now() - this.#failingSince < BRIEF_MS
+    const told = { gateway: this.url, reason, retry_ms: Math.round(delay) }
+    this.#options.log[isBrief ? 'debug' : 'warn'](told, 'no link')
     this.#retry = setTimeout(() => this.#connect(), delay)
     this.#options.onNoLink()
   }

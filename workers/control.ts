@@ -20,7 +20,7 @@ import { QUEUES } from '../workflows/policy.ts'
 import { workflowBundle } from './bundle.ts'
 import { retry, stopSignal } from './process.ts'
 import { ensureStanding } from './standing.ts'
-import { temporalLogger } from './temporal-logger.ts'
+import { TEMPORAL_TELEMETRY, temporalLogger } from './temporal-logger.ts'
 
 const WORKER_OPTIONS = {
   maxCachedWorkflows: 500,
@@ -43,7 +43,11 @@ async function main(): Promise<void> {
   const config = readConfig()
   const log = createLogger('control', config.HEARTH_LOG_LEVEL)
   const stop = stopSignal().signal
-  Runtime.install({ logger: temporalLogger(log), shutdownSignals: [] })
+  Runtime.install({
+    logger: temporalLogger(log),
+    telemetryOptions: TEMPORAL_TELEMETRY,
+    shutdownSignals: [],
+  })
 
   await using db = openDatabase(required(config, 'DATABASE_URL'))
   const isFinal = (err: unknown) => err instanceof SchemaTooNewError

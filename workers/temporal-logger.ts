@@ -1,23 +1,36 @@
-import type { Logger as TemporalLogger, LogLevel, LogMetadata } from '@temporalio/worker'
+import type { Logger as TemporalLogger, LogLevel, LogMetadata, RuntimeOptions } from '@temporalio/worker'
 import type { Logger } from '../platform/log.ts'
 
 const LEVELS = { TRACE: 'trace', DEBUG: 'debug', INFO: 'debug', WARN: 'warn', ERROR: 'error' } as const
 
-/** Said by the SDK of each worker for activities alone, which is what all of a node's are. */
-const ORDINARY = 'No workflows registered'
+/**
+ * What the SDK warns of that is as it should be: that a worker is for activities alone, which all of a node's are, and that
+ * a worker which ends could not say so to the server, which no longer takes a removed node's word or ends as well.
+ */
+const ORDINARY = ['No workflows registered', 'shutdown_worker rpc errored during worker shutdown']
+const isOrdinary = (message: string): boolean => ORDINARY.some((start) => message.startsWith(start))
+
+/** The native part of the SDK tells its warnings and errors through our log as well, instead of printing them. */
+export const TEMPORAL_TELEMETRY = {
+  logging: { forward: {}, filter: { core: 'WARN', other: 'ERROR' } },
+} as const satisfies RuntimeOptions['telemetryOptions']
 
 /** The SDK's own lines in our log; what it calls information is detail to an operator. */
 export function temporalLogger(log: Logger): TemporalLogger {
+  const tell: TemporalLogger['log'] = (level, message, meta) => {
+    const isDetail = level === 'WARN' && isOrdinary(message)
+    log[isDetail ? 'debug' : LEVELS[level]](fieldsOf(meta), message)
+  }
   const at =
     (level: LogLevel): TemporalLogger['info'] =>
     (message, meta) =>
-      log[LEVELS[level]](fieldsOf(meta), message)
+      tell(level, message, meta)
   return {
-    log: (level, message, meta) => log[LEVELS[level]](fieldsOf(meta), message),
+    log: tell,
     trace: at('TRACE'),
     debug: at('DEBUG'),
     info: at('INFO'),
-    warn: (message, meta) => log[message.startsWith(ORDINARY) ? 'debug' : 'warn'](fieldsOf(meta), message),
+    warn: at('WARN'),
     error: at('ERROR'),
   }
 }

@@ -11,8 +11,8 @@ import { temporaryFolder } from './temporary-folder.ts'
 export interface NodeProcess extends AsyncDisposable {
   readonly name: string
   readonly dir: string
-  /** What it has said when it ended, and how; resolves when it has. */
-  readonly ended: Promise<{ code: number | null; said: string }>
+  /** What it has said when it ended, how, and the warnings of its log; resolves when it has. */
+  readonly ended: Promise<{ code: number | null; said: string; warned: string[] }>
   /** Its trainers, by their command line. */
   trainers(): number[]
   kill(signal: 'SIGKILL' | 'SIGTERM'): Promise<void>
@@ -30,9 +30,10 @@ export async function startNodeProcess(
   const accountId = newId()
   await db.insertInto('account').values({ id: accountId, name: 'owner' }).execute()
   const child = spawn(process.execPath, [join(import.meta.dirname, '../../workers/node.ts')], {
-    stdio: ['ignore', process.env.HEARTH_LOG_LEVEL ? 'inherit' : 'ignore', 'pipe'],
+    stdio: ['ignore', 'pipe', 'pipe'],
     env: {
       ...process.env,
+      HEARTH_LOG_LEVEL: 'warn',
       HEARTH_GATEWAY_URL: api.baseUrl,
       HEARTH_NODE_TOKEN: await createNodeToken(db, { accountId, sharing: 'shared' }),
       HEARTH_NODE_DIR: dir,
@@ -44,7 +45,10 @@ export async function startNodeProcess(
   const exited = once(child, 'exit')
   let said = ''
   child.stderr.on('data', (chunk) => (said += String(chunk)))
-  const ended = once(child, 'close').then(() => ({ code: child.exitCode, said }))
+  let logged = ''
+  child.stdout.on('data', (chunk) => (logged += String(chunk)))
+  const warned = () => logged.split('\n').filter((line) => line !== '')
+  const ended = once(child, 'close').then(() => ({ code: child.exitCode, said, warned: warned() }))
   const kill = async (signal: NodeJS.Signals) => {
     if (child.exitCode !== null || child.signalCode !== null) return
     child.kill(signal)

@@ -49,10 +49,14 @@ describe('the process of a node', function () {
     await using node = await startNodeProcess(api, 'removed-at-work')
     await remove(await working(node))
 
-    const { code, said } = await node.ended
+    const { code, said, warned } = await node.ended
 
     assert.equal(code, DISMISSED)
-    assert.match(said, /^This node has been removed from the pool\. To join anew, [^\n]+\n$/)
+    assert.match(said, /^This node has been removed from the pool\. To join anew, [^\n]+npm start[^\n]+\n$/)
+    assert.deepEqual(
+      warned.filter((line) => line.includes('shutdown_worker')),
+      [],
+    )
   })
 
   it('reaches a gate that speaks TLS by the certificates it was given', async function () {

@@ -17,4 +17,18 @@ describe('lines of the Temporal SDK', () => {
     assert.match(err.message, /Activity task failed.*the weights are torn/)
     assert.deepEqual([rest.attempt, rest.taskToken], [3, undefined])
   })
+
+  it('are detail where a worker that ends could not say so, and stay what they are otherwise', () => {
+    const levels: number[] = []
+    const write = (line: string) => void levels.push((JSON.parse(line) as { level: number }).level)
+    const sdk = temporalLogger(pino({ base: null, level: 'debug' }, { write }))
+    const ended = 'shutdown_worker rpc errored during worker shutdown: Status { code: Unauthenticated }'
+
+    sdk.warn(ended)
+    sdk.log('WARN', ended, { sdkComponent: 'core' } as never)
+    sdk.log('WARN', 'gRPC call poll_activity_task_queue retried 5 times')
+    sdk.log('ERROR', ended)
+
+    assert.deepEqual(levels, [20, 20, 40, 50])
+  })
 })
