@@ -1,4 +1,5 @@
 import {
+  type Metadata,
   type sendUnaryData,
   Server,
   ServerCredentials,
@@ -9,7 +10,8 @@ import {
 import proto from '@temporalio/proto'
 import type { NodeStanding } from '../../db/repositories/node-standings.ts'
 import type { Logger } from '../../platform/log.ts'
-import type { NodeCredentials } from '../../platform/node-credentials.ts'
+import type { Credential, NodeCredentials } from '../../platform/node-credentials.ts'
+import { admission } from './admission.ts'
 import type { HandOvers } from './hand-over.ts'
 import { OpenCalls } from './open-polls.ts'
 import { mayPoll } from './queue-rule.ts'
@@ -39,6 +41,9 @@ const LOOK_AGAIN_MS = 1_000
 const MAX_STREAMS = 1_000
 /** Temporal answers polls within a minute, with or without work. */
 const LONGEST_CALL_MS = 90_000
+/** Nodes answer with ids and numbers: what they make goes to the object store. */
+const MAX_REQUEST_BYTES = 1024 * 1024
+const HEALTH_CHECK = '/grpc.health.v1.Health/Check'
 const EMPTY = Buffer.alloc(0)
 
 /** Fields of polls and of their answers, and of what is answered to those: the same in all four requests. */
@@ -52,17 +57,20 @@ const ANSWER = { taskToken: 1, namespace: 4 } as const
  */
 export class GateServer {
   readonly #options: GateOptions
-  readonly #server = new Server({
-    'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
-    'grpc.max_send_message_length': MAX_MESSAGE_BYTES,
-    'grpc.max_concurrent_streams': MAX_STREAMS,
-    'grpc.keepalive_time_ms': 30_000,
-    'grpc.keepalive_timeout_ms': 10_000,
-  })
   readonly #calls = new OpenCalls()
+  readonly #server: Server
 
   constructor(options: GateOptions) {
     this.#options = options
+    const nodeOf = (metadata: Metadata) => this.#credentialOf(metadata).nodeId
+    this.#server = new Server({
+      'grpc.max_receive_message_length': MAX_REQUEST_BYTES,
+      'grpc.max_send_message_length': MAX_MESSAGE_BYTES,
+      'grpc.max_concurrent_streams': MAX_STREAMS,
+      'grpc.keepalive_time_ms': 30_000,
+      'grpc.keepalive_timeout_ms': 10_000,
+      interceptors: [admission(nodeOf, this.#calls, (path) => path === HEALTH_CHECK)],
+    })
     const answer: Handler = (call, node) => this.#answer(call, node)
     const passed: Record<string, Handler> = {
       GetSystemInfo: (call) => this.#pass(call),
@@ -81,7 +89,7 @@ export class GateServer {
         this.#register(`/${service}/${method}`, handler ?? refuseMethod(method))
       }
     }
-    this.#server.register('/grpc.health.v1.Health/Check', this.#health, asBytes, asBytes, 'unary')
+    this.#server.register(HEALTH_CHECK, this.#health, asBytes, asBytes, 'unary')
     this.#options.standings.onChange(() => this.#calls.recheck())
   }
 
@@ -103,18 +111,10 @@ export class GateServer {
   }
 
   async #serve(call: Call, done: sendUnaryData<Buffer>, handler: Handler): Promise<void> {
-    let nodeId: string | undefined
     try {
-      const node = await this.#authenticate(call)
-      if (!this.#calls.begin(node.id)) {
-        throw new Refusal(status.RESOURCE_EXHAUSTED, 'this node has too many calls under way')
-      }
-      nodeId = node.id
-      done(null, await handler(call, node))
+      done(null, await handler(call, await this.#authenticate(call)))
     } catch (err) {
       done(this.#told(err))
-    } finally {
-      if (nodeId !== undefined) this.#calls.end(nodeId)
     }
   }
 
@@ -127,15 +127,21 @@ export class GateServer {
     return { code: status.INTERNAL, details: 'the gate failed' }
   }
 
-  async #authenticate({ metadata }: Call): Promise<NodeStanding> {
-    const { credentials, standings } = this.#options
+  /** What a call shows by its headers; throws a `Refusal`. */
+  #credentialOf(metadata: Metadata): Credential {
+    const { credentials } = this.#options
     const [, token = ''] = BEARER.exec(String(metadata.get('authorization')[0] ?? '')) ?? []
     const credential = credentials.read(token)
     if (!credential) throw new Refusal(status.UNAUTHENTICATED, "the gate needs a node's credential")
     if (credential.expiresAt <= Date.now()) {
       throw new Refusal(status.UNAUTHENTICATED, 'this credential has expired: ask a gateway for another')
     }
-    const { nodeId } = credential
+    return credential
+  }
+
+  async #authenticate({ metadata }: Call): Promise<NodeStanding> {
+    const { standings } = this.#options
+    const { nodeId } = this.#credentialOf(metadata)
     const node = standings.known(nodeId) ?? (await standings.look(nodeId).catch(databaseAway))
     if (!node || node.status === 'removed') throw removed()
     return node
