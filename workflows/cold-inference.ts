@@ -114,7 +114,7 @@ async function tryUntil(taskId: string, limit: number, isWakeable: boolean): Pro
     setCurrentDetails(`Waits for a node: ${why}.`)
     const left = Math.max(1, deadline - Date.now())
     if (isWakeable) {
-      pause = Math.min(longestPause(place), pause ? 2 * pause : PAUSE.forCapacity.firstMs)
+      pause = nextPause(pause, place)
       await condition(() => isWoken, Math.min(spread(pause), left))
     } else {
       pause = Math.min(PAUSE.forCapacity.longestMs, pause ? 2 * pause : PAUSE.forCapacity.firstMs)
@@ -123,10 +123,11 @@ async function tryUntil(taskId: string, limit: number, isWakeable: boolean): Pro
   }
 }
 
-/** A task that was placed and not taken is not woken: it waits no longer than a moment. */
-function longestPause({ waiting = 0 }: TaskPlacement): number {
-  const { longestMs, eachMs, mostMs } = PAUSE.forCapacity
-  return Math.min(mostMs, Math.max(longestMs, waiting * eachMs))
+/** Where many wait, the first pause is half of the longest. One that was placed and not taken is not woken: it waits a moment. */
+function nextPause(last: number, { waiting = 0 }: TaskPlacement): number {
+  const { firstMs, longestMs, eachMs, mostMs } = PAUSE.forCapacity
+  const crowded = waiting * eachMs
+  return Math.min(mostMs, Math.max(longestMs, crowded), Math.max(2 * last, firstMs, crowded / 2))
 }
 
 /** Tasks that began to wait together do not look for a node together for ever. */
