@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { MemoryWatch } from './memory-watch.ts'
+import { ownNamespaces, withDescendants } from './own-namespaces.ts'
 import { DatasetRefused, type DatasetFormat, type DatasetProfile } from './dataset-profile.ts'
 
 export interface ReadOrder {
@@ -49,8 +50,15 @@ export async function readDataset(
 
 async function askChild(order: ReadOrder, { memoryMb, ms }: ReadBounds, signal: AbortSignal | undefined) {
   const { PATH, TMPDIR } = process.env
+  const [program, ...before] = [
+    ...(await ownNamespaces()),
+    process.execPath,
+    `--max-old-space-size=${HEAP_MB}`,
+  ]
+  signal?.throwIfAborted()
   const child = fork(CHILD, {
-    execArgv: [`--max-old-space-size=${HEAP_MB}`],
+    execPath: program,
+    execArgv: before,
     stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
     // What parses a stranger's file holds no secret.
     env: { ...(PATH !== undefined && { PATH }), ...(TMPDIR !== undefined && { TMPDIR }) },
@@ -58,7 +66,7 @@ async function askChild(order: ReadOrder, { memoryMb, ms }: ReadBounds, signal: 
   const kill = () => void child.kill('SIGKILL')
   let excess: string | undefined
   using _watch = new MemoryWatch({
-    pids: async () => (child.pid === undefined ? [] : [child.pid]),
+    pids: async () => (child.pid === undefined ? [] : withDescendants(child.pid)),
     limitMb: memoryMb,
     onOver: (found) => {
       excess = found

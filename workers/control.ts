@@ -12,6 +12,7 @@ import { type Config, ConfigError, readConfig, required } from '../platform/conf
 import { openEgressPolicy } from '../platform/egress-policy.ts'
 import { usableFolder } from '../platform/folder.ts'
 import { createLogger, type Logger } from '../platform/log.ts'
+import { ownNamespaces } from '../platform/own-namespaces.ts'
 import { openObjectStore } from '../platform/object-store-open.ts'
 import { PublicSender } from '../platform/public-fetch.ts'
 import { SecretBox } from '../platform/secret-box.ts'
@@ -34,6 +35,9 @@ const WORKER_OPTIONS = {
 
 /** Besides files that wait to be read, which take no place from other work. */
 const MOST_ACTIVITIES = 100
+
+const READERS_NOT_APART =
+  'readers of datasets run beside this worker, with its network: this machine has no unshare, or lets nobody use it; docs/security.md'
 
 /** How often it is looked whether what runs for ever does. */
 const STANDING_MS = 300_000
@@ -59,6 +63,7 @@ async function main(): Promise<void> {
     const catalog = loadCatalog()
     using clock = await retry('PostgreSQL', () => DatabaseClock.open(db), { log, signal: stop })
     const now = () => clock.now()
+    if ((await ownNamespaces()).length === 0) log.warn(READERS_NOT_APART)
     usableFolder('HEARTH_CACHE_DIR', config.HEARTH_CACHE_DIR)
     const bundle = await workflowBundle(config.HEARTH_CACHE_DIR)
     const queue = (taskQueue: string, activities: object, mostAtOnce = MOST_ACTIVITIES) =>

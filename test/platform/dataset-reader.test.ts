@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict'
-import { readdirSync, readFileSync } from 'node:fs'
+import { readFileSync, readlinkSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { DatasetFormat } from '../../platform/dataset-profile.ts'
 import { type ReadBounds, readDataset } from '../../platform/dataset-reader.ts'
+import { ownNamespaces, withDescendants } from '../../platform/own-namespaces.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { until } from '../support/until.ts'
 
@@ -179,9 +180,9 @@ describe('the process that reads a file', () => {
   after(() => folder[Symbol.dispose]())
   const readWithin = (bounds: ReadBounds) => readDataset({ path, format: 'jsonl' }, { bounds })
 
-  it('has nothing of the environment of its worker but the way to programs and to temporary files', async function () {
+  it('has nothing of its worker but the way to programs and to temporary files, and namespaces of its own', async function () {
     if (process.platform !== 'linux') {
-      this.runnable().title += ' (skipped: environments of processes are read on Linux alone)'
+      this.runnable().title += ' (skipped: processes are looked at on Linux alone)'
       this.skip()
     }
     const before = { ...process.env }
@@ -191,12 +192,17 @@ describe('the process that reads a file', () => {
     try {
       const reading = readDataset({ path, format: 'jsonl' }, { signal: abort.signal })
       const stopped = assert.rejects(reading, { name: 'AbortError' })
-      let found: string | undefined
-      await until(() => (found = environmentOfReader()) !== undefined)
+      let found: Awaited<ReturnType<typeof readerOfThis>>
+      await until(async () => (found = await readerOfThis()) !== undefined)
+      const isApart = ['user', 'pid', 'net'].map(
+        (kind) => namespaceOf(found?.pid, kind) !== namespaceOf('self', kind),
+      )
       abort.abort()
       await stopped
 
-      const names = (found ?? '').split('\0').flatMap((line) => line.split('=')[0] || [])
+      const canBeApart = (await ownNamespaces()).length > 0
+      assert.deepEqual(isApart, [canBeApart, canBeApart, canBeApart])
+      const names = (found?.environment ?? '').split('\0').flatMap((line) => line.split('=')[0] || [])
       const needed = ['PATH', 'TMPDIR', 'NODE_CHANNEL_FD', 'NODE_CHANNEL_SERIALIZATION_MODE']
       assert.ok(names.includes('PATH'))
       assert.deepEqual(
@@ -223,15 +229,17 @@ describe('the process that reads a file', () => {
   })
 })
 
-/** What the environment of a reader of this process held when it began. */
-function environmentOfReader(): string | undefined {
-  for (const pid of readdirSync('/proc')) {
-    if (!/^\d+$/.test(pid)) continue
+const namespaceOf = (pid: number | 'self' | undefined, kind: string): string =>
+  readlinkSync(`/proc/${pid}/ns/${kind}`)
+
+/** The reader that this process has started, and what its environment held when it began. */
+async function readerOfThis(): Promise<{ pid: number; environment: string } | undefined> {
+  for (const pid of await withDescendants(process.pid)) {
     try {
-      const status = readFileSync(`/proc/${pid}/status`, 'utf8')
-      const command = readFileSync(`/proc/${pid}/cmdline`, 'utf8')
-      const isReader = status.includes(`PPid:\t${process.pid}\n`) && command.includes('dataset-reader-child')
-      if (isReader) return readFileSync(`/proc/${pid}/environ`, 'utf8')
+      const [program = '', ...rest] = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0')
+      const isReader =
+        !program.endsWith('unshare') && rest.some((word) => word.includes('dataset-reader-child'))
+      if (isReader) return { pid, environment: readFileSync(`/proc/${pid}/environ`, 'utf8') }
     } catch {
       // It has ended meanwhile.
     }

@@ -1,0 +1,46 @@
+import { execFile } from 'node:child_process'
+import { readFile } from 'node:fs/promises'
+import { promisify } from 'node:util'
+
+const run = promisify(execFile)
+const PROBE_MS = 5_000
+
+/**
+ * util-linux's `unshare`: in a user namespace of its own a process may not look into others of its user, in one of process
+ * ids it cannot signal them, and a network of its own has nothing in it. It goes when `unshare` goes.
+ */
+const UNSHARE = [
+  'unshare',
+  '--user',
+  '--map-current-user',
+  '--pid',
+  '--fork',
+  '--kill-child',
+  '--net',
+  '--ipc',
+]
+
+let probed: Promise<readonly string[]> | undefined
+
+/** What stands before a command that is to run in namespaces of its own; empty where this machine has none for it. */
+export function ownNamespaces(): Promise<readonly string[]> {
+  probed ??= probe()
+  return probed
+}
+
+async function probe(): Promise<readonly string[]> {
+  const [program = '', ...options] = UNSHARE
+  try {
+    await run(program, [...options, process.execPath, '--version'], { timeout: PROBE_MS })
+    return UNSHARE
+  } catch {
+    return []
+  }
+}
+
+/** A process and all that descend from it, as far as Linux tells. */
+export async function withDescendants(pid: number): Promise<number[]> {
+  const children = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8').catch(() => '')
+  const each = children.split(' ').filter((word) => word.trim() !== '')
+  return [pid, ...(await Promise.all(each.map((child) => withDescendants(Number(child))))).flat()]
+}
