@@ -8,18 +8,20 @@ export interface Dispatch {
   nodeId: string
 }
 
-/** Records that a node was handed a task or job, again perhaps, before it hears of it. Safe to repeat until then. */
+/**
+ * Records that a node was handed a task or job, again perhaps, before it hears of it. Safe to repeat until then. Its time is
+ * later than that of whatever came before, also where the clock of the database has gone back meanwhile.
+ */
 export async function recordDispatch(
   db: Kysely<Database>,
   { kind, subjectId, nodeId }: Dispatch,
 ): Promise<void> {
-  await db
-    .insertInto('node_dispatch')
-    .values({ kind, subject_id: subjectId, node_id: nodeId })
-    .onConflict((oc) =>
-      oc.columns(['subject_id', 'node_id']).doUpdateSet({ dispatched_at: sql<Date>`now()` }),
-    )
-    .execute()
+  await sql`
+    insert into node_dispatch (kind, subject_id, node_id, dispatched_at)
+    select ${kind}, ${subjectId}::uuid, ${nodeId}::uuid, greatest(now(),
+      (select max(dispatched_at) + interval '1 microsecond' from node_dispatch where subject_id = ${subjectId}::uuid),
+      (select max(created_at) + interval '1 microsecond' from lease where kind = ${kind} and subject_id = ${subjectId}::uuid))
+    on conflict (subject_id, node_id) do update set dispatched_at = excluded.dispatched_at`.execute(db)
 }
 
 const SUBJECTS = { task: sql.table('task'), job: sql.table('training_run') } as const

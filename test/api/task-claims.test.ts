@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { sql } from 'kysely'
 import { request } from 'undici'
 import { newId } from '../../domain/ids.ts'
 import { startApi, type TestApi } from '../support/api.ts'
@@ -64,6 +65,21 @@ describe('task claims', () => {
       statuses.toSorted((a, b) => a - b),
       [200, 409, 409, 409, 409, 409],
     )
+  })
+
+  it('gives a task that is handed over anew also after the clock of the database went back', async () => {
+    const id = await queue()
+    const { lease_token } = (await claim(node, id)).body
+    await lease(node, lease_token, 'fail', { code: 'model_failed', message: 'x', retryable: true })
+    const { db } = api.database
+    const later = sql`now() + interval '1 hour'`
+    await sql`update node_dispatch set dispatched_at = ${later} where subject_id = ${id}`.execute(db)
+    await sql`update lease set created_at = ${later} where subject_id = ${id}`.execute(db)
+
+    const again = await claim(node, id)
+    await lease(node, again.body.lease_token, 'fail', { code: 'model_failed', message: 'x', retryable: true })
+
+    assert.deepEqual([again.status, (await claim(other, id)).status], [200, 200])
   })
 
   it('completes a task once: result, ledger, event and counts', async () => {
