@@ -67,6 +67,10 @@ class Board {
   readonly #nodes = new Map<string, NodeSnapshot>()
   readonly #tasks = new Map<string, number>()
   readonly #full = new Set<string>()
+  /** Models that some node knows, by which it may be fitter than others. */
+  readonly #known = new Set<string>()
+  /** By profile and by whose nodes it may have: the least memory for which no node has room. Room only gets less. */
+  readonly #lacking = new Map<string, number>()
 
   constructor({ snapshots, held }: Pick<WakingSituation, 'snapshots' | 'held'>) {
     for (const snapshot of snapshots) this.#put(snapshot)
@@ -75,8 +79,16 @@ class Board {
 
   /** Sends one task to the node that placement picks; false when none can take it or has a slot for it. */
   place(need: PlacementNeed, random: () => number): boolean {
+    const { account_id, runtime_profile, memory_mb, model_key } = need
+    const owner = account_id !== null && this.#index.hasOwnNode(account_id) ? account_id : ''
+    const key = `${owner} ${runtime_profile}`
+    const lacking = this.#lacking.get(key) ?? Number.POSITIVE_INFINITY
+    const isKnown = this.#known.has(model_key)
+    if (!isKnown && memory_mb >= lacking) return false
+
     const chosen = this.#choose(need, random)
     if (chosen) this.#take(chosen.node_id, need, 1)
+    else if (!isKnown) this.#lacking.set(key, memory_mb)
     return chosen !== undefined
   }
 
@@ -110,5 +122,6 @@ class Board {
   #put(snapshot: NodeSnapshot): void {
     this.#nodes.set(snapshot.node_id, snapshot)
     this.#index.put(snapshot)
+    for (const { model_key } of snapshot.models) this.#known.add(model_key)
   }
 }

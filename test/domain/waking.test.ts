@@ -68,6 +68,21 @@ describe('planning which waiting tasks are woken', () => {
     )
   })
 
+  it('looks at the nodes once for all the models that none of them has room for', () => {
+    let looks = 0
+    const full = Array.from({ length: 50 }, (_, i) => ({
+      ...buildNode({ node_id: `n${i}`, memory_free_mb: 500 }),
+      get draining() {
+        looks += 1
+        return false
+      },
+    }))
+    const crowd = Array.from({ length: 50 }, (_, i) => buildWaiting({ model_key: `m${i}`, memory_mb: 600 + i }))
+
+    assert.deepEqual(plan([...crowd, buildWaiting({ model_key: 'small', memory_mb: 400 })], full), [['small', 1]])
+    assert.ok(looks < 500, `${looks} looks at 50 nodes`)
+  })
+
   it('keeps the room of those that were woken a moment ago', () => {
     const woken = buildWaiting({ waiting: 1_000, woken: PLACED_SLOTS - 4 })
 
