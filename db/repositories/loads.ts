@@ -4,7 +4,7 @@ import type { Database } from '../tables.ts'
 import type { LoadTimeTable } from '../tables/models.ts'
 
 /** Reports older than this say nothing about a node any more. */
-const FRESH_S = 10
+export const FRESH_S = 10
 /** How many samples the mean remembers. */
 const MEMORY = 10
 

@@ -2,6 +2,7 @@ import { sql, type Transaction } from 'kysely'
 import { storable } from '../../domain/storable-text.ts'
 import type { Database } from '../tables.ts'
 import { bumpCache } from './cache-versions.ts'
+import { FRESH_S } from './loads.ts'
 
 export interface Unusable {
   modelKey: string
@@ -11,12 +12,13 @@ export interface Unusable {
 }
 
 const LONGEST_REASON = 1_000
+const IS_BELIEVED = sql`(node.account_id = model_version.account_id or node.sharing = 'shared')`
 
 /**
  * Marks a version whose weights cannot be used, tells every gateway, and says whether it is marked now. Counts only from
  * nodes that the version's own account or the operator answers for, because others could close a model to everybody, and
- * only while no node is known to have loaded the version, for its own test or for a request: where one has, the fault is
- * in the other node. Safe to repeat: the first reason stands.
+ * only while no node of theirs has it loaded, or is known to have loaded it, for its own test or for a request: where one
+ * has, the fault is in the other node. Safe to repeat: the first reason stands.
  */
 export async function markUnusable(
   trx: Transaction<Database>,
@@ -32,19 +34,13 @@ export async function markUnusable(
     .where('model_key', '=', modelKey)
     .where('unusable', 'is', null)
     .where((eb) => eb.or([eb('job_id', 'is', null), eb('lifecycle_status', '=', 'candidate')]))
-    .where((eb) =>
-      eb.exists(
-        eb
-          .selectFrom('node')
-          .select('node.id')
-          .where('node.id', '=', nodeId)
-          .where((of) =>
-            of.or([
-              of('node.account_id', '=', of.ref('model_version.account_id')),
-              of('node.sharing', '=', 'shared'),
-            ]),
-          ),
-      ),
+    .where(sql<boolean>`exists (select from node where id = ${nodeId}::uuid and ${IS_BELIEVED})`)
+    // The load of one whose environment was installed on the way is not measured.
+    .where(
+      sql<boolean>`not exists (
+        select from node_state state join node on node.id = state.node_id, jsonb_array_elements(state.snapshot -> 'models') model
+        where state.updated_at > now() - make_interval(secs => ${FRESH_S}) and ${IS_BELIEVED}
+          and model ->> 'model_key' = ${modelKey} and model ->> 'state' in ('warm', 'running', 'idle'))`,
     )
     .where((eb) =>
       eb.not(

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { createCandidateActivities } from '../../activities/control/candidates.ts'
 import { recordLoad } from '../../db/repositories/loads.ts'
+import { saveNodeStates } from '../../db/repositories/node-reports.ts'
 import { markUnusable } from '../../db/repositories/unusable-versions.ts'
 import { newId } from '../../domain/ids.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../support/api.ts'
@@ -93,6 +94,23 @@ describe('a version whose weights are said to be unusable', () => {
 
     assert.equal(await mark(loaded.model_key, shared), false)
     assert.equal(await mark(tested.model_key, shared), false)
+  })
+
+  it('is not marked while a node that is believed has it loaded', async () => {
+    const saying = await node(owner.accountId, 'dedicated')
+    const cases = [
+      [await node(other.accountId, 'shared'), 'running', false],
+      [await node(owner.accountId, 'dedicated'), 'idle', false],
+      [await node(other.accountId, 'shared'), 'evicted', true],
+      [await node(other.accountId, 'dedicated'), 'warm', true],
+    ] as const
+
+    for (const [nodeId, state, isBelieved] of cases) {
+      const { model_key } = await version()
+      const snapshot = JSON.stringify({ models: [{ model_key, state }] })
+      await saveNodeStates(api.database.db, newId(), [{ nodeId, snapshot }])
+      assert.equal(await mark(model_key, saying), isBelieved)
+    }
   })
 
   it('keeps its first reason, cut to what can be read, and the reason for which it was disabled', async () => {
