@@ -7,8 +7,8 @@ interface Coded {
 
 /** What the network and the drivers call a server that cannot be reached. */
 const UNREACHABLE = new Set<unknown>(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND'])
-/** Postgres: shutting down or starting up, out of connections, deadlock and serialisation failures. */
-const TRY_AGAIN = new Set<unknown>(['57P01', '57P02', '57P03', '53300', '40001', '40P01'])
+/** Postgres: shutting down or starting up, out of connections, deadlock, serialisation failures, a lock that somebody keeps. */
+const TRY_AGAIN = new Set<unknown>(['57P01', '57P02', '57P03', '53300', '40001', '40P01', '55P03'])
 /** Sentences without a code; the last is of a session that ended before a later statement, such as the roll-back. */
 const UNREACHABLE_TEXT =
   /Connection terminated|timeout exceeded when trying to connect|Failed to connect|is not queryable/

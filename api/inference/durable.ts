@@ -5,6 +5,7 @@ import type { TaskRow } from '../../db/tables/inference.ts'
 import type { ModelState } from '../../schemas/inference-task.ts'
 import { ApiError } from '../../domain/errors.ts'
 import { isTerminalTask } from '../../domain/inference-task.ts'
+import { FairTurns } from '../../platform/fair-turns.ts'
 import { coldInferenceStart } from '../../workflows/starts.ts'
 import { WORKFLOW_ID } from '../../workflows/policy.ts'
 import { passKillSwitchIn } from '../http/kill-switch-gate.ts'
@@ -16,8 +17,9 @@ const startOf = ({ taskId, accountId, endpoint }: Ticket) =>
 
 const RETRY_AFTER_S = 10
 
-/** By account, the last of its tasks that this gateway is writing: one connection an account waits for the lock, not all. */
-const writing = new Map<string, Promise<void>>()
+/** A gateway writes one task of an account at a time: one connection waits for the lock of its quota, not all. */
+const turns = new FairTurns({ most: Number.POSITIVE_INFINITY, mostPerKey: 1, mostWaiting: 10_000 })
+const LONGEST_TURN_MS = 30_000
 
 /**
  * Writes the task, its hold and the promise of its workflow in one transaction. Throws `task_quota_exceeded` when as many of
@@ -27,15 +29,20 @@ export async function queueTask(
   { db, starts }: Pick<Services, 'db' | 'starts'>,
   ticket: Ticket,
 ): Promise<void> {
-  const { accountId } = ticket
-  const before = writing.get(accountId) ?? Promise.resolve()
-  const written = before.then(() => writeQueued(db, ticket))
-  const over = written.catch(() => {})
-  writing.set(accountId, over)
-  void over.then(() => writing.get(accountId) === over && writing.delete(accountId))
-  await written
+  using _turn = await takeTurn(ticket.accountId)
+  await writeQueued(db, ticket)
   starts.nudge()
 }
+
+/** Nobody waits behind a database that does not answer for longer than it would be waited for. */
+const takeTurn = (accountId: string): Promise<Disposable> =>
+  turns.take(accountId, AbortSignal.timeout(LONGEST_TURN_MS)).catch((cause: unknown) => {
+    throw new ApiError('unavailable', 'too many tasks of this account wait to be written; try again', {
+      cause,
+      details: { retry_after_s: RETRY_AFTER_S },
+      headers: { 'retry-after': String(RETRY_AFTER_S) },
+    })
+  })
 
 const writeQueued = (db: Services['db'], ticket: Ticket): Promise<void> =>
   db.transaction().execute(async (trx) => {

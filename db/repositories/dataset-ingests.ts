@@ -1,5 +1,6 @@
 import { sql, type Kysely, type Transaction } from 'kysely'
 import { storable } from '../../domain/storable-text.ts'
+import { lockAccount } from '../account-lock.ts'
 import type { DatasetRow } from '../tables/datasets.ts'
 import type { Database } from '../tables.ts'
 
@@ -48,7 +49,7 @@ export async function beginIngest(
 
 /** How many files of an account are being read or wait for it; nobody else of the account counts or adds meanwhile. */
 export async function countUnread(trx: Transaction<Database>, accountId: string): Promise<number> {
-  await sql`select pg_advisory_xact_lock(hashtextextended(${`unread/${accountId}`}, 0))`.execute(trx)
+  await lockAccount(trx, 'unread', accountId)
   const { count } = await trx
     .selectFrom('dataset_upload')
     .select(({ fn }) => fn.countAll<number>().as('count'))

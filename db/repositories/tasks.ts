@@ -10,6 +10,7 @@ import {
 import { capture, type PricedTask, refund } from '../../domain/ledger.ts'
 import { storable } from '../../domain/storable-text.ts'
 import type { ModelState, StatusDetail } from '../../schemas/inference-task.ts'
+import { lockAccount } from '../account-lock.ts'
 import type { Database } from '../tables.ts'
 import type { TaskRow } from '../tables/inference.ts'
 import { type EventForm, eventForm } from './events.ts'
@@ -137,7 +138,7 @@ export async function lockWaiting(
   accountId: string,
 ): Promise<{ quota: number; waiting: number }> {
   // A statement of its own: what follows has to see what the one before has written.
-  await sql`select pg_advisory_xact_lock(hashtextextended(${`task-quota/${accountId}`}, 0))`.execute(trx)
+  await lockAccount(trx, 'task-quota', accountId)
   const { rows } = await sql<{ quota: number; waiting: number }>`
     select task_quota as quota, (select count(*)::int from (
       select from task where account_id = account.id and status not in ('succeeded', 'failed', 'running')

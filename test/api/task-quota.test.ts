@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { createInferenceActivities } from '../../activities/control/inference.ts'
 import type { ControlDeps } from '../../activities/control/deps.ts'
+import { lockWaiting } from '../../db/repositories/tasks.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../support/api.ts'
 import { buildEndpoint } from '../support/build-endpoint.ts'
 
@@ -65,6 +66,25 @@ describe('tasks that wait for a node', () => {
     const count = (wanted: number) => answers.filter(({ status }) => status === wanted).length
     assert.deepEqual([count(202), count(429)], [7, 33])
   })
+
+  it('are refused for now, and not kept waiting, while a lost gateway holds the lock of the quota', async () => {
+    const mine = await tenant(20)
+    const { db } = api.database
+    const [held, end] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+    const lost = db.transaction().execute(async (trx) => {
+      await lockWaiting(trx, mine.accountId)
+      held.resolve()
+      await end.promise
+    })
+    await held.promise
+
+    const [first, second] = [mine.infer(), mine.infer()]
+    assert.equal((await first).status, 503)
+    end.resolve()
+
+    assert.equal((await second).status, 202)
+    await lost
+  }).timeout(30_000)
 
   it('share a look for a node while there is none', async () => {
     const mine = await tenant(20)
