@@ -77,9 +77,13 @@ describe('planning which waiting tasks are woken', () => {
         return false
       },
     }))
-    const crowd = Array.from({ length: 50 }, (_, i) => buildWaiting({ model_key: `m${i}`, memory_mb: 600 + i }))
+    const crowd = Array.from({ length: 50 }, (_, i) =>
+      buildWaiting({ model_key: `m${i}`, memory_mb: 600 + i }),
+    )
 
-    assert.deepEqual(plan([...crowd, buildWaiting({ model_key: 'small', memory_mb: 400 })], full), [['small', 1]])
+    assert.deepEqual(plan([...crowd, buildWaiting({ model_key: 'small', memory_mb: 400 })], full), [
+      ['small', 1],
+    ])
     assert.ok(looks < 500, `${looks} looks at 50 nodes`)
   })
 
