@@ -75,7 +75,7 @@ export const SETTINGS = {
   HEARTH_RATE_LIMIT: setting(
     'integer',
     '1000',
-    'Requests a second that an account may sustain, an answer counting as one more for each 4 KB beyond 16 KB; 0 switches the limit off.',
+    'Requests a second that an account may sustain; 0 switches the limit off.',
   ),
   HEARTH_RATE_BURST: setting('count', '5000', 'Requests that an account may send at once.'),
   HEARTH_ADDRESS_RATE: setting(

@@ -18,7 +18,7 @@ import {
   takeBody,
   takeInput,
 } from './operation.ts'
-import { chargeOf, LongAnswers } from './long-answers.ts'
+import { LongAnswers } from './long-answers.ts'
 import { RateLimiter } from './rate-limit.ts'
 import { type RequestLine, requestLog } from './request-log.ts'
 import { HANDLED, Reply } from './reply.ts'
@@ -144,11 +144,11 @@ export class Kernel {
       else {
         const admitting = this.#admit(operation)
         if (admitting) await admitting
-        outgoing = route.isLong
-          ? await this.#answerInTurn(operation, exchange)
-          : await this.#answer(operation, exchange)
+        const answer = () => this.#answer(operation, exchange)
+        outgoing = await (route.isLong
+          ? this.#longAnswers.inTurn(exchange.accountId ?? '', exchange.signal, answer)
+          : answer())
       }
-      if (route.auth === 'api-key') this.#charge(exchange, outgoing)
       const sending = outgoing && send(exchange, outgoing)
       if (sending) await sending
     } catch (err) {
@@ -161,18 +161,6 @@ export class Kernel {
     const result = await operation.route.handler(exchange as never, this.#services)
     exchange.runAfterCommit()
     return outgoingOf(operation, result)
-  }
-
-  async #answerInTurn(operation: Operation, exchange: Exchange): Promise<Outgoing | undefined> {
-    using _turn = await this.#longAnswers.take(exchange.accountId ?? '', exchange.signal)
-    return await this.#answer(operation, exchange)
-  }
-
-  /** A long answer counts for several requests. */
-  #charge({ accountId }: Exchange, outgoing: Outgoing | undefined): void {
-    if (typeof outgoing?.body !== 'string' || accountId === undefined) return
-    const cost = chargeOf(outgoing.body.length)
-    if (cost > 0) this.#limiter?.charge(accountId, cost)
   }
 
   /** What is open to everybody counts at once; a URL that is a credential only when it turns out to be none. */

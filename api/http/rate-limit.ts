@@ -33,28 +33,17 @@ export class RateLimiter {
       'ratelimit-limit',
       String(burst),
       'ratelimit-remaining',
-      String(Math.max(0, Math.floor(bucket.tokens))),
+      String(Math.floor(bucket.tokens)),
       'ratelimit-reset',
       String(Math.ceil((burst - bucket.tokens) / perSecond)),
     )
     if (isAllowed) return
 
     const wait = Math.max(1, Math.ceil((1 - bucket.tokens) / perSecond))
-    throw new ApiError(
-      'rate_limited',
-      `more than ${perSecond} requests a second, long answers counting for several; try again in ${wait} s`,
-      {
-        details: { retry_after_s: wait },
-        headers: { 'retry-after': String(wait) },
-      },
-    )
-  }
-
-  /** Takes tokens for what is done already, also such as are yet to come: at most another `burst` of them. */
-  charge(key: string, tokens: number, now = performance.now()): void {
-    const bucket = this.#bucketOf(key, now)
-    this.#fill(bucket, now)
-    bucket.tokens = Math.max(-this.#limit.burst, bucket.tokens - tokens)
+    throw new ApiError('rate_limited', `more than ${perSecond} requests a second; try again in ${wait} s`, {
+      details: { retry_after_s: wait },
+      headers: { 'retry-after': String(wait) },
+    })
   }
 
   /** Seconds until there is a token; 0 when there is one. */

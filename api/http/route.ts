@@ -92,7 +92,7 @@ export interface Route<
   errors?: readonly ErrorCode[]
   /** Takes an `Idempotency-Key`; the handler works in `request.trx`. */
   idempotent?: I
-  /** Answers that may have a megabyte: an account gets them one after another. */
+  /** Answers that may have megabytes: an account gets them one after another. */
   isLong?: boolean
   /** New work: refused while the kill switch is active. */
   admitsWork?: boolean

@@ -57,6 +57,22 @@ describe('training on a node', function () {
       assert.equal(run.attempt, 1)
     })
 
+    it('is ended when it takes more memory than it may, and the node goes on', async () => {
+      // Trees without end, each with as many leaves as there are.
+      const jobId = await start({ epochs: 100_000, num_leaves: 1024, checkpoint_every_epochs: 100_000 })
+
+      await jobs.reached(jobId, 'failed')
+
+      const run = await get(jobId)
+      assert.match(
+        run.error_message,
+        /needs more memory than it may have: it held \d+ MB of memory and may have \d+ MB/,
+      )
+      assert.equal(run.attempt, 1)
+      await until(() => node.trainers().length === 0, SOON_MS)
+      await completed(await start({ epochs: 5 }))
+    })
+
     it('is gone within a second when it is cancelled', async () => {
       const jobId = await start(LONG)
       await hasCheckpoint(jobId)

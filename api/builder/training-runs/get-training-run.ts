@@ -10,6 +10,7 @@ export const getTrainingRun = route({
   method: 'GET',
   path: '/training/runs/{run_id}',
   auth: 'api-key',
+  isLong: true,
   params: TrainingRunParams,
   success: { status: 200, schema: TrainingRun },
   errors: ['not_found'],
