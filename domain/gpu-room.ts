@@ -48,12 +48,17 @@ export const trainingCapacity = ({ gpus, memory_total_mb }: Pick<Gpus, 'gpus' | 
       )
     : memory_total_mb
 
+/** Trainers that share their work among GPUs; the environment of the others knows of none. */
+const SHARING = /^hearth_trainers\.llm\./
+
 /**
- * In how many processes a run that shares its work is trained: one for each GPU that has the room for it, by the memory of
- * each in MB.
+ * In how many processes a run is trained: of one that shares its work, one for each GPU that has the room for it, by the
+ * memory of each in MB.
  */
-export const trainingProcesses = (memoryByGpu: readonly number[], memoryMb: number): number =>
-  Math.max(1, memoryByGpu.filter((mb) => mb >= memoryMb).length)
+export const trainingProcesses = (
+  { trainer, memory_mb }: { trainer: string; memory_mb: number },
+  memoryByGpu: readonly number[],
+): number => (SHARING.test(trainer) ? Math.max(1, memoryByGpu.filter((mb) => mb >= memory_mb).length) : 1)
 
 /** Why a model of a profile does not fit into what is within reach of a node; undefined when it does. */
 export function roomFault(

@@ -37,10 +37,9 @@ const CACHED_DATASETS = 8
 
 /** Trains one claimed job to its end. */
 export function trainUnderLease(tools: AttemptTools, options: AttemptOptions): Promise<void> {
-  const { base, memory_mb } = options.claim.specification
-  // Trainers that start from a base can share their work.
-  const processes = base ? trainingProcesses(tools.memory.gpus, memory_mb) : 1
-  const memoryMb = memory_mb * processes
+  const { specification } = options.claim
+  const processes = trainingProcesses(specification, tools.memory.gpus)
+  const memoryMb = specification.memory_mb * processes
   return underLease(tools, { ...options, memoryMb, gpuCount: processes }, ({ dir, signal }) =>
     attempt(tools, { ...options, processes, dir, signal }),
   )

@@ -3,6 +3,7 @@ import { roomOn, trainingCapacity, trainingProcesses, withoutRoom } from '../../
 import type { NodeSnapshot } from '../../domain/node-snapshot.ts'
 import { PlacementIndex, type PlacementNeed } from '../../domain/placement.ts'
 import { planPins } from '../../domain/warm-pins.ts'
+import { loadCatalog } from '../../platform/catalog.ts'
 import type { NodeModel } from '../../schemas/node.ts'
 
 const GB = 1_024
@@ -137,11 +138,23 @@ describe('room on the GPUs of a node', () => {
   it('is that of a GPU for each process of a run, on as many as have it', () => {
     assert.equal(trainingCapacity(nodeWith([12, 24])), 24 * GB)
     assert.equal(trainingCapacity({ memory_total_mb: 36 }), 36)
+    const tuning = (memory_mb: number) => ({ trainer: 'hearth_trainers.llm.finetune', memory_mb })
     assert.deepEqual(
-      [10, 20, 30].map((mb) => trainingProcesses([12, 24], mb)),
+      [10, 20, 30].map((mb) => trainingProcesses(tuning(mb), [12, 24])),
       [2, 1, 1],
     )
-    assert.equal(trainingProcesses([], 10), 1)
+    assert.equal(trainingProcesses(tuning(10), []), 1)
+  })
+
+  it('trains what cannot share its work in one process, also where it starts from a base', () => {
+    const sharing = loadCatalog().models.filter(({ config: { trainer } }) => {
+      return trainingProcesses({ trainer: trainer.module, memory_mb: 10 }, [12, 24]) > 1
+    })
+
+    assert.deepEqual(
+      sharing.map(({ config }) => config.model_id),
+      ['llm-qlora-finetune'],
+    )
   })
 
   it('never grows by what is taken, and is taken where it is', () => {
