@@ -48,8 +48,9 @@ export const trainingCapacity = ({ gpus, memory_total_mb }: Pick<Gpus, 'gpus' | 
       )
     : memory_total_mb
 
-/** Trainers that share their work among GPUs; the environment of the others knows of none. */
-const SHARING = /^hearth_trainers\.llm\./
+/** Whether a trainer uses GPUs, and shares its work among them; the environment of the others knows of none. */
+export const usesGpus = ({ trainer }: { trainer: string }): boolean =>
+  trainer.startsWith('hearth_trainers.llm.')
 
 /**
  * In how many processes a run is trained: of one that shares its work, one for each GPU that has the room for it, by the
@@ -58,7 +59,8 @@ const SHARING = /^hearth_trainers\.llm\./
 export const trainingProcesses = (
   { trainer, memory_mb }: { trainer: string; memory_mb: number },
   memoryByGpu: readonly number[],
-): number => (SHARING.test(trainer) ? Math.max(1, memoryByGpu.filter((mb) => mb >= memory_mb).length) : 1)
+): number =>
+  usesGpus({ trainer }) ? Math.max(1, memoryByGpu.filter((mb) => mb >= memory_mb).length) : 1
 
 /** Why a model of a profile does not fit into what is within reach of a node; undefined when it does. */
 export function roomFault(

@@ -31,7 +31,7 @@ export interface LeasedJob {
   leaseS: number
   /** What the job is expected to hold while it runs. */
   memoryMb: number
-  /** On how many GPUs, in equal parts. */
+  /** On how many GPUs, in equal parts; absent for a job of the processor, which takes nothing of them. */
   gpuCount?: number
 }
 
@@ -49,7 +49,8 @@ export async function underLease(
   const dir = join(tools.workDir, `${claim.job_id}.${claim.attempt}`)
   try {
     // A job goes on where memory is short: what it needs is an estimate, and waiting would lose what it has learnt.
-    const holding = tools.models.room.holdAnyway(claim.job_id, memoryMb, gpuCount)
+    const isCounted = gpuCount !== undefined || tools.memory.gpus.length === 0
+    const holding = tools.models.room.holdAnyway(claim.job_id, isCounted ? memoryMb : 0, gpuCount)
     const missing = await unlessAborted(holding, signal)
     if (missing > 0) report.log(`The job may need ${missing} MB more than this node has free.`)
     await work({ dir, signal })

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { mkdir, readdir, rm, stat } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
-import { trainingProcesses } from '../../domain/gpu-room.ts'
+import { trainingProcesses, usesGpus } from '../../domain/gpu-room.ts'
 import { memoryLimitMb } from '../../domain/model-memory.ts'
 import { trainerThreads } from '../../domain/training-run.ts'
 import type { JobClaim } from '../../schemas/lease.ts'
@@ -40,7 +40,8 @@ export function trainUnderLease(tools: AttemptTools, options: AttemptOptions): P
   const { specification } = options.claim
   const processes = trainingProcesses(specification, tools.memory.gpus)
   const memoryMb = specification.memory_mb * processes
-  return underLease(tools, { ...options, memoryMb, gpuCount: processes }, ({ dir, signal }) =>
+  const gpus = usesGpus(specification) ? { gpuCount: processes } : {}
+  return underLease(tools, { ...options, memoryMb, ...gpus }, ({ dir, signal }) =>
     attempt(tools, { ...options, processes, dir, signal }),
   )
 }

@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { newId } from '../../domain/ids.ts'
 import { MemoryLedger } from '../../node-runtime/memory-ledger.ts'
 import { gpuBudgets } from '../../node-runtime/nvidia.ts'
+import { underLease } from '../../node-runtime/training/job-lease.ts'
 import { startApi, type TestApi } from '../support/api.ts'
 import { addModel, startNode, type TestNode, until } from '../support/node.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -81,6 +83,35 @@ describe('a node with several GPUs', function () {
     assert.deepEqual(memory.gpusOf('both'), [0, 1])
     models.room.release('both')
     assert.deepEqual(memory.freeByPool, [200, 500])
+  })
+
+  it('lets no model go for a job of the processor', async () => {
+    using _driver = twoGpus()
+    await using node = await startNode(api, { memoryMb: 1_000, vramMb: 500 })
+    const { models, workDir } = node.parts
+    const keys = await Promise.all(['left', 'right'].map((name) => addModel(api, { name })))
+    for (const key of keys) await models.load(key)
+    const never = () => new AbortController().signal
+    const lines: string[] = []
+    const job = {
+      report: { log: (line: string) => void lines.push(line), metric() {} },
+      cancelled: never(),
+      leaseS: 60,
+      memoryMb: 400,
+    }
+    const states: string[][] = []
+    const look = async () => void states.push(keys.map((key) => models.startState(key)))
+    const run = (job_id: string, more: { gpuCount?: number }) => {
+      const claim = { job_id, lease_token: newId(), attempt: 1 }
+      return underLease({ ...node.parts, workDir, stopping: never }, { ...job, ...more, claim }, look)
+    }
+
+    await run('merge', {})
+    await run('tuning', { gpuCount: 1 })
+
+    assert.deepEqual(states[0], ['resident', 'resident'])
+    assert.equal(states[1]?.filter((state) => state === 'resident').length, 1)
+    assert.deepEqual(lines, [])
   })
 
   it('shares a budget that is less than all of their memory by their size', () => {
