@@ -59,8 +59,7 @@ export const usesGpus = ({ trainer }: { trainer: string }): boolean =>
 export const trainingProcesses = (
   { trainer, memory_mb }: { trainer: string; memory_mb: number },
   memoryByGpu: readonly number[],
-): number =>
-  usesGpus({ trainer }) ? Math.max(1, memoryByGpu.filter((mb) => mb >= memory_mb).length) : 1
+): number => (usesGpus({ trainer }) ? Math.max(1, memoryByGpu.filter((mb) => mb >= memory_mb).length) : 1)
 
 /** Why a model of a profile does not fit into what is within reach of a node; undefined when it does. */
 export function roomFault(
