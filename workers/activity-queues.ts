@@ -77,6 +77,8 @@ export class ActivityQueues implements AsyncDisposable {
 
   async #poll(queue: string, slots: number): Promise<void> {
     const { connection, namespace, activities, graceMs, log } = this.#options
+    // A worker that cannot be created keeps its queue until it is garbage: whether the server answers is asked before.
+    await connection.workflowService.describeNamespace({ namespace })
     const worker = await Worker.create({
       connection,
       namespace,
