@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Client } from '@temporalio/client'
-import { NativeConnection, Runtime, Worker } from '@temporalio/worker'
+import { NativeConnection, Worker } from '@temporalio/worker'
 import { MOST_INGESTS } from '../activities/control/datasets.ts'
 import { createControlActivities } from '../activities/control/index.ts'
 import { createWebhookActivities } from '../activities/control/webhooks/index.ts'
@@ -21,7 +21,7 @@ import { QUEUES } from '../workflows/policy.ts'
 import { workflowBundle } from './bundle.ts'
 import { retry, stopSignal } from './process.ts'
 import { ensureStanding } from './standing.ts'
-import { TEMPORAL_TELEMETRY, temporalLogger } from './temporal-logger.ts'
+import { openTemporalRuntime } from './temporal-logger.ts'
 
 const WORKER_OPTIONS = {
   maxCachedWorkflows: 500,
@@ -47,11 +47,7 @@ async function main(): Promise<void> {
   const config = readConfig()
   const log = createLogger('control', config.HEARTH_LOG_LEVEL)
   const stop = stopSignal().signal
-  Runtime.install({
-    logger: temporalLogger(log),
-    telemetryOptions: TEMPORAL_TELEMETRY,
-    shutdownSignals: [],
-  })
+  await using _runtime = openTemporalRuntime(log)
 
   await using db = openDatabase(required(config, 'DATABASE_URL'))
   const isFinal = (err: unknown) => err instanceof SchemaTooNewError

@@ -1,4 +1,3 @@
-import { Runtime } from '@temporalio/worker'
 import { createNodeActivities } from '../activities/node/index.ts'
 import { DismissedError } from '../node-runtime/dismissal.ts'
 import { JoinError } from '../node-runtime/identity.ts'
@@ -12,7 +11,7 @@ import { GateAccess } from './gate-access.ts'
 import { closeNode, type NodeParts, openNode } from './node-parts.ts'
 import { wantedQueues } from './node-queues.ts'
 import { aborted, stopSignal } from './process.ts'
-import { TEMPORAL_TELEMETRY, temporalLogger } from './temporal-logger.ts'
+import { openTemporalRuntime } from './temporal-logger.ts'
 import { Yielding } from './yielding.ts'
 
 /** Trainers checkpoint within it; all of a stop stays below 8 s. */
@@ -23,11 +22,7 @@ async function main(): Promise<void> {
   const config = readConfig()
   const log = createLogger('node', config.HEARTH_LOG_LEVEL)
   const stop = stopSignal()
-  Runtime.install({
-    logger: temporalLogger(log),
-    telemetryOptions: TEMPORAL_TELEMETRY,
-    shutdownSignals: [],
-  })
+  await using _runtime = openTemporalRuntime(log)
 
   usableFolder('HEARTH_NODE_DIR', config.HEARTH_NODE_DIR)
   usableFolder('HEARTH_CACHE_DIR', config.HEARTH_CACHE_DIR)

@@ -1,4 +1,4 @@
-import type { Logger as TemporalLogger, LogLevel, LogMetadata, RuntimeOptions } from '@temporalio/worker'
+import { type Logger as TemporalLogger, type LogLevel, type LogMetadata, Runtime } from '@temporalio/worker'
 import type { Logger } from '../platform/log.ts'
 
 const LEVELS = { TRACE: 'trace', DEBUG: 'debug', INFO: 'debug', WARN: 'warn', ERROR: 'error' } as const
@@ -10,10 +10,18 @@ const LEVELS = { TRACE: 'trace', DEBUG: 'debug', INFO: 'debug', WARN: 'warn', ER
 const ORDINARY = ['No workflows registered', 'shutdown_worker rpc errored during worker shutdown']
 const isOrdinary = (message: string): boolean => ORDINARY.some((start) => message.startsWith(start))
 
-/** The native part of the SDK tells its warnings and errors through our log as well, instead of printing them. */
-export const TEMPORAL_TELEMETRY = {
-  logging: { forward: {}, filter: { core: 'WARN', other: 'ERROR' } },
-} as const satisfies RuntimeOptions['telemetryOptions']
+/**
+ * The SDK's runtime of this process, whose native part tells its warnings and errors through our log as well, instead of
+ * printing them. It keeps the process until it is disposed of, also one that never came to use it.
+ */
+export function openTemporalRuntime(log: Logger): AsyncDisposable {
+  const runtime = Runtime.install({
+    logger: temporalLogger(log),
+    telemetryOptions: { logging: { forward: {}, filter: { core: 'WARN', other: 'ERROR' } } },
+    shutdownSignals: [],
+  })
+  return { [Symbol.asyncDispose]: () => runtime.shutdown() }
+}
 
 /** The SDK's own lines in our log; what it calls information is detail to an operator. */
 export function temporalLogger(log: Logger): TemporalLogger {

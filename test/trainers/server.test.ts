@@ -121,7 +121,7 @@ describe('the model server', () => {
 
     await assert.rejects(
       startModelServer(folder.path),
-      /The model cannot be served: its format is not the one that this server knows, hearth-tabular\/1/,
+      /its weights cannot be used: its format is not the one that this server knows, hearth-tabular\/1/,
     )
   })
 })

@@ -64,7 +64,7 @@ describe('a model whose description names files outside of its folder', () => {
     ]
     for (const dir of folders) {
       await assert.rejects(startModelServer(dir), (err: Error) => {
-        assert.match(err.message, /cannot be served: the model names a file/, dir)
+        assert.match(err.message, /its weights cannot be used: the model names a file/, dir)
         return silent(err.message)
       })
     }
