@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from 'kysely'
 import { Pool } from 'undici'
 import WebSocket from 'ws'
@@ -39,6 +40,7 @@ const BUILDER = '/api/builder/v1'
 /** Destinations that an account may have, and some more. */
 const DESTINATIONS = 40
 const WAIT_MS = 20_000
+const MOST_TRIES = 60
 /** As many as one read gives. */
 const LOG_LINES = 5_000
 
@@ -51,6 +53,18 @@ function ladder(depth: number, step: (next: Json) => Json): Json {
   return { type: 'object', properties: { x: { $ref: '#/$defs/d0' } }, $defs: Object.fromEntries(steps) }
 }
 const byDepth = ladder(34, (next) => ({ anyOf: [{ properties: { a: next } }, { properties: { a: next } }] }))
+/** Asks again each second, for a while. */
+async function patiently<T>(ask: () => Promise<T>): Promise<T> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await ask()
+    } catch (err) {
+      if (tries === MOST_TRIES) throw err
+      await sleep(1_000)
+    }
+  }
+}
+
 const nested = (levels: number): unknown => (levels === 0 ? 'leaf' : { a: nested(levels - 1) })
 
 /** Sets up the second account, its model and its node, and says what they can do to others. */
@@ -147,7 +161,8 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
     async prepare() {
       const made = { name: `costly-${newId()}`, input_schema: byDepth, example_input: { x: 1 } }
       const path = `/training/runs/${jobId}/register-for-inference`
-      costly = (await api.post<{ endpoint_id: string }>(path, made)).endpoint_id
+      // What the attacks before have left in the line goes first.
+      costly = (await patiently(() => api.post<{ endpoint_id: string }>(path, made))).endpoint_id
     },
     act: () => infer(costly, { x: nested(40) }),
     harmless: () => infer(endpoint.endpoint_id, endpoint.example_input),
