@@ -1,6 +1,6 @@
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdirSync, mkdtempSync, openSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -82,7 +82,7 @@ export async function startWorld(): Promise<World> {
     HEARTH_NODE_DIR: join(folder, 'node'),
     HEARTH_NODE_MEMORY_MB: '2000',
   })
-  const server = await portOf(nodePid)
+  const server = await portOf(nodePid, join(folder, 'node.log'))
   const proxyPid = run(MEASURED_CORE, 'proxy', [join(HARNESS, 'proxy.mjs')], {
     PORT: String(proxyPort),
     TARGET: `http://127.0.0.1:${server}`,
@@ -225,7 +225,7 @@ async function answers(url: string): Promise<void> {
   }
 }
 
-async function portOf(nodePid: number): Promise<number> {
+async function portOf(nodePid: number, log: string): Promise<number> {
   for (let tries = 0; tries < 300; tries++) {
     for (const pid of descendants(nodePid, 'fakellm')) {
       const port = listeningPort(pid)
@@ -233,7 +233,7 @@ async function portOf(nodePid: number): Promise<number> {
     }
     await sleep(50)
   }
-  throw new Error('the node did not start its model server')
+  throw new Error(`the node did not start its model server:\n${readFileSync(log, 'utf8').slice(-2_000)}`)
 }
 
 async function chats({ url, key, model }: Target): Promise<void> {

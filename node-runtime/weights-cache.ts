@@ -182,7 +182,7 @@ export class WeightsCache {
         await mkdir(dirname(target), { recursive: true })
         await link(join(this.#dir, 'blobs', sha256), target)
       }
-      await mkdir(part, { recursive: true })
+      await mkdir(join(part, 'files'), { recursive: true })
       await writeFile(join(part, SPEC_FILE), JSON.stringify(kept))
       // What stands there cannot be read: a disk that lost power, or an earlier version of this.
       await this.#takeAway(spec.model_key)
