@@ -1,6 +1,7 @@
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Pool } from 'undici'
+import { treeOf } from '../platform/process-tree.ts'
 import type { RuntimeProfile } from '../schemas/runtime-profile.ts'
 import type { LoadDeadline } from './load-deadline.ts'
 import {
@@ -11,7 +12,6 @@ import {
   type ServerProcess,
 } from './model-launch.ts'
 import type { ProcessExit } from './process-driver.ts'
-import { treeOf } from './process-table.ts'
 
 /** How a model server ends that can load its weights nowhere and never (servers/README.md). */
 const UNUSABLE_STATUS = 65

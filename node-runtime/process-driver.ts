@@ -15,7 +15,8 @@ import {
   orderOf,
   probeConfinement,
 } from './confinement.ts'
-import { signalProcess, startTimeOf, treeOf } from './process-table.ts'
+import { treeOf } from '../platform/process-tree.ts'
+import { signalProcess, startTimeOf } from './process-table.ts'
 
 /** The longest path of a Unix socket that every system takes. */
 const LONGEST_SOCKET = 100

@@ -16,13 +16,6 @@ async function statFields(pid: number): Promise<string[] | undefined> {
   }
 }
 
-/** A process and all below it. */
-export async function treeOf(pid: number): Promise<number[]> {
-  const text = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8').catch(() => '')
-  const below = await Promise.all(text.split(' ').filter(Boolean).map(Number).map(treeOf))
-  return [pid, ...below.flat()]
-}
-
 /** Peak resident memory of processes together, in MB; 0 where it cannot be read. */
 export async function peakMb(pids: readonly number[]): Promise<number> {
   const peaks = await Promise.all(pids.map(peakOf))

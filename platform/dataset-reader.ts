@@ -5,7 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { MemoryWatch } from './memory-watch.ts'
-import { ownNamespaces, withDescendants } from './own-namespaces.ts'
+import { ownNamespaces } from './own-namespaces.ts'
+import { treeOf } from './process-tree.ts'
 import { DatasetRefused, type DatasetFormat, type DatasetProfile } from './dataset-profile.ts'
 
 export interface ReadOrder {
@@ -66,7 +67,7 @@ async function askChild(order: ReadOrder, { memoryMb, ms }: ReadBounds, signal: 
   const kill = () => void child.kill('SIGKILL')
   let excess: string | undefined
   using _watch = new MemoryWatch({
-    pids: async () => (child.pid === undefined ? [] : withDescendants(child.pid)),
+    pids: async () => (child.pid === undefined ? [] : treeOf(child.pid)),
     limitMb: memoryMb,
     onOver: (found) => {
       excess = found

@@ -1,5 +1,4 @@
 import { execFile } from 'node:child_process'
-import { readFile } from 'node:fs/promises'
 import { promisify } from 'node:util'
 
 const run = promisify(execFile)
@@ -36,11 +35,4 @@ async function probe(): Promise<readonly string[]> {
   } catch {
     return []
   }
-}
-
-/** A process and all that descend from it, as far as Linux tells. */
-export async function withDescendants(pid: number): Promise<number[]> {
-  const children = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8').catch(() => '')
-  const each = children.split(' ').filter((word) => word.trim() !== '')
-  return [pid, ...(await Promise.all(each.map((child) => withDescendants(Number(child))))).flat()]
 }

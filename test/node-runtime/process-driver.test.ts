@@ -7,7 +7,8 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { type ManagedProcess, ProcessDriver } from '../../node-runtime/process-driver.ts'
-import { peakMb, startTimeOf, treeOf } from '../../node-runtime/process-table.ts'
+import { peakMb, startTimeOf } from '../../node-runtime/process-table.ts'
+import { treeOf } from '../../platform/process-tree.ts'
 import { SOON_MS, until } from '../support/until.ts'
 
 const DRIVER = fileURLToPath(new URL('../../node-runtime/process-driver.ts', import.meta.url))

@@ -4,7 +4,8 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { DatasetFormat } from '../../platform/dataset-profile.ts'
 import { type ReadBounds, readDataset } from '../../platform/dataset-reader.ts'
-import { ownNamespaces, withDescendants } from '../../platform/own-namespaces.ts'
+import { ownNamespaces } from '../../platform/own-namespaces.ts'
+import { treeOf } from '../../platform/process-tree.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { until } from '../support/until.ts'
 
@@ -234,7 +235,7 @@ const namespaceOf = (pid: number | 'self' | undefined, kind: string): string =>
 
 /** The reader that this process has started, and what its environment held when it began. */
 async function readerOfThis(): Promise<{ pid: number; environment: string } | undefined> {
-  for (const pid of await withDescendants(process.pid)) {
+  for (const pid of await treeOf(process.pid)) {
     try {
       const [program = '', ...rest] = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0')
       const isReader =

@@ -4,7 +4,8 @@ import { once } from 'node:events'
 import { createServer } from 'node:net'
 import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
-import { ownNamespaces, withDescendants } from '../../platform/own-namespaces.ts'
+import { ownNamespaces } from '../../platform/own-namespaces.ts'
+import { treeOf } from '../../platform/process-tree.ts'
 import { skipBecause } from '../support/skip.ts'
 import { until } from '../support/until.ts'
 
@@ -58,8 +59,8 @@ describe('a process in namespaces of its own', () => {
     const child = start('setInterval(() => {}, 1000)')
     assert.ok(child.pid !== undefined)
     const { pid } = child
-    await until(async () => (await withDescendants(pid)).length === 2)
-    const [, inner = 0] = await withDescendants(pid)
+    await until(async () => (await treeOf(pid)).length === 2)
+    const [, inner = 0] = await treeOf(pid)
 
     child.kill('SIGKILL')
 
