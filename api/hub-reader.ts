@@ -2,7 +2,7 @@ import type { Kysely } from 'kysely'
 import { LRUCache } from 'lru-cache'
 import { findAccount } from '../db/repositories/accounts.ts'
 import type { Database } from '../db/tables.ts'
-import { ApiError } from '../domain/errors.ts'
+import { tryLater } from '../domain/errors.ts'
 import { isGranted } from '../domain/hub-grants.ts'
 import { type HubClient, HubError, type HubRepoInfo } from '../platform/hub.ts'
 
@@ -101,9 +101,6 @@ export class HubReader {
     this.#budgets.set(accountId, { left: Math.max(0, filled - 1), at: now })
     if (filled >= 1) return
     const wait = Math.ceil((1 - filled) / PER_SECOND)
-    throw new ApiError('rate_limited', `your account asks the model hub too often; try again in ${wait} s`, {
-      details: { retry_after_s: wait },
-      headers: { 'retry-after': String(wait) },
-    })
+    throw tryLater('rate_limited', `your account asks the model hub too often; try again in ${wait} s`, wait)
   }
 }

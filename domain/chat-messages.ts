@@ -8,7 +8,7 @@ const INSTEAD_OF_CONTENT = ['tool_calls', 'function_call', 'refusal', 'audio', '
 const MOST = 100
 
 /**
- * Refuses messages of a chat that are not `{role, content}` each (contract 4.7), naming them all. What the parts of a
+ * Refuses messages of a chat that are not `{role, content}` each, naming them all. What the parts of a
  * `content` are, and every other member, is left to the model server.
  */
 export function checkMessages(messages: readonly unknown[], loc: readonly (string | number)[]): void {

@@ -36,6 +36,19 @@ export class ApiError extends Error {
   }
 }
 
+/** A refusal that passes by itself: says in `Retry-After` and in `details` after how many seconds to come back. */
+export const tryLater = (
+  code: ErrorCode,
+  message: string,
+  seconds: number,
+  { details = {}, cause }: { details?: ErrorDetails; cause?: unknown } = {},
+): ApiError =>
+  new ApiError(code, message, {
+    details: { ...details, retry_after_s: seconds },
+    headers: { 'retry-after': String(seconds) },
+    cause,
+  })
+
 /** A 422 about these places of the request; the message tells the first of them. */
 export function invalidFor(issues: readonly Issue[], where = 'body'): ApiError {
   const [first] = issues

@@ -1,4 +1,4 @@
-import { ApiError } from '../../domain/errors.ts'
+import { tryLater } from '../../domain/errors.ts'
 
 /** What one request holds of the budget; given back when it has been answered. */
 export interface Held {
@@ -52,10 +52,7 @@ export class BodyBudget {
   /** Throws when `bytes` more for this owner would be too much. */
   check(owner: string, bytes: number): void {
     if (this.fits(owner, bytes)) return
-    throw new ApiError('no_capacity', 'too many large requests are being received; try again in a moment', {
-      details: { retry_after_s: 1 },
-      headers: { 'retry-after': '1' },
-    })
+    throw tryLater('no_capacity', 'too many large requests are being received; try again in a moment', 1)
   }
 
   /** Takes `bytes` more; throws, and takes nothing, when that would be too much. */

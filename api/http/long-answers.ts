@@ -1,4 +1,4 @@
-import { ApiError } from '../../domain/errors.ts'
+import { tryLater } from '../../domain/errors.ts'
 import { FairTurns, LineFull } from '../../platform/fair-turns.ts'
 import type { Outgoing } from './respond.ts'
 
@@ -13,33 +13,33 @@ const SHORT_BYTES = 16 * 1024
 export class LongAnswers {
   readonly #turns = new FairTurns(TURNS)
 
-  /** Waits for the account's turn to make an answer; throws `rate_limited` when too many wait already. */
-  async inTurn(
-    accountId: string,
-    signal: AbortSignal,
-    make: () => Promise<Outgoing | undefined>,
-  ): Promise<Outgoing | undefined> {
-    const turn = await this.#take(accountId, signal)
-    let bytes = 0
+  /** Waits for the account's turn and holds it until disposed; throws `rate_limited` when too many wait already. */
+  async take(accountId: string, signal: AbortSignal): Promise<LongAnswer> {
     try {
-      const outgoing = await make()
-      if (typeof outgoing?.body === 'string') bytes = outgoing.body.length
-      return outgoing
-    } finally {
-      if (bytes <= SHORT_BYTES) turn[Symbol.dispose]()
-      else setTimeout(() => turn[Symbol.dispose](), bytes / BYTES_PER_MS).unref()
-    }
-  }
-
-  async #take(accountId: string, signal: AbortSignal): Promise<Disposable> {
-    try {
-      return await this.#turns.take(accountId, signal)
+      return new LongAnswer(await this.#turns.take(accountId, signal))
     } catch (err) {
       if (!(err instanceof LineFull)) throw err
-      throw new ApiError('rate_limited', 'too many long answers are asked for at once; try again', {
-        details: { retry_after_s: RETRY_AFTER_S },
-        headers: { 'retry-after': String(RETRY_AFTER_S) },
-      })
+      throw tryLater('rate_limited', 'too many long answers are asked for at once; try again', RETRY_AFTER_S)
     }
+  }
+}
+
+/** The turn of one answer: ends when disposed, or after the rest that its length calls for. */
+class LongAnswer implements Disposable {
+  readonly #turn: Disposable
+  #restMs = 0
+
+  constructor(turn: Disposable) {
+    this.#turn = turn
+  }
+
+  restFor(outgoing: Outgoing | undefined): void {
+    const bytes = typeof outgoing?.body === 'string' ? outgoing.body.length : 0
+    if (bytes > SHORT_BYTES) this.#restMs = bytes / BYTES_PER_MS
+  }
+
+  [Symbol.dispose](): void {
+    if (this.#restMs > 0) setTimeout(() => this.#turn[Symbol.dispose](), this.#restMs).unref()
+    else this.#turn[Symbol.dispose]()
   }
 }

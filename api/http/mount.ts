@@ -144,10 +144,13 @@ export class Kernel {
       else {
         const admitting = this.#admit(operation)
         if (admitting) await admitting
-        const answer = () => this.#answer(operation, exchange)
-        outgoing = await (route.isLong
-          ? this.#longAnswers.inTurn(exchange.accountId ?? '', exchange.signal, answer)
-          : answer())
+        using turn = route.isLong
+          ? await this.#longAnswers.take(exchange.accountId ?? '', exchange.signal)
+          : undefined
+        const result = await route.handler(exchange as never, this.#services)
+        exchange.runAfterCommit()
+        outgoing = outgoingOf(operation, result)
+        turn?.restFor(outgoing)
       }
       const sending = outgoing && send(exchange, outgoing)
       if (sending) await sending
@@ -155,12 +158,6 @@ export class Kernel {
       this.#fail(operation, exchange, err)
     }
     this.#finish(operation, exchange)
-  }
-
-  async #answer(operation: Operation, exchange: Exchange): Promise<Outgoing | undefined> {
-    const result = await operation.route.handler(exchange as never, this.#services)
-    exchange.runAfterCommit()
-    return outgoingOf(operation, result)
   }
 
   /** What is open to everybody counts at once; a URL that is a credential only when it turns out to be none. */

@@ -1,4 +1,4 @@
-import { ApiError } from '../../domain/errors.ts'
+import { tryLater } from '../../domain/errors.ts'
 
 export interface RateLimit {
   perSecond: number
@@ -40,10 +40,7 @@ export class RateLimiter {
     if (isAllowed) return
 
     const wait = Math.max(1, Math.ceil((1 - bucket.tokens) / perSecond))
-    throw new ApiError('rate_limited', `more than ${perSecond} requests a second; try again in ${wait} s`, {
-      details: { retry_after_s: wait },
-      headers: { 'retry-after': String(wait) },
-    })
+    throw tryLater('rate_limited', `more than ${perSecond} requests a second; try again in ${wait} s`, wait)
   }
 
   /** Seconds until there is a token; 0 when there is one. */

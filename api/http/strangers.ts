@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http'
-import { ApiError } from '../../domain/errors.ts'
+import { type ApiError, tryLater } from '../../domain/errors.ts'
 import type { Config } from '../../platform/config.ts'
 import { RemoteAddresses } from '../../platform/remote-address.ts'
 import { RateLimiter } from './rate-limit.ts'
@@ -44,7 +44,4 @@ export class Strangers {
 }
 
 const tooMany = (wait: number): ApiError =>
-  new ApiError('rate_limited', `too many requests without a valid credential; try again in ${wait} s`, {
-    details: { retry_after_s: wait },
-    headers: { 'retry-after': String(wait) },
-  })
+  tryLater('rate_limited', `too many requests without a valid credential; try again in ${wait} s`, wait)

@@ -3,7 +3,7 @@ import { endTask, findTask, handOverTask, lockWaiting } from '../../db/repositor
 import { insertTasks } from '../../db/repositories/task-writes.ts'
 import type { TaskRow } from '../../db/tables/inference.ts'
 import type { ModelState } from '../../schemas/inference-task.ts'
-import { ApiError } from '../../domain/errors.ts'
+import { type ApiError, tryLater } from '../../domain/errors.ts'
 import { isTerminalTask } from '../../domain/inference-task.ts'
 import { FairTurns } from '../../platform/fair-turns.ts'
 import { coldInferenceStart } from '../../workflows/starts.ts'
@@ -37,11 +37,8 @@ export async function queueTask(
 /** Nobody waits behind a database that does not answer for longer than it would be waited for. */
 const takeTurn = (accountId: string): Promise<Disposable> =>
   turns.take(accountId, AbortSignal.timeout(LONGEST_TURN_MS)).catch((cause: unknown) => {
-    throw new ApiError('unavailable', 'too many tasks of this account wait to be written; try again', {
-      cause,
-      details: { retry_after_s: RETRY_AFTER_S },
-      headers: { 'retry-after': String(RETRY_AFTER_S) },
-    })
+    const message = 'too many tasks of this account wait to be written; try again'
+    throw tryLater('unavailable', message, RETRY_AFTER_S, { cause })
   })
 
 const writeQueued = (db: Services['db'], ticket: Ticket): Promise<void> =>
@@ -53,13 +50,11 @@ const writeQueued = (db: Services['db'], ticket: Ticket): Promise<void> =>
   })
 
 const quotaExceeded = (quota: number, waiting: number): ApiError =>
-  new ApiError(
+  tryLater(
     'task_quota_exceeded',
     `${quota} tasks of this account wait for a node, as many as may; try again later, or cancel some`,
-    {
-      details: { quota, waiting, retry_after_s: RETRY_AFTER_S },
-      headers: { 'retry-after': String(RETRY_AFTER_S) },
-    },
+    RETRY_AFTER_S,
+    { details: { quota, waiting } },
   )
 
 /** So long a task is kept at hand while the database is away, and tried again so often. */

@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import type { CallableEndpointRow } from '../../db/repositories/callable-endpoints.ts'
-import { ApiError, invalidFor, type Issue } from '../../domain/errors.ts'
+import { ApiError, invalidFor, type Issue, tryLater } from '../../domain/errors.ts'
 import {
   type CompiledSchema,
   compileWeighed,
@@ -105,13 +105,10 @@ function refuse(faults: readonly Fault[]): void {
 
 function notChecked(result: Exclude<CheckResult, { faults: unknown }>): ApiError {
   if ('busy' in result) {
-    return new ApiError(
+    return tryLater(
       'no_capacity',
       'too many inputs of this account are being checked; try again in a moment',
-      {
-        details: { retry_after_s: 1 },
-        headers: { 'retry-after': '1' },
-      },
+      1,
     )
   }
   const why =

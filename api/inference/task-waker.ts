@@ -82,7 +82,8 @@ export class TaskWaker implements AsyncDisposable {
     const ids = await db.transaction().execute(async (trx) => {
       if (!(await lockWaking(trx))) return undefined
       const waiting = await listWaitingModels(trx)
-      const [held, snapshots] = [await listHeldModels(trx), await readSnapshots(trx)]
+      const held = await listHeldModels(trx)
+      const snapshots = await readSnapshots(trx)
       const now = new Date()
       const plan = planWaking({ waiting, held, snapshots, most: MOST, now, random: Math.random })
       const chosen: string[] = []

@@ -1,4 +1,4 @@
-import { ApiError } from '../../domain/errors.ts'
+import { ApiError, tryLater } from '../../domain/errors.ts'
 import { BodyBudget, type Held, parsedBytes } from '../http/body-budget.ts'
 
 const MIB = 1024 * 1024
@@ -106,7 +106,4 @@ export class AnswerBuffer {
 }
 
 const tooMuch = () =>
-  new ApiError('no_capacity', 'too many large answers are being sent; try again in a moment', {
-    details: { retry_after_s: 1 },
-    headers: { 'retry-after': '1' },
-  })
+  tryLater('no_capacity', 'too many large answers are being sent; try again in a moment', 1)

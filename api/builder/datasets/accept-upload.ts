@@ -5,7 +5,7 @@ import { findUpload } from '../../../db/repositories/datasets.ts'
 import { insertWorkflowStart } from '../../../db/repositories/workflow-starts.ts'
 import type { DatasetRow, DatasetUploadRow } from '../../../db/tables/datasets.ts'
 import type { Database } from '../../../db/tables.ts'
-import { ApiError } from '../../../domain/errors.ts'
+import { tryLater } from '../../../domain/errors.ts'
 import { datasetIngestStart } from '../../../workflows/starts.ts'
 import { noDataset } from './present.ts'
 
@@ -41,10 +41,10 @@ export async function acceptUpload(
 ): Promise<void> {
   if (!(await beginIngest(trx, dataset, place.uploadId))) return
   if ((await countUnread(trx, place.accountId)) > MOST_UNREAD) {
-    throw new ApiError(
+    throw tryLater(
       'rate_limited',
       `${MOST_UNREAD} files of this account wait to be read, as many as may; send this one again once some have been`,
-      { details: { retry_after_s: RETRY_AFTER_S }, headers: { 'retry-after': String(RETRY_AFTER_S) } },
+      RETRY_AFTER_S,
     )
   }
   await insertWorkflowStart(trx, datasetIngestStart(place))

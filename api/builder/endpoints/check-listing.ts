@@ -1,4 +1,4 @@
-import { ApiError, type Issue } from '../../../domain/errors.ts'
+import { ApiError, type Issue, tryLater } from '../../../domain/errors.ts'
 import { newId } from '../../../domain/ids.ts'
 import type { SchemaChecks } from '../../../platform/schema-checks/checks.ts'
 import { toIssues } from '../../http/issues.ts'
@@ -38,13 +38,10 @@ async function issueOf(
     value: Buffer.from(JSON.stringify(listing[example])),
   })
   if ('busy' in result) {
-    throw new ApiError(
+    throw tryLater(
       'no_capacity',
       'too many schemas of this account are being checked; try again in a moment',
-      {
-        details: { retry_after_s: 1 },
-        headers: { 'retry-after': '1' },
-      },
+      1,
     )
   }
   if ('stopped' in result) return notUsable(schema, `holding ${example} against it takes too long`)

@@ -4,7 +4,7 @@ import { countChallenges, openVerification } from '../../../db/repositories/webh
 import { insertWorkflowStart } from '../../../db/repositories/workflow-starts.ts'
 import type { Database } from '../../../db/tables.ts'
 import type { WebhookEndpointRow } from '../../../db/tables/webhooks.ts'
-import { ApiError, invalid } from '../../../domain/errors.ts'
+import { invalid, tryLater } from '../../../domain/errors.ts'
 import { newId } from '../../../domain/ids.ts'
 import type { Config } from '../../../platform/config.ts'
 import { type EgressPolicy, EgressRefused } from '../../../platform/egress-policy.ts'
@@ -55,14 +55,16 @@ export async function startVerification(
   const { HEARTH_WEBHOOK_COOLDOWN_S: cooldownS, HEARTH_WEBHOOK_CHALLENGES: perHost } = config
   const counts = await countChallenges(trx, { accountId, endpointId: id, urlOrigin })
   if (counts.sinceLastS !== null && counts.sinceLastS < cooldownS) {
-    throw tooManyChallenges(
+    throw tryLater(
+      'rate_limited',
       `this destination was challenged a moment ago; try again in ${cooldownS} s`,
       Math.ceil(cooldownS - counts.sinceLastS),
     )
   }
   const perAccount = CHALLENGED_HOSTS * perHost
   if (counts.ofOrigin >= perHost || counts.ofAccount >= perAccount) {
-    throw tooManyChallenges(
+    throw tryLater(
+      'rate_limited',
       `an account may have ${perHost} challenges an hour sent to one host and ${perAccount} in all`,
       CROWDED_RETRY_S,
     )
@@ -78,9 +80,3 @@ export async function startVerification(
   })
   await insertWorkflowStart(trx, webhookVerificationStart({ accountId, endpointId: id, version }))
 }
-
-const tooManyChallenges = (message: string, retryAfterS: number): ApiError =>
-  new ApiError('rate_limited', message, {
-    details: { retry_after_s: retryAfterS },
-    headers: { 'retry-after': String(retryAfterS) },
-  })
