@@ -16,7 +16,15 @@ interface Stored {
   private_pem: string
   node_id?: string
   account_id?: string
-  gateways?: string[]
+  gateways?: readonly string[]
+}
+
+/** Lies beside the identity: whoever lets a machine join anew removes that at any time, and no late list may bring it back. */
+const GATEWAYS_FILE = 'gateways.json'
+
+interface KeptGateways {
+  node_id: string
+  gateways: readonly string[]
 }
 
 /** Why a node could not join; the start stops with this sentence. */
@@ -75,7 +83,11 @@ export interface JoinOptions {
 export async function loadOrJoin(options: JoinOptions): Promise<Identity> {
   const path = join(options.dir, 'identity.json')
   const stored = await readStored(path)
-  if (stored?.node_id && stored.account_id) return identityOf({ ...stored, gateways: stored.gateways ?? [] })
+  if (stored?.node_id && stored.account_id) {
+    const told = await readJson<KeptGateways>(join(options.dir, GATEWAYS_FILE))
+    const gateways = told?.node_id === stored.node_id ? told.gateways : (stored.gateways ?? [])
+    return identityOf({ ...stored, gateways })
+  }
   if (!options.token) {
     throw new JoinError(
       'This node has not joined yet: set HEARTH_NODE_TOKEN to a token from `hearth admin node-token`',
@@ -94,16 +106,12 @@ export async function loadOrJoin(options: JoinOptions): Promise<Identity> {
 export const joinedAs = async (dir: string): Promise<string | undefined> =>
   (await readStored(join(dir, 'identity.json')))?.node_id
 
-/** Keeps the list of gateways for the next start. */
-export async function saveGateways(
+/** Keeps the list of gateways for the next start of this node. */
+export const saveGateways = (
   dir: string,
   { nodeId }: Pick<Identity, 'nodeId'>,
   gateways: readonly string[],
-): Promise<void> {
-  const path = join(dir, 'identity.json')
-  const stored = await readStored(path)
-  if (stored?.node_id === nodeId) await save(path, { ...stored, gateways: [...gateways] })
-}
+): Promise<void> => save(join(dir, GATEWAYS_FILE), { node_id: nodeId, gateways } satisfies KeptGateways)
 
 const identityOf = ({ private_pem, node_id = '', account_id = '', gateways = [] }: Stored) =>
   new Identity({ private_pem, node_id, account_id, gateways })
@@ -131,16 +139,18 @@ async function postJoin(options: JoinOptions, publicKey: string): Promise<NodeJo
   }
 }
 
-async function readStored(path: string): Promise<Stored | undefined> {
+const readStored = (path: string): Promise<Stored | undefined> => readJson<Stored>(path)
+
+async function readJson<T>(path: string): Promise<T | undefined> {
   try {
-    return JSON.parse(await readFile(path, 'utf8')) as Stored
+    return JSON.parse(await readFile(path, 'utf8')) as T
   } catch (err) {
     if ((err as NodeJS.ErrnoException).code === 'ENOENT') return undefined
     throw err
   }
 }
 
-async function save(path: string, stored: Stored): Promise<void> {
+async function save(path: string, stored: Stored | KeptGateways): Promise<void> {
   await mkdir(dirname(path), { recursive: true })
   // Two gateways may tell their list at the same moment.
   const part = `${path}.${randomUUID()}.part`

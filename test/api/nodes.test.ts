@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
-import { readFileSync, statSync, writeFileSync } from 'node:fs'
+import { readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from 'kysely'
 import { bumpCache } from '../../db/repositories/cache-versions.ts'
 import { createNodeToken } from '../../db/repositories/nodes.ts'
-import { loadOrJoin, type JoinOptions } from '../../node-runtime/identity.ts'
+import { loadOrJoin, type JoinOptions, saveGateways } from '../../node-runtime/identity.ts'
 import { newNodeKey } from '../../platform/signing.ts'
 import type { NodeInventory, NodeView } from '../../schemas/node.ts'
 import { RUNTIME_VERSION } from '../../node-runtime/inventory.ts'
@@ -68,6 +68,21 @@ describe('nodes', () => {
     const again = await loadOrJoin(options(folder.path, token))
 
     assert.equal(again.nodeId, joined.nodeId)
+  })
+
+  it('start with the gateways that they were told of, and are not joined again by a list that comes late', async () => {
+    using folder = temporaryFolder()
+    const joined = await loadOrJoin(options(folder.path, await newToken()))
+    const told = [api.baseUrl, 'http://127.0.0.2:8080']
+    await saveGateways(folder.path, joined, told)
+    assert.deepEqual((await loadOrJoin(options(folder.path, ''))).gateways, told)
+
+    rmSync(join(folder.path, 'identity.json'))
+    await saveGateways(folder.path, joined, told)
+    await assert.rejects(loadOrJoin(options(folder.path, '')), /HEARTH_NODE_TOKEN/)
+    const anew = await loadOrJoin(options(folder.path, await newToken()))
+    assert.deepEqual((await loadOrJoin(options(folder.path, ''))).gateways, anew.gateways)
+    assert.notEqual(anew.nodeId, joined.nodeId)
   })
 
   it('cannot join with a token that another one has used, or with none', async () => {
