@@ -25,9 +25,8 @@ export interface TaskWakerOptions {
 const MOST = 256
 const AT_ONCE = 16
 const RPC_MS = 3_000
-/** Between two looks: what comes meanwhile counts as one. A look that took long is followed by a longer rest. */
-const REST_MS = 200
-const REST_TIMES = 20
+/** Between two looks: what comes meanwhile counts as one. A look that took long is followed by a longer rest, up to the longest. */
+const REST_MS = { least: 200, times: 20, most: 2_000 }
 /** After a look that woke somebody, or that another gateway had begun: what has changed since is seen then. */
 const AGAIN_MS = 500
 
@@ -69,7 +68,10 @@ export class TaskWaker implements AsyncDisposable {
         )
         return false
       })
-      const rest = Math.max(REST_MS, REST_TIMES * (performance.now() - began))
+      const rest = Math.min(
+        REST_MS.most,
+        Math.max(REST_MS.least, REST_MS.times * (performance.now() - began)),
+      )
       await sleep(isUnsettled ? Math.max(rest, AGAIN_MS) : rest, undefined, { signal }).catch(() => {})
       if (isUnsettled) this.#isNews = true
     }
