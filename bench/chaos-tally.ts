@@ -23,6 +23,9 @@ export interface Violation {
   evidence: string
 }
 
+/** Refusals that stay what they are. */
+const FINAL = /answered 4(?!08|09|25|29)\d\d/
+
 /** What was asked of the platform and how it answered, by kind of work. */
 export class Tally {
   readonly #kinds = new Map<
@@ -48,13 +51,25 @@ export class Tally {
     }
   }
 
-  /** Asks again and again, as a client does with what is safe to repeat, until it is taken or the time is over. */
+  /**
+   * Asks again and again, as a client does with what is safe to repeat, until it is taken, the time is over, or the answer is
+   * one that no repetition changes.
+   */
   async insist<T>(kind: string, call: () => Promise<T>, until: number): Promise<T | undefined> {
+    let last = ''
+    const noting = () =>
+      call().catch((err: unknown) => {
+        last = reasonOf(err)
+        throw err
+      })
     for (;;) {
-      const answer = await this.attempt(kind, call)
+      const answer = await this.attempt(kind, noting)
       if (answer !== undefined) return answer
-      if (Date.now() > until) {
-        this.violation('what is safe to repeat is taken at last', `${kind} was refused until the end`)
+      if (Date.now() > until || FINAL.test(last)) {
+        this.violation(
+          'what is safe to repeat is taken at last',
+          `${kind} was refused: ${last.slice(0, 300)}`,
+        )
         return undefined
       }
       await sleep(500)

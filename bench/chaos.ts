@@ -94,9 +94,15 @@ async function settle(): Promise<void> {
 /** A customer with models, tables and a destination for its events. */
 async function open(name: string, own: TestPlatform, number: number): Promise<Customer> {
   const { dataset_id: table } = await uploadTable(own.api, regressionTable(3_000, number))
-  const words = Array.from({ length: 200 }, (_, i) => `${i},word ${i}`)
-  const csv = Buffer.from(`age,target\n${words.join('\n')}\n`)
-  const { dataset_id: wordsTable } = await uploadTable(own.api, csv)
+  // Only the trainer sees that its target is not all numbers.
+  const mixed = Array.from({ length: 200 }, (_, i) =>
+    JSON.stringify({ age: i, target: i % 2 ? i : `word ${i}` }),
+  )
+  const { dataset_id: wordsTable } = await own.api.upload<{ dataset_id: string }>(
+    '/datasets/upload',
+    { name: 'words.jsonl', bytes: Buffer.from(mixed.join('\n')) },
+    { name: 'words', storage_format: 'jsonl' },
+  )
   const models = [
     await makeModel(own, `${name}-warm`, number),
     await makeModel(own, `${name}-cold`, number + 10),
