@@ -1,5 +1,5 @@
 // Merges of two models of 475 million parameters beside a plain copy of the same bytes, each pair in the same minute:
-// npm run bench:merge [-- --pairs 5 --threads 2 --keep DIR --mergekit PYTHON]
+// npm run bench:merge [-- --pairs 5 --threads 2 --mergekit PYTHON]
 import { execFileSync, spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync, statfsSync } from 'node:fs'
 import { tmpdir } from 'node:os'

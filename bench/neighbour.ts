@@ -5,7 +5,7 @@ import { CUT, HELD } from './neighbour-tools.ts'
 import { startPlatform } from './platform.ts'
 
 // A quiet account's warm inference while another account, or a stranger, attacks: its p99 during each attack beside its p99 while
-// the other account sends harmless requests of the same size at the same rate, in turn. `neighbour.ts short` takes two minutes.
+// the other account sends harmless requests of the same size at the same rate, in turn. `neighbour.ts short` takes three minutes.
 
 const isShort = process.argv.includes('short')
 const only = process.argv.slice(2).filter((word) => word !== 'short')

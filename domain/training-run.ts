@@ -27,7 +27,7 @@ export const THREAD_SHARE: Readonly<Record<OperatingMode, number>> = { performan
 
 /**
  * Threads of one trainer on a node. One core stays with the platform, for a trainer that fights for the last one is
- * slower, not faster (facts); the others are divided among as many runs as the node takes at once.
+ * slower, not faster; the others are divided among as many runs as the node takes at once.
  */
 export const trainerThreads = ({
   cores,

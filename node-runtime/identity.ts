@@ -90,7 +90,7 @@ export async function loadOrJoin(options: JoinOptions): Promise<Identity> {
   }
   if (!options.token) {
     throw new JoinError(
-      'This node has not joined yet: set HEARTH_NODE_TOKEN to a token from `hearth admin node-token`',
+      'This node has not joined yet: set HEARTH_NODE_TOKEN to a token from `hearth node-token create ACCOUNT_ID`',
     )
   }
 

@@ -141,9 +141,8 @@ async function tryAt(
 ): Promise<Try> {
   if (shared) {
     const queue = shared === 'warm' ? QUEUES.warm(modelKey) : QUEUES.cached(modelKey)
-    const policy = shared === 'warm' ? POLICY.inferNow : POLICY.inferCached
     setCurrentDetails(`Waits for a node on the queue ${queue}, or runs there.`)
-    const outcome = await tryOn({ ...policy, taskQueue: queue }, { taskId, accountId })
+    const outcome = await tryOn({ ...POLICY.inferShared, taskQueue: queue }, { taskId, accountId })
     if (outcome !== 'not taken') return outcome
   }
   setCurrentDetails(`Runs on node ${nodeId}, which loads the model first if it has to.`)

@@ -65,15 +65,8 @@ export const POLICY = {
     heartbeatTimeout: '10s',
     retry: { maximumAttempts: 1 },
   },
-  /** One inference on a node that already has the model; not taken in time means: place again. */
-  inferNow: {
-    scheduleToStartTimeout: '2s',
-    startToCloseTimeout: '1 hour',
-    heartbeatTimeout: '10s',
-    retry: { maximumAttempts: 1 },
-  },
-  /** One inference on any node that has the weights, which loads the model first. */
-  inferCached: {
+  /** One inference on any node that has the model loaded, or its weights on disk; not taken in time means: place again. */
+  inferShared: {
     scheduleToStartTimeout: '2s',
     startToCloseTimeout: WHILE_ALIVE,
     heartbeatTimeout: '10s',
@@ -142,7 +135,7 @@ export const PAUSE = {
   afterRefusal: '5s',
 } as const
 
-/** Short database steps of the control plane run in the workflow's own worker (facts: 10 ms of server CPU saved each). */
+/** Short database steps of the control plane run in the workflow's own worker. */
 export const LOCAL = {
   record: {
     startToCloseTimeout: '10s',

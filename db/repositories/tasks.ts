@@ -141,7 +141,7 @@ export async function lockWaiting(
   await lockAccount(trx, 'task-quota', accountId)
   const { rows } = await sql<{ quota: number; waiting: number }>`
     select task_quota as quota, (select count(*)::int from (
-      select from task where account_id = account.id and status not in ('succeeded', 'failed', 'running')
+      select from task where account_id = account.id and status in ('queued', 'assigned')
       limit account.task_quota) as counted) as waiting
     from account where id = ${accountId}`.execute(trx)
   return rows[0] ?? { quota: 0, waiting: 0 }

@@ -58,6 +58,20 @@ describe('tasks that wait for a node', () => {
     assert.equal((await mine.infer()).status, 429)
   })
 
+  it('count no more once a node has claimed them', async () => {
+    const mine = await tenant(1)
+    const { body } = await mine.infer()
+    assert.equal((await mine.infer()).status, 429)
+
+    await api.database.db
+      .updateTable('task')
+      .set({ status: 'claimed' })
+      .where('id', '=', body.task_id)
+      .execute()
+
+    assert.equal((await mine.infer()).status, 202)
+  })
+
   it('are never more than the quota, however many come at the same moment', async () => {
     const mine = await tenant(7)
 

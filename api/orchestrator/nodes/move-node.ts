@@ -17,7 +17,7 @@ async function move({ db }: Services, nodeId: string, status: 'active' | 'draini
   return { node_id: nodeId, status }
 }
 
-/** Placement and the node itself go by it within a second; what is at work there ends as it would. */
+/** Placement and the node itself go by it within a second; a node that becomes dedicated ends what it has at work for others. */
 async function share({ db }: Services, nodeId: string, sharing: NodeSharing) {
   const node = await db.transaction().execute((trx) => shareRow(trx, nodeId, sharing))
   if (!node) throw new ApiError('not_found', 'there is no node with this id')
@@ -26,7 +26,8 @@ async function share({ db }: Services, nodeId: string, sharing: NodeSharing) {
 
 export const drainNode = route({
   operationId: 'drainNode',
-  summary: 'Let a node finish what it has and take nothing new',
+  summary:
+    'Take nothing new on a node; inference there ends as it would, trainers stop with a checkpoint and merges begin anew elsewhere',
   method: 'POST',
   path: '/admin/nodes/{node_id}/drain',
   auth: 'operations-key',
