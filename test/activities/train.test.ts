@@ -61,7 +61,7 @@ describe('training on a node', function () {
       // Trees without end, each with as many leaves as there are.
       const jobId = await start({ epochs: 100_000, num_leaves: 1024, checkpoint_every_epochs: 100_000 })
 
-      await jobs.reached(jobId, 'failed')
+      await jobs.reached(jobId, 'failed', 240_000)
 
       const run = await get(jobId)
       assert.match(

@@ -17,7 +17,7 @@ export interface JobSuite {
   readonly types: (jobId: string) => Promise<string[]>
   /** Lines of a job's log, oldest first. */
   readonly messages: (jobId: string) => Promise<string[]>
-  readonly reached: (jobId: string, status: string) => Promise<void>
+  readonly reached: (jobId: string, status: string, timeoutMs?: number) => Promise<void>
   readonly cancel: (jobId: string) => Promise<AnyBody>
   /** Until the lease has been taken away and its node has said that nothing of the work runs any more. */
   readonly released: (jobId: string) => Promise<void>
@@ -56,7 +56,7 @@ export function jobSuite(): JobSuite {
       (await get(`${jobId}/events`)).events.map(({ event_type }: { event_type: string }) => event_type),
     messages: async (jobId) =>
       (await get(`${jobId}/logs`)).logs.map(({ message }: { message: string }) => message),
-    reached: (jobId, status) => until(async () => (await get(jobId)).status === status),
+    reached: (jobId, status, timeoutMs) => until(async () => (await get(jobId)).status === status, timeoutMs),
     cancel: async (jobId) =>
       (await world.api.call('POST', `${RUNS}/${jobId}/cancel`, { key: account.key })).body,
     released: (jobId) =>
