@@ -1,13 +1,13 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import Koa from 'koa'
-import { CHAT_PATH } from '../domain/chat.ts'
-import { builder } from './builder/family.ts'
-import { docsRoutes } from './docs/routes.ts'
+import { CHAT_PATH } from '../domain/chat/chat.ts'
+import { builder } from './routes/builder/family.ts'
+import { docsRoutes } from './routes/docs/routes.ts'
 import type { Family } from './http/family.ts'
 import { Kernel } from './http/mount.ts'
 import type { MountOptions } from './http/operation.ts'
-import { openai } from './openai/family.ts'
-import { orchestrator, root } from './orchestrator/family.ts'
+import { openai } from './routes/openai/family.ts'
+import { orchestrator, root } from './routes/orchestrator/family.ts'
 import type { Services } from './services.ts'
 
 /** Everything that is served, in the order of the description. */

@@ -8,7 +8,7 @@ import { createApp, type AppOptions } from './app.ts'
 import { IdleConnections, type IdleLimits } from './http/idle-connections.ts'
 import { answerMalformed, answerTimeout } from './http/malformed.ts'
 import { boundStrangers } from './http/stranger-sockets.ts'
-import { asksForLink, serveLinks } from './links/upgrade.ts'
+import { asksForLink, serveLinks } from './gateway/links/upgrade.ts'
 import type { OpenServices } from './open-services.ts'
 
 type Listener = (req: IncomingMessage, res: ServerResponse) => void

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Client, Connection } from '@temporalio/client'
-import { infer } from '../embedded/demo-steps.ts'
+import { infer } from '../embedded/demo/steps.ts'
 import { BARE_QUEUE } from './bare/activities.ts'
 import { median, startPlatform } from './platform.ts'
 

@@ -1,7 +1,7 @@
 import { loadCatalog } from '../platform/catalog.ts'
 import { readConfig } from '../platform/config.ts'
 import { createLogger } from '../platform/log.ts'
-import { closeNode, openNode } from '../workers/node-parts.ts'
+import { closeNode, openNode } from '../workers/node/parts.ts'
 
 // A node of `bench/gateway.ts` as a process of its own: `node gateway-node.ts <catalog> <model key>`. It loads one model.
 

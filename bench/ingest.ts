@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { promisify } from 'node:util'
-import { readDataset } from '../platform/dataset-reader.ts'
+import { readDataset } from '../platform/datasets/reader.ts'
 
 // Reading a 500 MB jsonl file as an ingest does (every row parsed, checked and counted, columns typed) beside DuckDB's
 // plain count of the same file. Each side is a process of its own, its start included.

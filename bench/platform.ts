@@ -4,10 +4,10 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSyn
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type BuilderClient, builderClient } from '../embedded/demo-client.ts'
-import { exportTable, register, train, uploadTable } from '../embedded/demo-steps.ts'
-import { readIdentity } from '../embedded/pid-files.ts'
-import { ensurePythonEnv } from '../node-runtime/python-env.ts'
+import { type BuilderClient, builderClient } from '../embedded/demo/client.ts'
+import { exportTable, register, train, uploadTable } from '../embedded/demo/steps.ts'
+import { readIdentity } from '../embedded/processes/pid-files.ts'
+import { ensurePythonEnv } from '../node-runtime/environments/python-env.ts'
 import { readConfig } from '../platform/config.ts'
 
 /** A whole platform of its own, as `npm start` gives it, with one trained model behind an endpoint. */

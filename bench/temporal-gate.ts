@@ -5,8 +5,8 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Connection } from '@temporalio/client'
 import { request } from 'undici'
-import { ControlClient } from '../node-runtime/control-client.ts'
-import { loadOrJoin } from '../node-runtime/identity.ts'
+import { ControlClient } from '../node-runtime/control/client.ts'
+import { loadOrJoin } from '../node-runtime/control/identity.ts'
 import { type BenchPlatform, cpuSeconds, startPlatform } from './platform.ts'
 
 // What a thousand idle pollers cost the gate, and what the same cost Temporal, through the gate and without it.

@@ -5,7 +5,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
-import { ensurePythonEnv, pythonProcessEnv } from '../node-runtime/python-env.ts'
+import { ensurePythonEnv, pythonProcessEnv } from '../node-runtime/environments/python-env.ts'
 import { loadCatalog } from '../platform/catalog.ts'
 import { readConfig } from '../platform/config.ts'
 

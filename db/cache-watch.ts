@@ -1,7 +1,7 @@
 import { EventEmitter } from 'node:events'
 import type { Kysely } from 'kysely'
 import { Listener } from './listener.ts'
-import { CACHE_CHANNEL } from './repositories/cache-versions.ts'
+import { CACHE_CHANNEL } from './repositories/platform/cache-versions.ts'
 import type { Database } from './tables.ts'
 import type { CacheVersionTable } from './tables/accounts.ts'
 import type { Logger } from 'pino'

@@ -1,4 +1,4 @@
-import { type NodeSnapshot, serves, stageOf } from './node-snapshot.ts'
+import { type NodeSnapshot, serves, stageOf } from './placement/node-snapshot.ts'
 
 /** On how many nodes a model is loaded, and on how many more it lies on disk. */
 export interface ModelNodes {

@@ -1,6 +1,6 @@
 import type { NodeSharing } from '../schemas/node.ts'
-import { NODE_QUEUES } from './node-queues.ts'
-import { serves } from './node-snapshot.ts'
+import { NODE_QUEUES } from './placement/node-queues.ts'
+import { serves } from './placement/node-snapshot.ts'
 
 /** What decides whether a node can take a job. */
 export interface NodeStanding {

@@ -1,11 +1,11 @@
 import { parseArgs } from 'node:util'
-import { ensurePackages } from '../node-runtime/npm-env.ts'
-import { ensurePythonEnv } from '../node-runtime/python-env.ts'
+import { ensurePackages } from '../node-runtime/environments/npm-env.ts'
+import { ensurePythonEnv } from '../node-runtime/environments/python-env.ts'
 import { readConfig } from '../platform/config.ts'
 import type { Config } from '../platform/config.ts'
-import { chat, importTinyModel } from './demo-chat.ts'
-import { builderClient } from './demo-client.ts'
-import { Progress, type Rows } from './demo-progress.ts'
+import { chat, importTinyModel } from './demo/chat.ts'
+import { builderClient } from './demo/client.ts'
+import { Progress, type Rows } from './demo/progress.ts'
 import {
   exportTable,
   infer,
@@ -15,7 +15,7 @@ import {
   register,
   train,
   uploadTable,
-} from './demo-steps.ts'
+} from './demo/steps.ts'
 import { explain, StartError, UsageError } from './options.ts'
 import { StoppedError, stopRequested } from './stop-requested.ts'
 import { startPlatform } from './supervisor.ts'

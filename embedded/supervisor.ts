@@ -1,20 +1,20 @@
 import { existsSync, mkdirSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import type { Config } from '../platform/config.ts'
-import { usableFolder } from '../platform/folder.ts'
+import { usableFolder } from '../platform/config/folder.ts'
 import { localUrl } from '../platform/listening.ts'
 import { temporalAccess } from '../platform/temporal.ts'
-import { keepUp } from './child.ts'
-import type { Child, ChildSpec } from './child.ts'
-import { lockDataDir } from './data-lock.ts'
+import { keepUp } from './processes/child.ts'
+import type { Child, ChildSpec } from './processes/child.ts'
+import { lockDataDir } from './processes/data-lock.ts'
 import { type EmbeddedOptions, StartError } from './options.ts'
 import { createOutput } from './output.ts'
 import type { Output } from './output.ts'
 import { layoutOf, ROOT } from './paths.ts'
 import type { Layout } from './paths.ts'
-import { reapLeftovers } from './pid-files.ts'
+import { reapLeftovers } from './processes/pid-files.ts'
 import { apiPort, freePorts } from './ports.ts'
-import { findTemporalCli } from './programs.ts'
+import { findTemporalCli } from './processes/programs.ts'
 import { ensureDatabase, initPostgres, postgresChild } from './postgres.ts'
 import { waitUntilServing } from './readiness.ts'
 import { loadSecrets, writeJsonFile } from './secrets.ts'
@@ -214,7 +214,7 @@ async function startTemporal(context: Context): Promise<{ place: TemporalPlace; 
 
 /** A Node child: it ends when the pipe to this process does (die-with-parent.ts). */
 function main(name: string, file: string, env: NodeJS.ProcessEnv, flags: string[] = []): ChildSpec {
-  const preload = join(import.meta.dirname, 'die-with-parent.ts')
+  const preload = join(import.meta.dirname, 'processes', 'die-with-parent.ts')
   return {
     name,
     command: process.execPath,

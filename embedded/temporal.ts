@@ -2,9 +2,9 @@ import { Connection } from '@temporalio/client'
 import proto from '@temporalio/proto'
 import { reasonOf } from '../platform/reason.ts'
 import type { TemporalAccess } from '../platform/temporal.ts'
-import type { ChildSpec } from './child.ts'
+import type { ChildSpec } from './processes/child.ts'
 import { StartError } from './options.ts'
-import { onPath } from './programs.ts'
+import { onPath } from './processes/programs.ts'
 
 /** What workflows are found by in the UI; every one is a Keyword. */
 const SEARCH_ATTRIBUTES = ['HearthAccount', 'HearthKind', 'HearthModel', 'HearthNode']

@@ -2,7 +2,7 @@ import { type ChannelOptions, credentials as grpc, type ChannelCredentials } fro
 import { Client, Connection, type TLSConfig } from '@temporalio/client'
 import { defineSearchAttributeKey, SearchAttributeType, TypedSearchAttributes } from '@temporalio/common'
 import { type Config, ConfigError, required } from './config.ts'
-import { readPem } from './pem.ts'
+import { readPem } from './config/pem.ts'
 
 /** Typed search attributes by which operators find work. */
 export const SEARCH_ATTRIBUTES = {

@@ -5,7 +5,7 @@ import { HubOrigin } from './endpoint.ts'
 /** Who speaks, as the OpenAI API has it; `function` is its older word for `tool`. */
 export const CHAT_ROLES = ['system', 'developer', 'user', 'assistant', 'tool', 'function'] as const
 
-/** Which messages may do without `content` is a rule of `domain/chat-messages.ts`, which checks each of them. */
+/** Which messages may do without `content` is a rule of `domain/chat/messages.ts`, which checks each of them. */
 const Message = Type.Object({
   role: Vocabulary(...CHAT_ROLES),
   content: Type.Optional(

@@ -12,11 +12,11 @@ export const RuntimeProfile = Type.Object(
     /** The library that runs the weights, as registry entries name it. */
     framework: Type.Optional(Type.String({ minLength: 1 })),
     driver: RuntimeDriver,
-    /** Locked Python environment (a folder of node-runtime/python) the command runs in; null when it needs none. */
+    /** Locked Python environment (a folder of node-runtime/environments/python) the command runs in; null when it needs none. */
     python_env: Nullable(Type.String({ pattern: '^[a-z][a-z0-9-]*$' })),
     command: Type.Array(Type.String({ minLength: 1 }), { minItems: 1 }),
     env: Type.Record(Type.String(), Type.String()),
-    /** Locked set of npm packages (a folder of node-runtime/npm) that the command is given as `{packages}`. */
+    /** Locked set of npm packages (a folder of node-runtime/environments/npm) that the command is given as `{packages}`. */
     npm_env: Type.Optional(Type.String({ pattern: '^[a-z][a-z0-9-]*$' })),
     /** What the container driver runs, by version or digest. */
     image: Type.Optional(Type.String({ minLength: 1 })),

@@ -2,9 +2,9 @@ import { execFile } from 'node:child_process'
 import { accessSync, chmodSync, constants, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { findTemporalCli, goInstall, onPath } from '../embedded/programs.ts'
-import { ensurePackages } from '../node-runtime/npm-env.ts'
-import { ensurePythonEnv } from '../node-runtime/python-env.ts'
+import { findTemporalCli, goInstall, onPath } from '../embedded/processes/programs.ts'
+import { ensurePackages } from '../node-runtime/environments/npm-env.ts'
+import { ensurePythonEnv } from '../node-runtime/environments/python-env.ts'
 
 const run = promisify(execFile)
 const VERSITYGW = '1.8.0'

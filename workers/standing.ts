@@ -1,7 +1,7 @@
 import { type Client, ScheduleNotFoundError } from '@temporalio/client'
 import type { Logger } from '../platform/log.ts'
 import { searchAttributes } from '../platform/temporal.ts'
-import { housekeepingStarts, killSwitchStart, webhookDispatchStart } from '../workflows/starts.ts'
+import { housekeepingStarts, killSwitchStart, webhookDispatchStart } from '../workflows/contract/starts.ts'
 
 /** By which earlier versions started a workflow for each pass of housekeeping. */
 const FORMER_SCHEDULES = ['reconcile', 'retention']

@@ -11,8 +11,8 @@ import {
 } from '@temporalio/workflow'
 import type { ControlActivities } from '../activities/control/index.ts'
 import type { NodeActivities } from '../activities/node/index.ts'
-import type { TestVerdict } from '../activities/node/test-model.ts'
-import { LOCAL, PAUSE, POLICY, QUEUES } from './policy.ts'
+import type { TestVerdict } from '../activities/node/models/test-model.ts'
+import { LOCAL, PAUSE, POLICY, QUEUES } from './contract/policy.ts'
 
 const { openCandidate, placeCandidate, closeCandidate } = proxyLocalActivities<ControlActivities>(
   LOCAL.record,

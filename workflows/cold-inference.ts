@@ -20,11 +20,11 @@ import {
   workflowInfo,
 } from '@temporalio/workflow'
 import type { ControlActivities } from '../activities/control/index.ts'
-import type { GiveUp, TaskPlacement } from '../activities/control/inference.ts'
+import type { GiveUp, TaskPlacement } from '../activities/control/tasks/tasks.ts'
 import type { NodeActivities } from '../activities/node/index.ts'
 import { QUEUE_LIMIT_MS } from '../domain/inference-task.ts'
-import { nodeHasRoom } from './messages.ts'
-import { LOCAL, PAUSE, POLICY, QUEUES } from './policy.ts'
+import { nodeHasRoom } from './contract/messages.ts'
+import { LOCAL, PAUSE, POLICY, QUEUES } from './contract/policy.ts'
 
 const { placeTask, giveUpTask } = proxyLocalActivities<ControlActivities>(LOCAL.record)
 const HEARTH_NODE = defineSearchAttributeKey('HearthNode', SearchAttributeType.KEYWORD)

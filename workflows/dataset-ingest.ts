@@ -6,7 +6,7 @@ import {
   setCurrentDetails,
 } from '@temporalio/workflow'
 import type { ControlActivities } from '../activities/control/index.ts'
-import { LOCAL, POLICY } from './policy.ts'
+import { LOCAL, POLICY } from './contract/policy.ts'
 
 const { ingestDataset } = proxyActivities<ControlActivities>(POLICY.ingest)
 const { giveUpIngest } = proxyLocalActivities<ControlActivities>(LOCAL.record)

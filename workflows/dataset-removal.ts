@@ -1,6 +1,6 @@
 import { proxyActivities, setCurrentDetails } from '@temporalio/workflow'
 import type { ControlActivities } from '../activities/control/index.ts'
-import { POLICY } from './policy.ts'
+import { POLICY } from './contract/policy.ts'
 
 const { removeDatasetFiles } = proxyActivities<ControlActivities>(POLICY.remove)
 

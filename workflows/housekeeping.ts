@@ -1,5 +1,5 @@
 import { continueAsNew, log, setCurrentDetails, sleep, workflowInfo } from '@temporalio/workflow'
-import { PAUSE } from './policy.ts'
+import { PAUSE } from './contract/policy.ts'
 import { reconcilePass, type ReconcileState } from './reconcile.ts'
 import { retentionPass } from './retention.ts'
 

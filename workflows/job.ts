@@ -17,11 +17,11 @@ import {
   workflowInfo,
 } from '@temporalio/workflow'
 import type { ControlActivities } from '../activities/control/index.ts'
-import type { RunToDo } from '../activities/control/training.ts'
-import type { JobOffer } from '../domain/job-offers.ts'
+import type { RunToDo } from '../activities/control/training/records.ts'
+import type { JobOffer } from '../domain/placement/job-offers.ts'
 import { type GiveUpReason, isTerminal, MAX_FRUITLESS_ATTEMPTS } from '../domain/training-run.ts'
-import { jobClaimed, jobWaiting } from './messages.ts'
-import { LOCAL, PAUSE } from './policy.ts'
+import { jobClaimed, jobWaiting } from './contract/messages.ts'
+import { LOCAL, PAUSE } from './contract/policy.ts'
 
 const { openRun, offersOf, closeAttempt, finishRun } = proxyLocalActivities<ControlActivities>(LOCAL.record)
 const HEARTH_NODE = defineSearchAttributeKey('HearthNode', SearchAttributeType.KEYWORD)

@@ -15,8 +15,8 @@ import {
   type KillSwitchOrder,
   killSwitchState,
   type KillSwitchState,
-} from './messages.ts'
-import { LOCAL } from './policy.ts'
+} from './contract/messages.ts'
+import { LOCAL } from './contract/policy.ts'
 
 const { followKillSwitch, switchKillSwitch } = proxyLocalActivities<ControlActivities>(LOCAL.record)
 

@@ -1,6 +1,6 @@
 import { proxyActivities, setCurrentDetails } from '@temporalio/workflow'
 import type { NodeActivities } from '../activities/node/index.ts'
-import { POLICY, QUEUES } from './policy.ts'
+import { POLICY, QUEUES } from './contract/policy.ts'
 
 export interface ModelLoadInput {
   modelKey: string

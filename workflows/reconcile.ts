@@ -6,7 +6,7 @@ import {
   workflowInfo,
 } from '@temporalio/workflow'
 import type { ControlActivities } from '../activities/control/index.ts'
-import { LOCAL } from './policy.ts'
+import { LOCAL } from './contract/policy.ts'
 
 const {
   foldUsageCounts,

@@ -4,7 +4,7 @@ import type { Database } from '../../db/tables.ts'
 import type { Catalog } from '../../platform/catalog.ts'
 import type { Config } from '../../platform/config.ts'
 import type { Logger } from '../../platform/log.ts'
-import type { ObjectStore } from '../../platform/object-store.ts'
+import type { ObjectStore } from '../../platform/object-store/store.ts'
 
 /** What control-plane activities are given. */
 export interface ControlDeps {

@@ -1,12 +1,12 @@
-import { createCandidateActivities } from './candidates.ts'
-import { createDatasetActivities } from './datasets.ts'
+import { createCandidateActivities } from './models/candidates.ts'
+import { createDatasetActivities } from './datasets/datasets.ts'
 import type { ControlDeps } from './deps.ts'
-import { createInferenceActivities } from './inference.ts'
-import { createKillSwitchActivities } from './kill-switch.ts'
-import { createMaintenanceActivities } from './maintenance.ts'
-import { createReconcileActivities } from './reconcile.ts'
-import { createTrainingActivities } from './training.ts'
-import { createWaitingActivities } from './waiting-jobs.ts'
+import { createInferenceActivities } from './tasks/tasks.ts'
+import { createKillSwitchActivities } from './platform/kill-switch.ts'
+import { createMaintenanceActivities } from './housekeeping/retention.ts'
+import { createReconcileActivities } from './housekeeping/reconcile.ts'
+import { createTrainingActivities } from './training/records.ts'
+import { createWaitingActivities } from './training/waiting-jobs.ts'
 
 /** Every activity of the `control` queue; each is safe to repeat (its doc line says why). */
 export const createControlActivities = (deps: ControlDeps) => ({

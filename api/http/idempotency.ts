@@ -6,7 +6,7 @@ import {
   storeReply,
   type StoredReply,
   takeKey,
-} from '../../db/repositories/idempotency.ts'
+} from '../../db/repositories/platform/idempotency.ts'
 import type { Database } from '../../db/tables.ts'
 import { ApiError, invalid } from '../../domain/errors.ts'
 import type { Services } from '../services.ts'

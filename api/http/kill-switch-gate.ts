@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Transaction } from 'kysely'
-import { shareKillSwitch } from '../../db/repositories/kill-switch.ts'
+import { shareKillSwitch } from '../../db/repositories/platform/kill-switch.ts'
 import type { Database } from '../../db/tables.ts'
 import { ApiError } from '../../domain/errors.ts'
 import type { KillSwitchView } from '../services.ts'

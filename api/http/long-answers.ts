@@ -1,5 +1,5 @@
 import { tryLater } from '../../domain/errors.ts'
-import { FairTurns, LineFull } from '../../platform/fair-turns.ts'
+import { FairTurns, LineFull } from '../../platform/async/fair-turns.ts'
 import type { Outgoing } from './respond.ts'
 
 /** Of how many accounts at once long answers are made; what waits holds no memory yet. */

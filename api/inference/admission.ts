@@ -1,4 +1,4 @@
-import type { CallableEndpointRow } from '../../db/repositories/callable-endpoints.ts'
+import type { CallableEndpointRow } from '../../db/repositories/endpoints/callable.ts'
 import { accessTo } from '../../domain/endpoint.ts'
 import { ApiError, unusableModel } from '../../domain/errors.ts'
 import type { ModelState } from '../../schemas/inference-task.ts'

@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache'
-import type { CallableEndpointRow } from '../../db/repositories/callable-endpoints.ts'
+import type { CallableEndpointRow } from '../../db/repositories/endpoints/callable.ts'
 import { ApiError, invalidFor, type Issue, tryLater } from '../../domain/errors.ts'
 import {
   type CompiledSchema,
@@ -8,7 +8,7 @@ import {
   faultsOf,
 } from '../../platform/schema-checks/check.ts'
 import type { CheckResult, SchemaChecks } from '../../platform/schema-checks/checks.ts'
-import { UserSchemaError } from '../../platform/user-schema.ts'
+import { UserSchemaError } from '../../platform/schema-checks/user-schema.ts'
 import { toIssues } from '../http/issues.ts'
 
 /** Schemas that are compiled here: 10 ms at most; larger ones take up to 200 ms (measured), for which a child has the time. */

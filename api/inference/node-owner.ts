@@ -1,4 +1,4 @@
-import { findNodeOfLease } from '../../db/repositories/tasks.ts'
+import { findNodeOfLease } from '../../db/repositories/tasks/tasks.ts'
 import type { Services } from '../services.ts'
 
 /** Whose node earns the payout of a task; free work needs to know nobody. */

@@ -1,5 +1,5 @@
 import type { Insertable, Selectable } from 'kysely'
-import type { ChallengeFailure } from '../../domain/webhook-challenge.ts'
+import type { ChallengeFailure } from '../../domain/webhooks/challenge.ts'
 import type { CreatedAt, Defaulted, NullableJson, Optional } from './columns.ts'
 
 export interface WebhookEndpointTable {

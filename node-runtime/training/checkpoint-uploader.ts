@@ -1,8 +1,8 @@
 import { link, rm } from 'node:fs/promises'
 import { basename } from 'node:path'
 import type { CheckpointRegistered, UploadUrls } from '../../schemas/lease.ts'
-import type { ControlClient } from '../control-client.ts'
-import { putFile } from '../transfer.ts'
+import type { ControlClient } from '../control/client.ts'
+import { putFile } from '../weights/transfer.ts'
 import type { TrainerFile } from './trainer-lines.ts'
 
 export type Checkpoint = TrainerFile & { epoch: number }

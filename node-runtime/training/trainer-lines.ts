@@ -1,4 +1,4 @@
-import type { EpochMeasures } from '../spool.ts'
+import type { EpochMeasures } from '../control/spool.ts'
 
 /** A file that the trainer has finished writing. */
 export interface TrainerFile {

@@ -1,6 +1,6 @@
 import type { ErrorObject, ValidateFunction } from 'ajv/dist/2020.js'
 import { weighSchema } from '../../domain/schema-weight.ts'
-import { compileUserSchema, prepareUserSchema, UserSchemaError } from '../user-schema.ts'
+import { compileUserSchema, prepareUserSchema, UserSchemaError } from './user-schema.ts'
 
 /** Subschemas that one place of a value may be held against through references and branches: far above what people write. */
 const MOST_AT_ONCE = 10_000

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
-import { toFailure } from '../../activities/node/models.ts'
-import { ModelUnavailableError } from '../../node-runtime/model-manager.ts'
+import { toFailure } from '../../activities/node/models/load.ts'
+import { ModelUnavailableError } from '../../node-runtime/models/manager.ts'
 
 describe('a load that failed', () => {
   const told = (code: ModelUnavailableError['code'], message: string) =>

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
-import { createTrainingActivities } from '../../activities/control/training.ts'
-import { findLastLease } from '../../db/repositories/leases.ts'
+import { createTrainingActivities } from '../../activities/control/training/records.ts'
+import { findLastLease } from '../../db/repositories/training/leases.ts'
 import { startApi, type TestApi } from '../support/api.ts'
 import { type SignedNode, signedNode } from '../support/signed-node.ts'
 import { checkpoint, claimJob, completeJob, createRun, readyDataset } from '../support/training.ts'

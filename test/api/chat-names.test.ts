@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { ServedName } from '../../node-runtime/served-name.ts'
+import { ServedName } from '../../node-runtime/link/served-name.ts'
 import type { AnyBody } from '../support/api.ts'
 import { ChatApi, eventsOf, FAKE_LLM_SERVER, startChatNode } from '../support/chat-api.ts'
 import { startApi } from '../support/api.ts'

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { CHAT_PATH } from '../../domain/chat.ts'
+import { CHAT_PATH } from '../../domain/chat/chat.ts'
 import { ChatApi, eventsOf, openStream, startChatNode } from '../support/chat-api.ts'
 import { dieOnce } from '../support/die-once.ts'
 import { SOON_MS, until } from '../support/until.ts'

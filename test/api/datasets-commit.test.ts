@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { MOST_UNREAD } from '../../api/builder/datasets/accept-upload.ts'
+import { MOST_UNREAD } from '../../api/routes/builder/datasets/accept-upload.ts'
 import { newId } from '../../domain/ids.ts'
 import { CSV, DATASETS, DatasetApi } from '../support/dataset-api.ts'
 

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { EndpointCache } from '../../api/endpoint-cache.ts'
+import { EndpointCache } from '../../api/gateway/caches/endpoint-cache.ts'
 import { newId } from '../../domain/ids.ts'
 import { buildEndpoint } from '../support/build-endpoint.ts'
 import { startDatabase, type TestDatabase } from '../support/database.ts'

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { foldUsage } from '../../db/repositories/usage.ts'
+import { foldUsage } from '../../db/repositories/platform/usage.ts'
 import type { EndpointFacets } from '../../schemas/endpoint.ts'
 import { newId } from '../../domain/ids.ts'
 import { startApi, type TestApi } from '../support/api.ts'

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { EventStream } from '../../api/openai/chat-completions/event-stream.ts'
+import { EventStream } from '../../api/routes/openai/chat-completions/event-stream.ts'
 
 const event = (value: object | string, gap = '\n\n') =>
   `data: ${typeof value === 'string' ? value : JSON.stringify(value)}${gap}`

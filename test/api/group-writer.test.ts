@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { GroupWriter } from '../../api/journal/group-writer.ts'
+import { GroupWriter } from '../../api/gateway/journal/group-writer.ts'
 import type { ApiError } from '../../domain/errors.ts'
 import { createLogger } from '../../platform/log.ts'
 

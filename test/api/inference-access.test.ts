@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { request } from 'undici'
-import { bumpCache } from '../../db/repositories/cache-versions.ts'
+import { bumpCache } from '../../db/repositories/platform/cache-versions.ts'
 import type { EndpointRow } from '../../db/tables/models.ts'
 import { newId } from '../../domain/ids.ts'
 import { OFFERED } from '../support/build-endpoint.ts'

@@ -3,9 +3,13 @@ import { sql } from 'kysely'
 import Type from 'typebox'
 import type { Family } from '../../api/http/family.ts'
 import { route } from '../../api/http/route.ts'
-import { switchKillSwitch } from '../../api/orchestrator/admin/switch-kill-switch.ts'
-import { orchestrator } from '../../api/orchestrator/family.ts'
-import { countAcknowledged, readKillSwitch, writeKillSwitch } from '../../db/repositories/kill-switch.ts'
+import { switchKillSwitch } from '../../api/routes/orchestrator/admin/switch-kill-switch.ts'
+import { orchestrator } from '../../api/routes/orchestrator/family.ts'
+import {
+  countAcknowledged,
+  readKillSwitch,
+  writeKillSwitch,
+} from '../../db/repositories/platform/kill-switch.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../support/api.ts'
 import { SOON_MS, until } from '../support/until.ts'
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { sql } from 'kysely'
-import { Journal } from '../../api/journal/journal.ts'
+import { Journal } from '../../api/gateway/journal/journal.ts'
 import { PreparedPool } from '../../db/prepared-pool.ts'
 import type { AnyBody, Answer } from '../support/api.ts'
 import { ChatApi } from '../support/chat-api.ts'

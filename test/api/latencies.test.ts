@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { foldUsage } from '../../db/repositories/usage.ts'
+import { foldUsage } from '../../db/repositories/platform/usage.ts'
 import type { EndpointRow } from '../../db/tables/models.ts'
 import { buildEndpoint } from '../support/build-endpoint.ts'
 import { InferenceApi } from '../support/inference-api.ts'

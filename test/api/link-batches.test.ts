@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { readLogs, readMetrics } from '../../api/links/reports.ts'
+import { readLogs, readMetrics } from '../../api/gateway/links/reports.ts'
 import { newId } from '../../domain/ids.ts'
 
 describe('lines and losses that a node tells in batches', () => {

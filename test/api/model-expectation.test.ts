@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { orderModel } from '../../db/repositories/node-model-orders.ts'
+import { orderModel } from '../../db/repositories/nodes/model-orders.ts'
 import { startApi, type TestApi } from '../support/api.ts'
 import { addLlmVersion, createMerge, type NewVersion, versionRef } from '../support/merges.ts'
 import { type SignedNode, signedNode } from '../support/signed-node.ts'

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { newId } from '../../domain/ids.ts'
-import { warmthOf } from '../../domain/node-snapshot.ts'
+import { warmthOf } from '../../domain/placement/node-snapshot.ts'
 import type { EndpointRow } from '../../db/tables/models.ts'
 import { ChatApi, startChatNode } from '../support/chat-api.ts'
 import { OPERATIONS_KEY } from '../support/api.ts'

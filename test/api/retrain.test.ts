@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
-import { createTrainingActivities } from '../../activities/control/training.ts'
-import { insertVersion } from '../../db/repositories/versions.ts'
+import { createTrainingActivities } from '../../activities/control/training/records.ts'
+import { insertVersion } from '../../db/repositories/models/versions.ts'
 import type { NewModelVersion } from '../../db/tables/models.ts'
 import { newId } from '../../domain/ids.ts'
 import { startApi, type TestApi } from '../support/api.ts'

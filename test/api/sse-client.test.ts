@@ -4,7 +4,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { request } from 'undici'
-import { SseClient } from '../../api/openai/chat-completions/sse-client.ts'
+import { SseClient } from '../../api/routes/openai/chat-completions/sse-client.ts'
 
 describe('the stream of a chat', () => {
   /** What a client has got after a moment in which the stream was kept alive. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
-import { createInferenceActivities } from '../../activities/control/inference.ts'
+import { createInferenceActivities } from '../../activities/control/tasks/tasks.ts'
 import type { ControlDeps } from '../../activities/control/deps.ts'
-import { lockWaiting } from '../../db/repositories/tasks.ts'
+import { lockWaiting } from '../../db/repositories/tasks/tasks.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../support/api.ts'
 import { buildEndpoint } from '../support/build-endpoint.ts'
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
-import { findMergeUsing } from '../../db/repositories/merges.ts'
+import { findMergeUsing } from '../../db/repositories/training/merges.ts'
 import { newId } from '../../domain/ids.ts'
 import { startApi, type TestApi } from '../support/api.ts'
 import { filesBelow, writeCheckpoint } from '../support/checkpoints.ts'

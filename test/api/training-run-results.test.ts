@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { createTrainingActivities } from '../../activities/control/training.ts'
+import { createTrainingActivities } from '../../activities/control/training/records.ts'
 import { startApi, type TestApi } from '../support/api.ts'
 import { signedNode } from '../support/signed-node.ts'
 import { claimJob, completeJob, createRun, readyDataset } from '../support/training.ts'

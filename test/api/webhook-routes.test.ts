@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { sql } from 'kysely'
-import { validWebhookSecrets } from '../../db/repositories/webhook-endpoints.ts'
+import { validWebhookSecrets } from '../../db/repositories/webhooks/endpoints.ts'
 import { newId } from '../../domain/ids.ts'
 import { startApi } from '../support/api.ts'
 import { DELIVERIES, ENDPOINTS, ifMatch, WEBHOOK_BODY, WebhookRoutes } from '../support/webhook-routes.ts'

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { createHmac } from 'node:crypto'
-import { insertEvents } from '../../db/repositories/events.ts'
+import { insertEvents } from '../../db/repositories/webhooks/events.ts'
 import { newId } from '../../domain/ids.ts'
 import {
   startDestination,

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { existsSync, readFileSync } from 'node:fs'
-import { HUB_TASKS } from '../../domain/hub-compatibility.ts'
+import { HUB_TASKS } from '../../domain/hub/compatibility.ts'
 import { loadCatalog } from '../../platform/catalog.ts'
 import { SERVED } from './routes.ts'
 

@@ -3,7 +3,7 @@ import { accessTo, missingForPublic, reviewAfter } from '../../domain/endpoint.t
 import { microToUsd, usdToMicro } from '../../domain/money.ts'
 import { orphanedTest, orphanOf } from '../../domain/orphan.ts'
 import { countModelNodes } from '../../domain/readiness.ts'
-import type { NodeSnapshot } from '../../domain/node-snapshot.ts'
+import type { NodeSnapshot } from '../../domain/placement/node-snapshot.ts'
 import type { NodeModelState } from '../../schemas/node.ts'
 
 describe('access to an endpoint', () => {

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
-import { roomOn, trainingCapacity, trainingProcesses, withoutRoom } from '../../domain/gpu-room.ts'
-import type { NodeSnapshot } from '../../domain/node-snapshot.ts'
-import { PlacementIndex, type PlacementNeed } from '../../domain/placement.ts'
-import { planPins } from '../../domain/warm-pins.ts'
+import { roomOn, trainingCapacity, trainingProcesses, withoutRoom } from '../../domain/placement/gpu-room.ts'
+import type { NodeSnapshot } from '../../domain/placement/node-snapshot.ts'
+import { PlacementIndex, type PlacementNeed } from '../../domain/placement/placement.ts'
+import { planPins } from '../../domain/placement/warm-pins.ts'
 import { loadCatalog } from '../../platform/catalog.ts'
 import type { NodeModel } from '../../schemas/node.ts'
 

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
-import { checkHubRepo, type HubRepoFacts, type HubSurroundings } from '../../domain/hub-compatibility.ts'
-import { entersAs, LIFECYCLE, type LifecycleStatus, mayMove } from '../../domain/model-lifecycle.ts'
-import { kvCacheMb, readModelShape } from '../../domain/model-shape.ts'
+import { checkHubRepo, type HubRepoFacts, type HubSurroundings } from '../../domain/hub/compatibility.ts'
+import { entersAs, LIFECYCLE, type LifecycleStatus, mayMove } from '../../domain/models/lifecycle.ts'
+import { kvCacheMb, readModelShape } from '../../domain/models/shape.ts'
 import { loadCatalog } from '../../platform/catalog.ts'
-import { retryAfter } from '../../platform/rate-limit-headers.ts'
+import { retryAfter } from '../../platform/hub/rate-limit-headers.ts'
 
 const MB = 1024 * 1024
 const QWEN = {

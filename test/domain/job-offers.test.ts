@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
-import { jobOffers } from '../../domain/job-offers.ts'
-import type { NodeSnapshot } from '../../domain/node-snapshot.ts'
+import { jobOffers } from '../../domain/placement/job-offers.ts'
+import type { NodeSnapshot } from '../../domain/placement/node-snapshot.ts'
 
 const buildNode = (overrides: Partial<NodeSnapshot> = {}): NodeSnapshot => ({
   node_id: 'n1',

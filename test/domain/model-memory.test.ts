@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { adapterBytes, type Tuning, tuningMemoryMb, weightsBytes } from '../../domain/model-memory.ts'
+import { adapterBytes, type Tuning, tuningMemoryMb, weightsBytes } from '../../domain/models/memory.ts'
 
 const GB = 1024
 

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mayPoll, type Poller } from '../../domain/node-queues.ts'
+import { mayPoll, type Poller } from '../../domain/placement/node-queues.ts'
 
 const buildNode = (overrides: Partial<Poller> = {}): Poller => ({
   nodeId: 'n1',

@@ -1,6 +1,12 @@
 import assert from 'node:assert/strict'
-import { type NodeSnapshot, warmthOf } from '../../domain/node-snapshot.ts'
-import { place, PlacementIndex, type PlacementNeed, pointsOf, WARMTH_SCORE } from '../../domain/placement.ts'
+import { type NodeSnapshot, warmthOf } from '../../domain/placement/node-snapshot.ts'
+import {
+  place,
+  PlacementIndex,
+  type PlacementNeed,
+  pointsOf,
+  WARMTH_SCORE,
+} from '../../domain/placement/placement.ts'
 import type { NodeModel } from '../../schemas/node.ts'
 
 const buildNode = (overrides: Partial<NodeSnapshot> = {}): NodeSnapshot => ({

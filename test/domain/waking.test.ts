@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
-import { PLACED_SLOTS } from '../../domain/node-queues.ts'
-import type { NodeSnapshot } from '../../domain/node-snapshot.ts'
-import { planWaking, type WaitingModel, type WakingSituation } from '../../domain/waking.ts'
+import { PLACED_SLOTS } from '../../domain/placement/node-queues.ts'
+import type { NodeSnapshot } from '../../domain/placement/node-snapshot.ts'
+import { planWaking, type WaitingModel, type WakingSituation } from '../../domain/placement/waking.ts'
 
 const buildNode = (overrides: Partial<NodeSnapshot> = {}): NodeSnapshot => ({
   node_id: 'a',

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
-import type { NodeSnapshot } from '../../domain/node-snapshot.ts'
-import { LOST_AFTER_MS, planPins, type WarmPin, type WarmWant } from '../../domain/warm-pins.ts'
+import type { NodeSnapshot } from '../../domain/placement/node-snapshot.ts'
+import { LOST_AFTER_MS, planPins, type WarmPin, type WarmWant } from '../../domain/placement/warm-pins.ts'
 import type { NodeModel } from '../../schemas/node.ts'
 
 const NOW = new Date('2026-01-01T12:00:00Z')

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { judgeAttempt } from '../../domain/webhook-outcome.ts'
+import { judgeAttempt } from '../../domain/webhooks/outcome.ts'
 
 describe('webhook outcome', () => {
   for (const [status, outcome, errorCode, statusClass] of [

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { attemptDueAt, retryAfterMs } from '../../domain/webhook-schedule.ts'
+import { attemptDueAt, retryAfterMs } from '../../domain/webhooks/schedule.ts'
 
 const HOUR = 3_600_000
 const createdAt = Date.parse('2026-01-01T00:00:00Z')

@@ -3,11 +3,11 @@ import { spawn } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'mocha'
-import { keepUp } from '../../embedded/child.ts'
-import type { ChildSpec } from '../../embedded/child.ts'
+import { keepUp } from '../../embedded/processes/child.ts'
+import type { ChildSpec } from '../../embedded/processes/child.ts'
 import { createOutput } from '../../embedded/output.ts'
-import { readIdentity } from '../../embedded/pid-files.ts'
-import { identify } from '../../embedded/process-identity.ts'
+import { readIdentity } from '../../embedded/processes/pid-files.ts'
+import { identify } from '../../embedded/processes/process-identity.ts'
 import { liveInGroup } from '../support/platform.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { eventually, SOON_MS, until } from '../support/until.ts'
@@ -46,7 +46,7 @@ describe('a child that is kept up', () => {
   it('ends by itself when the process that watches over it is killed', async () => {
     const program = `
       import { spawn } from 'node:child_process'
-      const args = ['--import', '${join(import.meta.dirname, '../../embedded/die-with-parent.ts')}', '-e', 'setInterval(() => {}, 1000)']
+      const args = ['--import', '${join(import.meta.dirname, '../../embedded/processes/die-with-parent.ts')}', '-e', 'setInterval(() => {}, 1000)']
       const child = spawn(process.execPath, args, { detached: true, stdio: ['pipe', 'ignore', 'ignore'] })
       console.log(child.pid)`
     const parent = spawn(process.execPath, ['--input-type=module', '-e', program], {

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'mocha'
-import { lockDataDir } from '../../embedded/data-lock.ts'
-import { identify } from '../../embedded/process-identity.ts'
+import { lockDataDir } from '../../embedded/processes/data-lock.ts'
+import { identify } from '../../embedded/processes/process-identity.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 describe('the lock of a data directory', () => {

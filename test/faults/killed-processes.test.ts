@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { after, before, describe, it } from 'mocha'
-import { uploadTable } from '../../embedded/demo-steps.ts'
+import { uploadTable } from '../../embedded/demo/steps.ts'
 import { dataDirectory, processesOn, startTestPlatform } from '../support/platform.ts'
 import type { Process, TestPlatform } from '../support/platform.ts'
 import { regressionTable } from '../support/tables.ts'

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { globSync } from 'node:fs'
 import { join } from 'node:path'
-import { writeTinyGguf } from '../../embedded/tiny-gguf.ts'
+import { writeTinyGguf } from '../../embedded/demo/tiny-gguf.ts'
 import { filesOf, llamaRepo } from '../support/hub-repos.ts'
 import { startHub, type TestHub } from '../support/hub-server.ts'
 import { requireLlamaCpp } from '../support/llm-world.ts'

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { request } from 'undici'
-import type { BuilderClient } from '../../embedded/demo-client.ts'
-import { uploadTable } from '../../embedded/demo-steps.ts'
+import type { BuilderClient } from '../../embedded/demo/client.ts'
+import { uploadTable } from '../../embedded/demo/steps.ts'
 import { eventually } from '../support/until.ts'
 import { regressionTable } from '../support/tables.ts'
 

@@ -1,5 +1,10 @@
 import assert from 'node:assert/strict'
-import { type IdleModel, planEviction, planRoom, type PooledModel } from '../../node-runtime/eviction.ts'
+import {
+  type IdleModel,
+  planEviction,
+  planRoom,
+  type PooledModel,
+} from '../../node-runtime/memory/eviction.ts'
 
 const model = (modelKey: string, memoryMb: number, lastUsed: number): IdleModel => ({
   modelKey,

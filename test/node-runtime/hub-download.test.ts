@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { orderModel } from '../../db/repositories/node-model-orders.ts'
+import { orderModel } from '../../db/repositories/nodes/model-orders.ts'
 import type { NodeModel, NodeModelSpec } from '../../schemas/node.ts'
 import { startApi, type TestApi } from '../support/api.ts'
 import { addHubModel } from '../support/hub-model.ts'

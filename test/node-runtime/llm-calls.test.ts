@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
-import { pythonProcessEnv } from '../../node-runtime/python-env.ts'
+import { pythonProcessEnv } from '../../node-runtime/environments/python-env.ts'
 import { llmPython, requireLlm } from '../support/tiny-llm.ts'
 
 const PROBE = join(import.meta.dirname, '..', 'support', 'calls_probe.py')

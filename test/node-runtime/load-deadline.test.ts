@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { LoadDeadline } from '../../node-runtime/load-deadline.ts'
+import { LoadDeadline } from '../../node-runtime/models/load-deadline.ts'
 import { until } from '../support/until.ts'
 
 const STALL_MS = 400

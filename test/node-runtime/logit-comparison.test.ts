@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { compareLogits, type ComparisonTools } from '../../node-runtime/logit-comparison.ts'
+import { compareLogits, type ComparisonTools } from '../../node-runtime/models/logit-comparison.ts'
 import { startApi, type TestApi } from '../support/api.ts'
 import { addModel, startNode } from '../support/node.ts'
 

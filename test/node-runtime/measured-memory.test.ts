@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { MeasuredMemory } from '../../node-runtime/measured-memory.ts'
+import { MeasuredMemory } from '../../node-runtime/memory/measured.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 describe('measured memory', () => {

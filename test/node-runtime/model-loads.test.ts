@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
-import { LoadedModel } from '../../node-runtime/loaded-model.ts'
-import { Pins } from '../../node-runtime/pins.ts'
+import { LoadedModel } from '../../node-runtime/models/loaded-model.ts'
+import { Pins } from '../../node-runtime/models/pins.ts'
 import { loadCatalog } from '../../platform/catalog.ts'
 import { startApi, type TestApi } from '../support/api.ts'
 import { type FakeStats, startChatNode, FAKE_LLM_SERVER } from '../support/chat-api.ts'

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { availableParallelism } from 'node:os'
 import { text } from 'node:stream/consumers'
-import { launch } from '../../node-runtime/model-launch.ts'
-import { ProcessDriver } from '../../node-runtime/process-driver.ts'
+import { launch } from '../../node-runtime/models/launch.ts'
+import { ProcessDriver } from '../../node-runtime/processes/process-driver.ts'
 import { loadCatalog } from '../../platform/catalog.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 

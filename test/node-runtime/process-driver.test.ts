@@ -6,12 +6,12 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
-import { type ManagedProcess, ProcessDriver } from '../../node-runtime/process-driver.ts'
-import { peakMb, startTimeOf } from '../../node-runtime/process-table.ts'
-import { treeOf } from '../../platform/process-tree.ts'
+import { type ManagedProcess, ProcessDriver } from '../../node-runtime/processes/process-driver.ts'
+import { peakMb, startTimeOf } from '../../node-runtime/processes/process-table.ts'
+import { treeOf } from '../../platform/processes/process-tree.ts'
 import { SOON_MS, until } from '../support/until.ts'
 
-const DRIVER = fileURLToPath(new URL('../../node-runtime/process-driver.ts', import.meta.url))
+const DRIVER = fileURLToPath(new URL('../../node-runtime/processes/process-driver.ts', import.meta.url))
 
 /** Ignores TERM, and has a child in a session of its own that does the same. Prints both process ids. */
 const STUBBORN = `

@@ -4,7 +4,7 @@ import { readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import { WeightsCache } from '../../node-runtime/weights-cache.ts'
+import { WeightsCache } from '../../node-runtime/weights/cache.ts'
 import type { NodeModelSpec } from '../../schemas/node.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { until } from '../support/until.ts'

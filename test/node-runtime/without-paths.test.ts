@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { withoutPaths } from '../../node-runtime/without-paths.ts'
+import { withoutPaths } from '../../node-runtime/models/without-paths.ts'
 
 describe('withoutPaths', () => {
   const cases: [told: string, expected: string][] = [

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
-import { configurationDocument } from '../../platform/config-document.ts'
+import { configurationDocument } from '../../platform/config/document.ts'
 import { ConfigError, readConfig, required } from '../../platform/config.ts'
 
 describe('configuration', () => {

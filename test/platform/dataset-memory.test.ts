@@ -4,7 +4,7 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import { readJsonl } from '../../platform/dataset-jsonl.ts'
+import { readJsonl } from '../../platform/datasets/jsonl.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const ROWS = 60_000

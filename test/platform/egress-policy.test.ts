@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
-import { EgressPolicy, EgressRefused } from '../../platform/egress-policy.ts'
+import { EgressPolicy, EgressRefused } from '../../platform/egress/policy.ts'
 
 interface Case {
   name: string

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { setImmediate } from 'node:timers/promises'
-import { FairTurns, LineFull } from '../../platform/fair-turns.ts'
+import { FairTurns, LineFull } from '../../platform/async/fair-turns.ts'
 
 const LIMITS = { most: 3, mostPerKey: 2, mostWaiting: 5 }
 

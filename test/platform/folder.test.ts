@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { existsSync, readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { ConfigError } from '../../platform/config.ts'
-import { usableFolder } from '../../platform/folder.ts'
+import { usableFolder } from '../../platform/config/folder.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 describe('a folder that a setting names', () => {

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { encodeFrame, LinkProtocolError, parseMeta } from '../../platform/link-codec.ts'
+import { encodeFrame, LinkProtocolError, parseMeta } from '../../platform/link/codec.ts'
 import { FRAME } from '../../schemas/link.ts'
 import { decodeFrames } from '../support/link-frames.ts'
 

@@ -5,7 +5,7 @@ import { promisify } from 'node:util'
 import { BodyBudget } from '../../api/http/body-budget.ts'
 import { prepare } from '../../api/http/operation.ts'
 import { Strangers } from '../../api/http/strangers.ts'
-import { orchestrator } from '../../api/orchestrator/family.ts'
+import { orchestrator } from '../../api/routes/orchestrator/family.ts'
 import { readConfig } from '../../platform/config.ts'
 import type { Services } from '../../api/services.ts'
 

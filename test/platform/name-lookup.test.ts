@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { NameLookup } from '../../platform/name-lookup.ts'
+import { NameLookup } from '../../platform/egress/name-lookup.ts'
 
 describe('look-up of names', () => {
   const answer = ['93.184.215.14']

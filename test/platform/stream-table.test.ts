@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { StreamTable } from '../../platform/stream-table.ts'
+import { StreamTable } from '../../platform/link/stream-table.ts'
 
 describe('stream table', () => {
   it('knows what a map would know, while streams come and go and some live long', () => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { TimerWheel, type WheelTimer } from '../../platform/timer-wheel.ts'
+import { TimerWheel, type WheelTimer } from '../../platform/async/timer-wheel.ts'
 import { until } from '../support/until.ts'
 
 describe('timer wheel', () => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { compileWeighed } from '../../platform/schema-checks/check.ts'
-import { UserSchemaError } from '../../platform/user-schema.ts'
+import { UserSchemaError } from '../../platform/schema-checks/user-schema.ts'
 
 const compileUserSchema = (schema: Record<string, unknown>) => compileWeighed(schema).validate
 

@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url'
 import { request } from 'undici'
 import type { EndpointRow, NewEndpoint } from '../../db/tables/models.ts'
-import { CHAT_PATH } from '../../domain/chat.ts'
+import { CHAT_PATH } from '../../domain/chat/chat.ts'
 import { type AnyBody, type Answer, startApi, type TestApi, type TestApiOptions } from './api.ts'
 import { buildEndpoint } from './build-endpoint.ts'
 import { addModel, startNode, type TestNode, type TestNodeOptions, until } from './node.ts'

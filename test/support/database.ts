@@ -6,7 +6,7 @@ import { type Kysely, sql } from 'kysely'
 import { openDatabase } from '../../db/database.ts'
 import { migrate } from '../../db/migrate.ts'
 import type { Database } from '../../db/tables.ts'
-import { keepUp } from '../../embedded/child.ts'
+import { keepUp } from '../../embedded/processes/child.ts'
 import { createOutput } from '../../embedded/output.ts'
 import { ensureDatabase, initPostgres, postgresChild, postgresUrl } from '../../embedded/postgres.ts'
 

@@ -1,5 +1,5 @@
 import type { ControlActivities } from '../../activities/control/index.ts'
-import { WORKFLOW_ID } from '../../workflows/policy.ts'
+import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
 import { type Answer, type Call, startApi, type TestApi } from './api.ts'
 import { until } from './until.ts'
 import { startControlWorker, startTemporal, type TestTemporal } from './temporal.ts'

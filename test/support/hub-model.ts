@@ -1,4 +1,4 @@
-import { hubKey } from '../../domain/hub-files.ts'
+import { hubKey } from '../../domain/hub/files.ts'
 import type { TestApi } from './api.ts'
 import { commitOf, type HubRepo, type TestHub } from './hub-server.ts'
 import { addModel } from './node.ts'

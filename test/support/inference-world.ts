@@ -3,9 +3,9 @@ import type { ControlActivities } from '../../activities/control/index.ts'
 import { createNodeActivities, type NodeActivities } from '../../activities/node/index.ts'
 import type { EndpointRow, NewEndpoint } from '../../db/tables/models.ts'
 import { createLogger } from '../../platform/log.ts'
-import { GateAccess } from '../../workers/gate-access.ts'
-import { ActivityQueues } from '../../workers/activity-queues.ts'
-import { QUEUES, WORKFLOW_ID } from '../../workflows/policy.ts'
+import { GateAccess } from '../../workers/node/gate-access.ts'
+import { ActivityQueues } from '../../workers/node/activity-queues.ts'
+import { QUEUES, WORKFLOW_ID } from '../../workflows/contract/policy.ts'
 import type { AnyBody, Answer, TestApi } from './api.ts'
 import { buildEndpoint } from './build-endpoint.ts'
 import { startGatedApi } from './gate.ts'
@@ -100,7 +100,7 @@ async function startWorldNode(
   const queues = stack.use(new ActivityQueues({ connection, namespace, activities, graceMs: 200, log }))
   const open = () => {
     const wanted = new Map([[QUEUES.node(nodeId), 16]])
-    // As a node that is told so does (workers/node-queues.ts).
+    // As a node that is told so does (workers/node/queues.ts).
     if (options?.sharing === 'dedicated') return queues.want(wanted)
     for (const { model_key, state } of parts.models.report()) {
       if (['warm', 'running', 'idle'].includes(state)) wanted.set(QUEUES.warm(model_key), 16)

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { createTrainingActivities } from '../../activities/control/training.ts'
+import { createTrainingActivities } from '../../activities/control/training/records.ts'
 import type { ArtifactRef } from '../../schemas/artifact-ref.ts'
 import type { AnyBody, TestApi } from './api.ts'
 import { filesBelow, writeCheckpoint } from './checkpoints.ts'

@@ -1,4 +1,4 @@
-import { type Frame, frameAt, frameLength } from '../../platform/link-codec.ts'
+import { type Frame, frameAt, frameLength } from '../../platform/link/codec.ts'
 
 /** The frames of one message, one behind the other. */
 export function* decodeFrames(message: Buffer): Generator<Frame> {

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
-import { createNodeToken } from '../../db/repositories/nodes.ts'
+import { createNodeToken } from '../../db/repositories/nodes/nodes.ts'
 import { newId } from '../../domain/ids.ts'
 import type { TestApi } from './api.ts'
 import { processesOn } from './platform.ts'

@@ -2,11 +2,11 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { createApp } from '../../api/app.ts'
-import { objects } from '../../api/objects/index.ts'
+import { objects } from '../../api/routes/objects/index.ts'
 import type { Services } from '../../api/services.ts'
 import { readConfig } from '../../platform/config.ts'
 import { createLogger } from '../../platform/log.ts'
-import type { ObjectStore } from '../../platform/object-store.ts'
+import type { ObjectStore } from '../../platform/object-store/store.ts'
 
 /** Serves nothing but the signed URLs of a local store, through the real kernel. */
 export async function serveObjects(store: ObjectStore): Promise<AsyncDisposable & { url: string }> {

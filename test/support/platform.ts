@@ -5,9 +5,9 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { builderClient } from '../../embedded/demo-client.ts'
-import type { BuilderClient } from '../../embedded/demo-client.ts'
-import { readIdentity } from '../../embedded/pid-files.ts'
+import { builderClient } from '../../embedded/demo/client.ts'
+import type { BuilderClient } from '../../embedded/demo/client.ts'
+import { readIdentity } from '../../embedded/processes/pid-files.ts'
 import type { Ready } from '../../embedded/supervisor.ts'
 
 export type Process = 'api' | 'control' | 'gate' | 'node' | 'temporal' | 'postgres'

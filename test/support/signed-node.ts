@@ -1,4 +1,4 @@
-import { recordDispatch } from '../../db/repositories/node-dispatches.ts'
+import { recordDispatch } from '../../db/repositories/nodes/dispatches.ts'
 import { newId } from '../../domain/ids.ts'
 import { newNodeKey, privateKeyFromPem, rawPublicKey, signRequest } from '../../platform/signing.ts'
 import type { NodeSharing } from '../../schemas/node.ts'

@@ -3,13 +3,13 @@ import { TestWorkflowEnvironment } from '@temporalio/testing'
 import { type NativeConnection, Runtime, Worker, type WorkerOptions } from '@temporalio/worker'
 import type { ControlDeps } from '../../activities/control/deps.ts'
 import { type ControlActivities, createControlActivities } from '../../activities/control/index.ts'
-import { findTemporalCli } from '../../embedded/programs.ts'
+import { findTemporalCli } from '../../embedded/processes/programs.ts'
 import { readConfig } from '../../platform/config.ts'
 import { createLogger } from '../../platform/log.ts'
 import { SEARCH_ATTRIBUTES } from '../../platform/temporal.ts'
 import { workflowBundle } from '../../workers/bundle.ts'
 import { temporalLogger } from '../../workers/temporal-logger.ts'
-import { QUEUES } from '../../workflows/policy.ts'
+import { QUEUES } from '../../workflows/contract/policy.ts'
 
 /** A Temporal server of one test file. */
 export interface TestTemporal extends AsyncDisposable {

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { ensurePythonEnv, pythonProcessEnv } from '../../node-runtime/python-env.ts'
+import { ensurePythonEnv, pythonProcessEnv } from '../../node-runtime/environments/python-env.ts'
 import { loadCatalog } from '../../platform/catalog.ts'
 import { readConfig } from '../../platform/config.ts'
 

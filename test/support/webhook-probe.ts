@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { insertEvents } from '../../db/repositories/events.ts'
+import { insertEvents } from '../../db/repositories/webhooks/events.ts'
 import { newId } from '../../domain/ids.ts'
-import { EgressPolicy } from '../../platform/egress-policy.ts'
-import { PublicSender } from '../../platform/public-fetch.ts'
+import { EgressPolicy } from '../../platform/egress/policy.ts'
+import { PublicSender } from '../../platform/egress/public-sender.ts'
 import type { AnyBody } from './api.ts'
 import type { WebhookPlatform } from './webhooks.ts'
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
-import { insertEvents } from '../../db/repositories/events.ts'
-import { fanOutEvents } from '../../db/repositories/webhook-fan-out.ts'
+import { insertEvents } from '../../db/repositories/webhooks/events.ts'
+import { fanOutEvents } from '../../db/repositories/webhooks/fan-out.ts'
 import { newId } from '../../domain/ids.ts'
 import type { Config } from '../../platform/config.ts'
 import { type Call, startApi, type TestApi } from './api.ts'

@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process'
 import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { loadCatalog } from '../../platform/catalog.ts'
-import { readDataset } from '../../platform/dataset-reader.ts'
+import { readDataset } from '../../platform/datasets/reader.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { pythonOf, runTrainer } from '../support/trainer.ts'
 

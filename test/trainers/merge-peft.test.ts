@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { mergeModels } from '../../node-runtime/merge/merge-models.ts'
-import { pythonProcessEnv } from '../../node-runtime/python-env.ts'
+import { pythonProcessEnv } from '../../node-runtime/environments/python-env.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { llmPython, makeTinyLlm, requireLlm } from '../support/tiny-llm.ts'
 

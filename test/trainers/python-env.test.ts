@@ -4,10 +4,10 @@ import { once } from 'node:events'
 import { mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { ensurePythonEnv } from '../../node-runtime/python-env.ts'
+import { ensurePythonEnv } from '../../node-runtime/environments/python-env.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
-const RUNTIME = join(import.meta.dirname, '..', '..', 'node-runtime')
+const RUNTIME = join(import.meta.dirname, '..', '..', 'node-runtime', 'environments')
 const LOCK = join(RUNTIME, 'python', 'tabular', 'requirements.lock')
 
 /** A folder with one small environment, locked as the real one is, and an empty cache. */

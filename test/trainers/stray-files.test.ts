@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { cp, readFile, rename, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { checkModelFolder } from '../../node-runtime/model-folder.ts'
+import { checkModelFolder } from '../../node-runtime/models/folder.ts'
 import { houses, reviews, writeCsv } from '../support/sample-data.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { runTrainer, startModelServer } from '../support/trainer.ts'

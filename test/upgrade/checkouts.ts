@@ -69,7 +69,7 @@ export async function makeLaterVersion(): Promise<Checkout> {
     }
   }
   writeFileSync(join(path, 'db/migrations/9001-later.sql'), LATER_MIGRATION)
-  addLaterFrame(join(path, 'platform/link-channel.ts'))
+  addLaterFrame(join(path, 'platform/link/channel.ts'))
   await providePackages(path)
   return { name: 'the later version', path, [Symbol.dispose]: () => folder[Symbol.dispose]() }
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from 'kysely'
-import { uploadTable } from '../../embedded/demo-steps.ts'
+import { uploadTable } from '../../embedded/demo/steps.ts'
 import { ask, burst, checkBooks, endings, type Model, makeModel, startRun } from '../faults/work.ts'
 import { skipBecause } from '../support/skip.ts'
 import { regressionTable } from '../support/tables.ts'

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { startCandidateTest } from '../../api/candidate-tests.ts'
+import { startCandidateTest } from '../../api/registry/candidate-tests.ts'
 import { mergeModels } from '../../node-runtime/merge/merge-models.ts'
 import { readTensors } from '../../node-runtime/merge/safetensors.ts'
 import { writeAdapter } from '../support/checkpoints.ts'

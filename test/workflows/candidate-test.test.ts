@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
-import { createCandidateActivities } from '../../activities/control/candidates.ts'
-import { WORKFLOW_ID } from '../../workflows/policy.ts'
+import { createCandidateActivities } from '../../activities/control/models/candidates.ts'
+import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
 import { recordHistory } from '../support/histories.ts'
 import { buildEndpoint } from '../support/build-endpoint.ts'
 import { addHubModel } from '../support/hub-model.ts'

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { WORKFLOW_ID } from '../../workflows/policy.ts'
+import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
 import { type InferenceWorld, startInferenceWorld } from '../support/inference-world.ts'
 
 const CLIENTS = 1_000

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { readKillSwitch, writeKillSwitch } from '../../db/repositories/kill-switch.ts'
+import { readKillSwitch, writeKillSwitch } from '../../db/repositories/platform/kill-switch.ts'
 import { createLogger } from '../../platform/log.ts'
 import { ensureStanding } from '../../workers/standing.ts'
 import {
@@ -7,8 +7,8 @@ import {
   deactivateKillSwitch,
   killSwitchState,
   type KillSwitchState,
-} from '../../workflows/messages.ts'
-import { WORKFLOW_ID } from '../../workflows/policy.ts'
+} from '../../workflows/contract/messages.ts'
+import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../support/api.ts'
 import { twice } from '../support/at-least-once.ts'
 import { recordHistory } from '../support/histories.ts'

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'mocha'
-import { attemptDueAt } from '../../domain/webhook-schedule.ts'
+import { attemptDueAt } from '../../domain/webhooks/schedule.ts'
 import { skipBecause } from '../support/skip.ts'
 import { startSkippingTemporal } from '../support/temporal-time.ts'
 import type { SkippingTemporal } from '../support/temporal-time.ts'

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { createWaitingActivities } from '../../activities/control/waiting-jobs.ts'
+import { createWaitingActivities } from '../../activities/control/training/waiting-jobs.ts'
 import { newId } from '../../domain/ids.ts'
 import { whyWaiting } from '../../domain/waiting.ts'
 import { signedNode } from '../support/signed-node.ts'

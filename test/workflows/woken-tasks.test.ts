@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { sql } from 'kysely'
-import { listWaitingModels, lockWaking, takeWaking } from '../../db/repositories/waiting-tasks.ts'
+import { listWaitingModels, lockWaking, takeWaking } from '../../db/repositories/tasks/waiting.ts'
 import type { EndpointRow } from '../../db/tables/models.ts'
 import { OPERATIONS_KEY } from '../support/api.ts'
 import { type InferenceWorld, startInferenceWorld } from '../support/inference-world.ts'

@@ -1,6 +1,6 @@
 import { Client, credentials, Metadata } from '@grpc/grpc-js'
 import type { Config } from '../../platform/config.ts'
-import { readPem } from '../../platform/pem.ts'
+import { readPem } from '../../platform/config/pem.ts'
 import { asBytes } from './upstream.ts'
 
 const WITHIN_MS = 3_000

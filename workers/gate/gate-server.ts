@@ -8,7 +8,7 @@ import {
   status,
 } from '@grpc/grpc-js'
 import proto from '@temporalio/proto'
-import type { NodeStanding } from '../../db/repositories/node-standings.ts'
+import type { NodeStanding } from '../../db/repositories/nodes/standings.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { Credential, NodeCredentials } from '../../platform/node-credentials.ts'
 import { admission } from './admission.ts'

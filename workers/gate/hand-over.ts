@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Kysely } from 'kysely'
-import { recordDispatch } from '../../db/repositories/node-dispatches.ts'
+import { recordDispatch } from '../../db/repositories/nodes/dispatches.ts'
 import type { Database } from '../../db/tables.ts'
 import type { Logger } from '../../platform/log.ts'
-import { subjectOf } from '../../workflows/policy.ts'
+import { subjectOf } from '../../workflows/contract/policy.ts'
 import type { Upstream } from './upstream.ts'
 import { Message } from './wire.ts'
 

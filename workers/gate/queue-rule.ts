@@ -1,6 +1,6 @@
-import type { NodeStanding } from '../../db/repositories/node-standings.ts'
-import { mayPoll as mayEverPoll } from '../../domain/node-queues.ts'
-import { QUEUES } from '../../workflows/policy.ts'
+import type { NodeStanding } from '../../db/repositories/nodes/standings.ts'
+import { mayPoll as mayEverPoll } from '../../domain/placement/node-queues.ts'
+import { QUEUES } from '../../workflows/contract/policy.ts'
 
 /** Whether a node may ask for the work of a queue now: while it drains only for its own, once it is removed for none. */
 export function mayPoll(

@@ -1,7 +1,7 @@
 import type { Kysely } from 'kysely'
 import { LRUCache } from 'lru-cache'
 import type { CacheWatch } from '../../db/cache-watch.ts'
-import { type NodeStanding, readNodeStandings } from '../../db/repositories/node-standings.ts'
+import { type NodeStanding, readNodeStandings } from '../../db/repositories/nodes/standings.ts'
 import type { Database } from '../../db/tables.ts'
 import type { Logger } from '../../platform/log.ts'
 

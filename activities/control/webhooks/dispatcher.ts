@@ -1,7 +1,7 @@
 import { setMaxListeners } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'
-import { type OpenedAttempt, pickFreshDeliveries } from '../../../db/repositories/webhook-attempts.ts'
+import { type OpenedAttempt, pickFreshDeliveries } from '../../../db/repositories/webhooks/attempts.ts'
 import type { WebhookDeps } from './deps.ts'
 import { secretsFor } from './secrets.ts'
 import { makeAttempt } from './send.ts'

@@ -3,13 +3,13 @@ import {
   endpointOfDelivery,
   openAttempt,
   planAttempt,
-} from '../../../db/repositories/webhook-attempts.ts'
-import { disableGoneEndpoint, endDelivery } from '../../../db/repositories/webhook-endings.ts'
+} from '../../../db/repositories/webhooks/attempts.ts'
+import { disableGoneEndpoint, endDelivery } from '../../../db/repositories/webhooks/endings.ts'
 import {
   findOpenVerification,
   finishVerification,
   noteChallengeFailure,
-} from '../../../db/repositories/webhook-verifications.ts'
+} from '../../../db/repositories/webhooks/verifications.ts'
 import type { WebhookDeps } from './deps.ts'
 import { dispatchFor } from './dispatch.ts'
 import { Dispatcher } from './dispatcher.ts'

@@ -1,5 +1,5 @@
-import type { OpenedAttempt } from '../../../db/repositories/webhook-attempts.ts'
-import { signingSecrets } from '../../../db/repositories/webhook-endpoints.ts'
+import type { OpenedAttempt } from '../../../db/repositories/webhooks/attempts.ts'
+import { signingSecrets } from '../../../db/repositories/webhooks/endpoints.ts'
 import type { WebhookDeps } from './deps.ts'
 
 /**

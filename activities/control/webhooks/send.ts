@@ -1,7 +1,7 @@
-import type { OpenedAttempt } from '../../../db/repositories/webhook-attempts.ts'
-import { type AttemptVerdict, judgeAttempt } from '../../../domain/webhook-outcome.ts'
-import type { Answer } from '../../../platform/public-exchange.ts'
-import { SendError } from '../../../platform/public-fetch.ts'
+import type { OpenedAttempt } from '../../../db/repositories/webhooks/attempts.ts'
+import { type AttemptVerdict, judgeAttempt } from '../../../domain/webhooks/outcome.ts'
+import type { Answer } from '../../../platform/egress/public-exchange.ts'
+import { SendError } from '../../../platform/egress/public-sender.ts'
 import { signWebhook } from '../../../platform/webhook-signature.ts'
 import type { WebhookDeps } from './deps.ts'
 

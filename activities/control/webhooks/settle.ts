@@ -4,13 +4,13 @@ import {
   closeAttempts,
   type Interrupted,
   type OpenedAttempt,
-} from '../../../db/repositories/webhook-attempts.ts'
-import { disableGoneEndpoint } from '../../../db/repositories/webhook-endings.ts'
-import { lockDestinations } from '../../../db/repositories/webhook-endpoints.ts'
-import { insertWorkflowStart } from '../../../db/repositories/workflow-starts.ts'
-import { type AttemptVerdict, INTERRUPTED } from '../../../domain/webhook-outcome.ts'
-import { planDelivery } from '../../../domain/webhook-plan.ts'
-import { webhookDeliveryStart } from '../../../workflows/starts.ts'
+} from '../../../db/repositories/webhooks/attempts.ts'
+import { disableGoneEndpoint } from '../../../db/repositories/webhooks/endings.ts'
+import { lockDestinations } from '../../../db/repositories/webhooks/endpoints.ts'
+import { insertWorkflowStart } from '../../../db/repositories/platform/workflow-starts.ts'
+import { type AttemptVerdict, INTERRUPTED } from '../../../domain/webhooks/outcome.ts'
+import { planDelivery } from '../../../domain/webhooks/plan.ts'
+import { webhookDeliveryStart } from '../../../workflows/contract/starts.ts'
 import type { WebhookDeps } from './deps.ts'
 import type { Sent } from './send.ts'
 

@@ -1,0 +1,185 @@
+import { activityInfo, cancellationSignal, heartbeat } from '@temporalio/activity'
+import { ApplicationFailure, ApplicationFailureCategory } from '@temporalio/common'
+import {
+  failIngest,
+  findOpenIngest,
+  finishIngest,
+  openUploadKeys,
+  stalledIngests,
+  type OpenIngest,
+} from '../../../db/repositories/datasets/ingests.ts'
+import { databaseNow } from '../../../db/clock.ts'
+import { insertWorkflowStart } from '../../../db/repositories/platform/workflow-starts.ts'
+import { ApiError } from '../../../domain/errors.ts'
+import { datasetFolder, datasetKey } from '../../../domain/object-keys.ts'
+import {
+  DatasetReaderBroken,
+  type ReadBounds,
+  readDataset,
+  temporaryFolder,
+} from '../../../platform/datasets/reader.ts'
+import { DatasetRefused, type DatasetProfile } from '../../../platform/datasets/profile.ts'
+import { FairTurns, LineFull } from '../../../platform/async/fair-turns.ts'
+import type { ObjectStore } from '../../../platform/object-store/store.ts'
+import { datasetIngestStart } from '../../../workflows/contract/starts.ts'
+import type { ControlDeps } from '../deps.ts'
+
+const HEARTBEAT_MS = 1_000
+/** A file that ends its reader so often will do so again. */
+const MAX_BROKEN_READS = 4
+/** Readers of this process: each may take 2 GB, and an account that sends many files must not have all of them. */
+const READERS = { most: 4, mostPerKey: 2, mostWaiting: 64 }
+/** How many runs of `ingestDataset` a worker holds at most; nearly all of them wait. */
+export const MOST_INGESTS = READERS.most + READERS.mostWaiting
+/** Before a file that found no place in the line comes back: so much more after each try, up to the longest. */
+const COME_BACK_MS = 2_000
+const LONGEST_COME_BACK_MS = 15_000
+const STALLED_AFTER_S = 120
+const STALLED_BATCH = 100
+/** Later than the retention of uploads that were never committed. */
+const ORPHAN_AGE_MS = 25 * 3_600_000
+const ORPHAN_BATCH = 1_000
+
+export interface IngestOutcome {
+  status: 'ready' | 'failed' | 'closed'
+  numSamples?: number
+}
+
+/** What an attempt leaves for the next one. */
+interface Told {
+  brokenReads: number
+}
+
+export const createDatasetActivities = (
+  { db, objects }: ControlDeps,
+  turns = new FairTurns(READERS),
+  bounds?: ReadBounds,
+) => ({
+  /**
+   * Reads one upload when it is its account's turn. Safe to repeat because the file is moved to a key of its own before
+   * it is read, reading changes nothing, and the outcome is written by one guarded update.
+   */
+  async ingestDataset(uploadId: string): Promise<IngestOutcome> {
+    const upload = await findOpenIngest(db, uploadId)
+    if (!upload) return { status: 'closed' }
+    const told: Told = { brokenReads: 0, ...(activityInfo().heartbeatDetails as Told | undefined) }
+    const beating = setInterval(() => heartbeat(told), HEARTBEAT_MS)
+    try {
+      using _turn = await turns.take(upload.accountId, cancellationSignal())
+      // It may have been closed while it waited.
+      if (!(await findOpenIngest(db, uploadId))) return { status: 'closed' }
+      const key = await settle(objects, upload)
+      const profile = await readStored(objects, { key, upload, bounds })
+      const finished = await finishIngest(db, uploadId, { object_key: key, ...profile })
+      const unwanted = finished ? finished.replacedKey : key
+      if (unwanted) await objects.delete(unwanted)
+      return finished ? { status: 'ready', numSamples: profile.num_samples } : { status: 'closed' }
+    } catch (err) {
+      if (err instanceof LineFull) throw comeBack(err)
+      if (err instanceof DatasetReaderBroken) {
+        told.brokenReads += 1
+        heartbeat(told)
+      }
+      const reason = whyRefused(err, told)
+      if (reason === undefined) throw err
+      await failIngest(db, uploadId, reason)
+      await objects.delete(keyOf(upload))
+      return { status: 'failed' }
+    } finally {
+      clearInterval(beating)
+    }
+  },
+
+  /** Closes an upload that will not be read any more. Safe to repeat because only an open upload is closed. */
+  async giveUpIngest(uploadId: string, isCancelled: boolean): Promise<void> {
+    const reason = isCancelled
+      ? 'an operator cancelled the check of the file'
+      : 'the file could not be checked'
+    await failIngest(db, uploadId, reason)
+  },
+
+  /** Safe to repeat because deleting what is gone is fine. */
+  async removeDatasetFiles(datasetId: string): Promise<void> {
+    const dataset = await db
+      .selectFrom('dataset')
+      .select(['id', 'account_id'])
+      .where('id', '=', datasetId)
+      .where('deleted_at', 'is not', null)
+      .executeTakeFirst()
+    if (!dataset) throw ApplicationFailure.nonRetryable('the dataset is not deleted', 'conflict')
+    for (const stage of ['incoming', 'datasets'] as const) {
+      await objects.deletePrefix(datasetFolder(stage, { accountId: dataset.account_id, datasetId }))
+    }
+  },
+
+  /**
+   * Promises the workflow again for uploads that nobody reads, for example because it was terminated by hand. Safe to
+   * repeat because a workflow that still runs is not started twice, and a closed upload is not read again.
+   */
+  async restartStalledIngests(): Promise<{ count: number }> {
+    const stalled = await stalledIngests(db, { olderThanS: STALLED_AFTER_S, limit: STALLED_BATCH })
+    await db.transaction().execute(async (trx) => {
+      for (const upload of stalled) await insertWorkflowStart(trx, datasetIngestStart(upload))
+    })
+    return { count: stalled.length }
+  },
+
+  /**
+   * Removes uploaded files that no row leads to any more: from a request that was killed, or a PUT after the commit.
+   * Safe to repeat because the age decides, and a file that is still to be read is left alone.
+   */
+  async removeOrphanedUploads(): Promise<{ count: number }> {
+    const oldest = (await databaseNow(db)).getTime() - ORPHAN_AGE_MS
+    const old: string[] = []
+    for await (const { key, lastModified } of objects.list('incoming/')) {
+      if (lastModified.getTime() < oldest) old.push(key)
+      if (old.length === ORPHAN_BATCH) break
+    }
+    const wanted = await openUploadKeys(db, old)
+    const orphans = old.filter((key) => !wanted.has(key))
+    for (const key of orphans) await objects.delete(key)
+    return { count: orphans.length }
+  },
+})
+
+const keyOf = (upload: OpenIngest): string => datasetKey('datasets', upload, upload.storageFormat)
+
+/** Takes the file away from the signed URL that it came by: what is checked must not change afterwards. */
+async function settle(objects: ObjectStore, upload: OpenIngest): Promise<string> {
+  const key = keyOf(upload)
+  await objects.move(upload.uploadedKey, key)
+  return key
+}
+
+async function readStored(
+  objects: ObjectStore,
+  { key, upload, bounds }: { key: string; upload: OpenIngest; bounds: ReadBounds | undefined },
+): Promise<DatasetProfile & { total_size_bytes: number }> {
+  const signal = cancellationSignal()
+  const info = await objects.head(key)
+  await using folder = await temporaryFolder()
+  await using copy = await objects.localCopy(key, { directory: folder.path, signal })
+  const { num_samples, columns, decoded_bytes } = await readDataset(
+    { path: copy.path, format: upload.storageFormat },
+    { signal, bounds },
+  )
+  return { num_samples, columns, decoded_bytes, total_size_bytes: info?.sizeBytes ?? 0 }
+}
+
+/** Gives the worker's place back and has the server bring the file again: that waits without holding anything. */
+const comeBack = (cause: LineFull): ApplicationFailure =>
+  ApplicationFailure.create({
+    message: 'as many files wait to be read here as may',
+    type: 'unavailable',
+    nextRetryDelay: Math.min(LONGEST_COME_BACK_MS, COME_BACK_MS * activityInfo().attempt),
+    category: ApplicationFailureCategory.BENIGN,
+    cause,
+  })
+
+/** The sentence for whoever uploaded the file; `undefined` for what is not the file's fault. */
+function whyRefused(err: unknown, { brokenReads }: Told): string | undefined {
+  if (err instanceof DatasetRefused) return err.message
+  if (err instanceof ApiError && err.code === 'not_found') return 'the uploaded file is gone'
+  const isHopeless = err instanceof DatasetReaderBroken && brokenReads >= MAX_BROKEN_READS
+  return isHopeless ? 'the file cannot be read: it breaks the reader' : undefined
+}

@@ -1,0 +1,229 @@
+import { type Client, type WorkflowExecutionStatusName, WorkflowNotFoundError } from '@temporalio/client'
+import type { Kysely } from 'kysely'
+import { candidatesInTest, promiseNextTest } from '../../../db/repositories/models/candidate-tests.ts'
+import { readKillSwitch } from '../../../db/repositories/platform/kill-switch.ts'
+import {
+  expireLeases,
+  openJobs,
+  openTasks,
+  type OpenJob,
+  type OpenTask,
+  removeDeadGateways,
+} from '../../../db/repositories/platform/open-work.ts'
+import { endRun } from '../../../db/repositories/training/endings.ts'
+import { endTask } from '../../../db/repositories/tasks/tasks.ts'
+import { moveVersion } from '../../../db/repositories/models/version-lifecycle.ts'
+import { waitingDeliveries } from '../../../db/repositories/webhooks/deliveries.ts'
+import { endDelivery } from '../../../db/repositories/webhooks/endings.ts'
+import { insertWorkflowStart, type WorkflowStart } from '../../../db/repositories/platform/workflow-starts.ts'
+import type { Database } from '../../../db/tables.ts'
+import { type Orphan, orphanedTest, orphanOf } from '../../../domain/orphan.ts'
+import { PRIORITY } from '../../../domain/training-run.ts'
+import { searchAttributes } from '../../../platform/temporal.ts'
+import { activateKillSwitch, deactivateKillSwitch } from '../../../workflows/contract/messages.ts'
+import { WORKFLOW_ID } from '../../../workflows/contract/policy.ts'
+import {
+  candidateTestStart,
+  coldInferenceStart,
+  killSwitchStart,
+  mergeStart,
+  trainingRunStart,
+  webhookDeliveryStart,
+} from '../../../workflows/contract/starts.ts'
+import type { ControlDeps } from '../deps.ts'
+
+/** Rows that one step looks at. */
+const BATCH = 100
+const AT_ONCE = 10
+const RPC_MS = 3_000
+
+/** What a step found; `next` is where the following one goes on, null at the end. */
+export interface Swept {
+  next: string | null
+  ended: number
+  restarted: number
+  /** Rows that could not be dealt with this time; they do not keep the others waiting. */
+  failed: number
+}
+
+export const createReconcileActivities = ({ db, temporal, log, now }: ControlDeps) => ({
+  /**
+   * Ends or restarts runs whose workflow is gone. Safe to repeat because a run ends once, and starting what runs
+   * changes nothing.
+   */
+  async reconcileJobs(after: string | null): Promise<Swept> {
+    const jobs = await openJobs(db, { after, limit: BATCH })
+    return sweep({ temporal, log }, jobs, {
+      workflowId: WORKFLOW_ID.job,
+      end: ({ id }, { status, reason }) =>
+        db
+          .transaction()
+          .execute((trx) => endRun(trx, id, { status, errorMessage: `${reason} of this run` }, now())),
+      restart: (job) => promiseStart(db, startOfJob(job)),
+    })
+  },
+
+  /** The same for tasks that a workflow has; those that a gateway has are the reaper's. */
+  async reconcileTasks(after: string | null): Promise<Swept> {
+    const tasks = await openTasks(db, { after, limit: BATCH })
+    return sweep({ temporal, log }, tasks, {
+      workflowId: WORKFLOW_ID.task,
+      end: ({ id }, { status, reason }) => {
+        const error = status === 'cancelled' ? 'the task was cancelled' : `${reason} of this task`
+        return db.transaction().execute((trx) => endTask(trx, id, { status: 'failed', error }, now()))
+      },
+      restart: (task) => promiseStart(db, startOfTask(task)),
+    })
+  },
+
+  /** The same for deliveries between two attempts; one whose workflow somebody ended is cancelled. */
+  async reconcileDeliveries(after: string | null): Promise<Swept> {
+    return sweep({ temporal, log }, await waitingDeliveries(db, { after, limit: BATCH }), {
+      workflowId: WORKFLOW_ID.delivery,
+      end: ({ id }) => endDelivery(db, id, 'cancelled', now()),
+      restart: ({ id, account_id: accountId }) =>
+        promiseStart(db, webhookDeliveryStart({ deliveryId: id, accountId })),
+    })
+  },
+
+  /**
+   * Starts a test again, once, whose workflow went without a word; the second time that is its verdict. Safe to repeat
+   * because only the test that was counted is followed by another.
+   */
+  async reconcileCandidates(after: string | null): Promise<Swept> {
+    return sweep({ temporal, log }, await candidatesInTest(db, { after, limit: BATCH }), {
+      workflowId: WORKFLOW_ID.candidateTest,
+      judge: (workflow, { tests }) => orphanedTest(workflow, tests),
+      end: ({ id }, { reason }) =>
+        db
+          .transaction()
+          .execute((trx) =>
+            moveVersion(trx, id, { from: ['candidate'], to: 'candidate', note: reason, now: now() }),
+          ),
+      restart: (candidate) =>
+        db.transaction().execute((trx) => promiseNextTest(trx, candidate, candidateTestStart(candidate))),
+    })
+  },
+
+  /** Closes lapsed leases and forgets dead gateways. Safe to repeat because the age decides. */
+  async tidyLeases(): Promise<{ leases: number; gateways: number }> {
+    return { leases: await expireLeases(db, 1_000), gateways: await removeDeadGateways(db) }
+  },
+
+  /**
+   * Makes sure that the kill switch workflow runs and has been told of this version of the row, which it gives back.
+   * Safe to repeat because the workflow then only reads the row. (It is not asked what it knows: a worker that is
+   * stopping would wait for its own answer.)
+   */
+  async remindKillSwitch(told: number | null): Promise<number> {
+    const row = await readKillSwitch(db)
+    const status = await workflowStatus(temporal, WORKFLOW_ID.killSwitch)
+    if (status === 'RUNNING' && row.version === told) return row.version
+    const { workflow, workflowId, taskQueue, args, options } = killSwitchStart
+    await within(temporal, () =>
+      temporal.workflow.signalWithStart(workflow, {
+        workflowId,
+        taskQueue,
+        args,
+        staticSummary: options.summary,
+        typedSearchAttributes: searchAttributes(options.search),
+        signal: row.active ? activateKillSwitch : deactivateKillSwitch,
+        signalArgs: [{ reason: row.reason ?? '', actor: row.actor ?? '', version: row.version }],
+      }),
+    )
+    return row.version
+  },
+})
+
+const promiseStart = (db: Kysely<Database>, start: WorkflowStart): Promise<void> =>
+  db.transaction().execute((trx) => insertWorkflowStart(trx, start))
+
+const startOfJob = (job: OpenJob): WorkflowStart =>
+  (job.job_type === 'merge' ? mergeStart : trainingRunStart)({
+    jobId: job.id,
+    accountId: job.account_id,
+    modelConfigId: job.model_config_id,
+    jobName: job.job_name,
+    priority: PRIORITY[job.operating_mode],
+  })
+
+const startOfTask = (task: OpenTask): WorkflowStart =>
+  coldInferenceStart({ taskId: task.id, accountId: task.account_id, modelKey: task.model_key })
+
+interface Sweep<Row> {
+  workflowId: (id: string) => string
+  /** What becomes of a row by how its workflow stands; as of any other row when absent. */
+  judge?: (workflow: string, row: Row) => Orphan | undefined
+  end: (row: Row, orphan: Extract<Orphan, { status: string }>) => Promise<unknown>
+  restart: (row: Row) => Promise<unknown>
+}
+
+async function sweep<Row extends { id: string }>(
+  { temporal, log }: Pick<ControlDeps, 'temporal' | 'log'>,
+  rows: readonly Row[],
+  { workflowId, judge = orphanOf, end, restart }: Sweep<Row>,
+): Promise<Swept> {
+  const next = rows.length === BATCH ? (rows.at(-1)?.id ?? null) : null
+  const swept: Swept = { next, ended: 0, restarted: 0, failed: 0 }
+  const running = await runningAmong(
+    { temporal, log },
+    rows.map(({ id }) => workflowId(id)),
+  )
+  const suspects = rows.filter(({ id }) => !running.has(workflowId(id)))
+  const settle = async (row: Row) => {
+    const orphan = judge(await workflowStatus(temporal, workflowId(row.id)), row)
+    if (orphan === undefined) return
+    await (orphan === 'restart' ? restart(row) : end(row, orphan))
+    swept[orphan === 'restart' ? 'restarted' : 'ended']++
+    log.warn({ workflow_id: workflowId(row.id), orphan }, 'found work that nobody had')
+  }
+  for (let at = 0; at < suspects.length; at += AT_ONCE) {
+    const settled = suspects.slice(at, at + AT_ONCE).map((row) =>
+      settle(row).catch((err: unknown) => {
+        swept.failed++
+        log.error({ err, workflow_id: workflowId(row.id) }, 'work that nobody has could not be settled')
+      }),
+    )
+    await Promise.all(settled)
+  }
+  return swept
+}
+
+/**
+ * Which of these workflows run, by Temporal's index and so in one question for all of them. One that ended a moment ago may
+ * still be among them and is seen the next time; of those that are not, each is asked about by itself.
+ */
+async function runningAmong(
+  { temporal, log }: Pick<ControlDeps, 'temporal' | 'log'>,
+  workflowIds: readonly string[],
+): Promise<Set<string>> {
+  if (workflowIds.length === 0) return new Set()
+  const listed = workflowIds.map((id) => `'${id}'`).join()
+  const query = `ExecutionStatus = 'Running' AND WorkflowId IN (${listed})`
+  const running = new Set<string>()
+  try {
+    await within(temporal, async () => {
+      for await (const { workflowId } of temporal.workflow.list({ query, pageSize: BATCH }))
+        running.add(workflowId)
+    })
+  } catch (err) {
+    log.debug({ err }, 'which workflows run could not be listed: each is asked about by itself')
+  }
+  return running
+}
+
+const within = <T>(temporal: Client, call: () => Promise<T>): Promise<T> =>
+  temporal.withDeadline(Date.now() + RPC_MS, call)
+
+async function workflowStatus(
+  temporal: Client,
+  workflowId: string,
+): Promise<WorkflowExecutionStatusName | 'MISSING'> {
+  try {
+    const { status } = await within(temporal, () => temporal.workflow.getHandle(workflowId).describe())
+    return status.name
+  } catch (err) {
+    if (err instanceof WorkflowNotFoundError) return 'MISSING'
+    throw err
+  }
+}

@@ -1,0 +1,146 @@
+import {
+  AGED_TABLES,
+  outlivedInputs,
+  outlivedUploads,
+  removeAged,
+  removeInputs,
+  removeUploads,
+  RETENTION_BATCH,
+} from '../../../db/repositories/platform/retention.ts'
+import { dropOldOrders } from '../../../db/repositories/nodes/model-orders.ts'
+import { resealTexts } from '../../../db/repositories/platform/sealed.ts'
+import {
+  jobFolder,
+  keptJobFiles,
+  noteSwept,
+  unsweptRuns,
+} from '../../../db/repositories/training/job-files.ts'
+import { outlivedImports, removeModelImports } from '../../../db/repositories/models/imports.ts'
+import { importKey, INCOMING_PUTS } from '../../../domain/object-keys.ts'
+import type { ObjectStore } from '../../../platform/object-store/store.ts'
+import { FOLD_BATCH, foldUsage } from '../../../db/repositories/platform/usage.ts'
+import type { OutlivedFile } from '../../../db/repositories/platform/retention.ts'
+import { SecretBox } from '../../../platform/secret-box.ts'
+import type { ControlDeps } from '../deps.ts'
+
+/** Files that one step removes; each is a round trip to the object store. */
+const FILE_BATCH = 200
+/** Imports, of up to 1,000 files each, and runs, of a folder each, that one step looks at. */
+const IMPORT_BATCH = 2
+const RUN_BATCH = 20
+
+const DAY_MS = 24 * 60 * 60 * 1000
+
+/** Texts of each kind that one step seals again. */
+const RESEAL_BATCH = 500
+
+/** What a step did: how much, and whether there may be more of it. */
+export interface Step {
+  count: number
+  more: boolean
+}
+
+export const createMaintenanceActivities = ({ db, objects, config, log, now }: ControlDeps) => ({
+  /** Adds appended usage counts up. Safe to repeat because taking a delta and counting it is one statement. */
+  async foldUsageCounts(): Promise<Step> {
+    const { taken: count, absurd } = await foldUsage(db)
+    if (absurd > 0)
+      log.warn({ rows: absurd }, 'counts that no inference can have had were cut to what one can')
+    return { count, more: count === FOLD_BATCH }
+  },
+
+  /** Removes one batch of rows of every kind that goes by age. Safe to repeat because the age decides. */
+  async removeOutlivedRows(): Promise<Step> {
+    const counts = await Promise.all([
+      ...AGED_TABLES.map((table) => removeAged(db, table)),
+      dropOldOrders(db, RETENTION_BATCH),
+    ])
+    return { count: counts.reduce((sum, each) => sum + each, 0), more: counts.includes(RETENTION_BATCH) }
+  },
+
+  /**
+   * Seals what an earlier key of the ring has sealed with the first one, after which the earlier key may leave the ring.
+   * Safe to repeat because only what another key sealed is touched.
+   */
+  async resealSecrets(): Promise<Step> {
+    if (config.HEARTH_ENCRYPTION_KEYS.length === 0) return { count: 0, more: false }
+    const box = new SecretBox(config.HEARTH_ENCRYPTION_KEYS)
+    const reseal = (sealed: Buffer, context: string) => box.seal(box.open(sealed, context), context)
+    const count = await resealTexts(db, { prefix: box.currentPrefix, reseal, limit: RESEAL_BATCH })
+    return { count, more: count >= RESEAL_BATCH }
+  },
+
+  /**
+   * Removes files that nobody can use any more, then their rows. Safe to repeat because a row stays until its file is
+   * gone, and removing a file that is gone is fine.
+   */
+  async removeOutlivedFiles(): Promise<Step> {
+    const uploads = await outlivedUploads(db, FILE_BATCH)
+    await removeFiles(objects, uploads)
+    await removeUploads(
+      db,
+      uploads.map(({ id }) => id),
+    )
+
+    const imports = await outlivedImports(db, IMPORT_BATCH)
+    await removeFiles(
+      objects,
+      imports.flatMap(({ id, paths }) => paths.map((path) => ({ object_key: importKey(id, path) }))),
+    )
+    await removeModelImports(
+      db,
+      imports.map(({ id }) => id),
+    )
+
+    const runs = await unsweptRuns(db, RUN_BATCH)
+    const left = await Promise.all(runs.map((run) => sweepRun({ db, objects }, run)))
+
+    await removePutsCutOff(objects, now())
+
+    const inputs = await outlivedInputs(db, FILE_BATCH)
+    await removeFiles(objects, inputs)
+    await removeInputs(
+      db,
+      inputs.map(({ id }) => id),
+    )
+    const more =
+      uploads.length === FILE_BATCH ||
+      imports.length === IMPORT_BATCH ||
+      runs.length === RUN_BATCH ||
+      inputs.length === FILE_BATCH
+    const count = [uploads, imports.flatMap(({ paths }) => paths), inputs, left.flat()].flat().length
+    return { count, more }
+  },
+})
+
+async function removeFiles(
+  objects: ObjectStore,
+  files: readonly Pick<OutlivedFile, 'object_key'>[],
+): Promise<void> {
+  await Promise.all(files.map(({ object_key }) => objects.delete(object_key)))
+}
+
+/** Removes what gateways that were killed have received and not put in its place. */
+async function removePutsCutOff(objects: ObjectStore, now: Date): Promise<void> {
+  const cutOff: { object_key: string }[] = []
+  for await (const { key, lastModified } of objects.list(INCOMING_PUTS)) {
+    if (lastModified.getTime() < now.getTime() - DAY_MS) cutOff.push({ object_key: key })
+  }
+  await removeFiles(objects, cutOff)
+}
+
+/** Removes what attempts of an ended run have PUT and the run does not need; gives what that was. */
+async function sweepRun(
+  { db, objects }: Pick<ControlDeps, 'db' | 'objects'>,
+  run: Awaited<ReturnType<typeof unsweptRuns>>[number],
+): Promise<string[]> {
+  const kept = await keptJobFiles(db, run.id)
+  const left: string[] = []
+  for await (const { key } of objects.list(jobFolder(run))) if (!kept.has(key)) left.push(key)
+  await removeFiles(
+    objects,
+    left.map((object_key) => ({ object_key })),
+  )
+  await noteSwept(db, run.id)
+  return left
+}

@@ -1,0 +1,143 @@
+import { ApplicationFailure } from '@temporalio/common'
+import type { Transaction } from 'kysely'
+import { findUsableVersion } from '../../../db/repositories/training/artifact-refs.ts'
+import { listArtifacts } from '../../../db/repositories/training/job-files.ts'
+import { findHubVersion } from '../../../db/repositories/models/hub-versions.ts'
+import {
+  findMergeModel,
+  insertVersionSources,
+  listMergeSources,
+} from '../../../db/repositories/training/merges.ts'
+import { insertVersion } from '../../../db/repositories/models/versions.ts'
+import { promiseCandidateTest } from '../../../db/repositories/models/candidate-tests.ts'
+import type { Database } from '../../../db/tables.ts'
+import type { ModelVersionRow, NewModelVersion } from '../../../db/tables/models.ts'
+import type { TrainingRunRow } from '../../../db/tables/training.ts'
+import { CHAT_LISTING } from '../../../domain/chat/listing.ts'
+import { newId } from '../../../domain/ids.ts'
+import { estimateMb, weightsBytes } from '../../../domain/models/memory.ts'
+import { entersAs } from '../../../domain/models/lifecycle.ts'
+import { modelKeyOf } from '../../../domain/training-run.ts'
+import type { Catalog } from '../../../platform/catalog.ts'
+import type { ArtifactRef } from '../../../schemas/artifact-ref.ts'
+import { candidateTestStart } from '../../../workflows/contract/starts.ts'
+
+/** What the result of a job says of itself: how it is run, and what goes in and out. */
+type Nature = Pick<
+  NewModelVersion,
+  | 'runtime_profile'
+  | 'memory_mb'
+  | 'base_model_version_id'
+  | 'input_schema'
+  | 'output_schema'
+  | 'example_input'
+  | 'example_output'
+>
+
+/** The version that a completed job leaves behind, with the artifacts as its files. */
+export async function createVersion(
+  trx: Transaction<Database>,
+  job: TrainingRunRow,
+  catalog: Catalog,
+): Promise<void> {
+  const artifacts = await listArtifacts(trx, job.id)
+  const files = artifacts.map(({ filename: path, size_bytes }) => ({ path, size_bytes }))
+  const nature = await (job.job_type === 'merge' ? mergedNature : trainedNature)(trx, job, { catalog, files })
+  if (!nature || artifacts.length === 0) {
+    throw ApplicationFailure.nonRetryable(`job ${job.id} has no result to make a version of`, 'no_result')
+  }
+  const id = newId()
+  const version = await insertVersion(
+    trx,
+    {
+      id,
+      account_id: job.account_id,
+      model_key: modelKeyOf(job.job_name, id),
+      name: job.job_name,
+      model_config_id: job.model_config_id,
+      job_id: job.id,
+      dataset_id: job.dataset_id,
+      parent_job_id: job.parent_job_id,
+      lifecycle_status: entersAs(job.job_type, job.base as ArtifactRef | null),
+      ...nature,
+    },
+    artifacts.map(({ filename, object_key, size_bytes, sha256 }) => ({
+      path: filename,
+      object_key,
+      size_bytes,
+      sha256,
+    })),
+  )
+  if (job.job_type === 'merge') await insertVersionSources(trx, id, job.id)
+  // Starts once this transaction has committed, so after the job has completed.
+  if (version.lifecycle_status === 'candidate')
+    await promiseCandidateTest(trx, id, candidateTestStart(version))
+}
+
+/** What a job left behind, and what is known of how such things are run. */
+interface Result {
+  catalog: Catalog
+  files: readonly { path: string; size_bytes: number }[]
+}
+
+/** As its trainer described it. */
+async function trainedNature(
+  trx: Transaction<Database>,
+  run: TrainingRunRow,
+  { catalog, files }: Result,
+): Promise<Nature | undefined> {
+  const model = catalog.model(run.model_config_id)
+  if (!model || !run.output) return undefined
+  return {
+    runtime_profile: model.config.runtime_profile,
+    memory_mb: estimateMb(model.profile, weightsBytes(files)),
+    base_model_version_id: await baseVersionId(trx, run),
+    ...described(run.output as Described),
+  }
+}
+
+/**
+ * Like the model that it was merged into, or the first version of those it was merged of; without any version, like the
+ * models that this platform trains.
+ */
+async function mergedNature(
+  trx: Transaction<Database>,
+  job: TrainingRunRow,
+  { catalog, files }: Result,
+): Promise<Nature | undefined> {
+  const [model, [first]] = [await findMergeModel(trx, job.id), await listMergeSources(trx, job.id)]
+  const profile = model ? catalog.profile(model.runtime_profile) : catalog.tuner?.profile
+  if (!model && !profile) return undefined
+  return {
+    runtime_profile: model?.runtime_profile ?? profile?.profile_id ?? '',
+    memory_mb: profile ? estimateMb(profile, weightsBytes(files)) : (model?.memory_mb ?? 0),
+    base_model_version_id: first?.version_id ?? null,
+    ...described(model ?? CHAT_LISTING),
+  }
+}
+
+type Described = Pick<ModelVersionRow, 'input_schema' | 'output_schema' | 'example_input' | 'example_output'>
+
+const described = ({ input_schema, output_schema, example_input, example_output }: Described) => ({
+  input_schema: JSON.stringify(input_schema),
+  output_schema: JSON.stringify(output_schema),
+  example_input: JSON.stringify(example_input),
+  example_output: JSON.stringify(example_output),
+})
+
+/** The version a run started from, for the lineage of what came out. */
+async function baseVersionId(
+  trx: Transaction<Database>,
+  { account_id, base, base_revision, hyperparameters }: TrainingRunRow,
+): Promise<string | null> {
+  const ref = base as ArtifactRef | null
+  if (ref?.type === 'storage') return null
+  const repo_id = hyperparameters['base_model']
+  const version =
+    ref && ref.type !== 'hf'
+      ? await findUsableVersion(trx, account_id, ref)
+      : typeof repo_id === 'string'
+        ? await findHubVersion(trx, account_id, { repo_id, revision: base_revision ?? undefined })
+        : undefined
+  return version?.id ?? null
+}

@@ -1,0 +1,125 @@
+import { ApplicationFailure } from '@temporalio/common'
+import type { Transaction } from 'kysely'
+import { checkpointEpoch, jobFolder, pruneCheckpoints } from '../../../db/repositories/training/job-files.ts'
+import { listJobLogs } from '../../../db/repositories/training/job-records.ts'
+import { readSnapshots } from '../../../db/repositories/nodes/loads.ts'
+import { findLastLease, takeLease } from '../../../db/repositories/training/leases.ts'
+import { endRun, type RunEnding } from '../../../db/repositories/training/endings.ts'
+import { findJob, lockTrainingRun } from '../../../db/repositories/training/runs.ts'
+import type { Database } from '../../../db/tables.ts'
+import type { TrainingRunRow } from '../../../db/tables/training.ts'
+import { type JobOffer, jobOffers } from '../../../domain/placement/job-offers.ts'
+import { failureText, type GiveUpReason, PRIORITY } from '../../../domain/training-run.ts'
+import type { TrainingRunStatus } from '../../../schemas/training-run.ts'
+import type { ControlDeps } from '../deps.ts'
+import { createVersion } from './job-version.ts'
+
+/** Lines of the log that go into the message of a failed run. */
+const LAST_LINES = 20
+
+/** What the workflow needs to know of a run; everything else stays in the row. */
+export interface RunToDo {
+  status: TrainingRunStatus
+  accountId: string
+  modelConfigId: string
+  taskQueue: string
+  priority: number
+  /** Attempts so far. */
+  attempt: number
+  /** Epoch of the newest checkpoint, -1 without any: what progress is measured by. */
+  epoch: number
+}
+
+/** How things stand after an attempt. */
+export interface AttemptState {
+  status: TrainingRunStatus
+  attempt: number
+  epoch: number
+  /** Its result is stored, whatever became of the node since. */
+  completed: boolean
+}
+
+export interface FinishRun {
+  jobId: string
+  status: RunEnding['status']
+  /** Why it is given up, when it failed. */
+  reason?: GiveUpReason
+}
+
+export const createTrainingActivities = ({ db, objects, catalog, log, now }: ControlDeps) => ({
+  /** Safe to repeat because it only reads. */
+  async openRun(jobId: string): Promise<RunToDo> {
+    const run = await db.selectFrom('training_run').selectAll().where('id', '=', jobId).executeTakeFirst()
+    if (!run) throw ApplicationFailure.nonRetryable(`there is no run ${jobId}`, 'not_found')
+    return {
+      status: run.status,
+      accountId: run.account_id,
+      modelConfigId: run.model_config_id,
+      taskQueue: run.task_queue,
+      priority: PRIORITY[run.operating_mode],
+      attempt: run.attempt,
+      epoch: await checkpointEpoch(db, jobId),
+    }
+  },
+
+  /**
+   * Where the next attempt is offered, in this order: to the nodes of its account, then to those of everybody. Safe to
+   * repeat because it only reads.
+   */
+  async offersOf(jobId: string): Promise<JobOffer[]> {
+    const run = await db.selectFrom('training_run').selectAll().where('id', '=', jobId).executeTakeFirst()
+    if (!run) throw ApplicationFailure.nonRetryable(`there is no run ${jobId}`, 'not_found')
+    return jobOffers(await readSnapshots(db), run)
+  },
+
+  /**
+   * Takes the lease from an attempt that is over: its node is lost or has given up. Safe to repeat because the next
+   * attempt is not scheduled before this is recorded.
+   */
+  async closeAttempt(jobId: string): Promise<AttemptState> {
+    return db.transaction().execute(async (trx) => {
+      const run = await lockTrainingRun(trx, jobId)
+      if (!run) throw ApplicationFailure.nonRetryable(`there is no run ${jobId}`, 'not_found')
+      await takeLease(trx, 'job', jobId, 'expired')
+      const lease = await findLastLease(trx, 'job', jobId)
+      const epoch = await checkpointEpoch(trx, jobId)
+      return { status: run.status, attempt: run.attempt, epoch, completed: lease?.state === 'completed' }
+    })
+  },
+
+  /** Safe to repeat because deleting what is gone is fine. */
+  async removeJobFiles(jobId: string): Promise<void> {
+    const job = await findJob(db, jobId)
+    if (!job?.deleted_at) throw ApplicationFailure.nonRetryable('the job is not deleted', 'conflict')
+    await objects.deletePrefix(jobFolder(job))
+  },
+
+  /** Safe to repeat because a run that has ended keeps its first outcome. */
+  async finishRun({ jobId, status, reason = 'internal' }: FinishRun): Promise<TrainingRunStatus> {
+    const final = await db.transaction().execute(async (trx) => {
+      const run = await lockTrainingRun(trx, jobId)
+      if (!run) throw ApplicationFailure.nonRetryable(`there is no run ${jobId}`, 'not_found')
+      const errorMessage = status === 'failed' ? await whyFailed(trx, run, reason) : undefined
+      const ended = await endRun(trx, jobId, { status, ...(errorMessage && { errorMessage }) }, now())
+      if (ended && status === 'completed') await createVersion(trx, ended, catalog)
+      return ended?.status ?? run.status
+    })
+    if (final === 'completed') {
+      // A run that failed or was cancelled keeps them: an equal run goes on from there.
+      const keys = await pruneCheckpoints(db, jobId, 0)
+      await Promise.all(keys.map((key) => objects.delete(key))).catch((err: unknown) =>
+        log.warn({ err, job_id: jobId }, 'checkpoints were not deleted; they go with the run'),
+      )
+    }
+    return final
+  },
+})
+
+async function whyFailed(
+  trx: Transaction<Database>,
+  run: TrainingRunRow,
+  reason: GiveUpReason,
+): Promise<string> {
+  const lastLines = (await listJobLogs(trx, run.id, { limit: LAST_LINES })).map(({ message }) => message)
+  return failureText(reason, { lastError: run.error_message, lastLines })
+}

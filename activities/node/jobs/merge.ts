@@ -1,0 +1,19 @@
+import { mergeUnderLease } from '../../../node-runtime/merge/merge-attempt.ts'
+import type { MergeClaim } from '../../../schemas/training-merge.ts'
+import { attemptJob } from './attempt-job.ts'
+import type { NodeDeps } from '../deps.ts'
+
+interface MergeInput {
+  jobId: string
+}
+
+/** Work of the queue `merge.cpu`. */
+export const createMergeActivities = (deps: NodeDeps) => ({
+  /**
+   * One attempt at a merge, from its beginning. Safe to repeat because each attempt is fenced by its own lease: what
+   * another one still does is refused.
+   */
+  merge: ({ jobId }: MergeInput): Promise<void> =>
+    attemptJob<MergeClaim>(deps, jobId, (attempt) => mergeUnderLease(deps, attempt)),
+})
+export type MergeActivities = ReturnType<typeof createMergeActivities>

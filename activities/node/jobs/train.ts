@@ -1,0 +1,19 @@
+import { trainUnderLease } from '../../../node-runtime/training/training-attempt.ts'
+import type { JobClaim } from '../../../schemas/lease.ts'
+import { attemptJob } from './attempt-job.ts'
+import type { NodeDeps } from '../deps.ts'
+
+export interface TrainInput {
+  jobId: string
+}
+
+/** Work of the queues `train.cpu` and `train.gpu`. */
+export const createTrainActivities = (deps: NodeDeps) => ({
+  /**
+   * One attempt at a job, from its last checkpoint. Safe to repeat because each attempt is fenced by its own lease:
+   * what another one still does is refused.
+   */
+  train: ({ jobId }: TrainInput): Promise<void> =>
+    attemptJob<JobClaim>(deps, jobId, (attempt) => trainUnderLease(deps, attempt)),
+})
+export type TrainActivities = ReturnType<typeof createTrainActivities>

@@ -1,0 +1,128 @@
+import { ApplicationFailure, cancellationSignal } from '@temporalio/activity'
+import { request } from 'undici'
+import { isInputRefused, modelFault } from '../../../domain/models/answer.ts'
+import { ControlError } from '../../../node-runtime/control/client.ts'
+import { keepLease } from '../../../node-runtime/control/lease-keeper.ts'
+import { ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
+import { withoutPaths } from '../../../node-runtime/models/without-paths.ts'
+import { unlessAborted } from '../../../platform/async/unless-aborted.ts'
+import type { CompleteTask, FailLease } from '../../../schemas/lease.ts'
+import type { TaskClaim } from '../../../schemas/task-claim.ts'
+import { beat } from '../beat.ts'
+import type { NodeDeps } from '../deps.ts'
+
+const LEASE_S = 30
+/** How long a loaded model may work on one input; what comes before that ends by itself when it stands still. */
+const LONGEST_INFERENCE_MS = 6 * 3_600_000
+
+/** The model server refused the input, or failed: what the task's owner is told. */
+class InferenceError extends Error {
+  override readonly name = 'InferenceError'
+  readonly retryable: boolean
+
+  constructor(message: string, retryable: boolean) {
+    super(message)
+    this.retryable = retryable
+  }
+}
+
+export const createInferActivities = (deps: NodeDeps) => ({
+  /**
+   * Claims a task, has its model loaded, asks it, and hands the result in under the lease. Safe to repeat because a
+   * second claim fences off the first, whose result is then refused.
+   */
+  async inferTask({ taskId }: { taskId: string }): Promise<void> {
+    using _alive = beat()
+    using work = deps.work.begin(taskId, cancellationSignal())
+    const claim = await claimTask(deps, taskId, work.signal)
+    using lease = keepLease(deps.control, claim.lease_token, LEASE_S)
+    const signal = AbortSignal.any([work.signal, lease.lost])
+    try {
+      const done = await infer(deps, claim, signal)
+      await deps.control.lease('complete', claim.lease_token, done, { signal })
+    } catch (err) {
+      throw await handBack(deps, claim, err, signal)
+    }
+  },
+})
+
+async function claimTask(deps: NodeDeps, taskId: string, signal: AbortSignal): Promise<TaskClaim> {
+  try {
+    return await deps.control.claimTask<TaskClaim>(taskId, { lease_s: LEASE_S }, { signal })
+  } catch (err) {
+    // Somebody else has it, or it has ended: nothing is left to do here.
+    if (err instanceof ControlError && err.status < 500) {
+      throw ApplicationFailure.nonRetryable(err.message, err.code)
+    }
+    throw err
+  }
+}
+
+async function infer(deps: NodeDeps, claim: TaskClaim, signal: AbortSignal): Promise<CompleteTask> {
+  const { models } = deps
+  const [model_state, input] = [models.startState(claim.model_key), fetchInput(claim.input_url, signal)]
+  // Awaited below; a failure before that must not count as unhandled.
+  input.catch(() => {})
+  await unlessAborted(models.load(claim.model_key), signal)
+
+  using use = models.use(claim.model_key)
+  if (!use) throw new ModelUnavailableError('no_capacity', 'the model was evicted before it was used')
+  const body = await input
+  const startedAt = performance.now()
+  const answer = await use.server.pool.request({
+    method: 'POST',
+    path: use.server.profile.infer_path,
+    headers: { 'content-type': 'application/json' },
+    body,
+    signal: AbortSignal.any([signal, AbortSignal.timeout(LONGEST_INFERENCE_MS)]),
+  })
+  const text = await answer.body.text()
+  if (answer.statusCode !== 200) {
+    throw new InferenceError(modelFault(answer.statusCode, text), !isInputRefused(answer.statusCode))
+  }
+  const inference_time_ms = Math.round((performance.now() - startedAt) * 100) / 100
+  const environment_ms = models.environmentMs(claim.model_key)
+  const result = JSON.parse(text) as CompleteTask['result']
+  return { result, inference_time_ms, model_state, ...(model_state !== 'resident' && { environment_ms }) }
+}
+
+async function fetchInput(url: string, signal: AbortSignal): Promise<Buffer> {
+  const answer = await request(url, { signal })
+  const bytes = Buffer.from(await answer.body.arrayBuffer())
+  if (answer.statusCode !== 200) throw new Error(`the input could not be read (${answer.statusCode})`)
+  return bytes
+}
+
+/** Gives the lease back with the reason, and says what Temporal is to be told. */
+async function handBack(
+  deps: NodeDeps,
+  claim: TaskClaim,
+  err: unknown,
+  signal: AbortSignal,
+): Promise<unknown> {
+  const failure = failureOf(err, signal)
+  await deps.control
+    .lease('fail', claim.lease_token, failure, { patienceMs: 5_000 })
+    .catch((cause: unknown) =>
+      deps.log.warn({ err: cause, task_id: claim.task_id }, 'a lease could not be handed back'),
+    )
+  if (cancellationSignal().aborted) return cancellationSignal().reason
+  // The text stays in the row: it may quote the input.
+  const { code: type, retryable } = failure
+  return ApplicationFailure.create({
+    message: `the inference ended: ${type}`,
+    type,
+    nonRetryable: !retryable,
+  })
+}
+
+function failureOf(err: unknown, signal: AbortSignal): FailLease {
+  const message = (err instanceof Error ? err.message : String(err)).slice(0, 4_000) || 'no reason given'
+  if (signal.aborted) return { code: 'cancelled', message: 'the work was stopped', retryable: true }
+  if (err instanceof InferenceError) {
+    return { code: err.retryable ? 'model_failed' : 'input_refused', message, retryable: err.retryable }
+  }
+  if (err instanceof ModelUnavailableError)
+    return { code: err.code, message: withoutPaths(message), retryable: err.code !== 'unusable' }
+  return { code: 'model_failed', message, retryable: true }
+}

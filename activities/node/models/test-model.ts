@@ -1,0 +1,106 @@
+import { ApplicationFailure, cancellationSignal } from '@temporalio/activity'
+import { ComparisonError, compareLogits } from '../../../node-runtime/models/logit-comparison.ts'
+import { faultInWords } from '../../../domain/fault-words.ts'
+import { newId } from '../../../domain/ids.ts'
+import { NoRoomError } from '../../../node-runtime/memory/room.ts'
+import { ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
+import type { SchemaChecks } from '../../../platform/schema-checks/checks.ts'
+import { AttemptError } from '../../../node-runtime/training/attempt-error.ts'
+import type { NodeModelSpec } from '../../../schemas/node.ts'
+import { beat } from '../beat.ts'
+import type { NodeDeps } from '../deps.ts'
+import { toFailure } from './load.ts'
+
+/** What a test found. The reason names places and codes and quotes nothing that was said to or by the model. */
+export interface TestVerdict {
+  passed: boolean
+  reason?: string
+}
+
+const LONGEST_REASON = 400
+const LONGEST_TEST_MS = 3_600_000
+
+export const createTestActivities = (deps: NodeDeps) => ({
+  /**
+   * Loads a model on this node, asks it its own example, checks what the answer looks like, and, where it is known what
+   * its logits should be, compares them. Safe to repeat because it changes nothing but what is loaded.
+   */
+  async testModel({ modelKey }: { modelKey: string }): Promise<TestVerdict> {
+    using _alive = beat()
+    const signal = cancellationSignal()
+    try {
+      const spec = await deps.control.modelSpec(modelKey, { signal })
+      const verdict = await inferOnce(deps, spec, signal)
+      return verdict.passed ? await compare(deps, spec, signal) : verdict
+    } catch (err) {
+      throw err instanceof ApplicationFailure ? err : toFailure(err)
+    }
+  },
+})
+
+async function inferOnce(
+  { models, schemaChecks }: NodeDeps,
+  spec: NodeModelSpec,
+  signal: AbortSignal,
+): Promise<TestVerdict> {
+  await models.load(spec.model_key)
+  using use = models.use(spec.model_key)
+  if (!use) throw new ModelUnavailableError('no_capacity', 'the model was evicted before it was tested')
+  const answer = await use.server.pool.request({
+    method: 'POST',
+    path: use.server.profile.infer_path,
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(spec.warmup_input ?? use.server.profile.warmup_input ?? {}),
+    signal: AbortSignal.any([signal, AbortSignal.timeout(LONGEST_TEST_MS)]),
+  })
+  return judge(schemaChecks, answer.statusCode, await answer.body.text(), spec)
+}
+
+/** The model that was just tried may have to leave the memory for this: both do not fit everywhere. */
+async function compare(
+  deps: NodeDeps,
+  { model_key, memory_mb: memoryMb }: NodeModelSpec,
+  signal: AbortSignal,
+): Promise<TestVerdict> {
+  const { ingredients } = await deps.control.modelExpectation(model_key, { signal })
+  if (ingredients.length === 0) return { passed: true }
+  try {
+    const reason = await compareLogits(deps, model_key, { ingredients, memoryMb, signal })
+    return reason === undefined ? { passed: true } : { passed: false, reason }
+  } catch (err) {
+    if (err instanceof NoRoomError) throw new ModelUnavailableError('no_capacity', err.message, err)
+    if (!(err instanceof ComparisonError || err instanceof AttemptError)) throw err
+    deps.log.warn({ err, model_key }, 'the logits of a candidate could not be compared')
+    const message = err.message.slice(0, LONGEST_REASON)
+    const isFinal = err instanceof AttemptError ? !err.isRetryable : err.isFinal
+    if (isFinal) return { passed: false, reason: message }
+    throw ApplicationFailure.create({ message, type: 'load_failed' })
+  }
+}
+
+async function judge(
+  schemaChecks: SchemaChecks,
+  status: number,
+  text: string,
+  { model_key: key, output_schema: schema }: NodeModelSpec,
+): Promise<TestVerdict> {
+  if (status !== 200) return { passed: false, reason: `its test inference was answered with ${status}` }
+  try {
+    JSON.parse(text)
+  } catch {
+    return { passed: false, reason: 'its answer to the test inference is not JSON' }
+  }
+  if (!schema) return { passed: true }
+  const result = await schemaChecks.check({ owner: key, key: newId(), schema, value: Buffer.from(text) })
+  if ('busy' in result) throw ApplicationFailure.create({ message: 'no room to check the answer' })
+  if ('stopped' in result)
+    return { passed: false, reason: 'holding its answer against the output schema takes too long' }
+  if ('unusable' in result) return { passed: false, reason: `the output schema ${result.unusable}` }
+  const [first] = result.faults
+  if (!first) return { passed: true }
+  const where = first.instancePath || 'the answer'
+  return {
+    passed: false,
+    reason: `its answer breaks the output schema: ${where} ${faultInWords(first)}`,
+  }
+}

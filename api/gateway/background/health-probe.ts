@@ -1,0 +1,58 @@
+import type { Client } from '@temporalio/client'
+import { type Kysely, sql } from 'kysely'
+import type { Database } from '../../../db/tables.ts'
+import { VERSION } from '../../../platform/version.ts'
+import type { Health, SystemHealth } from '../../../schemas/health.ts'
+
+const PATIENCE_MS = 1_500
+/** Whoever asks more often is told what was seen last. */
+const FRESH_MS = 500
+
+/** Asks the systems behind this gateway whether they answer; the same look serves everybody who asks meanwhile. */
+export class HealthProbe {
+  readonly #db: Kysely<Database>
+  readonly #temporal: Client
+  #look: Promise<Health> | undefined
+  #freshUntil = 0
+
+  constructor(db: Kysely<Database>, temporal: Client) {
+    this.#db = db
+    this.#temporal = temporal
+  }
+
+  look(): Promise<Health> {
+    if (this.#look && performance.now() < this.#freshUntil) return this.#look
+    this.#freshUntil = Infinity
+    this.#look = this.#ask().finally(() => {
+      this.#freshUntil = performance.now() + FRESH_MS
+    })
+    return this.#look
+  }
+
+  async #ask(): Promise<Health> {
+    const [database, temporal] = await Promise.all([
+      timed(() => sql`select 1`.execute(this.#db)),
+      timed(() =>
+        this.#temporal.withDeadline(Date.now() + PATIENCE_MS, () =>
+          this.#temporal.workflowService.getSystemInfo({}),
+        ),
+      ),
+    ])
+    const status = database.status !== 'ok' ? 'unavailable' : temporal.status === 'ok' ? 'ok' : 'degraded'
+    return { status, version: VERSION, database, temporal }
+  }
+}
+
+async function timed(ask: () => Promise<unknown>): Promise<SystemHealth> {
+  const startedAt = performance.now()
+  const late = Promise.withResolvers<never>()
+  const timer = setTimeout(() => late.reject(new Error('no answer')), PATIENCE_MS)
+  try {
+    await Promise.race([ask(), late.promise])
+    return { status: 'ok', latency_ms: Math.round((performance.now() - startedAt) * 10) / 10 }
+  } catch {
+    return { status: 'unreachable', latency_ms: null }
+  } finally {
+    clearTimeout(timer)
+  }
+}

@@ -1,0 +1,69 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Client } from '@temporalio/client'
+import type { KillSwitchRow } from '../../../db/tables/accounts.ts'
+import type { Logger } from '../../../platform/log.ts'
+import { searchAttributes } from '../../../platform/temporal.ts'
+import { activateKillSwitch, deactivateKillSwitch } from '../../../workflows/contract/messages.ts'
+import { killSwitchStart } from '../../../workflows/contract/starts.ts'
+
+const SIGNAL_MS = 5_000
+const PAUSE_MS = 3_000
+
+/**
+ * Lets the kill switch workflow know of what REST has written, as soon as Temporal takes it. Should this process end
+ * before, the reconciler does it: the row already holds.
+ */
+export class KillSwitchSignal implements AsyncDisposable {
+  readonly #temporal: Client
+  readonly #log: Logger
+  readonly #closing = new AbortController()
+  #latest: KillSwitchRow | undefined
+  #telling: Promise<void> | undefined
+
+  constructor(temporal: Client, log: Logger) {
+    this.#temporal = temporal
+    this.#log = log
+  }
+
+  /** Never throws, and does not wait; of several changes only the latest has to arrive. */
+  send(row: KillSwitchRow): void {
+    this.#latest = row
+    this.#telling ??= this.#tell().finally(() => {
+      this.#telling = undefined
+    })
+  }
+
+  async #tell(): Promise<void> {
+    const { signal: closing } = this.#closing
+    while (this.#latest && !closing.aborted) {
+      const row = this.#latest
+      try {
+        await this.#temporal.withAbortSignal(closing, () =>
+          this.#temporal.withDeadline(Date.now() + SIGNAL_MS, () => signal(this.#temporal, row)),
+        )
+        if (this.#latest === row) this.#latest = undefined
+      } catch (err) {
+        if (closing.aborted) return
+        this.#log.warn({ err, version: row.version }, 'kill switch workflow not told yet')
+        await sleep(PAUSE_MS, undefined, { signal: closing }).catch(() => {})
+      }
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#closing.abort()
+    await this.#telling
+  }
+}
+
+/** With the version in it the workflow reads the row instead of writing it, so a late signal undoes nothing. */
+const signal = (temporal: Client, { active, reason, actor, version }: KillSwitchRow): Promise<unknown> =>
+  temporal.workflow.signalWithStart(killSwitchStart.workflow, {
+    workflowId: killSwitchStart.workflowId,
+    taskQueue: killSwitchStart.taskQueue,
+    args: killSwitchStart.args,
+    staticSummary: killSwitchStart.options.summary,
+    typedSearchAttributes: searchAttributes(killSwitchStart.options.search),
+    signal: active ? activateKillSwitch : deactivateKillSwitch,
+    signalArgs: [{ reason: reason ?? '', actor: actor ?? '', version }],
+  })

@@ -1,0 +1,117 @@
+import { type Client, WorkflowExecutionAlreadyStartedError } from '@temporalio/client'
+import type { Kysely } from 'kysely'
+import type { Database } from '../../../db/tables.ts'
+import type { WorkflowStartRow } from '../../../db/tables/accounts.ts'
+import {
+  claimDueStarts,
+  deferStart,
+  removeStarts,
+} from '../../../db/repositories/platform/workflow-starts.ts'
+import type { Logger } from '../../../platform/log.ts'
+import { searchAttributes } from '../../../platform/temporal.ts'
+
+/** Rows that one look takes; a full look is followed by another at once. */
+const BATCH = 64
+const SWEEP_MS = 1_000
+const RPC_DEADLINE_MS = 4_000
+
+export interface Starts extends AsyncDisposable {
+  /** Looks for promised workflows now instead of at the next sweep. Never throws. */
+  nudge: () => void
+}
+
+export interface StartsDeps {
+  db: Kysely<Database>
+  temporal: Client
+  log: Logger
+}
+
+interface Sweep extends StartsDeps {
+  signal: AbortSignal
+}
+
+/**
+ * Starts what `workflow_start` promises: at once when nudged, else within a second, and again until Temporal has it.
+ * Several gateways may sweep: a row is claimed by moving its next attempt, so a crash only delays it.
+ */
+export function openStarts({ db, temporal, log }: StartsDeps): Starts {
+  const closing = new AbortController()
+  let running: Promise<void> | undefined
+  let again = false
+
+  const sweep = async () => {
+    do {
+      again = false
+      try {
+        if ((await startBatch({ db, temporal, log, signal: closing.signal })) === BATCH) again = true
+      } catch (err) {
+        log.warn({ err }, 'could not look for workflows to start')
+      }
+    } while (again && !closing.signal.aborted)
+    running = undefined
+  }
+  const nudge = () => {
+    if (closing.signal.aborted) return
+    if (running) again = true
+    else running = sweep()
+  }
+  const timer = setInterval(nudge, SWEEP_MS)
+
+  return {
+    nudge,
+    async [Symbol.asyncDispose]() {
+      closing.abort()
+      clearInterval(timer)
+      await running
+    },
+  }
+}
+
+async function startBatch(sweep: Sweep): Promise<number> {
+  const { db, log } = sweep
+  const rows = await claimDueStarts(db, BATCH)
+  const started: string[] = []
+  let failure: string | undefined
+  await Promise.all(
+    rows.map(async (row) => {
+      try {
+        await start(sweep, row)
+        started.push(row.workflow_id)
+      } catch (err) {
+        if (err instanceof WorkflowExecutionAlreadyStartedError) {
+          started.push(row.workflow_id)
+          return
+        }
+        failure = err instanceof Error ? err.message : 'unknown'
+        await deferStart(db, row)
+      }
+    }),
+  )
+  await removeStarts(db, started)
+  if (failure !== undefined) {
+    const waiting = rows.length - started.length
+    log.warn({ reason: failure.split('\n')[0], waiting }, 'workflows not started yet')
+  }
+  return rows.length
+}
+
+/** A closed workflow may be started again under its id: whether there is work left is decided by the guards in SQL. */
+async function start({ temporal, signal }: Sweep, row: WorkflowStartRow): Promise<void> {
+  const { search, summary, priority, fairnessKey } = row.options ?? {}
+  const limited = AbortSignal.any([signal, AbortSignal.timeout(RPC_DEADLINE_MS)])
+  await temporal.withAbortSignal(limited, () =>
+    temporal.workflow.start(row.workflow, {
+      workflowId: row.workflow_id,
+      taskQueue: row.task_queue,
+      args: row.args,
+      ...(search && { typedSearchAttributes: searchAttributes(search) }),
+      ...(summary && { staticSummary: summary }),
+      ...((priority !== undefined || fairnessKey !== undefined) && {
+        priority: {
+          ...(priority !== undefined && { priorityKey: priority }),
+          ...(fairnessKey !== undefined && { fairnessKey }),
+        },
+      }),
+    }),
+  )
+}

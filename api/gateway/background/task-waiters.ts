@@ -1,0 +1,82 @@
+import { setMaxListeners } from 'node:events'
+import type { Kysely } from 'kysely'
+import { Listener } from '../../../db/listener.ts'
+import { findEnded } from '../../../db/repositories/tasks/tasks.ts'
+import { TASK_CHANNEL } from '../../../db/repositories/tasks/writes.ts'
+import type { Database } from '../../../db/tables.ts'
+import type { Logger } from '../../../platform/log.ts'
+
+const POLL_MS = 1_000
+
+/** Wakes who waits for a task: by NOTIFY when it ends, and by a look every second, for a NOTIFY may be missed. */
+export class TaskWaiters implements AsyncDisposable {
+  readonly #db: Kysely<Database>
+  readonly #log: Logger
+  readonly #waiting = new Map<string, Set<() => void>>()
+  readonly #closing = new AbortController()
+  readonly #listener: Listener
+  #timer: NodeJS.Timeout | undefined
+
+  constructor(db: Kysely<Database>, url: string, log: Logger) {
+    this.#db = db
+    this.#log = log
+    this.#listener = new Listener(url, {
+      channel: TASK_CHANNEL,
+      onNotify: (taskId) => this.#wake(taskId),
+      onGap: () => void this.#look(),
+      onError: (err) => this.#log.warn({ err }, 'the ends of tasks are looked for by polling alone'),
+    })
+    // One for each request that waits.
+    setMaxListeners(0, this.#closing.signal)
+  }
+
+  async start(): Promise<void> {
+    await this.#listener.start()
+    this.#schedule()
+  }
+
+  /** True once the task has ended; false when the time is up, the signal aborts or the gateway stops first. */
+  wait(taskId: string, timeoutMs: number, signal: AbortSignal): Promise<boolean> {
+    const { promise, resolve } = Promise.withResolvers<boolean>()
+    const wake = () => resolve(true)
+    const giveUp = () => resolve(false)
+    const timer = setTimeout(giveUp, timeoutMs)
+    const ends = [signal, this.#closing.signal]
+    for (const end of ends) end.addEventListener('abort', giveUp, { once: true })
+    if (ends.some(({ aborted }) => aborted)) giveUp()
+    const waiting = this.#waiting.get(taskId) ?? new Set()
+    this.#waiting.set(taskId, waiting.add(wake))
+    return promise.finally(() => {
+      clearTimeout(timer)
+      for (const end of ends) end.removeEventListener('abort', giveUp)
+      waiting.delete(wake)
+      if (waiting.size === 0) this.#waiting.delete(taskId)
+    })
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#closing.abort()
+    clearTimeout(this.#timer)
+    await this.#listener[Symbol.asyncDispose]()
+  }
+
+  #wake(taskId: string): void {
+    for (const wake of this.#waiting.get(taskId) ?? []) wake()
+  }
+
+  #schedule(): void {
+    if (this.#closing.signal.aborted) return
+    this.#timer = setTimeout(() => {
+      void this.#look().finally(() => this.#schedule())
+    }, POLL_MS)
+  }
+
+  async #look(): Promise<void> {
+    try {
+      if (this.#waiting.size === 0) return
+      for (const taskId of await findEnded(this.#db, [...this.#waiting.keys()])) this.#wake(taskId)
+    } catch (err) {
+      this.#log.warn({ err }, 'cannot see which tasks have ended')
+    }
+  }
+}

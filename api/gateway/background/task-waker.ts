@@ -1,0 +1,120 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type Client, WorkflowNotFoundError } from '@temporalio/client'
+import type { Kysely } from 'kysely'
+import { readSnapshots } from '../../../db/repositories/nodes/loads.ts'
+import {
+  hasUnplaced,
+  listHeldModels,
+  listWaitingModels,
+  lockWaking,
+  takeWaking,
+} from '../../../db/repositories/tasks/waiting.ts'
+import type { Database } from '../../../db/tables.ts'
+import { planWaking } from '../../../domain/placement/waking.ts'
+import type { Logger } from '../../../platform/log.ts'
+import { nodeHasRoom } from '../../../workflows/contract/messages.ts'
+import { WORKFLOW_ID } from '../../../workflows/contract/policy.ts'
+
+export interface TaskWakerOptions {
+  db: Kysely<Database>
+  temporal: Client
+  log: Logger
+}
+
+/** Tasks that one look wakes. */
+const MOST = 256
+const AT_ONCE = 16
+const RPC_MS = 3_000
+/** Between two looks: what comes meanwhile counts as one. A look that took long is followed by a longer rest, up to the longest. */
+const REST_MS = { least: 200, times: 20, most: 2_000 }
+/** After a look that woke somebody, or that another gateway had begun: what has changed since is seen then. */
+const AGAIN_MS = 500
+
+/**
+ * Tells tasks that wait for a node when there is room for them, in the order in which they came to wait. Looked at whenever
+ * nodes have told something new. Whom no word reaches places itself again when its pause ends.
+ */
+export class TaskWaker implements AsyncDisposable {
+  readonly #options: TaskWakerOptions
+  readonly #closing = new AbortController()
+  #running: Promise<void> | undefined
+  #isNews = false
+
+  constructor(options: TaskWakerOptions) {
+    this.#options = options
+  }
+
+  /** Nodes have told something new. Never throws. */
+  nudge(): void {
+    if (this.#closing.signal.aborted) return
+    this.#isNews = true
+    this.#running ??= this.#run().finally(() => (this.#running = undefined))
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#closing.abort()
+    await this.#running
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#closing
+    while (this.#isNews && !signal.aborted) {
+      this.#isNews = false
+      const began = performance.now()
+      const isUnsettled = await this.#look().catch((err: unknown) => {
+        this.#options.log.warn(
+          { err },
+          'tasks that wait for a node were not woken; they look for one themselves',
+        )
+        return false
+      })
+      const rest = Math.min(
+        REST_MS.most,
+        Math.max(REST_MS.least, REST_MS.times * (performance.now() - began)),
+      )
+      await sleep(isUnsettled ? Math.max(rest, AGAIN_MS) : rest, undefined, { signal }).catch(() => {})
+      if (isUnsettled) this.#isNews = true
+    }
+  }
+
+  /** Wakes whom there is room for; whether it is worth looking again soon. */
+  async #look(): Promise<boolean> {
+    const { db, log } = this.#options
+    if (!(await hasUnplaced(db))) return false
+    const ids = await db.transaction().execute(async (trx) => {
+      if (!(await lockWaking(trx))) return undefined
+      const waiting = await listWaitingModels(trx)
+      const held = await listHeldModels(trx)
+      const snapshots = await readSnapshots(trx)
+      const now = new Date()
+      const plan = planWaking({ waiting, held, snapshots, most: MOST, now, random: Math.random })
+      const chosen: string[] = []
+      for (const waking of plan) chosen.push(...(await takeWaking(trx, waking)))
+      return chosen
+    })
+    if (ids === undefined) return true
+    if (ids.length === 0) return false
+    await this.#tell(ids)
+    log.info({ tasks: ids.length }, 'told tasks that wait for a node that there is room')
+    return true
+  }
+
+  async #tell(ids: readonly string[]): Promise<void> {
+    for (let at = 0; at < ids.length; at += AT_ONCE) {
+      await Promise.all(ids.slice(at, at + AT_ONCE).map((id) => this.#tellOne(id)))
+    }
+  }
+
+  async #tellOne(id: string): Promise<void> {
+    const { temporal, log } = this.#options
+    try {
+      await temporal.withDeadline(Date.now() + RPC_MS, () =>
+        temporal.workflow.getHandle(WORKFLOW_ID.task(id)).signal(nodeHasRoom),
+      )
+    } catch (err) {
+      // It has ended, or will be started and place itself.
+      if (err instanceof WorkflowNotFoundError) return
+      log.debug({ err, task_id: id }, 'a task was not told that there is room')
+    }
+  }
+}

@@ -1,0 +1,91 @@
+import type { Kysely } from 'kysely'
+import { readSnapshots } from '../../../db/repositories/nodes/loads.ts'
+import { orderModel } from '../../../db/repositories/nodes/model-orders.ts'
+import {
+  applyPinPlan,
+  listWarmPins,
+  listWarmWants,
+  lockWarmPins,
+} from '../../../db/repositories/nodes/warm-pins.ts'
+import { insertWorkflowStart } from '../../../db/repositories/platform/workflow-starts.ts'
+import type { Database } from '../../../db/tables.ts'
+import { type PinPlan, planPins } from '../../../domain/placement/warm-pins.ts'
+import type { Logger } from '../../../platform/log.ts'
+import { modelLoadStart } from '../../../workflows/contract/starts.ts'
+
+export interface WarmPinsOptions {
+  db: Kysely<Database>
+  starts: { nudge(): void }
+  log: Logger
+}
+
+const EVERY_MS = 2_000
+
+/**
+ * Sees to it that every model that operators want warm is kept by as many nodes. Every gateway looks; one decides at a
+ * time. Nodes are told over their links and load what is missing; the promised `modelLoad` shows it to operators.
+ */
+export class WarmPins implements AsyncDisposable {
+  readonly #options: WarmPinsOptions
+  readonly #timer: NodeJS.Timeout
+  #looking: Promise<unknown> | undefined
+
+  constructor(options: WarmPinsOptions) {
+    this.#options = options
+    this.#timer = setInterval(() => {
+      this.#looking ??= this.#look().finally(() => (this.#looking = undefined))
+    }, EVERY_MS)
+    this.#timer.unref()
+  }
+
+  /** Decides by how things stand now; undefined when another gateway does so already and `wait` is false. */
+  async keep({ wait }: { wait: boolean }): Promise<PinPlan | undefined> {
+    const { db, starts } = this.#options
+    const now = new Date()
+    const plan = await db.transaction().execute(async (trx) => {
+      if (!(await lockWarmPins(trx, { wait }))) return undefined
+      const decided = await this.#plan(trx, now)
+      await applyPinPlan(trx, decided, now)
+      for (const { model_key: modelKey, node_id: nodeId } of decided.add) {
+        await orderModel(trx, { nodeId, modelKey })
+        await insertWorkflowStart(trx, modelLoadStart({ modelKey, nodeId }))
+      }
+      return decided
+    })
+    if (plan && plan.add.length > 0) starts.nudge()
+    return plan
+  }
+
+  /** What would be decided now. */
+  look(): Promise<PinPlan> {
+    return this.#plan(this.#options.db, new Date())
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    clearInterval(this.#timer)
+    await this.#looking
+  }
+
+  async #look(): Promise<void> {
+    const { db, log } = this.#options
+    try {
+      const [wants, pins] = await Promise.all([listWarmWants(db), listWarmPins(db)])
+      if (wants.length === 0 && pins.length === 0) return
+      const plan = await this.keep({ wait: false })
+      if (plan && plan.add.length + plan.drop.length > 0) {
+        log.info({ add: plan.add, drop: plan.drop }, 'decided which nodes keep which models loaded')
+      }
+    } catch (err) {
+      log.warn({ err }, 'could not see to the models that are to be kept warm')
+    }
+  }
+
+  async #plan(db: Kysely<Database>, now: Date): Promise<PinPlan> {
+    const [wants, pins, snapshots] = [
+      await listWarmWants(db),
+      await listWarmPins(db),
+      await readSnapshots(db),
+    ]
+    return planPins({ wants, pins, snapshots, now, random: Math.random })
+  }
+}

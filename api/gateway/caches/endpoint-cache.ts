@@ -1,0 +1,51 @@
+import type { Kysely } from 'kysely'
+import { LRUCache } from 'lru-cache'
+import {
+  type CallableEndpointRow,
+  findCallableEndpoint,
+} from '../../../db/repositories/endpoints/callable.ts'
+import type { Database } from '../../../db/tables.ts'
+import type { CacheWatch } from '../../../db/cache-watch.ts'
+
+/** Rows kept, by what they take: half a kilobyte and their schema, of which a wide table may have a megabyte. */
+const MOST_BYTES = 16 * 1024 * 1024
+const ROW_BYTES = 512
+
+/** Endpoints as inference needs them. Forgotten as soon as any endpoint changes; not believed while changes cannot be seen. */
+export class EndpointCache {
+  readonly #db: Kysely<Database>
+  readonly #watch: Pick<CacheWatch, 'on' | 'isFresh'>
+  readonly #known = new LRUCache<string, CallableEndpointRow>({ maxSize: MOST_BYTES })
+  #epoch = 0
+
+  constructor(db: Kysely<Database>, watch: Pick<CacheWatch, 'on' | 'isFresh'>) {
+    this.#db = db
+    this.#watch = watch
+    watch.on('endpoint', () => {
+      this.#epoch += 1
+      this.#known.clear()
+    })
+  }
+
+  /** Bytes that the rows are taken to hold. */
+  get bytes(): number {
+    return this.#known.calculatedSize
+  }
+
+  /** The endpoint with this id or name; at once when it is known. */
+  find(idOrName: string): CallableEndpointRow | undefined | Promise<CallableEndpointRow | undefined> {
+    const name = idOrName.toLowerCase()
+    const known = this.#known.get(name)
+    return known && this.#watch.isFresh() ? known : this.#look(name)
+  }
+
+  async #look(idOrName: string): Promise<CallableEndpointRow | undefined> {
+    const epoch = this.#epoch
+    const row = await findCallableEndpoint(this.#db, idOrName)
+    // What was read before a change must not outlive it.
+    if (row && epoch === this.#epoch) this.#known.set(idOrName, row, { size: ROW_BYTES + textBytes(row) })
+    return row
+  }
+}
+
+const textBytes = ({ input_schema }: CallableEndpointRow): number => JSON.stringify(input_schema).length

@@ -1,0 +1,56 @@
+import type { Kysely } from 'kysely'
+import {
+  type Measured,
+  type ModelFacts,
+  readMeasured,
+  readModelFacts,
+} from '../../../db/repositories/tasks/estimates.ts'
+import type { Database } from '../../../db/tables.ts'
+import { estimateByKin, estimateBySize } from '../../../domain/estimates.ts'
+
+/** How old what was measured of all models may be. */
+const REMEMBERED_MS = 10_000
+
+type What = Measured['what']
+
+/** How long a model takes to load or to answer: as measured of itself, else of its kind, else by its size. */
+export class Estimates {
+  readonly #db: Kysely<Database>
+  #measured: { rows: Promise<Measured[]>; until: number } | undefined
+
+  constructor(db: Kysely<Database>) {
+    this.#db = db
+  }
+
+  /** Milliseconds, by model; a model that is not there any more takes none. */
+  async of(modelKeys: readonly string[]): Promise<(modelKey: string, what: What) => number> {
+    const facts = new Map((await readModelFacts(this.#db, modelKeys)).map((one) => [one.model_key, one]))
+    const kin = await this.#kin()
+    return (modelKey, what) => {
+      const model = facts.get(modelKey)
+      return model ? (ownMs(model, what) ?? byOthers(kin, model, what)) : 0
+    }
+  }
+
+  /** The same for one load, in seconds to a millisecond. */
+  async loadS(modelKey: string, state: 'cold' | 'cached'): Promise<number> {
+    return Math.round((await this.of([modelKey]))(modelKey, state)) / 1_000
+  }
+
+  #kin(): Promise<Measured[]> {
+    const now = performance.now()
+    if (this.#measured && now < this.#measured.until) return this.#measured.rows
+    const rows = readMeasured(this.#db)
+    this.#measured = { rows, until: now + REMEMBERED_MS }
+    rows.catch(() => (this.#measured = undefined))
+    return rows
+  }
+}
+
+const ownMs = (model: ModelFacts, what: What): number | undefined =>
+  (what === 'inference' ? null : what === 'cold' ? model.cold_ms : model.cached_ms) ?? undefined
+
+function byOthers(kin: readonly Measured[], { runtime_profile, memory_mb }: ModelFacts, what: What): number {
+  const samples = kin.filter((one) => one.runtime_profile === runtime_profile && one.what === what)
+  return estimateByKin(samples, memory_mb) ?? estimateBySize(what, memory_mb)
+}

@@ -1,0 +1,90 @@
+import { hash } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Kysely } from 'kysely'
+import { LRUCache } from 'lru-cache'
+import { findApiKeys } from '../../../db/repositories/platform/api-keys.ts'
+import type { Database } from '../../../db/tables.ts'
+import type { CacheWatch } from '../../../db/cache-watch.ts'
+import type { AccountCaller } from '../../http/caller.ts'
+
+const LONGEST_KEY = 200
+const MOST_UNKNOWN = 10_000
+/** A key is made of random bits: nobody has used one before it was made, so what is unknown stays so. */
+const UNKNOWN_MS = 10_000
+/** Between two questions to the database, each for all keys that are wanted by then. */
+const PAUSE_MS = 5
+const MOST_AT_ONCE = 500
+
+/** Live API keys by their hash. Forgotten as soon as any key changes; not believed while changes cannot be seen. */
+export class KeyCache {
+  readonly #db: Kysely<Database>
+  readonly #watch: Pick<CacheWatch, 'on' | 'isFresh'>
+  readonly #known = new LRUCache<string, AccountCaller>({ max: 50_000 })
+  readonly #unknown = new LRUCache<string, true>({ max: MOST_UNKNOWN, ttl: UNKNOWN_MS })
+  readonly #wanted = new Map<string, PromiseWithResolvers<AccountCaller | undefined>>()
+  #isAsking = false
+  #epoch = 0
+
+  constructor(db: Kysely<Database>, watch: Pick<CacheWatch, 'on' | 'isFresh'>) {
+    this.#db = db
+    this.#watch = watch
+    watch.on('api_key', () => {
+      this.#epoch += 1
+      this.#known.clear()
+    })
+  }
+
+  /** The caller behind a key; a question to the database, which is asked when it is called, where that is not known. */
+  find(key: string): AccountCaller | undefined | (() => Promise<AccountCaller | undefined>) {
+    if (key.length > LONGEST_KEY) return undefined
+    const keyHash = hash('sha256', key, 'hex')
+    const known = this.#known.get(keyHash)
+    if (known && this.#watch.isFresh()) return known
+    return this.#unknown.has(keyHash) ? undefined : () => this.#look(keyHash)
+  }
+
+  /** Keys that nobody knows cost one question at a time, however many of them come. */
+  #look(keyHash: string): Promise<AccountCaller | undefined> {
+    const asked = this.#wanted.get(keyHash)
+    if (asked) return asked.promise
+    const wanted = Promise.withResolvers<AccountCaller | undefined>()
+    this.#wanted.set(keyHash, wanted)
+    if (!this.#isAsking) void this.#ask()
+    return wanted.promise
+  }
+
+  async #ask(): Promise<void> {
+    this.#isAsking = true
+    while (this.#wanted.size > 0) {
+      const batch = [...this.#wanted].slice(0, MOST_AT_ONCE)
+      for (const [keyHash] of batch) this.#wanted.delete(keyHash)
+      const hashes = batch.map(([keyHash]) => keyHash)
+      await this.#read(hashes).then(
+        (callers) => {
+          for (const [keyHash, { resolve }] of batch) resolve(callers.get(keyHash))
+        },
+        (err: unknown) => {
+          for (const [, { reject }] of batch) reject(err as Error)
+        },
+      )
+      if (this.#wanted.size > 0) await sleep(PAUSE_MS)
+    }
+    this.#isAsking = false
+  }
+
+  async #read(hashes: readonly string[]): Promise<Map<string, AccountCaller>> {
+    const epoch = this.#epoch
+    const rows = await findApiKeys(
+      this.#db,
+      hashes.map((keyHash) => Buffer.from(keyHash, 'hex')),
+    )
+    const found = new Map<string, AccountCaller>()
+    for (const { key_hash, account_id, id, role } of rows) {
+      found.set(key_hash.toString('hex'), Object.freeze({ accountId: account_id, keyId: id, role }))
+    }
+    // What was read before a change must not outlive it.
+    if (epoch === this.#epoch) for (const [keyHash, caller] of found) this.#known.set(keyHash, caller)
+    for (const keyHash of hashes) if (!found.has(keyHash)) this.#unknown.set(keyHash, true)
+    return found
+  }
+}

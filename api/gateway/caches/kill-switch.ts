@@ -1,0 +1,77 @@
+import type { Kysely } from 'kysely'
+import { acknowledgeKillSwitch, lookAtKillSwitch } from '../../../db/repositories/platform/kill-switch.ts'
+import type { Database } from '../../../db/tables.ts'
+import type { Logger } from '../../../platform/log.ts'
+import type { CacheWatch } from '../../../db/cache-watch.ts'
+import type { KillSwitchView } from '../../services.ts'
+
+const POLL_MS = 500
+
+export interface KillSwitchDeps {
+  db: Kysely<Database>
+  watch: Pick<CacheWatch, 'on'>
+  log: Logger
+  /** The row of `gateway` in which this process tells what it knows. */
+  gatewayId: string
+}
+
+/**
+ * The kill switch as this gateway sees it: read at once when told of a change, and every 500 ms. What it read is in
+ * force before it is acknowledged. While the row cannot be read `seenAt` grows old, and the gate closes.
+ */
+export class KillSwitch implements KillSwitchView, AsyncDisposable {
+  active = false
+  reason: string | null = null
+  seenAt = Number.NEGATIVE_INFINITY
+  readonly #deps: KillSwitchDeps
+  #timer: NodeJS.Timeout | undefined
+  #looking: Promise<void> | undefined
+  #lookAgain = false
+
+  constructor(deps: KillSwitchDeps) {
+    this.#deps = deps
+    deps.watch.on('kill_switch', () => void this.look())
+  }
+
+  /** The first look has happened when this resolves. */
+  async start(): Promise<void> {
+    await this.look()
+    this.#timer = setInterval(() => void this.look(), POLL_MS)
+  }
+
+  /** Never throws: a look that fails leaves the view as old as it is. */
+  look(): Promise<void> {
+    if (this.#looking) {
+      this.#lookAgain = true
+      return this.#looking
+    }
+    this.#looking = this.#look().finally(() => {
+      this.#looking = undefined
+    })
+    return this.#looking
+  }
+
+  async #look(): Promise<void> {
+    const { db, gatewayId, log } = this.#deps
+    try {
+      do {
+        this.#lookAgain = false
+        const startedAt = performance.now()
+        const { active, reason, version, acknowledged } = await lookAtKillSwitch(db, gatewayId)
+        this.active = active
+        this.reason = reason
+        this.seenAt = startedAt
+        // Again whenever the gateway's row is new, for a row starts at version 0.
+        if (acknowledged !== null && acknowledged < version)
+          await acknowledgeKillSwitch(db, gatewayId, version)
+      } while (this.#lookAgain)
+    } catch (err) {
+      log.warn({ err }, 'cannot read the kill switch')
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    clearInterval(this.#timer)
+    await this.#looking
+  }
+}

@@ -1,0 +1,182 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { ApiError } from '../../../domain/errors.ts'
+import type { Logger } from '../../../platform/log.ts'
+
+interface Waiting<T> {
+  item: T
+  bytes: number
+  since: number
+  resolve: () => void
+  reject: (err: unknown) => void
+  /** Told in place of `reject` that the item is not durable yet: its caller still hears of the end. */
+  onLate: ((err: ApiError) => void) | undefined
+  isToldLate: boolean
+}
+
+export interface GroupWriterOptions<T> {
+  /** Writes a group in one transaction; writing the same group again must change nothing. */
+  write(items: readonly T[]): Promise<unknown>
+  sizeOf(item: T): number
+  log: Logger
+  /** What the caller that brought the item is told in place of `err`. */
+  explain?: (err: ApiError, item: T) => ApiError
+  /** How long a group gathers before it goes, where that matters to nobody; else it goes once the one before it has gone. */
+  gatherMs?: number
+  /** How long a caller waits for a database that does not answer. */
+  patienceMs?: number
+}
+
+const MAX_GROUP = 256
+const MAX_GROUP_BYTES = 8 * 1024 * 1024
+const MAX_QUEUED = 8_192
+const MAX_QUEUED_BYTES = 128 * 1024 * 1024
+const PATIENCE_MS = 10_000
+const LONGEST_PAUSE_MS = 1_000
+const STOP_MS = 3_000
+/** SQLSTATE classes that blame the rows or the statement: trying the same again would end the same. */
+const FAULTY = /^(?:22|23|42|54)[0-9A-Z]{3}$/
+
+/**
+ * Writes what many requests leave in few transactions: while one group is on its way, the next one gathers. A group
+ * whose outcome is unknown is written again; one that a bad row fails is halved until that row stands alone.
+ */
+export class GroupWriter<T> implements AsyncDisposable {
+  readonly #options: GroupWriterOptions<T>
+  #queue: Waiting<T>[] = []
+  #inFlight: readonly Waiting<T>[] = []
+  #bytes = 0
+  #running: Promise<void> | undefined
+  #stopAt = Number.POSITIVE_INFINITY
+
+  constructor(options: GroupWriterOptions<T>) {
+    this.#options = options
+  }
+
+  get #patienceMs(): number {
+    return this.#options.patienceMs ?? PATIENCE_MS
+  }
+
+  /** Whether there is room for more; what was admitted before is never turned away. */
+  get isFull(): boolean {
+    return this.#queue.length >= MAX_QUEUED || this.#bytes >= MAX_QUEUED_BYTES
+  }
+
+  /** It is neither being closed, nor is there a group's worth already. */
+  get #hasTime(): boolean {
+    const isFullGroup = this.#queue.length >= MAX_GROUP || this.#bytes >= MAX_GROUP_BYTES
+    return !isFullGroup && this.#stopAt === Number.POSITIVE_INFINITY
+  }
+
+  /**
+   * Resolves once the item is durable. Rejects when it cannot be written, or is not yet and the caller should not wait on;
+   * a caller that waits on in any case is told of the latter by `onLate`.
+   */
+  add(item: T, onLate?: (err: ApiError) => void): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const bytes = this.#options.sizeOf(item)
+      this.#bytes += bytes
+      this.#queue.push({
+        item,
+        bytes,
+        since: performance.now(),
+        resolve,
+        reject,
+        onLate,
+        isToldLate: false,
+      })
+      this.#running ??= this.#run()
+    })
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stopAt = performance.now() + STOP_MS
+    await this.#running
+  }
+
+  async #run(): Promise<void> {
+    const { gatherMs } = this.#options
+    // Requests that are handled in this turn of the loop share the first group.
+    await Promise.resolve()
+    while (this.#queue.length > 0) {
+      if (gatherMs !== undefined && this.#hasTime) await sleep(gatherMs)
+      const group = this.#nextGroup()
+      this.#inFlight = group
+      await this.#write(group)
+      for (const { bytes } of group) this.#bytes -= bytes
+    }
+    this.#inFlight = []
+    this.#running = undefined
+  }
+
+  #nextGroup(): Waiting<T>[] {
+    let bytes = 0
+    let count = 0
+    for (const waiting of this.#queue) {
+      bytes += waiting.bytes
+      if (count === MAX_GROUP || (count > 0 && bytes > MAX_GROUP_BYTES)) break
+      count++
+    }
+    return this.#queue.splice(0, count)
+  }
+
+  async #write(group: readonly Waiting<T>[]): Promise<void> {
+    for (let attempt = 0; ; attempt++) {
+      try {
+        await this.#attempt(group)
+        for (const { resolve } of group) resolve()
+        return
+      } catch (err) {
+        if (isFaulty(err)) return await this.#halve(group, err)
+        this.#options.log.warn({ err, rows: group.length }, 'a group of rows was not written yet')
+        if (performance.now() > this.#stopAt) return this.#refuse(group, err)
+        this.#losePatience(err)
+        await sleep(Math.min(LONGEST_PAUSE_MS, 20 * 2 ** Math.min(attempt, 10)))
+      }
+    }
+  }
+
+  /** One try; callers do not wait for a database that hangs any longer than for one that refuses. */
+  async #attempt(group: readonly Waiting<T>[]): Promise<void> {
+    const silent = () => this.#losePatience(new Error('the database does not answer'))
+    const timer = setInterval(silent, Math.min(LONGEST_PAUSE_MS, this.#patienceMs))
+    try {
+      await this.#options.write(group.map(({ item }) => item))
+    } finally {
+      clearInterval(timer)
+    }
+  }
+
+  async #halve(group: readonly Waiting<T>[], err: unknown): Promise<void> {
+    if (group.length === 1) {
+      this.#options.log.error({ err }, 'a row cannot be written')
+      return this.#refuse(group, err)
+    }
+    const middle = Math.ceil(group.length / 2)
+    await this.#write(group.slice(0, middle))
+    await this.#write(group.slice(middle))
+  }
+
+  #refuse(group: readonly Waiting<T>[], cause: unknown): void {
+    const err = new ApiError('internal', 'the result could not be recorded', { cause })
+    for (const waiting of group) waiting.reject(this.#explain(waiting, err))
+  }
+
+  /** Callers are let go after a while; their rows are still written once the database is back. */
+  #losePatience(cause: unknown): void {
+    const before = performance.now() - this.#patienceMs
+    const err = new ApiError('unavailable', 'the result could not be recorded yet', { cause })
+    for (const waiting of [...this.#inFlight, ...this.#queue]) {
+      if (waiting.since >= before || waiting.isToldLate) continue
+      waiting.isToldLate = true
+      const tell = waiting.onLate ?? waiting.reject
+      tell(this.#explain(waiting, err))
+    }
+  }
+
+  #explain({ item }: Waiting<T>, err: ApiError): ApiError {
+    return this.#options.explain?.(err, item) ?? err
+  }
+}
+
+const isFaulty = (err: unknown): boolean =>
+  err instanceof Error && 'code' in err && typeof err.code === 'string' && FAULTY.test(err.code)

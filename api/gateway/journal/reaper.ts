@@ -1,0 +1,41 @@
+import type { Kysely } from 'kysely'
+import { lockOrphans, settlementOf } from '../../../db/repositories/tasks/tasks.ts'
+import { settleTasks } from '../../../db/repositories/tasks/writes.ts'
+import type { Database } from '../../../db/tables.ts'
+import type { Logger } from '../../../platform/log.ts'
+
+const EVERY_MS = 3_000
+const BATCH = 200
+
+/** Fails and refunds the open tasks of gateways whose lease has run out, never those of `own`; gives how many. */
+export async function reapOrphans(db: Kysely<Database>, now: Date, own?: string): Promise<number> {
+  return db.transaction().execute(async (trx) => {
+    const tasks = await lockOrphans(trx, { own, limit: BATCH })
+    if (tasks.length === 0) return 0
+    const error = 'the gateway that ran this task was lost'
+    const settlements = tasks.map((task) => settlementOf(task, { status: 'failed', error }, { now }))
+    return settleTasks(trx, settlements)
+  })
+}
+
+/** Looks for what lost gateways left open. Every gateway does; rows that another one has locked are passed over. */
+export function startReaper(db: Kysely<Database>, log: Logger, own: string): AsyncDisposable {
+  let running: Promise<void> | undefined
+  const look = async () => {
+    try {
+      const count = await reapOrphans(db, new Date(), own)
+      if (count > 0) log.warn({ count }, 'ended tasks of a lost gateway')
+    } catch (err) {
+      log.warn({ err }, 'could not look for tasks of lost gateways')
+    }
+  }
+  const timer = setInterval(() => {
+    running ??= look().finally(() => (running = undefined))
+  }, EVERY_MS)
+  return {
+    async [Symbol.asyncDispose]() {
+      clearInterval(timer)
+      await running
+    },
+  }
+}

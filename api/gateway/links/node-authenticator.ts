@@ -1,0 +1,101 @@
+import type { KeyObject } from 'node:crypto'
+import type { Kysely } from 'kysely'
+import { LRUCache } from 'lru-cache'
+import { acceptSignature, findNodeKey, isRemoved } from '../../../db/repositories/nodes/nodes.ts'
+import type { Database } from '../../../db/tables.ts'
+import { ApiError } from '../../../domain/errors.ts'
+import { isUuid } from '../../../domain/ids.ts'
+import { MAX_SKEW_MS, publicKeyFromRaw, sha256Hex, verifyRequest } from '../../../platform/signing.ts'
+import type { NodeCaller } from '../../http/caller.ts'
+import { RateLimiter } from '../../http/rate-limit.ts'
+import type { SignedRequest } from '../../services.ts'
+
+interface KnownNode {
+  key: KeyObject
+  accountId: string
+}
+
+/** Ids that nobody has are asked for no more often than this, in a second and at once; those that are known need no question. */
+const UNKNOWN_IDS = { perSecond: 50, burst: 500 }
+const ANYBODY = ''
+/** A node's id is made before it is told to anybody. */
+const UNKNOWN = { max: 10_000, ttl: 10_000 }
+
+/** Checks `X-Node-Signature`; a message is taken once, whichever gateway it comes to. */
+export class NodeAuthenticator {
+  readonly #db: Kysely<Database>
+  // Keys never change; whether the node was removed is asked with each signature.
+  readonly #known = new LRUCache<string, KnownNode>({ max: 10_000 })
+  readonly #unknown = new LRUCache<string, true>(UNKNOWN)
+  readonly #questions = new RateLimiter(UNKNOWN_IDS)
+
+  constructor(db: Kysely<Database>) {
+    this.#db = db
+  }
+
+  /** Throws `unauthenticated` unless a node that was not removed signed this and it was not seen before. */
+  async verify(request: SignedRequest): Promise<NodeCaller> {
+    const node = await this.#nodeOf(request)
+    const bodySha256 = sha256Hex(request.body)
+    if (request.bodySha256 !== undefined && request.bodySha256 !== bodySha256) {
+      throw refused('X-Node-Body-SHA256 does not fit the body')
+    }
+    const checked = signatureOf(node, { ...request, bodySha256 })
+
+    const { nodeId, accountId } = request
+    if (!(await acceptSignature(this.#db, { nodeId, ...checked }))) {
+      if (await isRemoved(this.#db, nodeId)) throw refused('this node has been removed', 'node_removed')
+      throw refused('this signature was used before')
+    }
+    return { nodeId, accountId }
+  }
+
+  /**
+   * The node that a request claims to be of. Throws `unauthenticated` when there is none, the request is too old, or the
+   * signature does not fit the digest that is declared for the body; without one, it is looked at once the body is here.
+   */
+  async checkHead(request: Omit<SignedRequest, 'body'>): Promise<NodeCaller> {
+    const node = await this.#nodeOf(request)
+    const { bodySha256, nodeId, accountId, timestamp } = request
+    if (bodySha256 !== undefined) signatureOf(node, { ...request, bodySha256 })
+    else if (!(Math.abs(Date.now() - timestamp) <= MAX_SKEW_MS)) throw tooOld()
+    return { nodeId, accountId }
+  }
+
+  async #nodeOf({ nodeId, accountId }: Pick<SignedRequest, 'nodeId' | 'accountId'>): Promise<KnownNode> {
+    const node = await this.#find(nodeId)
+    if (!node || node.accountId !== accountId)
+      throw refused('no node of this account has this id', 'node_unknown')
+    return node
+  }
+
+  async #find(nodeId: string): Promise<KnownNode | undefined> {
+    const known = this.#known.get(nodeId)
+    if (known) return known
+    if (!isUuid(nodeId) || this.#unknown.has(nodeId)) return undefined
+    this.#questions.take(ANYBODY, [])
+    const row = await findNodeKey(this.#db, nodeId)
+    if (!row) this.#unknown.set(nodeId, true)
+    const key = row && publicKeyFromRaw(row.publicKey.toString('base64'))
+    if (!row || !key) return undefined
+    const found = { key, accountId: row.accountId }
+    this.#known.set(nodeId, found)
+    return found
+  }
+}
+
+function signatureOf(
+  { key }: KnownNode,
+  request: Omit<SignedRequest, 'body'> & { bodySha256: string },
+): { digest: Buffer; expiresAt: Date } {
+  const checked = verifyRequest(key, request, request.signature)
+  if (checked.fault === 'skew') throw tooOld()
+  if (checked.fault) throw refused('X-Node-Signature does not fit this request')
+  return checked
+}
+
+const tooOld = () =>
+  refused(`X-Node-Timestamp is more than ${MAX_SKEW_MS / 1000} s away from this gateway's clock`)
+/** `reason` tells a node that no request of its will ever be taken. */
+const refused = (message: string, reason?: 'node_removed' | 'node_unknown') =>
+  new ApiError('unauthenticated', message, reason && { details: { reason } })

@@ -1,0 +1,342 @@
+import type { WebSocket } from 'ws'
+import { isTokenCount } from '../../../domain/chat/chat.ts'
+import { LinkChannel } from '../../../platform/link/channel.ts'
+import {
+  compact,
+  type Frame,
+  LinkProtocolError,
+  parseMeta,
+  unknownNeed,
+} from '../../../platform/link/codec.ts'
+import { StreamTable } from '../../../platform/link/stream-table.ts'
+import type { TimerWheel, WheelTimer } from '../../../platform/async/timer-wheel.ts'
+import {
+  type CancelMeta,
+  type ErrorMeta,
+  FRAME,
+  type HeadMeta,
+  type HelloMeta,
+  LINK_VERSION,
+  type LogEntry,
+  MAX_CHUNK,
+  type MetricEntry,
+  type RequestMeta,
+  type SpoolMeta,
+  type StateBody,
+} from '../../../schemas/link.ts'
+import {
+  type Aborting,
+  type Head,
+  type LinkExchange,
+  LinkError,
+  type LinkFault,
+  type LinkHandlers,
+  type LinkRequest,
+} from './link-request.ts'
+import { readHello, readLogs, readMetrics, readState } from './reports.ts'
+
+/** What a link tells the hub. */
+export interface LinkEvents {
+  onHello(hello: HelloMeta): void
+  onState(state: StateBody): void
+  /** One batch at a time: nothing more is read from the node while a second one waits. */
+  onLogs(entries: LogEntry[], place: BatchPlace): Promise<void>
+  onMetrics(entries: MetricEntry[], place: BatchPlace): Promise<void>
+  /** The node sent a frame of a type that only a later version knows. */
+  onUnknown(type: number): void
+  onClose(reason: string): void
+  /** A handler of a request threw. */
+  onFault(err: unknown): void
+}
+
+/** What a batch of lines or losses is acknowledged by, and its size. */
+export interface BatchPlace {
+  upto: number
+  bytes: number
+}
+
+interface Pending {
+  handlers: LinkHandlers
+  timer: WheelTimer | undefined
+}
+
+type OwnMeta = Required<Pick<RequestMeta, 'model_key' | 'path' | 'content_type' | 'more'>>
+
+/** The meta that a model was last asked with, and its text. */
+interface KnownMeta {
+  meta: OwnMeta
+  text: string
+}
+
+const JSON_TYPE = 'application/json'
+const MAX_METAS = 1_000
+const MAX_HEADS = 1_000
+/** Bytes of a head, above which it is read anew each time. */
+const LONGEST_KEPT = 200
+/** Characters of an error of a node that are passed on. */
+const LONGEST_ERROR = 4_000
+const FAULTS: ReadonlySet<string> = new Set<LinkFault>([
+  'model_cold',
+  'no_capacity',
+  'cancelled',
+  'timeout',
+  'stalled',
+  'link_lost',
+  'unsupported',
+  'internal',
+])
+/** What one node may make a gateway do: tens of thousands of chunks a second, and hundreds of reports. */
+const PACE = { perSecond: 60_000, burst: 60_000 }
+
+/** The gateway's end of one node's link: requests out, answers and reports in. */
+export class NodeLink {
+  readonly nodeId: string
+  readonly #channel: LinkChannel
+  readonly #events: LinkEvents
+  readonly #wheel: TimerWheel
+  readonly #pending = new StreamTable<Pending>()
+  readonly #metas = new Map<string, KnownMeta>()
+  readonly #heads = new Map<string, Head>()
+  #lastStream = 0
+  #retiring = false
+  /** The batch of lines or losses that is being stored, and those behind it. */
+  #storing: Promise<void> = Promise.resolve()
+  #batches = 0
+
+  constructor(nodeId: string, socket: WebSocket, wheel: TimerWheel, events: LinkEvents) {
+    this.nodeId = nodeId
+    this.#wheel = wheel
+    this.#events = events
+    this.#channel = new LinkChannel(socket, {
+      onFrame: (frame) => this.#guarded(frame),
+      onClose: (reason) => this.#lost(reason),
+      onStall: (stream) => this.#fail(stream, 'stalled', 'the node took no more of the request'),
+      onUnknown: (type) => events.onUnknown(type),
+      pace: PACE,
+    })
+  }
+
+  /** Requests under way on this link. */
+  get inFlight(): number {
+    return this.#pending.size
+  }
+
+  get closed(): boolean {
+    return this.#channel.closed
+  }
+
+  hello(meta: HelloMeta): void {
+    this.#channel.send(FRAME.hello, 0, JSON.stringify({ link_version: LINK_VERSION, ...meta }))
+  }
+
+  cancelWork(meta: CancelMeta): void {
+    this.#channel.send(FRAME.cancel, 0, JSON.stringify(meta))
+  }
+
+  acknowledge(upto: number): void {
+    this.#channel.send(FRAME.ack, 0, `{"upto":${upto}}`)
+  }
+
+  close(reason: string): void {
+    this.#channel.close(reason)
+  }
+
+  /** Closes as soon as no request is under way. */
+  retire(): void {
+    this.#retiring = true
+    if (this.#pending.size === 0) this.close('the gateway is stopping')
+  }
+
+  request(request: LinkRequest, handlers: LinkHandlers): LinkExchange {
+    const stream = this.#nextStream()
+    const pending: Pending = { handlers, timer: undefined }
+    this.#pending.set(stream, pending)
+    if (request.deadlineMs !== undefined) {
+      const expire = () => this.#fail(stream, 'timeout', 'the node did not answer in time')
+      pending.timer = this.#wheel.add(request.deadlineMs, expire)
+    }
+    if (request.signal) this.#follow(stream, request.signal)
+    this.#channel.expect(stream)
+    this.#sendRequest(stream, request)
+    return {
+      cancel: () => this.#cancel(stream),
+      pause: () => this.#channel.setPaused(stream, true),
+      resume: () => this.#channel.setPaused(stream, false),
+    }
+  }
+
+  #sendRequest(stream: number, { modelKey, path, body, contentType = JSON_TYPE }: LinkRequest): void {
+    const more = body.length > MAX_CHUNK
+    const meta = this.#meta({ model_key: modelKey, path, content_type: contentType, more })
+    if (!more) return this.#channel.send(FRAME.request, stream, meta, body)
+    this.#channel.send(FRAME.request, stream, meta)
+    this.#channel.write(stream, body)
+    this.#channel.end(stream)
+  }
+
+  /** A model is asked with the same meta again and again; its text is kept. */
+  #meta(meta: OwnMeta): string {
+    const last = this.#metas.get(meta.model_key)
+    if (last && isSame(last.meta, meta)) return last.text
+    const text = JSON.stringify(meta)
+    if (this.#metas.size > MAX_METAS) this.#metas.clear()
+    this.#metas.set(meta.model_key, { meta, text })
+    return text
+  }
+
+  #nextStream(): number {
+    do this.#lastStream = this.#lastStream >= 0xffff_fffe ? 1 : this.#lastStream + 1
+    while (this.#pending.has(this.#lastStream))
+    return this.#lastStream
+  }
+
+  /** The listener stays and goes with the signal; once the stream has ended it finds nothing. */
+  #follow(stream: number, signal: Aborting): void {
+    const abort = () => this.#fail(stream, 'cancelled', 'the caller has left')
+    if (signal.aborted) queueMicrotask(abort)
+    else signal.addEventListener('abort', abort)
+  }
+
+  /** A handler that throws ends its own request, never the gateway. */
+  #guarded(frame: Frame): void {
+    try {
+      this.#receive(frame)
+    } catch (err) {
+      if (err instanceof LinkProtocolError) throw err
+      if (err instanceof LinkError) return this.#fail(frame.stream, err.code, err.message)
+      this.#events.onFault(err)
+      this.#fail(frame.stream, 'internal', 'the answer could not be passed on')
+    }
+  }
+
+  #receive(frame: Frame): void {
+    switch (frame.type) {
+      case FRAME.end:
+        return this.#end(frame)
+      case FRAME.head:
+        return this.#pending.get(frame.stream)?.handlers.onHead(this.#headOf(frame))
+      case FRAME.chunk:
+        return this.#pending.get(frame.stream)?.handlers.onChunk(frame.body)
+      case FRAME.error: {
+        this.#take(frame.stream)?.handlers.onError(errorOf(frame))
+        return
+      }
+      case FRAME.state:
+      case FRAME.progress:
+        return this.#events.onState(readState(frame))
+      case FRAME.hello:
+        return this.#events.onHello(readHello(frame))
+      case FRAME.log:
+        return this.#store(frame, readLogs(frame), (entries, place) => this.#events.onLogs(entries, place))
+      case FRAME.metric:
+        return this.#store(frame, readMetrics(frame), (entries, place) =>
+          this.#events.onMetrics(entries, place),
+        )
+      case FRAME.request:
+      case FRAME.cancel:
+      case FRAME.ack:
+      case FRAME.ping:
+        throw new LinkProtocolError('a gateway takes no frame of this type')
+    }
+  }
+
+  /** A node sends the next batch once the last one was acknowledged; one that does not wait is not read meanwhile. */
+  #store<T>(frame: Frame, entries: T[], store: (entries: T[], place: BatchPlace) => Promise<void>): void {
+    const { upto } = parseMeta<SpoolMeta>(frame)
+    if (!Number.isSafeInteger(upto)) throw new LinkProtocolError('a batch without its position')
+    this.#batches += 1
+    const release = this.#batches > 1 ? this.#channel.hold() : undefined
+    this.#storing = this.#storing
+      .then(() => store(entries, { upto, bytes: frame.body.length }))
+      .catch((err: unknown) => this.#events.onFault(err))
+      .finally(() => {
+        this.#batches -= 1
+        release?.()
+      })
+  }
+
+  #end(frame: Frame): void {
+    // Read first: a head that breaks the link is told to whoever waits for it, like any other break.
+    const head = frame.meta.length > 0 ? this.#headOf(frame) : undefined
+    const handlers = this.#take(frame.stream)?.handlers
+    if (!handlers) return
+    if (head) {
+      handlers.onHead(head)
+      if (frame.body.length) handlers.onChunk(compact(frame.body))
+    }
+    handlers.onEnd()
+  }
+
+  /** The same short heads come again and again. */
+  #headOf(frame: Frame): Head {
+    if (frame.meta.length > LONGEST_KEPT) return readHead(frame)
+    const bytes = frame.meta.toString('latin1')
+    let head = this.#heads.get(bytes)
+    if (!head) {
+      head = readHead(frame)
+      if (this.#heads.size >= MAX_HEADS) this.#heads.clear()
+      this.#heads.set(bytes, head)
+    }
+    return head
+  }
+
+  #fail(stream: number, code: LinkFault, message: string): void {
+    const pending = this.#cancel(stream)
+    pending?.handlers.onError(new LinkError(code, message))
+  }
+
+  #cancel(stream: number): Pending | undefined {
+    const pending = this.#take(stream)
+    if (pending) this.#channel.send(FRAME.cancel, stream)
+    return pending
+  }
+
+  /** Closes the books on a stream; undefined when that has happened already. */
+  #take(stream: number): Pending | undefined {
+    const pending = this.#pending.get(stream)
+    if (!pending) return undefined
+    this.#pending.delete(stream)
+    if (pending.timer) this.#wheel.cancel(pending.timer)
+    this.#channel.forget(stream)
+    if (this.#retiring) setImmediate(() => this.retire())
+    return pending
+  }
+
+  #lost(reason: string): void {
+    for (const [stream] of this.#pending.entries()) {
+      this.#take(stream)?.handlers.onError(
+        new LinkError('link_lost', `the link to the node broke: ${reason}`),
+      )
+    }
+    this.#events.onClose(reason)
+  }
+}
+
+/** A later version may know faults that this one does not. */
+function errorOf(frame: Frame): LinkError {
+  const { code, message } = parseMeta<Partial<Record<keyof ErrorMeta, unknown>>>(frame)
+  const fault = typeof code === 'string' && FAULTS.has(code) ? (code as LinkFault) : 'internal'
+  return new LinkError(
+    fault,
+    typeof message === 'string' ? message.slice(0, LONGEST_ERROR) : 'no reason given',
+  )
+}
+
+function readHead(frame: Frame): Head {
+  const { status, content_type, tokens, needs } = parseMeta<Partial<Record<keyof HeadMeta, unknown>>>(frame)
+  const unknown = unknownNeed(needs)
+  if (unknown !== undefined) {
+    throw new LinkError('unsupported', `the node answers with ${unknown}, which this gateway does not know`)
+  }
+  if (!Number.isInteger(status)) throw new LinkProtocolError('a head without a status')
+  // It is booked: what is no number would fail the rows that are written with it.
+  const isCount = frame.type === FRAME.end && isTokenCount(tokens)
+  return {
+    status: status as number,
+    contentType: typeof content_type === 'string' ? content_type : JSON_TYPE,
+    tokens: isCount ? tokens : undefined,
+  }
+}
+
+const isSame = (a: OwnMeta, b: OwnMeta): boolean =>
+  a.path === b.path && a.content_type === b.content_type && a.more === b.more

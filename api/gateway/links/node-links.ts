@@ -1,0 +1,380 @@
+import type { Kysely } from 'kysely'
+import { LRUCache } from 'lru-cache'
+import type { Logger } from 'pino'
+import type { WebSocket } from 'ws'
+import { joinOwnLoads } from '../../../db/repositories/nodes/model-orders.ts'
+import { insertJobEpochs, insertJobLogs } from '../../../db/repositories/nodes/reports.ts'
+import {
+  forgetSignatures,
+  listGatewayUrls,
+  type NodeDecision,
+  nodeDecisions,
+  recordHello,
+} from '../../../db/repositories/nodes/nodes.ts'
+import type { Database } from '../../../db/tables.ts'
+import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
+import { PlacementIndex } from '../../../domain/placement/placement.ts'
+import { Allowance } from '../../../platform/async/allowance.ts'
+import { TimerWheel } from '../../../platform/async/timer-wheel.ts'
+import type { HelloMeta, StateBody } from '../../../schemas/link.ts'
+import type { NodeInventory, NodeModel, NodeReport } from '../../../schemas/node.ts'
+import type { CacheWatch } from '../../../db/cache-watch.ts'
+import { AnswerMemory } from './answer-memory.ts'
+import { type Decided, decidedIn } from './decided.ts'
+import { type Connected, connected } from './connected.ts'
+import { LinkError, type LinkExchange, type LinkHandlers, type LinkRequest } from './link-request.ts'
+import { type BatchPlace, NodeLink } from './node-link.ts'
+import { boundedInventory, boundedModels, MAX_MODELS } from './reports.ts'
+import { StateWriter, type StateWriterOptions } from './state-writer.ts'
+import { type LinkAnswer, WholeAnswer } from './whole-answer.ts'
+
+export interface NodeLinksOptions extends StateWriterOptions {
+  /** Says when something was decided about a node, at whichever gateway. */
+  watch: Pick<CacheWatch, 'on'>
+  /** Memory for the answers of all models at once. */
+  answerBytes: number
+}
+
+export type ModelListener = (nodeId: string, model: NodeModel) => void
+
+const GATEWAY_LIST_MS = 5_000
+const FORGET_MS = 60_000
+const RETRY_MS = 500
+const LINKS = { perSecond: 0.5, burst: 30 }
+/** Models of one link about which the database is asked. */
+const MAX_ASKED = 1_000
+
+/** Every node linked to this gateway: what they report, and the way to their models. */
+export class NodeLinks implements AsyncDisposable {
+  /** The linked nodes' reports, ordered for the pick of a warm node. */
+  readonly placement = new PlacementIndex()
+  /** What answers take while they go through this gateway. */
+  readonly memory: AnswerMemory
+  readonly #db: Kysely<Database>
+  readonly #log: Logger
+  readonly #states: StateWriter
+  readonly #wheel = new TimerWheel()
+  readonly #nodes = new Map<string, Connected>()
+  readonly #listeners = new Set<ModelListener>()
+  readonly #linking = new LRUCache<string, Allowance>({ max: 10_000 })
+  readonly #timers: NodeJS.Timeout[]
+  #snapshots: readonly NodeSnapshot[] | undefined
+  #gateways: readonly string[] = []
+  #telling: Promise<void> = Promise.resolve()
+  /** Something was decided that no look at the decisions has seen yet. */
+  #isOutdated = false
+  #closed = false
+
+  constructor(options: NodeLinksOptions) {
+    this.#db = options.db
+    this.#log = options.log
+    this.memory = new AnswerMemory(options.answerBytes)
+    this.#states = new StateWriter(options)
+    // One after the other: what was decided last is told last.
+    options.watch.on('node', () => {
+      if (this.#isOutdated) return
+      this.#isOutdated = true
+      this.#telling = this.#telling.then(() => this.#syncDecisions())
+    })
+    this.#timers = [
+      setInterval(() => void this.#refreshGateways(), GATEWAY_LIST_MS),
+      setInterval(() => void forgetSignatures(this.#db).catch(() => {}), FORGET_MS),
+    ]
+    for (const timer of this.#timers) timer.unref()
+  }
+
+  /** What linked nodes last reported, for placement. The same array until something changes. */
+  snapshot(): readonly NodeSnapshot[] {
+    return (this.#snapshots ??= [...this.#nodes.values()].flatMap(({ snapshot }) => snapshot ?? []))
+  }
+
+  /** Sends a request to a model on a node; what becomes of it goes to the handlers, never before this returns. */
+  request(nodeId: string, request: LinkRequest, handlers: LinkHandlers): LinkExchange {
+    const node = this.#nodes.get(nodeId)
+    if (node) return node.link.request(request, handlers)
+    queueMicrotask(() => handlers.onError(new LinkError('link_lost', 'the node has no link to this gateway')))
+    return { cancel() {}, pause() {}, resume() {} }
+  }
+
+  /** `request` for answers that are wanted whole; rejects with a `LinkError`, or `no_capacity` when memory is short. */
+  ask(nodeId: string, request: LinkRequest): Promise<LinkAnswer> {
+    const ask = (handlers: LinkHandlers) => this.request(nodeId, request, handlers)
+    return new WholeAnswer(this.memory, request.accountId, ask).answer
+  }
+
+  /** Whose node it is, while it is linked. */
+  ownerOf(nodeId: string): string | undefined {
+    return this.#nodes.get(nodeId)?.accountId
+  }
+
+  /** The version of the runtime on a linked node. */
+  versionOf(nodeId: string): string | undefined {
+    return this.#nodes.get(nodeId)?.inventory?.version
+  }
+
+  /** Tells every linked node to stop a job, for the one that has it. */
+  cancelJob(jobId: string): void {
+    for (const { link } of this.#nodes.values()) link.cancelWork({ job_id: jobId })
+  }
+
+  /** Tells every linked node to stop a task, for the one that has it. */
+  cancelTask(taskId: string): void {
+    for (const { link } of this.#nodes.values()) link.cancelWork({ task_id: taskId })
+  }
+
+  /** Calls back on every change of a model's state on a linked node; gives the way to stop that. */
+  onModel(listener: ModelListener): () => void {
+    this.#listeners.add(listener)
+    return () => this.#listeners.delete(listener)
+  }
+
+  disconnect(nodeId: string, reason: string): void {
+    this.#nodes.get(nodeId)?.link.close(reason)
+  }
+
+  /** The gateway is stopping: links close as their last requests end, and nodes go to the other gateways. */
+  retire(): void {
+    for (const { link } of this.#nodes.values()) link.retire()
+  }
+
+  /** Whether a node may link again: each link is recorded, and one that is broken for its faults comes back at once. */
+  mayLink(nodeId: string): boolean {
+    let known = this.#linking.get(nodeId)
+    if (!known) this.#linking.set(nodeId, (known = new Allowance(LINKS)))
+    return known.take()
+  }
+
+  /** Takes over a socket whose handshake was signed by this node. */
+  accept(nodeId: string, socket: WebSocket, accountId: string, linkVersion = 1): void {
+    const earlier = this.#nodes.get(nodeId)
+    const link = new NodeLink(nodeId, socket, this.#wheel, {
+      onHello: (hello) => this.#hello(node, hello),
+      onState: (state) => this.#state(node, state),
+      onLogs: (entries, place) => this.#store(node, place, () => insertJobLogs(this.#db, nodeId, entries)),
+      onMetrics: (entries, place) =>
+        this.#store(node, place, () => insertJobEpochs(this.#db, nodeId, entries)),
+      onUnknown: (type) => this.#unknown(node, type),
+      onClose: (reason) => this.#lost(node, reason),
+      onFault: (err) =>
+        this.#log.error({ err, node_id: nodeId }, 'a request over a link failed in its handler'),
+    })
+    const node = connected(link, accountId)
+    this.#nodes.set(nodeId, node)
+    earlier?.link.close('replaced by a newer link')
+    this.#log.info({ node_id: nodeId, link_version: linkVersion }, 'node linked')
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#closed = true
+    for (const timer of this.#timers) clearInterval(timer)
+    for (const { link } of this.#nodes.values()) link.close('the gateway is stopping')
+    this.#wheel[Symbol.dispose]()
+    await this.#states[Symbol.asyncDispose]()
+  }
+
+  /** Records the newest hello of a node, one at a time. */
+  #hello(node: Connected, { inventory }: HelloMeta): void {
+    if (!inventory) return
+    node.inventory = boundedInventory(inventory)
+    if (node.recording) return
+    node.recording = true
+    void this.#record(node).finally(() => (node.recording = false))
+  }
+
+  async #record(node: Connected): Promise<void> {
+    let recorded: NodeInventory | undefined
+    try {
+      while (node.inventory && recorded !== node.inventory && !node.link.closed) {
+        const { inventory } = node
+        const [row] = await Promise.all([
+          recordHello(this.#db, node.link.nodeId, inventory),
+          this.#refreshGateways(),
+        ])
+        if (!row) return node.link.close('this node has been removed')
+        recorded = inventory
+        const decided = decidedIn(row)
+        const { draining, sharing, pinned } = decided
+        node.decided = decided
+        node.link.hello({ gateways: [...this.#gateways], draining, sharing, pinned: [...pinned] })
+        if (node.report) this.#report(node, node.report)
+      }
+    } catch (err) {
+      this.#log.warn({ err, node_id: node.link.nodeId }, 'a node could not be recorded; it links again')
+      node.link.close('try again')
+    }
+  }
+
+  async #syncDecisions(): Promise<void> {
+    let rows: NodeDecision[] | undefined
+    while (rows === undefined && !this.#closed) {
+      this.#isOutdated = false
+      if (this.#nodes.size === 0) return
+      rows = await nodeDecisions(this.#db, [...this.#nodes.keys()]).catch(async (err: unknown) => {
+        this.#log.warn({ err }, 'cannot see what was decided about nodes; trying again')
+        await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
+        return undefined
+      })
+    }
+    for (const row of rows ?? []) {
+      const node = this.#nodes.get(row.id)
+      if (row.status === 'removed') node?.link.close('this node has been removed')
+      else if (node?.decided) this.#decide(node, node.decided, decidedIn(row))
+    }
+  }
+
+  #decide(node: Connected, before: Decided, decided: Decided): void {
+    const { draining, sharing, pinned, ordered } = decided
+    node.decided = decided
+    const isTold = before.draining === draining && before.sharing === sharing
+    if (!isTold || before.pinned.join() !== pinned.join()) {
+      node.link.hello({ draining, sharing, pinned: [...pinned] })
+    }
+    const added = ordered.difference(before.ordered)
+    if (isTold && added.size === 0 && before.ordered.size === ordered.size) return
+    if (!node.report) return
+    this.#report(node, node.report, { soon: true })
+    // The node may have been quicker than the word of its order.
+    for (const model of node.report.models) if (added.has(model.model_key)) this.#announce(node, model)
+  }
+
+  #state(node: Connected, { report, model }: StateBody): void {
+    if (report) this.#report(node, report)
+    if (model) this.#model(node, model)
+  }
+
+  #report(node: Connected, report: NodeReport, { soon = false } = {}): void {
+    const { inventory, decided, accountId } = node
+    const told = this.#bounded(node, report.models)
+    node.report = { ...report, models: told }
+    if (!inventory || !decided) return
+    this.#join(node, told, decided)
+    const { memory_total_mb, memory_free_mb, load, environments, gpus, split_profiles } = report
+    const models = told.filter(({ model_key }) => decided.ordered.has(model_key))
+    const { hardware, profiles, cpus } = inventory
+    const draining = report.draining || decided.draining
+    const isFirst = node.snapshot === undefined
+    const node_id = node.link.nodeId
+    const snapshot = {
+      node_id,
+      account_id: accountId,
+      sharing: decided.sharing,
+      hardware,
+      profiles,
+      cpus,
+      memory_total_mb,
+      memory_free_mb,
+      load,
+      draining,
+      models,
+      ...(environments && { environments }),
+      ...(gpus && { gpus }),
+      ...(split_profiles && { split_profiles }),
+    }
+    this.#put(node, snapshot, { soon: soon || isFirst })
+  }
+
+  #model(node: Connected, told: NodeModel): void {
+    const [model] = boundedModels([told])
+    if (!model) return
+    const { report, snapshot, decided } = node
+    const isGone = model.state === 'cold' && model.error === undefined
+    const withIt = (models: readonly NodeModel[]) => {
+      const others = models.filter(({ model_key }) => model_key !== model.model_key)
+      const all = isGone ? others : [...others, model]
+      return all.length > MAX_MODELS ? this.#bounded(node, all) : all
+    }
+    if (report) node.report = { ...report, models: withIt(report.models) }
+    if (!decided?.ordered.has(model.model_key)) {
+      if (decided && !isGone) this.#join(node, [model], decided)
+      return
+    }
+    if (snapshot) this.#put(node, { ...snapshot, models: withIt(snapshot.models) }, { soon: true })
+    this.#announce(node, model)
+  }
+
+  /** Orders what a node has loaded by itself, where its account may; how things stand then comes as any decision does. */
+  #join(node: Connected, models: readonly NodeModel[], { ordered }: Decided): void {
+    const room = MAX_ASKED - node.asked.size
+    const fresh = models
+      .map(({ model_key }) => model_key)
+      .filter((modelKey) => !ordered.has(modelKey) && !node.asked.has(modelKey))
+      .slice(0, room)
+    if (fresh.length === 0) return
+    for (const modelKey of fresh) node.asked.add(modelKey)
+    const { nodeId } = node.link
+    joinOwnLoads(this.#db, nodeId, fresh).catch((err: unknown) => {
+      this.#log.warn({ err, node_id: nodeId }, 'could not see whether a node may load what it has')
+      for (const modelKey of fresh) node.asked.delete(modelKey)
+    })
+  }
+
+  #announce(node: Connected, model: NodeModel): void {
+    for (const listener of this.#listeners) listener(node.link.nodeId, model)
+  }
+
+  #bounded(node: Connected, models: readonly NodeModel[]): NodeModel[] {
+    const bounded = boundedModels(models)
+    if (bounded.length < models.length && !node.isCut) {
+      node.isCut = true
+      const told = { node_id: node.link.nodeId, models: models.length, kept: bounded.length }
+      this.#log.warn(told, 'a node reports more models than are told on, or keys that are too long')
+    }
+    return bounded
+  }
+
+  #put(node: Connected, snapshot: NodeSnapshot, { soon }: { soon: boolean }): void {
+    node.snapshot = snapshot
+    this.placement.put(snapshot)
+    this.#snapshots = undefined
+    this.#states.note(snapshot, { soon: soon && node.soon.take() })
+  }
+
+  #unknown(node: Connected, type: number): void {
+    node.unknownFrames += 1
+    if (node.unknownFrames > 1) return
+    const told = { node_id: node.link.nodeId, frame_type: type }
+    this.#log.warn(
+      told,
+      'a node sends frames of a type that this version does not know: they are passed over',
+    )
+  }
+
+  #lost(node: Connected, reason: string): void {
+    const { nodeId } = node.link
+    if (this.#nodes.get(nodeId) !== node) return
+    this.#nodes.delete(nodeId)
+    this.placement.remove(nodeId)
+    this.#snapshots = undefined
+    const unknown = node.unknownFrames > 0 ? { unknown_frames: node.unknownFrames } : {}
+    this.#log.info({ node_id: nodeId, reason, ...unknown }, 'link to a node closed')
+    if (!this.#closed) this.#states.drop(nodeId)
+  }
+
+  /** Acknowledges a batch once it is stored. A failing database is waited for; bad data is let go, not sent for ever. */
+  async #store(node: Connected, { upto, bytes }: BatchPlace, write: () => Promise<void>): Promise<void> {
+    while (!this.#closed && this.#nodes.get(node.link.nodeId) === node) {
+      try {
+        await write()
+        // A node sends its next batch once it has the acknowledgement of this one.
+        const wait = node.spooled.spend(bytes)
+        if (wait > 0) await new Promise((resolve) => setTimeout(resolve, wait))
+        return node.link.acknowledge(upto)
+      } catch (err) {
+        this.#log.warn({ err, node_id: node.link.nodeId }, 'logs or losses of a job were not stored')
+        if (isDataFault(err)) return node.link.acknowledge(upto)
+        await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
+      }
+    }
+  }
+
+  async #refreshGateways(): Promise<void> {
+    const gateways = await listGatewayUrls(this.#db).catch(() => this.#gateways)
+    if (gateways.join() === this.#gateways.join()) return
+    this.#gateways = gateways
+    for (const { link } of this.#nodes.values()) link.hello({ gateways: [...gateways] })
+  }
+}
+
+/** SQLSTATE classes 22 and 23: the rows themselves are at fault. */
+const isDataFault = (err: unknown) =>
+  err instanceof Error && 'code' in err && typeof err.code === 'string' && /^2[23]/.test(err.code)

@@ -1,0 +1,118 @@
+import type { Static, TSchema } from 'typebox'
+import { AFTER_NODE_SEQ } from '../../../db/repositories/training/job-records.ts'
+import { ApiError } from '../../../domain/errors.ts'
+import { isUuid } from '../../../domain/ids.ts'
+import { type Frame, LinkProtocolError, parseJson } from '../../../platform/link/codec.ts'
+import { HelloMeta, type LogEntry, type MetricEntry, StateBody } from '../../../schemas/link.ts'
+import { NodeInventory, NodeModel } from '../../../schemas/node.ts'
+import { jsonCheck } from '../../http/validate.ts'
+
+/**
+ * Reads what a node says of itself. Every gateway and worker places work by it, so one node that speaks otherwise than
+ * agreed (another version, or worse) may lose its link, and nobody else anything.
+ */
+const readerOf = <S extends TSchema>(schema: S) => {
+  const check = jsonCheck('body', schema)
+  return ({ body }: Pick<Frame, 'body'>): Static<S> => {
+    try {
+      return check(parseJson(body), true) as Static<S>
+    } catch (cause) {
+      if (!(cause instanceof ApiError)) throw cause
+      throw new LinkProtocolError(`malformed report: ${cause.message}`, { cause })
+    }
+  }
+}
+
+/** Models of one node that placement, other gateways and workers are told of. */
+export const MAX_MODELS = 1_000
+const MAX_ENTRIES = 2_000
+const LONGEST_NAME = 300
+const LONGEST_ERROR = 2_000
+const LONGEST_MESSAGE = 16 * 1024
+const LARGEST_INT4 = 2_147_483_647
+/** Lines that one attempt may number; the platform's own come after them. */
+const MAX_LINES = AFTER_NODE_SEQ - 1
+const CUT = ' [cut]'
+
+/** The body of a `state` or `progress` frame. */
+export const readState = readerOf(StateBody)
+/** The body of a node's `hello`. */
+export const readHello = readerOf(HelloMeta)
+
+/** The lines of a `log` frame. What is no line is let go: a node would send it for ever. Long lines lose their end. */
+export const readLogs = (frame: Pick<Frame, 'body'>): LogEntry[] =>
+  entriesOf(frame)
+    .filter(
+      (entry): entry is LogEntry =>
+        isOfJob(entry) && isCount(entry.seq, MAX_LINES) && typeof entry.message === 'string',
+    )
+    .map((entry) => ({ ...entry, message: cut(entry.message, LONGEST_MESSAGE) }))
+
+/** The losses of a `metric` frame, as far as they are losses. */
+export const readMetrics = (frame: Pick<Frame, 'body'>): MetricEntry[] =>
+  entriesOf(frame).filter(
+    (entry): entry is MetricEntry =>
+      isOfJob(entry) && isCount(entry.epoch) && MEASURES.every((name) => isLoss(entry[name] ?? null)),
+  )
+
+function entriesOf({ body }: Pick<Frame, 'body'>): Partial<Record<string, unknown>>[] {
+  const entries = parseJson<unknown>(body)
+  if (!Array.isArray(entries)) throw new LinkProtocolError('a batch that is no list')
+  return entries
+    .slice(0, MAX_ENTRIES)
+    .filter((entry): entry is Partial<Record<string, unknown>> => typeof entry === 'object' && entry !== null)
+}
+
+const isOfJob = ({ job_id, attempt, at }: Partial<Record<string, unknown>>): boolean =>
+  typeof job_id === 'string' && isUuid(job_id) && isCount(attempt) && typeof at === 'string' && isTime(at)
+const isCount = (value: unknown, most = LARGEST_INT4): boolean =>
+  Number.isInteger(value) && (value as number) >= 0 && (value as number) <= most
+const MEASURES = ['train_loss', 'val_loss', 'eval_loss', 'eval_perplexity'] as const
+const isLoss = (value: unknown): boolean => value === null || typeof value === 'number'
+const isTime = (text: string): boolean => text.length <= 40 && !Number.isNaN(Date.parse(text))
+
+/** What a node says it is made of, in the members that this version knows and with texts of bounded length. */
+export function boundedInventory(inventory: NodeInventory): NodeInventory {
+  const { gpus, profiles, platform, version, ...known } = pick(inventory, INVENTORY_MEMBERS)
+  return {
+    ...known,
+    gpus: gpus.map(({ name, memory_mb }) => ({ name: name.slice(0, LONGEST_NAME), memory_mb })),
+    profiles: profiles.filter(({ length }) => length <= LONGEST_NAME),
+    platform: platform.slice(0, LONGEST_NAME),
+    version: version.slice(0, LONGEST_NAME),
+  }
+}
+
+/** The models of a report that are told on: beyond `MAX_MODELS` those go first that only lie on the node's disk. */
+export function boundedModels(models: readonly NodeModel[]): NodeModel[] {
+  const named = models.filter(({ model_key }) => model_key.length <= LONGEST_NAME)
+  if (named.length <= MAX_MODELS) return named.map(boundedModel)
+  const isOnDisk = ({ state }: NodeModel) => state === 'evicted' || state === 'cold'
+  return named
+    .toSorted((a, b) => Number(isOnDisk(a)) - Number(isOnDisk(b)))
+    .slice(0, MAX_MODELS)
+    .map(boundedModel)
+}
+
+function boundedModel(model: NodeModel): NodeModel {
+  const known = pick(model, MODEL_MEMBERS)
+  if (known.error === undefined || known.error.length <= LONGEST_ERROR / 4) return known
+  return { ...known, error: cut(known.error, LONGEST_ERROR) }
+}
+
+const INVENTORY_MEMBERS: ReadonlySet<string> = new Set(Object.keys(NodeInventory.properties))
+const MODEL_MEMBERS: ReadonlySet<string> = new Set(Object.keys(NodeModel.properties))
+
+/** Members that only a later version knows are not kept: nobody has said how large they may be. */
+function pick<T extends object>(value: T, members: ReadonlySet<string>): T {
+  const names = Object.keys(value)
+  if (names.every((name) => members.has(name))) return value
+  return Object.fromEntries(Object.entries(value).filter(([name]) => members.has(name))) as T
+}
+
+/** At most `bytes` of a text, in UTF-8, with a word about what is gone. */
+function cut(text: string, bytes: number): string {
+  if (Buffer.byteLength(text) <= bytes) return text
+  const most = Buffer.from(text.slice(0, bytes)).subarray(0, bytes - CUT.length)
+  return most.toString().replace(/\uFFFD$/, '') + CUT
+}

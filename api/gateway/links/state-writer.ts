@@ -1,0 +1,90 @@
+import type { Kysely } from 'kysely'
+import type { Logger } from 'pino'
+import { dropNodeStates, saveNodeStates } from '../../../db/repositories/nodes/reports.ts'
+import type { Database } from '../../../db/tables.ts'
+import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
+
+const EVERY_MS = 500
+const SOON_MS = 20
+
+export interface StateWriterOptions {
+  db: Kysely<Database>
+  gatewayId: string
+  log: Logger
+  /** Called when placement may see something new. */
+  onStates?: () => void
+}
+
+/** Writes what nodes report for the placement of workers: one statement per beat, sooner when a model changed. */
+export class StateWriter implements AsyncDisposable {
+  readonly #db: Kysely<Database>
+  readonly #gatewayId: string
+  readonly #log: Logger
+  readonly #onStates: () => void
+  readonly #dirty = new Map<string, NodeSnapshot>()
+  readonly #gone = new Set<string>()
+  #timer: NodeJS.Timeout | undefined
+  #dueAt = Number.POSITIVE_INFINITY
+  #writing: Promise<void> | undefined
+
+  constructor({ db, gatewayId, log, onStates = () => {} }: StateWriterOptions) {
+    this.#db = db
+    this.#gatewayId = gatewayId
+    this.#log = log
+    this.#onStates = onStates
+  }
+
+  /** Notes the newest state of a node; `soon` when workers should see it at once. */
+  note(snapshot: NodeSnapshot, { soon }: { soon: boolean }): void {
+    this.#gone.delete(snapshot.node_id)
+    this.#dirty.set(snapshot.node_id, snapshot)
+    this.#schedule(soon ? SOON_MS : EVERY_MS)
+  }
+
+  /** A node's link is gone, unless it is noted again before this is written. */
+  drop(nodeId: string): void {
+    this.#dirty.delete(nodeId)
+    this.#gone.add(nodeId)
+    this.#schedule(SOON_MS)
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    clearTimeout(this.#timer)
+    this.#dirty.clear()
+    this.#gone.clear()
+    await this.#writing
+  }
+
+  #schedule(delay: number): void {
+    const dueAt = performance.now() + delay
+    if (this.#writing || dueAt >= this.#dueAt) return
+    clearTimeout(this.#timer)
+    this.#dueAt = dueAt
+    this.#timer = setTimeout(() => {
+      this.#dueAt = Number.POSITIVE_INFINITY
+      this.#writing = this.#flush().finally(() => {
+        this.#writing = undefined
+        if (this.#dirty.size || this.#gone.size) this.#schedule(SOON_MS)
+      })
+    }, delay)
+  }
+
+  async #flush(): Promise<void> {
+    const gone = [...this.#gone]
+    const states = [...this.#dirty.values()]
+    this.#gone.clear()
+    this.#dirty.clear()
+    try {
+      if (gone.length) await dropNodeStates(this.#db, this.#gatewayId, gone)
+      if (states.length === 0) return
+      await saveNodeStates(
+        this.#db,
+        this.#gatewayId,
+        states.map((snapshot) => ({ nodeId: snapshot.node_id, snapshot: JSON.stringify(snapshot) })),
+      )
+      this.#onStates()
+    } catch (err) {
+      this.#log.warn({ err }, 'node states were not written; the next report brings them again')
+    }
+  }
+}

@@ -1,0 +1,75 @@
+import { ApiError } from '../../../domain/errors.ts'
+import { AnswerBuffer, type AnswerMemory, type AnswerRoom } from './answer-memory.ts'
+import { type Head, LinkError, type LinkExchange, type LinkHandlers } from './link-request.ts'
+
+/** A whole answer of a model server, as it came. */
+export interface LinkAnswer {
+  head: Head
+  body: Buffer
+  /** The memory that the body holds: to be released once it has been passed on. */
+  room: AnswerRoom
+}
+
+const NO_HEAD: Head = { status: 0, contentType: '', tokens: undefined }
+
+/** Puts an answer together that is wanted whole; `answer` rejects with a `LinkError`, or `no_capacity` when memory is short. */
+export class WholeAnswer implements LinkHandlers {
+  readonly answer: Promise<LinkAnswer>
+  readonly #resolve: (answer: LinkAnswer) => void
+  readonly #reject: (error: Error) => void
+  readonly #exchange: LinkExchange
+  readonly #room: AnswerRoom
+  #head = NO_HEAD
+  /** The only piece of a short answer. */
+  #first: Buffer | undefined
+  #body: AnswerBuffer | undefined
+
+  /** @param request starts what is to be answered; no handler is called before it returns. */
+  constructor(memory: AnswerMemory, accountId: string, request: (handlers: LinkHandlers) => LinkExchange) {
+    const { promise, resolve, reject } = Promise.withResolvers<LinkAnswer>()
+    this.answer = promise
+    this.#resolve = resolve
+    this.#reject = reject
+    this.#room = memory.room(accountId)
+    this.#exchange = request(this)
+  }
+
+  onHead(head: Head): void {
+    this.#head = head
+  }
+
+  onChunk(chunk: Buffer): void {
+    if (!this.#body && !this.#first) {
+      this.#first = chunk
+      return
+    }
+    try {
+      this.#body ??= new AnswerBuffer(this.#room)
+      if (this.#first) this.#body.append(this.#first)
+      this.#first = undefined
+      this.#body.append(chunk)
+    } catch (err) {
+      this.#exchange.cancel()
+      this.#fail(
+        err instanceof ApiError && err.code === 'internal' ? new LinkError('internal', err.message) : err,
+      )
+    }
+  }
+
+  onEnd(): void {
+    const body = this.#first ?? this.#body?.take() ?? Buffer.alloc(0)
+    this.#resolve({ head: this.#head, body, room: this.#room })
+  }
+
+  onError(error: LinkError): void {
+    this.#fail(error)
+  }
+
+  #fail(error: unknown): void {
+    this.#body = undefined
+    this.#room.release()
+    this.#reject(
+      error instanceof Error ? error : new Error('an answer was not put together', { cause: error }),
+    )
+  }
+}

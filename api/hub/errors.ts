@@ -1,0 +1,29 @@
+import { ApiError } from '../../domain/errors.ts'
+import { HubError, type HubFailure } from '../../platform/hub/client.ts'
+import type { ErrorCode } from '../../schemas/errors.ts'
+
+const CODES: Readonly<Record<HubFailure, ErrorCode>> = {
+  not_configured: 'unavailable',
+  not_found: 'not_found',
+  gated_no_token: 'forbidden',
+  gated_refused: 'forbidden',
+  rate_limited: 'rate_limited',
+  unavailable: 'unavailable',
+  invalid_answer: 'unavailable',
+}
+
+/** What a caller reads when the hub did not give what was asked for. */
+export function toHubApiError(err: unknown): unknown {
+  if (!(err instanceof HubError)) return err
+  const { code, message, retryAfterS } = err
+  return new ApiError(CODES[code], message, {
+    // What the operator has not set up is no fault to trace, at every request anew.
+    ...(code !== 'not_configured' && { cause: err }),
+    details: { hub: code },
+    ...(retryAfterS !== undefined && { headers: { 'retry-after': String(retryAfterS) } }),
+  })
+}
+
+/** Runs what asks the hub; its failures become answers. */
+export const askingHub = <T>(work: Promise<T>): Promise<T> =>
+  work.catch((err: unknown) => Promise.reject(toHubApiError(err)))

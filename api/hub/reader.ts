@@ -1,0 +1,106 @@
+import type { Kysely } from 'kysely'
+import { LRUCache } from 'lru-cache'
+import { findAccount } from '../../db/repositories/platform/accounts.ts'
+import type { Database } from '../../db/tables.ts'
+import { tryLater } from '../../domain/errors.ts'
+import { isGranted } from '../../domain/hub/grants.ts'
+import { type HubClient, HubError, type HubRepoInfo } from '../../platform/hub/client.ts'
+
+/** How long a search goes by what the hub said before. */
+const REMEMBERED_MS = 60_000
+const MOST_REMEMBERED = 2_000
+/** Requests to the hub that one account may cause at this gateway: a hub counts those of all accounts together. */
+const BURST = 300
+const PER_SECOND = 2
+const MOST_ACCOUNTS = 10_000
+
+type Found = Awaited<ReturnType<HubClient['search']>>
+
+/** A repository, and whether the account may use it. */
+export interface SeenRepo {
+  info: HubRepoInfo
+  /** False for a gated one that the platform's access is not lent to the account for. */
+  isOpen: boolean
+}
+
+/**
+ * The hub as an account may see it. Every look-up of a repository for an account passes here, because the platform's
+ * token also opens what only its operator was given: private and gated repositories are the account's only when an
+ * operator lists them for it.
+ */
+export class HubReader {
+  readonly #hub: HubClient
+  readonly #db: Kysely<Database>
+  readonly #searches = new LRUCache<string, Promise<Found>>({ max: MOST_REMEMBERED, ttl: REMEMBERED_MS })
+  readonly #infos = new LRUCache<string, Promise<HubRepoInfo>>({ max: MOST_REMEMBERED, ttl: REMEMBERED_MS })
+  readonly #budgets = new LRUCache<string, { left: number; at: number }>({ max: MOST_ACCOUNTS })
+
+  constructor(hub: HubClient, db: Kysely<Database>) {
+    this.#hub = hub
+    this.#db = db
+  }
+
+  /** Ids of repositories that fit, the most downloaded first. */
+  search(accountId: string, query: Parameters<HubClient['search']>[0]): Promise<Found> {
+    return this.#remembered(this.#searches, JSON.stringify(query), () => {
+      this.#charge(accountId)
+      return this.#hub.search(query)
+    })
+  }
+
+  /** A repository as it is now or was a minute ago; for lists. */
+  async glance(accountId: string, repoId: string): Promise<SeenRepo> {
+    const info = await this.#remembered(this.#infos, repoId, () => {
+      this.#charge(accountId)
+      return this.#hub.info(repoId)
+    })
+    return this.#as(accountId, info)
+  }
+
+  /** A repository as it is now, or at a revision. One that is private to others looks as if it were absent. */
+  async see(accountId: string, repoId: string, revision?: string): Promise<SeenRepo> {
+    this.#charge(accountId)
+    return this.#as(accountId, await this.#hub.info(repoId, revision))
+  }
+
+  /** A repository that the account is about to use; throws `gated_refused` for one that is closed to it. */
+  async open(accountId: string, repoId: string, revision?: string): Promise<HubRepoInfo> {
+    const { info, isOpen } = await this.#as(accountId, await this.#hub.info(repoId, revision))
+    if (isOpen) return info
+    throw new HubError('gated_refused', 'this repository is gated and not opened to your account')
+  }
+
+  async #as(accountId: string, info: HubRepoInfo): Promise<SeenRepo> {
+    const isClosed = info.isPrivate || info.gated
+    // Without a token the hub itself shows and sends only what is open.
+    if (!isClosed || !this.#hub.hasToken) return { info, isOpen: true }
+    const account = await findAccount(this.#db, accountId)
+    const isOpen = account !== undefined && isGranted(account.hub_repos, info.repoId)
+    if (info.isPrivate && !isOpen) throw HubError.notFound()
+    return { info, isOpen }
+  }
+
+  /** What several ask for at once is asked for once; what failed is asked for again. */
+  #remembered<T extends object>(
+    cache: LRUCache<string, Promise<T>>,
+    key: string,
+    ask: () => Promise<T>,
+  ): Promise<T> {
+    const known = cache.get(key)
+    if (known) return known
+    const asked = ask()
+    cache.set(key, asked)
+    asked.catch(() => cache.delete(key))
+    return asked
+  }
+
+  #charge(accountId: string): void {
+    const now = performance.now()
+    const { left, at } = this.#budgets.get(accountId) ?? { left: BURST, at: now }
+    const filled = Math.min(BURST, left + ((now - at) / 1_000) * PER_SECOND)
+    this.#budgets.set(accountId, { left: Math.max(0, filled - 1), at: now })
+    if (filled >= 1) return
+    const wait = Math.ceil((1 - filled) / PER_SECOND)
+    throw tryLater('rate_limited', `your account asks the model hub too often; try again in ${wait} s`, wait)
+  }
+}

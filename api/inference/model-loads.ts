@@ -1,0 +1,364 @@
+import type { Kysely } from 'kysely'
+import { estimateLoadMs, recordLoad } from '../../db/repositories/nodes/loads.ts'
+import { orderModel } from '../../db/repositories/nodes/model-orders.ts'
+import { markUnusable } from '../../db/repositories/models/unusable-versions.ts'
+import { insertWorkflowStart } from '../../db/repositories/platform/workflow-starts.ts'
+import type { Database } from '../../db/tables.ts'
+import { ApiError, unusableModel } from '../../domain/errors.ts'
+import { missingEnvironment, warmthOf } from '../../domain/placement/node-snapshot.ts'
+import type { Chosen, PlacementNeed } from '../../domain/placement/placement.ts'
+import type { Logger } from '../../platform/log.ts'
+import type { NodeEnvironment, NodeModel } from '../../schemas/node.ts'
+import { modelLoadStart } from '../../workflows/contract/starts.ts'
+import type { NodeLinks } from '../gateway/links/node-links.ts'
+import { cold, installMs, RETRY_AFTER_S, unavailable, unprepared } from './load-refusals.ts'
+import { whyNoNode } from './no-node.ts'
+
+/** What running a model takes. */
+export interface LoadNeed {
+  readonly model_key: string
+  /** The account whose request waits for it. */
+  readonly account_id: string
+  readonly runtime_profile: string
+  readonly memory_mb: number
+}
+
+export interface ModelLoadsOptions {
+  db: Kysely<Database>
+  links: Pick<NodeLinks, 'onModel' | 'placement'>
+  starts: { nudge(): void }
+  log: Logger
+}
+
+/** The same for everybody whom the same nodes serve: null for accounts that only shared nodes do. */
+type SharedNeed = Omit<LoadNeed, 'account_id'> & { readonly account_id: string | null }
+
+/** A load under way, and who waits for it. */
+interface Load {
+  readonly need: SharedNeed
+  readonly beganAt: number
+  /** Nodes that failed to load it for these waiters. */
+  readonly tried: Set<string>
+  readonly waiters: Set<Waiter>
+  place: Chosen | undefined
+  /** When its node was told to load it; undefined where it joined a load that had begun before, which measures nothing. */
+  orderedAt: number | undefined
+  /** When to place it again, after a node had no room for it or while one does not try; never while a node is at it. */
+  againAt: number
+  /** Milliseconds for which its node has been installing what the model runs in: they count against nobody's wait. */
+  installingMs: number
+}
+
+interface Waiter {
+  readonly bytes: number
+  readonly resolve: () => void
+  readonly reject: (err: unknown) => void
+}
+
+/** Ceiling of the wait: this many times the measured load, or a fixed time while nothing is measured. */
+const CEILING_FACTOR = 1.5
+const UNMEASURED_CEILING_MS = 120_000
+/** What tasks measure begins at the node: it leaves out how the order gets there, which counts for more where a load is short. */
+const LEAST_CEILING_MS = 2_000
+const MAX_WAITERS = 4_096
+const MAX_WAITING_BYTES = 256 * 1024 * 1024
+/** Reports may bring what no single frame told. */
+const LOOK_MS = 250
+/** A node that will try again so soon is waited for: its model server has just died, or a load has just failed. */
+const NEAR_MS = 5_000
+/** A node that gave a load up for lack of room may have some in a moment. */
+const AGAIN_MS = 1_000
+/** For so long a load for which nobody waits is remembered. */
+const UNATTENDED_MS = 60_000
+
+/**
+ * Models on their way to being warm, for requests that wait for them: however many wait for a model, one `modelLoad` is
+ * promised, and they all wake when a node says that it is loaded.
+ */
+export class ModelLoads implements Disposable {
+  readonly #options: ModelLoadsOptions
+  /** By model, then by the account that it is for. */
+  readonly #loads = new Map<string, Map<string | null, Load>>()
+  readonly #stopListening: () => void
+  readonly #timer: NodeJS.Timeout
+  #lookedAt = performance.now()
+  #waiting = 0
+  #bytes = 0
+
+  constructor(options: ModelLoadsOptions) {
+    this.#options = options
+    this.#stopListening = options.links.onModel((nodeId, model) => this.#told(nodeId, model))
+    this.#timer = setInterval(() => this.#look(), LOOK_MS)
+    this.#timer.unref()
+  }
+
+  /** Requests that wait for some model now. */
+  get waiting(): number {
+    return this.#waiting
+  }
+
+  /** Milliseconds that a request may wait for a model before it is told to come back. */
+  async ceilingMs({ model_key, account_id }: Pick<LoadNeed, 'model_key' | 'account_id'>): Promise<number> {
+    const { db, links } = this.#options
+    const state = links.placement.count(model_key, account_id).cached > 0 ? 'cached' : 'cold'
+    const measured = await estimateLoadMs(db, model_key, state)
+    if (measured === undefined) return UNMEASURED_CEILING_MS
+    return Math.max(LEAST_CEILING_MS, CEILING_FACTOR * measured)
+  }
+
+  /**
+   * Resolves when some node has the model loaded. Throws `model_cold` after `timeoutMs` or when it cannot be loaded,
+   * `no_capacity` when no node can take it or too many wait already. `bytes` is what the request holds meanwhile.
+   */
+  wait(
+    need: LoadNeed,
+    { timeoutMs, bytes, signal }: { timeoutMs: number; bytes: number; signal: AbortSignal },
+  ): Promise<void> {
+    if (this.#waiting >= MAX_WAITERS || this.#bytes + bytes > MAX_WAITING_BYTES) {
+      throw unavailable('no_capacity', 'too many requests wait for models to be loaded', RETRY_AFTER_S)
+    }
+    const account_id = this.#options.links.placement.hasOwnNode(need.account_id) ? need.account_id : null
+    const load = this.#loads.get(need.model_key)?.get(account_id) ?? this.#begin({ ...need, account_id })
+    // It goes on without anybody who waits: whoever comes back finds it done.
+    const missing = this.#missing(load)
+    if (missing && installMs(missing) > timeoutMs) throw unprepared(missing)
+    const { promise, resolve, reject } = Promise.withResolvers<void>()
+    const waiter = { bytes, resolve, reject }
+    load.waiters.add(waiter)
+    this.#waiting += 1
+    this.#bytes += bytes
+    const late = this.#lateness(load, timeoutMs, reject)
+    const leave = () => reject(signal.reason)
+    signal.addEventListener('abort', leave, { once: true })
+    if (signal.aborted) leave()
+    return promise.finally(() => {
+      late[Symbol.dispose]()
+      signal.removeEventListener('abort', leave)
+      this.#waiting -= 1
+      this.#bytes -= bytes
+      load.waiters.delete(waiter)
+      if (load.waiters.size === 0) this.#forget(load)
+    })
+  }
+
+  [Symbol.dispose](): void {
+    this.#stopListening()
+    clearInterval(this.#timer)
+    const stopping = new ApiError('unavailable', 'this gateway is stopping')
+    for (const { waiters } of this.#all()) for (const { reject } of waiters) reject(stopping)
+  }
+
+  #all(): Load[] {
+    return [...this.#loads.values()].flatMap((loads) => [...loads.values()])
+  }
+
+  #begin(need: SharedNeed): Load {
+    const load: Load = {
+      need,
+      beganAt: performance.now(),
+      tried: new Set(),
+      waiters: new Set(),
+      place: undefined,
+      orderedAt: undefined,
+      againAt: Number.POSITIVE_INFINITY,
+      installingMs: 0,
+    }
+    const loads = this.#loads.get(need.model_key)
+    if (loads) loads.set(need.account_id, load)
+    else this.#loads.set(need.model_key, new Map([[need.account_id, load]]))
+    // Whoever begins a load joins it first, so that its failure finds somebody.
+    queueMicrotask(() => this.#start(load))
+    return load
+  }
+
+  /** Gives a waiter up after `timeoutMs`, in which the installation of an environment does not count unless it has overrun by far. */
+  #lateness(load: Load, timeoutMs: number, reject: (err: unknown) => void): Disposable {
+    const before = load.installingMs
+    const longestMs = timeoutMs + 2 * installMs(this.#missing(load)) + UNMEASURED_CEILING_MS
+    let counted = timeoutMs
+    const look = () => {
+      const spared = load.installingMs - before
+      const missing = this.#missing(load)
+      const waited = counted
+      if (waited < timeoutMs + spared || missing) counted = Math.max(timeoutMs + spared, waited + LOOK_MS)
+      if (counted === waited) return reject(cold(timeoutMs))
+      if (counted > longestMs) return reject(missing ? unprepared(missing) : cold(timeoutMs))
+      timer = setTimeout(look, counted - waited)
+    }
+    let timer = setTimeout(look, timeoutMs)
+    return { [Symbol.dispose]: () => clearTimeout(timer) }
+  }
+
+  /** What the node of a load has to install first; before there is a node, what the one that is ready soonest has to. */
+  #missing({ need, place, tried }: Load): NodeEnvironment | undefined {
+    const { placement } = this.#options.links
+    const now = Date.now()
+    let soonest: NodeEnvironment | undefined
+    for (const snapshot of placement.snapshots()) {
+      const { node_id } = snapshot
+      if (place ? place.node_id !== node_id : placement.misfit(node_id, { ...need, exclude: tried, now }))
+        continue
+      const missing = missingEnvironment(snapshot, need.runtime_profile)
+      if (!missing) return undefined
+      if (!soonest || installMs(missing) < installMs(soonest)) soonest = missing
+    }
+    return soonest
+  }
+
+  /** Picks a node and promises the load there; a load that is under way is joined. */
+  #start(load: Load): void {
+    const need = { ...load.need, exclude: load.tried, now: Date.now() }
+    const { chosen, explain } = this.#place(need)
+    if (!chosen) {
+      const waitMs = this.#nextTryMs(need)
+      if (waitMs <= NEAR_MS) {
+        load.place = undefined
+        load.againAt = performance.now() + waitMs
+        return
+      }
+      const seconds = Number.isFinite(waitMs) ? Math.ceil(waitMs / 1_000) : RETRY_AFTER_S
+      const message = `no node can load this model now: ${whyNoNode(explain())}`
+      return this.#fail(load, unavailable('no_capacity', message, seconds))
+    }
+    if (chosen.warmth === 'warm') return this.#loaded(load, chosen.node_id)
+    load.place = chosen
+    load.orderedAt = this.#isUnderWay(chosen.node_id, load.need.model_key) ? undefined : performance.now()
+    load.againAt = Number.POSITIVE_INFINITY
+    void this.#promise(load, chosen.node_id)
+  }
+
+  /** Somebody else has a node at it already: another gateway, a task or the node itself. */
+  #isUnderWay(nodeId: string, modelKey: string): boolean {
+    const { placement } = this.#options.links
+    const node = placement.snapshots().find(({ node_id }) => node_id === nodeId)
+    const state = node?.models.find(({ model_key }) => model_key === modelKey)?.state
+    return state === 'downloading_model' || state === 'loading_model'
+  }
+
+  /** A node that has what the model runs in, before one that has to install it. */
+  #place(need: PlacementNeed & { exclude: Set<string> }) {
+    const { placement } = this.#options.links
+    const unready = placement
+      .snapshots()
+      .filter((snapshot) => missingEnvironment(snapshot, need.runtime_profile))
+      .map(({ node_id }) => node_id)
+    if (unready.length === 0) return placement.place(need, Math.random)
+    const ready = placement.place({ ...need, exclude: new Set([...need.exclude, ...unready]) }, Math.random)
+    return ready.chosen ? ready : placement.place(need, Math.random)
+  }
+
+  /** Milliseconds until a node that puts its next try off could take the model; infinite when there is none. */
+  #nextTryMs(need: PlacementNeed): number {
+    const { placement } = this.#options.links
+    const tries = placement.snapshots().flatMap(({ node_id, models }) => {
+      const at = models.find(({ model_key }) => model_key === need.model_key)?.retry_at
+      if (at === undefined || at <= need.now) return []
+      return placement.misfit(node_id, { ...need, now: at }) === undefined ? at - need.now : []
+    })
+    return Math.min(...tries)
+  }
+
+  async #promise({ need }: Load, nodeId: string): Promise<void> {
+    const { db, starts, log } = this.#options
+    const place = { modelKey: need.model_key, nodeId }
+    try {
+      await db.transaction().execute(async (trx) => {
+        await orderModel(trx, place)
+        await insertWorkflowStart(trx, modelLoadStart(place))
+      })
+      starts.nudge()
+    } catch (err) {
+      // Those who wait are told so when their time is up; the next one tries again.
+      log.warn({ err, model_key: need.model_key }, 'the load of a model could not be promised')
+    }
+  }
+
+  #told(nodeId: string, model: NodeModel): void {
+    const loads = this.#loads.get(model.model_key)
+    if (!loads) return
+    for (const load of loads.values())
+      if (this.#options.links.placement.serves(nodeId, load.need.account_id))
+        this.#toldOf(load, nodeId, model)
+  }
+
+  #toldOf(load: Load, nodeId: string, model: NodeModel): void {
+    if (warmthOf(model) === 'warm') return this.#loaded(load, nodeId)
+    const isOver = model.state === 'cold' || model.state === 'evicted'
+    if (!isOver || load.place?.node_id !== nodeId) return
+    if (model.error === undefined) {
+      load.againAt = performance.now() + AGAIN_MS
+      return
+    }
+    if (model.unusable) void this.#condemn(load, nodeId, model, model.error)
+    else this.#tryElsewhere(load, nodeId, model)
+  }
+
+  /** No other node can do better with weights that are at fault; but not every node is believed. */
+  async #condemn(load: Load, nodeId: string, model: NodeModel, reason: string): Promise<void> {
+    const { db, log } = this.#options
+    const { model_key: modelKey } = model
+    const isMarked = await db
+      .transaction()
+      .execute((trx) => markUnusable(trx, { modelKey, nodeId, reason }))
+      .catch((err: unknown) => {
+        log.warn({ err, model_key: modelKey }, 'a model was not marked unusable')
+        return false
+      })
+    if (isMarked) this.#fail(load, unusableModel(reason))
+    else if (load.place?.node_id === nodeId) this.#tryElsewhere(load, nodeId, model)
+  }
+
+  #tryElsewhere(load: Load, nodeId: string, model: NodeModel): void {
+    load.tried.add(nodeId)
+    const { chosen } = this.#options.links.placement.place(
+      { ...load.need, exclude: load.tried, now: Date.now() },
+      Math.random,
+    )
+    if (chosen) return this.#start(load)
+    const wait = Math.max(1, Math.ceil(((model.retry_at ?? 0) - Date.now()) / 1_000))
+    this.#fail(load, unavailable('model_cold', `the model could not be loaded: ${model.error}`, wait))
+  }
+
+  #look(): void {
+    const now = performance.now()
+    const sinceLookMs = now - this.#lookedAt
+    this.#lookedAt = now
+    for (const load of this.#all()) {
+      const { model_key, account_id } = load.need
+      if (this.#missing(load)) load.installingMs += sinceLookMs
+      else if (load.waiters.size === 0 && now - load.beganAt > UNATTENDED_MS) this.#forget(load)
+      if (this.#options.links.placement.count(model_key, account_id).warm > 0) this.#loaded(load, undefined)
+      else if (performance.now() > load.againAt) this.#start(load)
+    }
+  }
+
+  #loaded(load: Load, nodeId: string | undefined): void {
+    this.#forget(load)
+    for (const { resolve } of load.waiters) resolve()
+    if (nodeId !== undefined && load.place?.node_id === nodeId) void this.#record(load, load.place)
+  }
+
+  #fail(load: Load, err: ApiError): void {
+    this.#forget(load)
+    for (const { reject } of load.waiters) reject(err)
+  }
+
+  #forget(load: Load): void {
+    const { model_key, account_id } = load.need
+    const loads = this.#loads.get(model_key)
+    if (loads?.get(account_id) !== load) return
+    loads.delete(account_id)
+    if (loads.size === 0) this.#loads.delete(model_key)
+  }
+
+  async #record({ need, orderedAt, installingMs }: Load, { node_id, warmth }: Chosen): Promise<void> {
+    const { db, links, log } = this.#options
+    const hardware = links.placement.hardware(node_id)
+    // What was installed on the way is there from now on: the next load says more.
+    if (warmth === 'warm' || !hardware || installingMs > 0 || orderedAt === undefined) return
+    const mean_ms = performance.now() - orderedAt
+    await recordLoad(db, { model_key: need.model_key, start_state: warmth, hardware, mean_ms }).catch(
+      (err: unknown) => log.warn({ err, model_key: need.model_key }, 'a load time was not recorded'),
+    )
+  }
+}

@@ -1,0 +1,15 @@
+import { OF_OTHERS, type Verdict } from '../../domain/placement/placement.ts'
+
+const LONGEST = 300
+
+/** Why no node can take a request, for its caller: whose the nodes of others are, and what they are called, is not said. */
+export function whyNoNode(verdicts: readonly Verdict[]): string {
+  if (verdicts.length === 0) return 'no node is connected'
+  const reasons = new Set(verdicts.map(({ reason }) => reason))
+  reasons.delete(OF_OTHERS)
+  if (reasons.size === 0) return 'no node that works for this account is connected'
+  return [...reasons]
+    .map((reason) => `one ${reason}`)
+    .join('; ')
+    .slice(0, LONGEST)
+}

@@ -1,0 +1,81 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Kysely, Transaction } from 'kysely'
+import { beginIngest, countUnread } from '../../../../db/repositories/datasets/ingests.ts'
+import { findUpload } from '../../../../db/repositories/datasets/datasets.ts'
+import { insertWorkflowStart } from '../../../../db/repositories/platform/workflow-starts.ts'
+import type { DatasetRow, DatasetUploadRow } from '../../../../db/tables/datasets.ts'
+import type { Database } from '../../../../db/tables.ts'
+import { tryLater } from '../../../../domain/errors.ts'
+import { datasetIngestStart } from '../../../../workflows/contract/starts.ts'
+import { noDataset } from './present.ts'
+
+/** Which upload of whose dataset. */
+export interface UploadPlace {
+  accountId: string
+  datasetId: string
+  uploadId: string
+}
+
+/** How long a caller waits for its file to be read, and for the reading to begin. */
+const LONGEST_WAIT_MS = 2 * 60_000
+const LONGEST_START_MS = 10_000
+const FIRST_LOOK_MS = 25
+const LAST_LOOK_MS = 250
+
+/** Said when a caller is answered before its file has been read. */
+export const STILL_READING =
+  'The file is stored and will be checked; this takes longer than usual. Read the dataset, or commit again, to learn the outcome.'
+
+/** Files of an account that are being read or wait for it. */
+export const MOST_UNREAD = 100
+const RETRY_AFTER_S = 30
+
+/**
+ * Accepts a file that is in the object store: it will be read, whatever happens to this process. Throws `rate_limited` when
+ * as many files of the account as may wait for it.
+ */
+export async function acceptUpload(
+  trx: Transaction<Database>,
+  dataset: DatasetRow,
+  place: UploadPlace,
+): Promise<void> {
+  if (!(await beginIngest(trx, dataset, place.uploadId))) return
+  if ((await countUnread(trx, place.accountId)) > MOST_UNREAD) {
+    throw tryLater(
+      'rate_limited',
+      `${MOST_UNREAD} files of this account wait to be read, as many as may; send this one again once some have been`,
+      RETRY_AFTER_S,
+    )
+  }
+  await insertWorkflowStart(trx, datasetIngestStart(place))
+}
+
+/**
+ * Waits until an accepted file has been read. Gives up, with the upload still `ingesting`, after two minutes; or after
+ * seconds while the workflow cannot even be started, because Temporal is away.
+ */
+export async function awaitIngest(
+  db: Kysely<Database>,
+  place: UploadPlace,
+  signal: AbortSignal,
+): Promise<DatasetUploadRow> {
+  const since = performance.now()
+  for (let pause = FIRST_LOOK_MS; ; pause = Math.min(pause * 1.5, LAST_LOOK_MS)) {
+    const upload = await findUpload(db, place)
+    if (!upload) throw noDataset()
+    const waited = performance.now() - since
+    if (upload.status !== 'ingesting' || waited > LONGEST_WAIT_MS) return upload
+    if (waited > LONGEST_START_MS && (await isStartPending(db, place))) return upload
+    await sleep(pause, undefined, { signal })
+  }
+}
+
+async function isStartPending(db: Kysely<Database>, place: UploadPlace): Promise<boolean> {
+  const { workflowId } = datasetIngestStart(place)
+  const start = await db
+    .selectFrom('workflow_start')
+    .select('workflow_id')
+    .where('workflow_id', '=', workflowId)
+    .executeTakeFirst()
+  return start !== undefined
+}

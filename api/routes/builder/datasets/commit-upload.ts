@@ -1,0 +1,68 @@
+import { findUpload, isDatasetInUse, lockOwnDataset } from '../../../../db/repositories/datasets/datasets.ts'
+import type { DatasetUploadRow } from '../../../../db/tables/datasets.ts'
+import { ApiError } from '../../../../domain/errors.ts'
+import { CommittedUpload, UploadParams } from '../../../../schemas/dataset.ts'
+import { reply } from '../../../http/reply.ts'
+import { route } from '../../../http/route.ts'
+import type { Services } from '../../../services.ts'
+import { acceptUpload, awaitIngest, STILL_READING, type UploadPlace } from './accept-upload.ts'
+import { noDataset, refusedFile } from './present.ts'
+
+export const commitUpload = route({
+  operationId: 'commitUpload',
+  summary: 'Check the file that was PUT and make it the dataset',
+  method: 'POST',
+  path: '/datasets/{dataset_id}/uploads/{upload_id}/commit',
+  auth: 'api-key',
+  params: UploadParams,
+  success: { status: 200, schema: CommittedUpload },
+  also: { 202: CommittedUpload },
+  errors: ['not_found', 'conflict', 'validation_failed'],
+
+  async handler({ caller: { accountId }, params, signal }, services) {
+    const place = { accountId, datasetId: params.dataset_id, uploadId: params.upload_id }
+    const upload = await findUpload(services.db, place)
+    if (!upload) throw new ApiError('not_found', 'there is no upload with this id')
+    // Safe to repeat: whoever comes later waits for the same reading and gets the same answer.
+    if (upload.status === 'initialised') await begin(services, place, upload)
+
+    const { status, error_message: reason } = await awaitIngest(services.db, place, signal)
+    if (status === 'failed') throw refusedFile(place.datasetId, reason ?? 'it could not be read')
+    return answer(services, place, status === 'ingesting')
+  },
+})
+
+async function begin(
+  { db, objects, starts }: Services,
+  place: UploadPlace,
+  { object_key: key }: DatasetUploadRow,
+): Promise<void> {
+  if (!(await objects.head(key))) {
+    throw new ApiError('conflict', 'nothing has been PUT to the signed URL of this upload yet')
+  }
+  await db.transaction().execute(async (trx) => {
+    const dataset = await lockOwnDataset(trx, place.accountId, place.datasetId)
+    if (!dataset) throw noDataset()
+    if (await isDatasetInUse(trx, dataset.id)) {
+      throw new ApiError('conflict', 'a pending or running job uses this dataset; its data cannot change now')
+    }
+    await acceptUpload(trx, dataset, place)
+  })
+  starts.nudge()
+}
+
+async function answer({ db }: Services, { accountId, datasetId }: UploadPlace, isReading: boolean) {
+  const dataset = await db
+    .selectFrom('dataset')
+    .selectAll()
+    .where('id', '=', datasetId)
+    .where('account_id', '=', accountId)
+    .executeTakeFirstOrThrow()
+  const body = {
+    dataset_id: dataset.id,
+    status: dataset.status,
+    num_samples: dataset.num_samples ?? 0,
+    total_size_bytes: dataset.total_size_bytes ?? 0,
+  }
+  return isReading ? reply(202, { ...body, message: STILL_READING }) : body
+}

@@ -1,0 +1,32 @@
+import { insertDataset } from '../../../../db/repositories/datasets/datasets.ts'
+import { newId } from '../../../../domain/ids.ts'
+import { CreateDataset, Dataset } from '../../../../schemas/dataset.ts'
+import { route } from '../../../http/route.ts'
+import { assertMayPublish } from '../../../registry/may-publish.ts'
+import { presentDataset } from './present.ts'
+
+export const createDataset = route({
+  operationId: 'createDataset',
+  summary: 'Create a dataset without its file',
+  method: 'POST',
+  path: '/datasets',
+  auth: 'api-key',
+  idempotent: true,
+  body: CreateDataset,
+  success: { status: 201, schema: Dataset },
+  errors: ['forbidden'],
+
+  async handler({ caller, body, trx }) {
+    assertMayPublish(caller, body.visibility)
+    const row = await insertDataset(trx, {
+      id: newId(),
+      account_id: caller.accountId,
+      dataset_name: body.dataset_name,
+      description: body.description ?? '',
+      status: 'pending',
+      storage_format: body.storage_format,
+      visibility: body.visibility ?? 'private',
+    })
+    return presentDataset(row)
+  },
+})

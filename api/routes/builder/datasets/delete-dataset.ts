@@ -1,0 +1,36 @@
+import {
+  isDatasetInUse,
+  lockOwnDataset,
+  markDatasetDeleted,
+} from '../../../../db/repositories/datasets/datasets.ts'
+import { insertWorkflowStart } from '../../../../db/repositories/platform/workflow-starts.ts'
+import { ApiError } from '../../../../domain/errors.ts'
+import { DatasetParams } from '../../../../schemas/dataset.ts'
+import { datasetRemovalStart } from '../../../../workflows/contract/starts.ts'
+import { reply } from '../../../http/reply.ts'
+import { route } from '../../../http/route.ts'
+import { noDataset } from './present.ts'
+
+export const deleteDataset = route({
+  operationId: 'deleteDataset',
+  summary: 'Delete a dataset and its files',
+  method: 'DELETE',
+  path: '/datasets/{dataset_id}',
+  auth: 'api-key',
+  params: DatasetParams,
+  success: { status: 204 },
+  errors: ['not_found', 'conflict'],
+
+  async handler({ caller: { accountId }, params: { dataset_id: datasetId } }, { db, now, starts }) {
+    await db.transaction().execute(async (trx) => {
+      if (!(await lockOwnDataset(trx, accountId, datasetId))) throw noDataset()
+      if (await isDatasetInUse(trx, datasetId)) {
+        throw new ApiError('conflict', 'a pending or running job uses this dataset; cancel it first')
+      }
+      await markDatasetDeleted(trx, datasetId, now())
+      await insertWorkflowStart(trx, datasetRemovalStart({ accountId, datasetId }))
+    })
+    starts.nudge()
+    return reply(204)
+  },
+})

@@ -1,0 +1,44 @@
+import { findOwnDataset, insertUpload } from '../../../../db/repositories/datasets/datasets.ts'
+import { newId } from '../../../../domain/ids.ts'
+import { datasetKey } from '../../../../domain/object-keys.ts'
+import { DatasetParams, InitUpload, UploadSession } from '../../../../schemas/dataset.ts'
+import { route } from '../../../http/route.ts'
+import { noDataset } from './present.ts'
+
+/** Time to begin the PUT; one that has begun may take as long as it needs. */
+const URL_LIFETIME_S = 3_600
+
+export const initUpload = route({
+  operationId: 'initUpload',
+  summary: 'Get a signed URL to PUT a file of any size to',
+  method: 'POST',
+  path: '/datasets/{dataset_id}/uploads/init',
+  auth: 'api-key',
+  params: DatasetParams,
+  body: InitUpload,
+  success: { status: 201, schema: UploadSession },
+  errors: ['not_found'],
+
+  async handler({ caller: { accountId }, params, body }, { db, objects }) {
+    const dataset = await findOwnDataset(db, accountId, params.dataset_id)
+    if (!dataset) throw noDataset()
+
+    const uploadId = newId()
+    const key = datasetKey('incoming', { accountId, datasetId: dataset.id, uploadId })
+    const { url, expiresAt } = await objects.signPut(key, {
+      expiresInS: URL_LIFETIME_S,
+      contentType: body.content_type,
+    })
+    await insertUpload(db, {
+      id: uploadId,
+      dataset_id: dataset.id,
+      account_id: accountId,
+      filename: body.filename,
+      content_type: body.content_type,
+      object_key: key,
+      status: 'initialised',
+      expires_at: expiresAt,
+    })
+    return { upload_id: uploadId, signed_url: url, expires_at: expiresAt.toISOString() }
+  },
+})

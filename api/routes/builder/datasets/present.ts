@@ -1,0 +1,33 @@
+import type { ListedDataset } from '../../../../db/repositories/datasets/datasets.ts'
+import type { DatasetRow } from '../../../../db/tables/datasets.ts'
+import { ApiError } from '../../../../domain/errors.ts'
+import type { Dataset } from '../../../../schemas/dataset.ts'
+
+/** A dataset as the API shows it by itself. */
+export const presentDataset = (row: DatasetRow): Dataset => ({ ...presentListed(row), columns: row.columns })
+
+/** A dataset in a list: counts are numbers from the start. */
+export const presentListed = (row: ListedDataset): Dataset => ({
+  dataset_id: row.id,
+  account_id: row.account_id,
+  dataset_name: row.dataset_name,
+  description: row.description,
+  status: row.status,
+  storage_format: row.storage_format,
+  num_samples: row.num_samples ?? 0,
+  total_size_bytes: row.total_size_bytes ?? 0,
+  visibility: row.visibility,
+  error_message: row.error_message,
+  created_at: row.created_at.toISOString(),
+})
+
+export const noDataset = (): ApiError => new ApiError('not_found', 'there is no dataset with this id')
+
+/** A file that is not what it was declared to be; the dataset's own record says the same. */
+export const refusedFile = (datasetId: string, reason: string): ApiError =>
+  new ApiError('validation_failed', `the file was refused: ${reason}`, {
+    details: {
+      dataset_id: datasetId,
+      issues: [{ loc: ['body', 'file'], msg: reason, type: 'dataset_refused' }],
+    },
+  })

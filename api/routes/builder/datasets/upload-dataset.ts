@@ -1,0 +1,103 @@
+import { findOwnDataset, insertDataset, insertUpload } from '../../../../db/repositories/datasets/datasets.ts'
+import { newId } from '../../../../domain/ids.ts'
+import { datasetKey } from '../../../../domain/object-keys.ts'
+import { UploadedDataset, UploadFields, UploadForm } from '../../../../schemas/dataset.ts'
+import { readMultipart } from '../../../http/multipart.ts'
+import { reply } from '../../../http/reply.ts'
+import { route } from '../../../http/route.ts'
+import { assertMayPublish } from '../../../registry/may-publish.ts'
+import type { Services } from '../../../services.ts'
+import { acceptUpload, awaitIngest, STILL_READING, type UploadPlace } from './accept-upload.ts'
+import { noDataset, refusedFile } from './present.ts'
+
+/** Larger files go by init, PUT, commit. */
+const LIMIT = {
+  maxBytes: 100 * 1024 * 1024,
+  hint: '; larger files go another way: POST /datasets, POST /datasets/{dataset_id}/uploads/init, PUT the file to the signed URL, POST the commit',
+}
+const CONTENT_TYPE = 'application/octet-stream'
+
+export const uploadDataset = route({
+  operationId: 'uploadDataset',
+  summary: 'Create a dataset from a file of at most 100 MB',
+  method: 'POST',
+  path: '/datasets/upload',
+  auth: 'api-key',
+  stream: { contentTypes: ['multipart/form-data'], schema: UploadForm, file: LIMIT },
+  success: { status: 201, schema: UploadedDataset },
+  also: { 202: UploadedDataset },
+  errors: ['bad_request', 'forbidden', 'payload_too_large', 'unsupported_media_type', 'validation_failed'],
+
+  async handler({ caller, req, signal }, services) {
+    const { accountId } = caller
+    const { db, objects, starts } = services
+    const place = { accountId, datasetId: newId(), uploadId: newId() }
+    const key = datasetKey('incoming', place)
+    try {
+      const { fields, file: filename } = await readMultipart(req, {
+        file: 'file',
+        limit: LIMIT,
+        fields: UploadFields,
+        // The file may come before the fields, so it is stored first and judged later.
+        async consume({ filename: name, stream }) {
+          await objects.put(key, stream, { contentType: CONTENT_TYPE, signal })
+          return name
+        },
+      })
+      assertMayPublish(caller, fields.visibility)
+      await createWithUpload(services, place, { fields, filename, key })
+    } catch (err) {
+      await objects.delete(key)
+      throw err
+    }
+    starts.nudge()
+
+    const { status, error_message: reason } = await awaitIngest(db, place, signal)
+    if (status === 'failed') throw refusedFile(place.datasetId, reason ?? 'it could not be read')
+    return answer(services, place, status === 'ingesting')
+  },
+})
+
+async function createWithUpload(
+  { db, now }: Services,
+  place: UploadPlace,
+  { fields, filename, key }: { fields: UploadFields; filename: string; key: string },
+): Promise<void> {
+  await db.transaction().execute(async (trx) => {
+    const dataset = await insertDataset(trx, {
+      id: place.datasetId,
+      account_id: place.accountId,
+      dataset_name: fields.name,
+      description: fields.description ?? '',
+      status: 'pending',
+      storage_format: fields.storage_format,
+      visibility: fields.visibility ?? 'private',
+    })
+    await insertUpload(trx, {
+      id: place.uploadId,
+      dataset_id: place.datasetId,
+      account_id: place.accountId,
+      filename,
+      content_type: CONTENT_TYPE,
+      object_key: key,
+      status: 'initialised',
+      expires_at: now(),
+    })
+    await acceptUpload(trx, dataset, place)
+  })
+}
+
+async function answer({ db }: Services, { accountId, datasetId }: UploadPlace, isReading: boolean) {
+  const dataset = await findOwnDataset(db, accountId, datasetId)
+  if (!dataset) throw noDataset()
+  const body = {
+    dataset_id: dataset.id,
+    dataset_name: dataset.dataset_name,
+    status: dataset.status,
+    storage_format: dataset.storage_format,
+    num_samples: dataset.num_samples ?? 0,
+    total_size_bytes: dataset.total_size_bytes ?? 0,
+    created_at: dataset.created_at.toISOString(),
+  }
+  return isReading ? reply(202, { ...body, message: STILL_READING }) : body
+}

@@ -1,0 +1,38 @@
+import type { Kysely } from 'kysely'
+import { findEndpoint } from '../../../../db/repositories/endpoints/endpoints.ts'
+import type { Database } from '../../../../db/tables.ts'
+import type { EndpointRow } from '../../../../db/tables/models.ts'
+import { accessTo } from '../../../../domain/endpoint.ts'
+import { ApiError } from '../../../../domain/errors.ts'
+
+export const noEndpoint = (): ApiError =>
+  new ApiError('not_found', 'there is no endpoint with this id or name')
+
+/** The endpoint if this account may use it: 404 when it may not even know of it, 403 when it may know but not use it. */
+export async function usableEndpoint(
+  db: Kysely<Database>,
+  accountId: string,
+  idOrName: string,
+): Promise<EndpointRow> {
+  const row = await findEndpoint(db, idOrName)
+  switch (row ? accessTo(row, accountId) : 'none') {
+    case 'own':
+    case 'use':
+      return row!
+    case 'known':
+      throw new ApiError('forbidden', 'this endpoint is not open to your account')
+    case 'none':
+      throw noEndpoint()
+  }
+}
+
+/** The endpoint if this account owns it; one that it may merely use is 403. */
+export async function ownEndpoint(
+  db: Kysely<Database>,
+  accountId: string,
+  idOrName: string,
+): Promise<EndpointRow> {
+  const row = await usableEndpoint(db, accountId, idOrName)
+  if (row.account_id === accountId) return row
+  throw new ApiError('forbidden', 'this endpoint belongs to another account')
+}

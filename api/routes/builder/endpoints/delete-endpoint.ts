@@ -1,0 +1,81 @@
+import type { Transaction } from 'kysely'
+import Type from 'typebox'
+import { lockEndpoint, updateEndpoint } from '../../../../db/repositories/endpoints/endpoints.ts'
+import { lockHubRepo, removeHubModel } from '../../../../db/repositories/models/hub-models.ts'
+import { hasForeignTasks } from '../../../../db/repositories/platform/open-work.ts'
+import { moveVersion } from '../../../../db/repositories/models/version-lifecycle.ts'
+import { lockVersion, whatUsesVersion } from '../../../../db/repositories/models/versions.ts'
+import type { Database } from '../../../../db/tables.ts'
+import type { EndpointRow } from '../../../../db/tables/models.ts'
+import { ApiError } from '../../../../domain/errors.ts'
+import { LIFECYCLE, type LifecycleStatus } from '../../../../domain/models/lifecycle.ts'
+import { route } from '../../../http/route.ts'
+import { noEndpoint, ownEndpoint, usableEndpoint } from './access.ts'
+
+export const deleteEndpoint = route({
+  operationId: 'deleteEndpoint',
+  summary: 'Delete an endpoint; its name is given out again only to imports of the same repository',
+  method: 'DELETE',
+  path: '/endpoints/{endpoint_id}',
+  auth: 'api-key',
+  params: Type.Object({ endpoint_id: Type.String({ minLength: 1, maxLength: 100 }) }),
+  success: { status: 204 },
+  errors: ['not_found', 'forbidden', 'conflict'],
+
+  async handler({ caller: { accountId }, params: { endpoint_id } }, { db, now }) {
+    const { is_base_model, account_id } = await usableEndpoint(db, accountId, endpoint_id)
+    if (is_base_model && account_id !== accountId)
+      throw new ApiError('conflict', 'base models cannot be deleted')
+    const seen = await ownEndpoint(db, accountId, endpoint_id)
+    const gone = { deleted_at: now(), status: 'inactive' } as const
+    const deleted = await db
+      .transaction()
+      .execute((trx) =>
+        is_base_model ? retireImport(trx, seen, gone) : updateEndpoint(trx, seen.id, gone, gone.deleted_at),
+      )
+    if (!deleted) throw noEndpoint()
+  },
+})
+
+const LONGEST_NAME = 80
+
+/** An import that others may be calling is closed to them first, so that nobody loses a model without a word. */
+async function assertRetirable(trx: Transaction<Database>, row: EndpointRow): Promise<void> {
+  if (row.review_status === 'approved') {
+    throw new ApiError('conflict', 'every account may call this import; disable it before you delete it')
+  }
+  if (await hasForeignTasks(trx, row)) {
+    throw new ApiError('conflict', 'requests of other accounts to this endpoint are still under way')
+  }
+}
+
+/**
+ * Takes an import back that nothing was built on. Its version stays, disabled, for the tasks that name it; its name is
+ * given back, for whoever takes it serves the same repository.
+ */
+async function retireImport(
+  trx: Transaction<Database>,
+  seen: EndpointRow,
+  gone: { deleted_at: Date; status: 'inactive' },
+): Promise<EndpointRow | undefined> {
+  if (seen.base_model) await lockHubRepo(trx, seen.account_id, seen.base_model)
+  // The version before the endpoint, as its lifecycle takes them.
+  const version = await lockVersion(trx, seen.version_id)
+  const row = await lockEndpoint(trx, seen.id)
+  if (!row || !version) return undefined
+  await assertRetirable(trx, row)
+  if (!(await removeHubModel(trx, { endpointId: row.id, accountId: row.account_id })))
+    throw new ApiError('conflict', 'base models cannot be deleted')
+  const name = `${row.name.slice(0, LONGEST_NAME)}--${row.id.slice(-12)}`
+  const deleted = await updateEndpoint(trx, row.id, { ...gone, name }, gone.deleted_at)
+  if (await whatUsesVersion(trx, version)) {
+    throw new ApiError(
+      'conflict',
+      'a run, merge, version or model was built on this import; disable it instead',
+    )
+  }
+  const from = Object.keys(LIFECYCLE) as LifecycleStatus[]
+  const note = 'its import was deleted'
+  await moveVersion(trx, version.id, { from, to: 'disabled', note, now: gone.deleted_at })
+  return deleted
+}

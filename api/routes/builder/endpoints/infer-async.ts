@@ -1,0 +1,30 @@
+import { newId } from '../../../../domain/ids.ts'
+import { InferAccepted, InferBody } from '../../../../schemas/inference-task.ts'
+import { modelStateOf } from '../../../inference/admission.ts'
+import { queueTask } from '../../../inference/durable.ts'
+import { pollNote } from '../../../inference/infer-sync.ts'
+import { route } from '../../../http/route.ts'
+import { admit, EndpointParams, MAX_INFER_BYTES } from './infer.ts'
+
+export const inferAsync = route({
+  operationId: 'inferAsync',
+  summary: 'Queue a request to a model',
+  method: 'POST',
+  path: '/endpoints/{endpoint_id}/infer:async',
+  auth: 'api-key',
+  admitsWork: true,
+  params: EndpointParams,
+  body: InferBody,
+  maxBodyBytes: MAX_INFER_BYTES,
+  success: { status: 202, schema: InferAccepted },
+  errors: ['not_found', 'forbidden', 'conflict', 'task_quota_exceeded', 'no_capacity'],
+
+  async handler({ caller, params, body, rawBody }, services) {
+    const { accountId } = caller
+    const admitted = await admit(services, { accountId, endpointId: params.endpoint_id, body, rawBody })
+    const taskId = newId()
+    const model_state = modelStateOf(services, admitted)
+    await queueTask(services, { ...admitted, taskId, createdAt: services.now() })
+    return { task_id: taskId, status: 'queued' as const, model_state, note: pollNote(taskId) }
+  },
+})

@@ -1,0 +1,56 @@
+import type { EndpointRow } from '../../../../db/tables/models.ts'
+import { microToUsd } from '../../../../domain/money.ts'
+import type { Config } from '../../../../platform/config.ts'
+import type { Endpoint, HubOrigin, ModelReadiness } from '../../../../schemas/endpoint.ts'
+
+interface View {
+  /** Who looks. */
+  accountId: string
+  config: Pick<Config, 'HEARTH_CREDIT_USD'>
+  readiness?: ModelReadiness | undefined
+}
+
+/** What everybody is told of an import: its name alone does not say whose weights answer. */
+export const hubOriginOf = ({
+  hub_revision: revision,
+  base_model,
+  account_id,
+}: Pick<EndpointRow, 'hub_revision' | 'base_model' | 'account_id'>): HubOrigin =>
+  revision === null
+    ? { repo_id: null, revision: null, imported_by: null }
+    : { repo_id: base_model, revision, imported_by: account_id }
+
+/** An endpoint as this account sees it. */
+export function presentEndpoint(row: EndpointRow, { accountId, config, readiness }: View): Endpoint {
+  const owned = row.account_id === accountId
+  return {
+    endpoint_id: row.id,
+    name: row.name,
+    display_name: row.display_name,
+    description: row.description,
+    visibility: row.visibility,
+    status: row.status,
+    review_status: row.review_status,
+    ...(owned && { review_note: row.review_note }),
+    owned,
+    source: row.source,
+    is_base_model: row.is_base_model,
+    task_type: row.task_type,
+    base_model: row.base_model,
+    model_category: row.model_category,
+    ...hubOriginOf(row),
+    version_id: row.version_id,
+    input_schema: row.input_schema,
+    output_schema: row.output_schema,
+    example_input: row.example_input,
+    example_output: row.example_output,
+    tags: row.tags,
+    total_requests: row.total_requests,
+    total_tokens_processed: row.total_tokens_processed,
+    price_per_request: microToUsd(row.price_micro, config.HEARTH_CREDIT_USD),
+    last_used_at: row.last_used_at?.toISOString() ?? null,
+    created_at: row.created_at.toISOString(),
+    updated_at: row.updated_at.toISOString(),
+    ...readiness,
+  }
+}

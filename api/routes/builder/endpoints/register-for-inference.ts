@@ -1,0 +1,148 @@
+import type { Transaction } from 'kysely'
+import Type from 'typebox'
+import { insertEndpoint } from '../../../../db/repositories/endpoints/endpoints.ts'
+import { findTrainingRun, lockTrainingRun } from '../../../../db/repositories/training/runs.ts'
+import { findRootBase } from '../../../../db/repositories/training/root-bases.ts'
+import { findVersionOfJob, holdVersionOfJob } from '../../../../db/repositories/models/versions.ts'
+import type { Database } from '../../../../db/tables.ts'
+import type { EndpointRow, ModelVersionRow } from '../../../../db/tables/models.ts'
+import { reviewAfter } from '../../../../domain/endpoint.ts'
+import { isHubName } from '../../../../domain/hub/names.ts'
+import { ApiError, invalid } from '../../../../domain/errors.ts'
+import { looksLikeId, newId } from '../../../../domain/ids.ts'
+import { usdToMicro } from '../../../../domain/money.ts'
+import type { Catalog } from '../../../../platform/catalog.ts'
+import type { Config } from '../../../../platform/config.ts'
+import { Uuid } from '../../../../schemas/common.ts'
+import { Endpoint, RegisterForInference } from '../../../../schemas/endpoint.ts'
+import { route } from '../../../http/route.ts'
+import { assertMayPublish } from '../../../registry/may-publish.ts'
+import { checkListing } from './check-listing.ts'
+import { presentEndpoint } from './present.ts'
+
+export const registerForInference = route({
+  operationId: 'registerForInference',
+  summary: 'Serve the model of a completed run as an endpoint',
+  method: 'POST',
+  path: '/training/runs/{run_id}/register-for-inference',
+  auth: 'api-key',
+  params: Type.Object({ run_id: Uuid }),
+  body: RegisterForInference,
+  success: { status: 201, schema: Endpoint },
+  errors: ['not_found', 'forbidden', 'conflict', 'no_capacity'],
+
+  async handler({ caller, params: { run_id }, body }, services) {
+    const { accountId } = caller
+    assertMayPublish(caller, body.visibility)
+    checkBody(body)
+    const { db, catalog, config, now, schemaChecks } = services
+    // Before the transaction: a check may take its time, and holds nothing meanwhile.
+    const seen = await findVersionOfJob(db, run_id)
+    const isChecked = isOwn(body) && seen?.account_id === accountId
+    if (isChecked) {
+      await checkListing(schemaChecks, accountId, listingOf(body, seen))
+    }
+    const row = await db.transaction().execute(async (trx) => {
+      const version = await completedVersion(trx, accountId, run_id)
+      if (isOwn(body) && !isChecked) throw new ApiError('conflict', 'this run has just completed; try again')
+      return create(trx, { accountId, version, body, catalog, config, now: now() })
+    })
+    return presentEndpoint(row, { accountId, config })
+  },
+})
+
+function checkBody(body: RegisterForInference): void {
+  if (looksLikeId(body.name)) {
+    throw invalid(['body', 'name'], 'a name must not look like an id', 'endpoint_name')
+  }
+  if (isHubName(body.name)) {
+    throw invalid(
+      ['body', 'name'],
+      'names that begin with hf- are kept for imports from the hub',
+      'endpoint_name',
+    )
+  }
+}
+
+/** Holds the run, so that it is not deleted while its model becomes an endpoint. */
+async function completedVersion(
+  trx: Transaction<Database>,
+  accountId: string,
+  runId: string,
+): Promise<ModelVersionRow> {
+  await lockTrainingRun(trx, runId)
+  const run = await findTrainingRun(trx, accountId, runId)
+  if (!run) throw new ApiError('not_found', 'there is no training run with this id')
+  if (run.status !== 'completed') {
+    throw new ApiError('conflict', `only a completed run can be registered; this one is ${run.status}`, {
+      details: { status: run.status },
+    })
+  }
+  const version = await holdVersionOfJob(trx, runId)
+  if (!version) throw new ApiError('conflict', 'this run has left no model behind')
+  if (version.lifecycle_status === 'disabled')
+    throw new ApiError('conflict', 'the model of this run is disabled')
+  return version
+}
+
+const isOwn = (body: RegisterForInference): boolean =>
+  (body.input_schema ?? body.output_schema ?? body.example_input ?? body.example_output) !== undefined
+
+/** What the caller gave, and what the training said of everything else. */
+const listingOf = (body: RegisterForInference, version: ModelVersionRow) => ({
+  input_schema: body.input_schema ?? version.input_schema,
+  output_schema: body.output_schema ?? version.output_schema,
+  example_input: body.example_input ?? version.example_input,
+  example_output: body.example_output ?? version.example_output,
+})
+
+interface Creation {
+  accountId: string
+  version: ModelVersionRow
+  body: RegisterForInference
+  catalog: Catalog
+  config: Config
+  now: Date
+}
+
+async function create(
+  trx: Transaction<Database>,
+  { accountId, version, body, catalog, config, now }: Creation,
+): Promise<EndpointRow> {
+  const { name, visibility = 'account' } = body
+  const model = catalog.model(version.model_config_id)
+  const root = await findRootBase(trx, version.id)
+  // A merge has no model config: its task is the first of those that its servers are for.
+  const servedTask = catalog.profile(version.runtime_profile)?.task_types[0]
+  const listing = listingOf(body, version)
+
+  const row = await insertEndpoint(trx, {
+    id: newId(),
+    account_id: accountId,
+    name,
+    display_name: body.display_name ?? name,
+    description: body.description ?? '',
+    visibility,
+    review_status: reviewAfter(undefined, visibility),
+    source: 'trained',
+    task_type: body.task_type ?? model?.config.task_type ?? servedTask ?? 'specialist',
+    base_model: root.name,
+    model_category: model?.config.category ?? root.category,
+    version_id: version.id,
+    model_key: version.model_key,
+    runtime_profile: version.runtime_profile,
+    input_schema: JSON.stringify(listing.input_schema),
+    output_schema: JSON.stringify(listing.output_schema),
+    example_input: JSON.stringify(listing.example_input),
+    example_output: JSON.stringify(listing.example_output),
+    tags: body.tags ?? [],
+    price_micro: usdToMicro(body.price_per_request ?? 0, config.HEARTH_CREDIT_USD),
+    price_set: body.price_per_request !== undefined,
+    created_at: now,
+    updated_at: now,
+  })
+  if (row) return row
+  throw new ApiError('conflict', `the name ${name} is taken; names are never given out twice`, {
+    details: { name },
+  })
+}

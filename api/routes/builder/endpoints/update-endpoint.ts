@@ -1,0 +1,149 @@
+import { isDeepStrictEqual } from 'node:util'
+import type { Transaction } from 'kysely'
+import Type from 'typebox'
+import {
+  type EndpointChange,
+  lockEndpoint,
+  updateEndpoint as changeEndpoint,
+} from '../../../../db/repositories/endpoints/endpoints.ts'
+import type { Database } from '../../../../db/tables.ts'
+import type { EndpointRow } from '../../../../db/tables/models.ts'
+import { missingForPublic, reviewAfter } from '../../../../domain/endpoint.ts'
+import { ApiError } from '../../../../domain/errors.ts'
+import { usdToMicro } from '../../../../domain/money.ts'
+import { Endpoint, UpdateEndpoint } from '../../../../schemas/endpoint.ts'
+import { route } from '../../../http/route.ts'
+import { noEndpoint, ownEndpoint } from './access.ts'
+import { checkListing } from './check-listing.ts'
+import { presentEndpoint } from './present.ts'
+
+export const updateEndpoint = route({
+  operationId: 'updateEndpoint',
+  summary: 'Change visibility, status, listing or price of an endpoint; an approved one is reviewed anew',
+  method: 'PATCH',
+  path: '/endpoints/{endpoint_id}',
+  auth: 'api-key',
+  role: 'admin',
+  params: Type.Object({ endpoint_id: Type.String({ minLength: 1, maxLength: 100 }) }),
+  body: UpdateEndpoint,
+  success: { status: 200, schema: Endpoint },
+  errors: ['not_found', 'forbidden', 'conflict', 'no_capacity'],
+
+  async handler({ caller: { accountId }, params: { endpoint_id }, body }, services) {
+    const { db, config, now, schemaChecks } = services
+    const seen = await ownEndpoint(db, accountId, endpoint_id)
+    const { price_per_request: price } = body
+    const change: Change = {
+      seen,
+      body,
+      priceMicro: price === undefined ? undefined : usdToMicro(price, config.HEARTH_CREDIT_USD),
+      now: now(),
+    }
+    if (seen.is_base_model) refuseForBaseModel(body)
+    // Before the transaction: a check may take its time, and holds nothing meanwhile.
+    else if (SCHEMAS.some((field) => body[field] !== undefined)) {
+      await checkListing(schemaChecks, accountId, {
+        input_schema: body.input_schema ?? seen.input_schema,
+        output_schema: body.output_schema ?? seen.output_schema,
+        example_input: body.example_input ?? seen.example_input,
+        example_output: body.example_output ?? seen.example_output,
+      })
+    }
+    const row = await db.transaction().execute((trx) => apply(trx, change))
+    return presentEndpoint(row, { accountId, config })
+  },
+})
+
+/** What is checked together: a schema and the example that has to fit it. */
+const SCHEMAS = ['input_schema', 'output_schema', 'example_input', 'example_output'] as const
+/** What others judge an endpoint by, so that a reviewer has to see it as it is. */
+const LISTING = ['display_name', 'description', 'tags', 'price_micro', ...SCHEMAS] as const
+
+interface Change {
+  /** The endpoint when its listing was checked. */
+  seen: EndpointRow
+  body: UpdateEndpoint
+  priceMicro: number | undefined
+  now: Date
+}
+
+const pickSchemas = <T extends Partial<Pick<EndpointRow, (typeof SCHEMAS)[number]>>>({
+  input_schema,
+  output_schema,
+  example_input,
+  example_output,
+}: T) => ({ input_schema, output_schema, example_input, example_output })
+
+async function apply(
+  trx: Transaction<Database>,
+  { seen, body, priceMicro, now }: Change,
+): Promise<EndpointRow> {
+  const before = await lockEndpoint(trx, seen.id)
+  if (!before) throw noEndpoint()
+  if (!isDeepStrictEqual(pickSchemas(before), pickSchemas(seen)))
+    throw new ApiError('conflict', 'the endpoint was changed by another request; try again')
+
+  const { visibility = before.visibility, status, display_name, description, tags } = body
+  const schemas = defined(pickSchemas(body))
+  const listing = defined({ display_name, description, tags, price_micro: priceMicro, ...schemas })
+  const isRelisted = LISTING.some(
+    (field) => field in listing && !isDeepStrictEqual(listing[field], before[field]),
+  )
+  const review_status = reviewOf(before, { visibility, isRelisted, isAsked: body.visibility !== undefined })
+  const change: EndpointChange = defined({
+    visibility,
+    status,
+    display_name,
+    description,
+    tags,
+    price_micro: priceMicro,
+    price_set: priceMicro === undefined ? undefined : true,
+    ...asJson(schemas),
+    review_status,
+    review_note: review_status === before.review_status ? before.review_note : null,
+  })
+  const row = await changeEndpoint(trx, seen.id, change, now)
+  if (!row) throw noEndpoint()
+  // What others see has to stay complete, whichever field was changed.
+  if (row.visibility === 'public' && !row.is_base_model) requireListing(row, before)
+  return row
+}
+
+const defined = <T extends object>(values: T): { [K in keyof T]?: Exclude<T[K], undefined> } =>
+  Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as {
+    [K in keyof T]?: Exclude<T[K], undefined>
+  }
+
+const asJson = (values: object): Record<string, string> =>
+  Object.fromEntries(Object.entries(values).map(([field, value]) => [field, JSON.stringify(value)]))
+
+/** An import is offered under the name of its repository without a review, so its listing is what the hub says. */
+function refuseForBaseModel(body: UpdateEndpoint): void {
+  if (body.visibility !== undefined && body.visibility !== 'public')
+    throw new ApiError('conflict', 'base models stay public')
+  const field = Object.keys(body).find((name) => name !== 'visibility' && name !== 'status')
+  if (field) throw new ApiError('conflict', `${field} of a base model is given by its repository on the hub`)
+}
+
+/** To `public` by review only, back at once; what was approved is reviewed anew as it now reads. */
+function reviewOf(
+  before: EndpointRow,
+  {
+    visibility,
+    isRelisted,
+    isAsked,
+  }: { visibility: EndpointRow['visibility']; isRelisted: boolean; isAsked: boolean },
+): EndpointRow['review_status'] {
+  if (before.is_base_model) return before.review_status
+  const next = isAsked ? reviewAfter(before, visibility) : before.review_status
+  return next === 'approved' && isRelisted ? 'pending_review' : next
+}
+
+function requireListing(row: EndpointRow, before: EndpointRow): void {
+  // One that is public already had its price when it became so.
+  const isPriced = row.price_set || before.visibility === 'public'
+  const issues = missingForPublic({ ...row, price_per_request: isPriced ? row.price_micro : undefined })
+  const [first] = issues
+  if (first)
+    throw new ApiError('validation_failed', `${first.loc.join('.')}: ${first.msg}`, { details: { issues } })
+}

@@ -1,0 +1,78 @@
+import Type from 'typebox'
+import { insertUploadedInput } from '../../../../db/repositories/tasks/uploaded-inputs.ts'
+import { ApiError, invalid } from '../../../../domain/errors.ts'
+import { newId } from '../../../../domain/ids.ts'
+import {
+  INPUT_TYPES,
+  INPUT_URL_LIFETIME_S,
+  MAX_INPUT_BYTES,
+  UploadedInput,
+} from '../../../../schemas/inference-task.ts'
+import { callableEndpoint } from '../../../inference/admission.ts'
+import { readMultipart } from '../../../http/multipart.ts'
+import { route } from '../../../http/route.ts'
+import { EndpointParams } from './infer.ts'
+
+const TYPES: ReadonlySet<string> = new Set(INPUT_TYPES)
+const LIMIT = { maxBytes: MAX_INPUT_BYTES }
+
+export const uploadInput = route({
+  operationId: 'uploadInput',
+  summary: 'Upload a picture, sound, film or scene to use as image_url or audio_url',
+  method: 'POST',
+  path: '/endpoints/{endpoint_id}/upload-input',
+  auth: 'api-key',
+  params: EndpointParams,
+  stream: {
+    contentTypes: ['multipart/form-data'],
+    schema: Type.Object({ file: Type.Unsafe({ type: 'string', format: 'binary' }) }),
+    file: LIMIT,
+  },
+  success: { status: 200, schema: UploadedInput },
+  errors: [
+    'not_found',
+    'forbidden',
+    'conflict',
+    'payload_too_large',
+    'unsupported_media_type',
+    'validation_failed',
+  ],
+
+  async handler({ caller, params, req, signal }, services) {
+    const { db, objects } = services
+    const { accountId } = caller
+    await callableEndpoint(services, accountId, params.endpoint_id)
+    const id = newId()
+    const key = `inputs/${accountId}/${id}`
+    const { file } = await readMultipart(req, {
+      file: 'file',
+      limit: LIMIT,
+      fields: Type.Object({}),
+      async consume({ contentType, stream }) {
+        if (!TYPES.has(contentType)) {
+          throw new ApiError('unsupported_media_type', `the file must be one of ${INPUT_TYPES.join(', ')}`)
+        }
+        const { sizeBytes } = await objects.put(key, stream, {
+          contentType,
+          maxBytes: MAX_INPUT_BYTES,
+          signal,
+        })
+        if (sizeBytes === 0) {
+          await objects.delete(key)
+          throw invalid(['body', 'file'], 'the file is empty', 'too_short')
+        }
+        return { contentType, sizeBytes }
+      },
+      discard: () => objects.delete(key),
+    })
+    await insertUploadedInput(db, {
+      id,
+      account_id: accountId,
+      object_key: key,
+      content_type: file.contentType,
+      size_bytes: file.sizeBytes,
+    })
+    const { url } = await objects.signGet(key, { expiresInS: INPUT_URL_LIFETIME_S })
+    return { input_url: url, expires_in: INPUT_URL_LIFETIME_S, size_bytes: file.sizeBytes }
+  },
+})

@@ -1,0 +1,26 @@
+import { VERSION } from '../../../../platform/version.ts'
+import { Capabilities } from '../../../../schemas/health.ts'
+import { route } from '../../../http/route.ts'
+
+export const getCapabilities = route({
+  operationId: 'getCapabilities',
+  summary: 'What this deployment can do',
+  method: 'GET',
+  path: '/capabilities',
+  auth: 'none',
+  success: { status: 200, schema: Capabilities },
+
+  async handler(_request, { catalog, config }) {
+    const active = catalog.models.map(({ config: model }) => model).filter((model) => model.is_active)
+    const taskTypes = [...new Set(active.map((model) => model.task_type))].toSorted()
+    return {
+      version: VERSION,
+      capabilities: [
+        { type: 'training', task_types: taskTypes },
+        { type: 'inference', task_types: taskTypes },
+      ],
+      dataset_formats: [...new Set(active.flatMap((model) => model.dataset_formats))].toSorted(),
+      features: config.HEARTH_FEATURES,
+    }
+  },
+})

@@ -1,0 +1,18 @@
+import { Health } from '../../../../schemas/health.ts'
+import { reply } from '../../../http/reply.ts'
+import { route } from '../../../http/route.ts'
+
+export const getHealth = route({
+  operationId: 'getHealth',
+  summary: 'Whether the service and what it stands on are up',
+  method: 'GET',
+  path: '/health',
+  auth: 'none',
+  success: { status: 200, schema: Health },
+  also: { 503: Health },
+
+  async handler(_request, { health }) {
+    const seen = await health.look()
+    return reply(seen.status === 'unavailable' ? 503 : 200, seen)
+  },
+})

@@ -1,0 +1,118 @@
+import {
+  checkHubRepo,
+  type HubSurroundings,
+  type HubTask,
+  type HubVerdict,
+} from '../../../../domain/hub/compatibility.ts'
+import { shardIndexOf, shardsOf } from '../../../../domain/hub/weights.ts'
+import { serves } from '../../../../domain/placement/node-snapshot.ts'
+import { type ModelShape, readModelShape } from '../../../../domain/models/shape.ts'
+import { HubError, type HubRepoInfo } from '../../../../platform/hub/client.ts'
+import type { HubEntry } from '../../../../schemas/hub.ts'
+import type { SeenRepo } from '../../../hub/reader.ts'
+import type { Services } from '../../../services.ts'
+
+type Needs = Pick<Services, 'hub' | 'hubReader' | 'catalog' | 'links'>
+
+/** A repository, and whether and how it can be served here. */
+export interface HubLook {
+  info: HubRepoInfo
+  verdict: HubVerdict
+}
+
+export interface LookOptions {
+  task?: HubTask | undefined
+  /** Also reads config.json and the index of the shards, and tries the gate: three requests more. Without it the hub's word may be a minute old. */
+  thorough: boolean
+}
+
+/** Asks the hub for a repository and judges it. */
+export async function lookAtRepo(
+  services: Needs,
+  { accountId, repoId, revision }: { accountId: string; repoId: string; revision?: string | undefined },
+  options: LookOptions,
+): Promise<HubLook> {
+  const { hub, hubReader, catalog, links } = services
+  const { info, isOpen } = options.thorough
+    ? await hubReader.see(accountId, repoId, revision)
+    : await hubReader.glance(accountId, repoId)
+  const { access, shape, shards } = await accessTo(services, { info, isOpen }, options)
+  const nodes = links.snapshot().filter((node) => !node.draining && serves(node, accountId))
+  const verdict = checkHubRepo(info, {
+    task: options.task,
+    profiles: catalog.profiles,
+    largestNodeMb: nodes.length > 0 ? Math.max(...nodes.map((node) => node.memory_total_mb)) : undefined,
+    access,
+    pageUrl: hub.pageUrl(repoId),
+    shape,
+    shards,
+  })
+  return { info, verdict }
+}
+
+interface Access {
+  access: HubSurroundings['access']
+  shape: ModelShape | null
+  shards: readonly string[] | null
+}
+
+const UNREAD = { shape: null, shards: null } as const
+
+function accessTo(
+  services: Needs,
+  { info, isOpen }: SeenRepo,
+  { thorough }: LookOptions,
+): Access | Promise<Access> {
+  if (!isOpen) return { access: 'not_listed', ...UNREAD }
+  if (thorough) return lookInside(services, info)
+  return { access: info.gated && !services.hub.hasToken ? 'no_token' : 'unknown', ...UNREAD }
+}
+
+async function lookInside({ hub }: Needs, info: HubRepoInfo): Promise<Access> {
+  const config = info.files.find(({ path }) => path === 'config.json')
+  try {
+    const index = shardIndexOf(info.files)
+    const shards = index ? (shardsOf(parse(await hub.read(info, index))) ?? null) : null
+    if (config) {
+      const bytes = await hub.read(info, config)
+      return { access: 'granted', shape: readModelShape(parse(bytes)), shards }
+    }
+    const first = info.files[0]
+    if (first) await hub.checkAccess(info, first.path)
+    return { access: 'granted', shape: null, shards }
+  } catch (err) {
+    if (!(err instanceof HubError)) throw err
+    if (err.code === 'gated_no_token') return { access: 'no_token', ...UNREAD }
+    if (err.code === 'gated_refused') return { access: 'refused', ...UNREAD }
+    throw err
+  }
+}
+
+function parse(bytes: Buffer): unknown {
+  try {
+    return JSON.parse(bytes.toString('utf8'))
+  } catch {
+    return undefined
+  }
+}
+
+const MB = 1024 * 1024
+
+/** Of what would be fetched; of a repository that cannot be served, all that is in it. */
+function sizeMb({ files }: HubRepoInfo, verdict: HubVerdict): number | null {
+  const bytes =
+    verdict.files.length > 0 ? verdict.sizeBytes : files.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
+  return bytes > 0 ? Math.max(0.01, Math.round((bytes / MB) * 100) / 100) : null
+}
+
+export const presentHubEntry = ({ info, verdict }: HubLook): HubEntry => ({
+  repo_id: info.repoId,
+  size_mb: sizeMb(info, verdict),
+  compatibility: verdict.compatibility,
+  estimated_requirements: verdict.requirements,
+  revision: info.revision,
+  downloads: info.downloads,
+  licence: info.licence,
+  gated: info.gated,
+  pipeline_tag: info.pipelineTag,
+})

@@ -1,0 +1,98 @@
+import { createHash } from 'node:crypto'
+import { findHubModelByRepo, type HubImportRow } from '../../../../db/repositories/models/hub-models.ts'
+import { ApiError, type Issue } from '../../../../domain/errors.ts'
+import type { HubClient } from '../../../../platform/hub/client.ts'
+import {
+  type HubRegistration,
+  HubRegistration as HubRegistrationSchema,
+  RegisterHubModel,
+} from '../../../../schemas/hub.ts'
+import { route } from '../../../http/route.ts'
+import { CHAT_LISTING, PLAIN_LISTING } from '../../../../domain/chat/listing.ts'
+import { commitOnDefaultBranch } from './default-branch.ts'
+import { createHubModel, type HubImport } from './create-hub-model.ts'
+import { askingHub } from '../../../hub/errors.ts'
+import { type HubLook, lookAtRepo } from './look-at-repo.ts'
+
+/** Files whose digest the hub does not tell are small by its own rule; more than this is none of them. */
+const MAX_SMALL_FILE_BYTES = 64 * 1024 * 1024
+
+export const registerHubModel = route({
+  operationId: 'registerHubModel',
+  summary: 'Import a hub repository as a model; it is downloaded on the first request',
+  method: 'POST',
+  path: '/models/hf/register',
+  auth: 'api-key',
+  body: RegisterHubModel,
+  success: { status: 201, schema: HubRegistrationSchema },
+  errors: ['not_found', 'forbidden', 'rate_limited', 'unavailable'],
+
+  async handler({ caller: { accountId }, body }, services) {
+    const { db, hub, now, gateway } = services
+    const { repo_id: repoId, task_type: task, revision } = body
+    const known = await findHubModelByRepo(db, accountId, repoId)
+    if (known) return present(known, gateway.baseUrl)
+
+    const commit =
+      revision === undefined
+        ? undefined
+        : await askingHub(commitOnDefaultBranch(services, accountId, { repoId, revision }))
+    const look = await askingHub(
+      lookAtRepo(services, { accountId, repoId, revision: commit }, { task, thorough: true }),
+    )
+    refuseIncompatible(look)
+    const files = await askingHub(withDigests(hub, look))
+    const order: HubImport = { ...look, accountId, task, files, now: now() }
+    const row = await db.transaction().execute((trx) => createHubModel(trx, order))
+    return present(row, gateway.baseUrl)
+  },
+})
+
+function refuseIncompatible({ info, verdict: { compatibility } }: HubLook): void {
+  if (compatibility.status !== 'incompatible') return
+  const failed = compatibility.checks.filter(({ check, passed }) => !passed && check !== 'licence')
+  const issues = failed.map(({ check, message }): Issue => ({
+    loc: ['body', 'repo_id'],
+    msg: message,
+    type: `hub_${check}`,
+  }))
+  throw new ApiError(
+    'validation_failed',
+    `${info.repoId} cannot be imported. ${issues[0]?.msg ?? ''}`.trim(),
+    {
+      details: { issues, compatibility },
+    },
+  )
+}
+
+/** The digest of every file a node will fetch: the hub's own word for large files, the bytes themselves for small ones. */
+async function withDigests(
+  hub: Pick<HubClient, 'read'>,
+  { info, verdict }: HubLook,
+): Promise<HubImport['files']> {
+  const files: HubImport['files'][number][] = []
+  for (const file of info.files.filter(({ path }) => verdict.files.includes(path))) {
+    const sha256 = file.sha256 ?? digestOf(await hub.read(info, file, MAX_SMALL_FILE_BYTES))
+    files.push({ path: file.path, size_bytes: file.sizeBytes, sha256 })
+  }
+  return files
+}
+
+const digestOf = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex')
+
+function present(row: HubImportRow, baseUrl: string): HubRegistration {
+  const url = `${baseUrl}/api/builder/v1/endpoints/${row.endpoint_id}/infer`
+  const listing = row.task_type === 'text-generation' ? CHAT_LISTING : PLAIN_LISTING
+  return {
+    model_config_id: row.id,
+    endpoint_id: row.endpoint_id,
+    repo_id: row.repo_id,
+    status: 'registered',
+    message: `${row.repo_id} is registered as ${row.model_name} and is downloaded on its first request.`,
+    inference_url: url,
+    test_request: { method: 'POST', url, body: { input: listing.example_input } },
+    model_name: row.model_name,
+    version_id: row.version_id,
+    revision: row.revision,
+  }
+}

@@ -1,0 +1,76 @@
+import { HUB_TASKS, type HubTask, isHubTask } from '../../../../domain/hub/compatibility.ts'
+import { HubError } from '../../../../platform/hub/client.ts'
+import { type HubEntry, HubSearch, HubSearchResult } from '../../../../schemas/hub.ts'
+import { route } from '../../../http/route.ts'
+import { askingHub } from '../../../hub/errors.ts'
+import type { Services } from '../../../services.ts'
+import { lookAtRepo, presentHubEntry } from './look-at-repo.ts'
+
+const RESULTS = 20
+/** Hits that are looked at until enough of them fit: each is a request to the hub. */
+const MOST_LOOKED_AT = 100
+const AT_A_TIME = 5
+const GB_IN_MB = 1024
+
+export const searchHub = route({
+  operationId: 'searchHub',
+  summary: 'Search the model hub, and see what can be served here',
+  method: 'POST',
+  path: '/models/hf/search',
+  auth: 'api-key',
+  role: 'viewer',
+  body: HubSearch,
+  success: { status: 200, schema: HubSearchResult },
+  errors: ['rate_limited', 'unavailable'],
+
+  async handler({ caller: { accountId }, body }, services) {
+    // What does not map to the vocabulary filters nothing.
+    const task = body.task_type !== undefined && isHubTask(body.task_type) ? body.task_type : undefined
+    const found = await askingHub(
+      services.hubReader.search(accountId, {
+        query: body.query ?? '',
+        pipelineTag: task && HUB_TASKS[task].pipeline,
+        limit: MOST_LOOKED_AT,
+      }),
+    )
+    const hits = found.filter(({ downloads }) => downloads >= (body.min_downloads ?? 0))
+    const look = async (repoId: string): Promise<HubEntry | undefined> => {
+      const entry = await glance(services, { accountId, repoId, task })
+      return entry && isWanted(entry, body) ? entry : undefined
+    }
+    const results: HubEntry[] = []
+    // A few at a time, in the order of the hits, and no more than are needed.
+    let at = 0
+    while (at < hits.length && results.length < RESULTS) {
+      const next = hits.slice(at, (at += AT_A_TIME)).map(({ repoId }) => look(repoId))
+      results.push(...(await askingHub(Promise.all(next))).filter((entry) => entry !== undefined))
+    }
+    // The most downloaded come first: once one is below the limit, all that were not listed are.
+    const areAll = found.length < MOST_LOOKED_AT || hits.length < found.length
+    const complete = areAll && at >= hits.length && results.length <= RESULTS
+    return { results: results.slice(0, RESULTS), complete }
+  },
+})
+
+/** One repository that is gone, or not to be seen, keeps none of the others from being told. */
+async function glance(
+  services: Services,
+  { accountId, repoId, task }: { accountId: string; repoId: string; task: HubTask | undefined },
+): Promise<HubEntry | undefined> {
+  try {
+    return presentHubEntry(await lookAtRepo(services, { accountId, repoId }, { task, thorough: false }))
+  } catch (err) {
+    if (err instanceof HubError && (err.code === 'not_found' || err.code === 'invalid_answer'))
+      return undefined
+    throw err
+  }
+}
+
+function isWanted(
+  { size_mb, compatibility }: HubEntry,
+  { max_size_gb, only_supported }: { max_size_gb?: number; only_supported?: boolean },
+): boolean {
+  if (only_supported && compatibility.status === 'incompatible') return false
+  if (max_size_gb === undefined) return true
+  return size_mb !== null && size_mb <= max_size_gb * GB_IN_MB
+}

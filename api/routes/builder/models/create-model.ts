@@ -1,0 +1,48 @@
+import type { Static } from 'typebox'
+import {
+  adoptVersion,
+  ensureModel,
+  holdOwnVersion,
+  readLatestVersions,
+} from '../../../../db/repositories/models/models.ts'
+import { ApiError } from '../../../../domain/errors.ts'
+import { newId } from '../../../../domain/ids.ts'
+import { CreateModel, Model } from '../../../../schemas/model.ts'
+import { route } from '../../../http/route.ts'
+import { presentModel } from './present.ts'
+
+export const createModel = route({
+  operationId: 'createModel',
+  summary: 'Name a trained version as a model; with the name of a model of yours, as its next version',
+  method: 'POST',
+  path: '/models',
+  auth: 'api-key',
+  body: CreateModel,
+  success: { status: 201, schema: Model },
+  errors: ['not_found', 'conflict'],
+
+  async handler({ caller: { accountId }, body }, { db, now }) {
+    const by = versionIn(body)
+    const row = await db.transaction().execute(async (trx) => {
+      // The model first, as its removal locks them too.
+      const model = await ensureModel(trx, {
+        id: newId(),
+        account_id: accountId,
+        name: body.name,
+        created_at: now(),
+      })
+      const version = await holdOwnVersion(trx, accountId, by)
+      if (!version) throw new ApiError('not_found', 'there is no such version of yours')
+      if (version.model_id === model.id) return model
+      if (await adoptVersion(trx, version.id, model.id)) return model
+      throw new ApiError('conflict', 'this version is part of another model', {
+        details: { model_id: version.model_id },
+      })
+    })
+    return presentModel(row, (await readLatestVersions(db, [row.id])).get(row.id))
+  },
+})
+
+/** The schema takes exactly one of the two. */
+const versionIn = ({ version_id, job_id = '' }: Static<typeof CreateModel>) =>
+  version_id === undefined ? { job_id } : { version_id }

@@ -1,0 +1,22 @@
+import { removeModel } from '../../../../db/repositories/models/models.ts'
+import { ModelParams } from '../../../../schemas/model.ts'
+import { route } from '../../../http/route.ts'
+import { releaseVersions } from './release-versions.ts'
+
+export const deleteModel = route({
+  operationId: 'deleteModel',
+  summary: 'Delete a model of whose versions nothing is in use; the runs they came from keep them',
+  method: 'DELETE',
+  path: '/models/{model_id}',
+  auth: 'api-key',
+  params: ModelParams,
+  success: { status: 204 },
+  errors: ['not_found', 'conflict'],
+
+  async handler({ caller: { accountId }, params: { model_id: modelId } }, { db }) {
+    await db.transaction().execute(async (trx) => {
+      await releaseVersions(trx, { accountId, modelId })
+      await removeModel(trx, modelId)
+    })
+  },
+})

@@ -1,0 +1,38 @@
+import { listHubModels } from '../../../../db/repositories/models/hub-models.ts'
+import { readConfigLifecycles } from '../../../../db/repositories/models/config-lifecycle.ts'
+import { LONGEST_REGISTRY_PAGE, RegistryList, RegistryQuery } from '../../../../schemas/model.ts'
+import { readPage } from '../../../http/page.ts'
+import { route } from '../../../http/route.ts'
+import { presentCatalogEntry, presentHubImport } from './present.ts'
+
+export const listRegistry = route({
+  operationId: 'listRegistry',
+  summary:
+    'List model configs with their lifecycle: those of the catalog, and what was imported from the hub',
+  method: 'GET',
+  path: '/models/registry',
+  auth: 'api-key',
+  query: RegistryQuery,
+  success: { status: 200, schema: RegistryList },
+
+  async handler(
+    { caller: { accountId }, query: { limit = LONGEST_REGISTRY_PAGE, cursor } },
+    { db, catalog },
+  ) {
+    const [{ items, next_cursor }, said] = await Promise.all([
+      readPage({ limit, ...(cursor !== undefined && { cursor }) }, ['registry', accountId], (request) =>
+        listHubModels(db, accountId, request),
+      ),
+      readConfigLifecycles(db, accountId),
+    ])
+    // The catalog is short and comes whole, once the last import is told.
+    const configs = next_cursor === null ? catalog.models : []
+    return {
+      models: [
+        ...items.map((row) => presentHubImport(row, accountId, catalog)),
+        ...configs.map((model) => presentCatalogEntry(model, said.get(model.config.model_id))),
+      ],
+      next_cursor,
+    }
+  },
+})

@@ -1,0 +1,66 @@
+import { findHubModel, type HubImportRow } from '../../../../db/repositories/models/hub-models.ts'
+import { moveVersion } from '../../../../db/repositories/models/version-lifecycle.ts'
+import { ApiError } from '../../../../domain/errors.ts'
+import { LIFECYCLE, type LifecycleStatus, mayMove } from '../../../../domain/models/lifecycle.ts'
+import { startCandidateTest } from '../../../registry/candidate-tests.ts'
+import type { Services } from '../../../services.ts'
+
+export interface ImportMove {
+  id: string
+  to: LifecycleStatus
+  reason: string | null
+  /** Whose admin moves it; undefined for the operator of the platform, who may move every import. */
+  accountId: string | undefined
+}
+
+/**
+ * Moves a hub import along its lifecycle. `ready` opens it to every account, so its own account never says that: the
+ * test of the candidate does, or the operator.
+ */
+export async function moveImport(services: Services, move: ImportMove): Promise<HubImportRow> {
+  const { db, now } = services
+  const { id, to, reason, accountId } = move
+  const tested = await db.transaction().execute(async (trx) => {
+    const found = await findHubModel(trx, { id, accountId })
+    if (!found) throw noModel()
+    checkStep(found.lifecycle_status, to)
+    if (to === 'ready' && found.lifecycle_status !== to && accountId !== undefined) throw untested()
+    // The note of a candidate says what its test found, so one that is to be tested anew has none.
+    const note = to === 'candidate' ? null : reason
+    const from = [found.lifecycle_status]
+    const moved = await moveVersion(trx, found.version_id, {
+      from,
+      to,
+      note,
+      isTriedAnew: to !== 'disabled',
+      now: now(),
+    })
+    if (!moved) throw new ApiError('conflict', 'the model has been moved by somebody else meanwhile')
+    return to === 'candidate' ? moved : undefined
+  })
+  if (tested) await startCandidateTest(services, tested)
+  const row = await findHubModel(db, { id, accountId })
+  if (!row) throw noModel()
+  return row
+}
+
+/** Throws `conflict` for a step that the lifecycle does not have. */
+export function checkStep(from: LifecycleStatus, to: LifecycleStatus): void {
+  if (mayMove(from, to)) return
+  throw new ApiError('conflict', `a model that is ${from} cannot become ${to}`, {
+    details: { lifecycle_status: from, allowed: LIFECYCLE[from] },
+  })
+}
+
+const untested = () =>
+  new ApiError(
+    'forbidden',
+    'a hub import becomes ready by passing its test, which follows its first request; move it to candidate to have it ' +
+      'tested anew, or ask the operator of the platform',
+  )
+
+export const noModel = () =>
+  new ApiError(
+    'not_found',
+    'there is no model config of yours with this id; GET /api/builder/v1/models/registry lists them',
+  )

@@ -1,0 +1,27 @@
+import { findTask } from '../../../../db/repositories/tasks/tasks.ts'
+import { ApiError } from '../../../../domain/errors.ts'
+import { isTerminalTask } from '../../../../domain/inference-task.ts'
+import { TaskCancelled, TaskParams } from '../../../../schemas/inference-task.ts'
+import { cancelTask as cancel } from '../../../inference/durable.ts'
+import { route } from '../../../http/route.ts'
+
+export const cancelTask = route({
+  operationId: 'cancelTask',
+  summary: 'End an inference task that has not ended yet',
+  method: 'POST',
+  path: '/tasks/{task_id}:cancel',
+  auth: 'api-key',
+  params: TaskParams,
+  success: { status: 200, schema: TaskCancelled },
+  errors: ['not_found', 'conflict'],
+
+  async handler({ caller, params }, services) {
+    const task = await findTask(services.db, { id: params.task_id, accountId: caller.accountId })
+    if (!task) throw new ApiError('not_found', 'there is no task with this id')
+    const before = await cancel(services, task.id, 'cancelled by the caller')
+    if (!before || isTerminalTask(before.status)) {
+      throw new ApiError('conflict', `this task has ${before?.status ?? 'ended'} already`)
+    }
+    return { task_id: task.id, status: 'failed' as const }
+  },
+})

@@ -1,0 +1,24 @@
+import { findModelNeeds } from '../../../../db/repositories/nodes/loads.ts'
+import { findTask } from '../../../../db/repositories/tasks/tasks.ts'
+import { ApiError } from '../../../../domain/errors.ts'
+import { InferenceTask, TaskParams } from '../../../../schemas/inference-task.ts'
+import { route } from '../../../http/route.ts'
+import { hasUnreadyNode, presentTask } from './present.ts'
+
+export const getTask = route({
+  operationId: 'getTask',
+  summary: 'Get an inference task',
+  method: 'GET',
+  path: '/tasks/{task_id}',
+  auth: 'api-key',
+  params: TaskParams,
+  success: { status: 200, schema: InferenceTask },
+  errors: ['not_found'],
+
+  async handler({ caller, params }, { db, links }) {
+    const row = await findTask(db, { id: params.task_id, accountId: caller.accountId })
+    if (!row) throw new ApiError('not_found', 'there is no task with this id')
+    const needs = hasUnreadyNode(row, links.placement) ? await findModelNeeds(db, row.model_key) : undefined
+    return presentTask(row, links.placement, needs?.runtime_profile)
+  },
+})

@@ -1,0 +1,99 @@
+import type { TaskRow } from '../../../../db/tables/inference.ts'
+import { canMoveTask, isTerminalTask, taskStatusOf } from '../../../../domain/inference-task.ts'
+import { missingEnvironment } from '../../../../domain/placement/node-snapshot.ts'
+import type { PlacementIndex } from '../../../../domain/placement/placement.ts'
+import type { InferenceTask, StatusDetail } from '../../../../schemas/inference-task.ts'
+import type { NodeEnvironment, NodeModel } from '../../../../schemas/node.ts'
+
+type Placement = Pick<PlacementIndex, 'model' | 'environments'>
+
+/** Whether the node that has a task has anything left to install; what the model needs of that, its profile says. */
+export const hasUnreadyNode = ({ status, node_id }: TaskRow, placement: Placement): boolean =>
+  node_id !== null &&
+  !isTerminalTask(status) &&
+  placement.environments(node_id).some(({ state }) => state !== 'ready')
+
+/**
+ * A task as callers see it. While its node prepares the model, the node's own reports say how far that is; with the
+ * runtime profile of the model also how far what it runs in is installed.
+ */
+export function presentTask(row: TaskRow, placement: Placement, profileId?: string): InferenceTask {
+  const live = isTerminalTask(row.status) ? undefined : liveDetail(row, placement, profileId)
+  const step = live && taskStatusOf(live.status)
+  return {
+    task_id: row.id,
+    endpoint_id: row.endpoint_id,
+    status: step && canMoveTask(row.status, step) ? step : row.status,
+    status_detail: live ?? row.status_detail,
+    model_state: row.model_state,
+    result: row.result ? (JSON.parse(row.result.toString()) as Record<string, unknown>) : null,
+    error: row.status === 'failed' ? row.error : null,
+    inference_time_ms: row.inference_time_ms,
+    created_at: row.created_at.toISOString(),
+    completed_at: row.completed_at?.toISOString() ?? null,
+  }
+}
+
+function liveDetail(
+  row: TaskRow,
+  placement: Placement,
+  profileId: string | undefined,
+): StatusDetail | undefined {
+  if (row.status === 'queued' || !row.node_id) return undefined
+  const model = placement.model(row.node_id, row.model_key)
+  const environments = placement.environments(row.node_id)
+  const missing = profileId === undefined ? undefined : missingEnvironment({ environments }, profileId)
+  switch (model?.state) {
+    case 'downloading_model':
+      // Both go on at once; the weights are waited for first.
+      if (missing && percent(model) === 100) return installation(row, missing)
+      return { status: 'downloading_model', progress_pct: percent(model), metadata: download(model) }
+    case 'loading_model': {
+      const status = model.warming_up === true ? 'warming_up' : 'loading_model'
+      return { status, progress_pct: model.load_progress_pct ?? 0, metadata: { model_id: model.model_key } }
+    }
+    case 'warm':
+    case 'running':
+    case 'idle':
+      return { status: 'running', progress_pct: 0, metadata: { model_id: model.model_key } }
+    case 'cold':
+    case 'evicted':
+    case undefined:
+      // The node has the task and not begun with its model: it makes room, or installs what runs it.
+      if (missing && row.status !== 'assigned') return installation(row, missing)
+      return row.status === 'claimed'
+        ? { status: 'preparing', progress_pct: 0, metadata: { model_id: row.model_key } }
+        : undefined
+  }
+}
+
+function installation({ model_key }: TaskRow, environment: NodeEnvironment): StatusDetail {
+  const { name, state, progress = 0, eta_s, error } = environment
+  const minutes = Math.ceil((eta_s ?? 0) / 60)
+  const message =
+    state === 'failed'
+      ? `the environment ${name} could not be installed and is tried again: ${error ?? 'no reason is known'}`
+      : `installing the environment ${name} for this model, once per machine: about ${minutes} ${minutes === 1 ? 'minute' : 'minutes'} left`
+  return {
+    status: 'preparing',
+    progress_pct: Math.min(100, Math.round(100 * progress)),
+    metadata: {
+      model_id: model_key,
+      environment: name,
+      message,
+      ...(eta_s !== undefined && { eta_seconds: eta_s }),
+    },
+  }
+}
+
+const percent = ({ bytes_downloaded = 0, bytes_total = 0 }: NodeModel): number =>
+  bytes_total > 0 ? Math.min(100, Math.floor((100 * bytes_downloaded) / bytes_total)) : 0
+
+const download = (model: NodeModel): Record<string, unknown> => ({
+  model_id: model.model_key,
+  ...(model.bytes_downloaded !== undefined && { bytes_downloaded: model.bytes_downloaded }),
+  ...(model.bytes_total !== undefined && { bytes_total: model.bytes_total }),
+  ...(model.download_speed_mbps !== undefined && { download_speed_mbps: model.download_speed_mbps }),
+  ...(model.eta_seconds !== undefined && { eta_seconds: model.eta_seconds }),
+  ...(model.rate_limited_s !== undefined && { rate_limited: true, retry_after_s: model.rate_limited_s }),
+})

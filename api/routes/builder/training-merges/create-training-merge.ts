@@ -1,0 +1,132 @@
+import { insertJobEvents, insertJobNotes } from '../../../../db/repositories/training/job-records.ts'
+import { insertMergeSources } from '../../../../db/repositories/training/merges.ts'
+import { countAhead, findTrainingRun, insertTrainingRun } from '../../../../db/repositories/training/runs.ts'
+import { insertWorkflowStart } from '../../../../db/repositories/platform/workflow-starts.ts'
+import { invalid } from '../../../../domain/errors.ts'
+import { newId } from '../../../../domain/ids.ts'
+import { DEFAULT_DENSITY, DEFAULT_SEED, faultOfMerge } from '../../../../domain/merge.ts'
+import { PRIORITY } from '../../../../domain/training-run.ts'
+import {
+  CreateTrainingMerge,
+  type MergeMethod,
+  TrainingMergeAccepted,
+} from '../../../../schemas/training-merge.ts'
+import { QUEUES } from '../../../../workflows/contract/policy.ts'
+import { mergeStart } from '../../../../workflows/contract/starts.ts'
+import { canonicalDigest } from '../../../http/canonical.ts'
+import { route } from '../../../http/route.ts'
+import { assertQuota } from '../training-runs/assert-quota.ts'
+import { queuedMessage, waitOf } from '../training-runs/wait-of-job.ts'
+import { resolveSources } from './resolve-sources.ts'
+
+const OPERATING_MODE = 'balanced'
+
+export const createTrainingMerge = route({
+  operationId: 'createTrainingMerge',
+  summary: 'Merge models, or adapters into a base',
+  method: 'POST',
+  path: '/training/merges',
+  auth: 'api-key',
+  idempotent: true,
+  admitsWork: true,
+  body: CreateTrainingMerge,
+  success: { status: 202, schema: TrainingMergeAccepted },
+  errors: ['training_quota_exceeded'],
+
+  async handler({ caller: { accountId }, body, trx }, { catalog, config, objects, now }) {
+    const method = body.method ?? 'adapter_merge'
+    assertMergeable(body, method)
+    const asked = { trx, accountId, storage: { config, objects } }
+    const { sources, model, base } = await resolveSources(asked, body, method)
+    const model_config_id = model?.model_config_id ?? catalog.tuner?.config.model_id
+    if (model_config_id === undefined) throw noModel(method)
+    const parentId = base?.version?.job_id
+    const parent = parentId && (await findTrainingRun(trx, accountId, parentId))
+    const parameters = parametersOf(body, method)
+    await assertQuota(trx, accountId)
+    const task_queue = QUEUES.mergeCpu
+    const wait = await waitOf(trx, { account_id: accountId, task_queue }, now())
+    const job = await insertTrainingRun(trx, {
+      id: newId(),
+      account_id: accountId,
+      job_type: 'merge',
+      job_name: body.name,
+      status: 'pending',
+      model_config_id,
+      dataset_id: null,
+      hyperparameters: JSON.stringify({ ...parameters, sources: sources.map(({ ref }) => ref) }),
+      operating_mode: OPERATING_MODE,
+      hardware_preference: body.hardware_preference ?? 'auto',
+      task_queue,
+      ...wait.columns,
+      base: base ? JSON.stringify(base.ref) : null,
+      parent_job_id: parent ? parent.id : null,
+      config_digest: canonicalDigest([accountId, 'merge', parameters, sources]).toString('hex'),
+      created_at: now(),
+    })
+    await insertMergeSources(trx, job.id, sources)
+    await insertJobEvents(trx, [{ jobId: job.id, type: 'queued' }], now())
+    await insertJobNotes(trx, job.id, [...notesOn(body, method), ...wait.notes], now())
+    const priority = PRIORITY[OPERATING_MODE]
+    await insertWorkflowStart(
+      trx,
+      mergeStart({
+        jobId: job.id,
+        accountId,
+        modelConfigId: job.model_config_id,
+        jobName: job.job_name,
+        priority,
+        waiting: wait.reason,
+      }),
+    )
+    return {
+      job_id: job.id,
+      job_type: 'merge' as const,
+      status: job.status,
+      message: queuedMessage(wait, messageFor(body)),
+      estimated_cost_credits: null,
+      queue_position: await countAhead(trx, { ...job, priority }),
+    }
+  },
+})
+
+function assertMergeable(
+  { adapters = [], sources = [], base, weights }: CreateTrainingMerge,
+  method: MergeMethod,
+): void {
+  const given = { adapters: adapters.length, sources: sources.length, hasBase: Boolean(base), weights }
+  const fault = faultOfMerge(method, given)
+  if (fault) throw invalid(['body', ...fault.path], fault.message)
+}
+
+/** Without a version among the models nothing says how the result is served, unless this platform trains such models. */
+const noModel = (method: MergeMethod) =>
+  invalid(
+    ['body', method === 'adapter_merge' ? 'base' : 'sources'],
+    'at least one of the models must be a version or a job',
+  )
+
+const messageFor = ({ hardware_preference }: CreateTrainingMerge): string =>
+  hardware_preference?.startsWith('gpu')
+    ? 'Merge queued; it runs on a processor, as all merges do: no GPU is waited for'
+    : 'Merge queued'
+
+function parametersOf(body: CreateTrainingMerge, method: MergeMethod): Record<string, unknown> {
+  return {
+    method,
+    precision: body.precision ?? 'bf16',
+    ...(body.weights && { weights: body.weights }),
+    ...((method === 'ties' || method === 'dare') && { density: body.density ?? DEFAULT_DENSITY }),
+    ...(method === 'dare' && { seed: body.seed ?? DEFAULT_SEED }),
+  }
+}
+
+/** What is accepted without an effect. */
+function notesOn({ base, density, seed }: CreateTrainingMerge, method: MergeMethod): string[] {
+  const unused = [
+    ...(method === 'slerp' && base ? ['base'] : []),
+    ...(density !== undefined && method !== 'ties' && method !== 'dare' ? ['density'] : []),
+    ...(seed !== undefined && method !== 'dare' ? ['seed'] : []),
+  ]
+  return unused.map((name) => `${method} does not use ${name}; it is ignored.`)
+}

@@ -1,0 +1,157 @@
+import type { Transaction } from 'kysely'
+import { holdUsableVersion, listVersionPaths } from '../../../../db/repositories/training/artifact-refs.ts'
+import { holdHubVersion } from '../../../../db/repositories/models/hub-versions.ts'
+import type { NewMergeSource } from '../../../../db/repositories/training/merges.ts'
+import { findTrainingRun } from '../../../../db/repositories/training/runs.ts'
+import type { Database } from '../../../../db/tables.ts'
+import type { ModelVersionRow } from '../../../../db/tables/models.ts'
+import { invalid } from '../../../../domain/errors.ts'
+import { weightsFor } from '../../../../domain/merge.ts'
+import type { Config } from '../../../../platform/config.ts'
+import type { ObjectStore } from '../../../../platform/object-store/store.ts'
+import type { ArtifactRef } from '../../../../schemas/artifact-ref.ts'
+import type { CreateTrainingMerge, MergeMethod } from '../../../../schemas/training-merge.ts'
+import { type Storage, storagePrefix } from '../../../registry/storage-ref.ts'
+import { assertVersionEnabled } from '../training-runs/assert-enabled.ts'
+import { baseOfRun } from '../training-runs/present.ts'
+
+type Place = readonly (string | number)[]
+type Kind = 'model' | 'adapter'
+
+interface Asked {
+  trx: Transaction<Database>
+  accountId: string
+  storage: Storage & { objects: ObjectStore; config: Pick<Config, 'HEARTH_HUB_ENDPOINT'> }
+}
+
+/** What a merge is made of. */
+interface Resolved {
+  sources: NewMergeSource[]
+  /** The version that the result takes after; `undefined` when none of the models is one. */
+  model: ModelVersionRow | undefined
+  /** The base as it was given, or as the adapters were trained on it; `undefined` where it has no part. */
+  base: { ref: ArtifactRef; version: ModelVersionRow | undefined } | undefined
+}
+
+/** What is to be merged, checked reference by reference. */
+export async function resolveSources(
+  asked: Asked,
+  body: CreateTrainingMerge,
+  method: MergeMethod,
+): Promise<Resolved> {
+  const isFolding = method === 'adapter_merge'
+  const field = isFolding ? 'adapters' : 'sources'
+  const role = isFolding ? 'adapter' : 'source'
+  const refs = body[field] ?? []
+  const weights = weightsFor(method, body.weights, refs.length)
+  const parts: { source: NewMergeSource; version: ModelVersionRow | undefined }[] = []
+  for (const [i, ref] of refs.entries()) {
+    const version = await resolve(asked, ref, { place: [field, i], kind: isFolding ? 'adapter' : 'model' })
+    parts.push({
+      source: { role, ref, version_id: version?.id ?? null, weight: weights[i] ?? 1 },
+      version,
+    })
+  }
+  const ref = body.base ?? (isFolding ? await recordedBase(asked, parts) : undefined)
+  const given = ref && { ref, version: await resolve(asked, ref, { place: ['base'], kind: 'model' }) }
+  // What slerp is given as a base has no part in its arithmetic.
+  const base = method === 'slerp' ? undefined : given
+  if (base) {
+    const version_id = base.version?.id ?? null
+    const source = { role: 'base', ref: base.ref, version_id, weight: null } as const
+    parts.unshift({ source, version: base.version })
+  }
+  const model = parts.find(({ version }) => version)?.version
+  return { sources: parts.map(({ source }) => source), model, base }
+}
+
+/** The version behind a reference, held until the merge stands; `undefined` for what lies elsewhere. */
+async function resolve(
+  asked: Asked,
+  ref: ArtifactRef,
+  { place, kind }: { place: Place; kind: Kind },
+): Promise<ModelVersionRow | undefined> {
+  const { trx, accountId, storage } = asked
+  if (ref.type === 'storage') {
+    const prefix = storagePrefix(ref.uri, accountId, storage, place)
+    const paths: string[] = []
+    for await (const { key } of storage.objects.list(prefix)) paths.push(key.slice(prefix.length))
+    if (paths.length === 0) throw invalid(['body', ...place, 'uri'], 'there is nothing at this address')
+    assertHolds(paths, kind, place)
+    return undefined
+  }
+  const version =
+    ref.type === 'hf' ? await importOf(asked, ref, place) : await holdUsableVersion(trx, accountId, ref)
+  // Which files an unregistered repository has, the node finds when it fetches them.
+  if (!version && ref.type === 'hf') return undefined
+  if (!version) throw absent(ref, place)
+  assertVersionEnabled(version, ['body', ...place])
+  assertHolds(await listVersionPaths(trx, version.id), kind, place)
+  return version
+}
+
+const absent = ({ type }: ArtifactRef, place: Place) =>
+  type === 'job'
+    ? invalid(['body', ...place, 'job_id'], 'there is no such job of yours with a finished model')
+    : invalid(['body', ...place, 'version_id'], 'there is no such version')
+
+/** The import of a repository, where its revision is the one that is asked for. */
+async function importOf(
+  { trx, accountId, storage }: Asked,
+  { repo_id, revision }: Extract<ArtifactRef, { type: 'hf' }>,
+  place: Place,
+): Promise<ModelVersionRow | undefined> {
+  const imported = await holdHubVersion(trx, accountId, repo_id)
+  if (imported) assertVersionEnabled(imported, ['body', ...place])
+  if (imported && (revision === undefined || revision === imported.revision)) return imported
+  if (storage.config.HEARTH_HUB_ENDPOINT) return undefined
+  throw invalid(
+    ['body', ...place, 'repo_id'],
+    'this repository has not been registered here, and there is no model hub to fetch it from (the operator sets HEARTH_HUB_ENDPOINT)',
+  )
+}
+
+function assertHolds(paths: readonly string[], kind: Kind, place: Place): void {
+  const holds = (at: string, config: string) =>
+    paths.includes(`${at}${config}`) &&
+    paths.some((path) => path.startsWith(at) && path.endsWith('.safetensors'))
+  if (kind === 'adapter') {
+    if (holds('', 'adapter_config.json') || holds('adapter/', 'adapter_config.json')) return
+    throw invalid(
+      ['body', ...place],
+      'holds no LoRA adapter with adapter_config.json and safetensors weights',
+    )
+  }
+  if (holds('', 'config.json') || holds('model/', 'config.json')) return
+  throw invalid(['body', ...place], 'holds no language model with config.json and safetensors weights')
+}
+
+/** The base that all adapters were trained on, whatever kind of reference names it. */
+async function recordedBase(
+  asked: Asked,
+  adapters: readonly { version: ModelVersionRow | undefined }[],
+): Promise<ArtifactRef> {
+  const bases = new Map<string, ArtifactRef>()
+  for (const { version } of adapters) {
+    const base = version && (await baseOf(asked, version))
+    if (!base) throw invalid(['body', 'base'], 'the base of these adapters is not known here; name it')
+    bases.set(JSON.stringify(base), base)
+  }
+  const [base, other] = bases.values()
+  if (!base || other)
+    throw invalid(['body', 'base'], 'these adapters were trained on different bases; name one')
+  return base
+}
+
+async function baseOf(
+  { trx, accountId }: Asked,
+  { base_model_version_id: version_id, job_id }: ModelVersionRow,
+): Promise<ArtifactRef | undefined> {
+  if (version_id) {
+    const ref = { type: 'model_version', version_id } as const
+    return (await holdUsableVersion(trx, accountId, ref)) && ref
+  }
+  const run = job_id ? await findTrainingRun(trx, accountId, job_id) : undefined
+  const ref = run?.job_type === 'training' ? baseOfRun(run) : null
+  return ref?.type === 'storage' || ref?.type === 'hf' ? ref : undefined
+}

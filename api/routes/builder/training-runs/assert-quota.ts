@@ -1,0 +1,23 @@
+import type { Transaction } from 'kysely'
+import { lockTrainingQuota } from '../../../../db/repositories/training/runs.ts'
+import type { Database } from '../../../../db/tables.ts'
+import { ApiError } from '../../../../domain/errors.ts'
+
+const RETRY_AFTER_S = 30
+
+/**
+ * Runs and merges count alike. Called last before the insert: it locks the account, and what is refused for other
+ * reasons should not wait for that.
+ */
+export async function assertQuota(trx: Transaction<Database>, accountId: string): Promise<void> {
+  const { quota, open } = await lockTrainingQuota(trx, accountId)
+  if (open < quota) return
+  throw new ApiError(
+    'training_quota_exceeded',
+    `this account may have ${quota} jobs at once and has ${open}`,
+    {
+      details: { quota, open },
+      headers: { 'retry-after': String(RETRY_AFTER_S) },
+    },
+  )
+}

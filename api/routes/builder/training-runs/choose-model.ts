@@ -1,0 +1,58 @@
+import type { Kysely } from 'kysely'
+import { findListedHubModel, type HubImportRow } from '../../../../db/repositories/models/hub-models.ts'
+import type { Database } from '../../../../db/tables.ts'
+import { invalid } from '../../../../domain/errors.ts'
+import { looksLikeId } from '../../../../domain/ids.ts'
+import type { Catalog, CatalogModel } from '../../../../platform/catalog.ts'
+import type { ArtifactRef } from '../../../../schemas/artifact-ref.ts'
+import type { CreateTrainingRun } from '../../../../schemas/training-run.ts'
+import { noModelConfig } from '../model-configs/require-model.ts'
+
+interface Chosen {
+  model: CatalogModel
+  /** What the run starts from: as it was asked for, or the import that stands for a config. */
+  base: CreateTrainingRun['base']
+}
+
+/**
+ * The config that a request names as `model_config_id` or as `model`: one of the catalog, or an import from the hub,
+ * which the catalog's config for language models trains.
+ */
+export async function chooseModel(
+  db: Kysely<Database>,
+  catalog: Catalog,
+  { accountId, body }: { accountId: string; body: CreateTrainingRun },
+): Promise<Chosen> {
+  const { model_config_id, model, base } = body
+  const field = model_config_id === undefined ? 'model' : 'model_config_id'
+  // The schema asks for one of them.
+  const name = model_config_id ?? model ?? ''
+  if (model !== undefined && model !== name) {
+    throw invalid(['body', 'model'], 'names another model config than model_config_id')
+  }
+  if (looksLikeId(name)) {
+    const imported = await findListedHubModel(db, accountId, name)
+    if (imported) return chooseImport(catalog, imported, { field, base })
+  }
+  const found = catalog.model(name)
+  if (!found) throw invalid(['body', field], noModelConfig(catalog, name))
+  const { is_active, lifecycle_status } = found.config
+  if (!is_active || lifecycle_status === 'disabled') {
+    throw invalid(['body', field], `the model config ${name} is not active`)
+  }
+  return { model: found, base }
+}
+
+function chooseImport(
+  catalog: Catalog,
+  { repo_id, version_id, lifecycle_status }: HubImportRow,
+  { field, base }: { field: string; base: CreateTrainingRun['base'] },
+): Chosen {
+  const refuse = (reason: string) => invalid(['body', field], `${repo_id} ${reason}`)
+  if (lifecycle_status === 'disabled') throw refuse('is disabled')
+  if (base) throw invalid(['body', 'base'], `${field} already names ${repo_id} as what the run starts from`)
+  const model = catalog.tuner
+  if (!model) throw refuse('cannot be trained: no model config here trains language models')
+  const ref: ArtifactRef = { type: 'model_version', version_id }
+  return { model, base: ref }
+}

@@ -1,0 +1,58 @@
+import {
+  deleteTrainingRun as deleteRows,
+  lockTrainingRun,
+} from '../../../../db/repositories/training/runs.ts'
+import {
+  lockVersionOfJob,
+  removeVersion,
+  whatKeepsVersion,
+} from '../../../../db/repositories/models/versions.ts'
+import { insertWorkflowStart } from '../../../../db/repositories/platform/workflow-starts.ts'
+import { ApiError } from '../../../../domain/errors.ts'
+import { isTerminal } from '../../../../domain/training-run.ts'
+import { TrainingRunParams } from '../../../../schemas/training-run.ts'
+import { WORKFLOW_ID } from '../../../../workflows/contract/policy.ts'
+import { jobRemovalStart } from '../../../../workflows/contract/starts.ts'
+import { route } from '../../../http/route.ts'
+import { noSuchRun, requireRun } from './require-run.ts'
+
+export const deleteTrainingRun = route({
+  operationId: 'deleteTrainingRun',
+  summary: 'Delete a training run that has ended, with its artifacts',
+  method: 'DELETE',
+  path: '/training/runs/{run_id}',
+  auth: 'api-key',
+  params: TrainingRunParams,
+  success: { status: 204 },
+  errors: ['not_found', 'conflict'],
+
+  async handler({ caller, params, log, afterCommit }, { db, now, starts, temporal }) {
+    await requireRun(db, caller.accountId, params.run_id)
+    const removed = await db.transaction().execute(async (trx) => {
+      const run = await lockTrainingRun(trx, params.run_id)
+      if (!run) throw noSuchRun()
+      if (!isTerminal(run.status)) {
+        throw new ApiError('conflict', `a run that is ${run.status} cannot be deleted; cancel it first`, {
+          details: { status: run.status },
+        })
+      }
+      const version = await lockVersionOfJob(trx, run.id)
+      const user = version && (await whatKeepsVersion(trx, version))
+      if (user) throw new ApiError('conflict', `the model of this run is in use: ${user}`)
+
+      if (version) await removeVersion(trx, version.id)
+      await deleteRows(trx, run.id, now())
+      // Whatever breaks in between, the files go once nothing names them any more, and not before.
+      await insertWorkflowStart(trx, jobRemovalStart({ accountId: caller.accountId, jobId: run.id }))
+      return version
+    })
+    starts.nudge()
+    if (removed?.lifecycle_status !== 'candidate') return
+    afterCommit(() => {
+      temporal.workflow
+        .getHandle(WORKFLOW_ID.candidateTest(removed.id))
+        .cancel()
+        .catch((err: unknown) => log.debug({ err }, 'the test of a deleted version was not told'))
+    })
+  },
+})

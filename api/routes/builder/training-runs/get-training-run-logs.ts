@@ -1,0 +1,51 @@
+import Type from 'typebox'
+import { cursorScope } from '../../../../db/keyset.ts'
+import { hasJobLogs, listJobLogs, type LogPlace } from '../../../../db/repositories/training/job-records.ts'
+import { invalid } from '../../../../domain/errors.ts'
+import { TrainingRunLogs, TrainingRunParams } from '../../../../schemas/training-run.ts'
+import { route } from '../../../http/route.ts'
+import { requireRun } from './require-run.ts'
+
+const DEFAULT_LINES = 5_000
+
+export const getTrainingRunLogs = route({
+  operationId: 'getTrainingRunLogs',
+  summary: "Get the newest lines of a training run's log",
+  method: 'GET',
+  path: '/training/runs/{run_id}/logs',
+  auth: 'api-key',
+  isLong: true,
+  params: TrainingRunParams,
+  query: Type.Object({
+    cursor: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
+    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 20_000, default: DEFAULT_LINES })),
+  }),
+  success: { status: 200, schema: TrainingRunLogs },
+  errors: ['not_found', 'validation_failed'],
+
+  async handler({ caller, params, query: { limit = DEFAULT_LINES, cursor } }, { db }) {
+    const run = await requireRun(db, caller.accountId, params.run_id)
+    const before = cursor === undefined ? undefined : decodePlace(run.id, cursor)
+    const lines = await listJobLogs(db, run.id, { limit, before })
+    const [oldest] = lines
+    const isMore = oldest !== undefined && (await hasJobLogs(db, run.id, oldest))
+    return {
+      run_id: run.id,
+      logs: lines.map(({ created_at, message }) => ({ timestamp: created_at.toISOString(), message })),
+      next_cursor: isMore ? encodePlace(run.id, oldest) : null,
+    }
+  },
+})
+
+const encodePlace = (runId: string, { attempt, seq }: LogPlace): string =>
+  Buffer.from(`${cursorScope('logs', runId)}.${attempt}.${seq}`).toString('base64url')
+
+function decodePlace(runId: string, cursor: string): LogPlace {
+  const [scope, attempt, seq] = Buffer.from(cursor, 'base64url').toString().split('.')
+  const place = { attempt: Number(attempt), seq: Number(seq) }
+  const isPlace = [place.attempt, place.seq].every(
+    (part) => Number.isInteger(part) && Math.abs(part) < 2 ** 31,
+  )
+  if (scope === cursorScope('logs', runId) && isPlace) return place
+  throw invalid(['query', 'cursor'], 'unknown cursor', 'cursor')
+}

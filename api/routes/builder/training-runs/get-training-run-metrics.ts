@@ -1,0 +1,22 @@
+import { listJobEpochs } from '../../../../db/repositories/training/job-records.ts'
+import { TrainingRunMetrics, TrainingRunParams } from '../../../../schemas/training-run.ts'
+import { route } from '../../../http/route.ts'
+import { presentMetrics } from './present.ts'
+import { requireRun } from './require-run.ts'
+
+export const getTrainingRunMetrics = route({
+  operationId: 'getTrainingRunMetrics',
+  summary: 'Get the measures of a training run, live while it is at work',
+  method: 'GET',
+  path: '/training/runs/{run_id}/metrics',
+  auth: 'api-key',
+  isLong: true,
+  params: TrainingRunParams,
+  success: { status: 200, schema: TrainingRunMetrics },
+  errors: ['not_found'],
+
+  async handler({ caller, params }, { db }) {
+    const run = await requireRun(db, caller.accountId, params.run_id)
+    return { run_id: run.id, metrics: presentMetrics(run, await listJobEpochs(db, run.id)) }
+  },
+})

@@ -1,0 +1,23 @@
+import { listTrainingRuns as readRuns } from '../../../../db/repositories/training/runs.ts'
+import { TrainingRunList, TrainingRunListQuery } from '../../../../schemas/training-run.ts'
+import { readPage } from '../../../http/page.ts'
+import { route } from '../../../http/route.ts'
+import { presentRun } from './present.ts'
+
+export const listTrainingRuns = route({
+  operationId: 'listTrainingRuns',
+  summary: 'List training runs, newest first',
+  method: 'GET',
+  path: '/training/runs',
+  auth: 'api-key',
+  query: TrainingRunListQuery,
+  success: { status: 200, schema: TrainingRunList },
+
+  async handler({ caller: { accountId }, query }, { db }) {
+    const { status } = query
+    const page = await readPage(query, ['runs', accountId, status], (request) =>
+      readRuns(db, accountId, { ...request, status }),
+    )
+    return { runs: page.items.map((run) => presentRun(run)), next_cursor: page.next_cursor }
+  },
+})

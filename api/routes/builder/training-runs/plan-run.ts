@@ -1,0 +1,150 @@
+import type { DatasetRow } from '../../../../db/tables/datasets.ts'
+import { ApiError, invalid, type Issue } from '../../../../domain/errors.ts'
+import { targetColumn, whyNoTarget } from '../../../../domain/target-column.ts'
+import { hardwareFor } from '../../../../domain/training-run.ts'
+import type { CatalogModel } from '../../../../platform/catalog.ts'
+import type { HardwarePreference } from '../../../../schemas/training-run.ts'
+
+/** As much of a caller's word as an answer repeats. */
+const LONGEST_NAME = 200
+
+/** Refuses a dataset that this config cannot be trained on now. */
+export function assertTrainable({ config }: CatalogModel, dataset: DatasetRow): void {
+  if (dataset.status !== 'ready') {
+    throw new ApiError('conflict', `the dataset is ${dataset.status}; training needs one that is ready`, {
+      details: { dataset_status: dataset.status },
+    })
+  }
+  if (config.dataset_formats.includes(dataset.storage_format)) return
+  const formats = config.dataset_formats.join(', ')
+  throw invalid(
+    ['body', 'dataset_id'],
+    `${config.model_id} takes ${formats}; this dataset is ${dataset.storage_format}`,
+  )
+}
+
+/** Values with defaults filled in, and warnings for what is ignored; 422 names every known one that is wrong. */
+export function resolveHyperparameters(
+  model: CatalogModel,
+  given: Record<string, unknown>,
+  columns: DatasetRow['columns'],
+): { values: Record<string, unknown>; warnings: string[] } {
+  const { values, warnings, issues } = model.resolveHyperparameters(given)
+  const found: Issue[] = issues.map(({ path, message }) => ({
+    loc: ['body', 'hyperparameters', ...path.split('/').slice(1)],
+    msg: message,
+    type: 'hyperparameter',
+  }))
+  if (found.length === 0 && columns) found.push(...missingColumns(model, { given, values, columns }))
+  const target = found.length === 0 && columns ? targetOf(model, { given, values, columns }) : {}
+  if (target.issue) found.push(target.issue)
+  const [first] = found
+  if (!first) return { values: { ...values, ...target.chosen }, warnings }
+  throw new ApiError('validation_failed', `${first.loc.slice(1).join('.')}: ${first.msg}`, {
+    details: { issues: found },
+  })
+}
+
+interface ResolvedRun {
+  given: Record<string, unknown>
+  values: Record<string, unknown>
+  columns: NonNullable<DatasetRow['columns']>
+}
+
+/** The column to predict, chosen here where the run names none, so that the run shows it; or why it cannot be one. */
+function targetOf(
+  { config }: CatalogModel,
+  { given, values, columns }: ResolvedRun,
+): { chosen?: { target_column: string }; issue?: Issue } {
+  if (!config.target) return {}
+  const value = values['target_column']
+  const named = typeof value === 'string' ? value : ''
+  const target = targetColumn(config.target, { named, taken: values['text_column'], columns })
+  if (target === undefined) return {}
+  const why = whyNoTarget(config.target, { model: config.model_id, target, columns })
+  if (why === undefined) return { chosen: { target_column: target } }
+  const msg = named === '' ? `${why}; none is named, so it would be this one` : why
+  const loc = ['body', 'hyperparameters', spellingOf(config, given, 'target_column')]
+  return { issue: { loc, msg, type: 'column' } }
+}
+
+/** As the caller wrote the name of a hyperparameter. */
+const spellingOf = (
+  { aliases }: CatalogModel['config'],
+  given: Record<string, unknown>,
+  name: string,
+): string => Object.keys(given).find((one) => (aliases[one] ?? one) === name) ?? name
+
+/** Columns that the dataset lacks: those that hyperparameters name, and those that its kind of rows must have. */
+function missingColumns({ config }: CatalogModel, run: ResolvedRun): Issue[] {
+  const names = run.columns.map(({ name }) => name)
+  const { dataset_rules: rules } = config
+  if (rules) return missingByRule(config, rules, run)
+  return Object.entries(run.values).flatMap(([key, value]) => {
+    const spelling = spellingOf(config, run.given, key)
+    return columnsNamed(key, value)
+      .filter(({ name }) => !names.includes(name))
+      .map(({ name, at }) => {
+        const msg = `the dataset has no column ${name.slice(0, LONGEST_NAME)}; it has ${listed(names)}`
+        return { loc: ['body', 'hyperparameters', spelling, ...at], msg, type: 'column' }
+      })
+  })
+}
+
+/** `target_column` names one column of the dataset, `ignore_columns` a list of them. */
+function columnsNamed(key: string, value: unknown): { name: string; at: number[] }[] {
+  if (key.endsWith('_column') && typeof value === 'string' && value !== '') return [{ name: value, at: [] }]
+  if (!key.endsWith('_columns') || !Array.isArray(value)) return []
+  return value.map((name, i) => ({ name: String(name), at: [i] }))
+}
+
+function missingByRule(
+  { model_id }: CatalogModel['config'],
+  { parameter, columns }: NonNullable<CatalogModel['config']['dataset_rules']>,
+  { values, columns: present }: ResolvedRun,
+): Issue[] {
+  const names = present.map(({ name }) => name)
+  const kind = String(values[parameter])
+  const groups = (columns[kind] ?? []).map((group) =>
+    group.map((name) => name.replaceAll(/\{(\w+)\}/g, (_, key: string) => String(values[key]))),
+  )
+  return groups
+    .filter((group) => !group.some((name) => names.includes(name)))
+    .map((group) => {
+      const wanted = group.join(' or ')
+      const msg = `${model_id} with ${parameter} ${kind} needs the column ${wanted}; the dataset has ${listed(names)}`
+      return { loc: ['body', 'dataset_id'], msg, type: 'column' }
+    })
+}
+
+const SHOWN = 50
+const listed = (names: readonly string[]): string =>
+  names.length <= SHOWN
+    ? names.join(', ')
+    : `${names.slice(0, SHOWN).join(', ')} and ${names.length - SHOWN} more`
+
+/** Whether a GPU node is taken when one is there, without waiting for one: language models train anywhere, but not equally fast. */
+export const likesGpuWith = ({ config }: CatalogModel, preference: HardwarePreference): boolean =>
+  preference === 'gpu_preferred' || (preference === 'auto' && config.vram_required_mb > 0)
+
+/** The kind of node to wait for; 422 when there can be none. */
+export function chooseHardware(
+  { config }: CatalogModel,
+  preference: HardwarePreference,
+  run: { values: Record<string, unknown>; gpuOnline: boolean },
+): 'cpu' | 'gpu' {
+  const cudaOnly = Object.entries(config.cuda_only ?? {}).find(([name, those]) =>
+    those.includes(String(run.values[name])),
+  )
+  if (cudaOnly && preference === 'cpu_only') {
+    const [name] = cudaOnly
+    throw invalid(
+      ['body', 'hyperparameters', name],
+      `${String(run.values[name])} needs a CUDA node, and hardware_preference is cpu_only`,
+    )
+  }
+  const requiresGpu = config.requires_gpu || cudaOnly !== undefined
+  const choice = hardwareFor(preference, { requiresGpu, gpuOnline: run.gpuOnline })
+  if ('hardware' in choice) return choice.hardware
+  throw invalid(['body', 'hardware_preference'], choice.refused)
+}

@@ -1,0 +1,67 @@
+import { isTerminal } from '../../../../domain/training-run.ts'
+import type { TrainingRunView } from '../../../../db/repositories/training/runs.ts'
+import type { ArtifactRef } from '../../../../schemas/artifact-ref.ts'
+import type { EpochLoss, TrainingMetrics, TrainingRun } from '../../../../schemas/training-run.ts'
+
+/** What a run has measured: the final figures once there are some, and the losses so far. */
+export function presentMetrics({ metrics }: TrainingRunView, live: readonly EpochLoss[]): TrainingMetrics {
+  const final = (metrics ?? {}) as Partial<TrainingMetrics>
+  return { ...final, epochs: final.epochs ?? [...live] }
+}
+
+/** A run as the wire shows it. Lists leave the losses per epoch out. */
+export function presentRun(
+  run: TrainingRunView,
+  metrics: Record<string, unknown> = withoutEpochs(run.metrics),
+): TrainingRun {
+  const time = (at: Date | null) => at?.toISOString() ?? null
+  return {
+    job_id: run.id,
+    run_id: run.id,
+    job_name: run.job_name,
+    job_type: run.job_type,
+    status: run.status,
+    model_config_id: run.model_config_id,
+    dataset_id: run.dataset_id,
+    operating_mode: run.operating_mode,
+    hardware_preference: run.hardware_preference,
+    hyperparameters: run.hyperparameters,
+    metrics,
+    // While it runs this is what became of the last attempt, which another one may make good.
+    error_message: run.status === 'failed' ? run.error_message : null,
+    parent_job_id: run.parent_job_id,
+    base: baseOfRun(run),
+    version_id: run.version_id,
+    attempt: run.attempt,
+    waiting: waitingOf(run),
+    // No job is charged.
+    estimated_cost_credits: null,
+    created_at: run.created_at.toISOString(),
+    started_at: time(run.started_at),
+    completed_at: time(run.completed_at),
+  }
+}
+
+/** What a run starts from; of a repository, at the commit it was pinned to, once a node has asked for it. */
+export function baseOfRun({
+  base,
+  job_type,
+  hyperparameters,
+  base_revision,
+}: Pick<TrainingRunView, 'base' | 'job_type' | 'hyperparameters' | 'base_revision'>): ArtifactRef | null {
+  const given = base as ArtifactRef | null
+  const repo_id = hyperparameters['base_model']
+  if (job_type !== 'training' || typeof repo_id !== 'string') return given
+  if (given && given.type !== 'hf') return given
+  return { type: 'hf', repo_id, ...(base_revision !== null && { revision: base_revision }) }
+}
+
+function waitingOf({ status, waiting_reason, waiting_since }: TrainingRunView): TrainingRun['waiting'] {
+  if (isTerminal(status) || waiting_reason === null || waiting_since === null) return null
+  return { reason: waiting_reason, since: waiting_since.toISOString() }
+}
+
+function withoutEpochs(metrics: Record<string, unknown> | null): Record<string, unknown> {
+  const { epochs: _, ...rest } = metrics ?? {}
+  return rest
+}

@@ -1,0 +1,17 @@
+import type { Kysely } from 'kysely'
+import { findTrainingRun, type TrainingRunView } from '../../../../db/repositories/training/runs.ts'
+import type { Database } from '../../../../db/tables.ts'
+import { ApiError } from '../../../../domain/errors.ts'
+
+/** The caller's run, or 404: whose it is otherwise stays unsaid. */
+export async function requireRun(
+  db: Kysely<Database>,
+  accountId: string,
+  runId: string,
+): Promise<TrainingRunView> {
+  const run = await findTrainingRun(db, accountId, runId)
+  if (!run) throw noSuchRun()
+  return run
+}
+
+export const noSuchRun = (): ApiError => new ApiError('not_found', 'there is no training run with this id')

@@ -1,0 +1,145 @@
+import type { Transaction } from 'kysely'
+import {
+  holdUsableVersion,
+  listVersionPaths,
+  type VersionRef,
+} from '../../../../db/repositories/training/artifact-refs.ts'
+import { findHubImport } from '../../../../db/repositories/models/hub-models.ts'
+import { holdHubVersion } from '../../../../db/repositories/models/hub-versions.ts'
+import { findTrainingRun } from '../../../../db/repositories/training/runs.ts'
+import type { Database } from '../../../../db/tables.ts'
+import type { ModelVersionRow } from '../../../../db/tables/models.ts'
+import { type BaseModel, baseModelOf } from '../../../../domain/models/base-model.ts'
+import { invalid } from '../../../../domain/errors.ts'
+import type { CatalogModel } from '../../../../platform/catalog.ts'
+import type { Config } from '../../../../platform/config.ts'
+import type { ObjectStore } from '../../../../platform/object-store/store.ts'
+import type { ArtifactRef } from '../../../../schemas/artifact-ref.ts'
+import type { CreateTrainingRun } from '../../../../schemas/training-run.ts'
+import { type Storage, storagePrefix } from '../../../registry/storage-ref.ts'
+import { assertVersionEnabled } from './assert-enabled.ts'
+
+interface Asked {
+  accountId: string
+  model: CatalogModel
+  base: CreateTrainingRun['base']
+  /** The repository that the hyperparameters name. */
+  baseModel: unknown
+}
+
+/** What a run starts from. */
+export interface ResolvedBase {
+  /** Null where the config's own base is kept. */
+  ref: ArtifactRef | null
+  /** What the base is called; `undefined` for configs that name none. */
+  named: BaseModel | undefined
+  /** The job that the run descends from when the caller names none. */
+  parentJobId: string | null
+  /** What is accepted without an effect. */
+  notes: string[]
+}
+
+/** Checks what a run starts from, and holds it until the run stands. */
+export async function resolveBase(
+  trx: Transaction<Database>,
+  { accountId, model, base, baseModel }: Asked,
+  storage: Storage & { objects: ObjectStore; config: Pick<Config, 'HEARTH_HUB_ENDPOINT'> },
+): Promise<ResolvedBase> {
+  const { model_id, trainer } = model.config
+  if (!base || base.type === 'hf') {
+    const isNeeded = trainer.base === 'required'
+    if (isNeeded && !storage.config.HEARTH_HUB_ENDPOINT) throw needsBase()
+    const repoId = isNeeded ? String(baseModel) : undefined
+    if (repoId !== undefined) await assertImportEnabled(trx, accountId, repoId)
+    const named = repoId === undefined ? undefined : { name: repoId, revision: null }
+    return { ref: null, named, parentJobId: null, notes: base ? ignoredBase(model, base, repoId) : [] }
+  }
+  if (!trainer.base) {
+    throw invalid(['body', 'base'], `${model_id} does not support retraining: it always starts from nothing`)
+  }
+  if (base.type === 'storage') {
+    await assertStoredModel(model, storagePrefix(base.uri, accountId, storage), storage.objects)
+    return { ref: base, named: { name: base.uri, revision: null }, parentJobId: null, notes: [] }
+  }
+  const version = await usableVersion(trx, accountId, base)
+  await assertFits(trx, model, version)
+  // Of a public version the run stays its owner's matter; the version itself is in the lineage.
+  const parent = version.job_id && (await findTrainingRun(trx, accountId, version.job_id))
+  const named = baseModelOf(version.id, await findHubImport(trx, version.id))
+  return { ref: base, named, parentJobId: parent ? parent.id : null, notes: [] }
+}
+
+/** Said now, not by an attempt that cannot succeed. */
+const needsBase = () =>
+  invalid(
+    ['body', 'base'],
+    'must be a model_version, job or storage: there is no model hub here to fetch one from (the operator sets HEARTH_HUB_ENDPOINT)',
+  )
+
+/** A repository that the account has imported and disabled is not fetched past that import. */
+async function assertImportEnabled(
+  trx: Transaction<Database>,
+  accountId: string,
+  repoId: string,
+): Promise<void> {
+  const imported = await holdHubVersion(trx, accountId, repoId)
+  if (imported) assertVersionEnabled(imported, ['body', 'hyperparameters', 'base_model'])
+}
+
+function ignoredBase(
+  { config: { model_id } }: CatalogModel,
+  { repo_id, revision }: Extract<ArtifactRef, { type: 'hf' }>,
+  repoId: string | undefined,
+): string[] {
+  if (repoId === repo_id && revision === undefined) return []
+  const given = revision === undefined ? repo_id : `${repo_id} at ${revision}`
+  const why =
+    repoId === undefined
+      ? `${model_id} starts from nothing unless base is a model_version, a job or a storage address`
+      : `the run starts from ${repoId}, which hyperparameters.base_model names, as it is on the hub`
+  return [`base ${given} is ignored: ${why}.`]
+}
+
+async function usableVersion(
+  trx: Transaction<Database>,
+  accountId: string,
+  base: VersionRef,
+): Promise<ModelVersionRow> {
+  const [field, what] =
+    base.type === 'job' ? ['job_id', 'job of yours with a finished model'] : ['version_id', 'version']
+  const version = await holdUsableVersion(trx, accountId, base)
+  if (!version) throw invalid(['body', 'base', field], `there is no such ${what}`)
+  assertVersionEnabled(version, ['body', 'base', field])
+  return version
+}
+
+/** A language model needs a folder of the Hugging Face kind; the others a model of their own config. */
+async function assertFits(
+  trx: Transaction<Database>,
+  { config }: CatalogModel,
+  version: ModelVersionRow,
+): Promise<void> {
+  if (config.trainer.base === 'required') {
+    assertModelFolder(await listVersionPaths(trx, version.id))
+  } else if (version.model_config_id !== config.model_id) {
+    const msg = `is a model of ${version.model_config_id}; ${config.model_id} goes on only from one of its own`
+    throw invalid(['body', 'base'], msg)
+  }
+}
+
+async function assertStoredModel(model: CatalogModel, prefix: string, objects: ObjectStore): Promise<void> {
+  const paths: string[] = []
+  for await (const { key } of objects.list(prefix)) paths.push(key.slice(prefix.length))
+  if (paths.length === 0) throw invalid(['body', 'base', 'uri'], 'there is nothing at this address')
+  if (model.config.trainer.base === 'required') assertModelFolder(paths)
+}
+
+function assertModelFolder(paths: readonly string[]): void {
+  const isFolder = ['', 'model/'].some(
+    (at) =>
+      paths.includes(`${at}config.json`) &&
+      paths.some((path) => path.startsWith(at) && path.endsWith('.safetensors')),
+  )
+  if (isFolder) return
+  throw invalid(['body', 'base'], 'holds no language model with config.json and safetensors weights')
+}

@@ -1,0 +1,41 @@
+import type { Kysely } from 'kysely'
+import { listNodeStandings } from '../../../../db/repositories/training/waiting.ts'
+import type { Database } from '../../../../db/tables.ts'
+import type { TrainingRunRow } from '../../../../db/tables/training.ts'
+import { whyWaiting } from '../../../../domain/waiting.ts'
+
+/** What a new job says of its wait for a node that is not there; null where one is, busy or not. */
+export interface Wait {
+  /** As the run keeps it from its first moment on. */
+  readonly columns: Pick<TrainingRunRow, 'waiting_reason' | 'waiting_since'>
+  readonly reason: string | null
+  /** For its log. */
+  readonly notes: readonly string[]
+}
+
+export async function waitOf(
+  db: Kysely<Database>,
+  job: Pick<TrainingRunRow, 'account_id' | 'task_queue'>,
+  now: Date,
+): Promise<Wait> {
+  const reason = whyWaiting(await listNodeStandings(db), job)
+  return {
+    columns: { waiting_reason: reason, waiting_since: reason === null ? null : now },
+    reason,
+    notes: reason === null ? [] : [`Waiting: ${reason}.`],
+  }
+}
+
+/** Of what a job ignores; the rest stands in its log. */
+const MOST_TOLD = 10
+
+/** That a job is queued, that it waits for a node that is not there, and what of its request has no effect. */
+export function queuedMessage({ reason }: Wait, queued: string, ignored: readonly string[] = []): string {
+  const waits =
+    reason === null
+      ? queued
+      : `${queued}; ${reason}. It waits for one until it is cancelled, and it holds a place of the quota meanwhile`
+  if (ignored.length === 0) return waits
+  const more = ignored.length > MOST_TOLD ? [`${ignored.length - MOST_TOLD} more: see its log.`] : []
+  return [`${waits}.`, ...ignored.slice(0, MOST_TOLD), ...more].join(' ')
+}

@@ -1,0 +1,48 @@
+import {
+  countWebhookEndpoints,
+  insertWebhookEndpoint,
+  insertWebhookSecret,
+} from '../../../../db/repositories/webhooks/endpoints.ts'
+import { ApiError } from '../../../../domain/errors.ts'
+import { newId } from '../../../../domain/ids.ts'
+import { CreateWebhookEndpoint, WebhookEndpointWithSecret } from '../../../../schemas/webhook.ts'
+import { reply } from '../../../http/reply.ts'
+import { route } from '../../../http/route.ts'
+import { makeSecret, sealUrl, startVerification } from './destination.ts'
+import { presentWebhookEndpoint, tagOfWebhookEndpoint } from './present.ts'
+
+export const createWebhookEndpoint = route({
+  operationId: 'createWebhookEndpoint',
+  summary: 'Add a destination for terminal events; shows its signing secret once',
+  method: 'POST',
+  path: '/webhook-endpoints',
+  auth: 'api-key',
+  role: 'admin',
+  preview: 'webhooks',
+  idempotent: true,
+  etag: true,
+  body: CreateWebhookEndpoint,
+  success: { status: 201, schema: WebhookEndpointWithSecret },
+  errors: ['conflict', 'rate_limited'],
+
+  async handler({ caller: { accountId }, body: { name, url, event_types }, trx, afterCommit }, services) {
+    const most = services.config.HEARTH_WEBHOOK_DESTINATIONS
+    if ((await countWebhookEndpoints(trx, accountId)) >= most)
+      throw new ApiError('conflict', `an account has at most ${most} webhook endpoints; delete one first`)
+    const id = newId()
+    const { row: secretRow, secret, hint } = makeSecret(services.secretBox, id)
+    const endpoint = await insertWebhookEndpoint(trx, {
+      id,
+      account_id: accountId,
+      name,
+      ...sealUrl(services, id, url),
+      event_types,
+      secret_hint: hint,
+    })
+    await insertWebhookSecret(trx, secretRow)
+    await startVerification(trx, endpoint, services)
+    afterCommit(() => services.starts.nudge())
+    const body = { ...presentWebhookEndpoint(endpoint), secret }
+    return reply(201, body, { etag: tagOfWebhookEndpoint(endpoint) })
+  },
+})

@@ -1,0 +1,41 @@
+import {
+  lockWebhookEndpoint,
+  removeWebhookSecrets,
+  supersedeVerifications,
+  updateWebhookEndpoint as changeEndpoint,
+} from '../../../../db/repositories/webhooks/endpoints.ts'
+import { cancelDeliveries } from '../../../../db/repositories/webhooks/endings.ts'
+import { WebhookEndpointParams } from '../../../../schemas/webhook.ts'
+import { checkIfMatch } from '../../../http/etag.ts'
+import { reply } from '../../../http/reply.ts'
+import { route } from '../../../http/route.ts'
+import { noWebhookEndpoint, tagOfWebhookEndpoint } from './present.ts'
+
+export const deleteWebhookEndpoint = route({
+  operationId: 'deleteWebhookEndpoint',
+  summary: 'Disable and delete a destination; what it still has open is cancelled',
+  method: 'DELETE',
+  path: '/webhook-endpoints/{endpoint_id}',
+  auth: 'api-key',
+  role: 'admin',
+  preview: 'webhooks',
+  ifMatch: true,
+  params: WebhookEndpointParams,
+  success: { status: 204 },
+  errors: ['not_found'],
+
+  async handler(request, { db, now }) {
+    const { caller, params } = request
+    await db.transaction().execute(async (trx) => {
+      const endpoint = await lockWebhookEndpoint(trx, caller.accountId, params.endpoint_id)
+      if (!endpoint) throw noWebhookEndpoint()
+      checkIfMatch(request, tagOfWebhookEndpoint(endpoint))
+
+      await changeEndpoint(trx, endpoint.id, { enabled: false, deleted_at: now() })
+      await removeWebhookSecrets(trx, endpoint.id)
+      await supersedeVerifications(trx, endpoint.id)
+      await cancelDeliveries(trx, endpoint.id)
+    })
+    return reply(204)
+  },
+})

@@ -1,0 +1,29 @@
+import type { IncomingMessage } from 'node:http'
+import { ApiError } from '../../../domain/errors.ts'
+import { accountOfKey } from '../../../domain/object-keys.ts'
+import { isLocalStore } from '../../../platform/object-store/local.ts'
+import type { ObjectStore } from '../../../platform/object-store/store.ts'
+
+/** What a signed URL allows; 404 where the platform keeps its objects elsewhere. */
+export function authorize(
+  store: ObjectStore,
+  method: 'GET' | 'PUT',
+  key: string,
+  { url = '' }: IncomingMessage,
+) {
+  if (!isLocalStore(store)) throw new ApiError('not_found', 'objects are not stored here')
+  const query = new URLSearchParams(url.includes('?') ? url.slice(url.indexOf('?') + 1) : '')
+  return { store, grant: store.authorize({ method, key, query }) }
+}
+
+/** The account whose object a signed URL is for; throws as `authorize` does. */
+export function grantedTo(
+  store: ObjectStore,
+  method: 'GET' | 'PUT',
+  params: unknown,
+  req: IncomingMessage,
+): string {
+  const { key } = params as { key: string }
+  authorize(store, method, key, req)
+  return accountOfKey(key)
+}

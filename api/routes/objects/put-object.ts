@@ -1,0 +1,62 @@
+import Type from 'typebox'
+import { isLeaseFile, mayPutLeaseFile } from '../../../db/repositories/training/lease-files.ts'
+import { ApiError } from '../../../domain/errors.ts'
+import { newId } from '../../../domain/ids.ts'
+import { INCOMING_PUTS } from '../../../domain/object-keys.ts'
+import { reply } from '../../http/reply.ts'
+import { route } from '../../http/route.ts'
+import { authorize, grantedTo } from './authorize.ts'
+
+/** What S3 takes in one PUT. */
+const MAX_BYTES = 5 * 1024 ** 3
+
+const over = () =>
+  new ApiError(
+    'forbidden',
+    'the lease that this URL was given under has ended, or the file is a checkpoint already',
+  )
+
+export const putObject = route({
+  operationId: 'putObject',
+  summary: 'Upload by a signed URL',
+  method: 'PUT',
+  path: '/objects/{key}',
+  // The signature is the credential.
+  auth: 'none',
+  internal: true,
+  grant: ({ req, params }, { objects }) => grantedTo(objects, 'PUT', params, req),
+  params: Type.Object({ key: Type.String() }),
+  stream: { contentTypes: ['*'] },
+  success: { status: 200 },
+  errors: ['bad_request', 'forbidden', 'not_found', 'unsupported_media_type', 'payload_too_large'],
+
+  async handler({ req, params, signal }, { objects, db }) {
+    const { key } = params
+    const { store, grant } = authorize(objects, 'PUT', key, req)
+    const isLeased = isLeaseFile(key)
+    if (isLeased && !(await mayPutLeaseFile(db, key))) throw over()
+    const contentType = req.headers['content-type'] ?? ''
+    if (grant.contentType !== undefined && contentType.toLowerCase() !== grant.contentType.toLowerCase()) {
+      throw new ApiError(
+        'unsupported_media_type',
+        `this URL takes Content-Type ${grant.contentType}, not ${contentType || 'none'}`,
+      )
+    }
+    const place = isLeased ? `${INCOMING_PUTS}${newId()}` : key
+    const { sha256 } = await store.put(place, req, {
+      contentType,
+      maxBytes: MAX_BYTES,
+      signal,
+      ...(grant.sha256 !== undefined && { sha256: grant.sha256 }),
+    })
+    if (isLeased) {
+      // What was completed or registered meanwhile stays as it was.
+      await db.transaction().execute(async (trx) => {
+        if (await mayPutLeaseFile(trx, key)) return store.move(place, key)
+        await store.delete(place)
+        throw over()
+      })
+    }
+    return reply(200, undefined, { etag: `"${sha256}"` })
+  },
+})

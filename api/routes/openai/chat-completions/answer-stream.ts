@@ -1,0 +1,127 @@
+import type { ServerResponse } from 'node:http'
+import { settlementOf } from '../../../../db/repositories/tasks/tasks.ts'
+import { canStream } from '../../../../domain/chat/chat.ts'
+import { toApiError } from '../../../http/errors.ts'
+import { HANDLED } from '../../../http/reply.ts'
+import { memberBytes, spliceMembers } from '../../../../platform/json-bytes.ts'
+import { ownerOfNode } from '../../../inference/node-owner.ts'
+import { runningEntry } from '../../../inference/rows.ts'
+import type { AnswerRoom } from '../../../gateway/links/answer-memory.ts'
+import type { OpenRow } from '../../../gateway/journal/journal.ts'
+import type { Services } from '../../../services.ts'
+import { bytesFor, type Chat, linkRequest, naming, TASK_HEADER } from './chat.ts'
+import { NodePicker } from './node-picker.ts'
+import { SseClient } from './sse-client.ts'
+import { type Streamed, StreamRelay } from './stream-relay.ts'
+
+const HEADERS = {
+  'content-type': 'text/event-stream; charset=utf-8',
+  'cache-control': 'no-cache, no-transform',
+  'x-accel-buffering': 'no',
+}
+
+/** A stream's row, and which node worked on it last. */
+interface Row {
+  open: OpenRow | undefined
+  nodeId: string | undefined
+  startedAt: Date
+  room: AnswerRoom | undefined
+}
+
+function roomFor({ links }: Services, { ticket, departure }: Chat): AnswerRoom {
+  const room = links.memory.room(ticket.accountId)
+  departure.whenOver(() => room.release())
+  return room
+}
+
+/**
+ * Streams a chat. Its row is opened while the node is asked and before the first byte goes out, and closed after the
+ * last; nothing is sent before the model is loaded, so that a status other than 200 stays possible.
+ */
+export async function answerStream(
+  services: Services,
+  chat: Chat,
+  res: ServerResponse,
+): Promise<typeof HANDLED> {
+  const row: Row = { open: undefined, nodeId: undefined, startedAt: chat.ticket.createdAt, room: undefined }
+  using client = new SseClient(res, {
+    headers: { ...HEADERS, [TASK_HEADER]: chat.ticket.taskId },
+    keepAliveMs: services.config.HEARTH_STREAM_KEEPALIVE_S * 1_000,
+  })
+  try {
+    close(services, chat, row, await stream(services, chat, client, row))
+  } catch (err) {
+    const error = toApiError(err)
+    close(services, chat, row, { tokens: 0, error: err instanceof Error ? err.message : error.message })
+    // A comment may have opened the stream already.
+    if (res.destroyed) throw err
+    if (!client.hasHead) throw row.open ? naming(chat, error) : err
+    client.fail(error)
+  }
+  return HANDLED
+}
+
+async function stream(services: Services, chat: Chat, client: SseClient, row: Row): Promise<Streamed> {
+  const { links, journal, gateway } = services
+  const picker = new NodePicker(services, chat)
+  for (;;) {
+    const nodeId = await picker.pick()
+    Object.assign(row, { nodeId, startedAt: services.now() })
+    row.open ??= journal.open(runningEntry(chat.ticket, gateway.id))
+    client.keepAlive()
+    const version = links.versionOf(nodeId) ?? ''
+    const relay = new StreamRelay(client, row.open.opened, {
+      wantsEvents: canStream(version),
+      room: (row.room ??= roomFor(services, chat)),
+    })
+    const bytes = bytesFor(chat, version)
+    const body = relay.wantsEvents ? bytes : withoutStream(bytes)
+    links.placement.addPending(nodeId, 1)
+    try {
+      return await relay.run((handlers) => links.request(nodeId, linkRequest(chat, body), handlers))
+    } catch (err) {
+      client.hush()
+      picker.failed(nodeId, err)
+    } finally {
+      links.placement.addPending(nodeId, -1)
+    }
+  }
+}
+
+/** For a node that cannot pass a stream on. */
+function withoutStream(body: Buffer): Buffer {
+  const hasOptions = memberBytes(body, 'stream_options') !== undefined
+  return spliceMembers(body, { stream: 'false', ...(hasOptions && { stream_options: 'null' }) })
+}
+
+/** Ends the task's row; the client has its answer by now, or was let go before the row was durable. */
+function close(services: Services, chat: Chat, row: Row, { tokens, error }: Streamed): void {
+  const { journal, log, now } = services
+  const { ticket, endpoint } = chat
+  const { open, nodeId, startedAt } = row
+  if (!open) return
+  const settle = async () => {
+    await open.written
+    const owner = nodeId === undefined ? undefined : await ownerOfNode(services, endpoint.price_micro, nodeId)
+    const ended = now()
+    const outcome =
+      error === undefined
+        ? {
+            status: 'succeeded' as const,
+            result: null,
+            inferenceTimeMs: ended.getTime() - startedAt.getTime(),
+            modelState: ticket.modelState ?? 'resident',
+            tokens,
+          }
+        : { status: 'failed' as const, error }
+    const task = { id: ticket.taskId, account_id: ticket.accountId, price_micro: endpoint.price_micro }
+    await journal.settle(
+      settlementOf(task, outcome, { now: ended, ...(nodeId && { nodeId }), ownerAccountId: owner }),
+    )
+  }
+  journal.keep(
+    settle().catch((err: unknown) =>
+      log.error({ err, task_id: ticket.taskId }, 'the row of a stream was not closed'),
+    ),
+  )
+}

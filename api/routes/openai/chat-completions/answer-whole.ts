@@ -1,0 +1,97 @@
+import { tokensIn } from '../../../../domain/chat/chat.ts'
+import { ApiError } from '../../../../domain/errors.ts'
+import { toApiError } from '../../../http/errors.ts'
+import { reply, type Reply } from '../../../http/reply.ts'
+import { spliceMembers } from '../../../../platform/json-bytes.ts'
+import { ownerOfNode } from '../../../inference/node-owner.ts'
+import { endedEntry } from '../../../inference/rows.ts'
+import type { WarmWork } from '../../../inference/warm.ts'
+import { isCounted } from '../../../gateway/links/answer-memory.ts'
+import type { LinkAnswer } from '../../../gateway/links/whole-answer.ts'
+import type { Services } from '../../../services.ts'
+import { bytesFor, type Chat, linkRequest, naming, refusalOf, TASK_HEADER } from './chat.ts'
+import { NodePicker } from './node-picker.ts'
+
+const OPENING = 0x7b
+const CLOSING = 0x7d
+const NO_USAGE = '{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}'
+
+/** Answers a chat in one piece, once the row of its task is durable. */
+export async function answerWhole(services: Services, chat: Chat): Promise<Reply> {
+  const { links } = services
+  const picker = new NodePicker(services, chat)
+  let asked: Omit<WarmWork, 'outcome'> | undefined
+  let answer: LinkAnswer | undefined
+  let read: ReturnType<typeof readAnswer>
+  try {
+    do {
+      const picked = picker.pick()
+      const nodeId = typeof picked === 'string' ? picked : await picked
+      asked = { nodeId, startedAt: services.now(), inferenceTimeMs: 0 }
+      const began = performance.now()
+      links.placement.addPending(nodeId, 1)
+      try {
+        const body = bytesFor(chat, links.versionOf(nodeId) ?? '')
+        answer = await links.ask(nodeId, linkRequest(chat, body))
+        asked.inferenceTimeMs = performance.now() - began
+      } catch (err) {
+        picker.failed(nodeId, err)
+      } finally {
+        links.placement.addPending(nodeId, -1)
+      }
+    } while (!answer)
+    const { body, room } = answer
+    if (isCounted(body)) chat.departure.whenOver(() => room.release())
+    read = readAnswer(answer)
+  } catch (err) {
+    // What no node was asked for is no task, and neither is what its client no longer waits for.
+    if (!asked || chat.departure.aborted) throw err
+    const error = toApiError(err)
+    await record(services, chat, { ...asked, outcome: { status: 'failed', error: error.message } })
+    throw naming(chat, error)
+  }
+  // What was said is the client's alone, as with a stream.
+  const outcome =
+    read instanceof ApiError
+      ? { status: 'failed' as const, error: read.message }
+      : { status: 'succeeded' as const, result: null, tokens: read.tokens }
+  await record(services, chat, { ...asked, outcome })
+  if (read instanceof ApiError) throw naming(chat, read)
+  return reply(200, read.body, {
+    'content-type': 'application/json',
+    [TASK_HEADER]: chat.ticket.taskId,
+  })
+}
+
+function record(services: Services, { ticket, endpoint }: Chat, work: WarmWork): Promise<void> {
+  const write = (owner: string | undefined) =>
+    services.journal.insert(endedEntry(ticket, work, owner, services.now()))
+  const owner = ownerOfNode(services, endpoint.price_micro, work.nodeId)
+  return owner instanceof Promise ? owner.then(write) : write(owner)
+}
+
+/** The answer as it goes to the client: the model server's bytes, with usage said to be zero where it says nothing. */
+function readAnswer({ head, body, room }: LinkAnswer): { body: Buffer; tokens: number } | ApiError {
+  const { status, tokens } = head
+  if (status !== 200) return refusalOf(status, body)
+  if (tokens !== undefined && seemsCounted(body)) return { body, tokens }
+  room.holdValues(body)
+  const value = objectIn(body)
+  if (!value) return new ApiError('internal', 'the model answered with something else than a JSON object')
+  const isCounted = typeof value.usage === 'object' && value.usage !== null
+  return { body: isCounted ? body : spliceMembers(body, { usage: NO_USAGE }), tokens: tokensIn(value) }
+}
+
+/** A glance at what a node has read and counted: it is not the node's owner who is to say what is a whole answer. */
+const seemsCounted = (body: Buffer): boolean =>
+  body[0] === OPENING && body.at(-1) === CLOSING && body.includes('"usage"')
+
+export function objectIn(body: Buffer): Record<string, unknown> | undefined {
+  try {
+    const value = JSON.parse(body.toString()) as unknown
+    const isObject = typeof value === 'object' && value !== null && !Array.isArray(value)
+    return isObject ? (value as Record<string, unknown>) : undefined
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,57 @@
+import type { CallableEndpointRow } from '../../../../db/repositories/endpoints/callable.ts'
+import { CHAT_PATH, SERVED_MODEL, takesModelName } from '../../../../domain/chat/chat.ts'
+import { faultField, modelFault } from '../../../../domain/models/answer.ts'
+import { ApiError, type Issue } from '../../../../domain/errors.ts'
+import { type Place, replaceAt } from '../../../../platform/json-bytes.ts'
+import type { Departure } from '../../../http/departure.ts'
+import type { Ticket } from '../../../inference/rows.ts'
+import type { LinkRequest } from '../../../gateway/links/link-request.ts'
+
+/** A chat that may be served: its endpoint, and the client's bytes. */
+export interface Chat {
+  readonly endpoint: CallableEndpointRow
+  readonly ticket: Ticket
+  readonly body: Buffer
+  /** Where the name of the model stands in them. */
+  readonly modelPlace: Place
+  /** Of the client, before its answer is complete. */
+  readonly departure: Departure
+}
+
+const DEADLINE_MS = 60 * 60 * 1000
+const SERVED_NAME = Buffer.from(JSON.stringify(SERVED_MODEL))
+
+/** The bytes for a node of this version: as they came, unless its model servers know their model by one name only. */
+export const bytesFor = ({ body, modelPlace }: Chat, version: string): Buffer =>
+  takesModelName(version) ? body : replaceAt(body, modelPlace, SERVED_NAME)
+
+export const linkRequest = ({ endpoint, departure, ticket }: Chat, body: Buffer): LinkRequest => ({
+  accountId: ticket.accountId,
+  modelKey: endpoint.model_key,
+  path: CHAT_PATH,
+  body,
+  deadlineMs: DEADLINE_MS,
+  signal: departure,
+})
+
+/** How an answer of a model server other than 200 is told: its own words and field under a status that clients know. */
+export function refusalOf(status: number, body: Buffer): ApiError {
+  const text = body.toString()
+  const message = modelFault(status, text)
+  if (status === 429 || status === 503) {
+    return new ApiError('no_capacity', message, { headers: { 'retry-after': '1' } })
+  }
+  const field = faultField(text)
+  const issue = { loc: ['body', field ?? ''], msg: message, type: 'value_error' } satisfies Issue
+  const options = field === undefined ? {} : { details: { issues: [issue] } }
+  if (status === 422) return new ApiError('validation_failed', message, options)
+  if (status === 413) return new ApiError('payload_too_large', message)
+  return new ApiError(status >= 400 && status < 500 ? 'bad_request' : 'internal', message, options)
+}
+
+/** The header that names the task which a chat becomes. */
+export const TASK_HEADER = 'x-hearth-task-id'
+
+/** The error, with the id of the failed task for whoever looks into it. */
+export const naming = ({ ticket }: Chat, { code, message, details, cause, headers }: ApiError): ApiError =>
+  new ApiError(code, message, { details, cause, headers: { ...headers, [TASK_HEADER]: ticket.taskId } })

@@ -1,0 +1,137 @@
+import { tokensOf } from '../../../../domain/chat/chat.ts'
+import { compact } from '../../../../platform/link/codec.ts'
+import type { AnswerRoom } from '../../../gateway/links/answer-memory.ts'
+
+const LF = 0x0a
+const CR = 0x0d
+const DONE = '[DONE]'
+const USAGE = '"usage"'
+/** An event that is longer is passed on in pieces, and so is one that finds no memory. */
+const MAX_HELD = 4 * 1024 * 1024
+const FIRST_HELD = 64 * 1024
+
+/**
+ * The events of a model server on their way to a client: whole ones, byte for byte, and nothing behind `[DONE]`. What an
+ * event says of usage is looked at, never changed.
+ */
+export class EventStream {
+  readonly #room: Pick<AnswerRoom, 'grow'>
+  #held: Buffer = Buffer.alloc(0)
+  #heldBytes = 0
+  #lastUsage: Buffer | undefined
+  #isDone = false
+
+  constructor(room: Pick<AnswerRoom, 'grow'>) {
+    this.#room = room
+  }
+
+  /** The server has said `[DONE]`. */
+  get isDone(): boolean {
+    return this.#isDone
+  }
+
+  /** Gives the bytes that may go on now: all events that are complete. */
+  take(chunk: Buffer): Buffer | undefined {
+    if (this.#isDone) return undefined
+    // The blank line may come in two pieces.
+    const meets = this.#heldBytes > 0 && (chunk[0] === LF || chunk[0] === CR)
+    const bytes = meets ? this.#takeHeld(chunk) : chunk
+    const end = eventsEnd(bytes)
+    if (end === bytes.length && this.#heldBytes === 0) return this.#pass(bytes)
+    if (end > 0) {
+      const whole = this.#takeHeld(bytes.subarray(0, end))
+      // Less than a chunk: it always fits.
+      this.#hold(bytes.subarray(end))
+      return this.#pass(whole)
+    }
+    return this.#hold(bytes) ? undefined : this.#pass(this.#takeHeld(bytes))
+  }
+
+  /** What is left when the server has ended: an event without its blank line gets one. */
+  rest(): Buffer | undefined {
+    if (this.#isDone || this.#heldBytes === 0) return undefined
+    const last = this.#takeHeld()
+    if (last.every((byte) => byte === LF || byte === CR)) return undefined
+    return this.#pass(Buffer.concat([last, Buffer.from('\n\n')]))
+  }
+
+  /** The tokens that the server has counted; 0 when it did not say. */
+  tokens(): number {
+    const bytes = this.#lastUsage
+    if (!bytes) return 0
+    // The last of hundreds of events, most likely: from behind, one at a time.
+    let end = bytes.length
+    for (let at = bytes.lastIndexOf(USAGE); at !== -1; at = bytes.subarray(0, end).lastIndexOf(USAGE)) {
+      const start = eventsEnd(bytes.subarray(0, at))
+      const count = tokensInEvent(bytes.toString('utf8', start, end).split(/\r?\n\r?\n/, 1)[0]!)
+      if (count > 0) return count
+      end = start
+    }
+    return 0
+  }
+
+  /** Keeps a copy of the bytes, which may be a small part of what they came in; false when there are too many. */
+  #hold(bytes: Buffer): boolean {
+    const length = this.#heldBytes + bytes.length
+    if (length > this.#held.length && !this.#widen(length)) return false
+    this.#held.set(bytes, this.#heldBytes)
+    this.#heldBytes = length
+    return true
+  }
+
+  #widen(length: number): boolean {
+    if (length > MAX_HELD) return false
+    const capacity = Math.min(MAX_HELD, Math.max(256, length, 2 * this.#held.length))
+    const more = Math.max(FIRST_HELD, capacity) - Math.max(FIRST_HELD, this.#held.length)
+    if (more > 0 && !this.#room.grow(more)) return false
+    const wider = Buffer.allocUnsafe(capacity)
+    wider.set(this.#held.subarray(0, this.#heldBytes))
+    this.#held = wider
+    return true
+  }
+
+  #takeHeld(more?: Buffer): Buffer {
+    if (this.#heldBytes === 0 && more) return more
+    const held = this.#held.subarray(0, this.#heldBytes)
+    this.#heldBytes = 0
+    // What is held is written over by what comes next.
+    return Buffer.concat(more ? [held, more] : [held])
+  }
+
+  #pass(events: Buffer): Buffer {
+    if (events.includes(USAGE)) this.#lastUsage = compact(events)
+    const end = doneEnd(events)
+    if (end === undefined) return events
+    this.#isDone = true
+    return events.subarray(0, end)
+  }
+}
+
+/** Just behind the last blank line; 0 when there is none. */
+function eventsEnd(bytes: Buffer): number {
+  for (let at = bytes.lastIndexOf(LF); at > 0; at = bytes.lastIndexOf(LF, at - 1)) {
+    if (bytes[at - 1] === LF) return at + 1
+    if (bytes[at - 1] === CR && bytes[at - 2] === LF) return at + 1
+  }
+  return 0
+}
+
+/** Behind the event that ends the stream; text of a token may hold the same word, but not at the start of a line. */
+function doneEnd(events: Buffer): number | undefined {
+  for (let at = events.indexOf(DONE); at !== -1; at = events.indexOf(DONE, at + 1)) {
+    const lineStart = at === 0 ? 0 : events.lastIndexOf(LF, at - 1) + 1
+    if (events.toString('latin1', lineStart, at).trimEnd() !== 'data:') continue
+    const blank = events.indexOf(LF, events.indexOf(LF, at) + 1)
+    return blank === -1 ? events.length : blank + 1
+  }
+  return undefined
+}
+
+function tokensInEvent(event: string): number {
+  const data = event
+    .split(/\r?\n/)
+    .filter((line) => line.startsWith('data:'))
+    .map((line) => line.slice('data:'.length))
+    .join('\n')
+  return tokensOf(data) ?? 0
+}

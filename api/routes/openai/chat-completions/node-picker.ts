@@ -1,0 +1,84 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { ApiError } from '../../../../domain/errors.ts'
+import { ClientGoneError } from '../../../http/body.ts'
+import { modelStateOf } from '../../../inference/admission.ts'
+import { LinkError } from '../../../gateway/links/link-request.ts'
+import type { Services } from '../../../services.ts'
+import type { Chat } from './chat.ts'
+
+/** Nodes that have dropped the model since they last said otherwise. */
+const MAX_MISSED = 8
+/** Node or model server broke before the first byte: once more elsewhere. */
+const MAX_BROKEN = 1
+/** How long a node takes at most to notice that its model server is gone. */
+const NOTICE_MS = 200
+
+/** Finds a chat a node that has its model loaded, waiting for a load where there is none. */
+export class NodePicker {
+  readonly #services: Services
+  readonly #chat: Chat
+  #exclude: Set<string> | undefined
+  #deadline: number | undefined
+  #missed = 0
+  #broken = 0
+
+  constructor(services: Services, chat: Chat) {
+    this.#services = services
+    this.#chat = chat
+  }
+
+  /** A node with the model loaded. Throws `model_cold` or `no_capacity` when there is none in time. */
+  pick(): string | Promise<string> {
+    return this.#warmNode() ?? this.#wait()
+  }
+
+  /** A node did not answer: takes note, or throws what the client is told when nothing is left to try. */
+  failed(nodeId: string, err: unknown): void {
+    if (this.#chat.departure.aborted) throw new ClientGoneError('the client left before its answer')
+    if (!(err instanceof LinkError)) throw err
+    ;(this.#exclude ??= new Set()).add(nodeId)
+    if (err.code === 'model_cold' || err.code === 'no_capacity') this.#missed += 1
+    else this.#broken += 1
+    if (err.code === 'timeout' || this.#broken > MAX_BROKEN) throw new ApiError('internal', err.message)
+    if (this.#missed > MAX_MISSED) throw new ApiError('no_capacity', err.message)
+  }
+
+  #warmNode(): string | undefined {
+    const { endpoint, ticket } = this.#chat
+    const need = {
+      model_key: endpoint.model_key,
+      account_id: ticket.accountId,
+      runtime_profile: endpoint.runtime_profile,
+      memory_mb: endpoint.memory_mb,
+      atLeast: 'warm' as const,
+      now: Date.now(),
+    }
+    const { chosen } = this.#services.links.placement.place(
+      this.#exclude ? { ...need, exclude: this.#exclude } : need,
+      Math.random,
+    )
+    return chosen?.node_id
+  }
+
+  async #wait(): Promise<string> {
+    const { loads } = this.#services
+    const { endpoint, body, departure, ticket } = this.#chat
+    const { model_key, runtime_profile, memory_mb } = endpoint
+    const need = { model_key, account_id: ticket.accountId, runtime_profile, memory_mb }
+    ticket.modelState = modelStateOf(this.#services, ticket)
+    if (this.#exclude) await sleep(NOTICE_MS)
+    this.#deadline ??= performance.now() + (await loads.ceilingMs(need))
+    for (;;) {
+      // Nodes that failed may have loaded it anew.
+      this.#exclude = undefined
+      const timeoutMs = Math.max(0, this.#deadline - performance.now())
+      try {
+        await loads.wait(need, { timeoutMs, bytes: body.length, signal: departure.signal })
+      } catch (err) {
+        throw departure.aborted ? new ClientGoneError('the client left while its model was loaded') : err
+      }
+      const nodeId = this.#warmNode()
+      if (nodeId !== undefined) return nodeId
+    }
+  }
+}

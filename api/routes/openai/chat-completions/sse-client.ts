@@ -1,0 +1,76 @@
+import type { ServerResponse } from 'node:http'
+import type { ApiError } from '../../../../domain/errors.ts'
+import { ERROR_BODIES } from '../../../http/errors.ts'
+
+const DONE = 'data: [DONE]\n\n'
+/** A timer that is set for longer goes off at once. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1
+
+/** The client's end of a stream of events. Its head goes out with its first byte. */
+export class SseClient implements Disposable {
+  readonly #res: ServerResponse
+  readonly #headers: Record<string, string>
+  readonly #keepAliveMs: number
+  #keepAlive: NodeJS.Timeout | undefined
+
+  constructor(
+    res: ServerResponse,
+    { headers, keepAliveMs }: { headers: Record<string, string>; keepAliveMs: number },
+  ) {
+    this.#res = res
+    this.#headers = headers
+    this.#keepAliveMs = keepAliveMs
+  }
+
+  get hasHead(): boolean {
+    return this.#res.headersSent
+  }
+
+  /** Sends a comment from time to time until the first event: proxies close what is silent for long. */
+  keepAlive(): void {
+    if (this.#keepAliveMs === 0) return
+    this.#keepAlive ??= setInterval(
+      () => this.#send(': keep-alive\n\n'),
+      Math.min(this.#keepAliveMs, LONGEST_TIMER_MS),
+    )
+  }
+
+  /** Sends no more comments: while no model is loaded, a status has to stay possible. */
+  hush(): void {
+    clearInterval(this.#keepAlive)
+    this.#keepAlive = undefined
+  }
+
+  /** Sends whole events. False asks to wait for `onDrain`. */
+  write(events: Buffer, onDrain: () => void): boolean {
+    this.hush()
+    if (this.#send(events)) return true
+    this.#res.once('drain', onDrain)
+    return false
+  }
+
+  /** Ends the stream; `[DONE]` is its last event, whoever says it. */
+  end({ saidDone }: { saidDone: boolean }): void {
+    this.hush()
+    if (!saidDone) this.#send(DONE)
+    this.#res.end()
+  }
+
+  /** Ends the stream with an error that clients raise. */
+  fail(error: ApiError): void {
+    this.hush()
+    this.#send(`data: ${JSON.stringify(ERROR_BODIES.openai(error))}\n\n`)
+    this.end({ saidDone: false })
+  }
+
+  [Symbol.dispose](): void {
+    this.hush()
+  }
+
+  #send(bytes: Buffer | string): boolean {
+    const res = this.#res
+    if (res.destroyed) return true
+    if (!res.headersSent) res.writeHead(200, this.#headers)
+    return res.write(bytes)
+  }
+}

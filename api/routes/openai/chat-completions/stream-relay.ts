@@ -1,0 +1,164 @@
+import { tokensIn } from '../../../../domain/chat/chat.ts'
+import { ApiError } from '../../../../domain/errors.ts'
+import { toApiError } from '../../../http/errors.ts'
+import { AnswerBuffer, type AnswerRoom } from '../../../gateway/links/answer-memory.ts'
+import type { Head, LinkError, LinkExchange, LinkHandlers } from '../../../gateway/links/link-request.ts'
+import { objectIn } from './answer-whole.ts'
+import { refusalOf } from './chat.ts'
+import { EventStream } from './event-stream.ts'
+import { singleChunk } from './single-chunk.ts'
+import type { SseClient } from './sse-client.ts'
+
+/** How a stream ended, for its row. */
+export interface Streamed {
+  tokens: number
+  /** Why it is not whole. */
+  error: string | undefined
+}
+
+/** Bytes of events that wait for the row to be durable, above which the node waits as well. */
+const MAX_WAITING = 64 * 1024
+const CLIENT_LEFT = 'the client left before the end of its stream'
+
+/**
+ * Carries one node's answer to the client: events as they come, waiting while the client is slow, or an answer that came
+ * in one piece as a single event.
+ */
+export class StreamRelay implements LinkHandlers {
+  readonly wantsEvents: boolean
+  readonly #client: SseClient
+  readonly #opened: Promise<void>
+  readonly #events: EventStream
+  /** An answer that comes in one piece. */
+  readonly #whole: AnswerBuffer
+  readonly #room: AnswerRoom
+  readonly #result = Promise.withResolvers<Streamed>()
+  #exchange: LinkExchange | undefined
+  #status = 0
+  #isStreamed = false
+  /** What came before the row was durable. */
+  #waiting: Buffer[] = []
+  #waitingBytes = 0
+  #isOpen = false
+  /** The client has had an event of this answer. */
+  #hasBegun = false
+
+  constructor(
+    client: SseClient,
+    opened: Promise<void>,
+    { wantsEvents, room }: { wantsEvents: boolean; room: AnswerRoom },
+  ) {
+    this.#client = client
+    this.#opened = opened
+    this.wantsEvents = wantsEvents
+    this.#room = room
+    this.#events = new EventStream(room)
+    this.#whole = new AnswerBuffer(room)
+  }
+
+  /** Resolves when the client has all it will get. Rejects while another node may still be asked. */
+  async run(request: (handlers: LinkHandlers) => LinkExchange): Promise<Streamed> {
+    this.#exchange = request(this)
+    this.#opened.then(
+      () => this.#open(),
+      (err: unknown) => {
+        this.#exchange?.cancel()
+        this.#result.reject(err)
+      },
+    )
+    return this.#result.promise
+  }
+
+  onHead({ status, contentType }: Head): void {
+    this.#status = status
+    this.#isStreamed = this.wantsEvents && status === 200 && contentType.startsWith('text/event-stream')
+  }
+
+  onChunk(chunk: Buffer): void {
+    if (!this.#isStreamed) return this.#collect(chunk)
+    const events = this.#events.take(chunk)
+    if (events) this.#send(events)
+  }
+
+  onEnd(): void {
+    void this.#opened
+      .then(() => this.#finish())
+      // When it was not opened that has been told already, and this says nothing new.
+      .catch((cause: unknown) => {
+        const known = cause instanceof ApiError ? cause : undefined
+        this.#refuse(
+          known ?? new ApiError('internal', "the model's answer could not be passed on", { cause }),
+        )
+      })
+  }
+
+  onError(err: LinkError): void {
+    if (err.code === 'cancelled' && this.#hasBegun) {
+      return this.#result.resolve({ tokens: this.#events.tokens(), error: CLIENT_LEFT })
+    }
+    if (!this.#hasBegun) return this.#result.reject(err)
+    this.#client.fail(new ApiError('internal', err.message))
+    this.#result.resolve({ tokens: this.#events.tokens(), error: err.message })
+  }
+
+  #open(): void {
+    this.#isOpen = true
+    if (!this.#isStreamed) return
+    const waiting = this.#waiting
+    this.#waiting = []
+    this.#waitingBytes = 0
+    this.#exchange?.resume()
+    for (const events of waiting) this.#send(events)
+  }
+
+  #send(events: Buffer): void {
+    if (!this.#isOpen) {
+      this.#waiting.push(events)
+      this.#waitingBytes += events.length
+      if (this.#waitingBytes > MAX_WAITING) this.#exchange?.pause()
+      return
+    }
+    this.#hasBegun = true
+    const exchange = this.#exchange
+    if (!this.#client.write(events, () => exchange?.resume())) exchange?.pause()
+  }
+
+  #collect(chunk: Buffer): void {
+    try {
+      this.#whole.append(chunk)
+    } catch (err) {
+      this.#exchange?.cancel()
+      this.#refuse(toApiError(err))
+    }
+  }
+
+  #finish(): void {
+    if (!this.#isStreamed) return this.#finishWhole(this.#whole.take())
+    const rest = this.#events.rest()
+    if (rest) this.#send(rest)
+    this.#end(this.#events.tokens(), this.#events.isDone)
+  }
+
+  #finishWhole(body: Buffer): void {
+    if (this.#status !== 200) return this.#refuse(refusalOf(this.#status, body))
+    this.#room.holdValues(body)
+    const completion = objectIn(body)
+    if (!completion) {
+      return this.#refuse(new ApiError('internal', 'the model answered with something else than events'))
+    }
+    this.#send(singleChunk(completion))
+    this.#end(tokensIn(completion), false)
+  }
+
+  #end(tokens: number, saidDone: boolean): void {
+    this.#client.end({ saidDone })
+    this.#result.resolve({ tokens, error: undefined })
+  }
+
+  /** By a status while that is possible, else by an event. */
+  #refuse(error: ApiError): void {
+    if (!this.#client.hasHead) return this.#result.reject(error)
+    this.#client.fail(error)
+    this.#result.resolve({ tokens: 0, error: error.message })
+  }
+}

@@ -1,0 +1,23 @@
+import Type from 'typebox'
+import { findChatModel } from '../../../../db/repositories/endpoints/chat-models.ts'
+import { ChatModel } from '../../../../schemas/openai.ts'
+import { route } from '../../../http/route.ts'
+import { isId, noModel } from '../chat-endpoint.ts'
+import { presentChatModel } from './present.ts'
+
+export const getChatModel = route({
+  operationId: 'getChatModel',
+  summary: 'Look up a model to chat with, by its id or its name',
+  method: 'GET',
+  path: '/models/{model}',
+  auth: 'api-key',
+  params: Type.Object({ model: Type.String({ minLength: 1, maxLength: 200 }) }),
+  success: { status: 200, schema: ChatModel },
+
+  async handler({ caller: { accountId }, params: { model } }, { db }) {
+    const by = isId(model) ? { id: model.toLowerCase() } : { name: model.toLowerCase() }
+    const row = await findChatModel(db, accountId, by)
+    if (!row) throw noModel(model)
+    return presentChatModel(row, accountId)
+  },
+})

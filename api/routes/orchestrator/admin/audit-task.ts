@@ -1,0 +1,51 @@
+import Type from 'typebox'
+import { findTaskAudit } from '../../../../db/repositories/platform/audit.ts'
+import type { LedgerLineRow } from '../../../../db/tables/inference.ts'
+import { ApiError } from '../../../../domain/errors.ts'
+import { TaskAudit } from '../../../../schemas/admin.ts'
+import { Uuid } from '../../../../schemas/common.ts'
+import { route } from '../../../http/route.ts'
+
+export const auditTask = route({
+  operationId: 'auditTask',
+  summary: 'Show what a task has booked: hold, capture and payouts, or refund',
+  method: 'GET',
+  path: '/admin/audit/task/{task_id}',
+  auth: 'operations-key',
+  params: Type.Object({ task_id: Uuid }),
+  success: { status: 200, schema: TaskAudit },
+  errors: ['not_found'],
+
+  async handler({ params: { task_id } }, { db }) {
+    const found = await findTaskAudit(db, task_id)
+    if (!found) throw new ApiError('not_found', 'there is no task with this id')
+    const { task, entries } = found
+    return {
+      task_id,
+      account_id: task.account_id,
+      endpoint_id: task.endpoint_id,
+      status: task.status,
+      price_micro: task.price_micro,
+      entries: entries.map((entry) => ({
+        entry_id: entry.id,
+        kind: entry.kind,
+        purse: entry.purse,
+        amount_micro: entry.amount_micro,
+        created_at: entry.created_at.toISOString(),
+      })),
+      sums: {
+        total_micro: entries.reduce((sum, { amount_micro }) => sum + amount_micro, 0),
+        by_kind: sumBy(entries, 'kind'),
+        by_purse: sumBy(entries, 'purse'),
+      },
+      created_at: task.created_at.toISOString(),
+      completed_at: task.completed_at?.toISOString() ?? null,
+    }
+  },
+})
+
+function sumBy(entries: readonly LedgerLineRow[], column: 'kind' | 'purse'): Record<string, number> {
+  const sums = new Map<string, number>()
+  for (const entry of entries) sums.set(entry[column], (sums.get(entry[column]) ?? 0) + entry.amount_micro)
+  return Object.fromEntries(sums)
+}

@@ -1,0 +1,168 @@
+import type { Transaction } from 'kysely'
+import Type from 'typebox'
+import { findAccount } from '../../../../db/repositories/platform/accounts.ts'
+import { insertEndpoint } from '../../../../db/repositories/endpoints/endpoints.ts'
+import { insertModelImport, takeModelImport } from '../../../../db/repositories/models/imports.ts'
+import { insertVersion } from '../../../../db/repositories/models/versions.ts'
+import type { Database } from '../../../../db/tables.ts'
+import type { EndpointRow } from '../../../../db/tables/models.ts'
+import { isChatCapable } from '../../../../domain/chat/chat.ts'
+import { ApiError, invalid } from '../../../../domain/errors.ts'
+import { isHubName } from '../../../../domain/hub/names.ts'
+import { newId } from '../../../../domain/ids.ts'
+import { importKey } from '../../../../domain/object-keys.ts'
+import { estimateMb } from '../../../../domain/models/memory.ts'
+import { modelKeyOf } from '../../../../domain/training-run.ts'
+import type { ObjectStore } from '../../../../platform/object-store/store.ts'
+import { Uuid } from '../../../../schemas/common.ts'
+import {
+  CompleteModelImport,
+  ImportedModel,
+  ModelImportStarted,
+  StartModelImport,
+} from '../../../../schemas/model-import.ts'
+import type { RuntimeProfile } from '../../../../schemas/runtime-profile.ts'
+import { CHAT_LISTING, PLAIN_LISTING } from '../../../../domain/chat/listing.ts'
+import { route } from '../../../http/route.ts'
+import { noAccount } from './accounts.ts'
+
+const URL_LIFETIME_S = 6 * 3_600
+const OCTETS = 'application/octet-stream'
+
+export const startModelImport = route({
+  operationId: 'startModelImport',
+  summary: 'Get addresses to PUT the files of a model to',
+  method: 'POST',
+  path: '/admin/model-imports',
+  auth: 'operations-key',
+  body: StartModelImport,
+  success: { status: 201, schema: ModelImportStarted },
+  errors: ['not_found'],
+
+  async handler({ body: { account_id, paths } }, { db, objects }) {
+    if (!(await findAccount(db, account_id))) throw noAccount()
+    const version_id = newId()
+    const sign = async (path: string) => {
+      const key = importKey(version_id, path)
+      const { url } = await objects.signPut(key, { expiresInS: URL_LIFETIME_S, contentType: OCTETS })
+      return { path, url, content_type: OCTETS }
+    }
+    // Written first: what is uploaded and never completed is found by it.
+    await insertModelImport(db, { id: version_id, account_id, paths })
+    return { version_id, uploads: await Promise.all(paths.map(sign)) }
+  },
+})
+
+export const completeModelImport = route({
+  operationId: 'completeModelImport',
+  summary: 'Make the uploaded files of a model a version, and serve it as an endpoint',
+  method: 'POST',
+  path: '/admin/model-imports/{version_id}:complete',
+  auth: 'operations-key',
+  params: Type.Object({ version_id: Uuid }),
+  body: CompleteModelImport,
+  success: { status: 201, schema: ImportedModel },
+  errors: ['not_found', 'conflict'],
+
+  async handler({ params: { version_id }, body }, { db, objects, catalog, now }) {
+    if (!(await findAccount(db, body.account_id))) throw noAccount()
+    if (isHubName(body.name)) {
+      throw invalid(
+        ['body', 'name'],
+        'names that begin with hf- are kept for imports from the hub',
+        'endpoint_name',
+      )
+    }
+    const profile = catalog.profile(body.runtime_profile)
+    if (!profile) {
+      const known = catalog.profiles.map(({ profile_id }) => profile_id).join(', ')
+      throw invalid(['body', 'runtime_profile'], `there is no such runtime profile; known: ${known}`, 'enum')
+    }
+    await Promise.all(body.files.map((file) => checkFile(objects, version_id, file)))
+    const endpoint = await db
+      .transaction()
+      .execute((trx) => create(trx, { versionId: version_id, body, profile, now: now() }))
+    return {
+      endpoint_id: endpoint.id,
+      version_id,
+      model_key: endpoint.model_key,
+      name: endpoint.name,
+      runtime_profile: endpoint.runtime_profile,
+    }
+  },
+})
+
+/** That the bytes have their digest is for the node to find when it fetches them. */
+async function checkFile(
+  objects: ObjectStore,
+  versionId: string,
+  { path, size_bytes }: CompleteModelImport['files'][number],
+): Promise<void> {
+  const found = await objects.head(importKey(versionId, path))
+  if (!found) throw new ApiError('conflict', `${path} has not been uploaded`)
+  if (found.sizeBytes === size_bytes) return
+  throw new ApiError('conflict', `${path} has ${found.sizeBytes} bytes here, not ${size_bytes}`)
+}
+
+interface Creation {
+  versionId: string
+  body: CompleteModelImport
+  profile: RuntimeProfile
+  now: Date
+}
+
+async function create(
+  trx: Transaction<Database>,
+  { versionId, body, profile, now }: Creation,
+): Promise<EndpointRow> {
+  const { account_id, name, task_type, files } = body
+  if (!(await takeModelImport(trx, { id: versionId, account_id }))) {
+    throw new ApiError(
+      'conflict',
+      'this import is complete already, or its files were removed after 24 hours',
+    )
+  }
+  const model_key = modelKeyOf(name, versionId)
+  const common = { account_id, name, model_key, runtime_profile: profile.profile_id, ...listingOf(task_type) }
+  const bytes = files.reduce((sum, { size_bytes }) => sum + size_bytes, 0)
+  await insertVersion(
+    trx,
+    {
+      ...common,
+      id: versionId,
+      model_config_id: name,
+      lifecycle_status: 'ready',
+      memory_mb: estimateMb(profile, bytes),
+      created_at: now,
+    },
+    files.map((file) => ({ ...file, object_key: importKey(versionId, file.path) })),
+  )
+  const row = await insertEndpoint(trx, {
+    ...common,
+    id: newId(),
+    version_id: versionId,
+    display_name: name,
+    description: 'Imported by the operator.',
+    visibility: body.visibility ?? 'account',
+    review_status: 'active',
+    source: 'catalog',
+    task_type,
+    base_model: name,
+    model_category: isChatCapable(task_type) ? 'nlp' : null,
+    tags: [],
+    created_at: now,
+    updated_at: now,
+  })
+  if (!row) throw new ApiError('conflict', `the name ${name} is taken; names are never given out twice`)
+  return row
+}
+
+function listingOf(taskType: string) {
+  const listing = isChatCapable(taskType) ? CHAT_LISTING : PLAIN_LISTING
+  return {
+    input_schema: JSON.stringify(listing.input_schema),
+    output_schema: JSON.stringify(listing.output_schema),
+    example_input: JSON.stringify(listing.example_input),
+    example_output: JSON.stringify(listing.example_output),
+  }
+}

@@ -1,0 +1,22 @@
+import { findAccount } from '../../../../db/repositories/platform/accounts.ts'
+import { createNodeToken as makeNodeToken } from '../../../../db/repositories/nodes/nodes.ts'
+import { CreateNodeToken, NodeToken } from '../../../../schemas/admin.ts'
+import { route } from '../../../http/route.ts'
+import { noAccount } from './accounts.ts'
+
+export const createNodeToken = route({
+  operationId: 'createNodeToken',
+  summary: 'Create a one-time token by which a machine joins the pool for an account',
+  method: 'POST',
+  path: '/admin/node-tokens',
+  auth: 'operations-key',
+  body: CreateNodeToken,
+  success: { status: 201, schema: NodeToken },
+  errors: ['not_found'],
+
+  async handler({ body: { account_id, sharing = 'dedicated' } }, { db }) {
+    if (!(await findAccount(db, account_id))) throw noAccount()
+    const node_token = await makeNodeToken(db, { accountId: account_id, sharing })
+    return { account_id, sharing, node_token }
+  },
+})

@@ -1,0 +1,34 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import {
+  countAcknowledged,
+  type KillSwitchChange,
+  writeKillSwitch,
+} from '../../../../db/repositories/platform/kill-switch.ts'
+import type { KillSwitchRow } from '../../../../db/tables/accounts.ts'
+import type { Services } from '../../../services.ts'
+
+/** How long the caller waits for gateways; one that is silent for longer closes its own gate. */
+const ACKNOWLEDGE_MS = 2_000
+const LOOK_MS = 25
+
+/** Writes the row, lets the workflow know, and waits until every live gateway acts on it. */
+export async function switchKillSwitch(
+  { db, killSwitchSignal, log, now }: Pick<Services, 'db' | 'killSwitchSignal' | 'log' | 'now'>,
+  change: KillSwitchChange,
+): Promise<KillSwitchRow> {
+  const row = await writeKillSwitch(db, change, now())
+  killSwitchSignal.send(row)
+  const deadline = performance.now() + ACKNOWLEDGE_MS
+  for (;;) {
+    const { live, acknowledged } = await countAcknowledged(db, row.version)
+    if (acknowledged >= live) return row
+    if (performance.now() > deadline) {
+      log.warn(
+        { live, acknowledged, version: row.version },
+        'not every gateway has acknowledged the kill switch',
+      )
+      return row
+    }
+    await sleep(LOOK_MS)
+  }
+}

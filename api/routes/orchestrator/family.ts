@@ -1,0 +1,23 @@
+import type { Family } from '../../http/family.ts'
+import { objects } from '../objects/index.ts'
+import { admin } from './admin/index.ts'
+import { jobs } from './jobs/index.ts'
+import { leases } from './leases/index.ts'
+import { nodes } from './nodes/index.ts'
+import { rootTaskClaims, taskClaims } from './task-claims/index.ts'
+
+/** Routes of nodes and operators. */
+export const orchestrator: Family = {
+  name: 'orchestrator',
+  prefix: '/api/v1',
+  errors: 'builder',
+  routes: [...admin, ...nodes, ...jobs, ...leases, ...taskClaims],
+}
+
+/** The few that live at the root as well: `/tasks/{task_id}/claim`, stored objects, the description. */
+export const root: Family = {
+  name: 'root',
+  prefix: '',
+  errors: 'builder',
+  routes: [...objects, ...rootTaskClaims],
+}

@@ -1,0 +1,141 @@
+import { findUsableVersion } from '../../../../db/repositories/training/artifact-refs.ts'
+import { findHubImport } from '../../../../db/repositories/models/hub-models.ts'
+import { findHubVersion } from '../../../../db/repositories/models/hub-versions.ts'
+import { findRevisionToResume, pinBaseRevision } from '../../../../db/repositories/training/base-revisions.ts'
+import type { TrainingRunRow } from '../../../../db/tables/training.ts'
+import { adapterFiles, chooseWeights, trainingFiles } from '../../../../domain/hub/weights.ts'
+import { HubError, type HubFailure, type HubRepoInfo } from '../../../../platform/hub/client.ts'
+import type { ArtifactRef } from '../../../../schemas/artifact-ref.ts'
+import type { JobBase } from '../../../../schemas/lease.ts'
+import { toHubApiError } from '../../../hub/errors.ts'
+import type { Services } from '../../../services.ts'
+import { storagePrefix } from '../../../registry/storage-ref.ts'
+import { type HubFileReader, hubFileUrl } from '../nodes/hub-file-url.ts'
+
+const URL_LIFETIME_S = 3_600
+/** What passes by itself: the run waits and the node asks again. */
+const PASSING: readonly HubFailure[] = ['rate_limited', 'unavailable', 'invalid_answer']
+
+/** What a run starts from, as its node is to fetch it; null for models that start from nothing. */
+export async function baseOf(
+  services: Services,
+  run: TrainingRunRow,
+  reader: HubFileReader,
+): Promise<JobBase | null> {
+  const { db, catalog } = services
+  const kind = catalog.model(run.model_config_id)?.config.trainer.base
+  if (!kind) return null
+
+  const base = run.base as ArtifactRef | null
+  if (base?.type === 'storage') return storedFiles(services, run, base.uri)
+  if (base?.type === 'model_version' || base?.type === 'job') {
+    const version = await findUsableVersion(db, run.account_id, base)
+    return version ? { type: 'version', model_key: version.model_key } : gone('The base of this run is gone.')
+  }
+  // `hf` and no base at all keep the config's own: for a language model the repository it names.
+  return kind === 'required'
+    ? hubModel(services, { run, reader }, String(run.hyperparameters['base_model']))
+    : null
+}
+
+export const gone = (message: string): JobBase => ({ type: 'unavailable', message })
+
+/** The files below an address of the object store that a job names. */
+export async function storedFiles(
+  { objects, config }: Services,
+  { account_id }: Pick<TrainingRunRow, 'account_id'>,
+  uri: string,
+): Promise<JobBase> {
+  const prefix = storagePrefix(uri, account_id, { config })
+  const files: Extract<JobBase, { type: 'files' }>['files'] = []
+  for await (const { key, sizeBytes } of objects.list(prefix)) {
+    const { url } = await objects.signGet(key, { expiresInS: URL_LIFETIME_S })
+    files.push({ path: key.slice(prefix.length), size_bytes: sizeBytes, url })
+  }
+  return files.length === 0 ? gone(`There is nothing at ${uri} any more.`) : { type: 'files', files }
+}
+
+/**
+ * A repository of the hub: as the account has registered it, else as it was when this run, or the one it goes on from,
+ * first asked. Every attempt gets the same commit.
+ */
+async function hubModel(
+  services: Services,
+  { run, reader }: { run: TrainingRunRow; reader: HubFileReader },
+  repoId: string,
+): Promise<JobBase> {
+  const { db } = services
+  const pinned = run.base_revision ?? (await findRevisionToResume(db, run))
+  const repo = { repoId, revision: pinned ?? undefined }
+  return hubRepository(services, run.account_id, repo, {
+    what: 'The base model',
+    reader,
+    pin: (revision) => pinBaseRevision(db, run.id, revision),
+    choose: trainingFiles,
+  })
+}
+
+interface Fetching {
+  reader: HubFileReader
+  /** What messages call it. */
+  what: string
+  /** Notes the commit, and gives the one that stands. */
+  pin: (revision: string) => Promise<string>
+  /** The files that are needed. */
+  choose: typeof trainingFiles
+}
+
+/** A repository as the account has registered it at this revision, else as the hub has it; what it is resolved to is pinned. */
+export async function hubRepository(
+  services: Services,
+  accountId: string,
+  repo: { repoId: string; revision: string | undefined },
+  fetching: Fetching,
+): Promise<JobBase> {
+  const { what, pin, choose, reader } = fetching
+  const { db, hubReader } = services
+  const { repoId } = repo
+  const version = await findHubVersion(db, accountId, { repo_id: repoId, revision: repo.revision })
+  if (version) {
+    const registered = await findHubImport(db, version.id)
+    if (registered) await pin(registered.revision)
+    return { type: 'version', model_key: version.model_key }
+  }
+  try {
+    const { revision, files } = await hubReader.open(accountId, repoId, repo.revision)
+    const first = await pin(revision)
+    // Of two gateways that ask at once the second one's answer may be of another commit.
+    if (first !== revision) {
+      return await hubRepository(services, accountId, { repoId, revision: first }, fetching)
+    }
+    const needed = filesOf(services, { repoId, revision, files: choose(files) }, reader)
+    if (!needed.some(({ path }) => path.endsWith('.safetensors')))
+      return gone(
+        `${what} ${repoId} holds no safetensors weights${choose === adapterFiles ? ' of an adapter' : ''}.`,
+      )
+    const lacking = choose === trainingFiles ? chooseWeights(files, null)?.missing[0] : undefined
+    if (lacking !== undefined) return gone(`The weights of ${repoId} are not whole: it lacks ${lacking}.`)
+    // An adapter is small, and would stand in the cache for the whole repository.
+    return {
+      type: 'files',
+      files: needed,
+      ...(choose === trainingFiles && { cache_key: `${repoId}@${revision}` }),
+    }
+  } catch (err) {
+    if (err instanceof HubError && !PASSING.includes(err.code))
+      return gone(`${what} ${repoId} cannot be had: ${err.message}.`)
+    throw err instanceof HubError ? toHubApiError(err) : err
+  }
+}
+
+const filesOf = (
+  services: Services,
+  { repoId, revision, files }: { repoId: string; revision: string; files: HubRepoInfo['files'] },
+  reader: HubFileReader,
+) =>
+  files.map(({ path, sizeBytes, sha256 }) => ({
+    path,
+    size_bytes: sizeBytes,
+    ...(sha256 !== undefined && { sha256 }),
+    url: hubFileUrl(services, { repoId, revision, path }, reader),
+  }))

@@ -1,0 +1,100 @@
+import Type from 'typebox'
+import { insertJobEvents } from '../../../../db/repositories/training/job-records.ts'
+import { findLastLease, openLease } from '../../../../db/repositories/training/leases.ts'
+import { mayClaim } from '../../../../db/repositories/nodes/dispatches.ts'
+import { grantModels } from '../../../../db/repositories/nodes/model-orders.ts'
+import { beginAttempt, findJob, lockTrainingRun } from '../../../../db/repositories/training/runs.ts'
+import { ApiError } from '../../../../domain/errors.ts'
+import { isTerminal } from '../../../../domain/training-run.ts'
+import { Uuid } from '../../../../schemas/common.ts'
+import { ClaimRequest, JobClaim, LEASE_SECONDS } from '../../../../schemas/lease.ts'
+import { MergeClaim } from '../../../../schemas/training-merge.ts'
+import { jobClaimed } from '../../../../workflows/contract/messages.ts'
+import { WORKFLOW_ID } from '../../../../workflows/contract/policy.ts'
+import { route } from '../../../http/route.ts'
+import type { Services } from '../../../services.ts'
+import { specifyMerge } from './merge-specification.ts'
+import { baseOf } from './base-of.ts'
+import { keysOfBase, modelKeysOf } from './model-keys.ts'
+import { weighRun, type WeighedRun } from './memory-of-run.ts'
+import { progressUnit, resumePoint, specify, startEvent } from './specification.ts'
+
+export const claimJob = route({
+  operationId: 'claimJob',
+  summary: 'Take a training run or merge to work on',
+  method: 'POST',
+  path: '/jobs/{job_id}/claim',
+  auth: 'node-signature',
+  params: Type.Object({ job_id: Uuid }),
+  body: ClaimRequest,
+  success: { status: 200, schema: Type.Union([JobClaim, MergeClaim]) },
+  errors: ['not_found', 'conflict', 'rate_limited', 'unavailable'],
+
+  async handler({ caller, params, body, afterCommit, log }, services) {
+    const { db, now, temporal, catalog } = services
+    const jobId = params.job_id
+    const dispatch = { kind: 'job', subjectId: jobId, nodeId: caller.nodeId } as const
+    if (!(await mayClaim(db, dispatch))) throw noSuchJob()
+    const prepared = await prepare(services, jobId, caller.nodeId)
+    const { run, lease, checkpoint } = await db.transaction().execute(async (trx) => {
+      const run = await lockTrainingRun(trx, jobId)
+      if (!run || !(await mayClaim(trx, dispatch))) throw noSuchJob()
+      const earlier = await findLastLease(trx, 'job', jobId)
+      if (isTerminal(run.status) || earlier?.state === 'completed') {
+        throw new ApiError('conflict', `this job is ${run.status} and takes no more work`, {
+          details: { state: 'closed' },
+        })
+      }
+      const lease = await openLease(trx, {
+        kind: 'job',
+        subjectId: jobId,
+        accountId: run.account_id,
+        nodeId: caller.nodeId,
+        leaseS: body.lease_s ?? LEASE_SECONDS.default,
+      })
+      if (!lease) {
+        throw new ApiError('conflict', 'this job is held under another lease', { details: { state: 'held' } })
+      }
+      const checkpoint = await resumePoint(trx, run)
+      await beginAttempt(trx, jobId, { attempt: lease.attempt, now: now() })
+      await insertJobEvents(
+        trx,
+        [await startEvent(trx, { run, lease, earlier, checkpoint, unit: progressUnit(catalog, run) })],
+        now(),
+      )
+      return { run, lease, checkpoint }
+    })
+
+    // Only for operators who look at the workflow.
+    afterCommit(() => {
+      temporal.workflow
+        .getHandle(WORKFLOW_ID.job(jobId))
+        .signal(jobClaimed, { nodeId: caller.nodeId, attempt: lease.attempt })
+        .catch((err: unknown) => log.debug({ err }, 'the workflow was not told of a claim'))
+    })
+    const work = 'merge' in prepared ? prepared : await specify(services, run, { ...prepared, checkpoint })
+    const needed = 'merge' in work ? modelKeysOf(work.merge.ingredients) : keysOfBase(work.specification.base)
+    await grantModels(db, caller.nodeId, needed)
+    return {
+      job_id: jobId,
+      lease_token: lease.token,
+      lease_expires_at: lease.expires_at.toISOString(),
+      attempt: lease.attempt,
+      ...work,
+    }
+  },
+})
+
+const noSuchJob = () => new ApiError('not_found', 'this node was given no such job')
+
+/** Before an attempt begins: a hub that does not answer now, or a node that is too small, costs the job nothing. */
+async function prepare(
+  services: Services,
+  jobId: string,
+  nodeId: string,
+): Promise<WeighedRun | Pick<MergeClaim, 'merge'>> {
+  const job = await findJob(services.db, jobId)
+  if (!job || isTerminal(job.status)) return { base: null, memoryMb: 0 }
+  if (job.job_type === 'merge') return specifyMerge(services, job, { nodeId, jobId })
+  return weighRun(services, job, { base: await baseOf(services, job, { nodeId, jobId }), nodeId })
+}

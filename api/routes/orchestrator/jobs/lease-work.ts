@@ -1,0 +1,78 @@
+import { attemptFile, replaceArtifacts } from '../../../../db/repositories/training/job-files.ts'
+import { insertJobEvents } from '../../../../db/repositories/training/job-records.ts'
+import { lockTrainingRun, recordFailure, recordResult } from '../../../../db/repositories/training/runs.ts'
+import type { LeaseRow } from '../../../../db/tables/nodes.ts'
+import { invalid } from '../../../../domain/errors.ts'
+import type { CompleteJob, CompleteLease } from '../../../../schemas/lease.ts'
+import type { LeaseWork } from '../leases/work.ts'
+import { assertStored } from './stored-file.ts'
+
+/** Reasons to stop that say nothing against the run: another attempt follows. */
+const INTERRUPTIONS = new Set(['preempted', 'drained', 'cancelled'])
+
+/** Of metrics, and of each schema and example: they are shown whole, and in lists. */
+const MAX_RESULT_CHARS = 2 * 1024 * 1024
+
+const fileKey: LeaseWork['fileKey'] = ({ account_id, subject_id, attempt }: LeaseRow, file) =>
+  attemptFile({ account_id, id: subject_id }, { attempt, ...file })
+
+function jobResult(body: CompleteLease): CompleteJob {
+  if ('artifacts' in body) return body
+  throw invalid(['body', 'artifacts'], 'Field required', 'missing')
+}
+
+/** A lease on a job. Completing it stores the result; the workflow makes the run terminal. */
+export const jobWork = {
+  fileKey,
+
+  async lock(trx, lease) {
+    await lockTrainingRun(trx, lease.subject_id)
+  },
+
+  async check({ lease, body, services: { objects } }) {
+    const { artifacts, ...texts } = jobResult(body)
+    for (const [name, value] of Object.entries(texts)) {
+      if (JSON.stringify(value).length > MAX_RESULT_CHARS) {
+        throw invalid(['body', name], `holds more than ${MAX_RESULT_CHARS} characters of JSON`)
+      }
+    }
+    await Promise.all(
+      artifacts.map((file) =>
+        assertStored(objects, (told) => fileKey(lease, { kind: 'artifact', ...told }), file),
+      ),
+    )
+  },
+
+  async complete({ trx, lease, body, services: { now } }) {
+    const { artifacts, metrics, ...output } = jobResult(body)
+    const jobId = lease.subject_id
+    const files = artifacts.map((file) => ({
+      job_id: jobId,
+      object_key: fileKey(lease, { kind: 'artifact', ...file }),
+      ...file,
+    }))
+    await replaceArtifacts(trx, jobId, files, now())
+    await recordResult(trx, jobId, { metrics, output })
+    await insertJobEvents(
+      trx,
+      artifacts.map(({ filename }) => ({
+        jobId,
+        type: 'artifact_uploaded',
+        occurrence: filename,
+        detail: filename,
+      })),
+      now(),
+    )
+  },
+
+  async fail({ trx, lease, body: { code, message }, services: { now } }) {
+    const jobId = lease.subject_id
+    if (!INTERRUPTIONS.has(code)) await recordFailure(trx, jobId, message)
+    if (code !== 'preempted') return
+    await insertJobEvents(
+      trx,
+      [{ jobId, type: 'preempted', occurrence: lease.attempt, detail: message }],
+      now(),
+    )
+  },
+} satisfies LeaseWork

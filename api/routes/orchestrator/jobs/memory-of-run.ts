@@ -1,0 +1,89 @@
+import { sizeOfDataset } from '../../../../db/repositories/datasets/datasets.ts'
+import { findHubImport } from '../../../../db/repositories/models/hub-models.ts'
+import { findModelFiles } from '../../../../db/repositories/nodes/models.ts'
+import type { TrainingRunRow } from '../../../../db/tables/training.ts'
+import { ApiError } from '../../../../domain/errors.ts'
+import { trainingCapacity } from '../../../../domain/placement/gpu-room.ts'
+import { type Adapter, tuningMemoryMb, weightsBytes } from '../../../../domain/models/memory.ts'
+import { type NodeSnapshot, serves } from '../../../../domain/placement/node-snapshot.ts'
+import type { JobBase } from '../../../../schemas/lease.ts'
+import { QUEUES } from '../../../../workflows/contract/policy.ts'
+import type { Services } from '../../../services.ts'
+
+const BF16_BYTES = 2
+
+/** What a run starts from, and what it will hold; a base that no node has room for is `unavailable`, with the numbers. */
+export interface WeighedRun {
+  base: JobBase | null
+  memoryMb: number
+}
+
+/**
+ * Reckons what a run takes from its dataset, its base and how that is trained. Throws `conflict` when the node that asks
+ * is too small and another one is not: the run then waits for that one.
+ */
+export async function weighRun(
+  services: Services,
+  run: TrainingRunRow,
+  { base, nodeId }: { base: JobBase | null; nodeId: string },
+): Promise<WeighedRun> {
+  const model = services.catalog.model(run.model_config_id)
+  const { fileBytes, decodedBytes: decoded } = await sizeOfDataset(services.db, run.dataset_id)
+  const nodes = services.links.snapshot().filter((node) => serves(node, run.account_id))
+  const asking = nodes.find(({ node_id }) => node_id === nodeId)
+  const ownMb = model?.estimateMemoryMb(Math.max(fileBytes, decoded)) ?? 0
+  const isTuned = model?.config.trainer.base === 'required'
+  const parameters = isTuned && base ? await parametersOf(services, base) : 0
+  const { adapter, optimizer, lora_r } = run.hyperparameters
+  const isOnCpu = asking ? asking.hardware !== 'gpu' : run.task_queue !== QUEUES.train('gpu')
+  const memoryMb =
+    ownMb +
+    tuningMemoryMb({
+      parameters,
+      adapter: adapter as Adapter,
+      isOptimizer8Bit: String(optimizer).includes('8bit'),
+      loraRank: Number(lora_r),
+      isOnCpu,
+    })
+  // What data take beyond their own size is too rough a guess to refuse a run; that they fit at all is not.
+  const leastMb = model && decoded > 0 ? model.leastMemoryMb(decoded) : 0
+  if (asking && asking.hardware !== 'gpu' && asking.memory_total_mb < leastMb) {
+    return { base: tooLarge(run, { memoryMb: leastMb, asking, nodes }), memoryMb }
+  }
+  if (!asking || parameters === 0 || trainingCapacity(asking) >= memoryMb) return { base, memoryMb }
+  return { base: tooLarge(run, { memoryMb, asking, nodes }), memoryMb }
+}
+
+function tooLarge(
+  { task_queue, hyperparameters }: TrainingRunRow,
+  { memoryMb, asking, nodes }: { memoryMb: number; asking: NodeSnapshot; nodes: readonly NodeSnapshot[] },
+): JobBase {
+  const able = nodes.filter(({ hardware, draining }) => {
+    return !draining && (task_queue !== QUEUES.train('gpu') || hardware === 'gpu')
+  })
+  const ownMb = trainingCapacity(asking)
+  const largestMb = Math.max(...able.map(trainingCapacity), ownMb)
+  const on = asking.gpus ? ' on one GPU' : ''
+  if (largestMb >= memoryMb) {
+    throw new ApiError(
+      'conflict',
+      `the run needs about ${memoryMb} MB${on}; this node has ${ownMb} MB and another has more`,
+      { details: { state: 'too_large', needed_mb: memoryMb, node_mb: ownMb } },
+    )
+  }
+  const how = hyperparameters['adapter'] === 'none' ? ' to train all weights' : ''
+  return {
+    type: 'unavailable',
+    message: `The run needs about ${memoryMb} MB${on}${how}; the largest node that could take it has ${largestMb} MB.`,
+  }
+}
+
+async function parametersOf({ db }: Services, base: JobBase): Promise<number> {
+  if (base.type === 'unavailable') return 0
+  if (base.type === 'files') return weightsBytes(base.files) / BF16_BYTES
+  const found = await findModelFiles(db, base.model_key)
+  if (!found) return 0
+  const hub = await findHubImport(db, found.version.id)
+  // Weights on the hub may be in float32; what was trained or merged here is in bf16.
+  return hub?.params_b ? hub.params_b * 1e9 : weightsBytes(found.files) / BF16_BYTES
+}

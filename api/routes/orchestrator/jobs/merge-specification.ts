@@ -1,0 +1,83 @@
+import {
+  listMergeSources,
+  type MergeSourceView,
+  pinMergeSource,
+} from '../../../../db/repositories/training/merges.ts'
+import { findModelFiles } from '../../../../db/repositories/nodes/models.ts'
+import type { TrainingRunRow } from '../../../../db/tables/training.ts'
+import { adapterFiles, trainingFiles } from '../../../../domain/hub/weights.ts'
+import { DEFAULT_DENSITY, DEFAULT_SEED, mergeMemoryMb } from '../../../../domain/merge.ts'
+import { adapterBytes } from '../../../../domain/models/memory.ts'
+import type { ArtifactRef } from '../../../../schemas/artifact-ref.ts'
+import type { MergeClaim, MergeIngredient, MergeMethod } from '../../../../schemas/training-merge.ts'
+import type { Services } from '../../../services.ts'
+import type { HubFileReader } from '../nodes/hub-file-url.ts'
+import { gone, hubRepository, storedFiles } from './base-of.ts'
+
+/** Everything a node needs for one attempt at a merge. */
+export async function specifyMerge(
+  services: Services,
+  job: TrainingRunRow,
+  reader: HubFileReader,
+): Promise<Pick<MergeClaim, 'merge'>> {
+  const {
+    method,
+    density = DEFAULT_DENSITY,
+    seed = DEFAULT_SEED,
+  } = job.hyperparameters as {
+    method: MergeMethod
+    density?: number
+    seed?: number
+  }
+  const all = await listMergeSources(services.db, job.id)
+  // What slerp is given as a base says where the models come from; it has no part in the arithmetic.
+  const sources = method === 'slerp' ? all.filter(({ role }) => role !== 'base') : all
+  const counts = { base: 0, adapter: 0, source: 0 }
+  const ingredients: MergeIngredient[] = []
+  let foldedBytes = 0
+  for (const source of sources) {
+    const number = ++counts[source.role]
+    const from = await placeOf(services, { job, reader }, source)
+    ingredients.push({ role: source.role, label: labelOf(source, number), weight: source.weight, from })
+    if (source.role === 'adapter') foldedBytes += await bytesOfAdapter(services, from)
+  }
+  return {
+    merge: {
+      job_name: job.job_name,
+      method,
+      density,
+      seed,
+      ingredients,
+      memory_mb: mergeMemoryMb(foldedBytes),
+    },
+  }
+}
+
+function labelOf({ role, name }: MergeSourceView, number: number): string {
+  const what = role === 'base' ? 'the base' : `${role} ${number}`
+  return name ? `${what} (${name})` : what
+}
+
+async function placeOf(
+  services: Services,
+  { job, reader }: { job: TrainingRunRow; reader: HubFileReader },
+  source: MergeSourceView,
+): Promise<MergeIngredient['from']> {
+  if (source.model_key) return { type: 'version', model_key: source.model_key }
+  const ref = source.ref as ArtifactRef
+  if (ref.type === 'storage') return storedFiles(services, job, ref.uri)
+  if (ref.type !== 'hf') return gone('A source of this merge is gone.')
+  const repo = { repoId: ref.repo_id, revision: ref.revision }
+  return hubRepository(services, job.account_id, repo, {
+    what: 'The model',
+    reader,
+    pin: (revision) => pinMergeSource(services.db, source, revision),
+    choose: source.role === 'adapter' ? adapterFiles : trainingFiles,
+  })
+}
+
+async function bytesOfAdapter({ db }: Services, from: MergeIngredient['from']): Promise<number> {
+  if (from.type === 'files') return adapterBytes(from.files)
+  const found = from.type === 'version' ? await findModelFiles(db, from.model_key) : undefined
+  return found ? adapterBytes(found.files) : 0
+}

@@ -1,0 +1,113 @@
+import { basename } from 'node:path'
+import type { Kysely } from 'kysely'
+import { findResumePoint } from '../../../../db/repositories/training/job-files.ts'
+import type { JobEvent } from '../../../../db/repositories/training/job-records.ts'
+import type { Database } from '../../../../db/tables.ts'
+import type { LeaseRow } from '../../../../db/tables/nodes.ts'
+import type { JobCheckpointRow, TrainingRunRow } from '../../../../db/tables/training.ts'
+import { ApiError } from '../../../../domain/errors.ts'
+import { THREAD_SHARE } from '../../../../domain/training-run.ts'
+import type { Catalog } from '../../../../platform/catalog.ts'
+import type { JobClaim } from '../../../../schemas/lease.ts'
+import type { Services } from '../../../services.ts'
+import type { WeighedRun } from './memory-of-run.ts'
+
+const URL_LIFETIME_S = 3_600
+
+/** The checkpoint an attempt goes on from. */
+export const resumePoint = findResumePoint
+
+type ProgressUnit = JobClaim['specification']['progress_unit']
+
+/** What the position of a run's checkpoints counts. */
+export const progressUnit = (catalog: Catalog, { model_config_id }: TrainingRunRow): ProgressUnit =>
+  catalog.model(model_config_id)?.config.trainer.progress_unit ?? 'epoch'
+
+/** Tells that an attempt begins, and in words where from and why. */
+export async function startEvent(
+  db: Kysely<Database>,
+  attempt: {
+    run: TrainingRunRow
+    lease: LeaseRow
+    earlier: LeaseRow | undefined
+    checkpoint: JobCheckpointRow | undefined
+    unit: ProgressUnit
+  },
+): Promise<JobEvent> {
+  const { run, lease, earlier, checkpoint, unit } = attempt
+  const names = await nodeNames(db, [lease.node_id, earlier?.node_id ?? lease.node_id])
+  const node = names.get(lease.node_id)
+  if (!earlier && !checkpoint) return { jobId: run.id, type: 'started', detail: `on node ${node}` }
+
+  const from = !checkpoint
+    ? 'from the beginning, for there was no checkpoint yet'
+    : checkpoint.job_id === run.id
+      ? `from the checkpoint after ${unit} ${checkpoint.epoch}`
+      : `from the checkpoint after ${unit} ${checkpoint.epoch} of the equal run ${checkpoint.job_id}`
+  // Read before it was closed: a lease that was still active has just run out.
+  const isLost = earlier?.state === 'expired' || earlier?.state === 'active'
+  const why = isLost ? `, after node ${names.get(earlier.node_id)} was lost` : ''
+  return {
+    jobId: run.id,
+    type: earlier ? 'resumed' : 'started',
+    ...(earlier && { occurrence: lease.attempt }),
+    detail: `on node ${node} ${from}${why}`,
+  }
+}
+
+async function nodeNames(db: Kysely<Database>, ids: readonly string[]): Promise<Map<string, string>> {
+  const rows = await db.selectFrom('node').select(['id', 'name']).where('id', 'in', ids).execute()
+  return new Map(rows.map(({ id, name }) => [id, name || id]))
+}
+
+/** Everything a node needs for one attempt, with addresses that live from now on. */
+export async function specify(
+  { db, objects, catalog }: Services,
+  run: TrainingRunRow,
+  { base, memoryMb, checkpoint }: WeighedRun & { checkpoint: JobCheckpointRow | undefined },
+): Promise<Pick<JobClaim, 'specification' | 'checkpoint'>> {
+  const model = catalog.model(run.model_config_id)
+  if (!model) throw new ApiError('conflict', `the model config ${run.model_config_id} is no longer served`)
+  const dataset = await db
+    .selectFrom('dataset')
+    .select(['object_key', 'storage_format', 'total_size_bytes'])
+    .where('id', '=', run.dataset_id)
+    .executeTakeFirst()
+  if (!dataset?.object_key) throw new ApiError('conflict', 'the dataset of this job is gone')
+
+  const sign = async (key: string) => (await objects.signGet(key, { expiresInS: URL_LIFETIME_S })).url
+  const { trainer } = model.config
+  const size = dataset.total_size_bytes ?? 0
+  return {
+    specification: {
+      job_name: run.job_name,
+      model_config_id: run.model_config_id,
+      trainer: trainer.module,
+      environment: trainer.python_env,
+      hyperparameters: run.hyperparameters,
+      dataset: {
+        url: await sign(dataset.object_key),
+        format: dataset.storage_format,
+        size_bytes: size,
+        filename: basename(dataset.object_key),
+      },
+      base,
+      ...(run.base_revision !== null && { base_revision: run.base_revision }),
+      operating_mode: run.operating_mode,
+      thread_share: THREAD_SHARE[run.operating_mode],
+      config_digest: run.config_digest,
+      progress_unit: progressUnit(catalog, run),
+      memory_mb: memoryMb,
+    },
+    checkpoint: checkpoint
+      ? {
+          job_id: checkpoint.job_id,
+          url: await sign(checkpoint.object_key),
+          filename: basename(checkpoint.object_key),
+          epoch: checkpoint.epoch,
+          sha256: checkpoint.sha256,
+          size_bytes: checkpoint.size_bytes,
+        }
+      : null,
+  }
+}

@@ -1,0 +1,45 @@
+import { closeLease, findLease, holdLease } from '../../../../db/repositories/training/leases.ts'
+import { CompleteLease, LeaseClosed } from '../../../../schemas/lease.ts'
+import { route } from '../../../http/route.ts'
+import { workOf } from './kinds.ts'
+import { LeaseParams } from './params.ts'
+import { noSuchLease, tooLate } from './work.ts'
+
+const MIB = 1024 * 1024
+
+export const completeLease = route({
+  operationId: 'completeLease',
+  summary: 'Give back a task or job with its result',
+  method: 'POST',
+  path: '/leases/{lease_token}:complete',
+  auth: 'node-signature',
+  params: LeaseParams,
+  body: CompleteLease,
+  maxBodyBytes: 64 * MIB,
+  success: { status: 200, schema: LeaseClosed },
+  errors: ['not_found', 'conflict', 'validation_failed'],
+
+  async handler({ caller, params, body, afterCommit }, services) {
+    const holder = { token: params.lease_token, nodeId: caller.nodeId }
+    const lease = await findLease(services.db, holder)
+    if (!lease) throw noSuchLease()
+    // The answer to the first time may have been lost.
+    if (lease.state === 'completed') return { state: lease.state }
+    const work = workOf(lease)
+    await work.check?.({ lease, body, services })
+
+    const done: (() => void)[] = []
+    await services.db.transaction().execute(async (trx) => {
+      await work.lock(trx, lease)
+      if (!(await holdLease(trx, holder))) {
+        const lost = (await findLease(trx, holder)) ?? lease
+        if (lost.state === 'completed') return
+        throw tooLate(lost)
+      }
+      await work.complete({ trx, lease, body, services, afterCommit: (action) => done.push(action) })
+      await closeLease(trx, holder, 'completed')
+    })
+    for (const action of done) afterCommit(action)
+    return { state: 'completed' as const }
+  },
+})

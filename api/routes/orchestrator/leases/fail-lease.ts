@@ -1,0 +1,41 @@
+import { closeLease, findLease, releaseLease } from '../../../../db/repositories/training/leases.ts'
+import { FailLease, LeaseClosed } from '../../../../schemas/lease.ts'
+import { route } from '../../../http/route.ts'
+import { workOf } from './kinds.ts'
+import { LeaseParams } from './params.ts'
+import { noSuchLease, tooLate } from './work.ts'
+
+export const failLease = route({
+  operationId: 'failLease',
+  summary: 'Give back a task or job without a result',
+  method: 'POST',
+  path: '/leases/{lease_token}:fail',
+  auth: 'node-signature',
+  params: LeaseParams,
+  body: FailLease,
+  success: { status: 200, schema: LeaseClosed },
+  errors: ['not_found', 'conflict'],
+
+  async handler({ caller, params, body, afterCommit }, services) {
+    const holder = { token: params.lease_token, nodeId: caller.nodeId }
+    const lease = await findLease(services.db, holder)
+    if (!lease) throw noSuchLease()
+    const work = workOf(lease)
+
+    const done: (() => void)[] = []
+    const closed = await services.db.transaction().execute(async (trx) => {
+      await work.lock(trx, lease)
+      const failed = await closeLease(trx, holder, 'failed')
+      if (failed) await work.fail({ trx, lease, body, services, afterCommit: (action) => done.push(action) })
+      return failed
+    })
+    for (const action of done) afterCommit(action)
+    if (closed) return { state: closed.state }
+
+    // Taken away before: what is told is that nothing of it runs any more.
+    const lost = (await findLease(services.db, holder)) ?? lease
+    if (lost.state === 'completed') throw tooLate(lost)
+    await releaseLease(services.db, holder.token, holder.nodeId)
+    return { state: lost.state }
+  },
+})

@@ -1,0 +1,9 @@
+import type { LeaseRow } from '../../../../db/tables/nodes.ts'
+import { jobWork } from '../jobs/lease-work.ts'
+import { taskWork } from '../task-claims/lease-work.ts'
+import type { LeaseWork } from './work.ts'
+
+const WORK: Record<LeaseRow['kind'], LeaseWork> = { job: jobWork, task: taskWork }
+
+/** The rules that a lease follows. */
+export const workOf = ({ kind }: Pick<LeaseRow, 'kind'>): LeaseWork => WORK[kind]

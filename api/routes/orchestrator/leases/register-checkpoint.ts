@@ -1,0 +1,62 @@
+import { insertCheckpoint, pruneCheckpoints } from '../../../../db/repositories/training/job-files.ts'
+import { insertJobEvents } from '../../../../db/repositories/training/job-records.ts'
+import { findLease, holdLease } from '../../../../db/repositories/training/leases.ts'
+import { lockTrainingRun, mustYield } from '../../../../db/repositories/training/runs.ts'
+import { CheckpointRegistered, RegisterCheckpoint } from '../../../../schemas/lease.ts'
+import { route } from '../../../http/route.ts'
+import { progressUnit } from '../jobs/specification.ts'
+import { assertStored } from '../jobs/stored-file.ts'
+import { jobWork } from '../jobs/lease-work.ts'
+import { LeaseParams } from './params.ts'
+import { noSuchLease, tooLate } from './work.ts'
+
+/** One to go on from, and the one before in case the newest turns out to be unusable. */
+const KEPT = 2
+
+export const registerCheckpoint = route({
+  operationId: 'registerCheckpoint',
+  summary: 'Tell that a checkpoint has been stored',
+  method: 'POST',
+  path: '/leases/{lease_token}:checkpoint',
+  auth: 'node-signature',
+  params: LeaseParams,
+  body: RegisterCheckpoint,
+  success: { status: 200, schema: CheckpointRegistered },
+  errors: ['not_found', 'conflict'],
+
+  async handler({ caller, params, body }, { db, catalog, objects, now, log }) {
+    const holder = { token: params.lease_token, nodeId: caller.nodeId }
+    const lease = await findLease(db, holder)
+    if (!lease || lease.kind !== 'job') throw noSuchLease()
+
+    const objectKey = await assertStored(
+      objects,
+      (file) => jobWork.fileKey(lease, { kind: 'checkpoint', ...file }),
+      body,
+    )
+    const registered = await db.transaction().execute(async (trx) => {
+      const run = await lockTrainingRun(trx, lease.subject_id)
+      if (!run || !(await holdLease(trx, holder))) {
+        throw tooLate((await findLease(trx, holder)) ?? lease)
+      }
+      const { filename: _, ...file } = body
+      const id = await insertCheckpoint(trx, {
+        job_id: run.id,
+        attempt: lease.attempt,
+        object_key: objectKey,
+        config_digest: run.config_digest,
+        ...file,
+      })
+      const detail = `${progressUnit(catalog, run)} ${body.epoch}`
+      await insertJobEvents(trx, [{ jobId: run.id, type: 'checkpoint', occurrence: id, detail }], now())
+      const preempt =
+        run.operating_mode === 'eco' && (await mustYield(trx, { ...run, nodeId: lease.node_id }))
+      return { id, preempt, superseded: await pruneCheckpoints(trx, run.id, KEPT) }
+    })
+    for (const key of registered.superseded) {
+      // What stays behind goes with the run.
+      objects.delete(key).catch((err: unknown) => log.warn({ err }, 'an old checkpoint was not deleted'))
+    }
+    return { checkpoint_id: registered.id, preempt: registered.preempt }
+  },
+})

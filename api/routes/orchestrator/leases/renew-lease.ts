@@ -1,0 +1,35 @@
+import { invalid } from '../../../../domain/errors.ts'
+import { findLease, renewLease as extend } from '../../../../db/repositories/training/leases.ts'
+import { recordProgress } from '../../../../db/repositories/tasks/tasks.ts'
+import { LeaseRenewed, RenewLease } from '../../../../schemas/lease.ts'
+import { route } from '../../../http/route.ts'
+import { LeaseParams } from './params.ts'
+import { noSuchLease, tooLate } from './work.ts'
+
+/** Callers read it with every look at their task. */
+const MAX_PROGRESS_CHARS = 16 * 1024
+
+export const renewLease = route({
+  operationId: 'renewLease',
+  summary: 'Keep a task or job',
+  method: 'POST',
+  path: '/leases/{lease_token}:renew',
+  auth: 'node-signature',
+  params: LeaseParams,
+  body: RenewLease,
+  success: { status: 200, schema: LeaseRenewed },
+  errors: ['not_found', 'conflict', 'validation_failed'],
+
+  async handler({ caller, params, body }, { db }) {
+    if (JSON.stringify(body.progress ?? null).length > MAX_PROGRESS_CHARS) {
+      throw invalid(['body', 'progress'], `holds more than ${MAX_PROGRESS_CHARS} characters of JSON`)
+    }
+    const holder = { token: params.lease_token, nodeId: caller.nodeId }
+    const lease = await extend(db, holder, body.lease_s)
+    if (lease?.kind === 'task' && body.progress) await recordProgress(db, lease.subject_id, body.progress)
+    if (lease) return { lease_expires_at: lease.expires_at.toISOString() }
+
+    const lost = await findLease(db, holder)
+    throw lost ? tooLate(lost) : noSuchLease()
+  },
+})

@@ -1,0 +1,45 @@
+import { findLease } from '../../../../db/repositories/training/leases.ts'
+import { UploadUrls, UploadUrlsRequest } from '../../../../schemas/lease.ts'
+import { route } from '../../../http/route.ts'
+import { workOf } from './kinds.ts'
+import { LeaseParams } from './params.ts'
+import { noSuchLease, tooLate } from './work.ts'
+
+const URL_LIFETIME_S = 3_600
+const OCTETS = 'application/octet-stream'
+
+export const signLeaseUrls = route({
+  operationId: 'signLeaseUrls',
+  summary: 'Get addresses to PUT files to',
+  method: 'POST',
+  path: '/leases/{lease_token}:urls',
+  auth: 'node-signature',
+  params: LeaseParams,
+  body: UploadUrlsRequest,
+  success: { status: 200, schema: UploadUrls },
+  errors: ['not_found', 'conflict'],
+
+  async handler({ caller, params, body }, { db, objects }) {
+    const lease = await findLease(db, { token: params.lease_token, nodeId: caller.nodeId })
+    if (!lease) throw noSuchLease()
+    if (lease.state !== 'active') throw tooLate(lease)
+
+    const { fileKey } = workOf(lease)
+    const sign = async (file: UploadUrlsRequest['files'][number]) => {
+      const contentType = file.content_type ?? OCTETS
+      const signed = await objects.signPut(fileKey(lease, file), {
+        expiresInS: URL_LIFETIME_S,
+        contentType,
+        ...(file.sha256 !== undefined && { sha256: file.sha256 }),
+      })
+      return {
+        filename: file.filename,
+        url: signed.url,
+        content_type: contentType,
+        headers: signed.headers,
+        expires_at: signed.expiresAt.toISOString(),
+      }
+    }
+    return { files: await Promise.all(body.files.map(sign)) }
+  },
+})

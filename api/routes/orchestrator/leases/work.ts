@@ -1,0 +1,45 @@
+import type { Transaction } from 'kysely'
+import type { Database } from '../../../../db/tables.ts'
+import type { LeaseFile } from '../../../../domain/object-keys.ts'
+import type { LeaseRow } from '../../../../db/tables/nodes.ts'
+import { ApiError } from '../../../../domain/errors.ts'
+import type { CompleteLease, FailLease } from '../../../../schemas/lease.ts'
+import type { Services } from '../../../services.ts'
+
+/** One verb on the work behind a lease, within the transaction that also closes the lease. */
+export interface LeaseStep<B> {
+  trx: Transaction<Database>
+  lease: LeaseRow
+  body: B
+  services: Services
+  /** Runs once everything is committed. */
+  afterCommit(action: () => void): void
+}
+
+/** What a lease can be on. A step locks the row of its subject; the lease itself is checked and closed around it. */
+export interface LeaseWork {
+  /** Locks the row behind the lease, always before the lease itself. */
+  lock(trx: Transaction<Database>, lease: LeaseRow): Promise<void>
+  /** Where a file PUT under this lease lies. */
+  fileKey: (lease: LeaseRow, file: LeaseFile) => string
+  /** Looks at what was stored, before anything is locked. */
+  check?(step: Omit<LeaseStep<CompleteLease>, 'trx' | 'afterCommit'>): Promise<void>
+  complete(step: LeaseStep<CompleteLease>): Promise<void>
+  fail(step: LeaseStep<FailLease>): Promise<void>
+}
+
+const WHY: Record<LeaseRow['state'], string> = {
+  active: 'this lease has run out; renew it first, if it has not been taken over',
+  completed: 'this lease has been completed already',
+  failed: 'this lease has been given back already',
+  revoked: 'the work behind this lease was cancelled',
+  expired: 'this lease ran out and the work went to another attempt',
+}
+
+/** What a node hears that comes too late. */
+export const tooLate = ({ state }: Pick<LeaseRow, 'state'>): ApiError =>
+  new ApiError('conflict', WHY[state], { details: { state } })
+
+/** A token that was never given to this node. */
+export const noSuchLease = (): ApiError =>
+  new ApiError('not_found', 'this node was given no lease with this token')

@@ -1,0 +1,52 @@
+import Type from 'typebox'
+import { findModelFiles } from '../../../../db/repositories/nodes/models.ts'
+import { joinOwnLoads, modelClaimOf } from '../../../../db/repositories/nodes/model-orders.ts'
+import { parseHubKey } from '../../../../domain/hub/files.ts'
+import { ApiError } from '../../../../domain/errors.ts'
+import { NodeModelSpec } from '../../../../schemas/node.ts'
+import { route } from '../../../http/route.ts'
+import { startCandidateTest } from '../../../registry/candidate-tests.ts'
+import { hubFileUrl } from './hub-file-url.ts'
+
+const URL_LIFETIME_S = 3600
+
+export const getNodeModel = route({
+  operationId: 'getNodeModel',
+  summary: 'What a node needs to load a model',
+  method: 'GET',
+  path: '/nodes/models/{model_key}',
+  auth: 'node-signature',
+  params: Type.Object({ model_key: Type.String({ minLength: 1, maxLength: 200 }) }),
+  success: { status: 200, schema: NodeModelSpec },
+  errors: ['not_found'],
+
+  async handler({ caller: { nodeId }, params }, services) {
+    const { db, objects } = services
+    const found = await findModelFiles(db, params.model_key)
+    const claim = found && (await modelClaimOf(db, nodeId, found.version))
+    if (!found || !claim)
+      throw new ApiError('not_found', 'this node has no order to load a model with this key')
+    // A node may load by itself what its account may use; the platform joins that.
+    if (claim === 'usable') await joinOwnLoads(db, nodeId, [params.model_key])
+
+    const { version, files } = found
+    const reader = { nodeId, modelKey: version.model_key }
+    // A model of the hub is tested by the load that its first request causes.
+    if (files.some(({ object_key }) => parseHubKey(object_key))) await startCandidateTest(services, version)
+    return {
+      model_key: version.model_key,
+      runtime_profile: version.runtime_profile,
+      warmup_input: version.example_input,
+      output_schema: version.output_schema,
+      memory_mb: version.memory_mb,
+      files: await Promise.all(
+        files.map(async ({ path, size_bytes, sha256, object_key }) => {
+          const onHub = parseHubKey(object_key)
+          if (onHub) return { path, size_bytes, sha256, url: hubFileUrl(services, onHub, reader) }
+          const { url } = await objects.signGet(object_key, { expiresInS: URL_LIFETIME_S })
+          return { path, size_bytes, sha256, url }
+        }),
+      ),
+    }
+  },
+})

@@ -1,0 +1,42 @@
+import { isCurrentInstance } from '../../../../db/repositories/nodes/nodes.ts'
+import { ApiError } from '../../../../domain/errors.ts'
+import { CREDENTIAL_LIFETIME_MS } from '../../../../platform/node-credentials.ts'
+import { AskTemporalCredential, TemporalCredential } from '../../../../schemas/node.ts'
+import { route } from '../../../http/route.ts'
+
+export const issueTemporalCredential = route({
+  operationId: 'issueTemporalCredential',
+  summary: 'Give a node its way to Temporal for the next minutes',
+  method: 'POST',
+  path: '/nodes:temporal-credential',
+  auth: 'node-signature',
+  body: AskTemporalCredential,
+  success: { status: 200, schema: TemporalCredential },
+  errors: ['unavailable'],
+
+  async handler({ caller: { nodeId }, body }, { config, db, now, nodeCredentials }) {
+    const { HEARTH_GATE_URL: gate, TEMPORAL_NAMESPACE: namespace } = config
+    if (!gate) {
+      throw new ApiError(
+        'unavailable',
+        'this gateway has no HEARTH_GATE_URL: it cannot tell nodes their way to Temporal',
+      )
+    }
+    const { instance_id: instanceId, is_start: isStart } = body
+    if (!(await isCurrentInstance(db, nodeId, { instanceId, isStart }))) {
+      throw new ApiError('unauthenticated', 'another process was started as this node since', {
+        details: { reason: 'node_replaced' },
+      })
+    }
+    const { protocol, hostname, port } = new URL(gate)
+    const isTls = protocol === 'https:'
+    const expiresAt = now().getTime() + CREDENTIAL_LIFETIME_MS
+    return {
+      address: `${hostname}:${port || (isTls ? 443 : 80)}`,
+      tls: isTls,
+      namespace,
+      token: nodeCredentials.issue({ nodeId, expiresAt }),
+      expires_at: new Date(expiresAt).toISOString(),
+    }
+  },
+})

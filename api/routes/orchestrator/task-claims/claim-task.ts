@@ -1,0 +1,75 @@
+import { openLease } from '../../../../db/repositories/training/leases.ts'
+import { mayClaim } from '../../../../db/repositories/nodes/dispatches.ts'
+import { orderModel } from '../../../../db/repositories/nodes/model-orders.ts'
+import {
+  claimTask as recordClaim,
+  findEndpointName,
+  lockTask,
+} from '../../../../db/repositories/tasks/tasks.ts'
+import { insertWorkflowStart } from '../../../../db/repositories/platform/workflow-starts.ts'
+import { ApiError } from '../../../../domain/errors.ts'
+import { isTerminalTask } from '../../../../domain/inference-task.ts'
+import { warmthOf } from '../../../../domain/placement/node-snapshot.ts'
+import { TaskParams } from '../../../../schemas/inference-task.ts'
+import { ClaimRequest, LEASE_SECONDS } from '../../../../schemas/lease.ts'
+import { TaskClaim } from '../../../../schemas/task-claim.ts'
+import { modelLoadStart } from '../../../../workflows/contract/starts.ts'
+import { route } from '../../../http/route.ts'
+
+const conflict = (message: string, state: string) => new ApiError('conflict', message, { details: { state } })
+
+export const claimTask = route({
+  operationId: 'claimTask',
+  summary: 'Take an inference task to work on',
+  method: 'POST',
+  path: '/tasks/{task_id}/claim',
+  auth: 'node-signature',
+  params: TaskParams,
+  body: ClaimRequest,
+  success: { status: 200, schema: TaskClaim },
+  errors: ['not_found', 'conflict'],
+
+  async handler({ caller, params, body, afterCommit }, services) {
+    const { db, now, links, gateway, starts } = services
+    const { nodeId } = caller
+    const claimed = await db.transaction().execute(async (trx) => {
+      const task = await lockTask(trx, params.task_id)
+      if (!task || !(await mayClaim(trx, { kind: 'task', subjectId: task.id, nodeId }))) {
+        throw new ApiError('not_found', 'this node was given no such task')
+      }
+      if (isTerminalTask(task.status)) throw conflict(`this task has ${task.status} already`, 'closed')
+      // The gateway that admitted a warm request sees to it itself.
+      if (task.gateway_id) throw conflict('this task is at work on a gateway', 'held')
+
+      const lease = await openLease(trx, {
+        kind: 'task',
+        subjectId: task.id,
+        accountId: task.account_id,
+        nodeId,
+        leaseS: body.lease_s ?? LEASE_SECONDS.default,
+      })
+      if (!lease) throw conflict('this task is held under another lease', 'held')
+      await recordClaim(trx, task, { nodeId, attempt: lease.attempt, now: now() })
+
+      const isWarm = warmthOf(links.placement.model(nodeId, task.model_key)) === 'warm'
+      // Operators see the load that this claim brings about.
+      const place = { modelKey: task.model_key, nodeId }
+      if (!isWarm) await insertWorkflowStart(trx, modelLoadStart(place))
+      await orderModel(trx, place)
+      return { task, lease, model_name: await findEndpointName(trx, task.endpoint_id) }
+    })
+    afterCommit(() => starts.nudge())
+
+    const { task, lease, model_name } = claimed
+    return {
+      task_id: task.id,
+      lease_token: lease.token,
+      lease_expires_at: lease.expires_at.toISOString(),
+      attempt: lease.attempt,
+      endpoint_id: task.endpoint_id,
+      model_name,
+      model_key: task.model_key,
+      input_url: `${gateway.baseUrl}/api/v1/tasks/${task.id}/input?lease_token=${lease.token}`,
+    }
+  },
+})

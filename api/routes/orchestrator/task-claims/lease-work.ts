@@ -1,0 +1,92 @@
+import type { Transaction } from 'kysely'
+import { recordLoad } from '../../../../db/repositories/nodes/loads.ts'
+import {
+  findNodeOfLease,
+  lockTask,
+  noteFailure,
+  settlementOf,
+} from '../../../../db/repositories/tasks/tasks.ts'
+import { settleTasks } from '../../../../db/repositories/tasks/writes.ts'
+import { markUnusable } from '../../../../db/repositories/models/unusable-versions.ts'
+import { isChatCapable, tokensIn } from '../../../../domain/chat/chat.ts'
+import { findEndpoint } from '../../../../db/repositories/endpoints/endpoints.ts'
+import type { Database } from '../../../../db/tables.ts'
+import type { TaskRow } from '../../../../db/tables/inference.ts'
+import { leaseFileKey } from '../../../../domain/object-keys.ts'
+import { invalid } from '../../../../domain/errors.ts'
+import type { CompleteLease, CompleteTask } from '../../../../schemas/lease.ts'
+import type { LeaseWork } from '../leases/work.ts'
+
+/** To see that an environment is there takes no longer; a load that waited longer for it had it installed. */
+const LONGEST_CHECK_MS = 1_000
+
+/** Reasons to stop that say nothing against the task. */
+const INTERRUPTIONS = new Set(['cancelled', 'drained', 'preempted'])
+
+function taskResult(body: CompleteLease): CompleteTask {
+  if ('result' in body) return body
+  throw invalid(['body', 'result'], 'Field required', 'missing')
+}
+
+/** Language models are asked by tasks under one name; the answer says which of them it was. */
+async function namingModel(
+  trx: Transaction<Database>,
+  { endpoint_id }: TaskRow,
+  result: CompleteTask['result'],
+): Promise<CompleteTask['result']> {
+  const endpoint = await findEndpoint(trx, endpoint_id)
+  return endpoint && isChatCapable(endpoint.task_type) ? { ...result, model: endpoint.name } : result
+}
+
+/** A lease on a task. Completing it is the task's end: row, ledger, event and counts in one transaction. */
+export const taskWork = {
+  fileKey: ({ account_id, subject_id, attempt }, file) =>
+    `tasks/${account_id}/${subject_id}/${leaseFileKey(attempt, file)}`,
+
+  async lock(trx, lease) {
+    await lockTask(trx, lease.subject_id)
+  },
+
+  async complete(step) {
+    const { trx, lease, services } = step
+    const { result, inference_time_ms, model_state, environment_ms = 0 } = taskResult(step.body)
+    const now = services.now()
+    const [task, node] = [await lockTask(trx, lease.subject_id), await findNodeOfLease(trx, lease.node_id)]
+    if (!task) return
+    const outcome = {
+      status: 'succeeded' as const,
+      result: Buffer.from(JSON.stringify(await namingModel(trx, task, result))),
+      inferenceTimeMs: inference_time_ms,
+      modelState: model_state,
+      tokens: tokensIn(result),
+    }
+    const { node_id: nodeId } = lease
+    await settleTasks(trx, [settlementOf(task, outcome, { now, nodeId, ownerAccountId: node?.account_id })])
+    // What was installed on the way is there from now on: the next load says more.
+    if (model_state === 'resident' || !node || environment_ms > LONGEST_CHECK_MS) return
+    await recordLoad(trx, {
+      model_key: task.model_key,
+      start_state: model_state,
+      hardware: node.hardware,
+      mean_ms: Math.max(0, now.getTime() - lease.created_at.getTime() - inference_time_ms),
+    })
+  },
+
+  async fail({ trx, lease, body, services }) {
+    const { code, message, retryable } = body
+    const task = await lockTask(trx, lease.subject_id)
+    if (!task) return
+    const isUnusable =
+      code === 'unusable' &&
+      (await markUnusable(trx, { modelKey: task.model_key, nodeId: lease.node_id, reason: message }))
+    // Where the word of this node does not count, another one is asked.
+    if (retryable || (code === 'unusable' && !isUnusable)) {
+      if (!INTERRUPTIONS.has(code)) await noteFailure(trx, lease.subject_id, message)
+      return
+    }
+    const now = services.now()
+    await settleTasks(trx, [
+      settlementOf(task, { status: 'failed', error: message }, { now, nodeId: lease.node_id }),
+    ])
+  },
+} satisfies LeaseWork

@@ -1,0 +1,29 @@
+import Type from 'typebox'
+import { findLeasedInput } from '../../../../db/repositories/tasks/tasks.ts'
+import { ApiError } from '../../../../domain/errors.ts'
+import { Uuid } from '../../../../schemas/common.ts'
+import { TaskParams } from '../../../../schemas/inference-task.ts'
+import { reply } from '../../../http/reply.ts'
+import { route } from '../../../http/route.ts'
+
+const JSON_TYPE = 'application/json'
+
+/** The `input_url` of a claim: the lease token in it is the credential, so it ends with the lease. */
+export const readTaskInput = route({
+  operationId: 'readTaskInput',
+  summary: 'Read the input of a claimed task',
+  method: 'GET',
+  path: '/tasks/{task_id}/input',
+  auth: 'none',
+  internal: true,
+  params: TaskParams,
+  query: Type.Object({ lease_token: Uuid }),
+  success: { status: 200, schema: Type.Unknown(), contentType: JSON_TYPE },
+  errors: ['not_found'],
+
+  async handler({ params, query }, { db }) {
+    const input = await findLeasedInput(db, params.task_id, query.lease_token)
+    if (!input) throw new ApiError('not_found', 'there is no such task under this lease')
+    return reply(200, input, { 'content-type': JSON_TYPE })
+  },
+})

@@ -1,0 +1,165 @@
+import type { Kysely, Transaction } from 'kysely'
+import { ofAccount } from '../../keyset.ts'
+import type { DatasetRow, DatasetUploadRow, NewDataset } from '../../tables/datasets.ts'
+import type { Database } from '../../tables.ts'
+
+/** Adds a dataset, or throws when its id is taken. */
+export function insertDataset(db: Kysely<Database>, dataset: NewDataset): Promise<DatasetRow> {
+  return db.insertInto('dataset').values(dataset).returningAll().executeTakeFirstOrThrow()
+}
+
+/** A dataset without its columns, of which there may be thousands. */
+export type ListedDataset = Omit<DatasetRow, 'columns' | 'decoded_bytes' | 'decoded_object_key'>
+
+const LISTED = [
+  'id',
+  'account_id',
+  'dataset_name',
+  'description',
+  'status',
+  'storage_format',
+  'visibility',
+  'num_samples',
+  'total_size_bytes',
+  'object_key',
+  'error_message',
+  'created_at',
+  'deleted_at',
+] as const
+
+/** Datasets of an account, newest first. */
+export function listDatasets(
+  db: Kysely<Database>,
+  accountId: string,
+  { status, before, limit }: { status?: DatasetRow['status']; before: string | undefined; limit: number },
+): Promise<ListedDataset[]> {
+  let query = db
+    .selectFrom('dataset')
+    .select(LISTED)
+    .where(ofAccount('account_id', accountId))
+    .where('deleted_at', 'is', null)
+    .orderBy('account_id')
+    .orderBy('id', 'desc')
+    .limit(limit)
+  if (status !== undefined) query = query.where('status', '=', status)
+  if (before !== undefined) query = query.where('id', '<', before)
+  return query.execute()
+}
+
+/** How large a dataset is, as a file and in memory; 0 for what is not known of the file that it has now. */
+export async function sizeOfDataset(
+  db: Kysely<Database>,
+  id: string | null,
+): Promise<{ fileBytes: number; decodedBytes: number }> {
+  const found = await db
+    .selectFrom('dataset')
+    .select(['total_size_bytes', 'decoded_bytes', 'object_key', 'decoded_object_key'])
+    .where('id', '=', id)
+    .executeTakeFirst()
+  const isOfFile = found !== undefined && found.object_key === found.decoded_object_key
+  return {
+    fileBytes: found?.total_size_bytes ?? 0,
+    decodedBytes: isOfFile ? (found.decoded_bytes ?? 0) : 0,
+  }
+}
+
+/** A dataset of this account. */
+export function findOwnDataset(
+  db: Kysely<Database>,
+  accountId: string,
+  id: string,
+): Promise<DatasetRow | undefined> {
+  return owned(db, accountId).where('id', '=', id).executeTakeFirst()
+}
+
+/** A dataset that this account may read and train on: its own, or a public one that is ready. */
+export function findUsableDataset(
+  db: Kysely<Database>,
+  accountId: string,
+  id: string,
+): Promise<DatasetRow | undefined> {
+  return usable(db, accountId, id).executeTakeFirst()
+}
+
+/**
+ * The same, kept from being deleted until the transaction ends: what uses a dataset takes it this way, so that no
+ * deletion slips in between the look and the insert.
+ */
+export function holdUsableDataset(
+  trx: Transaction<Database>,
+  accountId: string,
+  id: string,
+): Promise<DatasetRow | undefined> {
+  return usable(trx, accountId, id).forKeyShare().executeTakeFirst()
+}
+
+/** Waits for whoever holds the dataset, and holds it alone. */
+export function lockOwnDataset(
+  trx: Transaction<Database>,
+  accountId: string,
+  id: string,
+): Promise<DatasetRow | undefined> {
+  return owned(trx, accountId).where('id', '=', id).forUpdate().executeTakeFirst()
+}
+
+/** Marks a locked dataset as deleted and closes its open uploads; its files go afterwards. */
+export async function markDatasetDeleted(trx: Transaction<Database>, id: string, now: Date): Promise<void> {
+  await trx.updateTable('dataset').set({ deleted_at: now }).where('id', '=', id).execute()
+  await trx
+    .updateTable('dataset_upload')
+    .set({ status: 'failed', error_message: 'the dataset was deleted' })
+    .where('dataset_id', '=', id)
+    .where('status', 'in', ['initialised', 'ingesting'])
+    .execute()
+}
+
+/** Whether a job that is pending or running was started on this dataset. */
+export async function isDatasetInUse(trx: Transaction<Database>, id: string): Promise<boolean> {
+  const user = await trx
+    .selectFrom('training_run')
+    .select('id')
+    .where('dataset_id', '=', id)
+    .where('status', 'in', ['pending', 'running'])
+    .limit(1)
+    .executeTakeFirst()
+  return user !== undefined
+}
+
+export async function insertUpload(
+  db: Kysely<Database>,
+  upload: Omit<DatasetUploadRow, 'created_at' | 'error_message'>,
+): Promise<void> {
+  await db.insertInto('dataset_upload').values(upload).execute()
+}
+
+/** An upload of a dataset of this account that is still there. */
+export function findUpload(
+  db: Kysely<Database>,
+  { accountId, datasetId, uploadId }: { accountId: string; datasetId: string; uploadId: string },
+): Promise<DatasetUploadRow | undefined> {
+  return db
+    .selectFrom('dataset_upload')
+    .innerJoin('dataset', 'dataset.id', 'dataset_upload.dataset_id')
+    .selectAll('dataset_upload')
+    .where('dataset_upload.id', '=', uploadId)
+    .where('dataset_upload.dataset_id', '=', datasetId)
+    .where('dataset.account_id', '=', accountId)
+    .where('dataset.deleted_at', 'is', null)
+    .executeTakeFirst()
+}
+
+const owned = (db: Kysely<Database>, accountId: string) =>
+  db.selectFrom('dataset').selectAll().where('account_id', '=', accountId).where('deleted_at', 'is', null)
+
+const usable = (db: Kysely<Database>, accountId: string, id: string) =>
+  db
+    .selectFrom('dataset')
+    .selectAll()
+    .where('id', '=', id)
+    .where('deleted_at', 'is', null)
+    .where((eb) =>
+      eb.or([
+        eb('account_id', '=', accountId),
+        eb.and([eb('visibility', '=', 'public'), eb('status', '=', 'ready')]),
+      ]),
+    )

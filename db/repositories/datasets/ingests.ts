@@ -1,0 +1,174 @@
+import { sql, type Kysely, type Transaction } from 'kysely'
+import { storable } from '../../../domain/storable-text.ts'
+import { lockAccount } from '../../account-lock.ts'
+import type { DatasetRow } from '../../tables/datasets.ts'
+import type { Database } from '../../tables.ts'
+
+/** An upload that is being read, with what its dataset says about it. */
+export interface OpenIngest {
+  uploadId: string
+  datasetId: string
+  accountId: string
+  storageFormat: DatasetRow['storage_format']
+  /** Where the client put the file. */
+  uploadedKey: string
+}
+
+/** What reading a file found. */
+export interface IngestResult {
+  object_key: string
+  num_samples: number
+  total_size_bytes: number
+  decoded_bytes: number
+  columns: { name: string; type: string }[]
+}
+
+/** Opens the reading of an upload, once: `false` means that somebody else has. The dataset is locked. */
+export async function beginIngest(
+  trx: Transaction<Database>,
+  { id, status }: Pick<DatasetRow, 'id' | 'status'>,
+  uploadId: string,
+): Promise<boolean> {
+  const { numUpdatedRows } = await trx
+    .updateTable('dataset_upload')
+    .set({ status: 'ingesting' })
+    .where('id', '=', uploadId)
+    .where('status', '=', 'initialised')
+    .executeTakeFirst()
+  if (numUpdatedRows === 0n) return false
+  // Data that are ready stay so until better ones have been read.
+  if (status !== 'ready') {
+    await trx
+      .updateTable('dataset')
+      .set({ status: 'pending', error_message: null })
+      .where('id', '=', id)
+      .execute()
+  }
+  return true
+}
+
+/** How many files of an account are being read or wait for it; nobody else of the account counts or adds meanwhile. */
+export async function countUnread(trx: Transaction<Database>, accountId: string): Promise<number> {
+  await lockAccount(trx, 'unread', accountId)
+  const { count } = await trx
+    .selectFrom('dataset_upload')
+    .select(({ fn }) => fn.countAll<number>().as('count'))
+    .where('account_id', '=', accountId)
+    .where('status', '=', 'ingesting')
+    .executeTakeFirstOrThrow()
+  return count
+}
+
+/** The upload, while it is to be read; `undefined` once it has been, or its dataset is gone. */
+export function findOpenIngest(db: Kysely<Database>, uploadId: string): Promise<OpenIngest | undefined> {
+  return openIngests(db).where('upload.id', '=', uploadId).executeTakeFirst()
+}
+
+/**
+ * Makes what was read the dataset's content. Answers the key of the content it replaces, if any; `undefined` when
+ * the upload was closed meanwhile.
+ */
+export function finishIngest(
+  db: Kysely<Database>,
+  uploadId: string,
+  result: IngestResult,
+): Promise<{ replacedKey: string | null } | undefined> {
+  return db.transaction().execute(async (trx) => {
+    const dataset = await closeUpload(trx, uploadId, 'ready', null)
+    if (!dataset || dataset.deleted_at) return undefined
+    await trx
+      .updateTable('dataset')
+      .set({
+        ...result,
+        decoded_object_key: result.object_key,
+        columns: JSON.stringify(result.columns),
+        status: 'ready',
+        error_message: null,
+      })
+      .where('id', '=', dataset.id)
+      .execute()
+    return { replacedKey: dataset.object_key === result.object_key ? null : dataset.object_key }
+  })
+}
+
+/** Closes an upload that cannot be used, with the reason; a dataset that has no earlier content fails with it. */
+export function failIngest(db: Kysely<Database>, uploadId: string, reason: string): Promise<boolean> {
+  // It may quote the file.
+  const message = storable(reason)
+  return db.transaction().execute(async (trx) => {
+    const dataset = await closeUpload(trx, uploadId, 'failed', message)
+    if (!dataset) return false
+    await trx
+      .updateTable('dataset')
+      .set({ status: 'failed', error_message: message })
+      .where('id', '=', dataset.id)
+      .where('status', '=', 'pending')
+      .execute()
+    return true
+  })
+}
+
+async function closeUpload(
+  trx: Transaction<Database>,
+  uploadId: string,
+  status: 'ready' | 'failed',
+  reason: string | null,
+): Promise<DatasetRow | undefined> {
+  const upload = await trx
+    .updateTable('dataset_upload')
+    .set({ status, error_message: reason })
+    .where('id', '=', uploadId)
+    .where('status', '=', 'ingesting')
+    .returning('dataset_id')
+    .executeTakeFirst()
+  if (!upload) return undefined
+  return trx
+    .selectFrom('dataset')
+    .selectAll()
+    .where('id', '=', upload.dataset_id)
+    .forUpdate()
+    .executeTakeFirstOrThrow()
+}
+
+/** Uploads that began over `olderThanS` ago, are not read to the end and do not wait to be started. */
+export function stalledIngests(
+  db: Kysely<Database>,
+  { olderThanS, limit }: { olderThanS: number; limit: number },
+): Promise<OpenIngest[]> {
+  return openIngests(db)
+    .where('upload.created_at', '<', sql<Date>`now() - make_interval(secs => ${olderThanS})`)
+    .where((eb) => {
+      const id = sql<string>`'dataset/' || dataset.id || '/' || upload.id`
+      const start = eb.selectFrom('workflow_start').select('workflow_id').where('workflow_id', '=', id)
+      return eb.not(eb.exists(start))
+    })
+    .orderBy('upload.id')
+    .limit(limit)
+    .execute()
+}
+
+/** Which of these keys an upload that is not closed still needs. */
+export async function openUploadKeys(db: Kysely<Database>, keys: readonly string[]): Promise<Set<string>> {
+  if (keys.length === 0) return new Set()
+  const rows = await db
+    .selectFrom('dataset_upload')
+    .select('object_key')
+    .where('object_key', 'in', keys)
+    .where('status', 'in', ['initialised', 'ingesting'])
+    .execute()
+  return new Set(rows.map((row) => row.object_key))
+}
+
+const openIngests = (db: Kysely<Database>) =>
+  db
+    .selectFrom('dataset_upload as upload')
+    .innerJoin('dataset', 'dataset.id', 'upload.dataset_id')
+    .select([
+      'upload.id as uploadId',
+      'upload.dataset_id as datasetId',
+      'upload.account_id as accountId',
+      'upload.object_key as uploadedKey',
+      'dataset.storage_format as storageFormat',
+    ])
+    .where('upload.status', '=', 'ingesting')
+    .where('dataset.deleted_at', 'is', null)

@@ -1,0 +1,44 @@
+import { type Kysely, sql } from 'kysely'
+import type { Database } from '../../tables.ts'
+import { disabledByOwner } from '../models/config-lifecycle.ts'
+
+const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+
+/** All that admitting a request to an endpoint takes, by its id or name. */
+export function findCallableEndpoint(db: Kysely<Database>, idOrName: string) {
+  return db
+    .selectFrom('endpoint')
+    .innerJoin('model_version', 'model_version.id', 'endpoint.version_id')
+    .select([
+      'endpoint.id',
+      'endpoint.account_id',
+      'endpoint.name',
+      'endpoint.visibility',
+      'endpoint.status',
+      'endpoint.review_status',
+      'endpoint.task_type',
+      'endpoint.is_base_model',
+      'endpoint.model_key',
+      'endpoint.runtime_profile',
+      'endpoint.input_schema',
+      'endpoint.price_micro',
+      // Names what was compiled of the schema: another one has another digest.
+      sql<string>`endpoint.id || md5(endpoint.input_schema::text)`.as('schema_key'),
+      'model_version.memory_mb',
+      'model_version.unusable',
+      // What the owner has disabled by its config counts as disabled.
+      (eb) =>
+        eb
+          .case()
+          .when(disabledByOwner())
+          .then(eb.val<'disabled'>('disabled'))
+          .else(eb.ref('model_version.lifecycle_status'))
+          .end()
+          .as('lifecycle_status'),
+    ])
+    .where(UUID.test(idOrName) ? 'endpoint.id' : 'endpoint.name', '=', idOrName.toLowerCase())
+    .where('endpoint.deleted_at', 'is', null)
+    .executeTakeFirst()
+}
+
+export type CallableEndpointRow = NonNullable<Awaited<ReturnType<typeof findCallableEndpoint>>>

@@ -1,0 +1,71 @@
+import type { Kysely } from 'kysely'
+import { CHAT_TASK_TYPES } from '../../../domain/chat/chat.ts'
+import type { Database } from '../../tables.ts'
+import { disabledByOwner } from '../models/config-lifecycle.ts'
+
+const AT_ONCE = 1_000
+
+/** What an account can chat with, newest first: its own active endpoints, and those offered to all. */
+export async function listChatModels(db: Kysely<Database>, accountId: string): Promise<ChatModelRow[]> {
+  const rows: ChatModelRow[] = []
+  // The list has no pages on the wire; the database is asked in pieces, so that none holds a connection for long.
+  for (let before: string | undefined; ; before = rows.at(-1)?.id) {
+    const page = await chatModels(db, accountId)
+      .$if(before !== undefined, (qb) => qb.where('endpoint.id', '<', before ?? ''))
+      .orderBy('endpoint.id', 'desc')
+      .limit(AT_ONCE)
+      .execute()
+    rows.push(...page)
+    if (page.length < AT_ONCE) return rows
+  }
+}
+
+/** One of them by its id or its name; of the others' endpoints only base models go by name. */
+export function findChatModel(
+  db: Kysely<Database>,
+  accountId: string,
+  by: { id: string } | { name: string },
+): Promise<ChatModelRow | undefined> {
+  const rows = chatModels(db, accountId)
+  if ('id' in by) return rows.where('endpoint.id', '=', by.id).executeTakeFirst()
+  return rows
+    .where('endpoint.name', '=', by.name)
+    .where((eb) =>
+      eb.or([eb('endpoint.account_id', '=', accountId), eb('endpoint.is_base_model', '=', true)]),
+    )
+    .executeTakeFirst()
+}
+
+function chatModels(db: Kysely<Database>, accountId: string) {
+  return db
+    .selectFrom('endpoint')
+    .innerJoin('model_version', 'model_version.id', 'endpoint.version_id')
+    .select([
+      'endpoint.id',
+      'endpoint.account_id',
+      'endpoint.name',
+      'endpoint.task_type',
+      'endpoint.source',
+      'endpoint.is_base_model',
+      'endpoint.base_model',
+      'endpoint.hub_revision',
+      'endpoint.created_at',
+    ])
+    .where('endpoint.deleted_at', 'is', null)
+    .where('endpoint.status', 'in', ['active', 'deprecated'])
+    .where('endpoint.task_type', 'in', CHAT_TASK_TYPES)
+    .where('model_version.lifecycle_status', '<>', 'disabled')
+    .where((eb) => eb.not(disabledByOwner()))
+    .where((eb) =>
+      eb.or([
+        eb('endpoint.account_id', '=', accountId),
+        eb.and([
+          eb('endpoint.visibility', '=', 'public'),
+          eb('endpoint.review_status', '=', 'approved'),
+          eb('endpoint.status', '=', 'active'),
+        ]),
+      ]),
+    )
+}
+
+export type ChatModelRow = Awaited<ReturnType<ReturnType<typeof chatModels>['execute']>>[number]

@@ -1,0 +1,93 @@
+import { type Kysely, sql, type Transaction, type Updateable } from 'kysely'
+import type { Database } from '../../tables.ts'
+import type { EndpointRow, EndpointTable, NewEndpoint } from '../../tables/models.ts'
+import { bumpCache } from '../platform/cache-versions.ts'
+
+const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+
+/** An endpoint that has not been deleted, by id or by name; who may see it is for the caller to decide. */
+export function findEndpoint(db: Kysely<Database>, idOrName: string): Promise<EndpointRow | undefined> {
+  return db
+    .selectFrom('endpoint')
+    .selectAll()
+    .where(UUID.test(idOrName) ? 'id' : 'name', '=', idOrName.toLowerCase())
+    .where('deleted_at', 'is', null)
+    .executeTakeFirst()
+}
+
+/** Creates an endpoint; `undefined` when its name is taken, now or by one that was deleted. */
+export async function insertEndpoint(
+  trx: Transaction<Database>,
+  endpoint: NewEndpoint,
+): Promise<EndpointRow | undefined> {
+  const row = await trx
+    .insertInto('endpoint')
+    .values(endpoint)
+    .onConflict((oc) => oc.column('name').doNothing())
+    .returningAll()
+    .executeTakeFirst()
+  if (row) await bumpCache(trx, 'endpoint')
+  return row
+}
+
+/** The row, held until the transaction ends: whoever changes an endpoint decides by what it is now. */
+export function lockEndpoint(trx: Transaction<Database>, id: string): Promise<EndpointRow | undefined> {
+  return trx
+    .selectFrom('endpoint')
+    .selectAll()
+    .where('id', '=', id)
+    .where('deleted_at', 'is', null)
+    .forUpdate()
+    .executeTakeFirst()
+}
+
+export type EndpointChange = Omit<
+  Updateable<EndpointTable>,
+  'id' | 'account_id' | 'version_id' | 'model_key' | 'updated_at'
+>
+
+/** Changes an endpoint and tells every gateway; `undefined` when it is gone. */
+export async function updateEndpoint(
+  trx: Transaction<Database>,
+  id: string,
+  change: EndpointChange,
+  now: Date,
+): Promise<EndpointRow | undefined> {
+  const row = await trx
+    .updateTable('endpoint')
+    .set({ ...change, updated_at: now })
+    .where('id', '=', id)
+    .where('deleted_at', 'is', null)
+    .returningAll()
+    .executeTakeFirst()
+  if (row) await bumpCache(trx, 'endpoint')
+  return row
+}
+
+interface Review {
+  verdict: 'approved' | 'rejected'
+  note: string | null
+  /** When the endpoint had last changed as the reviewer read it. */
+  seen: Date | undefined
+  now: Date
+}
+
+/** Ends a review; `undefined` when the endpoint does not wait for one, or has changed since it was read. */
+export async function reviewEndpoint(
+  trx: Transaction<Database>,
+  id: string,
+  { verdict, note, seen, now }: Review,
+): Promise<EndpointRow | undefined> {
+  const row = await trx
+    .updateTable('endpoint')
+    .set({ review_status: verdict, review_note: note, updated_at: now })
+    .where('id', '=', id)
+    .where('deleted_at', 'is', null)
+    .where('visibility', '=', 'public')
+    .where('review_status', '<>', verdict)
+    .$if(seen !== undefined, (qb) => qb.where(sql`date_trunc('milliseconds', updated_at)`, '=', seen ?? now))
+    .returningAll()
+    .executeTakeFirst()
+  if (row) await bumpCache(trx, 'endpoint')
+  return row
+}

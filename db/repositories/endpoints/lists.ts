@@ -1,0 +1,211 @@
+import { type ExpressionBuilder, type Kysely, sql } from 'kysely'
+import type { EndpointFacets, EndpointQuery } from '../../../schemas/endpoint.ts'
+import type { Database } from '../../tables.ts'
+import type { EndpointRow } from '../../tables/models.ts'
+
+/** What `GET /endpoints` narrows by. */
+export type EndpointFilter = Omit<
+  EndpointQuery,
+  'sort' | 'order' | 'include_facets' | 'include_readiness' | 'limit' | 'offset'
+>
+
+export interface EndpointPage {
+  sort: NonNullable<EndpointQuery['sort']>
+  order: NonNullable<EndpointQuery['order']>
+  limit: number
+  offset: number
+}
+
+const BASE_MODELS = 25
+
+const COLUMNS = [
+  'id',
+  'account_id',
+  'name',
+  'display_name',
+  'description',
+  'visibility',
+  'review_status',
+  'task_type',
+  'source',
+  'base_model',
+  'model_category',
+  'total_requests',
+  'last_used_at',
+  'created_at',
+] as const satisfies (keyof EndpointRow)[]
+
+/**
+ * Everything an account sees: its own endpoints, and those of others that are public and approved. Two disjoint parts,
+ * each with an index of its own, so the planner never looks at what the account cannot see.
+ */
+function visibleTo(db: Kysely<Database>, accountId: string, owner: 'me' | undefined) {
+  const own = db
+    .selectFrom('endpoint')
+    .select(COLUMNS)
+    .where('deleted_at', 'is', null)
+    .where('account_id', '=', accountId)
+  if (owner === 'me') return db.selectFrom(own.as('e'))
+  const offered = db
+    .selectFrom('endpoint')
+    .select(COLUMNS)
+    .where('deleted_at', 'is', null)
+    .where('visibility', '=', 'public')
+    .where('review_status', '=', 'approved')
+    .where('account_id', '<>', accountId)
+  return db.selectFrom(own.unionAll(offered).as('e'))
+}
+
+type Visible = { e: Pick<EndpointRow, (typeof COLUMNS)[number]> }
+type Facetless = Pick<EndpointFilter, 'source' | 'base_model' | 'model_category'>
+
+/** Used or made since then counts as active. */
+const activeSince = (days: number) =>
+  sql<boolean>`greatest(e.last_used_at, e.created_at) > now() - make_interval(days => ${days})`
+
+/** What the reader typed, as a pattern that matches it anywhere and nothing else. */
+export const containing = (text: string): string => `%${text.replaceAll(/[\\%_]/g, '\\$&')}%`
+
+/** The filters that hold for facets as well. */
+function matches(eb: ExpressionBuilder<Visible, 'e'>, filter: EndpointFilter) {
+  const equals = (['visibility', 'review_status', 'task_type'] as const).flatMap((column) =>
+    filter[column] === undefined ? [] : [eb(`e.${column}`, '=', filter[column])],
+  )
+  const { search, active_since_days: days } = filter
+  const found = search?.trim()
+    ? [
+        eb.or(
+          (['name', 'display_name', 'description'] as const).map((column) =>
+            eb(`e.${column}`, 'ilike', containing(search.trim())),
+          ),
+        ),
+      ]
+    : []
+  return eb.and([...equals, ...found, ...(days === undefined ? [] : [activeSince(days)])])
+}
+
+function matchesFacets(eb: ExpressionBuilder<Visible, 'e'>, filter: Facetless) {
+  return eb.and(
+    (['source', 'base_model', 'model_category'] as const).flatMap((column) =>
+      filter[column] === undefined ? [] : [eb(`e.${column}`, '=', filter[column])],
+    ),
+  )
+}
+
+/** One page of what matches, and how many match in all. */
+export async function listEndpoints(
+  db: Kysely<Database>,
+  accountId: string,
+  filter: EndpointFilter,
+  { sort, order, limit, offset }: EndpointPage,
+): Promise<{ rows: EndpointRow[]; total: number }> {
+  const matching = visibleTo(db, accountId, filter.owner)
+    .where((eb) => matches(eb, filter))
+    .where((eb) => matchesFacets(eb, filter))
+  // Ids first: the wide columns are read for one page only.
+  const ids = matching
+    .select('e.id')
+    .orderBy(`e.${sort}`, order)
+    .orderBy('e.id', order)
+    .limit(limit)
+    .offset(offset)
+  const [rows, { total }] = await Promise.all([
+    db
+      .selectFrom('endpoint')
+      .innerJoin(ids.as('page'), 'page.id', 'endpoint.id')
+      .selectAll('endpoint')
+      .orderBy(`endpoint.${sort}`, order)
+      .orderBy('endpoint.id', order)
+      .execute(),
+    matching.select(({ fn }) => fn.countAll<number>().as('total')).executeTakeFirstOrThrow(),
+  ])
+  return { rows, total }
+}
+
+/** How the account's view divides, whatever source, base model and category are chosen. */
+export async function endpointFacets(
+  db: Kysely<Database>,
+  accountId: string,
+  filter: EndpointFilter,
+): Promise<EndpointFacets> {
+  const matching = visibleTo(db, accountId, filter.owner).where((eb) => matches(eb, filter))
+  const [counts, baseModels] = await Promise.all([
+    matching
+      .select(({ fn }) => [
+        fn.countAll<number>().filterWhere('e.source', '=', 'catalog').as('catalog'),
+        fn.countAll<number>().filterWhere('e.source', '=', 'trained').as('trained'),
+        fn.countAll<number>().filterWhere(activeSince(30)).as('active_30d'),
+        fn.countAll<number>().as('total'),
+      ])
+      .executeTakeFirstOrThrow(),
+    matching
+      .where('e.base_model', 'is not', null)
+      .select(({ fn }) => ['e.base_model', 'e.model_category', fn.countAll<number>().as('n')])
+      .groupBy(['e.base_model', 'e.model_category'])
+      .orderBy('n', 'desc')
+      .orderBy('e.base_model')
+      .orderBy('e.model_category')
+      .limit(BASE_MODELS)
+      .execute(),
+  ])
+  return {
+    counts,
+    base_models: baseModels.map(({ base_model, model_category, n }) => ({
+      model_name: base_model ?? '',
+      model_category,
+      n,
+    })),
+  }
+}
+
+const OFFERED = [
+  'id',
+  'account_id',
+  'name',
+  'task_type',
+  'base_model',
+  'hub_revision',
+  'model_category',
+  'model_key',
+  'latency_ms',
+] as const satisfies (keyof EndpointRow)[]
+export type OfferedEndpoint = Pick<EndpointRow, (typeof OFFERED)[number]>
+
+/** What anybody may know of: approved public endpoints and base models, newest first. */
+export function listOfferedEndpoints(
+  db: Kysely<Database>,
+  filter: { category?: string | undefined; activeOnly: boolean; before?: string | undefined; limit: number },
+): Promise<OfferedEndpoint[]> {
+  return db
+    .selectFrom('endpoint')
+    .select(OFFERED)
+    .where('deleted_at', 'is', null)
+    .where('visibility', '=', 'public')
+    .where('review_status', '=', 'approved')
+    .$if(filter.activeOnly, (qb) => qb.where('status', '=', 'active'))
+    .$if(filter.category !== undefined, (qb) => qb.where('model_category', '=', filter.category!))
+    .$if(filter.before !== undefined, (qb) => qb.where('id', '<', filter.before!))
+    .orderBy('id', 'desc')
+    .limit(filter.limit)
+    .execute()
+}
+
+/** Endpoints under one review status, newest first, for operators. */
+export function listForReview(
+  db: Kysely<Database>,
+  {
+    reviewStatus,
+    before,
+    limit,
+  }: { reviewStatus: EndpointRow['review_status']; before: string | undefined; limit: number },
+): Promise<EndpointRow[]> {
+  return db
+    .selectFrom('endpoint')
+    .selectAll()
+    .where('deleted_at', 'is', null)
+    .where('review_status', '=', reviewStatus)
+    .$if(before !== undefined, (qb) => qb.where('id', '<', before!))
+    .orderBy('id', 'desc')
+    .limit(limit)
+    .execute()
+}

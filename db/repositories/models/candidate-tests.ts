@@ -1,0 +1,54 @@
+import { type Kysely, sql, type Transaction } from 'kysely'
+import type { Database } from '../../tables.ts'
+import type { ModelVersionRow } from '../../tables/models.ts'
+import { insertWorkflowStart, type WorkflowStart } from '../platform/workflow-starts.ts'
+
+/** A candidate whose test was promised and has not said a word yet. */
+type CandidateInTest = Pick<ModelVersionRow, 'id' | 'account_id' | 'model_key' | 'tests'>
+
+/** Promises the test of a candidate that is still there; one that is promised or under way stays the only one. */
+export async function promiseCandidateTest(
+  trx: Transaction<Database>,
+  versionId: string,
+  start: WorkflowStart,
+): Promise<void> {
+  const { numUpdatedRows } = await trx
+    .updateTable('model_version')
+    .set({ tests: sql<number>`greatest(tests, 1)` })
+    .where('id', '=', versionId)
+    .executeTakeFirst()
+  if (numUpdatedRows > 0n) await insertWorkflowStart(trx, start)
+}
+
+/** Promises one more test than were counted; false when somebody else did, or when the test has spoken meanwhile. */
+export async function promiseNextTest(
+  trx: Transaction<Database>,
+  { id, tests }: CandidateInTest,
+  start: WorkflowStart,
+): Promise<boolean> {
+  const { numUpdatedRows } = await trx
+    .updateTable('model_version')
+    .set({ tests: tests + 1 })
+    .where('id', '=', id)
+    .where('tests', '=', tests)
+    .where('lifecycle_status', '=', 'candidate')
+    .where('lifecycle_note', 'is', null)
+    .executeTakeFirst()
+  if (numUpdatedRows === 0n) return false
+  await insertWorkflowStart(trx, start)
+  return true
+}
+
+/** Candidates whose test should be under way by now: its start is not among those still promised. */
+export async function candidatesInTest(
+  db: Kysely<Database>,
+  { after, limit }: { after: string | null; limit: number },
+): Promise<CandidateInTest[]> {
+  const { rows } = await sql<CandidateInTest>`
+    select id, account_id, model_key, tests from model_version v
+    where lifecycle_status = 'candidate' and lifecycle_note is null and tests > 0
+      and (${after}::uuid is null or id > ${after}::uuid)
+      and not exists (select 1 from workflow_start s where s.workflow_id = 'version/' || v.id || '/test')
+    order by id limit ${limit}`.execute(db)
+  return rows
+}

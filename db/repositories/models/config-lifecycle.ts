@@ -1,0 +1,41 @@
+import { type Kysely, sql, type Transaction } from 'kysely'
+import type { Database } from '../../tables.ts'
+import type { ModelConfigLifecycleRow } from '../../tables/hub.ts'
+import { bumpCache } from '../platform/cache-versions.ts'
+
+/** What an account says of configs of the catalog, by the config's id. */
+export async function readConfigLifecycles(
+  db: Kysely<Database>,
+  accountId: string,
+): Promise<Map<string, ModelConfigLifecycleRow>> {
+  const rows = await db
+    .selectFrom('model_config_lifecycle')
+    .selectAll()
+    .where('account_id', '=', accountId)
+    .execute()
+  return new Map(rows.map((row) => [row.model_config_id, row]))
+}
+
+/** Of a row of `endpoint` joined with its `model_version`: whether the endpoint's owner has disabled the version's config. */
+export const disabledByOwner = () => sql<boolean>`exists (
+  select from model_config_lifecycle said
+  where said.account_id = endpoint.account_id
+    and said.model_config_id = model_version.model_config_id
+    and said.lifecycle_status = 'disabled'
+)`
+
+/** Writes an account's word on a config and tells every gateway. */
+export async function saveConfigLifecycle(
+  trx: Transaction<Database>,
+  row: ModelConfigLifecycleRow,
+): Promise<void> {
+  const { lifecycle_status, reason, updated_at } = row
+  await trx
+    .insertInto('model_config_lifecycle')
+    .values(row)
+    .onConflict((oc) =>
+      oc.columns(['account_id', 'model_config_id']).doUpdateSet({ lifecycle_status, reason, updated_at }),
+    )
+    .execute()
+  await bumpCache(trx, 'endpoint')
+}

@@ -1,0 +1,34 @@
+import type { Kysely, Transaction } from 'kysely'
+import type { Database } from '../../tables.ts'
+import type { ModelVersionRow } from '../../tables/models.ts'
+
+const hubVersions = (db: Kysely<Database>, accountId: string, repoId: string) =>
+  db
+    .selectFrom('hub_model')
+    .innerJoin('model_version', 'model_version.id', 'hub_model.version_id')
+    .selectAll('model_version')
+    .where('hub_model.account_id', '=', accountId)
+    .where('hub_model.repo_id', '=', repoId)
+
+/** The version that an account imported from a repository of the hub; at this revision, if one is given. */
+export function findHubVersion(
+  db: Kysely<Database>,
+  accountId: string,
+  { repo_id, revision }: { repo_id: string; revision?: string | undefined },
+): Promise<ModelVersionRow | undefined> {
+  return hubVersions(db, accountId, repo_id)
+    .$if(revision !== undefined, (qb) => qb.where('hub_model.revision', '=', revision ?? ''))
+    .executeTakeFirst()
+}
+
+/** The version imported from a repository, whatever its revision, with that revision; it is not removed before this transaction ends. */
+export function holdHubVersion(
+  trx: Transaction<Database>,
+  accountId: string,
+  repoId: string,
+): Promise<(ModelVersionRow & { revision: string }) | undefined> {
+  return hubVersions(trx, accountId, repoId)
+    .select('hub_model.revision')
+    .forKeyShare('model_version')
+    .executeTakeFirst()
+}

@@ -1,0 +1,51 @@
+import { type Kysely, sql, type Transaction } from 'kysely'
+import type { Database } from '../../tables.ts'
+
+/** A model of which some files may have been uploaded. */
+export interface ModelImport {
+  id: string
+  account_id: string
+  paths: string[]
+}
+
+/** Remembers which files are about to be uploaded. */
+export async function insertModelImport(db: Kysely<Database>, model: ModelImport): Promise<void> {
+  await db.insertInto('model_import').values(model).execute()
+}
+
+/** Takes an import for completion; false when it is complete, was given up, or never was. */
+export async function takeModelImport(
+  trx: Transaction<Database>,
+  { id, account_id }: Pick<ModelImport, 'id' | 'account_id'>,
+): Promise<boolean> {
+  const taken = await trx
+    .deleteFrom('model_import')
+    .where('id', '=', id)
+    .where('account_id', '=', account_id)
+    .where('expired', '=', false)
+    .returning('id')
+    .executeTakeFirst()
+  return taken !== undefined
+}
+
+/** Imports that nobody completed for 24 hours, marked so that no completion can begin while their files go. */
+export async function outlivedImports(
+  db: Kysely<Database>,
+  limit: number,
+): Promise<Pick<ModelImport, 'id' | 'paths'>[]> {
+  const { rows } = await sql<Pick<ModelImport, 'id' | 'paths'>>`
+    update model_import set expired = true
+    where id in (
+      select id from model_import
+      where created_at < now() - interval '24 hours'
+      order by created_at limit ${limit}
+      for update skip locked
+    )
+    returning id, paths`.execute(db)
+  return rows
+}
+
+export async function removeModelImports(db: Kysely<Database>, ids: readonly string[]): Promise<void> {
+  if (ids.length > 0)
+    await db.deleteFrom('model_import').where('id', 'in', ids).where('expired', '=', true).execute()
+}

@@ -1,0 +1,201 @@
+import { type Kysely, sql, type Transaction } from 'kysely'
+import { ofAccount } from '../../keyset.ts'
+import type { Database } from '../../tables.ts'
+import type { ModelRow, ModelVersionRow } from '../../tables/models.ts'
+
+/** A version as callers see it: the row and what its files weigh. */
+export type VersionView = ModelVersionRow & { size_bytes: number }
+
+const versionViews = (db: Kysely<Database>) =>
+  db
+    .selectFrom('model_version')
+    .selectAll('model_version')
+    .select((eb) =>
+      eb
+        .selectFrom('version_file')
+        .select(sql<number>`coalesce(sum(size_bytes), 0)::bigint`.as('size_bytes'))
+        .whereRef('version_file.version_id', '=', 'model_version.id')
+        .$asScalar()
+        .$notNull()
+        .as('size_bytes'),
+    )
+
+/** The model of that name, made if the account has none; of two requests at once both get the same. */
+export function ensureModel(
+  trx: Transaction<Database>,
+  model: { id: string; account_id: string; name: string; created_at: Date },
+): Promise<ModelRow> {
+  return trx
+    .insertInto('model')
+    .values(model)
+    .onConflict((oc) => oc.columns(['account_id', 'name']).doUpdateSet({ name: model.name }))
+    .returningAll()
+    .executeTakeFirstOrThrow()
+}
+
+/** Makes a version part of a model; `undefined` when it is part of one already. */
+export function adoptVersion(
+  trx: Transaction<Database>,
+  versionId: string,
+  modelId: string,
+): Promise<{ id: string } | undefined> {
+  return trx
+    .updateTable('model_version')
+    .set({ model_id: modelId })
+    .where('id', '=', versionId)
+    .where('model_id', 'is', null)
+    .returning('id')
+    .executeTakeFirst()
+}
+
+/**
+ * A version of this account that callers may name: by its id, or by the job it came out of. It is not removed before
+ * this transaction ends.
+ */
+export function holdOwnVersion(
+  trx: Transaction<Database>,
+  accountId: string,
+  by: { version_id: string } | { job_id: string },
+): Promise<ModelVersionRow | undefined> {
+  const rows = trx.selectFrom('model_version').selectAll().where('account_id', '=', accountId).forKeyShare()
+  return 'version_id' in by
+    ? rows.where('id', '=', by.version_id).executeTakeFirst()
+    : rows.where('job_id', '=', by.job_id).executeTakeFirst()
+}
+
+/** The versions of a model, or the one of this id, locked for their removal from it. */
+export function lockVersionsOf(
+  trx: Transaction<Database>,
+  modelId: string,
+  versionId?: string,
+): Promise<ModelVersionRow[]> {
+  return trx
+    .selectFrom('model_version')
+    .selectAll()
+    .where('model_id', '=', modelId)
+    .$if(versionId !== undefined, (qb) => qb.where('id', '=', versionId ?? ''))
+    .orderBy('id')
+    .forUpdate()
+    .execute()
+}
+
+/** Takes locked versions out of their model; one that a run left is again that run's alone. */
+export async function releaseVersions(
+  trx: Transaction<Database>,
+  versions: readonly ModelVersionRow[],
+): Promise<void> {
+  const ids = versions.map(({ id }) => id)
+  const rows = trx.updateTable('model_version').where('id', '=', sql<string>`any(${ids}::uuid[])`)
+  await rows.set({ model_id: null }).execute()
+  await rows.set({ visibility: 'private' }).where('job_id', 'is not', null).execute()
+}
+
+/** The model, locked: no version joins it meanwhile. */
+export function lockModel(
+  trx: Transaction<Database>,
+  accountId: string,
+  id: string,
+): Promise<ModelRow | undefined> {
+  return trx
+    .selectFrom('model')
+    .selectAll()
+    .where('account_id', '=', accountId)
+    .where('id', '=', id)
+    .forUpdate()
+    .executeTakeFirst()
+}
+
+export async function removeModel(trx: Transaction<Database>, id: string): Promise<void> {
+  await trx.deleteFrom('model').where('id', '=', id).execute()
+}
+
+export function findModel(
+  db: Kysely<Database>,
+  accountId: string,
+  id: string,
+): Promise<ModelRow | undefined> {
+  return db
+    .selectFrom('model')
+    .selectAll()
+    .where('account_id', '=', accountId)
+    .where('id', '=', id)
+    .executeTakeFirst()
+}
+
+interface Wanted {
+  before: string | undefined
+  limit: number
+}
+
+/** A page of an account's models, newest first. */
+export function listModels(
+  db: Kysely<Database>,
+  accountId: string,
+  { before, limit }: Wanted,
+): Promise<ModelRow[]> {
+  return db
+    .selectFrom('model')
+    .selectAll()
+    .where(ofAccount('model.account_id', accountId))
+    .$if(before !== undefined, (qb) => qb.where('id', '<', before!))
+    .orderBy('account_id')
+    .orderBy('id', 'desc')
+    .limit(limit)
+    .execute()
+}
+
+/** A page of a model's versions, newest first. */
+export function listVersions(
+  db: Kysely<Database>,
+  modelId: string,
+  { before, limit }: Wanted,
+): Promise<VersionView[]> {
+  return versionViews(db)
+    .where('model_id', '=', modelId)
+    .$if(before !== undefined, (qb) => qb.where('id', '<', before!))
+    .orderBy('id', 'desc')
+    .limit(limit)
+    .execute()
+}
+
+/** The newest version of each of these models, and how many each has. */
+export async function readLatestVersions(
+  db: Kysely<Database>,
+  modelIds: readonly string[],
+): Promise<Map<string, { latest: VersionView; count: number }>> {
+  if (modelIds.length === 0) return new Map()
+  const [latest, counts] = await Promise.all([
+    versionViews(db)
+      .distinctOn('model_id')
+      .where('model_id', 'in', modelIds)
+      .orderBy('model_id')
+      .orderBy('id', 'desc')
+      .execute(),
+    db
+      .selectFrom('model_version')
+      .select(['model_id', (eb) => eb.fn.countAll<number>().as('n')])
+      .where('model_id', 'in', modelIds)
+      .groupBy('model_id')
+      .execute(),
+  ])
+  const countOf = new Map(counts.map(({ model_id, n }) => [model_id, Number(n)]))
+  return new Map(
+    latest.map((row) => [row.model_id ?? '', { latest: row, count: countOf.get(row.model_id) ?? 1 }]),
+  )
+}
+
+/** Changes the label or the reach of a version; `undefined` when the model has no such version. */
+export async function updateVersion(
+  db: Kysely<Database>,
+  { modelId, versionId }: { modelId: string; versionId: string },
+  change: { name?: string; visibility?: ModelVersionRow['visibility'] },
+): Promise<VersionView | undefined> {
+  const row = await db
+    .updateTable('model_version')
+    .set(change)
+    .where('id', '=', versionId)
+    .where('model_id', '=', modelId)
+    .returning('id')
+    .executeTakeFirst()
+  return row && versionViews(db).where('id', '=', row.id).executeTakeFirst()
+}

@@ -1,0 +1,76 @@
+import { sql, type Transaction } from 'kysely'
+import { storable } from '../../../domain/storable-text.ts'
+import type { Database } from '../../tables.ts'
+import { bumpCache } from '../platform/cache-versions.ts'
+import { FRESH_S } from '../nodes/loads.ts'
+
+export interface Unusable {
+  modelKey: string
+  /** Who says so. */
+  nodeId: string
+  reason: string
+}
+
+const LONGEST_REASON = 1_000
+const IS_BELIEVED = sql`(node.account_id = model_version.account_id or node.sharing = 'shared')`
+
+/**
+ * Marks a version whose weights cannot be used, tells every gateway, and says whether it is marked now. Counts only from
+ * nodes that the version's own account or the operator answers for, because others could close a model to everybody, and
+ * only while no node of theirs has it loaded, or is known to have loaded it, for its own test or for a request: where one
+ * has, the fault is in the other node. Safe to repeat: the first reason stands.
+ */
+export async function markUnusable(
+  trx: Transaction<Database>,
+  { modelKey, nodeId, reason }: Unusable,
+): Promise<boolean> {
+  const said = storable(reason.slice(0, LONGEST_REASON))
+  const { numUpdatedRows } = await trx
+    .updateTable('model_version')
+    .set({
+      unusable: said,
+      lifecycle_note: sql`case lifecycle_status when 'disabled' then lifecycle_note else ${said} end`,
+    })
+    .where('model_key', '=', modelKey)
+    .where('unusable', 'is', null)
+    .where((eb) => eb.or([eb('job_id', 'is', null), eb('lifecycle_status', '=', 'candidate')]))
+    .where(sql<boolean>`exists (select from node where id = ${nodeId}::uuid and ${IS_BELIEVED})`)
+    // The load of one whose environment was installed on the way is not measured.
+    .where(
+      sql<boolean>`not exists (
+        select from node_state state join node on node.id = state.node_id, jsonb_array_elements(state.snapshot -> 'models') model
+        where state.updated_at > now() - make_interval(secs => ${FRESH_S}) and ${IS_BELIEVED}
+          and model ->> 'model_key' = ${modelKey} and model ->> 'state' in ('warm', 'running', 'idle'))`,
+    )
+    .where((eb) =>
+      eb.not(
+        eb.exists(eb.selectFrom('load_time').select('model_key').where('load_time.model_key', '=', modelKey)),
+      ),
+    )
+    .executeTakeFirst()
+  if (numUpdatedRows > 0n) {
+    await bumpCache(trx, 'endpoint')
+    return true
+  }
+  const marked = await trx
+    .selectFrom('model_version')
+    .select('id')
+    .where('model_key', '=', modelKey)
+    .where('unusable', 'is not', null)
+    .executeTakeFirst()
+  return marked !== undefined
+}
+
+/** Why a version cannot be used, if it has been marked; keeps it from being marked until the transaction ends. */
+export async function lockUnusable(
+  trx: Transaction<Database>,
+  versionId: string,
+): Promise<string | undefined> {
+  const row = await trx
+    .selectFrom('model_version')
+    .select('unusable')
+    .where('id', '=', versionId)
+    .forUpdate()
+    .executeTakeFirst()
+  return row?.unusable ?? undefined
+}

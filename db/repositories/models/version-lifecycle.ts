@@ -1,0 +1,50 @@
+import type { Kysely, Transaction } from 'kysely'
+import type { Database } from '../../tables.ts'
+import type { ModelVersionRow } from '../../tables/models.ts'
+import { bumpCache } from '../platform/cache-versions.ts'
+
+type LifecycleStatus = ModelVersionRow['lifecycle_status']
+
+export function findVersion(db: Kysely<Database>, id: string): Promise<ModelVersionRow | undefined> {
+  return db.selectFrom('model_version').selectAll().where('id', '=', id).executeTakeFirst()
+}
+
+export interface VersionMove {
+  from: readonly LifecycleStatus[]
+  to: LifecycleStatus
+  note: string | null
+  /** Its weights are tried again, whatever was found of them. */
+  isTriedAnew?: boolean
+  now: Date
+}
+
+/**
+ * Moves a version along its lifecycle and tells every gateway; `undefined` when another writer got there first. The
+ * endpoint of an imported model opens to all accounts with `ready`, and closes again when the model goes back.
+ */
+export async function moveVersion(
+  trx: Transaction<Database>,
+  id: string,
+  { from, to, note, now, isTriedAnew }: VersionMove,
+): Promise<ModelVersionRow | undefined> {
+  const row = await trx
+    .updateTable('model_version')
+    .set({ lifecycle_status: to, lifecycle_note: note, tests: 0, ...(isTriedAnew && { unusable: null }) })
+    .where('id', '=', id)
+    .where('lifecycle_status', 'in', from)
+    .returningAll()
+    .executeTakeFirst()
+  if (!row) return undefined
+  const isOffered = to === 'ready' || to === 'preferred'
+  await trx
+    .updateTable('endpoint')
+    .set({ review_status: isOffered ? 'approved' : 'active', updated_at: now })
+    .where('version_id', '=', id)
+    .where('deleted_at', 'is', null)
+    .where('is_base_model', '=', true)
+    .where('visibility', '=', 'public')
+    .where('review_status', 'in', ['active', 'approved'])
+    .execute()
+  await bumpCache(trx, 'endpoint')
+  return row
+}

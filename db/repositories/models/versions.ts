@@ -1,0 +1,109 @@
+import type { Kysely, Transaction } from 'kysely'
+import type { Database } from '../../tables.ts'
+import type { ModelVersionRow, NewModelVersion, VersionFileRow } from '../../tables/models.ts'
+import { findOpenRunOn } from '../training/artifact-refs.ts'
+import { findMergeUsing, removeVersionSources } from '../training/merges.ts'
+
+/** Creates an immutable version with its files. */
+export async function insertVersion(
+  trx: Transaction<Database>,
+  version: NewModelVersion,
+  files: readonly Omit<VersionFileRow, 'version_id'>[],
+): Promise<ModelVersionRow> {
+  const row = await trx.insertInto('model_version').values(version).returningAll().executeTakeFirstOrThrow()
+  if (files.length > 0) {
+    await trx
+      .insertInto('version_file')
+      .values(files.map((file) => ({ version_id: row.id, ...file })))
+      .execute()
+  }
+  return row
+}
+
+/** The version that came out of a job. */
+export function findVersionOfJob(db: Kysely<Database>, jobId: string): Promise<ModelVersionRow | undefined> {
+  return ofJob(db, jobId).executeTakeFirst()
+}
+
+/** The same, held: it is not removed before this transaction ends. */
+export function holdVersionOfJob(
+  trx: Transaction<Database>,
+  jobId: string,
+): Promise<ModelVersionRow | undefined> {
+  return ofJob(trx, jobId).forKeyShare().executeTakeFirst()
+}
+
+/** The same, for its removal: waits for everybody who holds it, and lets nobody hold it afterwards. */
+export function lockVersionOfJob(
+  trx: Transaction<Database>,
+  jobId: string,
+): Promise<ModelVersionRow | undefined> {
+  return ofJob(trx, jobId).forUpdate().executeTakeFirst()
+}
+
+/** A version, for the end of its use: waits for everybody who holds it, and lets nobody hold it meanwhile. */
+export function lockVersion(trx: Transaction<Database>, id: string): Promise<ModelVersionRow | undefined> {
+  return trx.selectFrom('model_version').selectAll().where('id', '=', id).forUpdate().executeTakeFirst()
+}
+
+/** What keeps a version from being removed with its run, in words; `undefined` when nothing does. */
+export async function whatKeepsVersion(
+  db: Kysely<Database>,
+  version: Pick<ModelVersionRow, 'id' | 'model_id' | 'job_id'>,
+): Promise<string | undefined> {
+  const user = await whatUsesVersion(db, version)
+  if (user !== undefined || !version.model_id) return user
+  const model = await db
+    .selectFrom('model')
+    .select('name')
+    .where('id', '=', version.model_id)
+    .executeTakeFirst()
+  return `it is a version of the model ${model?.name ?? version.model_id}; DELETE /api/builder/v1/models/${version.model_id}/versions/${version.id} takes it out`
+}
+
+/** What works with a version or was made of it, in words; `undefined` when nothing does. */
+export async function whatUsesVersion(
+  db: Kysely<Database>,
+  version: Pick<ModelVersionRow, 'id' | 'job_id'>,
+): Promise<string | undefined> {
+  const endpoint = await db
+    .selectFrom('endpoint')
+    .select('name')
+    .where('version_id', '=', version.id)
+    .where('deleted_at', 'is', null)
+    .limit(1)
+    .executeTakeFirst()
+  if (endpoint) return `the endpoint ${endpoint.name} serves it`
+  const child = await db
+    .selectFrom('model_version')
+    .select('id')
+    .where('base_model_version_id', '=', version.id)
+    .limit(1)
+    .executeTakeFirst()
+  if (child) return `the version ${child.id} is built on it`
+  const run = await findOpenRunOn(db, version)
+  if (run) return `the run ${run.id} starts from it`
+  return findMergeUsing(db, version.id)
+}
+
+/** Removes a version whose files are gone. A deleted endpoint may still name it; then it stays, disabled and empty. */
+export async function removeVersion(trx: Transaction<Database>, versionId: string): Promise<void> {
+  await trx.deleteFrom('version_file').where('version_id', '=', versionId).execute()
+  await removeVersionSources(trx, versionId)
+  const { numDeletedRows } = await trx
+    .deleteFrom('model_version')
+    .where('id', '=', versionId)
+    .where((eb) =>
+      eb.not(eb.exists(eb.selectFrom('endpoint').select('id').where('version_id', '=', versionId))),
+    )
+    .executeTakeFirst()
+  if (numDeletedRows > 0n) return
+  await trx
+    .updateTable('model_version')
+    .set({ lifecycle_status: 'disabled' })
+    .where('id', '=', versionId)
+    .execute()
+}
+
+const ofJob = (db: Kysely<Database>, jobId: string) =>
+  db.selectFrom('model_version').selectAll().where('job_id', '=', jobId)

@@ -1,0 +1,49 @@
+import { type Kysely, sql } from 'kysely'
+import type { Database } from '../../tables.ts'
+
+/** One task or job, handed to one node. */
+export interface Dispatch {
+  kind: 'task' | 'job'
+  subjectId: string
+  nodeId: string
+}
+
+/**
+ * Records that a node was handed a task or job, again perhaps, before it hears of it. Safe to repeat until then. Its time is
+ * later than that of whatever came before, also where the clock of the database has gone back meanwhile.
+ */
+export async function recordDispatch(
+  db: Kysely<Database>,
+  { kind, subjectId, nodeId }: Dispatch,
+): Promise<void> {
+  await sql`
+    insert into node_dispatch (kind, subject_id, node_id, dispatched_at)
+    select ${kind}, ${subjectId}::uuid, ${nodeId}::uuid, greatest(now(),
+      (select max(dispatched_at) + interval '1 microsecond' from node_dispatch where subject_id = ${subjectId}::uuid),
+      (select max(created_at) + interval '1 microsecond' from lease where kind = ${kind} and subject_id = ${subjectId}::uuid))
+    on conflict (subject_id, node_id) do update set dispatched_at = excluded.dispatched_at`.execute(db)
+}
+
+const SUBJECTS = { task: sql.table('task'), job: sql.table('training_run') } as const
+
+/**
+ * Whether a node may claim a task or job: it was the last that was handed it, no lease that it took since then has ended, and
+ * it is still given the work of that account. Under a lock of the task or job the answer holds for the claim.
+ */
+export async function mayClaim(
+  db: Kysely<Database>,
+  { kind, subjectId, nodeId }: Dispatch,
+): Promise<boolean> {
+  const { rows } = await sql`
+    select 1 from node_dispatch handed, ${SUBJECTS[kind]} subject, node
+    where handed.kind = ${kind} and handed.subject_id = subject.id and handed.node_id = node.id and subject.id = ${subjectId}::uuid and node.id = ${nodeId}::uuid
+      and (node.sharing = 'shared' or node.account_id = subject.account_id)
+      and not exists (
+        select 1 from node_dispatch later
+        where later.subject_id = handed.subject_id and later.kind = handed.kind and later.dispatched_at > handed.dispatched_at)
+      and not exists (
+        select 1 from lease
+        where lease.kind = handed.kind and lease.subject_id = handed.subject_id and lease.node_id = handed.node_id
+          and lease.state <> 'active' and lease.created_at >= handed.dispatched_at)`.execute(db)
+  return rows.length > 0
+}

@@ -1,0 +1,83 @@
+import { type Kysely, sql } from 'kysely'
+import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
+import type { Database } from '../../tables.ts'
+import type { LoadTimeTable } from '../../tables/models.ts'
+
+/** Reports older than this say nothing about a node any more. */
+export const FRESH_S = 10
+/** How many samples the mean remembers. */
+const MEMORY = 10
+
+/** What live nodes last reported. */
+export async function readSnapshots(db: Kysely<Database>): Promise<NodeSnapshot[]> {
+  const rows = await db
+    .selectFrom('node_state')
+    .innerJoin('node', 'node.id', 'node_state.node_id')
+    .select(['node_state.snapshot', 'node.status', 'node.account_id', 'node.sharing'])
+    .where('node_state.updated_at', '>', sql<Date>`now() - make_interval(secs => ${FRESH_S})`)
+    .where('node.status', '!=', 'removed')
+    .execute()
+  return rows.map(({ snapshot, status, account_id, sharing }) => {
+    // Written by a gateway from a checked report; what was decided about the node stands in its row.
+    const report = snapshot as unknown as NodeSnapshot
+    return { ...report, account_id, sharing, draining: report.draining || status === 'draining' }
+  })
+}
+
+/** Live nodes that take work of this account. */
+export async function countWorkers(db: Kysely<Database>, accountId: string): Promise<number> {
+  const { count } = await db
+    .selectFrom('node_state')
+    .innerJoin('node', 'node.id', 'node_state.node_id')
+    .select((eb) => eb.fn.countAll<number>().as('count'))
+    .where('node_state.updated_at', '>', sql<Date>`now() - make_interval(secs => ${FRESH_S})`)
+    .where('node.status', '=', 'active')
+    .where((eb) => eb.or([eb('node.sharing', '=', 'shared'), eb('node.account_id', '=', accountId)]))
+    .executeTakeFirstOrThrow()
+  return Number(count)
+}
+
+/** What running a model takes. */
+export function findModelNeeds(
+  db: Kysely<Database>,
+  modelKey: string,
+): Promise<{ runtime_profile: string; memory_mb: number; unusable: string | null } | undefined> {
+  return db
+    .selectFrom('model_version')
+    .select(['runtime_profile', 'memory_mb', 'unusable'])
+    .where('model_key', '=', modelKey)
+    .executeTakeFirst()
+}
+
+export type LoadSample = Pick<LoadTimeTable, 'model_key' | 'start_state' | 'hardware' | 'mean_ms'>
+
+/** Takes a measured load into the mean. A sample told twice moves the mean nearer to itself, no more. */
+export async function recordLoad(db: Kysely<Database>, sample: LoadSample): Promise<void> {
+  await db
+    .insertInto('load_time')
+    .values({ ...sample, samples: 1 })
+    .onConflict((oc) =>
+      oc.columns(['model_key', 'start_state', 'hardware']).doUpdateSet({
+        mean_ms: sql<number>`load_time.mean_ms + (excluded.mean_ms - load_time.mean_ms)
+          / (least(load_time.samples, ${MEMORY}) + 1)`,
+        samples: sql<number>`load_time.samples + 1`,
+        updated_at: sql<Date>`now()`,
+      }),
+    )
+    .execute()
+}
+
+/** How long a load takes from this state, over all kinds of nodes; undefined while nothing is measured. */
+export async function estimateLoadMs(
+  db: Kysely<Database>,
+  modelKey: string,
+  startState: LoadSample['start_state'],
+): Promise<number | undefined> {
+  const { mean } = await db
+    .selectFrom('load_time')
+    .select((eb) => eb.fn.avg<number | null>('mean_ms').as('mean'))
+    .where('model_key', '=', modelKey)
+    .where('start_state', '=', startState)
+    .executeTakeFirstOrThrow()
+  return mean === null ? undefined : Number(mean)
+}

@@ -1,0 +1,94 @@
+import { type Kysely, type RawBuilder, sql, type Transaction } from 'kysely'
+import type { PinPlace, PinPlan, WarmPin, WarmWant } from '../../../domain/placement/warm-pins.ts'
+import type { Database } from '../../tables.ts'
+import { bumpCache } from '../platform/cache-versions.ts'
+import { disabledByOwner } from '../models/config-lifecycle.ts'
+
+/** Sets on how many nodes an endpoint's model is kept loaded; its version of before is of no use to anybody. */
+export async function setMinWarm(
+  db: Kysely<Database>,
+  endpointId: string,
+  nodes: number,
+): Promise<{ id: string } | undefined> {
+  return db
+    .updateTable('endpoint')
+    .set({ min_warm: nodes })
+    .where('id', '=', endpointId)
+    .where('deleted_at', 'is', null)
+    .returning('id')
+    .executeTakeFirst()
+}
+
+/** Models that are to be kept loaded: for endpoints that answer, as many nodes as the one that asks for most. */
+export function listWarmWants(db: Kysely<Database>): Promise<WarmWant[]> {
+  return db
+    .selectFrom('endpoint')
+    .innerJoin('model_version', 'model_version.id', 'endpoint.version_id')
+    .select(['endpoint.model_key', 'model_version.runtime_profile', 'model_version.memory_mb'])
+    .select((eb) => eb.fn.max<number>('endpoint.min_warm').as('nodes'))
+    .select(
+      sql<
+        string | null
+      >`case when bool_or(endpoint.visibility = 'public') or count(distinct endpoint.account_id) > 1
+        then null else (array_agg(endpoint.account_id))[1] end`.as('account_id'),
+    )
+    .where('endpoint.min_warm', '>', 0)
+    .where('endpoint.deleted_at', 'is', null)
+    .where('endpoint.status', 'in', ['active', 'deprecated'])
+    .where('model_version.lifecycle_status', '!=', 'disabled')
+    .where((eb) => eb.not(disabledByOwner()))
+    .groupBy(['endpoint.model_key', 'model_version.runtime_profile', 'model_version.memory_mb'])
+    .orderBy('endpoint.model_key')
+    .execute()
+}
+
+/** Which nodes keep which models loaded. */
+export function listWarmPins(db: Kysely<Database>): Promise<WarmPin[]> {
+  return db
+    .selectFrom('warm_pin')
+    .select(['model_key', 'node_id', 'missing_since'])
+    .orderBy('model_key')
+    .orderBy('node_id')
+    .execute()
+}
+
+/** One gateway decides at a time. With `wait` false: false when another one is at it. */
+export async function lockWarmPins(
+  trx: Transaction<Database>,
+  { wait }: { wait: boolean },
+): Promise<boolean> {
+  if (wait) {
+    await sql`select pg_advisory_xact_lock(hashtextextended('warm-pins', 0))`.execute(trx)
+    return true
+  }
+  const { rows } = await sql<{ got: boolean }>`
+    select pg_try_advisory_xact_lock(hashtextextended('warm-pins', 0)) as got`.execute(trx)
+  return rows[0]?.got ?? false
+}
+
+/** Writes a plan, and has the gateways tell their nodes what is new for them. */
+export async function applyPinPlan(
+  trx: Transaction<Database>,
+  { add, drop, missing, back }: PinPlan,
+  now: Date,
+): Promise<void> {
+  if (missing.length > 0) {
+    await trx.updateTable('warm_pin').set({ missing_since: now }).where(isOneOf(missing)).execute()
+  }
+  if (back.length > 0) {
+    await trx.updateTable('warm_pin').set({ missing_since: null }).where(isOneOf(back)).execute()
+  }
+  if (drop.length > 0) await trx.deleteFrom('warm_pin').where(isOneOf(drop)).execute()
+  if (add.length > 0)
+    await trx
+      .insertInto('warm_pin')
+      .values([...add])
+      .execute()
+  if (add.length > 0 || drop.length > 0) await bumpCache(trx, 'node')
+}
+
+function isOneOf(places: readonly PinPlace[]): RawBuilder<boolean> {
+  const keys = places.map(({ model_key }) => model_key)
+  const nodes = places.map(({ node_id }) => node_id)
+  return sql<boolean>`(model_key, node_id) in (select * from unnest(${keys}::text[], ${nodes}::uuid[]))`
+}

@@ -1,0 +1,69 @@
+import type { Kysely } from 'kysely'
+import { newId } from '../../../domain/ids.ts'
+import type { Database } from '../../tables.ts'
+import type { AccountRow } from '../../tables/accounts.ts'
+
+interface Settings {
+  name: string
+  trainingQuota: number
+  taskQuota: number
+  hubRepos: string[]
+}
+
+/** Makes a tenant; it can do nothing until it has a key. */
+export function createAccount(
+  db: Kysely<Database>,
+  {
+    name,
+    trainingQuota,
+    taskQuota,
+  }: { name: string; trainingQuota: number | undefined; taskQuota: number | undefined },
+): Promise<AccountRow> {
+  return db
+    .insertInto('account')
+    .values({
+      id: newId(),
+      name,
+      ...(trainingQuota !== undefined && { training_quota: trainingQuota }),
+      ...(taskQuota !== undefined && { task_quota: taskQuota }),
+    })
+    .returningAll()
+    .executeTakeFirstOrThrow()
+}
+
+export function findAccount(db: Kysely<Database>, id: string): Promise<AccountRow | undefined> {
+  return db.selectFrom('account').selectAll().where('id', '=', id).executeTakeFirst()
+}
+
+/** Accounts, newest first. */
+export function listAccounts(
+  db: Kysely<Database>,
+  { before, limit }: { before: string | undefined; limit: number },
+): Promise<AccountRow[]> {
+  return db
+    .selectFrom('account')
+    .selectAll()
+    .$if(before !== undefined, (qb) => qb.where('id', '<', before!))
+    .orderBy('id', 'desc')
+    .limit(limit)
+    .execute()
+}
+
+/** Changes what operators may change; `undefined` when there is no such account. */
+export function updateAccount(
+  db: Kysely<Database>,
+  id: string,
+  { name, trainingQuota, taskQuota, hubRepos }: { [K in keyof Settings]: Settings[K] | undefined },
+): Promise<AccountRow | undefined> {
+  return db
+    .updateTable('account')
+    .set((eb) => ({
+      name: name ?? eb.ref('name'),
+      training_quota: trainingQuota ?? eb.ref('training_quota'),
+      task_quota: taskQuota ?? eb.ref('task_quota'),
+      hub_repos: hubRepos ?? eb.ref('hub_repos'),
+    }))
+    .where('id', '=', id)
+    .returningAll()
+    .executeTakeFirst()
+}

@@ -1,0 +1,77 @@
+import { hash, randomBytes } from 'node:crypto'
+import type { Kysely, Transaction } from 'kysely'
+import { newId } from '../../../domain/ids.ts'
+import type { Database } from '../../tables.ts'
+import type { ApiKeyRow } from '../../tables/accounts.ts'
+import { bumpCache } from './cache-versions.ts'
+
+type Role = ApiKeyRow['role']
+
+/** What is stored of a key, and what it is looked up by. */
+export const hashApiKey = (key: string): Buffer => hash('sha256', key, 'buffer')
+
+/** Makes a key. Its text is returned here and nowhere else; the first key of an account is admin whatever is asked for. */
+export async function createApiKey(
+  trx: Transaction<Database>,
+  { accountId, name, role }: { accountId: string; name: string; role: Role },
+): Promise<{ row: ApiKeyRow; key: string }> {
+  await trx
+    .selectFrom('account')
+    .select('id')
+    .where('id', '=', accountId)
+    .forUpdate()
+    .executeTakeFirstOrThrow()
+  const other = await trx
+    .selectFrom('api_key')
+    .select('id')
+    .where('account_id', '=', accountId)
+    .limit(1)
+    .executeTakeFirst()
+
+  const key = `hk_${randomBytes(32).toString('base64url')}`
+  const row = await trx
+    .insertInto('api_key')
+    .values({
+      id: newId(),
+      account_id: accountId,
+      name,
+      role: other ? role : 'admin',
+      key_hash: hashApiKey(key),
+      key_hint: key.slice(-4),
+    })
+    .returningAll()
+    .executeTakeFirstOrThrow()
+  return { row, key }
+}
+
+export const listApiKeys = (db: Kysely<Database>, accountId: string): Promise<ApiKeyRow[]> =>
+  db.selectFrom('api_key').selectAll().where('account_id', '=', accountId).orderBy('id', 'desc').execute()
+
+/** Ends a key; every gateway forgets it within a second. `false` when there is no such live key. */
+export async function revokeApiKey(trx: Transaction<Database>, id: string, now: Date): Promise<boolean> {
+  const revoked = await trx
+    .updateTable('api_key')
+    .set({ revoked_at: now })
+    .where('id', '=', id)
+    .where('revoked_at', 'is', null)
+    .returning('id')
+    .executeTakeFirst()
+  await bumpCache(trx, 'api_key')
+  return revoked !== undefined
+}
+
+/** The live keys among those with these hashes. */
+export const findApiKeys = (
+  db: Kysely<Database>,
+  keyHashes: readonly Buffer[],
+): Promise<Pick<ApiKeyRow, 'id' | 'account_id' | 'role' | 'key_hash'>[]> =>
+  db
+    .selectFrom('api_key')
+    .select(['id', 'account_id', 'role', 'key_hash'])
+    .where('key_hash', 'in', keyHashes)
+    .where('revoked_at', 'is', null)
+    .execute()
+
+/** The live key behind its hash. */
+export const findApiKey = async (db: Kysely<Database>, keyHash: Buffer) =>
+  (await findApiKeys(db, [keyHash])).at(0)

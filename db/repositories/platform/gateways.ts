@@ -1,0 +1,27 @@
+import { type Kysely, sql } from 'kysely'
+import type { Database } from '../../tables.ts'
+
+const leaseEnd = (leaseS: number) => sql<Date>`now() + make_interval(secs => ${leaseS})`
+
+/** Announces a gateway, or takes its row up again; its open rows are its own while the lease lasts. */
+export async function takeGatewayLease(
+  db: Kysely<Database>,
+  { id, baseUrl, leaseS }: { id: string; baseUrl: string; leaseS: number },
+): Promise<void> {
+  await db
+    .insertInto('gateway')
+    .values({ id, base_url: baseUrl, lease_expires_at: leaseEnd(leaseS) })
+    .onConflict((oc) =>
+      oc.column('id').doUpdateSet({ base_url: baseUrl, lease_expires_at: leaseEnd(leaseS) }),
+    )
+    .execute()
+}
+
+/** Ends a lease at once, so that whatever the gateway left open is taken care of without waiting. */
+export async function endGatewayLease(db: Kysely<Database>, id: string): Promise<void> {
+  await db
+    .updateTable('gateway')
+    .set({ lease_expires_at: sql<Date>`now()` })
+    .where('id', '=', id)
+    .execute()
+}

@@ -1,0 +1,105 @@
+import { type Kysely, sql, type Transaction } from 'kysely'
+import type { Database } from '../../tables.ts'
+import type { KillSwitchRow } from '../../tables/accounts.ts'
+import { bumpCache } from './cache-versions.ts'
+
+const ROW = 1
+
+/** The kill switch; its row is the truth. */
+export function readKillSwitch(db: Kysely<Database>): Promise<KillSwitchRow> {
+  return db.selectFrom('kill_switch').selectAll().where('id', '=', ROW).executeTakeFirstOrThrow()
+}
+
+/**
+ * The switch as it holds until the transaction ends: one that throws it waits for those that have looked, and who looks waits for
+ * one that is being thrown. To be asked last, so that nobody who throws it waits for long.
+ */
+export function shareKillSwitch(
+  trx: Transaction<Database>,
+): Promise<Pick<KillSwitchRow, 'active' | 'reason'>> {
+  return trx
+    .selectFrom('kill_switch')
+    .select(['active', 'reason'])
+    .where('id', '=', ROW)
+    .forShare()
+    .executeTakeFirstOrThrow()
+}
+
+export interface KillSwitchChange {
+  active: boolean
+  reason: string | null
+  actor: string | null
+}
+
+/**
+ * Throws or releases the switch and tells every gateway once it commits. An order that says what already holds changes
+ * nothing, so it may be repeated.
+ */
+export function writeKillSwitch(
+  db: Kysely<Database>,
+  change: KillSwitchChange,
+  now: Date,
+): Promise<KillSwitchRow> {
+  return db.transaction().execute(async (trx) => {
+    const current = await trx
+      .selectFrom('kill_switch')
+      .selectAll()
+      .where('id', '=', ROW)
+      .forUpdate()
+      .executeTakeFirstOrThrow()
+    const { active, reason, actor } = change
+    if (current.active === active && current.reason === reason && current.actor === actor) return current
+
+    const written = await trx
+      .updateTable('kill_switch')
+      .set({ active, reason, actor, changed_at: now, version: sql<number>`version + 1` })
+      .where('id', '=', ROW)
+      .returningAll()
+      .executeTakeFirstOrThrow()
+    await bumpCache(trx, 'kill_switch')
+    return written
+  })
+}
+
+/** The switch, and the version of it that this gateway has told it knows; `null` while the gateway has no row. */
+export async function lookAtKillSwitch(
+  db: Kysely<Database>,
+  gatewayId: string,
+): Promise<KillSwitchRow & { acknowledged: number | null }> {
+  return db
+    .selectFrom('kill_switch')
+    .leftJoin('gateway', (join) => join.on('gateway.id', '=', gatewayId))
+    .selectAll('kill_switch')
+    .select('gateway.kill_switch_version as acknowledged')
+    .where('kill_switch.id', '=', ROW)
+    .executeTakeFirstOrThrow()
+}
+
+/** A gateway tells that it acts on this version. */
+export async function acknowledgeKillSwitch(
+  db: Kysely<Database>,
+  gatewayId: string,
+  version: number,
+): Promise<void> {
+  await db
+    .updateTable('gateway')
+    .set({ kill_switch_version: version })
+    .where('id', '=', gatewayId)
+    .where('kill_switch_version', '<', version)
+    .execute()
+}
+
+/** How many live gateways there are, and how many of them act on at least this version. */
+export async function countAcknowledged(
+  db: Kysely<Database>,
+  version: number,
+): Promise<{ live: number; acknowledged: number }> {
+  return db
+    .selectFrom('gateway')
+    .select(({ fn }) => [
+      fn.countAll<number>().as('live'),
+      fn.countAll<number>().filterWhere('kill_switch_version', '>=', version).as('acknowledged'),
+    ])
+    .where('lease_expires_at', '>', sql<Date>`now()`)
+    .executeTakeFirstOrThrow()
+}

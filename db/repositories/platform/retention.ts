@@ -1,0 +1,93 @@
+import { type Kysely, sql } from 'kysely'
+import type { Database } from '../../tables.ts'
+
+/** Rows that one step removes: a step stays short, however much has piled up. */
+export const RETENTION_BATCH = 5_000
+
+/**
+ * What goes by age alone: how long each kind of row is kept. Signatures and join tokens carry their
+ * own end.
+ */
+const BY_AGE = {
+  idempotency: { column: 'created_at', keep: '24 hours' },
+  node_signature_seen: { column: 'expires_at', keep: '0 hours' },
+  node_token: { column: 'expires_at', keep: '24 hours' },
+  node_model_grant: { column: 'expires_at', keep: '0 hours' },
+  node_dispatch: { column: 'dispatched_at', keep: '24 hours' },
+  event: { column: 'created_at', keep: '30 days' },
+  webhook_attempt: { column: 'started_at', keep: '14 days' },
+  webhook_delivery: { column: 'created_at', keep: '37 days' },
+  // A redelivery may pin one that has expired, for 48 hours.
+  webhook_secret: { column: 'expires_at', keep: '7 days' },
+} as const
+/** What keeps a row though its time is up: an event is still to be delivered, which takes at most 48 hours. */
+const KEPT = {
+  // It may be claimed until it has ended.
+  node_dispatch: sql`
+    and not exists (select 1 from task where task.id = subject_id and task.status not in ('succeeded', 'failed'))
+    and not exists (select 1 from training_run r where r.id = subject_id and r.status in ('pending', 'running'))`,
+  event: sql`and not exists (
+    select 1 from webhook_delivery d where d.event_id = event.id and d.status in ('pending', 'delivering', 'retrying') and d.deadline_at > now())
+    and not exists (select 1 from webhook_outbox o where o.event_id = event.id)`,
+  webhook_delivery: sql`and (status not in ('pending', 'delivering', 'retrying') or deadline_at < now())`,
+} satisfies Partial<Record<keyof typeof BY_AGE, unknown>>
+/** A table whose rows are removed by age. */
+export type AgedTable = keyof typeof BY_AGE
+export const AGED_TABLES = Object.keys(BY_AGE) as AgedTable[]
+
+/** Removes one batch of rows that are old by the clock of the database, whatever the worker's says; gives their number. */
+export async function removeAged(db: Kysely<Database>, table: AgedTable): Promise<number> {
+  const { column, keep } = BY_AGE[table]
+  const unless = table in KEPT ? KEPT[table as keyof typeof KEPT] : sql``
+  const { numAffectedRows } = await sql`
+    delete from ${sql.table(table)} where ctid = any(array(
+      select ctid from ${sql.table(table)}
+      where ${sql.ref(column)} < now() - ${keep}::interval ${unless}
+      limit ${RETENTION_BATCH}
+      for update skip locked
+    ))`.execute(db)
+  return Number(numAffectedRows ?? 0)
+}
+
+/** A stored file whose row has outlived its time. */
+export interface OutlivedFile {
+  id: string
+  object_key: string
+}
+
+/**
+ * Uploads that nobody committed for 24 hours. They are marked first, so that no commit can begin while the file goes;
+ * marked rows are given again until `removeUploads` has taken them.
+ */
+export async function outlivedUploads(db: Kysely<Database>, limit: number): Promise<OutlivedFile[]> {
+  const { rows } = await sql<OutlivedFile>`
+    update dataset_upload set status = 'failed', error_message = 'not committed within 24 hours'
+    where id in (
+      select id from dataset_upload
+      where status in ('initialised', 'failed') and created_at < now() - interval '24 hours'
+      order by created_at limit ${limit}
+      for update skip locked
+    )
+    returning id, object_key`.execute(db)
+  return rows
+}
+
+export async function removeUploads(db: Kysely<Database>, ids: readonly string[]): Promise<void> {
+  if (ids.length === 0) return
+  await db.deleteFrom('dataset_upload').where('id', 'in', ids).where('status', '=', 'failed').execute()
+}
+
+/** Inputs whose URL ended an hour after they were stored. */
+export function outlivedInputs(db: Kysely<Database>, limit: number): Promise<OutlivedFile[]> {
+  return db
+    .selectFrom('uploaded_input')
+    .select(['id', 'object_key'])
+    .where('created_at', '<', sql<Date>`now() - interval '1 hour'`)
+    .orderBy('created_at')
+    .limit(limit)
+    .execute()
+}
+
+export async function removeInputs(db: Kysely<Database>, ids: readonly string[]): Promise<void> {
+  if (ids.length > 0) await db.deleteFrom('uploaded_input').where('id', 'in', ids).execute()
+}

@@ -1,0 +1,34 @@
+import { type Kysely, sql } from 'kysely'
+import type { Database } from '../../tables.ts'
+
+/** Where sealed texts that live long are kept, and what binds each to its row. */
+const PLACES = [
+  { table: 'webhook_endpoint', column: 'url_sealed', context: (id: string) => `webhook_endpoint/${id}` },
+  { table: 'webhook_secret', column: 'sealed', context: (id: string) => `webhook_secret/${id}` },
+] as const
+
+/** Seals again up to `limit` texts of each kind that do not begin with `prefix`, and says how many it was. */
+export async function resealTexts(
+  db: Kysely<Database>,
+  {
+    prefix,
+    reseal,
+    limit,
+  }: { prefix: Buffer; reseal: (sealed: Buffer, context: string) => Buffer; limit: number },
+): Promise<number> {
+  let count = 0
+  for (const { table, column, context } of PLACES) {
+    await db.transaction().execute(async (trx) => {
+      const { rows } = await sql<{ id: string; sealed: Buffer }>`
+        select id, ${sql.ref(column)} as sealed from ${sql.table(table)}
+        where substring(${sql.ref(column)} from 1 for ${prefix.length}) <> ${prefix}
+        order by id limit ${limit} for update skip locked`.execute(trx)
+      for (const { id, sealed } of rows) {
+        const again = reseal(sealed, context(id))
+        await sql`update ${sql.table(table)} set ${sql.ref(column)} = ${again} where id = ${id}`.execute(trx)
+      }
+      count += rows.length
+    })
+  }
+  return count
+}

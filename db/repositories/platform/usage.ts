@@ -1,0 +1,64 @@
+import { type Kysely, sql } from 'kysely'
+import { MOST_TOKENS } from '../../../domain/chat/chat.ts'
+import { MOST_INFERENCE_MS } from '../../../schemas/lease.ts'
+import type { Database } from '../../tables.ts'
+
+/** Rows that one step folds. */
+export const FOLD_BATCH = 10_000
+const FOLD_LOCK = 7_301_112
+/** Totals stop here, short of what a bigint holds. */
+const MOST_TOTAL = 9_000_000_000_000_000
+/** How many of its last inferences the mean latency of an endpoint goes by, about. */
+const LATENCY_MEMORY = 100
+
+/**
+ * Adds one batch of appended counts to the account's and the endpoint's totals and says how many rows it took. Each
+ * delta counts once: taking it out and adding it up is one statement. One folder works at a time; another one finds
+ * nothing to do, so two never wait for each other's totals in a circle. A count that no inference can have had, which a
+ * node made up or an earlier version let through, counts as the most that one can, so that it never stops the others.
+ */
+export async function foldUsage(db: Kysely<Database>): Promise<{ taken: number; absurd: number }> {
+  return db.transaction().execute(async (trx) => {
+    const lock = await sql<{ got: boolean }>`select pg_try_advisory_xact_lock(${FOLD_LOCK}) as got`.execute(
+      trx,
+    )
+    if (!lock.rows[0]?.got) return { taken: 0, absurd: 0 }
+    const { rows } = await sql<{ taken: number; absurd: number }>`
+      with taken as (
+        delete from usage_delta where id = any(array(
+          select id from usage_delta order by id limit ${FOLD_BATCH}
+        )) returning *
+      ), sound as (
+        select account_id, endpoint_id, enqueued, succeeded, failed, expired, created_at,
+          least(greatest(tokens, 0), greatest(enqueued + succeeded + failed, 1)::bigint * ${MOST_TOKENS}::bigint) as tokens,
+          least(greatest(inference_ms, 0), greatest(succeeded, 1) * ${MOST_INFERENCE_MS}::float8) as inference_ms,
+          not (tokens >= 0 and tokens <= greatest(enqueued + succeeded + failed, 1)::bigint * ${MOST_TOKENS}::bigint
+            and inference_ms >= 0 and inference_ms <= greatest(succeeded, 1) * ${MOST_INFERENCE_MS}::float8) as absurd
+        from taken
+      ), by_account as (
+        select account_id, sum(enqueued) as enqueued, sum(succeeded) as succeeded, sum(failed) as failed,
+          sum(expired) as expired
+        from sound group by account_id
+      ), by_endpoint as (
+        select endpoint_id, sum(enqueued) as requests, sum(tokens) as tokens, max(created_at) as used_at,
+          sum(succeeded) filter (where inference_ms > 0) as measured,
+          sum(inference_ms) / nullif(sum(succeeded) filter (where inference_ms > 0), 0) as mean_ms
+        from sound group by endpoint_id
+      ), accounts as (
+        insert into usage_total as t (account_id, enqueued, succeeded, failed, expired)
+        select * from by_account
+        on conflict (account_id) do update set enqueued = t.enqueued + excluded.enqueued,
+          succeeded = t.succeeded + excluded.succeeded, failed = t.failed + excluded.failed,
+          expired = t.expired + excluded.expired
+      ), endpoints as (
+        update endpoint e set total_requests = e.total_requests + b.requests,
+          total_tokens_processed = least(e.total_tokens_processed + b.tokens, ${MOST_TOTAL}::bigint),
+          last_used_at = greatest(e.last_used_at, b.used_at),
+          latency_ms = coalesce(e.latency_ms + (b.mean_ms - e.latency_ms) * least(1, b.measured / ${LATENCY_MEMORY}::float8),
+            b.mean_ms, e.latency_ms)
+        from by_endpoint b where e.id = b.endpoint_id
+      )
+      select count(*) as taken, count(*) filter (where absurd) as absurd from sound`.execute(trx)
+    return { taken: Number(rows[0]?.taken ?? 0), absurd: Number(rows[0]?.absurd ?? 0) }
+  })
+}

@@ -1,0 +1,68 @@
+import { type Kysely, sql, type Transaction } from 'kysely'
+import type { Database } from '../../tables.ts'
+import type { StartOptions, WorkflowStartRow } from '../../tables/accounts.ts'
+
+/** A workflow to start once, and what operators see of it. */
+export interface WorkflowStart {
+  workflowId: string
+  workflow: string
+  taskQueue: string
+  args: unknown[]
+  options?: StartOptions
+}
+
+/** Promises a workflow in the transaction that creates what it works on, so neither exists without the other. */
+export async function insertWorkflowStart(trx: Transaction<Database>, start: WorkflowStart): Promise<void> {
+  await trx
+    .insertInto('workflow_start')
+    .values({
+      workflow_id: start.workflowId,
+      workflow: start.workflow,
+      task_queue: start.taskQueue,
+      args: JSON.stringify(start.args),
+      options: JSON.stringify(start.options ?? {}),
+    })
+    .onConflict((oc) => oc.column('workflow_id').doNothing())
+    .execute()
+}
+
+/** How long a claimed start belongs to who claimed it; longer than one try can take. */
+const CLAIM_S = 10
+const LONGEST_WAIT_S = 4
+
+/** Takes due starts: nobody else sees them until the claim runs out. */
+export async function claimDueStarts(db: Kysely<Database>, limit: number): Promise<WorkflowStartRow[]> {
+  const due = db
+    .selectFrom('workflow_start')
+    .select('workflow_id')
+    .where('next_attempt_at', '<=', sql<Date>`now()`)
+    .orderBy('next_attempt_at')
+    .limit(limit)
+    .forUpdate()
+    .skipLocked()
+  return db
+    .updateTable('workflow_start')
+    .set({
+      next_attempt_at: sql<Date>`now() + make_interval(secs => ${CLAIM_S})`,
+      attempts: sql<number>`attempts + 1`,
+    })
+    .where('workflow_id', 'in', due)
+    .returningAll()
+    .execute()
+}
+
+/** Puts off a start that failed, by twice as long each time. */
+export async function deferStart(db: Kysely<Database>, start: WorkflowStartRow): Promise<void> {
+  const wait = Math.min(LONGEST_WAIT_S, 0.25 * 2 ** Math.min(start.attempts, 10))
+  await db
+    .updateTable('workflow_start')
+    .set({ next_attempt_at: sql<Date>`now() + make_interval(secs => ${wait})` })
+    .where('workflow_id', '=', start.workflow_id)
+    .execute()
+}
+
+/** Forgets starts that Temporal has. */
+export async function removeStarts(db: Kysely<Database>, workflowIds: readonly string[]): Promise<void> {
+  if (workflowIds.length === 0) return
+  await db.deleteFrom('workflow_start').where('workflow_id', 'in', workflowIds).execute()
+}

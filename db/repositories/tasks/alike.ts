@@ -1,0 +1,71 @@
+import type { Executor } from '../../prepared-pool.ts'
+import {
+  FRESH_COLUMNS,
+  freshParameters,
+  payloadOf,
+  runWrite,
+  type TaskEntry,
+  type TaskKind,
+} from './entry.ts'
+
+/** What a task brings with it cannot be there before the task is: only that may meet a conflict. */
+const INSERT = `with fresh as (
+    select * from unnest($1::uuid[], $2::float8[], $3::float8[], $4::float8[], $5::float8[], $6::bigint[],
+      $7::bytea[], $8::bytea[], $9::text[]) as t(${FRESH_COLUMNS})
+  ), placed as (
+    insert into task (id, account_id, endpoint_id, status, surface, model_key, model_state, price_micro, node_id, gateway_id,
+      input, result, error, inference_time_ms, created_at, started_at, completed_at)
+    select id, $10::uuid, $11::uuid, $12::text, $13::text, $14::text, $15::text, $16::bigint, $17::uuid, $18::uuid,
+      input, result, error, inference_time_ms, to_timestamp(created_ms / 1000), to_timestamp(started_ms / 1000),
+      to_timestamp(completed_ms / 1000)
+    from fresh
+    on conflict (id) do nothing
+    returning id, completed_at
+  ), written as (
+    select id, completed_at as at, tokens, inference_time_ms from placed join fresh using (id)
+  ), booked as (
+    insert into ledger_transfer (task_id, kind, from_purse, to_purse, amount_micro)
+    select id, line.* from written, unnest($19::text[], $20::text[], $21::text[], $22::bigint[]) as line
+  ), told as (
+    insert into event (id, account_id, type, resource_id, payload, created_at)
+    select event_id, $10, $23, id, ${payloadOf('$24::text')}, at
+    from (select uuidv7() as event_id, id, at from written where $23::text is not null) as news
+  ), counted as (
+    insert into usage_delta (account_id, endpoint_id, enqueued, succeeded, failed, tokens, inference_ms)
+    select $10, $11, count(*), case $12 when 'succeeded' then count(*) else 0 end,
+      case $12 when 'failed' then count(*) else 0 end, sum(tokens),
+      case $12 when 'succeeded' then coalesce(sum(inference_time_ms), 0) else 0 end
+    from written having count(*) > 0
+  )
+  select count(*) as written from written`
+
+/**
+ * Writes tasks of one kind as `insertTasks` does: one alone, or those of an endpoint that is much asked. Without tables of
+ * kinds to join, one alone takes a tenth less time and a group a seventh (measured).
+ */
+export async function insertAlike(
+  db: Executor,
+  kind: TaskKind,
+  entries: readonly TaskEntry[],
+): Promise<number> {
+  const { transfers, event } = kind
+  const parameters = [
+    ...freshParameters(entries),
+    kind.account_id,
+    kind.endpoint_id,
+    kind.status,
+    kind.surface,
+    kind.model_key,
+    kind.model_state,
+    kind.price_micro,
+    kind.node_id,
+    kind.gateway_id,
+    transfers.map(({ kind: name }) => name),
+    transfers.map(({ from }) => from),
+    transfers.map(({ to }) => to),
+    transfers.map(({ amount_micro }) => amount_micro),
+    event?.type ?? null,
+    event?.payload ?? null,
+  ]
+  return runWrite(db, INSERT, parameters)
+}

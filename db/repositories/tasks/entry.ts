@@ -1,0 +1,81 @@
+import { CompiledQuery } from 'kysely'
+import { storable } from '../../../domain/storable-text.ts'
+import type { Transfer } from '../../../domain/ledger.ts'
+import { bareArray, bytesOrNull, textsOrNull } from '../../array-params.ts'
+import type { Executor } from '../../prepared-pool.ts'
+import type { TaskRow } from '../../tables/inference.ts'
+import type { EventForm } from '../webhooks/events.ts'
+
+/** What is booked and told when a task is written or ends. */
+export interface Consequence {
+  readonly transfers: readonly Transfer[]
+  readonly event: EventForm | undefined
+}
+
+export type Shared =
+  | 'account_id'
+  | 'endpoint_id'
+  | 'status'
+  | 'surface'
+  | 'model_key'
+  | 'model_state'
+  | 'price_micro'
+  | 'node_id'
+  | 'gateway_id'
+
+/** What many tasks have in common: those that share the object itself are written with one copy of it. */
+export interface TaskKind extends Readonly<Pick<TaskRow, Shared>>, Consequence {}
+
+/** A task's row as it is first written. */
+export interface TaskEntry extends Pick<
+  TaskRow,
+  'id' | 'input' | 'result' | 'error' | 'inference_time_ms' | 'created_at' | 'started_at' | 'completed_at'
+> {
+  kind: TaskKind
+  /** What a language model counted, of a task that has ended. */
+  tokens: number
+}
+
+/** How a task ends. */
+export interface Settlement {
+  taskId: string
+  status: 'succeeded' | 'failed'
+  result: Buffer | null
+  error: string | null
+  expired: boolean
+  /** Null keeps what the row says. */
+  modelState: TaskRow['model_state']
+  nodeId: string | null
+  inferenceTimeMs: number | null
+  completedAt: Date
+  /** Shared by many where it is the same. */
+  consequence: Consequence
+  /** What a language model counted. */
+  tokens: number
+}
+
+/** What differs from task to task, one array to a column, as `FRESH_COLUMNS` has them. */
+export const freshParameters = (entries: readonly TaskEntry[]): unknown[] => [
+  bareArray(entries.map(({ id }) => id)),
+  bareArray(entries.map((entry) => entry.created_at.getTime())),
+  bareArray(entries.map((entry) => entry.started_at?.getTime() ?? null)),
+  bareArray(entries.map((entry) => entry.completed_at?.getTime() ?? null)),
+  bareArray(entries.map((entry) => entry.inference_time_ms)),
+  bareArray(entries.map(({ tokens }) => tokens)),
+  bytesOrNull(entries.map(({ input }) => input)),
+  bytesOrNull(entries.map(({ result }) => result)),
+  textsOrNull(entries.map(({ error }) => error && storable(error))),
+]
+export const FRESH_COLUMNS =
+  'id, created_ms, started_ms, completed_ms, inference_time_ms, tokens, input, result, error'
+
+/** An event's frozen payload, from its form and the columns `event_id`, `id` and `at`. */
+export const payloadOf = (form: string): string =>
+  `convert_to(format(${form}, event_id, id, to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')), 'UTF8')`
+
+/** The statements never change, so nothing is put together here; see `PreparedPool`. Gives how many rows were written. */
+export async function runWrite(db: Executor, statement: string, parameters: unknown[]): Promise<number> {
+  const query = CompiledQuery.raw(statement, parameters) as CompiledQuery<{ written: number }>
+  const { rows } = await db.executeQuery(query)
+  return rows[0]?.written ?? 0
+}

@@ -1,0 +1,301 @@
+import { type Kysely, sql, type Transaction } from 'kysely'
+import { LRUCache } from 'lru-cache'
+import {
+  canMoveTask,
+  isTerminalTask,
+  taskStatusesBefore,
+  taskStatusOf,
+  TERMINAL_TASK_STATUSES,
+} from '../../../domain/inference-task.ts'
+import { capture, type PricedTask, refund } from '../../../domain/ledger.ts'
+import { storable } from '../../../domain/storable-text.ts'
+import type { ModelState, StatusDetail } from '../../../schemas/inference-task.ts'
+import { lockAccount } from '../../account-lock.ts'
+import type { Database } from '../../tables.ts'
+import type { TaskRow } from '../../tables/inference.ts'
+import { type EventForm, eventForm } from '../webhooks/events.ts'
+import { takeLease } from '../training/leases.ts'
+import type { Consequence, Settlement } from './entry.ts'
+import { settleTasks } from './writes.ts'
+import { insertWorkflowStart, type WorkflowStart } from '../platform/workflow-starts.ts'
+
+/** A task of an account. */
+export function findTask(
+  db: Kysely<Database>,
+  { id, accountId }: { id: string; accountId: string },
+): Promise<TaskRow | undefined> {
+  return db
+    .selectFrom('task')
+    .selectAll()
+    .where('id', '=', id)
+    .where('account_id', '=', accountId)
+    .executeTakeFirst()
+}
+
+/** Locks a task, so that its end and its leases change one after the other. */
+export function lockTask(trx: Transaction<Database>, id: string): Promise<TaskRow | undefined> {
+  return trx.selectFrom('task').selectAll().where('id', '=', id).forUpdate().executeTakeFirst()
+}
+
+/** The input of a task, for whoever holds the lease with this token. */
+export async function findLeasedInput(
+  db: Kysely<Database>,
+  taskId: string,
+  leaseToken: string,
+): Promise<Buffer | undefined> {
+  const row = await db
+    .selectFrom('task')
+    .innerJoin('lease', (join) =>
+      join.onRef('lease.subject_id', '=', 'task.id').on('lease.kind', '=', 'task'),
+    )
+    .select('task.input')
+    .where('task.id', '=', taskId)
+    .where('lease.token', '=', leaseToken)
+    .where('lease.state', '=', 'active')
+    .executeTakeFirst()
+  return row?.input ?? undefined
+}
+
+/** A node has taken the task up. */
+export async function claimTask(
+  trx: Transaction<Database>,
+  task: TaskRow,
+  { nodeId, attempt, now }: { nodeId: string; attempt: number; now: Date },
+): Promise<void> {
+  await trx
+    .updateTable('task')
+    .set({
+      status: 'claimed',
+      status_detail: null,
+      node_id: nodeId,
+      attempt,
+      started_at: task.started_at ?? now,
+    })
+    .where('id', '=', task.id)
+    .where('status', 'in', taskStatusesBefore('claimed'))
+    .execute()
+}
+
+/** What a node tells of a task at work. Steps only go forward here; what comes late or twice is let go. */
+export async function recordProgress(
+  db: Kysely<Database>,
+  taskId: string,
+  detail: StatusDetail,
+): Promise<void> {
+  const step = taskStatusOf(detail.status)
+  await db
+    .updateTable('task')
+    .set((eb) => ({
+      status_detail: JSON.stringify(detail),
+      ...(step && {
+        status: eb
+          .case()
+          .when(eb('status', 'in', taskStatusesBefore(step)))
+          .then(step)
+          .else(eb.ref('status'))
+          .end(),
+      }),
+    }))
+    .where('id', '=', taskId)
+    .where('status', 'not in', TERMINAL_TASK_STATUSES)
+    .execute()
+}
+
+/** Takes a task from whoever works on it, to be placed again. */
+export async function requeueTask(trx: Transaction<Database>, task: TaskRow): Promise<TaskRow> {
+  await takeLease(trx, 'task', task.id, 'expired')
+  if (task.status === 'queued' || !canMoveTask(task.status, 'queued')) return task
+  await trx
+    .updateTable('task')
+    .set({ status: 'queued', status_detail: null })
+    .where('id', '=', task.id)
+    .where('status', 'in', taskStatusesBefore('queued'))
+    .execute()
+  return { ...task, status: 'queued' }
+}
+
+/** Gives a task that a gateway had to a workflow. */
+export async function handOverTask(
+  trx: Transaction<Database>,
+  taskId: string,
+  start: WorkflowStart,
+): Promise<void> {
+  const { numUpdatedRows } = await trx
+    .updateTable('task')
+    .set({ status: 'queued', gateway_id: null, model_state: null })
+    .where('id', '=', taskId)
+    .where('status', 'in', taskStatusesBefore('queued'))
+    .executeTakeFirst()
+  if (numUpdatedRows > 0n) await insertWorkflowStart(trx, start)
+}
+
+/**
+ * How many tasks of an account wait for a node, counted as far as they may, and how many may. Who queues another in the same
+ * transaction does so after all who asked before.
+ */
+export async function lockWaiting(
+  trx: Transaction<Database>,
+  accountId: string,
+): Promise<{ quota: number; waiting: number }> {
+  // A statement of its own: what follows has to see what the one before has written.
+  await lockAccount(trx, 'task-quota', accountId)
+  const { rows } = await sql<{ quota: number; waiting: number }>`
+    select task_quota as quota, (select count(*)::int from (
+      select from task where account_id = account.id and status in ('queued', 'assigned')
+      limit account.task_quota) as counted) as waiting
+    from account where id = ${accountId}`.execute(trx)
+  return rows[0] ?? { quota: 0, waiting: 0 }
+}
+
+/** Says where a task was sent. */
+export async function assignTask(db: Kysely<Database>, taskId: string, nodeId: string): Promise<void> {
+  await db
+    .updateTable('task')
+    .set({ status: 'assigned', node_id: nodeId })
+    .where('id', '=', taskId)
+    .where('status', '=', 'queued')
+    .execute()
+}
+
+export type Outcome =
+  | {
+      status: 'succeeded'
+      /** Null when it is not kept, as that of a stream. */
+      result: Buffer | null
+      inferenceTimeMs: number
+      modelState: ModelState
+      tokens?: number
+    }
+  | { status: 'failed'; error: string; expired?: boolean }
+
+/** What ends a task, from its row and its outcome. `ownerAccountId` is whose node did the work. */
+export function settlementOf(
+  task: Pick<TaskRow, 'id' | 'account_id' | 'price_micro'>,
+  outcome: Outcome,
+  { now, nodeId, ownerAccountId }: { now: Date; nodeId?: string; ownerAccountId?: string | undefined },
+): Settlement {
+  const priced = { accountId: task.account_id, priceMicro: task.price_micro }
+  const succeeded = outcome.status === 'succeeded'
+  return {
+    taskId: task.id,
+    status: outcome.status,
+    result: succeeded ? outcome.result : null,
+    error: succeeded ? null : outcome.error,
+    expired: !succeeded && outcome.expired === true,
+    modelState: succeeded ? outcome.modelState : null,
+    nodeId: nodeId ?? null,
+    inferenceTimeMs: succeeded ? outcome.inferenceTimeMs : null,
+    completedAt: now,
+    consequence: endOf(priced, outcome.status, ownerAccountId),
+    tokens: succeeded ? (outcome.tokens ?? 0) : 0,
+  }
+}
+
+const ends = new LRUCache<string, Consequence>({ max: 10_000 })
+
+/** What the end of a task brings with it: its price is moved, and its account is told. The same object for the same end. */
+export function endOf(
+  task: PricedTask,
+  status: 'succeeded' | 'failed',
+  owner: string | undefined,
+): Consequence {
+  const key = `${task.accountId} ${task.priceMicro} ${status} ${owner}`
+  let end = ends.get(key)
+  if (!end) {
+    const transfers = status === 'succeeded' ? capture(task, owner) : refund(task)
+    ends.set(key, (end = { transfers, event: taskEvent(task.accountId, status) }))
+  }
+  return end
+}
+
+/** The terminal event of a task. */
+const taskEvent = (accountId: string, status: 'succeeded' | 'failed'): EventForm =>
+  eventForm({
+    accountId,
+    type: `inference.task.${status}`,
+    resource: { object: 'inference.task', status },
+    resourceUrl: (id) => `/api/builder/v1/tasks/${id}`,
+  })
+
+/**
+ * Ends a task for good, whoever works on it: its lease is taken, so that a later result is refused. Safe to repeat; gives
+ * the row as it was, or undefined when the task is absent.
+ */
+export async function endTask(
+  trx: Transaction<Database>,
+  taskId: string,
+  outcome: Extract<Outcome, { status: 'failed' }>,
+  now: Date,
+): Promise<TaskRow | undefined> {
+  const task = await lockTask(trx, taskId)
+  if (!task || isTerminalTask(task.status)) return task
+  await takeLease(trx, 'task', taskId, 'revoked')
+  await settleTasks(trx, [settlementOf(task, outcome, { now })])
+  return task
+}
+
+/** Whose node it is, and of what kind. */
+export function findNodeOfLease(
+  db: Kysely<Database>,
+  nodeId: string,
+): Promise<{ account_id: string; hardware: string } | undefined> {
+  return db.selectFrom('node').select(['account_id', 'hardware']).where('id', '=', nodeId).executeTakeFirst()
+}
+
+/** Keeps what a node said when it gave a task back, in case no other finishes it. */
+export async function noteFailure(db: Kysely<Database>, taskId: string, message: string): Promise<void> {
+  await db
+    .updateTable('task')
+    .set({ error: storable(message) })
+    .where('id', '=', taskId)
+    .where('status', 'not in', TERMINAL_TASK_STATUSES)
+    .execute()
+}
+
+export async function findEndpointName(db: Kysely<Database>, endpointId: string): Promise<string> {
+  const { name } = await db
+    .selectFrom('endpoint')
+    .select('name')
+    .where('id', '=', endpointId)
+    .executeTakeFirstOrThrow()
+  return name
+}
+
+/** Which of these tasks have ended. */
+export async function findEnded(db: Kysely<Database>, ids: readonly string[]): Promise<string[]> {
+  const rows = await db
+    .selectFrom('task')
+    .select('id')
+    .where('id', '=', sql<string>`any(${ids}::uuid[])`)
+    .where('status', 'in', TERMINAL_TASK_STATUSES)
+    .execute()
+  return rows.map(({ id }) => id)
+}
+
+/** How long gateways have to renew their leases once the database is back: longer than one that lives takes. */
+const RENEWAL_S = 10
+
+/**
+ * Locks open tasks whose gateway's lease has run out; another reaper's are passed over. A lease that ran out while the
+ * database was away says nothing yet: nobody could renew it. Nor is the reaper's own gateway (`own`) ever lost.
+ */
+export function lockOrphans(
+  trx: Transaction<Database>,
+  { own, limit }: { own: string | undefined; limit: number },
+): Promise<TaskRow[]> {
+  const ranOut = sql<boolean>`gateway.lease_expires_at < now() and (
+    gateway.lease_expires_at >= pg_postmaster_start_time()
+    or pg_postmaster_start_time() < now() - make_interval(secs => ${RENEWAL_S}))`
+  return trx
+    .selectFrom('task')
+    .leftJoin('gateway', 'gateway.id', 'task.gateway_id')
+    .selectAll('task')
+    .where('task.gateway_id', 'is not', null)
+    .$if(own !== undefined, (qb) => qb.where('task.gateway_id', '<>', own!))
+    .where('task.status', 'not in', TERMINAL_TASK_STATUSES)
+    .where((eb) => eb.or([eb('gateway.id', 'is', null), ranOut]))
+    .limit(limit)
+    .forUpdate('task')
+    .skipLocked()
+    .execute()
+}

@@ -1,0 +1,11 @@
+import type { Insertable, Kysely } from 'kysely'
+import type { Database } from '../../tables.ts'
+import type { UploadedInputTable } from '../../tables/inference.ts'
+
+/** Remembers an uploaded input, so that its file is removed in time. */
+export async function insertUploadedInput(
+  db: Kysely<Database>,
+  input: Insertable<UploadedInputTable>,
+): Promise<void> {
+  await db.insertInto('uploaded_input').values(input).execute()
+}

@@ -1,0 +1,92 @@
+import { type Kysely, sql, type Transaction } from 'kysely'
+import type { HeldModel, WaitingModel } from '../../../domain/placement/waking.ts'
+import type { Database } from '../../tables.ts'
+
+/** A task that was woken and still waits after this long is woken again: the word may not have reached it. */
+const WOKEN_S = 10
+/** Tasks are counted up to here: by then nobody waits any longer for there being more. */
+const MOST_COUNTED = 10_000
+
+/** Notes that no node can take a task now. The place in the order of waiting that it has is kept. */
+export async function noteUnplaced(db: Kysely<Database>, taskId: string): Promise<void> {
+  await db
+    .updateTable('task')
+    .set({ waiting_since: sql<Date>`now()` })
+    .where('id', '=', taskId)
+    .where('status', '=', 'queued')
+    .where('waiting_since', 'is', null)
+    .execute()
+}
+
+/** How many tasks wait because no node can take them. */
+export async function countUnplaced(db: Kysely<Database>): Promise<number> {
+  const { rows } = await sql<{ count: number }>`
+    select count(*)::int as count from (
+      select from task where waiting_since is not null and status = 'queued' limit ${MOST_COUNTED}
+    ) as counted`.execute(db)
+  return rows[0]?.count ?? 0
+}
+
+/** Whether any task waits because no node can take it. */
+export async function hasUnplaced(db: Kysely<Database>): Promise<boolean> {
+  const { rows } = await sql<{ has: boolean }>`
+    select exists (select from task where waiting_since is not null and status = 'queued') as has`.execute(db)
+  return rows[0]?.has ?? false
+}
+
+/** Lets one gateway at a time decide whom to wake; false when another one does. */
+export async function lockWaking(trx: Transaction<Database>): Promise<boolean> {
+  const { rows } = await sql<{ got: boolean }>`
+    select pg_try_advisory_xact_lock(hashtextextended('task-waking', 0)) as got`.execute(trx)
+  return rows[0]?.got ?? false
+}
+
+/** What tasks wait for, by account and model, who has waited longest first. */
+export async function listWaitingModels(db: Kysely<Database>): Promise<WaitingModel[]> {
+  const { rows } = await sql<WaitingModel>`
+    with waiting as (
+      select account_id, model_key, min(waiting_since) as since, count(*)::int as waiting,
+        (count(*) filter (where woken_at > now() - make_interval(secs => ${WOKEN_S})))::int as woken
+      from task where waiting_since is not null and status = 'queued'
+      group by account_id, model_key
+    )
+    select waiting.account_id, model_key, runtime_profile, memory_mb, waiting, woken
+    from waiting join model_version using (model_key)
+    order by since, waiting.account_id, model_key`.execute(db)
+  return rows
+}
+
+/** What workflows have sent to which nodes and is not done yet. */
+export async function listHeldModels(db: Kysely<Database>): Promise<HeldModel[]> {
+  const { rows } = await sql<HeldModel>`
+    with held as (
+      select node_id, model_key, count(*)::int as tasks from task
+      where status not in ('succeeded', 'failed') and status <> 'queued'
+        and gateway_id is null and node_id is not null
+      group by node_id, model_key
+    )
+    select node_id, model_key, runtime_profile, memory_mb, tasks
+    from held join model_version using (model_key)`.execute(db)
+  return rows
+}
+
+/** Notes that the tasks of an account that have waited longest for a model are woken; gives them in that order. */
+export async function takeWaking(
+  trx: Transaction<Database>,
+  { account_id, model_key, count }: { account_id: string; model_key: string; count: number },
+): Promise<string[]> {
+  const { rows } = await sql<{ id: string }>`
+    with chosen as (
+      select id from task
+      where waiting_since is not null and status = 'queued'
+        and account_id = ${account_id} and model_key = ${model_key}
+        and (woken_at is null or woken_at <= now() - make_interval(secs => ${WOKEN_S}))
+      order by waiting_since, id limit ${count}
+      for update skip locked
+    ), woken as (
+      update task set woken_at = now() from chosen where task.id = chosen.id
+      returning task.id, task.waiting_since
+    )
+    select id from woken order by waiting_since, id`.execute(trx)
+  return rows.map(({ id }) => id)
+}

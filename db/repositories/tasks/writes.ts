@@ -1,0 +1,170 @@
+import { storable } from '../../../domain/storable-text.ts'
+import { bareArray, bytesOrNull, textsOrNull } from '../../array-params.ts'
+import type { Executor } from '../../prepared-pool.ts'
+import { insertAlike } from './alike.ts'
+import {
+  type Consequence,
+  FRESH_COLUMNS,
+  freshParameters,
+  payloadOf,
+  runWrite,
+  type Settlement,
+  type Shared,
+  type TaskEntry,
+} from './entry.ts'
+import type { WorkflowStart } from '../platform/workflow-starts.ts'
+
+/** The channel on which ended tasks are announced; the payload is the task's id. */
+export const TASK_CHANNEL = 'hearth_task'
+
+/** Ledger lines and events of the tasks in `written`, whose `kind` counts the given ones from 1. */
+const BOOK_AND_TELL = `booked as (
+    insert into ledger_transfer (task_id, kind, from_purse, to_purse, amount_micro)
+    select written.id, line.name, line.from_purse, line.to_purse, line.amount_micro
+    from written join unnest($1::int[], $2::text[], $3::text[], $4::text[], $5::bigint[])
+      as line(kind, name, from_purse, to_purse, amount_micro) using (kind)
+    on conflict (task_id, kind) do nothing
+  ), told as (
+    insert into event (id, account_id, type, resource_id, payload, created_at)
+    select event_id, account_id, type, id, ${payloadOf('payload')}, at
+    from (
+      select uuidv7() as event_id, written.*, form.type, form.payload
+      from written join unnest($6::text[], $7::text[]) with ordinality as form(type, payload, kind) using (kind)
+      where form.type is not null
+    ) as news
+    on conflict (resource_id, type) do nothing
+  )`
+
+/** What the tasks that succeeded took together. */
+const INFERENCE_MS = "coalesce(sum(inference_time_ms) filter (where status = 'succeeded'), 0)"
+
+const INSERT = `with fresh as (
+    select * from unnest($8::uuid[], $9::float8[], $10::float8[], $11::float8[], $12::float8[], $13::bigint[],
+      $14::bytea[], $15::bytea[], $16::text[], $17::int[]) as t(${FRESH_COLUMNS}, kind)
+  ), sort as (
+    select * from unnest($18::uuid[], $19::uuid[], $20::text[], $21::text[], $22::text[], $23::text[], $24::bigint[],
+      $25::uuid[], $26::uuid[]) with ordinality
+      as t(account_id, endpoint_id, status, surface, model_key, model_state, price_micro, node_id, gateway_id, kind)
+  ), placed as (
+    insert into task (id, account_id, endpoint_id, status, surface, model_key, model_state, price_micro, node_id, gateway_id,
+      input, result, error, inference_time_ms, created_at, started_at, completed_at)
+    select id, account_id, endpoint_id, status, surface, model_key, model_state, price_micro, node_id, gateway_id,
+      input, result, error, inference_time_ms, to_timestamp(created_ms / 1000), to_timestamp(started_ms / 1000),
+      to_timestamp(completed_ms / 1000)
+    from fresh join sort using (kind)
+    on conflict (id) do nothing
+    returning id, account_id, endpoint_id, status, completed_at
+  ), written as (
+    select placed.id, placed.account_id, placed.endpoint_id, placed.status, placed.completed_at as at, kind, tokens, inference_time_ms
+    from placed join fresh using (id)
+  ), ${BOOK_AND_TELL}, counted as (
+    insert into usage_delta (account_id, endpoint_id, enqueued, succeeded, failed, tokens, inference_ms)
+    select account_id, endpoint_id, count(*), count(*) filter (where status = 'succeeded'),
+      count(*) filter (where status = 'failed'), sum(tokens), ${INFERENCE_MS}
+    from written group by 1, 2
+  )`
+const INSERT_ONLY = `${INSERT} select count(*) as written from written`
+const INSERT_AND_START = `${INSERT}, promised as (
+    insert into workflow_start (workflow_id, workflow, task_queue, args, options)
+    values ($27, $28, $29, $30::jsonb, $31::jsonb)
+    on conflict (workflow_id) do nothing
+  ) select count(*) as written from written`
+
+/**
+ * Writes new tasks with their holds, events and counts in one statement, which is one transaction. Safe to repeat after an
+ * unknown outcome: rows that are there already bring nothing with them. Gives how many it wrote.
+ */
+export async function insertTasks(
+  db: Executor,
+  entries: readonly TaskEntry[],
+  start?: WorkflowStart,
+): Promise<number> {
+  const { list: kinds, numbers } = distinct(entries.map(({ kind }) => kind))
+  if (kinds.length === 1 && !start) return insertAlike(db, kinds[0]!, entries)
+  const ofKinds = (name: Shared) => kinds.map((kind) => kind[name])
+  const parameters = [
+    ...consequences(kinds),
+    ...freshParameters(entries),
+    bareArray(numbers),
+    ofKinds('account_id'),
+    ofKinds('endpoint_id'),
+    ofKinds('status'),
+    ofKinds('surface'),
+    ofKinds('model_key'),
+    ofKinds('model_state'),
+    ofKinds('price_micro'),
+    ofKinds('node_id'),
+    ofKinds('gateway_id'),
+  ]
+  if (!start) return runWrite(db, INSERT_ONLY, parameters)
+  const { workflowId, workflow, taskQueue, args, options = {} } = start
+  const promise = [workflowId, workflow, taskQueue, JSON.stringify(args), JSON.stringify(options)]
+  return runWrite(db, INSERT_AND_START, [...parameters, ...promise])
+}
+
+const SETTLE = `with given as (
+    select * from unnest($8::uuid[], $9::int[], $10::text[], $11::bool[], $12::text[], $13::uuid[], $14::float8[], $15::float8[],
+      $16::bigint[], $17::bytea[], $18::text[])
+      as t(id, kind, status, expired, model_state, node_id, inference_time_ms, completed_ms, tokens, result, error)
+  ), written as (
+    update task set status = given.status, result = given.result, error = given.error, expired = given.expired,
+      model_state = coalesce(given.model_state, task.model_state), node_id = coalesce(given.node_id, task.node_id),
+      inference_time_ms = given.inference_time_ms, completed_at = to_timestamp(given.completed_ms / 1000)
+    from given
+    where task.id = given.id and task.status not in ('succeeded', 'failed')
+    returning task.id, task.account_id, task.endpoint_id, task.status, task.expired, task.completed_at as at,
+      given.kind, given.tokens, given.inference_time_ms
+  ), ${BOOK_AND_TELL}, counted as (
+    insert into usage_delta (account_id, endpoint_id, succeeded, failed, expired, tokens, inference_ms)
+    select account_id, endpoint_id, count(*) filter (where status = 'succeeded'),
+      count(*) filter (where status = 'failed'), count(*) filter (where expired), sum(tokens), ${INFERENCE_MS}
+    from written group by 1, 2
+  )
+  select count(pg_notify('${TASK_CHANNEL}', id::text)) as written from written`
+
+/**
+ * Ends tasks that are still open, in one statement, and wakes who waits for them. Repeating it, or ending a task that
+ * another writer has ended, changes nothing. Gives how many it ended.
+ */
+export async function settleTasks(db: Executor, settlements: readonly Settlement[]): Promise<number> {
+  const { list, numbers } = distinct(settlements.map(({ consequence }) => consequence))
+  return runWrite(db, SETTLE, [
+    ...consequences(list),
+    bareArray(settlements.map(({ taskId }) => taskId)),
+    bareArray(numbers),
+    bareArray(settlements.map(({ status }) => status)),
+    bareArray(settlements.map(({ expired }) => expired)),
+    bareArray(settlements.map(({ modelState }) => modelState)),
+    bareArray(settlements.map(({ nodeId }) => nodeId)),
+    bareArray(settlements.map(({ inferenceTimeMs }) => inferenceTimeMs)),
+    bareArray(settlements.map(({ completedAt }) => completedAt.getTime())),
+    bareArray(settlements.map(({ tokens }) => tokens)),
+    bytesOrNull(settlements.map(({ result }) => result)),
+    textsOrNull(settlements.map(({ error }) => error && storable(error))),
+  ])
+}
+
+/** Each of the values once, and for every value the number of its copy there, counted from 1. */
+function distinct<T>(values: readonly T[]): { list: T[]; numbers: number[] } {
+  const known = new Map<T, number>()
+  const numbers = values.map((value) => {
+    let number = known.get(value)
+    if (number === undefined) known.set(value, (number = known.size + 1))
+    return number
+  })
+  return { list: [...known.keys()], numbers }
+}
+
+/** The first parameters of both statements. */
+function consequences(list: readonly Consequence[]): unknown[] {
+  const lines = list.flatMap(({ transfers }, i) => transfers.map((line) => ({ ...line, number: i + 1 })))
+  return [
+    bareArray(lines.map(({ number }) => number)),
+    bareArray(lines.map(({ kind }) => kind)),
+    lines.map(({ from }) => from),
+    lines.map(({ to }) => to),
+    bareArray(lines.map(({ amount_micro }) => amount_micro)),
+    list.map(({ event }) => event?.type),
+    list.map(({ event }) => event?.payload),
+  ]
+}

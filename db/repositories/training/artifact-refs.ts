@@ -1,0 +1,62 @@
+import type { Kysely, Transaction } from 'kysely'
+import type { ArtifactRef } from '../../../schemas/artifact-ref.ts'
+import type { Database } from '../../tables.ts'
+import type { ModelVersionRow } from '../../tables/models.ts'
+
+/** The references that name a version: by itself, or by the job it came out of. */
+export type VersionRef = Extract<ArtifactRef, { type: 'model_version' | 'job' }>
+
+const usableVersions = (db: Kysely<Database>, accountId: string, ref: VersionRef) =>
+  db
+    .selectFrom('model_version')
+    .selectAll()
+    .where((eb) => eb.or([eb('account_id', '=', accountId), eb('visibility', '=', 'public')]))
+    .where((eb) => (ref.type === 'job' ? eb('job_id', '=', ref.job_id) : eb('id', '=', ref.version_id)))
+
+/** The version that an account may start from: one of its own, or a public one. */
+export function findUsableVersion(
+  db: Kysely<Database>,
+  accountId: string,
+  ref: VersionRef,
+): Promise<ModelVersionRow | undefined> {
+  return usableVersions(db, accountId, ref).executeTakeFirst()
+}
+
+/** The same version, held: it is not removed before this transaction ends, so that whatever uses it is seen by its removal. */
+export function holdUsableVersion(
+  trx: Transaction<Database>,
+  accountId: string,
+  ref: VersionRef,
+): Promise<ModelVersionRow | undefined> {
+  return usableVersions(trx, accountId, ref).forKeyShare().executeTakeFirst()
+}
+
+/** Paths of a version's files. */
+export async function listVersionPaths(db: Kysely<Database>, versionId: string): Promise<string[]> {
+  const rows = await db
+    .selectFrom('version_file')
+    .select('path')
+    .where('version_id', '=', versionId)
+    .execute()
+  return rows.map(({ path }) => path)
+}
+
+/** A run that is not over and starts from this version; it keeps the version from being removed. */
+export function findOpenRunOn(
+  db: Kysely<Database>,
+  version: Pick<ModelVersionRow, 'id' | 'job_id'>,
+): Promise<{ id: string } | undefined> {
+  return db
+    .selectFrom('training_run')
+    .select('id')
+    .where('status', 'in', ['pending', 'running'])
+    .where('deleted_at', 'is', null)
+    .where((eb) =>
+      eb.or([
+        eb(eb.ref('base', '->>').key('version_id'), '=', version.id),
+        ...(version.job_id ? [eb(eb.ref('base', '->>').key('job_id'), '=', version.job_id)] : []),
+      ]),
+    )
+    .limit(1)
+    .executeTakeFirst()
+}

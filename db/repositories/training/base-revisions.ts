@@ -1,0 +1,38 @@
+import { type Kysely, sql } from 'kysely'
+import type { Database } from '../../tables.ts'
+import type { TrainingRunRow } from '../../tables/training.ts'
+
+/** Notes the commit that a run's base was first resolved to, and gives the one that stands: the first. */
+export async function pinBaseRevision(
+  db: Kysely<Database>,
+  runId: string,
+  revision: string,
+): Promise<string> {
+  const row = await db
+    .updateTable('training_run')
+    .set({ base_revision: sql<string>`coalesce(base_revision, ${revision})` })
+    .where('id', '=', runId)
+    .returning('base_revision')
+    .executeTakeFirst()
+  return row?.base_revision ?? revision
+}
+
+/** The commit that the equal run, whose checkpoint this one goes on from, started at. */
+export async function findRevisionToResume(
+  db: Kysely<Database>,
+  { id, account_id, config_digest }: Pick<TrainingRunRow, 'id' | 'account_id' | 'config_digest'>,
+): Promise<string | undefined> {
+  const row = await db
+    .selectFrom('job_checkpoint')
+    .innerJoin('training_run', 'training_run.id', 'job_checkpoint.job_id')
+    .select('training_run.base_revision')
+    .where('training_run.account_id', '=', account_id)
+    .where('training_run.config_digest', '=', config_digest)
+    .where('training_run.id', '!=', id)
+    .where('training_run.status', 'in', ['failed', 'cancelled'])
+    .where('training_run.deleted_at', 'is', null)
+    .orderBy('job_checkpoint.id', 'desc')
+    .limit(1)
+    .executeTakeFirst()
+  return row?.base_revision ?? undefined
+}

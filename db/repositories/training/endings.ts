@@ -1,0 +1,51 @@
+import type { Transaction } from 'kysely'
+import { storable } from '../../../domain/storable-text.ts'
+import type { Database } from '../../tables.ts'
+import type { TrainingRunRow } from '../../tables/training.ts'
+import { insertEvents } from '../webhooks/events.ts'
+import { insertJobEvents } from './job-records.ts'
+import { takeLease } from './leases.ts'
+import { lockTrainingRun, moveTrainingRun } from './runs.ts'
+
+/** How a run ends. */
+export interface RunEnding {
+  status: 'completed' | 'failed' | 'cancelled'
+  /** For callers, when it failed. */
+  errorMessage?: string
+  /** What the event says besides its type. */
+  detail?: string
+}
+
+/**
+ * Ends a run: status, event, announcement and the loss of its lease in one transaction. `undefined` when it had ended
+ * before, which makes this safe to repeat.
+ */
+export async function endRun(
+  trx: Transaction<Database>,
+  id: string,
+  { status, errorMessage, detail }: RunEnding,
+  now: Date,
+): Promise<TrainingRunRow | undefined> {
+  await lockTrainingRun(trx, id)
+  const run = await moveTrainingRun(trx, id, status, {
+    completed_at: now,
+    error_message: status === 'failed' && errorMessage !== undefined ? storable(errorMessage) : null,
+  })
+  if (!run) return undefined
+  await takeLease(trx, 'job', id, 'revoked')
+  await insertJobEvents(trx, [{ jobId: id, type: status, ...(detail !== undefined && { detail }) }], now)
+  const object = run.job_type === 'merge' ? 'training.merge' : 'training.run'
+  await insertEvents(
+    trx,
+    [
+      {
+        accountId: run.account_id,
+        type: `${object}.${status}`,
+        resource: { id, object, status },
+        resourceUrl: `/api/builder/v1/training/runs/${id}`,
+      },
+    ],
+    now,
+  )
+  return run
+}

@@ -1,0 +1,141 @@
+import { type Insertable, type Kysely, sql, type Transaction } from 'kysely'
+import { newId } from '../../../domain/ids.ts'
+import { type LeaseFile, leaseFileKey } from '../../../domain/object-keys.ts'
+import type { Database } from '../../tables.ts'
+import type { ArtifactRow, ArtifactTable, JobCheckpointRow, TrainingRunRow } from '../../tables/training.ts'
+
+/** Where everything of a job lies; deleting the job deletes the folder. */
+export const jobFolder = ({ account_id, id }: Pick<TrainingRunRow, 'account_id' | 'id'>): string =>
+  `accounts/${account_id}/jobs/${id}/`
+
+/** A place of its own for each attempt: what a lost node still writes spoils nothing. */
+export const attemptFile = (
+  job: Pick<TrainingRunRow, 'account_id' | 'id'>,
+  { attempt, ...file }: LeaseFile & { attempt: number },
+): string => jobFolder(job) + leaseFileKey(attempt, file)
+
+export type NewArtifact = Omit<Insertable<ArtifactTable>, 'id' | 'last_modified'>
+
+/** Records the files of a finished model; those of an earlier attempt give way. */
+export async function replaceArtifacts(
+  trx: Transaction<Database>,
+  jobId: string,
+  artifacts: readonly NewArtifact[],
+  now: Date,
+): Promise<void> {
+  await trx.deleteFrom('artifact').where('job_id', '=', jobId).execute()
+  await trx
+    .insertInto('artifact')
+    .values(artifacts.map((one) => ({ id: newId(), last_modified: now, ...one })))
+    .execute()
+}
+
+/**
+ * Runs that ended a day ago, and whose attempts may have left files that belong to nothing. Of a run that was deleted that is
+ * every file: an upload that was under way may have come after the others had been removed.
+ */
+export function unsweptRuns(
+  db: Kysely<Database>,
+  limit: number,
+): Promise<Pick<TrainingRunRow, 'id' | 'account_id'>[]> {
+  return db
+    .selectFrom('training_run')
+    .select(['id', 'account_id'])
+    .where('completed_at', '<', sql<Date>`now() - interval '24 hours'`)
+    .where('files_swept_at', 'is', null)
+    .orderBy('completed_at')
+    .limit(limit)
+    .execute()
+}
+
+/** The objects that a run's artifacts and checkpoints are. */
+export async function keptJobFiles(db: Kysely<Database>, jobId: string): Promise<Set<string>> {
+  const rows = await db
+    .selectFrom('artifact')
+    .select('object_key')
+    .where('job_id', '=', jobId)
+    .unionAll(db.selectFrom('job_checkpoint').select('object_key').where('job_id', '=', jobId))
+    .execute()
+  return new Set(rows.map(({ object_key }) => object_key))
+}
+
+export async function noteSwept(db: Kysely<Database>, jobId: string): Promise<void> {
+  await db
+    .updateTable('training_run')
+    .set({ files_swept_at: sql<Date>`now()` })
+    .where('id', '=', jobId)
+    .execute()
+}
+
+export function listArtifacts(db: Kysely<Database>, jobId: string): Promise<ArtifactRow[]> {
+  return db.selectFrom('artifact').selectAll().where('job_id', '=', jobId).orderBy('filename').execute()
+}
+
+/** Records a checkpoint. Safe to repeat: a file is one checkpoint. */
+export async function insertCheckpoint(
+  trx: Transaction<Database>,
+  checkpoint: Omit<JobCheckpointRow, 'id' | 'created_at'>,
+): Promise<string> {
+  const row = await trx
+    .insertInto('job_checkpoint')
+    .values({ id: newId(), ...checkpoint })
+    .onConflict((oc) =>
+      oc.column('object_key').doUpdateSet((eb) => ({
+        epoch: eb.ref('excluded.epoch'),
+        size_bytes: eb.ref('excluded.size_bytes'),
+        sha256: eb.ref('excluded.sha256'),
+      })),
+    )
+    .returning('id')
+    .executeTakeFirstOrThrow()
+  return row.id
+}
+
+/** Forgets all checkpoints of a job but the newest `keep`, and says which objects nobody needs any more. */
+export async function pruneCheckpoints(db: Kysely<Database>, jobId: string, keep: number): Promise<string[]> {
+  const kept = db
+    .selectFrom('job_checkpoint')
+    .select('id')
+    .where('job_id', '=', jobId)
+    .orderBy('id', 'desc')
+    .limit(keep)
+  const gone = await db
+    .deleteFrom('job_checkpoint')
+    .where('job_id', '=', jobId)
+    .where('id', 'not in', kept)
+    .returning('object_key')
+    .execute()
+  return gone.map(({ object_key }) => object_key)
+}
+
+/** The epoch that a job would go on from; -1 while it has no checkpoint of its own. */
+export async function checkpointEpoch(db: Kysely<Database>, jobId: string): Promise<number> {
+  const { epoch } = await db
+    .selectFrom('job_checkpoint')
+    .select((eb) => eb.fn.max('epoch').as('epoch'))
+    .where('job_id', '=', jobId)
+    .executeTakeFirstOrThrow()
+  return epoch ?? -1
+}
+
+/**
+ * Where a job goes on from: its own newest checkpoint, else that of an equal run of the same account which failed or
+ * was cancelled.
+ */
+export async function findResumePoint(
+  db: Kysely<Database>,
+  job: Pick<TrainingRunRow, 'id' | 'account_id' | 'config_digest'>,
+): Promise<JobCheckpointRow | undefined> {
+  const checkpoints = db.selectFrom('job_checkpoint').selectAll('job_checkpoint')
+  const own = await checkpoints.where('job_id', '=', job.id).orderBy('id', 'desc').limit(1).executeTakeFirst()
+  if (own) return own
+  return checkpoints
+    .innerJoin('training_run', 'training_run.id', 'job_checkpoint.job_id')
+    .where('training_run.account_id', '=', job.account_id)
+    .where('training_run.config_digest', '=', job.config_digest)
+    .where('training_run.status', 'in', ['failed', 'cancelled'])
+    .where('training_run.deleted_at', 'is', null)
+    .orderBy('job_checkpoint.id', 'desc')
+    .limit(1)
+    .executeTakeFirst()
+}

@@ -1,0 +1,179 @@
+import { randomUUID } from 'node:crypto'
+import { type Kysely, sql, type Transaction } from 'kysely'
+import type { Database } from '../../tables.ts'
+import type { LeaseRow } from '../../tables/nodes.ts'
+
+export type LeaseKind = LeaseRow['kind']
+
+/** The right that a node asks for. */
+export interface LeaseRequest {
+  kind: LeaseKind
+  subjectId: string
+  /** Whose work it is. */
+  accountId: string
+  nodeId: string
+  leaseS: number
+}
+
+const inSeconds = (seconds: number) => sql<Date>`now() + make_interval(secs => ${seconds})`
+
+/**
+ * Gives a node the right to work on a task or job; `undefined` while another lease is in force. One that has run out
+ * is closed here, and its token is worth nothing from then on. The database's clock decides, and the unique index on
+ * active leases lets one of many claims at once through.
+ */
+export async function openLease(
+  trx: Transaction<Database>,
+  { kind, subjectId, accountId, nodeId, leaseS }: LeaseRequest,
+): Promise<LeaseRow | undefined> {
+  await trx
+    .updateTable('lease')
+    .set({ state: 'expired', closed_at: sql<Date>`now()` })
+    .where('kind', '=', kind)
+    .where('subject_id', '=', subjectId)
+    .where('state', '=', 'active')
+    .where('expires_at', '<=', sql<Date>`now()`)
+    .execute()
+  return trx
+    .insertInto('lease')
+    .values({
+      // Not a UUIDv7: the token is a secret and must not be guessed from its age.
+      token: randomUUID(),
+      kind,
+      subject_id: subjectId,
+      account_id: accountId,
+      node_id: nodeId,
+      attempt: sql<number>`(
+        select coalesce(max(attempt), 0) + 1 from lease where kind = ${kind} and subject_id = ${subjectId}::uuid)`,
+      state: 'active',
+      lease_s: leaseS,
+      // The transaction may have begun before the work was handed over, and waited since.
+      created_at: sql<Date>`clock_timestamp()`,
+      expires_at: inSeconds(leaseS),
+    })
+    .onConflict((oc) => oc.doNothing())
+    .returningAll()
+    .executeTakeFirst()
+}
+
+/** The lease with this token if it was given to this node, whatever its state. */
+export function findLease(
+  db: Kysely<Database>,
+  { token, nodeId }: { token: string; nodeId: string },
+): Promise<LeaseRow | undefined> {
+  return db
+    .selectFrom('lease')
+    .selectAll()
+    .where('token', '=', token)
+    .where('node_id', '=', nodeId)
+    .executeTakeFirst()
+}
+
+/** The newest lease of a task or job. */
+export function findLastLease(
+  db: Kysely<Database>,
+  kind: LeaseKind,
+  subjectId: string,
+): Promise<LeaseRow | undefined> {
+  return db
+    .selectFrom('lease')
+    .selectAll()
+    .where('kind', '=', kind)
+    .where('subject_id', '=', subjectId)
+    .orderBy('attempt', 'desc')
+    .limit(1)
+    .executeTakeFirst()
+}
+
+/** Whether a node has a job at work, and is still given the work of its account. */
+export async function isAtWork(
+  db: Kysely<Database>,
+  { nodeId, jobId }: { nodeId: string; jobId: string },
+): Promise<boolean> {
+  const { rows } = await sql`
+    select 1 from lease join node on node.id = lease.node_id
+    where lease.kind = 'job' and lease.subject_id = ${jobId}::uuid and lease.node_id = ${nodeId}::uuid and lease.state = 'active'
+      and node.status <> 'removed' and (node.sharing = 'shared' or node.account_id = lease.account_id)`.execute(
+    db,
+  )
+  return rows.length > 0
+}
+
+/** Makes a lease last from now on; also one that has run out, as long as nobody has taken over. */
+export function renewLease(
+  db: Kysely<Database>,
+  { token, nodeId }: { token: string; nodeId: string },
+  leaseS?: number,
+): Promise<LeaseRow | undefined> {
+  const seconds = leaseS === undefined ? sql<number>`lease_s` : sql<number>`${leaseS}::integer`
+  return db
+    .updateTable('lease')
+    .set({ lease_s: seconds, expires_at: sql<Date>`now() + make_interval(secs => ${seconds})` })
+    .where('token', '=', token)
+    .where('node_id', '=', nodeId)
+    .where('state', '=', 'active')
+    .returningAll()
+    .executeTakeFirst()
+}
+
+/** Locks a lease that is in force; `undefined` means a result under it comes too late. */
+export function holdLease(
+  trx: Transaction<Database>,
+  { token, nodeId }: { token: string; nodeId: string },
+): Promise<LeaseRow | undefined> {
+  return trx
+    .selectFrom('lease')
+    .selectAll()
+    .where('token', '=', token)
+    .where('node_id', '=', nodeId)
+    .where('state', '=', 'active')
+    .where('expires_at', '>', sql<Date>`now()`)
+    .forUpdate()
+    .executeTakeFirst()
+}
+
+/** Ends a lease with its result, which also says that nothing of the work runs any more. */
+export function closeLease(
+  trx: Transaction<Database>,
+  { token, nodeId }: { token: string; nodeId: string },
+  state: 'completed' | 'failed',
+): Promise<LeaseRow | undefined> {
+  return trx
+    .updateTable('lease')
+    .set({ state, closed_at: sql<Date>`now()`, released_at: sql<Date>`now()` })
+    .where('token', '=', token)
+    .where('node_id', '=', nodeId)
+    .where('state', '=', 'active')
+    .returningAll()
+    .executeTakeFirst()
+}
+
+/** The node says that the processes of a lease which was taken from it are gone. Safe to repeat: the first time stands. */
+export async function releaseLease(db: Kysely<Database>, token: string, nodeId: string): Promise<void> {
+  await db
+    .updateTable('lease')
+    .set({ released_at: sql<Date>`coalesce(released_at, now())` })
+    .where('token', '=', token)
+    .where('node_id', '=', nodeId)
+    .execute()
+}
+
+/**
+ * Takes the right away from whoever holds it: `revoked` by a decision, `expired` when its node is known to be lost.
+ * Answers with the lease, so that its node can be told.
+ */
+export function takeLease(
+  trx: Kysely<Database>,
+  kind: LeaseKind,
+  subjectId: string,
+  state: 'revoked' | 'expired',
+): Promise<LeaseRow | undefined> {
+  return trx
+    .updateTable('lease')
+    .set({ state, closed_at: sql<Date>`now()` })
+    .where('kind', '=', kind)
+    .where('subject_id', '=', subjectId)
+    .where('state', '=', 'active')
+    .returningAll()
+    .executeTakeFirst()
+}

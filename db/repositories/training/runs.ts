@@ -1,0 +1,240 @@
+import { type Kysely, type RawBuilder, sql, type Transaction } from 'kysely'
+import { storable, storableJson } from '../../../domain/storable-text.ts'
+import { sourcesOf } from '../../../domain/training-run.ts'
+import type { TrainingRunStatus } from '../../../schemas/training-run.ts'
+import { ofAccount } from '../../keyset.ts'
+import type { Database } from '../../tables.ts'
+import { takeLease } from './leases.ts'
+import type { NewTrainingRun, TrainingRunRow } from '../../tables/training.ts'
+
+/** A run as callers see it: the row and the version that came out of it. */
+export type TrainingRunView = TrainingRunRow & { version_id: string | null }
+
+const OPEN_STATUSES = ['pending', 'running'] as const satisfies TrainingRunStatus[]
+
+export function insertTrainingRun(trx: Transaction<Database>, run: NewTrainingRun): Promise<TrainingRunRow> {
+  return trx.insertInto('training_run').values(run).returningAll().executeTakeFirstOrThrow()
+}
+
+const views = (db: Kysely<Database>) =>
+  db
+    .selectFrom('training_run')
+    .leftJoin('model_version', 'model_version.job_id', 'training_run.id')
+    .selectAll('training_run')
+    .select('model_version.id as version_id')
+    .where('training_run.deleted_at', 'is', null)
+
+/** A run of this account that has not been deleted. */
+export function findTrainingRun(
+  db: Kysely<Database>,
+  accountId: string,
+  id: string,
+): Promise<TrainingRunView | undefined> {
+  return views(db)
+    .where('training_run.account_id', '=', accountId)
+    .where('training_run.id', '=', id)
+    .executeTakeFirst()
+}
+
+/** A job of any account, deleted or not. */
+export function findJob(db: Kysely<Database>, id: string): Promise<TrainingRunRow | undefined> {
+  return db.selectFrom('training_run').selectAll().where('id', '=', id).executeTakeFirst()
+}
+
+/** A page of an account's runs, newest first. */
+export function listTrainingRuns(
+  db: Kysely<Database>,
+  accountId: string,
+  {
+    status,
+    before,
+    limit,
+  }: { status?: TrainingRunStatus | undefined; before?: string | undefined; limit: number },
+): Promise<TrainingRunView[]> {
+  return views(db)
+    .where(ofAccount('training_run.account_id', accountId))
+    .$if(status !== undefined, (qb) => qb.where('training_run.status', '=', status!))
+    .$if(before !== undefined, (qb) => qb.where('training_run.id', '<', before!))
+    .orderBy('training_run.account_id')
+    .orderBy('training_run.id', 'desc')
+    .limit(limit)
+    .execute()
+}
+
+/** Whoever changes a run together with its lease takes this lock first, so that two such changes never wait for each other. */
+export function lockTrainingRun(trx: Transaction<Database>, id: string): Promise<TrainingRunRow | undefined> {
+  return trx
+    .selectFrom('training_run')
+    .selectAll()
+    .where('id', '=', id)
+    .where('deleted_at', 'is', null)
+    .forUpdate()
+    .executeTakeFirst()
+}
+
+/** What a run may be given besides its new status. */
+export interface TrainingRunChange {
+  error_message?: string | null
+  completed_at?: Date
+}
+
+/** Moves a run as `domain/training-run.ts` allows; `undefined` means another writer got there first. */
+export function moveTrainingRun(
+  db: Kysely<Database>,
+  id: string,
+  to: TrainingRunStatus,
+  change: TrainingRunChange = {},
+): Promise<TrainingRunRow | undefined> {
+  return db
+    .updateTable('training_run')
+    .set({ status: to, ...change })
+    .where('id', '=', id)
+    .where('status', 'in', sourcesOf(to))
+    .returningAll()
+    .executeTakeFirst()
+}
+
+/** An attempt begins: the first one starts the run, later ones keep it running. */
+export async function beginAttempt(
+  trx: Transaction<Database>,
+  id: string,
+  { attempt, now }: { attempt: number; now: Date },
+): Promise<void> {
+  await trx
+    .updateTable('training_run')
+    .set({
+      status: 'running',
+      attempt,
+      error_message: null,
+      waiting_reason: null,
+      waiting_since: null,
+      started_at: sql<Date>`coalesce(started_at, ${now})`,
+    })
+    .where('id', '=', id)
+    .where('status', 'in', OPEN_STATUSES)
+    .execute()
+}
+
+/** The quota of an account, locked: two runs created at once are counted one after the other. */
+export async function lockTrainingQuota(
+  trx: Transaction<Database>,
+  accountId: string,
+): Promise<{ quota: number; open: number }> {
+  const account = await trx
+    .selectFrom('account')
+    .select('training_quota')
+    .where('id', '=', accountId)
+    .forUpdate()
+    .executeTakeFirstOrThrow()
+  const { open } = await trx
+    .selectFrom('training_run')
+    .select((eb) => eb.fn.countAll<number>().as('open'))
+    .where('account_id', '=', accountId)
+    .where('status', 'in', OPEN_STATUSES)
+    .where('deleted_at', 'is', null)
+    .executeTakeFirstOrThrow()
+  return { quota: account.training_quota, open }
+}
+
+const rank = sql<number>`case operating_mode when 'performance' then 1 when 'balanced' then 3 else 5 end`
+
+/** Jobs that wait for the same hardware and go before this one. */
+export async function countAhead(
+  db: Kysely<Database>,
+  { id, task_queue, priority }: { id: string; task_queue: string; priority: number },
+): Promise<number> {
+  const { ahead } = await db
+    .selectFrom('training_run')
+    .select((eb) => eb.fn.countAll<number>().as('ahead'))
+    .where('task_queue', '=', task_queue)
+    .where('status', '=', 'pending')
+    .where((eb) => eb.or([eb(rank, '<', priority), eb.and([eb(rank, '=', priority), eb('id', '<', id)])]))
+    .executeTakeFirstOrThrow()
+  return ahead
+}
+
+/**
+ * Whether a low-priority run has to give up its slot on a node: as many of the youngest such runs do as better runs have
+ * waited for this hardware longer than a free slot takes to be filled. A dedicated node makes room for its account alone.
+ */
+export async function mustYield(
+  db: Kysely<Database>,
+  { id, task_queue, nodeId }: Pick<TrainingRunRow, 'id' | 'task_queue'> & { nodeId: string },
+  patienceS = 3,
+): Promise<boolean> {
+  const held = (where: RawBuilder<boolean>) => sql<boolean>`exists (
+    select 1 from lease join node holder on holder.id = lease.node_id
+    where lease.kind = 'job' and lease.subject_id = training_run.id and lease.state = 'active' and ${where})`
+  const { rows } = await sql<{ waiting: number; younger: number }>`
+    select
+      count(*) filter (where operating_mode <> 'eco' and not ${held(sql`true`)}
+        and training_run.created_at < now() - make_interval(secs => ${patienceS}))::int as waiting,
+      count(*) filter (where operating_mode = 'eco' and ${held(sql`holder.sharing = own.sharing`)} and training_run.id > ${id}::uuid)::int as younger
+    from training_run join node own on own.id = ${nodeId}::uuid
+    where (own.sharing = 'shared' or training_run.account_id = own.account_id)
+      and training_run.task_queue = ${task_queue} and training_run.status in ('pending', 'running')
+  `.execute(db)
+  const [{ waiting, younger } = { waiting: 0, younger: 0 }] = rows
+  return younger < waiting
+}
+
+/** Whether a node with such hardware is there to take work of this account. */
+export async function isHardwareOnline(
+  db: Kysely<Database>,
+  hardware: 'cpu' | 'gpu',
+  accountId: string,
+): Promise<boolean> {
+  const row = await db
+    .selectFrom('node')
+    .innerJoin('node_state', 'node_state.node_id', 'node.id')
+    .select('node.id')
+    .where('node.hardware', '=', hardware)
+    .where('node.status', '=', 'active')
+    .where((eb) => eb.or([eb('node.sharing', '=', 'shared'), eb('node.account_id', '=', accountId)]))
+    .where('node_state.updated_at', '>', sql<Date>`now() - interval '1 minute'`)
+    .limit(1)
+    .executeTakeFirst()
+  return row !== undefined
+}
+
+/** What the trainer measured and said about the model. */
+export async function recordResult(
+  trx: Transaction<Database>,
+  id: string,
+  { metrics, output }: { metrics: object; output: object },
+): Promise<void> {
+  await trx
+    .updateTable('training_run')
+    .set({ metrics: storableJson(metrics), output: storableJson(output), error_message: null })
+    .where('id', '=', id)
+    .where('status', 'in', OPEN_STATUSES)
+    .execute()
+}
+
+/** Why the last attempt ended; callers see it if the run fails for good. */
+export async function recordFailure(trx: Transaction<Database>, id: string, message: string): Promise<void> {
+  await trx
+    .updateTable('training_run')
+    .set({ error_message: storable(message) })
+    .where('id', '=', id)
+    .where('status', 'in', OPEN_STATUSES)
+    .execute()
+}
+
+/** Marks a locked run as deleted and removes what it wrote; the row stays for what names it as its origin. */
+export async function deleteTrainingRun(trx: Transaction<Database>, id: string, now: Date): Promise<void> {
+  // A file that is just being put in its place is waited for; it goes with the others.
+  await takeLease(trx, 'job', id, 'revoked')
+  await trx.updateTable('training_run').set({ deleted_at: now }).where('id', '=', id).execute()
+  for (const table of [
+    'job_log',
+    'job_log_size',
+    'job_epoch',
+    'job_event',
+    'job_checkpoint',
+    'artifact',
+    'merge_source',
+  ] as const) {
+    await trx.deleteFrom(table).where('job_id', '=', id).execute()
+  }
+}

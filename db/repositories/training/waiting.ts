@@ -1,0 +1,75 @@
+import { type Kysely, sql, type Transaction } from 'kysely'
+import type { NodeStanding } from '../../../domain/waiting.ts'
+import type { Database } from '../../tables.ts'
+import type { TrainingRunRow } from '../../tables/training.ts'
+import { insertJobLine } from './job-records.ts'
+
+/** A node is online while a gateway has heard of it this recently. */
+const FRESH_S = 30
+
+/** Every node that has not been removed, as the wait of a job goes by it. */
+export async function listNodeStandings(db: Kysely<Database>): Promise<NodeStanding[]> {
+  const { rows } = await sql<NodeStanding>`
+    select node.name, node.account_id, node.sharing, node.hardware,
+      state.node_id is not null as is_online,
+      -- Compared and read as JSON: what one node says of itself fails the look at no other.
+      node.status = 'draining' or coalesce(state.snapshot -> 'draining' = 'true'::jsonb, false) as is_draining,
+      node.inventory -> 'train_slots' as train_slots
+    from node
+    left join node_state state on state.node_id = node.id
+      and state.updated_at > now() - make_interval(secs => ${FRESH_S})
+    where node.status <> 'removed'
+    order by node.id
+  `.execute(db)
+  return rows
+}
+
+/** An open job that no node works on, or of which it is still said that none does. */
+export type UnheldJob = Pick<
+  TrainingRunRow,
+  'id' | 'account_id' | 'task_queue' | 'attempt' | 'waiting_reason'
+> & { is_held: boolean }
+
+export async function listUnheldJobs(
+  db: Kysely<Database>,
+  { after, limit }: { after: string | null; limit: number },
+): Promise<UnheldJob[]> {
+  const { rows } = await sql<UnheldJob>`
+    select id, account_id, task_queue, attempt, waiting_reason, is_held
+    from training_run
+    cross join lateral (
+      select exists (
+        select 1 from lease where kind = 'job' and subject_id = training_run.id and state = 'active' and expires_at > now()
+      ) as is_held
+    ) held
+    where status in ('pending', 'running') and deleted_at is null
+      and (${after}::uuid is null or id > ${after}::uuid)
+      and (not is_held or waiting_reason is not null)
+    order by id limit ${limit}
+  `.execute(db)
+  return rows
+}
+
+/** Notes why a job waits, or that it no longer does, with a line in its log; false when that stands already. */
+export async function noteWaiting(
+  trx: Transaction<Database>,
+  { id, attempt }: Pick<UnheldJob, 'id' | 'attempt'>,
+  reason: string | null,
+  now: Date,
+): Promise<boolean> {
+  const { numUpdatedRows } = await trx
+    .updateTable('training_run')
+    .set({
+      waiting_reason: reason,
+      waiting_since: reason === null ? null : sql<Date>`coalesce(waiting_since, ${now})`,
+    })
+    .where('id', '=', id)
+    .where('attempt', '=', attempt)
+    .where('status', 'in', ['pending', 'running'])
+    .where('waiting_reason', 'is distinct from', reason)
+    .executeTakeFirst()
+  if (numUpdatedRows === 0n) return false
+  const line = reason === null ? 'A node that can take this job is online.' : `Waiting: ${reason}.`
+  await insertJobLine(trx, { jobId: id, attempt }, line, now)
+  return true
+}

@@ -1,0 +1,163 @@
+import { invalid } from '../errors.ts'
+import { patternWeight, weighSchema } from '../schema-weight.ts'
+
+/** What one chat may ask of a model server that it shares with the chats of others. */
+export const CHAT_LIMITS = {
+  answers: 8,
+  tokens: 1_048_576,
+  logprobs: 20,
+  stops: 16,
+  stopLength: 256,
+  words: 256,
+  biases: 1_024,
+  messages: 10_000,
+  tools: 128,
+  toolBytes: 512 * 1024,
+  choices: 1_000,
+  schemaBytes: 64 * 1024,
+  grammarBytes: 16 * 1024,
+  /** Steps of the automaton that a pattern becomes, its repetitions written out. */
+  patternWeight: 5_000,
+  /** Subschemas for one place of the answer. */
+  schemaAtOnce: 1_000,
+} as const
+
+/** What is wrong with a member, in words; nothing when it may go on. Types that are wrong are left to the model server. */
+type MemberCheck = (value: unknown) => string | undefined
+
+const L = CHAT_LIMITS
+
+const atMost =
+  (most: number): MemberCheck =>
+  (value) =>
+    typeof value === 'number' && !(value <= most) ? `must be at most ${most}` : undefined
+
+const listOf =
+  (most: number, what: string): MemberCheck =>
+  (value) =>
+    Array.isArray(value) && value.length > most ? `must have at most ${most} ${what}` : undefined
+
+const textUpTo =
+  (most: number): MemberCheck =>
+  (value) =>
+    typeof value === 'string' && value.length > most ? `must have at most ${most} characters` : undefined
+
+const firstOf =
+  (...checks: MemberCheck[]): MemberCheck =>
+  (value) => {
+    for (const check of checks) {
+      const fault = check(value)
+      if (fault !== undefined) return fault
+    }
+    return undefined
+  }
+
+const shortTexts =
+  (most: number): MemberCheck =>
+  (value) =>
+    Array.isArray(value) && value.some((text) => typeof text === 'string' && text.length > most)
+      ? `must have texts of at most ${most} characters`
+      : undefined
+
+const pattern: MemberCheck = (value) =>
+  typeof value === 'string' && patternWeight(value) > L.patternWeight
+    ? 'is too large a pattern: its repetitions multiply'
+    : undefined
+
+const bytes =
+  (most: number): MemberCheck =>
+  (value) =>
+    value !== undefined && value !== null && JSON.stringify(value).length > most
+      ? `must be at most ${most} bytes of JSON`
+      : undefined
+
+const schema: MemberCheck = (value) => {
+  // vLLM takes it as text as well.
+  const given = typeof value === 'string' ? parsed(value) : value
+  if (typeof given !== 'object' || given === null) return textUpTo(L.schemaBytes)(value)
+  return firstOf(bytes(L.schemaBytes), (one) => {
+    if (weighSchema(one as Record<string, unknown>, 1).atOnce > L.schemaAtOnce)
+      return 'is too large a schema: its references and branches multiply'
+    return patternsOf(one)
+      .map(pattern)
+      .find((fault) => fault !== undefined)
+  })(given)
+}
+
+const member =
+  (checks: Readonly<Record<string, MemberCheck>>): MemberCheck =>
+  (value) => {
+    if (typeof value !== 'object' || value === null) return undefined
+    for (const [name, check] of Object.entries(checks)) {
+      const fault = check((value as Record<string, unknown>)[name])
+      if (fault !== undefined) return `${name} ${fault}`
+    }
+    return undefined
+  }
+
+const choices = firstOf(listOf(L.choices, 'texts'), shortTexts(L.grammarBytes))
+const grammar = textUpTo(L.grammarBytes)
+const regex = firstOf(textUpTo(L.grammarBytes), pattern)
+const words = firstOf(listOf(L.words, 'texts'), shortTexts(L.stopLength))
+
+/** By the names that OpenAI and vLLM give them. */
+const CHECKS = new Map<string, MemberCheck>([
+  ['n', atMost(L.answers)],
+  ['best_of', atMost(L.answers)],
+  ['max_tokens', atMost(L.tokens)],
+  ['max_completion_tokens', atMost(L.tokens)],
+  ['min_tokens', atMost(L.tokens)],
+  ['truncate_prompt_tokens', atMost(L.tokens)],
+  ['top_logprobs', atMost(L.logprobs)],
+  ['logprobs', atMost(L.logprobs)],
+  ['prompt_logprobs', atMost(L.logprobs)],
+  ['stop', firstOf(textUpTo(L.stopLength), listOf(L.stops, 'texts'), shortTexts(L.stopLength))],
+  ['stop_token_ids', listOf(L.words, 'tokens')],
+  ['bad_words', words],
+  ['allowed_token_ids', listOf(L.tokens, 'tokens')],
+  [
+    'logit_bias',
+    (value) =>
+      typeof value === 'object' && value !== null && Object.keys(value).length > L.biases
+        ? `must have at most ${L.biases} members`
+        : undefined,
+  ],
+  ['messages', listOf(L.messages, 'messages')],
+  ['tools', firstOf(listOf(L.tools, 'tools'), bytes(L.toolBytes))],
+  ['functions', firstOf(listOf(L.tools, 'functions'), bytes(L.toolBytes))],
+  ['response_format', member({ json_schema: member({ schema }), schema, structures: bytes(L.schemaBytes) })],
+  ['guided_json', schema],
+  ['guided_regex', regex],
+  ['guided_grammar', grammar],
+  ['guided_choice', choices],
+  ['structured_outputs', member({ json: schema, regex, grammar, choice: choices, structural_tag: grammar })],
+])
+
+/** Refuses a chat that asks for more than one may; names the member, at `loc`. */
+export function checkChatLimits(body: object, loc: readonly string[]): void {
+  for (const name in body) {
+    const check = CHECKS.get(name)
+    if (!check) continue
+    const fault = check((body as Record<string, unknown>)[name])
+    if (fault !== undefined) throw invalid([...loc, name], fault, 'limit')
+  }
+}
+
+function parsed(text: string): unknown {
+  if (text.length > L.schemaBytes) return undefined
+  try {
+    return JSON.parse(text) as unknown
+  } catch {
+    return undefined
+  }
+}
+
+/** Every pattern in a schema, wherever it stands. */
+function patternsOf(value: unknown): string[] {
+  if (typeof value !== 'object' || value === null) return []
+  return Object.entries(value).flatMap(([name, one]) => {
+    const names =
+      name === 'patternProperties' && typeof one === 'object' && one !== null ? Object.keys(one) : []
+    return name === 'pattern' && typeof one === 'string' ? [one] : [...names, ...patternsOf(one)]
+  })
+}

@@ -1,0 +1,58 @@
+import { CHAT_ROLES } from '../../schemas/openai.ts'
+import { invalidFor, type Issue } from '../errors.ts'
+
+/** Members by which an assistant says something without `content`. */
+const INSTEAD_OF_CONTENT = ['tool_calls', 'function_call', 'refusal', 'audio', 'reasoning_content'] as const
+
+/** As many as one answer names. */
+const MOST = 100
+
+/**
+ * Refuses messages of a chat that are not `{role, content}` each, naming them all. What the parts of a
+ * `content` are, and every other member, is left to the model server.
+ */
+export function checkMessages(messages: readonly unknown[], loc: readonly (string | number)[]): void {
+  const issues: Issue[] = []
+  for (const [i, message] of messages.entries()) {
+    const fault = faultOf(message)
+    if (!fault) continue
+    const { member, msg, type } = fault
+    issues.push({ loc: member ? [...loc, i, member] : [...loc, i], msg, type })
+    if (issues.length === MOST) break
+  }
+  if (issues.length > 0) throw invalidFor(issues)
+}
+
+interface MessageFault {
+  member?: 'role' | 'content'
+  msg: string
+  type: string
+}
+
+function faultOf(message: unknown): MessageFault | undefined {
+  if (typeof message !== 'object' || message === null || Array.isArray(message)) {
+    return { msg: 'must be an object with role and content', type: 'type' }
+  }
+  const { role, content } = message as { role?: unknown; content?: unknown }
+  if (role === undefined) return { member: 'role', msg: 'Field required', type: 'missing' }
+  if (!(CHAT_ROLES as readonly unknown[]).includes(role)) {
+    return { member: 'role', msg: `must be one of ${ROLES_IN_WORDS}`, type: 'enum' }
+  }
+  if (typeof content === 'string' || Array.isArray(content)) return undefined
+  if (content === undefined || content === null) return withoutContent(message, role, content)
+  return { member: 'content', msg: 'must be a text or a list of parts', type: 'type' }
+}
+
+const ROLES_IN_WORDS = CHAT_ROLES.map((role) => JSON.stringify(role)).join(', ')
+
+/** Answers that call tools come with `content` null or without it, and are sent back like that. */
+function withoutContent(message: object, role: unknown, content: undefined | null): MessageFault | undefined {
+  if (role === 'function' && content === null) return undefined
+  if (role === 'assistant') {
+    const said = message as Readonly<Record<string, unknown>>
+    if (INSTEAD_OF_CONTENT.some((name) => said[name] !== undefined && said[name] !== null)) return undefined
+    return { member: 'content', msg: 'Field required: a text, unless there are tool_calls', type: 'missing' }
+  }
+  if (content === undefined) return { member: 'content', msg: 'Field required', type: 'missing' }
+  return { member: 'content', msg: 'must be a text or a list of parts, not null', type: 'type' }
+}

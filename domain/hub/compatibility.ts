@@ -1,0 +1,250 @@
+import { CHAT_TASK_TYPES } from '../chat/chat.ts'
+import { chooseWeights, type HubWeights, type WeightFormat } from './weights.ts'
+import { kvCacheMb, type ModelShape } from '../models/shape.ts'
+
+/** What a task of the hub's vocabulary is called on the hub, of what category it is, and its names among the task types of runtime profiles. */
+export const HUB_TASKS = {
+  embeddings: { pipeline: 'feature-extraction', category: 'nlp', served: ['embeddings'] },
+  rerank: { pipeline: 'text-ranking', category: 'nlp', served: ['rerank'] },
+  translation: { pipeline: 'translation', category: 'nlp', served: ['translation'] },
+  ocr: { pipeline: 'image-to-text', category: 'computer_vision', served: ['ocr'] },
+  stt: { pipeline: 'automatic-speech-recognition', category: 'audio', served: ['stt'] },
+  moderation: { pipeline: 'text-classification', category: 'nlp', served: ['moderation'] },
+  'text-generation': { pipeline: 'text-generation', category: 'nlp', served: CHAT_TASK_TYPES },
+} as const satisfies Record<string, { pipeline: string; category: string; served: readonly string[] }>
+export type HubTask = keyof typeof HUB_TASKS
+
+export const isHubTask = (text: string): text is HubTask => Object.hasOwn(HUB_TASKS, text)
+
+/** The task that a hub's pipeline tag stands for. */
+export const taskOfPipeline = (pipeline: string | null): HubTask | undefined =>
+  (Object.keys(HUB_TASKS) as HubTask[]).find((task) => HUB_TASKS[task].pipeline === pipeline)
+
+interface HubFileFacts {
+  path: string
+  sizeBytes: number
+}
+
+export interface HubRepoFacts {
+  repoId: string
+  gated: boolean
+  licence: string | null
+  pipelineTag: string | null
+  architectures: readonly string[]
+  modelType: string | null
+  hasRemoteCode: boolean
+  params: number | null
+  ggufArchitecture: string | null
+  files: readonly HubFileFacts[]
+}
+
+export interface HubProfile {
+  profile_id: string
+  task_types: readonly string[]
+  memory_mb: number
+  memory_per_weights_mb?: number
+  vram_mb: number
+}
+
+/** What decides besides the repository itself. */
+export interface HubSurroundings {
+  task: HubTask | undefined
+  profiles: readonly HubProfile[]
+  /** Memory of the largest node, in MB; undefined while none is connected. */
+  largestNodeMb: number | undefined
+  /** Whether the account may read a gated repository; `unknown` where nobody has tried. */
+  access: 'granted' | 'no_token' | 'refused' | 'not_listed' | 'unknown'
+  /** Where a person accepts the terms. */
+  pageUrl: string
+  /** Of config.json; null where it has not been read. */
+  shape: ModelShape | null
+  /** The shards that the index of its safetensors names; null where it has none or has not been read. */
+  shards: readonly string[] | null
+}
+
+export interface CompatibilityCheck {
+  check: string
+  passed: boolean
+  message: string
+}
+
+export interface Compatibility {
+  status: 'compatible' | 'requires_review' | 'incompatible'
+  runtime_profile_id: string | null
+  checks: CompatibilityCheck[]
+}
+
+export interface HubVerdict {
+  compatibility: Compatibility
+  requirements: { vram_mb: number | null; params_b: number | null }
+  /** What a node has to fetch to serve it; empty when no profile can. */
+  files: readonly string[]
+  sizeBytes: number
+}
+
+/** A failed one of these is for a person to judge; any other keeps the repository out. */
+const FOR_REVIEW = new Set(['licence'])
+
+/** Architectures of causal language models that the LLM servers know without code from the repository. */
+const CAUSAL_LM = /(?:ForCausalLM|LMHeadModel)$/
+const OPEN_LICENCES =
+  /^(?:apache-2\.0|mit|bsd.*|cc0-1\.0|cc-by-4\.0|cc-by-sa-4\.0|openrail.*|bigscience-.*|creativeml-.*|isc|unlicense|mpl-2\.0|lgpl.*|gpl.*|agpl.*)$/
+const MB = 1024 * 1024
+
+/** Whether the platform can serve a repository, check by check, and what that would take. */
+export function checkHubRepo(repo: HubRepoFacts, around: HubSurroundings): HubVerdict {
+  const weights = chooseWeights(repo.files, around.shards)
+  const { format, files = [] } = weights ?? {}
+  const sizeBytes = repo.files
+    .filter(({ path }) => files.includes(path))
+    .reduce((sum, file) => sum + file.sizeBytes, 0)
+  const profile = chooseProfile(repo, around, format)
+  const neededMb = profile && memoryOf(profile, sizeBytes, around.shape)
+  const checks = [
+    checkArchitecture(repo, around, profile),
+    checkWeights(weights),
+    checkRemoteCode(repo),
+    checkLicence(repo),
+    checkAccess(repo, around),
+    checkSize(neededMb, around),
+  ]
+  const failed = checks.filter(({ passed }) => !passed)
+  const isOut = failed.some(({ check }) => !FOR_REVIEW.has(check))
+  const params = repo.params ?? around.shape?.params ?? null
+  return {
+    compatibility: {
+      status: isOut ? 'incompatible' : failed.length > 0 ? 'requires_review' : 'compatible',
+      runtime_profile_id: profile?.profile_id ?? null,
+      checks,
+    },
+    requirements: {
+      vram_mb: neededMb ?? null,
+      params_b: params === null ? null : Math.round((params / 1e9) * 1e6) / 1e6,
+    },
+    files,
+    sizeBytes,
+  }
+}
+
+function chooseProfile(
+  repo: HubRepoFacts,
+  { task, profiles }: HubSurroundings,
+  format: WeightFormat | undefined,
+): HubProfile | undefined {
+  const wanted = task ?? taskOfPipeline(repo.pipelineTag)
+  if (!wanted || !format) return undefined
+  const { served } = HUB_TASKS[wanted]
+  const serving = profiles.filter(({ task_types }) => task_types.some((type) => isIn(served, type)))
+  const isGguf = ({ profile_id }: HubProfile): boolean => profile_id.includes('llamacpp')
+  if (format === 'gguf') return serving.find(isGguf)
+  if (wanted === 'text-generation' && !repo.architectures.some((name) => CAUSAL_LM.test(name)))
+    return undefined
+  const fit = serving.filter((profile) => !isGguf(profile))
+  return fit.find(({ profile_id }) => profile_id === 'llm-transformers') ?? fit[0]
+}
+
+const isIn = (list: readonly string[], one: string): boolean => list.includes(one)
+
+function memoryOf(
+  { memory_mb, memory_per_weights_mb = 1.2 }: HubProfile,
+  sizeBytes: number,
+  shape: ModelShape | null,
+): number {
+  return Math.ceil(memory_mb + memory_per_weights_mb * (sizeBytes / MB) + (shape ? kvCacheMb(shape) : 0))
+}
+
+function checkArchitecture(
+  repo: HubRepoFacts,
+  { task }: HubSurroundings,
+  profile: HubProfile | undefined,
+): CompatibilityCheck {
+  const name = repo.architectures[0] ?? repo.ggufArchitecture ?? repo.modelType ?? 'unknown'
+  const wanted = task ?? taskOfPipeline(repo.pipelineTag) ?? repo.pipelineTag ?? 'its task'
+  return {
+    check: 'architecture',
+    passed: profile !== undefined,
+    message: profile
+      ? `${name} runs on the runtime profile ${profile.profile_id}.`
+      : `No runtime profile of this platform serves ${name} for ${wanted}.`,
+  }
+}
+
+function checkWeights(weights: HubWeights | undefined): CompatibilityCheck {
+  const say = (passed: boolean, message: string): CompatibilityCheck => ({
+    check: 'weights',
+    passed,
+    message,
+  })
+  if (!weights) {
+    return say(
+      false,
+      'The repository holds no safetensors and no GGUF weights; other formats can run code and are not loaded.',
+    )
+  }
+  const { format, missing } = weights
+  const name = format === 'gguf' ? 'GGUF' : 'safetensors'
+  const [first] = missing
+  if (first === undefined) return say(true, `The weights are ${name}.`)
+  const others = missing.length > 1 ? ` and ${missing.length - 1} more` : ''
+  return say(false, `The ${name} weights are not whole: the repository lacks ${first}${others}.`)
+}
+
+const checkRemoteCode = ({ hasRemoteCode }: HubRepoFacts): CompatibilityCheck => ({
+  check: 'remote_code',
+  passed: !hasRemoteCode,
+  message: hasRemoteCode
+    ? 'The model needs code from its repository (auto_map), which this platform never runs.'
+    : 'The model needs no code from its repository.',
+})
+
+function checkLicence({ licence }: HubRepoFacts): CompatibilityCheck {
+  const passed = licence !== null && OPEN_LICENCES.test(licence.toLowerCase())
+  return {
+    check: 'licence',
+    passed,
+    message: passed
+      ? `The licence is ${licence}.`
+      : licence === null
+        ? 'The repository names no licence; read its page before you offer the model to others.'
+        : `The licence ${licence} may limit who can use the model and for what; read it before you offer the model to others.`,
+  }
+}
+
+function checkAccess({ gated }: HubRepoFacts, { access, pageUrl }: HubSurroundings): CompatibilityCheck {
+  const say = (passed: boolean, message: string): CompatibilityCheck => ({ check: 'access', passed, message })
+  if (!gated) return say(true, 'The repository is open to everyone.')
+  switch (access) {
+    case 'granted':
+      return say(true, 'The repository is gated and the platform has been granted access.')
+    case 'no_token':
+      return say(
+        false,
+        `The repository is gated: accept its terms at ${pageUrl}, make a read token there, and have the operator set HEARTH_HUB_TOKEN to it.`,
+      )
+    case 'refused':
+      return say(
+        false,
+        `The repository is gated and the platform's token has no access: ask for it at ${pageUrl} with the account of HEARTH_HUB_TOKEN, and try again once it is granted.`,
+      )
+    case 'not_listed':
+      return say(
+        false,
+        'The repository is gated and not opened to your account: have the operator of this platform list it for you.',
+      )
+    case 'unknown':
+      return say(false, `The repository is gated; whether the platform may read it is seen at ${pageUrl}.`)
+  }
+}
+
+function checkSize(neededMb: number | undefined, { largestNodeMb }: HubSurroundings): CompatibilityCheck {
+  const say = (passed: boolean, message: string): CompatibilityCheck => ({ check: 'size', passed, message })
+  if (neededMb === undefined) return say(true, 'What it takes cannot be told without a runtime profile.')
+  if (largestNodeMb === undefined)
+    return say(true, `It takes about ${neededMb} MB; no node is connected to compare with.`)
+  return neededMb <= largestNodeMb
+    ? say(true, `It takes about ${neededMb} MB; the largest node has ${largestNodeMb} MB.`)
+    : say(
+        false,
+        `It takes about ${neededMb} MB and the largest node has ${largestNodeMb} MB; add a larger node first.`,
+      )
+}

@@ -1,0 +1,115 @@
+import type { NodeModel } from '../../schemas/node.ts'
+import type { NodeSnapshot } from './node-snapshot.ts'
+
+/**
+ * The largest model that `count` GPUs can share in equal parts, by the room of each: the one with least of them bounds
+ * every part. Zero where there are not so many.
+ */
+export function roomOn(roomByGpu: readonly number[], count: number): number {
+  return count * (roomByGpu.toSorted((a, b) => b - a)[count - 1] ?? 0)
+}
+
+type Gpus = Pick<NodeSnapshot, 'gpus' | 'memory_free_mb' | 'memory_total_mb' | 'split_profiles'>
+
+/** On how many GPUs of a node a profile runs: one unless the node says otherwise. */
+export const gpusFor = ({ split_profiles = [] }: Pick<Gpus, 'split_profiles'>, profileId: string): number =>
+  split_profiles.find(({ profile_id }) => profile_id === profileId)?.tensor_parallel ?? 1
+
+/**
+ * Free memory and what idle models that nobody pinned would give back: of each GPU, or of the whole node where memory is RAM
+ * or the node does not tell its GPUs.
+ */
+export function reachableMemory(snapshot: Gpus, models: Iterable<NodeModel>): number[] {
+  const reach = snapshot.gpus?.map(({ free_mb }) => free_mb) ?? [snapshot.memory_free_mb]
+  for (const model of models) {
+    const isIdle = model.in_flight === 0 && (model.state === 'idle' || model.state === 'warm')
+    if (!isIdle || model.pinned === true) continue
+    const on = snapshot.gpus ? (model.gpus ?? []) : [0]
+    for (const gpu of on) if (reach[gpu] !== undefined) reach[gpu] += model.memory_mb / on.length
+  }
+  return reach
+}
+
+/** The largest model of a profile that a node could hold if it held nothing else, in MB. */
+export const capacityFor = (snapshot: Gpus, profileId: string): number =>
+  snapshot.gpus
+    ? roomOn(
+        snapshot.gpus.map(({ memory_mb }) => memory_mb),
+        gpusFor(snapshot, profileId),
+      )
+    : snapshot.memory_total_mb
+
+/** The most that one process of a run could hold on a node that held nothing else, in MB: each has a GPU of its own. */
+export const trainingCapacity = ({ gpus, memory_total_mb }: Pick<Gpus, 'gpus' | 'memory_total_mb'>): number =>
+  gpus
+    ? roomOn(
+        gpus.map(({ memory_mb }) => memory_mb),
+        1,
+      )
+    : memory_total_mb
+
+/** Whether a trainer uses GPUs, and shares its work among them; the environment of the others knows of none. */
+export const usesGpus = ({ trainer }: { trainer: string }): boolean =>
+  trainer.startsWith('hearth_trainers.llm.')
+
+/**
+ * In how many processes a run is trained: of one that shares its work, one for each GPU that has the room for it, by the
+ * memory of each in MB.
+ */
+export const trainingProcesses = (
+  { trainer, memory_mb }: { trainer: string; memory_mb: number },
+  memoryByGpu: readonly number[],
+): number => (usesGpus({ trainer }) ? Math.max(1, memoryByGpu.filter((mb) => mb >= memory_mb).length) : 1)
+
+/** Why a model of a profile does not fit into what is within reach of a node; undefined when it does. */
+export function roomFault(
+  snapshot: Gpus,
+  reach: readonly number[],
+  { runtime_profile, memory_mb }: { runtime_profile: string; memory_mb: number },
+): string | undefined {
+  const { gpus } = snapshot
+  const count = gpus ? gpusFor(snapshot, runtime_profile) : 1
+  const most = Math.floor(roomOn(reach, count))
+  // What needs nothing of a GPU runs beside any of them.
+  if (most >= memory_mb || memory_mb === 0) return undefined
+  if (!gpus) return `has ${most} MB within reach, ${memory_mb} MB are needed`
+  const part = memory_mb / count
+  const where = count > 1 ? ` on each of ${count}` : gpus.length > 1 ? ' on one' : ''
+  if (capacityFor(snapshot, runtime_profile) < memory_mb) {
+    return `has ${sizesOf(gpus.map((gpu) => gpu.memory_mb))}, ${gb(part, Math.ceil)} GB are needed${where}`
+  }
+  return `has ${Math.floor(most / count)} MB within reach${where}, ${Math.ceil(part)} MB are needed`
+}
+
+/** A snapshot after a model of a profile has got its room: on the smallest GPUs that have it, as the node would choose. */
+export function withoutRoom(
+  snapshot: NodeSnapshot,
+  { runtime_profile, memory_mb }: { runtime_profile: string; memory_mb: number },
+): { snapshot: NodeSnapshot; gpus: number[] } {
+  const { gpus } = snapshot
+  const memory_free_mb = snapshot.memory_free_mb - memory_mb
+  if (!gpus) return { snapshot: { ...snapshot, memory_free_mb }, gpus: [] }
+  const count = gpusFor(snapshot, runtime_profile)
+  const part = memory_mb / count
+  const byReach = reachableMemory(snapshot, snapshot.models)
+    .map((mb, gpu) => ({ mb, gpu }))
+    .toSorted((a, b) => b.mb - a.mb)
+  const first = Math.max(0, byReach.filter(({ mb }) => mb >= part).length - count)
+  const chosen = byReach.slice(first, first + count).map(({ gpu }) => gpu)
+  const left = gpus.map((one, gpu) => (chosen.includes(gpu) ? { ...one, free_mb: one.free_mb - part } : one))
+  return { snapshot: { ...snapshot, memory_free_mb, gpus: left }, gpus: chosen }
+}
+
+const COUNTS = ['no', 'one', 'two', 'three', 'four', 'five', 'six', 'seven', 'eight', 'nine', 'ten']
+
+/** In words, of which sizes some GPUs are. */
+function sizesOf(sizes: readonly number[]): string {
+  const count = COUNTS[sizes.length] ?? String(sizes.length)
+  const all = [...new Set(sizes.map((mb) => gb(mb, Math.floor)))]
+  const last = all.at(-1) ?? 0
+  const listed = all.length > 1 ? `${all.slice(0, -1).join(', ')} and ${last}` : String(last)
+  return `${count} GPU${sizes.length === 1 ? '' : 's'} of ${listed} GB`
+}
+
+/** To one decimal, rounded so that what does not fit is never told as if it did. */
+const gb = (mb: number, round: (value: number) => number): number => round((mb * 10) / 1_024) / 10

@@ -1,0 +1,346 @@
+import type { NodeEnvironment, NodeModel } from '../../schemas/node.ts'
+import { reachableMemory, roomFault } from './gpu-room.ts'
+import type { NodeSnapshot, Warmth } from './node-snapshot.ts'
+import { serves, stageOf, warmthOf } from './node-snapshot.ts'
+import { drawBest, ScoreBuckets } from '../score-buckets.ts'
+
+/** What a request needs of a node. */
+export interface PlacementNeed {
+  readonly model_key: string
+  /** The account whose work it is; null for what every account may use, which only shared nodes take. */
+  readonly account_id: string | null
+  readonly runtime_profile: string
+  readonly memory_mb: number
+  /** Only nodes of this hardware; any when absent. */
+  readonly hardware?: 'cpu' | 'gpu' | 'xpu'
+  /** Nodes already tried for this request. */
+  readonly exclude?: ReadonlySet<string>
+  /** The least warmth that will do: `warm` never loads anything. */
+  readonly atLeast?: Warmth
+  /** Epoch milliseconds. */
+  readonly now: number
+}
+
+export interface Chosen {
+  readonly node_id: string
+  readonly warmth: Warmth
+  readonly score: number
+}
+
+/** A node that was looked at, and why it was not taken; the reason is empty for the one that was. */
+export interface Verdict {
+  readonly node_id: string
+  readonly score: number | undefined
+  readonly reason: string
+}
+
+export interface Placement {
+  readonly chosen: Chosen | undefined
+  /** Computed only when asked for: it looks at every node. */
+  explain: () => Verdict[]
+}
+
+/** One node as the index holds it. */
+export interface PlacedNode {
+  snapshot: NodeSnapshot
+  /** Whose requests it can be picked for: everybody's (the empty text), or those of this account. */
+  scope: string
+  models: Map<string, NodeModel>
+  /** Free memory and what idle models that nobody pinned would give back: of each GPU, or of the node. */
+  reach: readonly number[]
+  /** Requests this gateway has under way there; newer than any report. */
+  pending: number
+  /** Free-memory share less load: everything in the score but the warmth. */
+  points: number
+}
+
+/**
+ * Bands cannot overlap (a loaded, busy node has 80, an idle one with the weights 60), so placement looks
+ * at one band after the other.
+ */
+export const WARMTH_SCORE = { warm: 100, cached: 50, cold: 10 } as const satisfies Record<Warmth, number>
+const BANDS = ['warm', 'cached', 'cold'] as const
+const MEMORY_POINTS = 10
+const LOAD_POINTS = 20
+
+/** Free-memory share (0 to 10) less load (0 to 20), in whole points so that equal nodes tie. */
+export function pointsOf(snapshot: NodeSnapshot, pending: number): number {
+  const share = snapshot.memory_total_mb > 0 ? snapshot.memory_free_mb / snapshot.memory_total_mb : 0
+  const busy = Math.max(snapshot.load, pending / (2 * Math.max(1, snapshot.cpus)))
+  return Math.round(MEMORY_POINTS * clamp(share)) - Math.round(LOAD_POINTS * clamp(busy))
+}
+
+const clamp = (share: number) => Math.min(1, Math.max(0, share))
+
+/** Of a node that other accounts keep for themselves. */
+export const OF_OTHERS = 'serves only its own account'
+
+/** Why a node cannot take the request, or undefined when it can. */
+export function misfit(node: PlacedNode, need: PlacementNeed): string | undefined {
+  const { snapshot } = node
+  const model = node.models.get(need.model_key)
+  const warmth = warmthOf(model)
+  if (!serves(snapshot, need.account_id)) return OF_OTHERS
+  if (snapshot.draining) return 'is draining'
+  if (need.exclude?.has(snapshot.node_id)) return 'was tried for this request already'
+  if (need.hardware && snapshot.hardware !== need.hardware)
+    return `is ${snapshot.hardware}, not ${need.hardware}`
+  if (!snapshot.profiles.includes(need.runtime_profile))
+    return `cannot run the profile ${need.runtime_profile}`
+  if (warmth === 'warm') return undefined
+  if (need.atLeast === 'warm' || (need.atLeast === 'cached' && warmth === 'cold'))
+    return `has the model only ${warmth}`
+  if (model?.retry_at !== undefined && model.retry_at > need.now)
+    return `failed to load it: ${model.error ?? 'unknown'}`
+  // Its memory is already set aside.
+  if (model?.state === 'loading_model' || model?.state === 'downloading_model') return undefined
+  return roomFault(snapshot, node.reach, need)
+}
+
+const EVERYBODY = ''
+const SHARED_ONLY = [EVERYBODY]
+
+const scopeOf = ({ sharing, account_id }: NodeSnapshot): string =>
+  sharing === 'shared' ? EVERYBODY : account_id
+
+/** The place of a model or profile within a scope; that of shared nodes costs no new text. */
+const within = (scope: string, key: string): string => (scope === EVERYBODY ? key : `${scope} ${key}`)
+
+/**
+ * Nodes ordered so that a decision looks at few of them: per model those that hold it, per runtime profile all others, each
+ * by points, shared nodes apart from those dedicated to an account. Reports change one node's place at a time.
+ */
+export class PlacementIndex {
+  readonly #nodes = new Map<string, PlacedNode>()
+  /** Per model, the nodes that hold it. */
+  readonly #holders: Record<'warm' | 'cached', Buckets> = { warm: new Map(), cached: new Map() }
+  readonly #byProfile: Buckets = new Map()
+  /** Per account that has any, the nodes dedicated to it. */
+  readonly #dedicated = new Map<string, Set<PlacedNode>>()
+
+  /** Takes a node's whole report in place of the one before. */
+  put(snapshot: NodeSnapshot): void {
+    const models = new Map(snapshot.models.map((model) => [model.model_key, model]))
+    const known = this.#nodes.get(snapshot.node_id)
+    const pending = known?.pending ?? 0
+    const now = {
+      snapshot,
+      scope: scopeOf(snapshot),
+      models,
+      pending,
+      reach: reachableMemory(snapshot, models.values()),
+      points: pointsOf(snapshot, pending),
+    }
+    const node: PlacedNode = known ?? now
+    if (known) {
+      this.#unlinkBut(known, now)
+      Object.assign(known, now)
+    } else {
+      this.#nodes.set(snapshot.node_id, node)
+    }
+    this.#link(node)
+  }
+
+  /** Takes one model's new state between two reports. */
+  setModel(nodeId: string, model: NodeModel): void {
+    const node = this.#nodes.get(nodeId)
+    if (!node) return
+    const before = node.models.get(model.model_key)
+    const key = within(node.scope, model.model_key)
+    if (before) this.#leave(this.#band(before), key, node)
+    node.models.set(model.model_key, model)
+    enter(this.#band(model), key, node)
+    node.reach = reachableMemory(node.snapshot, node.models.values())
+  }
+
+  remove(nodeId: string): void {
+    const node = this.#nodes.get(nodeId)
+    if (!node) return
+    this.#unlinkBut(node)
+    this.#nodes.delete(nodeId)
+  }
+
+  /** Counts a request that this gateway sends to a node (1) or has back (-1). */
+  addPending(nodeId: string, change: 1 | -1): void {
+    const node = this.#nodes.get(nodeId)
+    if (!node) return
+    node.pending = Math.max(0, node.pending + change)
+    const points = pointsOf(node.snapshot, node.pending)
+    if (points === node.points) return
+    node.points = points
+    this.#link(node)
+  }
+
+  /** The best node for a request; among equals the less busy of two drawn at random. */
+  place(need: PlacementNeed, random: () => number): Placement {
+    const chosen = this.#choose(need, random)
+    return { chosen, explain: () => this.#explain(need, chosen) }
+  }
+
+  /** How warm the nodes that serve this account hold a model, `null` being any account at all. */
+  count(modelKey: string, accountId: string | null = null): { warm: number; cached: number } {
+    const total = { warm: 0, cached: 0 }
+    for (const scope of this.#scopesOf(accountId)) {
+      const key = within(scope, modelKey)
+      total.warm += this.#holders.warm.get(key)?.size ?? 0
+      for (const { models } of [...(this.#holders.cached.get(key)?.best() ?? [])].flat())
+        if (stageOf(models.get(modelKey)) === 'cached') total.cached += 1
+    }
+    return total
+  }
+
+  /** Whether some linked node serves this account alone. */
+  hasOwnNode(accountId: string): boolean {
+    return this.#dedicated.has(accountId)
+  }
+
+  /** A model as its node last reported it. */
+  model(nodeId: string, modelKey: string): NodeModel | undefined {
+    return this.#nodes.get(nodeId)?.models.get(modelKey)
+  }
+
+  /** What the profiles of a node run in, as far as it tells. */
+  environments(nodeId: string): readonly NodeEnvironment[] {
+    return this.#nodes.get(nodeId)?.snapshot.environments ?? []
+  }
+
+  /** Why a node cannot take this; undefined when it can. */
+  misfit(nodeId: string, need: PlacementNeed): string | undefined {
+    const node = this.#nodes.get(nodeId)
+    return node ? misfit(node, need) : 'is not connected'
+  }
+
+  /** Whether a linked node is given the work of this account. */
+  serves(nodeId: string, accountId: string | null): boolean {
+    const node = this.#nodes.get(nodeId)
+    return node !== undefined && serves(node.snapshot, accountId)
+  }
+
+  hardware(nodeId: string): NodeSnapshot['hardware'] | undefined {
+    return this.#nodes.get(nodeId)?.snapshot.hardware
+  }
+
+  snapshots(): NodeSnapshot[] {
+    return [...this.#nodes.values()].map(({ snapshot, models }) => ({
+      ...snapshot,
+      models: [...models.values()],
+    }))
+  }
+
+  /** Whose nodes an account's work may go to: the shared ones, and those dedicated to it. */
+  #scopesOf(accountId: string | null): readonly string[] {
+    return accountId !== null && this.#dedicated.has(accountId) ? [EVERYBODY, accountId] : SHARED_ONLY
+  }
+
+  #choose(need: PlacementNeed, random: () => number): Chosen | undefined {
+    const { model_key, atLeast = 'cold' } = need
+    const scopes = this.#scopesOf(need.account_id)
+    for (const warmth of BANDS) {
+      const fits = (node: PlacedNode) =>
+        // The last band holds every node of the profile; those that know the model had their turn.
+        (warmth !== 'cold' || warmthOf(node.models.get(model_key)) === 'cold') &&
+        misfit(node, need) === undefined
+      let node: PlacedNode | undefined
+      for (const scope of scopes) {
+        const nodes = this.#nodesOf(warmth, need, scope)
+        const drawn = nodes && drawBest(nodes, fits, lessBusy, random)
+        node = node && drawn ? better(node, drawn) : (node ?? drawn)
+      }
+      if (node) return { node_id: node.snapshot.node_id, warmth, score: WARMTH_SCORE[warmth] + node.points }
+      if (warmth === atLeast) return undefined
+    }
+    return undefined
+  }
+
+  #nodesOf(
+    warmth: Warmth,
+    { model_key, runtime_profile }: PlacementNeed,
+    scope: string,
+  ): ScoreBuckets<PlacedNode> | undefined {
+    if (warmth === 'cold') return this.#byProfile.get(within(scope, runtime_profile))
+    return this.#holders[warmth].get(within(scope, model_key))
+  }
+
+  #explain(need: PlacementNeed, chosen: Chosen | undefined): Verdict[] {
+    return [...this.#nodes.values()].map((node): Verdict => {
+      const { node_id } = node.snapshot
+      const reason = misfit(node, need)
+      if (reason !== undefined) return { node_id, score: undefined, reason }
+      const score = WARMTH_SCORE[warmthOf(node.models.get(need.model_key))] + node.points
+      if (!chosen || node_id === chosen.node_id) return { node_id, score, reason: '' }
+      const words =
+        score < chosen.score
+          ? `scores ${score}, below ${chosen.score}`
+          : `scores ${score} as well and lost the draw`
+      return { node_id, score, reason: words }
+    })
+  }
+
+  /** The index that holds the nodes of a model in this state. */
+  #band(model: NodeModel): Buckets | undefined {
+    const warmth = warmthOf(model)
+    return warmth === 'cold' ? undefined : this.#holders[warmth]
+  }
+
+  /** Puts a node where its points and models belong; cheap for what stays where it is. */
+  #link(node: PlacedNode): void {
+    const { scope } = node
+    for (const model of node.models.values()) enter(this.#band(model), within(scope, model.model_key), node)
+    for (const profile of node.snapshot.profiles) enter(this.#byProfile, within(scope, profile), node)
+    if (scope === EVERYBODY) return
+    const own = this.#dedicated.get(scope)
+    if (own) own.add(node)
+    else this.#dedicated.set(scope, new Set([node]))
+  }
+
+  /** Takes a node out of every place that its next report does not name. */
+  #unlinkBut(node: PlacedNode, next?: Pick<PlacedNode, 'models' | 'snapshot' | 'scope'>): void {
+    const { scope } = node
+    const after = next?.scope === scope ? next : undefined
+    for (const model of node.models.values()) {
+      const band = this.#band(model)
+      const stays = after?.models.get(model.model_key)
+      if (!stays || this.#band(stays) !== band) this.#leave(band, within(scope, model.model_key), node)
+    }
+    for (const profile of node.snapshot.profiles) {
+      if (!after?.snapshot.profiles.includes(profile))
+        this.#leave(this.#byProfile, within(scope, profile), node)
+    }
+    if (after) return
+    const own = this.#dedicated.get(scope)
+    own?.delete(node)
+    if (own?.size === 0) this.#dedicated.delete(scope)
+  }
+
+  #leave(band: Buckets | undefined, key: string, node: PlacedNode): void {
+    const buckets = band?.get(key)
+    buckets?.delete(node)
+    if (buckets?.size === 0) band?.delete(key)
+  }
+}
+
+type Buckets = Map<string, ScoreBuckets<PlacedNode>>
+
+function enter(band: Buckets | undefined, key: string, node: PlacedNode): void {
+  if (!band) return
+  let buckets = band.get(key)
+  if (!buckets) band.set(key, (buckets = new ScoreBuckets(-LOAD_POINTS, MEMORY_POINTS)))
+  buckets.add(node, node.points)
+}
+
+/** One decision over snapshots, for callers that hold no index. */
+export function place(
+  snapshots: Iterable<NodeSnapshot>,
+  need: PlacementNeed,
+  random: () => number,
+): Placement {
+  const index = new PlacementIndex()
+  for (const snapshot of snapshots) index.put(snapshot)
+  return index.place(need, random)
+}
+
+const better = (a: PlacedNode, b: PlacedNode): PlacedNode =>
+  a.points === b.points ? lessBusy(a, b) : a.points > b.points ? a : b
+
+const lessBusy = (a: PlacedNode, b: PlacedNode): PlacedNode =>
+  a.pending < b.pending || (a.pending === b.pending && a.snapshot.load <= b.snapshot.load) ? a : b

@@ -1,0 +1,119 @@
+import { spawn } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Output } from '../output.ts'
+import { removePidFile, writePidFile } from './pid-files.ts'
+import { signalGroup } from './process-identity.ts'
+
+const BACKOFF_MS = { first: 200, most: 5000 }
+/** A child that ran this long starts again without delay. */
+const SETTLED_MS = 20_000
+/** By it our mains say that a setting is wrong. */
+const WRONG_SETTING = 2
+/** By it a node says that the platform will not have it any more. */
+const DISMISSED = 3
+
+/** A process the supervisor keeps up. */
+export interface ChildSpec {
+  name: string
+  command: string
+  args: string[]
+  env: NodeJS.ProcessEnv
+  cwd: string
+  uid?: number
+  gid?: number
+  stopSignal: NodeJS.Signals
+  /** Print its lines on the console as well as in its log file. */
+  echo: boolean
+  /** Ran before each restart: what a crash of this child makes necessary. */
+  beforeRestart?: () => Promise<void>
+}
+
+export interface Child {
+  readonly name: string
+  readonly pid: number | undefined
+  /** How often in a row it ended unasked soon after a start. */
+  readonly failures: number
+  /** Whether it said, by its exit code, that it cannot run with its settings. */
+  readonly refused: boolean
+  /** Asks it to end, then kills its process group; it is not started again. */
+  stop(graceMs: number): Promise<void>
+}
+
+/** Starts a child in its own process group and starts it again whenever it ends unasked. */
+export function keepUp(spec: ChildSpec, { runDir, output }: { runDir: string; output: Output }): Child {
+  let current: ChildProcess | undefined
+  let stopping = false
+  let failures = 0
+  let refused = false
+  const abort = new AbortController()
+
+  const run = async () => {
+    while (!stopping) {
+      const startedAt = Date.now()
+      current = launch(spec, output)
+      if (current.pid !== undefined) writePidFile(runDir, spec.name, current.pid)
+      const how = await ended(current)
+      // Whatever it left in its group goes with it.
+      if (current.pid !== undefined) signalGroup(current.pid, 'SIGKILL')
+      removePidFile(runDir, spec.name)
+      refused = current.exitCode === WRONG_SETTING
+      if (stopping) return
+      if (current.exitCode === DISMISSED)
+        return output.say(`${spec.name} has ended for good; its log says why`)
+
+      failures = Date.now() - startedAt > SETTLED_MS ? 1 : failures + 1
+      const delay = Math.min(BACKOFF_MS.first * 2 ** (failures - 1), BACKOFF_MS.most)
+      output.say(`${spec.name} ended unexpectedly (${how}); starting it again in ${delay / 1000} s`)
+      await sleep(delay, undefined, { signal: abort.signal }).catch(() => {})
+      if (!stopping) await spec.beforeRestart?.()
+    }
+  }
+  const done = run()
+
+  return {
+    name: spec.name,
+    get pid() {
+      return current?.pid
+    },
+    get failures() {
+      return failures
+    },
+    get refused() {
+      return refused
+    },
+    async stop(graceMs) {
+      stopping = true
+      abort.abort()
+      if (current?.pid === undefined || current.exitCode !== null || current.signalCode !== null) return done
+      current.kill(spec.stopSignal)
+      const timer = setTimeout(() => current?.pid && signalGroup(current.pid, 'SIGKILL'), graceMs)
+      await done
+      clearTimeout(timer)
+    },
+  }
+}
+
+function launch(spec: ChildSpec, output: Output): ChildProcess {
+  const child = spawn(spec.command, spec.args, {
+    cwd: spec.cwd,
+    env: spec.env,
+    detached: true,
+    stdio: ['pipe', 'pipe', 'pipe'],
+    ...(spec.uid !== undefined && { uid: spec.uid }),
+    ...(spec.gid !== undefined && { gid: spec.gid }),
+  })
+  child.stdin.on('error', () => {})
+  output.follow(spec.name, [child.stdout, child.stderr], { echo: spec.echo })
+  return child
+}
+
+async function ended(child: ChildProcess): Promise<string> {
+  try {
+    const [code, signal] = (await once(child, 'exit')) as [number | null, NodeJS.Signals | null]
+    return signal ?? `exit code ${code}`
+  } catch (err) {
+    return (err as Error).message
+  }
+}

@@ -1,0 +1,158 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Pool } from 'undici'
+import type { AskTemporalCredential, NodeModelSpec, TemporalCredential } from '../../schemas/node.ts'
+import type { ModelExpectation } from '../../schemas/training-merge.ts'
+import { withoutPaths } from '../models/without-paths.ts'
+import type { Identity } from './identity.ts'
+
+/** A gateway's refusal; `code` is the contract's error code. */
+export class ControlError extends Error {
+  override readonly name = 'ControlError'
+  readonly status: number
+  readonly code: string
+  readonly details: Readonly<Record<string, unknown>>
+
+  constructor(
+    status: number,
+    code: string,
+    message: string,
+    details: Readonly<Record<string, unknown>> = {},
+  ) {
+    super(message)
+    this.status = status
+    this.code = code
+    this.details = details
+  }
+}
+
+export interface CallOptions {
+  signal?: AbortSignal
+  /** How long to go on trying gateways that do not answer. */
+  patienceMs?: number
+}
+
+const RETRY_STATUS = new Set([429, 500, 502, 503, 504])
+const CALL_TIMEOUT_MS = 20_000
+
+/**
+ * Signed HTTP to whichever gateway answers. A gateway that is down or failing
+ * is passed over for the next; each try is signed anew.
+ */
+export class ControlClient {
+  readonly #identity: Identity
+  readonly #gateways: () => readonly string[]
+  readonly #pools = new Map<string, Pool>()
+  #preferred = 0
+
+  constructor({ identity, gateways }: { identity: Identity; gateways: () => readonly string[] }) {
+    this.#identity = identity
+    this.#gateways = gateways
+  }
+
+  claimJob<T>(jobId: string, body: object, options?: CallOptions): Promise<T> {
+    return this.call('POST', `/api/v1/jobs/${jobId}/claim`, body, options)
+  }
+
+  claimTask<T>(taskId: string, body: object, options?: CallOptions): Promise<T> {
+    return this.call('POST', `/api/v1/tasks/${taskId}/claim`, body, options)
+  }
+
+  /** One of the lease routes: what the node does under its fenced right to a task or job. Why it failed goes without paths. */
+  lease<T>(
+    verb: 'renew' | 'urls' | 'checkpoint' | 'complete' | 'fail',
+    leaseToken: string,
+    body: object,
+    options?: CallOptions,
+  ): Promise<T> {
+    const told =
+      'message' in body && typeof body.message === 'string'
+        ? { ...body, message: withoutPaths(body.message) }
+        : body
+    return this.call('POST', `/api/v1/leases/${leaseToken}:${verb}`, told, options)
+  }
+
+  /** The node's way to Temporal for the next minutes. */
+  temporalCredential(asked: AskTemporalCredential, options?: CallOptions): Promise<TemporalCredential> {
+    return this.call('POST', '/api/v1/nodes:temporal-credential', asked, options)
+  }
+
+  modelSpec(modelKey: string, options?: CallOptions): Promise<NodeModelSpec> {
+    return this.call('GET', `/api/v1/nodes/models/${encodeURIComponent(modelKey)}`, undefined, options)
+  }
+
+  /** What the logits of a model are to be compared with. */
+  modelExpectation(modelKey: string, options?: CallOptions): Promise<ModelExpectation> {
+    const path = `/api/v1/nodes/models/${encodeURIComponent(modelKey)}/expectation`
+    return this.call('GET', path, undefined, options)
+  }
+
+  /** Calls a route; throws a `ControlError` for a refusal, and the last error once patience is spent. */
+  async call<T>(method: 'GET' | 'POST', path: string, body?: object, options: CallOptions = {}): Promise<T> {
+    const { signal, patienceMs = 60_000 } = options
+    const deadline = performance.now() + patienceMs
+    for (let attempt = 0; ; attempt++) {
+      signal?.throwIfAborted()
+      try {
+        return await this.#once<T>(method, path, body, signal)
+      } catch (err) {
+        const refused = err instanceof ControlError && !RETRY_STATUS.has(err.status)
+        if (refused || signal?.aborted || performance.now() > deadline) throw err
+        this.#preferred += 1
+        // The first round over all gateways is at once.
+        const round = Math.floor(attempt / Math.max(1, this.#gateways().length))
+        await sleep(Math.min(5_000, 100 * 2 ** round), undefined, signal && { signal })
+      }
+    }
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#pools.values()].map((pool) => pool.destroy()))
+    this.#pools.clear()
+  }
+
+  async #once<T>(
+    method: 'GET' | 'POST',
+    path: string,
+    body: object | undefined,
+    signal?: AbortSignal,
+  ): Promise<T> {
+    const gateways = this.#gateways()
+    const gateway = gateways[this.#preferred % Math.max(1, gateways.length)]
+    if (!gateway) throw new ControlError(503, 'no_capacity', 'no gateway is known')
+    const base = new URL(gateway)
+    const fullPath = base.pathname.replace(/\/$/, '') + path
+    const text = body === undefined ? '' : JSON.stringify(body)
+    const answer = await this.#pool(base.origin).request({
+      method,
+      path: fullPath,
+      headers: {
+        ...this.#identity.sign(method, fullPath, text),
+        ...(text && { 'content-type': 'application/json' }),
+      },
+      body: text || null,
+      headersTimeout: CALL_TIMEOUT_MS,
+      bodyTimeout: CALL_TIMEOUT_MS,
+      ...(signal && { signal }),
+    })
+    const reply = await answer.body.text()
+    if (answer.statusCode >= 300) throw toControlError(answer.statusCode, reply)
+    return (reply ? JSON.parse(reply) : undefined) as T
+  }
+
+  #pool(origin: string): Pool {
+    let pool = this.#pools.get(origin)
+    if (!pool) this.#pools.set(origin, (pool = new Pool(origin, { connections: 8 })))
+    return pool
+  }
+}
+
+function toControlError(status: number, reply: string): ControlError {
+  try {
+    const { error } = JSON.parse(reply) as {
+      error: { code: string; message: string; details?: Record<string, unknown> }
+    }
+    return new ControlError(status, error.code, error.message, error.details)
+  } catch {
+    return new ControlError(status, 'internal', reply.slice(0, 200) || `status ${status}`)
+  }
+}

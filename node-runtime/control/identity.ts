@@ -1,0 +1,160 @@
+import { type KeyObject, randomUUID } from 'node:crypto'
+import { chmod, mkdir, readFile, rename, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { request } from 'undici'
+import {
+  newNodeKey,
+  privateKeyFromPem,
+  rawPublicKey,
+  signRequest,
+  type SignatureHeaders,
+} from '../../platform/signing.ts'
+import type { JoinNode, NodeInventory, NodeJoined } from '../../schemas/node.ts'
+
+interface Stored {
+  private_pem: string
+  node_id?: string
+  account_id?: string
+  gateways?: readonly string[]
+}
+
+/** Lies beside the identity: whoever lets a machine join anew removes that at any time, and no late list may bring it back. */
+const GATEWAYS_FILE = 'gateways.json'
+
+interface KeptGateways {
+  node_id: string
+  gateways: readonly string[]
+}
+
+/** Why a node could not join; the start stops with this sentence. */
+export class JoinError extends Error {
+  override readonly name = 'JoinError'
+}
+
+/** Who this node is: its id, its account, its key. Signs what it sends. */
+export class Identity {
+  readonly nodeId: string
+  readonly accountId: string
+  readonly gateways: readonly string[]
+  readonly #key: KeyObject
+  #lastTimestamp = 0
+
+  constructor(stored: {
+    private_pem: string
+    node_id: string
+    account_id: string
+    gateways: readonly string[]
+  }) {
+    this.nodeId = stored.node_id
+    this.accountId = stored.account_id
+    this.gateways = stored.gateways
+    this.#key = privateKeyFromPem(stored.private_pem)
+  }
+
+  /** Headers for one request. No two carry the same timestamp, so an honest repetition is never taken for a replay. */
+  sign(method: string, path: string, body: Uint8Array | string = ''): SignatureHeaders {
+    this.#lastTimestamp = Math.max(Date.now(), this.#lastTimestamp + 1)
+    return signRequest(this.#key, {
+      method,
+      path,
+      timestamp: this.#lastTimestamp,
+      accountId: this.accountId,
+      nodeId: this.nodeId,
+      body,
+    })
+  }
+}
+
+export interface JoinOptions {
+  dir: string
+  gateway: string
+  token: string
+  name: string
+  inventory: NodeInventory
+  /** How long to wait for a gateway that does not answer yet. */
+  waitMs?: number
+}
+
+/**
+ * The node's identity: from disk, or by joining. The key is on disk before the
+ * token is used, so a crash in between joins again as the same node.
+ */
+export async function loadOrJoin(options: JoinOptions): Promise<Identity> {
+  const path = join(options.dir, 'identity.json')
+  const stored = await readStored(path)
+  if (stored?.node_id && stored.account_id) {
+    const told = await readJson<KeptGateways>(join(options.dir, GATEWAYS_FILE))
+    const gateways = told?.node_id === stored.node_id ? told.gateways : (stored.gateways ?? [])
+    return identityOf({ ...stored, gateways })
+  }
+  if (!options.token) {
+    throw new JoinError(
+      'This node has not joined yet: set HEARTH_NODE_TOKEN to a token from `hearth node-token create ACCOUNT_ID`',
+    )
+  }
+
+  const privatePem = stored?.private_pem ?? newNodeKey().privatePem
+  if (!stored) await save(path, { private_pem: privatePem })
+  const joined = await postJoin(options, rawPublicKey(privateKeyFromPem(privatePem)))
+  const complete = { private_pem: privatePem, ...joined }
+  await save(path, complete)
+  return identityOf(complete)
+}
+
+/** As which node this folder has joined; undefined while it has not. */
+export const joinedAs = async (dir: string): Promise<string | undefined> =>
+  (await readStored(join(dir, 'identity.json')))?.node_id
+
+/** Keeps the list of gateways for the next start of this node. */
+export const saveGateways = (
+  dir: string,
+  { nodeId }: Pick<Identity, 'nodeId'>,
+  gateways: readonly string[],
+): Promise<void> => save(join(dir, GATEWAYS_FILE), { node_id: nodeId, gateways } satisfies KeptGateways)
+
+const identityOf = ({ private_pem, node_id = '', account_id = '', gateways = [] }: Stored) =>
+  new Identity({ private_pem, node_id, account_id, gateways })
+
+async function postJoin(options: JoinOptions, publicKey: string): Promise<NodeJoined> {
+  const { gateway, token, name, inventory, waitMs = 60_000 } = options
+  const body = JSON.stringify({ name, public_key: publicKey, inventory } satisfies JoinNode)
+  const deadline = performance.now() + waitMs
+  for (;;) {
+    try {
+      const answer = await request(`${gateway}/api/v1/nodes:join`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', authorization: `Bearer ${token}` },
+        body,
+      })
+      const text = await answer.body.text()
+      if (answer.statusCode < 300) return JSON.parse(text) as NodeJoined
+      if (answer.statusCode < 500)
+        throw new JoinError(`The gateway refused the join (${answer.statusCode}): ${text}`)
+    } catch (err) {
+      if (err instanceof JoinError || performance.now() > deadline) throw err
+    }
+    if (performance.now() > deadline) throw new JoinError(`No gateway answers at ${gateway}`)
+    await sleep(500)
+  }
+}
+
+const readStored = (path: string): Promise<Stored | undefined> => readJson<Stored>(path)
+
+async function readJson<T>(path: string): Promise<T | undefined> {
+  try {
+    return JSON.parse(await readFile(path, 'utf8')) as T
+  } catch (err) {
+    if ((err as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw err
+  }
+}
+
+async function save(path: string, stored: Stored | KeptGateways): Promise<void> {
+  await mkdir(dirname(path), { recursive: true })
+  // Two gateways may tell their list at the same moment.
+  const part = `${path}.${randomUUID()}.part`
+  await writeFile(part, JSON.stringify(stored, undefined, 2), { mode: 0o600 })
+  await chmod(part, 0o600)
+  await rename(part, path)
+}

@@ -1,0 +1,255 @@
+import { closeSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync, writeSync } from 'node:fs'
+import { join } from 'node:path'
+import { FRAME, type LogEntry, MAX_CHUNK, type MetricEntry } from '../../schemas/link.ts'
+import { withoutPaths } from '../models/without-paths.ts'
+
+type SpoolKind = typeof FRAME.log | typeof FRAME.metric
+
+interface Entry {
+  position: number
+  kind: SpoolKind
+  text: string
+  bytes: number
+}
+
+interface Segment {
+  path: string
+  last: number
+}
+
+/** Whoever can carry a batch to a gateway now; throws nothing, answers by `Spool.acknowledge`. */
+export interface SpoolCarrier {
+  sendBatch(kind: SpoolKind, upto: number, body: Buffer): void
+}
+
+/** What is measured after an epoch; the evaluation only where rows are held out for it. */
+export type EpochMeasures = Pick<MetricEntry, 'train_loss' | 'val_loss' | 'eval_loss' | 'eval_perplexity'>
+
+/** What one attempt at a job tells while it runs. */
+export interface JobReport {
+  log(message: string): void
+  metric(epoch: number, losses: EpochMeasures): void
+}
+
+/** Longest log line kept, in characters. */
+const MAX_MESSAGE = 8_000
+const SEGMENT_BYTES = 1024 * 1024
+const BATCH_ENTRIES = 500
+const DISK_RETRY_MS = 1_000
+
+/**
+ * Logs and metrics on their way to a gateway: on disk until acknowledged, one
+ * batch under way at a time, sent again when a link breaks or the node restarts.
+ * Bounded: beyond `maxBytes` the oldest log lines go, and a line says how many.
+ */
+export class Spool {
+  readonly #dir: string
+  readonly #maxBytes: number
+  readonly #segments: Segment[] = []
+  readonly #carriers = new Set<SpoolCarrier>()
+  readonly #waiters = new Set<() => void>()
+  #entries: Entry[] = []
+  #bytes = 0
+  #position = 0
+  #file: { fd: number; bytes: number } | undefined
+  #inFlight: { upto: number; carrier: SpoolCarrier } | undefined
+  #scheduled = false
+  /** When the disk is tried again after it has failed. */
+  #diskAt = Number.NEGATIVE_INFINITY
+
+  constructor({ dir, maxBytes = 32 * 1024 * 1024 }: { dir: string; maxBytes?: number }) {
+    this.#dir = dir
+    this.#maxBytes = maxBytes
+    mkdirSync(dir, { recursive: true })
+    this.#load()
+  }
+
+  /** Entries not yet acknowledged. */
+  get pending(): number {
+    return this.#entries.length
+  }
+
+  log(entry: LogEntry): void {
+    this.#append(FRAME.log, JSON.stringify({ ...entry, message: withoutPaths(entry.message) }))
+  }
+
+  metric(entry: MetricEntry): void {
+    this.#append(FRAME.metric, JSON.stringify(entry))
+  }
+
+  /** The log and the losses of one attempt at a job; lines are numbered here. */
+  job(jobId: string, attempt: number): JobReport {
+    let seq = 0
+    const stamp = () => ({ job_id: jobId, attempt, at: new Date().toISOString() })
+    return {
+      log: (message) => this.log({ ...stamp(), seq: seq++, message: message.slice(0, MAX_MESSAGE) }),
+      metric: (epoch, losses) => this.metric({ ...stamp(), epoch, ...losses }),
+    }
+  }
+
+  attach(carrier: SpoolCarrier): void {
+    this.#carriers.add(carrier)
+    this.#schedule()
+  }
+
+  /** The carrier is gone: what it carried goes with the next one. */
+  detach(carrier: SpoolCarrier): void {
+    this.#carriers.delete(carrier)
+    if (this.#inFlight?.carrier === carrier) this.#inFlight = undefined
+    this.#schedule()
+  }
+
+  /** Everything up to `upto` is stored by a gateway. */
+  acknowledge(upto: number): void {
+    if (this.#inFlight && this.#inFlight.upto <= upto) this.#inFlight = undefined
+    let count = 0
+    for (const { position, bytes } of this.#entries) {
+      if (position > upto) break
+      this.#bytes -= bytes
+      count += 1
+    }
+    this.#entries = this.#entries.slice(count)
+    this.#dropSegments(upto)
+    if (this.#entries.length) this.#schedule()
+    else for (const waiter of this.#waiters) waiter()
+  }
+
+  /** True once nothing waits; false when that took longer than `timeoutMs`. */
+  flush({ timeoutMs }: { timeoutMs: number }): Promise<boolean> {
+    if (this.#entries.length === 0) return Promise.resolve(true)
+    return new Promise((resolve) => {
+      const settle = (flushed: boolean) => {
+        clearTimeout(timer)
+        this.#waiters.delete(done)
+        resolve(flushed)
+      }
+      const done = () => settle(true)
+      const timer = setTimeout(() => settle(false), timeoutMs)
+      this.#waiters.add(done)
+    })
+  }
+
+  close(): void {
+    this.#carriers.clear()
+    this.#closeFile()
+  }
+
+  #load(): void {
+    for (const name of readdirSync(this.#dir).toSorted()) {
+      const path = join(this.#dir, name)
+      for (const line of readFileSync(path, 'utf8').split('\n').slice(0, -1)) {
+        const kind = line.startsWith('L') ? FRAME.log : FRAME.metric
+        this.#remember(kind, line.slice(1))
+      }
+      this.#segments.push({ path, last: this.#position })
+    }
+    this.#dropSegments(this.#entries.length ? 0 : this.#position)
+  }
+
+  #append(kind: SpoolKind, text: string): void {
+    const line = Buffer.from(`${kind === FRAME.log ? 'L' : 'M'}${text}\n`)
+    this.#write(line)
+    this.#remember(kind, text)
+    this.#bound()
+    const segment = this.#segments.at(-1)
+    if (segment) segment.last = this.#position
+    this.#schedule()
+  }
+
+  /** A disk that takes nothing more costs what a crash would lose, never the node or its jobs. */
+  #write(line: Buffer): void {
+    if (!this.#file && performance.now() < this.#diskAt) return
+    try {
+      if (!this.#file || this.#file.bytes + line.length > SEGMENT_BYTES) this.#rotate()
+      if (!this.#file) return
+      const written = writeSync(this.#file.fd, line)
+      this.#file.bytes += written
+      // What is cut off has to be the last of its file.
+      if (written === line.length) return
+    } catch {
+      // Tried again in a while.
+    }
+    this.#diskAt = performance.now() + DISK_RETRY_MS
+    this.#closeFile()
+  }
+
+  #closeFile(): void {
+    const file = this.#file
+    this.#file = undefined
+    if (file) closeSync(file.fd)
+  }
+
+  #remember(kind: SpoolKind, text: string): void {
+    this.#position += 1
+    const bytes = Buffer.byteLength(text)
+    this.#bytes += bytes
+    this.#entries.push({ position: this.#position, kind, text, bytes })
+  }
+
+  #rotate(): void {
+    this.#closeFile()
+    const path = join(this.#dir, `${Date.now()}-${String(this.#position).padStart(12, '0')}`)
+    this.#file = { fd: openSync(path, 'a'), bytes: 0 }
+    this.#segments.push({ path, last: this.#position })
+  }
+
+  #bound(): void {
+    if (this.#bytes <= this.#maxBytes) return
+    let over = this.#bytes - this.#maxBytes / 2
+    const dropped: Entry[] = []
+    const kept = this.#entries.filter((entry) => {
+      if (over <= 0 || entry.kind !== FRAME.log) return true
+      over -= entry.bytes
+      dropped.push(entry)
+      return false
+    })
+    const last = dropped.at(-1)
+    if (!last) return
+    // It stands where the last of them stood, under its number.
+    const message = `${dropped.length} log lines up to here were dropped: no gateway took them`
+    const text = JSON.stringify({ ...(JSON.parse(last.text) as LogEntry), message })
+    const after = kept.findIndex(({ position }) => position > last.position)
+    kept.splice(after === -1 ? kept.length : after, 0, { ...last, text, bytes: Buffer.byteLength(text) })
+    this.#entries = kept
+    this.#bytes = kept.reduce((sum, { bytes }) => sum + bytes, 0)
+    this.#dropSegments((kept[0]?.position ?? this.#position) - 1)
+  }
+
+  #dropSegments(upto: number): void {
+    while (this.#segments[0] && this.#segments[0].last <= upto) {
+      const segment = this.#segments.shift()
+      if (segment && this.#segments.length === 0) this.#closeFile()
+      if (segment) rmSync(segment.path, { force: true })
+    }
+  }
+
+  /** Collects for a moment, so that a burst of lines travels together. */
+  #schedule(): void {
+    if (this.#scheduled || this.#inFlight || this.#carriers.size === 0 || this.#entries.length === 0) return
+    this.#scheduled = true
+    setTimeout(() => {
+      this.#scheduled = false
+      this.#send()
+    }, 20)
+  }
+
+  #send(): void {
+    const [carrier] = this.#carriers
+    const first = this.#entries[0]
+    if (!carrier || !first || this.#inFlight) return
+
+    const texts: string[] = []
+    let bytes = 0
+    let upto = first.position
+    for (const entry of this.#entries) {
+      if (entry.kind !== first.kind || texts.length >= BATCH_ENTRIES) break
+      if (texts.length && bytes + entry.bytes + 2 > MAX_CHUNK) break
+      texts.push(entry.text)
+      // A comma or bracket comes with each.
+      bytes += entry.bytes + 1
+      upto = entry.position
+    }
+    this.#inFlight = { upto, carrier }
+    carrier.sendBatch(first.kind, upto, Buffer.from(`[${texts.join(',')}]`))
+  }
+}

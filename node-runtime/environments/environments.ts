@@ -1,0 +1,204 @@
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { statfs } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Logger } from '../../platform/log.ts'
+import type { NodeEnvironment } from '../../schemas/node.ts'
+import type { RuntimeProfile } from '../../schemas/runtime-profile.ts'
+import { hasPackages, ensurePackages } from './npm-env.ts'
+import { ensurePythonEnv, hasPythonEnv } from './python-env.ts'
+import { withoutPaths } from '../models/without-paths.ts'
+
+/** What an installation takes where this machine has not measured one. */
+const USUAL: Readonly<Record<string, { seconds: number; diskMb: number }>> = {
+  tabular: { seconds: 30, diskMb: 600 },
+  llamacpp: { seconds: 30, diskMb: 300 },
+  llm: { seconds: 180, diskMb: 9_000 },
+  vllm: { seconds: 600, diskMb: 16_000 },
+}
+const OTHERS = { seconds: 120, diskMb: 2_000 }
+/** An installation that takes longer than expected is told to take so much of its time again, and never less than this. */
+const OVERRUN = 0.5
+const LEAST_ETA_S = 2
+const MEASURED = 'install-times.json'
+const MB = 1024 * 1024
+
+export interface EnvironmentsOptions {
+  /** Those that this node offers. */
+  profiles: readonly RuntimeProfile[]
+  cacheDir: string
+  /** Folder of the locks of Python environments, where it is not the runtime's own. */
+  locksDir?: string | undefined
+  log: Logger
+}
+
+interface Environment {
+  readonly name: string
+  readonly kind: 'python' | 'npm'
+  readonly profiles: string[]
+  state: NodeEnvironment['state']
+  startedAt: number
+  error: string | undefined
+}
+
+/** The environments that this node's profiles run in: installs them when they are needed, or before, and tells how far that is. */
+export class Environments {
+  readonly #options: EnvironmentsOptions
+  readonly #known = new Map<string, Environment>()
+
+  constructor(options: EnvironmentsOptions) {
+    this.#options = options
+    for (const { profile_id, python_env, npm_env } of options.profiles) {
+      if (python_env !== null) this.#environment(python_env, 'python').profiles.push(profile_id)
+      if (npm_env !== undefined) this.#environment(npm_env, 'npm').profiles.push(profile_id)
+    }
+  }
+
+  /** Looks which of them lie on this machine already. */
+  async init(): Promise<void> {
+    for (const environment of this.#known.values()) {
+      const isThere = await this.#isInstalled(environment).catch(() => false)
+      if (isThere) environment.state = 'ready'
+    }
+  }
+
+  /** The interpreter of a locked environment, installed on first use. */
+  async python(name: string, tell?: (line: string) => void): Promise<string> {
+    const { cacheDir, locksDir, log } = this.#options
+    const options = { cacheDir, locksDir, log: tell ?? ((line: string) => log.info(line)) }
+    const install = () => ensurePythonEnv(name, options)
+    return (await this.#installing(this.#environment(name, 'python'), install)).python
+  }
+
+  /** The folder of a locked set of npm packages, installed on first use. */
+  packages(name: string): Promise<string> {
+    const { cacheDir, log } = this.#options
+    const install = () => ensurePackages(name, { cacheDir, log: (line) => log.info(line) })
+    return this.#installing(this.#environment(name, 'npm'), install)
+  }
+
+  /** Installs those that are wanted, the cheapest first and one at a time, in the background of whatever else this machine does. */
+  async prepare(wanted: readonly string[], signal: AbortSignal): Promise<void> {
+    const chosen = [...this.#known.values()]
+      .filter(({ name, state }) => state === 'absent' && (wanted.includes('all') || wanted.includes(name)))
+      .toSorted((a, b) => costOf(a.name).seconds - costOf(b.name).seconds)
+    for (const environment of chosen) {
+      if (signal.aborted) return
+      if (environment.state !== 'absent') continue
+      const problem = await this.#lackOfDisk(environment)
+      if (problem !== undefined) {
+        environment.error = problem
+        this.#options.log.warn(
+          { environment: environment.name },
+          `an environment is not prepared: ${problem}`,
+        )
+        continue
+      }
+      await this.#inBackground(environment, signal)
+    }
+  }
+
+  report(): NodeEnvironment[] {
+    return [...this.#known.values()].map((environment) => {
+      const { name, profiles, state, startedAt, error } = environment
+      const expected = this.#expectedS(environment)
+      const spent = state === 'installing' ? (performance.now() - startedAt) / 1_000 : 0
+      const left = Math.max(LEAST_ETA_S, spent < expected ? expected - spent : spent * OVERRUN)
+      return {
+        name,
+        profiles,
+        state,
+        ...(state === 'installing' && { progress: Math.round((spent / (spent + left)) * 100) / 100 }),
+        ...(state !== 'ready' && { eta_s: Math.ceil(left) }),
+        ...(error !== undefined && { error }),
+      }
+    })
+  }
+
+  #environment(name: string, kind: Environment['kind']): Environment {
+    const known = this.#known.get(`${kind} ${name}`)
+    if (known) return known
+    const environment: Environment = {
+      name,
+      kind,
+      profiles: [],
+      state: 'absent',
+      startedAt: 0,
+      error: undefined,
+    }
+    this.#known.set(`${kind} ${name}`, environment)
+    return environment
+  }
+
+  async #inBackground(environment: Environment, signal: AbortSignal): Promise<void> {
+    const { cacheDir, locksDir, log } = this.#options
+    const { name, kind } = environment
+    const tell = (line: string) => log.info(line)
+    const install = () =>
+      kind === 'python'
+        ? ensurePythonEnv(name, { cacheDir, locksDir, log: tell, isBackground: true, signal })
+        : ensurePackages(name, { cacheDir, log: tell })
+    // Whoever needs it later tries again and is told why it failed.
+    await this.#installing<unknown>(environment, install).catch(() => {})
+  }
+
+  async #installing<T>(environment: Environment, install: () => Promise<T>): Promise<T> {
+    const { log } = this.#options
+    const isFirst =
+      environment.state !== 'installing' && !(await this.#isInstalled(environment).catch(() => false))
+    if (isFirst)
+      Object.assign(environment, { state: 'installing', startedAt: performance.now(), error: undefined })
+    try {
+      const made = await install()
+      if (isFirst) this.#note(environment, (performance.now() - environment.startedAt) / 1_000)
+      environment.state = 'ready'
+      return made
+    } catch (err) {
+      const message = err instanceof Error ? err.message : String(err)
+      if (isFirst) Object.assign(environment, { state: 'failed', error: withoutPaths(message).slice(0, 500) })
+      log.warn({ environment: environment.name, err: message }, 'an environment could not be installed')
+      throw err
+    }
+  }
+
+  #isInstalled({ name, kind }: Environment): Promise<boolean> {
+    const { cacheDir, locksDir } = this.#options
+    const options = { cacheDir, log: () => {} }
+    return kind === 'python' ? hasPythonEnv(name, { ...options, locksDir }) : hasPackages(name, options)
+  }
+
+  async #lackOfDisk({ name }: Environment): Promise<string | undefined> {
+    const { cacheDir } = this.#options
+    mkdirSync(cacheDir, { recursive: true })
+    const { bavail, bsize } = await statfs(cacheDir)
+    const freeMb = Math.floor((bavail * bsize) / MB)
+    const { diskMb } = costOf(name)
+    return freeMb < diskMb ? `it takes about ${diskMb} MB of disk, and ${freeMb} MB are free` : undefined
+  }
+
+  #expectedS({ name }: Environment): number {
+    return this.#measured()[name] ?? costOf(name).seconds
+  }
+
+  /** Kept beside the environments: another node of this machine learns from it. */
+  #measured(): Record<string, number> {
+    try {
+      return JSON.parse(readFileSync(join(this.#options.cacheDir, MEASURED), 'utf8')) as Record<
+        string,
+        number
+      >
+    } catch {
+      return {}
+    }
+  }
+
+  #note({ name }: Environment, seconds: number): void {
+    const all = { ...this.#measured(), [name]: Math.round(seconds * 10) / 10 }
+    try {
+      writeFileSync(join(this.#options.cacheDir, MEASURED), JSON.stringify(all))
+    } catch {
+      // An estimate is lost, nothing more.
+    }
+  }
+}
+
+const costOf = (name: string) => USUAL[name] ?? OTHERS

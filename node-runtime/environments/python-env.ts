@@ -1,0 +1,269 @@
+import { spawn } from 'node:child_process'
+import { createHash, randomUUID } from 'node:crypto'
+import { existsSync } from 'node:fs'
+import { mkdir, open, readFile, readdir, rename, rm, stat, utimes, writeFile } from 'node:fs/promises'
+import { constants, hostname, setPriority } from 'node:os'
+import { basename, dirname, join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { childEnv } from '../processes/confinement.ts'
+
+/** A Python environment that is complete on this machine. */
+export interface PythonEnv {
+  /** Interpreter of the environment. */
+  python: string
+  directory: string
+}
+
+export interface PythonEnvOptions {
+  /** Where environments are kept: outside the checkout, shared by all checkouts of this machine. */
+  cacheDir: string
+  log: (line: string) => void
+  /** Folder of the locks, one folder per environment; node-runtime/environments/python when absent. */
+  locksDir?: string | undefined
+  /** Interpreter to build on; found on PATH when absent. */
+  basePython?: string | undefined
+  signal?: AbortSignal | undefined
+  /** What installs it leaves the processor to others. */
+  isBackground?: boolean
+}
+
+const LOCKS = join(dirname(fileURLToPath(import.meta.url)), 'python')
+const OLDEST = [3, 10] as const
+const CANDIDATES = ['python3', 'python3.13', 'python3.12', 'python3.11', 'python3.10', 'python3.14', 'python']
+const BEAT_MS = 1_000
+const STALE_MS = 15_000
+
+const underWay = new Map<string, Promise<PythonEnv>>()
+
+/**
+ * Makes the locked environment `name` if this machine does not have it yet. Safe under any number of callers and processes: it
+ * is built in a directory of its own and renamed into place, so a half-made one is never seen.
+ */
+export async function ensurePythonEnv(name: string, options: PythonEnvOptions): Promise<PythonEnv> {
+  const env = await whereIs(name, options)
+  if (isComplete(env)) return env
+
+  const running = underWay.get(env.directory)
+  if (running) return running
+  const work = build(name, env, options).finally(() => underWay.delete(env.directory))
+  underWay.set(env.directory, work)
+  return work
+}
+
+/** Whether this machine has the environment already. */
+export const hasPythonEnv = async (name: string, options: PythonEnvOptions): Promise<boolean> =>
+  isComplete(await whereIs(name, options))
+
+/** Environment for a child that runs in a locked Python: nothing of the caller's own Python leaks in, and no secret. */
+export const pythonProcessEnv = (extra: Record<string, string> = {}): NodeJS.ProcessEnv =>
+  // With bytecode on disk imports take a third of the time, so nothing here turns that off.
+  childEnv({ PYTHONUNBUFFERED: '1', PYTHONNOUSERSITE: '1', ...extra })
+
+async function whereIs(name: string, options: PythonEnvOptions): Promise<PythonEnv> {
+  const lock = await readFile(lockFile(name, options)).catch((cause: unknown) => {
+    throw new Error(`There is no locked Python environment named ${name}`, { cause })
+  })
+  const digest = createHash('sha256')
+    .update(`${process.platform}/${process.arch}\n`)
+    .update(lock)
+    .digest('hex')
+  const directory = join(options.cacheDir, 'python', `${name}-${digest.slice(0, 16)}`)
+  return { directory, python: join(directory, 'bin', 'python') }
+}
+
+const lockFile = (name: string, { locksDir = LOCKS }: PythonEnvOptions): string =>
+  join(locksDir, name, 'requirements.lock')
+
+/** The marker is written last; the link to the base interpreter breaks when that is uninstalled. */
+const isComplete = ({ directory, python }: PythonEnv): boolean =>
+  existsSync(join(directory, 'complete')) && existsSync(python)
+
+async function build(name: string, env: PythonEnv, options: PythonEnvOptions): Promise<PythonEnv> {
+  await mkdir(dirname(env.directory), { recursive: true })
+  await using _lock = await machineLock(`${env.directory}.lock`, options, () =>
+    options.log(`Python environment ${name}: another process is making it, waiting`),
+  )
+  if (isComplete(env)) return env
+
+  const base = await findPython(options)
+  options.log(`Python environment ${name}: making it with ${base} (once per machine)`)
+  await removeLeftovers(env.directory)
+
+  const started = performance.now()
+  const draft = `${env.directory}.draft-${randomUUID()}`
+  try {
+    await run(base, ['-m', 'venv', draft], options)
+    const python = join(draft, 'bin', 'python')
+    const install = [
+      '-m',
+      'pip',
+      'install',
+      '--require-hashes',
+      // The lock is complete; what it leaves out on purpose stays out.
+      '--no-deps',
+      '--progress-bar',
+      'off',
+      '-r',
+      lockFile(name, options),
+    ]
+    await run(python, [...install, '--no-input', '--disable-pip-version-check'], options, (line) => {
+      const fetched = /^\s*Collecting (\S+)/.exec(line)?.[1]
+      if (fetched) options.log(`Python environment ${name}: ${fetched}`)
+      else if (line.startsWith('Installing')) options.log(`Python environment ${name}: installing`)
+    })
+    await writeFile(join(draft, 'complete'), `${base}\n`)
+    await publish(draft, env)
+  } finally {
+    await rm(draft, { recursive: true, force: true })
+  }
+  options.log(
+    `Python environment ${name}: ready after ${((performance.now() - started) / 1000).toFixed(1)} s`,
+  )
+  return env
+}
+
+async function publish(draft: string, env: PythonEnv): Promise<void> {
+  // What lies there is either broken (no interpreter any more) or complete, made by a process that took our lock for stale.
+  if (!isComplete(env)) await rm(env.directory, { recursive: true, force: true })
+  await rename(draft, env.directory).catch((error: unknown) => {
+    if (!isComplete(env)) throw error
+  })
+}
+
+async function removeLeftovers(directory: string): Promise<void> {
+  const prefix = `${basename(directory)}.draft-`
+  const names = await readdir(dirname(directory))
+  const drafts = names.filter((name) => name.startsWith(prefix))
+  await Promise.all(
+    drafts.map((name) => rm(join(dirname(directory), name), { recursive: true, force: true })),
+  )
+}
+
+/** An interpreter of this machine that is new enough; throws a sentence saying what was found instead. */
+export async function findPython(options: PythonEnvOptions): Promise<string> {
+  const seen: string[] = []
+  const probe = 'import sys, venv, ensurepip; print(sys.version_info[0], sys.version_info[1], sys.executable)'
+  for (const candidate of options.basePython ? [options.basePython] : CANDIDATES) {
+    try {
+      const [major = '0', minor = '0', ...rest] = (await run(candidate, ['-c', probe], options))
+        .trim()
+        .split(' ')
+      const version = [Number(major), Number(minor)] as const
+      if (version[0] === OLDEST[0] && version[1] >= OLDEST[1]) return rest.join(' ')
+      seen.push(`${candidate} is ${major}.${minor}`)
+    } catch (error) {
+      options.signal?.throwIfAborted()
+      if (isMissing(error)) continue
+      const text = error instanceof Error ? error.message : String(error)
+      seen.push(
+        /No module named '?(venv|ensurepip)/.test(text) ? `${candidate} lacks venv` : `${candidate} fails`,
+      )
+    }
+  }
+  const found = seen.length ? ` Found: ${seen.join(', ')}.` : ' None was found.'
+  const hint = seen.some((line) => line.endsWith('lacks venv'))
+    ? ' On Debian and Ubuntu install python3-venv.'
+    : ''
+  throw new Error(
+    `Python ${OLDEST.join('.')} or newer with its venv module is needed on PATH.${found}${hint}`,
+  )
+}
+
+const isMissing = (error: unknown): boolean =>
+  error instanceof Error && 'code' in error && error.code === 'ENOENT'
+
+/** Runs a program to its end and gives its output; a failure carries the last lines it said. */
+async function run(
+  command: string,
+  args: readonly string[],
+  { signal, isBackground = false }: PythonEnvOptions,
+  onLine?: (line: string) => void,
+): Promise<string> {
+  const env = pythonProcessEnv()
+  const child = spawn(command, args, { env, stdio: ['ignore', 'pipe', 'pipe'], ...(signal && { signal }) })
+  if (isBackground && child.pid !== undefined) yieldProcessor(child.pid)
+  const lines: string[] = []
+  for (const stream of [child.stdout, child.stderr]) {
+    createInterface({ input: stream }).on('line', (line) => {
+      lines.push(line)
+      onLine?.(line)
+    })
+  }
+  const code = await new Promise<number | null>((resolve, reject) => {
+    child.once('error', reject)
+    child.once('close', resolve)
+  })
+  if (code !== 0) {
+    throw new Error(
+      `${command} ${args.slice(0, 3).join(' ')} failed (${code}):\n${lines.slice(-15).join('\n')}`,
+    )
+  }
+  return lines.join('\n')
+}
+
+function yieldProcessor(pid: number): void {
+  try {
+    setPriority(pid, constants.priority.PRIORITY_BELOW_NORMAL)
+  } catch {
+    // It has ended, or this system knows no priorities.
+  }
+}
+
+/**
+ * Keeps processes of this machine from doing the same work twice. Its owner touches the file every second; one that was killed is
+ * known by its process id, or by a file that nobody touches. Losing the lock costs work, never a wrong result.
+ */
+async function machineLock(
+  file: string,
+  options: PythonEnvOptions,
+  onWait: () => void,
+): Promise<AsyncDisposable> {
+  const owner = `${hostname()} ${process.pid} ${randomUUID()}`
+  for (let told = false; ;) {
+    options.signal?.throwIfAborted()
+    try {
+      await using handle = await open(file, 'wx')
+      await handle.writeFile(owner)
+      break
+    } catch (error) {
+      if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error
+    }
+    if (await isAbandoned(file)) {
+      await rm(file, { force: true })
+      continue
+    }
+    if (!told) onWait()
+    told = true
+    await sleep(250)
+  }
+  const beat = setInterval(() => void utimes(file, new Date(), new Date()).catch(() => {}), BEAT_MS)
+  return {
+    async [Symbol.asyncDispose]() {
+      clearInterval(beat)
+      if ((await readFile(file, 'utf8').catch(() => '')) === owner) await rm(file, { force: true })
+    },
+  }
+}
+
+async function isAbandoned(file: string): Promise<boolean> {
+  try {
+    const [text, { mtimeMs }] = await Promise.all([readFile(file, 'utf8'), stat(file)])
+    if (Date.now() - mtimeMs > STALE_MS) return true
+    const [host, pid] = text.split(' ')
+    return host === hostname() && Number(pid) > 0 && !isAlive(Number(pid))
+  } catch (error) {
+    if (isMissing(error)) return false
+    throw error
+  }
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch (error) {
+    return error instanceof Error && 'code' in error && error.code === 'EPERM'
+  }
+}

@@ -1,0 +1,101 @@
+import { readFile } from 'node:fs/promises'
+import { availableParallelism, cpus, freemem, totalmem } from 'node:os'
+import { VERSION } from '../../platform/version.ts'
+import type { NodeInventory } from '../../schemas/node.ts'
+import type { RuntimeProfile } from '../../schemas/runtime-profile.ts'
+import type { Held } from '../processes/confinement.ts'
+import { CONTAINER_ISOLATION, processIsolation } from '../processes/isolation.ts'
+import { findXpus } from './intel.ts'
+import { findGpus } from './nvidia.ts'
+
+/** The runtime's own version, by which the contract compares nodes: that of the platform it came with. */
+export const RUNTIME_VERSION = VERSION
+
+const MB = 1024 * 1024
+
+export interface InventoryOptions {
+  /** Runtime profiles of the catalog; those this machine cannot run are left out. */
+  profiles: readonly Pick<RuntimeProfile, 'profile_id' | 'requires_gpu' | 'driver' | 'tensor_parallel'>[]
+  /** Whether a container engine answers here. */
+  hasContainers: boolean
+  /** How this kernel holds what runs as a process. */
+  held: () => Promise<Held>
+  /** Memory for models and trainers in MB; 0 takes half of what is free now. */
+  memoryMb: number
+  trainSlots: number
+}
+
+/** What a profile asks for and this machine has not; undefined when it can run it. */
+export function profileLack(
+  { requires_gpu, driver, tensor_parallel = 1 }: InventoryOptions['profiles'][number],
+  { gpus, hasContainers }: { gpus: number; hasContainers: boolean },
+): string | undefined {
+  if (requires_gpu && gpus < tensor_parallel)
+    return tensor_parallel === 1 ? 'an NVIDIA GPU' : `${tensor_parallel} NVIDIA GPUs`
+  return driver === 'container' && !hasContainers ? 'a container engine' : undefined
+}
+
+/** What this machine is made of, looked at once per start. */
+export async function takeInventory(options: InventoryOptions): Promise<NodeInventory> {
+  const [gpus, held] = await Promise.all([findGpus(), options.held()])
+  const isXpu = gpus.length === 0 && (await findXpus()).length > 0
+  const hardware = gpus.length ? 'gpu' : isXpu ? 'xpu' : 'cpu'
+  const has = { gpus: gpus.length, hasContainers: options.hasContainers }
+  const vramMb = gpus.reduce((sum, { memory_mb }) => sum + memory_mb, 0)
+  const ramMb = options.memoryMb || Math.floor((await availableRamMb()) / 2)
+  return {
+    hardware,
+    cpus: availableParallelism(),
+    memory_mb: hardware === 'gpu' && !options.memoryMb ? vramMb : ramMb,
+    ram_mb: Math.floor(totalmem() / MB),
+    gpus,
+    profiles: options.profiles
+      .filter((profile) => profileLack(profile, has) === undefined)
+      .map(({ profile_id }) => profile_id),
+    train_slots: options.trainSlots,
+    isolation: {
+      process: processIsolation(held),
+      ...(options.hasContainers && { container: CONTAINER_ISOLATION }),
+    },
+    platform: `${process.platform}/${process.arch}`,
+    version: RUNTIME_VERSION,
+  }
+}
+
+/** The share of processor time in use since the last call, 0 to 1. */
+export function loadMeter(): () => number {
+  let last = cpuTimes()
+  return () => {
+    const now = cpuTimes()
+    const total = now.total - last.total
+    const busy = total > 0 ? 1 - (now.idle - last.idle) / total : 0
+    last = now
+    return Math.round(Math.min(1, Math.max(0, busy)) * 100) / 100
+  }
+}
+
+function cpuTimes(): { idle: number; total: number } {
+  let idle = 0
+  let total = 0
+  for (const { times } of cpus()) {
+    idle += times.idle
+    total += times.user + times.nice + times.sys + times.idle + times.irq
+  }
+  return { idle, total }
+}
+
+async function availableRamMb(): Promise<number> {
+  const limits = await Promise.all([memAvailable(), cgroupLimit()])
+  return Math.min(...limits) / MB
+}
+
+async function memAvailable(): Promise<number> {
+  const text = await readFile('/proc/meminfo', 'utf8').catch(() => '')
+  const kilobytes = /MemAvailable:\s+(\d+)/.exec(text)?.[1]
+  return kilobytes ? Number(kilobytes) * 1024 : freemem()
+}
+
+async function cgroupLimit(): Promise<number> {
+  const text = await readFile('/sys/fs/cgroup/memory.max', 'utf8').catch(() => 'max')
+  return /^\d+/.test(text) ? Number.parseInt(text, 10) : Number.POSITIVE_INFINITY
+}

@@ -1,0 +1,259 @@
+import WebSocket from 'ws'
+import { LinkChannel } from '../../platform/link/channel.ts'
+import {
+  type Frame,
+  LinkProtocolError,
+  parseMeta,
+  unknownNeed,
+  versionIn,
+} from '../../platform/link/codec.ts'
+import type { Logger } from '../../platform/log.ts'
+import { StreamTable } from '../../platform/link/stream-table.ts'
+import {
+  type AckMeta,
+  type CancelMeta,
+  FRAME,
+  type FrameType,
+  type HelloMeta,
+  LINK_HEADER,
+  LINK_VERSION,
+  type RequestMeta,
+} from '../../schemas/link.ts'
+import type { NodeInventory, NodeModel, NodeReport } from '../../schemas/node.ts'
+import type { Identity } from '../control/identity.ts'
+import type { ModelManager } from '../models/manager.ts'
+import { ServeRequest } from './serve-request.ts'
+import type { Spool } from '../control/spool.ts'
+import type { WorkRegistry } from '../control/work-registry.ts'
+
+const LINK_PATH = '/api/v1/nodes/link'
+const FIRST_RETRY_MS = 200
+const LONGEST_RETRY_MS = 2_000
+/**
+ * Masks keep who steers the bytes, as whoever asks a model does, from speaking to caches on the way (RFC 6455, 10.3). Where TLS
+ * or the machine itself leaves no way for any, they are zeroes, and neither end goes through the bytes: an eighth of a node's
+ * CPU in streams (measured).
+ */
+const noMask = (mask: Buffer): void => void mask.fill(0)
+const isSealed = ({ protocol, hostname }: URL): boolean =>
+  protocol === 'https:' || ['127.0.0.1', '[::1]', 'localhost'].includes(hostname)
+const HANDSHAKE_MS = 10_000
+/** So long a link that does not come up is no news: gateways start, and say at once when they close one. */
+const BRIEF_MS = 10_000
+
+export interface GatewayLinkOptions {
+  url: string
+  identity: Identity
+  inventory: NodeInventory
+  models: ModelManager
+  spool: Spool
+  work: WorkRegistry
+  report: () => NodeReport
+  onHello: (hello: HelloMeta) => void
+  /** The link broke, or the gateway refused it. */
+  onNoLink: () => void
+  log: Logger
+}
+
+interface Inbound {
+  meta: RequestMeta
+  chunks: Buffer[]
+}
+
+/** The node's end of its link to one gateway; opened again, ever more slowly, for as long as the gateway is on the list. */
+export class GatewayLink {
+  readonly url: string
+  readonly #options: GatewayLinkOptions
+  readonly #serving = new StreamTable<ServeRequest>()
+  readonly #inbound = new Map<number, Inbound>()
+  readonly #carrier = {
+    sendBatch: (kind: FrameType, upto: number, body: Buffer) =>
+      this.#channel?.send(kind, 0, `{"upto":${upto}}`, body),
+  }
+  #channel: LinkChannel | undefined
+  #socket: WebSocket | undefined
+  #retry: NodeJS.Timeout | undefined
+  #peerVersion = 1
+  #unknownFrames = 0
+  #failures = 0
+  #failingSince: number | undefined
+  #closed = false
+
+  constructor(options: GatewayLinkOptions) {
+    this.url = options.url
+    this.#options = options
+    this.#connect()
+  }
+
+  get isOpen(): boolean {
+    return this.#channel !== undefined
+  }
+
+  /** Tells one step of a model now, the rest with the next report. */
+  tellModel(model: NodeModel): void {
+    const type = model.bytes_downloaded === undefined ? FRAME.state : FRAME.progress
+    this.#channel?.send(type, 0, '', Buffer.from(JSON.stringify({ model })))
+  }
+
+  tellReport(report: Buffer): void {
+    this.#channel?.send(FRAME.state, 0, '', report)
+  }
+
+  close(): void {
+    this.#closed = true
+    clearTimeout(this.#retry)
+    this.#channel?.close('the node is stopping')
+    this.#socket?.terminate()
+  }
+
+  #connect(): void {
+    const { identity } = this.#options
+    const url = new URL(this.url)
+    const path = url.pathname.replace(/\/$/, '') + LINK_PATH
+    const socket = new WebSocket(`${url.protocol === 'https:' ? 'wss' : 'ws'}://${url.host}${path}`, {
+      headers: { ...identity.sign('GET', path), [LINK_HEADER]: String(LINK_VERSION) },
+      perMessageDeflate: false,
+      ...(isSealed(url) && { generateMask: noMask }),
+      handshakeTimeout: HANDSHAKE_MS,
+    })
+    this.#socket = socket
+    const failed = (err: Error) => this.#again(err.message)
+    socket.once('error', failed)
+    socket.once('upgrade', ({ headers }) => (this.#peerVersion = versionIn(headers[LINK_HEADER])))
+    socket.once('open', () => {
+      socket.off('error', failed)
+      this.#opened(socket)
+    })
+  }
+
+  #opened(socket: WebSocket): void {
+    const { inventory, report, spool } = this.#options
+    this.#failures = 0
+    this.#failingSince = undefined
+    this.#unknownFrames = 0
+    this.#channel = new LinkChannel(socket, {
+      onFrame: (frame) => this.#receive(frame),
+      onClose: (reason) => this.#lost(reason),
+      onStall: (stream) => this.#stall(stream),
+      onUnknown: (type) => this.#unknown(type),
+    })
+    this.#channel.send(
+      FRAME.hello,
+      0,
+      '',
+      Buffer.from(JSON.stringify({ link_version: LINK_VERSION, inventory })),
+    )
+    this.tellReport(Buffer.from(JSON.stringify({ report: report() })))
+    spool.attach(this.#carrier)
+    this.#options.log.info({ gateway: this.url, link_version: this.#peerVersion }, 'link open')
+  }
+
+  #receive(frame: Frame): void {
+    switch (frame.type) {
+      case FRAME.request:
+        return this.#request(frame)
+      case FRAME.chunk:
+        this.#inbound.get(frame.stream)?.chunks.push(frame.body)
+        return
+      case FRAME.end:
+        return this.#bodyComplete(frame.stream)
+      case FRAME.cancel:
+        return frame.stream ? this.#cancel(frame.stream) : this.#cancelWork(parseMeta<CancelMeta>(frame))
+      case FRAME.ack:
+        return this.#options.spool.acknowledge(parseMeta<AckMeta>(frame).upto ?? 0)
+      case FRAME.hello:
+        return this.#options.onHello(parseMeta<HelloMeta>(frame))
+      case FRAME.state:
+      case FRAME.head:
+      case FRAME.error:
+      case FRAME.progress:
+      case FRAME.log:
+      case FRAME.metric:
+      case FRAME.ping:
+        throw new LinkProtocolError('a node takes no frame of this type')
+    }
+  }
+
+  #unknown(type: number): void {
+    this.#unknownFrames += 1
+    if (this.#unknownFrames > 1) return
+    const told = { gateway: this.url, frame_type: type }
+    this.#options.log.warn(
+      told,
+      'a gateway sends frames of a type that this version does not know: they are passed over',
+    )
+  }
+
+  #request(frame: Frame): void {
+    const meta = parseMeta<RequestMeta>(frame)
+    const unknown = unknownNeed(meta.needs)
+    if (unknown !== undefined) {
+      return this.#refuse(frame.stream, 'unsupported', `this node does not know ${unknown}`)
+    }
+    if (!meta.more) return this.#serve(frame.stream, meta, frame.body)
+    this.#inbound.set(frame.stream, { meta, chunks: [] })
+    this.#channel?.expect(frame.stream)
+  }
+
+  #bodyComplete(stream: number): void {
+    const inbound = this.#inbound.get(stream)
+    if (!inbound) return
+    this.#inbound.delete(stream)
+    this.#channel?.forget(stream)
+    this.#serve(stream, inbound.meta, Buffer.concat(inbound.chunks))
+  }
+
+  #serve(stream: number, meta: RequestMeta, body: Buffer): void {
+    const channel = this.#channel
+    if (!channel) return
+    const use = this.#options.models.use(meta.model_key)
+    if (!use) return this.#refuse(stream, 'model_cold', 'the model is not loaded on this node')
+
+    const { path, method = 'POST', content_type: contentType = 'application/json' } = meta
+    const request = { path, method, contentType, body }
+    const serving = new ServeRequest(channel, stream, use, () => this.#serving.delete(stream))
+    this.#serving.set(stream, serving)
+    serving.start(request)
+  }
+
+  #refuse(stream: number, code: string, message: string): void {
+    this.#channel?.send(FRAME.error, stream, JSON.stringify({ code, message }))
+  }
+
+  #stall(stream: number): void {
+    this.#cancel(stream)
+    this.#refuse(stream, 'stalled', 'the client took no more of the answer')
+  }
+
+  #cancel(stream: number): void {
+    this.#inbound.delete(stream)
+    this.#serving.get(stream)?.abort()
+    this.#channel?.forget(stream)
+  }
+
+  #cancelWork({ job_id, task_id }: CancelMeta): void {
+    for (const id of [job_id, task_id]) if (id !== undefined) this.#options.work.cancel(id)
+  }
+
+  #lost(reason: string): void {
+    this.#channel = undefined
+    this.#options.spool.detach(this.#carrier)
+    this.#inbound.clear()
+    // Whoever asked has been told that the link broke.
+    for (const [, serving] of this.#serving.entries()) serving.abort()
+    this.#again(reason)
+  }
+
+  #again(reason: string): void {
+    if (this.#closed) return
+    const delay = Math.min(LONGEST_RETRY_MS, FIRST_RETRY_MS * 2 ** this.#failures) * (0.5 + Math.random() / 2)
+    this.#failures += 1
+    this.#failingSince ??= performance.now()
+    // A gateway that is being started, or has just closed the link, is mostly back soon.
+    const isBrief = performance.now() - this.#failingSince < BRIEF_MS
+    const told = { gateway: this.url, reason, retry_ms: Math.round(delay) }
+    this.#options.log[isBrief ? 'debug' : 'warn'](told, 'no link')
+    this.#retry = setTimeout(() => this.#connect(), delay)
+    this.#options.onNoLink()
+  }
+}

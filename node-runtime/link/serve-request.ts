@@ -1,0 +1,137 @@
+import type { Dispatcher } from 'undici'
+import { CHAT_PATH, tokensOf } from '../../domain/chat/chat.ts'
+import type { LinkChannel } from '../../platform/link/channel.ts'
+import { FRAME, type HeadMeta, MAX_CHUNK } from '../../schemas/link.ts'
+import type { ModelUse } from '../models/manager.ts'
+import { ServedName } from './served-name.ts'
+import { withoutPaths } from '../models/without-paths.ts'
+
+type ResponseController = Dispatcher.DispatchController
+type ResponseHeaders = Record<string, string | string[] | undefined>
+
+export interface ServedRequest {
+  method: string
+  path: string
+  contentType: string
+  body: Buffer
+}
+
+/**
+ * Carries one request from a link to a model server and its answer back. A short answer goes as a single `end` frame;
+ * what is long or streamed goes chunk by chunk, and waits at the model server while the stream has no credit.
+ */
+export class ServeRequest implements Dispatcher.DispatchHandler {
+  readonly #channel: LinkChannel
+  readonly #stream: number
+  readonly #use: ModelUse
+  readonly #onDone: () => void
+  #controller: ResponseController | undefined
+  #isChat = false
+  #name: ServedName | undefined
+  #head: HeadMeta = { status: 0 }
+  /** Chunks of an answer that may still turn out to be short; undefined once the head has gone. */
+  #short: Buffer[] | undefined = []
+  #shortBytes = 0
+  #isOver = false
+
+  constructor(channel: LinkChannel, stream: number, use: ModelUse, onDone: () => void) {
+    this.#channel = channel
+    this.#stream = stream
+    this.#use = use
+    this.#onDone = onDone
+  }
+
+  start({ method, path, contentType, body }: ServedRequest): void {
+    this.#isChat = path === CHAT_PATH
+    const { served_model: served } = this.#use.server.profile
+    if (this.#isChat && served !== undefined) this.#name = new ServedName(served)
+    const asked = this.#name ? this.#name.request(body) : body
+    this.#use.server.pool.dispatch(
+      {
+        method: method as Dispatcher.HttpMethod,
+        path,
+        headers: { 'content-type': contentType },
+        body: asked.length ? asked : null,
+      },
+      this,
+    )
+  }
+
+  /** The caller has left: the model server's connection is cut at once. */
+  abort(): void {
+    this.#over()
+    this.#controller?.abort(new Error('cancelled by the gateway'))
+  }
+
+  onRequestStart(controller: ResponseController): void {
+    this.#controller = controller
+    // It may have been cancelled while it waited for its turn.
+    if (this.#isOver) controller.abort(new Error('cancelled by the gateway'))
+  }
+
+  onResponseStart(_controller: ResponseController, status: number, headers: ResponseHeaders): void {
+    const type = headers['content-type']
+    const contentType = typeof type === 'string' ? type : 'application/octet-stream'
+    this.#head = { status, content_type: contentType }
+    if (contentType.startsWith('text/event-stream')) this.#sendHead()
+  }
+
+  onResponseData(controller: ResponseController, chunk: Buffer): void {
+    if (this.#isOver) return
+    this.#take(controller, this.#name ? this.#name.answer(chunk) : chunk)
+  }
+
+  onResponseEnd(controller: ResponseController): void {
+    if (this.#isOver) return
+    if (this.#name) this.#take(controller, this.#name.rest())
+    if (this.#short) {
+      this.#endShort(this.#short.length === 1 ? this.#short[0]! : Buffer.concat(this.#short))
+    } else {
+      this.#channel.end(this.#stream)
+    }
+    this.#over()
+  }
+
+  onResponseError(_controller: ResponseController | undefined, err: Error): void {
+    if (this.#isOver) return
+    this.#channel.forget(this.#stream)
+    const message = `the model server broke off: ${err.message}`
+    this.#channel.send(FRAME.error, this.#stream, JSON.stringify({ code: 'internal', message }))
+    this.#over()
+  }
+
+  #take(controller: ResponseController, bytes: Buffer): void {
+    if (bytes.length === 0) return
+    if (!this.#short) return this.#write(controller, bytes)
+    this.#short.push(bytes)
+    this.#shortBytes += bytes.length
+    if (this.#shortBytes > MAX_CHUNK) this.#sendHead()
+  }
+
+  /** What a chat counts is read here, where there are many, and not at the gateway, through which all of them go. */
+  #endShort(body: Buffer): void {
+    const tokens = this.#isChat && this.#head.status === 200 ? tokensOf(body.toString()) : undefined
+    // What went wrong inside may name files of this node's disk; what a request is refused for quotes the request.
+    const told = this.#head.status >= 500 ? Buffer.from(withoutPaths(body.toString())) : body
+    this.#channel.end(this.#stream, JSON.stringify({ ...this.#head, tokens }), told)
+  }
+
+  #sendHead(): void {
+    const waiting = this.#short ?? []
+    this.#short = undefined
+    this.#channel.send(FRAME.head, this.#stream, JSON.stringify(this.#head))
+    for (const chunk of waiting) this.#write(this.#controller, chunk)
+  }
+
+  #write(controller: ResponseController | undefined, chunk: Buffer): void {
+    const isTaken = this.#channel.write(this.#stream, chunk, () => controller?.resume())
+    if (!isTaken) controller?.pause()
+  }
+
+  #over(): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    this.#use[Symbol.dispose]()
+    this.#onDone()
+  }
+}

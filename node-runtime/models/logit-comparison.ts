@@ -1,0 +1,179 @@
+import { randomUUID } from 'node:crypto'
+import { mkdir, realpath, rm, writeFile } from 'node:fs/promises'
+import { availableParallelism } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import type { Readable } from 'node:stream'
+import { fileURLToPath } from 'node:url'
+import { memoryLimitMb } from '../../domain/models/memory.ts'
+import type { MergeIngredient } from '../../schemas/training-merge.ts'
+import { ControlError } from '../control/client.ts'
+import type { MemoryLedger } from '../memory/ledger.ts'
+import { fetchIngredients } from '../merge/ingredients.ts'
+import type { ModelManager } from './manager.ts'
+import type { ManagedProcess, ProcessDriver } from '../processes/process-driver.ts'
+import { onlyGpus } from '../hardware/nvidia.ts'
+import { pythonProcessEnv } from '../environments/python-env.ts'
+import { AttemptError } from '../training/attempt-error.ts'
+import type { BaseTools } from '../training/base-model.ts'
+import { unlessAborted } from '../../platform/async/unless-aborted.ts'
+
+/** What a comparison needs of its node. */
+export interface ComparisonTools extends BaseTools {
+  readonly models: Pick<ModelManager, 'report' | 'room'>
+  readonly memory: MemoryLedger
+  readonly driver: ProcessDriver
+  readonly pythonOf: (environment: string) => Promise<string>
+  readonly workDir: string
+}
+
+export interface ComparisonOptions {
+  /** What its logits are to be: those of a base under adapters. */
+  ingredients: readonly MergeIngredient[]
+  /** Memory one of the models takes; never two are loaded. */
+  memoryMb: number
+  signal: AbortSignal
+}
+
+/** One prompt, as `hearth_trainers/llm/compare.py` tells of it; a number that is none comes as null. */
+interface PromptVerdict {
+  prompt: string
+  difference: number | null
+  limit: number
+  passed: boolean
+}
+
+type Line = { event: 'result'; prompts: PromptVerdict[] } | { event: 'error'; message: string }
+
+const ENVIRONMENT = 'llm'
+const TRAINERS = fileURLToPath(new URL('../trainers/', import.meta.url))
+const LAST_LINES = 5
+/** Exit status of a program whose files cannot be compared. */
+const UNFIT = 64
+
+/** The models could not be compared; `isFinal` when they never can be. */
+export class ComparisonError extends Error {
+  override readonly name = 'ComparisonError'
+  readonly isFinal: boolean
+
+  constructor(message: string, { isFinal, cause }: { isFinal: boolean; cause?: unknown }) {
+    super(message, { cause })
+    this.isFinal = isFinal
+  }
+}
+
+/**
+ * Compares the logits of a model that lies on this disk with those of its base under its adapters, over fixed prompts.
+ * Answers with what is wrong, or `undefined` when they agree within the limit. Throws a `NoRoomError` when the memory
+ * cannot be had here and a `ComparisonError` when there is nothing to compare.
+ */
+export async function compareLogits(
+  tools: ComparisonTools,
+  modelKey: string,
+  { ingredients, memoryMb, signal }: ComparisonOptions,
+): Promise<string | undefined> {
+  const name = `logits-${randomUUID()}`
+  const dir = join(tools.workDir, name)
+  // First of all: where there is no such environment no model has to leave the memory.
+  const command = await needed(unlessAborted(tools.pythonOf(ENVIRONMENT), signal), signal)
+  const gpus = await tools.models.room.hold(name, memoryMb)
+  try {
+    await mkdir(dir, { recursive: true })
+    // Linked here like the others: a model that left the memory may leave the disk while its base is fetched.
+    const tested: MergeIngredient = {
+      role: 'source',
+      label: 'the model',
+      weight: null,
+      from: { type: 'version', model_key: modelKey },
+    }
+    const found = await needed(
+      fetchIngredients(tools, [tested, ...ingredients], { dir, signal, tell: () => {} }),
+      signal,
+    )
+    const dirOf = (wanted: MergeIngredient['role']) =>
+      found.find(({ role }) => role === wanted)?.ingredient.dir
+    const threads = Math.max(1, availableParallelism() - 1)
+    const job = {
+      merged_dir: dirOf('source'),
+      base_dir: dirOf('base'),
+      adapters: found.flatMap(({ role, ingredient }) => (role === 'adapter' ? [ingredient] : [])),
+      threads,
+    }
+    await writeFile(join(dir, 'job.json'), JSON.stringify(job))
+    const process = await tools.driver.start({
+      name,
+      command,
+      args: ['-m', 'hearth_trainers.llm.compare', join(dir, 'job.json')],
+      cwd: dir,
+      env: pythonProcessEnv({ PYTHONPATH: TRAINERS, OMP_NUM_THREADS: String(threads), ...onlyGpus(gpus) }),
+      confinement: {
+        reads: [await realpath(dir)],
+        network: 'none',
+        memoryMb: memoryLimitMb(memoryMb),
+        // It uses one where there is one.
+        hasGpu: true,
+        oomScore: 600,
+      },
+    })
+    return complaint(await readVerdict(process, signal))
+  } finally {
+    tools.memory.release(name)
+    await rm(dir, { recursive: true, force: true })
+  }
+}
+
+/** What a comparison cannot do without; a few tries are made, for what is missing may come. */
+function needed<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  return work.catch((cause: unknown) => {
+    // What has a code of its own, and gateways that do not answer, are for the caller to judge.
+    if (signal.aborted || cause instanceof AttemptError || cause instanceof ControlError) throw cause
+    const why = cause instanceof Error ? cause.message : String(cause)
+    throw new ComparisonError(`its logits could not be compared: ${why}`, { isFinal: false, cause })
+  })
+}
+
+async function readVerdict(process: ManagedProcess, signal: AbortSignal): Promise<PromptVerdict[]> {
+  const stop = () => void process.stop({ graceMs: 0 })
+  signal.addEventListener('abort', stop, { once: true })
+  if (signal.aborted) stop()
+  const lines: Line[] = []
+  const said: string[] = []
+  const keep = (text: string) => void (said.push(text) > LAST_LINES && said.shift())
+  const readAll = async (stream: Readable, take: (text: string) => void) => {
+    for await (const text of createInterface({ input: stream })) take(text)
+  }
+  try {
+    await Promise.all([
+      readAll(process.stderr, keep),
+      readAll(process.stdout, (text) => {
+        if (text.startsWith('{"event"')) lines.push(JSON.parse(text) as Line)
+        else keep(text)
+      }),
+    ])
+    const { code } = await process.exited
+    signal.throwIfAborted()
+    const last = lines.at(-1)
+    if (last?.event === 'result') return last.prompts
+    const why = last?.message ?? `the program ended with status ${code}`
+    throw new ComparisonError(`its logits could not be compared: ${why}`, {
+      isFinal: code === UNFIT,
+      cause: said.join('\n'),
+    })
+  } finally {
+    signal.removeEventListener('abort', stop)
+    await process.stop({ graceMs: 0 })
+  }
+}
+
+/** The worst of the prompts that do not agree, in words. */
+function complaint(prompts: readonly PromptVerdict[]): string | undefined {
+  const excess = ({ difference, limit }: PromptVerdict) => (difference ?? Infinity) / limit
+  const [worst] = prompts.filter(({ passed }) => !passed).toSorted((a, b) => excess(b) - excess(a))
+  if (!worst) return undefined
+  const number = prompts.indexOf(worst) + 1
+  const by = worst.difference === null ? 'by no number' : `by up to ${worst.difference.toPrecision(3)}`
+  return (
+    `its logits differ from those of its base with the adapters ${by} at test prompt ${number} of ` +
+    `${prompts.length} (${JSON.stringify(worst.prompt)}); the limit is ${worst.limit.toPrecision(3)}`
+  )
+}

@@ -1,0 +1,322 @@
+import type { Logger } from '../../platform/log.ts'
+import type { NodeModel } from '../../schemas/node.ts'
+import { LoadedModel } from './loaded-model.ts'
+import type { MeasuredMemory } from '../memory/measured.ts'
+import type { MemoryLedger } from '../memory/ledger.ts'
+import type { MemoryMeter } from '../memory/meter.ts'
+import { StrayFileError } from './folder.ts'
+import { MemoryRoom, NoRoomError } from '../memory/room.ts'
+import { ModelLoader, type ModelLoaderOptions, type Prepared } from './loader.ts'
+import { type ModelServer, ModelServerError } from './server.ts'
+import type { Pins } from './pins.ts'
+import type { ProcessExit } from '../processes/process-driver.ts'
+import { unlessAborted } from '../../platform/async/unless-aborted.ts'
+
+export interface ModelManagerOptions extends ModelLoaderOptions {
+  memory: MemoryLedger
+  measured: MeasuredMemory
+  meter: MemoryMeter
+  pins: Pins
+  log: Logger
+}
+
+/** Why a model cannot be had on this node now. */
+export class ModelUnavailableError extends Error {
+  override readonly name = 'ModelUnavailableError'
+  readonly code: 'no_capacity' | 'load_failed' | 'unusable' | 'backing_off' | 'stopping'
+
+  constructor(code: ModelUnavailableError['code'], message: string, cause?: unknown) {
+    super(message, { cause })
+    this.code = code
+  }
+}
+
+/** The right to use a loaded model; while it is held the model cannot be evicted. */
+export interface ModelUse extends Disposable {
+  readonly server: ModelServer
+}
+
+const WATCH_MS = 5_000
+/** For requests in flight when the whole node stops. */
+const STOP_GRACE_MS = 500
+const HEALTH_TIMEOUT_MS = 5_000
+const MAX_SICK = 3
+
+/**
+ * The models of this node along cold -> downloading_model -> loading_model -> warm -> running -> idle -> evicted.
+ * One load per model at a time; room is made only for a concrete load, from idle models, least recently used first.
+ */
+export class ModelManager implements AsyncDisposable {
+  /** This node's memory, for models and for whatever else needs it. */
+  readonly room: MemoryRoom
+  readonly #options: ModelManagerOptions
+  readonly #loader: ModelLoader
+  readonly #models = new Map<string, LoadedModel>()
+  readonly #listeners = new Set<(model: NodeModel) => void>()
+  readonly #stopping = new AbortController()
+  readonly #watch: NodeJS.Timeout
+
+  constructor(options: ModelManagerOptions) {
+    this.#options = options
+    this.#loader = new ModelLoader(options)
+    this.room = new MemoryRoom({
+      ...options,
+      models: () => this.#models.values(),
+      onMove: (model, state) => this.#move(model, state),
+    })
+    this.#watch = setInterval(() => void this.#inspect(), WATCH_MS)
+    this.#watch.unref()
+  }
+
+  /** Notes what earlier lives of this node left on disk. */
+  async init(): Promise<void> {
+    for (const key of await this.#options.cache.list()) this.#add(key, 'evicted')
+  }
+
+  report(): NodeModel[] {
+    const told = [...this.#models.values()].filter(
+      ({ state, retryAt }) => state !== 'cold' || retryAt > Date.now(),
+    )
+    return told.map((model) => model.report())
+  }
+
+  /** Calls back on every step of a model along the chain, but not on each request (`running`, `idle`). */
+  onChange(listener: (model: NodeModel) => void): void {
+    this.#listeners.add(listener)
+  }
+
+  /** A loaded model for one request, or undefined; never waits. */
+  use(modelKey: string): ModelUse | undefined {
+    const model = this.#models.get(modelKey)
+    const server = model?.server
+    if (!model || !server || this.#stopping.signal.aborted) return undefined
+    model.inFlight += 1
+    return {
+      server,
+      [Symbol.dispose]: () => {
+        model.inFlight -= 1
+        model.lastUsed = Date.now()
+        if (model.inFlight === 0 && model.server === server) model.state = 'idle'
+      },
+    }
+  }
+
+  /** Where a request for a model starts from on this node. */
+  startState(modelKey: string): 'resident' | 'cached' | 'cold' {
+    const model = this.#models.get(modelKey)
+    if (model?.server) return 'resident'
+    return model?.state === 'evicted' || model?.state === 'loading_model' ? 'cached' : 'cold'
+  }
+
+  /** How long the last load of a model waited for what it runs in to be installed. */
+  environmentMs(modelKey: string): number {
+    return Math.round(this.#models.get(modelKey)?.environmentMs ?? 0)
+  }
+
+  /** Loads a model unless it is loaded. All who ask meanwhile share one load; a caller that leaves does not stop it. */
+  async load(modelKey: string): Promise<void> {
+    const model = this.#models.get(modelKey) ?? this.#add(modelKey, 'cold')
+    if (model.server) return
+    if (this.#stopping.signal.aborted) throw new ModelUnavailableError('stopping', 'this node is stopping')
+    if (!model.loading && model.retryAt > Date.now()) {
+      const wait = Math.ceil((model.retryAt - Date.now()) / 1000)
+      throw new ModelUnavailableError(
+        'backing_off',
+        `the last load failed (${model.error}); next try in ${wait} s`,
+      )
+    }
+    await (model.loading ??= this.#load(model))
+  }
+
+  /** Loads what is pinned and is not loaded. */
+  keepPinned(): void {
+    for (const key of this.#options.pins.keys) {
+      // Why it failed is in the log and in the model's report; backing off keeps it from trying at every look.
+      if (this.startState(key) !== 'resident') this.load(key).catch(() => {})
+    }
+  }
+
+  /** Stops every model server; a node that is stopping loads nothing more. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stopping.abort(new ModelUnavailableError('stopping', 'this node is stopping'))
+    clearInterval(this.#watch)
+    await Promise.all(
+      [...this.#models.values()].map(async ({ loading, server }) => {
+        await loading?.catch(() => {})
+        await server?.stop({ graceMs: STOP_GRACE_MS })
+      }),
+    )
+  }
+
+  #add(modelKey: string, state: NodeModel['state']): LoadedModel {
+    const model = new LoadedModel(modelKey, state, this.#options.pins)
+    this.#models.set(modelKey, model)
+    return model
+  }
+
+  async #load(model: LoadedModel): Promise<void> {
+    const { cache, log } = this.#options
+    const { modelKey } = model
+    const startedAt = performance.now()
+    try {
+      // Its last server may still be on its way out, with the memory it holds.
+      await this.#getRoom(this.room.whenGone(model))
+      await this.#bringUp(model)
+    } catch (err) {
+      const message = err instanceof Error ? err.message : String(err)
+      const isUnusable = blamesWeights(err)
+      // Lack of room passes by itself; it is no fault of the model.
+      if (err instanceof ModelUnavailableError) model.progress = undefined
+      else model.fail(message, { isUnusable })
+      this.#move(model, (await cache.find(modelKey)) ? 'evicted' : 'cold')
+      log.warn({ model_key: modelKey, err: message }, 'model not loaded')
+      throw err instanceof ModelUnavailableError
+        ? err
+        : new ModelUnavailableError(isUnusable ? 'unusable' : 'load_failed', message, err)
+    } finally {
+      model.loading = undefined
+    }
+    model.succeed()
+    this.#move(model, 'warm')
+    log.info({ model_key: modelKey, ms: Math.round(performance.now() - startedAt) }, 'model loaded')
+  }
+
+  /** Whoever blames the weights is believed once their bytes are the right ones; what the disk has spoiled is fetched anew, once. */
+  async #bringUp(model: LoadedModel, { isAgain = false } = {}): Promise<void> {
+    const { cache, log } = this.#options
+    const { modelKey } = model
+    try {
+      const prepared = await this.#prepare(model)
+      model.environmentMs = prepared.environmentMs
+      await this.#makeRoom(model, prepared)
+      await this.#start(model, prepared)
+    } catch (err) {
+      if (!blamesWeights(err) || !(await cache.dropIfDamaged(modelKey, this.#stopping.signal))) throw err
+      if (isAgain) throw new Error("this node's disk damages the weights that it keeps", { cause: err })
+      log.warn({ model_key: modelKey }, 'weights on this disk were damaged and are fetched anew')
+      await this.#bringUp(model, { isAgain: true })
+    }
+  }
+
+  async #prepare(model: LoadedModel): Promise<Prepared> {
+    const busy = [...this.#models.values()].filter(({ server, loading }) => server ?? loading !== undefined)
+    try {
+      return await this.#loader.prepare(model.modelKey, {
+        signal: this.#stopping.signal,
+        keep: new Set([...busy.map(({ modelKey }) => modelKey), ...this.#options.pins.keys]),
+        onDownload: (progress) => {
+          model.progress = progress
+          this.#move(model, 'downloading_model')
+        },
+      })
+    } finally {
+      await this.#noteLeftDisk()
+    }
+  }
+
+  async #makeRoom(model: LoadedModel, { cached, profile }: Prepared): Promise<void> {
+    const { measured, meter } = this.#options
+    const needed = measured.of(model.modelKey) ?? meter.estimateMb(cached.spec, profile)
+    model.memoryMb = needed
+    try {
+      const count = profile.tensor_parallel ?? 1
+      model.gpus = await this.#getRoom(this.room.hold(model.modelKey, needed, count))
+    } catch (err) {
+      model.memoryMb = 0
+      throw err
+    }
+  }
+
+  /** Memory that has to come back may take its time; a node that stops does not wait for it. */
+  #getRoom<T>(waiting: Promise<T>): Promise<T> {
+    return unlessAborted(waiting, this.#stopping.signal).catch((err: unknown) => {
+      throw err instanceof NoRoomError ? new ModelUnavailableError('no_capacity', err.message) : err
+    })
+  }
+
+  async #start(model: LoadedModel, prepared: Prepared): Promise<void> {
+    model.loadPercent = 0
+    this.#move(model, 'loading_model')
+    model.pids = []
+    try {
+      const server = await this.#loader.start(prepared, {
+        ramMb: this.#options.meter.ramLimitMb(prepared.cached.spec, prepared.profile, model.memoryMb),
+        gpus: model.gpus,
+        stopping: this.#stopping.signal,
+        onPids: (pids) => model.sawPids(pids),
+        onProgress: (percent) => (model.loadPercent = percent),
+        onWarmUp: () => {
+          model.isWarmingUp = true
+          this.#move(model, 'loading_model')
+        },
+      })
+      await this.#measure(model, server)
+      model.server = server
+      model.lastUsed = Date.now()
+      void server.exited.then((exit) => this.#died(model, server, exit))
+    } catch (err) {
+      this.room.giveUp(model)
+      throw err
+    }
+    void this.#options.cache.touch(model.modelKey)
+  }
+
+  #died(model: LoadedModel, server: ModelServer, { code }: ProcessExit): void {
+    if (model.server !== server || this.#stopping.signal.aborted) return
+    model.server = undefined
+    const how = code > 128 ? `on signal ${code - 128}` : `with status ${code}`
+    model.fail(
+      server.excess === undefined
+        ? `the model server ended by itself ${how}. ${server.lastWords || 'It wrote nothing.'}`
+        : `the model server was ended: ${server.excess}`,
+    )
+    this.room.giveUp(model)
+    this.#move(model, 'evicted')
+    this.#options.log.warn({ model_key: model.modelKey, err: model.error }, 'a model server died')
+  }
+
+  /** Measures what is loaded, gives up on a server that has stopped answering, and keeps pinned models loaded. */
+  async #inspect(): Promise<void> {
+    this.keepPinned()
+    await Promise.all(
+      [...this.#models.values()].map(async (model) => {
+        const { server } = model
+        if (!server) return
+        await this.#measure(model, server)
+        if (model.inFlight > 0 || (await server.isHealthy(HEALTH_TIMEOUT_MS))) model.timesSick = 0
+        // Its exit is then seen as a death like any other.
+        else if (++model.timesSick >= MAX_SICK) await server.stop({ graceMs: 0 })
+      }),
+    )
+  }
+
+  async #measure(model: LoadedModel, server: ModelServer): Promise<void> {
+    const pids = await server.pids()
+    const peak = pids.length ? Math.ceil(await this.#options.meter.measureMb(pids, server.profile)) : 0
+    if (model.server === server || model.loading) model.sawPids(pids)
+    if (peak === 0 || (model.server !== server && !model.loading)) return
+    model.memoryMb = peak
+    this.#options.memory.hold(model.modelKey, peak)
+    this.#options.measured.note(model.modelKey, peak)
+  }
+
+  /** The disk's quota may have taken models that were only cached. */
+  async #noteLeftDisk(): Promise<void> {
+    const onDisk = new Set(await this.#options.cache.list())
+    for (const model of this.#models.values()) {
+      if (model.state === 'evicted' && !onDisk.has(model.modelKey)) this.#move(model, 'cold')
+    }
+  }
+
+  #move(model: LoadedModel, state: NodeModel['state']): void {
+    if (state !== 'loading_model') model.isWarmingUp = false
+    model.state = state
+    const report = model.report()
+    for (const listener of this.#listeners) listener(report)
+    if (state === 'cold' && model.error === undefined && !model.loading) this.#models.delete(model.modelKey)
+  }
+}
+
+/** Whether a load failed for what its files hold, by the word of the model server or by what they name. */
+const blamesWeights = (err: unknown): boolean =>
+  err instanceof StrayFileError || (err instanceof ModelServerError && err.isUnusable)

@@ -1,0 +1,52 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { RuntimeProfile } from '../../schemas/runtime-profile.ts'
+
+/** Where a Hugging Face folder lies: the folder itself, or what fine-tuning leaves in it. */
+const PLACES = ['', 'model']
+const OPENING = '<think>'
+const CLOSING = '</think>'
+
+/** What a profile adds for a model's architecture and chat template, such as the parsers of its tool calls and traces. */
+export async function optionsOf(profile: RuntimeProfile, modelDir: string): Promise<readonly string[]> {
+  const { model_options: byType, trace_options: byTemplate } = profile
+  const ofType = byType ? (byType[(await modelTypeIn(modelDir)) ?? ''] ?? []) : []
+  if (!byTemplate) return ofType
+  const template = await templateIn(modelDir)
+  if (!template.includes(OPENING)) return ofType
+  const more = beginsTrace(template) ? byTemplate.begun : byTemplate.written
+  return ofType.some((option) => option === more[0]) ? ofType : [...ofType, ...more]
+}
+
+/** Whether the last thing that a template writes is the beginning of a trace. */
+function beginsTrace(template: string): boolean {
+  const prompt = template.slice(Math.max(0, template.lastIndexOf('add_generation_prompt')))
+  return prompt.includes(OPENING) && !prompt.includes(CLOSING)
+}
+
+async function modelTypeIn(modelDir: string): Promise<string | undefined> {
+  for (const place of PLACES) {
+    const config = await jsonIn(join(modelDir, place, 'config.json'))
+    if (typeof config['model_type'] === 'string') return config['model_type']
+  }
+  // A model in another form has no such options.
+  return undefined
+}
+
+async function templateIn(modelDir: string): Promise<string> {
+  for (const place of PLACES) {
+    const alone = await readFile(join(modelDir, place, 'chat_template.jinja'), 'utf8').catch(() => undefined)
+    if (alone !== undefined) return alone
+    const { chat_template: template } = await jsonIn(join(modelDir, place, 'tokenizer_config.json'))
+    if (typeof template === 'string') return template
+  }
+  return ''
+}
+
+async function jsonIn(path: string): Promise<Record<string, unknown>> {
+  try {
+    return JSON.parse(await readFile(path, 'utf8')) as Record<string, unknown>
+  } catch {
+    return {}
+  }
+}

@@ -1,0 +1,239 @@
+import { createInterface } from 'node:readline'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Pool } from 'undici'
+import { treeOf } from '../../platform/processes/process-tree.ts'
+import type { RuntimeProfile } from '../../schemas/runtime-profile.ts'
+import type { LoadDeadline } from './load-deadline.ts'
+import {
+  type Drivers,
+  launch,
+  type ModelServerSpec,
+  type ServerAddress,
+  type ServerProcess,
+} from './launch.ts'
+import type { ProcessExit } from '../processes/process-driver.ts'
+
+/** How a model server ends that can load its weights nowhere and never (servers/README.md). */
+const UNUSABLE_STATUS = 65
+/** How the line begins in which it says why; libraries may write more behind it. */
+const UNUSABLE_LINE = 'its weights cannot be used'
+const LAST_LINES = 20
+const HEALTH_POLL_MS = 200
+
+/** A model could not be loaded or has stopped answering; the message is for operators and waiters. */
+export class ModelServerError extends Error {
+  override readonly name = 'ModelServerError'
+  /** The weights themselves are at fault, by the word of the server. */
+  readonly isUnusable: boolean
+
+  constructor(message: string, { isUnusable = false } = {}) {
+    super(message)
+    this.isUnusable = isUnusable
+  }
+}
+
+export interface ServerStartOptions {
+  deadline: LoadDeadline
+  stopping: AbortSignal
+  /** Hears which processes there are, also of a server that does not come up. */
+  onPids?: (pids: readonly number[]) => void
+}
+
+/** One model server process and the kept connections to it. */
+export class ModelServer {
+  readonly profile: RuntimeProfile
+  readonly pool: Pool
+  readonly #process: ServerProcess
+  readonly #lastLines: string[]
+
+  private constructor(
+    profile: RuntimeProfile,
+    process: ServerProcess,
+    address: ServerAddress,
+    lastLines: string[],
+  ) {
+    this.profile = profile
+    this.#process = process
+    this.#lastLines = lastLines
+    this.pool = poolOf(address, profile.max_concurrency)
+  }
+
+  /** Starts the server and waits until it can serve, for as long as the deadline lets it. */
+  static async start(
+    drivers: Drivers,
+    spec: ModelServerSpec,
+    { deadline, stopping, onPids = () => {} }: ServerStartOptions,
+  ): Promise<ModelServer> {
+    const { process, address: chosen } = await launch(drivers, spec)
+    const lastLines: string[] = []
+    const look = async () => {
+      const pids = await pidsOf(process)
+      onPids(pids)
+      return pids
+    }
+    deadline.watch(look)
+    const signal = AbortSignal.any([deadline.signal, stopping])
+    try {
+      const said = firstAddress(process, lastLines, deadline)
+      const isByHealth = spec.profile.ready === 'health'
+      const ready = isByHealth ? answersHealth(spec.profile, chosen, signal) : said
+      const address = await Promise.race([ready, failure(process, lastLines, signal)])
+      return new ModelServer(spec.profile, process, chosen ?? address, lastLines)
+    } catch (err) {
+      // Whether or not the processes could be told, they are ended.
+      await look().catch(() => {})
+      await process.stop({ graceMs: 0 })
+      throw err
+    }
+  }
+
+  get exited(): Promise<ProcessExit> {
+    return this.#process.exited
+  }
+
+  /** Why the node itself ended it, in words. */
+  get excess(): string | undefined {
+    return this.#process.excess
+  }
+
+  /** What it last wrote, for the explanation of a failure. */
+  get lastWords(): string {
+    return this.#lastLines.slice(-5).join('\n')
+  }
+
+  /** Process ids of the server and of all below it; none once it has gone. */
+  pids(): Promise<readonly number[]> {
+    return pidsOf(this.#process)
+  }
+
+  /** Asks for one real inference; throws unless it succeeds. */
+  async probe(input: unknown, signal?: AbortSignal): Promise<void> {
+    const answer = await this.pool.request({
+      method: 'POST',
+      path: this.profile.infer_path,
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify(input),
+      ...(signal && { signal }),
+    })
+    const text = await answer.body.text()
+    if (answer.statusCode !== 200) {
+      throw new ModelServerError(`its first inference answered ${answer.statusCode}: ${text.slice(0, 500)}`)
+    }
+  }
+
+  async isHealthy(timeoutMs: number): Promise<boolean> {
+    try {
+      const signal = AbortSignal.timeout(timeoutMs)
+      const answer = await this.pool.request({ method: 'GET', path: this.profile.health_path, signal })
+      await answer.body.dump()
+      return answer.statusCode === 200
+    } catch {
+      return false
+    }
+  }
+
+  /** Resolves when the process tree is gone. */
+  async stop({ graceMs = this.profile.stop_grace_s * 1000 }: { graceMs?: number } = {}): Promise<void> {
+    await this.#process.stop({ graceMs })
+    await this.pool.destroy()
+  }
+}
+
+async function pidsOf(process: ServerProcess): Promise<readonly number[]> {
+  const pid = await process.pid()
+  return pid === undefined ? [] : treeOf(pid)
+}
+
+/** What exceeds the model's concurrency waits here. A generation may take as long as its caller waits. */
+function poolOf(address: ServerAddress, connections: number): Pool {
+  const [origin, by] =
+    'socket' in address
+      ? ['http://localhost', { socketPath: address.socket }]
+      : [`http://127.0.0.1:${address.port}`, {}]
+  return new Pool(origin, {
+    ...by,
+    connections,
+    headersTimeout: 0,
+    bodyTimeout: 0,
+    keepAliveTimeout: 60_000,
+  })
+}
+
+/** The address of its ready line. Reads on for as long as the server lives, so that its pipes never fill. */
+function firstAddress(
+  { stdout, stderr }: ServerProcess,
+  lastLines: string[],
+  deadline: LoadDeadline,
+): Promise<ServerAddress> {
+  return new Promise((resolve) => {
+    const keep = (line: string) => {
+      deadline.heard()
+      lastLines.push(line)
+      if (lastLines.length > LAST_LINES) lastLines.shift()
+    }
+    createInterface({ input: stdout }).on('line', (line) => {
+      const address = addressOf(line)
+      if (address) resolve(address)
+      else keep(line)
+    })
+    createInterface({ input: stderr }).on('line', keep)
+  })
+}
+
+/** Asks for its health until it is well. */
+async function answersHealth(
+  profile: RuntimeProfile,
+  address: ServerAddress | undefined,
+  signal: AbortSignal,
+): Promise<ServerAddress> {
+  if (!address) throw new ModelServerError('its address is not known')
+  const pool = poolOf(address, 1)
+  try {
+    while (!signal.aborted) {
+      const status = await pool
+        .request({ method: 'GET', path: profile.health_path, signal })
+        .then(async ({ statusCode, body }) => (await body.dump(), statusCode))
+        .catch(() => 0)
+      if (status === 200) return address
+      await sleep(HEALTH_POLL_MS)
+    }
+    throw signal.reason
+  } finally {
+    await pool.destroy()
+  }
+}
+
+/** Rejects when the server ends or its time is over, with what it last said. */
+function failure(process: ServerProcess, lastLines: string[], signal: AbortSignal): Promise<never> {
+  return new Promise((_resolve, reject) => {
+    const give = (why: string, lines: number) =>
+      reject(new ModelServerError(`${why}. ${lines ? lastLines.slice(-lines).join('\n') : ''}`.trim()))
+    const abort = () => {
+      const reason: unknown = signal.reason
+      give(reason instanceof Error ? reason.message : 'it was not ready in time', 3)
+    }
+    if (signal.aborted) abort()
+    signal.addEventListener('abort', abort, { once: true })
+    void process.exited.then(({ code }) => {
+      const why = lastLines.findLast((line) => line.startsWith(UNUSABLE_LINE))
+      if (code === UNUSABLE_STATUS && why !== undefined) {
+        return reject(new ModelServerError(why, { isUnusable: true }))
+      }
+      return process.excess === undefined
+        ? give(`it ended with status ${code} before it was ready`, 5)
+        : give(`it was ended before it was ready: ${process.excess}`, 0)
+    })
+  })
+}
+
+function addressOf(line: string): ServerAddress | undefined {
+  if (!line.startsWith('{')) return undefined
+  try {
+    const { event, port, socket } = JSON.parse(line) as { event?: string; port?: number; socket?: string }
+    if (event !== 'ready') return undefined
+    if (port) return { port }
+    return socket === undefined ? undefined : { socket }
+  } catch {
+    return undefined
+  }
+}

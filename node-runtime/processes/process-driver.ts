@@ -1,0 +1,273 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
+import { mkdir, mkdtemp, readdir, readFile, realpath, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { PassThrough, type Readable } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { MemoryWatch } from '../../platform/processes/memory-watch.ts'
+import {
+  childEnv,
+  type Confinement,
+  type Held,
+  homeEnv,
+  LAUNCHER,
+  orderOf,
+  probeConfinement,
+} from './confinement.ts'
+import { treeOf } from '../../platform/processes/process-tree.ts'
+import { signalProcess, startTimeOf } from './process-table.ts'
+
+/** The longest path of a Unix socket that every system takes. */
+const LONGEST_SOCKET = 100
+
+export interface ProcessSpec {
+  /** Unique among what runs on this node; names the pid file. */
+  name: string
+  command: string
+  args: readonly string[]
+  cwd?: string
+  /** The whole environment of the command; what is harmless of this process's own by default. */
+  env?: NodeJS.ProcessEnv
+  /** What it is kept to; undefined for commands that touch nothing of strangers'. */
+  confinement: Confinement | undefined
+  /** From `makeFolder`; one is made where none is given. */
+  folder?: string
+}
+
+export interface ProcessExit {
+  /** Exit status; 128 + n after signal n. */
+  code: number
+}
+
+interface PidFile {
+  launcher: number
+  launcher_start: string
+  group: number
+}
+
+/** A child with everything below it, in a process group of its own. */
+export class ManagedProcess {
+  readonly name: string
+  readonly stdout: Readable
+  readonly stderr: Readable
+  /** Settles once the whole tree is gone. */
+  readonly exited: Promise<ProcessExit>
+  readonly #child: ChildProcess
+  readonly #group: Promise<number | undefined>
+  #gone = false
+  #watch: MemoryWatch | undefined
+  /** Why the node ended it, in words: it took more than it may have. */
+  excess: string | undefined
+
+  constructor(
+    name: string,
+    child: ChildProcess,
+    group: Promise<number | undefined>,
+    afterwards: () => Promise<void>,
+  ) {
+    this.name = name
+    this.#child = child
+    this.#group = group
+    // Node drops what nobody reads once a child has ended, and a reader that comes then would wait for ever.
+    this.stdout = child.stdout!.pipe(new PassThrough())
+    this.stderr = child.stderr!.pipe(new PassThrough())
+    this.exited = new Promise((resolve) => {
+      const finish = async (code: number | null) => {
+        // A launcher that ended by itself has taken the tree with it; one that was killed has not.
+        const pid = code === null ? await group : undefined
+        if (pid) signalProcess(-pid, 'SIGKILL')
+        this.#gone = true
+        this.#watch?.[Symbol.dispose]()
+        await afterwards()
+        resolve({ code: code ?? 137 })
+      }
+      child.once('error', () => void finish(127))
+      child.once('exit', (code) => void finish(code))
+    })
+  }
+
+  get gone(): boolean {
+    return this.#gone
+  }
+
+  /** Ends the whole tree as soon as it holds more than this. */
+  limitMemory(limitMb: number): void {
+    this.#watch = new MemoryWatch({
+      pids: async () => {
+        const pid = await this.pid()
+        return pid === undefined ? [] : treeOf(pid)
+      },
+      limitMb,
+      onOver: (found) => {
+        this.excess = found
+        void this.stop({ graceMs: 0 })
+      },
+    })
+  }
+
+  /** The most memory that it was seen to hold, in MB. */
+  get peakMb(): number {
+    return this.#watch?.peakMb ?? 0
+  }
+
+  /** Signals the process group. */
+  async signal(signal: NodeJS.Signals): Promise<void> {
+    const pid = await this.#group
+    if (pid && !this.#gone) signalProcess(-pid, signal)
+  }
+
+  /** TERM, then KILL after `graceMs`; resolves when nothing of the tree is left. */
+  async stop({ graceMs }: { graceMs: number }): Promise<ProcessExit> {
+    if (this.#gone) return this.exited
+    await this.signal('SIGTERM')
+    const timer = setTimeout(() => void this.signal('SIGKILL'), graceMs)
+    // A launcher that does not answer goes as well; its death signal takes the command.
+    const last = setTimeout(() => this.#child.kill('SIGKILL'), graceMs + 1_000)
+    try {
+      return await this.exited
+    } finally {
+      clearTimeout(timer)
+      clearTimeout(last)
+    }
+  }
+
+  /** Process id of the command itself; undefined once it has gone. */
+  async pid(): Promise<number | undefined> {
+    const pid = await this.#group
+    return this.#gone ? undefined : pid
+  }
+}
+
+/**
+ * Starts children that cannot outlive the node: a launcher kills the tree when
+ * the node dies, and pid files let the next start reap what a launcher missed.
+ */
+export class ProcessDriver {
+  readonly #stateDir: string
+  readonly #pidDir: string
+  readonly #held = new Map<Confinement['network'], Promise<Held>>()
+  readonly #python: () => Promise<string>
+  readonly #running = new Set<ManagedProcess>()
+
+  /** `python` runs the launcher; it is asked for when the first child is started. */
+  constructor({ stateDir, python }: { stateDir: string; python: () => Promise<string> }) {
+    this.#stateDir = stateDir
+    this.#pidDir = join(stateDir, 'pids')
+    this.#python = python
+  }
+
+  get running(): readonly ManagedProcess[] {
+    return [...this.#running]
+  }
+
+  /** What this kernel lets this node keep its children to; found out once. */
+  held(network: Confinement['network'] = 'none'): Promise<Held> {
+    let held = this.#held.get(network)
+    if (!held)
+      this.#held.set(network, (held = this.#python().then((found) => probeConfinement(found, network))))
+    return held
+  }
+
+  /** A folder of a child's own, for its files and the socket it listens on; it goes with the child. */
+  async makeFolder(): Promise<string> {
+    const own = join(this.#stateDir, 'own')
+    await mkdir(own, { recursive: true, mode: 0o700 })
+    const wanted = join(await realpath(own), randomUUID().slice(0, 8))
+    const isShort = Buffer.byteLength(join(wanted, 'server.sock')) <= LONGEST_SOCKET
+    const folder = isShort ? wanted : await mkdtemp(join(await realpath(tmpdir()), 'hearth-'))
+    await mkdir(join(folder, 'tmp'), { recursive: true, mode: 0o700 })
+    return folder
+  }
+
+  async start(spec: ProcessSpec): Promise<ManagedProcess> {
+    const { confinement } = spec
+    const [python, folder] = await Promise.all([
+      this.#python(),
+      spec.folder ?? this.makeFolder(),
+      mkdir(this.#pidDir, { recursive: true }),
+    ])
+    const command = [spec.command, ...spec.args]
+    const cwd = spec.cwd ?? folder
+    const order =
+      confinement &&
+      orderOf(confinement, {
+        command,
+        folder,
+        cwd,
+        hidden: await realpath(this.#stateDir),
+        // What was promised at the start of the node holds for each child, or the child does not run.
+        require: await this.held(confinement.network),
+      })
+    const child = spawn(python, ['-I', '-S', LAUNCHER, JSON.stringify(order ?? null), ...command], {
+      stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
+      detached: true,
+      cwd,
+      env: { ...(spec.env ?? childEnv()), ...homeEnv(folder) },
+    })
+    const pidFile = join(this.#pidDir, `${encodeURIComponent(spec.name)}.json`)
+    const group = groupOf(child)
+    const managed = new ManagedProcess(spec.name, child, group, async () => {
+      this.#running.delete(managed)
+      await rm(pidFile, { force: true })
+      await rm(folder, { recursive: true, force: true })
+    })
+    this.#running.add(managed)
+    if (confinement) managed.limitMemory(confinement.memoryMb)
+    await writePidFile(pidFile, child, await group)
+    return managed
+  }
+
+  /** Ends what an earlier life of this node left behind. */
+  async reap(): Promise<number> {
+    const names = await readdir(this.#pidDir).catch(() => [])
+    const reaped = await Promise.all(names.map((name) => reapOne(join(this.#pidDir, name))))
+    if (this.#running.size === 0) await rm(join(this.#stateDir, 'own'), { recursive: true, force: true })
+    return reaped.filter(Boolean).length
+  }
+
+  /** Stops everything at once: TERM, then KILL after `graceMs`. */
+  async stopAll(options: { graceMs: number }): Promise<void> {
+    await Promise.all(this.running.map((managed) => managed.stop(options)))
+  }
+}
+
+async function writePidFile(path: string, child: ChildProcess, group: number | undefined): Promise<void> {
+  if (!child.pid || !group) return
+  const content: PidFile = {
+    launcher: child.pid,
+    launcher_start: (await startTimeOf(child.pid)) ?? '',
+    group,
+  }
+  await writeFile(path, JSON.stringify(content))
+  // It may have ended while the file was being written.
+  if (child.exitCode !== null || child.signalCode !== null) await rm(path, { force: true })
+}
+
+/** The process id, and so the group, of the command: the launcher's one line on the lifeline. */
+function groupOf(child: ChildProcess): Promise<number | undefined> {
+  return new Promise((resolve) => {
+    const lifeline = child.stdio[3] as Readable | null
+    lifeline?.once('data', (data: Buffer) => resolve(Number.parseInt(data.toString(), 10) || undefined))
+    lifeline?.once('error', () => resolve(undefined))
+    lifeline?.once('close', () => resolve(undefined))
+    child.once('error', () => resolve(undefined))
+  })
+}
+
+async function reapOne(path: string): Promise<boolean> {
+  let found = false
+  try {
+    const { launcher, launcher_start, group } = JSON.parse(await readFile(path, 'utf8')) as PidFile
+    found = launcher_start !== '' && (await startTimeOf(launcher)) === launcher_start
+    if (found) {
+      signalProcess(-group, 'SIGKILL')
+      for (let i = 0; i < 20 && (await startTimeOf(launcher)) === launcher_start; i++) await sleep(50)
+      signalProcess(launcher, 'SIGKILL')
+    }
+  } catch {
+    // A pid file cut short by a crash names nobody.
+  }
+  await rm(path, { force: true })
+  return found
+}

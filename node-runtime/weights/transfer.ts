@@ -1,0 +1,219 @@
+import { createHash, type Hash } from 'node:crypto'
+import { constants, createReadStream, createWriteStream } from 'node:fs'
+import { mkdir, open, rename, rm, stat } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { Transform } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type Dispatcher, request } from 'undici'
+import { retryAfter } from '../../platform/hub/rate-limit-headers.ts'
+
+const TRIES = 5
+const MAX_REDIRECTS = 5
+/** Without a word of how long, and at most whatever the word. */
+const LIMITED_S = { unsaid: 30, longest: 900 } as const
+/** How often whoever waits is told that the wait goes on. */
+const TELL_S = 15
+
+/** The other side will not have it, now or later; trying again is of no use. */
+export class TransferError extends Error {
+  override readonly name = 'TransferError'
+  /** The other side's answer. */
+  readonly status: number | undefined
+
+  constructor(message: string, status?: number) {
+    super(message)
+    this.status = status
+  }
+}
+
+/** How a signed address that has run out is answered, and one that was never good. */
+export const REFUSED = 403
+
+/** Puts a file at a signed URL. Safe to repeat: the same bytes go to the same place. */
+export async function putFile(
+  url: string,
+  path: string,
+  { headers, signal }: { headers: Record<string, string>; signal?: AbortSignal },
+): Promise<void> {
+  await retrying(signal, async () => {
+    // A trainer writes these files; a link in their place may lead to anything that the node can read.
+    await using file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW)
+    const { size } = await file.stat()
+    const answer = await request(url, {
+      method: 'PUT',
+      headers: { ...headers, 'content-length': String(size) },
+      body: file.createReadStream({ autoClose: false }),
+      ...(signal && { signal }),
+    })
+    const text = await answer.body.text()
+    refuse('PUT', answer.statusCode, text)
+  })
+}
+
+export interface Download {
+  url: string
+  path: string
+  sha256?: string
+  signal?: AbortSignal
+  /** Gives a new address for the same bytes, asked for when the one at hand is refused: signed addresses run out. */
+  renew?: () => Promise<string>
+  /** Told each time bytes arrive, and once for what an earlier try left on disk. */
+  onBytes?: (count: number) => void
+  /** Told the seconds left while the other side limits its rate, and 0 when it goes on. */
+  onLimited?: (seconds: number) => void
+}
+
+/** The other side asks to come again later. */
+class LimitedError extends Error {
+  override readonly name = 'LimitedError'
+  readonly seconds: number
+
+  constructor(seconds: number) {
+    super(`the other side limits its rate for ${seconds} s`)
+    this.seconds = seconds
+  }
+}
+
+/**
+ * Fetches a file, going on from what an earlier try left beside it, and puts it
+ * in place only once its digest is right.
+ */
+export async function downloadFile({
+  url,
+  path,
+  sha256,
+  signal,
+  renew,
+  onBytes,
+  onLimited,
+}: Download): Promise<void> {
+  await mkdir(dirname(path), { recursive: true })
+  const part = `${path}.part`
+  let address = url
+  /** The address was asked for because the one before was refused, and has not been answered yet. */
+  let isNew = false
+  let told = 0
+  const tell = (total: number) => {
+    if (total > told) onBytes?.(total - told)
+    told = Math.max(told, total)
+  }
+  const once = async () => {
+    const have = await stat(part).then(
+      ({ size }) => size,
+      () => 0,
+    )
+    tell(have)
+    const answer = await following(address, have ? { range: `bytes=${have}-` } : {}, signal)
+    if (answer.statusCode === REFUSED && renew && !isNew) {
+      await answer.body.dump()
+      isNew = true
+      address = await renew()
+      throw new Error('the address had run out')
+    }
+    const hash = createHash('sha256')
+    if (answer.statusCode === 416) {
+      // Everything is here already, or what is here is of no use; the digest decides.
+      await answer.body.dump()
+      if (sha256) await feed(hash, part)
+    } else {
+      if (answer.statusCode === 429) {
+        await answer.body.dump()
+        throw new LimitedError(retryAfter(answer.headers, Date.now()) ?? LIMITED_S.unsaid)
+      }
+      if (answer.statusCode >= 300) refuse('GET', answer.statusCode, await answer.body.text())
+      isNew = false
+      let total = answer.statusCode === 206 ? have : 0
+      if (sha256 && total > 0) await feed(hash, part)
+      const count = new Transform({
+        transform(chunk: Buffer, _encoding, done) {
+          total += chunk.length
+          // While it comes: reading gigabytes once more afterwards takes seconds of a cold start.
+          if (sha256) hash.update(chunk)
+          tell(total)
+          done(null, chunk)
+        },
+      })
+      await pipeline(
+        answer.body,
+        count,
+        createWriteStream(part, { flags: answer.statusCode === 206 ? 'a' : 'w' }),
+      )
+    }
+    if (sha256 && hash.digest('hex') !== sha256) {
+      await rm(part, { force: true })
+      throw new Error('the downloaded bytes do not have the declared digest')
+    }
+    await rename(part, path)
+  }
+  await retrying(signal, once, onLimited)
+}
+
+/** Redirects lead to where the bytes are; no credentials are sent anywhere. */
+async function following(
+  start: string,
+  headers: Record<string, string>,
+  signal: AbortSignal | undefined,
+): Promise<Dispatcher.ResponseData> {
+  let url = start
+  for (let hop = 0; hop <= MAX_REDIRECTS; hop++) {
+    const answer = await request(url, { headers, ...(signal && { signal }) })
+    const { location } = answer.headers
+    if (answer.statusCode < 300 || answer.statusCode >= 400 || typeof location !== 'string') return answer
+    await answer.body.dump()
+    url = new URL(location, url).href
+  }
+  throw new TransferError(`GET of an object was redirected more than ${MAX_REDIRECTS} times`)
+}
+
+/** SHA-256 of a file, in hex. */
+export async function digestOf(path: string, signal?: AbortSignal): Promise<string> {
+  const hash = createHash('sha256')
+  await feed(hash, path, signal)
+  return hash.digest('hex')
+}
+
+async function feed(hash: Hash, path: string, signal?: AbortSignal): Promise<void> {
+  const stream = createReadStream(path, signal && { signal })
+  for await (const chunk of stream as AsyncIterable<Buffer>) hash.update(chunk)
+}
+
+function refuse(method: string, status: number, text: string): void {
+  if (status < 300) return
+  const message = `${method} of an object answered ${status}: ${text.slice(0, 200)}`
+  if (status >= 400 && status < 500 && status !== 408 && status !== 429)
+    throw new TransferError(message, status)
+  throw new Error(message)
+}
+
+async function retrying(
+  signal: AbortSignal | undefined,
+  once: () => Promise<void>,
+  onLimited?: (seconds: number) => void,
+): Promise<void> {
+  for (let attempt = 1; ; attempt++) {
+    signal?.throwIfAborted()
+    try {
+      return await once()
+    } catch (err) {
+      if (signal?.aborted || err instanceof TransferError || attempt >= TRIES) throw err
+      if (err instanceof LimitedError) {
+        // Doing as one is told is no failed try.
+        attempt -= 1
+        await waitOut(err.seconds, onLimited, signal)
+      } else await sleep(200 * 2 ** attempt, undefined, signal && { signal })
+    }
+  }
+}
+
+async function waitOut(
+  seconds: number,
+  tell: ((seconds: number) => void) | undefined,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  for (let left = Math.min(Math.max(1, seconds), LIMITED_S.longest); left > 0; left -= TELL_S) {
+    tell?.(left)
+    await sleep(Math.min(left, TELL_S) * 1000, undefined, signal && { signal })
+  }
+  tell?.(0)
+}

@@ -1,0 +1,161 @@
+import { faultOfFile } from './duckdb.ts'
+import { decodeLine, readLines, tooLong } from './lines.ts'
+import { DatasetRefused, MAX_COLUMNS, MAX_ROW_BYTES, quoted, refusedLine } from './profile.ts'
+
+/** How one file separates its fields, and the names it gives them. */
+export interface CsvDialect {
+  delimiter: string
+  header: string[]
+}
+
+const QUOTE = 0x22
+const NEWLINE = 0x0a
+const RETURN = 0x0d
+const DELIMITERS = [',', ';', '\t', '|']
+
+/** The names of all columns have to fit into this start of the file. */
+export const HEADER_BYTES = 1024 * 1024
+
+/** Reads the header from the start of a file: a name for every column, none twice. */
+export function parseHeader(start: Buffer): CsvDialect {
+  if (start.length === 0) throw new DatasetRefused('the file is empty')
+  if ((start[0] === 0xff && start[1] === 0xfe) || (start[0] === 0xfe && start[1] === 0xff)) {
+    throw refusedLine(1, 'not UTF-8 (it looks like UTF-16)')
+  }
+  const bom = start[0] === 0xef && start[1] === 0xbb && start[2] === 0xbf ? 3 : 0
+  const end = endOfRecord(start, bom)
+  if (end >= HEADER_BYTES) throw refusedLine(1, 'the names of the columns take more than 1 MB')
+  const bytes = start.subarray(bom, end)
+  const text = decodeLine(bytes)
+  if (text === undefined) throw refusedLine(1, 'not valid UTF-8')
+  if (text.includes('\0')) throw refusedLine(1, 'holds the character NUL (is it UTF-16?)')
+  if (text.trim() === '') throw refusedLine(1, 'blank where the names of the columns should be')
+
+  const delimiter = separatorOf(text)
+  const header = splitRecord(text, delimiter)
+  if (header.length > MAX_COLUMNS) throw refusedLine(1, `more than ${MAX_COLUMNS} columns`)
+  const seen = new Map<string, number>()
+  for (const [index, name] of header.entries()) {
+    if (name === '') throw refusedLine(1, `column ${index + 1} has no name`)
+    const earlier = seen.get(name)
+    if (earlier !== undefined) {
+      throw refusedLine(1, `columns ${earlier + 1} and ${index + 1} are both named ${quoted(name)}`)
+    }
+    seen.set(name, index)
+  }
+  return { delimiter, header }
+}
+
+function endOfRecord(bytes: Buffer, from: number): number {
+  let inQuotes = false
+  for (let i = from; i < bytes.length; i++) {
+    if (bytes[i] === QUOTE) inQuotes = !inQuotes
+    else if (!inQuotes && (bytes[i] === NEWLINE || bytes[i] === RETURN)) return i
+  }
+  if (inQuotes && bytes.length < HEADER_BYTES) throw refusedLine(1, 'a quoted column name is never closed')
+  return bytes.length
+}
+
+const outsideQuotes = (text: string) => text.replaceAll(/"(?:[^"]|"")*"/g, '')
+
+/** A comma if there is one, as the trainers choose; else the most frequent of the other marks. */
+function separatorOf(text: string): string {
+  const bare = outsideQuotes(text)
+  const count = (mark: string) => bare.split(mark).length
+  const [most = ','] = DELIMITERS.slice(1).toSorted((a, b) => count(b) - count(a))
+  return bare.includes(',') || count(most) === 1 ? ',' : most
+}
+
+function splitRecord(text: string, delimiter: string): string[] {
+  const fields: string[] = []
+  let rest = text
+  for (;;) {
+    const field = /^"(?:[^"]|"")*"/.exec(rest)?.[0] ?? rest.slice(0, indexOrEnd(rest, delimiter))
+    fields.push(field.startsWith('"') ? field.slice(1, -1).replaceAll('""', '"') : field)
+    rest = rest.slice(field.length)
+    if (rest === '') return fields
+    if (!rest.startsWith(delimiter)) throw refusedLine(1, `text after the closing quote of ${quoted(field)}`)
+    rest = rest.slice(1)
+  }
+}
+
+const indexOrEnd = (text: string, found: string): number =>
+  text.includes(found) ? text.indexOf(found) : text.length
+
+/** Where a scan stands within a field: before it, in it, inside its quotes, just after their end. */
+type State = 'start' | 'plain' | 'quoted' | 'closed'
+
+/**
+ * Reads a refused file once more, line by line, and throws for the first record at fault; `cause` is what made the
+ * first reader refuse it, and is told when nothing is found.
+ */
+export async function nameFirstBadRecord(path: string, dialect: CsvDialect, cause: unknown): Promise<never> {
+  const record = new OpenRecord(dialect)
+  let ending: string | undefined
+  for await (const { line, bytes } of readLines(path)) {
+    const text = decodeLine(bytes)
+    if (text === undefined) throw refusedLine(line, 'not valid UTF-8')
+    const itsEnding = text.endsWith('\r') ? 'CRLF' : 'LF'
+    const bare = itsEnding === 'CRLF' ? text.slice(0, -1) : text
+    record.take(line, line === 1 ? bare.replace(/^\ufeff/, '') : bare)
+    if (record.isOpen) continue
+    ending ??= itsEnding
+    if (ending !== itsEnding) {
+      throw refusedLine(line, `ends in ${itsEnding} while the lines before end in ${ending}`)
+    }
+  }
+  record.end()
+  throw new DatasetRefused(`the file is not CSV: ${faultOfFile(cause)}`, { cause })
+}
+
+/** One record as its lines come in; a quoted field may hold newlines. */
+class OpenRecord {
+  readonly #expected: number
+  readonly #delimiter: string
+  #state: State = 'start'
+  #line = 1
+  #fields = 1
+  #size = 0
+
+  constructor({ delimiter, header }: CsvDialect) {
+    this.#expected = header.length
+    this.#delimiter = delimiter
+  }
+
+  get isOpen(): boolean {
+    return this.#state === 'quoted'
+  }
+
+  take(line: number, text: string): void {
+    if (!this.isOpen) {
+      // Blank lines are no records.
+      if (text === '') return
+      this.#line = line
+      this.#fields = 1
+      this.#state = 'start'
+      this.#size = 0
+    }
+    this.#size += text.length
+    if (this.#size > MAX_ROW_BYTES) throw tooLong(this.#line)
+    for (const character of text) this.#state = this.#after(character)
+    if (!this.isOpen && this.#fields !== this.#expected) {
+      throw refusedLine(this.#line, `${this.#fields} fields where the header has ${this.#expected}`)
+    }
+  }
+
+  end(): void {
+    if (this.isOpen) throw refusedLine(this.#line, 'a quote is opened and never closed')
+  }
+
+  #after(character: string): State {
+    if (this.#state === 'quoted') return character === '"' ? 'closed' : 'quoted'
+    if (character === this.#delimiter) {
+      this.#fields += 1
+      return 'start'
+    }
+    if (character === '\r') throw refusedLine(this.#line, 'a carriage return without a newline')
+    if (character === '"' && this.#state !== 'plain') return 'quoted'
+    if (this.#state === 'closed') throw refusedLine(this.#line, 'text after the closing quote of a field')
+    return 'plain'
+  }
+}

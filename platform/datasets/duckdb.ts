@@ -1,0 +1,110 @@
+import { DuckDBInstance, type DuckDBConnection } from '@duckdb/node-api'
+import type { ColumnType } from './profile.ts'
+
+export interface ReaderOptions {
+  memoryMb: number
+  threads: number
+}
+
+/**
+ * Two threads and their read buffers fit; more of either only moves the memory up (bench/ingest). What does not fit is read
+ * by one thread that has plenty.
+ */
+export const ATTEMPTS: readonly ReaderOptions[] = [
+  { memoryMb: 160, threads: 2 },
+  { memoryMb: 1_024, threads: 1 },
+]
+
+/** A database that can read exactly one file and nothing else of this machine. */
+async function openReader(path: string, { memoryMb, threads }: ReaderOptions): Promise<DuckDBConnection> {
+  const instance = await DuckDBInstance.create(':memory:', {
+    preserve_insertion_order: 'false',
+    threads: String(threads),
+    memory_limit: `${memoryMb}MB`,
+  })
+  const connection = await instance.connect()
+  await connection.run(`
+    set allowed_paths = [${literal(path)}];
+    set enable_external_access = false;
+    set lock_configuration = true`)
+  return connection
+}
+
+/**
+ * Reads a file, and again as the next attempt says while memory does not do: what threads hold at once is a matter of
+ * their timing, not of the file.
+ */
+export async function reading<T>(
+  path: string,
+  attempts: readonly ReaderOptions[],
+  read: (db: DuckDBConnection) => Promise<T>,
+): Promise<T> {
+  let cause: unknown
+  for (const options of attempts) {
+    try {
+      return await read(await openReader(path, options))
+    } catch (err) {
+      if (!isOutOfMemory(err)) throw err
+      cause = err
+    }
+  }
+  throw cause
+}
+
+/** DuckDB met its limit, or the machine had no more; neither makes a file a bad one. */
+export const isOutOfMemory = (err: unknown): boolean =>
+  err instanceof Error && /Out of Memory|bad_alloc/i.test(err.message)
+
+/** The one row of an aggregate, every value as a number. */
+export async function numbers(db: DuckDBConnection, sql: string): Promise<Record<string, number>> {
+  const [row = {}] = (await db.runAndReadAll(sql)).getRowObjects()
+  return Object.fromEntries(Object.entries(row).map(([name, value]) => [name, Number(value)]))
+}
+
+/** The columns of a query by DuckDB's own types. */
+export async function describe(
+  db: DuckDBConnection,
+  query: string,
+): Promise<{ name: string; type: string }[]> {
+  const rows = (await db.runAndReadAll(`describe ${query}`)).getRowObjects()
+  return rows.map((row) => ({ name: String(row.column_name), type: String(row.column_type) }))
+}
+
+export const literal = (text: string): string => `'${text.replaceAll("'", "''")}'`
+export const identifier = (text: string): string => `"${text.replaceAll('"', '""')}"`
+
+/** DuckDB's type in the words that all formats share. */
+export function columnType(duckdb: string): ColumnType {
+  if (duckdb.endsWith(']')) return 'list'
+  const base = /^[A-Z]+/.exec(duckdb)?.[0] ?? ''
+  if (/^U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?$/.test(base)) return 'integer'
+  if (['FLOAT', 'DOUBLE', 'DECIMAL'].includes(base)) return 'number'
+  if (['STRUCT', 'MAP', 'UNION'].includes(base)) return 'object'
+  if (base.startsWith('TIMESTAMP')) return 'timestamp'
+  const others: Record<string, ColumnType> = {
+    BOOLEAN: 'boolean',
+    DATE: 'date',
+    BLOB: 'binary',
+    JSON: 'any',
+    VARIANT: 'any',
+  }
+  return others[base] ?? 'string'
+}
+
+/** What DuckDB says of files that people send most, in words for them. */
+const FAULTS: readonly [RegExp, string][] = [
+  [/magic bytes|too small to be a Parquet/i, 'it does not begin and end as one; was it cut short?'],
+  [/Footer length/i, 'its footer is damaged; was it cut short?'],
+  [/TProtocolException|Invalid data|Corrupt|decompress|snappy|ZSTD|gzip/i, 'its data are damaged'],
+]
+
+/** What DuckDB found wrong with a file, without our path, its advice and the class of its error. */
+export function faultOfFile(err: unknown): string {
+  const text = err instanceof Error ? err.message : String(err)
+  const known = FAULTS.find(([pattern]) => pattern.test(text))
+  if (known) return known[1]
+  return (text.split('\n')[0] ?? '')
+    .replace(/^(?:[A-Z][A-Za-z-]* )+Error: /, '')
+    .replaceAll(/(?:file )?(?:'?\/[^\s']+'?|"\/[^"]+")/g, 'the file')
+    .slice(0, 200)
+}

@@ -1,0 +1,152 @@
+import { stat } from 'node:fs/promises'
+import type { DuckDBConnection } from '@duckdb/node-api'
+import { ATTEMPTS, columnType, describe, literal, numbers, reading } from './duckdb.ts'
+import { JsonColumns } from './json-columns.ts'
+import { decodeLine, readLines, tooLong } from './lines.ts'
+import { SNIFFED_ROWS } from '../../domain/dataset-columns.ts'
+import {
+  decodedBytes,
+  DatasetRefused,
+  MAX_ROW_BYTES,
+  quoted,
+  refusedLine,
+  type DatasetColumn,
+  type DatasetProfile,
+} from './profile.ts'
+
+/** DuckDB's names are equal in any case, so of `a` and `A` it renames the second. */
+const RENAMED = /_\d+$/
+/** DuckDB takes a comma before a closing bracket, which JSON does not have; inside a string it is fine. */
+const LOOSE_COMMA = String.raw`,\s*[}\]]`
+
+/** JSON Lines: every line that is not blank is one JSON object. Columns are those of the first `SNIFFED_ROWS`. */
+export async function readJsonl(path: string, attempts = ATTEMPTS): Promise<DatasetProfile> {
+  try {
+    return await reading(path, attempts, (db) => readWith(db, path))
+  } catch (err) {
+    if (err instanceof DatasetRefused) throw err
+    // Of DuckDB's errors none says that a file is bad: it also takes a last long line without its end for one.
+    return scan(path)
+  }
+}
+
+async function readWith(db: DuckDBConnection, path: string): Promise<DatasetProfile> {
+  const rows = `(select json::varchar as row
+    from read_json_objects(${literal(path)}, format = 'newline_delimited', maximum_object_size = ${MAX_ROW_BYTES}))`
+  const found = await numbers(
+    db,
+    `select count(*) as n,
+        count(*) filter (starts_with(row, '{')) as objects,
+        count(*) filter (strlen(row) > ${MAX_ROW_BYTES}) as long,
+        count(*) filter (regexp_matches(row, ${literal(LOOSE_COMMA)})) as suspicious
+      from ${rows}`,
+  )
+
+  if (found.objects !== found.n || found.long) await nameFirstBadLine(path)
+  if (found.suspicious && (await hasLooseComma(db, rows))) await nameFirstBadLine(path)
+  if (!found.n) throw new DatasetRefused('the file has no rows')
+
+  const columns = await columnsOf(db, path, rows)
+  const { size } = await stat(path)
+  return { num_samples: found.n, columns, decoded_bytes: decodedBytes(found.n, columns.length, size) }
+}
+
+/** All keys of the first rows, by the type that their values have in common. */
+async function columnsOf(db: DuckDBConnection, path: string, rows: string): Promise<DatasetColumn[]> {
+  const described = await describe(
+    db,
+    `select * from read_json(${literal(path)}, format = 'newline_delimited', maximum_depth = 2,
+      sample_size = ${SNIFFED_ROWS}, map_inference_threshold = -1, maximum_object_size = ${MAX_ROW_BYTES})`,
+  )
+  const columns = described.map(({ name, type }) => ({ name, type: columnType(type) }))
+  if (!columns.some(({ name }) => RENAMED.test(name))) return columns
+
+  const keys = await db.runAndReadAll(
+    `select distinct unnest(json_keys(row)) as key from (select row from ${rows} limit ${SNIFFED_ROWS})`,
+  )
+  const types = new Map(columns.map(({ name, type }) => [name, type]))
+  const names = keys.getRowObjects().map(({ key }) => String(key))
+  return names.toSorted().map((name) => ({ name, type: types.get(name) ?? 'any' }))
+}
+
+async function hasLooseComma(db: DuckDBConnection, rows: string): Promise<boolean> {
+  const suspects = await db.stream(
+    `select row from ${rows} where regexp_matches(row, ${literal(LOOSE_COMMA)})`,
+  )
+  for await (const page of suspects.yieldRowObjects()) {
+    if (page.some(({ row }) => typeof objectOf(String(row)) === 'string')) return true
+  }
+  return false
+}
+
+/**
+ * Reads the lines once more, in order, for DuckDB's own line numbers cannot be relied on. Slower than DuckDB, and
+ * only for files that are refused.
+ */
+async function nameFirstBadLine(path: string): Promise<never> {
+  await scanLines(path, () => {})
+  throw new DatasetRefused('the file is not JSON Lines')
+}
+
+/** Reads line by line, which takes the memory of one row and much longer than DuckDB. */
+async function scan(path: string): Promise<DatasetProfile> {
+  let rows = 0
+  const found = new JsonColumns()
+  await scanLines(path, (value) => {
+    rows += 1
+    if (rows <= SNIFFED_ROWS) found.add(value)
+  })
+  if (rows === 0) throw new DatasetRefused('the file has no rows')
+  const columns = found.all()
+  const { size } = await stat(path)
+  return { num_samples: rows, columns, decoded_bytes: decodedBytes(rows, columns.length, size) }
+}
+
+/** Hands out the object of each line that is not blank; throws for the first line that holds none. */
+async function scanLines(path: string, take: (value: object) => void): Promise<void> {
+  for await (const { line, bytes } of readLines(path)) {
+    if (bytes.length > MAX_ROW_BYTES) throw tooLong(line)
+    const text = decodeLine(bytes)
+    if (text === undefined || (line === 1 && text.includes('\0'))) throw refusedLine(line, notUtf8(bytes))
+    if (line === 1 && text.startsWith('\ufeff')) {
+      throw refusedLine(1, 'starts with a byte order mark; JSON Lines are plain UTF-8')
+    }
+    if (text.trim() === '') continue
+    const value = objectOf(text)
+    if (typeof value === 'string') throw refusedLine(line, value)
+    take(value)
+  }
+}
+
+const notUtf8 = (bytes: Uint8Array): string =>
+  bytes[0] === 0xff || bytes[0] === 0xfe || bytes.includes(0)
+    ? 'not UTF-8 (it looks like UTF-16)'
+    : 'not valid UTF-8'
+
+/** The object that a line holds, or what is wrong with it. */
+function objectOf(text: string): object | string {
+  let value: unknown
+  try {
+    value = parse(text)
+  } catch (err) {
+    const reason = err instanceof Error ? err.message : String(err)
+    return `not valid JSON (${reason.slice(0, 160)})`
+  }
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value
+  return `not a JSON object but ${Array.isArray(value) ? 'an array' : quoted(text.trim(), 40)}`
+}
+
+/** A number in JSON that is infinite once read. */
+const OVERFLOWING = '1e999'
+
+/** JSON as DuckDB and Python take it: with NaN and Infinity, which the standard lacks, and no lone surrogates. */
+function parse(text: string): unknown {
+  const standard = text.replaceAll(/"(?:[^"\\]|\\.)*"|-?\b(?:NaN|Infinity)\b/g, (found) =>
+    found.startsWith('"') ? found : OVERFLOWING,
+  )
+  return JSON.parse(standard, (key, value: unknown) => {
+    const isWhole = key.isWellFormed() && (typeof value !== 'string' || value.isWellFormed())
+    if (!isWhole) throw new Error('half of a surrogate pair')
+    return value
+  })
+}

@@ -1,0 +1,87 @@
+import type { DuckDBConnection } from '@duckdb/node-api'
+import {
+  columnType,
+  describe,
+  faultOfFile,
+  identifier,
+  isOutOfMemory,
+  literal,
+  numbers,
+  reading,
+} from './duckdb.ts'
+import { decodedBytes, DatasetRefused, type DatasetProfile } from './profile.ts'
+
+/** A column chunk is unpacked as a whole, and writers differ in how large they make it. */
+const ATTEMPTS = [
+  { memoryMb: 1_024, threads: 2 },
+  { memoryMb: 1_024, threads: 1 },
+]
+/** How DuckDB says that its own limit was met. */
+const MET_LIMIT = /[KMGT]iB\/[^)]* used\)/
+/** Few columns at a time keep the memory at few column chunks; a pass for each of thousands would take minutes. */
+const MAX_PASSES = 64
+
+/** Parquet: the footer says what there is, and every page is decoded, for a damaged one shows only then. */
+export function readParquet(path: string): Promise<DatasetProfile> {
+  return reading(path, ATTEMPTS, (db) => readWith(db, `read_parquet(${literal(path)})`)).catch(
+    (err: unknown) => {
+      // One thread holds one row group; what met the limit then is that, and not the load of the machine.
+      if (!isOutOfMemory(err) || !MET_LIMIT.test(String(err))) throw err
+      throw new DatasetRefused('a row group is too large; write smaller ones', { cause: err })
+    },
+  )
+}
+
+async function readWith(db: DuckDBConnection, source: string): Promise<DatasetProfile> {
+  const columns = await describe(db, `select * from ${source}`).catch((err: unknown) => {
+    if (isOutOfMemory(err)) throw err
+    throw new DatasetRefused(`the file is not Parquet: ${faultOfFile(err)}`, { cause: err })
+  })
+
+  let textBytes = 0
+  const group = Math.ceil(columns.length / MAX_PASSES)
+  for (let from = 0; from < columns.length; from += group) {
+    const some = columns.slice(from, from + group)
+    textBytes += await decode(db, source, some).catch(async () => {
+      let bytes = 0
+      for (const one of some)
+        bytes += await decode(db, source, [one]).catch((err) => refuseColumn(one.name, err))
+      return bytes
+    })
+  }
+  const { n = 0 } = await numbers(db, `select count(*) as n from ${source}`)
+  if (n === 0) throw new DatasetRefused('the file has no rows')
+  return {
+    num_samples: n,
+    decoded_bytes: decodedBytes(n, columns.length, textBytes),
+    columns: columns.map(({ name, type }) => ({ name, type: columnType(type) })),
+  }
+}
+
+/** Has every value of these columns looked at, for a hash needs them all; gives the bytes of what has no fixed size. */
+async function decode(db: DuckDBConnection, source: string, columns: readonly Described[]): Promise<number> {
+  const asked = columns.flatMap(({ name, type }, i) => [
+    `bit_xor(hash(${identifier(name)})) as h${i}`,
+    ...sizeOf(identifier(name), type).map((size) => `coalesce(sum(${size}), 0) as s${i}`),
+  ])
+  const found = await numbers(db, `select ${asked.join(', ')} from ${source}`)
+  return columns.reduce((sum, _, i) => sum + (found[`s${i}`] ?? 0), 0)
+}
+
+interface Described {
+  name: string
+  type: string
+}
+
+/** The size of a value in SQL, of types whose values differ in it. Of nested ones the text is about half. */
+function sizeOf(column: string, type: string): string[] {
+  const kind = columnType(type)
+  if (type === 'BLOB') return [`octet_length(${column})`]
+  if (kind === 'string') return [`strlen(${column}::varchar)`]
+  return ['list', 'object', 'any'].includes(kind) ? [`2 * strlen(${column}::varchar)`] : []
+}
+
+function refuseColumn(name: string, cause: unknown): never {
+  if (isOutOfMemory(cause)) throw cause
+  throw new DatasetRefused(`column ${JSON.stringify(name)}: ${faultOfFile(cause)}`, { cause })
+}

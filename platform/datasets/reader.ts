@@ -1,0 +1,114 @@
+import { fork } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { MemoryWatch } from '../processes/memory-watch.ts'
+import { ownNamespaces } from '../processes/own-namespaces.ts'
+import { treeOf } from '../processes/process-tree.ts'
+import { DatasetRefused, type DatasetFormat, type DatasetProfile } from './profile.ts'
+
+export interface ReadOrder {
+  path: string
+  format: DatasetFormat
+  /** An empty folder to unpack into. */
+  directory: string
+}
+
+export type ReadAnswer = { profile: DatasetProfile } | { refused: string } | { broken: string }
+
+/** The reader's process ended without an answer, or with one that makes no sense. */
+export class DatasetReaderBroken extends Error {
+  override readonly name = 'DatasetReaderBroken'
+}
+
+const CHILD = fileURLToPath(new URL('reader-child.ts', import.meta.url))
+/** What a reader may take: one of Parquet is given 1 GB, and whatever takes twice that is no honest file. */
+export interface ReadBounds {
+  memoryMb: number
+  ms: number
+}
+const BOUNDS: ReadBounds = { memoryMb: 2_048, ms: 15 * 60_000 }
+const HEAP_MB = 512
+const FOLDER_LIFE_MS = 24 * 3_600_000
+
+/**
+ * Reads a file from end to end as `format`: its rows, its columns, and whether it is what it claims to be; throws
+ * `DatasetRefused` when it is not. Works in a process of its own, so memory is bounded and a bad file breaks only that.
+ */
+export async function readDataset(
+  file: { path: string; format: DatasetFormat },
+  { signal, bounds = BOUNDS }: { signal?: AbortSignal; bounds?: ReadBounds | undefined } = {},
+): Promise<DatasetProfile & { peakBytes: number }> {
+  signal?.throwIfAborted()
+  await using folder = await temporaryFolder()
+  const answer = await askChild({ ...file, directory: folder.path }, bounds, signal)
+  if ('refused' in answer) throw new DatasetRefused(answer.refused)
+  if ('broken' in answer) throw new DatasetReaderBroken(answer.broken)
+  return { ...answer.profile, peakBytes: answer.peakBytes }
+}
+
+async function askChild(order: ReadOrder, { memoryMb, ms }: ReadBounds, signal: AbortSignal | undefined) {
+  const { PATH, TMPDIR } = process.env
+  const [program, ...before] = [
+    ...(await ownNamespaces()),
+    process.execPath,
+    `--max-old-space-size=${HEAP_MB}`,
+  ]
+  signal?.throwIfAborted()
+  const child = fork(CHILD, {
+    execPath: program,
+    execArgv: before,
+    stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
+    // What parses a stranger's file holds no secret.
+    env: { ...(PATH !== undefined && { PATH }), ...(TMPDIR !== undefined && { TMPDIR }) },
+  })
+  const kill = () => void child.kill('SIGKILL')
+  let excess: string | undefined
+  using _watch = new MemoryWatch({
+    pids: async () => (child.pid === undefined ? [] : treeOf(child.pid)),
+    limitMb: memoryMb,
+    onOver: (found) => {
+      excess = found
+      kill()
+    },
+  })
+  const timer = setTimeout(() => {
+    excess = `it took longer than ${ms / 60_000} minutes`
+    kill()
+  }, ms)
+  signal?.addEventListener('abort', kill, { once: true })
+  try {
+    const exited = once(child, 'exit').then(() => {
+      signal?.throwIfAborted()
+      if (excess !== undefined) throw new DatasetRefused(`the file cannot be read within bounds: ${excess}`)
+      throw new DatasetReaderBroken(
+        `the reader's process ended early (${child.signalCode ?? child.exitCode})`,
+      )
+    })
+    child.send(order)
+    const [answer] = (await Promise.race([once(child, 'message'), exited])) as [
+      ReadAnswer & { peakBytes: number },
+    ]
+    return answer
+  } finally {
+    clearTimeout(timer)
+    signal?.removeEventListener('abort', kill)
+    kill()
+  }
+}
+
+/** A folder for one piece of work on datasets; those that a killed process left go after a day. */
+export async function temporaryFolder(): Promise<AsyncDisposable & { path: string }> {
+  const root = join(tmpdir(), 'hearth-datasets')
+  await mkdir(root, { recursive: true, mode: 0o700 })
+  for (const name of await readdir(root)) {
+    const found = await stat(join(root, name)).catch(() => undefined)
+    if (found && found.mtimeMs < Date.now() - FOLDER_LIFE_MS) {
+      await rm(join(root, name), { recursive: true, force: true })
+    }
+  }
+  const path = await mkdtemp(join(root, 'work-'))
+  return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true }) }
+}

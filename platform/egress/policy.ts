@@ -1,0 +1,212 @@
+import { BlockList, isIP } from 'node:net'
+import { domainToASCII } from 'node:url'
+import { parse as parseName } from 'tldts'
+import { type Config, ConfigError } from '../config.ts'
+
+/** Why a destination is refused: a closed word for records, a sentence for people. */
+export class EgressRefused extends Error {
+  override readonly name = 'EgressRefused'
+  readonly reason: EgressReason
+  constructor(reason: EgressReason, message: string) {
+    super(message)
+    this.reason = reason
+  }
+}
+export type EgressReason = 'url_not_allowed' | 'name_not_allowed' | 'address_not_allowed'
+
+/** A URL whose text is in order; its addresses are still to be checked, at every attempt anew. */
+export interface Destination {
+  readonly url: URL
+  /** ASCII, lower case, without the trailing dot. */
+  readonly hostname: string
+  readonly port: number
+  /** The text is fine only for addresses on the operator's allow list: another port, or a reserved name. */
+  readonly needsAllowance: boolean
+}
+
+const HTTPS_PORT = 443
+const MAX_URL_LENGTH = 2048
+
+/** Names that never mean a public host (RFC 2606, 6761, 6762, 7686, 8375, 9476, and what clouds and clusters use). */
+const RESERVED_SUFFIXES = [
+  'localhost',
+  'localdomain',
+  'local',
+  'internal',
+  'intranet',
+  'private',
+  'corp',
+  'home',
+  'lan',
+  'test',
+  'example',
+  'invalid',
+  'onion',
+  'alt',
+  'arpa',
+  'metadata.goog',
+]
+
+/** IPv4 that is not public unicast (IANA special-purpose registry), and Azure's host service. */
+const IPV4_REFUSED = [
+  '0.0.0.0/8',
+  '10.0.0.0/8',
+  '100.64.0.0/10',
+  '127.0.0.0/8',
+  '169.254.0.0/16',
+  '172.16.0.0/12',
+  '192.0.0.0/24',
+  '192.0.2.0/24',
+  '192.88.99.0/24',
+  '192.168.0.0/16',
+  '198.18.0.0/15',
+  '198.51.100.0/24',
+  '203.0.113.0/24',
+  '224.0.0.0/4',
+  '240.0.0.0/4',
+  '168.63.129.16/32',
+]
+/** Only 2000::/3 is allocated as global unicast; these parts of it are not public hosts. */
+const IPV6_GLOBAL = '2000::/3'
+const IPV6_REFUSED = ['2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20']
+
+const refusedV4 = blockList(IPV4_REFUSED)
+const globalV6 = blockList([IPV6_GLOBAL])
+const refusedV6 = blockList(IPV6_REFUSED)
+
+/** Whether an address belongs to a public host. */
+export function isPublicAddress(address: string): boolean {
+  switch (isIP(address)) {
+    case 4:
+      return !refusedV4.check(address, 'ipv4')
+    case 6:
+      return globalV6.check(address, 'ipv6') && !refusedV6.check(address, 'ipv6')
+    default:
+      return false
+  }
+}
+
+/** What an operator may set: `HEARTH_EGRESS_ALLOW` and `HEARTH_EGRESS_BLOCK`. */
+export interface EgressRules {
+  /** `CIDR:port` entries. Throws at construction when one cannot be read. */
+  allow: readonly string[]
+  /** Domains that are refused with everything below them. */
+  block: readonly string[]
+}
+
+/** Decides where calls to user-given addresses may go. */
+export class EgressPolicy {
+  readonly #allowed = new Map<number, BlockList>()
+  readonly #blocked: readonly string[]
+
+  constructor({ allow, block }: EgressRules) {
+    for (const entry of allow) {
+      const match = /^(.+\/\d+):(\d+)$/.exec(entry)
+      if (!match)
+        throw new ConfigError(`HEARTH_EGRESS_ALLOW must hold CIDR:port entries, not ${JSON.stringify(entry)}`)
+      const port = Number(match[2])
+      const list = this.#allowed.get(port) ?? new BlockList()
+      addSubnet(list, (match[1] ?? '').replaceAll(/[[\]]/g, ''))
+      this.#allowed.set(port, list)
+    }
+    this.#blocked = block.map((domain) => domainToASCII(domain.replace(/\.$/, '')))
+  }
+
+  /** Checks what the text of a URL shows. Throws `EgressRefused`. */
+  parse(text: string): Destination {
+    const url = parseStrictly(text)
+    const hostname = url.hostname.replace(/\.$/, '')
+    checkName(hostname)
+    if (this.#blocked.some((domain) => isWithin(hostname, domain))) {
+      throw new EgressRefused('name_not_allowed', 'the host name is blocked by the operator')
+    }
+
+    const port = url.port === '' ? HTTPS_PORT : Number(url.port)
+    const isReserved =
+      !isUnderPublicSuffix(hostname) || RESERVED_SUFFIXES.some((suffix) => isWithin(hostname, suffix))
+    const needsAllowance = isReserved || port !== HTTPS_PORT
+    if (needsAllowance && !this.#allowed.has(port)) {
+      throw port === HTTPS_PORT
+        ? new EgressRefused(
+            'name_not_allowed',
+            'the host name is not under a public suffix; expected a name such as hooks.your-company.com',
+          )
+        : new EgressRefused('url_not_allowed', 'the port must be 443')
+    }
+    return { url, hostname, port, needsAllowance }
+  }
+
+  /** Checks every address a name resolved to; one unsafe answer refuses them all. Throws `EgressRefused`. */
+  checkAddresses({ port, needsAllowance }: Destination, addresses: readonly string[]): void {
+    for (const address of addresses) {
+      if (this.#isAllowed(address, port) || (!needsAllowance && isPublicAddress(address))) continue
+      throw new EgressRefused(
+        'address_not_allowed',
+        'the host name resolves to an address that is not public',
+      )
+    }
+  }
+
+  #isAllowed(address: string, port: number): boolean {
+    return this.#allowed.get(port)?.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4') ?? false
+  }
+}
+
+/** The operator's policy; the platform's own name is never a destination, so that deliveries cannot loop back. */
+export function openEgressPolicy(config: Config): EgressPolicy {
+  const own = config.HEARTH_BASE_URL === undefined ? [] : [new URL(config.HEARTH_BASE_URL).hostname]
+  return new EgressPolicy({
+    allow: config.HEARTH_EGRESS_ALLOW,
+    block: [...config.HEARTH_EGRESS_BLOCK, ...own],
+  })
+}
+
+/** Looks at the raw text first: the parser repairs what other parsers read differently. */
+function parseStrictly(text: string): URL {
+  const refuse = (message: string): never => {
+    throw new EgressRefused('url_not_allowed', message)
+  }
+  if (text.length > MAX_URL_LENGTH) refuse(`the URL must have at most ${MAX_URL_LENGTH} characters`)
+  if (/[\p{Cc}\p{Cf}\p{Z}\\]/u.test(text))
+    refuse('the URL must hold no spaces, control characters or backslashes')
+  const authority =
+    /^https:\/\/([^/?#]+)/i.exec(text)?.[1] ?? refuse('the URL must begin with https:// and a host name')
+  if (text.includes('#')) refuse('the URL must have no fragment')
+  if (authority.includes('@')) refuse('the URL must hold no user name or password')
+  if (authority.includes('%')) refuse('the host name must not be percent-encoded')
+  if (authority.includes('[')) refuse('the host must be a name, not an address')
+  if (!/^[^:]+(:[1-9]\d{0,4})?$/.test(authority)) refuse('the port must be 443')
+  if (!URL.canParse(text)) refuse('the URL cannot be parsed')
+  return new URL(text)
+}
+
+/** One DNS name: labels of 1 to 63 letters, digits, hyphens; not something that a resolver reads as a number. */
+function checkName(hostname: string): void {
+  const labels = hostname.split('.')
+  const last = labels.at(-1) ?? ''
+  if (isIP(hostname) || /^(\d+|0x[\da-f]*)$/.test(last)) {
+    throw new EgressRefused('url_not_allowed', 'the host must be a name, not an address')
+  }
+  const isName = hostname.length <= 253 && labels.every((label) => /^(?!-)[a-z\d_-]{1,63}(?<!-)$/.test(label))
+  if (!isName) throw new EgressRefused('url_not_allowed', 'the host is not a valid DNS name')
+}
+
+/** Whether a public resolver can know the name: it stands below a suffix of the Public Suffix List's part for registries. */
+function isUnderPublicSuffix(hostname: string): boolean {
+  const { isIcann, domain } = parseName(hostname, { extractHostname: false, validateHostname: false })
+  return isIcann === true && domain !== null
+}
+
+const isWithin = (hostname: string, domain: string): boolean =>
+  hostname === domain || hostname.endsWith(`.${domain}`)
+
+function blockList(subnets: readonly string[]): BlockList {
+  const list = new BlockList()
+  for (const subnet of subnets) addSubnet(list, subnet)
+  return list
+}
+
+function addSubnet(list: BlockList, cidr: string): void {
+  const [network = '', bits] = cidr.split('/')
+  list.addSubnet(network, Number(bits), isIP(network) === 6 ? 'ipv6' : 'ipv4')
+}

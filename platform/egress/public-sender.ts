@@ -1,0 +1,163 @@
+import { isIP } from 'node:net'
+import { LRUCache } from 'lru-cache'
+import { Pool } from 'undici'
+import { type Destination, type EgressPolicy, EgressRefused, type EgressReason } from './policy.ts'
+import { type LOOKUP_LIMITS, NameLookup, type Resolve } from './name-lookup.ts'
+import { type Answer, exchange, GivenUp, type Outgoing, Patience } from './public-exchange.ts'
+
+/** How long a whole exchange may take, from the look-up of the name to the end of the answer. */
+const EXCHANGE_MS = 15_000
+const CONNECT_MS = 5_000
+const MAX_POOLS = 1_000
+/** A pool nobody used for this long is closed with its connections. */
+const POOL_IDLE_MS = 60_000
+
+/** Why no answer came: a closed vocabulary, safe to show to the owner of the destination. */
+export type SendFailure =
+  | EgressReason
+  | 'name_not_resolved'
+  | 'connect_failed'
+  | 'connect_timeout'
+  | 'tls_failed'
+  | 'timeout'
+  | 'connection_closed'
+  | 'invalid_answer'
+  | 'aborted'
+
+/** An exchange that brought no answer. `cause` is for operators. */
+export class SendError extends Error {
+  override readonly name = 'SendError'
+  readonly reason: SendFailure
+  constructor(reason: SendFailure, message: string, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause })
+    this.reason = reason
+  }
+}
+
+/**
+ * Sends to user-given addresses under the egress policy: the name is resolved for each exchange, any unsafe answer
+ * refuses it, the connection goes to the checked addresses with the name kept for TLS and Host, and a kept connection
+ * is used again only while its address is in the fresh answer. No redirects, no proxy environment; time and size bounded.
+ */
+export class PublicSender implements AsyncDisposable {
+  readonly #policy: EgressPolicy
+  readonly #names: NameLookup
+  readonly #exchangeMs: number
+  readonly #pools = new LRUCache<string, Pool>({
+    max: MAX_POOLS,
+    ttl: POOL_IDLE_MS,
+    ttlAutopurge: true,
+    updateAgeOnGet: true,
+    // What is still in flight ends by its own deadline.
+    dispose: (pool) => void pool.close().catch(() => {}),
+  })
+
+  constructor(
+    policy: EgressPolicy,
+    resolve?: Resolve,
+    { exchangeMs = EXCHANGE_MS, ...limits }: Partial<typeof LOOKUP_LIMITS> & { exchangeMs?: number } = {},
+  ) {
+    this.#policy = policy
+    this.#names = new NameLookup(resolve, limits)
+    this.#exchangeMs = exchangeMs
+  }
+
+  /** One exchange. Throws `SendError`; every status, redirects included, is an answer. */
+  async send(url: string, outgoing: Outgoing): Promise<Answer> {
+    using patience = new Patience(this.#exchangeMs, outgoing.signal)
+    try {
+      const destination = this.#policy.parse(url)
+      const addresses = await patience.with(this.#resolved(destination, outgoing.owner))
+      return await this.#sendToFirst(destination, addresses, { outgoing, patience })
+    } catch (err) {
+      throw toSendError(err)
+    }
+  }
+
+  async #resolved(destination: Destination, owner: string): Promise<string[]> {
+    const addresses = await this.#names.addressesOf(destination.hostname, owner).catch((err: unknown) => {
+      throw new SendError('name_not_resolved', 'the host name could not be resolved', err)
+    })
+    if (addresses.length === 0) throw new SendError('name_not_resolved', 'the host name has no address')
+    this.#policy.checkAddresses(destination, addresses)
+    return addresses
+  }
+
+  /** The next address is tried only when nothing was sent to the one before. */
+  async #sendToFirst(
+    destination: Destination,
+    addresses: string[],
+    { outgoing, patience }: { outgoing: Outgoing; patience: Patience },
+  ): Promise<Answer> {
+    const { pathname, search } = destination.url
+    let failure: unknown
+    for (const address of addresses) {
+      try {
+        return await exchange(this.#pool(destination, address), pathname + search, outgoing, patience)
+      } catch (err) {
+        failure = err
+        if (!isConnectFailure(err)) break
+      }
+    }
+    throw failure
+  }
+
+  #pool(destination: Destination, address: string): Pool {
+    const key = `${destination.url.host}|${address}`
+    const known = this.#pools.get(key)
+    if (known) return known
+    const pool = new Pool(destination.url.origin, {
+      // As many as its callers want, who bound that for each destination: destinations that share a host, as those of a
+      // relay do, never wait for each other.
+      connections: null,
+      pipelining: 1,
+      allowH2: false,
+      // An exchange has a deadline of its own.
+      headersTimeout: 0,
+      bodyTimeout: 0,
+      connect: {
+        timeout: CONNECT_MS,
+        servername: destination.hostname,
+        autoSelectFamily: false,
+        lookup: (_hostname, options, callback) => {
+          const family = isIP(address)
+          if (options.all) callback(null, [{ address, family }])
+          else callback(null, address, family)
+        },
+      },
+    })
+    this.#pools.set(key, pool)
+    return pool
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const pools = [...this.#pools.values()]
+    this.#pools.clear()
+    await Promise.allSettled(pools.map((pool) => pool.destroy()))
+  }
+}
+
+const codeOf = (err: unknown): string => (err as { code?: string } | undefined)?.code ?? ''
+
+const CONNECT_CODES = new Set(['ECONNREFUSED', 'EHOSTUNREACH', 'ENETUNREACH', 'EADDRNOTAVAIL', 'ETIMEDOUT'])
+const isConnectFailure = (err: unknown): boolean =>
+  CONNECT_CODES.has(codeOf(err)) || codeOf(err) === 'UND_ERR_CONNECT_TIMEOUT'
+
+function toSendError(err: unknown): SendError {
+  if (err instanceof SendError) return err
+  if (err instanceof EgressRefused) return new SendError(err.reason, err.message)
+  if (err instanceof GivenUp)
+    return err.reason === 'aborted'
+      ? new SendError('aborted', 'the exchange was given up', err)
+      : new SendError('timeout', 'no complete answer within 15 s', err)
+  const code = codeOf(err)
+  if (code === 'UND_ERR_CONNECT_TIMEOUT')
+    return new SendError('connect_timeout', 'no connection within 5 s', err)
+  if (CONNECT_CODES.has(code))
+    return new SendError('connect_failed', 'the connection was refused or not routed', err)
+  if (/CERT|TLS|SSL|SELF_SIGNED|ALTNAME|UNABLE_TO_/.test(code))
+    return new SendError('tls_failed', 'TLS could not be established', err)
+  if ((err as Error).name === 'HTTPParserError' || /OVERFLOW|UND_ERR_RESPONSE/.test(code))
+    return new SendError('invalid_answer', 'the answer was not valid HTTP', err)
+  return new SendError('connection_closed', 'the connection closed before the answer was complete', err)
+}

@@ -1,0 +1,249 @@
+import { createHash } from 'node:crypto'
+import { type Dispatcher, request } from 'undici'
+import {
+  asNumber,
+  asRecord,
+  HubError,
+  type HubFile,
+  type HubRepoInfo,
+  hubRefusal,
+  readHubInfo,
+} from './answers.ts'
+
+export { HubError, type HubFailure, type HubFile, type HubRepoInfo } from './answers.ts'
+
+const JSON_MS = 15_000
+const FILE_MS = 60_000
+const MAX_JSON_BYTES = 16 * 1024 * 1024
+const MAX_REDIRECTS = 5
+/** A hub lists at most so many commits at once. */
+const COMMITS_PER_PAGE = 1_000
+const MAX_COMMIT_PAGES = 5
+/** How far back a commit is looked for at most. */
+export const MAX_COMMITS = COMMITS_PER_PAGE * MAX_COMMIT_PAGES
+
+export interface HubOptions {
+  endpoint: string | undefined
+  token: string
+}
+
+/** The one way to a Hugging Face-compatible hub: time, size and redirects bounded, the token shown to the hub alone. */
+export class HubClient {
+  readonly #endpoint: string | undefined
+  readonly #token: string
+
+  constructor({ endpoint, token }: HubOptions) {
+    this.#endpoint = endpoint?.replace(/\/+$/, '')
+    this.#token = token
+  }
+
+  get isConfigured(): boolean {
+    return this.#endpoint !== undefined && this.#endpoint !== ''
+  }
+
+  get hasToken(): boolean {
+    return this.#token !== ''
+  }
+
+  /** Where a person looks at a repository. */
+  pageUrl(repoId: string): string {
+    return `${this.#base()}/${repoId}`
+  }
+
+  /** Where a file's bytes are, pinned to a revision. */
+  fileUrl(repoId: string, revision: string, path: string): string {
+    const parts = path.split('/').map(encodeURIComponent).join('/')
+    return `${this.#base()}/${repoId}/resolve/${encodeURIComponent(revision)}/${parts}`
+  }
+
+  /** Ids of repositories that fit, the most downloaded first. */
+  async search({
+    query,
+    pipelineTag,
+    limit,
+  }: {
+    query: string
+    pipelineTag?: string | undefined
+    limit: number
+  }) {
+    const url = new URL(`${this.#base()}/api/models`)
+    url.search = new URLSearchParams({
+      search: query,
+      sort: 'downloads',
+      direction: '-1',
+      limit: String(limit),
+      ...(pipelineTag !== undefined && { pipeline_tag: pipelineTag }),
+    }).toString()
+    const { value: found } = await this.#json(url.href)
+    if (!Array.isArray(found))
+      throw new HubError('invalid_answer', 'the hub did not answer with a list of models')
+    return found.flatMap((entry: unknown) => {
+      const { id, modelId, downloads } = asRecord(entry)
+      const repoId = typeof id === 'string' ? id : modelId
+      return typeof repoId === 'string' ? [{ repoId, downloads: asNumber(downloads) ?? 0 }] : []
+    })
+  }
+
+  /** A repository as it is now, or at a commit. */
+  async info(repoId: string, revision?: string): Promise<HubRepoInfo> {
+    const at = revision === undefined ? '' : `/revision/${encodeURIComponent(revision)}`
+    const { value } = await this.#json(`${this.#base()}/api/models/${repoId}${at}?blobs=true`)
+    return readHubInfo(repoId, asRecord(value))
+  }
+
+  /** Whether one commit is another, or among the `MAX_COMMITS` that came before it. */
+  async isAncestor(repoId: string, { head, commit }: { head: string; commit: string }): Promise<boolean> {
+    if (head === commit) return true
+    const home = `${this.#base()}/api/models/${repoId}/commits/${head}`
+    let next: string | undefined = `${home}?limit=${COMMITS_PER_PAGE}`
+    for (let page = 0; next !== undefined && page < MAX_COMMIT_PAGES; page++) {
+      const { value, headers } = await this.#json(next)
+      if (!Array.isArray(value))
+        throw new HubError('invalid_answer', 'the hub did not answer with a list of commits')
+      if (value.some((entry: unknown) => asRecord(entry)['id'] === commit)) return true
+      next = nextPage(headers, next)
+    }
+    return false
+  }
+
+  /** A small file, whole and checked against what the repository says of it. */
+  async read(
+    repo: Pick<HubRepoInfo, 'repoId' | 'revision'>,
+    file: HubFile,
+    maxBytes = MAX_JSON_BYTES,
+  ): Promise<Buffer> {
+    const answer = await this.open(repo.repoId, repo.revision, file.path)
+    const bytes = await readAll(answer, maxBytes)
+    if (!fits(bytes, file))
+      throw new HubError('invalid_answer', `the hub sent ${file.path} with a wrong digest`)
+    return bytes
+  }
+
+  /** A file's bytes, from `range` on if given; the caller reads or dumps the body. */
+  async open(
+    repoId: string,
+    revision: string,
+    path: string,
+    { range, signal }: { range?: string | undefined; signal?: AbortSignal } = {},
+  ): Promise<Dispatcher.ResponseData> {
+    return this.#follow(this.fileUrl(repoId, revision, path), 'GET', {
+      timeoutMs: FILE_MS,
+      ...(range !== undefined && { headers: { range } }),
+      ...(signal && { signal }),
+    })
+  }
+
+  /** Throws `gated_no_token` or `gated_refused` when the platform may not read this file. */
+  async checkAccess(repo: Pick<HubRepoInfo, 'repoId' | 'revision'>, path: string): Promise<void> {
+    const answer = await this.#follow(this.fileUrl(repo.repoId, repo.revision, path), 'HEAD', {
+      timeoutMs: JSON_MS,
+    })
+    await answer.body.dump()
+  }
+
+  #base(): string {
+    if (this.#endpoint) return this.#endpoint
+    throw new HubError('not_configured', 'no model hub is configured: the operator sets HEARTH_HUB_ENDPOINT')
+  }
+
+  async #json(url: string): Promise<{ value: unknown; headers: Dispatcher.ResponseData['headers'] }> {
+    const answer = await this.#follow(url, 'GET', { timeoutMs: JSON_MS })
+    const bytes = await readAll(answer, MAX_JSON_BYTES)
+    try {
+      return { value: JSON.parse(bytes.toString('utf8')) as unknown, headers: answer.headers }
+    } catch (cause) {
+      throw new HubError('invalid_answer', 'the hub did not answer with JSON', { cause })
+    }
+  }
+
+  async #follow(
+    start: string,
+    method: 'GET' | 'HEAD',
+    {
+      timeoutMs,
+      headers,
+      signal,
+    }: { timeoutMs: number; headers?: Record<string, string>; signal?: AbortSignal },
+  ): Promise<Dispatcher.ResponseData> {
+    let url = new URL(start)
+    const home = url.origin
+    for (let hop = 0; hop <= MAX_REDIRECTS; hop++) {
+      const answer = await this.#once(url, method, {
+        timeoutMs,
+        headers: { ...headers, ...this.#credentials(url, home) },
+        signal,
+      })
+      const { location } = answer.headers
+      if (answer.statusCode < 300 || answer.statusCode === 416) return answer
+      if (answer.statusCode < 400 && typeof location === 'string') {
+        await answer.body.dump()
+        url = new URL(location, url)
+        if (url.protocol === 'https:' || url.protocol === 'http:') continue
+        throw new HubError('invalid_answer', 'the hub redirects to an address that cannot be followed')
+      }
+      await answer.body.dump()
+      throw hubRefusal(answer, this.hasToken)
+    }
+    throw new HubError('invalid_answer', `the hub redirects more than ${MAX_REDIRECTS} times`)
+  }
+
+  /** Where the hub sends its readers on to is told nothing. */
+  #credentials(url: URL, home: string): Record<string, string> {
+    return this.#token && url.origin === home ? { authorization: `Bearer ${this.#token}` } : {}
+  }
+
+  async #once(
+    url: URL,
+    method: 'GET' | 'HEAD',
+    {
+      timeoutMs,
+      headers,
+      signal,
+    }: { timeoutMs: number; headers: Record<string, string>; signal: AbortSignal | undefined },
+  ): Promise<Dispatcher.ResponseData> {
+    try {
+      return await request(url, {
+        method,
+        headers: { 'user-agent': 'hearth', ...headers },
+        headersTimeout: JSON_MS,
+        bodyTimeout: timeoutMs,
+        ...(signal && { signal }),
+      })
+    } catch (cause) {
+      throw new HubError('unavailable', 'the model hub cannot be reached', { cause })
+    }
+  }
+}
+
+/** Where a list goes on, by its `Link` header. Only the query is taken over: the token is shown to no other host or path. */
+function nextPage({ link }: Dispatcher.ResponseData['headers'], from: string): string | undefined {
+  const [, target] = /<([^>]+)>\s*;[^,]*\brel="?next"?/.exec(String(link ?? '')) ?? []
+  const search = target === undefined ? undefined : URL.parse(target, from)?.search
+  if (!search) return undefined
+  const url = new URL(from)
+  url.search = search
+  return url.href
+}
+
+async function readAll({ body }: Dispatcher.ResponseData, maxBytes: number): Promise<Buffer> {
+  const chunks: Buffer[] = []
+  let size = 0
+  try {
+    for await (const chunk of body as AsyncIterable<Buffer>) {
+      size += chunk.length
+      if (size > maxBytes) throw new HubError('invalid_answer', 'the hub sent more than can be read')
+      chunks.push(chunk)
+    }
+  } catch (cause) {
+    if (cause instanceof HubError) throw cause
+    throw new HubError('unavailable', 'the model hub broke off', { cause })
+  }
+  return Buffer.concat(chunks)
+}
+
+function fits(bytes: Buffer, { sha256, blobId, sizeBytes }: HubFile): boolean {
+  if (bytes.length !== sizeBytes) return false
+  if (sha256 !== undefined) return createHash('sha256').update(bytes).digest('hex') === sha256
+  if (blobId === undefined) return true
+  return createHash('sha1').update(`blob ${bytes.length}\0`).update(bytes).digest('hex') === blobId
+}

@@ -1,0 +1,339 @@
+import type { RawData, WebSocket } from 'ws'
+import { type AckMeta, FRAME, type FrameType, MAX_CHUNK, STREAM_CREDIT } from '../../schemas/link.ts'
+import { compact, encodeChunk, encodeFrame, type Frame, LinkProtocolError, parseMeta } from './codec.ts'
+import { type InboundPace, LinkInbox, unitsOf } from './inbox.ts'
+import { StreamTable } from './stream-table.ts'
+import { TurnWriter } from './turn-writer.ts'
+
+/** Bytes waiting in the socket above which data frames wait in their streams, so that control frames overtake them. */
+const SOCKET_HIGH_WATER = 2 * MAX_CHUNK
+const GRANT_STEP = STREAM_CREDIT / 2
+/** Bytes on this side of the network above which the other side counts as one that does not read. */
+const MAX_UNREAD = 64 * 1024 * 1024
+/** How long the other side may take to answer that the link closes. */
+const CLOSING_MS = 2_000
+const LAST_TYPE = Math.max(...Object.values(FRAME))
+const TOO_LONG = `a frame of a stream holds more than ${MAX_CHUNK} bytes`
+/** Streams in line that are not worth a look whether they still matter. */
+const FEW = 64
+
+export interface ChannelOptions {
+  onFrame: (frame: Frame) => void
+  onClose: (reason: string) => void
+  /** A stream whose reader granted nothing for `stallMs` while data waited. */
+  onStall: (stream: number) => void
+  /** A frame of a type that this version does not know was passed over. */
+  onUnknown?: (type: number) => void
+  /** How much work the other side may cause; unbounded without. */
+  pace?: InboundPace
+  pingMs?: number
+  /** Silence after which the link counts as broken. */
+  idleMs?: number
+  stallMs?: number
+}
+
+interface Sending {
+  readonly stream: number
+  queue: Buffer[]
+  queuedBytes: number
+  credit: number
+  /** The frame that closes the stream once the queue has gone. */
+  last: Buffer | undefined
+  waitingSince: number
+  onDrain: (() => void) | undefined
+  /** It is in the line of those that may have something to send. */
+  inLine: boolean
+}
+
+interface Receiving {
+  /** Received since credit was last granted: `STREAM_CREDIT` at most, whatever was granted before. */
+  ungranted: number
+  paused: boolean
+}
+
+/**
+ * One end of a link: frames in and out of a WebSocket. Control frames go first; data frames go round robin over the
+ * streams, each within its credit. What a stream is given in one turn of the event loop goes as one frame.
+ */
+export class LinkChannel {
+  readonly #socket: WebSocket
+  readonly #options: Required<Omit<ChannelOptions, 'pace'>>
+  readonly #sending = new StreamTable<Sending>()
+  readonly #receiving = new StreamTable<Receiving>()
+  /** Streams whose turn is to come. */
+  readonly #line: Sending[] = []
+  #isPumping = false
+  readonly #timer: NodeJS.Timeout
+  readonly #out: TurnWriter
+  readonly #inbox: LinkInbox
+  #lastIn = performance.now()
+  /** When the other side last took something of what waits for it. */
+  #lastTaken = performance.now()
+  #closed = false
+
+  constructor(socket: WebSocket, { pace, ...options }: ChannelOptions) {
+    this.#socket = socket
+    const onTurnOver = () => this.#pump()
+    const onSent = () => {
+      this.#lastTaken = performance.now()
+      this.#pump()
+    }
+    this.#out = new TurnWriter(socket, { onTurnOver, onSent })
+    this.#options = { pingMs: 3_000, idleMs: 10_000, stallMs: 60_000, onUnknown: () => {}, ...options }
+    const take = (frame: Frame) => this.#take(frame)
+    this.#inbox = new LinkInbox(socket, { take, onFault: (err) => this.#fault(err) }, pace)
+    socket.binaryType = 'nodebuffer'
+    socket.on('message', (data: RawData) => {
+      this.#lastIn = performance.now()
+      this.#inbox.push(data as Buffer)
+    })
+    socket.on('close', (code, reason) => this.#close(reason.toString() || `closed with ${code}`))
+    socket.on('error', (err) => this.#close(err.message))
+    this.#timer = setInterval(() => this.#tick(), Math.min(1_000, this.#options.pingMs))
+    this.#timer.unref()
+  }
+
+  get closed(): boolean {
+    return this.#closed
+  }
+
+  /** Sends a control frame, past any data that waits. */
+  send(type: FrameType, stream: number, meta?: string, body?: Uint8Array): void {
+    if (this.#closed) return
+    this.#out.put(encodeFrame(type, stream, meta, body))
+  }
+
+  /**
+   * Queues bytes on a stream. False asks the producer to wait for `onDrain`;
+   * what is written regardless is kept, so a producer that cannot pause is only slow, not lossy.
+   */
+  write(stream: number, bytes: Buffer, onDrain?: () => void): boolean {
+    if (this.#closed) return true
+    const sending = this.#stream(stream)
+    for (let at = 0; at < bytes.length; at += MAX_CHUNK)
+      sending.queue.push(bytes.subarray(at, at + MAX_CHUNK))
+    sending.queuedBytes += bytes.length
+    this.#queueUp(sending)
+    if (sending.queuedBytes >= MAX_CHUNK) this.#pump()
+    else this.#out.begin()
+    if (sending.queuedBytes <= MAX_CHUNK) return true
+    sending.onDrain = onDrain
+    return false
+  }
+
+  /** Ends a stream with `end` after whatever is queued on it; at once when nothing is. */
+  end(stream: number, meta?: string, body?: Uint8Array): void {
+    const sending = this.#sending.get(stream)
+    if (!sending) return this.send(FRAME.end, stream, meta, body)
+    sending.last = encodeFrame(FRAME.end, stream, meta, body)
+    this.#queueUp(sending)
+    this.#out.begin()
+  }
+
+  /** Grants credit for what arrives on a stream from now on; without it a sender stops at `STREAM_CREDIT`. */
+  expect(stream: number): void {
+    this.#receiving.set(stream, { ungranted: 0, paused: false })
+  }
+
+  /** Drops what is queued on a stream and what is known of it. */
+  forget(stream: number): void {
+    const sending = this.#sending.get(stream)
+    if (sending) this.#drop(sending)
+    this.#receiving.delete(stream)
+  }
+
+  /** Stops or restarts the granting of credit to the sender of a stream. */
+  setPaused(stream: number, paused: boolean): void {
+    const receiving = this.#receiving.get(stream)
+    if (!receiving) return
+    receiving.paused = paused
+    if (!paused) this.#grant(stream, receiving)
+  }
+
+  /** Reads nothing more from the other side until what comes back is called. */
+  hold(): () => void {
+    return this.#inbox.hold()
+  }
+
+  close(reason: string, code = 1000): void {
+    if (this.#closed) return
+    // What streams were given in this turn of the event loop goes out first.
+    this.#pump()
+    this.#out.flush()
+    this.#socket.close(code, reason.slice(0, 120))
+    setTimeout(() => this.#socket.terminate(), CLOSING_MS).unref()
+    this.#close(reason)
+  }
+
+  #stream(stream: number): Sending {
+    let sending = this.#sending.get(stream)
+    if (!sending) {
+      sending = {
+        stream,
+        queue: [],
+        queuedBytes: 0,
+        credit: STREAM_CREDIT,
+        last: undefined,
+        waitingSince: 0,
+        onDrain: undefined,
+        inLine: false,
+      }
+      this.#sending.set(stream, sending)
+    }
+    return sending
+  }
+
+  #fault(err: unknown): void {
+    if (!(err instanceof LinkProtocolError)) throw err
+    this.close(err.message, 1002)
+  }
+
+  /** Gives the units that the frame was worth. */
+  #take(frame: Frame): number {
+    const { type } = frame
+    if (type === FRAME.chunk) return this.#takeChunk(frame)
+    if (type > LAST_TYPE) this.#options.onUnknown(type)
+    else if (type === FRAME.ack && frame.stream !== 0) this.#credit(frame)
+    else if (type !== FRAME.ping) {
+      if (type === FRAME.end && frame.body.length > MAX_CHUNK) throw new LinkProtocolError(TOO_LONG)
+      this.#options.onFrame(frame)
+    }
+    return unitsOf(frame, false)
+  }
+
+  /** An empty chunk says nothing; what comes for a stream that is over was under way when it ended. */
+  #takeChunk(frame: Frame): number {
+    const { length } = frame.body
+    if (length > MAX_CHUNK) throw new LinkProtocolError(TOO_LONG)
+    const receiving = this.#receiving.get(frame.stream)
+    const units = unitsOf(frame, receiving !== undefined)
+    if (receiving) this.#count(frame, receiving)
+    frame.body = compact(frame.body)
+    if (length > 0) this.#options.onFrame(frame)
+    return units
+  }
+
+  #count({ stream, body }: Frame, receiving: Receiving): void {
+    receiving.ungranted += body.length
+    if (receiving.ungranted > STREAM_CREDIT) {
+      throw new LinkProtocolError('more came on a stream than it was granted')
+    }
+    if (!receiving.paused) this.#grant(stream, receiving)
+  }
+
+  #credit(frame: Frame): void {
+    const sending = this.#sending.get(frame.stream)
+    if (!sending) return
+    const { credit = 0 } = parseMeta<AckMeta>(frame)
+    if (!Number.isInteger(credit) || credit < 0) throw new LinkProtocolError('credit is no number of bytes')
+    sending.credit += credit
+    this.#queueUp(sending)
+    this.#pump()
+  }
+
+  #grant(stream: number, receiving: Receiving): void {
+    if (receiving.ungranted < GRANT_STEP) return
+    this.send(FRAME.ack, stream, `{"credit":${receiving.ungranted}}`)
+    receiving.ungranted = 0
+  }
+
+  /** It may stand in a line that does not move: nothing of what it held stays with it, and it does not stay long. */
+  #drop(sending: Sending): void {
+    this.#sending.delete(sending.stream)
+    sending.queue = []
+    sending.last = undefined
+    sending.onDrain = undefined
+    if (this.#isPumping || this.#line.length <= 2 * this.#sending.size + FEW) return
+    const known = this.#line.filter((one) => this.#sending.get(one.stream) === one)
+    this.#line.splice(0, Infinity, ...known)
+  }
+
+  #queueUp(sending: Sending): void {
+    if (sending.inLine) return
+    sending.inLine = true
+    this.#line.push(sending)
+  }
+
+  /** One frame per stream in turn, until the socket is full or nothing may go. */
+  #pump(): void {
+    // What a producer writes when it is called back is reached by the loop that called it.
+    if (this.#isPumping) return
+    this.#isPumping = true
+    const line = this.#line
+    let at = 0
+    try {
+      while (at < line.length && !this.#closed && this.#out.waitingBytes <= SOCKET_HIGH_WATER) {
+        const sending = line[at++]!
+        sending.inLine = false
+        if (this.#sending.get(sending.stream) === sending) this.#sendNext(sending)
+      }
+    } finally {
+      line.splice(0, at)
+      this.#isPumping = false
+    }
+  }
+
+  #sendNext(sending: Sending): void {
+    const { stream } = sending
+    if (sending.queue.length === 0) {
+      if (!sending.last) return
+      this.#sending.delete(stream)
+      this.#out.put(sending.last)
+      return
+    }
+    const most = Math.min(MAX_CHUNK, sending.credit)
+    let count = 0
+    let bytes = 0
+    for (const { length } of sending.queue) {
+      if (bytes + length > most) break
+      bytes += length
+      count += 1
+    }
+    if (count === 0) {
+      sending.waitingSince ||= performance.now()
+      return
+    }
+    sending.waitingSince = 0
+    sending.credit -= bytes
+    sending.queuedBytes -= bytes
+    this.#out.put(encodeChunk(stream, sending.queue.splice(0, count), bytes))
+    // Its place in line does not hang on what its producer does now.
+    this.#queueUp(sending)
+    if (sending.onDrain && sending.queuedBytes <= MAX_CHUNK) {
+      const drained = sending.onDrain
+      sending.onDrain = undefined
+      drained()
+    }
+  }
+
+  #tick(): void {
+    const now = performance.now()
+    const { waitingBytes } = this.#out
+    if (this.#inbox.isPaused) this.#lastIn = now
+    if (waitingBytes === 0) this.#lastTaken = now
+    if (now - this.#lastIn > this.#options.idleMs) return this.#break('the other side has gone silent')
+    if (waitingBytes > MAX_UNREAD || now - this.#lastTaken > this.#options.stallMs) {
+      return this.#break('the other side does not read what it is sent')
+    }
+    if (now - this.#out.lastOut >= this.#options.pingMs) this.send(FRAME.ping, 0)
+    for (const [stream, { waitingSince }] of this.#sending.entries()) {
+      if (waitingSince && now - waitingSince > this.#options.stallMs) this.#options.onStall(stream)
+    }
+  }
+
+  #break(reason: string): void {
+    this.#socket.terminate()
+    this.#close(reason)
+  }
+
+  #close(reason: string): void {
+    if (this.#closed) return
+    this.#closed = true
+    clearInterval(this.#timer)
+    this.#inbox.close()
+    this.#sending.clear()
+    this.#receiving.clear()
+    this.#line.length = 0
+    this.#options.onClose(reason)
+  }
+}

@@ -1,0 +1,104 @@
+import { FRAME, type FrameType, KNOWN_NEEDS } from '../../schemas/link.ts'
+
+const HEADER = 11
+const NO_BODY = Buffer.alloc(0)
+
+/** A decoded frame; `meta` and `body` are views of the received bytes. */
+export interface Frame {
+  /** One of `FRAME`, or a type that only a later version knows. */
+  type: number
+  stream: number
+  meta: Buffer
+  body: Buffer
+}
+
+/** The other side broke the frame format; the link is closed. */
+export class LinkProtocolError extends Error {
+  override readonly name = 'LinkProtocolError'
+}
+
+/** `meta` is JSON text, so that a caller can keep the text of metas it sends often. */
+export function encodeFrame(type: FrameType, stream: number, meta = '', body: Uint8Array = NO_BODY): Buffer {
+  const metaLength = Buffer.byteLength(meta)
+  if (metaLength > 0xffff) throw new LinkProtocolError('meta exceeds 64 KB')
+
+  const frame = newFrame(type, stream, metaLength, body.length)
+  if (metaLength) frame.write(meta, HEADER)
+  if (body.length) frame.set(body, HEADER + metaLength)
+  return frame
+}
+
+/** A `chunk` frame of pieces that follow one another, `bytes` long together. */
+export function encodeChunk(stream: number, pieces: readonly Uint8Array[], bytes: number): Buffer {
+  const frame = newFrame(FRAME.chunk, stream, 0, bytes)
+  let at = HEADER
+  for (const piece of pieces) {
+    frame.set(piece, at)
+    at += piece.length
+  }
+  return frame
+}
+
+function newFrame(type: FrameType, stream: number, metaLength: number, bodyLength: number): Buffer {
+  const frame = Buffer.allocUnsafe(HEADER + metaLength + bodyLength)
+  frame[0] = type
+  frame.writeUInt32BE(stream, 1)
+  frame.writeUInt16BE(metaLength, 5)
+  frame.writeUInt32BE(bodyLength, 7)
+  return frame
+}
+
+/** The frame that begins at `at`; throws when none does. Types that this version does not know are frames as well. */
+export function frameAt(message: Buffer, at: number): Frame {
+  const metaAt = at + HEADER
+  const type = message[at]
+  if (metaAt > message.length || !type) throw new LinkProtocolError('not a frame')
+  const bodyAt = metaAt + message.readUInt16BE(at + 5)
+  const end = bodyAt + message.readUInt32BE(at + 7)
+  if (end > message.length) throw new LinkProtocolError('a frame runs past its message')
+  return {
+    type,
+    stream: message.readUInt32BE(at + 1),
+    meta: message.subarray(metaAt, bodyAt),
+    body: message.subarray(bodyAt, end),
+  }
+}
+
+/** The bytes that a frame takes in its message. */
+export const frameLength = ({ meta, body }: Frame): number => HEADER + meta.length + body.length
+
+/** The version of a link that a peer tells in a header; 1 when it tells none. */
+export function versionIn(header: string | string[] | undefined): number {
+  const version = Number(header ?? 1)
+  return Number.isSafeInteger(version) && version > 0 ? version : 1
+}
+
+/** The first thing that a stream needs and this version does not know. */
+export function unknownNeed(needs: unknown): string | undefined {
+  if (!Array.isArray(needs)) return undefined
+  const need = (needs as unknown[]).find((one) => typeof one !== 'string' || !KNOWN_NEEDS.has(one))
+  if (need === undefined) return undefined
+  return typeof need === 'string' ? need.slice(0, 100) : 'something that has no name'
+}
+
+/** The bytes themselves, copied where they are the smaller part of what came with them and would be kept for their sake. */
+export const compact = (bytes: Buffer): Buffer =>
+  2 * bytes.length < bytes.buffer.byteLength ? Buffer.from(bytes) : bytes
+
+/** Parses the meta of a frame; an absent meta is an empty object. */
+export function parseMeta<T>(frame: Frame): T {
+  return parseJson<T>(frame.meta)
+}
+
+/** Parses a JSON body the way `parseMeta` parses a meta. The two ends trust each other's shapes after the signed handshake. */
+export function parseJson<T>(bytes: Buffer): T {
+  if (bytes.length === 0) return {} as T
+  let value: unknown
+  try {
+    value = JSON.parse(bytes.toString())
+  } catch (cause) {
+    throw new LinkProtocolError('malformed JSON in a frame', { cause })
+  }
+  if (typeof value !== 'object' || value === null) throw new LinkProtocolError('JSON that is no object')
+  return value as T
+}

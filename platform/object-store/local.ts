@@ -1,0 +1,241 @@
+import { randomUUID } from 'node:crypto'
+import { constants, createReadStream, createWriteStream, type Stats } from 'node:fs'
+import { mkdir, open, opendir, readFile, rename, rm, rmdir, stat, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { ApiError } from '../../domain/errors.ts'
+import { loadSigningKey, signObjectUrl, verifyObjectUrl, type ObjectGrant } from './signature.ts'
+import { assertKey, assertPrefix, meter, type ObjectInfo, type ObjectStore } from './store.ts'
+
+/** Some chunks on their way from the socket to the disk. */
+const PUT_BYTES = 256 * 1024
+
+const OCTETS = 'application/octet-stream'
+const TEMPORARY_LIFE_MS = 24 * 3_600_000
+
+export interface LocalObjectStoreOptions {
+  /** Made when absent; every process of the platform may share it. */
+  directory: string
+  /** Where signed URLs point: asked at each signature, for a port may be known only after listening. */
+  baseUrl: () => string
+}
+
+/** A store whose signed URLs lead back to this platform, which asks it what they allow. */
+export interface LocalObjectStore extends ObjectStore {
+  /** Throws `forbidden` when the URL is forged, expired or for something else. */
+  authorize(request: { method: 'GET' | 'PUT'; key: string; query: URLSearchParams }): ObjectGrant
+}
+
+/** Whether signed URLs of this store are served by this platform. */
+export const isLocalStore = (store: ObjectStore): store is LocalObjectStore => 'authorize' in store
+
+/**
+ * Objects as files of one directory: `objects/` holds the bytes under their key, `types/` the content types, `digests/`
+ * their SHA-256, `incoming/` what is still being written. A write becomes visible by one rename, after its bytes are on disk.
+ */
+export async function openLocalObjectStore({
+  directory,
+  baseUrl,
+}: LocalObjectStoreOptions): Promise<LocalObjectStore> {
+  const at = layout(directory)
+  await mkdir(at.incoming, { recursive: true })
+  for (const root of rootsOf(at)) await mkdir(root, { recursive: true })
+  await sweepIncoming(at.incoming)
+  const signingKey = await loadSigningKey(directory)
+  const sign = (parts: Omit<Parameters<typeof signObjectUrl>[1], 'baseUrl'>) =>
+    signObjectUrl(signingKey, { ...parts, baseUrl: baseUrl() })
+
+  return {
+    putBytes: PUT_BYTES,
+    put: (key, body, options) => put(at, assertKey(key), body, options),
+    get: (key, options) => get(at, assertKey(key), options),
+    head: (key) => head(at, assertKey(key)),
+    list: (prefix) => list(at, assertPrefix(prefix)),
+    move: (from, to) => move(at, assertKey(from), assertKey(to)),
+    delete: (key) => remove(at, assertKey(key)),
+    async deletePrefix(prefix) {
+      for (const root of rootsOf(at)) {
+        await rm(join(root, assertPrefix(prefix)), { recursive: true, force: true })
+      }
+    },
+    signGet: async (key, { expiresInS, filename }) =>
+      sign({ method: 'GET', key: assertKey(key), expiresInS, ...(filename && { filename }) }),
+    signPut: async (key, { expiresInS, contentType, sha256 }) => ({
+      ...sign({ method: 'PUT', key: assertKey(key), expiresInS, contentType, ...(sha256 && { sha256 }) }),
+      headers: { 'content-type': contentType },
+    }),
+    async localCopy(key) {
+      const path = join(at.objects, assertKey(key))
+      if (!(await fileStat(path))) throw missing()
+      return { path, [Symbol.asyncDispose]: async () => undefined }
+    },
+    authorize: (request) => verifyObjectUrl(signingKey, request),
+  }
+}
+
+interface Layout {
+  objects: string
+  types: string
+  digests: string
+  incoming: string
+}
+
+const layout = (directory: string): Layout => ({
+  objects: join(directory, 'objects'),
+  types: join(directory, 'types'),
+  digests: join(directory, 'digests'),
+  incoming: join(directory, 'incoming'),
+})
+
+/** Everything that is kept of an object: its bytes last, for they are what makes it one. */
+const rootsOf = ({ types, digests, objects }: Layout) => [types, digests, objects]
+
+const missing = () => new ApiError('not_found', 'there is no object with this name')
+
+const put = async (
+  at: Layout,
+  key: string,
+  body: Readable | Uint8Array,
+  { contentType, signal, ...expected }: Parameters<ObjectStore['put']>[2],
+) => {
+  const { through, measured } = meter(expected)
+  const temporary = join(at.incoming, randomUUID())
+  try {
+    const source = body instanceof Readable ? body : Readable.from([body], { objectMode: false })
+    // `flush` syncs the bytes before the stream closes, so the rename never shows a hole.
+    const file = createWriteStream(temporary, { flush: true, highWaterMark: 1 << 20 })
+    await pipeline(source, through, file, signal ? { signal } : {})
+    // These go first: without their object they are harmless, the other way round they would be wrong.
+    await writeInto(join(at.types, key), (path) => writeFile(path, contentType))
+    await writeInto(join(at.digests, key), (path) => writeFile(path, measured.sha256))
+    await writeInto(join(at.objects, key), (path) => rename(temporary, path))
+    await syncDirectory(dirname(join(at.objects, key)))
+    return measured
+  } catch (err) {
+    await rm(temporary, { force: true })
+    throw err
+  }
+}
+
+async function get(at: Layout, key: string, { range, signal }: Parameters<ObjectStore['get']>[1] = {}) {
+  const info = await head(at, key)
+  if (!info) throw missing()
+  if (range && range.start >= info.sizeBytes) {
+    throw new ApiError('range_not_satisfiable', 'the range starts beyond the end of the object', {
+      details: { size_bytes: info.sizeBytes },
+    })
+  }
+  // A stream that is aborted as it is made fails before anybody can listen to it.
+  signal?.throwIfAborted()
+  const body = createReadStream(join(at.objects, key), {
+    highWaterMark: 256 * 1024,
+    ...(range && { start: range.start }),
+    ...(range?.end !== undefined && { end: range.end }),
+    ...(signal && { signal }),
+  })
+  return { info, body }
+}
+
+async function head(at: Layout, key: string): Promise<ObjectInfo | undefined> {
+  const found = await fileStat(join(at.objects, key))
+  if (!found) return undefined
+  const contentType = (await readFile(join(at.types, key), 'utf8').catch(() => '')) || OCTETS
+  const sha256 = await readFile(join(at.digests, key), 'utf8').catch(() => '')
+  return { ...describe(key, found, contentType), ...(sha256 && { sha256 }) }
+}
+
+const describe = (key: string, found: Stats, contentType: string): ObjectInfo => ({
+  key,
+  sizeBytes: found.size,
+  contentType,
+  lastModified: found.mtime,
+  etag: `"${found.ino.toString(16)}-${found.size.toString(16)}-${Math.trunc(found.mtimeMs).toString(16)}"`,
+})
+
+async function* list(at: Layout, prefix: string): AsyncIterable<ObjectInfo> {
+  const folder = await opendir(join(at.objects, prefix)).catch(ignoreMissing)
+  if (!folder) return
+  for await (const entry of folder) {
+    if (entry.isDirectory()) {
+      yield* list(at, `${prefix}${entry.name}/`)
+      continue
+    }
+    const info = await head(at, prefix + entry.name)
+    if (info) yield info
+  }
+}
+
+async function move(at: Layout, from: string, to: string): Promise<void> {
+  if (!(await fileStat(join(at.objects, from)))) {
+    if (await fileStat(join(at.objects, to))) return
+    throw missing()
+  }
+  for (const root of rootsOf(at)) {
+    await writeInto(join(root, to), (path) => rename(join(root, from), path)).catch((err: unknown) => {
+      // Somebody moves the same object: the check above decides when it is repeated.
+      if (root === at.objects) throw err
+      ignoreMissing(err)
+    })
+  }
+  await syncDirectory(dirname(join(at.objects, to)))
+}
+
+async function remove(at: Layout, key: string): Promise<void> {
+  for (const root of rootsOf(at).toReversed()) {
+    const path = join(root, key)
+    await rm(path, { force: true })
+    await removeEmptyFolders(root, dirname(path))
+  }
+}
+
+async function removeEmptyFolders(root: string, folder: string): Promise<void> {
+  if (folder.length <= root.length) return
+  const removed = await rmdir(folder).then(
+    () => true,
+    () => false,
+  )
+  if (removed) await removeEmptyFolders(root, dirname(folder))
+}
+
+/** A folder can vanish under a writer when its last object is deleted: then it is made anew. */
+async function writeInto(path: string, write: (path: string) => Promise<void>): Promise<void> {
+  for (let tries = 1; ; tries++) {
+    await mkdir(dirname(path), { recursive: true })
+    try {
+      return await write(path)
+    } catch (err) {
+      if (!isMissing(err) || tries === 5) throw err
+    }
+  }
+}
+
+async function syncDirectory(path: string): Promise<void> {
+  const folder = await open(path, constants.O_RDONLY).catch(ignoreMissing)
+  if (!folder) return
+  await folder.sync()
+  await folder.close()
+}
+
+/** Removes what a killed writer left; living writers touch their file far more often than this. */
+async function sweepIncoming(incoming: string): Promise<void> {
+  const oldest = Date.now() - TEMPORARY_LIFE_MS
+  for await (const entry of await opendir(incoming)) {
+    const path = join(incoming, entry.name)
+    const found = await fileStat(path)
+    if (found && found.mtimeMs < oldest) await rm(path, { force: true })
+  }
+}
+
+async function fileStat(path: string): Promise<Stats | undefined> {
+  const found = await stat(path).catch(ignoreMissing)
+  return found?.isFile() ? found : undefined
+}
+
+const isMissing = (err: unknown): boolean =>
+  err instanceof Error && 'code' in err && (err.code === 'ENOENT' || err.code === 'ENOTDIR')
+
+function ignoreMissing(err: unknown): undefined {
+  if (isMissing(err)) return undefined
+  throw err
+}

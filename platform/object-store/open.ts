@@ -1,0 +1,26 @@
+import { type Config, required } from '../config.ts'
+import { usableFolder } from '../config/folder.ts'
+import { openLocalObjectStore } from './local.ts'
+import { openS3ObjectStore } from './s3.ts'
+import type { ObjectStore } from './store.ts'
+
+/** The store that the configuration names: the bucket of `S3_BUCKET`, else the directory `HEARTH_OBJECT_DIR`. */
+export async function openObjectStore(
+  config: Config,
+  baseUrl: () => string = () => required(config, 'HEARTH_BASE_URL'),
+): Promise<ObjectStore> {
+  if (!config.S3_BUCKET) {
+    usableFolder('HEARTH_OBJECT_DIR', config.HEARTH_OBJECT_DIR)
+    return openLocalObjectStore({ directory: config.HEARTH_OBJECT_DIR, baseUrl })
+  }
+  return openS3ObjectStore({
+    bucket: config.S3_BUCKET,
+    region: config.S3_REGION,
+    accessKeyId: required(config, 'S3_ACCESS_KEY_ID'),
+    secretAccessKey: required(config, 'S3_SECRET_ACCESS_KEY'),
+    ...(config.S3_ENDPOINT && { endpoint: config.S3_ENDPOINT }),
+    ...(config.S3_PUBLIC_ENDPOINT && { publicEndpoint: config.S3_PUBLIC_ENDPOINT }),
+    // Other servers than AWS seldom have a host name per bucket.
+    forcePathStyle: config.S3_ENDPOINT !== undefined,
+  })
+}

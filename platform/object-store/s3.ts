@@ -1,0 +1,244 @@
+import { randomUUID } from 'node:crypto'
+import { createWriteStream } from 'node:fs'
+import { mkdir, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import {
+  CopyObjectCommand,
+  DeleteObjectCommand,
+  DeleteObjectsCommand,
+  GetObjectCommand,
+  HeadObjectCommand,
+  PutObjectCommand,
+  S3Client,
+  S3ServiceException,
+  paginateListObjectsV2,
+} from '@aws-sdk/client-s3'
+import { Upload } from '@aws-sdk/lib-storage'
+import { getSignedUrl } from '@aws-sdk/s3-request-presigner'
+import { ApiError } from '../../domain/errors.ts'
+import {
+  assertKey,
+  assertPrefix,
+  attachment,
+  meter,
+  type ByteRange,
+  type ObjectInfo,
+  type ObjectStore,
+} from './store.ts'
+
+export interface S3ObjectStoreOptions {
+  bucket: string
+  region: string
+  /** Absent for AWS itself. */
+  endpoint?: string
+  /** The address that clients and nodes reach, when it differs from `endpoint`. */
+  publicEndpoint?: string
+  accessKeyId: string
+  secretAccessKey: string
+  forcePathStyle: boolean
+}
+
+/** Two parts of this size are in memory at most; S3 takes 10,000 parts, so an object may have 80 GB. */
+const PART_BYTES = 8 * 1024 * 1024
+const PARTS_AT_ONCE = 2
+const OCTETS = 'application/octet-stream'
+/** As a signed header of an upload: S3 refuses other bytes, and tells the digest from then on. */
+const CHECKSUM = 'x-amz-checksum-sha256'
+
+interface Bucket {
+  client: S3Client
+  /** Signs only; never connects. */
+  signer: S3Client
+  name: string
+}
+
+/** Objects in an S3 bucket that exists already. */
+export function openS3ObjectStore(options: S3ObjectStoreOptions): ObjectStore & Disposable {
+  const client = connect(options, options.endpoint)
+  const signer = options.publicEndpoint ? connect(options, options.publicEndpoint) : client
+  const bucket: Bucket = { client, signer, name: options.bucket }
+  const address = (key: string) => ({ Bucket: options.bucket, Key: assertKey(key) })
+
+  return {
+    putBytes: PART_BYTES * PARTS_AT_ONCE,
+    put: (key, body, putOptions) => put(bucket, assertKey(key), body, putOptions),
+    get: (key, getOptions) => get(bucket, assertKey(key), getOptions),
+    head: (key) => head(bucket, assertKey(key)),
+    list: (prefix) => list(bucket, assertPrefix(prefix)),
+    async move(from, to) {
+      if (await head(bucket, assertKey(from))) {
+        const source = `${options.bucket}/${from.split('/').map(encodeURIComponent).join('/')}`
+        await client.send(
+          new CopyObjectCommand({ ...address(to), CopySource: source, ChecksumAlgorithm: 'SHA256' }),
+        )
+        await client.send(new DeleteObjectCommand(address(from)))
+      } else if (!(await head(bucket, assertKey(to)))) throw missing()
+    },
+    async delete(key) {
+      await client.send(new DeleteObjectCommand(address(key)))
+    },
+    deletePrefix: (prefix) => deletePrefix(bucket, assertPrefix(prefix)),
+    signGet(key, { expiresInS, filename }) {
+      const disposition = filename && { ResponseContentDisposition: attachment(filename) }
+      return sign(signer, new GetObjectCommand({ ...address(key), ...disposition }), expiresInS)
+    },
+    async signPut(key, { expiresInS, contentType, sha256 }) {
+      const ChecksumSHA256 = sha256 && Buffer.from(sha256, 'hex').toString('base64')
+      const checksum = ChecksumSHA256 && { ChecksumSHA256 }
+      const command = new PutObjectCommand({ ...address(key), ContentType: contentType, ...checksum })
+      const headers = { 'content-type': contentType, ...(ChecksumSHA256 && { [CHECKSUM]: ChecksumSHA256 }) }
+      return { ...(await sign(signer, command, expiresInS)), headers }
+    },
+    async localCopy(key, { directory, signal }) {
+      await mkdir(directory, { recursive: true })
+      const path = join(directory, randomUUID())
+      const copy = { path, [Symbol.asyncDispose]: () => rm(path, { force: true }) }
+      try {
+        const { body } = await get(bucket, assertKey(key), signal ? { signal } : {})
+        await pipeline(body, createWriteStream(path), signal ? { signal } : {})
+      } catch (err) {
+        await copy[Symbol.asyncDispose]()
+        throw err
+      }
+      return copy
+    },
+    [Symbol.dispose]() {
+      client.destroy()
+      signer.destroy()
+    },
+  }
+}
+
+function connect(options: S3ObjectStoreOptions, endpoint: string | undefined): S3Client {
+  const { region, forcePathStyle, accessKeyId, secretAccessKey } = options
+  return new S3Client({
+    region,
+    forcePathStyle,
+    credentials: { accessKeyId, secretAccessKey },
+    ...(endpoint && { endpoint }),
+    // The newer default checksums would be part of a signed URL, where nobody can know them beforehand.
+    requestChecksumCalculation: 'WHEN_REQUIRED',
+    responseChecksumValidation: 'WHEN_REQUIRED',
+  })
+}
+
+const put = async (
+  { client, name }: Bucket,
+  key: string,
+  body: Readable | Uint8Array,
+  { contentType, signal, ...expected }: Parameters<ObjectStore['put']>[2],
+) => {
+  const { through, measured } = meter(expected)
+  const source = body instanceof Readable ? body : Readable.from([body], { objectMode: false })
+  const upload = new Upload({
+    client,
+    params: { Bucket: name, Key: key, Body: through, ContentType: contentType },
+    partSize: PART_BYTES,
+    queueSize: PARTS_AT_ONCE,
+  })
+  const abort = () => void upload.abort()
+  signal?.addEventListener('abort', abort, { once: true })
+  try {
+    // A source that fails fails `through`, which the upload is reading, and the parts sent so far are given up.
+    await Promise.all([upload.done(), pipeline(source, through, signal ? { signal } : {})])
+  } finally {
+    signal?.removeEventListener('abort', abort)
+  }
+  return measured
+}
+
+async function get(
+  { client, name }: Bucket,
+  key: string,
+  { range, signal }: Parameters<ObjectStore['get']>[1] = {},
+) {
+  try {
+    const found = await client.send(
+      new GetObjectCommand({ Bucket: name, Key: key, ...(range && { Range: rangeHeader(range) }) }),
+      signal ? { abortSignal: signal } : {},
+    )
+    if (!(found.Body instanceof Readable)) throw new Error('the S3 client gave no stream')
+    const size = Number(found.ContentRange?.split('/')[1] ?? found.ContentLength ?? 0)
+    return { info: describe(key, size, found), body: found.Body }
+  } catch (err) {
+    if (statusOf(err) === 404) throw missing()
+    if (statusOf(err) === 416) {
+      throw new ApiError('range_not_satisfiable', 'the range starts beyond the end of the object')
+    }
+    throw err
+  }
+}
+
+async function head({ client, name }: Bucket, key: string): Promise<ObjectInfo | undefined> {
+  try {
+    const found = await client.send(
+      new HeadObjectCommand({ Bucket: name, Key: key, ChecksumMode: 'ENABLED' }),
+    )
+    const { ChecksumSHA256: checksum, ChecksumType: type } = found
+    // That of an object of parts is one of their digests, and ends in their number.
+    const isWhole = checksum !== undefined && type !== 'COMPOSITE' && !checksum.includes('-')
+    const sha256 = isWhole ? Buffer.from(checksum, 'base64').toString('hex') : undefined
+    return { ...describe(key, found.ContentLength ?? 0, found), ...(sha256 && { sha256 }) }
+  } catch (err) {
+    if (statusOf(err) === 404) return undefined
+    throw err
+  }
+}
+
+async function* list({ client, name }: Bucket, prefix: string): AsyncIterable<ObjectInfo> {
+  for await (const page of paginateListObjectsV2({ client }, { Bucket: name, Prefix: prefix })) {
+    for (const object of page.Contents ?? []) {
+      // Some servers show folders as empty objects.
+      if (!object.Key || object.Key.endsWith('/')) continue
+      yield describe(object.Key, object.Size ?? 0, object)
+    }
+  }
+}
+
+async function deletePrefix({ client, name }: Bucket, prefix: string): Promise<void> {
+  for await (const page of paginateListObjectsV2({ client }, { Bucket: name, Prefix: prefix })) {
+    const keys = (page.Contents ?? []).flatMap(({ Key }) => (Key ? [{ Key }] : []))
+    if (keys.length === 0) continue
+    const answer = await client.send(
+      new DeleteObjectsCommand({ Bucket: name, Delete: { Objects: keys, Quiet: true } }),
+    )
+    const failed = answer.Errors?.[0]
+    if (failed) throw new Error(`could not delete ${failed.Key}: ${failed.Message}`)
+  }
+}
+
+async function sign(signer: S3Client, command: GetObjectCommand | PutObjectCommand, expiresInS: number) {
+  const signingDate = new Date()
+  const options = {
+    expiresIn: expiresInS,
+    signingDate,
+    signableHeaders: new Set(['content-type', 'host', CHECKSUM]),
+    unhoistableHeaders: new Set([CHECKSUM]),
+  }
+  const url =
+    command instanceof GetObjectCommand
+      ? await getSignedUrl(signer, command, options)
+      : await getSignedUrl(signer, command, options)
+  return { url, expiresAt: new Date(signingDate.getTime() + expiresInS * 1000) }
+}
+
+const describe = (
+  key: string,
+  sizeBytes: number,
+  found: { ContentType?: string | undefined; LastModified?: Date | undefined; ETag?: string | undefined },
+): ObjectInfo => ({
+  key,
+  sizeBytes,
+  contentType: found.ContentType ?? OCTETS,
+  lastModified: found.LastModified ?? new Date(0),
+  etag: found.ETag ?? '',
+})
+
+const missing = () => new ApiError('not_found', 'there is no object with this name')
+
+const rangeHeader = ({ start, end }: ByteRange) => `bytes=${start}-${end ?? ''}`
+
+const statusOf = (err: unknown): number | undefined =>
+  err instanceof S3ServiceException ? err.$metadata.httpStatusCode : undefined

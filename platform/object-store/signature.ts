@@ -1,0 +1,87 @@
+import { createHmac, randomBytes, randomUUID, timingSafeEqual } from 'node:crypto'
+import { link, mkdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { ApiError } from '../../domain/errors.ts'
+import type { SignedUrl } from './store.ts'
+
+/** What one signed URL allows. */
+export interface ObjectGrant {
+  method: 'GET' | 'PUT'
+  key: string
+  /** Unix seconds. */
+  expires: number
+  contentType?: string
+  /** Of the only bytes that may be PUT. */
+  sha256?: string
+  filename?: string
+}
+
+/** The key of all signed URLs of a directory: made once, shared by every process that opens the directory. */
+export async function loadSigningKey(directory: string): Promise<Buffer> {
+  const path = join(directory, 'signing-key')
+  await mkdir(directory, { recursive: true })
+  const temporary = `${path}.${randomUUID()}`
+  await writeFile(temporary, randomBytes(32), { mode: 0o600, flush: true })
+  // Of several processes that start at once exactly one link succeeds; the others read its key.
+  await link(temporary, path).catch((err: unknown) => {
+    if (!(err instanceof Error && 'code' in err && err.code === 'EEXIST')) throw err
+  })
+  await rm(temporary)
+  return readFile(path)
+}
+
+/** A URL that carries its own permission: the key as one path segment, `signature` last in the query. */
+export function signObjectUrl(
+  signingKey: Buffer,
+  { baseUrl, expiresInS, ...rest }: Omit<ObjectGrant, 'expires'> & { baseUrl: string; expiresInS: number },
+): SignedUrl {
+  const expires = Math.floor(Date.now() / 1000) + expiresInS
+  const grant = { ...rest, expires }
+  const query = new URLSearchParams({ method: grant.method, expires: String(expires) })
+  if (grant.contentType) query.set('content_type', grant.contentType)
+  if (grant.sha256) query.set('sha256', grant.sha256)
+  if (grant.filename) query.set('filename', grant.filename)
+  query.set('signature', digest(signingKey, grant).toString('base64url'))
+  const url = `${baseUrl}/objects/${encodeURIComponent(grant.key)}?${query.toString()}`
+  return { url, expiresAt: new Date(expires * 1000) }
+}
+
+/** The grant that a request's URL carries; throws `forbidden` when it is forged, expired or for something else. */
+export function verifyObjectUrl(
+  signingKey: Buffer,
+  { method, key, query }: { method: 'GET' | 'PUT'; key: string; query: URLSearchParams },
+): ObjectGrant {
+  const contentType = query.get('content_type')
+  const sha256 = query.get('sha256')
+  const filename = query.get('filename')
+  const grant: ObjectGrant = {
+    method,
+    key,
+    expires: Number(query.get('expires')),
+    ...(contentType !== null && { contentType }),
+    ...(sha256 !== null && { sha256 }),
+    ...(filename !== null && { filename }),
+  }
+  // As text: several texts stand for the same bytes, and only one of them was given out.
+  const given = Buffer.from(query.get('signature') ?? '')
+  const expected = Buffer.from(digest(signingKey, grant).toString('base64url'))
+  const isWhole = new Set(query.keys()).size === query.size
+  if (!isWhole || given.length !== expected.length || !timingSafeEqual(given, expected)) {
+    throw new ApiError('forbidden', 'the signature of this URL does not fit the request')
+  }
+  if (Date.now() >= grant.expires * 1000) throw new ApiError('forbidden', 'this URL has expired')
+  return grant
+}
+
+const digest = (
+  signingKey: Buffer,
+  { method, key, expires, contentType, sha256, filename }: ObjectGrant,
+): Buffer =>
+  createHmac('sha256', signingKey)
+    .update(
+      JSON.stringify(
+        // A digest stands last, and only where there is one: addresses without one stay what they were.
+        ['v1', method, key, expires, contentType ?? null, filename ?? null].concat(sha256 ?? []),
+      ),
+    )
+    .digest()

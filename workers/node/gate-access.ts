@@ -1,0 +1,146 @@
+import { randomUUID } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { NativeConnection } from '@temporalio/worker'
+import type { ControlClient } from '../../node-runtime/control/client.ts'
+import { dismissalOf, type DismissedError, successorOf } from '../../node-runtime/control/dismissal.ts'
+import type { Identity } from '../../node-runtime/control/identity.ts'
+import type { Config } from '../../platform/config.ts'
+import type { Logger } from '../../platform/log.ts'
+import { reasonOf } from '../../platform/reason.ts'
+import { readPem } from '../../platform/config/pem.ts'
+import type { TemporalCredential } from '../../schemas/node.ts'
+
+export interface GateAccessOptions {
+  config: Config
+  identity: Identity
+  control: ControlClient
+  log: Logger
+  /** The platform will not have this node any more. */
+  onDismissed: (why: DismissedError) => void
+}
+
+/** How soon a credential is renewed, and how soon after a failure. */
+const RENEW_MS = { least: 5_000, most: 240_000, afterFailure: 5_000 }
+/** After a lost link the credential is asked for anew, at most so often: the answer tells whether the node may stay. */
+const ASK_AGAIN_MS = 2_000
+const PATIENCE_MS = 10_000
+/** How often the node looks whether its machine was joined anew. */
+const LOOK_MS = 2_000
+
+/**
+ * The node's way to Temporal: a connection to the gate, and the credential for it, earned from any gateway by the node's
+ * signature and renewed long before it expires. The same question tells a node that it was removed.
+ */
+export class GateAccess implements AsyncDisposable {
+  readonly connection: NativeConnection
+  readonly namespace: string
+  readonly #options: GateAccessOptions
+  readonly #address: string
+  readonly #instanceId: string
+  readonly #look: NodeJS.Timeout
+  #timer: NodeJS.Timeout | undefined
+  #asking: Promise<void> | undefined
+  #askedAt = performance.now()
+  #isClosed = false
+
+  private constructor(
+    options: GateAccessOptions,
+    connection: NativeConnection,
+    credential: TemporalCredential,
+    instanceId: string,
+  ) {
+    this.#options = options
+    this.#instanceId = instanceId
+    this.connection = connection
+    this.#look = setInterval(() => void this.#lookAtIdentity(), LOOK_MS)
+    this.namespace = credential.namespace
+    this.#address = credential.address
+    this.#schedule(untilRenewal(credential))
+  }
+
+  /** Waits for a gateway that knows the gate, and for the gate. Throws a `DismissedError` when the node may not stay. */
+  static async open(options: GateAccessOptions, signal: AbortSignal): Promise<GateAccess> {
+    const { control, config, log } = options
+    const instanceId = randomUUID()
+    let isStart = true
+    for (let tries = 0; ; tries++) {
+      signal.throwIfAborted()
+      try {
+        const asked = { instance_id: instanceId, is_start: isStart }
+        const credential = await control.temporalCredential(asked, { signal, patienceMs: 0 })
+        isStart = false
+        const { address, tls, token } = credential
+        const { HEARTH_GATE_TLS_CA: ca } = config
+        const serverRootCACertificate = ca === undefined ? undefined : readPem('HEARTH_GATE_TLS_CA', ca)
+        const connection = await NativeConnection.connect({
+          address,
+          tls: tls && { ...(serverRootCACertificate && { serverRootCACertificate }) },
+          metadata: metadataOf(token),
+        })
+        return new GateAccess(options, connection, credential, instanceId)
+      } catch (err) {
+        const dismissal = dismissalOf(err, config.HEARTH_NODE_DIR)
+        if (dismissal) throw dismissal
+        if (tries % 10 === 0) log.warn({ reason: reasonOf(err) }, 'waiting for the way to Temporal')
+        await sleep(Math.min(100 * 2 ** tries, 2_000), undefined, { signal })
+      }
+    }
+  }
+
+  /** Asks the platform whether this node may stay; soon, and never twice at once. */
+  ask(): void {
+    if (this.#isClosed || this.#asking) return
+    const wait = Math.max(0, this.#askedAt + ASK_AGAIN_MS - performance.now())
+    this.#schedule(wait)
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#isClosed = true
+    clearTimeout(this.#timer)
+    clearInterval(this.#look)
+    await this.connection.close()
+  }
+
+  #schedule(ms: number): void {
+    clearTimeout(this.#timer)
+    if (this.#isClosed) return
+    this.#timer = setTimeout(() => {
+      this.#askedAt = performance.now()
+      this.#asking = this.#renew().finally(() => (this.#asking = undefined))
+    }, ms)
+  }
+
+  async #renew(): Promise<void> {
+    const { config, control, log, onDismissed } = this.#options
+    try {
+      const asked = { instance_id: this.#instanceId, is_start: false }
+      const credential = await control.temporalCredential(asked, { patienceMs: PATIENCE_MS })
+      if (this.#isClosed) return
+      await this.connection.setMetadata(metadataOf(credential.token))
+      if (credential.address !== this.#address) {
+        const told = { from: this.#address, to: credential.address }
+        log.warn(told, 'the gate to Temporal has moved: this node follows when it is started again')
+      }
+      this.#schedule(untilRenewal(credential))
+    } catch (err) {
+      const dismissal = dismissalOf(err, config.HEARTH_NODE_DIR)
+      if (dismissal) return onDismissed(dismissal)
+      log.warn({ reason: reasonOf(err) }, 'the credential for Temporal could not be renewed; trying again')
+      this.#schedule(RENEW_MS.afterFailure)
+    }
+  }
+
+  async #lookAtIdentity(): Promise<void> {
+    const { config, identity, onDismissed } = this.#options
+    const successor = await successorOf(config.HEARTH_NODE_DIR, identity).catch(() => undefined)
+    if (successor && !this.#isClosed) onDismissed(successor)
+  }
+}
+
+const metadataOf = (token: string) => ({ authorization: `Bearer ${token}` })
+
+/** Clocks may differ by minutes, so the time is taken within bounds that fit whatever this one says. */
+function untilRenewal({ expires_at }: TemporalCredential): number {
+  const half = (Date.parse(expires_at) - Date.now()) / 2
+  return Math.min(RENEW_MS.most, Math.max(RENEW_MS.least, half))
+}

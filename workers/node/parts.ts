@@ -1,0 +1,230 @@
+import { rm } from 'node:fs/promises'
+import { hostname } from 'node:os'
+import { join } from 'node:path'
+import { ContainerDriver } from '../../node-runtime/processes/container-driver.ts'
+import { ControlClient } from '../../node-runtime/control/client.ts'
+import { type Identity, loadOrJoin, saveGateways } from '../../node-runtime/control/identity.ts'
+import { loadMeter, profileLack, takeInventory } from '../../node-runtime/hardware/inventory.ts'
+import { gapsOf } from '../../node-runtime/processes/isolation.ts'
+import { Links } from '../../node-runtime/link/links.ts'
+import { MeasuredMemory } from '../../node-runtime/memory/measured.ts'
+import { MemoryLedger } from '../../node-runtime/memory/ledger.ts'
+import { memoryMeter } from '../../node-runtime/memory/meter.ts'
+import { ModelManager } from '../../node-runtime/models/manager.ts'
+import { gpuBudgets } from '../../node-runtime/hardware/nvidia.ts'
+import { Pins } from '../../node-runtime/models/pins.ts'
+import { ProcessDriver } from '../../node-runtime/processes/process-driver.ts'
+import { findPython } from '../../node-runtime/environments/python-env.ts'
+import { Environments } from '../../node-runtime/environments/environments.ts'
+import { Spool } from '../../node-runtime/control/spool.ts'
+import { WeightsCache } from '../../node-runtime/weights/cache.ts'
+import { WorkRegistry } from '../../node-runtime/control/work-registry.ts'
+import type { Catalog } from '../../platform/catalog.ts'
+import { type Config, required } from '../../platform/config.ts'
+import type { Logger } from '../../platform/log.ts'
+import { SchemaChecks } from '../../platform/schema-checks/checks.ts'
+import type { NodeInventory, NodeReport, NodeSharing } from '../../schemas/node.ts'
+
+/** What a node is made of once it has joined; nothing in it takes work yet. */
+export interface NodeParts {
+  identity: Identity
+  inventory: NodeInventory
+  catalog: Catalog
+  control: ControlClient
+  driver: ProcessDriver
+  containers: ContainerDriver | undefined
+  memory: MemoryLedger
+  models: ModelManager
+  environments: Environments
+  weights: WeightsCache
+  spool: Spool
+  work: WorkRegistry
+  schemaChecks: SchemaChecks
+  links: Links
+  pythonOf: (environment: string, tell?: (line: string) => void) => Promise<string>
+  /** Ends the installation of what nobody waits for. */
+  preparing: AbortController
+  workDir: string
+}
+
+const SPOOL_FLUSH_MS = 500
+const STOP_GRACE_MS = 500
+
+export interface NodeOptions {
+  catalog: Catalog
+  isDraining: () => boolean
+  onDraining: (draining: boolean) => void
+  onSharing: (sharing: NodeSharing) => void
+  /** A link broke, or a gateway refused one. */
+  onNoLink: () => void
+  /** Folder of the locks of Python environments, where it is not the runtime's own. */
+  locksDir?: string | undefined
+}
+
+/** Reaps what an earlier life left, joins if need be, and opens the links. */
+export async function openNode(config: Config, log: Logger, options: NodeOptions): Promise<NodeParts> {
+  const dir = config.HEARTH_NODE_DIR
+  const { catalog, isDraining, onDraining, onNoLink, onSharing } = options
+  const python = { cacheDir: config.HEARTH_CACHE_DIR, log: (line: string) => log.info(line) }
+  let found: Promise<string> | undefined
+  const launcherPython = () => (found ??= findPython(python))
+  const driver = new ProcessDriver({ stateDir: dir, python: launcherPython })
+  const containers = await ContainerDriver.connect({
+    socketPath: config.HEARTH_CONTAINER_SOCKET,
+    stateDir: dir,
+  })
+  const reaped = (await driver.reap()) + ((await containers?.reap()) ?? 0)
+  if (reaped) log.warn({ reaped }, 'ended what an earlier life of this node left running')
+
+  const inventory = await takeInventory({
+    profiles: catalog.profiles,
+    hasContainers: containers !== undefined,
+    held: () => driver.held(),
+    memoryMb: config.HEARTH_NODE_MEMORY_MB,
+    trainSlots: config.HEARTH_NODE_SLOTS,
+  })
+  const gaps = gapsOf(inventory.isolation ?? {})
+  if (gaps.length > 0) log.warn({ gaps }, "what runs here is held less than it should be for strangers' work")
+  tellLacks(catalog, inventory, { hasContainers: containers !== undefined, log })
+  const identity = await joinPool(config, inventory)
+  const environments = new Environments({
+    profiles: catalog.profiles.filter(({ profile_id }) => inventory.profiles.includes(profile_id)),
+    cacheDir: config.HEARTH_CACHE_DIR,
+    locksDir: options.locksDir,
+    log,
+  })
+  await environments.init()
+  const pythonOf = environments.python.bind(environments)
+  const work = new WorkRegistry()
+  const memory = new MemoryLedger(inventory.memory_mb, gpuBudgets(inventory.gpus, inventory.memory_mb))
+  const spool = new Spool({ dir: join(dir, 'spool') })
+  const control = new ControlClient({ identity, gateways: () => links.gateways })
+  const weights = new WeightsCache({ dir: join(dir, 'weights'), quotaMb: config.HEARTH_NODE_CACHE_MB })
+  const pins = new Pins(config.HEARTH_NODE_PINNED)
+  const models = new ModelManager({
+    catalog,
+    cache: weights,
+    drivers: { process: driver, container: containers },
+    memory,
+    meter: memoryMeter(inventory),
+    pins,
+    measured: new MeasuredMemory(join(dir, 'measured.json')),
+    modelSpec: (modelKey, { signal }) => control.modelSpec(modelKey, { signal }),
+    pythonOf,
+    packagesOf: (environment) => environments.packages(environment),
+    log,
+  })
+  await models.init()
+  const report = reporter({ catalog, memory, models, work, environments, isDraining })
+  const home = required(config, 'HEARTH_GATEWAY_URL')
+  const links = new Links({
+    home,
+    gateways: [home, ...identity.gateways],
+    identity,
+    inventory,
+    models,
+    spool,
+    work,
+    report,
+    log,
+    onGateways: (gateways) =>
+      void saveGateways(dir, identity, gateways).catch((err: unknown) => log.warn({ err })),
+    onNoLink,
+    onDraining,
+    onSharing,
+    onPinned: (modelKeys) => {
+      pins.tell(modelKeys)
+      models.keepPinned()
+    },
+  })
+  const preparing = new AbortController()
+  void environments.prepare(config.HEARTH_NODE_PREPARE, preparing.signal)
+  const workDir = join(dir, 'work')
+  // Files of attempts that an earlier life did not end: each attempt begins with its own.
+  await rm(workDir, { recursive: true, force: true })
+  return {
+    identity,
+    inventory,
+    catalog,
+    control,
+    driver,
+    containers,
+    memory,
+    models,
+    environments,
+    weights,
+    spool,
+    work,
+    schemaChecks: new SchemaChecks(),
+    links,
+    pythonOf,
+    preparing,
+    workDir,
+  }
+}
+
+/** Says which profiles ask for what this machine has not, and when it has what none of them can use. */
+function tellLacks(
+  { profiles }: Catalog,
+  { hardware, gpus }: NodeInventory,
+  { hasContainers, log }: { hasContainers: boolean; log: Logger },
+): void {
+  const has = { gpus: gpus.length, hasContainers }
+  const lacks = profiles.flatMap((profile) => {
+    const lack = profileLack(profile, has)
+    return lack === undefined ? [] : [`${profile.profile_id} needs ${lack}`]
+  })
+  if (lacks.length > 0) log.info({ lacks }, 'this node cannot run some profiles')
+  if (hardware === 'xpu')
+    log.warn('this node has Intel XPUs, which no environment can use: models and runs take its processors')
+}
+
+const joinPool = (config: Config, inventory: NodeInventory) =>
+  loadOrJoin({
+    dir: config.HEARTH_NODE_DIR,
+    gateway: required(config, 'HEARTH_GATEWAY_URL'),
+    token: config.HEARTH_NODE_TOKEN,
+    name: config.HEARTH_NODE_NAME || hostname(),
+    inventory,
+  })
+
+function reporter(
+  parts: Pick<NodeParts, 'catalog' | 'memory' | 'models' | 'work' | 'environments'> &
+    Pick<NodeOptions, 'isDraining'>,
+) {
+  const load = loadMeter()
+  const split_profiles = parts.catalog.profiles.flatMap(({ profile_id, tensor_parallel = 1 }) =>
+    tensor_parallel > 1 ? [{ profile_id, tensor_parallel }] : [],
+  )
+  return (): NodeReport => ({
+    memory_total_mb: parts.memory.totalMb,
+    memory_free_mb: Math.floor(parts.memory.freeMb),
+    ...gpusOf(parts.memory),
+    ...(split_profiles.length > 0 && { split_profiles }),
+    load: load(),
+    draining: parts.isDraining(),
+    jobs: parts.work.size,
+    models: parts.models.report(),
+    environments: parts.environments.report(),
+  })
+}
+
+function gpusOf({ gpus, freeByPool }: MemoryLedger): Pick<NodeReport, 'gpus'> {
+  if (gpus.length === 0) return {}
+  return { gpus: gpus.map((memory_mb, gpu) => ({ memory_mb, free_mb: Math.floor(freeByPool[gpu] ?? 0) })) }
+}
+
+/** Stops the node's processes, hands over what it still has to tell, and closes its links. */
+export async function closeNode(node: NodeParts): Promise<void> {
+  const { models, driver, containers, spool, links, control } = node
+  node.preparing.abort()
+  await models[Symbol.asyncDispose]()
+  await Promise.all([
+    driver.stopAll({ graceMs: STOP_GRACE_MS }),
+    containers?.stopAll({ graceMs: STOP_GRACE_MS }),
+  ])
+  await spool.flush({ timeoutMs: SPOOL_FLUSH_MS })
+  links.close()
+  spool.close()
+  await control.close()
+}

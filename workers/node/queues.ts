@@ -1,0 +1,35 @@
+import { jobQueues, PLACED_SLOTS } from '../../domain/placement/node-queues.ts'
+import type { NodeSharing } from '../../schemas/node.ts'
+import { QUEUES } from '../../workflows/contract/policy.ts'
+import type { NodeParts } from './parts.ts'
+
+const INFER_SLOTS = 32
+
+export interface NodeStanding {
+  draining: boolean
+  /** Whose work it is given; undefined until a gateway has said so. */
+  sharing: NodeSharing | undefined
+}
+
+/** The queues whose work this node can do now, and how much of it at once. */
+export function wantedQueues(
+  { identity, inventory, models }: NodeParts,
+  { draining, sharing }: NodeStanding,
+): Map<string, number> {
+  const queues = new Map([[QUEUES.node(identity.nodeId), PLACED_SLOTS]])
+  if (draining || sharing === undefined) return queues
+  if (inventory.train_slots > 0) {
+    const { accountId } = identity
+    for (const queue of jobQueues({ accountId, sharing, hardware: inventory.hardware })) {
+      queues.set(queue, inventory.train_slots)
+    }
+  }
+  // What a dedicated node is to answer is placed on it by name.
+  if (sharing === 'dedicated') return queues
+  for (const { model_key, state } of models.report()) {
+    if (state === 'warm' || state === 'running' || state === 'idle')
+      queues.set(QUEUES.warm(model_key), INFER_SLOTS)
+    if (state === 'evicted') queues.set(QUEUES.cached(model_key), INFER_SLOTS)
+  }
+  return queues
+}

@@ -1,0 +1,90 @@
+import {
+  CancellationScope,
+  condition,
+  continueAsNew,
+  isCancellation,
+  proxyActivities,
+  proxyLocalActivities,
+  setCurrentDetails,
+  setHandler,
+  sleep,
+  workflowInfo,
+} from '@temporalio/workflow'
+import type { WebhookActivities } from '../../activities/control/webhooks/index.ts'
+import { retryDeliveryNow } from '../contract/messages.ts'
+import { LOCAL, PAUSE, POLICY } from '../contract/policy.ts'
+
+const { attemptWebhook } = proxyActivities<WebhookActivities>(POLICY.deliver)
+const { endWebhookDelivery, planWebhookAttempt } = proxyLocalActivities<WebhookActivities>(LOCAL.record)
+
+export interface WebhookDeliveryInput {
+  deliveryId: string
+}
+
+const MAX_ATTEMPTS = 8
+/** Short sleeps, so that an endpoint that is disabled meanwhile ends this soon. */
+const LOOK_MS = 3_600_000
+
+/**
+ * The second to eighth attempt of one delivery. The row is the truth: this workflow sleeps until the attempt is
+ * due, makes it, and looks again. Signal `retry_now` to make the next attempt at once; cancel it to end the delivery.
+ */
+export async function webhookDelivery({ deliveryId }: WebhookDeliveryInput): Promise<void> {
+  let isHurried = false
+  let looks = 0
+  let crowded = 0
+  setHandler(retryDeliveryNow, () => {
+    isHurried = true
+  })
+  const waitFor = async (details: string, ms: number) => {
+    setCurrentDetails(details)
+    await condition(() => isHurried, ms)
+  }
+  try {
+    for (;;) {
+      const step = await planWebhookAttempt(deliveryId)
+      if (step.state === 'ended') break
+      if (workflowInfo().continueAsNewSuggested) await continueAsNew<typeof webhookDelivery>({ deliveryId })
+      if (step.state === 'unverified') {
+        isHurried = false
+        await waitFor(
+          'Waits until the destination is verified, or the deadline of 48 hours.',
+          doubled(PAUSE.forDestination, looks++),
+        )
+        continue
+      }
+      if (step.state === 'busy') {
+        setCurrentDetails(
+          'An attempt is being made; if its sender has died, it is closed as interrupted soon.',
+        )
+        await sleep(Math.max(step.until - Date.now(), 0) + PAUSE.forSender)
+        continue
+      }
+
+      const wait = step.at - Date.now()
+      if (wait > 0 && !isHurried) {
+        const due = `Attempt ${step.attempt} of ${MAX_ATTEMPTS} at ${new Date(step.at).toISOString()}.`
+        await waitFor(`${due} The one before: ${step.lastError ?? 'no answer'}.`, Math.min(wait, LOOK_MS))
+        continue
+      }
+      isHurried = false
+      setCurrentDetails(`Attempt ${step.attempt} of ${MAX_ATTEMPTS} is being made.`)
+      if ((await attemptWebhook(deliveryId, step.attempt)) !== 'crowded') {
+        looks = 0
+        crowded = 0
+        continue
+      }
+      const pause = doubled(PAUSE.forRoom, crowded++) * (0.5 + Math.random() / 2)
+      await waitFor(`Attempt ${step.attempt} waits for others to the same destination to end.`, pause)
+    }
+    setCurrentDetails('Ended; the delivery row says how.')
+  } catch (err) {
+    if (isCancellation(err)) {
+      await CancellationScope.nonCancellable(() => endWebhookDelivery(deliveryId, 'cancelled'))
+    }
+    throw err
+  }
+}
+
+const doubled = ({ firstMs, longestMs }: { firstMs: number; longestMs: number }, times: number): number =>
+  Math.min(firstMs * 2 ** times, longestMs)

@@ -1,0 +1,37 @@
+import { proxyActivities, proxyLocalActivities, setCurrentDetails, sleep } from '@temporalio/workflow'
+import type { WebhookActivities } from '../../activities/control/webhooks/index.ts'
+import { LOCAL, PAUSE, POLICY } from '../contract/policy.ts'
+
+const { challengeWebhook } = proxyActivities<WebhookActivities>(POLICY.deliver)
+const { failWebhookVerification } = proxyLocalActivities<WebhookActivities>(LOCAL.record)
+
+export interface WebhookVerificationInput {
+  endpointId: string
+  /** Of the destination: a changed URL is another version with a challenge of its own. */
+  version: number
+}
+
+/** Challenges a destination at 0 s, 30 s, 2 min and 10 min; unanswered, it stays unverified. */
+export async function webhookVerification({
+  endpointId,
+  version,
+}: WebhookVerificationInput): Promise<string> {
+  const openedAt = Date.now()
+  for (const [i, offset] of PAUSE.challenges.entries()) {
+    const wait = openedAt + offset - Date.now()
+    if (wait > 0) {
+      setCurrentDetails(
+        `The destination did not answer its challenge; try ${i + 1} of ${PAUSE.challenges.length} comes.`,
+      )
+      await sleep(wait)
+    }
+    const outcome = await challengeWebhook(endpointId, version, i + 1)
+    if (outcome !== 'unanswered') {
+      setCurrentDetails(outcome === 'verified' ? 'Verified.' : 'Ended: the endpoint has changed or is gone.')
+      return outcome
+    }
+  }
+  await failWebhookVerification(endpointId, version)
+  setCurrentDetails('Not verified within 15 minutes. Change the URL, even to the same, to try again.')
+  return 'failed'
+}
