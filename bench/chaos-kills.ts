@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Process, processesOn, type TestPlatform } from '../test/support/platform.ts'
+import { type Process, processesOn, type TestPlatform } from '../test/support/servers/platform.ts'
 import { oneOf, type Random } from './chaos-tally.ts'
 
 type Prey = Process | 'model server' | 'trainer'

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { request } from 'undici'
 import { type Chat, type ChatModel, openChat } from '../test/faults/chats.ts'
 import { type Accepted, inferLater, inferNow, type Model, putTable } from '../test/faults/work.ts'
-import type { TestPlatform } from '../test/support/platform.ts'
+import type { TestPlatform } from '../test/support/servers/platform.ts'
 import { oneOf, type Random, randomFrom, type Tally } from './chaos-tally.ts'
 
 /** A run that the platform has taken. */

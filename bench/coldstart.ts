@@ -185,7 +185,7 @@ try {
     profile: profileOf('llm-transformers'),
     python,
     make: async (path) =>
-      void (await promisify(execFile)(python, ['test/support/tiny_llm.py', path], {
+      void (await promisify(execFile)(python, ['test/support/builders/tiny_llm.py', path], {
         env: pythonProcessEnv(),
       })),
     file: 'tiny',

@@ -342,8 +342,8 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
   return {
     attacks,
     notDriven: [
-      'names that are slow to resolve: not driven, they need a name server that is; test/platform/name-lookup.test.ts has them',
-      'streams of a node that nobody reads: not driven, the node would have to hold a model; test/platform/link-channel.test.ts has them',
+      'names that are slow to resolve: not driven, they need a name server that is; test/platform/egress/name-lookup.test.ts has them',
+      'streams of a node that nobody reads: not driven, the node would have to hold a model; test/platform/link/channel.test.ts has them',
     ],
     [Symbol.asyncDispose]: () => opened.disposeAsync(),
   }

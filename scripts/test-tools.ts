@@ -10,7 +10,7 @@ const run = promisify(execFile)
 const VERSITYGW = '1.8.0'
 const TEST_SERVER = '1.38.0'
 /** Locks of the Python environments that only tests need. */
-export const TEST_LOCKS = join(import.meta.dirname, '..', 'test', 'support', 'python')
+export const TEST_LOCKS = join(import.meta.dirname, '..', 'test', 'support', 'servers', 'python')
 
 type Say = (line: string) => void
 

@@ -25,7 +25,7 @@ const KNIP: Step = { name: 'unused files and exports', command: ['knip'] }
 /** What brings up whole platforms, each with processes of its own. */
 const PLATFORMS = ['e2e', 'faults', 'compose', 'upgrade']
 /** What keeps a processor busy; the rest mostly waits. */
-const BUSY = ['node-runtime', 'platform', 'trainers', 'domain', 'db', 'embedded']
+const BUSY = ['node-runtime', 'platform', 'domain', 'db', 'embedded']
 const IS_STRICT = process.argv.includes('--verify')
 const ARGUMENTS = process.argv.slice(2).filter((argument) => argument !== '--verify')
 

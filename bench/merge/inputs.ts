@@ -1,8 +1,8 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { headerFor } from '../../node-runtime/merge/safetensors.ts'
-import { randomNumbers } from '../../test/support/checkpoints.ts'
-import { llamaShapes, writeLargeCheckpoint } from '../../test/support/large-checkpoint.ts'
+import { randomNumbers } from '../../test/support/builders/checkpoints.ts'
+import { llamaShapes, writeLargeCheckpoint } from '../../test/support/builders/large-checkpoint.ts'
 
 const SIZE = { hidden: 1_024, inner: 4_096, layers: 24, vocab: 35_200 }
 const RANK = 16

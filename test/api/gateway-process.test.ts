@@ -7,8 +7,8 @@ import { join } from 'node:path'
 import { request } from 'undici'
 import { createApiKey } from '../../db/repositories/platform/api-keys.ts'
 import { newId } from '../../domain/ids.ts'
-import { startDatabase, type TestDatabase } from '../support/database.ts'
-import { gatewayEnv, runGateway } from '../support/gateway-process.ts'
+import { startDatabase, type TestDatabase } from '../support/servers/database.ts'
+import { gatewayEnv, runGateway } from '../support/servers/gateway-process.ts'
 
 describe('the gateway process', () => {
   let database: TestDatabase

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { Pool } from 'undici'
 import { newWebhookSecret, signWebhook } from '../../platform/webhook-signature.ts'
-import { temporaryFolder } from '../support/temporary-folder.ts'
+import { temporaryFolder } from '../support/builders/temporary-folder.ts'
 
 const BODY = Buffer.from(
   '{"id":"e-1","type":"webhook.test","data":{"resource":{"id":"r-1","status":"sent"}}}',

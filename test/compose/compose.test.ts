@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Agent, request } from 'undici'
 import { type BuilderClient, builderClient } from '../../embedded/demo/client.ts'
 import { infer, inferAsync, register, train, uploadTable } from '../../embedded/demo/steps.ts'
-import { eventually } from '../support/until.ts'
+import { eventually } from '../support/assertions/until.ts'
 import { type Deployment, requireDeployment } from './deployment.ts'
 
 const BASE_URL = 'http://127.0.0.1:8420'

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { newId } from '../../domain/ids.ts'
-import { EVALUATOR_TOKEN, OPERATIONS_KEY, startApi, type TestApi } from '../support/api.ts'
+import { EVALUATOR_TOKEN, OPERATIONS_KEY, startApi, type TestApi } from '../support/servers/api.ts'
 import { type Credential, CREDENTIALS } from './credentials.ts'
 import { SERVED, type Served } from './routes.ts'
 

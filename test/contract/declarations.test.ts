@@ -7,7 +7,7 @@ import { toOpenApi } from '../../api/http/openapi.ts'
 import { jsonCheck } from '../../api/http/validate.ts'
 import { ApiError } from '../../domain/errors.ts'
 import { formInWords } from '../../schemas/forms.ts'
-import { startApi } from '../support/api.ts'
+import { startApi } from '../support/servers/api.ts'
 import { SERVED } from './routes.ts'
 
 const CHECKED_IN = new URL('../../docs/openapi/hearth.json', import.meta.url)

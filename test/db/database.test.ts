@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from 'kysely'
 import { toApiError } from '../../api/http/errors.ts'
-import { startDatabase, type TestDatabase } from '../support/database.ts'
+import { startDatabase, type TestDatabase } from '../support/servers/database.ts'
 
 describe('database', () => {
   let database: TestDatabase

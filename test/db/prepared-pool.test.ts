@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { CompiledQuery } from 'kysely'
 import { PreparedPool } from '../../db/prepared-pool.ts'
-import { startDatabase, type TestDatabase } from '../support/database.ts'
+import { startDatabase, type TestDatabase } from '../support/servers/database.ts'
 
 const statement = <R>(text: string, ...parameters: unknown[]) =>
   CompiledQuery.raw(text, parameters) as CompiledQuery<R>

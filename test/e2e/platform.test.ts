@@ -7,11 +7,16 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { after, before, describe, it } from 'mocha'
 import { request } from 'undici'
 import { infer, inferAsync, inferMany, register, train, uploadTable } from '../../embedded/demo/steps.ts'
-import { freePort } from '../support/database.ts'
-import { dataDirectory, processesOn, startSupervisor, startTestPlatform } from '../support/platform.ts'
-import type { TestPlatform } from '../support/platform.ts'
-import { regressionTable } from '../support/tables.ts'
-import { eventually } from '../support/until.ts'
+import { freePort } from '../support/servers/database.ts'
+import {
+  dataDirectory,
+  processesOn,
+  startSupervisor,
+  startTestPlatform,
+} from '../support/servers/platform.ts'
+import type { TestPlatform } from '../support/servers/platform.ts'
+import { regressionTable } from '../support/builders/tables.ts'
+import { eventually } from '../support/assertions/until.ts'
 
 const LINUX = process.platform === 'linux'
 

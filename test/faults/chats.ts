@@ -6,15 +6,15 @@ import { AdminClient } from '../../cli/admin-client.ts'
 import { importModel } from '../../cli/commands/models.ts'
 import { openDatabase } from '../../db/database.ts'
 import { CHAT_PATH } from '../../domain/chat/chat.ts'
-import { processesOn } from '../support/platform.ts'
-import type { Process, TestPlatform } from '../support/platform.ts'
-import { temporaryFolder } from '../support/temporary-folder.ts'
-import { eventually } from '../support/until.ts'
+import { processesOn } from '../support/servers/platform.ts'
+import type { Process, TestPlatform } from '../support/servers/platform.ts'
+import { temporaryFolder } from '../support/builders/temporary-folder.ts'
+import { eventually } from '../support/assertions/until.ts'
 import { checkBooks } from './work.ts'
 
 export type Victim = Process | 'model server'
 
-const PRELOAD = new URL('../support/serve-fake-llm.ts', import.meta.url).href
+const PRELOAD = new URL('../support/servers/serve-fake-llm.ts', import.meta.url).href
 /** For a platform that serves the models of `importChatModel`. */
 export const FAKE_LLM_ENV = { NODE_OPTIONS: `${process.env.NODE_OPTIONS ?? ''} --import=${PRELOAD}` }
 

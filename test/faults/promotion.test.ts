@@ -2,18 +2,18 @@ import assert from 'node:assert/strict'
 import { globSync } from 'node:fs'
 import { join } from 'node:path'
 import { writeTinyGguf } from '../../embedded/demo/tiny-gguf.ts'
-import { filesOf, llamaRepo } from '../support/hub-repos.ts'
-import { startHub, type TestHub } from '../support/hub-server.ts'
-import { requireLlamaCpp } from '../support/llm-world.ts'
+import { filesOf, llamaRepo } from '../support/builders/hub-repos.ts'
+import { startHub, type TestHub } from '../support/servers/hub-server.ts'
+import { requireLlamaCpp } from '../support/servers/llm-world.ts'
 import {
   dataDirectory,
   type Process,
   processesOn,
   startTestPlatform,
   type TestPlatform,
-} from '../support/platform.ts'
-import { temporaryFolder } from '../support/temporary-folder.ts'
-import { eventually } from '../support/until.ts'
+} from '../support/servers/platform.ts'
+import { temporaryFolder } from '../support/builders/temporary-folder.ts'
+import { eventually } from '../support/assertions/until.ts'
 import { persistently } from './work.ts'
 
 const WEIGHTS = 'model.gguf'

@@ -4,7 +4,7 @@ import { writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { promisify } from 'node:util'
 import { type Counts, type Ending, secondChance } from '../../scripts/mocha-run.ts'
-import { temporaryFolder } from '../support/temporary-folder.ts'
+import { temporaryFolder } from '../support/builders/temporary-folder.ts'
 
 const ONCE = `if (!fs.existsSync(seen)) { fs.writeFileSync(seen, ''); throw new Error('not yet') }`
 const SPECS = {

@@ -1,4 +1,4 @@
-import { stopDatabases } from './database.ts'
+import { stopDatabases } from './servers/database.ts'
 
 /** Shared servers live as long as the test process. */
 export const mochaHooks = {

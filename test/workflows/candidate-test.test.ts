@@ -1,12 +1,16 @@
 import assert from 'node:assert/strict'
 import { createCandidateActivities } from '../../activities/control/models/candidates.ts'
 import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
-import { recordHistory } from '../support/histories.ts'
-import { buildEndpoint } from '../support/build-endpoint.ts'
-import { addHubModel } from '../support/hub-model.ts'
-import { startHub, type TestHub } from '../support/hub-server.ts'
-import { type InferenceWorld, startInferenceWorld, type WorldNode } from '../support/inference-world.ts'
-import { until } from '../support/node.ts'
+import { recordHistory } from '../support/assertions/histories.ts'
+import { buildEndpoint } from '../support/builders/build-endpoint.ts'
+import { addHubModel } from '../support/builders/hub-model.ts'
+import { startHub, type TestHub } from '../support/servers/hub-server.ts'
+import {
+  type InferenceWorld,
+  startInferenceWorld,
+  type WorldNode,
+} from '../support/servers/inference-world.ts'
+import { until } from '../support/servers/node.ts'
 
 const PREDICTIONS = { type: 'object', required: ['predictions'] }
 

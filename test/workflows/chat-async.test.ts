@@ -1,9 +1,13 @@
 import assert from 'node:assert/strict'
 import type { EndpointRow } from '../../db/tables/models.ts'
-import { FAKE_LLM_SERVER, type FakeStats } from '../support/chat-api.ts'
-import { type InferenceWorld, startInferenceWorld, type WorldNode } from '../support/inference-world.ts'
-import { until } from '../support/node.ts'
-import { TaskProbe } from '../support/task-probe.ts'
+import { FAKE_LLM_SERVER, type FakeStats } from '../support/servers/chat-api.ts'
+import {
+  type InferenceWorld,
+  startInferenceWorld,
+  type WorldNode,
+} from '../support/servers/inference-world.ts'
+import { until } from '../support/servers/node.ts'
+import { TaskProbe } from '../support/assertions/task-probe.ts'
 
 const PRICE = 500
 const messages = [{ role: 'user', content: 'héllo' }]

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
-import { type InferenceWorld, startInferenceWorld } from '../support/inference-world.ts'
+import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
 
 const CLIENTS = 1_000
 

@@ -3,10 +3,10 @@ import { after, before, describe, it } from 'mocha'
 import { createLogger } from '../../platform/log.ts'
 import { ensureStanding } from '../../workers/standing.ts'
 import { QUEUES, WORKFLOW_ID } from '../../workflows/contract/policy.ts'
-import { startApi, type TestApi } from '../support/api.ts'
-import { recordHistory } from '../support/histories.ts'
-import { startControlWorker, startTemporal, type TestTemporal } from '../support/temporal.ts'
-import { until } from '../support/until.ts'
+import { startApi, type TestApi } from '../support/servers/api.ts'
+import { recordHistory } from '../support/assertions/histories.ts'
+import { startControlWorker, startTemporal, type TestTemporal } from '../support/servers/temporal.ts'
+import { until } from '../support/assertions/until.ts'
 
 const KINDS = ['reconcile', 'retention'] as const
 

@@ -1,8 +1,8 @@
 import { Worker } from '@temporalio/worker'
 import { readConfig } from '../../platform/config.ts'
 import { workflowBundle } from '../../workers/bundle.ts'
-import { readHistories } from '../support/histories.ts'
-import { quietRuntime } from '../support/temporal.ts'
+import { readHistories } from '../support/assertions/histories.ts'
+import { quietRuntime } from '../support/servers/temporal.ts'
 
 describe('recorded histories', () => {
   it('replay on the workflows of today', async () => {

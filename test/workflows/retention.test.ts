@@ -4,12 +4,12 @@ import { createMaintenanceActivities } from '../../activities/control/housekeepi
 import { attemptFile, insertCheckpoint, jobFolder } from '../../db/repositories/training/job-files.ts'
 import { newId } from '../../domain/ids.ts'
 import { QUEUES } from '../../workflows/contract/policy.ts'
-import { OPERATIONS_KEY, type TestApi } from '../support/api.ts'
-import { failingAt, twice } from '../support/at-least-once.ts'
-import { buildRun } from '../support/build-endpoint.ts'
-import { recordHistory } from '../support/histories.ts'
-import { type InferenceWorld, startInferenceWorld } from '../support/inference-world.ts'
-import type { TestTemporal } from '../support/temporal.ts'
+import { OPERATIONS_KEY, type TestApi } from '../support/servers/api.ts'
+import { failingAt, twice } from '../support/assertions/at-least-once.ts'
+import { buildRun } from '../support/builders/build-endpoint.ts'
+import { recordHistory } from '../support/assertions/histories.ts'
+import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
+import type { TestTemporal } from '../support/servers/temporal.ts'
 
 const HOUR = 3_600_000
 const ago = (ms: number) => new Date(Date.now() - ms)

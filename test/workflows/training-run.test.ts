@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict'
 import { cancelled, heartbeat } from '@temporalio/activity'
 import { ApplicationFailure } from '@temporalio/common'
-import { failingAt, twice } from '../support/at-least-once.ts'
-import { recordHistory } from '../support/histories.ts'
-import { until } from '../support/node.ts'
-import { type SignedNode, signedNode } from '../support/signed-node.ts'
-import { checkpoint, claimJob, completeJob, createRun, readyDataset } from '../support/training.ts'
-import { startTrainingWorld, type TrainingWorld } from '../support/training-workflow.ts'
+import { failingAt, twice } from '../support/assertions/at-least-once.ts'
+import { recordHistory } from '../support/assertions/histories.ts'
+import { until } from '../support/servers/node.ts'
+import { type SignedNode, signedNode } from '../support/servers/signed-node.ts'
+import { checkpoint, claimJob, completeJob, createRun, readyDataset } from '../support/builders/training.ts'
+import { startTrainingWorld, type TrainingWorld } from '../support/servers/training-workflow.ts'
 
 const RUNS = '/api/builder/v1/training/runs'
 

@@ -1,0 +1,159 @@
+import assert from 'node:assert/strict'
+import { jobSuite } from '../../../support/assertions/job-suite.ts'
+import type { NodeProcess } from '../../../support/servers/node-process.ts'
+import { createRun, readyDataset } from '../../../support/builders/training.ts'
+import { SOON_MS, until } from '../../../support/assertions/until.ts'
+
+/** Enough to be caught in the middle: each epoch takes a few milliseconds. */
+const LONG = { epochs: 100_000, checkpoint_every_epochs: 50 }
+
+describe('training on a node', function () {
+  this.timeout(300_000)
+  const jobs = jobSuite()
+  const { get, types, startNode } = jobs
+  const start = async (hyperparameters: object, body: object = {}) =>
+    createRun(jobs.world.api, jobs.key, {
+      dataset_id: await readyDataset(jobs.world.api, jobs.accountId, { rows: 2_000 }),
+      hyperparameters: { ...hyperparameters },
+      ...body,
+    })
+  const hasCheckpoint = (jobId: string) => until(async () => (await types(jobId)).includes('checkpoint'))
+  const completed = (jobId: string) => jobs.reached(jobId, 'completed')
+
+  describe('that stays', () => {
+    let node: NodeProcess
+    before(async () => {
+      node = await startNode('one')
+    })
+    after(() => node[Symbol.asyncDispose]())
+
+    it('turns a table into a model, with losses while it runs', async () => {
+      const jobId = await start({ epochs: 60 })
+
+      await completed(jobId)
+
+      const run = await get(jobId)
+      assert.ok(run.metrics.r2 > 0.5, JSON.stringify(run.metrics))
+      assert.equal(run.metrics.epochs.length, 60)
+      assert.equal(typeof run.metrics.epochs[0].train_loss, 'number')
+      assert.ok(run.version_id)
+      const { artifacts } = await get(`${jobId}/artifacts`)
+      assert.ok(artifacts.some(({ filename }: { filename: string }) => filename === 'manifest.json'))
+      await until(async () => (await get(`${jobId}/logs`)).logs.length > 0)
+      const { db } = jobs.world.api.database
+      await until(async () => {
+        const rows = await db.selectFrom('job_epoch').select('epoch').where('job_id', '=', jobId).execute()
+        return rows.length === 60
+      })
+    })
+
+    it('says in words why data cannot be trained on, and does not try again', async () => {
+      const jobId = await start({ target_column: 'region' })
+
+      await jobs.reached(jobId, 'failed')
+
+      const run = await get(jobId)
+      assert.match(run.error_message, /region/)
+      assert.equal(run.attempt, 1)
+    })
+
+    it('is ended when it takes more memory than it may, and the node goes on', async () => {
+      // Trees without end, each with as many leaves as there are.
+      const jobId = await start({ epochs: 100_000, num_leaves: 1024, checkpoint_every_epochs: 100_000 })
+
+      await jobs.reached(jobId, 'failed', 240_000)
+
+      const run = await get(jobId)
+      assert.match(
+        run.error_message,
+        /needs more memory than it may have: it held \d+ MB of memory and may have \d+ MB/,
+      )
+      assert.equal(run.attempt, 1)
+      await until(() => node.trainers().length === 0, SOON_MS)
+      await completed(await start({ epochs: 5 }))
+    })
+
+    it('is gone within a second when it is cancelled', async () => {
+      const jobId = await start(LONG)
+      await hasCheckpoint(jobId)
+      assert.ok(node.trainers().length > 0)
+
+      await jobs.cancel(jobId)
+
+      await until(() => node.trainers().length === 0, SOON_MS)
+      await jobs.released(jobId)
+      assert.equal((await get(jobId)).status, 'cancelled')
+    })
+
+    it('is gone within two seconds when its workflow is cancelled in the Temporal UI', async () => {
+      const jobId = await start(LONG)
+      await hasCheckpoint(jobId)
+
+      await jobs.world.workflow(jobId).cancel()
+
+      await until(() => node.trainers().length === 0, SOON_MS)
+      assert.equal((await get(jobId)).status, 'cancelled')
+    })
+
+    it('makes room for a better run at a checkpoint, and goes on after it', async () => {
+      const eco = await start({ epochs: 100_000, checkpoint_every_epochs: 200 }, { operating_mode: 'eco' })
+      await hasCheckpoint(eco)
+      const urgent = await start({ epochs: 5 }, { operating_mode: 'performance' })
+
+      await completed(urgent)
+
+      await until(async () => (await types(eco)).includes('resumed'))
+      assert.ok((await types(eco)).includes('preempted'))
+      assert.equal((await get(eco)).status, 'running')
+      await jobs.cancel(eco)
+      await until(() => node.trainers().length === 0, SOON_MS)
+    })
+  })
+
+  it('goes on elsewhere from the last checkpoint when its node is killed', async () => {
+    await using first = await startNode('first')
+    const jobId = await start({ epochs: 1_500, checkpoint_every_epochs: 50 })
+    await hasCheckpoint(jobId)
+    await first.kill('SIGKILL')
+    await until(() => first.trainers().length === 0)
+
+    await using _second = await startNode('second')
+    await completed(jobId)
+
+    const events = (await get(`${jobId}/events`)).events as { event_type: string; detail: string }[]
+    const resumed = events.find(({ event_type }) => event_type === 'resumed')
+    assert.match(
+      resumed?.detail ?? '',
+      /on node second from the checkpoint after epoch \d+, after node first was lost/,
+    )
+    const { metrics, attempt } = await get(jobId)
+    assert.equal(attempt, 2)
+    assert.equal(metrics.epochs.length, 1_500)
+  })
+
+  it('leaves a checkpoint when its node is told to stop, and starts an equal run there', async () => {
+    const node = await startNode('one')
+    const jobId = await start({ epochs: 100_000 })
+    await until(async () => (await get(`${jobId}/metrics`)).metrics.epochs.length > 20)
+    await node.kill('SIGTERM')
+    await until(async () => (await types(jobId)).includes('checkpoint'))
+    assert.equal((await get(jobId)).status, 'running')
+    await jobs.cancel(jobId)
+
+    await using _other = await startNode('other')
+    const again = await createRun(jobs.world.api, jobs.key, {
+      dataset_id: (await get(jobId)).dataset_id,
+      hyperparameters: { epochs: 100_000 },
+    })
+    await until(async () => (await get(again)).status === 'running')
+
+    const started = (await get(`${again}/events`)).events[1] as { event_type: string; detail: string }
+    assert.equal(started.event_type, 'started')
+    assert.match(started.detail, new RegExp(`epoch \\d+ of the equal run ${jobId}`))
+    await until(async () => {
+      const { logs } = await get(`${again}/logs`)
+      return logs.some(({ message }: { message: string }) => message.includes(`equal run ${jobId}`))
+    })
+    await jobs.cancel(again)
+  })
+})

@@ -1,0 +1,25 @@
+import assert from 'node:assert/strict'
+import { toFailure } from '../../../../activities/node/models/load.ts'
+import { ModelUnavailableError } from '../../../../node-runtime/models/manager.ts'
+
+describe('a load that failed', () => {
+  const told = (code: ModelUnavailableError['code'], message: string) =>
+    (toFailure(new ModelUnavailableError(code, message)) as Error).message
+
+  it('tells Temporal in the words of the node alone, whatever the server or a store said', () => {
+    const said = [
+      told('load_failed', 'it ended with status 1 before it was ready. Traceback: prompt is "my secret"'),
+      told('load_failed', 'GET of an object answered 403: <StringToSign>AWS4 my secret</StringToSign>'),
+      told('load_failed', 'its first inference answered 500: my secret'),
+      told('backing_off', 'the last load failed (it ended. my secret); next try in 3 s'),
+      told('load_failed', `${'x'.repeat(10_000)}\nmy secret`),
+    ]
+
+    assert.ok(said.every((text) => !text.includes('my secret') && text.length <= 200))
+    assert.equal(said[0], 'it ended with status 1 before it was ready')
+    assert.equal(
+      told('no_capacity', 'needs 9 MB; at most 3 MB can be freed on this node'),
+      'needs 9 MB; at most 3 MB can be freed on this node',
+    )
+  })
+})

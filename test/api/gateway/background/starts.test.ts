@@ -1,0 +1,86 @@
+import assert from 'node:assert/strict'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Client, Connection } from '@temporalio/client'
+import { openStarts } from '../../../../api/gateway/background/starts.ts'
+import { insertWorkflowStart } from '../../../../db/repositories/platform/workflow-starts.ts'
+import { newId } from '../../../../domain/ids.ts'
+import { createLogger } from '../../../../platform/log.ts'
+import { freePort, startDatabase, type TestDatabase } from '../../../support/servers/database.ts'
+import { until } from '../../../support/servers/node.ts'
+import { startTemporal, type TestTemporal } from '../../../support/servers/temporal.ts'
+
+const log = createLogger('test', 'silent')
+
+describe('starts', () => {
+  let database: TestDatabase
+  let port: number
+  let temporal: TestTemporal
+  before(async () => {
+    database = await startDatabase()
+    port = await freePort()
+  })
+  after(async () => {
+    await temporal?.[Symbol.asyncDispose]()
+    await database[Symbol.asyncDispose]()
+  })
+
+  const promise = (workflowId: string) =>
+    database.db.transaction().execute((trx) =>
+      insertWorkflowStart(trx, {
+        workflowId,
+        workflow: 'coldInference',
+        taskQueue: 'nobody-polls-this',
+        args: [{ taskId: workflowId }],
+        options: { search: { HearthKind: 'inference' }, summary: 'A test', priority: 2, fairnessKey: 'a' },
+      }),
+    )
+  const left = async () =>
+    (await database.db.selectFrom('workflow_start').select('workflow_id').execute()).map(
+      ({ workflow_id }) => workflow_id,
+    )
+  const lazyClient = () => new Client({ connection: Connection.lazy({ address: `127.0.0.1:${port}` }) })
+
+  it('starts what was promised while Temporal was down, soon after it is up', async () => {
+    const id = `task/${newId()}`
+    await promise(id)
+    await using starts = openStarts({ db: database.db, temporal: lazyClient(), log })
+    starts.nudge()
+    await sleep(300)
+    assert.deepEqual(await left(), [id])
+
+    temporal = await startTemporal({ port })
+
+    await until(async () => (await left()).length === 0)
+    const about = await temporal.client.workflow.getHandle(id).describe()
+    assert.equal(about.type, 'coldInference')
+    assert.deepEqual(about.searchAttributes['HearthKind'], ['inference'])
+    assert.equal(about.priority?.priorityKey, 2)
+    assert.equal(await about.staticSummary(), 'A test')
+  })
+
+  it('starts at once when nudged, and once although several gateways sweep', async () => {
+    const gateways = Array.from({ length: 3 }, () =>
+      openStarts({ db: database.db, temporal: lazyClient(), log }),
+    )
+    const ids = Array.from({ length: 150 }, () => `task/${newId()}`)
+    await Promise.all(ids.map(promise))
+
+    for (const { nudge } of gateways) nudge()
+
+    await until(async () => (await left()).length === 0)
+    const described = await Promise.all(ids.map((id) => temporal.client.workflow.getHandle(id).describe()))
+    assert.ok(described.every(({ status }) => status.name === 'RUNNING'))
+    await Promise.all(gateways.map((each) => each[Symbol.asyncDispose]()))
+  })
+
+  it('forgets a promise whose workflow runs already', async () => {
+    const id = `task/${newId()}`
+    await temporal.client.workflow.start('coldInference', { workflowId: id, taskQueue: 'nobody-polls-this' })
+    await promise(id)
+    await using starts = openStarts({ db: database.db, temporal: lazyClient(), log })
+
+    starts.nudge()
+
+    await until(async () => (await left()).length === 0)
+  })
+})

@@ -1,0 +1,181 @@
+import assert from 'node:assert/strict'
+import type { Admitted } from '../../../../api/inference/admission.ts'
+import { endedEntry, runningEntry, type Ticket } from '../../../../api/inference/rows.ts'
+import type { WarmWork } from '../../../../api/inference/warm.ts'
+import { freezeEvent } from '../../../../db/repositories/webhooks/events.ts'
+import type { TaskEntry } from '../../../../db/repositories/tasks/entry.ts'
+import { insertTasks } from '../../../../db/repositories/tasks/writes.ts'
+import { newId } from '../../../../domain/ids.ts'
+import { buildEndpoint } from '../../../support/builders/build-endpoint.ts'
+import { startDatabase, type TestDatabase } from '../../../support/servers/database.ts'
+
+const isBuffer = (value: unknown): value is { data: number[] } =>
+  typeof value === 'object' && value !== null && 'type' in value && value.type === 'Buffer'
+
+describe('rows of the journal', () => {
+  let database: TestDatabase
+  let endpoint: Admitted['endpoint']
+  const [accountId, nodeId] = [newId(), newId()]
+  before(async () => {
+    database = await startDatabase()
+    const { db } = database
+    await db.insertInto('account').values({ id: accountId, name: 'a' }).execute()
+    await db
+      .insertInto('node')
+      .values({
+        id: nodeId,
+        account_id: accountId,
+        name: 'n',
+        public_key: Buffer.alloc(32),
+        status: 'active',
+        hardware: 'cpu',
+        inventory: '{}',
+        runtime_version: '0.11.0',
+      })
+      .execute()
+    const row = await buildEndpoint(db, accountId, { price_micro: 1_001 })
+    endpoint = { ...row, unusable: null, memory_mb: 1, lifecycle_status: 'ready', schema_key: '' }
+  })
+  after(() => database[Symbol.asyncDispose]())
+
+  const ticket = (overrides: Partial<Ticket> = {}): Ticket => ({
+    taskId: newId(),
+    accountId,
+    endpoint,
+    input: Buffer.from('{}'),
+    surface: 'rest',
+    createdAt: new Date(),
+    ...overrides,
+  })
+  const answer = (outcome: WarmWork['outcome'], inferenceTimeMs = 1): WarmWork => ({
+    nodeId,
+    startedAt: new Date(),
+    inferenceTimeMs,
+    outcome,
+  })
+  const rowsOf = async (id: string) => {
+    const [task, entries, events] = await Promise.all([
+      database.db.selectFrom('task').selectAll().where('id', '=', id).executeTakeFirst(),
+      database.db.selectFrom('ledger_line').selectAll().where('task_id', '=', id).execute(),
+      database.db.selectFrom('event').selectAll().where('resource_id', '=', id).execute(),
+    ])
+    return { task, entries, events }
+  }
+
+  it('writes rows of every sort in one group, each with its own bodies, times and event', async () => {
+    const other = newId()
+    await database.db.insertInto('account').values({ id: other, name: 'a "quoted\\" name' }).execute()
+    const at = new Date(1_700_000_000_007)
+    const words = 'a "quote", a \\ and {NULL}'
+    const said = '{"ok":"\\u0000"}'
+    const whole = answer({ status: 'succeeded', result: Buffer.from(said), tokens: 0 })
+    const odd = answer({ status: 'failed', error: words })
+    const bare = answer({ status: 'succeeded', result: null, tokens: 7 }, 0.125)
+    const open = runningEntry(ticket({ accountId: other, createdAt: at }), newId())
+    const group = [
+      endedEntry(ticket(), whole, accountId, at),
+      endedEntry(ticket(), odd, undefined, at),
+      open,
+      endedEntry(ticket(), bare, accountId, at),
+    ]
+
+    assert.equal(await insertTasks(database.db, group), group.length)
+
+    const [first, failed, running, streamed] = await Promise.all(group.map(({ id }) => rowsOf(id)))
+    assert.equal(first!.task?.result?.toString(), said)
+    assert.deepEqual([failed!.task?.error, failed!.task?.result], [words, null])
+    assert.equal(failed!.entries.length, 4)
+    assert.deepEqual(
+      [
+        running!.task?.account_id,
+        running!.task?.input?.toString(),
+        running!.task?.created_at,
+        running!.task?.completed_at,
+      ],
+      [other, '{}', at, null],
+    )
+    assert.deepEqual([running!.entries.length, running!.events.length], [2, 0])
+    assert.deepEqual(
+      [streamed!.task?.inference_time_ms, streamed!.task?.completed_at, streamed!.events[0]?.created_at],
+      [0.125, at, at],
+    )
+  })
+
+  it('writes tasks of one kind, alone or many, just as it writes them among others', async () => {
+    const at = new Date(1_700_000_000_007)
+    const said = {
+      status: 'succeeded',
+      result: Buffer.from('{}'),
+      tokens: 7,
+    } as const
+    const failed = { status: 'failed', error: 'a "quote"' } as const
+    const account = async () => {
+      const id = newId()
+      await database.db.insertInto('account').values({ id, name: 'a' }).execute()
+      return id
+    }
+    const of = (id: string) =>
+      [said, said, failed, undefined].map((outcome) => {
+        const one = ticket({ accountId: id, createdAt: at })
+        return outcome
+          ? endedEntry(one, { ...answer(outcome, 0.5), startedAt: at }, accountId, at)
+          : runningEntry(one, accountId)
+      })
+    const written = async (id: string, groups: TaskEntry[][]) => {
+      for (const group of groups) {
+        assert.equal(await insertTasks(database.db, group), group.length)
+        assert.equal(await insertTasks(database.db, group), 0)
+      }
+      const rows = await Promise.all(groups.flat().map((entry) => rowsOf(entry.id)))
+      const usage = await database.db
+        .selectFrom('usage_delta')
+        .selectAll()
+        .where('account_id', '=', id)
+        .execute()
+      const counts = ['enqueued', 'succeeded', 'failed', 'tokens', 'inference_ms'] as const
+      const sums = counts.map((count) => usage.reduce((sum, row) => sum + row[count], 0))
+      const known = new Map([
+        [id, 'account'],
+        ...groups.flat().map((entry, i) => [entry.id, `task ${i}`] as const),
+      ])
+      for (const { entries, events } of rows) {
+        for (const { id: eventId } of events) known.set(eventId, 'event')
+        for (const entry of entries) entry.created_at = at
+      }
+      const plain = JSON.stringify({ rows, sums }, (_, value: unknown) =>
+        isBuffer(value) ? Buffer.from(value.data).toString() : value,
+      )
+      return JSON.parse(
+        plain.replaceAll(/[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}/g, (uuid) => known.get(uuid) ?? uuid),
+      )
+    }
+    const [together, apart] = [await account(), await account()]
+
+    const mixed = await written(together, [of(together)])
+    const [first, second, third, fourth] = of(apart)
+    const alike = await written(apart, [[first!, second!], [third!], [fourth!]])
+
+    assert.deepEqual(mixed.sums, [4, 2, 1, 14, 1])
+    assert.equal(mixed.rows[0].entries.length, 6)
+    assert.equal(mixed.rows[0].events.length, 1)
+    assert.deepEqual(alike, mixed)
+  })
+
+  it('freezes the event of a task as any other event is frozen', async () => {
+    const at = new Date(1_700_000_000_070)
+    const entry = endedEntry(ticket(), answer({ status: 'failed', error: 'no' }), undefined, at)
+    await insertTasks(database.db, [entry])
+
+    const [event] = (await rowsOf(entry.id)).events
+    const frozen = freezeEvent(
+      {
+        accountId,
+        type: 'inference.task.failed',
+        resource: { id: entry.id, object: 'inference.task', status: 'failed' },
+        resourceUrl: `/api/builder/v1/tasks/${entry.id}`,
+      },
+      at,
+    )
+    assert.equal(event?.payload.toString(), frozen.payload.toString().replace(frozen.id, event?.id ?? ''))
+  })
+})

@@ -1,0 +1,34 @@
+import assert from 'node:assert/strict'
+import { readLogs, readMetrics } from '../../../../api/gateway/links/reports.ts'
+import { newId } from '../../../../domain/ids.ts'
+
+describe('lines and losses that a node tells in batches', () => {
+  it('are numbered below those that the platform adds', () => {
+    const line = { job_id: newId(), attempt: 1, at: new Date().toISOString(), message: 'x' }
+    const told = [2_147_483_647, 1_000_000_000, 999_999_999, 0].map((seq) => ({ ...line, seq }))
+
+    const read = readLogs({ body: Buffer.from(JSON.stringify(told)) })
+
+    assert.deepEqual(
+      read.map(({ seq }) => seq),
+      [999_999_999, 0],
+    )
+  })
+
+  it('are losses where they are numbers, and nothing else keeps the others of a batch from being stored', () => {
+    const epoch = { job_id: newId(), attempt: 1, at: new Date().toISOString(), train_loss: 1, val_loss: null }
+    const told = [
+      { epoch: 1 },
+      { epoch: 2, eval_loss: 'low' },
+      { epoch: 3, eval_loss: 2, eval_perplexity: {} },
+    ]
+    const body = Buffer.from(JSON.stringify(told.map((each) => ({ ...epoch, ...each }))))
+
+    const read = readMetrics({ body })
+
+    assert.deepEqual(
+      read.map((each) => each.epoch),
+      [1],
+    )
+  })
+})

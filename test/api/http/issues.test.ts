@@ -1,0 +1,120 @@
+import assert from 'node:assert/strict'
+import Type from 'typebox'
+import { jsonCheck } from '../../../api/http/validate.ts'
+import { ApiError } from '../../../domain/errors.ts'
+import { newId } from '../../../domain/ids.ts'
+import { ArtifactRef } from '../../../schemas/artifact-ref.ts'
+import { EitherOf, ExactlyOneOf, RequiredWith, Uuid } from '../../../schemas/common.ts'
+import { EndpointName } from '../../../schemas/endpoint.ts'
+
+describe('what is wrong with a body', () => {
+  it('names the member that chooses between shapes, its value and those it may have', () => {
+    const check = jsonCheck('body', ArtifactRef)
+    const allowed = 'must be one of "hf", "model_version", "job", "storage"'
+
+    assert.throws(
+      () => check({ type: 'foo' }),
+      (err: unknown) =>
+        err instanceof ApiError &&
+        err.message === `body.type: ${allowed}, not "foo"` &&
+        err.code === 'validation_failed',
+    )
+    assert.throws(() => check({ type: 7 }), { message: `body.type: ${allowed}, not 7` })
+    assert.throws(
+      () => check({}),
+      (err: unknown) => {
+        assert.ok(err instanceof ApiError)
+        assert.deepEqual(err.details.issues, [
+          { loc: ['body', 'type'], msg: 'Field required', type: 'missing' },
+        ])
+        return true
+      },
+    )
+  })
+
+  it('names one of several members that would do with everything else that is wrong', () => {
+    const fields = { a: Type.Optional(Type.String()), b: Type.Optional(Type.String()), c: Type.String() }
+    const faults = (options: object, value: object): [string, string][] => {
+      const check = jsonCheck('body', Type.Object(fields, { additionalProperties: false, ...options }))
+      try {
+        check(value)
+      } catch (err) {
+        assert.ok(err instanceof ApiError)
+        const issues = err.details.issues as { loc: string[]; msg: string }[]
+        return issues
+          .map(({ loc, msg }): [string, string] => [loc.join('.'), msg])
+          .toSorted(([a], [b]) => a.localeCompare(b))
+      }
+      return []
+    }
+    const others: [string, string][] = [
+      ['body.c', 'Field required'],
+      ['body.d', 'Unknown field'],
+    ]
+
+    assert.deepEqual(faults(EitherOf('a', 'b'), { d: 1 }), [['body.a', 'Field required: a or b'], ...others])
+    assert.deepEqual(faults(EitherOf('a', 'b'), { a: '', b: '', d: 1 }), others)
+    assert.deepEqual(faults(ExactlyOneOf('a', 'b'), { d: 1 }), [
+      ['body.a', 'Field required: a or b'],
+      ...others,
+    ])
+    assert.deepEqual(faults(ExactlyOneOf('a', 'b'), { a: '', b: '', d: 1 }), [
+      ['body.a', 'Give one of a, b'],
+      ...others,
+    ])
+    assert.deepEqual(faults(RequiredWith('c', 'x', ['a', 'b']), { c: 'x', d: 1 }), [
+      ['body.a', 'Field required'],
+      ['body.b', 'Field required'],
+      ['body.d', 'Unknown field'],
+    ])
+    assert.deepEqual(faults(RequiredWith('c', 'x', ['a', 'b']), { c: 'y' }), [])
+  })
+
+  it('tells in words what a text has to look like, never as a pattern', () => {
+    const body = Type.Object({ name: EndpointName, id: Uuid, other: Type.String({ pattern: '^secret$' }) })
+    const check = jsonCheck('body', body)
+    const told = (value: object): string => {
+      try {
+        check({ name: 'a', id: newId(), other: 'secret', ...value })
+      } catch (err) {
+        return (err as Error).message
+      }
+      return 'nothing'
+    }
+
+    assert.match(told({ name: 'A B' }), /^body\.name: must be lower-case letters, digits/)
+    assert.equal(told({ id: '7' }), 'body.id: must be a UUID')
+    assert.match(told({ name: '' }), /^body\.name: must not be empty/)
+    assert.equal(told({ name: 'a'.repeat(101) }), 'body.name: must have at most 100 characters')
+    assert.equal(told({ other: 'x' }), 'body.other: has not the form that the schema gives')
+  })
+
+  it('says what was expected in words and not in those of a schema', () => {
+    const told = (schema: object, value: unknown): string => {
+      try {
+        jsonCheck('body', Type.Unsafe({ type: 'object', properties: { a: schema } }))({ a: value })
+      } catch (err) {
+        return (err as Error).message.replace('body.a: ', '')
+      }
+      return 'nothing'
+    }
+    const expected: [object, unknown, string][] = [
+      [{ type: 'string' }, 1, 'must be a text'],
+      [{ type: 'integer' }, 1.5, 'must be a whole number'],
+      [{ type: ['array', 'null'] }, 1, 'must be a list or null'],
+      [{ minimum: 3 }, 1, 'must be at least 3'],
+      [{ exclusiveMaximum: 3 }, 3, 'must be less than 3'],
+      [{ const: 'x' }, 1, 'must be "x"'],
+      [{ multipleOf: 8 }, 9, 'must be a multiple of 8'],
+      [{ uniqueItems: true }, [1, 1], 'must not hold the same item twice (items 0 and 1)'],
+      [{ properties: { b: {}, c: {} }, minProperties: 1 }, {}, 'must have at least one of b, c'],
+      [{ minProperties: 1 }, {}, 'must not be empty'],
+      [{ oneOf: [{ minimum: 3 }, { minimum: 2 }] }, 4, 'has more than one of the forms'],
+      [{ not: {} }, 4, 'has a form that the schema forbids'],
+    ]
+
+    for (const [schema, value, words] of expected) {
+      assert.ok(told(schema, value).startsWith(words), told(schema, value))
+    }
+  })
+})

@@ -1,0 +1,126 @@
+import assert from 'node:assert/strict'
+import { request } from 'undici'
+import { bumpCache } from '../../../db/repositories/platform/cache-versions.ts'
+import type { EndpointRow } from '../../../db/tables/models.ts'
+import { newId } from '../../../domain/ids.ts'
+import { OFFERED } from '../../support/builders/build-endpoint.ts'
+import { InferenceApi } from '../../support/servers/inference-api.ts'
+import { SOON_MS, until } from '../../support/assertions/until.ts'
+
+const BUILDER = '/api/builder/v1'
+const PRICE = 1_000
+
+describe('who may infer, and what of', () => {
+  let on: InferenceApi
+  let warm: EndpointRow
+  before(async () => {
+    on = await InferenceApi.start()
+    warm = await on.endpointOver(await on.loadedModel(), { price_micro: PRICE })
+  })
+  after(() => on?.[Symbol.asyncDispose]())
+
+  it('is 404 for a foreign endpoint, 403 for one under review, 409 for one that is paused', async () => {
+    const stranger = await on.api.account()
+    const ask = async (overrides: object) => {
+      const endpoint = await on.endpointOver(warm.model_key, overrides)
+      return (await on.infer(endpoint.id, { input: { instances: [1] } }, stranger.key)).status
+    }
+
+    assert.equal(await ask({}), 404)
+    assert.equal(await ask({ visibility: 'public', review_status: 'pending_review' }), 403)
+    assert.equal(await ask(OFFERED), 200)
+    assert.equal(await ask({ ...OFFERED, status: 'paused' }), 409)
+    assert.equal(await ask({ ...OFFERED, status: 'inactive' }), 409)
+    assert.equal(await ask({ ...OFFERED, status: 'deprecated' }), 200)
+    assert.equal((await on.infer(newId(), { input: {} })).status, 404)
+  })
+
+  it('sees a change of an endpoint within a second', async () => {
+    const endpoint = await on.endpointOver(warm.model_key)
+    assert.equal((await on.infer(endpoint.id, { input: { instances: [1] } })).status, 200)
+
+    await on.api.database.db.transaction().execute(async (trx) => {
+      await trx.updateTable('endpoint').set({ status: 'paused' }).where('id', '=', endpoint.id).execute()
+      await bumpCache(trx, 'endpoint')
+    })
+
+    const ask = () => on.infer(endpoint.id, { input: { instances: [1] } })
+    await until(async () => (await ask()).status === 409, SOON_MS)
+  })
+
+  it('shows a task to its own account only', async () => {
+    const { body } = await on.infer(warm.id, { input: { instances: [1] } })
+    const stranger = await on.api.account()
+
+    assert.equal((await on.task(body.task_id, stranger.key)).status, 404)
+    const cancelled = await on.cancel(body.task_id, stranger.key)
+    assert.equal(cancelled.status, 404)
+  })
+
+  it('counts the tasks of the account and all workers', async () => {
+    const other = await on.api.account()
+    const endpoint = await on.endpointOver(warm.model_key, OFFERED)
+    await on.infer(endpoint.id, { input: { instances: [1] } }, other.key)
+    await on.infer(endpoint.id, { input: { refuse: 'no' } }, other.key)
+    await on.infer(endpoint.id, { input: { instances: [1] }, sync: false }, other.key)
+
+    const { body } = await on.api.call('GET', `${BUILDER}/queue/stats`, { key: other.key })
+
+    assert.deepEqual(body, {
+      queue_size: 1,
+      workers: 1,
+      metrics: { enqueued: 3, succeeded: 1, failed: 1, expired: 0 },
+    })
+  })
+
+  it('stores an uploaded picture and gives an address for it', async () => {
+    const form = new FormData()
+    form.append('file', new File([Buffer.alloc(1_000, 7)], 'a.png', { type: 'image/png' }))
+    const { status, body } = await upload(form)
+
+    assert.equal(status, 200)
+    assert.deepEqual([body.expires_in, body.size_bytes], [3_600, 1_000])
+    const read = await request(body.input_url)
+    assert.equal(read.headers['content-type'], 'image/png')
+    assert.equal((await read.body.arrayBuffer()).byteLength, 1_000)
+  })
+
+  it('refuses an upload of no bytes, naming the file', async () => {
+    const form = new FormData()
+    form.append('file', new File([], 'a.png', { type: 'image/png' }))
+    const { status, body } = await upload(form)
+
+    assert.equal(status, 422)
+    assert.deepEqual(body.detail[0].loc, ['body', 'file'])
+  })
+
+  it('takes an upload of exactly 50 MB', async () => {
+    const form = new FormData()
+    form.append('file', new File([Buffer.alloc(52_428_800)], 'a.wav', { type: 'audio/wav' }))
+
+    const { status, body } = await upload(form)
+
+    assert.deepEqual([status, body.size_bytes], [200, 52_428_800])
+  })
+
+  it('refuses an upload of another type and one above 50 MB', async () => {
+    const text = new FormData()
+    text.append('file', new File(['x'], 'a.txt', { type: 'text/plain' }))
+    const large = new FormData()
+    large.append('file', new File([Buffer.alloc(50 * 1024 * 1024 + 1)], 'a.wav', { type: 'audio/wav' }))
+
+    assert.equal((await upload(text)).status, 415)
+    const refused = await upload(large)
+    assert.equal(refused.status, 413)
+    assert.equal(refused.body.error.message, 'the file is larger than 50 MB (52428800 bytes)')
+  })
+
+  async function upload(form: FormData) {
+    const encoded = new Response(form)
+    return on.api.call('POST', `${BUILDER}/endpoints/${warm.id}/upload-input`, {
+      key: on.caller.key,
+      raw: new Uint8Array(await encoded.arrayBuffer()),
+      headers: { 'content-type': encoded.headers.get('content-type')! },
+    })
+  }
+})

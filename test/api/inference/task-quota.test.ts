@@ -1,0 +1,123 @@
+import assert from 'node:assert/strict'
+import { createInferenceActivities } from '../../../activities/control/tasks/tasks.ts'
+import type { ControlDeps } from '../../../activities/control/deps.ts'
+import { lockWaiting } from '../../../db/repositories/tasks/tasks.ts'
+import { OPERATIONS_KEY, startApi, type TestApi } from '../../support/servers/api.ts'
+import { buildEndpoint } from '../../support/builders/build-endpoint.ts'
+
+const BUILDER = '/api/builder/v1'
+
+describe('tasks that wait for a node', () => {
+  let api: TestApi
+  before(async () => {
+    api = await startApi()
+  })
+  after(() => api[Symbol.asyncDispose]())
+
+  const tenant = async (task_quota: number) => {
+    const account = await api.account()
+    const { status } = await api.call('PATCH', `/api/v1/admin/accounts/${account.accountId}`, {
+      key: OPERATIONS_KEY,
+      body: { task_quota },
+    })
+    assert.equal(status, 200)
+    const endpoint = await buildEndpoint(api.database.db, account.accountId)
+    const infer = (body: object = {}, verb = 'infer:async') =>
+      api.call('POST', `${BUILDER}/endpoints/${endpoint.id}/${verb}`, {
+        key: account.key,
+        body: { input: {}, ...body },
+      })
+    return { ...account, endpoint, infer }
+  }
+
+  it('are bounded for each account, whichever way they came, and counted anew once one has ended', async () => {
+    const [mine, theirs] = [await tenant(3), await tenant(1)]
+    const first = await mine.infer()
+    assert.equal(first.status, 202)
+    assert.equal((await mine.infer({ sync: true, sync_timeout_s: 1 }, 'infer')).body.status, 'queued')
+    assert.equal((await mine.infer({ sync: false }, 'infer')).status, 200)
+
+    const refusals = [
+      await mine.infer(),
+      await mine.infer({ sync: true, sync_timeout_s: 1 }, 'infer'),
+      await mine.infer({ sync: false }, 'infer'),
+    ]
+    for (const { status, headers, body } of refusals) {
+      assert.equal(status, 429)
+      assert.equal(body.error.code, 'task_quota_exceeded')
+      assert.ok(Number(headers['retry-after']) > 0)
+      assert.deepEqual([body.error.details.quota, body.error.details.waiting], [3, 3])
+    }
+    assert.equal((await theirs.infer()).status, 202)
+
+    const cancelled = await api.call('POST', `${BUILDER}/tasks/${first.body.task_id}:cancel`, {
+      key: mine.key,
+    })
+    assert.equal(cancelled.status, 200)
+    assert.equal((await mine.infer()).status, 202)
+    assert.equal((await mine.infer()).status, 429)
+  })
+
+  it('count no more once a node has claimed them', async () => {
+    const mine = await tenant(1)
+    const { body } = await mine.infer()
+    assert.equal((await mine.infer()).status, 429)
+
+    await api.database.db
+      .updateTable('task')
+      .set({ status: 'claimed' })
+      .where('id', '=', body.task_id)
+      .execute()
+
+    assert.equal((await mine.infer()).status, 202)
+  })
+
+  it('are never more than the quota, however many come at the same moment', async () => {
+    const mine = await tenant(7)
+
+    const answers = await Promise.all(Array.from({ length: 40 }, () => mine.infer()))
+
+    const count = (wanted: number) => answers.filter(({ status }) => status === wanted).length
+    assert.deepEqual([count(202), count(429)], [7, 33])
+  })
+
+  it('are refused for now, and not kept waiting, while a lost gateway holds the lock of the quota', async () => {
+    const mine = await tenant(20)
+    const { db } = api.database
+    const [held, end] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+    const lost = db.transaction().execute(async (trx) => {
+      await lockWaiting(trx, mine.accountId)
+      held.resolve()
+      await end.promise
+    })
+    await held.promise
+
+    const [first, second] = [mine.infer(), mine.infer()]
+    assert.equal((await first).status, 503)
+    end.resolve()
+
+    assert.equal((await second).status, 202)
+    await lost
+  }).timeout(30_000)
+
+  it('share a look for a node while there is none', async () => {
+    const mine = await tenant(20)
+    const tasks = await Promise.all(Array.from({ length: 20 }, () => mine.infer()))
+    let looks = 0
+    const db = api.database.db.withPlugin({
+      transformQuery({ node }) {
+        if (JSON.stringify(node).includes('"node_state"')) looks += 1
+        return node
+      },
+      transformResult: async ({ result }) => result,
+    })
+    const activities = createInferenceActivities({ db, now: () => new Date() } as ControlDeps)
+    const placed = []
+    for (const { body } of tasks) {
+      placed.push(await activities.placeTask({ taskId: body.task_id, avoid: [], lost: false }))
+    }
+
+    assert.ok(placed.every(({ nodeId, why }) => nodeId === undefined && why === 'no node is connected'))
+    assert.ok(looks < 5, `${looks} looks for 20 tasks`)
+  })
+})

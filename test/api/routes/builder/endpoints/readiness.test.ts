@@ -1,0 +1,62 @@
+import assert from 'node:assert/strict'
+import type { EndpointRow } from '../../../../../db/tables/models.ts'
+import { OFFERED } from '../../../../support/builders/build-endpoint.ts'
+import { ChatApi, startChatNode } from '../../../../support/servers/chat-api.ts'
+import type { TestNode } from '../../../../support/servers/node.ts'
+import { until } from '../../../../support/assertions/until.ts'
+
+const BUILDER = '/api/builder/v1'
+
+describe('the readiness of a model (2.8, 3.3)', () => {
+  let chat: ChatApi
+  let other: TestNode
+  let endpoint: EndpointRow
+  before(async () => {
+    chat = await ChatApi.start()
+    other = await startChatNode(chat.api)
+    endpoint = await chat.cold({ name: 'fake' }, { ...OFFERED, is_base_model: true })
+  })
+  after(async () => {
+    await other?.[Symbol.asyncDispose]()
+    await chat[Symbol.asyncDispose]()
+  })
+
+  /** As every route tells it that does. */
+  async function told() {
+    const { key } = chat.caller
+    const get = async (path: string) => (await chat.api.call('GET', BUILDER + path, { key })).body
+    const [listed] = (await get('/endpoints?include_readiness=true')).endpoints
+    const [open] = (await get('/inference/models?include_readiness=true')).models
+    const all = [await get(`/endpoints/${endpoint.id}`), listed, open]
+    return all.map(({ readiness, warm_nodes, cached_nodes }) => ({ readiness, warm_nodes, cached_nodes }))
+  }
+  const thrice = <T>(entry: T) => [entry, entry, entry]
+
+  /** Takes the memory of a node for something else, so that its idle models go, and gives it back. */
+  async function evictOn({ parts }: TestNode) {
+    const { room } = parts.models
+    await room.hold('a job', parts.inventory.memory_mb)
+    room.release('a job')
+  }
+  const counted = (warm: number, cached: number) =>
+    until(() => {
+      const count = chat.api.services.links.placement.count(endpoint.model_key)
+      return count.warm === warm && count.cached === cached
+    })
+
+  it('counts the nodes that have it loaded, then those that have it on disk alone', async () => {
+    assert.deepEqual(await told(), thrice({ readiness: 'cold', warm_nodes: 0, cached_nodes: 0 }))
+
+    await Promise.all([chat.node, other].map(({ parts }) => parts.models.load(endpoint.model_key)))
+    await counted(2, 0)
+    assert.deepEqual(await told(), thrice({ readiness: 'warm', warm_nodes: 2, cached_nodes: 0 }))
+
+    await evictOn(other)
+    await counted(1, 1)
+    assert.deepEqual(await told(), thrice({ readiness: 'warm', warm_nodes: 1, cached_nodes: 1 }))
+
+    await evictOn(chat.node)
+    await counted(0, 2)
+    assert.deepEqual(await told(), thrice({ readiness: 'cached', warm_nodes: 0, cached_nodes: 2 }))
+  })
+})

@@ -1,0 +1,171 @@
+import assert from 'node:assert/strict'
+import { newId } from '../../../../../domain/ids.ts'
+import { OPERATIONS_KEY, startApi, type TestApi } from '../../../../support/servers/api.ts'
+import { buildRun, buildVersion } from '../../../../support/builders/build-endpoint.ts'
+
+const schema = (properties: object) => ({ type: 'object', properties, required: Object.keys(properties) })
+
+const LISTING = {
+  description: 'Says what a house costs',
+  display_name: 'House prices',
+  input_schema: schema({ instances: { type: 'array' } }),
+  output_schema: schema({ predictions: { type: 'array' } }),
+  example_input: { instances: [{ rooms: 3 }] },
+  example_output: { predictions: [100] },
+  tags: ['homes'],
+  task_type: 'regression',
+  price_per_request: 0.001,
+}
+
+describe('register-for-inference (4.4)', () => {
+  let api: TestApi
+  let mine: { accountId: string; key: string }
+  let other: { accountId: string; key: string }
+  before(async () => {
+    api = await startApi()
+    mine = await api.account()
+    other = await api.account()
+  })
+  after(() => api[Symbol.asyncDispose]())
+
+  const completedRun = async () => {
+    const run = await buildRun(api.database.db, mine.accountId)
+    const version = await buildVersion(api.database.db, mine.accountId, { job_id: run.id })
+    return { run, version }
+  }
+  const register = (runId: string, body: unknown, key = mine.key) =>
+    api.call('POST', `/api/builder/v1/training/runs/${runId}/register-for-inference`, { key, body })
+  const read = (id: string, key: string) => api.call('GET', `/api/builder/v1/endpoints/${id}`, { key })
+  const review = (id: string, verdict: string, body: unknown = {}) =>
+    api.call('POST', `/api/v1/admin/endpoints/${id}:${verdict}`, { key: OPERATIONS_KEY, body })
+
+  it('serves the run’s model to its own account at once, with what the training said of it', async () => {
+    const { run, version } = await completedRun()
+
+    const { status, body } = await register(run.id, { name: 'prices-1' })
+
+    assert.equal(status, 201)
+    assert.deepEqual(
+      [body.name, body.visibility, body.status, body.review_status, body.price_per_request],
+      ['prices-1', 'account', 'active', 'active', 0],
+    )
+    assert.deepEqual(
+      [body.version_id, body.source, body.base_model],
+      [version.id, 'trained', 'tabular-regression'],
+    )
+    assert.deepEqual([body.task_type, body.model_category], ['regression', 'ml_classical'])
+    assert.deepEqual(body.example_input, version.example_input)
+    assert.equal((await read('prices-1', mine.key)).status, 200)
+    assert.equal((await read('prices-1', other.key)).status, 404)
+  })
+
+  it('gives a name out once, also after its endpoint is deleted', async () => {
+    const { run } = await completedRun()
+    const { body } = await register(run.id, { name: 'only-once' })
+
+    assert.equal((await register(run.id, { name: 'only-once' })).status, 409)
+    await api.call('DELETE', `/api/builder/v1/endpoints/${body.endpoint_id}`, { key: mine.key })
+    assert.equal((await register(run.id, { name: 'only-once' })).status, 409)
+    assert.equal((await register(run.id, { name: 'only-once-2' })).status, 201)
+  })
+
+  for (const name of ['', 'Prices', 'a b', '-a', 'a-', 'a/b', 'a:b', 'ä', 'x'.repeat(101), newId()]) {
+    it(`refuses the name ${JSON.stringify(name)}`, async () => {
+      const { run } = await completedRun()
+      const { status, body } = await register(run.id, { name })
+      assert.equal(status, 422)
+      assert.deepEqual(body.detail[0].loc, ['body', 'name'])
+    })
+  }
+
+  it('names every field that a public endpoint lacks', async () => {
+    const { run } = await completedRun()
+
+    const { status, body } = await register(run.id, { name: 'public-1', visibility: 'public', tags: [] })
+
+    assert.equal(status, 422)
+    assert.deepEqual(
+      body.detail.map(({ loc }: { loc: string[] }) => loc[1]).toSorted(),
+      Object.keys(LISTING).toSorted(),
+    )
+  })
+
+  it('refuses what is no schema and examples that do not fit', async () => {
+    const { run } = await completedRun()
+
+    const noSchema = await register(run.id, { name: 'bad-1', input_schema: { type: 'objekt' } })
+    const noFit = await register(run.id, { ...LISTING, name: 'bad-2', example_input: {} })
+    const negative = await register(run.id, { name: 'bad-3', price_per_request: -1 })
+
+    assert.deepEqual([noSchema.status, noSchema.body.detail[0].loc], [422, ['body', 'input_schema']])
+    assert.deepEqual(
+      [noFit.status, noFit.body.error.message],
+      [422, 'body.example_input.instances: does not fit input_schema: Field required'],
+    )
+    assert.equal(negative.status, 422)
+  })
+
+  it('is listed for everybody once an operator approves it (3.6)', async () => {
+    const { run } = await completedRun()
+    const { status, body } = await register(run.id, { ...LISTING, name: 'public-2', visibility: 'public' })
+    assert.deepEqual([status, body.review_status, body.price_per_request], [201, 'pending_review', 0.001])
+    assert.equal((await read('public-2', mine.key)).status, 200)
+    assert.equal((await read('public-2', other.key)).status, 403)
+
+    const waiting = await api.call('GET', '/api/v1/admin/endpoints', { key: OPERATIONS_KEY })
+    assert.deepEqual(
+      waiting.body.endpoints.map(({ name }: { name: string }) => name),
+      ['public-2'],
+    )
+    const approved = await review(body.endpoint_id, 'approve', { note: 'fine' })
+
+    assert.deepEqual([approved.status, approved.body.review_status], [200, 'approved'])
+    assert.equal((await review(body.endpoint_id, 'approve')).status, 200)
+    assert.equal((await read('public-2', other.key)).status, 200)
+    const row = await api.database.db
+      .selectFrom('endpoint')
+      .select('price_micro')
+      .where('name', '=', 'public-2')
+      .executeTakeFirstOrThrow()
+    assert.equal(row.price_micro, 100_000)
+  })
+
+  it('stays its owner’s when rejected, says why, and may be offered again', async () => {
+    const { run } = await completedRun()
+    const { body } = await register(run.id, { ...LISTING, name: 'public-3', visibility: 'public' })
+
+    assert.equal((await review(body.endpoint_id, 'reject', { note: 'too vague' })).status, 200)
+
+    const seen = await read('public-3', mine.key)
+    assert.deepEqual([seen.body.review_status, seen.body.review_note], ['rejected', 'too vague'])
+    assert.equal((await read('public-3', other.key)).status, 403)
+    const again = await api.call('PATCH', `/api/builder/v1/endpoints/public-3`, {
+      key: mine.key,
+      body: { visibility: 'public', description: 'Much clearer' },
+    })
+    assert.equal(again.body.review_status, 'pending_review')
+  })
+
+  it('reviews nothing that is not public', async () => {
+    const { run } = await completedRun()
+    const { body } = await register(run.id, { name: 'own-1' })
+
+    assert.equal((await review(body.endpoint_id, 'approve')).status, 409)
+    assert.equal((await review(newId(), 'approve')).status, 404)
+  })
+
+  it('takes only a completed run of the caller', async () => {
+    const { db } = api.database
+    for (const status of ['pending', 'running', 'failed', 'cancelled'] as const) {
+      const run = await buildRun(db, mine.accountId, { status })
+      assert.equal((await register(run.id, { name: `not-${status}` })).status, 409)
+    }
+    const { run } = await completedRun()
+    assert.equal((await register(run.id, { name: 'theirs' }, other.key)).status, 404)
+    assert.equal((await register(newId(), { name: 'nothing' })).status, 404)
+    assert.equal(
+      (await register(run.id, { name: 'viewed' }, await api.key(mine.accountId, 'viewer'))).status,
+      403,
+    )
+  })
+})

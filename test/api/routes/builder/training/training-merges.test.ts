@@ -1,0 +1,234 @@
+import assert from 'node:assert/strict'
+import { join } from 'node:path'
+import { findMergeUsing } from '../../../../../db/repositories/training/merges.ts'
+import { newId } from '../../../../../domain/ids.ts'
+import { startApi, type TestApi } from '../../../../support/servers/api.ts'
+import { filesBelow, writeCheckpoint } from '../../../../support/builders/checkpoints.ts'
+import { addLlmVersion, createMerge, versionRef } from '../../../../support/builders/merges.ts'
+import { signedNode } from '../../../../support/servers/signed-node.ts'
+import { temporaryFolder } from '../../../../support/builders/temporary-folder.ts'
+
+const MERGES = '/api/builder/v1/training/merges'
+const RUNS = '/api/builder/v1/training/runs'
+
+describe('training merges (4.3)', () => {
+  let api: TestApi
+  let accountId: string
+  let key: string
+  let base: { type: 'model_version'; version_id: string }
+  let other: typeof base
+  let adapter: typeof base
+
+  before(async () => {
+    api = await startApi()
+  })
+  after(() => api[Symbol.asyncDispose]())
+  beforeEach(async () => {
+    ;({ accountId, key } = await api.account())
+    base = versionRef(await addLlmVersion(api, accountId, { model: {} }))
+    other = versionRef(await addLlmVersion(api, accountId, { model: { seed: 1 } }))
+    const columns = { adapter: {}, base_model_version_id: base.version_id }
+    adapter = versionRef(await addLlmVersion(api, accountId, columns))
+  })
+
+  const merge = (body: object, headers?: Record<string, string>) =>
+    api.call('POST', MERGES, { key, body: { name: 'merged', ...body }, ...(headers && { headers }) })
+  const job = async (id: string) => (await api.call('GET', `${RUNS}/${id}`, { key })).body
+
+  it('is a job of type merge with its place in the queue, its sources and a start of its own', async () => {
+    const { status, body } = await merge({ method: 'ties', base, sources: [base, other], weights: [1, 3] })
+
+    assert.equal(status, 202)
+    assert.equal(body.job_type, 'merge')
+    assert.equal(body.status, 'pending')
+    assert.equal(typeof body.queue_position, 'number')
+    const run = await job(body.job_id)
+    assert.equal(run.job_type, 'merge')
+    assert.equal(run.dataset_id, null)
+    assert.deepEqual(run.base, base)
+    assert.deepEqual(run.hyperparameters, {
+      method: 'ties',
+      precision: 'bf16',
+      weights: [1, 3],
+      density: 0.5,
+      sources: [base, base, other],
+    })
+    const start = await api.database.db
+      .selectFrom('workflow_start')
+      .selectAll()
+      .where('workflow_id', '=', `job/${body.job_id}`)
+      .executeTakeFirstOrThrow()
+    assert.equal(start.workflow, 'merge')
+  })
+
+  it('takes the base that the adapters were trained on when none is named', async () => {
+    const jobId = await createMerge(api, key, { adapters: [adapter] })
+
+    const node = await signedNode(api)
+    const { status, body, text } = await node.post(`/api/v1/jobs/${jobId}/claim`, {})
+    assert.equal(status, 200, text)
+    const { method, ingredients } = body.merge
+    assert.equal(method, 'adapter_merge')
+    assert.deepEqual(
+      ingredients.map(({ role, weight }: { role: string; weight: number }) => [role, weight]),
+      [
+        ['base', null],
+        ['adapter', 1],
+      ],
+    )
+    assert.equal(ingredients[0].from.type, 'version')
+    // Its chunks and, of a tiny adapter, one more.
+    assert.equal(body.merge.memory_mb, 161)
+  })
+
+  describe('refuses with the field in question', () => {
+    const cases: [string, () => object, string][] = [
+      ['slerp of one', () => ({ method: 'slerp', sources: [base] }), 'sources'],
+      ['slerp of three', () => ({ method: 'slerp', sources: [base, other, base] }), 'sources'],
+      ['ties without a base', () => ({ method: 'ties', sources: [base, other] }), 'base'],
+      ['dare of one', () => ({ method: 'dare', base, sources: [other] }), 'sources'],
+      ['no adapters', () => ({ base }), 'adapters'],
+      ['sources as adapters', () => ({ base, adapters: [base] }), 'adapters.0'],
+      [
+        'adapters for slerp',
+        () => ({ method: 'slerp', adapters: [adapter], sources: [base, other] }),
+        'adapters',
+      ],
+      ['an adapter as source', () => ({ method: 'slerp', sources: [base, adapter] }), 'sources.1'],
+      ['too few weights', () => ({ method: 'slerp', sources: [base, other], weights: [1] }), 'weights'],
+      ['weights of nothing', () => ({ method: 'slerp', sources: [base, other], weights: [0, 0] }), 'weights'],
+      [
+        'a negative weight',
+        () => ({ method: 'slerp', sources: [base, other], weights: [2, -1] }),
+        'weights.1',
+      ],
+      ['a version that is not there', () => ({ adapters: [versionRef(newId())] }), 'adapters.0.version_id'],
+      [
+        'a job without a model',
+        () => ({ adapters: [{ type: 'job', job_id: newId() }] }),
+        'adapters.0.job_id',
+      ],
+      [
+        'a repository that is not registered',
+        () => ({ method: 'slerp', sources: [base, { type: 'hf', repo_id: 'some/model' }] }),
+        'sources.1.repo_id',
+      ],
+      [
+        'an address outside the account',
+        () => ({ method: 'slerp', sources: [base, { type: 'storage', uri: 's3://hearth/accounts/x/' }] }),
+        'sources.1.uri',
+      ],
+      [
+        'a field that it does not know',
+        () => ({ adapters: [{ ...adapter, revision: 'main' }] }),
+        'adapters.0.revision',
+      ],
+      ['a field of another request', () => ({ adapters: [adapter], job_name: 'merged' }), 'job_name'],
+      ['an unknown method', () => ({ method: 'average', sources: [base, other] }), 'method'],
+      ['a density of 0', () => ({ method: 'ties', base, sources: [base, other], density: 0 }), 'density'],
+      ['another precision', () => ({ adapters: [adapter], precision: 'fp16' }), 'precision'],
+    ]
+    for (const [what, body, field] of cases) {
+      it(what, async () => {
+        const { status, body: answer } = await merge(body())
+
+        assert.equal(status, 422)
+        assert.equal(answer.detail[0].loc.slice(1).join('.'), field, JSON.stringify(answer))
+      })
+    }
+  })
+
+  for (const hardware_preference of ['auto', 'cpu_only', 'gpu_only', 'gpu_preferred']) {
+    it(`takes ${hardware_preference}, and says where it runs`, async () => {
+      const { status, body } = await merge({ adapters: [adapter], hardware_preference })
+
+      assert.equal(status, 202)
+      assert.match(
+        body.message,
+        hardware_preference.startsWith('gpu') ? /runs on a processor/ : /^Merge queued/,
+      )
+      assert.equal((await job(body.job_id)).hardware_preference, hardware_preference)
+    })
+  }
+
+  it('takes public versions of others and no private ones (2.4)', async () => {
+    const stranger = await api.account()
+    const open = await addLlmVersion(api, stranger.accountId, { model: {}, visibility: 'public' })
+    const closed = await addLlmVersion(api, stranger.accountId, { model: {} })
+
+    assert.equal((await merge({ method: 'slerp', sources: [base, versionRef(open)] })).status, 202)
+    assert.equal((await merge({ method: 'slerp', sources: [base, versionRef(closed)] })).status, 422)
+  })
+
+  it('refuses versions that are disabled', async () => {
+    const off = await addLlmVersion(api, accountId, { model: {}, lifecycle_status: 'disabled' })
+
+    assert.equal((await merge({ method: 'slerp', sources: [base, versionRef(off)] })).status, 422)
+  })
+
+  it("takes models below the account's own addresses of the object store", async () => {
+    using folder = temporaryFolder()
+    writeCheckpoint(join(folder.path))
+    for (const [path, bytes] of filesBelow(folder.path)) {
+      await api.services.objects.put(`accounts/${accountId}/mine/${path}`, bytes, {
+        contentType: 'text/plain',
+      })
+    }
+    const stored = { type: 'storage' as const, uri: `s3://hearth/accounts/${accountId}/mine/` }
+
+    const jobId = await createMerge(api, key, { method: 'slerp', sources: [stored, other] })
+
+    const node = await signedNode(api)
+    const { body } = await node.post(`/api/v1/jobs/${jobId}/claim`, {})
+    const { from } = body.merge.ingredients[0]
+    assert.equal(from.type, 'files')
+    assert.ok(from.files.some(({ path }: { path: string }) => path === 'model.safetensors'))
+  })
+
+  it('counts against the same quota as training runs', async () => {
+    await api.database.db
+      .updateTable('account')
+      .set({ training_quota: 1 })
+      .where('id', '=', accountId)
+      .execute()
+    await createMerge(api, key, { adapters: [adapter] })
+
+    const { status, body } = await merge({ adapters: [adapter] })
+
+    assert.equal(status, 429)
+    assert.equal(body.error.code, 'training_quota_exceeded')
+  })
+
+  it('happens once for each idempotency key', async () => {
+    const headers = { 'idempotency-key': newId() }
+
+    const first = await merge({ adapters: [adapter] }, headers)
+    const again = await merge({ adapters: [adapter] }, headers)
+
+    assert.equal(again.status, 202)
+    assert.equal(again.body.job_id, first.body.job_id)
+    assert.equal((await merge({ adapters: [adapter, adapter] }, headers)).status, 409)
+  })
+
+  it('tells in the log what is accepted without an effect', async () => {
+    const jobId = await createMerge(api, key, { method: 'slerp', base, sources: [base, other], seed: 3 })
+
+    const { logs } = (await api.call('GET', `${RUNS}/${jobId}/logs`, { key })).body
+    assert.deepEqual(
+      logs
+        .map(({ message }: { message: string }) => message)
+        // Without a node it also says that it waits.
+        .filter((message: string) => !message.startsWith('Waiting: ')),
+      ['slerp does not use base; it is ignored.', 'slerp does not use seed; it is ignored.'],
+    )
+  })
+
+  it('keeps the versions it is made of from being removed', async () => {
+    await createMerge(api, key, { method: 'slerp', sources: [base, other] })
+
+    assert.match(
+      (await findMergeUsing(api.database.db, other.version_id)) ?? '',
+      /^the merge .* is made of it$/,
+    )
+  })
+})

@@ -1,0 +1,88 @@
+import assert from 'node:assert/strict'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { ChatApi } from '../../../support/servers/chat-api.ts'
+import { until } from '../../../support/assertions/until.ts'
+
+describe('how long a chat waits for a cold model (4.7, design 10.7)', () => {
+  let chat: ChatApi
+  before(async () => {
+    chat = await ChatApi.start({ env: { HEARTH_STREAM_KEEPALIVE_S: '1' } })
+  })
+  after(() => chat[Symbol.asyncDispose]())
+
+  const ceilingMs = (need: Parameters<typeof chat.api.services.loads.ceilingMs>[0]) =>
+    chat.api.services.loads.ceilingMs(need)
+
+  it('is 120 s while no load from where the model is has been measured', async () => {
+    const endpoint = await chat.cold({ name: 'unmeasured' })
+    assert.equal(await ceilingMs(endpoint), 120_000)
+
+    await chat.measured(endpoint, 'cached', 10_000)
+    assert.equal(await ceilingMs(endpoint), 120_000)
+  })
+
+  it('is one and a half times what its loads have taken, over all kinds of nodes', async () => {
+    const endpoint = await chat.cold({ name: 'measured' })
+
+    await chat.measured(endpoint, 'cold', 10_000)
+    assert.equal(await ceilingMs(endpoint), 15_000)
+
+    await chat.measured(endpoint, 'cold', 30_000, 'gpu')
+    assert.equal(await ceilingMs(endpoint), 30_000)
+  })
+
+  it('goes by loads from disk where a node has the model there', async () => {
+    const endpoint = await chat.warm()
+    await chat.measured(endpoint, 'cold', 40_000)
+    await chat.measured(endpoint, 'cached', 10_000)
+    const { models, inventory } = chat.node.parts
+
+    await models.room.hold('a job', inventory.memory_mb)
+    models.room.release('a job')
+    await until(() => chat.api.services.links.placement.count(endpoint.model_key).cached === 1)
+
+    assert.equal(await ceilingMs(endpoint), 15_000)
+  })
+
+  it('goes by loads from nowhere while the first node still fetches the model', async () => {
+    const endpoint = await chat.cold({ name: 'fetched' })
+    await chat.measured(endpoint, 'cold', 40_000)
+    await chat.measured(endpoint, 'cached', 10_000)
+    const { model_key } = endpoint
+    const fetching = { model_key, state: 'downloading_model', in_flight: 0, memory_mb: 0 } as const
+    chat.api.services.links.placement.setModel(chat.node.nodeId, fetching)
+
+    assert.equal(await ceilingMs(endpoint), 60_000)
+  })
+
+  it('is 2 s where a load takes less: the load has to be ordered first', async () => {
+    const endpoint = await chat.cold({ name: 'quick' })
+    await chat.measured(endpoint, 'cold', 100)
+
+    assert.equal(await ceilingMs(endpoint), 2_000)
+  })
+
+  it('ends with a status, also that of a stream: no comment goes out before', async () => {
+    const endpoint = await chat.cold({ name: 'never' })
+    await chat.measured(endpoint, 'cold', 2_000)
+    const began = performance.now()
+
+    // Comments are due every second. Timers of one process go off in their order, however busy the machine is.
+    const late = sleep(4_000, 'late' as const)
+    const answers = Promise.all([chat.chat(endpoint.id), chat.chat(endpoint.id, { stream: true })])
+    const inTime = await Promise.race([answers, late])
+
+    const took = performance.now() - began
+    assert.ok(inTime !== 'late')
+    assert.ok(took > 2_990, `${took} ms`)
+    for (const { status, headers, body } of inTime) {
+      assert.equal(status, 503)
+      assert.match(String(headers['content-type']), /^application\/json/)
+      assert.equal(body.error.code, 'model_cold')
+      assert.equal(body.error.type, 'server_error')
+      assert.match(body.error.message, /within 3 s/)
+      assert.ok(Number(headers['retry-after']) >= 1)
+    }
+    assert.equal(chat.api.services.loads.waiting, 0)
+  })
+})

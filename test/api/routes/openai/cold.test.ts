@@ -1,0 +1,167 @@
+import assert from 'node:assert/strict'
+import type { EndpointRow } from '../../../../db/tables/models.ts'
+import { ModelLoads } from '../../../../api/inference/model-loads.ts'
+import { ApiError } from '../../../../domain/errors.ts'
+import { PlacementIndex } from '../../../../domain/placement/placement.ts'
+import { ChatApi, openStream } from '../../../support/servers/chat-api.ts'
+import { dieOnce } from '../../../support/assertions/die-once.ts'
+import { loadPromised } from '../../../support/builders/promised-loads.ts'
+import { until } from '../../../support/assertions/until.ts'
+
+describe('a chat with a cold model', () => {
+  let chat: ChatApi
+  before(async () => {
+    chat = await ChatApi.start()
+  })
+  after(() => chat[Symbol.asyncDispose]())
+
+  it('is answered as soon as the model is loaded, and says so in its task', async () => {
+    await using _worker = loadPromised(chat)
+    const endpoint = await chat.cold({ name: 'slow', load_s: 0.3 })
+
+    const answer = await chat.chat(endpoint.id)
+
+    assert.equal(answer.status, 200)
+    assert.equal((await chat.task(answer)).model_state, 'cold')
+    const load = await chat.api.database.db
+      .selectFrom('load_time')
+      .select('mean_ms')
+      .where('model_key', '=', endpoint.model_key)
+      .executeTakeFirstOrThrow()
+    assert.ok(load.mean_ms >= 300)
+  })
+
+  it('measures nothing where it joins a load that was under way', async () => {
+    await using _worker = loadPromised(chat)
+    const endpoint = await chat.cold({ name: 'joined', load_s: 1 })
+    const first = chat.node.parts.models.load(endpoint.model_key)
+    const state = () =>
+      chat.api.services.links.placement
+        .snapshots()
+        .flatMap(({ models }) => models)
+        .find(({ model_key }) => model_key === endpoint.model_key)?.state
+    await until(() => state() === 'loading_model')
+
+    const answer = await chat.chat(endpoint.id)
+
+    await first
+    assert.equal(answer.status, 200)
+    // What would have been noted is noted by the time that the next load is.
+    const next = await chat.cold({ name: 'next' })
+    assert.equal((await chat.chat(next.id)).status, 200)
+    const measured = async ({ model_key }: EndpointRow) =>
+      (
+        await chat.api.database.db
+          .selectFrom('load_time')
+          .select('mean_ms')
+          .where('model_key', '=', model_key)
+          .execute()
+      ).length
+    await until(async () => (await measured(next)) === 1)
+    assert.equal(await measured(endpoint), 0)
+  })
+
+  it('loads once for a thousand clients', async () => {
+    await using worker = loadPromised(chat)
+    const endpoint = await chat.cold({ name: 'popular', load_s: 1 })
+
+    const answers = await Promise.all(Array.from({ length: 1_000 }, () => chat.chat(endpoint.id)))
+
+    assert.deepEqual([...new Set(answers.map(({ status }) => status))], [200])
+    assert.deepEqual(worker.loads, [endpoint.model_key])
+  }).timeout(60_000)
+
+  it('does not wait for a model that cannot be loaded', async () => {
+    await using _worker = loadPromised(chat)
+    const endpoint = await chat.cold({ name: 'broken', broken: true })
+
+    const { status, body } = await chat.chat(endpoint.id)
+
+    assert.equal(status, 503)
+    assert.match(body.error.message, /could not be loaded/)
+    // Its server has written where its program lies.
+    assert.match(body.error.message, /…\/fake-llm\.ts/)
+    assert.doesNotMatch(body.error.message, /\w\/test\//)
+  })
+
+  it('is refused for good when the weights of its model cannot be used', async () => {
+    await using _worker = loadPromised(chat)
+    const endpoint = await chat.cold({ name: 'clay', unusable: true })
+
+    const first = await chat.chat(endpoint.id)
+
+    assert.equal(first.status, 422)
+    assert.equal(first.headers['retry-after'], undefined)
+    assert.match(first.body.error.message, /weights cannot be used: they are of clay/)
+    await until(async () => (await chat.chat(endpoint.id)).status === 422)
+  })
+
+  for (const stream of [false, true]) {
+    it(`is answered by the reloaded model when the only model server dies before the first byte (stream: ${stream})`, async () => {
+      using death = await dieOnce()
+      await using worker = loadPromised(chat)
+      const endpoint = await chat.warm()
+
+      const answer = await chat.chat(endpoint.id, { stream, fake: { die_once: death.path } })
+
+      assert.equal(answer.status, 200)
+      assert.equal(worker.loads.filter((key) => key === endpoint.model_key).length, 1)
+      await until(async () => (await chat.task(answer)).status === 'succeeded')
+    })
+
+    it(`is told to come back when that one is not loaded in time (stream: ${stream})`, async () => {
+      const endpoint = await chat.warm()
+      await chat.measured(endpoint, 'cached', 100)
+
+      const { status, headers, body } = await chat.chat(endpoint.id, { stream, fake: { die_after: -1 } })
+
+      assert.equal(status, 503)
+      assert.equal(body.error.code, 'model_cold')
+      assert.ok(Number(headers['retry-after']) >= 1)
+    })
+  }
+
+  it('is told when to come back where the only node puts its next try off for long', async () => {
+    const { db, log } = chat.api.services
+    const placement = new PlacementIndex()
+    const failed = { model_key: 'm', state: 'cold' as const, in_flight: 0, memory_mb: 0, error: 'broken' }
+    const [node] = chat.api.services.links.snapshot()
+    const put = (retry_at: number) => placement.put({ ...node!, models: [{ ...failed, retry_at }] })
+    put(Date.now() + 60_000)
+    using loads = new ModelLoads({
+      db,
+      log,
+      links: { placement, onModel: () => () => {} },
+      starts: { nudge() {} },
+    })
+
+    const secondsTold = async () => {
+      const waiting = loads.wait(
+        { model_key: 'm', account_id: chat.caller.accountId, runtime_profile: 'tiny', memory_mb: 1 },
+        { timeoutMs: 30_000, bytes: 0, signal: new AbortController().signal },
+      )
+      const err = await waiting.catch((cause: unknown) => cause)
+      assert.ok(err instanceof ApiError)
+      assert.equal(err.code, 'no_capacity')
+      return Number(err.headers?.['retry-after'])
+    }
+    const seconds = await secondsTold()
+    assert.ok(seconds > 50 && seconds <= 60, `${seconds} s`)
+
+    // At most an hour, whatever the node says.
+    put(8.64e15)
+    assert.equal(await secondsTold(), 3_600)
+  })
+
+  it('ends its wait when the client leaves', async () => {
+    const endpoint = await chat.cold({ name: 'left' })
+    const leave = new AbortController()
+    const asked = openStream(chat, endpoint.id, {}, leave.signal)
+    await until(() => chat.api.services.loads.waiting === 1)
+
+    leave.abort()
+
+    await assert.rejects(asked)
+    await until(() => chat.api.services.loads.waiting === 0)
+  })
+})

@@ -1,0 +1,131 @@
+import assert from 'node:assert/strict'
+import type { EndpointRow } from '../../../../db/tables/models.ts'
+import { ChatApi, follow, openStream, startChatNode } from '../../../support/servers/chat-api.ts'
+import { assertRefunded } from '../../../support/assertions/refunds.ts'
+import { SOON_MS, until } from '../../../support/assertions/until.ts'
+
+describe('a chat that fails is a failed task, costs nothing and is told once (6.1)', () => {
+  let chat: ChatApi
+  let endpoint: EndpointRow
+  before(async () => {
+    chat = await ChatApi.start()
+  })
+  beforeEach(async () => {
+    endpoint = await chat.warm({ price_micro: 1_000 })
+  })
+  after(() => chat[Symbol.asyncDispose]())
+
+  const tasks = () =>
+    chat.api.database.db
+      .selectFrom('task')
+      .select(['id', 'status', 'error'])
+      .where('endpoint_id', '=', endpoint.id)
+      .execute()
+
+  /** The one task of the endpoint, once it has failed and its books are looked through. */
+  async function failedTask() {
+    await until(async () => (await tasks()).some(({ status }) => status === 'failed'), SOON_MS)
+    const [task, ...others] = await tasks()
+    assert.ok(task)
+    assert.deepEqual(others, [])
+    await assertRefunded(chat.api.database.db, task.id)
+    return task
+  }
+
+  for (const stream of [false, true]) {
+    it(`when the model server refuses it (stream: ${stream})`, async () => {
+      const { status, body, headers } = await chat.chat(endpoint.id, { stream, fake: { status: 500 } })
+
+      assert.equal(status, 500)
+      assert.equal(body.error.type, 'server_error')
+      const { id, error } = await failedTask()
+      assert.equal(error, body.error.message)
+      assert.equal(headers['x-hearth-task-id'], id)
+    })
+  }
+
+  it('when its model server names a file of its node, of which the folders are not told', async () => {
+    const fake = { status: 500, message: 'could not map /root/.hearth/cache/m/model.safetensors' }
+    const { body } = await chat.chat(endpoint.id, { fake })
+
+    assert.match(body.error.message, /could not map …\/model\.safetensors$/)
+    assert.equal((await failedTask()).error, body.error.message)
+  })
+
+  for (const stream of [false, true]) {
+    it(`when its model server dies before its first byte, and the model is not loaded again in time (stream: ${stream})`, async () => {
+      await chat.measured(endpoint, 'cached', 100)
+
+      const answer = await chat.chat(endpoint.id, { stream, fake: { die_after: -1 } })
+
+      assert.equal(answer.status, 503)
+      const { id, error } = await failedTask()
+      assert.equal(answer.headers['x-hearth-task-id'], id)
+      assert.equal(error, answer.body.error.message)
+    })
+
+    it(`when the model servers of two nodes die before its first byte (stream: ${stream})`, async () => {
+      await using other = await startChatNode(chat.api)
+      await other.parts.models.load(endpoint.model_key)
+      const { placement } = chat.api.services.links
+      await until(() => placement.count(endpoint.model_key).warm === 2)
+
+      const answer = await chat.chat(endpoint.id, { stream, fake: { die_after: -1 } })
+
+      assert.equal(answer.status, 500)
+      const { id, error } = await failedTask()
+      assert.equal(answer.headers['x-hearth-task-id'], id)
+      assert.equal(error, answer.body.error.message)
+    })
+  }
+
+  it('except that one for which no node was asked never becomes a task', async () => {
+    const cold = await chat.cold({ name: 'broken', broken: true })
+    await chat.measured(cold, 'cold', 1)
+
+    const { status, headers } = await chat.chat(cold.id)
+
+    assert.equal(status, 503)
+    assert.equal(headers['x-hearth-task-id'], undefined)
+  })
+
+  it('when its model server dies in the middle of its stream', async () => {
+    const answer = await chat.chat(endpoint.id, {
+      stream: true,
+      fake: { tokens: 50, gap_ms: 5, die_after: 3 },
+    })
+
+    assert.equal(answer.status, 200)
+    assert.equal((await failedTask()).id, answer.headers['x-hearth-task-id'])
+  })
+
+  it('when its client leaves in the middle of its stream', async () => {
+    const leave = new AbortController()
+    const body = { fake: { tokens: 2_000, gap_ms: 10 } }
+    const stream = follow(await openStream(chat, endpoint.id, body, leave.signal))
+    await until(() => stream.events.length >= 5)
+
+    leave.abort()
+
+    assert.equal(await stream.isWhole, false)
+    assert.match((await failedTask()).error ?? '', /the client left/)
+  })
+
+  it('except that one whose client leaves before its only answer never becomes a task', async () => {
+    const leave = new AbortController()
+    const body = { stream: false, fake: { delay_ms: 60_000 } }
+    const asked = openStream(chat, endpoint.id, body, leave.signal)
+    await until(async () => (await chat.stats(endpoint)).in_flight === 1)
+
+    leave.abort()
+
+    await assert.rejects(asked)
+    await until(async () => (await chat.stats(endpoint)).in_flight === 0, SOON_MS)
+    // What the next chat leaves behind is written after anything that this one could.
+    assert.equal((await chat.chat(endpoint.id)).status, 200)
+    assert.deepEqual(
+      (await tasks()).map(({ status }) => status),
+      ['succeeded'],
+    )
+  })
+})

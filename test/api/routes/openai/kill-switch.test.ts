@@ -1,0 +1,68 @@
+import assert from 'node:assert/strict'
+import { OPERATIONS_KEY } from '../../../support/servers/api.ts'
+import { ChatApi, follow, openStream } from '../../../support/servers/chat-api.ts'
+import { until } from '../../../support/assertions/until.ts'
+
+describe('chats while the kill switch is active (3.8, 7)', () => {
+  let chat: ChatApi
+  before(async () => {
+    chat = await ChatApi.start()
+  })
+  after(() => chat[Symbol.asyncDispose]())
+
+  const turn = async (how: string) => {
+    const path = `/api/v1/admin/killswitch/${how}`
+    assert.equal((await chat.api.call('POST', path, { key: OPERATIONS_KEY })).status, 200)
+  }
+
+  it('are refused in the words of the OpenAI API, and those under way go on to their end', async () => {
+    const endpoint = await chat.warm()
+    const body = { fake: { tokens: 300, gap_ms: 10 } }
+    const admitted = follow(await openStream(chat, endpoint.id, body))
+    await until(() => admitted.events.length > 0)
+    const { requests } = await chat.stats(endpoint)
+
+    await turn('activate?reason=fire%20drill')
+    const refused = [
+      await chat.chat(endpoint.id),
+      await chat.chat(endpoint.id, { stream: true }),
+      // Whoever asks for what is not there is not told so either.
+      await chat.chat('no-such-model'),
+    ]
+    const cameMeanwhile = admitted.events.length
+    const { requests: requestsThen } = await chat.stats(endpoint)
+    const isWhole = await admitted.isWhole
+    await turn('deactivate')
+    const later = await chat.chat(endpoint.id)
+
+    for (const { status, headers, body: answer } of refused) {
+      assert.equal(status, 503)
+      assert.match(String(headers['content-type']), /^application\/json/)
+      assert.ok(Number(headers['retry-after']) >= 1)
+      assert.deepEqual(answer, {
+        error: {
+          message: 'new work is stopped by an operator',
+          type: 'server_error',
+          code: 'operator_kill_switch',
+          param: null,
+        },
+      })
+    }
+    assert.equal(requestsThen, requests, 'a refused chat went on to the model')
+    assert.ok(cameMeanwhile < 303, 'the stream was over before the switch was thrown')
+    assert.equal(isWhole, true)
+    assert.deepEqual([admitted.events.length, admitted.events.at(-1)], [303, '[DONE]'])
+    assert.equal(later.status, 200)
+  })
+
+  it('are refused for their key before anything is said of the switch (5)', async () => {
+    const endpoint = await chat.warm()
+    await turn('activate?reason=fire%20drill')
+    const { status, body } = await chat.chat(endpoint.id, {}, 'sk-wrong')
+    await turn('deactivate')
+
+    assert.equal(status, 401)
+    assert.deepEqual(Object.keys(body), ['error'])
+    assert.equal(body.error.type, 'authentication_error')
+  })
+})

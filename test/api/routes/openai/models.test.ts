@@ -1,0 +1,130 @@
+import assert from 'node:assert/strict'
+import type { EndpointRow, NewEndpoint } from '../../../../db/tables/models.ts'
+import { newId } from '../../../../domain/ids.ts'
+import { startApi, type TestApi } from '../../../support/servers/api.ts'
+import { buildEndpoint, OFFERED } from '../../../support/builders/build-endpoint.ts'
+
+const IN_REVIEW = { visibility: 'public', review_status: 'pending_review' } as const
+const REJECTED = { visibility: 'public', review_status: 'rejected' } as const
+const BASE = { ...OFFERED, is_base_model: true } as const
+
+describe('models to chat with (4.7)', () => {
+  let api: TestApi
+  let key: string
+  let own: Record<'chat' | 'code' | 'inReview' | 'paused' | 'regression', EndpointRow>
+  let others: Record<
+    'hidden' | 'inReview' | 'rejected' | 'offered' | 'regression' | 'base' | 'pausedBase',
+    EndpointRow
+  >
+  before(async () => {
+    api = await startApi()
+    const caller = await api.account()
+    const stranger = await api.account()
+    key = caller.key
+    const build = ({ accountId }: { accountId: string }, overrides: Partial<NewEndpoint> = {}) =>
+      buildEndpoint(api.database.db, accountId, { task_type: 'chat', ...overrides })
+    own = {
+      chat: await build(caller),
+      code: await build(caller, { task_type: 'code' }),
+      inReview: await build(caller, IN_REVIEW),
+      paused: await build(caller, { status: 'paused' }),
+      regression: await build(caller, { task_type: 'regression' }),
+    }
+    others = {
+      hidden: await build(stranger),
+      inReview: await build(stranger, IN_REVIEW),
+      rejected: await build(stranger, REJECTED),
+      offered: await build(stranger, OFFERED),
+      regression: await build(stranger, { ...BASE, task_type: 'regression' }),
+      base: await build(stranger, BASE),
+      pausedBase: await build(stranger, { ...BASE, status: 'paused' }),
+    }
+  })
+  after(() => api[Symbol.asyncDispose]())
+
+  const headers = (): Record<string, string> => ({ authorization: `Bearer ${key}` })
+  const retrieve = (model: string) => api.call('GET', `/v1/models/${model}`, { headers: headers() })
+  const chat = (model: string, stream: boolean) =>
+    api.call('POST', '/v1/chat/completions', {
+      body: { model, stream, messages: [{ role: 'user', content: 'hi' }] },
+      headers: headers(),
+    })
+
+  it('are the own ones and the approved public ones, language models alone', async () => {
+    const { status, body } = await api.call('GET', '/v1/models', { headers: headers() })
+
+    assert.equal(status, 200)
+    assert.equal(body.object, 'list')
+    assert.deepEqual(
+      body.data.map(({ id }: { id: string }) => id),
+      [others.base, others.offered, own.inReview, own.code, own.chat].map(({ id }) => id),
+    )
+    assert.deepEqual(body.data.at(-1), {
+      id: own.chat.id,
+      object: 'model',
+      created: Math.floor(own.chat.created_at.getTime() / 1_000),
+      owned_by: own.chat.account_id,
+      name: own.chat.name,
+      task_type: 'chat',
+    })
+  })
+
+  it('are found by their id, and by their name where they are own ones or base models', async () => {
+    const statuses = async (rows: Record<string, EndpointRow>) => {
+      const asked = Object.entries(rows).map(async ([what, { id, name }]) => {
+        const answers = [await retrieve(id), await retrieve(name)]
+        for (const { status, body } of answers) if (status === 200) assert.equal(body.id, id)
+        return [what, answers.map(({ status }) => status)] as const
+      })
+      return Object.fromEntries(await Promise.all(asked))
+    }
+
+    assert.deepEqual(await statuses(own), {
+      chat: [200, 200],
+      code: [200, 200],
+      inReview: [200, 200],
+      paused: [404, 404],
+      regression: [404, 404],
+    })
+    assert.deepEqual(await statuses(others), {
+      hidden: [404, 404],
+      inReview: [404, 404],
+      rejected: [404, 404],
+      offered: [200, 404],
+      regression: [404, 404],
+      base: [200, 200],
+      pausedBase: [404, 404],
+    })
+  })
+
+  it('are told apart from those that are not there in nothing', async () => {
+    const nowhere = newId()
+    for (const [hidden, unknown] of [
+      [others.hidden.id, nowhere],
+      [others.hidden.name, 'no-such-model'],
+    ] as const) {
+      const [{ status, body }, absent] = [await retrieve(hidden), await retrieve(unknown)]
+      assert.equal(status, 404)
+      assert.deepEqual(Object.keys(body), ['error'])
+      assert.equal(body.error.type, 'not_found_error')
+      assert.deepEqual(body.error, {
+        ...absent.body.error,
+        message: absent.body.error.message.replace(unknown, hidden),
+      })
+    }
+  })
+
+  for (const stream of [false, true]) {
+    it(`answer to the name of an active base model, not of a paused one (stream: ${stream})`, async () => {
+      const refused = await chat(others.pausedBase.name, stream)
+      const paused = await chat(others.pausedBase.id, stream)
+      const active = await chat(others.base.name, stream)
+
+      assert.equal(refused.status, 404)
+      assert.equal(refused.body.error.type, 'not_found_error')
+      assert.equal(paused.status, 409)
+      // Nobody serves it here: it was found.
+      assert.equal(active.body.error.code, 'no_capacity')
+    })
+  }
+})

@@ -1,0 +1,31 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { request } from 'undici'
+import { SseClient } from '../../../../api/routes/openai/chat-completions/sse-client.ts'
+
+describe('the stream of a chat', () => {
+  /** What a client has got after a moment in which the stream was kept alive. */
+  async function received(keepAliveMs: number): Promise<string> {
+    const server = createServer((_req, res) => {
+      const client = new SseClient(res, { headers: {}, keepAliveMs })
+      client.keepAlive()
+      void sleep(50).then(() => client.end({ saidDone: true }))
+    }).listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    try {
+      const { body } = await request(`http://127.0.0.1:${(server.address() as AddressInfo).port}`)
+      return await body.text()
+    } finally {
+      server.close()
+      server.closeAllConnections()
+    }
+  }
+
+  it('gets comments while it waits, and none for a time longer than any timer runs', async () => {
+    assert.match(await received(5), /^(: keep-alive\n\n)+$/)
+    assert.equal(await received(10 ** 12), '')
+  })
+})

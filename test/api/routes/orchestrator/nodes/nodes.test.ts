@@ -1,0 +1,181 @@
+import assert from 'node:assert/strict'
+import { readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { sql } from 'kysely'
+import { bumpCache } from '../../../../../db/repositories/platform/cache-versions.ts'
+import { createNodeToken } from '../../../../../db/repositories/nodes/nodes.ts'
+import { loadOrJoin, type JoinOptions, saveGateways } from '../../../../../node-runtime/control/identity.ts'
+import { newNodeKey } from '../../../../../platform/signing.ts'
+import type { NodeInventory, NodeView } from '../../../../../schemas/node.ts'
+import { RUNTIME_VERSION } from '../../../../../node-runtime/hardware/inventory.ts'
+import { OPERATIONS_KEY, startApi, type TestApi } from '../../../../support/servers/api.ts'
+import { startNode, until } from '../../../../support/servers/node.ts'
+import { temporaryFolder } from '../../../../support/builders/temporary-folder.ts'
+
+const inventory: NodeInventory = {
+  hardware: 'cpu',
+  cpus: 2,
+  memory_mb: 1000,
+  ram_mb: 4000,
+  gpus: [],
+  profiles: ['tiny'],
+  train_slots: 1,
+  platform: 'linux/x64',
+  version: '0.11.0',
+}
+
+describe('nodes', () => {
+  let api: TestApi
+  before(async () => {
+    api = await startApi()
+  })
+  after(() => api[Symbol.asyncDispose]())
+
+  const newToken = async () =>
+    createNodeToken(api.database.db, { accountId: (await api.account()).accountId, sharing: 'shared' })
+  const options = (dir: string, token: string): JoinOptions => ({
+    dir,
+    token,
+    inventory,
+    gateway: api.baseUrl,
+    name: 'n',
+    waitMs: 0,
+  })
+  const admin = (method: string, path: string) =>
+    api.call(method, `/api/v1/admin/nodes${path}`, { key: OPERATIONS_KEY })
+
+  it('join once with a token and are the same node at every start', async () => {
+    using folder = temporaryFolder()
+    const token = await newToken()
+
+    const joined = await loadOrJoin(options(folder.path, token))
+    const again = await loadOrJoin(options(folder.path, ''))
+
+    assert.equal(again.nodeId, joined.nodeId)
+    assert.deepEqual(joined.gateways, [api.baseUrl])
+    assert.equal(statSync(join(folder.path, 'identity.json')).mode & 0o777, 0o600)
+  })
+
+  it('are the same node when they crash between the join and its record', async () => {
+    using folder = temporaryFolder()
+    const token = await newToken()
+    const joined = await loadOrJoin(options(folder.path, token))
+    const path = join(folder.path, 'identity.json')
+    const { private_pem } = JSON.parse(readFileSync(path, 'utf8')) as { private_pem: string }
+    writeFileSync(path, JSON.stringify({ private_pem }))
+
+    const again = await loadOrJoin(options(folder.path, token))
+
+    assert.equal(again.nodeId, joined.nodeId)
+  })
+
+  it('start with the gateways that they were told of, and are not joined again by a list that comes late', async () => {
+    using folder = temporaryFolder()
+    const joined = await loadOrJoin(options(folder.path, await newToken()))
+    const told = [api.baseUrl, 'http://127.0.0.2:8080']
+    await saveGateways(folder.path, joined, told)
+    assert.deepEqual((await loadOrJoin(options(folder.path, ''))).gateways, told)
+
+    rmSync(join(folder.path, 'identity.json'))
+    await saveGateways(folder.path, joined, told)
+    await assert.rejects(loadOrJoin(options(folder.path, '')), /HEARTH_NODE_TOKEN/)
+    const anew = await loadOrJoin(options(folder.path, await newToken()))
+    assert.deepEqual((await loadOrJoin(options(folder.path, ''))).gateways, anew.gateways)
+    assert.notEqual(anew.nodeId, joined.nodeId)
+  })
+
+  it('cannot join with a token that another one has used, or with none', async () => {
+    using first = temporaryFolder()
+    using second = temporaryFolder()
+    const token = await newToken()
+    await loadOrJoin(options(first.path, token))
+
+    await assert.rejects(loadOrJoin(options(second.path, token)), /unknown, expired or already used/)
+    await assert.rejects(loadOrJoin(options(second.path, '')), /HEARTH_NODE_TOKEN/)
+  })
+
+  it('join once when two starts race with the same key', async () => {
+    const token = await newToken()
+    const call = {
+      headers: { authorization: `Bearer ${token}` },
+      body: { name: 'n', public_key: newNodeKey().publicKey, inventory },
+    }
+
+    const answers = await Promise.all([1, 2, 3].map(() => api.call('POST', '/api/v1/nodes:join', call)))
+
+    assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([201]))
+    assert.equal(new Set(answers.map((answer) => answer.body.node_id)).size, 1)
+  })
+
+  it('are refused with a key that is none', async () => {
+    const headers = { authorization: `Bearer ${await newToken()}` }
+    const body = { name: 'n', public_key: 'A'.repeat(43), inventory }
+
+    assert.equal((await api.call('POST', '/api/v1/nodes:join', { headers, body })).status, 201)
+    const short = { ...body, public_key: `${'A'.repeat(42)}==` }
+    assert.equal((await api.call('POST', '/api/v1/nodes:join', { headers, body: short })).status, 422)
+  })
+
+  it('are listed, drained, resumed and removed by operators', async () => {
+    await using node = await startNode(api)
+    const mine = async () => {
+      const { body } = await admin('GET', '?limit=1')
+      return (body.nodes as NodeView[]).find(({ node_id }) => node_id === node.nodeId)
+    }
+    await until(async () => (await mine())?.status === 'online')
+    assert.equal((await mine())?.inventory.version, RUNTIME_VERSION)
+    const isDraining = () =>
+      api.services.links.snapshot().find(({ node_id }) => node_id === node.nodeId)?.draining
+
+    assert.equal((await admin('POST', `/${node.nodeId}/drain`)).status, 200)
+    await until(async () => (await mine())?.status === 'draining')
+    await until(() => isDraining() === true)
+
+    assert.equal((await admin('POST', `/${node.nodeId}/resume`)).status, 200)
+    await until(async () => (await mine())?.status === 'online')
+    await until(() => isDraining() === false)
+
+    assert.equal((await admin('DELETE', `/${node.nodeId}`)).status, 200)
+    await until(() => isDraining() === undefined)
+    assert.equal(await mine(), undefined)
+    assert.equal((await admin('DELETE', `/${node.nodeId}`)).status, 404)
+    await assert.rejects(node.parts.control.modelSpec('any', { patienceMs: 0 }), { code: 'unauthenticated' })
+  })
+
+  it('are drained also when the database did not answer at first', async () => {
+    await using node = await startNode(api)
+    const { db } = api.database
+    const isDraining = () =>
+      api.services.links.snapshot().some(({ node_id, draining }) => node_id === node.nodeId && draining)
+    await until(() => api.services.links.snapshot().some(({ node_id }) => node_id === node.nodeId))
+
+    await sql`alter table node_model_order rename to node_model_order_away`.execute(db)
+    const drained = db.updateTable('node').set({ status: 'draining' }).where('id', '=', node.nodeId)
+    await drained.execute()
+    await db.transaction().execute((trx) => bumpCache(trx, 'node'))
+    await sleep(1_000)
+    assert.equal(isDraining(), false)
+    await sql`alter table node_model_order_away rename to node_model_order`.execute(db)
+
+    await until(isDraining)
+  })
+
+  it('link up with every gateway, and go on with one when the other is gone', async () => {
+    await using node = await startNode(api)
+    const { database } = api
+    const second = await startApi({ database })
+    const linksOf = ({ services }: TestApi) =>
+      services.links.snapshot().filter(({ node_id }) => node_id === node.nodeId).length
+    await until(() => linksOf(second) === 1)
+    assert.equal(node.parts.links.openCount, 2)
+
+    await second.call('POST', `/api/v1/admin/nodes/${node.nodeId}/drain`, { key: OPERATIONS_KEY })
+    await until(() => api.services.links.snapshot().some(({ draining }) => draining))
+
+    await second[Symbol.asyncDispose]()
+    await until(() => node.parts.links.openCount === 1)
+    assert.equal(linksOf(api), 1)
+    await assert.rejects(node.parts.control.modelSpec('no-such-model'), { code: 'not_found' })
+  })
+})

@@ -1,0 +1,222 @@
+import assert from 'node:assert/strict'
+import { checkHubRepo, type HubRepoFacts, type HubSurroundings } from '../../../domain/hub/compatibility.ts'
+import { entersAs, LIFECYCLE, type LifecycleStatus, mayMove } from '../../../domain/models/lifecycle.ts'
+import { kvCacheMb, readModelShape } from '../../../domain/models/shape.ts'
+import { loadCatalog } from '../../../platform/catalog.ts'
+import { retryAfter } from '../../../platform/hub/rate-limit-headers.ts'
+
+const MB = 1024 * 1024
+const QWEN = {
+  hidden_size: 896,
+  num_hidden_layers: 24,
+  num_attention_heads: 14,
+  num_key_value_heads: 2,
+  intermediate_size: 4864,
+  vocab_size: 151_936,
+  max_position_embeddings: 32_768,
+  tie_word_embeddings: true,
+}
+
+const repo = (overrides: Partial<HubRepoFacts> = {}): HubRepoFacts => ({
+  repoId: 'acme/model',
+  gated: false,
+  licence: 'mit',
+  pipelineTag: 'text-generation',
+  architectures: ['Qwen2ForCausalLM'],
+  modelType: 'qwen2',
+  hasRemoteCode: false,
+  params: null,
+  ggufArchitecture: null,
+  files: [
+    { path: 'config.json', sizeBytes: 1 },
+    { path: 'model.safetensors', sizeBytes: 1000 * MB },
+    { path: 'pytorch_model.bin', sizeBytes: 1000 * MB },
+    { path: 'sub/other.safetensors', sizeBytes: 1000 * MB },
+  ],
+  ...overrides,
+})
+
+const around = (overrides: Partial<HubSurroundings> = {}): HubSurroundings => ({
+  task: 'text-generation',
+  profiles: loadCatalog().profiles,
+  largestNodeMb: 64_000,
+  access: 'granted',
+  pageUrl: 'https://hub.test/acme/model',
+  shape: readModelShape(QWEN),
+  shards: null,
+  ...overrides,
+})
+
+describe('what the hub offers', () => {
+  it('is fetched without the formats that are not loaded', () => {
+    const { files, sizeBytes, compatibility } = checkHubRepo(repo(), around())
+
+    assert.deepEqual(files, ['config.json', 'model.safetensors'])
+    assert.equal(sizeBytes, 1000 * MB + 1)
+    assert.equal(compatibility.status, 'compatible')
+  })
+
+  it('is one file of several quantizations', () => {
+    const quantized = ['a-Q2_K.gguf', 'a-Q4_K_M.gguf', 'a-Q8_0.gguf']
+    const { files } = checkHubRepo(
+      repo({ files: quantized.map((path) => ({ path, sizeBytes: MB })), architectures: [] }),
+      around({ shape: null }),
+    )
+
+    assert.deepEqual(files, ['a-Q4_K_M.gguf'])
+  })
+
+  describe('as GGUF in parts', () => {
+    const gguf = (paths: readonly string[]) =>
+      checkHubRepo(
+        repo({
+          files: paths.map((path, i) => ({ path, sizeBytes: (i + 1) * MB })),
+          architectures: [],
+        }),
+        around({ shape: null }),
+      )
+    const weightsOf = ({ compatibility }: ReturnType<typeof gguf>) =>
+      compatibility.checks.find(({ check }) => check === 'weights')
+
+    it('is all parts of one quantization, whose sizes add up', () => {
+      const parts = ['big-Q6_K-00001-of-00002.gguf', 'big-Q6_K-00002-of-00002.gguf']
+      const { files, sizeBytes, compatibility, requirements } = gguf(parts)
+
+      assert.deepEqual(files, parts)
+      assert.equal(sizeBytes, 3 * MB)
+      assert.equal(compatibility.status, 'compatible')
+      assert.ok((requirements.vram_mb ?? 0) > (gguf(['small-Q6_K.gguf']).requirements.vram_mb ?? 0))
+    })
+
+    it('is the middle quantization, whether that or others are in parts', () => {
+      const split = [
+        'Q4_K_M/m-00001-of-00003.gguf',
+        'Q4_K_M/m-00002-of-00003.gguf',
+        'Q4_K_M/m-00003-of-00003.gguf',
+      ]
+
+      assert.deepEqual(gguf(['m-Q8_0.gguf', ...split, 'mmproj-Q4_K_M.gguf']).files, split)
+      assert.deepEqual(gguf(['q8_0-00001-of-00001.gguf', 'm-Q4_0.gguf', ...split.slice(1)]).files, [
+        'm-Q4_0.gguf',
+      ])
+    })
+
+    it('is refused with the name of the part that is missing, unless another quantization is whole', () => {
+      const parts = ['a-Q4_0-00001-of-00004.gguf', 'a-Q4_0-00003-of-00004.gguf', 'a-Q4_0-00004-of-00004.gguf']
+      const broken = gguf(parts)
+
+      assert.equal(broken.compatibility.status, 'incompatible')
+      assert.equal(weightsOf(broken)?.passed, false)
+      assert.match(weightsOf(broken)?.message ?? '', /lacks a-Q4_0-00002-of-00004\.gguf/)
+      assert.deepEqual(gguf([...parts, 'a-Q2_K.gguf']).files, ['a-Q2_K.gguf'])
+      assert.equal(gguf([...parts, 'a-Q2_K.gguf']).compatibility.status, 'compatible')
+    })
+  })
+
+  it('has every shard that the index names, or that their names tell of', () => {
+    const shard = (part: number) => `model-0000${part}-of-00003.safetensors`
+    const judge = (paths: readonly string[], shards: readonly string[] | null) =>
+      checkHubRepo(repo({ files: paths.map((path) => ({ path, sizeBytes: MB })) }), around({ shards }))
+    const index = 'model.safetensors.index.json'
+    const all = [shard(1), shard(2), shard(3)]
+    const refusal = ({ compatibility }: ReturnType<typeof judge>) =>
+      compatibility.checks.find(({ passed }) => !passed)?.message ?? ''
+
+    assert.equal(judge([index, ...all], all).compatibility.status, 'compatible')
+    assert.equal(judge(['model.safetensors', index], null).compatibility.status, 'compatible')
+    assert.match(
+      refusal(judge([index, shard(1), shard(3)], all)),
+      /lacks model-00002-of-00003\.safetensors\.$/,
+    )
+    assert.match(
+      refusal(judge([index, shard(3)], null)),
+      /lacks model-00001-of-00003\.safetensors and 1 more/,
+    )
+    assert.match(
+      refusal(judge([index, 'odd.safetensors'], ['odd.safetensors', 'b.safetensors'])),
+      /b\.safetensors/,
+    )
+    assert.match(refusal(judge(all, null)), /lacks model\.safetensors\.index\.json/)
+  })
+
+  it('is fetched and weighed once, where the same weights lie there in another layout too', () => {
+    const judge = (paths: readonly string[], shards: readonly string[] | null = null) =>
+      checkHubRepo(repo({ files: paths.map((path) => ({ path, sizeBytes: 100 * MB })) }), around({ shards }))
+    const split = ['model-00001-of-00002.safetensors', 'model-00002-of-00002.safetensors']
+    const index = 'model.safetensors.index.json'
+    const other = ['consolidated.safetensors', 'consolidated-00001-of-00001.safetensors']
+    const fetched = (paths: readonly string[], shards?: readonly string[]) =>
+      judge(paths, shards).files.filter((path) => path !== index)
+
+    assert.deepEqual(fetched([...other, index, ...split], split), split)
+    assert.deepEqual(fetched([...other, index, ...split]), split)
+    assert.deepEqual(fetched(['lora.safetensors', 'model.safetensors']), ['model.safetensors'])
+    assert.equal(judge([...other, index, ...split]).compatibility.status, 'compatible')
+    const alone = judge(['consolidated.safetensors'])
+    assert.equal(alone.compatibility.status, 'incompatible')
+    assert.match(
+      alone.compatibility.checks.find(({ passed }) => !passed)?.message ?? '',
+      /lacks model\.safetensors\.$/,
+    )
+  })
+
+  it('does not fit when no node is large enough', () => {
+    const { compatibility } = checkHubRepo(repo(), around({ largestNodeMb: 500 }))
+
+    assert.equal(compatibility.status, 'incompatible')
+    assert.match(compatibility.checks.find(({ passed }) => !passed)?.message ?? '', /largest node has 500 MB/)
+  })
+
+  it('has no profile for an architecture that is no language model', () => {
+    const { compatibility } = checkHubRepo(repo({ architectures: ['BertForMaskedLM'] }), around())
+
+    assert.equal(compatibility.runtime_profile_id, null)
+    assert.equal(compatibility.status, 'incompatible')
+  })
+
+  it('is measured by its config: parameters within a tenth, and the room its conversations take', () => {
+    const shape = readModelShape(QWEN)
+
+    assert.ok(shape)
+    assert.ok(Math.abs((shape.params ?? 0) - 494e6) < 49e6, String(shape.params))
+    assert.equal(kvCacheMb(shape), 96)
+    assert.equal(readModelShape({ model_type: 'resnet' }), null)
+  })
+})
+
+describe('a lifecycle', () => {
+  it('goes only where the contract lets it', () => {
+    const states = Object.keys(LIFECYCLE) as LifecycleStatus[]
+    const steps = states.flatMap((from) =>
+      states.filter((to) => from !== to && mayMove(from, to)).map((to) => `${from} ${to}`),
+    )
+
+    assert.deepEqual(steps, [
+      'candidate ready',
+      'candidate disabled',
+      'ready preferred',
+      'ready disabled',
+      'preferred disabled',
+      'disabled candidate',
+    ])
+  })
+
+  it('begins as a candidate for merged and retrained models alone', () => {
+    assert.equal(entersAs('training', null), 'ready')
+    assert.equal(entersAs('training', { type: 'hf' }), 'ready')
+    assert.equal(entersAs('training', { type: 'model_version' }), 'candidate')
+    assert.equal(entersAs('training', { type: 'storage' }), 'candidate')
+    assert.equal(entersAs('merge', null), 'candidate')
+  })
+})
+
+describe('a rate limit', () => {
+  it('says how long it lasts in either header', () => {
+    const now = Date.parse('2030-01-01T00:00:00Z')
+
+    assert.equal(retryAfter({ 'retry-after': '7' }, now), 7)
+    assert.equal(retryAfter({ 'retry-after': 'Tue, 01 Jan 2030 00:00:09 GMT' }, now), 9)
+    assert.equal(retryAfter({ ratelimit: '"resolvers";r=0;t=87' }, now), 87)
+    assert.equal(retryAfter({}, now), undefined)
+  })
+})

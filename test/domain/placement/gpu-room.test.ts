@@ -1,0 +1,187 @@
+import assert from 'node:assert/strict'
+import {
+  roomOn,
+  trainingCapacity,
+  trainingProcesses,
+  withoutRoom,
+} from '../../../domain/placement/gpu-room.ts'
+import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
+import { PlacementIndex, type PlacementNeed } from '../../../domain/placement/placement.ts'
+import { planPins } from '../../../domain/placement/warm-pins.ts'
+import { loadCatalog } from '../../../platform/catalog.ts'
+import type { NodeModel } from '../../../schemas/node.ts'
+
+const GB = 1_024
+
+/** A node with GPUs of these sizes in GB, all of it free unless said. */
+function nodeWith(
+  sizes: number[],
+  { free = sizes, ...more }: { free?: number[] } & Partial<NodeSnapshot> = {},
+) {
+  const sum = (all: number[]) => GB * all.reduce((total, one) => total + one, 0)
+  return {
+    node_id: 'n',
+    account_id: 'a',
+    sharing: 'shared',
+    hardware: 'gpu',
+    profiles: ['plain', 'two', 'four'],
+    split_profiles: [
+      { profile_id: 'two', tensor_parallel: 2 },
+      { profile_id: 'four', tensor_parallel: 4 },
+    ],
+    cpus: 8,
+    memory_total_mb: sum(sizes),
+    memory_free_mb: sum(free),
+    gpus: sizes.map((size, gpu) => ({ memory_mb: GB * size, free_mb: GB * (free[gpu] ?? 0) })),
+    load: 0,
+    draining: false,
+    models: [],
+    ...more,
+  } satisfies NodeSnapshot
+}
+
+const need = (gb: number, runtime_profile = 'plain'): PlacementNeed => ({
+  model_key: 'wanted',
+  account_id: 'a',
+  runtime_profile,
+  memory_mb: gb * GB,
+  now: 0,
+})
+const model = (gb: number, more: Partial<NodeModel> = {}): NodeModel => ({
+  model_key: 'other',
+  state: 'idle',
+  in_flight: 0,
+  memory_mb: gb * GB,
+  ...more,
+})
+
+function faultOf(node: NodeSnapshot, wanted: PlacementNeed): string | undefined {
+  const index = new PlacementIndex()
+  index.put(node)
+  const fault = index.misfit('n', wanted)
+  // What is refused is never chosen, and the other way round.
+  assert.equal(index.place(wanted, Math.random).chosen === undefined, fault !== undefined)
+  return fault
+}
+
+describe('room on the GPUs of a node', () => {
+  for (const [sizes, gb, profile, fault] of [
+    [[12, 12], 12, 'plain', undefined],
+    [[12, 12], 20, 'plain', 'has two GPUs of 12 GB, 20 GB are needed on one'],
+    [[12, 12], 20, 'two', undefined],
+    [[24, 8], 20, 'plain', undefined],
+    [[8, 24], 16, 'two', undefined],
+    [[24, 8], 20, 'two', 'has two GPUs of 24 and 8 GB, 10 GB are needed on each of 2'],
+    [[80, 80, 80, 80], 150, 'two', undefined],
+    [[80, 80, 80, 80], 170, 'two', 'has four GPUs of 80 GB, 85 GB are needed on each of 2'],
+    [[80, 80, 80, 80], 170, 'four', undefined],
+    [[80, 80, 80], 100, 'four', 'has three GPUs of 80 GB, 25 GB are needed on each of 4'],
+    [[16], 20, 'plain', 'has one GPU of 16 GB, 20 GB are needed'],
+  ] as [number[], number, string, string | undefined][]) {
+    it(`${fault ? 'is too little' : 'is enough'}: ${gb} GB of ${profile} on ${sizes.join(' + ')}`, () => {
+      assert.equal(faultOf(nodeWith(sizes), need(gb, profile)), fault)
+    })
+  }
+
+  it('counts what idle models would give back where they are, and nowhere else', () => {
+    const on = (gpus: number[], more: Partial<NodeModel> = {}) =>
+      nodeWith([12, 12], { free: [4, 6], models: [model(8, { gpus, ...more })] })
+
+    assert.equal(faultOf(on([0]), need(12)), undefined)
+    assert.equal(faultOf(on([0, 1]), need(10)), undefined)
+    assert.equal(
+      faultOf(on([0, 1]), need(11)),
+      `has ${10 * GB} MB within reach on one, ${11 * GB} MB are needed`,
+    )
+    assert.match(faultOf(on([0], { pinned: true }), need(7)) ?? '', /^has 6144 MB within reach on one/)
+    assert.match(faultOf(on([0], { in_flight: 1 }), need(7)) ?? '', /^has 6144 MB within reach on one/)
+  })
+
+  it('follows a model that loads between two reports', () => {
+    const index = new PlacementIndex()
+    index.put(nodeWith([12, 12], { free: [2, 2] }))
+    assert.ok(index.misfit('n', need(10)))
+
+    index.setModel('n', model(10, { gpus: [1], state: 'warm' }))
+
+    assert.equal(index.misfit('n', need(12)), undefined)
+    assert.ok(index.misfit('n', need(13)))
+  })
+
+  it('is that of the whole machine where RAM counts, and of nodes that do not tell their GPUs', () => {
+    for (const hardware of ['cpu', 'gpu'] as const) {
+      const { gpus: _, split_profiles: __, ...node } = nodeWith([12, 12], { hardware })
+      assert.equal(faultOf(node, need(20)), undefined)
+      assert.equal(faultOf(node, need(25)), `has ${24 * GB} MB within reach, ${25 * GB} MB are needed`)
+    }
+  })
+
+  it('does not matter to what takes none of it', () => {
+    assert.equal(faultOf(nodeWith([12], { free: [0] }), need(0)), undefined)
+  })
+
+  it('kept for a pinned model is kept on one GPU, the smallest that has it', () => {
+    const want = (model_key: string, gb: number) => ({ ...need(gb), model_key, nodes: 1 })
+    const plan = (...sizes: number[]) =>
+      planPins({
+        wants: sizes.map((gb, nr) => want(`m${nr}`, gb)),
+        pins: [],
+        snapshots: [nodeWith([24, 8])],
+        now: new Date(0),
+        random: Math.random,
+      })
+
+    assert.deepEqual(
+      plan(6, 20).add.map(({ model_key }) => model_key),
+      ['m0', 'm1'],
+    )
+    assert.match(plan(20, 20).short.get('m1') ?? '', /within reach on one/)
+    assert.equal(plan(10, 10).add.length, 2)
+    assert.match(plan(10, 10, 9).short.get('m2') ?? '', /within reach on one/)
+  })
+
+  it('is that of a GPU for each process of a run, on as many as have it', () => {
+    assert.equal(trainingCapacity(nodeWith([12, 24])), 24 * GB)
+    assert.equal(trainingCapacity({ memory_total_mb: 36 }), 36)
+    const tuning = (memory_mb: number) => ({ trainer: 'hearth_trainers.llm.finetune', memory_mb })
+    assert.deepEqual(
+      [10, 20, 30].map((mb) => trainingProcesses(tuning(mb), [12, 24])),
+      [2, 1, 1],
+    )
+    assert.equal(trainingProcesses(tuning(10), []), 1)
+  })
+
+  it('trains what cannot share its work in one process, also where it starts from a base', () => {
+    const sharing = loadCatalog().models.filter(({ config: { trainer } }) => {
+      return trainingProcesses({ trainer: trainer.module, memory_mb: 10 }, [12, 24]) > 1
+    })
+
+    assert.deepEqual(
+      sharing.map(({ config }) => config.model_id),
+      ['llm-qlora-finetune'],
+    )
+  })
+
+  it('never grows by what is taken, and is taken where it is', () => {
+    const whole = (below: number) => Math.floor(Math.random() * below)
+    for (let round = 0; round < 2_000; round++) {
+      const sizes = Array.from({ length: 1 + whole(6) }, () => 1 + whole(80))
+      const count = [1, 2, 4][whole(3)] ?? 1
+      const profile = count === 1 ? 'plain' : count === 2 ? 'two' : 'four'
+      const node = nodeWith(sizes, { free: sizes.map((size) => whole(size + 1)) })
+      const reach = node.gpus.map(({ free_mb }) => free_mb)
+      const wanted = need(1 + whole(120), profile)
+      const enough = reach.filter((mb) => mb >= wanted.memory_mb / count).length >= count
+
+      assert.equal(roomOn(reach, count) >= wanted.memory_mb, enough)
+      assert.equal(faultOf(node, wanted) === undefined, enough)
+      if (!enough) continue
+      const { snapshot, gpus } = withoutRoom(node, wanted)
+      assert.equal(new Set(gpus).size, count)
+      for (const [gpu, { free_mb }] of (snapshot.gpus ?? []).entries()) {
+        assert.ok(free_mb >= 0)
+        assert.equal(free_mb < (reach[gpu] ?? 0), gpus.includes(gpu))
+      }
+    }
+  })
+})

@@ -1,0 +1,47 @@
+import assert from 'node:assert/strict'
+import { mayPoll, type Poller } from '../../../domain/placement/node-queues.ts'
+
+const buildNode = (overrides: Partial<Poller> = {}): Poller => ({
+  nodeId: 'n1',
+  accountId: 'a',
+  sharing: 'dedicated',
+  hardware: 'cpu',
+  orderedModels: new Set(['m', 'dots.in.it']),
+  ...overrides,
+})
+
+const QUEUES = `
+  control webhooks node.n1 node.n2 node. warm. warm.m cached.m warm.dots.in.it
+  warm.other cached.other xwarm.m train.cpu train.gpu merge.cpu train.xpu
+  train.cpu.a train.gpu.a merge.cpu.a train.cpu.b merge.cpu.b node.n1.a warm.m.a
+`.split(/\s+/)
+const polled = (node: Poller) => QUEUES.filter((queue) => mayPoll(node, queue))
+
+describe('the queues that a node may poll', () => {
+  it('are its own and those of its account when it is dedicated, and no queue of a model', () => {
+    assert.deepEqual(polled(buildNode()), ['node.n1', 'train.cpu.a', 'merge.cpu.a'])
+    assert.deepEqual(polled(buildNode({ hardware: 'gpu' })), [
+      'node.n1',
+      'train.cpu.a',
+      'train.gpu.a',
+      'merge.cpu.a',
+    ])
+  })
+
+  it('are those of everybody when it is shared, with the models that were ordered on it', () => {
+    assert.deepEqual(polled(buildNode({ sharing: 'shared' })), [
+      'node.n1',
+      'warm.m',
+      'cached.m',
+      'warm.dots.in.it',
+      'train.cpu',
+      'merge.cpu',
+    ])
+    assert.deepEqual(polled(buildNode({ sharing: 'shared', orderedModels: new Set(), hardware: 'gpu' })), [
+      'node.n1',
+      'train.cpu',
+      'train.gpu',
+      'merge.cpu',
+    ])
+  })
+})

@@ -1,0 +1,247 @@
+import assert from 'node:assert/strict'
+import { type NodeSnapshot, warmthOf } from '../../../domain/placement/node-snapshot.ts'
+import {
+  place,
+  PlacementIndex,
+  type PlacementNeed,
+  pointsOf,
+  WARMTH_SCORE,
+} from '../../../domain/placement/placement.ts'
+import type { NodeModel } from '../../../schemas/node.ts'
+
+const buildNode = (overrides: Partial<NodeSnapshot> = {}): NodeSnapshot => ({
+  node_id: 'n1',
+  account_id: 'owner',
+  sharing: 'shared',
+  hardware: 'cpu',
+  profiles: ['tabular'],
+  cpus: 2,
+  memory_total_mb: 1_000,
+  memory_free_mb: 1_000,
+  load: 0,
+  draining: false,
+  models: [],
+  ...overrides,
+})
+const buildModel = (overrides: Partial<NodeModel> = {}): NodeModel => ({
+  model_key: 'm',
+  state: 'idle',
+  in_flight: 0,
+  memory_mb: 100,
+  ...overrides,
+})
+const buildNeed = (overrides: Partial<PlacementNeed> = {}): PlacementNeed => ({
+  model_key: 'm',
+  account_id: 'caller',
+  runtime_profile: 'tabular',
+  memory_mb: 100,
+  now: 0,
+  ...overrides,
+})
+const half = () => 0.5
+
+describe('placement', () => {
+  it('prefers a busy node that has the model loaded to an idle one with its weights, and that to an empty one', () => {
+    const warm = buildNode({ node_id: 'warm', load: 1, memory_free_mb: 0, models: [buildModel()] })
+    const cached = buildNode({ node_id: 'cached', models: [buildModel({ state: 'evicted', memory_mb: 0 })] })
+    const cold = buildNode({ node_id: 'cold' })
+
+    assert.deepEqual(place([cold, cached, warm], buildNeed(), half).chosen, {
+      node_id: 'warm',
+      warmth: 'warm',
+      score: 80,
+    })
+    assert.equal(place([cold, cached], buildNeed(), half).chosen?.node_id, 'cached')
+    assert.equal(place([cold], buildNeed(), half).chosen?.node_id, 'cold')
+    assert.equal(place([], buildNeed(), half).chosen, undefined)
+  })
+
+  it('counts what idle models would give back, and never a running one', () => {
+    const other = { model_key: 'other', memory_mb: 80 }
+    const idle = buildNode({ memory_free_mb: 30, models: [buildModel({ ...other, state: 'idle' })] })
+    const running = buildNode({
+      memory_free_mb: 30,
+      models: [buildModel({ ...other, state: 'running', in_flight: 1 })],
+    })
+
+    assert.equal(place([idle], buildNeed(), half).chosen?.node_id, 'n1')
+    assert.equal(place([running], buildNeed(), half).chosen, undefined)
+  })
+
+  it('gives a dedicated node the work of its own account alone, and counts it for that one', () => {
+    const own = buildNode({ node_id: 'own', account_id: 'a', sharing: 'dedicated', models: [buildModel()] })
+    const evicted = buildModel({ state: 'evicted', memory_mb: 0 })
+    const shared = buildNode({ node_id: 'shared', models: [evicted] })
+    const index = new PlacementIndex()
+    for (const node of [own, shared]) index.put(node)
+    const pick = (account_id: string | null, atLeast: 'warm' | 'cold' = 'cold') =>
+      index.place(buildNeed({ account_id, atLeast }), half).chosen?.node_id
+
+    assert.deepEqual([pick('a'), pick('b'), pick(null)], ['own', 'shared', 'shared'])
+    assert.deepEqual(
+      [pick('a', 'warm'), pick('b', 'warm'), pick(null, 'warm')],
+      ['own', undefined, undefined],
+    )
+    assert.equal(index.misfit('own', buildNeed({ account_id: 'b' })), 'serves only its own account')
+    assert.deepEqual(index.count('m', 'a'), { warm: 1, cached: 1 })
+    assert.deepEqual(index.count('m', 'b'), { warm: 0, cached: 1 })
+    assert.deepEqual([index.hasOwnNode('a'), index.hasOwnNode('b')], [true, false])
+
+    index.put({ ...own, sharing: 'shared' })
+    assert.deepEqual([pick('b', 'warm'), index.hasOwnNode('a')], ['own', false])
+    index.put({ ...own, account_id: 'b' })
+    index.remove('shared')
+    assert.deepEqual([pick('a'), pick('b')], [undefined, 'own'])
+  })
+
+  it('says of every node why it was not chosen', () => {
+    const nodes = [
+      buildNode({ node_id: 'taken', models: [buildModel()] }),
+      buildNode({ node_id: 'draining', draining: true }),
+      buildNode({ node_id: 'profile', profiles: [] }),
+      buildNode({ node_id: 'memory', memory_free_mb: 5 }),
+      buildNode({ node_id: 'gpu', hardware: 'gpu' }),
+      buildNode({ node_id: 'tried' }),
+      buildNode({
+        node_id: 'failed',
+        models: [buildModel({ state: 'evicted', retry_at: 9, error: 'no disk' })],
+      }),
+      buildNode({ node_id: 'worse' }),
+    ]
+
+    const { chosen, explain } = place(
+      nodes,
+      buildNeed({ hardware: 'cpu', exclude: new Set(['tried']) }),
+      half,
+    )
+    const reasons = Object.fromEntries(explain().map(({ node_id, reason }) => [node_id, reason]))
+
+    assert.equal(chosen?.node_id, 'taken')
+    assert.deepEqual(reasons, {
+      taken: '',
+      draining: 'is draining',
+      profile: 'cannot run the profile tabular',
+      memory: 'has 5 MB within reach, 100 MB are needed',
+      gpu: 'is gpu, not cpu',
+      tried: 'was tried for this request already',
+      failed: 'failed to load it: no disk',
+      worse: 'scores 20, below 110',
+    })
+  })
+
+  it('loads nothing when only a warm node will do', () => {
+    assert.equal(place([buildNode()], buildNeed({ atLeast: 'warm' }), half).chosen, undefined)
+  })
+
+  it('spreads requests that are under way over equal nodes', () => {
+    const index = new PlacementIndex()
+    for (let i = 0; i < 8; i++) index.put(buildNode({ node_id: `n${i}`, models: [buildModel()] }))
+    const sent = new Map<string, number>()
+
+    for (let i = 0; i < 800; i++) {
+      const { chosen } = index.place(buildNeed(), Math.random)
+      index.addPending(chosen!.node_id, 1)
+      sent.set(chosen!.node_id, (sent.get(chosen!.node_id) ?? 0) + 1)
+    }
+
+    assert.equal(sent.size, 8)
+    for (const count of sent.values()) assert.ok(count > 60 && count < 140, `one node got ${count} of 800`)
+  })
+
+  it('always finds a node with the most points among those that fit, however the reports came in', () => {
+    const random = generator(7)
+    for (let round = 0; round < 300; round++) {
+      const index = new PlacementIndex()
+      const current = new Map<string, NodeSnapshot>()
+      for (let step = 0; step < 40; step++) {
+        change(index, current, random)
+        const need = buildNeed({
+          account_id: [null, 'a', 'b', 'c'][int(random, 4)]!,
+          model_key: `m${int(random, 4)}`,
+          memory_mb: int(random, 600),
+          now: int(random, 3),
+        })
+
+        const { chosen, explain } = index.place(need, random)
+
+        const best = bestScore([...current.values()], need)
+        assert.equal(chosen?.score, best)
+        assert.equal(explain().length, current.size)
+        if (chosen) assert.equal(scoreOf(current.get(chosen.node_id)!, need), best)
+        for (const verdict of explain())
+          assert.equal(verdict.score, scoreOf(current.get(verdict.node_id)!, need))
+      }
+    }
+  })
+})
+
+const int = (random: () => number, below: number) => Math.floor(random() * below)
+
+function generator(seed: number): () => number {
+  let state = seed
+  return () => (state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0) / 2 ** 32
+}
+
+const STATES = ['cold', 'downloading_model', 'loading_model', 'warm', 'running', 'idle', 'evicted'] as const
+
+function change(index: PlacementIndex, current: Map<string, NodeSnapshot>, random: () => number): void {
+  const node_id = `n${int(random, 6)}`
+  const randomModel = () => {
+    const state = STATES[int(random, STATES.length)]!
+    const model = buildModel({ model_key: `m${int(random, 4)}`, state, memory_mb: int(random, 300) })
+    return {
+      ...model,
+      in_flight: state === 'running' ? 1 : 0,
+      ...(random() < 0.2 && { retry_at: int(random, 4) }),
+    }
+  }
+  const known = current.get(node_id)
+  if (known && random() < 0.15) {
+    index.remove(node_id)
+    current.delete(node_id)
+  } else if (known && random() < 0.5) {
+    const model = randomModel()
+    index.setModel(node_id, model)
+    current.set(node_id, {
+      ...known,
+      models: [...known.models.filter(({ model_key }) => model_key !== model.model_key), model],
+    })
+  } else {
+    const models = new Map(Array.from({ length: 3 }, randomModel).map((model) => [model.model_key, model]))
+    const snapshot = buildNode({
+      node_id,
+      account_id: ['a', 'b'][int(random, 2)]!,
+      sharing: random() < 0.5 ? 'shared' : 'dedicated',
+      memory_free_mb: int(random, 1_000),
+      load: random(),
+      draining: random() < 0.1,
+      profiles: random() < 0.8 ? ['tabular'] : [],
+      models: [...models.values()],
+    })
+    index.put(snapshot)
+    current.set(node_id, snapshot)
+  }
+}
+
+/** The score written out plainly, beside the index. */
+function scoreOf(node: NodeSnapshot, need: PlacementNeed): number | undefined {
+  const model = node.models.find(({ model_key }) => model_key === need.model_key)
+  const warmth = warmthOf(model)
+  if (node.sharing === 'dedicated' && node.account_id !== need.account_id) return undefined
+  if (node.draining || !node.profiles.includes(need.runtime_profile)) return undefined
+  if (warmth !== 'warm') {
+    if ((model?.retry_at ?? 0) > need.now) return undefined
+    const idle = node.models.filter(
+      ({ state, in_flight }) => in_flight === 0 && (state === 'idle' || state === 'warm'),
+    )
+    const reach = node.memory_free_mb + idle.reduce((sum, { memory_mb }) => sum + memory_mb, 0)
+    const onItsWay = model?.state === 'loading_model' || model?.state === 'downloading_model'
+    if (!onItsWay && reach < need.memory_mb) return undefined
+  }
+  return WARMTH_SCORE[warmth] + pointsOf(node, 0)
+}
+
+function bestScore(nodes: NodeSnapshot[], need: PlacementNeed): number | undefined {
+  const scores = nodes.map((node) => scoreOf(node, need)).filter((score) => score !== undefined)
+  return scores.length > 0 ? Math.max(...scores) : undefined
+}

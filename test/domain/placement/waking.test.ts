@@ -1,0 +1,97 @@
+import assert from 'node:assert/strict'
+import { PLACED_SLOTS } from '../../../domain/placement/node-queues.ts'
+import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
+import { planWaking, type WaitingModel, type WakingSituation } from '../../../domain/placement/waking.ts'
+
+const buildNode = (overrides: Partial<NodeSnapshot> = {}): NodeSnapshot => ({
+  node_id: 'a',
+  account_id: 'owner',
+  sharing: 'shared',
+  hardware: 'cpu',
+  profiles: ['tabular'],
+  cpus: 2,
+  memory_total_mb: 1_000,
+  memory_free_mb: 1_000,
+  load: 0,
+  draining: false,
+  models: [],
+  ...overrides,
+})
+const buildWaiting = (overrides: Partial<WaitingModel> = {}): WaitingModel => ({
+  account_id: 'tenant',
+  model_key: 'm',
+  runtime_profile: 'tabular',
+  memory_mb: 600,
+  waiting: 1,
+  woken: 0,
+  ...overrides,
+})
+const plan = (waiting: WaitingModel[], snapshots: NodeSnapshot[], situation: Partial<WakingSituation> = {}) =>
+  planWaking({
+    waiting,
+    snapshots,
+    held: [],
+    most: 500,
+    now: new Date(),
+    random: () => 0.5,
+    ...situation,
+  }).map(({ model_key, count }) => [model_key, count])
+
+describe('planning which waiting tasks are woken', () => {
+  it('wakes nobody whom no node can take', () => {
+    assert.deepEqual(plan([buildWaiting()], []), [])
+    assert.deepEqual(plan([buildWaiting()], [buildNode({ draining: true })]), [])
+    assert.deepEqual(plan([buildWaiting()], [buildNode({ memory_free_mb: 500 })]), [])
+    assert.deepEqual(plan([buildWaiting()], [buildNode({ sharing: 'dedicated' })]), [])
+  })
+
+  it('wakes as many as a node takes at once, and never more than may be woken at a time', () => {
+    const crowd = [buildWaiting({ waiting: 1_000 })]
+
+    assert.deepEqual(plan(crowd, [buildNode()]), [['m', PLACED_SLOTS]])
+    assert.deepEqual(plan(crowd, [buildNode()], { most: 10 }), [['m', 10]])
+    const warm = (node_id: string) =>
+      buildNode({ node_id, models: [{ model_key: 'm', state: 'idle', in_flight: 0, memory_mb: 600 }] })
+    assert.deepEqual(plan(crowd, [warm('a'), warm('b')]), [['m', 2 * PLACED_SLOTS]])
+  })
+
+  it('gives the room to the model that is waited for longest, and counts what was sent there before', () => {
+    const [first, second] = [buildWaiting({ model_key: 'first' }), buildWaiting({ model_key: 'second' })]
+
+    assert.deepEqual(plan([first, second], [buildNode()]), [['first', 1]])
+    assert.deepEqual(plan([second, first], [buildNode()]), [['second', 1]])
+    const sent = { ...buildWaiting({ model_key: 'sent' }), node_id: 'a', tasks: 1 }
+    assert.deepEqual(plan([first], [buildNode()], { held: [sent] }), [])
+    assert.deepEqual(
+      plan([buildWaiting({ model_key: 'sent', waiting: 100 })], [buildNode()], { held: [sent] }),
+      [['sent', PLACED_SLOTS - 1]],
+    )
+  })
+
+  it('looks at the nodes once for all the models that none of them has room for', () => {
+    let looks = 0
+    const full = Array.from({ length: 50 }, (_, i) => ({
+      ...buildNode({ node_id: `n${i}`, memory_free_mb: 500 }),
+      get draining() {
+        looks += 1
+        return false
+      },
+    }))
+    const crowd = Array.from({ length: 50 }, (_, i) =>
+      buildWaiting({ model_key: `m${i}`, memory_mb: 600 + i }),
+    )
+
+    assert.deepEqual(plan([...crowd, buildWaiting({ model_key: 'small', memory_mb: 400 })], full), [
+      ['small', 1],
+    ])
+    assert.ok(looks < 500, `${looks} looks at 50 nodes`)
+  })
+
+  it('keeps the room of those that were woken a moment ago', () => {
+    const woken = buildWaiting({ waiting: 1_000, woken: PLACED_SLOTS - 4 })
+
+    assert.deepEqual(plan([woken], [buildNode()]), [['m', 4]])
+    const other = buildWaiting({ model_key: 'other' })
+    assert.deepEqual(plan([buildWaiting({ woken: 1 }), other], [buildNode()]), [])
+  })
+})

@@ -1,0 +1,120 @@
+import assert from 'node:assert/strict'
+import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
+import { LOST_AFTER_MS, planPins, type WarmPin, type WarmWant } from '../../../domain/placement/warm-pins.ts'
+import type { NodeModel } from '../../../schemas/node.ts'
+
+const NOW = new Date('2026-01-01T12:00:00Z')
+
+const buildNode = (node_id: string, overrides: Partial<NodeSnapshot> = {}): NodeSnapshot => ({
+  node_id,
+  account_id: 'owner',
+  sharing: 'shared',
+  hardware: 'cpu',
+  profiles: ['tabular'],
+  cpus: 2,
+  memory_total_mb: 1_000,
+  memory_free_mb: 1_000,
+  load: 0,
+  draining: false,
+  models: [],
+  ...overrides,
+})
+const buildModel = (overrides: Partial<NodeModel> = {}): NodeModel => ({
+  model_key: 'm',
+  state: 'idle',
+  in_flight: 0,
+  memory_mb: 100,
+  ...overrides,
+})
+const buildWant = (overrides: Partial<WarmWant> = {}): WarmWant => ({
+  model_key: 'm',
+  account_id: null,
+  runtime_profile: 'tabular',
+  memory_mb: 100,
+  nodes: 1,
+  ...overrides,
+})
+const pin = (node_id: string, overrides: Partial<WarmPin> = {}): WarmPin => ({
+  model_key: 'm',
+  node_id,
+  missing_since: null,
+  ...overrides,
+})
+const plan = (wants: WarmWant[], pins: WarmPin[], snapshots: NodeSnapshot[]) =>
+  planPins({ wants, pins, snapshots, now: NOW, random: () => 0.5 })
+const nodesOf = (places: readonly { node_id: string }[]) => places.map(({ node_id }) => node_id)
+
+describe('planning which nodes keep models warm', () => {
+  it('begins with nodes that have the model loaded, and goes on with those that have its weights', () => {
+    const snapshots = [
+      buildNode('cold'),
+      buildNode('cached', { models: [buildModel({ state: 'evicted', memory_mb: 0 })] }),
+      buildNode('warm', { memory_free_mb: 0, models: [buildModel()] }),
+    ]
+
+    assert.deepEqual(nodesOf(plan([buildWant({ nodes: 2 })], [], snapshots).add), ['warm', 'cached'])
+  })
+
+  it('changes nothing once every want is met', () => {
+    const snapshots = [buildNode('a', { models: [buildModel()] }), buildNode('b')]
+
+    const { add, drop, missing, back, short } = plan([buildWant()], [pin('a')], snapshots)
+
+    assert.deepEqual([add, drop, missing, back, short.size], [[], [], [], [], 0])
+  })
+
+  it('counts the room of what is kept as taken, loaded or not', () => {
+    const other = buildModel({ model_key: 'other', memory_mb: 950 })
+    const loaded = buildNode('loaded', { memory_free_mb: 50, models: [other] })
+    const coming = buildNode('coming')
+    const wants = [buildWant({ nodes: 2 }), buildWant({ model_key: 'other', memory_mb: 950, nodes: 2 })]
+    const pins = [pin('loaded', { model_key: 'other' }), pin('coming', { model_key: 'other' })]
+
+    const { add, drop, short } = plan(wants, pins, [loaded, coming])
+
+    assert.deepEqual([add, drop], [[], []])
+    assert.equal(
+      short.get('m'),
+      'node loaded has 50 MB within reach, 100 MB are needed; node coming has 50 MB within reach, 100 MB are needed',
+    )
+  })
+
+  it('gives the part of a lost node to another, but not while its gateway may only be restarting', () => {
+    const snapshots = [buildNode('b')]
+    const lostAt = (ms: number) => pin('a', { missing_since: new Date(NOW.getTime() - ms) })
+
+    const first = plan([buildWant()], [pin('a')], snapshots)
+    const early = plan([buildWant()], [lostAt(LOST_AFTER_MS - 1)], snapshots)
+    const late = plan([buildWant()], [lostAt(LOST_AFTER_MS)], snapshots)
+    const back = plan([buildWant()], [lostAt(LOST_AFTER_MS - 1)], [buildNode('a')])
+
+    assert.deepEqual([nodesOf(first.missing), first.add, first.drop], [['a'], [], []])
+    assert.deepEqual([early.add, early.drop], [[], []])
+    assert.deepEqual([nodesOf(late.add), nodesOf(late.drop)], [['b'], ['a']])
+    assert.deepEqual([nodesOf(back.back), back.add, back.drop], [['a'], [], []])
+  })
+
+  it('moves away from a node that drains or fails to load the model, and stays with a failing one if there is no other', () => {
+    const failing = buildNode('a', {
+      models: [buildModel({ state: 'cold', memory_mb: 0, error: 'broken', retry_at: NOW.getTime() + 1 })],
+    })
+    const draining = buildNode('a', { draining: true, models: [buildModel()] })
+
+    const moved = plan([buildWant()], [pin('a')], [failing, buildNode('b')])
+    const stuck = plan([buildWant()], [pin('a')], [failing])
+    const drained = plan([buildWant()], [pin('a')], [draining])
+
+    assert.deepEqual([nodesOf(moved.add), nodesOf(moved.drop)], [['b'], ['a']])
+    assert.deepEqual([stuck.add, stuck.drop], [[], []])
+    assert.equal(stuck.short.get('m'), 'node a failed to load it: broken')
+    assert.equal(drained.short.get('m'), 'node a is draining')
+    assert.deepEqual([drained.add, nodesOf(drained.drop)], [[], ['a']])
+  })
+
+  it('lets go of what is wanted no more, the least warm first', () => {
+    const snapshots = [buildNode('a'), buildNode('b', { models: [buildModel()] })]
+
+    assert.deepEqual(nodesOf(plan([buildWant()], [pin('a'), pin('b')], snapshots).drop), ['a'])
+    assert.deepEqual(nodesOf(plan([], [pin('a'), pin('b')], snapshots).drop), ['a', 'b'])
+  })
+})

@@ -1,0 +1,33 @@
+import assert from 'node:assert/strict'
+import { judgeAttempt } from '../../../domain/webhooks/outcome.ts'
+
+describe('webhook outcome', () => {
+  for (const [status, outcome, errorCode, statusClass] of [
+    [200, 'succeeded', null, '2xx'],
+    [299, 'succeeded', null, '2xx'],
+    [300, 'permanent', 'redirect_rejected', '3xx'],
+    [399, 'permanent', 'redirect_rejected', '3xx'],
+    [400, 'permanent', 'http_400', '4xx'],
+    [408, 'retryable', 'http_408', '4xx'],
+    [410, 'permanent', 'gone', '4xx'],
+    [425, 'retryable', 'http_425', '4xx'],
+    [429, 'retryable', 'http_429', '4xx'],
+    [499, 'permanent', 'http_499', '4xx'],
+    [500, 'retryable', 'http_500', '5xx'],
+    [599, 'retryable', 'http_599', '5xx'],
+    // Not HTTP: told without a class, for there is none.
+    [199, 'retryable', 'invalid_answer', null],
+    [600, 'retryable', 'invalid_answer', null],
+    [999, 'retryable', 'invalid_answer', null],
+  ] as const) {
+    it(`of ${status} is ${outcome} (contract 6.4.2)`, () => {
+      const verdict = judgeAttempt({ status, retryAfter: undefined })
+
+      assert.deepEqual(
+        [verdict.outcome, verdict.errorCode, verdict.statusClass],
+        [outcome, errorCode, statusClass],
+      )
+      assert.equal(verdict.disablesEndpoint, status === 410)
+    })
+  }
+})

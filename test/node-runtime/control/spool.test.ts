@@ -1,0 +1,152 @@
+import assert from 'node:assert/strict'
+import { mkdirSync, readdirSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Spool } from '../../../node-runtime/control/spool.ts'
+import { FRAME, type LogEntry, MAX_CHUNK } from '../../../schemas/link.ts'
+import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
+import { until } from '../../support/servers/node.ts'
+
+/** Takes batches and keeps them; acknowledges when told. */
+class Carrier {
+  readonly batches: { kind: number; upto: number; messages: string[]; bytes: number }[] = []
+
+  sendBatch(kind: number, upto: number, body: Buffer): void {
+    const entries = JSON.parse(body.toString()) as LogEntry[]
+    this.batches.push({ kind, upto, messages: entries.map(({ message }) => message), bytes: body.length })
+  }
+
+  get messages(): string[] {
+    return this.batches.flatMap(({ messages }) => messages)
+  }
+}
+
+describe('spool', () => {
+  let folder: ReturnType<typeof temporaryFolder>
+  beforeEach(() => {
+    folder = temporaryFolder()
+  })
+  afterEach(() => folder[Symbol.dispose]())
+
+  it('sends what is told in order, one batch at a time, and forgets what is acknowledged', async () => {
+    const spool = new Spool({ dir: folder.path })
+    const carrier = new Carrier()
+    spool.attach(carrier)
+    const report = spool.job('j', 1)
+    report.log('one')
+    report.log('two')
+    await until(() => carrier.batches.length === 1)
+    report.log('three')
+    await sleep(60)
+    assert.deepEqual(carrier.messages, ['one', 'two'])
+
+    spool.acknowledge(carrier.batches[0]!.upto)
+
+    await until(() => carrier.batches.length === 2)
+    assert.deepEqual(carrier.messages, ['one', 'two', 'three'])
+    spool.acknowledge(carrier.batches[1]!.upto)
+    assert.equal(spool.pending, 0)
+    assert.deepEqual(readdirSync(folder.path), [])
+    spool.close()
+  })
+
+  it('sends again over another link what the first did not acknowledge', async () => {
+    const spool = new Spool({ dir: folder.path })
+    const [first, second] = [new Carrier(), new Carrier()]
+    spool.attach(first)
+    spool.job('j', 1).log('kept')
+    await until(() => first.batches.length === 1)
+
+    spool.detach(first)
+    spool.attach(second)
+
+    await until(() => second.messages.includes('kept'))
+    spool.close()
+  })
+
+  it('sends again after a restart what was not acknowledged', async () => {
+    const before = new Spool({ dir: folder.path })
+    const report = before.job('j', 1)
+    report.log('line')
+    report.metric(3, { train_loss: 0.5, val_loss: null })
+    before.close()
+
+    const spool = new Spool({ dir: folder.path })
+    const carrier = new Carrier()
+    spool.attach(carrier)
+
+    await until(() => carrier.batches.length === 1)
+    assert.equal(carrier.batches[0]!.kind, FRAME.log)
+    spool.acknowledge(carrier.batches[0]!.upto)
+    await until(() => carrier.batches.length === 2)
+    assert.equal(carrier.batches[1]!.kind, FRAME.metric)
+    spool.acknowledge(carrier.batches[1]!.upto)
+    assert.equal(await spool.flush({ timeoutMs: 100 }), true)
+    assert.deepEqual(readdirSync(folder.path), [])
+    spool.close()
+  })
+
+  it('keeps batches within one frame', async () => {
+    const spool = new Spool({ dir: folder.path })
+    const carrier = new Carrier()
+    const report = spool.job('j', 1)
+    for (let i = 0; i < 100; i++) report.log('ü'.repeat(3_000))
+    spool.attach(carrier)
+    while (spool.pending) {
+      const seen = carrier.batches.length
+      await until(() => carrier.batches.length > seen)
+      spool.acknowledge(carrier.batches.at(-1)!.upto)
+    }
+
+    assert.equal(carrier.messages.length, 100)
+    assert.ok(carrier.batches.every(({ bytes }) => bytes <= MAX_CHUNK))
+    spool.close()
+  })
+
+  it('drops the oldest lines beyond its bound, says so, and keeps every loss', async () => {
+    const spool = new Spool({ dir: folder.path, maxBytes: 20_000 })
+    const report = spool.job('j', 1)
+    report.metric(0, { train_loss: 1, val_loss: 1 })
+    for (let i = 0; i < 1_000; i++) report.log(`line ${i}`)
+    assert.ok(spool.pending < 300)
+    const carrier = new Carrier()
+    spool.attach(carrier)
+    while (spool.pending) {
+      const seen = carrier.batches.length
+      await until(() => carrier.batches.length > seen)
+      spool.acknowledge(carrier.batches.at(-1)!.upto)
+    }
+
+    assert.ok(carrier.batches.some(({ kind }) => kind === FRAME.metric))
+    assert.ok(carrier.messages.some((message) => /log lines up to here were dropped/.test(message ?? '')))
+    assert.equal(carrier.messages.at(-1), 'line 999')
+    spool.close()
+  })
+
+  it('says when it could not be emptied in time', async () => {
+    const spool = new Spool({ dir: folder.path })
+    spool.job('j', 1).log('nobody listens')
+
+    assert.equal(await spool.flush({ timeoutMs: 50 }), false)
+    spool.close()
+  })
+
+  it('goes on without a disk that takes nothing more, and comes back to it', async () => {
+    const dir = join(folder.path, 'spool')
+    const spool = new Spool({ dir })
+    const carrier = new Carrier()
+    rmSync(dir, { recursive: true })
+    const report = spool.job('j', 1)
+
+    report.log('not on disk')
+    report.log('neither')
+    spool.attach(carrier)
+    await until(() => carrier.messages.length === 2)
+    mkdirSync(dir)
+    await sleep(1_050)
+    report.log('on disk again')
+
+    assert.equal(readdirSync(dir).length, 1)
+    spool.close()
+  })
+})

@@ -1,0 +1,141 @@
+import assert from 'node:assert/strict'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Held } from '../../../node-runtime/processes/confinement.ts'
+import { loadMeter, profileLack, takeInventory } from '../../../node-runtime/hardware/inventory.ts'
+import { memoryMeter } from '../../../node-runtime/memory/meter.ts'
+import { loadCatalog } from '../../../platform/catalog.ts'
+import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
+
+const profiles = [
+  { profile_id: 'contained', requires_gpu: false, driver: 'container' as const },
+  { profile_id: 'plain', requires_gpu: false, driver: 'process' as const },
+  { profile_id: 'large', requires_gpu: true, driver: 'process' as const },
+]
+
+/** An `nvidia-smi` that knows two GPUs, and one process that holds 700 MB on them. */
+function fakeDriver(folder: string, pid: number): void {
+  const script = `#!/bin/sh
+case "$1" in
+  --query-gpu*) printf 'NVIDIA H200, 143771\\nNVIDIA H200, 143771\\n' ;;
+  *) printf '${pid}, 300\\n${pid}, 400\\n1, 9000\\n' ;;
+esac`
+  writeFileSync(join(folder, 'nvidia-smi'), script, { mode: 0o755 })
+}
+
+const held = async (): Promise<Held> => ({
+  network: 'landlock',
+  files: 'landlock',
+  mounts: 'none',
+  privileges: 'dropped',
+})
+
+describe('inventory', () => {
+  const { PATH } = process.env
+  afterEach(() => {
+    process.env.PATH = PATH
+  })
+
+  it('takes what the operator gives a CPU node, and leaves out profiles that need a GPU or a container engine', async () => {
+    process.env.PATH = ''
+
+    const inventory = await takeInventory({
+      profiles,
+      hasContainers: false,
+      held,
+      memoryMb: 1234,
+      trainSlots: 2,
+    })
+
+    assert.equal(inventory.hardware, 'cpu')
+    assert.equal(inventory.memory_mb, 1234)
+    assert.equal(inventory.train_slots, 2)
+    assert.deepEqual(inventory.profiles, ['plain'])
+    assert.match(inventory.version, /^0\.\d+\./)
+    const { process: own, container } = inventory.isolation ?? {}
+    assert.equal(container, undefined)
+    const enforced = [own?.memory, own?.network, own?.files, own?.privileges].map((one) => one?.enforced)
+    assert.deepEqual(enforced, [true, false, true, true])
+    assert.match(own?.network.by ?? '', /^not enforced: /)
+  })
+
+  it('takes a share of the memory that is available when nothing is given', async () => {
+    const { memory_mb, ram_mb } = await takeInventory({
+      profiles,
+      hasContainers: false,
+      held,
+      memoryMb: 0,
+      trainSlots: 1,
+    })
+
+    assert.ok(memory_mb > 0 && memory_mb <= ram_mb / 2)
+  })
+
+  it('knows Intel XPUs by their tool, and leaves out what they cannot run', async () => {
+    const options = { profiles, hasContainers: false, held, memoryMb: 0, trainSlots: 1 }
+    const take = async (answer: string) => {
+      using folder = temporaryFolder()
+      writeFileSync(
+        join(folder.path, 'xpu-smi'),
+        `#!/bin/sh\n[ "$*" = 'discovery --dump 2' ] && printf '${answer}'`,
+        {
+          mode: 0o755,
+        },
+      )
+      process.env.PATH = `${folder.path}:${PATH}`
+      return await takeInventory(options)
+    }
+
+    const found = await take('Device Name\\n"Intel(R) Data Center GPU Max 1550"\\n')
+    assert.deepEqual([found.hardware, found.gpus, found.profiles], ['xpu', [], ['plain']])
+    assert.ok(found.memory_mb > 0 && found.memory_mb <= found.ram_mb / 2)
+    assert.equal((await take('No device discovered\\n')).hardware, 'cpu')
+    assert.equal((await take('Device Name\\n')).hardware, 'cpu')
+
+    const has = { gpus: 1, hasContainers: false }
+    const lacks = profiles.map((profile) => profileLack({ ...profile, tensor_parallel: 2 }, has))
+    assert.deepEqual(lacks, ['a container engine', undefined, '2 NVIDIA GPUs'])
+    assert.equal(profileLack(profiles[2]!, { gpus: 0, hasContainers: true }), 'an NVIDIA GPU')
+  })
+
+  it('counts VRAM on a GPU node', async () => {
+    using folder = temporaryFolder()
+    fakeDriver(folder.path, process.pid)
+    process.env.PATH = `${folder.path}:${PATH}`
+
+    const inventory = await takeInventory({
+      profiles,
+      hasContainers: false,
+      held,
+      memoryMb: 0,
+      trainSlots: 1,
+    })
+
+    assert.equal(inventory.hardware, 'gpu')
+    assert.equal(inventory.memory_mb, 2 * 143_771)
+    assert.deepEqual(inventory.profiles, ['plain', 'large'])
+  })
+
+  it('measures the VRAM of a model, and none for models of the processor', async () => {
+    using folder = temporaryFolder()
+    fakeDriver(folder.path, process.pid)
+    process.env.PATH = `${folder.path}:${PATH}`
+    const meter = memoryMeter({ hardware: 'gpu', gpus: [] })
+    const [plain] = loadCatalog().profiles
+    const large = { ...plain!, requires_gpu: true, vram_mb: 800 }
+    const spec = { model_key: 'm', runtime_profile: 'p', files: [], warmup_input: null, memory_mb: 100 }
+
+    assert.equal(await meter.measureMb([process.pid], large), 700)
+    assert.equal(await meter.measureMb([process.pid], plain!), 0)
+    assert.equal(await meter.isBack([process.pid]), false)
+    assert.equal(await meter.isBack([1_234_567]), true)
+    assert.equal(meter.estimateMb(spec, large), 800)
+    assert.equal(meter.estimateMb(spec, plain!), 0)
+  })
+
+  it('tells load as a share', () => {
+    const load = loadMeter()
+
+    assert.ok(load() >= 0 && load() <= 1)
+  })
+})

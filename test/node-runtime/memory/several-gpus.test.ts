@@ -1,0 +1,146 @@
+import assert from 'node:assert/strict'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { newId } from '../../../domain/ids.ts'
+import { MemoryLedger } from '../../../node-runtime/memory/ledger.ts'
+import { gpuBudgets } from '../../../node-runtime/hardware/nvidia.ts'
+import { underLease } from '../../../node-runtime/training/job-lease.ts'
+import { startApi, type TestApi } from '../../support/servers/api.ts'
+import { addModel, startNode, type TestNode, until } from '../../support/servers/node.ts'
+import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
+
+/** An `nvidia-smi` of two GPUs of 12 GB on which no process is ever listed. */
+function twoGpus(): Disposable {
+  const folder = temporaryFolder()
+  const path = process.env.PATH
+  const script = `#!/bin/sh
+case "$1" in
+  --query-gpu*) printf 'NVIDIA T, 12288\\nNVIDIA T, 12288\\n' ;;
+esac`
+  writeFileSync(join(folder.path, 'nvidia-smi'), script, { mode: 0o755 })
+  process.env.PATH = `${folder.path}:${path}`
+  return {
+    [Symbol.dispose]: () => {
+      process.env.PATH = path
+      folder[Symbol.dispose]()
+    },
+  }
+}
+
+describe('a node with several GPUs', function () {
+  this.timeout(120_000)
+  let api: TestApi
+  before(async () => {
+    api = await startApi()
+  })
+  after(() => api?.[Symbol.asyncDispose]())
+
+  const told = ({ parts }: TestNode, key: string) =>
+    parts.models.report().find(({ model_key }) => model_key === key)
+  const snapshotOf = ({ nodeId }: TestNode) =>
+    api.services.links.snapshot().find(({ node_id }) => node_id === nodeId)
+
+  it('loads a model on one of them, makes room on one of them, and refuses what fits on none', async () => {
+    using _driver = twoGpus()
+    await using node = await startNode(api, { memoryMb: 1_000, vramMb: 300 })
+    const { models, memory, driver } = node.parts
+    const [first = '', second = '', third = ''] = await Promise.all(
+      ['first', 'second', 'third'].map((name) => addModel(api, { name })),
+    )
+    const large = await addModel(api, { name: 'large' }, { memoryMb: 800 })
+
+    await models.load(first)
+    await models.load(second)
+    assert.deepEqual([told(node, first)?.gpus, told(node, second)?.gpus], [[0], [1]])
+    assert.deepEqual(memory.freeByPool, [200, 200])
+    const seen = await Promise.all(driver.running.map(async (one) => visibleTo((await one.pid()) ?? 0)))
+    assert.deepEqual(new Set(seen), new Set(['0', '1']))
+    await until(() => snapshotOf(node)?.gpus?.every(({ free_mb }) => free_mb === 200) === true)
+
+    await models.load(third)
+    assert.deepEqual([told(node, first)?.state, told(node, third)?.gpus], ['evicted', [0]])
+    assert.equal(models.startState(second), 'resident')
+
+    await assert.rejects(
+      models.load(large),
+      /needs 800 MB on one GPU; at most 500 MB can be freed so on the 2/,
+    )
+    assert.equal(models.startState(second), 'resident')
+  })
+
+  it('gives a job the GPUs that it works on, and tells what is missing on each', async () => {
+    using _driver = twoGpus()
+    await using node = await startNode(api, { memoryMb: 1_000, vramMb: 300 })
+    const { models, memory } = node.parts
+    const key = await addModel(api, { name: 'held' })
+    await models.load(key)
+    using _use = models.use(key)
+
+    assert.equal(await models.room.holdAnyway('small', 300), 0)
+    assert.deepEqual(memory.gpusOf('small'), [1])
+    models.room.release('small')
+    assert.equal(await models.room.holdAnyway('both', 800, 2), 200)
+    assert.deepEqual(memory.gpusOf('both'), [0, 1])
+    models.room.release('both')
+    assert.deepEqual(memory.freeByPool, [200, 500])
+  })
+
+  it('lets no model go for a job of the processor', async () => {
+    using _driver = twoGpus()
+    await using node = await startNode(api, { memoryMb: 1_000, vramMb: 500 })
+    const { models, workDir } = node.parts
+    const keys = await Promise.all(['left', 'right'].map((name) => addModel(api, { name })))
+    for (const key of keys) await models.load(key)
+    const never = () => new AbortController().signal
+    const lines: string[] = []
+    const job = {
+      report: { log: (line: string) => void lines.push(line), metric() {} },
+      cancelled: never(),
+      leaseS: 60,
+      memoryMb: 400,
+    }
+    const states: string[][] = []
+    const look = async () => void states.push(keys.map((key) => models.startState(key)))
+    const run = (job_id: string, more: { gpuCount?: number }) => {
+      const claim = { job_id, lease_token: newId(), attempt: 1 }
+      return underLease({ ...node.parts, workDir, stopping: never }, { ...job, ...more, claim }, look)
+    }
+
+    await run('merge', {})
+    await run('tuning', { gpuCount: 1 })
+
+    assert.deepEqual(states[0], ['resident', 'resident'])
+    assert.equal(states[1]?.filter((state) => state === 'resident').length, 1)
+    assert.deepEqual(lines, [])
+  })
+
+  it('shares a budget that is less than all of their memory by their size', () => {
+    const gpus = [24_000, 8_000].map((memory_mb) => ({ name: 'T', memory_mb }))
+
+    assert.deepEqual(gpuBudgets(gpus, 32_000), [24_000, 8_000])
+    assert.deepEqual(gpuBudgets(gpus, 16_000), [12_000, 4_000])
+    assert.deepEqual(gpuBudgets(gpus, 64_000), [24_000, 8_000])
+    const untold = gpus.map((gpu) => ({ ...gpu, memory_mb: 0 }))
+    assert.deepEqual(gpuBudgets(untold, 1_000), [500, 500])
+    assert.deepEqual(gpuBudgets([], 1_000), [])
+  })
+
+  it('keeps what was measured where the room is', () => {
+    const ledger = new MemoryLedger(400, [100, 100, 200])
+    ledger.hold('split', 120, [1, 2])
+
+    ledger.hold('split', 160)
+
+    assert.deepEqual(
+      [ledger.heldByPool('split'), ledger.freeByPool],
+      [
+        [0, 80, 80],
+        [100, 20, 120],
+      ],
+    )
+    assert.deepEqual([ledger.heldBy('split'), ledger.freeMb, ledger.gpusOf('nobody')], [160, 240, []])
+  })
+})
+
+const visibleTo = (pid: number): string | undefined =>
+  /(?:^|\0)CUDA_VISIBLE_DEVICES=([^\0]*)/.exec(readFileSync(`/proc/${pid}/environ`, 'utf8'))?.[1]

@@ -1,0 +1,191 @@
+import assert from 'node:assert/strict'
+import { readdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
+import { startApi, type TestApi } from '../../support/servers/api.ts'
+import { addModel, startNode, type TestNode, until } from '../../support/servers/node.ts'
+
+describe('model manager', () => {
+  let api: TestApi
+  before(async () => {
+    api = await startApi()
+  })
+  after(() => api[Symbol.asyncDispose]())
+
+  const state = (node: TestNode, key: string) =>
+    node.parts.models.report().find(({ model_key }) => model_key === key)
+  const launchers = ({ dir }: TestNode) => readdirSync(join(dir, 'pids'))
+  const isUnavailable = (code: string) => (err: unknown) =>
+    err instanceof ModelUnavailableError && err.code === code
+
+  it('loads a model once however many ask for it', async () => {
+    await using node = await startNode(api)
+    const key = await addModel(api, { name: 'shared', load_s: 0.2 })
+    const heard: string[] = []
+    node.parts.models.onChange((model) => heard.push(model.warming_up ? 'warming_up' : model.state))
+
+    await Promise.all(Array.from({ length: 20 }, () => node.parts.models.load(key)))
+
+    assert.equal(launchers(node).length, 1)
+    assert.deepEqual(heard.slice(-3), ['loading_model', 'warming_up', 'warm'])
+    assert.equal(heard.filter((one) => one === 'loading_model').length, 1)
+    assert.equal(node.parts.models.startState(key), 'resident')
+  })
+
+  it('is running while in use, idle after, and warm before its first use', async () => {
+    await using node = await startNode(api)
+    const key = await addModel(api, { name: 'used' })
+    await node.parts.models.load(key)
+    assert.equal(state(node, key)?.state, 'warm')
+
+    {
+      using _use = node.parts.models.use(key)!
+      assert.equal(state(node, key)?.state, 'running')
+    }
+
+    assert.equal(state(node, key)?.state, 'idle')
+  })
+
+  it('replaces the reservation by the measured peak, and keeps it for the next load', async () => {
+    await using node = await startNode(api, { ballastMb: 80 })
+    const key = await addModel(api, { name: 'heavy' })
+
+    await node.parts.models.load(key)
+
+    const peak = state(node, key)!.memory_mb
+    assert.ok(peak > 80 && peak < 200, `${peak} MB`)
+    assert.equal(node.parts.memory.freeMb, 1_000 - peak)
+    assert.match(JSON.stringify(readdirSync(node.dir)), /measured\.json/)
+  })
+
+  it('evicts the model unused for longest when another needs its room, and only then', async () => {
+    await using node = await startNode(api, { memoryMb: 230, ballastMb: 70 })
+    const keys = await Promise.all(['a', 'b', 'c'].map((name) => addModel(api, { name }, { memoryMb: 90 })))
+    const [a = '', b = '', c = ''] = keys
+    await node.parts.models.load(a)
+    await sleep(5)
+    await node.parts.models.load(b)
+    await sleep(5)
+    node.parts.models.use(a)?.[Symbol.dispose]()
+
+    await node.parts.models.load(c)
+
+    assert.equal(state(node, a)?.state, 'idle')
+    assert.equal(state(node, b)?.state, 'evicted')
+    assert.equal(node.parts.models.startState(b), 'cached')
+    assert.equal(launchers(node).length, 2)
+  })
+
+  it('never evicts a model that is at work', async () => {
+    await using node = await startNode(api, { memoryMb: 200, ballastMb: 70 })
+    const [a, b] = [
+      await addModel(api, { name: 'busy' }, { memoryMb: 90 }),
+      await addModel(api, { name: 'waiting' }, { memoryMb: 150 }),
+    ]
+    await node.parts.models.load(a)
+    using _use = node.parts.models.use(a)!
+
+    await assert.rejects(node.parts.models.load(b), isUnavailable('no_capacity'))
+
+    assert.equal(state(node, a)?.state, 'running')
+  })
+
+  it('keeps a pinned model loaded, whatever else asks for its room', async () => {
+    const pinned = await addModel(api, { name: 'pinned' }, { memoryMb: 90 })
+    await using node = await startNode(api, { memoryMb: 200, ballastMb: 70, pinned: [pinned] })
+    const other = await addModel(api, { name: 'other' }, { memoryMb: 150 })
+
+    await until(() => state(node, pinned)?.state === 'warm')
+    await assert.rejects(node.parts.models.load(other), isUnavailable('no_capacity'))
+
+    assert.equal(state(node, pinned)?.state, 'warm')
+  })
+
+  it('gives a load as long as it makes progress, and ends one that stands still', async () => {
+    await using node = await startNode(api, { startTimeoutS: 2 })
+    const [slow, stuck] = [
+      await addModel(api, { name: 'slow', steps: 7 }),
+      await addModel(api, { name: 'stuck', load_s: 30 }),
+    ]
+
+    await node.parts.models.load(slow)
+    await assert.rejects(node.parts.models.load(stuck), /made no progress for 2 s/)
+
+    assert.equal(node.parts.driver.running.length, 1)
+  })
+
+  it('explains a failed load and waits before the next try', async () => {
+    await using node = await startNode(api)
+    const key = await addModel(api, { name: 'broken', broken: true })
+
+    await assert.rejects(node.parts.models.load(key), /these weights are broken/)
+    await assert.rejects(node.parts.models.load(key), isUnavailable('backing_off'))
+
+    assert.match(state(node, key)?.error ?? '', /these weights are broken/)
+    assert.equal(node.parts.memory.freeMb, 1_000)
+    await sleep(1_050)
+    await assert.rejects(node.parts.models.load(key), isUnavailable('load_failed'))
+  })
+
+  it('needs no gateway to load what is on its disk, also after a restart', async () => {
+    const first = await startNode(api)
+    const key = await addModel(api, { name: 'kept' })
+    await first.parts.models.load(key)
+    await first.parts.models[Symbol.asyncDispose]()
+    assert.deepEqual(launchers(first), [])
+
+    await using second = await startNode(api, { dir: first.dir })
+
+    assert.equal(state(second, key)?.state, 'evicted')
+    await second.parts.models.load(key)
+    assert.equal(second.parts.models.startState(key), 'resident')
+    await first[Symbol.asyncDispose]()
+  })
+
+  it('goes on where a broken download stopped, and refuses bytes of another digest', async () => {
+    await using node = await startNode(api)
+    const key = await addModel(api, { name: 'resumed', padding: 'p'.repeat(500_000) })
+    const spec = await node.parts.control.modelSpec(key)
+    const blob = join(node.dir, 'weights', 'blobs', spec.files[0]!.sha256)
+    const progress: (number | undefined)[] = []
+    node.parts.models.onChange(({ bytes_downloaded }) => progress.push(bytes_downloaded))
+    await node.parts.models.load(await addModel(api, { name: 'first' }))
+    writeFileSync(`${blob}.part`, JSON.stringify({ name: 'resumed' }).slice(0, -1))
+
+    await node.parts.models.load(key)
+
+    assert.equal(node.parts.models.startState(key), 'resident')
+    assert.ok(progress.includes(spec.files[0]!.size_bytes))
+  })
+
+  it('frees disk by the longest unused model when its quota is full', async () => {
+    await using node = await startNode(api, { cacheMb: 1 })
+    const padding = (letter: string) => letter.repeat(600_000)
+    const old = await addModel(api, { name: 'old', padding: padding('a') })
+    const fresh = await addModel(api, { name: 'fresh', padding: padding('b') })
+    await node.parts.models.load(old)
+    await assert.rejects(node.parts.models.load(fresh), /no room on this node's disk/)
+    const [server] = node.parts.driver.running
+    await server?.stop({ graceMs: 0 })
+    await until(() => state(node, old)?.state === 'evicted')
+    await sleep(1_050)
+
+    await node.parts.models.load(fresh)
+
+    assert.equal(state(node, old), undefined)
+    assert.equal(node.parts.models.startState(fresh), 'resident')
+  })
+
+  it('stops every model server with the node', async () => {
+    const node = await startNode(api)
+    await node.parts.models.load(await addModel(api, { name: 'last' }))
+    assert.equal(node.parts.driver.running.length, 1)
+
+    const startedAt = performance.now()
+    await node[Symbol.asyncDispose]()
+
+    assert.equal(node.parts.driver.running.length, 0)
+    assert.ok(performance.now() - startedAt < 10_000)
+  })
+})

@@ -1,0 +1,137 @@
+import assert from 'node:assert/strict'
+import { readdir, readFile, stat, truncate, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { AdminClient } from '../../../cli/admin-client.ts'
+import { importModel } from '../../../cli/commands/models.ts'
+import { writeTinyGguf } from '../../../embedded/demo/tiny-gguf.ts'
+import {
+  judgeLoadFailure,
+  UnusableWeightsError,
+} from '../../../node-runtime/servers/llama/unusable-weights.ts'
+import { OPERATIONS_KEY, startApi } from '../../support/servers/api.ts'
+import { LlmWorld, requireLlamaCpp } from '../../support/servers/llm-world.ts'
+import { addModel, startNode } from '../../support/servers/node.ts'
+import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
+import { makeTinyLlm, requireLlm } from '../../support/builders/tiny-llm.ts'
+
+async function spoilGguf(path: string, how: 'cut' | 'header' | 'counts' | 'architecture'): Promise<void> {
+  await writeTinyGguf(path)
+  if (how === 'cut') return truncate(path, Math.floor((await stat(path)).size / 2))
+  const bytes = await readFile(path)
+  if (how === 'header') bytes.fill(0xff, 0, 64)
+  // llama.cpp's binding would read for ever.
+  else if (how === 'counts') bytes.writeBigUInt64LE(2n ** 60n, 8)
+  else bytes.write('lemur', bytes.indexOf('llama'))
+  await writeFile(path, bytes)
+}
+
+async function spoilFolder(path: string, how: 'cut' | 'architecture'): Promise<void> {
+  await makeTinyLlm(path)
+  const [weights] = (await readdir(path)).filter((name) => name.endsWith('.safetensors'))
+  assert.ok(weights)
+  if (how === 'cut') return truncate(join(path, weights), 1_000)
+  const config = join(path, 'config.json')
+  const content = JSON.parse(await readFile(config, 'utf8')) as object
+  await writeFile(config, JSON.stringify({ ...content, model_type: 'lemur' }))
+}
+
+for (const [server, require, cases] of [
+  [
+    'llama.cpp',
+    requireLlamaCpp,
+    [
+      ['cut.gguf', (path: string) => spoilGguf(path, 'cut')],
+      ['header.gguf', (path: string) => spoilGguf(path, 'header')],
+      ['counts.gguf', (path: string) => spoilGguf(path, 'counts')],
+      ['lemur.gguf', (path: string) => spoilGguf(path, 'architecture')],
+    ],
+  ],
+  [
+    'PyTorch',
+    requireLlm,
+    [
+      ['cut', (path: string) => spoilFolder(path, 'cut')],
+      ['lemur', (path: string) => spoilFolder(path, 'architecture')],
+    ],
+  ],
+] as const) {
+  describe(`weights that ${server} cannot use`, function () {
+    this.timeout(600_000)
+    let world: LlmWorld
+    before(require)
+    before(async () => {
+      world = await LlmWorld.start()
+    })
+    after(() => world?.[Symbol.asyncDispose]())
+
+    for (const [file, spoil] of cases) {
+      it(`are told for good: ${file}`, async () => {
+        const path = world.pathOf(file)
+        await spoil(path)
+        const client = new AdminClient(world.api.baseUrl, OPERATIONS_KEY)
+        const { accountId } = world.caller
+        const name = `bad-${file.replace('.', '-')}`
+        const model = await importModel(client, { name, path, task: 'chat', accountId })
+        // As the order of a waiting request has it.
+        await assert.rejects(
+          world.node.parts.models.load(model.model_key),
+          (err: Error & { code?: string }) =>
+            err.code === 'unusable' && /weights cannot be used/.test(err.message),
+        )
+
+        const reported = world.node.parts.models
+          .report()
+          .find(({ model_key }) => model_key === model.model_key)
+        assert.equal(reported?.unusable, true)
+        assert.doesNotMatch(reported.error ?? '', /\/tmp\//)
+      })
+    }
+  })
+}
+
+describe('a load that fails for its machine', () => {
+  it('is no fault of the weights, and neither is one that nothing is known of', async () => {
+    const isBlamed = async (message: string, ...written: string[]) =>
+      (await judgeLoadFailure(new Error(message), written)) instanceof UnusableWeightsError
+    const failed = 'Failed to load model'
+    const cut =
+      "error loading model: tensor 'output.weight' data is not within the file bounds, model is corrupted or incomplete"
+
+    assert.ok(!(await isBlamed(failed)))
+    assert.ok(!(await isBlamed(failed, 'error loading model: unable to allocate CPU buffer')))
+    assert.ok(!(await isBlamed(failed, 'error loading model: mmap failed: Cannot allocate memory')))
+    assert.ok(!(await isBlamed(failed, 'error loading model: read error: Input/output error', cut)))
+    assert.ok(!(await isBlamed('Array buffer allocation failed')))
+    assert.ok(await isBlamed(failed, cut))
+    assert.ok(await isBlamed(failed, "error loading model: unknown model architecture: 'lemur'"))
+  })
+
+  it('waits for the words of llama.cpp, which come after the failure', async () => {
+    const written: string[] = []
+    setTimeout(() => written.push("error loading model: missing tensor 'blk.0.attn_norm.weight'"), 200)
+
+    const judged = await judgeLoadFailure(new Error('Failed to load model'), written)
+
+    assert.match((judged as Error).message, /^its weights cannot be used: .*blk\.0\.attn_norm/)
+  })
+
+  it('is fetched anew when the disk has spoiled what was right', async () => {
+    await using api = await startApi()
+    using folder = temporaryFolder()
+    const key = await addModel(api, { name: 'spoiled', padding: 'p'.repeat(100) })
+    {
+      await using before = await startNode(api, { dir: folder.path })
+      await before.parts.models.load(key)
+    }
+    const blobs = join(folder.path, 'weights', 'blobs')
+    for (const name of await readdir(blobs)) {
+      const { length } = await readFile(join(blobs, name))
+      await writeFile(join(blobs, name), JSON.stringify({ unusable: true }).padEnd(length))
+    }
+    await using node = await startNode(api, { dir: folder.path })
+
+    await node.parts.models.load(key)
+
+    assert.equal(node.parts.models.startState(key), 'resident')
+  })
+})

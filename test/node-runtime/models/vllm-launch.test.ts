@@ -1,0 +1,241 @@
+import assert from 'node:assert/strict'
+import { availableParallelism } from 'node:os'
+import { execFileSync } from 'node:child_process'
+import { cpSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { ContainerDriver } from '../../../node-runtime/processes/container-driver.ts'
+import { LoadDeadline } from '../../../node-runtime/models/load-deadline.ts'
+import { memoryMeter } from '../../../node-runtime/memory/meter.ts'
+import { type Drivers, launch, processCommand } from '../../../node-runtime/models/launch.ts'
+import { ModelServer } from '../../../node-runtime/models/server.ts'
+import { ProcessDriver } from '../../../node-runtime/processes/process-driver.ts'
+import { loadCatalog } from '../../../platform/catalog.ts'
+import type { RuntimeProfile } from '../../../schemas/runtime-profile.ts'
+import { type EngineRecorder, startEngineRecorder } from '../../support/servers/engine-recorder.ts'
+import { realPython } from '../../support/servers/python.ts'
+import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
+
+const MB = 1024 * 1024
+const HERMES = ['--enable-auto-tool-choice', '--tool-call-parser', 'hermes']
+/** What vLLM is told for a model of a family. */
+const OPTIONS: [type: string, options: string[]][] = [
+  ['qwen2', HERMES],
+  ['qwen3', [...HERMES, '--reasoning-parser', 'qwen3']],
+  ['qwen3_moe', [...HERMES, '--reasoning-parser', 'qwen3']],
+  ['llama', ['--enable-auto-tool-choice', '--tool-call-parser', 'llama3_json']],
+  ['mistral', ['--enable-auto-tool-choice', '--tool-call-parser', 'mistral']],
+  ['a-family-of-tomorrow', []],
+]
+/** What it is told for a chat template, beside what the family says. */
+const TRACES: [what: string, type: string, template: string, options: string[]][] = [
+  [
+    'begins the trace',
+    'qwen2',
+    '{{ messages }}{% if add_generation_prompt %}<|assistant|><think>\\n{% endif %}',
+    [...HERMES, '--reasoning-parser', 'deepseek_r1'],
+  ],
+  [
+    'leaves the trace to the model',
+    'new',
+    "{{ m.split('</think>') }}<think>{% if add_generation_prompt %}<|a|>{% if off %}<think></think>{% endif %}{% endif %}",
+    ['--reasoning-parser', 'qwen3'],
+  ],
+  [
+    'belongs to a family with a parser of its own',
+    'qwen3',
+    '{% if add_generation_prompt %}<think>{% endif %}',
+    [...HERMES, '--reasoning-parser', 'qwen3'],
+  ],
+  ['knows no trace', 'qwen2', '{% if add_generation_prompt %}<|assistant|>{% endif %}', HERMES],
+]
+
+/** An environment in which vLLM is the fake one. */
+function fakeEnvironment(dir: string): string {
+  execFileSync(realPython(), ['-m', 'venv', '--without-pip', '--system-site-packages', dir])
+  const [version = ''] = readdirSync(join(dir, 'lib'))
+  const module = join(dir, 'lib', version, 'site-packages', 'vllm', 'entrypoints', 'cli')
+  mkdirSync(module, { recursive: true })
+  cpSync(join(import.meta.dirname, '..', '..', 'support', 'servers', 'fake_vllm.py'), join(module, 'main.py'))
+  return join(dir, 'bin', 'python')
+}
+
+describe('a language model on vLLM', () => {
+  const folder = temporaryFolder()
+  let engine: EngineRecorder
+  let drivers: Drivers
+  before(async () => {
+    engine = await startEngineRecorder()
+    const { socketPath } = engine
+    drivers = {
+      process: new ProcessDriver({ stateDir: folder.path, python: async () => 'python3' }),
+      container: await ContainerDriver.connect({ socketPath, stateDir: folder.path }),
+    }
+  })
+  after(async () => {
+    await drivers?.process.stopAll({ graceMs: 0 })
+    await engine?.[Symbol.asyncDispose]()
+    folder[Symbol.dispose]()
+  })
+
+  const profileOf = (id: string): RuntimeProfile => {
+    const profile = loadCatalog().profile(id)
+    assert.ok(profile)
+    return profile
+  }
+  const specOf = (profile: RuntimeProfile, modelType = 'llama') => {
+    writeFileSync(join(folder.path, 'config.json'), JSON.stringify({ model_type: modelType }))
+    return { name: 'model-a', profile, python: undefined, modelDir: folder.path, ramMb: 20_000, gpus: [0] }
+  }
+  /** What the engine is asked to create. */
+  async function created(profile: RuntimeProfile, modelType?: string) {
+    await assert.rejects(launch(drivers, specOf(profile, modelType)), /noted/)
+    const options = engine.created.at(-1)
+    assert.ok(options?.HostConfig)
+    return { ...options, HostConfig: options.HostConfig }
+  }
+
+  it('is a container of a fixed version that gets the GPUs, the weights to read, and no network', async () => {
+    const { Image, Entrypoint, Env, HostConfig } = await created(profileOf('llm-vllm'))
+
+    assert.match(Image ?? '', /\/vllm-openai:v\d+\.\d+\.\d+$/)
+    assert.deepEqual(Entrypoint, ['vllm'])
+    assert.deepEqual(HostConfig.DeviceRequests, [
+      { Driver: 'nvidia', DeviceIDs: ['0'], Capabilities: [['gpu']] },
+    ])
+    const [weights, socket, ...others] = HostConfig.Mounts ?? []
+    assert.deepEqual(weights, { Type: 'bind', Source: folder.path, Target: '/model', ReadOnly: true })
+    assert.deepEqual([socket?.Target, socket?.ReadOnly, others], ['/run/hearth', false, []])
+    assert.equal(HostConfig.NetworkMode, 'none')
+    assert.equal(HostConfig.ReadonlyRootfs, true)
+    const threads = Math.max(1, Math.floor(availableParallelism() / 2))
+    assert.ok(Env?.includes(`OMP_NUM_THREADS=${threads}`))
+    assert.ok(Env?.includes('HF_HUB_OFFLINE=1'))
+  })
+
+  it('has room to compile its kernels and to run them, and RAM by its own figure, not by its VRAM', async () => {
+    const { Env, HostConfig } = await created(profileOf('llm-vllm'))
+
+    const options = HostConfig.Tmpfs?.['/tmp']?.split(',') ?? []
+    assert.ok(options.includes('exec') && options.includes('size=4096m'), options.join())
+    assert.ok(Env?.includes('HOME=/tmp'))
+    assert.equal(HostConfig.ShmSize, 2_048 * MB)
+    assert.equal(HostConfig.Memory, (20_000 + 4_096 + 2_048) * MB)
+    assert.equal(HostConfig.MemorySwap, HostConfig.Memory)
+  })
+
+  for (const [type, options] of OPTIONS) {
+    it(`is told how ${type} calls tools${options.length ? '' : ' only when that is known'}`, async () => {
+      const { Cmd } = await created(profileOf('llm-vllm'), type)
+
+      const said =
+        'serve /model --served-model-name model --uds /run/hearth/server.sock ' +
+        '--gpu-memory-utilization 0.9 --tensor-parallel-size 1 --allowed-media-domains media.invalid'
+      assert.deepEqual(Cmd, [...said.split(' '), ...options])
+    })
+  }
+
+  for (const [what, type, template, options] of TRACES) {
+    it(`is told how a model reasons whose template ${what}`, async () => {
+      const path = join(folder.path, 'tokenizer_config.json')
+      writeFileSync(path, JSON.stringify({ chat_template: template }))
+      const { Cmd } = await created(profileOf('llm-vllm'), type)
+      rmSync(path)
+
+      assert.deepEqual(Cmd?.slice(Cmd.indexOf('media.invalid') + 1), options)
+    })
+  }
+
+  it('that several GPUs share is told how many, and sees those alone', async () => {
+    const split = { ...profileOf('llm-vllm'), tensor_parallel: 2 }
+    await assert.rejects(launch(drivers, { ...specOf(split), gpus: [1, 3] }), /noted/)
+    const { Cmd, HostConfig } = engine.created.at(-1) ?? {}
+    const command = processCommand({ ...specOf({ ...split, driver: 'process' }), gpus: [1, 3] })
+
+    assert.equal(Cmd?.[Cmd.indexOf('--tensor-parallel-size') + 1], '2')
+    assert.deepEqual(HostConfig?.DeviceRequests?.[0]?.DeviceIDs, ['1', '3'])
+    assert.deepEqual(
+      [command.env['CUDA_VISIBLE_DEVICES'], command.env['CUDA_DEVICE_ORDER']],
+      ['1,3', 'PCI_BUS_ID'],
+    )
+  })
+
+  it('may be named by a digest, and by nothing that can change', async () => {
+    const image = `registry.test/vllm@sha256:${'0a'.repeat(32)}`
+
+    const { Image } = await created({ ...profileOf('llm-vllm'), image })
+
+    assert.equal(Image, image)
+    const floating = { ...profileOf('llm-vllm'), image: 'registry.test/vllm:latest' }
+    await assert.rejects(launch(drivers, specOf(floating)), /not named by a version or a digest/)
+  })
+
+  it('runs as a process too: warm once its health check answers, with the same options', async function () {
+    this.timeout(60_000)
+    using environment = temporaryFolder()
+    const python = fakeEnvironment(environment.path)
+    const profile = profileOf('llm-vllm-process')
+    using deadline = new LoadDeadline({ stallMs: 30_000 })
+    const stopping = new AbortController().signal
+    const startedAt = performance.now()
+
+    const server = await ModelServer.start(
+      drivers,
+      { ...specOf(profile, 'qwen3'), python },
+      { deadline, stopping },
+    )
+
+    assert.ok(performance.now() - startedAt >= 1_000)
+    assert.ok(await server.isHealthy(5_000))
+    await server.probe(profile.warmup_input)
+    const { body } = await server.pool.request({ method: 'POST', path: profile.infer_path, body: '{}' })
+    const { argv, env } = (await body.json()) as { argv: string[]; env: Record<string, string> }
+    const socket = argv[argv.indexOf('--uds') + 1]
+    const said =
+      `-m vllm.entrypoints.cli.main serve ${folder.path} --served-model-name model --uds ${socket} ` +
+      '--gpu-memory-utilization 0.9 --tensor-parallel-size 1 --allowed-media-domains media.invalid'
+    assert.deepEqual(argv, [...said.split(' '), ...HERMES, '--reasoning-parser', 'qwen3'])
+    assert.equal(env['HF_HUB_OFFLINE'], '1')
+    assert.equal(env['CUDA_VISIBLE_DEVICES'], '0')
+    await server.stop()
+    assert.equal(drivers.process.running.length, 0)
+  })
+
+  it('differs as a process from the container in nothing but how it is started', () => {
+    const [contained, plain] = [profileOf('llm-vllm'), profileOf('llm-vllm-process')]
+    const started = ['driver', 'python_env', 'image', 'command', 'env', 'temporary_mb', 'shared_mb']
+    const told = ['profile_id', 'display_name', 'description']
+    const common = (profile: RuntimeProfile) =>
+      Object.entries(profile).filter(([name]) => ![...started, ...told].includes(name))
+
+    assert.deepEqual([contained.driver, plain.driver], ['container', 'process'])
+    assert.deepEqual(common(plain), common(contained))
+  })
+
+  it('holds the share of a GPU that it will take from the first load on', () => {
+    const meter = memoryMeter({ hardware: 'gpu', gpus: [{ name: 'one', memory_mb: 80_000 }] })
+    const files = [{ path: 'w', size_bytes: 1_000 * MB, sha256: '', url: '' }]
+    const spec = { model_key: 'm', runtime_profile: 'p', files, warmup_input: null, memory_mb: 100 }
+    const small = memoryMeter({ hardware: 'gpu', gpus: [{ name: 'one', memory_mb: 5_000 }] })
+
+    assert.equal(meter.estimateMb(spec, profileOf('llm-vllm')), 72_000)
+    assert.equal(small.estimateMb(spec, profileOf('llm-vllm')), 4_096 + 1_300)
+    const sizes = [24_000, 8_000, 16_000].map((memory_mb) => ({ name: 'several', memory_mb }))
+    const several = memoryMeter({ hardware: 'gpu', gpus: sizes })
+    const [one, two] = [1, 2].map((tensor_parallel) => ({ ...profileOf('llm-vllm'), tensor_parallel }))
+    assert.ok(one && two)
+    assert.deepEqual([several.estimateMb(spec, one), several.estimateMb(spec, two)], [21_600, 28_800])
+  })
+
+  it('may take the RAM of its profile, or what it was seen to hold where RAM is what is counted', () => {
+    const [cpu, gpu] = (['cpu', 'gpu'] as const).map((hardware) => memoryMeter({ hardware, gpus: [] }))
+    const spec = { model_key: 'm', runtime_profile: 'p', files: [], warmup_input: null, memory_mb: 100 }
+    const limits = [300, 9_000].map((held) =>
+      [cpu, gpu].map((meter) => meter?.ramLimitMb(spec, profileOf('llm-vllm'), held)),
+    )
+
+    assert.deepEqual(limits, [
+      [8_192, 8_192],
+      [9_000, 8_192],
+    ])
+  })
+})

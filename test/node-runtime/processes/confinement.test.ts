@@ -1,0 +1,247 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { chmodSync, linkSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { createServer as createHttp } from 'node:http'
+import { type AddressInfo, createServer } from 'node:net'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import type { Confinement } from '../../../node-runtime/processes/confinement.ts'
+import { ProcessDriver } from '../../../node-runtime/processes/process-driver.ts'
+import { realPython } from '../../support/servers/python.ts'
+import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
+
+/** Tries things one by one and prints what came of each. */
+const TRY = `
+import json, os, socket, sys, urllib.request
+def attempt(what):
+    try:
+        return repr(eval(what, {'os': os, 'socket': socket, 'open': open, 'urllib': urllib}))
+    except BaseException as error:
+        return type(error).__name__
+print(json.dumps([attempt(what) for what in sys.argv[1:]]))`
+
+const DENIED = /^'?(?:PermissionError|OSError|FileNotFoundError|ConnectionRefusedError|URLError|gaierror)'?$/
+
+function skip(test: Mocha.Context, measure: string): never {
+  test.runnable().title += ` (skipped: this kernel does not hold ${measure} for this user)`
+  return test.skip()
+}
+
+describe('what a child of a node is kept from', function () {
+  this.timeout(30_000)
+  const folder = temporaryFolder()
+  const stateDir = join(folder.path, 'node')
+  const work = join(stateDir, 'work')
+  const weights = join(stateDir, 'weights', 'blobs', 'a')
+  const driver = new ProcessDriver({ stateDir, python: async () => realPython() })
+  before(() => {
+    for (const dir of [work, join(work, 'out'), join(stateDir, 'weights', 'blobs'), join(work, 'base')]) {
+      mkdirSync(dir, { recursive: true })
+    }
+    writeFileSync(join(stateDir, 'identity.json'), 'the node is me', { mode: 0o600 })
+    writeFileSync(weights, 'weights')
+    linkSync(weights, join(work, 'base', 'model'))
+  })
+  after(async () => {
+    await driver.stopAll({ graceMs: 0 })
+    folder[Symbol.dispose]()
+  })
+
+  const confinement = (more: Partial<Confinement> = {}): Confinement => ({
+    reads: [work],
+    writes: [join(work, 'out')],
+    network: 'none',
+    memoryMb: 500,
+    hasGpu: false,
+    oomScore: 600,
+    ...more,
+  })
+  async function tried(what: string[], more: Partial<Confinement> = {}): Promise<string[]> {
+    const child = await driver.start({
+      name: `try-${Math.random()}`,
+      command: realPython(),
+      args: ['-c', TRY, ...what],
+      confinement: confinement(more),
+    })
+    const [out, err] = await Promise.all([text(child.stdout), text(child.stderr)])
+    assert.deepEqual(await child.exited, { code: 0 }, err)
+    return JSON.parse(out) as string[]
+  }
+  const open = (path: string, mode = 'r') => `open(${JSON.stringify(path)}, '${mode}')`
+  async function needs(test: Mocha.Context, measure: 'files' | 'mounts' | 'privileges'): Promise<void> {
+    const held = await driver.held()
+    if (held[measure] !== 'none') return
+    skip(test, measure)
+  }
+
+  it('is the environment of the node, but for what drives the machine', async () => {
+    const secrets = {
+      HEARTH_NODE_TOKEN: 'x',
+      TEMPORAL_ADDRESS: 'x',
+      DATABASE_URL: 'x',
+      HTTPS_PROXY: 'x',
+      HF_TOKEN: 'x',
+      AWS_SECRET_ACCESS_KEY: 'x',
+      SSH_AUTH_SOCK: 'x',
+      CUDA_VISIBLE_DEVICES: '1',
+    }
+    const before = { ...process.env }
+    Object.assign(process.env, secrets)
+    try {
+      const [found = ''] = await tried(['sorted(os.environ.items())'])
+
+      assert.match(found, /CUDA_VISIBLE_DEVICES/)
+      for (const name of Object.keys(secrets).slice(0, -1)) assert.doesNotMatch(found, new RegExp(name))
+      const home = /\('HOME', '([^']+)'\)/.exec(found)?.[1] ?? ''
+      assert.ok(home.startsWith(stateDir), home)
+      assert.notEqual(home, process.env['HOME'])
+    } finally {
+      process.env = before
+    }
+  })
+
+  it('is the identity of its node and every file that it was not given', async function () {
+    await needs(this, 'files')
+    const [given, ...others] = await tried([
+      `${open(join(work, 'base', 'model'))}.read()`,
+      open(join(stateDir, 'identity.json')),
+      open(weights),
+      `os.listdir(${JSON.stringify(stateDir)})`,
+      `os.listdir('/root')`,
+      open(`/proc/${process.pid}/environ`),
+      open('/etc/shadow'),
+    ])
+
+    assert.equal(given, "'weights'")
+    for (const other of others) assert.match(other, DENIED)
+  })
+
+  it('is writing weights, by whatever name', async function () {
+    await needs(this, 'files')
+    const model = join(work, 'base', 'model')
+    const answers = await tried([
+      open(model, 'a'),
+      open(weights, 'w'),
+      `os.truncate(${JSON.stringify(model)}, 0)`,
+      `os.link(${JSON.stringify(model)}, ${JSON.stringify(join(work, 'out', 'mine'))})`,
+      `os.rename(${JSON.stringify(model)}, ${JSON.stringify(join(work, 'out', 'mine'))})`,
+      `os.unlink(${JSON.stringify(model)})`,
+    ])
+
+    for (const answer of answers) assert.match(answer, DENIED)
+    assert.equal(readFileSync(weights, 'utf8'), 'weights')
+  })
+
+  it('is taking the weights from others by their mode', async function () {
+    await needs(this, 'mounts')
+    chmodSync(weights, 0o644)
+
+    const [answer = ''] = await tried([`os.chmod(${JSON.stringify(weights)}, 0)`])
+
+    assert.match(answer, DENIED)
+    assert.equal(statSync(weights).mode & 0o777, 0o644)
+  })
+
+  it('is not its own folder, nor the one for what it makes', async () => {
+    const answers = await tried([
+      `${open(join(work, 'out', 'model.txt'), 'w')}.write('trained')`,
+      `open(os.environ['TMPDIR'] + '/a', 'w').write('a')`,
+      `open(os.environ['HOME'] + '/b', 'w').write('b')`,
+    ])
+
+    assert.deepEqual(answers, ['7', '1', '1'])
+    assert.equal(readFileSync(join(work, 'out', 'model.txt'), 'utf8'), 'trained')
+  })
+
+  it('is the network, this machine included, but not its own loopback', async function () {
+    const held = await driver.held()
+    if (held.network === 'none') {
+      skip(this, 'network')
+    }
+    const server = createHttp((_, res) => res.end('secret'))
+    await once(server.listen(0, '127.0.0.1'), 'listening')
+    const { port } = server.address() as AddressInfo
+    const connect = `socket.create_connection(('127.0.0.1', ${port}), 2)`
+    try {
+      const own =
+        '(lambda s: (s.bind(("127.0.0.1", 0)), s.listen(), socket.create_connection(s.getsockname(), 2)) and 1)(socket.socket())'
+      const [answer = '', interfaces, loopback] = await tried([connect, 'socket.if_nameindex()', own])
+      assert.match(answer, DENIED)
+      if (held.network === 'namespace') {
+        assert.equal(interfaces, "[(1, 'lo')]")
+        assert.equal(loopback, '1')
+      }
+      if (held.files === 'none') return
+      const [listening = '', outgoing = ''] = await tried(
+        ['socket.create_server(("127.0.0.1", 0))', connect],
+        {
+          network: 'listen',
+        },
+      )
+      assert.match(listening, /^<socket/)
+      assert.match(outgoing, DENIED)
+    } finally {
+      server.close()
+    }
+  })
+
+  it("is the socket of another child's model server", async function () {
+    await needs(this, 'mounts')
+    const other = join(await driver.makeFolder(), 'server.sock')
+    const server = createServer()
+    await once(server.listen(other), 'listening')
+    try {
+      const [answer = ''] = await tried([`socket.socket(socket.AF_UNIX).connect(${JSON.stringify(other)})`])
+      assert.match(answer, DENIED)
+    } finally {
+      server.close()
+    }
+  })
+
+  it('is every privilege', async function () {
+    await needs(this, 'privileges')
+    const [status = ''] = await tried([open('/proc/self/status') + '.read()'])
+
+    assert.match(status, /CapPrm:\\t0+\\n/)
+    assert.match(status, /CapBnd:\\t0+\\n/)
+    assert.match(status, /NoNewPrivs:\\t1\\n/)
+  })
+
+  it('is the memory of the machine: it is ended, and its node says what it held and might have', async () => {
+    const grow = 'parts = []\nimport time\nwhile True:\n  parts.append(bytearray(20 << 20)); time.sleep(0.02)'
+    const child = await driver.start({
+      name: 'grow',
+      command: realPython(),
+      args: ['-c', grow],
+      confinement: confinement({ memoryMb: 300 }),
+    })
+
+    await child.exited
+
+    assert.match(child.excess ?? '', /^it held \d+ MB of memory and may have 300 MB$/)
+  })
+
+  it('is the memory of the machine, also when it asks for all at once', async () => {
+    const [answer] = await tried(['len(bytearray(8 << 30))'], { memoryMb: 300 })
+
+    assert.equal(answer, 'MemoryError')
+  })
+
+  it('ends a child rather than run it with less than its node has promised', async () => {
+    const strict = new ProcessDriver({ stateDir, python: async () => realPython() })
+    const held = await strict.held()
+    Object.defineProperty(strict, 'held', { value: async () => ({ ...held, files: 'vault' }) })
+    const child = await strict.start({
+      name: 'strict',
+      command: realPython(),
+      args: ['-c', 'print(1)'],
+      confinement: confinement(),
+    })
+
+    const [out, err] = await Promise.all([text(child.stdout), text(child.stderr)])
+
+    assert.deepEqual(await child.exited, { code: 126 })
+    assert.equal(out, '')
+    assert.match(err, /isolation cannot be set up: files/)
+  })
+})

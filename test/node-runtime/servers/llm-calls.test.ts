@@ -1,0 +1,246 @@
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { pythonProcessEnv } from '../../../node-runtime/environments/python-env.ts'
+import { llmPython, requireLlm } from '../../support/builders/tiny-llm.ts'
+
+const PROBE = join(import.meta.dirname, '..', '..', 'support', 'servers', 'calls_probe.py')
+
+interface Told {
+  text: string
+  thought: string
+  stopped: boolean
+  calls: [name: string, given: string][]
+  fragments: number
+  cut: boolean
+}
+
+/** An answer in pieces, with what its prompt ends with and what its request asks for. */
+interface Said {
+  texts: string[]
+  prompt?: string
+  names?: string[]
+  stops?: string[]
+  one_call?: boolean
+  bare_calls?: boolean
+}
+
+/** What a caller is told of texts that come in these pieces; `f` and `g` may be called unless it is said otherwise. */
+async function told(answers: (string[] | Said)[]): Promise<Told[]> {
+  const child = spawn(await llmPython(), [PROBE], { env: pythonProcessEnv() })
+  child.stdin.end(JSON.stringify(answers))
+  const [out, complaint] = await Promise.all([text(child.stdout), text(child.stderr)])
+  assert.equal(complaint, '')
+  return JSON.parse(out) as Told[]
+}
+
+const letters = (whole: string) => whole.split('')
+
+describe('tool calls in the text of a model on PyTorch', function () {
+  this.timeout(30_000)
+  before(requireLlm)
+
+  it('are told in fragments, wherever the text is cut', async () => {
+    const given = '{"a": "}\\"]", "b": [{"c": 1}]}'
+    const whole = `Well. \n<tool_call>\n{"name": "f", "arguments": ${given}}\n</tool_call>\n`
+    const [byLetter, atOnce] = await told([letters(whole), [whole]])
+
+    for (const one of [byLetter, atOnce]) {
+      assert.equal(one?.text.trim(), 'Well.')
+      assert.deepEqual(one?.calls, [['f', given]])
+      assert.equal(one?.cut, false)
+    }
+    assert.equal(byLetter?.fragments, 1 + given.length)
+  })
+
+  it('follow one another', async () => {
+    const call = (name: string) => `<tool_call>{"name": "${name}", "arguments": {}}</tool_call>`
+    const [one] = await told([letters(`${call('f')}\n${call('g')}`)])
+
+    assert.deepEqual(one?.calls, [
+      ['f', '{}'],
+      ['g', '{}'],
+    ])
+    assert.equal(one?.text, '')
+  })
+
+  it('may have a closing tag in their arguments', async () => {
+    const given = '{"html": "</tool_call>"}'
+    const [one] = await told([letters(`<tool_call>{"name": "f", "arguments": ${given}}</tool_call>`)])
+
+    assert.deepEqual(one?.calls, [['f', given]])
+  })
+
+  it('may be in another order, or have their arguments as a text', async () => {
+    const [turned, quoted] = await told([
+      ['<tool_call>{"arguments": {"a": 1}, "name": "f"}</tool_call>'],
+      ['<tool_call>{"name": "f", "arguments": "{\\"a\\":1}"}</tool_call>'],
+    ])
+
+    assert.deepEqual(turned?.calls, [['f', '{"a":1}']])
+    assert.deepEqual(quoted?.calls, [['f', '{"a":1}']])
+  })
+
+  it('are text where they are no calls, and cut off where they do not end', async () => {
+    const [wrong, open, cut] = await told([
+      ['<tool_call>no JSON</tool_call> so'],
+      ['<tool_call>{"na'],
+      letters('<tool_call>{"name": "f", "arguments": {"a": 1'),
+    ])
+
+    assert.deepEqual([wrong?.text, wrong?.calls], ['<tool_call>no JSON</tool_call> so', []])
+    assert.deepEqual([open?.text, open?.calls], ['<tool_call>{"na', []])
+    assert.deepEqual([cut?.calls, cut?.cut], [[['f', '{"a": 1']], true])
+  })
+
+  it('stand alone as JSON in an answer of Llama 3, and are told in fragments all the same', async () => {
+    const given = '{"city": "a}b", "days": [1]}'
+    const [byLetter, turned, typed, several, listed, tagged] = await told([
+      letters(`\n{"name": "f", "parameters": ${given}}\n`),
+      letters('{"arguments": {"a": 1}, "name": "g"}'),
+      letters('{"type": "function", "name": "f", "parameters": {}}'),
+      letters('{"name": "f", "parameters": {}}; {"name": "g", "parameters": {"x": "y"}}'),
+      letters('[{"name": "f", "arguments": {}}, {"name": "g", "arguments": {}}]'),
+      letters('<|python_tag|>{"name": "f", "parameters": {"a": 2}}'),
+    ])
+
+    assert.deepEqual([byLetter?.calls, byLetter?.text], [[['f', given]], ''])
+    assert.equal(byLetter?.fragments, 1 + given.length)
+    assert.deepEqual([turned?.calls, turned?.text], [[['g', '{"a":1}']], ''])
+    assert.deepEqual(typed?.calls, [['f', '{}']])
+    const both = [
+      ['f', '{}'],
+      ['g', '{"x": "y"}'],
+    ]
+    assert.deepEqual([several?.calls, several?.text], [both, ''])
+    assert.deepEqual([listed?.calls.map(([name]) => name), listed?.text], [['f', 'g'], ''])
+    assert.deepEqual([tagged?.calls, tagged?.text], [[['f', '{"a": 2}']], ''])
+  })
+
+  it('are a list behind the mark of Mistral, also after text', async () => {
+    const whole =
+      'I look.[TOOL_CALLS] [{"name": "f", "arguments": {"a": "]"}}, {"name": "g", "arguments": {}}]'
+    const [byLetter, atOnce, cut] = await told([
+      letters(whole),
+      [whole],
+      letters('[TOOL_CALLS][{"name": "f", "arguments": {"a": '),
+    ])
+
+    for (const one of [byLetter, atOnce]) {
+      assert.deepEqual(
+        [one?.text, one?.calls],
+        [
+          'I look.',
+          [
+            ['f', '{"a": "]"}'],
+            ['g', '{}'],
+          ],
+        ],
+      )
+      assert.equal(one?.cut, false)
+    }
+    assert.deepEqual([cut?.calls, cut?.cut, cut?.text], [[['f', '{"a": ']], true, ''])
+  })
+
+  const similar = [
+    '{"name": "Bob", "parameters": {"age": 3}}',
+    '{"name": "f"}',
+    '{"name": "f", "age": 3}',
+    '{"name": "f", "parameters": [1]}',
+    '{"parameters": {"a": 1}}',
+    '{"answer": {"name": "f", "parameters": {}}}',
+    '[1] says {"name": "f", "parameters": {}}',
+    '[{"x": 1}, {"name": "f", "parameters": {}}]',
+    'It is {"name": "f", "parameters": {}}',
+    '```json\n{"name": "f", "parameters": {}}\n```',
+    ' \n {"name": "fg", "parameters": {}} \n',
+    '{',
+    '[',
+    '[TOOL_CALL',
+    '[TOOL_CALLS] is what Mistral writes',
+  ]
+  it('are not what only looks like them', async () => {
+    const answers = await told(similar.flatMap((text) => [letters(text), [text]]))
+
+    for (const [i, one] of answers.entries()) {
+      const text = similar[Math.floor(i / 2)]
+      assert.deepEqual([one.text, one.calls, one.cut], [text, [], false], text)
+    }
+  })
+
+  it('are text where no tool was given, and where the answer is JSON of a schema', async () => {
+    const call = '{"name": "f", "parameters": {}}'
+    const [toolless, formed] = await told([
+      { texts: letters(call), names: [] },
+      { texts: letters(call), bare_calls: false },
+    ])
+
+    assert.deepEqual([toolless?.text, toolless?.calls], [call, []])
+    assert.deepEqual([formed?.text, formed?.calls], [call, []])
+  })
+
+  it('end with the first where one call was asked for', async () => {
+    const two = '[TOOL_CALLS][{"name": "f", "arguments": {}}, {"name": "g", "arguments": {}}] and more'
+    for (const one of await told([
+      { texts: letters(two), one_call: true },
+      { texts: [two], one_call: true },
+    ])) {
+      assert.deepEqual([one.calls, one.text, one.stopped], [[['f', '{}']], '', true])
+    }
+  })
+
+  it('come after a trace', async () => {
+    for (const call of [
+      '<tool_call>{"name": "f", "arguments": {}}</tool_call>',
+      '{"name": "f", "parameters": {}}',
+      '[TOOL_CALLS][{"name": "f", "arguments": {}}]',
+    ]) {
+      const [one] = await told([letters(`<think>\nI should {call} <tool_call>.\n</think>\n\n${call}`)])
+
+      assert.equal(one?.thought, 'I should {call} <tool_call>.')
+      assert.deepEqual([one?.calls, one?.text], [[['f', '{}']], ''])
+    }
+  })
+})
+
+describe('the trace of a reasoning model on PyTorch', function () {
+  this.timeout(30_000)
+  before(requireLlm)
+
+  const cases: [what: string, said: string, prompt: string, thought: string, text: string][] = [
+    ['between tags', '<think>I ponder. </think> Paris.', '', 'I ponder.', 'Paris.'],
+    ['behind white space', ' \n<think>\na\n\nb\n</think>\n\nc\n', '', 'a\n\nb', 'c\n'],
+    ['begun by the prompt', 'so </think>\nyes', '<|assistant|><think>\n', 'so', 'yes'],
+    ['closed by the prompt', 'yes', '<think>\n\n</think>\n\n', '', 'yes'],
+    ['empty', '<think>\n\n</think>\n\nyes', '', '', 'yes'],
+    ['that never closes', '<think>on and on </thin', '', 'on and on </thin', ''],
+    ['that never closes after the prompt began it', 'on and on', '<think>', 'on and on', ''],
+    ['with other tags in it', '<think>a <b> </b> < / think></think>c', '', 'a <b> </b> < / think>', 'c'],
+    ['of Mistral', '[THINK]a[/THINK]b', '', 'a', 'b'],
+    ['that is none', '<thin ice> <think>', '', '', '<thin ice> <think>'],
+    ['that comes too late', 'Well <think>a</think> b', '', '', 'Well <think>a</think> b'],
+    ['that is not there', ' yes', '', '', ' yes'],
+    ['cut off in its tag', '<thi', '', '', '<thi'],
+  ]
+  it('is told apart from the answer, wherever the text is cut', async () => {
+    const answers = await told(
+      cases.flatMap(([, said, prompt]) => [
+        { texts: letters(said), prompt },
+        { texts: [said], prompt },
+      ]),
+    )
+
+    for (const [i, one] of answers.entries()) {
+      const [what, , , thought, text] = cases[Math.floor(i / 2)] ?? []
+      assert.deepEqual([one.thought, one.text], [thought, text], what)
+    }
+  })
+
+  it('is not cut at stop texts, the answer is', async () => {
+    const said = '<think>one STOP two</think>three STOP four'
+    const [one] = await told([{ texts: letters(said), stops: ['STOP'] }])
+
+    assert.deepEqual([one?.thought, one?.text, one?.stopped], ['one STOP two', 'three ', true])
+  })
+})

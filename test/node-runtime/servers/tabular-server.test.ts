@@ -1,0 +1,127 @@
+import assert from 'node:assert/strict'
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { houses, reviews, sales, writeCsv } from '../../support/builders/sample-data.ts'
+import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
+import { runTrainer, startModelServer, type ModelServer } from '../../support/servers/trainer.ts'
+
+const HOUSE = { size: 80, age: 10, town: 'Oslo', garden: false }
+
+async function trainAndServe(
+  folder: string,
+  model: string,
+  rows: Parameters<typeof writeCsv>[1],
+  hyperparameters: Record<string, unknown> = {},
+): Promise<ModelServer> {
+  const file = await writeCsv(folder, rows)
+  const run = await runTrainer({ folder, model, file, hyperparameters: { epochs: 10, ...hyperparameters } })
+  assert.equal(run.code, 0, run.error?.message)
+  return startModelServer(run.outputDir)
+}
+
+describe('the model server', () => {
+  it('says which instance and column it cannot use', async () => {
+    using folder = temporaryFolder()
+    await using server = await trainAndServe(folder.path, 'tabular-regression', houses(100))
+    const refusals: [unknown, number, RegExp, string?][] = [
+      ['{"instances":', 400, /not JSON/],
+      [{}, 422, /must be an object with "instances"/, '/instances'],
+      [{ instances: [] }, 422, /at least one/, '/instances'],
+      [{ instances: Array.from({ length: 10_001 }, () => HOUSE) }, 422, /at most 10000/, '/instances'],
+      [{ instances: [HOUSE, 7] }, 422, /instances\[1\] must be an object/, '/instances/1'],
+      [{ instances: [{ age: 3 }] }, 422, /instances\[0\]\.size is missing/, '/instances/0/size'],
+      [{ instances: [{ ...HOUSE, size: null }] }, 422, /size must not be null/, '/instances/0/size'],
+      [{ instances: [HOUSE, { ...HOUSE, size: '80' }] }, 422, /\[1\]\.size must be a number, not a text/],
+      [{ instances: [{ ...HOUSE, town: 3 }] }, 422, /town must be a text, not a number/],
+      [{ instances: [{ ...HOUSE, garden: 'no' }] }, 422, /garden must be true or false, not a text/],
+      [`{"instances":[{"x":"${'x'.repeat(17 << 20)}"}]}`, 413, /larger than 16 MB/],
+    ]
+    for (const [body, status, message, path] of refusals) {
+      const answer = await server.post(body)
+
+      assert.equal(answer.status, status, JSON.stringify(answer.body))
+      assert.match(answer.body.error?.message ?? '', message)
+      if (path) assert.equal(answer.body.error?.path, path)
+    }
+  })
+
+  it('answers one row and many rows alike, and takes unseen and absent values as missing', async () => {
+    using folder = temporaryFolder()
+    await using server = await trainAndServe(folder.path, 'tabular-regression', houses(100))
+    const { age: _age, ...ageless } = HOUSE
+    const instances = [HOUSE, { ...HOUSE, town: 'Paris' }, ageless, { ...HOUSE, age: null, colour: 'red' }]
+
+    const together = await server.post({ instances })
+    const single = await Promise.all(instances.map((instance) => server.post({ instances: [instance] })))
+
+    assert.equal(together.status, 200)
+    assert.deepEqual(
+      single.flatMap(({ body }) => body.predictions),
+      together.body.predictions,
+    )
+    assert.equal(together.body.predictions?.[2], together.body.predictions?.[3])
+  })
+
+  it('needs enough past values for a forecast, and uses the newest', async () => {
+    using folder = temporaryFolder()
+    const options = { horizon: 3, lags: 12 }
+    await using server = await trainAndServe(folder.path, 'time-series-forecast', sales(150), options)
+    const past = sales(40).map((row) => Number(row['sales']))
+
+    const whole = await server.post({ instances: [{ sales: past }] })
+    const tail = await server.post({ instances: [{ sales: past.slice(-12) }] })
+
+    const [forecast] = whole.body.predictions as number[][]
+    assert.equal(forecast?.length, 3)
+    assert.deepEqual(tail.body, whole.body)
+    for (const [sent, message] of [
+      [past.slice(0, 11), /has 11 values; at least 12 are needed/],
+      [[...past.slice(0, 20), 'x'], /value 20 is a text/],
+      [5, /must be a list of past values/],
+    ] as const) {
+      const { status, body } = await server.post({ instances: [{ sales: sent }] })
+      assert.equal(status, 422)
+      assert.match(body.error?.message ?? '', message)
+    }
+  })
+
+  it('answers any text, even one without a known word', async () => {
+    using folder = temporaryFolder()
+    await using server = await trainAndServe(folder.path, 'text-classification', reviews(120))
+
+    const { body } = await server.post({ instances: [{ text: 'a lovely, superb chair' }, { text: '' }] })
+    const refused = await server.post({ instances: [{ text: ['lovely'] }] })
+
+    const predictions = body.predictions as { label: string; probabilities: Record<string, number> }[]
+    assert.equal(predictions[0]?.label, 'good')
+    for (const { probabilities } of predictions) {
+      const total = Object.values(probabilities).reduce((sum, value) => sum + value, 0)
+      assert.ok(Math.abs(total - 1) < 1e-9)
+    }
+    assert.match(refused.body.error?.message ?? '', /text must be a text, not a list/)
+  })
+
+  it('answers its health, refuses other paths, and ends on SIGTERM', async () => {
+    using folder = temporaryFolder()
+    await using server = await trainAndServe(folder.path, 'tabular-regression', houses(60))
+    const base = `http://127.0.0.1:${server.port}`
+
+    const health = await fetch(`${base}/health`)
+    const other = await fetch(`${base}/infer`)
+
+    assert.deepEqual(await health.json(), { status: 'ok', task: 'regression', target: 'price' })
+    assert.equal(other.status, 404)
+    await other.body?.cancel()
+    assert.equal(await server.stop(), 0)
+  })
+
+  it('does not start on a model it does not know', async () => {
+    using folder = temporaryFolder()
+    await writeFile(join(folder.path, 'manifest.json'), '{"format":"other/9"}')
+
+    await assert.rejects(
+      startModelServer(folder.path),
+      /its weights cannot be used: its format is not the one that this server knows, hearth-tabular\/1/,
+    )
+  })
+})

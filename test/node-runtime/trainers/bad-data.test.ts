@@ -1,0 +1,166 @@
+import assert from 'node:assert/strict'
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { houses, sales, writeCsv } from '../../support/builders/sample-data.ts'
+import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
+import { runTrainer } from '../../support/servers/trainer.ts'
+
+const table = (rows: string[]): string => ['size,price', ...rows].join('\n')
+const many = Array.from({ length: 30 }, (_, index) => `${index},${index * 2}`)
+
+interface Refusal {
+  what: string
+  csv: string
+  model?: string
+  hyperparameters?: Record<string, unknown>
+  message: RegExp
+  column?: string
+  row?: number
+}
+
+const REFUSALS: Refusal[] = [
+  {
+    what: 'a target column that is not there, listing those that are',
+    csv: table(many),
+    hyperparameters: { target_column: 'prise' },
+    message: /'prise'\. Its columns are: size, price\./,
+    column: 'prise',
+  },
+  {
+    what: 'a text in a target of numbers, naming the row',
+    csv: table([...many, '31,cheap']),
+    message: /Column 'price' must hold numbers, but row 31 has 'cheap'/,
+    column: 'price',
+    row: 31,
+  },
+  { what: 'too few rows', csv: table(['1,2', '2,3']), message: /has 2 rows; at least 10 are needed/ },
+  {
+    what: 'too few rows with a target',
+    csv: table(many.map((row, index) => (index < 25 ? row.replace(/,.*/, ',') : row))),
+    message: /has 5 rows after 25 without a value in 'price' were left out/,
+  },
+  { what: 'a table with a header only', csv: 'size,price\n', message: /no rows/ },
+  { what: 'an empty file', csv: '', message: /cannot be read as csv/ },
+  {
+    what: 'a row with a value too many',
+    csv: table([...many, '1,2,3']),
+    message: /Expected 2 columns, got 3/,
+  },
+  { what: 'two columns of one name', csv: 'a,a\n1,2\n', message: /two columns named 'a'/, column: 'a' },
+  {
+    what: 'a target and nothing else',
+    csv: `price\n${many.map((r) => r.split(',')[0]).join('\n')}`,
+    message: /no column to learn from/,
+  },
+  {
+    what: 'a single class',
+    csv: table(many.map((row) => row.replace(/,.*/, ',yes'))),
+    model: 'tabular-classification',
+    message: /the same value in every row \('yes'\)/,
+    column: 'price',
+  },
+  {
+    what: 'a quantity taken for a class',
+    csv: table(Array.from({ length: 100 }, (_, index) => `${index},${index / 7}`)),
+    model: 'tabular-classification',
+    message: /too many for classes.*tabular-regression/,
+  },
+  {
+    what: 'a series shorter than its horizon asks for',
+    csv: table(many),
+    model: 'time-series-forecast',
+    hyperparameters: { horizon: 20 },
+    message: /has 30 values; with 7 lags and a horizon of 20 at least 40 are needed/,
+  },
+  {
+    what: 'a table without texts',
+    csv: table(many),
+    model: 'text-classification',
+    message: /no column with texts/,
+  },
+]
+
+describe('data that cannot be trained on', () => {
+  for (const { what, csv, model = 'tabular-regression', hyperparameters = {}, ...expected } of REFUSALS) {
+    it(`is refused with a sentence: ${what}`, async () => {
+      using folder = temporaryFolder()
+      const file = join(folder.path, 'data.csv')
+      await writeFile(file, csv)
+
+      const run = await runTrainer({ folder: folder.path, model, file, hyperparameters })
+
+      assert.equal(run.code, 64)
+      assert.match(run.error?.message ?? '', expected.message)
+      if (expected.column) assert.equal(run.error?.column, expected.column)
+      if (expected.row) assert.equal(run.error?.row, expected.row)
+    })
+  }
+
+  it('names the line of a JSON lines file that is no JSON', async () => {
+    using folder = temporaryFolder()
+    const file = join(folder.path, 'data.jsonl')
+    await writeFile(file, '{"a":1}\n{"a":2}\n{"a":\n{"a":4}\n')
+
+    const run = await runTrainer({ folder: folder.path, model: 'tabular-regression', format: 'jsonl', file })
+
+    assert.match(run.error?.message ?? '', /Line 3 is not JSON/)
+    assert.equal(run.error?.row, 3)
+  })
+})
+
+describe('data that is odd but good', () => {
+  it('a constant target is learnt, with a warning', async () => {
+    using folder = temporaryFolder()
+    const file = await writeCsv(
+      folder.path,
+      houses(40).map((row) => ({ ...row, price: 5 })),
+    )
+
+    const run = await runTrainer({
+      folder: folder.path,
+      model: 'tabular-regression',
+      file,
+      hyperparameters: { epochs: 3 },
+    })
+
+    assert.equal(run.code, 0, run.error?.message)
+    assert.deepEqual(run.result.example_output.predictions, [5, 5])
+    assert.ok(
+      run.events.some(({ level, message }) => level === 'warning' && /same value/.test(String(message))),
+    )
+  })
+
+  it('columns that say nothing are left out, with the reason in the log', async () => {
+    using folder = temporaryFolder()
+    const rows = houses(60).map((row, index) => ({ id: `house-${index}`, empty: null, ...row }))
+    const file = await writeCsv(folder.path, rows)
+
+    const run = await runTrainer({
+      folder: folder.path,
+      model: 'tabular-regression',
+      file,
+      hyperparameters: { epochs: 3 },
+    })
+
+    const said = run.events.map(({ message }) => message).join('\n')
+    assert.match(said, /'id' is left out: it is a text with 60 different values/)
+    assert.match(said, /'empty' is left out: it has no values/)
+    assert.ok(!('id' in (run.result.example_input.instances[0] ?? {})))
+  })
+
+  it('gaps in a series are filled in', async () => {
+    using folder = temporaryFolder()
+    const rows = sales(120).map((row, index) => (index % 10 === 3 ? { ...row, sales: null } : row))
+    const file = await writeCsv(folder.path, rows)
+
+    const run = await runTrainer({
+      folder: folder.path,
+      model: 'time-series-forecast',
+      file,
+      hyperparameters: { epochs: 5, target_column: 'sales', horizon: 3 },
+    })
+
+    assert.equal(run.code, 0, run.error?.message)
+    assert.ok(run.events.some(({ message }) => /12 missing values/.test(String(message))))
+  })
+})

@@ -1,0 +1,72 @@
+import assert from 'node:assert/strict'
+import { cpSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { mergeModels } from '../../../node-runtime/merge/merge-models.ts'
+import { readTensors } from '../../../node-runtime/merge/safetensors.ts'
+import { writeAdapter } from '../../support/builders/checkpoints.ts'
+import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
+import { makeTinyLlm, probeLlm, requireLlm } from '../../support/builders/tiny-llm.ts'
+
+interface Verdict {
+  prompt: string
+  /** Null for what is no number. */
+  difference: number | null
+  limit: number
+  effect: number
+  passed: boolean
+}
+
+describe('comparing the logits of a merge', function () {
+  this.timeout(300_000)
+  before(requireLlm)
+
+  it('passes what was folded, and nothing that lacks a weight, an adapter or a number', async () => {
+    using folder = temporaryFolder()
+    const at = (name: string) => join(folder.path, name)
+    await makeTinyLlm(at('base'))
+    writeAdapter(at('adapter'), {
+      modules: { 'model.layers.0.self_attn.q_proj': [64, 64], 'model.layers.1.mlp.up_proj': [128, 64] },
+      config: { task_type: 'CAUSAL_LM', target_modules: '.*(0.self_attn.q_proj|1.mlp.up_proj)' },
+    })
+    const merge = (name: string, weight: number) =>
+      mergeModels(
+        {
+          method: 'adapter_merge',
+          base: { dir: at('base'), label: 'base' },
+          sources: [{ dir: at('adapter'), label: 'adapter', weight }],
+        },
+        { outDir: at(name), threads: 1 },
+      )
+    await merge('good', 4)
+    await merge('unweighted', 1)
+    cpSync(at('good'), at('spoilt'), { recursive: true })
+    await spoil(at('spoilt/model.safetensors'))
+
+    const merged = ['good', 'base', 'unweighted', 'spoilt'].map(at)
+    const adapters = [{ dir: at('adapter'), weight: 4 }]
+    const [[good, unfolded, unweighted, spoilt]] = await probeLlm<
+      [[Verdict[], Verdict[], Verdict[], Verdict[]]]
+    >([{ ask: 'compare', base: at('base'), adapters, merged }])
+
+    assert.equal(good.length, 4)
+    for (const { passed, difference, limit, effect } of good) {
+      assert.ok(passed && difference !== null && difference < limit / 2, `${difference} of ${limit}`)
+      assert.ok(limit <= effect / 2 + 1e-6, `the limit is ${limit} of an effect of ${effect}`)
+    }
+    for (const [what, verdicts] of Object.entries({ unfolded, unweighted, spoilt })) {
+      assert.ok(
+        verdicts.some(({ passed }) => !passed),
+        `${what}: ${JSON.stringify(verdicts)}`,
+      )
+    }
+  })
+})
+
+/** Puts one number that is none among the weights. */
+async function spoil(path: string): Promise<void> {
+  const place = (await readTensors(path, path)).get('model.norm.weight')
+  assert.ok(place)
+  const bytes = readFileSync(path)
+  bytes.writeUInt16LE(0x7fc0, place.offset)
+  writeFileSync(path, bytes)
+}

@@ -1,0 +1,139 @@
+import assert from 'node:assert/strict'
+import { makeTinyLlm, probeLlm, requireLlm } from '../../support/builders/tiny-llm.ts'
+import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
+
+interface Row {
+  ids: number[]
+  tokens: string[]
+  learnt: boolean[]
+}
+interface Rendered {
+  rows: Row[]
+  cut: number
+  eos: string
+}
+
+const ALPACA = [
+  { instruction: 'Add two and three.', input: '', output: 'Two and three make five.' },
+  { instruction: 'Translate.', input: 'good morning', output: 'Buenos dias.' },
+  { instruction: 'No input at all', output: '42' },
+]
+const ADDED = [
+  { role: 'user', content: 'Add two and three.' },
+  { role: 'assistant', content: 'Two and three make five.' },
+]
+const AGAIN = 'Say it again and again. '.repeat(40)
+const LONG = [
+  { instruction: `${AGAIN}THE END`, input: '', output: 'Paris.' },
+  { instruction: 'short', input: '', output: AGAIN },
+]
+const MESSAGES = [
+  { role: 'system', content: 'Be kind.' },
+  { role: 'user', content: 'Hello' },
+  { role: 'assistant', content: 'Hi there.' },
+]
+const CONVERSATIONS = [
+  { from: 'system', value: 'Be kind.' },
+  { from: 'human', value: 'Hello' },
+  { from: 'gpt', value: 'Hi there.' },
+]
+const ASKED = { instruction: 'Ask', input: '', output: 'Answer' }
+
+const learntText = ({ tokens, learnt }: Row): string => tokens.filter((_, index) => learnt[index]).join('')
+
+describe('rows as a language model learns them', () => {
+  const folder = temporaryFolder()
+  const model = `${folder.path}/model`
+  const plain = `${folder.path}/plain`
+  let seen: Record<'alpaca' | 'whole' | 'cut' | 'chat' | 'cutChat' | 'text' | 'plain' | 'beyond', Rendered>
+  let oracle: { ids: number[]; mask: number[] }
+
+  before(requireLlm)
+  before(async () => {
+    await Promise.all([makeTinyLlm(model), makeTinyLlm(plain, { noTemplate: true, positions: 64 })])
+    const rows = (name: string, rows: object[], settings: object = {}, of = model) => ({
+      ask: 'render',
+      name,
+      rows,
+      model: of,
+      settings: { dataset_type: 'alpaca', ...settings },
+    })
+    const chats = [{ messages: MESSAGES }, { conversations: CONVERSATIONS }]
+    const requests = [
+      rows('alpaca', ALPACA),
+      rows('whole', LONG),
+      rows('cut', LONG, { sequence_len: 32 }),
+      rows('chat', chats, { dataset_type: 'chat' }),
+      rows('cutChat', chats, { dataset_type: 'chat', sequence_len: 8 }),
+      rows('text', [{ body: 'The quick brown fox', text: 'no' }], {
+        dataset_type: 'text',
+        text_column: 'body',
+      }),
+      rows('plain', [ASKED], {}, plain),
+      rows('beyond', [{ ...ASKED, output: 'x '.repeat(200) }], {}, plain),
+    ]
+    const answers = await probeLlm<[...Rendered[], typeof oracle]>([
+      ...requests,
+      { ask: 'assistant_mask', model, messages: ADDED },
+    ])
+    oracle = answers.at(-1) as typeof oracle
+    seen = Object.fromEntries(requests.map(({ name }, index) => [name, answers[index]])) as typeof seen
+  })
+  after(() => folder[Symbol.dispose]())
+
+  it('alpaca: exactly the tokens of the output and its end, after the prompt that chat would ask', () => {
+    const { rows, eos } = seen.alpaca
+
+    assert.deepEqual(
+      rows.map(learntText),
+      ALPACA.map(({ output }) => output + eos),
+    )
+    for (const { learnt } of rows)
+      assert.deepEqual(
+        learnt,
+        learnt.toSorted((a, b) => Number(a) - Number(b)),
+      )
+    assert.match(rows[1]!.tokens.join(''), /^<s><\|user\|>Translate\.\n\ngood morning<\/s><\|assistant\|>/)
+  })
+
+  it('alpaca: learns what the template itself marks as the words of the assistant, token by token', () => {
+    assert.deepEqual(seen.alpaca.rows[0]!.ids, oracle.ids)
+    assert.deepEqual(seen.alpaca.rows[0]!.learnt.map(Number), oracle.mask)
+  })
+
+  it('alpaca: an over-long row keeps its whole output and loses the beginning of its prompt', () => {
+    const { rows, cut, eos } = seen.cut
+
+    assert.equal(rows.length, LONG.length)
+    assert.equal(cut, 2)
+    assert.deepEqual(rows.map(learntText), [`Paris.${eos}`, AGAIN + eos])
+    assert.deepEqual(rows[0]!.ids, seen.whole.rows[0]!.ids.slice(-32))
+    // One token stays before an output that is longer than everything: its first token is learnt too.
+    assert.equal(rows[1]!.learnt.indexOf(true), 1)
+  })
+
+  it('chat: every token, whether rows have messages or conversations', () => {
+    const [one, other] = seen.chat.rows
+
+    assert.deepEqual(one, other)
+    assert.ok(one!.learnt.every(Boolean))
+    const said = '<s><|system|>Be kind.</s><|user|>Hello</s><|assistant|>Hi there.</s>'
+    assert.equal(one!.tokens.join(''), said)
+    assert.deepEqual(seen.cutChat.rows[0]!.ids, one!.ids.slice(0, 8))
+  })
+
+  it('text: every token of the named column, and the end', () => {
+    const { rows, eos } = seen.text
+
+    assert.equal(rows[0]!.tokens.join(''), `The quick brown fox${eos}`)
+    assert.ok(rows[0]!.learnt.every(Boolean))
+  })
+
+  it('a tokenizer without a template gets a plain one; nothing goes beyond the positions of the model', () => {
+    const { rows, eos } = seen.plain
+
+    assert.equal(learntText(rows[0]!), `Answer${eos}`)
+    assert.equal(rows[0]!.tokens.join(''), `<s>### User:\nAsk\n\n### Assistant:\nAnswer${eos}`)
+    assert.equal(seen.beyond.rows[0]!.ids.length, 64)
+  })
+})

@@ -1,0 +1,62 @@
+import assert from 'node:assert/strict'
+import { loadCatalog } from '../../../platform/catalog.ts'
+import { probeLlm, requireLlm } from '../../support/builders/tiny-llm.ts'
+
+interface Settings {
+  sequence_len: number
+  group_by_length: boolean
+  flash_attention: string
+  save_every: number
+  rates: number[]
+}
+
+describe('hyperparameters of fine-tuning (4.3)', () => {
+  let seen: Record<'cuda' | 'xpu' | 'plain' | 'packed' | 'long' | 'constant', Settings>
+
+  before(requireLlm)
+  before(async () => {
+    const ask = (device: string, given: Record<string, unknown>, steps: number) => ({
+      ask: 'settings',
+      device,
+      steps,
+      hyperparameters: loadCatalog().model('llm-qlora-finetune')?.resolveHyperparameters(given).values,
+    })
+    const [cuda, xpu, plain, packed, long, constant] = await probeLlm<Settings[]>([
+      ask('cuda', { optimizer: 'paged_adamw_8bit', flash_attention: false, warmup_ratio: 0.1 }, 100),
+      ask('xpu', {}, 100),
+      { ...ask('cpu', {}, 100), hardware: 'xpu' },
+      ask('cpu', { group_by_length: false, sample_packing: true }, 100),
+      ask('cpu', {}, 10_000),
+      ask('cpu', { lr_scheduler: 'constant', save_steps: 7 }, 100),
+    ])
+    seen = { cuda, xpu, plain, packed, long, constant } as typeof seen
+  })
+
+  it('caps sequence_len on XPU nodes and nowhere else', () => {
+    assert.deepEqual(
+      [seen.cuda, seen.xpu, seen.packed].map((one) => one.sequence_len),
+      [8192, 6144, 8192],
+    )
+    assert.equal(seen.plain.sequence_len, 6144, 'also where the environment uses only its processors')
+  })
+
+  it('lets sample_packing turn on group_by_length, and takes booleans for flash_attention', () => {
+    assert.equal(seen.packed.group_by_length, true)
+    assert.equal(seen.cuda.flash_attention, 'off')
+  })
+
+  it('writes a checkpoint every twentieth of the steps, at least 200, or as told', () => {
+    assert.deepEqual([seen.cuda.save_every, seen.long.save_every, seen.constant.save_every], [200, 500, 7])
+  })
+
+  it('warms up, then falls along a cosine to a tenth of the peak; constant stays', () => {
+    const { rates } = seen.cuda
+
+    assert.ok(Math.abs(rates[0]! - 0.1) < 1e-9)
+    assert.equal(rates[9], 1)
+    assert.ok(Math.abs(rates.at(-1)! - 0.1) < 1e-9)
+    assert.ok(rates.slice(10).every((rate, index, all) => index === 0 || rate < all[index - 1]!))
+    assert.ok(Math.abs(rates[10 + 45]! - 0.55) < 0.02)
+    assert.ok(seen.constant.rates.every((rate) => rate === 1))
+  })
+})

@@ -1,0 +1,150 @@
+import assert from 'node:assert/strict'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { sums, writeJsonl } from '../../support/builders/chat-rows.ts'
+import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
+import { makeTinyLlm, probeLlm, requireLlm } from '../../support/builders/tiny-llm.ts'
+import { runTrainer, type TrainerJob, type TrainerRun } from '../../support/servers/trainer.ts'
+
+const MODEL = 'llm-qlora-finetune'
+const QUICK = { epochs: 2, sequence_len: 128, learning_rate: 0.01, gradient_accumulation_steps: 2 }
+
+const messages = (run: TrainerRun): string =>
+  run.events
+    .filter(({ event }) => event === 'log')
+    .map(({ message }) => String(message))
+    .join('\n')
+
+describe('fine-tuning a language model', function () {
+  this.timeout(600_000)
+  const folder = temporaryFolder()
+  const base = join(folder.path, 'base')
+  let file: string
+
+  before(requireLlm)
+  before(async () => {
+    await makeTinyLlm(base)
+    file = await writeJsonl(folder.path, sums(40))
+  })
+  after(() => folder[Symbol.dispose]())
+
+  const train = (name: string, hyperparameters: object, more: Partial<TrainerJob> = {}) =>
+    runTrainer({
+      folder: join(folder.path, name),
+      model: MODEL,
+      format: 'jsonl',
+      file,
+      baseDir: base,
+      hyperparameters: { ...QUICK, ...hyperparameters },
+      ...more,
+    })
+
+  for (const adapter of ['qlora', 'lora', 'none']) {
+    it(`with adapter ${adapter} learns, tells its losses and leaves a model to serve`, async () => {
+      const run = await train(adapter, { adapter, val_set_size: 0.2 })
+
+      assert.equal(run.code, 0, run.error?.message)
+      const { metrics } = run.result
+      assert.deepEqual(
+        metrics.epochs.map(({ epoch }) => epoch),
+        [1, 2],
+      )
+      const [first, last] = metrics.epochs as unknown as Record<string, number>[]
+      assert.ok(first && last && last['train_loss']! < first['train_loss']!)
+      assert.equal(metrics['eval_loss'], last['val_loss'])
+      assert.ok(Math.abs(metrics['eval_perplexity']! - Math.exp(metrics['eval_loss']!)) < 1e-6)
+      // 16 steps an epoch: the cosine ends at a tenth of the peak.
+      assert.match(messages(run), /Step 32 of 32: loss [\d.]+, learning rate 0\.001,/)
+      const names = run.events.filter(({ event }) => event === 'artifact').map(({ name }) => String(name))
+      for (const name of ['config.json', 'model.safetensors', 'tokenizer.json', 'chat_template.jinja'])
+        assert.ok(names.includes(`model/${name}`), names.join())
+      assert.equal(names.includes('adapter/adapter_model.safetensors'), adapter !== 'none')
+      const config = JSON.parse(await readFile(join(run.outputDir, 'model', 'config.json'), 'utf8')) as object
+      assert.equal('quantization_config' in config, false)
+    })
+  }
+
+  it('leaves an adapter that names the model it was trained on, at its commit', async () => {
+    const name = 'hearth://model_version/01a204be-83bc-7496-922a-43cb4c775428'
+    for (const [base_model, baseRevision] of [
+      ['acme/tiny', 'b'.repeat(40)],
+      [name, undefined],
+    ] as const) {
+      const run = await train(
+        `named-${baseRevision ?? 'version'}`,
+        { adapter: 'lora', max_steps: 1, base_model },
+        baseRevision ? { baseRevision } : {},
+      )
+      assert.equal(run.code, 0, run.error?.message)
+      const path = join(run.outputDir, 'adapter', 'adapter_config.json')
+      const config = JSON.parse(await readFile(path, 'utf8')) as Record<string, unknown>
+      assert.deepEqual(
+        [config['base_model_name_or_path'], config['revision']],
+        [base_model, baseRevision ?? null],
+      )
+    }
+  })
+
+  it('folds the adapter into the base as it was before it was quantised', async () => {
+    const requests = ['lora', 'qlora'].map((adapter) => ({
+      ask: 'logits',
+      base,
+      adapter: join(folder.path, adapter, 'out', 'adapter'),
+      merged: join(folder.path, adapter, 'out', 'model'),
+    }))
+
+    const found = await probeLlm<{ difference: number; moved: number }[]>(requests)
+
+    for (const { difference, moved } of found)
+      assert.ok(difference < 0.02 && moved > 10 * difference, `${moved}`)
+  })
+
+  it('stops after max_steps, whatever the epochs, and keeps a constant rate when asked to', async () => {
+    const run = await train('steps', {
+      adapter: 'lora',
+      max_steps: 3,
+      lr_scheduler: 'constant',
+      sample_packing: true,
+    })
+
+    assert.equal(run.code, 0, run.error?.message)
+    assert.match(messages(run), /Step 3 of 3: loss [\d.]+, learning rate 0\.01,/)
+    assert.equal(run.result.metrics.epochs.length, 1)
+    assert.equal('eval_loss' in run.result.metrics, false)
+  })
+
+  it('refuses an 8-bit optimizer without a CUDA device, before it trains', async () => {
+    const run = await train('eight', { optimizer: 'paged_adamw_8bit' })
+
+    assert.equal(run.code, 64)
+    assert.equal(run.error?.code, 'needs_cuda')
+    assert.match(run.error.message, /needs a CUDA device and this node trains on cpu/)
+  })
+
+  it('names the row that it cannot learn from', async () => {
+    const rows = [...sums(2), { instruction: 'Add', output: null }]
+    const broken = await writeJsonl(folder.path, rows, 'broken.jsonl')
+
+    const run = await train('broken', {}, { file: broken })
+
+    assert.equal(run.code, 64)
+    assert.deepEqual([run.error?.code, run.error?.column, run.error?.row], ['bad_data', 'output', 3])
+    assert.equal(run.error?.message, 'Row 3: output is missing.')
+  })
+
+  it('shares the work among processes that stop together and go on where they were', async () => {
+    const hyperparameters = { adapter: 'lora', epochs: 3, save_steps: 4, val_set_size: 0.2 }
+    const straight = await train('straight-two', hyperparameters, { processes: 2 })
+    const stopped = await train('two', hyperparameters, {
+      processes: 2,
+      onEvent: ({ event, epoch }) => (event === 'checkpoint' && epoch === 8 ? 'SIGTERM' : undefined),
+    })
+    const saved = stopped.events.findLast(({ event }) => event === 'checkpoint')
+    const resumed = await train('two', hyperparameters, { processes: 2, resumeFrom: String(saved?.['path']) })
+
+    assert.deepEqual([straight.code, stopped.code, resumed.code], [0, 75, 0], messages(stopped))
+    // 32 rows, two at a time in each of two processes.
+    assert.match(messages(straight), /24 steps, 8 per epoch/)
+    assert.deepEqual(resumed.result.metrics, straight.result.metrics)
+  })
+})

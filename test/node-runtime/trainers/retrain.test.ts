@@ -1,0 +1,98 @@
+import assert from 'node:assert/strict'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { houses, writeCsv } from '../../support/builders/sample-data.ts'
+import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
+import { runTrainer, treesOf, type TrainerJob } from '../../support/servers/trainer.ts'
+
+const QUICK = { epochs: 40, num_leaves: 4, checkpoint_every_epochs: 10 }
+
+describe('training on from an earlier model', () => {
+  const folder = temporaryFolder()
+  after(() => folder[Symbol.dispose]())
+
+  const job = (name: string, file: string, more: Partial<TrainerJob> = {}): TrainerJob => ({
+    folder: join(folder.path, name),
+    model: 'tabular-regression',
+    file,
+    hyperparameters: QUICK,
+    ...more,
+  })
+  const files = async () => {
+    const rows = houses(600)
+    const half = rows.length / 2
+    return Promise.all(
+      [rows.slice(0, half), rows.slice(half)].map((some, index) =>
+        writeCsv(folder.path, some, `${index}.csv`),
+      ),
+    )
+  }
+
+  it('keeps the trees of the base, adds its own, and starts where the base stood', async () => {
+    const [first = '', second = ''] = await files()
+    const base = await runTrainer(job('base', first))
+
+    const run = await runTrainer(job('on', second, { baseDir: base.outputDir }))
+
+    assert.equal(run.code, 0, run.error?.message)
+    const [trees, baseTrees] = await Promise.all([treesOf(run), treesOf(base)])
+    assert.ok(trees.startsWith(baseTrees.slice(0, 2_000)))
+    assert.equal(trees.match(/^Tree=/gm)?.length, 2 * QUICK.epochs)
+    assert.equal(run.result.metrics.epochs.length, QUICK.epochs)
+    assert.ok(run.result.metrics.epochs[0]!.val_loss < base.result.metrics.epochs[0]!.val_loss / 10)
+    const features = async (dir: string) =>
+      (JSON.parse(await readFile(join(dir, 'manifest.json'), 'utf8')) as { features: unknown }).features
+    assert.deepEqual(await features(run.outputDir), await features(base.outputDir))
+  })
+
+  it('ends in the same model when it was killed and resumed', async () => {
+    const [first = '', second = ''] = await files()
+    const base = await runTrainer(job('killed-base', first))
+    const straight = await runTrainer(job('straight', second, { baseDir: base.outputDir }))
+    const broken = job('killed', second, { baseDir: base.outputDir })
+    let checkpoint = ''
+    await runTrainer({
+      ...broken,
+      onEvent: ({ event, path }) => {
+        if (event !== 'checkpoint') return
+        checkpoint = String(path)
+        return 'SIGKILL'
+      },
+    })
+
+    const resumed = await runTrainer({ ...broken, resumeFrom: checkpoint })
+
+    assert.ok(resumed.events.some(({ event }) => event === 'resumed'))
+    assert.equal(await treesOf(resumed), await treesOf(straight))
+    assert.deepEqual(resumed.result.metrics, straight.result.metrics)
+  })
+
+  it('names the column in which the dataset and the base differ', async () => {
+    const [first = ''] = await files()
+    const base = await runTrainer(job('mismatch-base', first))
+    const without = await writeCsv(
+      folder.path,
+      houses(100).map(({ size = null, garden = null, price = null, age = null }) => ({
+        size,
+        age,
+        garden,
+        price,
+      })),
+      'without.csv',
+    )
+    const other = await writeCsv(
+      folder.path,
+      houses(100).map((row) => ({ ...row, size: `about ${Math.round(Number(row['size']) / 100)}` })),
+      'other.csv',
+    )
+
+    const lacking = await runTrainer(job('lacking', without, { baseDir: base.outputDir }))
+    const differing = await runTrainer(job('differing', other, { baseDir: base.outputDir }))
+
+    assert.deepEqual(
+      [lacking.code, lacking.error?.code, lacking.error?.column],
+      [64, 'base_mismatch', 'town'],
+    )
+    assert.match(differing.error?.message ?? '', /'size' is a category here; the base learnt from a number/)
+  })
+})

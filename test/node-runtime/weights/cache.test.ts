@@ -1,0 +1,237 @@
+import assert from 'node:assert/strict'
+import { createHash } from 'node:crypto'
+import { readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises'
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { WeightsCache } from '../../../node-runtime/weights/cache.ts'
+import type { NodeModelSpec } from '../../../schemas/node.ts'
+import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
+import { until } from '../../support/assertions/until.ts'
+
+/** A file holds its name; one called `/fill-a-3` three kilobytes of a's. */
+function bytesOf(name: string): string {
+  const [, letter = '', kilobytes] = /fill-(.)-(\d+)$/.exec(name) ?? []
+  return kilobytes ? letter.repeat(Number(kilobytes) * 1024) : name
+}
+
+describe('weights cache', () => {
+  let server: Server
+  let folder: ReturnType<typeof temporaryFolder>
+  const held = new Map<string, () => void>()
+  const asked: string[] = []
+  before(async () => {
+    folder = temporaryFolder()
+    server = createServer((req, res) => {
+      const name = (req.url ?? '').split('?')[0] ?? ''
+      asked.push(req.url ?? '')
+      if (req.url?.endsWith('?expired')) res.writeHead(403).end('Request has expired')
+      else if (name.startsWith('/slow')) held.set(name, () => res.end(bytesOf(name)))
+      else res.end(bytesOf(name))
+    })
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  })
+  after(() => {
+    server.close()
+    server.closeAllConnections()
+    folder[Symbol.dispose]()
+  })
+
+  const specOf = (model_key: string, names: readonly string[]): NodeModelSpec => ({
+    model_key,
+    runtime_profile: 'tiny',
+    warmup_input: null,
+    memory_mb: 1,
+    files: names.map((name) => ({
+      path: name.slice(1),
+      size_bytes: bytesOf(name).length,
+      sha256: createHash('sha256').update(bytesOf(name)).digest('hex'),
+      url: `http://127.0.0.1:${(server.address() as AddressInfo).port}${name}`,
+    })),
+  })
+  const expired = (spec: NodeModelSpec): NodeModelSpec => ({
+    ...spec,
+    files: spec.files.map((file) => ({ ...file, url: `${file.url}?expired` })),
+  })
+  const fetch = (cache: WeightsCache, spec: NodeModelSpec) =>
+    cache.fetch(spec, new Set(), { onProgress: () => {} })
+
+  it('has a model whole from its first moment on, however many fetch it at once', async () => {
+    using own = temporaryFolder()
+    const cache = new WeightsCache({ dir: own.path, quotaMb: 10 })
+    const spec = specOf(
+      'shared',
+      Array.from({ length: 20 }, (_, i) => `/part-${i}`),
+    )
+    const useIt = async () => {
+      const { directory } = await fetch(cache, spec)
+      await Promise.all(spec.files.map(({ path }) => stat(join(directory, path))))
+    }
+
+    await Promise.all([1, 2, 3, 4, 5].map(useIt))
+
+    await cache.remove('shared')
+    assert.deepEqual(await readdir(join(own.path, 'models')), [])
+  })
+
+  it('puts a model whose description was lost in place anew', async () => {
+    using own = temporaryFolder()
+    const cache = new WeightsCache({ dir: own.path, quotaMb: 1 })
+    const { directory } = await fetch(cache, specOf('torn', ['/one', '/two']))
+    await writeFile(join(directory, '..', 'model.json'), '')
+    await rm(join(directory, 'two'))
+
+    await fetch(cache, specOf('torn', ['/one', '/two']))
+
+    assert.equal((await cache.find('torn'))?.spec.files.length, 2)
+    assert.equal(await readFile(join(directory, 'two'), 'utf8'), '/two')
+    assert.deepEqual(await readdir(join(own.path, 'models')), ['torn'])
+  })
+
+  it('begins without the half models that an earlier life left', async () => {
+    using own = temporaryFolder()
+    const cache = new WeightsCache({ dir: own.path, quotaMb: 1 })
+    await fetch(cache, specOf('left', ['/fill-a-600']))
+    await rename(join(own.path, 'models', 'left'), join(own.path, 'models', 'left.part'))
+
+    await fetch(new WeightsCache({ dir: own.path, quotaMb: 1 }), specOf('next', ['/fill-b-600']))
+
+    assert.deepEqual(await readdir(join(own.path, 'models')), ['next'])
+  })
+
+  it('keeps what has come of a model while another one leaves the disk', async () => {
+    const cache = new WeightsCache({ dir: folder.path, quotaMb: 10 })
+    await fetch(cache, specOf('old', ['/old']))
+    const coming = fetch(cache, specOf('new', ['/first', '/slow']))
+    await until(() => held.has('/slow'))
+
+    await cache.remove('old')
+    held.get('/slow')!()
+
+    const { directory } = await coming
+    assert.equal(await readFile(join(directory, 'first'), 'utf8'), '/first')
+    assert.deepEqual(await cache.list(), ['new'])
+  })
+
+  it('asks for new addresses when the old ones have run out, once for all files that follow', async () => {
+    using own = temporaryFolder()
+    const cache = new WeightsCache({ dir: own.path, quotaMb: 10 })
+    const spec = specOf('late', ['/one', '/two', '/three'])
+    let renewals = 0
+    const progress: number[] = []
+
+    const { directory } = await cache.fetch(expired(spec), new Set(), {
+      onProgress: ({ bytes_downloaded }) => progress.push(bytes_downloaded),
+      renew: async () => {
+        renewals += 1
+        return spec.files
+      },
+    })
+
+    assert.equal(renewals, 1)
+    assert.equal(await readFile(join(directory, 'three'), 'utf8'), '/three')
+    assert.equal(progress.at(-1), '/one/two/three'.length)
+  })
+
+  it('gives up when a new address is refused as well', async () => {
+    using own = temporaryFolder()
+    const cache = new WeightsCache({ dir: own.path, quotaMb: 10 })
+    const spec = expired(specOf('gated', ['/gated']))
+    asked.length = 0
+
+    const fetching = cache.fetch(spec, new Set(), { onProgress: () => {}, renew: async () => spec.files })
+
+    await assert.rejects(fetching, /answered 403: Request has expired/)
+    assert.deepEqual(asked, ['/gated?expired', '/gated?expired'])
+  })
+
+  it('never takes more of the disk than its quota, however many models come at once', async () => {
+    using own = temporaryFolder()
+    const cache = new WeightsCache({ dir: own.path, quotaMb: 1 })
+    const first = fetch(cache, specOf('first', ['/slow-fill-a-600']))
+    await until(() => held.has('/slow-fill-a-600'))
+
+    const [second, third, twin] = await Promise.allSettled([
+      fetch(cache, specOf('second', ['/fill-b-600'])),
+      fetch(cache, specOf('third', ['/fill-c-300'])),
+      fetch(cache, specOf('twin', ['/fill-c-300'])),
+    ])
+    held.get('/slow-fill-a-600')!()
+    await first
+
+    assert.match(String(second.status === 'rejected' && second.reason), /no room on this node's disk/)
+    assert.deepEqual([third.status, twin.status], ['fulfilled', 'fulfilled'])
+    assert.deepEqual((await cache.list()).toSorted(), ['first', 'third', 'twin'])
+    await fetch(cache, specOf('second', ['/fill-b-600']))
+    assert.ok((await cache.list()).includes('second'))
+  })
+
+  describe('when its quota is full', () => {
+    /** A cache of 1 MB with three models of 300 KB that were used in this order, a second apart. */
+    async function fullCache(dir: string) {
+      const cache = new WeightsCache({ dir, quotaMb: 1 })
+      for (const [age, key] of ['a', 'b', 'c'].entries()) {
+        await fetch(cache, specOf(key, [`/fill-${key}-300`]))
+        const usedAt = Date.now() / 1000 - 100 + age
+        await utimes(join(dir, 'models', key), usedAt, usedAt)
+      }
+      return cache
+    }
+    const fourth = () => specOf('d', ['/fill-d-300'])
+
+    it('lets go of the model that was used longest ago, and of no other', async () => {
+      using own = temporaryFolder()
+      const cache = await fullCache(own.path)
+      await cache.touch('a')
+
+      await fetch(cache, fourth())
+
+      assert.deepEqual((await cache.list()).toSorted(), ['a', 'c', 'd'])
+    })
+
+    it('lets go of the next one when the oldest is to be kept', async () => {
+      using own = temporaryFolder()
+      const cache = await fullCache(own.path)
+
+      await cache.fetch(fourth(), new Set(['a']), { onProgress: () => {} })
+
+      assert.deepEqual((await cache.list()).toSorted(), ['a', 'c', 'd'])
+    })
+
+    it('lets go of as many as it takes, oldest first', async () => {
+      using own = temporaryFolder()
+      const cache = await fullCache(own.path)
+      await cache.touch('b')
+
+      await fetch(cache, specOf('d', ['/fill-d-700']))
+
+      assert.deepEqual((await cache.list()).toSorted(), ['b', 'd'])
+    })
+
+    it('refuses when all that it has is to be kept, and keeps it', async () => {
+      using own = temporaryFolder()
+      const cache = await fullCache(own.path)
+      const keep = new Set(['a', 'b', 'c'])
+
+      await assert.rejects(
+        cache.fetch(fourth(), keep, { onProgress: () => {} }),
+        /no room on this node's disk/,
+      )
+
+      assert.deepEqual((await cache.list()).toSorted(), ['a', 'b', 'c'])
+    })
+  })
+
+  it('gives up half downloads that nobody goes on with before whole models', async () => {
+    using own = temporaryFolder()
+    const cache = new WeightsCache({ dir: own.path, quotaMb: 1 })
+    await fetch(cache, specOf('whole', ['/fill-a-400']))
+    const part = join(own.path, 'blobs', `${'0'.repeat(64)}.part`)
+    await writeFile(part, 'x'.repeat(500 * 1024))
+
+    await fetch(cache, specOf('new', ['/fill-b-500']))
+
+    assert.deepEqual((await cache.list()).toSorted(), ['new', 'whole'])
+    await assert.rejects(stat(part))
+  })
+})

@@ -1,0 +1,96 @@
+import assert from 'node:assert/strict'
+import { setImmediate } from 'node:timers/promises'
+import { FairTurns, LineFull } from '../../../platform/async/fair-turns.ts'
+
+const LIMITS = { most: 3, mostPerKey: 2, mostWaiting: 5 }
+
+/** Takes turns for keys and keeps what became of each. */
+class Takers {
+  readonly begun: string[] = []
+  readonly refused: string[] = []
+  readonly #turns = new FairTurns(LIMITS)
+  readonly #held: { name: string; turn: Disposable }[] = []
+
+  async take(names: readonly string[], signal = new AbortController().signal): Promise<void> {
+    for (const name of names) void this.#one(name, signal)
+    await setImmediate()
+  }
+
+  /** Ends the turn of a name, the earliest one. */
+  async end(name: string): Promise<void> {
+    const at = this.#held.findIndex((held) => held.name === name)
+    assert.notEqual(at, -1, `${name} is not at work`)
+    for (const { turn } of this.#held.splice(at, 1)) turn[Symbol.dispose]()
+    await setImmediate()
+  }
+
+  async #one(name: string, signal: AbortSignal): Promise<void> {
+    try {
+      const turn = await this.#turns.take(name.slice(0, 1), signal)
+      this.begun.push(name)
+      this.#held.push({ name, turn })
+    } catch (err) {
+      this.refused.push(err instanceof LineFull ? `${name} full` : `${name} ${String(err)}`)
+    }
+  }
+}
+
+describe('turns', () => {
+  it('are as many as may be, of all and of one key', async () => {
+    const takers = new Takers()
+
+    await takers.take(['a1', 'a2', 'a3'])
+    assert.deepEqual(takers.begun, ['a1', 'a2'])
+    await takers.take(['b1', 'c1'])
+
+    assert.deepEqual(takers.begun, ['a1', 'a2', 'b1'])
+    assert.deepEqual(takers.refused, [])
+  })
+
+  it('go to the key with the fewest at work, then to the one that has waited longest', async () => {
+    const takers = new Takers()
+    await takers.take(['a1', 'a2', 'b1', 'a3', 'a4', 'b2', 'c1'])
+
+    await takers.end('a1')
+    await takers.end('a2')
+    await takers.end('b1')
+    await takers.end('c1')
+
+    assert.deepEqual(takers.begun.slice(3), ['c1', 'a3', 'b2', 'a4'])
+  })
+
+  it('send the last one of the longest line away when too many wait', async () => {
+    const takers = new Takers()
+    await takers.take(['a1', 'a2', 'b1', 'a3', 'a4', 'a5', 'a6', 'a7'])
+    assert.deepEqual(takers.refused, [])
+
+    await takers.take(['a8', 'c1', 'b2'])
+
+    assert.deepEqual(takers.refused, ['a8 full', 'a7 full', 'a6 full'])
+    await takers.end('b1')
+    assert.equal(takers.begun.at(-1), 'c1')
+  })
+
+  it('are not given to who has stopped waiting, nor ended twice', async () => {
+    const takers = new Takers()
+    const leaves = new AbortController()
+    await takers.take(['a1', 'a2'])
+    await takers.take(['a3'], leaves.signal)
+    await takers.take(['a4'])
+
+    leaves.abort('left')
+    await takers.end('a1')
+    await takers.take(['a5'], AbortSignal.abort('gone'))
+
+    assert.deepEqual(takers.begun, ['a1', 'a2', 'a4'])
+    assert.deepEqual(takers.refused.toSorted(), ['a3 left', 'a5 gone'])
+    const turns = new FairTurns(LIMITS)
+    const signal = new AbortController().signal
+    const first = await turns.take('a', signal)
+    first[Symbol.dispose]()
+    first[Symbol.dispose]()
+    await turns.take('a', signal)
+    await turns.take('a', signal)
+    await assert.rejects(turns.take('a', AbortSignal.timeout(20)), { name: 'TimeoutError' })
+  })
+})

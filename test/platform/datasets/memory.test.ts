@@ -1,0 +1,78 @@
+import assert from 'node:assert/strict'
+import { createWriteStream } from 'node:fs'
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { readJsonl } from '../../../platform/datasets/jsonl.ts'
+import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
+
+const ROWS = 60_000
+const COLUMNS = [
+  { name: 'id', type: 'integer' },
+  { name: 'share', type: 'number' },
+  { name: 'on', type: 'date' },
+  { name: 'at', type: 'timestamp' },
+  { name: 'text', type: 'string' },
+  { name: 'tags', type: 'list' },
+  { name: 'more', type: 'object' },
+  { name: 'none', type: 'any' },
+]
+/** Less than DuckDB's buffers for one file take. */
+const TOO_LITTLE = [
+  { memoryMb: 8, threads: 2 },
+  { memoryMb: 8, threads: 1 },
+]
+
+const row = (id: number) =>
+  JSON.stringify({
+    id,
+    share: id + 0.5,
+    on: '2024-01-31',
+    at: '2024-01-31T10:00:00Z',
+    text: `row ${id} `.repeat(60),
+    tags: ['a'],
+    more: { id },
+    none: null,
+  })
+
+function* lines(oddLine?: number): Iterable<string> {
+  for (let id = 0; id < ROWS; id++) yield id + 1 === oddLine ? '{"id":\n' : `${row(id)}\n`
+}
+
+describe('JSON Lines larger than the memory of their reader', function () {
+  this.timeout(240_000)
+  const folder = temporaryFolder()
+  const path = join(folder.path, 'data.jsonl')
+  before(() => pipeline(Readable.from(lines()), createWriteStream(path)))
+  after(() => folder[Symbol.dispose]())
+
+  it('are read all the same, several at once, and to the same profile', async () => {
+    const [plain, ...small] = await Promise.all([
+      readJsonl(path),
+      readJsonl(path, TOO_LITTLE),
+      readJsonl(path, TOO_LITTLE),
+    ])
+
+    assert.equal(plain.num_samples, ROWS)
+    assert.deepEqual(plain.columns, COLUMNS)
+    for (const profile of small) assert.deepEqual(profile, plain)
+  })
+
+  it('are refused with their line when they are broken', async () => {
+    const broken = join(folder.path, 'broken.jsonl')
+    await pipeline(Readable.from(lines(ROWS - 7)), createWriteStream(broken))
+
+    await assert.rejects(readJsonl(broken, TOO_LITTLE), {
+      name: 'DatasetRefused',
+      message: new RegExp(`^line ${ROWS - 7}: not valid JSON`),
+    })
+  })
+
+  it('are refused when they hold no rows', async () => {
+    const blank = join(folder.path, 'blank.jsonl')
+    await writeFile(blank, '\n\n')
+
+    await assert.rejects(readJsonl(blank, TOO_LITTLE), { message: /has no rows/ })
+  })
+})

@@ -1,0 +1,273 @@
+import assert from 'node:assert/strict'
+import { readFileSync, readlinkSync } from 'node:fs'
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { DatasetFormat } from '../../../platform/datasets/profile.ts'
+import { type ReadBounds, readDataset } from '../../../platform/datasets/reader.ts'
+import { ownNamespaces } from '../../../platform/processes/own-namespaces.ts'
+import { treeOf } from '../../../platform/processes/process-tree.ts'
+import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
+import { until } from '../../support/assertions/until.ts'
+
+/** Reads bytes as a format; answers rows and columns, or the refusal. */
+async function read(format: DatasetFormat, content: string | Uint8Array): Promise<unknown> {
+  using folder = temporaryFolder()
+  const path = join(folder.path, 'data')
+  await writeFile(path, content)
+  try {
+    const { num_samples, columns } = await readDataset({ path, format })
+    return { rows: num_samples, ...Object.fromEntries(columns.map(({ name, type }) => [name, type])) }
+  } catch (err) {
+    assert.equal((err as Error).name, 'DatasetRefused', String(err))
+    return (err as Error).message
+  }
+}
+
+const LATIN1 = Buffer.from([0x61, 0xe9, 0x0a])
+const MANY = 30_000
+const rows = (row: (i: number) => string, count = MANY) =>
+  Array.from({ length: count }, (_, i) => row(i)).join('\n')
+const json = (i: number) => `{"id":${i},"text":"row ${i}"}`
+const csv = (i: number) => `${i},"row, ""${i}"""`
+
+describe('reading csv', () => {
+  const good: [string, string | Uint8Array, object][] = [
+    [
+      'types every column',
+      'i,n,b,d,t,s,e\n1,1.5,true,2024-01-31,2024-01-31 10:00:00,x,\n-2,2,false,2024-02-01,2024-01-31T10:00:00Z,1,\n',
+      { rows: 2, i: 'integer', n: 'number', b: 'boolean', d: 'date', t: 'timestamp', s: 'string', e: 'any' },
+    ],
+    ['takes a byte order mark for what it is', '\ufeffa,b\n1,2\n', { rows: 1, a: 'integer', b: 'integer' }],
+    ['takes CRLF', 'a,b\r\n1,x\r\n2,y\r\n', { rows: 2, a: 'integer', b: 'string' }],
+    ['takes a last line without its end', 'a\n1\n2', { rows: 2, a: 'integer' }],
+    [
+      'takes newlines, commas and quotes inside quotes',
+      'a,b\n1,"x\ny, ""z"""\n2,w\n',
+      { rows: 2, a: 'integer', b: 'string' },
+    ],
+    ['skips blank lines', 'a,b\n1,2\n\n3,4\n', { rows: 2, a: 'integer', b: 'integer' }],
+    ['finds semicolons', 'a;b\n1;2,5\n', { rows: 1, a: 'integer', b: 'string' }],
+    ['prefers commas', 'a;b;c,d\n1;2;3,4\n', { rows: 1, 'a;b;c': 'string', d: 'integer' }],
+    ['finds tabs', 'a\tb\n1\t2\n', { rows: 1, a: 'integer', b: 'integer' }],
+    ['keeps names that differ only in case', 'a,A\n1,x\n', { rows: 1, a: 'integer', A: 'string' }],
+    [
+      'keeps names with quotes, spaces and keywords',
+      '"a ""b""",select,x y\n1,2,3\n',
+      { rows: 1, 'a "b"': 'integer', select: 'integer', 'x y': 'integer' },
+    ],
+    [
+      'looks at every row for the types',
+      `a,b\n${rows((i) => `${i},${i}`)}\n1.5,word\n`,
+      { rows: MANY + 1, a: 'number', b: 'string' },
+    ],
+    [
+      'takes what stands for a missing value as the trainers do',
+      'a,b,c\n1,NA,null\nN/A,"?",\nNaN,2.5,NULL\n',
+      { rows: 3, a: 'integer', b: 'number', c: 'any' },
+    ],
+    ['tells numbers with leading zeros apart from nothing', 'zip\n01234\n', { rows: 1, zip: 'integer' }],
+  ]
+  for (const [title, content, expected] of good) {
+    it(title, async () => assert.deepEqual(await read('csv', content), expected))
+  }
+
+  const bad: [string, string | Uint8Array, RegExp][] = [
+    ['an empty file', '', /^the file is empty$/],
+    ['a header without rows', 'a,b\n', /a header and no rows/],
+    ['a blank header', '\n1,2\n', /^line 1: blank/],
+    ['a header name twice', 'a,b,a\n1,2,3\n', /^line 1: columns 1 and 3 are both named "a"/],
+    ['a header without a name', 'a,,c\n1,2,3\n', /^line 1: column 2 has no name/],
+    [
+      'a row with too few fields',
+      `a,b\n${rows(csv)}\n1\n${rows(csv)}\n`,
+      /^line 30002: 1 fields where the header has 2/,
+    ],
+    ['a row with too many fields', 'a,b\n1,2\n1,2,3\n', /^line 3: 3 fields/],
+    ['the line where a record begins', 'a,b\n1,"x\ny\nz"\n2\n', /^line 5: 1 fields/],
+    ['a quote that is never closed', 'a,b\n1,2\n3,"4\n', /^line 3: a quote is opened/],
+    ['text after a closing quote', 'a,b\n1,"2"3\n', /^line 2: text after the closing quote/],
+    ['bytes that are not UTF-8', Buffer.concat([Buffer.from('a\nok\n'), LATIN1]), /^line 3: not valid UTF-8/],
+    ['UTF-16', Buffer.from('\ufeffa,b\n1,2\n', 'utf16le'), /UTF-16/],
+    ['line ends that change', 'a,b\n1,2\n3,4\r\n5,6\n', /^line 3: ends in CRLF/],
+    ['a row of more than 8 MB', `a,b\n1,2\n3,${'x'.repeat(9 << 20)}\n`, /^line 3: longer than 8 MB/],
+  ]
+  for (const [title, content, expected] of bad) {
+    it(`names ${title}`, async () => assert.match(String(await read('csv', content)), expected))
+  }
+})
+
+describe('reading jsonl', () => {
+  const good: [string, string, object][] = [
+    [
+      'types every column',
+      '{"i":1,"n":1.5,"b":true,"s":"x","l":[1],"o":{"k":1},"z":null}\n{"i":2}\n',
+      { rows: 2, i: 'integer', n: 'number', b: 'boolean', s: 'string', l: 'list', o: 'object', z: 'any' },
+    ],
+    [
+      'keeps keys that differ only in case, and keys with numbers',
+      '{"a":1,"A":2,"x_1":true}\n',
+      { rows: 1, a: 'integer', A: 'any', x_1: 'boolean' },
+    ],
+    ['joins rows with different keys', '{"a":1}\n{"b":"x"}\n', { rows: 2, a: 'integer', b: 'string' }],
+    [
+      'takes CRLF, blank lines and a last line without its end',
+      '{"a":1}\r\n\r\n  \n {"a":2}',
+      { rows: 2, a: 'integer' },
+    ],
+    ['takes NaN, as Python writes it', '{"a":NaN}\n{"a":-Infinity}\n', { rows: 2, a: 'number' }],
+    ['leaves commas inside strings alone', '{"a":"x,}"}\n{"a":",]"}\n', { rows: 2, a: 'string' }],
+    ['says any of a column of several types', '{"a":1}\n{"a":{"b":1}}\n', { rows: 2, a: 'any' }],
+  ]
+  for (const [title, content, expected] of good) {
+    it(title, async () => assert.deepEqual(await read('jsonl', content), expected))
+  }
+
+  const bad: [string, string | Uint8Array, RegExp][] = [
+    ['an empty file', '', /^the file has no rows/],
+    ['blank lines only', '\n  \n\n', /^the file has no rows/],
+    ['what is not JSON', `${rows(json)}\n{"id":\n${rows(json)}\n`, /^line 30001: not valid JSON/],
+    ['the first of several', '{"a":1}\nx\n{"a":2}\ny\n', /^line 2: /],
+    ['text after an object', '{"a":1} {"a":2}\n', /^line 1: not valid JSON/],
+    ['an object over two lines', '{"a":1}\n{"a":\n2}\n', /^line 2: not valid JSON/],
+    ['a comma too many', '{"a":1}\n{"a":[1,2, ]}\n', /^line 2: not valid JSON/],
+    ['an array', '{"a":1}\n[1]\n', /^line 2: not a JSON object but an array/],
+    ['a number', '{"a":1}\n\n42\n', /^line 3: not a JSON object but "42"/],
+    ['a null', 'null\n', /^line 1: not a JSON object but "null"/],
+    [
+      'bytes that are not UTF-8',
+      Buffer.concat([Buffer.from('{"a":1}\n{"a":"'), LATIN1]),
+      /^line 2: not valid UTF-8/,
+    ],
+    ['half of a surrogate pair', '{"a":"\\ud800"}\n', /^line 1: not valid JSON \(half of a surrogate pair/],
+    ['a byte order mark', '\ufeff{"a":1}\n', /^line 1: starts with a byte order mark/],
+    ['UTF-16', Buffer.from('{"a":1}\n', 'utf16le'), /^line 1: not UTF-8/],
+    ['a row of more than 8 MB', `{"a":1}\n{"a":"${'x'.repeat(9 << 20)}"}\n`, /^line 2: longer than 8 MB/],
+    ['a row of more than 40 MB', `{"a":1}\n{"a":"${'x'.repeat(40 << 20)}"}\n`, /^line 2: longer than 8 MB/],
+    ['one pretty-printed array', '[\n  {"a": 1}\n]\n', /^line 1: not valid JSON/],
+  ]
+  for (const [title, content, expected] of bad) {
+    it(`names ${title}`, async () => assert.match(String(await read('jsonl', content)), expected))
+  }
+
+  it('takes long rows, the last of them with and without its end', async () => {
+    const long = rows((i) => `{"id":${i},"text":"${'x'.repeat(7_900_000)}"}`, 3)
+    for (const end of ['', '\n']) {
+      assert.deepEqual(await read('jsonl', long + end), { rows: 3, id: 'integer', text: 'string' })
+    }
+  })
+
+  it('stops, with its process, when told to', async () => {
+    using folder = temporaryFolder()
+    const path = join(folder.path, 'data')
+    await writeFile(path, `${rows(json, 200_000)}\nx\n`)
+    const abort = new AbortController()
+
+    const reading = readDataset({ path, format: 'jsonl' }, { signal: abort.signal })
+    setTimeout(() => abort.abort(), 100)
+
+    await assert.rejects(reading, { name: 'AbortError' })
+  })
+})
+
+describe('the process that reads a file', () => {
+  const folder = temporaryFolder()
+  const path = join(folder.path, 'data')
+  before(() =>
+    writeFile(
+      path,
+      rows((i) => `{"id":${i},"text":"${'x'.repeat(1_000)}"}`, 100_000),
+    ),
+  )
+  after(() => folder[Symbol.dispose]())
+  const readWithin = (bounds: ReadBounds) => readDataset({ path, format: 'jsonl' }, { bounds })
+
+  it('has nothing of its worker but the way to programs and to temporary files, and namespaces of its own', async function () {
+    if (process.platform !== 'linux') {
+      this.runnable().title += ' (skipped: processes are looked at on Linux alone)'
+      this.skip()
+    }
+    const before = { ...process.env }
+    const [DATABASE_URL, HEARTH_ENCRYPTION_KEYS] = ['postgres://a-secret', 'another-secret']
+    Object.assign(process.env, { DATABASE_URL, HEARTH_ENCRYPTION_KEYS })
+    const abort = new AbortController()
+    try {
+      const reading = readDataset({ path, format: 'jsonl' }, { signal: abort.signal })
+      const stopped = assert.rejects(reading, { name: 'AbortError' })
+      let found: Awaited<ReturnType<typeof readerOfThis>>
+      await until(async () => (found = await readerOfThis()) !== undefined)
+      const isApart = ['user', 'pid', 'net'].map(
+        (kind) => namespaceOf(found?.pid, kind) !== namespaceOf('self', kind),
+      )
+      abort.abort()
+      await stopped
+
+      const canBeApart = (await ownNamespaces()).length > 0
+      assert.deepEqual(isApart, [canBeApart, canBeApart, canBeApart])
+      const names = (found?.environment ?? '').split('\0').flatMap((line) => line.split('=')[0] || [])
+      const needed = ['PATH', 'TMPDIR', 'NODE_CHANNEL_FD', 'NODE_CHANNEL_SERIALIZATION_MODE']
+      assert.ok(names.includes('PATH'))
+      assert.deepEqual(
+        names.filter((name) => !needed.includes(name)),
+        [],
+      )
+    } finally {
+      process.env = before
+    }
+  })
+
+  it('is ended when it holds more memory than it may, which the refusal says', async () => {
+    await assert.rejects(readWithin({ memoryMb: 20, ms: 60_000 }), {
+      name: 'DatasetRefused',
+      message: /^the file cannot be read within bounds: it held \d+ MB of memory and may have 20 MB$/,
+    })
+  })
+
+  it('is ended when it takes longer than it may, which the refusal says', async () => {
+    await assert.rejects(readWithin({ memoryMb: 2_000, ms: 60 }), {
+      name: 'DatasetRefused',
+      message: 'the file cannot be read within bounds: it took longer than 0.001 minutes',
+    })
+  })
+})
+
+const namespaceOf = (pid: number | 'self' | undefined, kind: string): string =>
+  readlinkSync(`/proc/${pid}/ns/${kind}`)
+
+/** The reader that this process has started, and what its environment held when it began. */
+async function readerOfThis(): Promise<{ pid: number; environment: string } | undefined> {
+  for (const pid of await treeOf(process.pid)) {
+    try {
+      const [program = '', ...rest] = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0')
+      const isReader =
+        !program.endsWith('unshare') && rest.some((word) => word.includes('dataset-reader-child'))
+      if (isReader) return { pid, environment: readFileSync(`/proc/${pid}/environ`, 'utf8') }
+    } catch {
+      // It has ended meanwhile.
+    }
+  }
+  return undefined
+}
+
+describe('reading wide files', () => {
+  const names = (count: number) => Array.from({ length: count }, (_, i) => `c${i}`)
+  const jsonRow = (count: number) => JSON.stringify(Object.fromEntries(names(count).map((name) => [name, 1])))
+
+  it('takes a thousand columns', async () => {
+    const row = names(1000).map((_, i) => (i % 2 ? 'x' : '1'))
+    const wide = [names(1000), row, row].map((fields) => fields.join(',')).join('\n')
+
+    const inCsv = (await read('csv', wide)) as Record<string, unknown>
+    const inJson = (await read('jsonl', jsonRow(1000))) as Record<string, unknown>
+
+    assert.deepEqual([inCsv.rows, inCsv.c998, inCsv.c999], [2, 'integer', 'string'])
+    assert.equal(Object.keys(inJson).length, 1001)
+  })
+
+  it('refuses more than ten thousand', async () => {
+    const csv = `${names(10_001).join(',')}\n`
+
+    assert.match(String(await read('csv', csv)), /^line 1: more than 10000 columns/)
+    assert.match(String(await read('jsonl', jsonRow(10_001))), /^more than 10000 columns/)
+    assert.match(String(await read('csv', `${'x'.repeat(2 << 20)}\n1\n`)), /^line 1: .* more than 1 MB/)
+  })
+})

@@ -1,0 +1,90 @@
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { EgressPolicy, EgressRefused } from '../../../platform/egress/policy.ts'
+
+interface Case {
+  name: string
+  url: string
+  expect: 'accept' | 'reject'
+  why: string
+  layer?: 'url' | 'dns' | 'connect' | 'response'
+  resolves_to?: string[]
+}
+
+const CASES = JSON.parse(
+  readFileSync(new URL('../../fixtures/egress-cases.json', import.meta.url), 'utf8'),
+) as Case[]
+const MORE = JSON.parse(
+  readFileSync(new URL('../../fixtures/egress-more.json', import.meta.url), 'utf8'),
+) as Case[]
+
+/** Which layer refuses, or nothing. */
+function refusedAt(
+  policy: EgressPolicy,
+  { url, resolves_to: addresses = [] }: Case,
+): 'url' | 'dns' | undefined {
+  const destination = attempt(() => policy.parse(url))
+  if (!destination) return 'url'
+  // A name without an answer is a failed look-up: the sender's business, not the policy's.
+  return attempt(() => (policy.checkAddresses(destination, addresses), true)) ? undefined : 'dns'
+}
+
+function attempt<T>(action: () => T): T | undefined {
+  try {
+    return action()
+  } catch (err) {
+    assert.ok(err instanceof EgressRefused, String(err))
+    return undefined
+  }
+}
+
+describe('egress policy', () => {
+  const policy = new EgressPolicy({ allow: [], block: ['our-platform.com'] })
+
+  for (const one of [...CASES, ...MORE]) {
+    if (one.layer === 'response' || one.name === 'no answer') continue
+    const layer = one.expect === 'accept' ? undefined : one.layer
+    it(`${one.expect}s ${one.name}: ${one.why}`, () => {
+      assert.equal(refusedAt(policy, one), layer)
+    })
+  }
+
+  describe('with an allow list', () => {
+    const allowing = new EgressPolicy({ allow: ['127.0.0.0/8:8443', '[fd00::]/8:443'], block: [] })
+
+    it('lets a reserved name through to an allowed address on its port', () => {
+      const destination = allowing.parse('https://receiver.test:8443/in')
+      assert.doesNotThrow(() => allowing.checkAddresses(destination, ['127.0.0.1']))
+    })
+
+    it('refuses another address for the same name', () => {
+      const destination = allowing.parse('https://receiver.test:8443/in')
+      assert.throws(() => allowing.checkAddresses(destination, ['127.0.0.1', '93.184.215.14']), EgressRefused)
+    })
+
+    it('refuses the allowed address on another port', () => {
+      const destination = allowing.parse('https://hooks.acme-corp.com/in')
+      assert.throws(() => allowing.checkAddresses(destination, ['127.0.0.1']), EgressRefused)
+    })
+
+    it('never lets a literal address through', () => {
+      assert.throws(() => allowing.parse('https://127.0.0.1:8443/in'), EgressRefused)
+    })
+
+    it('refuses a port that no entry names', () => {
+      assert.throws(() => allowing.parse('https://receiver.test:8444/in'), /port must be 443/)
+    })
+
+    it('takes IPv6 networks', () => {
+      const destination = allowing.parse('https://receiver.internal/in')
+      assert.doesNotThrow(() => allowing.checkAddresses(destination, ['fd00::5']))
+    })
+  })
+
+  it('says which entry of the allow list cannot be read', () => {
+    assert.throws(
+      () => new EgressPolicy({ allow: ['10.0.0.0/8'], block: [] }),
+      /HEARTH_EGRESS_ALLOW.*10\.0\.0\.0\/8/,
+    )
+  })
+})

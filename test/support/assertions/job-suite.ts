@@ -1,0 +1,73 @@
+import type { LeaseRow } from '../../../db/tables/nodes.ts'
+import type { AnyBody } from '../servers/api.ts'
+import { type NodeProcess, startNodeProcess } from '../servers/node-process.ts'
+import { startControlOnly, type TrainingWorld } from '../servers/training-workflow.ts'
+import { until } from './until.ts'
+
+const RUNS = '/api/builder/v1/training/runs'
+
+/** What the tests of jobs on real nodes ask and do, each with an account of its own. */
+export interface JobSuite {
+  readonly world: TrainingWorld
+  readonly key: string
+  readonly accountId: string
+  /** The body of a GET below the runs' route: `<id>`, `<id>/events`, ... */
+  readonly get: (path: string) => Promise<AnyBody>
+  /** Event types of a job, oldest first. */
+  readonly types: (jobId: string) => Promise<string[]>
+  /** Lines of a job's log, oldest first. */
+  readonly messages: (jobId: string) => Promise<string[]>
+  readonly reached: (jobId: string, status: string, timeoutMs?: number) => Promise<void>
+  readonly cancel: (jobId: string) => Promise<AnyBody>
+  /** Until the lease has been taken away and its node has said that nothing of the work runs any more. */
+  readonly released: (jobId: string) => Promise<void>
+  readonly startNode: (name: string) => Promise<NodeProcess>
+}
+
+/** Sets up a suite: a gateway, Temporal and a control worker for all of its tests; nodes are up to each. */
+export function jobSuite(): JobSuite {
+  let world: TrainingWorld
+  let control: AsyncDisposable
+  let account: { key: string; accountId: string }
+  before(async () => {
+    ;({ world, control } = await startControlOnly())
+  })
+  after(async () => {
+    await control[Symbol.asyncDispose]()
+    await world[Symbol.asyncDispose]()
+  })
+  beforeEach(async () => {
+    account = await world.api.account()
+  })
+  const get = async (path: string) =>
+    (await world.api.call('GET', `${RUNS}/${path}`, { key: account.key })).body
+  return {
+    get world() {
+      return world
+    },
+    get key() {
+      return account.key
+    },
+    get accountId() {
+      return account.accountId
+    },
+    get,
+    types: async (jobId) =>
+      (await get(`${jobId}/events`)).events.map(({ event_type }: { event_type: string }) => event_type),
+    messages: async (jobId) =>
+      (await get(`${jobId}/logs`)).logs.map(({ message }: { message: string }) => message),
+    reached: (jobId, status, timeoutMs) => until(async () => (await get(jobId)).status === status, timeoutMs),
+    cancel: async (jobId) =>
+      (await world.api.call('POST', `${RUNS}/${jobId}/cancel`, { key: account.key })).body,
+    released: (jobId) =>
+      until(async () => {
+        const lease: LeaseRow | undefined = await world.api.database.db
+          .selectFrom('lease')
+          .selectAll()
+          .where('subject_id', '=', jobId)
+          .executeTakeFirst()
+        return lease?.state === 'revoked' && lease.released_at !== null
+      }),
+    startNode: (name) => startNodeProcess(world.api, name),
+  }
+}

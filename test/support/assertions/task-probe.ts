@@ -1,0 +1,74 @@
+import assert from 'node:assert/strict'
+import { mkdir, writeFile } from 'node:fs/promises'
+import type { WorkflowHandle } from '@temporalio/client'
+import type { EndpointRow } from '../../../db/tables/models.ts'
+import type { AnyBody } from '../servers/api.ts'
+import type { InferenceWorld } from '../servers/inference-world.ts'
+import { until } from '../servers/node.ts'
+
+const HISTORIES = new URL('../../histories/', import.meta.url)
+
+/** What tests of tasks do and look at, over and over. */
+export class TaskProbe {
+  readonly #world: () => InferenceWorld
+
+  constructor(world: () => InferenceWorld) {
+    this.#world = world
+  }
+
+  /** Queues a task; gives its id. */
+  async queue(endpoint: EndpointRow, input: object): Promise<string> {
+    return (await this.#world().infer(endpoint, { input, sync: false })).body.task_id
+  }
+
+  /** Waits for a task's end, which has to be this one. */
+  async ended(id: string, status = 'succeeded'): Promise<AnyBody> {
+    await until(async () => ['succeeded', 'failed'].includes((await this.#world().task(id)).status))
+    const task = await this.#world().task(id)
+    assert.equal(task.status, status, task.error)
+    return task
+  }
+
+  /** Waits until the task's workflow is closed; gives how. */
+  async closed(id: string): Promise<string> {
+    const status = async () => (await this.#world().workflow(id).describe()).status.name
+    await until(async () => (await status()) !== 'RUNNING')
+    return status()
+  }
+
+  /** The kinds of what was booked for a task, which has to sum to zero. */
+  async bookings(id: string): Promise<string[]> {
+    const lines = await this.#world()
+      .api.database.db.selectFrom('ledger_line')
+      .select(['kind', 'amount_micro'])
+      .where('task_id', '=', id)
+      .execute()
+    assert.equal(
+      lines.reduce((sum, line) => sum + line.amount_micro, 0),
+      0,
+    )
+    return [...new Set(lines.map(({ kind }) => kind))].toSorted()
+  }
+
+  async events(id: string): Promise<string[]> {
+    const { db } = this.#world().api.database
+    const rows = await db.selectFrom('event').select('type').where('resource_id', '=', id).execute()
+    return rows.map(({ type }) => type)
+  }
+
+  /** What the task's workflow says it is doing. */
+  async details(id: string): Promise<string> {
+    const metadata = await this.#world()
+      .workflow(id)
+      .query<{ currentDetails?: string }>('__temporal_workflow_metadata')
+      .catch(() => undefined)
+    return metadata?.currentDetails ?? ''
+  }
+
+  /** Keeps a history for the replay test when asked to. */
+  async record(name: string, workflow: WorkflowHandle): Promise<void> {
+    if (!process.env.HEARTH_RECORD_HISTORIES) return
+    await mkdir(HISTORIES, { recursive: true })
+    await writeFile(new URL(`${name}.json`, HISTORIES), JSON.stringify(await workflow.fetchHistory()))
+  }
+}

@@ -1,0 +1,134 @@
+import type { Kysely } from 'kysely'
+import type { Database } from '../../../db/tables.ts'
+import type { EndpointRow, ModelVersionRow, NewEndpoint, NewModelVersion } from '../../../db/tables/models.ts'
+import type { NewTask } from '../../../db/tables/inference.ts'
+import type { NewTrainingRun, TrainingRunRow } from '../../../db/tables/training.ts'
+import { newId } from '../../../domain/ids.ts'
+
+const OBJECT_SCHEMA = JSON.stringify({ type: 'object' })
+const EXAMPLE = JSON.stringify({ instances: [{ x: 1 }] })
+
+/** A training run of an account, completed unless told otherwise. */
+export function buildRun(
+  db: Kysely<Database>,
+  accountId: string,
+  overrides: Partial<NewTrainingRun> = {},
+): Promise<TrainingRunRow> {
+  return db
+    .insertInto('training_run')
+    .values({
+      id: newId(),
+      account_id: accountId,
+      job_type: 'training',
+      job_name: 'a run',
+      status: 'completed',
+      model_config_id: 'tabular-regression',
+      hyperparameters: '{}',
+      operating_mode: 'balanced',
+      hardware_preference: 'auto',
+      task_queue: 'train.cpu',
+      config_digest: newId(),
+      ...overrides,
+    })
+    .returningAll()
+    .executeTakeFirstOrThrow()
+}
+
+/** A version of an account, as a completed run leaves it. */
+export function buildVersion(
+  db: Kysely<Database>,
+  accountId: string,
+  overrides: Partial<NewModelVersion> = {},
+): Promise<ModelVersionRow> {
+  const id = newId()
+  return db
+    .insertInto('model_version')
+    .values({
+      id,
+      account_id: accountId,
+      model_key: `model-${id}`,
+      name: 'a version',
+      model_config_id: 'tabular-regression',
+      runtime_profile: 'tabular',
+      memory_mb: 100,
+      input_schema: OBJECT_SCHEMA,
+      output_schema: OBJECT_SCHEMA,
+      example_input: EXAMPLE,
+      example_output: EXAMPLE,
+      ...overrides,
+    })
+    .returningAll()
+    .executeTakeFirstOrThrow()
+}
+
+/** An endpoint of an account over a version of its own, private to the account unless told otherwise. */
+export async function buildEndpoint(
+  db: Kysely<Database>,
+  accountId: string,
+  overrides: Partial<NewEndpoint> = {},
+): Promise<EndpointRow> {
+  const id = newId()
+  const version = overrides.version_id ? undefined : await buildVersion(db, accountId)
+  return db
+    .insertInto('endpoint')
+    .values({
+      id,
+      account_id: accountId,
+      name: `endpoint-${id}`,
+      visibility: 'account',
+      review_status: 'active',
+      source: 'trained',
+      task_type: 'regression',
+      version_id: version?.id ?? '',
+      model_key: version?.model_key ?? 'no-model',
+      runtime_profile: 'tabular',
+      input_schema: OBJECT_SCHEMA,
+      output_schema: OBJECT_SCHEMA,
+      example_input: EXAMPLE,
+      example_output: EXAMPLE,
+      ...overrides,
+    })
+    .returningAll()
+    .executeTakeFirstOrThrow()
+}
+
+/** What makes an endpoint everybody's. */
+export const OFFERED = {
+  visibility: 'public',
+  review_status: 'approved',
+} as const satisfies Partial<NewEndpoint>
+
+/** A queued task of a minute ago with the hold that it was admitted under. */
+export async function buildHeldTask(
+  db: Kysely<Database>,
+  accountId: string,
+  overrides: Partial<NewTask> = {},
+): Promise<string> {
+  const endpoint = await buildEndpoint(db, accountId)
+  const id = newId()
+  await db
+    .insertInto('task')
+    .values({
+      id,
+      account_id: accountId,
+      endpoint_id: endpoint.id,
+      status: 'queued',
+      surface: 'rest',
+      model_key: endpoint.model_key,
+      price_micro: 100,
+      created_at: new Date(Date.now() - 60_000),
+      ...overrides,
+    })
+    .execute()
+  await db
+    .insertInto('ledger_transfer')
+    .values({
+      task_id: id,
+      kind: 'hold',
+      from_purse: `account:${accountId}`,
+      to_purse: 'escrow',
+      amount_micro: 100,
+    })
+    .execute()
+  return id
+}

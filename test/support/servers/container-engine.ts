@@ -1,0 +1,133 @@
+import { execFile, spawn } from 'node:child_process'
+import { copyFileSync, existsSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
+import { basename, dirname, join } from 'node:path'
+import { promisify } from 'node:util'
+import Docker from 'dockerode'
+import { create } from 'tar'
+import { ContainerDriver } from '../../../node-runtime/processes/container-driver.ts'
+import { readConfig } from '../../../platform/config.ts'
+import { skipBecause } from '../skip.ts'
+import { temporaryFolder } from '../builders/temporary-folder.ts'
+import { until } from '../assertions/until.ts'
+
+const run = promisify(execFile)
+
+/** What tests run: busybox and Node, from this machine's own files, for no registry is asked. */
+export const TEST_IMAGE = 'localhost/hearth-test:1.0'
+
+/** A real container engine for the tests of one suite. */
+export interface Engine extends AsyncDisposable {
+  socketPath: string
+  docker: Docker
+}
+
+/** For `before`: the engine of this machine, else a Podman service of our own; skips by name where neither can be. */
+export async function requireEngine(context: Mocha.Context): Promise<Engine> {
+  context.timeout(120_000)
+  const stack = new AsyncDisposableStack()
+  try {
+    const socketPath = await findEngine(stack)
+    const docker = new Docker({ socketPath })
+    await buildImage(docker)
+    await assertRuns(docker)
+    return { socketPath, docker, [Symbol.asyncDispose]: () => stack.disposeAsync() }
+  } catch (err) {
+    await stack.disposeAsync()
+    const { json, message } = err as { json?: { message?: string }; message: string }
+    skipBecause(context, `no container engine: ${(json?.message ?? message).split('\n')[0]}`)
+    throw err
+  }
+}
+
+/** Writes a configuration of podman that a machine without systemd and with small limits can run; answers its file. */
+export function podmanConfiguration(folder: string): string {
+  const file = join(folder, 'containers.conf')
+  writeFileSync(
+    file,
+    `[containers]
+default_ulimits=["nofile=4096:4096","nproc=4096:4096"]
+[engine]
+runtime="runc"
+cgroup_manager="cgroupfs"
+events_logger="file"
+`,
+  )
+  return file
+}
+
+async function findEngine(stack: AsyncDisposableStack): Promise<string> {
+  const own = readConfig().HEARTH_CONTAINER_SOCKET
+  if (await ContainerDriver.connect({ socketPath: own, stateDir: '/' })) return own
+  await run('podman', ['--version']).catch(() => {
+    throw new Error('neither Docker nor Podman is here')
+  })
+  const { path: folder } = stack.use(temporaryFolder())
+  const configuration = podmanConfiguration(folder)
+  const socketPath = join(folder, 'engine.sock')
+  const storage = ['--root', join(folder, 'storage'), '--runroot', join(folder, 'run')]
+  const service = spawn('podman', [...storage, 'system', 'service', '--time=0', `unix://${socketPath}`], {
+    env: { ...process.env, CONTAINERS_CONF: configuration },
+    stdio: 'ignore',
+  })
+  stack.defer(async () => {
+    service.kill()
+    await until(() => service.exitCode !== null || service.signalCode !== null)
+    await run('podman', [...storage, 'system', 'reset', '--force']).catch(() => {})
+  })
+  await until(() => existsSync(socketPath))
+  return socketPath
+}
+
+async function buildImage(docker: Docker): Promise<void> {
+  const isHere = await docker
+    .getImage(TEST_IMAGE)
+    .inspect()
+    .then(
+      () => true,
+      () => false,
+    )
+  if (isHere) return
+  using folder = temporaryFolder()
+  const root = join(folder.path, 'root')
+  const busybox = (await run('which', ['busybox'])).stdout.trim()
+  for (const file of [busybox, process.execPath]) {
+    for (const [from, to] of await withLibraries(file)) {
+      mkdirSync(dirname(join(root, to)), { recursive: true })
+      copyFileSync(from, join(root, to))
+    }
+  }
+  for (const name of ['sh', 'cat', 'sleep', 'touch', 'ls', 'echo'])
+    symlinkSync('busybox', join(root, 'bin', name))
+  for (const name of ['proc', 'sys', 'dev', 'tmp', 'model', 'run']) mkdirSync(join(root, name))
+  const archive = join(folder.path, 'root.tar')
+  await create({ file: archive, cwd: root }, ['.'])
+  const progress = await docker.importImage(archive)
+  const steps = await new Promise<{ status?: string }[]>((done, fail) =>
+    docker.modem.followProgress(progress, (err, all: { status?: string }[]) => (err ? fail(err) : done(all))),
+  )
+  // Not every engine takes a name with the import.
+  const [repo = '', tag = ''] = TEST_IMAGE.split(/:(?=[^:]*$)/)
+  const id = steps.findLast(({ status }) => /^(sha256:)?[0-9a-f]{12,}\s*$/.test(status ?? ''))?.status ?? ''
+  await docker.getImage(id.trim()).tag({ repo, tag })
+}
+
+/** A program and the libraries that it is linked with, as [file here, path in the image]. */
+async function withLibraries(file: string): Promise<[string, string][]> {
+  const { stdout } = await run('ldd', [file]).catch(() => ({ stdout: '' }))
+  const libraries = [...stdout.matchAll(/(\/\S+) \(0x/g)].map(([, path = '']) => path)
+  return [[file, join('/bin', basename(file))], ...libraries.map((path): [string, string] => [path, path])]
+}
+
+async function assertRuns(docker: Docker): Promise<void> {
+  const container = await docker.createContainer({
+    Image: TEST_IMAGE,
+    Cmd: ['/bin/busybox', 'true'],
+    HostConfig: { NetworkMode: 'none' },
+  })
+  try {
+    await container.start()
+    await container.wait()
+  } finally {
+    await container.remove({ force: true })
+  }
+}

@@ -1,0 +1,123 @@
+import type { WorkflowHandle } from '@temporalio/client'
+import type { ControlActivities } from '../../../activities/control/index.ts'
+import { createNodeActivities, type NodeActivities } from '../../../activities/node/index.ts'
+import type { EndpointRow, NewEndpoint } from '../../../db/tables/models.ts'
+import { createLogger } from '../../../platform/log.ts'
+import { GateAccess } from '../../../workers/node/gate-access.ts'
+import { ActivityQueues } from '../../../workers/node/activity-queues.ts'
+import { QUEUES, WORKFLOW_ID } from '../../../workflows/contract/policy.ts'
+import type { AnyBody, Answer, TestApi } from './api.ts'
+import { buildEndpoint } from '../builders/build-endpoint.ts'
+import { startGatedApi } from './gate.ts'
+import { addModel, startNode, type TestNode, type TestNodeOptions, until } from './node.ts'
+import { startControlWorker, startTemporal, type TestTemporal } from './temporal.ts'
+
+type Weights = Parameters<typeof addModel>[1]
+
+/** A gateway, Temporal, and as many real nodes as a test starts. */
+export interface InferenceWorld extends AsyncDisposable {
+  readonly api: TestApi
+  readonly temporal: TestTemporal
+  readonly accountId: string
+  readonly key: string
+  /** Runs the control worker until disposed. */
+  control(wrap?: (activities: ControlActivities) => object): Promise<AsyncDisposable>
+  /** A node with its queues; `wrap` may change its activities. */
+  node(options?: TestNodeOptions, wrap?: (activities: NodeActivities) => NodeActivities): Promise<WorldNode>
+  endpoint(weights: Weights, overrides?: Partial<NewEndpoint>, memoryMb?: number): Promise<EndpointRow>
+  infer(endpoint: EndpointRow, body: object): Promise<Answer<AnyBody>>
+  task(id: string): Promise<AnyBody>
+  workflow(taskId: string): WorkflowHandle
+}
+
+export interface WorldNode extends TestNode {
+  /** Ends as when the machine is gone: its queues are closed without a word to its work. */
+  readonly queues: ActivityQueues
+}
+
+export async function startInferenceWorld(env: NodeJS.ProcessEnv = {}): Promise<InferenceWorld> {
+  await using stack = new AsyncDisposableStack()
+  const temporal = stack.use(await startTemporal())
+  const { api } = await startGatedApi(stack, temporal, { env })
+  const { accountId, key } = await api.account()
+  const opened = stack.move()
+  return {
+    api,
+    temporal,
+    accountId,
+    key,
+    control: (wrap) => startControlWorker(temporal, api.services, wrap),
+    node: (options, wrap) => startWorldNode(api, options, wrap),
+    async endpoint(weights, overrides, memoryMb) {
+      const modelKey = await addModel(api, weights, memoryMb === undefined ? {} : { memoryMb })
+      const { db } = api.database
+      const version = await db
+        .selectFrom('model_version')
+        .select('id')
+        .where('model_key', '=', modelKey)
+        .executeTakeFirstOrThrow()
+      return buildEndpoint(db, accountId, {
+        version_id: version.id,
+        model_key: modelKey,
+        runtime_profile: 'tiny',
+        ...overrides,
+      })
+    },
+    infer: (endpoint, body) =>
+      api.call('POST', `/api/builder/v1/endpoints/${endpoint.id}/infer`, { key, body }),
+    task: async (id) => (await api.call('GET', `/api/builder/v1/tasks/${id}`, { key })).body,
+    workflow: (taskId) => temporal.client.workflow.getHandle(WORKFLOW_ID.task(taskId)),
+    [Symbol.asyncDispose]: () => opened.disposeAsync(),
+  }
+}
+
+async function startWorldNode(
+  api: TestApi,
+  options?: TestNodeOptions,
+  wrap: (activities: NodeActivities) => NodeActivities = (activities) => activities,
+): Promise<WorldNode> {
+  await using stack = new AsyncDisposableStack()
+  const node = stack.use(await startNode(api, options))
+  const log = createLogger('test-node', process.env.HEARTH_LOG_LEVEL ?? 'silent')
+  const { parts, nodeId } = node
+  const activities = wrap(
+    createNodeActivities({ ...parts, nodeId, stopping: () => new AbortController().signal, log }),
+  )
+  const { identity, control } = parts
+  const access = stack.use(
+    await GateAccess.open(
+      {
+        config: { ...api.services.config, HEARTH_NODE_DIR: node.dir },
+        identity,
+        control,
+        log,
+        onDismissed: () => {},
+      },
+      AbortSignal.timeout(30_000),
+    ),
+  )
+  const { connection, namespace } = access
+  const queues = stack.use(new ActivityQueues({ connection, namespace, activities, graceMs: 200, log }))
+  const open = () => {
+    const wanted = new Map([[QUEUES.node(nodeId), 16]])
+    // As a node that is told so does (workers/node/queues.ts).
+    if (options?.sharing === 'dedicated') return queues.want(wanted)
+    for (const { model_key, state } of parts.models.report()) {
+      if (['warm', 'running', 'idle'].includes(state)) wanted.set(QUEUES.warm(model_key), 16)
+      if (state === 'evicted') wanted.set(QUEUES.cached(model_key), 16)
+    }
+    queues.want(wanted)
+  }
+  parts.models.onChange(open)
+  open()
+  await until(async () => {
+    const row = await api.database.db
+      .selectFrom('node_state')
+      .select('node_id')
+      .where('node_id', '=', nodeId)
+      .executeTakeFirst()
+    return row !== undefined
+  })
+  const opened = stack.move()
+  return { ...node, queues, [Symbol.asyncDispose]: () => opened.disposeAsync() }
+}

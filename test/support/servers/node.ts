@@ -1,0 +1,193 @@
+import { createHash } from 'node:crypto'
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { recordDispatch } from '../../../db/repositories/nodes/dispatches.ts'
+import { createNodeToken } from '../../../db/repositories/nodes/nodes.ts'
+import { newId } from '../../../domain/ids.ts'
+import { loadCatalog } from '../../../platform/catalog.ts'
+import { readConfig } from '../../../platform/config.ts'
+import { createLogger } from '../../../platform/log.ts'
+import type { JobClaim } from '../../../schemas/lease.ts'
+import type { NodeSharing } from '../../../schemas/node.ts'
+import { closeNode, type NodeParts, openNode } from '../../../workers/node/parts.ts'
+import type { TestApi } from './api.ts'
+import { realPython } from './python.ts'
+import { temporaryFolder } from '../builders/temporary-folder.ts'
+import { until } from '../assertions/until.ts'
+
+const SERVER = fileURLToPath(new URL('tiny_model_server.py', import.meta.url))
+
+export interface TestNode extends AsyncDisposable {
+  readonly parts: NodeParts
+  readonly nodeId: string
+  readonly dir: string
+}
+
+export interface TestNodeOptions {
+  memoryMb?: number
+  cacheMb?: number
+  /** Real memory that a loaded model holds on top of its server's own. */
+  ballastMb?: number
+  /** What the profile says of VRAM; 0 for a model of the processor. */
+  vramMb?: number
+  /** Requests one model takes at a time. */
+  concurrency?: number
+  /** Silence after which a load is given up. */
+  startTimeoutS?: number
+  /** Models that it keeps loaded. */
+  pinned?: string[]
+  dir?: string
+  token?: string
+  /** The account that owns it, which may load what `addModel` makes when absent. */
+  accountId?: string
+  sharing?: NodeSharing
+  /** The project's own catalog instead of the tiny model server. */
+  realCatalog?: boolean
+  /** Another model server than the tiny one, where it takes its requests, and which is its first. */
+  server?: {
+    command: string[]
+    inferPath: string
+    warmupInput?: object
+    servedModel?: string
+    pythonEnv?: string
+  }
+  /** Environments that it prepares, where their locks lie, and where they are kept. */
+  prepare?: string
+  locksDir?: string
+  cacheDir?: string
+}
+
+/** A real node over a real gateway, all but its Temporal workers; its models are those of `addModel`. */
+export async function startNode(api: TestApi, options: TestNodeOptions = {}): Promise<TestNode> {
+  await using stack = new AsyncDisposableStack()
+  const dir = options.dir ?? stack.use(temporaryFolder()).path
+  const { db } = api.database
+  const accountId = options.accountId ?? (await ownerAccount(api))
+  const config = readConfig({
+    HEARTH_GATEWAY_URL: api.baseUrl,
+    HEARTH_NODE_TOKEN:
+      options.token ?? (await createNodeToken(db, { accountId, sharing: options.sharing ?? 'shared' })),
+    HEARTH_NODE_DIR: dir,
+    HEARTH_NODE_NAME: 'test-node',
+    HEARTH_NODE_MEMORY_MB: String(options.memoryMb ?? 1_000),
+    HEARTH_NODE_CACHE_MB: String(options.cacheMb ?? 1_000),
+    HEARTH_NODE_PINNED: options.pinned?.join(',') ?? '',
+    HEARTH_NODE_PREPARE: options.prepare ?? 'none',
+    ...(options.cacheDir && { HEARTH_CACHE_DIR: options.cacheDir }),
+  })
+  const log = createLogger('test-node', process.env.HEARTH_LOG_LEVEL ?? 'silent')
+  const catalog = options.realCatalog ? loadCatalog() : tinyCatalog(join(dir, 'catalog'), options)
+  let draining = false
+  const parts = await openNode(config, log, {
+    catalog,
+    locksDir: options.locksDir,
+    isDraining: () => draining,
+    onDraining: (value) => (draining = value),
+    onSharing: () => {},
+    onNoLink: () => {},
+  })
+  stack.defer(() => closeNode(parts))
+  const { nodeId } = parts.identity
+  await until(() => api.services.links.snapshot().some(({ node_id }) => node_id === nodeId))
+  const opened = stack.move()
+  return { parts, nodeId, dir, [Symbol.asyncDispose]: () => opened.disposeAsync() }
+}
+
+/** Takes a job as a node does that the gate has handed it to. */
+export async function claimOn(api: TestApi, { parts, nodeId }: TestNode, jobId: string): Promise<JobClaim> {
+  await recordDispatch(api.database.db, { kind: 'job', subjectId: jobId, nodeId })
+  return parts.control.claimJob<JobClaim>(jobId, { lease_s: 30 })
+}
+
+/** Owns the nodes and models of tests that do not say otherwise, so that these nodes may load these models by themselves. */
+async function ownerAccount({ database: { db } }: TestApi): Promise<string> {
+  const id = '00000000-0000-7000-8000-000000000001'
+  await db
+    .insertInto('account')
+    .values({ id, name: 'owner' })
+    .onConflict((oc) => oc.doNothing())
+    .execute()
+  return id
+}
+
+function tinyCatalog(
+  directory: string,
+  { ballastMb = 0, vramMb = 0, concurrency = 8, startTimeoutS = 10, server }: TestNodeOptions,
+) {
+  mkdirSync(join(directory, 'runtime-profiles'), { recursive: true })
+  mkdirSync(join(directory, 'model-configs'), { recursive: true })
+  const profile = {
+    profile_id: 'tiny',
+    display_name: 'Tiny model server',
+    description: 'For tests.',
+    driver: 'process',
+    python_env: server?.pythonEnv ?? null,
+    command: server?.command ?? [realPython(), SERVER, '{model_dir}', String(ballastMb)],
+    env: {},
+    health_path: '/health',
+    infer_path: server?.inferPath ?? '/infer',
+    ...(server?.warmupInput && { warmup_input: server.warmupInput }),
+    ...(server?.servedModel && { served_model: server.servedModel }),
+    task_types: ['echo'],
+    requires_gpu: false,
+    memory_mb: 50,
+    vram_mb: vramMb,
+    threads: 1,
+    max_concurrency: concurrency,
+    start_timeout_s: startTimeoutS,
+    stop_grace_s: 0.2,
+  }
+  writeFileSync(join(directory, 'runtime-profiles', 'tiny.json'), JSON.stringify(profile))
+  return loadCatalog(directory)
+}
+
+/** A version of the tiny runtime in the database and the object store; gives its key. */
+export async function addModel(
+  api: TestApi,
+  weights: {
+    name: string
+    load_s?: number
+    steps?: number
+    broken?: boolean
+    /** Its server says that nothing can be done with them. */
+    unusable?: boolean
+    padding?: string
+    /** Of fake language models: the only name that they know, or that they answer under the caller's. */
+    served?: string
+    echo?: boolean
+  },
+  { memoryMb = 50 }: { memoryMb?: number } = {},
+): Promise<string> {
+  const { db, objects } = api.services
+  const modelKey = `${weights.name}-${newId().slice(-8)}`
+  const accountId = await ownerAccount(api)
+  const id = newId()
+  await db
+    .insertInto('model_version')
+    .values({
+      id,
+      account_id: accountId,
+      model_key: modelKey,
+      name: weights.name,
+      model_config_id: 'tiny',
+      runtime_profile: 'tiny',
+      memory_mb: memoryMb,
+      input_schema: '{}',
+      output_schema: '{}',
+      example_input: '{"instances":[1]}',
+      example_output: '{"predictions":[1]}',
+    })
+    .execute()
+  const bytes = Buffer.from(JSON.stringify(weights))
+  const object_key = `versions/${id}/weights.json`
+  await objects.put(object_key, bytes, { contentType: 'application/json' })
+  const sha256 = createHash('sha256').update(bytes).digest('hex')
+  await db
+    .insertInto('version_file')
+    .values({ version_id: id, path: 'weights.json', object_key, size_bytes: bytes.length, sha256 })
+    .execute()
+  return modelKey
+}
+
+export { until }

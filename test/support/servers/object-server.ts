@@ -1,0 +1,31 @@
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { createApp } from '../../../api/app.ts'
+import { objects } from '../../../api/routes/objects/index.ts'
+import type { Services } from '../../../api/services.ts'
+import { readConfig } from '../../../platform/config.ts'
+import { createLogger } from '../../../platform/log.ts'
+import type { ObjectStore } from '../../../platform/object-store/store.ts'
+
+/** Serves nothing but the signed URLs of a local store, through the real kernel. */
+export async function serveObjects(store: ObjectStore): Promise<AsyncDisposable & { url: string }> {
+  // These routes take nothing else: they have no caller and touch no database.
+  const services = {
+    config: readConfig({}),
+    log: createLogger('test', 'silent'),
+    objects: store,
+  } as unknown as Services
+  const families = [{ name: 'root', prefix: '', errors: 'builder', routes: objects }] as const
+  const server = createServer(createApp(services, { families, validateResponses: true }))
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections()
+      server.close()
+      await once(server, 'close')
+    },
+  }
+}

@@ -1,0 +1,69 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { ensurePythonEnv, pythonProcessEnv } from '../../../node-runtime/environments/python-env.ts'
+import { readConfig } from '../../../platform/config.ts'
+import { TEST_LOCKS } from '../../../scripts/test-tools.ts'
+import { requireInstalled } from '../skip.ts'
+
+const SCRIPT = join(import.meta.dirname, 'openai_client.py')
+
+/** What the client raised: the name of its class, and what a caller reads from it. */
+interface Raised {
+  name: string
+  status: number | null
+  code: string | null
+  retry_after: string | null
+}
+
+/** The official client in a Python process of its own. */
+export interface PythonClient extends AsyncDisposable {
+  /** Gives what came of a call of `openai_client.py`; throws when the client raised. */
+  call(name: string, key: string, options?: object): Promise<unknown>
+  /** Gives the exception of a call; throws when there is none. */
+  raisedBy(name: string, key: string, options?: object): Promise<Raised>
+}
+
+/** For `before`: skips the suite by name, with the reason, where the client cannot be installed. */
+export async function requireOpenaiClient(this: Mocha.Context): Promise<void> {
+  this.timeout(600_000)
+  await requireInstalled(this, process.env.HEARTH_TEST_OPENAI_MISSING, openaiPython)
+}
+
+/** The interpreter of the environment that holds the client and nothing else, made on first use (seconds). */
+async function openaiPython(): Promise<string> {
+  const options = { cacheDir: readConfig().HEARTH_CACHE_DIR, log: () => {}, locksDir: TEST_LOCKS }
+  return (await ensurePythonEnv('openai', options)).python
+}
+
+export async function startPythonClient(baseUrl: string): Promise<PythonClient> {
+  // Where there is a proxy, a gateway on this machine is not behind it.
+  const env = pythonProcessEnv({ NO_PROXY: '127.0.0.1', no_proxy: '127.0.0.1' })
+  const child = spawn(await openaiPython(), [SCRIPT, baseUrl], { env, stdio: ['pipe', 'pipe', 'inherit'] })
+  const exit = once(child, 'exit')
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
+
+  const ask = async (call: string, key: string, options: object): Promise<object> => {
+    child.stdin.write(`${JSON.stringify({ call, key, with: options })}\n`)
+    const { value, done } = await lines.next()
+    if (done) throw new Error('the Python client ended; what it said stands above')
+    return JSON.parse(value) as object
+  }
+  return {
+    async call(name, key, options = {}) {
+      const came = await ask(name, key, options)
+      if ('answer' in came) return came.answer
+      throw new Error(`${name} raised ${JSON.stringify(came)}`)
+    },
+    async raisedBy(name, key, options = {}) {
+      const came = await ask(name, key, options)
+      if ('raised' in came) return came.raised as Raised
+      throw new Error(`${name} raised nothing: ${JSON.stringify(came)}`)
+    },
+    async [Symbol.asyncDispose]() {
+      child.stdin.end()
+      await exit
+    },
+  }
+}

@@ -1,0 +1,104 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { access, mkdir, mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { CreateBucketCommand, S3Client } from '@aws-sdk/client-s3'
+import { goInstall } from '../../../embedded/processes/programs.ts'
+import { readConfig } from '../../../platform/config.ts'
+import type { S3ObjectStoreOptions } from '../../../platform/object-store/s3.ts'
+import { freePort } from './database.ts'
+
+const VERSION = '1.8.0'
+const BUCKET = 'hearth-test'
+
+/** A running S3 server with one empty bucket. */
+export interface TestS3 extends AsyncDisposable {
+  options: S3ObjectStoreOptions
+}
+
+/** Starts a real S3 server (versitygw over a directory), or says in words why this machine has none. */
+export async function startS3(): Promise<TestS3 | { missing: string }> {
+  const binary = await findServer()
+  if (typeof binary !== 'string') return binary
+
+  const directory = await mkdtemp(join(tmpdir(), 'hearth-s3-'))
+  const [data, sidecar] = [join(directory, 'data'), join(directory, 'sidecar')]
+  await Promise.all([mkdir(data), mkdir(sidecar)])
+  const port = await freePort()
+  const options: S3ObjectStoreOptions = {
+    bucket: BUCKET,
+    region: 'us-east-1',
+    endpoint: `http://127.0.0.1:${port}`,
+    accessKeyId: 'hearth',
+    secretAccessKey: 'hearth-secret',
+    forcePathStyle: true,
+  }
+  const server = spawn(
+    binary,
+    // Metadata in a sidecar folder, for a temporary directory may lack extended attributes.
+    ['--quiet', '--port', `127.0.0.1:${port}`, 'posix', '--sidecar', sidecar, data],
+    {
+      stdio: 'ignore',
+      env: { ROOT_ACCESS_KEY_ID: options.accessKeyId, ROOT_SECRET_ACCESS_KEY: options.secretAccessKey },
+    },
+  )
+  const stop = async () => {
+    await end(server)
+    await rm(directory, { recursive: true, force: true })
+  }
+  try {
+    await createBucket(options)
+  } catch (err) {
+    await stop()
+    throw err
+  }
+  return { options, [Symbol.asyncDispose]: stop }
+}
+
+/** The test runner says where the server is or why there is none; alone, a test looks for it, and builds it. */
+async function findServer(): Promise<string | { missing: string }> {
+  const { HEARTH_TEST_VERSITYGW: path, HEARTH_TEST_VERSITYGW_MISSING: missing } = process.env
+  if (path) return path
+  if (missing) return { missing: `no S3 server: ${missing}` }
+  const target = join(readConfig().HEARTH_CACHE_DIR, `versitygw-${VERSION}`, 'versitygw')
+  try {
+    await access(target)
+  } catch {
+    try {
+      await goInstall('github.com/versity/versitygw/cmd/versitygw', `v${VERSION}`, target, () => {})
+    } catch (err) {
+      return { missing: `no S3 server: ${String(err).split('\n')[0]}` }
+    }
+  }
+  return target
+}
+
+async function createBucket(options: S3ObjectStoreOptions): Promise<void> {
+  const { endpoint, region, accessKeyId, secretAccessKey } = options
+  const client = new S3Client({
+    ...(endpoint && { endpoint }),
+    region,
+    forcePathStyle: true,
+    credentials: { accessKeyId, secretAccessKey },
+    maxAttempts: 1,
+  })
+  const deadline = Date.now() + 15_000
+  for (;;) {
+    try {
+      await client.send(new CreateBucketCommand({ Bucket: options.bucket }))
+      break
+    } catch (err) {
+      if (Date.now() > deadline) throw err
+      await sleep(50)
+    }
+  }
+  client.destroy()
+}
+
+async function end(server: ChildProcess): Promise<void> {
+  if (server.exitCode !== null || server.signalCode !== null) return
+  server.kill('SIGKILL')
+  await once(server, 'exit')
+}

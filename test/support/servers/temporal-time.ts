@@ -1,0 +1,56 @@
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { TestWorkflowEnvironment } from '@temporalio/testing'
+import { Worker } from '@temporalio/worker'
+import { readConfig } from '../../../platform/config.ts'
+import { workflowBundle } from '../../../workers/bundle.ts'
+import { quietRuntime } from './temporal.ts'
+
+/** A Temporal server whose clock jumps to the next timer: two days of waiting take no time. */
+export interface SkippingTemporal extends AsyncDisposable {
+  /** Runs one workflow to its end over the given activities. */
+  run(workflow: string, input: unknown[], activities: object): Promise<unknown>
+  /** Epoch milliseconds of the server's clock. */
+  now(): Promise<number>
+}
+
+/** No workflow of a test takes longer. */
+const LONGEST = '20 days'
+
+/** Starts it, or says in words why this machine has none. */
+export async function startSkippingTemporal(): Promise<SkippingTemporal | { missing: string }> {
+  const { HEARTH_CACHE_DIR: cache } = readConfig()
+  const { HEARTH_TEST_TEMPORAL_TIME_SKIPPING: given, HEARTH_TEST_TEMPORAL_TIME_SKIPPING_MISSING: why } =
+    process.env
+  const path = given ?? join(cache, 'temporal-test-server-1.38.0', 'temporal-test-server')
+  if (!existsSync(path))
+    return { missing: `no time-skipping Temporal server (${why ?? 'npm test fetches it'})` }
+
+  quietRuntime()
+  const env = await TestWorkflowEnvironment.createTimeSkipping({
+    server: { executable: { type: 'existing-path', path } },
+  })
+  let runs = 0
+  return {
+    now: () => env.currentTimeMs(),
+    async run(workflow, input, activities) {
+      const taskQueue = `time-${++runs}`
+      const worker = await Worker.create({
+        connection: env.nativeConnection,
+        taskQueue,
+        workflowBundle: await workflowBundle(cache),
+        activities,
+      })
+      return worker.runUntil(
+        env.client.workflow.execute(workflow, {
+          workflowId: taskQueue,
+          taskQueue,
+          args: input,
+          // Between its end and the stop of the clock the server may jump to this time: ten years, unless said.
+          workflowExecutionTimeout: LONGEST,
+        }),
+      )
+    },
+    [Symbol.asyncDispose]: () => env.teardown(),
+  }
+}

@@ -1,0 +1,51 @@
+import type { WorkflowHandle } from '@temporalio/client'
+import type { ControlActivities } from '../../../activities/control/index.ts'
+import type { TrainInput } from '../../../activities/node/jobs/train.ts'
+import { QUEUES, WORKFLOW_ID } from '../../../workflows/contract/policy.ts'
+import type { TestApi } from './api.ts'
+import { startGatedApi } from './gate.ts'
+import { runWorker, startControlWorker, startTemporal, type TestTemporal } from './temporal.ts'
+
+type Train = (input: TrainInput) => Promise<void>
+
+/** A gateway, Temporal and the queues between them; what a node does is up to each test. */
+export interface TrainingWorld extends AsyncDisposable {
+  readonly api: TestApi
+  readonly temporal: TestTemporal
+  /** Runs the control worker and a node that trains in this way, until disposed. */
+  work(train: Train, wrap?: (activities: ControlActivities) => object): Promise<AsyncDisposable>
+  workflow(jobId: string): WorkflowHandle
+}
+
+export async function startTrainingWorld(): Promise<TrainingWorld> {
+  await using stack = new AsyncDisposableStack()
+  const temporal = stack.use(await startTemporal())
+  const { api } = await startGatedApi(stack, temporal)
+  const opened = stack.move()
+  return {
+    api,
+    temporal,
+    async work(train, wrap) {
+      await using workers = new AsyncDisposableStack()
+      workers.use(await startControlWorker(temporal, api.services, wrap))
+      workers.use(
+        await runWorker({
+          connection: temporal.connection,
+          taskQueue: QUEUES.train('cpu'),
+          activities: { train },
+          shutdownGraceTime: '100ms',
+        }),
+      )
+      const moved = workers.move()
+      return { [Symbol.asyncDispose]: () => moved.disposeAsync() }
+    },
+    workflow: (jobId) => temporal.client.workflow.getHandle(WORKFLOW_ID.job(jobId)),
+    [Symbol.asyncDispose]: () => opened.disposeAsync(),
+  }
+}
+
+/** The same with its control worker running and no node: tests bring real ones. */
+export async function startControlOnly(): Promise<{ world: TrainingWorld; control: AsyncDisposable }> {
+  const world = await startTrainingWorld()
+  return { world, control: await startControlWorker(world.temporal, world.api.services) }
+}

@@ -1,0 +1,151 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { NativeConnection } from '@temporalio/worker'
+import { createNodeActivities } from '../../../activities/node/index.ts'
+import { createLogger } from '../../../platform/log.ts'
+import { ActivityQueues } from '../../../workers/node/activity-queues.ts'
+import { wantedQueues } from '../../../workers/node/queues.ts'
+import { startApi, type TestApi } from '../../support/servers/api.ts'
+import { addModel, startNode, type TestNode } from '../../support/servers/node.ts'
+import { startTemporal, type TestTemporal } from '../../support/servers/temporal.ts'
+import { SOON_MS, until } from '../../support/assertions/until.ts'
+
+/** Longer than the SDK itself tries. */
+const AWAY_MS = 25_000
+
+/** A way to a server that can be closed for a while. */
+async function startWay(upstream: string) {
+  const [host = '', port = ''] = upstream.split(':')
+  const sockets = new Set<Socket>()
+  let isOpen = true
+  const server = createServer((socket) => {
+    socket.on('error', () => {})
+    if (!isOpen) return void socket.destroy()
+    const inner = connect(Number(port), host).on('error', () => socket.destroy())
+    sockets.add(socket).add(inner)
+    socket.pipe(inner).pipe(socket)
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const close = () => {
+    isOpen = false
+    for (const socket of sockets) socket.destroy()
+  }
+  return {
+    address: `127.0.0.1:${(server.address() as AddressInfo).port}`,
+    close,
+    open: () => void (isOpen = true),
+    async [Symbol.asyncDispose]() {
+      close()
+      server.close()
+      await once(server, 'close')
+    },
+  }
+}
+
+describe('task queues of a node', () => {
+  let temporal: TestTemporal
+  let api: TestApi
+  let node: TestNode
+  let queues: ActivityQueues
+  before(async () => {
+    temporal = await startTemporal()
+    api = await startApi()
+    node = await startNode(api, { memoryMb: 150, ballastMb: 70 })
+    queues = new ActivityQueues({
+      connection: temporal.connection,
+      namespace: 'default',
+      activities: createNodeActivities({
+        ...node.parts,
+        nodeId: node.nodeId,
+        stopping: () => new AbortController().signal,
+        log: createLogger('node', 'silent'),
+      }),
+      graceMs: 500,
+      log: createLogger('node', 'silent'),
+    })
+  })
+  after(async () => {
+    await queues[Symbol.asyncDispose]()
+    await node[Symbol.asyncDispose]()
+    await api[Symbol.asyncDispose]()
+    await temporal[Symbol.asyncDispose]()
+  })
+
+  const polled = async ({ draining = false } = {}) => {
+    queues.want(wantedQueues(node.parts, { draining, sharing: 'shared' }))
+    await queues.settled()
+    return queues.polled
+  }
+
+  it('are its own and those of its hardware before it has any model', async () => {
+    assert.deepEqual(await polled(), ['merge.cpu', `node.${node.nodeId}`, 'train.cpu'])
+  })
+
+  it('follow its models as they are loaded and evicted', async () => {
+    const [first, second] = [
+      await addModel(api, { name: 'first' }, { memoryMb: 90 }),
+      await addModel(api, { name: 'second' }, { memoryMb: 90 }),
+    ]
+
+    await node.parts.models.load(first)
+    assert.deepEqual(await polled(), ['merge.cpu', `node.${node.nodeId}`, 'train.cpu', `warm.${first}`])
+
+    await node.parts.models.load(second)
+    assert.deepEqual(await polled(), [
+      `cached.${first}`,
+      'merge.cpu',
+      `node.${node.nodeId}`,
+      'train.cpu',
+      `warm.${second}`,
+    ])
+  })
+
+  it('are only its own while it drains', async () => {
+    assert.deepEqual(await polled({ draining: true }), [`node.${node.nodeId}`])
+    assert.equal((await polled()).length, 5)
+  })
+
+  it('are polled soon after Temporal was away when they were wanted', async () => {
+    await using way = await startWay(temporal.address)
+    const connection = await NativeConnection.connect({ address: way.address })
+    const reasons: string[] = []
+    await using late = new ActivityQueues({
+      connection,
+      namespace: 'default',
+      activities: createNodeActivities({
+        ...node.parts,
+        nodeId: node.nodeId,
+        stopping: () => new AbortController().signal,
+        log: createLogger('node', 'silent'),
+      }),
+      graceMs: 500,
+      log: Object.assign(createLogger('node', 'silent'), {
+        warn: ({ err }: { err: unknown }) => reasons.push(String(err)),
+      }),
+    })
+    way.close()
+    late.want(new Map([['late', 1]]))
+    await sleep(AWAY_MS)
+    assert.deepEqual(late.polled, [])
+
+    way.open()
+
+    await until(() => late.polled.includes('late'), 2 * SOON_MS)
+    assert.ok(reasons.length > 0)
+    // A worker that failed to start would stand in the way of the next until it is garbage.
+    assert.deepEqual(
+      reasons.filter((reason) => reason.includes('overlapping')),
+      [],
+    )
+  })
+
+  it('are none for good once they have been disposed of, whatever models do meanwhile', async () => {
+    const disposed = queues[Symbol.asyncDispose]()
+    queues.want(wantedQueues(node.parts, { draining: false, sharing: 'shared' }))
+    await disposed
+
+    assert.deepEqual(await polled(), [])
+  })
+})
