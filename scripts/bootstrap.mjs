@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// Runs on any Node from 20 up and needs no package: it installs the packages of this checkout when they are missing
-// or out of date, then hands over to the Node 24 that is one of them.
+// `bootstrap.mjs PROGRAM ...`: runs on any Node from 20 up and needs no package. It installs the packages of this checkout when
+// they are missing or out of date, then runs the program with the Node 24 that is one of them.
 import { spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
@@ -12,59 +12,6 @@ const ROOT = resolve(import.meta.dirname ?? new URL('.', import.meta.url).pathna
 const MODULES = join(ROOT, 'node_modules')
 const STAMP = join(MODULES, '.hearth-lock-sha256')
 const BIN = join(MODULES, '.bin')
-
-const FOLDERS = [
-  'api',
-  'activities',
-  'cli',
-  'db',
-  'domain',
-  'embedded',
-  'node-runtime',
-  'platform',
-  'schemas',
-  'workers',
-  'workflows',
-]
-
-/** What each script runs once the packages are there: commands in order, extra arguments go to the last. */
-const SCRIPTS = {
-  start: [['node', 'embedded/start.ts']],
-  demo: [['node', 'embedded/demo.ts']],
-  test: [['node', 'scripts/test.ts']],
-  'test:unit': [
-    ['mocha', '--ignore', 'test/{e2e,faults}/**', '--spec', 'test/{domain,schemas,api/http}/**/*.test.ts'],
-  ],
-  verify: [['node', 'scripts/test.ts', '--verify']],
-  check: [['tsc', '--noEmit', '-p', '.']],
-  lint: [
-    ['oxlint', '--type-aware'],
-    ['depcruise', ...FOLDERS],
-  ],
-  format: [['oxfmt', '.']],
-  openapi: [['node', 'scripts/openapi.ts']],
-  'openapi:write': [['node', 'scripts/openapi.ts', '--write']],
-  'config:write': [['node', 'scripts/write-configuration.ts']],
-  kernels: [['node', 'scripts/build-kernels.ts']],
-  migrate: [['node', 'scripts/migrate.ts']],
-  knip: [['knip']],
-  hearth: [['node', 'cli/hearth.ts']],
-  'bench:merge': [['node', 'bench/merge.ts']],
-  'bench:tune': [['node', 'bench/tune.ts']],
-  'bench:ingest': [['node', 'bench/ingest.ts']],
-  'bench:durable': [['node', 'bench/durable.ts']],
-  'bench:lists': [['node', 'bench/lists.ts']],
-  'bench:neighbour': [['node', 'bench/neighbour.ts']],
-  'bench:placement': [['node', 'bench/placement.ts']],
-  'bench:chaos': [['node', 'bench/chaos.ts']],
-  'bench:warm': [['node', 'bench/warm.ts']],
-  'bench:coldstart': [['node', 'bench/coldstart.ts']],
-  'bench:temporal-gate': [['node', 'bench/temporal-gate.ts']],
-  'bench:gateway': [['node', 'bench/gateway.ts']],
-  'bench:aborts': [['node', 'bench/aborts.ts']],
-  'bench:webhooks': [['node', 'bench/webhooks.ts']],
-  'bench:waiting': [['node', 'bench/waiting.ts']],
-}
 
 /** Progress goes to standard error: the output of a script may be a document. */
 function say(line) {
@@ -160,14 +107,14 @@ async function installOnce() {
   }
 }
 
-/** Runs one command with Node 24 first on PATH; signals reach it as they reach us. */
-function run([command, ...args]) {
+/** Runs a program with Node 24, which is first on its PATH as well; signals reach it as they reach us. */
+function run(program, args) {
   const env = {
     ...process.env,
     HEARTH_PARENT_PID: String(process.pid),
     PATH: `${BIN}${delimiter}${process.env.PATH ?? ''}`,
   }
-  const child = spawn(join(BIN, command), args, { cwd: ROOT, env, stdio: 'inherit' })
+  const child = spawn(join(BIN, 'node'), [program, ...args], { cwd: ROOT, env, stdio: 'inherit' })
   const forward = (signal) => child.kill(signal)
   // A terminal sends SIGINT to the whole group already; it must not end this process before its child.
   process.on('SIGINT', () => !process.stdin.isTTY && forward('SIGINT'))
@@ -183,22 +130,13 @@ function run([command, ...args]) {
   })
 }
 
-async function main([script, ...args]) {
-  const commands = SCRIPTS[script]
-  if (!commands) {
-    say(`unknown script "${script ?? ''}"; one of ${Object.keys(SCRIPTS).join(', ')}`)
-    return 2
-  }
+async function main([program, ...args]) {
   if (Number(process.versions.node.split('.')[0]) < 20) {
     say(`Node 20 or newer is needed, this is ${process.version}.`)
     return 2
   }
   if (read(STAMP)?.trim() !== lockDigest() || !existsSync(join(BIN, 'node'))) await installOnce()
-  for (const [index, command] of commands.entries()) {
-    const code = await run(index === commands.length - 1 ? [...command, ...args] : command)
-    if (code !== 0) return code
-  }
-  return 0
+  return run(program, args)
 }
 
 main(process.argv.slice(2)).then(

@@ -1,4 +1,4 @@
 #!/usr/bin/env node
-// `npx hearth ...`: the same as `npm run hearth -- ...`.
-process.argv.splice(2, 0, 'hearth')
+// `npx hearth ...`, also on a checkout whose packages are not installed yet.
+process.argv.splice(2, 0, 'cli/hearth.ts')
 await import('./bootstrap.mjs')

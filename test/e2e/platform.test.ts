@@ -208,7 +208,7 @@ describe('npm start', function () {
 })
 
 async function runToEnd(args: string[], env: NodeJS.ProcessEnv): Promise<{ code: number; stderr: string }> {
-  const command = ['scripts/bootstrap.mjs', 'start', ...args]
+  const command = ['scripts/bootstrap.mjs', 'embedded/start.ts', ...args]
   const child = spawn(process.execPath, command, {
     env: { ...process.env, ...env },
     stdio: ['ignore', 'ignore', 'pipe'],

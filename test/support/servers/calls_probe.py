@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parents[2] / "node-runtime" / "servers")]
+sys.path[:0] = [str(Path(__file__).parents[3] / "node-runtime" / "servers")]
 
 from llm_calls import gather
 from llm_text import Answer
