@@ -1,3 +1,4 @@
+import { isDataException, isTransient } from '../../db/errors.ts'
 import { ApiError, type Issue } from '../../domain/errors.ts'
 
 interface Coded {
@@ -7,8 +8,6 @@ interface Coded {
 
 /** What the network and the drivers call a server that cannot be reached. */
 const UNREACHABLE = new Set<unknown>(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND'])
-/** Postgres: shutting down or starting up, out of connections, deadlock, serialisation failures, a lock that somebody keeps. */
-const TRY_AGAIN = new Set<unknown>(['57P01', '57P02', '57P03', '53300', '40001', '40P01', '55P03'])
 /** Sentences without a code; the last is of a session that ended before a later statement, such as the roll-back. */
 const UNREACHABLE_TEXT =
   /Connection terminated|timeout exceeded when trying to connect|Failed to connect|is not queryable/
@@ -21,9 +20,8 @@ export function toApiError(err: unknown): ApiError {
 
   const isUnreachable =
     UNREACHABLE.has(code) ||
-    TRY_AGAIN.has(code) ||
+    isTransient(err) ||
     code === GRPC_UNAVAILABLE ||
-    (typeof code === 'string' && /^08...$/.test(code)) ||
     (typeof message === 'string' && UNREACHABLE_TEXT.test(message))
   if (isUnreachable) {
     return new ApiError('unavailable', 'a system behind this service is not reachable; try again', {
@@ -32,8 +30,7 @@ export function toApiError(err: unknown): ApiError {
     })
   }
 
-  // Class 22 is data that Postgres cannot hold: NUL in text, a number out of range.
-  if (typeof code === 'string' && /^22[0-9A-Z]{3}$/.test(code)) {
+  if (isDataException(err)) {
     return new ApiError('validation_failed', 'a value of the request cannot be stored', { cause: err })
   }
   return new ApiError('internal', 'internal error', { cause: err })

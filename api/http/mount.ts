@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Transaction } from 'kysely'
 import type { Database } from '../../db/tables.ts'
+import { isDataException } from '../../db/errors.ts'
 import { ApiError } from '../../domain/errors.ts'
 import type { Services } from '../services.ts'
 import { ClientGoneError } from './body.ts'
@@ -26,7 +27,7 @@ import { encode, type Outgoing, send, sendError } from './respond.ts'
 import { type Match, PathRouter } from './router.ts'
 import { identify } from './stranger-sockets.ts'
 import { Strangers } from './strangers.ts'
-import { isUnstorable, unstorableText } from './unstorable.ts'
+import { unstorableText } from './unstorable.ts'
 
 /** How the log tells that nobody waited for the answer. */
 const CLIENT_GONE = 499
@@ -212,7 +213,7 @@ export class Kernel {
   #tell(operation: Operation | undefined, exchange: Exchange, err: unknown): void {
     const { path } = exchange
     const told = toApiError(err)
-    const thrown = (isUnstorable(err) && unstorableText(exchange)) || told
+    const thrown = (isDataException(err) && unstorableText(exchange)) || told
     const error = operation?.conformance?.checkError(thrown) ?? thrown
     if (error.cause !== undefined) {
       exchange.log[error.status >= 500 ? 'error' : 'debug']({ err: error.cause }, error.message)

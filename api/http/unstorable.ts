@@ -9,12 +9,6 @@ export interface Texts {
   readonly body: unknown
 }
 
-/** Whether the database refused the data itself (class 22): text or numbers that it cannot hold. */
-export function isUnstorable(err: unknown): boolean {
-  const { code } = (err ?? {}) as { code?: unknown }
-  return typeof code === 'string' && /^22[0-9A-Z]{3}$/.test(code)
-}
-
 /** Names the text that Postgres refused: one with a NUL, or with half a surrogate pair. */
 export function unstorableText({ params, query, body }: Texts): ApiError | undefined {
   const places: [Where, unknown][] = [

@@ -1,14 +1,15 @@
 import type { Insertable, Selectable } from 'kysely'
 import type { CreatedAt, NullableJson, Optional } from './columns.ts'
+import type { DatasetStatus, DatasetVisibility, StorageFormat } from '../../schemas/dataset.ts'
 
 export interface DatasetTable {
   id: string
   account_id: string
   dataset_name: string
   description: string
-  status: 'pending' | 'ready' | 'failed'
-  storage_format: 'csv' | 'jsonl' | 'parquet' | 'hf_dataset'
-  visibility: 'private' | 'public'
+  status: DatasetStatus
+  storage_format: StorageFormat
+  visibility: DatasetVisibility
   num_samples: Optional<number>
   total_size_bytes: Optional<number>
   /** What its rows take in memory, unpacked and with every value written out. */

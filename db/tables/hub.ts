@@ -1,5 +1,6 @@
 import type { Selectable } from 'kysely'
 import type { CreatedAt, Defaulted, Optional } from './columns.ts'
+import type { LifecycleStatus } from '../../domain/models/lifecycle.ts'
 
 export interface HubModelTable {
   /** The `model_config_id` callers see. */
@@ -23,7 +24,7 @@ export type HubModelRow = Selectable<HubModelTable>
 export interface ModelConfigLifecycleTable {
   account_id: string
   model_config_id: string
-  lifecycle_status: 'candidate' | 'ready' | 'preferred' | 'disabled'
+  lifecycle_status: LifecycleStatus
   reason: Optional<string>
   updated_at: Defaulted<Date>
 }

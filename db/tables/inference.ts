@@ -1,19 +1,7 @@
 import type { Generated, Insertable, Selectable } from 'kysely'
 import type { LedgerKind } from '../../domain/ledger.ts'
 import type { CreatedAt, Defaulted, NullableJson, Optional } from './columns.ts'
-
-export type TaskStatus =
-  | 'queued'
-  | 'assigned'
-  | 'claimed'
-  | 'preparing'
-  | 'downloading_model'
-  | 'loading_model'
-  | 'running'
-  | 'generating'
-  | 'uploading_output'
-  | 'succeeded'
-  | 'failed'
+import type { ModelState, TaskStatus, TaskSurface } from '../../schemas/inference-task.ts'
 
 export interface TaskTable {
   id: string
@@ -21,9 +9,9 @@ export interface TaskTable {
   endpoint_id: string
   status: TaskStatus
   status_detail: NullableJson<{ status: string; progress_pct: number; metadata: Record<string, unknown> }>
-  surface: 'rest' | 'openai' | 'mcp' | 'action'
+  surface: TaskSurface
   model_key: string
-  model_state: Optional<'resident' | 'cached' | 'cold'>
+  model_state: Optional<ModelState>
   input: Optional<Buffer>
   result: Optional<Buffer>
   error: Optional<string>

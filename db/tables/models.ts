@@ -1,5 +1,7 @@
 import type { Insertable, Selectable } from 'kysely'
 import type { CreatedAt, Defaulted, Json, Optional } from './columns.ts'
+import type { EndpointStatus, EndpointVisibility, ReviewStatus } from '../../schemas/endpoint.ts'
+import type { LifecycleStatus } from '../../domain/models/lifecycle.ts'
 
 export interface ModelTable {
   id: string
@@ -19,7 +21,7 @@ export interface ModelVersionTable {
   model_config_id: string
   runtime_profile: string
   visibility: Defaulted<'private' | 'public'>
-  lifecycle_status: Defaulted<'candidate' | 'ready' | 'preferred' | 'disabled'>
+  lifecycle_status: Defaulted<LifecycleStatus>
   /** What its test found, or why it was disabled. */
   lifecycle_note: Optional<string>
   /** Why no model server can use its weights, until it is to be tried anew. */
@@ -65,9 +67,9 @@ export interface EndpointTable {
   name: string
   display_name: Defaulted<string>
   description: Defaulted<string>
-  visibility: 'private' | 'account' | 'public'
-  status: Defaulted<'active' | 'paused' | 'inactive' | 'deprecated'>
-  review_status: 'active' | 'pending_review' | 'approved' | 'rejected'
+  visibility: EndpointVisibility
+  status: Defaulted<EndpointStatus>
+  review_status: ReviewStatus
   source: 'catalog' | 'trained'
   is_base_model: Defaulted<boolean>
   task_type: string

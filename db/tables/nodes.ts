@@ -1,5 +1,6 @@
 import type { Selectable } from 'kysely'
 import type { CreatedAt, Defaulted, Json, Optional } from './columns.ts'
+import type { NodeInventory, NodeSharing } from '../../schemas/node.ts'
 
 export interface NodeTable {
   id: string
@@ -9,8 +10,8 @@ export interface NodeTable {
   public_key: Buffer
   status: 'active' | 'draining' | 'removed'
   /** Whose work it is given: its own account's, or everybody's. */
-  sharing: Defaulted<'dedicated' | 'shared'>
-  hardware: 'cpu' | 'gpu' | 'xpu'
+  sharing: Defaulted<NodeSharing>
+  hardware: NodeInventory['hardware']
   inventory: Json<Record<string, unknown>>
   runtime_version: string
   /** The process that was last started with this identity. */
@@ -24,7 +25,7 @@ export interface NodeTokenTable {
   token_hash: Buffer
   account_id: string
   /** Of the node that joins with it. */
-  sharing: Defaulted<'dedicated' | 'shared'>
+  sharing: Defaulted<NodeSharing>
   node_id: Optional<string>
   expires_at: Date
   used_at: Optional<Date>

@@ -1,17 +1,18 @@
 import type { Insertable, Selectable } from 'kysely'
 import type { CreatedAt, Defaulted, Json, NullableJson, Optional } from './columns.ts'
+import type { HardwarePreference, OperatingMode, TrainingRunStatus } from '../../schemas/training-run.ts'
 
 export interface TrainingRunTable {
   id: string
   account_id: string
   job_type: 'training' | 'merge'
   job_name: string
-  status: 'pending' | 'running' | 'completed' | 'failed' | 'cancelled'
+  status: TrainingRunStatus
   model_config_id: string
   dataset_id: Optional<string>
   hyperparameters: Json<Record<string, unknown>>
-  operating_mode: 'eco' | 'balanced' | 'performance'
-  hardware_preference: 'auto' | 'cpu_only' | 'gpu_only' | 'gpu_preferred'
+  operating_mode: OperatingMode
+  hardware_preference: HardwarePreference
   task_queue: string
   base: NullableJson<Record<string, unknown>>
   parent_job_id: Optional<string>

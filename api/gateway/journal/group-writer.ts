@@ -1,3 +1,4 @@
+import { isPermanent } from '../../../db/errors.ts'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { ApiError } from '../../../domain/errors.ts'
 import type { Logger } from '../../../platform/log.ts'
@@ -33,8 +34,6 @@ const MAX_QUEUED_BYTES = 128 * 1024 * 1024
 const PATIENCE_MS = 10_000
 const LONGEST_PAUSE_MS = 1_000
 const STOP_MS = 3_000
-/** SQLSTATE classes that blame the rows or the statement: trying the same again would end the same. */
-const FAULTY = /^(?:22|23|42|54)[0-9A-Z]{3}$/
 
 /**
  * Writes what many requests leave in few transactions: while one group is on its way, the next one gathers. A group
@@ -126,7 +125,7 @@ export class GroupWriter<T> implements AsyncDisposable {
         for (const { resolve } of group) resolve()
         return
       } catch (err) {
-        if (isFaulty(err)) return await this.#halve(group, err)
+        if (isPermanent(err)) return await this.#halve(group, err)
         this.#options.log.warn({ err, rows: group.length }, 'a group of rows was not written yet')
         if (performance.now() > this.#stopAt) return this.#refuse(group, err)
         this.#losePatience(err)
@@ -177,6 +176,3 @@ export class GroupWriter<T> implements AsyncDisposable {
     return this.#options.explain?.(err, item) ?? err
   }
 }
-
-const isFaulty = (err: unknown): boolean =>
-  err instanceof Error && 'code' in err && typeof err.code === 'string' && FAULTY.test(err.code)

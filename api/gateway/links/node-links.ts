@@ -11,6 +11,7 @@ import {
   nodeDecisions,
   recordHello,
 } from '../../../db/repositories/nodes/nodes.ts'
+import { isBadRow } from '../../../db/errors.ts'
 import type { Database } from '../../../db/tables.ts'
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
 import { PlacementIndex } from '../../../domain/placement/placement.ts'
@@ -361,7 +362,7 @@ export class NodeLinks implements AsyncDisposable {
         return node.link.acknowledge(upto)
       } catch (err) {
         this.#log.warn({ err, node_id: node.link.nodeId }, 'logs or losses of a job were not stored')
-        if (isDataFault(err)) return node.link.acknowledge(upto)
+        if (isBadRow(err)) return node.link.acknowledge(upto)
         await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
       }
     }
@@ -374,7 +375,3 @@ export class NodeLinks implements AsyncDisposable {
     for (const { link } of this.#nodes.values()) link.hello({ gateways: [...gateways] })
   }
 }
-
-/** SQLSTATE classes 22 and 23: the rows themselves are at fault. */
-const isDataFault = (err: unknown) =>
-  err instanceof Error && 'code' in err && typeof err.code === 'string' && /^2[23]/.test(err.code)
