@@ -1,5 +1,6 @@
 import { lookup } from 'node:dns/promises'
 import { LRUCache } from 'lru-cache'
+import pTimeout from 'p-timeout'
 
 export type Resolve = (hostname: string) => Promise<string[]>
 
@@ -45,7 +46,8 @@ export class NameLookup {
   /** Every address of a name. Throws when there is no answer in time, the wait for room to ask included. */
   addressesOf(hostname: string, owner: string): Promise<string[]> {
     const asked = this.#questions.get(hostname) ?? this.#ask(hostname, owner)
-    return within(asked, this.#limits.resolveMs)
+    const { resolveMs: milliseconds } = this.#limits
+    return pTimeout(asked, { milliseconds, message: `not within ${milliseconds} ms` })
   }
 
   async #ask(hostname: string, owner: string): Promise<string[]> {
@@ -90,15 +92,5 @@ export class NameLookup {
     if (!isUnproven) return
     own.unproven += count
     this.#unproven += count
-  }
-}
-
-async function within<T>(work: Promise<T>, ms: number): Promise<T> {
-  const late = Promise.withResolvers<never>()
-  const timer = setTimeout(() => late.reject(new Error(`not within ${ms} ms`)), ms)
-  try {
-    return await Promise.race([work, late.promise])
-  } finally {
-    clearTimeout(timer)
   }
 }

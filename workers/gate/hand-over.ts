@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Kysely } from 'kysely'
+import pTimeout from 'p-timeout'
 import { recordDispatch } from '../../db/repositories/nodes/dispatches.ts'
 import type { Database } from '../../db/tables.ts'
 import type { Logger } from '../../platform/log.ts'
@@ -61,7 +62,8 @@ export class HandOvers {
     for (;;) {
       try {
         const left = Math.max(1, deadline - performance.now())
-        await Promise.race([recordDispatch(this.#db, dispatch), tooLate(left)])
+        const recorded = recordDispatch(this.#db, dispatch)
+        await pTimeout(recorded, { milliseconds: left, message: 'the database does not answer' })
         return true
       } catch (err) {
         this.#log.warn({ err, node_id: dispatch.nodeId }, 'a hand-over could not be recorded')
@@ -70,9 +72,4 @@ export class HandOvers {
       }
     }
   }
-}
-
-const tooLate = async (ms: number): Promise<never> => {
-  await sleep(ms, undefined, { ref: false })
-  throw new Error('the database does not answer')
 }

@@ -1,4 +1,5 @@
 import type { Client } from '@temporalio/client'
+import pTimeout from 'p-timeout'
 import { type Kysely, sql } from 'kysely'
 import type { Database } from '../../../db/tables.ts'
 import { VERSION } from '../../../platform/version.ts'
@@ -45,14 +46,10 @@ export class HealthProbe {
 
 async function timed(ask: () => Promise<unknown>): Promise<SystemHealth> {
   const startedAt = performance.now()
-  const late = Promise.withResolvers<never>()
-  const timer = setTimeout(() => late.reject(new Error('no answer')), PATIENCE_MS)
   try {
-    await Promise.race([ask(), late.promise])
+    await pTimeout(ask(), { milliseconds: PATIENCE_MS })
     return { status: 'ok', latency_ms: Math.round((performance.now() - startedAt) * 10) / 10 }
   } catch {
     return { status: 'unreachable', latency_ms: null }
-  } finally {
-    clearTimeout(timer)
   }
 }
