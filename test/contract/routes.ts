@@ -1,5 +1,5 @@
 import { FAMILIES } from '../../api/app.ts'
-import { docsRoutes } from '../../api/routes/docs/routes.ts'
+import { docsRoutes } from '../../api/routes/docs/index.ts'
 import type { AnyRoute } from '../../api/http/route.ts'
 
 /** One served route with its whole path. */

@@ -4,7 +4,11 @@ import { getNodeModelExpectation } from './get-node-model-expectation.ts'
 import { issueTemporalCredential } from './issue-temporal-credential.ts'
 import { joinNode } from './join-node.ts'
 import { listNodes } from './list-nodes.ts'
-import { dedicateNode, drainNode, removeNode, resumeNode, shareNode } from './move-node.ts'
+import { dedicateNode } from './dedicate-node.ts'
+import { drainNode } from './drain-node.ts'
+import { removeNode } from './remove-node.ts'
+import { resumeNode } from './resume-node.ts'
+import { shareNode } from './share-node.ts'
 
 export const nodes = [
   joinNode,

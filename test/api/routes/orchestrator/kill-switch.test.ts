@@ -3,7 +3,7 @@ import { sql } from 'kysely'
 import Type from 'typebox'
 import type { Family } from '../../../../api/http/family.ts'
 import { route } from '../../../../api/http/route.ts'
-import { switchKillSwitch } from '../../../../api/routes/orchestrator/admin/switch-kill-switch.ts'
+import { switchKillSwitch } from '../../../../api/routes/orchestrator/admin/kill-switch/switch.ts'
 import { orchestrator } from '../../../../api/routes/orchestrator/family.ts'
 import {
   countAcknowledged,

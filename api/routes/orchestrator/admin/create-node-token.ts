@@ -2,7 +2,7 @@ import { findAccount } from '../../../../db/repositories/platform/accounts.ts'
 import { createNodeToken as makeNodeToken } from '../../../../db/repositories/nodes/nodes.ts'
 import { CreateNodeToken, NodeToken } from '../../../../schemas/admin.ts'
 import { route } from '../../../http/route.ts'
-import { noAccount } from './accounts.ts'
+import { noAccount } from './accounts/account.ts'
 
 export const createNodeToken = route({
   operationId: 'createNodeToken',

@@ -1,57 +1,25 @@
 import type { Transaction } from 'kysely'
 import Type from 'typebox'
-import { findAccount } from '../../../../db/repositories/platform/accounts.ts'
-import { insertEndpoint } from '../../../../db/repositories/endpoints/endpoints.ts'
-import { insertModelImport, takeModelImport } from '../../../../db/repositories/models/imports.ts'
-import { insertVersion } from '../../../../db/repositories/models/versions.ts'
-import type { Database } from '../../../../db/tables.ts'
-import type { EndpointRow } from '../../../../db/tables/models.ts'
-import { isChatCapable } from '../../../../domain/chat/chat.ts'
-import { ApiError, invalid } from '../../../../domain/errors.ts'
-import { isHubName } from '../../../../domain/hub/names.ts'
-import { newId } from '../../../../domain/ids.ts'
-import { importKey } from '../../../../domain/object-keys.ts'
-import { estimateMb } from '../../../../domain/models/memory.ts'
-import { modelKeyOf } from '../../../../domain/training-run.ts'
-import type { ObjectStore } from '../../../../platform/object-store/store.ts'
-import { Uuid } from '../../../../schemas/common.ts'
-import {
-  CompleteModelImport,
-  ImportedModel,
-  ModelImportStarted,
-  StartModelImport,
-} from '../../../../schemas/model-import.ts'
-import type { RuntimeProfile } from '../../../../schemas/runtime-profile.ts'
-import { CHAT_LISTING, PLAIN_LISTING } from '../../../../domain/chat/listing.ts'
-import { route } from '../../../http/route.ts'
-import { noAccount } from './accounts.ts'
-
-const URL_LIFETIME_S = 6 * 3_600
-const OCTETS = 'application/octet-stream'
-
-export const startModelImport = route({
-  operationId: 'startModelImport',
-  summary: 'Get addresses to PUT the files of a model to',
-  method: 'POST',
-  path: '/admin/model-imports',
-  auth: 'operations-key',
-  body: StartModelImport,
-  success: { status: 201, schema: ModelImportStarted },
-  errors: ['not_found'],
-
-  async handler({ body: { account_id, paths } }, { db, objects }) {
-    if (!(await findAccount(db, account_id))) throw noAccount()
-    const version_id = newId()
-    const sign = async (path: string) => {
-      const key = importKey(version_id, path)
-      const { url } = await objects.signPut(key, { expiresInS: URL_LIFETIME_S, contentType: OCTETS })
-      return { path, url, content_type: OCTETS }
-    }
-    // Written first: what is uploaded and never completed is found by it.
-    await insertModelImport(db, { id: version_id, account_id, paths })
-    return { version_id, uploads: await Promise.all(paths.map(sign)) }
-  },
-})
+import { findAccount } from '../../../../../db/repositories/platform/accounts.ts'
+import { insertEndpoint } from '../../../../../db/repositories/endpoints/endpoints.ts'
+import { takeModelImport } from '../../../../../db/repositories/models/imports.ts'
+import { insertVersion } from '../../../../../db/repositories/models/versions.ts'
+import type { Database } from '../../../../../db/tables.ts'
+import type { EndpointRow } from '../../../../../db/tables/models.ts'
+import { isChatCapable } from '../../../../../domain/chat/chat.ts'
+import { ApiError, invalid } from '../../../../../domain/errors.ts'
+import { isHubName } from '../../../../../domain/hub/names.ts'
+import { newId } from '../../../../../domain/ids.ts'
+import { importKey } from '../../../../../domain/object-keys.ts'
+import { estimateMb } from '../../../../../domain/models/memory.ts'
+import { modelKeyOf } from '../../../../../domain/training-run.ts'
+import type { ObjectStore } from '../../../../../platform/object-store/store.ts'
+import { Uuid } from '../../../../../schemas/common.ts'
+import { CompleteModelImport, ImportedModel } from '../../../../../schemas/model-import.ts'
+import type { RuntimeProfile } from '../../../../../schemas/runtime-profile.ts'
+import { CHAT_LISTING, PLAIN_LISTING } from '../../../../../domain/chat/listing.ts'
+import { route } from '../../../../http/route.ts'
+import { noAccount } from '../accounts/account.ts'
 
 export const completeModelImport = route({
   operationId: 'completeModelImport',

@@ -3,9 +3,9 @@ import {
   countAcknowledged,
   type KillSwitchChange,
   writeKillSwitch,
-} from '../../../../db/repositories/platform/kill-switch.ts'
-import type { KillSwitchRow } from '../../../../db/tables/accounts.ts'
-import type { Services } from '../../../services.ts'
+} from '../../../../../db/repositories/platform/kill-switch.ts'
+import type { KillSwitchRow } from '../../../../../db/tables/accounts.ts'
+import type { Services } from '../../../../services.ts'
 
 /** How long the caller waits for gateways; one that is silent for longer closes its own gate. */
 const ACKNOWLEDGE_MS = 2_000

@@ -1,0 +1,14 @@
+import { reply } from '../../http/reply.ts'
+import { route } from '../../http/route.ts'
+
+/** The page names its parts beside itself, so it has one address. */
+export const getDocsFolder = route({
+  operationId: 'getDocsFolder',
+  summary: 'The same page under the address that people may type',
+  method: 'GET',
+  path: '/docs/',
+  auth: 'none',
+  internal: true,
+  success: { status: 308 },
+  handler: () => reply(308, undefined, { location: '../docs' }),
+})

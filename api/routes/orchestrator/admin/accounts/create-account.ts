@@ -1,0 +1,19 @@
+import { createAccount as insertAccount } from '../../../../../db/repositories/platform/accounts.ts'
+import { Account, CreateAccount } from '../../../../../schemas/admin.ts'
+import { route } from '../../../../http/route.ts'
+import { presentAccount } from '../present.ts'
+
+export const createAccount = route({
+  operationId: 'createAccount',
+  summary: 'Create an account',
+  method: 'POST',
+  path: '/admin/accounts',
+  auth: 'operations-key',
+  body: CreateAccount,
+  success: { status: 201, schema: Account },
+
+  async handler({ body: { name, training_quota, task_quota } }, { db }) {
+    const row = await insertAccount(db, { name, trainingQuota: training_quota, taskQuota: task_quota })
+    return presentAccount(row)
+  },
+})

@@ -1,0 +1,22 @@
+import { findAccount } from '../../../../../db/repositories/platform/accounts.ts'
+import { Account } from '../../../../../schemas/admin.ts'
+import { route } from '../../../../http/route.ts'
+import { presentAccount } from '../present.ts'
+import { params, noAccount } from './account.ts'
+
+export const getAccount = route({
+  operationId: 'getAccount',
+  summary: 'Read an account',
+  method: 'GET',
+  path: '/admin/accounts/{account_id}',
+  auth: 'operations-key',
+  params,
+  success: { status: 200, schema: Account },
+  errors: ['not_found'],
+
+  async handler({ params: { account_id } }, { db }) {
+    const row = await findAccount(db, account_id)
+    if (!row) throw noAccount()
+    return presentAccount(row)
+  },
+})

@@ -1,0 +1,27 @@
+import { findAccount } from '../../../../../db/repositories/platform/accounts.ts'
+import { createApiKey as makeApiKey } from '../../../../../db/repositories/platform/api-keys.ts'
+import { CreateApiKey, CreatedApiKey } from '../../../../../schemas/admin.ts'
+import { route } from '../../../../http/route.ts'
+import { noAccount } from '../accounts/account.ts'
+import { presentApiKey } from '../present.ts'
+import { params } from './params.ts'
+
+export const createApiKey = route({
+  operationId: 'createApiKey',
+  summary: 'Create an API key; its text is shown this once',
+  method: 'POST',
+  path: '/admin/accounts/{account_id}/keys',
+  auth: 'operations-key',
+  params,
+  body: CreateApiKey,
+  success: { status: 201, schema: CreatedApiKey },
+  errors: ['not_found'],
+
+  async handler({ params: { account_id }, body: { name, role = 'operator' } }, { db }) {
+    if (!(await findAccount(db, account_id))) throw noAccount()
+    const { row, key } = await db
+      .transaction()
+      .execute((trx) => makeApiKey(trx, { accountId: account_id, name, role }))
+    return { ...presentApiKey(row), api_key: key }
+  },
+})

@@ -1,0 +1,21 @@
+import Type from 'typebox'
+import { revokeApiKey as endApiKey } from '../../../../../db/repositories/platform/api-keys.ts'
+import { ApiError } from '../../../../../domain/errors.ts'
+import { Uuid } from '../../../../../schemas/common.ts'
+import { route } from '../../../../http/route.ts'
+
+export const revokeApiKey = route({
+  operationId: 'revokeApiKey',
+  summary: 'Revoke an API key; every gateway refuses it within a second',
+  method: 'DELETE',
+  path: '/admin/keys/{key_id}',
+  auth: 'operations-key',
+  params: Type.Object({ key_id: Uuid }),
+  success: { status: 204 },
+  errors: ['not_found'],
+
+  async handler({ params: { key_id } }, { db, now }) {
+    const revoked = await db.transaction().execute((trx) => endApiKey(trx, key_id, now()))
+    if (!revoked) throw new ApiError('not_found', 'there is no live key with this id')
+  },
+})

@@ -1,0 +1,45 @@
+import Type, { type Static } from 'typebox'
+import { findEndpoint, reviewEndpoint } from '../../../../../db/repositories/endpoints/endpoints.ts'
+import type { EndpointRow } from '../../../../../db/tables/models.ts'
+import { ApiError } from '../../../../../domain/errors.ts'
+import type { ReviewNote } from '../../../../../schemas/admin.ts'
+import { Uuid } from '../../../../../schemas/common.ts'
+import { Endpoint } from '../../../../../schemas/endpoint.ts'
+import { presentEndpoint } from '../../../builder/endpoints/present.ts'
+import type { Config } from '../../../../../platform/config.ts'
+import type { Services } from '../../../../services.ts'
+
+export const params = Type.Object({ endpoint_id: Uuid })
+
+export const Reviewed = Type.Object({ ...Endpoint.properties, account_id: Uuid })
+
+/** Operators see an endpoint as its owner does. */
+export const present = (row: EndpointRow, config: Config) => ({
+  ...presentEndpoint(row, { accountId: row.account_id, config }),
+  account_id: row.account_id,
+})
+
+/** Saying the same again is fine; an endpoint that is not public has nothing to review. */
+export async function review(
+  { db, config, now }: Services,
+  id: string,
+  verdict: 'approved' | 'rejected',
+  { note, updated_at }: Static<typeof ReviewNote>,
+) {
+  const seen = updated_at === undefined ? undefined : new Date(updated_at)
+  const reviewed = await db
+    .transaction()
+    .execute((trx) => reviewEndpoint(trx, id, { verdict, note: note ?? null, seen, now: now() }))
+  if (reviewed) return present(reviewed, config)
+
+  const row = await findEndpoint(db, id)
+  if (!row) throw new ApiError('not_found', 'there is no endpoint with this id')
+  if (row.review_status === verdict) return present(row, config)
+  if (row.visibility === 'public')
+    throw new ApiError('conflict', 'this endpoint has changed since it was read; read it again', {
+      details: { updated_at: row.updated_at.toISOString() },
+    })
+  throw new ApiError('conflict', `this endpoint is ${row.visibility}; only public ones are reviewed`, {
+    details: { visibility: row.visibility, review_status: row.review_status },
+  })
+}

@@ -1,0 +1,21 @@
+import Type from 'typebox'
+import { KillSwitchStatus } from '../../../../../schemas/admin.ts'
+import { route } from '../../../../http/route.ts'
+import { switchKillSwitch } from './switch.ts'
+import { ACTOR, present } from './present.ts'
+
+const Reason = Type.String({ minLength: 1, maxLength: 2000 })
+
+export const activateKillSwitch = route({
+  operationId: 'activateKillSwitch',
+  summary: 'Refuse all new work; what is admitted goes on',
+  method: 'POST',
+  path: '/admin/killswitch/activate',
+  auth: 'operations-key',
+  query: Type.Object({ reason: Reason }),
+  success: { status: 200, schema: KillSwitchStatus },
+
+  async handler({ query: { reason } }, services) {
+    return present(await switchKillSwitch(services, { active: true, reason, actor: ACTOR }), services)
+  },
+})

@@ -1,0 +1,16 @@
+import { KeptWarm } from '../../../../../schemas/admin.ts'
+import { route } from '../../../../http/route.ts'
+import { params, path, present } from './present.ts'
+
+export const getMinWarm = route({
+  operationId: 'getMinWarm',
+  summary: 'Read on how many nodes the model of an endpoint is kept loaded, and on which',
+  method: 'GET',
+  path,
+  auth: 'operations-key',
+  params,
+  success: { status: 200, schema: KeptWarm },
+  errors: ['not_found'],
+  handler: async ({ params: { endpoint_id } }, services) =>
+    present(services, endpoint_id, await services.warmPins.look()),
+})

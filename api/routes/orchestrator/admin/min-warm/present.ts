@@ -1,0 +1,25 @@
+import Type from 'typebox'
+import { findEndpoint } from '../../../../../db/repositories/endpoints/endpoints.ts'
+import { listWarmPins } from '../../../../../db/repositories/nodes/warm-pins.ts'
+import { ApiError } from '../../../../../domain/errors.ts'
+import type { PinPlan } from '../../../../../domain/placement/warm-pins.ts'
+import { Uuid } from '../../../../../schemas/common.ts'
+import type { Services } from '../../../../services.ts'
+
+export const params = Type.Object({ endpoint_id: Uuid })
+
+export const path = '/admin/endpoints/{endpoint_id}/min-warm'
+
+const LONGEST_WHY = 1_000
+
+export async function present({ db }: Services, endpointId: string, plan: PinPlan | undefined) {
+  const endpoint = await findEndpoint(db, endpointId)
+  if (!endpoint) throw noEndpoint()
+  const { id, name, model_key, min_warm } = endpoint
+  const pins = await listWarmPins(db)
+  const nodes = pins.filter((pin) => pin.model_key === model_key).map(({ node_id }) => node_id)
+  const missing = plan?.short.get(model_key)?.slice(0, LONGEST_WHY) ?? null
+  return { endpoint_id: id, name, model_key, min_warm, nodes, missing }
+}
+
+export const noEndpoint = () => new ApiError('not_found', 'there is no endpoint with this id')

@@ -1,0 +1,35 @@
+import { findAccount } from '../../../../../db/repositories/platform/accounts.ts'
+import { insertModelImport } from '../../../../../db/repositories/models/imports.ts'
+import { newId } from '../../../../../domain/ids.ts'
+import { importKey } from '../../../../../domain/object-keys.ts'
+import { ModelImportStarted, StartModelImport } from '../../../../../schemas/model-import.ts'
+import { route } from '../../../../http/route.ts'
+import { noAccount } from '../accounts/account.ts'
+
+const URL_LIFETIME_S = 6 * 3_600
+
+const OCTETS = 'application/octet-stream'
+
+export const startModelImport = route({
+  operationId: 'startModelImport',
+  summary: 'Get addresses to PUT the files of a model to',
+  method: 'POST',
+  path: '/admin/model-imports',
+  auth: 'operations-key',
+  body: StartModelImport,
+  success: { status: 201, schema: ModelImportStarted },
+  errors: ['not_found'],
+
+  async handler({ body: { account_id, paths } }, { db, objects }) {
+    if (!(await findAccount(db, account_id))) throw noAccount()
+    const version_id = newId()
+    const sign = async (path: string) => {
+      const key = importKey(version_id, path)
+      const { url } = await objects.signPut(key, { expiresInS: URL_LIFETIME_S, contentType: OCTETS })
+      return { path, url, content_type: OCTETS }
+    }
+    // Written first: what is uploaded and never completed is found by it.
+    await insertModelImport(db, { id: version_id, account_id, paths })
+    return { version_id, uploads: await Promise.all(paths.map(sign)) }
+  },
+})

@@ -1,0 +1,26 @@
+import Type from 'typebox'
+import { moveNode as moveRow, shareNode as shareRow } from '../../../../db/repositories/nodes/nodes.ts'
+import { ApiError } from '../../../../domain/errors.ts'
+import { Uuid } from '../../../../schemas/common.ts'
+import { NodeSharing } from '../../../../schemas/node.ts'
+import type { Services } from '../../../services.ts'
+
+export const params = Type.Object({ node_id: Uuid })
+
+export const Moved = Type.Object({ node_id: Uuid, status: Type.String() })
+
+export const Shared = Type.Object({ node_id: Uuid, sharing: NodeSharing })
+
+/** Every gateway hears of it and tells the node, whose link it has. */
+export async function move({ db }: Services, nodeId: string, status: 'active' | 'draining' | 'removed') {
+  const node = await db.transaction().execute((trx) => moveRow(trx, nodeId, status))
+  if (!node) throw new ApiError('not_found', 'there is no node with this id')
+  return { node_id: nodeId, status }
+}
+
+/** Placement and the node itself go by it within a second; a node that becomes dedicated ends what it has at work for others. */
+export async function share({ db }: Services, nodeId: string, sharing: NodeSharing) {
+  const node = await db.transaction().execute((trx) => shareRow(trx, nodeId, sharing))
+  if (!node) throw new ApiError('not_found', 'there is no node with this id')
+  return { node_id: nodeId, sharing }
+}
