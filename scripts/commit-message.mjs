@@ -1,0 +1,53 @@
+#!/usr/bin/env node
+// `commit-message.mjs FILE` (git's hook commit-msg) or `commit-message.mjs --range A..B`: says in a line each what a commit
+// message lacks, and then ends with 1. Runs on any Node from 20 up and needs no package.
+import { spawnSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+
+const TYPES = 'feat fix refactor perf test docs build ci chore revert'.split(' ')
+const HEADER = new RegExp(`^(?:${TYPES.join('|')})(?:\\([^()\\s]+\\))?!?: \\S`)
+const LONGEST = 72
+/** As `git revert` words it. */
+const REVERT = /^(?:Revert|Reapply) "/
+/** Merges, and what a rebase folds into an earlier commit: the hook lets git's own words pass, a range must not hold the latter. */
+const OF_GIT = /^(?:Merge|fixup!|squash!|amend!) /
+const NEEDS_NO_BODY = /^(?:chore: release\b|revert[(!:])/
+
+function faultsOf(message) {
+  const [subject = '', second = '', ...rest] = message.split('\n').map((line) => line.trimEnd())
+  if (REVERT.test(subject)) return []
+  const length = [...subject].length
+  const hasBody = [second, ...rest].some((line) => line !== '')
+  return [
+    !HEADER.test(subject) && `"type(scope): subject" with a type among ${TYPES.join(', ')}; got "${subject}"`,
+    length > LONGEST && `a subject of at most ${LONGEST} characters, got ${length}`,
+    subject.endsWith('.') && 'a subject without a period at its end',
+    second !== '' && `a blank second line, got "${second}"`,
+    !hasBody && !NEEDS_NO_BODY.test(subject) && 'a body after a blank line that says why',
+  ].filter(Boolean)
+}
+
+/** The message in git's file, without what git takes out of it: comments, and the difference that `commit -v` shows. */
+function fromFile(file) {
+  const [text = ''] = readFileSync(file, 'utf8').split(/^# -+ >8 -+$/m)
+  const message = text.replace(/^#.*\n?/gm, '').trim()
+  return OF_GIT.test(message) ? [] : [['commit message', message]]
+}
+
+function fromRange(range) {
+  const args = ['log', '--no-merges', '--reverse', '--format=%h%n%B%x00', '--end-of-options', range, '--']
+  const options = { encoding: 'utf8', stdio: ['ignore', 'pipe', 'inherit'], maxBuffer: Infinity }
+  const { status, stdout } = spawnSync('git', args, options)
+  // Git has said why.
+  if (status !== 0) process.exit(2)
+  const commits = stdout.split('\0').map((text) => text.trim().split('\n'))
+  return commits.slice(0, -1).map(([hash, ...lines]) => [hash, lines.join('\n')])
+}
+
+const [what = '', range = ''] = process.argv.slice(2)
+const found = what === '--range' ? fromRange(range) : fromFile(what)
+const faults = found.flatMap(([name, message]) =>
+  faultsOf(message).map((fault) => `${name}: expected ${fault}`),
+)
+for (const fault of faults) console.error(fault)
+process.exitCode = faults.length > 0 ? 1 : 0
