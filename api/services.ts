@@ -46,7 +46,7 @@ export interface SignedRequest {
   body: Buffer
 }
 
-/** What handlers are given. Built once in `api/main.ts`; tests build the same over their own database. */
+/** What handlers are given. Built once in `api/open-services.ts`; tests build the same over their own database. */
 export interface Services {
   readonly config: Config
   readonly db: Kysely<Database>
