@@ -3,7 +3,7 @@ const MAY_IMPORT = {
   schemas: [],
   domain: ['schemas'],
   platform: ['schemas', 'domain'],
-  db: ['schemas', 'domain'],
+  db: ['schemas', 'domain', 'platform/async'],
   'node-runtime': ['schemas', 'domain', 'platform'],
   'activities/control': ['schemas', 'domain', 'platform', 'db', 'workflows/contract'],
   'activities/node': ['schemas', 'domain', 'platform', 'node-runtime'],

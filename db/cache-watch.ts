@@ -5,6 +5,7 @@ import { CACHE_CHANNEL } from './repositories/platform/cache-versions.ts'
 import type { Database } from './tables.ts'
 import type { CacheVersionTable } from './tables/accounts.ts'
 import type { Logger } from 'pino'
+import { BackgroundLoop } from '../platform/async/background-loop.ts'
 
 export type CacheName = CacheVersionTable['name']
 type OnChange = () => void
@@ -19,22 +20,23 @@ const STALE_MS = 2_000
  */
 export class CacheWatch implements AsyncDisposable {
   readonly #db: Kysely<Database>
-  readonly #log: Logger
   readonly #events = new EventEmitter()
   readonly #versions = new Map<string, number>()
   readonly #listener: Listener
   #seenAt = Number.NEGATIVE_INFINITY
-  #timer: NodeJS.Timeout | undefined
-  #isClosed = false
+  readonly #loop: BackgroundLoop
 
   constructor(db: Kysely<Database>, url: string, log: Logger) {
     this.#db = db
-    this.#log = log
+    this.#loop = new BackgroundLoop(() => this.#poll(), {
+      everyMs: POLL_MS,
+      onError: (err) => log.warn({ err }, 'cannot see whether caches are up to date'),
+    })
     this.#listener = new Listener(url, {
       channel: CACHE_CHANNEL,
       onNotify: (name) => this.#events.emit(name),
-      onGap: () => void this.#look(),
-      onError: (err) => this.#log.warn({ err }, 'caches are looked after by polling alone'),
+      onGap: () => void this.#loop.run(),
+      onError: (err) => log.warn({ err }, 'caches are looked after by polling alone'),
     })
   }
 
@@ -51,22 +53,7 @@ export class CacheWatch implements AsyncDisposable {
   async start(): Promise<void> {
     await this.#poll()
     await this.#listener.start()
-    this.#schedule()
-  }
-
-  #schedule(): void {
-    if (this.#isClosed) return
-    this.#timer = setTimeout(() => {
-      void this.#look().finally(() => this.#schedule())
-    }, POLL_MS)
-  }
-
-  async #look(): Promise<void> {
-    try {
-      await this.#poll()
-    } catch (err) {
-      this.#log.warn({ err }, 'cannot see whether caches are up to date')
-    }
+    this.#loop.start()
   }
 
   async #poll(): Promise<void> {
@@ -80,8 +67,7 @@ export class CacheWatch implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#isClosed = true
-    clearTimeout(this.#timer)
+    await this.#loop[Symbol.asyncDispose]()
     await this.#listener[Symbol.asyncDispose]()
   }
 }

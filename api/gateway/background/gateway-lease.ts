@@ -2,6 +2,7 @@ import type { Kysely } from 'kysely'
 import { endGatewayLease, takeGatewayLease } from '../../../db/repositories/platform/gateways.ts'
 import type { Database } from '../../../db/tables.ts'
 import { newId } from '../../../domain/ids.ts'
+import { BackgroundLoop } from '../../../platform/async/background-loop.ts'
 import type { Logger } from '../../../platform/log.ts'
 
 const LEASE_S = 10
@@ -12,38 +13,29 @@ export class GatewayLease implements AsyncDisposable {
   readonly id = newId()
   readonly baseUrl: string
   readonly #db: Kysely<Database>
-  readonly #log: Logger
-  #timer: NodeJS.Timeout | undefined
-  #isClosed = false
+  readonly #loop: BackgroundLoop
 
   constructor(db: Kysely<Database>, baseUrl: string, log: Logger) {
     this.#db = db
     this.baseUrl = baseUrl
-    this.#log = log
+    this.#loop = new BackgroundLoop(() => this.#take(), {
+      everyMs: RENEW_MS,
+      onError: (err) => log.warn({ err }, 'the lease of this gateway was not renewed'),
+    })
   }
 
   /** Takes the lease and keeps it until disposed. */
   async start(): Promise<void> {
     await this.#take()
-    this.#schedule()
+    this.#loop.start()
   }
 
   #take(): Promise<void> {
     return takeGatewayLease(this.#db, { id: this.id, baseUrl: this.baseUrl, leaseS: LEASE_S })
   }
 
-  #schedule(): void {
-    if (this.#isClosed) return
-    this.#timer = setTimeout(() => {
-      void this.#take()
-        .catch((err: unknown) => this.#log.warn({ err }, 'the lease of this gateway was not renewed'))
-        .finally(() => this.#schedule())
-    }, RENEW_MS)
-  }
-
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#isClosed = true
-    clearTimeout(this.#timer)
+    await this.#loop[Symbol.asyncDispose]()
     await endGatewayLease(this.#db, this.id).catch(() => {})
   }
 }

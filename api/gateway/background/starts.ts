@@ -7,6 +7,7 @@ import {
   deferStart,
   removeStarts,
 } from '../../../db/repositories/platform/workflow-starts.ts'
+import { BackgroundLoop } from '../../../platform/async/background-loop.ts'
 import type { Logger } from '../../../platform/log.ts'
 import { searchAttributes } from '../../../platform/temporal.ts'
 
@@ -36,33 +37,21 @@ interface Sweep extends StartsDeps {
  */
 export function openStarts({ db, temporal, log }: StartsDeps): Starts {
   const closing = new AbortController()
-  let running: Promise<void> | undefined
-  let again = false
-
   const sweep = async () => {
-    do {
-      again = false
-      try {
-        if ((await startBatch({ db, temporal, log, signal: closing.signal })) === BATCH) again = true
-      } catch (err) {
-        log.warn({ err }, 'could not look for workflows to start')
-      }
-    } while (again && !closing.signal.aborted)
-    running = undefined
+    let isFull = true
+    while (isFull && !closing.signal.aborted)
+      isFull = (await startBatch({ db, temporal, log, signal: closing.signal })) === BATCH
   }
-  const nudge = () => {
-    if (closing.signal.aborted) return
-    if (running) again = true
-    else running = sweep()
-  }
-  const timer = setInterval(nudge, SWEEP_MS)
+  const loop = new BackgroundLoop(sweep, {
+    everyMs: SWEEP_MS,
+    onError: (err) => log.warn({ err }, 'could not look for workflows to start'),
+  }).start()
 
   return {
-    nudge,
+    nudge: () => void loop.run(),
     async [Symbol.asyncDispose]() {
       closing.abort()
-      clearInterval(timer)
-      await running
+      await loop[Symbol.asyncDispose]()
     },
   }
 }

@@ -4,6 +4,7 @@ import { Listener } from '../../../db/listener.ts'
 import { findEnded } from '../../../db/repositories/tasks/tasks.ts'
 import { TASK_CHANNEL } from '../../../db/repositories/tasks/writes.ts'
 import type { Database } from '../../../db/tables.ts'
+import { BackgroundLoop } from '../../../platform/async/background-loop.ts'
 import type { Logger } from '../../../platform/log.ts'
 
 const POLL_MS = 1_000
@@ -11,20 +12,22 @@ const POLL_MS = 1_000
 /** Wakes who waits for a task: by NOTIFY when it ends, and by a look every second, for a NOTIFY may be missed. */
 export class TaskWaiters implements AsyncDisposable {
   readonly #db: Kysely<Database>
-  readonly #log: Logger
   readonly #waiting = new Map<string, Set<() => void>>()
   readonly #closing = new AbortController()
   readonly #listener: Listener
-  #timer: NodeJS.Timeout | undefined
+  readonly #loop: BackgroundLoop
 
   constructor(db: Kysely<Database>, url: string, log: Logger) {
     this.#db = db
-    this.#log = log
+    this.#loop = new BackgroundLoop(() => this.#look(), {
+      everyMs: POLL_MS,
+      onError: (err) => log.warn({ err }, 'cannot see which tasks have ended'),
+    })
     this.#listener = new Listener(url, {
       channel: TASK_CHANNEL,
       onNotify: (taskId) => this.#wake(taskId),
-      onGap: () => void this.#look(),
-      onError: (err) => this.#log.warn({ err }, 'the ends of tasks are looked for by polling alone'),
+      onGap: () => void this.#loop.run(),
+      onError: (err) => log.warn({ err }, 'the ends of tasks are looked for by polling alone'),
     })
     // One for each request that waits.
     setMaxListeners(0, this.#closing.signal)
@@ -32,7 +35,7 @@ export class TaskWaiters implements AsyncDisposable {
 
   async start(): Promise<void> {
     await this.#listener.start()
-    this.#schedule()
+    this.#loop.start()
   }
 
   /** True once the task has ended; false when the time is up, the signal aborts or the gateway stops first. */
@@ -56,7 +59,7 @@ export class TaskWaiters implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closing.abort()
-    clearTimeout(this.#timer)
+    await this.#loop[Symbol.asyncDispose]()
     await this.#listener[Symbol.asyncDispose]()
   }
 
@@ -64,19 +67,8 @@ export class TaskWaiters implements AsyncDisposable {
     for (const wake of this.#waiting.get(taskId) ?? []) wake()
   }
 
-  #schedule(): void {
-    if (this.#closing.signal.aborted) return
-    this.#timer = setTimeout(() => {
-      void this.#look().finally(() => this.#schedule())
-    }, POLL_MS)
-  }
-
   async #look(): Promise<void> {
-    try {
-      if (this.#waiting.size === 0) return
-      for (const taskId of await findEnded(this.#db, [...this.#waiting.keys()])) this.#wake(taskId)
-    } catch (err) {
-      this.#log.warn({ err }, 'cannot see which tasks have ended')
-    }
+    if (this.#waiting.size === 0) return
+    for (const taskId of await findEnded(this.#db, [...this.#waiting.keys()])) this.#wake(taskId)
   }
 }

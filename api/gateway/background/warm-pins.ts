@@ -10,6 +10,7 @@ import {
 import { insertWorkflowStart } from '../../../db/repositories/platform/workflow-starts.ts'
 import type { Database } from '../../../db/tables.ts'
 import { type PinPlan, planPins } from '../../../domain/placement/warm-pins.ts'
+import { BackgroundLoop } from '../../../platform/async/background-loop.ts'
 import type { Logger } from '../../../platform/log.ts'
 import { modelLoadStart } from '../../../workflows/contract/starts.ts'
 
@@ -27,15 +28,14 @@ const EVERY_MS = 2_000
  */
 export class WarmPins implements AsyncDisposable {
   readonly #options: WarmPinsOptions
-  readonly #timer: NodeJS.Timeout
-  #looking: Promise<unknown> | undefined
+  readonly #loop: BackgroundLoop
 
   constructor(options: WarmPinsOptions) {
     this.#options = options
-    this.#timer = setInterval(() => {
-      this.#looking ??= this.#look().finally(() => (this.#looking = undefined))
-    }, EVERY_MS)
-    this.#timer.unref()
+    this.#loop = new BackgroundLoop(() => this.#look(), {
+      everyMs: EVERY_MS,
+      onError: (err) => options.log.warn({ err }, 'could not see to the models that are to be kept warm'),
+    }).start()
   }
 
   /** Decides by how things stand now; undefined when another gateway does so already and `wait` is false. */
@@ -62,21 +62,16 @@ export class WarmPins implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    clearInterval(this.#timer)
-    await this.#looking
+    await this.#loop[Symbol.asyncDispose]()
   }
 
   async #look(): Promise<void> {
     const { db, log } = this.#options
-    try {
-      const [wants, pins] = await Promise.all([listWarmWants(db), listWarmPins(db)])
-      if (wants.length === 0 && pins.length === 0) return
-      const plan = await this.keep({ wait: false })
-      if (plan && plan.add.length + plan.drop.length > 0) {
-        log.info({ add: plan.add, drop: plan.drop }, 'decided which nodes keep which models loaded')
-      }
-    } catch (err) {
-      log.warn({ err }, 'could not see to the models that are to be kept warm')
+    const [wants, pins] = await Promise.all([listWarmWants(db), listWarmPins(db)])
+    if (wants.length === 0 && pins.length === 0) return
+    const plan = await this.keep({ wait: false })
+    if (plan && plan.add.length + plan.drop.length > 0) {
+      log.info({ add: plan.add, drop: plan.drop }, 'decided which nodes keep which models loaded')
     }
   }
 

@@ -1,6 +1,7 @@
 import type { Kysely } from 'kysely'
 import { acknowledgeKillSwitch, lookAtKillSwitch } from '../../../db/repositories/platform/kill-switch.ts'
 import type { Database } from '../../../db/tables.ts'
+import { BackgroundLoop } from '../../../platform/async/background-loop.ts'
 import type { Logger } from '../../../platform/log.ts'
 import type { CacheWatch } from '../../../db/cache-watch.ts'
 import type { KillSwitchView } from '../../services.ts'
@@ -24,54 +25,39 @@ export class KillSwitch implements KillSwitchView, AsyncDisposable {
   reason: string | null = null
   seenAt = Number.NEGATIVE_INFINITY
   readonly #deps: KillSwitchDeps
-  #timer: NodeJS.Timeout | undefined
-  #looking: Promise<void> | undefined
-  #lookAgain = false
+  readonly #loop: BackgroundLoop
 
   constructor(deps: KillSwitchDeps) {
     this.#deps = deps
+    this.#loop = new BackgroundLoop(() => this.#look(), {
+      everyMs: POLL_MS,
+      onError: (err) => deps.log.warn({ err }, 'cannot read the kill switch'),
+    })
     deps.watch.on('kill_switch', () => void this.look())
   }
 
   /** The first look has happened when this resolves. */
-  async start(): Promise<void> {
-    await this.look()
-    this.#timer = setInterval(() => void this.look(), POLL_MS)
+  start(): Promise<void> {
+    return this.look()
   }
 
   /** Never throws: a look that fails leaves the view as old as it is. */
   look(): Promise<void> {
-    if (this.#looking) {
-      this.#lookAgain = true
-      return this.#looking
-    }
-    this.#looking = this.#look().finally(() => {
-      this.#looking = undefined
-    })
-    return this.#looking
+    return this.#loop.run()
   }
 
   async #look(): Promise<void> {
-    const { db, gatewayId, log } = this.#deps
-    try {
-      do {
-        this.#lookAgain = false
-        const startedAt = performance.now()
-        const { active, reason, version, acknowledged } = await lookAtKillSwitch(db, gatewayId)
-        this.active = active
-        this.reason = reason
-        this.seenAt = startedAt
-        // Again whenever the gateway's row is new, for a row starts at version 0.
-        if (acknowledged !== null && acknowledged < version)
-          await acknowledgeKillSwitch(db, gatewayId, version)
-      } while (this.#lookAgain)
-    } catch (err) {
-      log.warn({ err }, 'cannot read the kill switch')
-    }
+    const { db, gatewayId } = this.#deps
+    const startedAt = performance.now()
+    const { active, reason, version, acknowledged } = await lookAtKillSwitch(db, gatewayId)
+    this.active = active
+    this.reason = reason
+    this.seenAt = startedAt
+    // Again whenever the gateway's row is new, for a row starts at version 0.
+    if (acknowledged !== null && acknowledged < version) await acknowledgeKillSwitch(db, gatewayId, version)
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    clearInterval(this.#timer)
-    await this.#looking
+    await this.#loop[Symbol.asyncDispose]()
   }
 }

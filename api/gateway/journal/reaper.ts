@@ -2,6 +2,7 @@ import type { Kysely } from 'kysely'
 import { lockOrphans, settlementOf } from '../../../db/repositories/tasks/tasks.ts'
 import { settleTasks } from '../../../db/repositories/tasks/writes.ts'
 import type { Database } from '../../../db/tables.ts'
+import { BackgroundLoop } from '../../../platform/async/background-loop.ts'
 import type { Logger } from '../../../platform/log.ts'
 
 const EVERY_MS = 3_000
@@ -19,23 +20,11 @@ export async function reapOrphans(db: Kysely<Database>, now: Date, own?: string)
 }
 
 /** Looks for what lost gateways left open. Every gateway does; rows that another one has locked are passed over. */
-export function startReaper(db: Kysely<Database>, log: Logger, own: string): AsyncDisposable {
-  let running: Promise<void> | undefined
-  const look = async () => {
-    try {
+export const startReaper = (db: Kysely<Database>, log: Logger, own: string): BackgroundLoop =>
+  new BackgroundLoop(
+    async () => {
       const count = await reapOrphans(db, new Date(), own)
       if (count > 0) log.warn({ count }, 'ended tasks of a lost gateway')
-    } catch (err) {
-      log.warn({ err }, 'could not look for tasks of lost gateways')
-    }
-  }
-  const timer = setInterval(() => {
-    running ??= look().finally(() => (running = undefined))
-  }, EVERY_MS)
-  return {
-    async [Symbol.asyncDispose]() {
-      clearInterval(timer)
-      await running
     },
-  }
-}
+    { everyMs: EVERY_MS, onError: (err) => log.warn({ err }, 'could not look for tasks of lost gateways') },
+  ).start()
