@@ -17,6 +17,8 @@ export interface Ending {
   /** With the titles of the suites around it. */
   title: string
   outcome: keyof Counts
+  /** Milliseconds that it took with its hooks, where that is known. */
+  ms?: number
 }
 
 /** One mocha process over some files of `test/`. */
@@ -98,6 +100,16 @@ export function countsOf(endings: Ending[]): Counts {
   const counts: Counts = { passed: 0, failed: 0, skipped: 0 }
   for (const { outcome } of endings) counts[outcome]++
   return counts
+}
+
+/** The files that took longest, as lines to print. */
+export function slowestFiles(endings: readonly Ending[], most: number): string[] {
+  const byFile = new Map<string, number>()
+  for (const { file, ms = 0 } of endings) if (file !== '') byFile.set(file, (byFile.get(file) ?? 0) + ms)
+  return [...byFile]
+    .toSorted(([, a], [, b]) => b - a)
+    .slice(0, most)
+    .map(([file, ms]) => `${(ms / 1000).toFixed(1).padStart(7)} s  ${file}`)
 }
 
 /** What the reporter wrote, whether it came to the end, and whether its process then lived on. */

@@ -14,10 +14,15 @@ module.exports = class RecordingReporter extends reporters.Spec {
     const record = process.env.HEARTH_TEST_RECORD
     if (!record) return
     const tell = (line) => appendFileSync(record, `${JSON.stringify(line)}\n`)
+    let lastAt = Date.now()
     for (const [event, outcome] of Object.entries(OUTCOMES)) {
-      runner.on(event, (test) =>
-        tell({ file: test.file ? path.relative('', test.file) : '', title: test.fullTitle(), outcome }),
-      )
+      runner.on(event, (test) => {
+        const file = test.file ? path.relative('', test.file) : ''
+        // Since the test before it ended, so that hooks count.
+        const ms = Date.now() - lastAt
+        lastAt += ms
+        tell({ file, title: test.fullTitle(), outcome, ms })
+      })
     }
     runner.once('end', () => {
       tell({ ended: true })

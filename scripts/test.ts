@@ -1,7 +1,7 @@
 import { globSync } from 'node:fs'
 import { sep } from 'node:path'
 import { readConfig } from '../platform/config.ts'
-import { countsOf, type Ending, runSuite, secondChance, type Suite } from './mocha-run.ts'
+import { countsOf, type Ending, runSuite, secondChance, slowestFiles, type Suite } from './mocha-run.ts'
 import { run } from './run-command.ts'
 import { provideTools } from './test-tools.ts'
 
@@ -26,6 +26,7 @@ const KNIP: Step = { name: 'unused files and exports', command: ['knip'] }
 const PLATFORMS = ['e2e', 'faults', 'compose', 'upgrade']
 /** What keeps a processor busy; the rest mostly waits. */
 const BUSY = ['node-runtime', 'platform', 'domain', 'db', 'embedded']
+const SLOWEST_SHOWN = 10
 const IS_STRICT = process.argv.includes('--verify')
 const ARGUMENTS = process.argv.slice(2).filter((argument) => argument !== '--verify')
 
@@ -44,6 +45,8 @@ async function main(): Promise<void> {
     )
     for (const { file, title } of flaky) console.log(`flaky: ${file} :: ${title}`)
   }
+  console.log('\nThe slowest files:')
+  for (const line of slowestFiles(endings, SLOWEST_SHOWN)) console.log(line)
   const { passed, failed, skipped } = countsOf([...checked, ...endings])
   console.log(`\n${passed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ''}`)
   process.exitCode = failed > 0 || passed === 0 ? 1 : 0
