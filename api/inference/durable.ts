@@ -10,9 +10,9 @@ import { coldInferenceStart } from '../../workflows/contract/starts.ts'
 import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
 import { passKillSwitchIn } from '../http/kill-switch-gate.ts'
 import type { Services } from '../services.ts'
-import { queuedEntry, type Ticket } from './rows.ts'
+import { queuedEntry, type TaskDraft } from './rows.ts'
 
-const startOf = ({ taskId, accountId, endpoint }: Ticket) =>
+const startOf = ({ taskId, accountId, endpoint }: TaskDraft) =>
   coldInferenceStart({ taskId, accountId, modelKey: endpoint.model_key })
 
 const RETRY_AFTER_S = 10
@@ -27,10 +27,10 @@ const LONGEST_TURN_MS = 30_000
  */
 export async function queueTask(
   { db, starts }: Pick<Services, 'db' | 'starts'>,
-  ticket: Ticket,
+  draft: TaskDraft,
 ): Promise<void> {
-  using _turn = await takeTurn(ticket.accountId)
-  await writeQueued(db, ticket)
+  using _turn = await takeTurn(draft.accountId)
+  await writeQueued(db, draft)
   starts.nudge()
 }
 
@@ -41,11 +41,11 @@ const takeTurn = (accountId: string): Promise<Disposable> =>
     throw tryLater('unavailable', message, RETRY_AFTER_S, { cause })
   })
 
-const writeQueued = (db: Services['db'], ticket: Ticket): Promise<void> =>
+const writeQueued = (db: Services['db'], draft: TaskDraft): Promise<void> =>
   db.transaction().execute(async (trx) => {
-    const { quota, waiting } = await lockWaiting(trx, ticket.accountId)
+    const { quota, waiting } = await lockWaiting(trx, draft.accountId)
     if (waiting >= quota) throw quotaExceeded(quota, waiting)
-    await insertTasks(trx, [queuedEntry(ticket)], startOf(ticket))
+    await insertTasks(trx, [queuedEntry(draft)], startOf(draft))
     await passKillSwitchIn(trx)
   })
 
@@ -64,15 +64,15 @@ const AGAIN_MS = 1_000
 /** Gives a task that this gateway cannot finish to a workflow; again while the database is away, for nobody else would. */
 export async function handOver(
   { db, starts, log }: Pick<Services, 'db' | 'starts' | 'log'>,
-  ticket: Ticket,
+  draft: TaskDraft,
 ): Promise<void> {
   for (const since = performance.now(); ; await sleep(AGAIN_MS)) {
     try {
-      await db.transaction().execute((trx) => handOverTask(trx, ticket.taskId, startOf(ticket)))
+      await db.transaction().execute((trx) => handOverTask(trx, draft.taskId, startOf(draft)))
       return starts.nudge()
     } catch (err) {
       if (performance.now() - since > KEEP_MS) throw err
-      log.warn({ err, task_id: ticket.taskId }, 'a task could not be handed over yet')
+      log.warn({ err, task_id: draft.taskId }, 'a task could not be handed over yet')
     }
   }
 }
@@ -80,7 +80,7 @@ export async function handOver(
 /** Waits for a task's end and gives its row; undefined when it is not over in time. */
 export async function awaitTask(
   { db }: Pick<Services, 'db'>,
-  { taskId, accountId }: Ticket,
+  { taskId, accountId }: TaskDraft,
   ended: Promise<boolean>,
 ): Promise<TaskRow | undefined> {
   await ended

@@ -8,7 +8,7 @@ import type { Services } from '../services.ts'
 import { type Admitted, modelStateOf } from './admission.ts'
 import { awaitTask, cancelTask, handOver, loadEstimate, queueTask } from './durable.ts'
 import { ownerOfNode } from './node-owner.ts'
-import { endedEntry, runningEntry, runningSettlement, type Ticket } from './rows.ts'
+import { endedEntry, runningEntry, runningSettlement, type TaskDraft } from './rows.ts'
 import { askWarm, type WarmAnswer } from './warm.ts'
 
 const LATE: unique symbol = Symbol('late')
@@ -38,7 +38,7 @@ export async function inferSync(
 ): Promise<InferResponse> {
   services.journal.admit()
   const began = performance.now()
-  const ticket: Ticket = { ...admitted, taskId: newId(), createdAt: services.now() }
+  const draft: TaskDraft = { ...admitted, taskId: newId(), createdAt: services.now() }
   const work = new AbortController()
   const leave = () => work.abort()
   options.signal.addEventListener('abort', leave, { once: true })
@@ -50,10 +50,10 @@ export async function inferSync(
   try {
     const answer = await Promise.race([asked, late.promise])
     if (typeof answer === 'symbol')
-      return await answerRunning(services, ticket, { asked, work }, { ...options, began })
+      return await answerRunning(services, draft, { asked, work }, { ...options, began })
     if (answer) options.whenOver(() => answer.room.release())
-    if (answer) return await answerEnded(services, ticket, answer, began)
-    return await answerFromTask(services, ticket, options, began)
+    if (answer) return await answerEnded(services, draft, answer, began)
+    return await answerFromTask(services, draft, options, began)
   } catch (err) {
     work.abort()
     // What was asked may fail as well, for example because this has just broken it off.
@@ -72,15 +72,15 @@ export async function inferSync(
 /** The usual way: one row, written with those of other requests, and then the answer. */
 async function answerEnded(
   services: Services,
-  ticket: Ticket,
+  draft: TaskDraft,
   answer: WarmAnswer,
   began: number,
 ): Promise<InferResponse> {
-  const owner = await ownerOfNode(services, ticket.endpoint.price_micro, answer.nodeId)
-  await services.journal.insert(endedEntry(ticket, answer, owner, services.now()))
+  const owner = await ownerOfNode(services, draft.endpoint.price_micro, answer.nodeId)
+  await services.journal.insert(endedEntry(draft, answer, owner, services.now()))
   const { outcome } = answer
   return {
-    task_id: ticket.taskId,
+    task_id: draft.taskId,
     status: outcome.status,
     model_state: 'resident',
     ...(outcome.status === 'succeeded' ? { result: outcome.value } : { message: outcome.error }),
@@ -91,43 +91,41 @@ async function answerEnded(
 /** A loaded model that takes longer than the client waits: the row is written, and this gateway sees to its end. */
 async function answerRunning(
   services: Services,
-  ticket: Ticket,
+  draft: TaskDraft,
   request: Running,
   { signal, began }: SyncOptions & { began: number },
 ): Promise<InferResponse> {
-  const { opened, written } = services.journal.open(runningEntry(ticket, services.gateway.id))
-  const told = opened.then(() => cancelUnlessTold(services, ticket.taskId, signal))
+  const { opened, written } = services.journal.open(runningEntry(draft, services.gateway.id))
+  const told = opened.then(() => cancelUnlessTold(services, draft.taskId, signal))
   // Also when it should have been cancelled and could not be, or is late: nobody else ends the row while this gateway lives.
   const finished = told
     .catch(() => written)
-    .then(() => finish(services, ticket, request))
+    .then(() => finish(services, draft, request))
     .catch((err: unknown) =>
-      services.log.error({ err, task_id: ticket.taskId }, 'a running task could not be finished'),
+      services.log.error({ err, task_id: draft.taskId }, 'a running task could not be finished'),
     )
   services.journal.keep(finished)
   await told
   return {
-    task_id: ticket.taskId,
+    task_id: draft.taskId,
     status: 'running',
     model_state: 'resident',
     sync_latency_ms: sinceMs(began),
-    note: `The model is still at work. ${pollNote(ticket.taskId)}`,
+    note: `The model is still at work. ${pollNote(draft.taskId)}`,
   }
 }
 
-async function finish(services: Services, ticket: Ticket, { asked, work }: Running): Promise<void> {
+async function finish(services: Services, draft: TaskDraft, { asked, work }: Running): Promise<void> {
   const over = new AbortController()
   // Cancelled, on whichever gateway.
-  void services.taskWaiters
-    .wait(ticket.taskId, LONGEST_MS, over.signal)
-    .then((ended) => ended && work.abort())
+  void services.taskWaiters.wait(draft.taskId, LONGEST_MS, over.signal).then((ended) => ended && work.abort())
   const answer = await asked.catch(() => undefined)
   over.abort()
   // Every node that had the model is gone, and a workflow finds another; a cancelled task stays as it is.
-  if (!answer) return handOver(services, ticket)
-  const owner = await ownerOfNode(services, ticket.endpoint.price_micro, answer.nodeId)
+  if (!answer) return handOver(services, draft)
+  const owner = await ownerOfNode(services, draft.endpoint.price_micro, answer.nodeId)
   try {
-    await services.journal.settle(runningSettlement(ticket, answer, owner, services.now()))
+    await services.journal.settle(runningSettlement(draft, answer, owner, services.now()))
   } finally {
     answer.room.release()
   }
@@ -136,35 +134,35 @@ async function finish(services: Services, ticket: Ticket, { asked, work }: Runni
 /** No node has the model loaded: a workflow sees to it, and the client waits for that as long as it asked to. */
 async function answerFromTask(
   services: Services,
-  ticket: Ticket,
+  draft: TaskDraft,
   { timeoutMs, signal }: SyncOptions,
   began: number,
 ): Promise<InferResponse> {
-  const state = modelStateOf(services, ticket)
+  const state = modelStateOf(services, draft)
   const left = Math.max(0, timeoutMs - (performance.now() - began))
-  const ended = services.taskWaiters.wait(ticket.taskId, left, signal)
-  await queueTask(services, ticket)
-  const row = await awaitTask(services, ticket, ended)
+  const ended = services.taskWaiters.wait(draft.taskId, left, signal)
+  await queueTask(services, draft)
+  const row = await awaitTask(services, draft, ended)
   // What the model was met in once it was served, which another request may have loaded meanwhile.
   const met = row?.model_state ?? state
-  const estimate = await loadEstimate(services, ticket.endpoint.model_key, met)
+  const estimate = await loadEstimate(services, draft.endpoint.model_key, met)
   if (row) return { ...fromRow(row, sinceMs(began)), ...estimate }
-  await cancelUnlessTold(services, ticket.taskId, signal)
+  await cancelUnlessTold(services, draft.taskId, signal)
   return {
-    task_id: ticket.taskId,
+    task_id: draft.taskId,
     status: 'queued',
     model_state: state,
     sync_latency_ms: sinceMs(began),
     ...estimate,
-    message: await whyNotYet(services, ticket),
-    note: pollNote(ticket.taskId),
+    message: await whyNotYet(services, draft),
+    note: pollNote(draft.taskId),
   }
 }
 
 /** What became of a task that is not over in time: that its model is not ready, or that no node is there for it. */
 async function whyNotYet(
   { db, links, now }: Services,
-  { endpoint: { model_key }, accountId: account_id }: Ticket,
+  { endpoint: { model_key }, accountId: account_id }: TaskDraft,
 ): Promise<string> {
   const needs = await findModelNeeds(db, model_key)
   const need = needs && { ...needs, model_key, account_id, now: now().getTime() }

@@ -7,7 +7,7 @@ import type { Admitted } from './admission.ts'
 import type { WarmWork } from './warm.ts'
 
 /** A request as it becomes a row. */
-export interface Ticket extends Omit<Admitted, 'input'> {
+export interface TaskDraft extends Omit<Admitted, 'input'> {
   /** Null where it is not kept: that of a chat is its client's alone. */
   input: Buffer | null
   /** The state its model was met in, when that is not `resident`. */
@@ -31,8 +31,8 @@ const latest = new WeakMap<
 >()
 
 /** What this row has in common with others; the same object for all of them, so that it is written once. */
-function kindOf(ticket: Ticket, varying: Varying): TaskKind {
-  const { endpoint, accountId, surface } = ticket
+function kindOf(draft: TaskDraft, varying: Varying): TaskKind {
+  const { endpoint, accountId, surface } = draft
   const last = latest.get(endpoint)
   if (last && last.accountId === accountId && last.surface === surface && isSame(last.varying, varying)) {
     return last.kind
@@ -40,7 +40,7 @@ function kindOf(ticket: Ticket, varying: Varying): TaskKind {
   const { status, modelState, node_id, gateway_id, owner } = varying
   const key = `${endpoint.id} ${endpoint.price_micro} ${accountId} ${surface} ${status} ${modelState} ${node_id} ${gateway_id} ${owner}`
   let kind = kinds.get(key)
-  if (!kind) kinds.set(key, (kind = newKind(ticket, varying)))
+  if (!kind) kinds.set(key, (kind = newKind(draft, varying)))
   latest.set(endpoint, { accountId, surface, varying, kind })
   return kind
 }
@@ -53,7 +53,7 @@ const isSame = (a: Varying, b: Varying): boolean =>
   a.owner === b.owner
 
 function newKind(
-  { endpoint, accountId, surface }: Ticket,
+  { endpoint, accountId, surface }: TaskDraft,
   { status, modelState, node_id, gateway_id, owner }: Varying,
 ): TaskKind {
   const { id: endpoint_id, model_key, price_micro } = endpoint
@@ -75,55 +75,55 @@ function newKind(
 }
 
 /** A row whose work has not ended. */
-const openEntry = (ticket: Ticket, kind: TaskKind, startedAt: Date | null): TaskEntry => ({
+const openEntry = (draft: TaskDraft, kind: TaskKind, startedAt: Date | null): TaskEntry => ({
   kind,
-  id: ticket.taskId,
-  input: ticket.input,
+  id: draft.taskId,
+  input: draft.input,
   result: null,
   error: null,
   inference_time_ms: null,
-  created_at: ticket.createdAt,
+  created_at: draft.createdAt,
   started_at: startedAt,
   completed_at: null,
   tokens: 0,
 })
 
 /** A task for a workflow to finish. */
-export const queuedEntry = (ticket: Ticket): TaskEntry => {
+export const queuedEntry = (draft: TaskDraft): TaskEntry => {
   const queued = { status: 'queued', modelState: null, node_id: null, gateway_id: null } as const
-  return openEntry(ticket, kindOf(ticket, { ...queued, owner: undefined }), null)
+  return openEntry(draft, kindOf(draft, { ...queued, owner: undefined }), null)
 }
 
 /** A task that this gateway goes on with after it has answered `running`. */
-export const runningEntry = (ticket: Ticket, gatewayId: string): TaskEntry => {
+export const runningEntry = (draft: TaskDraft, gatewayId: string): TaskEntry => {
   const running = { status: 'running', node_id: null, gateway_id: gatewayId, owner: undefined } as const
-  const modelState = ticket.modelState ?? 'resident'
-  return openEntry(ticket, kindOf(ticket, { ...running, modelState }), ticket.createdAt)
+  const modelState = draft.modelState ?? 'resident'
+  return openEntry(draft, kindOf(draft, { ...running, modelState }), draft.createdAt)
 }
 
 /** A task that has ended before its row is written. */
 export function endedEntry(
-  ticket: Ticket,
+  draft: TaskDraft,
   { nodeId, startedAt, inferenceTimeMs, outcome }: WarmWork,
   owner: string | undefined,
   now: Date,
 ): TaskEntry {
   const succeeded = outcome.status === 'succeeded'
   return {
-    kind: kindOf(ticket, {
+    kind: kindOf(draft, {
       status: outcome.status,
-      modelState: ticket.modelState ?? 'resident',
+      modelState: draft.modelState ?? 'resident',
       node_id: nodeId,
       gateway_id: null,
       owner,
     }),
-    id: ticket.taskId,
+    id: draft.taskId,
     // Kept for whoever still has to do the work.
     input: null,
     result: succeeded ? outcome.result : null,
     error: succeeded ? null : outcome.error,
     inference_time_ms: succeeded ? inferenceTimeMs : null,
-    created_at: ticket.createdAt,
+    created_at: draft.createdAt,
     started_at: startedAt,
     completed_at: now,
     tokens: succeeded ? outcome.tokens : 0,
@@ -132,12 +132,12 @@ export function endedEntry(
 
 /** The end of a task that was written as running. */
 export function runningSettlement(
-  ticket: Ticket,
+  draft: TaskDraft,
   work: WarmWork,
   owner: string | undefined,
   now: Date,
 ): Settlement {
-  const { taskId, accountId, endpoint } = ticket
+  const { taskId, accountId, endpoint } = draft
   const { nodeId, inferenceTimeMs, outcome } = work
   return settlementOf(
     { id: taskId, account_id: accountId, price_micro: endpoint.price_micro },
@@ -146,7 +146,7 @@ export function runningSettlement(
           status: 'succeeded',
           result: outcome.result,
           inferenceTimeMs,
-          modelState: ticket.modelState ?? 'resident',
+          modelState: draft.modelState ?? 'resident',
           tokens: outcome.tokens,
         }
       : outcome,

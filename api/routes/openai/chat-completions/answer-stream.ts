@@ -28,8 +28,8 @@ interface Row {
   room: AnswerRoom | undefined
 }
 
-function roomFor({ links }: Services, { ticket, departure }: Chat): AnswerRoom {
-  const room = links.memory.room(ticket.accountId)
+function roomFor({ links }: Services, { draft, departure }: Chat): AnswerRoom {
+  const room = links.memory.room(draft.accountId)
   departure.whenOver(() => room.release())
   return room
 }
@@ -43,9 +43,9 @@ export async function answerStream(
   chat: Chat,
   res: ServerResponse,
 ): Promise<typeof HANDLED> {
-  const row: Row = { open: undefined, nodeId: undefined, startedAt: chat.ticket.createdAt, room: undefined }
+  const row: Row = { open: undefined, nodeId: undefined, startedAt: chat.draft.createdAt, room: undefined }
   using client = new SseClient(res, {
-    headers: { ...HEADERS, [TASK_HEADER]: chat.ticket.taskId },
+    headers: { ...HEADERS, [TASK_HEADER]: chat.draft.taskId },
     keepAliveMs: services.config.HEARTH_STREAM_KEEPALIVE_S * 1_000,
   })
   try {
@@ -67,7 +67,7 @@ async function stream(services: Services, chat: Chat, client: SseClient, row: Ro
   for (;;) {
     const nodeId = await picker.pick()
     Object.assign(row, { nodeId, startedAt: services.now() })
-    row.open ??= journal.open(runningEntry(chat.ticket, gateway.id))
+    row.open ??= journal.open(runningEntry(chat.draft, gateway.id))
     client.keepAlive()
     const version = links.versionOf(nodeId) ?? ''
     const relay = new StreamRelay(client, row.open.opened, {
@@ -97,7 +97,7 @@ function withoutStream(body: Buffer): Buffer {
 /** Ends the task's row; the client has its answer by now, or was let go before the row was durable. */
 function close(services: Services, chat: Chat, row: Row, { tokens, error }: Streamed): void {
   const { journal, log, now } = services
-  const { ticket, endpoint } = chat
+  const { draft, endpoint } = chat
   const { open, nodeId, startedAt } = row
   if (!open) return
   const settle = async () => {
@@ -110,18 +110,18 @@ function close(services: Services, chat: Chat, row: Row, { tokens, error }: Stre
             status: 'succeeded' as const,
             result: null,
             inferenceTimeMs: ended.getTime() - startedAt.getTime(),
-            modelState: ticket.modelState ?? 'resident',
+            modelState: draft.modelState ?? 'resident',
             tokens,
           }
         : { status: 'failed' as const, error }
-    const task = { id: ticket.taskId, account_id: ticket.accountId, price_micro: endpoint.price_micro }
+    const task = { id: draft.taskId, account_id: draft.accountId, price_micro: endpoint.price_micro }
     await journal.settle(
       settlementOf(task, outcome, { now: ended, ...(nodeId && { nodeId }), ownerAccountId: owner }),
     )
   }
   journal.keep(
     settle().catch((err: unknown) =>
-      log.error({ err, task_id: ticket.taskId }, 'the row of a stream was not closed'),
+      log.error({ err, task_id: draft.taskId }, 'the row of a stream was not closed'),
     ),
   )
 }

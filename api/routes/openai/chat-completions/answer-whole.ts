@@ -59,13 +59,13 @@ export async function answerWhole(services: Services, chat: Chat): Promise<Reply
   if (read instanceof ApiError) throw naming(chat, read)
   return reply(200, read.body, {
     'content-type': 'application/json',
-    [TASK_HEADER]: chat.ticket.taskId,
+    [TASK_HEADER]: chat.draft.taskId,
   })
 }
 
-function record(services: Services, { ticket, endpoint }: Chat, work: WarmWork): Promise<void> {
+function record(services: Services, { draft, endpoint }: Chat, work: WarmWork): Promise<void> {
   const write = (owner: string | undefined) =>
-    services.journal.insert(endedEntry(ticket, work, owner, services.now()))
+    services.journal.insert(endedEntry(draft, work, owner, services.now()))
   const owner = ownerOfNode(services, endpoint.price_micro, work.nodeId)
   return owner instanceof Promise ? owner.then(write) : write(owner)
 }

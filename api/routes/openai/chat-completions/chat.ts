@@ -4,13 +4,13 @@ import { faultField, modelFault } from '../../../../domain/models/answer.ts'
 import { ApiError, type Issue } from '../../../../domain/errors.ts'
 import { type Place, replaceAt } from '../../../../platform/json-bytes.ts'
 import type { Departure } from '../../../http/departure.ts'
-import type { Ticket } from '../../../inference/rows.ts'
+import type { TaskDraft } from '../../../inference/rows.ts'
 import type { LinkRequest } from '../../../gateway/links/link-request.ts'
 
 /** A chat that may be served: its endpoint, and the client's bytes. */
 export interface Chat {
   readonly endpoint: CallableEndpointRow
-  readonly ticket: Ticket
+  readonly draft: TaskDraft
   readonly body: Buffer
   /** Where the name of the model stands in them. */
   readonly modelPlace: Place
@@ -25,8 +25,8 @@ const SERVED_NAME = Buffer.from(JSON.stringify(SERVED_MODEL))
 export const bytesFor = ({ body, modelPlace }: Chat, version: string): Buffer =>
   takesModelName(version) ? body : replaceAt(body, modelPlace, SERVED_NAME)
 
-export const linkRequest = ({ endpoint, departure, ticket }: Chat, body: Buffer): LinkRequest => ({
-  accountId: ticket.accountId,
+export const linkRequest = ({ endpoint, departure, draft }: Chat, body: Buffer): LinkRequest => ({
+  accountId: draft.accountId,
   modelKey: endpoint.model_key,
   path: CHAT_PATH,
   body,
@@ -53,5 +53,5 @@ export function refusalOf(status: number, body: Buffer): ApiError {
 export const TASK_HEADER = 'x-hearth-task-id'
 
 /** The error, with the id of the failed task for whoever looks into it. */
-export const naming = ({ ticket }: Chat, { code, message, details, cause, headers }: ApiError): ApiError =>
-  new ApiError(code, message, { details, cause, headers: { ...headers, [TASK_HEADER]: ticket.taskId } })
+export const naming = ({ draft }: Chat, { code, message, details, cause, headers }: ApiError): ApiError =>
+  new ApiError(code, message, { details, cause, headers: { ...headers, [TASK_HEADER]: draft.taskId } })

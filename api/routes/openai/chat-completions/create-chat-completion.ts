@@ -40,7 +40,7 @@ export const createChatCompletion = route({
       // Whoever reads the first of two and whoever reads the last would see different models.
       if (!modelPlace) throw invalid(['body', 'model'], 'stands twice')
       services.journal.admit()
-      const ticket = {
+      const draft = {
         endpoint,
         accountId,
         surface: 'openai' as const,
@@ -48,7 +48,7 @@ export const createChatCompletion = route({
         taskId: newId(),
         createdAt: services.now(),
       }
-      const chat = { endpoint, ticket, body: request.rawBody, modelPlace, departure: request.departure }
+      const chat = { endpoint, draft, body: request.rawBody, modelPlace, departure: request.departure }
       return request.body.stream ? answerStream(services, chat, request.res) : answerWhole(services, chat)
     }
     const found = chatEndpoint(services, accountId, request.body.model)

@@ -44,10 +44,10 @@ export class NodePicker {
   }
 
   #warmNode(): string | undefined {
-    const { endpoint, ticket } = this.#chat
+    const { endpoint, draft } = this.#chat
     const need = {
       model_key: endpoint.model_key,
-      account_id: ticket.accountId,
+      account_id: draft.accountId,
       runtime_profile: endpoint.runtime_profile,
       memory_mb: endpoint.memory_mb,
       atLeast: 'warm' as const,
@@ -62,10 +62,10 @@ export class NodePicker {
 
   async #wait(): Promise<string> {
     const { loads } = this.#services
-    const { endpoint, body, departure, ticket } = this.#chat
+    const { endpoint, body, departure, draft } = this.#chat
     const { model_key, runtime_profile, memory_mb } = endpoint
-    const need = { model_key, account_id: ticket.accountId, runtime_profile, memory_mb }
-    ticket.modelState = modelStateOf(this.#services, ticket)
+    const need = { model_key, account_id: draft.accountId, runtime_profile, memory_mb }
+    draft.modelState = modelStateOf(this.#services, draft)
     if (this.#exclude) await sleep(NOTICE_MS)
     this.#deadline ??= performance.now() + (await loads.ceilingMs(need))
     for (;;) {

@@ -4,7 +4,12 @@ import { GroupWriter } from '../../../../api/gateway/journal/group-writer.ts'
 import { Journal } from '../../../../api/gateway/journal/journal.ts'
 import { reapOrphans } from '../../../../api/gateway/journal/reaper.ts'
 import type { Admitted } from '../../../../api/inference/admission.ts'
-import { endedEntry, runningEntry, runningSettlement, type Ticket } from '../../../../api/inference/rows.ts'
+import {
+  endedEntry,
+  runningEntry,
+  runningSettlement,
+  type TaskDraft,
+} from '../../../../api/inference/rows.ts'
 import type { WarmWork } from '../../../../api/inference/warm.ts'
 import { openDatabase } from '../../../../db/database.ts'
 import { takeGatewayLease, endGatewayLease } from '../../../../db/repositories/platform/gateways.ts'
@@ -56,7 +61,7 @@ describe('journal', () => {
   })
   after(() => database[Symbol.asyncDispose]())
 
-  const ticket = (overrides: Partial<Ticket> = {}): Ticket => ({
+  const ticket = (overrides: Partial<TaskDraft> = {}): TaskDraft => ({
     taskId: newId(),
     accountId,
     endpoint,

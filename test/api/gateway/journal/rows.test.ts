@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import type { Admitted } from '../../../../api/inference/admission.ts'
-import { endedEntry, runningEntry, type Ticket } from '../../../../api/inference/rows.ts'
+import { endedEntry, runningEntry, type TaskDraft } from '../../../../api/inference/rows.ts'
 import type { WarmWork } from '../../../../api/inference/warm.ts'
 import { freezeEvent } from '../../../../db/repositories/webhooks/events.ts'
 import type { TaskEntry } from '../../../../db/repositories/tasks/entry.ts'
@@ -38,7 +38,7 @@ describe('rows of the journal', () => {
   })
   after(() => database[Symbol.asyncDispose]())
 
-  const ticket = (overrides: Partial<Ticket> = {}): Ticket => ({
+  const ticket = (overrides: Partial<TaskDraft> = {}): TaskDraft => ({
     taskId: newId(),
     accountId,
     endpoint,
