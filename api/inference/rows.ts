@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import { endOf, settlementOf } from '../../db/repositories/tasks/tasks.ts'
-import type { Settlement, TaskEntry, TaskKind } from '../../db/repositories/tasks/entry.ts'
+import type { Settlement, TaskEntry, TaskTemplate } from '../../db/repositories/tasks/entry.ts'
 import { hold } from '../../domain/ledger.ts'
 import type { ModelState } from '../../schemas/inference-task.ts'
 import type { Admitted } from './admission.ts'
@@ -16,9 +16,9 @@ export interface TaskDraft extends Omit<Admitted, 'input'> {
   createdAt: Date
 }
 
-const kinds = new LRUCache<string, TaskKind>({ max: 10_000 })
+const kinds = new LRUCache<string, TaskTemplate>({ max: 10_000 })
 
-type Varying = Pick<TaskKind, 'status' | 'node_id' | 'gateway_id'> & {
+type Varying = Pick<TaskTemplate, 'status' | 'node_id' | 'gateway_id'> & {
   modelState: ModelState | null
   /** Whose node earns the payout. */
   owner: string | undefined
@@ -27,11 +27,11 @@ type Varying = Pick<TaskKind, 'status' | 'node_id' | 'gateway_id'> & {
 /** The kind that was asked for last, by endpoint: mostly it is asked for again, and a key need not be put together. */
 const latest = new WeakMap<
   Admitted['endpoint'],
-  { accountId: string; surface: string; varying: Varying; kind: TaskKind }
+  { accountId: string; surface: string; varying: Varying; kind: TaskTemplate }
 >()
 
 /** What this row has in common with others; the same object for all of them, so that it is written once. */
-function kindOf(draft: TaskDraft, varying: Varying): TaskKind {
+function kindOf(draft: TaskDraft, varying: Varying): TaskTemplate {
   const { endpoint, accountId, surface } = draft
   const last = latest.get(endpoint)
   if (last && last.accountId === accountId && last.surface === surface && isSame(last.varying, varying)) {
@@ -55,7 +55,7 @@ const isSame = (a: Varying, b: Varying): boolean =>
 function newKind(
   { endpoint, accountId, surface }: TaskDraft,
   { status, modelState, node_id, gateway_id, owner }: Varying,
-): TaskKind {
+): TaskTemplate {
   const { id: endpoint_id, model_key, price_micro } = endpoint
   const price = { accountId, priceMicro: price_micro }
   const end = status === 'succeeded' || status === 'failed' ? endOf(price, status, owner) : undefined
@@ -75,7 +75,7 @@ function newKind(
 }
 
 /** A row whose work has not ended. */
-const openEntry = (draft: TaskDraft, kind: TaskKind, startedAt: Date | null): TaskEntry => ({
+const openEntry = (draft: TaskDraft, kind: TaskTemplate, startedAt: Date | null): TaskEntry => ({
   kind,
   id: draft.taskId,
   input: draft.input,

@@ -5,7 +5,7 @@ import {
   payloadOf,
   runWrite,
   type TaskEntry,
-  type TaskKind,
+  type TaskTemplate,
 } from './entry.ts'
 
 /** What a task brings with it cannot be there before the task is: only that may meet a conflict. */
@@ -43,9 +43,9 @@ const INSERT = `with fresh as (
  * Writes tasks of one kind as `insertTasks` does: one alone, or those of an endpoint that is much asked. Without tables of
  * kinds to join, one alone takes a tenth less time and a group a seventh (measured).
  */
-export async function insertAlike(
+export async function insertUniformBatch(
   db: Executor,
-  kind: TaskKind,
+  kind: TaskTemplate,
   entries: readonly TaskEntry[],
 ): Promise<number> {
   const { transfers, event } = kind

@@ -24,14 +24,14 @@ export type Shared =
   | 'gateway_id'
 
 /** What many tasks have in common: those that share the object itself are written with one copy of it. */
-export interface TaskKind extends Readonly<Pick<TaskRow, Shared>>, Consequence {}
+export interface TaskTemplate extends Readonly<Pick<TaskRow, Shared>>, Consequence {}
 
 /** A task's row as it is first written. */
 export interface TaskEntry extends Pick<
   TaskRow,
   'id' | 'input' | 'result' | 'error' | 'inference_time_ms' | 'created_at' | 'started_at' | 'completed_at'
 > {
-  kind: TaskKind
+  kind: TaskTemplate
   /** What a language model counted, of a task that has ended. */
   tokens: number
 }

@@ -1,7 +1,7 @@
 import { storable } from '../../../domain/storable-text.ts'
 import { bareArray, bytesOrNull, textsOrNull } from '../../array-params.ts'
 import type { Executor } from '../../prepared-pool.ts'
-import { insertAlike } from './alike.ts'
+import { insertUniformBatch } from './alike.ts'
 import {
   type Consequence,
   FRESH_COLUMNS,
@@ -80,7 +80,7 @@ export async function insertTasks(
   start?: WorkflowStart,
 ): Promise<number> {
   const { list: kinds, numbers } = distinct(entries.map(({ kind }) => kind))
-  if (kinds.length === 1 && !start) return insertAlike(db, kinds[0]!, entries)
+  if (kinds.length === 1 && !start) return insertUniformBatch(db, kinds[0]!, entries)
   const ofKinds = (name: Shared) => kinds.map((kind) => kind[name])
   const parameters = [
     ...consequences(kinds),
