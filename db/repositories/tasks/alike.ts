@@ -23,7 +23,7 @@ const INSERT = `with fresh as (
     returning id, completed_at
   ), written as (
     select id, completed_at as at, tokens, inference_time_ms from placed join fresh using (id)
-  ), booked as (
+  ), ledger as (
     insert into ledger_transfer (task_id, kind, from_purse, to_purse, amount_micro)
     select id, line.* from written, unnest($19::text[], $20::text[], $21::text[], $22::bigint[]) as line
   ), told as (

@@ -7,7 +7,7 @@ import type { TaskRow } from '../../tables/inference.ts'
 import type { EventForm } from '../webhooks/events.ts'
 
 /** What is booked and told when a task is written or ends. */
-export interface Consequence {
+export interface TaskEffects {
   readonly transfers: readonly Transfer[]
   readonly event: EventForm | undefined
 }
@@ -24,7 +24,7 @@ export type Shared =
   | 'gateway_id'
 
 /** What many tasks have in common: those that share the object itself are written with one copy of it. */
-export interface TaskTemplate extends Readonly<Pick<TaskRow, Shared>>, Consequence {}
+export interface TaskTemplate extends Readonly<Pick<TaskRow, Shared>>, TaskEffects {}
 
 /** A task's row as it is first written. */
 export interface TaskEntry extends Pick<
@@ -49,7 +49,7 @@ export interface Settlement {
   inferenceTimeMs: number | null
   completedAt: Date
   /** Shared by many where it is the same. */
-  consequence: Consequence
+  consequence: TaskEffects
   /** What a language model counted. */
   tokens: number
 }

@@ -15,7 +15,7 @@ import type { Database } from '../../tables.ts'
 import type { TaskRow } from '../../tables/inference.ts'
 import { type EventForm, eventForm } from '../webhooks/events.ts'
 import { takeLease } from '../training/leases.ts'
-import type { Consequence, Settlement } from './entry.ts'
+import type { TaskEffects, Settlement } from './entry.ts'
 import { settleTasks } from './writes.ts'
 import { insertWorkflowStart, type WorkflowStart } from '../platform/workflow-starts.ts'
 
@@ -191,14 +191,14 @@ export function settlementOf(
   }
 }
 
-const ends = new LRUCache<string, Consequence>({ max: 10_000 })
+const ends = new LRUCache<string, TaskEffects>({ max: 10_000 })
 
 /** What the end of a task brings with it: its price is moved, and its account is told. The same object for the same end. */
 export function endOf(
   task: PricedTask,
   status: 'succeeded' | 'failed',
   owner: string | undefined,
-): Consequence {
+): TaskEffects {
   const key = `${task.accountId} ${task.priceMicro} ${status} ${owner}`
   let end = ends.get(key)
   if (!end) {

@@ -3,7 +3,7 @@ import { bareArray, bytesOrNull, textsOrNull } from '../../array-params.ts'
 import type { Executor } from '../../prepared-pool.ts'
 import { insertUniformBatch } from './alike.ts'
 import {
-  type Consequence,
+  type TaskEffects,
   FRESH_COLUMNS,
   freshParameters,
   payloadOf,
@@ -18,7 +18,7 @@ import type { WorkflowStart } from '../platform/workflow-starts.ts'
 export const TASK_CHANNEL = 'hearth_task'
 
 /** Ledger lines and events of the tasks in `written`, whose `kind` counts the given ones from 1. */
-const BOOK_AND_TELL = `booked as (
+const BOOK_AND_TELL = `ledger as (
     insert into ledger_transfer (task_id, kind, from_purse, to_purse, amount_micro)
     select written.id, line.name, line.from_purse, line.to_purse, line.amount_micro
     from written join unnest($1::int[], $2::text[], $3::text[], $4::text[], $5::bigint[])
@@ -156,7 +156,7 @@ function distinct<T>(values: readonly T[]): { list: T[]; numbers: number[] } {
 }
 
 /** The first parameters of both statements. */
-function consequences(list: readonly Consequence[]): unknown[] {
+function consequences(list: readonly TaskEffects[]): unknown[] {
   const lines = list.flatMap(({ transfers }, i) => transfers.map((line) => ({ ...line, number: i + 1 })))
   return [
     bareArray(lines.map(({ number }) => number)),
