@@ -4,7 +4,7 @@ import type { ServerResponse } from 'node:http'
  * Aborts when a client leaves before its answer is complete. An `AbortSignal` with its controller costs each chat a
  * kilobyte and a microsecond, so one is made only for those that need it whole.
  */
-export class Departure {
+export class ClientDisconnect {
   readonly #response: ServerResponse
   readonly #listeners: (() => void)[] = []
   #aborted: boolean

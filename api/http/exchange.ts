@@ -5,7 +5,7 @@ import type { Database } from '../../db/tables.ts'
 import { newId } from '../../domain/ids.ts'
 import type { Held } from './body-budget.ts'
 import type { AnyCaller } from './caller.ts'
-import { Departure } from './departure.ts'
+import { ClientDisconnect } from './departure.ts'
 import { KEEP_ALIVE } from './idle-connections.ts'
 import type { AnyRequest } from './route.ts'
 
@@ -19,7 +19,7 @@ function withoutOrigin(url: string): string {
   return path.startsWith('/') ? path : `/${path}`
 }
 
-/** One request on its way through the kernel. What is rarely asked for (departure, logger) is made when it is. */
+/** One request on its way through the kernel. What is rarely asked for (disconnect, logger) is made when it is. */
 export class Exchange implements AnyRequest {
   readonly req: IncomingMessage
   /** The response as the kernel writes it: with `head`, in one go. */
@@ -45,7 +45,7 @@ export class Exchange implements AnyRequest {
   trx: Transaction<Database> | undefined
   readonly #parentLog: Logger
   #log: Logger | undefined
-  #departure: Departure | undefined
+  #disconnect: ClientDisconnect | undefined
   #after: (() => void)[] | undefined
 
   constructor(req: IncomingMessage, res: ServerResponse, log: Logger) {
@@ -76,12 +76,12 @@ export class Exchange implements AnyRequest {
     return (this.#log ??= this.#parentLog.child({ request_id: this.requestId }))
   }
 
-  get departure(): Departure {
-    return (this.#departure ??= new Departure(this.response))
+  get disconnect(): ClientDisconnect {
+    return (this.#disconnect ??= new ClientDisconnect(this.response))
   }
 
   get signal(): AbortSignal {
-    return this.departure.signal
+    return this.disconnect.signal
   }
 
   /** Handlers take it out of the request, so it may not depend on how it is called. */

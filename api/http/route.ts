@@ -7,7 +7,7 @@ import type { ErrorCode } from '../../schemas/errors.ts'
 import type { Services } from '../services.ts'
 import type { FileLimit } from './body.ts'
 import type { Auth, CallerOf, Role } from './caller.ts'
-import type { Departure } from './departure.ts'
+import type { ClientDisconnect } from './departure.ts'
 import type { Reply } from './reply.ts'
 
 export type Shape = TSchema | undefined
@@ -36,7 +36,7 @@ interface RequestOf<
   /** Aborts when the client leaves before its answer is written. */
   readonly signal: AbortSignal
   /** The same for those who only need to hear of it: cheaper. */
-  readonly departure: Departure
+  readonly disconnect: ClientDisconnect
   /** A logger that carries the request id. */
   readonly log: Logger
   /** Runs once the answer's transaction has committed (idempotent routes) or the handler has returned (others). */

@@ -43,14 +43,14 @@ export const infer = route({
   success: { status: 200, schema: InferResponse },
   errors: ['not_found', 'forbidden', 'conflict', 'task_quota_exceeded', 'no_capacity', 'unavailable'],
 
-  async handler({ caller, params, body, rawBody, departure }, services) {
+  async handler({ caller, params, body, rawBody, disconnect }, services) {
     const { accountId } = caller
     const began = performance.now()
     const admitted = await admit(services, { accountId, endpointId: params.endpoint_id, body, rawBody })
     const { sync = true, sync_timeout_s: seconds = SYNC_TIMEOUT_S.default } = body
     if (sync) {
-      const { signal } = departure
-      const whenOver = (listener: () => void) => departure.whenOver(listener)
+      const { signal } = disconnect
+      const whenOver = (listener: () => void) => disconnect.whenOver(listener)
       return inferSync(services, admitted, { timeoutMs: seconds * 1000, signal, whenOver })
     }
 

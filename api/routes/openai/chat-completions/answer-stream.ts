@@ -28,9 +28,9 @@ interface Row {
   room: AnswerRoom | undefined
 }
 
-function roomFor({ links }: Services, { draft, departure }: Chat): AnswerRoom {
+function roomFor({ links }: Services, { draft, disconnect }: Chat): AnswerRoom {
   const room = links.memory.room(draft.accountId)
-  departure.whenOver(() => room.release())
+  disconnect.whenOver(() => room.release())
   return room
 }
 

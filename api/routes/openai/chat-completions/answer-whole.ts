@@ -41,11 +41,11 @@ export async function answerWhole(services: Services, chat: Chat): Promise<Reply
       }
     } while (!answer)
     const { body, room } = answer
-    if (isCounted(body)) chat.departure.whenOver(() => room.release())
+    if (isCounted(body)) chat.disconnect.whenOver(() => room.release())
     read = readAnswer(answer)
   } catch (err) {
     // What no node was asked for is no task, and neither is what its client no longer waits for.
-    if (!asked || chat.departure.aborted) throw err
+    if (!asked || chat.disconnect.aborted) throw err
     const error = toApiError(err)
     await record(services, chat, { ...asked, outcome: { status: 'failed', error: error.message } })
     throw naming(chat, error)

@@ -3,7 +3,7 @@ import { CHAT_PATH, SERVED_MODEL, takesModelName } from '../../../../domain/chat
 import { faultField, modelFault } from '../../../../domain/models/answer.ts'
 import { ApiError, type Issue } from '../../../../domain/errors.ts'
 import { type Place, replaceAt } from '../../../../platform/json-bytes.ts'
-import type { Departure } from '../../../http/departure.ts'
+import type { ClientDisconnect } from '../../../http/departure.ts'
 import type { TaskDraft } from '../../../inference/rows.ts'
 import type { LinkRequest } from '../../../gateway/links/link-request.ts'
 
@@ -15,7 +15,7 @@ export interface Chat {
   /** Where the name of the model stands in them. */
   readonly modelPlace: Place
   /** Of the client, before its answer is complete. */
-  readonly departure: Departure
+  readonly disconnect: ClientDisconnect
 }
 
 const DEADLINE_MS = 60 * 60 * 1000
@@ -25,13 +25,13 @@ const SERVED_NAME = Buffer.from(JSON.stringify(SERVED_MODEL))
 export const bytesFor = ({ body, modelPlace }: Chat, version: string): Buffer =>
   takesModelName(version) ? body : replaceAt(body, modelPlace, SERVED_NAME)
 
-export const linkRequest = ({ endpoint, departure, draft }: Chat, body: Buffer): LinkRequest => ({
+export const linkRequest = ({ endpoint, disconnect, draft }: Chat, body: Buffer): LinkRequest => ({
   accountId: draft.accountId,
   modelKey: endpoint.model_key,
   path: CHAT_PATH,
   body,
   deadlineMs: DEADLINE_MS,
-  signal: departure,
+  signal: disconnect,
 })
 
 /** How an answer of a model server other than 200 is told: its own words and field under a status that clients know. */

@@ -48,7 +48,7 @@ export const createChatCompletion = route({
         taskId: newId(),
         createdAt: services.now(),
       }
-      const chat = { endpoint, draft, body: request.rawBody, modelPlace, departure: request.departure }
+      const chat = { endpoint, draft, body: request.rawBody, modelPlace, disconnect: request.disconnect }
       return request.body.stream ? answerStream(services, chat, request.res) : answerWhole(services, chat)
     }
     const found = chatEndpoint(services, accountId, request.body.model)

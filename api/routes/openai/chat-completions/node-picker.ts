@@ -34,7 +34,7 @@ export class NodePicker {
 
   /** A node did not answer: takes note, or throws what the client is told when nothing is left to try. */
   failed(nodeId: string, err: unknown): void {
-    if (this.#chat.departure.aborted) throw new ClientGoneError('the client left before its answer')
+    if (this.#chat.disconnect.aborted) throw new ClientGoneError('the client left before its answer')
     if (!(err instanceof LinkError)) throw err
     ;(this.#exclude ??= new Set()).add(nodeId)
     if (err.code === 'model_cold' || err.code === 'no_capacity') this.#missed += 1
@@ -62,7 +62,7 @@ export class NodePicker {
 
   async #wait(): Promise<string> {
     const { loads } = this.#services
-    const { endpoint, body, departure, draft } = this.#chat
+    const { endpoint, body, disconnect, draft } = this.#chat
     const { model_key, runtime_profile, memory_mb } = endpoint
     const need = { model_key, account_id: draft.accountId, runtime_profile, memory_mb }
     draft.modelState = modelStateOf(this.#services, draft)
@@ -73,9 +73,9 @@ export class NodePicker {
       this.#exclude = undefined
       const timeoutMs = Math.max(0, this.#deadline - performance.now())
       try {
-        await loads.wait(need, { timeoutMs, bytes: body.length, signal: departure.signal })
+        await loads.wait(need, { timeoutMs, bytes: body.length, signal: disconnect.signal })
       } catch (err) {
-        throw departure.aborted ? new ClientGoneError('the client left while its model was loaded') : err
+        throw disconnect.aborted ? new ClientGoneError('the client left while its model was loaded') : err
       }
       const nodeId = this.#warmNode()
       if (nodeId !== undefined) return nodeId
