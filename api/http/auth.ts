@@ -3,12 +3,12 @@ import type { IncomingMessage } from 'node:http'
 import { ApiError } from '../../domain/errors.ts'
 import type { Services, SignedRequest } from '../services.ts'
 import type { AccountCaller, AnyCaller, Auth, Role } from './caller.ts'
-import type { Exchange } from './exchange.ts'
+import type { RequestContext } from './exchange.ts'
 import type { AnyRoute } from './route.ts'
 import type { Strangers } from './strangers.ts'
 
 /** Finds out who is calling, or throws. */
-export type Authenticate = (exchange: Exchange) => AnyCaller | Promise<AnyCaller>
+export type Authenticate = (context: RequestContext) => AnyCaller | Promise<AnyCaller>
 
 const RANK: Record<Role, number> = { viewer: 0, operator: 1, admin: 2 }
 
@@ -22,8 +22,8 @@ export function roleOf({ role, method }: Pick<AnyRoute, 'role' | 'method'>): Rol
 /** The check that a route's declaration asks for, made once when it is mounted. */
 export function authenticator(route: AnyRoute, services: Services, strangers: Strangers): Authenticate {
   const byAuth: Record<Auth, Authenticate> = {
-    none: (exchange) => {
-      exchange.owner = route.grant?.(exchange, services)
+    none: (context) => {
+      context.owner = route.grant?.(context, services)
       return undefined
     },
     'api-key': accountAuth(services, strangers, roleOf(route)),
@@ -40,7 +40,7 @@ export function authenticator(route: AnyRoute, services: Services, strangers: St
         'evaluator token',
       ),
     'join-token': ({ req }) => ({ token: credentialOf(req, 'a join token') }),
-    'node-signature': (exchange) => verifyNode(exchange, services),
+    'node-signature': (context) => verifyNode(context, services),
     cohort: cohortAuth(services, strangers, roleOf(route)),
   }
   return byAuth[route.auth]
@@ -48,15 +48,15 @@ export function authenticator(route: AnyRoute, services: Services, strangers: St
 
 const accountAuth =
   (services: Services, strangers: Strangers, least: Role): Authenticate =>
-  (exchange) => {
-    const key = credentialOf(exchange.req)
+  (context) => {
+    const key = credentialOf(context.req)
     const found = services.keys.find(key)
-    if (typeof found !== 'function') return admit(exchange, found, least)
-    strangers.check(exchange.req)
-    return found().then((caller) => admit(exchange, caller, least))
+    if (typeof found !== 'function') return admit(context, found, least)
+    strangers.check(context.req)
+    return found().then((caller) => admit(context, caller, least))
   }
 
-function admit({ req }: Exchange, caller: AccountCaller | undefined, least: Role): AccountCaller {
+function admit({ req }: RequestContext, caller: AccountCaller | undefined, least: Role): AccountCaller {
   if (!caller) throw unauthenticated('this API key is not valid')
   const account = req.headers['x-account-id']
   if (account !== undefined && String(account).toLowerCase() !== caller.accountId) {
@@ -73,21 +73,21 @@ function admit({ req }: Exchange, caller: AccountCaller | undefined, least: Role
 /** Cohort routes name their account; the key proves that the caller may speak for it. */
 const cohortAuth =
   (services: Services, strangers: Strangers, least: Role): Authenticate =>
-  async (exchange) => {
-    const caller = (await accountAuth(services, strangers, least)(exchange)) as AccountCaller
-    const { req } = exchange
+  async (context) => {
+    const caller = (await accountAuth(services, strangers, least)(context)) as AccountCaller
+    const { req } = context
     if (req.headers['x-account-id'] === undefined) throw missingHeader('x-account-id')
     return { accountId: caller.accountId, userId: req.headers['x-user-id']?.toString() }
   }
 
 /** The signature covers the body, which the kernel has read by now. */
-const verifyNode = ({ req, rawBody }: Exchange, { nodes }: Services): Promise<AnyCaller> =>
+const verifyNode = ({ req, rawBody }: RequestContext, { nodes }: Services): Promise<AnyCaller> =>
   nodes.verify({ ...signedHead(req), body: rawBody })
 
 /** Before the body is read: whose it is going to be, as far as its head can say. */
-export async function checkNodeHead(exchange: Exchange, { nodes }: Services): Promise<void> {
-  const { accountId } = await nodes.checkHead(signedHead(exchange.req))
-  exchange.owner = accountId
+export async function checkNodeHead(context: RequestContext, { nodes }: Services): Promise<void> {
+  const { accountId } = await nodes.checkHead(signedHead(context.req))
+  context.owner = accountId
 }
 
 function signedHead(req: IncomingMessage): Omit<SignedRequest, 'body'> {

@@ -20,7 +20,7 @@ function withoutOrigin(url: string): string {
 }
 
 /** One request on its way through the kernel. What is rarely asked for (disconnect, logger) is made when it is. */
-export class Exchange implements AnyRequest {
+export class RequestContext implements AnyRequest {
   readonly req: IncomingMessage
   /** The response as the kernel writes it: with `head`, in one go. */
   readonly response: ServerResponse

@@ -11,7 +11,7 @@ import type { Database } from '../../db/tables.ts'
 import { ApiError, invalid } from '../../domain/errors.ts'
 import type { Services } from '../services.ts'
 import { canonicalDigest } from './canonical.ts'
-import type { Exchange } from './exchange.ts'
+import type { RequestContext } from './exchange.ts'
 import type { ReplyHeaders } from './reply.ts'
 import type { Outgoing } from './respond.ts'
 import type { AnyRoute } from './route.ts'
@@ -29,7 +29,7 @@ type Work = (trx: Transaction<Database>) => Promise<Outgoing>
 /** The key of a request, when it carries one. The scope is account, operation and path parameters. */
 export function keyOf(
   { operationId }: AnyRoute,
-  { req, accountId, params, query, body }: Exchange,
+  { req, accountId, params, query, body }: RequestContext,
 ): KeyedRequest | undefined {
   const key = req.headers['idempotency-key']
   if (key === undefined || accountId === undefined) return undefined

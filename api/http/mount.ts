@@ -7,7 +7,7 @@ import type { Services } from '../services.ts'
 import { ClientGoneError } from './body.ts'
 import { BodyBudget } from './body-budget.ts'
 import { toApiError } from './errors.ts'
-import { Exchange } from './exchange.ts'
+import { RequestContext } from './exchange.ts'
 import type { Family } from './family.ts'
 import { Idempotency, keyOf } from './idempotency.ts'
 import { passKillSwitch, passKillSwitchIn } from './kill-switch-gate.ts'
@@ -74,20 +74,20 @@ export class Kernel {
 
   /** Answers one request, whatever becomes of it. */
   handle(req: IncomingMessage, res: ServerResponse): void {
-    const exchange = new Exchange(req, res, this.#services.log)
+    const context = new RequestContext(req, res, this.#services.log)
     let operation: Operation | undefined
     try {
-      operation = this.#find(exchange)
+      operation = this.#find(context)
     } catch (err) {
-      this.#fail(undefined, exchange, err)
+      this.#fail(undefined, context, err)
     }
-    if (operation) void this.#serve(operation, exchange)
-    else this.#finish(undefined, exchange)
+    if (operation) void this.#serve(operation, context)
+    else this.#finish(undefined, context)
   }
 
   /** The operation that is meant; `undefined` when OPTIONS has been answered. */
-  #find(exchange: Exchange): Operation | undefined {
-    const { req, response, head, path } = exchange
+  #find(context: RequestContext): Operation | undefined {
+    const { req, response, head, path } = context
     if (req.headers.host === undefined && req.httpVersion === '1.1') {
       throw new ApiError('bad_request', 'the header Host is missing')
     }
@@ -96,7 +96,7 @@ export class Kernel {
     const method = req.method ?? 'GET'
     const operation = match.methods.get(method === 'HEAD' ? 'GET' : method)
     if (operation) {
-      exchange.params = match.params
+      context.params = match.params
       return operation
     }
 
@@ -117,61 +117,61 @@ export class Kernel {
   }
 
   /** Never rejects. */
-  async #serve(operation: Operation, exchange: Exchange): Promise<void> {
+  async #serve(operation: Operation, context: RequestContext): Promise<void> {
     try {
       const { route, readsBodyFirst, isOpen } = operation
-      if (isOpen) this.#admitStranger(operation, exchange)
+      if (isOpen) this.#admitStranger(operation, context)
       if (readsBodyFirst) {
-        await operation.checkHead(exchange)
-        await takeBody(operation, exchange)
+        await operation.checkHead(context)
+        await takeBody(operation, context)
       }
-      const identified = operation.authenticate(exchange)
+      const identified = operation.authenticate(context)
       const caller = identified instanceof Promise ? await identified : identified
-      exchange.caller = caller
-      if (!isOpen || route.grant) identify(exchange.req.socket)
+      context.caller = caller
+      if (!isOpen || route.grant) identify(context.req.socket)
       if (caller && 'accountId' in caller) {
-        exchange.accountId = caller.accountId
-        if (route.auth === 'api-key') this.#limiter?.take(caller.accountId, exchange.head)
+        context.accountId = caller.accountId
+        if (route.auth === 'api-key') this.#limiter?.take(caller.accountId, context.head)
       }
       if (!readsBodyFirst) {
-        const reading = takeBody(operation, exchange)
+        const reading = takeBody(operation, context)
         if (reading) await reading
       }
-      takeInput(operation, exchange)
-      checkPreconditions(operation, exchange)
+      takeInput(operation, context)
+      checkPreconditions(operation, context)
 
       let outgoing: Outgoing | undefined
-      if (route.idempotent) outgoing = await this.#runInTransaction(operation, exchange)
+      if (route.idempotent) outgoing = await this.#runInTransaction(operation, context)
       else {
         const admitting = this.#admit(operation)
         if (admitting) await admitting
         using turn = route.isLong
-          ? await this.#longAnswers.take(exchange.accountId ?? '', exchange.signal)
+          ? await this.#longAnswers.take(context.accountId ?? '', context.signal)
           : undefined
-        const result = await route.handler(exchange as never, this.#services)
-        exchange.runAfterCommit()
+        const result = await route.handler(context as never, this.#services)
+        context.runAfterCommit()
         outgoing = outgoingOf(operation, result)
         turn?.restFor(outgoing)
       }
-      const sending = outgoing && send(exchange, outgoing)
+      const sending = outgoing && send(context, outgoing)
       if (sending) await sending
     } catch (err) {
-      this.#fail(operation, exchange, err)
+      this.#fail(operation, context, err)
     }
-    this.#finish(operation, exchange)
+    this.#finish(operation, context)
   }
 
   /** What is open to everybody counts at once; a URL that is a credential only when it turns out to be none. */
-  #admitStranger({ route }: Operation, { req }: Exchange): void {
+  #admitStranger({ route }: Operation, { req }: RequestContext): void {
     this.#strangers.check(req)
     if (!route.internal) this.#strangers.count(req)
   }
 
-  async #runInTransaction(operation: Operation, exchange: Exchange): Promise<Outgoing> {
+  async #runInTransaction(operation: Operation, context: RequestContext): Promise<Outgoing> {
     const { db, starts } = this.#services
     const work = async (trx: Transaction<Database>): Promise<Outgoing> => {
-      exchange.trx = trx
-      const result = await operation.route.handler(exchange as never, this.#services)
+      context.trx = trx
+      const result = await operation.route.handler(context as never, this.#services)
       if (operation.route.admitsWork) await passKillSwitchIn(trx)
       const outgoing = outgoingOf(operation, result)
       if (!outgoing)
@@ -179,12 +179,12 @@ export class Kernel {
       return outgoing
     }
 
-    const keyed = keyOf(operation.route, exchange)
+    const keyed = keyOf(operation.route, context)
     if (!keyed) await this.#admit(operation)
     const outgoing = keyed
       ? await this.#idempotency.run(keyed, () => this.#admit(operation), work)
       : await db.transaction().execute(work)
-    exchange.runAfterCommit()
+    context.runAfterCommit()
     starts.nudge()
     return outgoing
   }
@@ -193,51 +193,51 @@ export class Kernel {
     return route.admitsWork ? passKillSwitch(this.#services.killSwitch) : undefined
   }
 
-  #fail(operation: Operation | undefined, exchange: Exchange, err: unknown): void {
-    const { response } = exchange
+  #fail(operation: Operation | undefined, context: RequestContext, err: unknown): void {
+    const { response } = context
     if (err instanceof ClientGoneError || response.destroyed) {
       response.destroy()
       return
     }
     try {
       const isTold = err instanceof ApiError && isStrangers(operation, err)
-      this.#tell(operation, exchange, isTold ? this.#strangers.refuse(exchange.req, err) : err)
+      this.#tell(operation, context, isTold ? this.#strangers.refuse(context.req, err) : err)
     } catch (cause) {
-      exchange.log.error({ err: cause }, 'an error could not be told')
+      context.log.error({ err: cause }, 'an error could not be told')
       // Nothing but the request's id: what else was to be sent may be what cannot be.
-      exchange.head.length = 2
-      sendError(exchange, 'builder', new ApiError('internal', 'internal error'))
+      context.head.length = 2
+      sendError(context, 'builder', new ApiError('internal', 'internal error'))
     }
   }
 
-  #tell(operation: Operation | undefined, exchange: Exchange, err: unknown): void {
-    const { path } = exchange
+  #tell(operation: Operation | undefined, context: RequestContext, err: unknown): void {
+    const { path } = context
     const told = toApiError(err)
-    const thrown = (isDataException(err) && unstorableText(exchange)) || told
+    const thrown = (isDataException(err) && unstorableText(context)) || told
     const error = operation?.conformance?.checkError(thrown) ?? thrown
     if (error.cause !== undefined) {
-      exchange.log[error.status >= 500 ? 'error' : 'debug']({ err: error.cause }, error.message)
+      context.log[error.status >= 500 ? 'error' : 'debug']({ err: error.cause }, error.message)
     }
     const family =
       operation?.family ?? this.#families.find(({ prefix }) => prefix && path.startsWith(`${prefix}/`))
-    sendError(exchange, family?.errors ?? 'builder', error)
+    sendError(context, family?.errors ?? 'builder', error)
   }
 
-  #finish(operation: Operation | undefined, exchange: Exchange): void {
-    const { response } = exchange
-    if (response.writableEnded || response.destroyed) this.#end(operation, exchange)
-    else response.once('close', () => this.#end(operation, exchange))
+  #finish(operation: Operation | undefined, context: RequestContext): void {
+    const { response } = context
+    if (response.writableEnded || response.destroyed) this.#end(operation, context)
+    else response.once('close', () => this.#end(operation, context))
   }
 
-  #end(operation: Operation | undefined, exchange: Exchange): void {
-    if (exchange.held) this.#bodies.release(exchange.held)
-    exchange.dropBody()
-    this.#log(operation, exchange)
+  #end(operation: Operation | undefined, context: RequestContext): void {
+    if (context.held) this.#bodies.release(context.held)
+    context.dropBody()
+    this.#log(operation, context)
   }
 
   #log(
     operation: Operation | undefined,
-    { req, response, requestId, path, accountId, startedAt }: Exchange,
+    { req, response, requestId, path, accountId, startedAt }: RequestContext,
   ): void {
     this.#logRequest({
       requestId,

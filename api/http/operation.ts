@@ -15,7 +15,7 @@ import {
 import { type BodyBudget, parsedBytes, STRANGERS } from './body-budget.ts'
 import { Conformance } from './conformance.ts'
 import type { Auth } from './caller.ts'
-import type { Exchange } from './exchange.ts'
+import type { RequestContext } from './exchange.ts'
 import type { Family } from './family.ts'
 import type { AnyRoute } from './route.ts'
 import type { Strangers } from './strangers.ts'
@@ -57,7 +57,7 @@ export interface Operation {
   /** The signature of a node covers the body, so that is read before anything else is believed. */
   readonly readsBodyFirst: boolean
   /** What can be known before that body is read. */
-  readonly checkHead: (exchange: Exchange) => Promise<void>
+  readonly checkHead: (context: RequestContext) => Promise<void>
   /** Callers show no credential, or one that only the handler can check. */
   readonly isOpen: boolean
   /** What the log calls it where the path itself is a credential. */
@@ -86,25 +86,25 @@ export function prepare(
     owner: OPEN.has(route.auth) ? STRANGERS : route.auth,
     streamBytes: services.objects.putBytes,
     readsBodyFirst: route.auth === 'node-signature' && !route.stream,
-    checkHead: (exchange) => checkNodeHead(exchange, services),
+    checkHead: (context) => checkNodeHead(context, services),
     isOpen: OPEN.has(route.auth),
     loggedPath: SECRET_PARAM.test(route.path) ? family.prefix + route.path : undefined,
     conformance: validateResponses ? new Conformance(route) : undefined,
   }
 }
 
-/** Reads a JSON body into the exchange, or looks at the head of one that the handler will read. */
-export function takeBody(operation: Operation, exchange: Exchange): Promise<void> | undefined {
+/** Reads a JSON body into the context, or looks at the head of one that the handler will read. */
+export function takeBody(operation: Operation, context: RequestContext): Promise<void> | undefined {
   const { route, body } = operation
-  const { req } = exchange
+  const { req } = context
   if (!hasBody(req)) return undefined
   checkDeclared(operation, declaredLength(req))
   if (route.stream) checkMediaType(req, route.stream.contentTypes)
   else if (body) checkMediaType(req, JSON_TYPES)
-  holdBody(operation, exchange)
+  holdBody(operation, context)
 
-  if (req.headers.expect?.toLowerCase() === '100-continue') exchange.response.writeContinue()
-  return route.stream ? undefined : readInto(operation, exchange)
+  if (req.headers.expect?.toLowerCase() === '100-continue') context.response.writeContinue()
+  return route.stream ? undefined : readInto(operation, context)
 }
 
 /** Refuses by the declared length, before a byte is read. */
@@ -115,22 +115,22 @@ function checkDeclared({ route, maxBodyBytes }: Operation, bytes: number): void 
 }
 
 /** Makes sure that there is room for what is coming; of a stream, only for what of it is in memory at a time. */
-function holdBody({ route, budget, owner, streamBytes }: Operation, exchange: Exchange): void {
-  const declared = declaredLength(exchange.req)
-  const held = (exchange.held = { owner: exchange.accountId ?? exchange.owner ?? owner, bytes: 0 })
+function holdBody({ route, budget, owner, streamBytes }: Operation, context: RequestContext): void {
+  const declared = declaredLength(context.req)
+  const held = (context.held = { owner: context.accountId ?? context.owner ?? owner, bytes: 0 })
   if (!route.stream) return budget.check(held.owner, declared)
   budget.hold(held, Math.min(declared || streamBytes, streamBytes))
-  exchange.req.once('close', () => budget.release(held))
+  context.req.once('close', () => budget.release(held))
 }
 
-function readInto({ budget, maxBodyBytes }: Operation, exchange: Exchange): Promise<void> {
-  const { held } = exchange
+function readInto({ budget, maxBodyBytes }: Operation, context: RequestContext): Promise<void> {
+  const { held } = context
   const hold = (bytes: number) => held && budget.hold(held, bytes)
-  return readBody(exchange.req, maxBodyBytes, { hold, done: (bytes) => (exchange.rawBody = bytes) })
+  return readBody(context.req, maxBodyBytes, { hold, done: (bytes) => (context.rawBody = bytes) })
 }
 
 /** Counts what the values of a large body will take beside its text; what a node gives back is trusted. */
-function holdValues({ budget, readsBodyFirst }: Operation, { held, rawBody }: Exchange): void {
+function holdValues({ budget, readsBodyFirst }: Operation, { held, rawBody }: RequestContext): void {
   if (readsBodyFirst) return
   const bytes = parsedBytes(rawBody)
   if (rawBody.length + bytes > budget.share) {
@@ -141,22 +141,22 @@ function holdValues({ budget, readsBodyFirst }: Operation, { held, rawBody }: Ex
 }
 
 /** Checks everything the route declares, and puts the checked values where the handler finds them. */
-export function takeInput(operation: Operation, exchange: Exchange): void {
+export function takeInput(operation: Operation, context: RequestContext): void {
   const { params, query, headers, body } = operation
-  if (params) exchange.params = params(exchange.params)
-  if (query) exchange.query = query(exchange.search === '' ? {} : parseQuery(exchange.search))
-  if (headers) exchange.headers = headers({ ...exchange.req.headers })
+  if (params) context.params = params(context.params)
+  if (query) context.query = query(context.search === '' ? {} : parseQuery(context.search))
+  if (headers) context.headers = headers({ ...context.req.headers })
   if (!body) return
 
-  const isLarge = exchange.rawBody.length > LARGE_BYTES
-  if (isLarge) holdValues(operation, exchange)
-  const value = exchange.rawBody.length === 0 ? {} : parseJson(exchange.rawBody)
+  const isLarge = context.rawBody.length > LARGE_BYTES
+  if (isLarge) holdValues(operation, context)
+  const value = context.rawBody.length === 0 ? {} : parseJson(context.rawBody)
   checkShape(value)
-  exchange.body = body(value, isLarge)
+  context.body = body(value, isLarge)
 }
 
 /** Refuses a conditional write without its condition. */
-export function checkPreconditions({ route }: Operation, { req }: Exchange): void {
+export function checkPreconditions({ route }: Operation, { req }: RequestContext): void {
   if (route.ifMatch && req.headers['if-match'] === undefined) {
     throw new ApiError('precondition_required', 'send If-Match with the ETag of what you read')
   }

@@ -5,7 +5,7 @@ import type { ApiError } from '../../domain/errors.ts'
 import { drain } from './body.ts'
 import { etagMatches } from './etag.ts'
 import { ERROR_BODIES } from './errors.ts'
-import type { Exchange } from './exchange.ts'
+import type { RequestContext } from './exchange.ts'
 import type { Family } from './family.ts'
 import type { ReplyHeaders } from './reply.ts'
 
@@ -27,7 +27,7 @@ export function encode(status: number, body: unknown, headers: ReplyHeaders | un
  * Writes an answer; what comes back is to be awaited only for streams. A matching `If-None-Match` turns a tagged
  * answer into 304.
  */
-export function send({ req, response, head }: Exchange, outgoing: Outgoing): Promise<void> | undefined {
+export function send({ req, response, head }: RequestContext, outgoing: Outgoing): Promise<void> | undefined {
   const { status, body, headers } = outgoing
   const seen = addHeaders(head, headers)
   if (seen.etag !== undefined && status === 200 && etagMatches(req.headers['if-none-match'], seen.etag)) {
@@ -92,7 +92,7 @@ function addHeaders(head: string[], headers: ReplyHeaders | undefined): Seen {
 
 /** Writes an error in the family's words; one that comes after the head was sent can only cut the connection. */
 export function sendError(
-  { req, response, head, requestId }: Exchange,
+  { req, response, head, requestId }: RequestContext,
   family: Family['errors'],
   error: ApiError,
 ): void {
