@@ -19,7 +19,7 @@ export interface Answer {
 }
 
 /** Why an exchange was given up before it had an answer. */
-export class GivenUp extends Error {
+export class ExchangeAborted extends Error {
   override readonly name = 'GivenUp'
   readonly reason: 'timeout' | 'aborted'
   constructor(reason: 'timeout' | 'aborted') {
@@ -33,7 +33,7 @@ export class GivenUp extends Error {
  * exchange: signals made for each one (`AbortSignal.timeout`, `any`) keep its objects for the whole time, which at 800 a second
  * were 400 MB (measured).
  */
-export class Patience implements Disposable {
+export class Deadline implements Disposable {
   readonly #over = Promise.withResolvers<never>()
   readonly #timer: NodeJS.Timeout
   readonly #caller: AbortSignal | undefined
@@ -52,8 +52,8 @@ export class Patience implements Disposable {
     return Promise.race([work, this.#over.promise])
   }
 
-  #end(reason: GivenUp['reason']): void {
-    this.#over.reject(new GivenUp(reason))
+  #end(reason: ExchangeAborted['reason']): void {
+    this.#over.reject(new ExchangeAborted(reason))
   }
 
   [Symbol.dispose](): void {
@@ -67,20 +67,20 @@ export async function exchange(
   pool: Pool,
   path: string,
   { method, headers, body }: Outgoing,
-  patience: Patience,
+  deadline: Deadline,
 ): Promise<Answer> {
-  const answering = new Answering()
-  pool.dispatch({ path, method, headers, body: body ?? null }, answering)
+  const collector = new ResponseCollector()
+  pool.dispatch({ path, method, headers, body: body ?? null }, collector)
   try {
-    return await patience.with(answering.answer)
+    return await deadline.with(collector.answer)
   } catch (err) {
-    answering.abandon(err as Error)
+    collector.abandon(err as Error)
     throw err
   }
 }
 
 /** Gathers an answer up to its bound; what comes beyond is not read. */
-class Answering implements Dispatcher.DispatchHandler {
+class ResponseCollector implements Dispatcher.DispatchHandler {
   readonly #done = Promise.withResolvers<Answer>()
   readonly #chunks: Buffer[] = []
   #controller: Dispatcher.DispatchController | undefined

@@ -3,7 +3,7 @@ import { LRUCache } from 'lru-cache'
 import { Pool } from 'undici'
 import { type Destination, type EgressPolicy, EgressRefused, type EgressReason } from './policy.ts'
 import { type LOOKUP_LIMITS, NameLookup, type Resolve } from './name-lookup.ts'
-import { type Answer, exchange, GivenUp, type Outgoing, Patience } from './public-exchange.ts'
+import { type Answer, exchange, ExchangeAborted, type Outgoing, Deadline } from './public-exchange.ts'
 
 /** How long a whole exchange may take, from the look-up of the name to the end of the answer. */
 const EXCHANGE_MS = 15_000
@@ -64,11 +64,11 @@ export class PublicSender implements AsyncDisposable {
 
   /** One exchange. Throws `SendError`; every status, redirects included, is an answer. */
   async send(url: string, outgoing: Outgoing): Promise<Answer> {
-    using patience = new Patience(this.#exchangeMs, outgoing.signal)
+    using deadline = new Deadline(this.#exchangeMs, outgoing.signal)
     try {
       const destination = this.#policy.parse(url)
-      const addresses = await patience.with(this.#resolved(destination, outgoing.owner))
-      return await this.#sendToFirst(destination, addresses, { outgoing, patience })
+      const addresses = await deadline.with(this.#resolved(destination, outgoing.owner))
+      return await this.#sendToFirst(destination, addresses, { outgoing, deadline })
     } catch (err) {
       throw toSendError(err)
     }
@@ -87,13 +87,13 @@ export class PublicSender implements AsyncDisposable {
   async #sendToFirst(
     destination: Destination,
     addresses: string[],
-    { outgoing, patience }: { outgoing: Outgoing; patience: Patience },
+    { outgoing, deadline }: { outgoing: Outgoing; deadline: Deadline },
   ): Promise<Answer> {
     const { pathname, search } = destination.url
     let failure: unknown
     for (const address of addresses) {
       try {
-        return await exchange(this.#pool(destination, address), pathname + search, outgoing, patience)
+        return await exchange(this.#pool(destination, address), pathname + search, outgoing, deadline)
       } catch (err) {
         failure = err
         if (!isConnectFailure(err)) break
@@ -146,7 +146,7 @@ const isConnectFailure = (err: unknown): boolean =>
 function toSendError(err: unknown): SendError {
   if (err instanceof SendError) return err
   if (err instanceof EgressRefused) return new SendError(err.reason, err.message)
-  if (err instanceof GivenUp)
+  if (err instanceof ExchangeAborted)
     return err.reason === 'aborted'
       ? new SendError('aborted', 'the exchange was given up', err)
       : new SendError('timeout', 'no complete answer within 15 s', err)
