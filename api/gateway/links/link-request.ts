@@ -56,7 +56,7 @@ export interface LinkHandlers {
 }
 
 /** A request under way. After `cancel` no handler is called any more. */
-export interface LinkExchange {
+export interface LinkStream {
   cancel(): void
   /** Stops the node's chunks while the client is slow; only this stream waits. */
   pause(): void

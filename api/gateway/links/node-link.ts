@@ -27,7 +27,7 @@ import {
 import {
   type Aborting,
   type Head,
-  type LinkExchange,
+  type LinkStream,
   LinkError,
   type LinkFault,
   type LinkHandlers,
@@ -147,7 +147,7 @@ export class NodeLink {
     if (this.#pending.size === 0) this.close('the gateway is stopping')
   }
 
-  request(request: LinkRequest, handlers: LinkHandlers): LinkExchange {
+  request(request: LinkRequest, handlers: LinkHandlers): LinkStream {
     const stream = this.#nextStream()
     const pending: Pending = { handlers, timer: undefined }
     this.#pending.set(stream, pending)

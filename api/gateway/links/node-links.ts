@@ -23,11 +23,11 @@ import type { CacheWatch } from '../../../db/cache-watch.ts'
 import { AnswerMemory } from './answer-memory.ts'
 import { type Decided, decidedIn } from './decided.ts'
 import { type Connected, connected } from './connected.ts'
-import { LinkError, type LinkExchange, type LinkHandlers, type LinkRequest } from './link-request.ts'
+import { LinkError, type LinkStream, type LinkHandlers, type LinkRequest } from './link-request.ts'
 import { type BatchPlace, NodeLink } from './node-link.ts'
 import { boundedInventory, boundedModels, MAX_MODELS } from './reports.ts'
 import { StateWriter, type StateWriterOptions } from './state-writer.ts'
-import { type LinkAnswer, WholeAnswer } from './whole-answer.ts'
+import { type LinkAnswer, BufferedResponse } from './whole-answer.ts'
 
 export interface NodeLinksOptions extends StateWriterOptions {
   /** Says when something was decided about a node, at whichever gateway. */
@@ -90,7 +90,7 @@ export class NodeLinks implements AsyncDisposable {
   }
 
   /** Sends a request to a model on a node; what becomes of it goes to the handlers, never before this returns. */
-  request(nodeId: string, request: LinkRequest, handlers: LinkHandlers): LinkExchange {
+  request(nodeId: string, request: LinkRequest, handlers: LinkHandlers): LinkStream {
     const node = this.#nodes.get(nodeId)
     if (node) return node.link.request(request, handlers)
     queueMicrotask(() => handlers.onError(new LinkError('link_lost', 'the node has no link to this gateway')))
@@ -100,7 +100,7 @@ export class NodeLinks implements AsyncDisposable {
   /** `request` for answers that are wanted whole; rejects with a `LinkError`, or `no_capacity` when memory is short. */
   ask(nodeId: string, request: LinkRequest): Promise<LinkAnswer> {
     const ask = (handlers: LinkHandlers) => this.request(nodeId, request, handlers)
-    return new WholeAnswer(this.memory, request.accountId, ask).answer
+    return new BufferedResponse(this.memory, request.accountId, ask).answer
   }
 
   /** Whose node it is, while it is linked. */

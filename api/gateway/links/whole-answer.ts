@@ -1,6 +1,6 @@
 import { ApiError } from '../../../domain/errors.ts'
 import { AnswerBuffer, type AnswerMemory, type AnswerRoom } from './answer-memory.ts'
-import { type Head, LinkError, type LinkExchange, type LinkHandlers } from './link-request.ts'
+import { type Head, LinkError, type LinkStream, type LinkHandlers } from './link-request.ts'
 
 /** A whole answer of a model server, as it came. */
 export interface LinkAnswer {
@@ -13,11 +13,11 @@ export interface LinkAnswer {
 const NO_HEAD: Head = { status: 0, contentType: '', tokens: undefined }
 
 /** Puts an answer together that is wanted whole; `answer` rejects with a `LinkError`, or `no_capacity` when memory is short. */
-export class WholeAnswer implements LinkHandlers {
+export class BufferedResponse implements LinkHandlers {
   readonly answer: Promise<LinkAnswer>
   readonly #resolve: (answer: LinkAnswer) => void
   readonly #reject: (error: Error) => void
-  readonly #exchange: LinkExchange
+  readonly #exchange: LinkStream
   readonly #room: AnswerRoom
   #head = NO_HEAD
   /** The only piece of a short answer. */
@@ -25,7 +25,7 @@ export class WholeAnswer implements LinkHandlers {
   #body: AnswerBuffer | undefined
 
   /** @param request starts what is to be answered; no handler is called before it returns. */
-  constructor(memory: AnswerMemory, accountId: string, request: (handlers: LinkHandlers) => LinkExchange) {
+  constructor(memory: AnswerMemory, accountId: string, request: (handlers: LinkHandlers) => LinkStream) {
     const { promise, resolve, reject } = Promise.withResolvers<LinkAnswer>()
     this.answer = promise
     this.#resolve = resolve

@@ -2,7 +2,7 @@ import { tokensIn } from '../../../../domain/chat/chat.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { toApiError } from '../../../http/errors.ts'
 import { AnswerBuffer, type AnswerRoom } from '../../../gateway/links/answer-memory.ts'
-import type { Head, LinkError, LinkExchange, LinkHandlers } from '../../../gateway/links/link-request.ts'
+import type { Head, LinkError, LinkStream, LinkHandlers } from '../../../gateway/links/link-request.ts'
 import { objectIn } from './answer-whole.ts'
 import { refusalOf } from './chat.ts'
 import { EventStream } from './event-stream.ts'
@@ -33,7 +33,7 @@ export class StreamRelay implements LinkHandlers {
   readonly #whole: AnswerBuffer
   readonly #room: AnswerRoom
   readonly #result = Promise.withResolvers<Streamed>()
-  #exchange: LinkExchange | undefined
+  #exchange: LinkStream | undefined
   #status = 0
   #isStreamed = false
   /** What came before the row was durable. */
@@ -57,7 +57,7 @@ export class StreamRelay implements LinkHandlers {
   }
 
   /** Resolves when the client has all it will get. Rejects while another node may still be asked. */
-  async run(request: (handlers: LinkHandlers) => LinkExchange): Promise<Streamed> {
+  async run(request: (handlers: LinkHandlers) => LinkStream): Promise<Streamed> {
     this.#exchange = request(this)
     this.#opened.then(
       () => this.#open(),
