@@ -12,7 +12,7 @@ import { closeNode, type NodeParts, openNode } from './node/parts.ts'
 import { wantedQueues } from './node/queues.ts'
 import { aborted, stopSignal } from './process.ts'
 import { openTemporalRuntime } from './temporal-logger.ts'
-import { Yielding } from './node/yielding.ts'
+import { DrainController } from './node/yielding.ts'
 
 /** Trainers checkpoint within it; all of a stop stays below 8 s. */
 const GRACE_MS = 3_000
@@ -26,15 +26,15 @@ async function main(): Promise<void> {
 
   usableFolder('HEARTH_NODE_DIR', config.HEARTH_NODE_DIR)
   usableFolder('HEARTH_CACHE_DIR', config.HEARTH_CACHE_DIR)
-  const yielding = new Yielding()
+  const drain = new DrainController()
   let followModels = () => {}
   let sharing: NodeSharing | undefined
   let askWhetherToStay = () => {}
   const node = await openNode(config, log, {
     catalog: loadCatalog(),
-    isDraining: () => yielding.isDraining,
+    isDraining: () => drain.isDraining,
     onDraining: (draining) => {
-      if (stop.signal.aborted || !yielding.drain(draining)) return
+      if (stop.signal.aborted || !drain.drain(draining)) return
       log.info(draining ? 'draining: taking nothing new' : 'taking work again')
       followModels()
       node.links.reportNow()
@@ -53,15 +53,15 @@ async function main(): Promise<void> {
   await using stack = new AsyncDisposableStack()
   stack.defer(() => log.info('stopped'))
   stack.defer(() => closeNode(node))
-  const { queues, access } = await openQueues(node, stack, { config, log, stop, yielding })
+  const { queues, access } = await openQueues(node, stack, { config, log, stop, drain })
   askWhetherToStay = () => access.ask()
-  followModels = () => queues.want(wantedQueues(node, { draining: yielding.isDraining, sharing }))
+  followModels = () => queues.want(wantedQueues(node, { draining: drain.isDraining, sharing }))
   node.models.onChange(() => followModels())
   followModels()
   log.info({ node_id: node.identity.nodeId, ...node.inventory }, 'taking work')
 
   await aborted(stop.signal)
-  yielding.stop()
+  drain.stop()
   followModels = () => {}
   node.links.reportNow()
   if (stop.signal.reason instanceof DismissedError) throw stop.signal.reason
@@ -71,14 +71,14 @@ interface Surroundings {
   config: Config
   log: Logger
   stop: AbortController
-  yielding: Yielding
+  drain: DrainController
 }
 
 /** The way to Temporal; nothing is polled yet. Closed with the stack, before the node itself. */
 async function openQueues(
   node: NodeParts,
   stack: AsyncDisposableStack,
-  { config, log, stop, yielding }: Surroundings,
+  { config, log, stop, drain }: Surroundings,
 ): Promise<{ queues: ActivityQueues; access: GateAccess }> {
   const { identity, control } = node
   const onDismissed = (why: DismissedError) => stop.abort(why)
@@ -87,7 +87,7 @@ async function openQueues(
   )
   const { connection, namespace } = access
   const { nodeId } = identity
-  const activities = createNodeActivities({ ...node, nodeId, stopping: () => yielding.signal, log })
+  const activities = createNodeActivities({ ...node, nodeId, stopping: () => drain.signal, log })
   const queues = stack.use(new ActivityQueues({ connection, namespace, activities, graceMs: GRACE_MS, log }))
   return { queues, access }
 }

@@ -1,5 +1,5 @@
 /** Whether this node gives its work up, because it drains or stops; trainers follow the signal. */
-export class Yielding {
+export class DrainController {
   #controller = new AbortController()
   #draining = false
 
