@@ -20,7 +20,7 @@ import { temporalAccess } from '../platform/temporal.ts'
 import { QUEUES } from '../workflows/contract/policy.ts'
 import { workflowBundle } from './bundle.ts'
 import { retry, stopSignal } from './process.ts'
-import { ensureStanding } from './standing.ts'
+import { ensureSchedules } from './standing.ts'
 import { openTemporalRuntime } from './temporal-logger.ts'
 
 const WORKER_OPTIONS = {
@@ -119,7 +119,7 @@ async function keepStanding(
   life: { log: Logger; signal: AbortSignal },
 ): Promise<never> {
   for (;;) {
-    await retry('Temporal', () => ensureStanding(temporal, life.log, features), life)
+    await retry('Temporal', () => ensureSchedules(temporal, life.log, features), life)
     await sleep(STANDING_MS, undefined, { signal: life.signal })
   }
 }

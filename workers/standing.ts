@@ -7,7 +7,7 @@ import { housekeepingStarts, killSwitchStart, webhookDispatchStart } from '../wo
 const FORMER_SCHEDULES = ['reconcile', 'retention']
 
 /** What runs for ever beside the work: the kill switch, housekeeping and first attempts. Safe to repeat from any worker. */
-export async function ensureStanding(
+export async function ensureSchedules(
   temporal: Client,
   log: Logger,
   { hasWebhooks }: { hasWebhooks: boolean },

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'mocha'
 import { createLogger } from '../../platform/log.ts'
-import { ensureStanding } from '../../workers/standing.ts'
+import { ensureSchedules } from '../../workers/standing.ts'
 import { QUEUES, WORKFLOW_ID } from '../../workflows/contract/policy.ts'
 import { startApi, type TestApi } from '../support/servers/api.ts'
 import { recordHistory } from '../support/assertions/histories.ts'
@@ -40,7 +40,7 @@ describe('housekeeping', function () {
       },
     }))
   const standing = () =>
-    ensureStanding(temporal.client, createLogger('test', 'silent'), { hasWebhooks: false })
+    ensureSchedules(temporal.client, createLogger('test', 'silent'), { hasWebhooks: false })
   const handle = (kind: string) => temporal.client.workflow.getHandle(WORKFLOW_ID.housekeeping(kind))
   const start = (kind: (typeof KINDS)[number]) =>
     temporal.client.workflow.start('housekeeping', {

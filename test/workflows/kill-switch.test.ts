@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { readKillSwitch, writeKillSwitch } from '../../db/repositories/platform/kill-switch.ts'
 import { createLogger } from '../../platform/log.ts'
-import { ensureStanding } from '../../workers/standing.ts'
+import { ensureSchedules } from '../../workers/standing.ts'
 import {
   activateKillSwitch,
   deactivateKillSwitch,
@@ -22,7 +22,7 @@ describe('killSwitch', () => {
   before(async () => {
     temporal = await startTemporal()
     api = await startApi({ config: { TEMPORAL_ADDRESS: temporal.address } })
-    await ensureStanding(temporal.client, createLogger('test', 'silent'), { hasWebhooks: false })
+    await ensureSchedules(temporal.client, createLogger('test', 'silent'), { hasWebhooks: false })
     await temporal.client.workflow
       .getHandle(WORKFLOW_ID.killSwitch)
       .signal(activateKillSwitch, { reason: 'nobody there', actor: 'ada' })

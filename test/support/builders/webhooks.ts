@@ -6,7 +6,7 @@ import type { WebhookDeps } from '../../../activities/control/webhooks/deps.ts'
 import { EgressPolicy } from '../../../platform/egress/policy.ts'
 import { createLogger } from '../../../platform/log.ts'
 import { PublicSender } from '../../../platform/egress/public-sender.ts'
-import { ensureStanding } from '../../../workers/standing.ts'
+import { ensureSchedules } from '../../../workers/standing.ts'
 import { workflowBundle } from '../../../workers/bundle.ts'
 import { QUEUES } from '../../../workflows/contract/policy.ts'
 import { startApi, type TestApi } from '../servers/api.ts'
@@ -92,7 +92,7 @@ export async function startWebhookPlatform(
   const log = createLogger('test', config.HEARTH_LOG_LEVEL)
   const deps: WebhookDeps = { config, db, secretBox, sender, log, now: () => new Date() }
   stack.use(await startWebhookWorker(temporal, deps, wrap))
-  await ensureStanding(temporal.client, log, { hasWebhooks: true })
+  await ensureSchedules(temporal.client, log, { hasWebhooks: true })
   const opened = stack.move()
   return { api, temporal, deps, [Symbol.asyncDispose]: () => opened.disposeAsync() }
 }
