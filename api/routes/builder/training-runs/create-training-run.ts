@@ -22,7 +22,7 @@ import { assertEnabled } from './assert-enabled.ts'
 import { assertQuota } from './assert-quota.ts'
 import { queuedMessage, waitOf } from './wait-of-job.ts'
 import { chooseModel } from './choose-model.ts'
-import { assertTrainable, chooseHardware, likesGpuWith, resolveHyperparameters } from './plan-run.ts'
+import { assertTrainable, chooseHardware, prefersGpu, resolveHyperparameters } from './plan-run.ts'
 import { resolveBase } from './resolve-base.ts'
 
 export const createTrainingRun = route({
@@ -55,7 +55,7 @@ export const createTrainingRun = route({
 
     const hardware_preference = body.hardware_preference ?? 'auto'
     const operating_mode = body.operating_mode ?? 'balanced'
-    const likesGpu = likesGpuWith(model, hardware_preference)
+    const likesGpu = prefersGpu(model, hardware_preference)
     const gpuOnline = likesGpu && (await isHardwareOnline(trx, 'gpu', accountId))
     const hardware = chooseHardware(model, likesGpu ? 'gpu_preferred' : hardware_preference, {
       values,

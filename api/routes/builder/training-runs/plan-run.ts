@@ -124,7 +124,7 @@ const listed = (names: readonly string[]): string =>
     : `${names.slice(0, SHOWN).join(', ')} and ${names.length - SHOWN} more`
 
 /** Whether a GPU node is taken when one is there, without waiting for one: language models train anywhere, but not equally fast. */
-export const likesGpuWith = ({ config }: CatalogModel, preference: HardwarePreference): boolean =>
+export const prefersGpu = ({ config }: CatalogModel, preference: HardwarePreference): boolean =>
   preference === 'gpu_preferred' || (preference === 'auto' && config.vram_required_mb > 0)
 
 /** The kind of node to wait for; 422 when there can be none. */

@@ -16,7 +16,7 @@ import type { Services } from '../../../services.ts'
 import { specifyMerge } from './merge-specification.ts'
 import { baseOf } from './base-of.ts'
 import { keysOfBase, modelKeysOf } from './model-keys.ts'
-import { weighRun, type WeighedRun } from './memory-of-run.ts'
+import { estimateRunMemory, type WeighedRun } from './memory-of-run.ts'
 import { progressUnit, resumePoint, specify, startEvent } from './specification.ts'
 
 export const claimJob = route({
@@ -96,5 +96,5 @@ async function prepare(
   const job = await findJob(services.db, jobId)
   if (!job || isTerminal(job.status)) return { base: null, memoryMb: 0 }
   if (job.job_type === 'merge') return specifyMerge(services, job, { nodeId, jobId })
-  return weighRun(services, job, { base: await baseOf(services, job, { nodeId, jobId }), nodeId })
+  return estimateRunMemory(services, job, { base: await baseOf(services, job, { nodeId, jobId }), nodeId })
 }

@@ -22,7 +22,7 @@ export interface WeighedRun {
  * Reckons what a run takes from its dataset, its base and how that is trained. Throws `conflict` when the node that asks
  * is too small and another one is not: the run then waits for that one.
  */
-export async function weighRun(
+export async function estimateRunMemory(
   services: Services,
   run: TrainingRunRow,
   { base, nodeId }: { base: JobBase | null; nodeId: string },
