@@ -196,7 +196,9 @@ export class ModelLoads implements Disposable {
     let soonest: NodeEnvironment | undefined
     for (const snapshot of placement.snapshots()) {
       const { node_id } = snapshot
-      if (place ? place.node_id !== node_id : placement.misfit(node_id, { ...need, exclude: tried, now }))
+      if (
+        place ? place.node_id !== node_id : placement.rejectReason(node_id, { ...need, exclude: tried, now })
+      )
         continue
       const missing = missingEnvironment(snapshot, need.runtime_profile)
       if (!missing) return undefined
@@ -253,7 +255,7 @@ export class ModelLoads implements Disposable {
     const tries = placement.snapshots().flatMap(({ node_id, models }) => {
       const at = models.find(({ model_key }) => model_key === need.model_key)?.retry_at
       if (at === undefined || at <= need.now) return []
-      return placement.misfit(node_id, { ...need, now: at }) === undefined ? at - need.now : []
+      return placement.rejectReason(node_id, { ...need, now: at }) === undefined ? at - need.now : []
     })
     return Math.min(...tries)
   }

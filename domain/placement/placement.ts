@@ -76,7 +76,7 @@ const clamp = (share: number) => Math.min(1, Math.max(0, share))
 export const OF_OTHERS = 'serves only its own account'
 
 /** Why a node cannot take the request, or undefined when it can. */
-export function misfit(node: PlacedNode, need: PlacementNeed): string | undefined {
+export function rejectReason(node: PlacedNode, need: PlacementNeed): string | undefined {
   const { snapshot } = node
   const model = node.models.get(need.model_key)
   const warmth = warmthOf(model)
@@ -205,9 +205,9 @@ export class PlacementIndex {
   }
 
   /** Why a node cannot take this; undefined when it can. */
-  misfit(nodeId: string, need: PlacementNeed): string | undefined {
+  rejectReason(nodeId: string, need: PlacementNeed): string | undefined {
     const node = this.#nodes.get(nodeId)
-    return node ? misfit(node, need) : 'is not connected'
+    return node ? rejectReason(node, need) : 'is not connected'
   }
 
   /** Whether a linked node is given the work of this account. */
@@ -239,7 +239,7 @@ export class PlacementIndex {
       const fits = (node: PlacedNode) =>
         // The last band holds every node of the profile; those that know the model had their turn.
         (warmth !== 'cold' || warmthOf(node.models.get(model_key)) === 'cold') &&
-        misfit(node, need) === undefined
+        rejectReason(node, need) === undefined
       let node: PlacedNode | undefined
       for (const scope of scopes) {
         const nodes = this.#nodesOf(warmth, need, scope)
@@ -264,7 +264,7 @@ export class PlacementIndex {
   #explain(need: PlacementNeed, chosen: Chosen | undefined): Verdict[] {
     return [...this.#nodes.values()].map((node): Verdict => {
       const { node_id } = node.snapshot
-      const reason = misfit(node, need)
+      const reason = rejectReason(node, need)
       if (reason !== undefined) return { node_id, score: undefined, reason }
       const score = WARMTH_SCORE[warmthOf(node.models.get(need.model_key))] + node.points
       if (!chosen || node_id === chosen.node_id) return { node_id, score, reason: '' }

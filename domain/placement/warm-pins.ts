@@ -95,7 +95,7 @@ function standingOf(want: WarmWant, { pins, now }: PinSituation, board: Board): 
   const isLost = ({ missing_since: since }: WarmPin) =>
     since !== null && now.getTime() - since.getTime() >= LOST_AFTER_MS
   const need = { ...want, now: now.getTime() }
-  const fits = ({ node_id }: WarmPin) => board.index.misfit(node_id, need) === undefined
+  const fits = ({ node_id }: WarmPin) => board.index.rejectReason(node_id, need) === undefined
   const sound = [...here.filter(fits), ...away.filter((pin) => !isLost(pin))]
   return {
     want,
@@ -174,7 +174,9 @@ class Board {
   explain(need: PlacementNeed, stay: readonly PinPlace[]): string {
     const others = [...this.#nodes.keys()].filter((id) => !stay.some(({ node_id }) => node_id === id))
     if (others.length === 0) return 'no other node is connected'
-    return others.map((id) => `node ${id} ${this.index.misfit(id, need) ?? 'has just got it'}`).join('; ')
+    return others
+      .map((id) => `node ${id} ${this.index.rejectReason(id, need) ?? 'has just got it'}`)
+      .join('; ')
   }
 
   /** Counts a model as kept on a node: nobody else gets its room. */

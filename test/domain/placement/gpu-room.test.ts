@@ -58,7 +58,7 @@ const model = (gb: number, more: Partial<NodeModel> = {}): NodeModel => ({
 function faultOf(node: NodeSnapshot, wanted: PlacementNeed): string | undefined {
   const index = new PlacementIndex()
   index.put(node)
-  const fault = index.misfit('n', wanted)
+  const fault = index.rejectReason('n', wanted)
   // What is refused is never chosen, and the other way round.
   assert.equal(index.place(wanted, Math.random).chosen === undefined, fault !== undefined)
   return fault
@@ -100,12 +100,12 @@ describe('room on the GPUs of a node', () => {
   it('follows a model that loads between two reports', () => {
     const index = new PlacementIndex()
     index.put(nodeWith([12, 12], { free: [2, 2] }))
-    assert.ok(index.misfit('n', need(10)))
+    assert.ok(index.rejectReason('n', need(10)))
 
     index.setModel('n', model(10, { gpus: [1], state: 'warm' }))
 
-    assert.equal(index.misfit('n', need(12)), undefined)
-    assert.ok(index.misfit('n', need(13)))
+    assert.equal(index.rejectReason('n', need(12)), undefined)
+    assert.ok(index.rejectReason('n', need(13)))
   })
 
   it('is that of the whole machine where RAM counts, and of nodes that do not tell their GPUs', () => {

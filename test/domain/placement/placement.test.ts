@@ -82,7 +82,7 @@ describe('placement', () => {
       [pick('a', 'warm'), pick('b', 'warm'), pick(null, 'warm')],
       ['own', undefined, undefined],
     )
-    assert.equal(index.misfit('own', buildNeed({ account_id: 'b' })), 'serves only its own account')
+    assert.equal(index.rejectReason('own', buildNeed({ account_id: 'b' })), 'serves only its own account')
     assert.deepEqual(index.count('m', 'a'), { warm: 1, cached: 1 })
     assert.deepEqual(index.count('m', 'b'), { warm: 0, cached: 1 })
     assert.deepEqual([index.hasOwnNode('a'), index.hasOwnNode('b')], [true, false])
