@@ -5,7 +5,7 @@ import type { EndpointRow } from '../../../../db/tables/models.ts'
 import { accessTo } from '../../../../domain/endpoint.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 
-export const noEndpoint = (): ApiError =>
+export const endpointNotFound = (): ApiError =>
   new ApiError('not_found', 'there is no endpoint with this id or name')
 
 /** The endpoint if this account may use it: 404 when it may not even know of it, 403 when it may know but not use it. */
@@ -22,7 +22,7 @@ export async function usableEndpoint(
     case 'known':
       throw new ApiError('forbidden', 'this endpoint is not open to your account')
     case 'none':
-      throw noEndpoint()
+      throw endpointNotFound()
   }
 }
 

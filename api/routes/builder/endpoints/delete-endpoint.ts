@@ -10,7 +10,7 @@ import type { EndpointRow } from '../../../../db/tables/models.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { LIFECYCLE, type LifecycleStatus } from '../../../../domain/models/lifecycle.ts'
 import { route } from '../../../http/route.ts'
-import { noEndpoint, ownEndpoint, usableEndpoint } from './access.ts'
+import { endpointNotFound, ownEndpoint, usableEndpoint } from './access.ts'
 
 export const deleteEndpoint = route({
   operationId: 'deleteEndpoint',
@@ -33,7 +33,7 @@ export const deleteEndpoint = route({
       .execute((trx) =>
         is_base_model ? retireImport(trx, seen, gone) : updateEndpoint(trx, seen.id, gone, gone.deleted_at),
       )
-    if (!deleted) throw noEndpoint()
+    if (!deleted) throw endpointNotFound()
   },
 })
 

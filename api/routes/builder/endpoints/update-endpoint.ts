@@ -13,7 +13,7 @@ import { ApiError } from '../../../../domain/errors.ts'
 import { usdToMicro } from '../../../../domain/money.ts'
 import { Endpoint, UpdateEndpoint } from '../../../../schemas/endpoint.ts'
 import { route } from '../../../http/route.ts'
-import { noEndpoint, ownEndpoint } from './access.ts'
+import { endpointNotFound, ownEndpoint } from './access.ts'
 import { checkListing } from './check-listing.ts'
 import { presentEndpoint } from './present.ts'
 
@@ -79,7 +79,7 @@ async function apply(
   { seen, body, priceMicro, now }: Change,
 ): Promise<EndpointRow> {
   const before = await lockEndpoint(trx, seen.id)
-  if (!before) throw noEndpoint()
+  if (!before) throw endpointNotFound()
   if (!isDeepStrictEqual(pickSchemas(before), pickSchemas(seen)))
     throw new ApiError('conflict', 'the endpoint was changed by another request; try again')
 
@@ -103,7 +103,7 @@ async function apply(
     review_note: review_status === before.review_status ? before.review_note : null,
   })
   const row = await changeEndpoint(trx, seen.id, change, now)
-  if (!row) throw noEndpoint()
+  if (!row) throw endpointNotFound()
   // What others see has to stay complete, whichever field was changed.
   if (row.visibility === 'public' && !row.is_base_model) requireListing(row, before)
   return row

@@ -2,7 +2,7 @@ import { findAccount } from '../../../../db/repositories/platform/accounts.ts'
 import { createNodeToken as makeNodeToken } from '../../../../db/repositories/nodes/nodes.ts'
 import { CreateNodeToken, NodeToken } from '../../../../schemas/admin.ts'
 import { route } from '../../../http/route.ts'
-import { noAccount } from './accounts/account.ts'
+import { accountNotFound } from './accounts/account.ts'
 
 export const createNodeToken = route({
   operationId: 'createNodeToken',
@@ -15,7 +15,7 @@ export const createNodeToken = route({
   errors: ['not_found'],
 
   async handler({ body: { account_id, sharing = 'dedicated' } }, { db }) {
-    if (!(await findAccount(db, account_id))) throw noAccount()
+    if (!(await findAccount(db, account_id))) throw accountNotFound()
     const node_token = await makeNodeToken(db, { accountId: account_id, sharing })
     return { account_id, sharing, node_token }
   },

@@ -3,7 +3,7 @@ import { CompleteLease, LeaseClosed } from '../../../../schemas/lease.ts'
 import { route } from '../../../http/route.ts'
 import { workOf } from './kinds.ts'
 import { LeaseParams } from './params.ts'
-import { noSuchLease, tooLate } from './work.ts'
+import { leaseNotFound, leaseLost } from './work.ts'
 
 const MIB = 1024 * 1024
 
@@ -22,7 +22,7 @@ export const completeLease = route({
   async handler({ caller, params, body, afterCommit }, services) {
     const holder = { token: params.lease_token, nodeId: caller.nodeId }
     const lease = await findLease(services.db, holder)
-    if (!lease) throw noSuchLease()
+    if (!lease) throw leaseNotFound()
     // The answer to the first time may have been lost.
     if (lease.state === 'completed') return { state: lease.state }
     const work = workOf(lease)
@@ -34,7 +34,7 @@ export const completeLease = route({
       if (!(await holdLease(trx, holder))) {
         const lost = (await findLease(trx, holder)) ?? lease
         if (lost.state === 'completed') return
-        throw tooLate(lost)
+        throw leaseLost(lost)
       }
       await work.complete({ trx, lease, body, services, afterCommit: (action) => done.push(action) })
       await closeLease(trx, holder, 'completed')

@@ -3,7 +3,7 @@ import { FailLease, LeaseClosed } from '../../../../schemas/lease.ts'
 import { route } from '../../../http/route.ts'
 import { workOf } from './kinds.ts'
 import { LeaseParams } from './params.ts'
-import { noSuchLease, tooLate } from './work.ts'
+import { leaseNotFound, leaseLost } from './work.ts'
 
 export const failLease = route({
   operationId: 'failLease',
@@ -19,7 +19,7 @@ export const failLease = route({
   async handler({ caller, params, body, afterCommit }, services) {
     const holder = { token: params.lease_token, nodeId: caller.nodeId }
     const lease = await findLease(services.db, holder)
-    if (!lease) throw noSuchLease()
+    if (!lease) throw leaseNotFound()
     const work = workOf(lease)
 
     const done: (() => void)[] = []
@@ -34,7 +34,7 @@ export const failLease = route({
 
     // Taken away before: what is told is that nothing of it runs any more.
     const lost = (await findLease(services.db, holder)) ?? lease
-    if (lost.state === 'completed') throw tooLate(lost)
+    if (lost.state === 'completed') throw leaseLost(lost)
     await releaseLease(services.db, holder.token, holder.nodeId)
     return { state: lost.state }
   },

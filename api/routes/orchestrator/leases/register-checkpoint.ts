@@ -8,7 +8,7 @@ import { progressUnit } from '../jobs/specification.ts'
 import { assertStored } from '../jobs/stored-file.ts'
 import { jobWork } from '../jobs/lease-work.ts'
 import { LeaseParams } from './params.ts'
-import { noSuchLease, tooLate } from './work.ts'
+import { leaseNotFound, leaseLost } from './work.ts'
 
 /** One to go on from, and the one before in case the newest turns out to be unusable. */
 const KEPT = 2
@@ -27,7 +27,7 @@ export const registerCheckpoint = route({
   async handler({ caller, params, body }, { db, catalog, objects, now, log }) {
     const holder = { token: params.lease_token, nodeId: caller.nodeId }
     const lease = await findLease(db, holder)
-    if (!lease || lease.kind !== 'job') throw noSuchLease()
+    if (!lease || lease.kind !== 'job') throw leaseNotFound()
 
     const objectKey = await assertStored(
       objects,
@@ -37,7 +37,7 @@ export const registerCheckpoint = route({
     const registered = await db.transaction().execute(async (trx) => {
       const run = await lockTrainingRun(trx, lease.subject_id)
       if (!run || !(await holdLease(trx, holder))) {
-        throw tooLate((await findLease(trx, holder)) ?? lease)
+        throw leaseLost((await findLease(trx, holder)) ?? lease)
       }
       const { filename: _, ...file } = body
       const id = await insertCheckpoint(trx, {

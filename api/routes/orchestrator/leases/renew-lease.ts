@@ -4,7 +4,7 @@ import { recordProgress } from '../../../../db/repositories/tasks/tasks.ts'
 import { LeaseRenewed, RenewLease } from '../../../../schemas/lease.ts'
 import { route } from '../../../http/route.ts'
 import { LeaseParams } from './params.ts'
-import { noSuchLease, tooLate } from './work.ts'
+import { leaseNotFound, leaseLost } from './work.ts'
 
 /** Callers read it with every look at their task. */
 const MAX_PROGRESS_CHARS = 16 * 1024
@@ -30,6 +30,6 @@ export const renewLease = route({
     if (lease) return { lease_expires_at: lease.expires_at.toISOString() }
 
     const lost = await findLease(db, holder)
-    throw lost ? tooLate(lost) : noSuchLease()
+    throw lost ? leaseLost(lost) : leaseNotFound()
   },
 })

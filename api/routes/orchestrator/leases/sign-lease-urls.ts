@@ -3,7 +3,7 @@ import { UploadUrls, UploadUrlsRequest } from '../../../../schemas/lease.ts'
 import { route } from '../../../http/route.ts'
 import { workOf } from './kinds.ts'
 import { LeaseParams } from './params.ts'
-import { noSuchLease, tooLate } from './work.ts'
+import { leaseNotFound, leaseLost } from './work.ts'
 
 const URL_LIFETIME_S = 3_600
 const OCTETS = 'application/octet-stream'
@@ -21,8 +21,8 @@ export const signLeaseUrls = route({
 
   async handler({ caller, params, body }, { db, objects }) {
     const lease = await findLease(db, { token: params.lease_token, nodeId: caller.nodeId })
-    if (!lease) throw noSuchLease()
-    if (lease.state !== 'active') throw tooLate(lease)
+    if (!lease) throw leaseNotFound()
+    if (lease.state !== 'active') throw leaseLost(lease)
 
     const { fileKey } = workOf(lease)
     const sign = async (file: UploadUrlsRequest['files'][number]) => {

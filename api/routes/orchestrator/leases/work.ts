@@ -37,9 +37,9 @@ const WHY: Record<LeaseRow['state'], string> = {
 }
 
 /** What a node hears that comes too late. */
-export const tooLate = ({ state }: Pick<LeaseRow, 'state'>): ApiError =>
+export const leaseLost = ({ state }: Pick<LeaseRow, 'state'>): ApiError =>
   new ApiError('conflict', WHY[state], { details: { state } })
 
 /** A token that was never given to this node. */
-export const noSuchLease = (): ApiError =>
+export const leaseNotFound = (): ApiError =>
   new ApiError('not_found', 'this node was given no lease with this token')

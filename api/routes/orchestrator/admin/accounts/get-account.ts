@@ -2,7 +2,7 @@ import { findAccount } from '../../../../../db/repositories/platform/accounts.ts
 import { Account } from '../../../../../schemas/admin.ts'
 import { route } from '../../../../http/route.ts'
 import { presentAccount } from '../present.ts'
-import { params, noAccount } from './account.ts'
+import { params, accountNotFound } from './account.ts'
 
 export const getAccount = route({
   operationId: 'getAccount',
@@ -16,7 +16,7 @@ export const getAccount = route({
 
   async handler({ params: { account_id } }, { db }) {
     const row = await findAccount(db, account_id)
-    if (!row) throw noAccount()
+    if (!row) throw accountNotFound()
     return presentAccount(row)
   },
 })

@@ -2,7 +2,7 @@ import { updateAccount as changeAccount } from '../../../../../db/repositories/p
 import { Account, UpdateAccount } from '../../../../../schemas/admin.ts'
 import { route } from '../../../../http/route.ts'
 import { presentAccount } from '../present.ts'
-import { params, noAccount } from './account.ts'
+import { params, accountNotFound } from './account.ts'
 
 export const updateAccount = route({
   operationId: 'updateAccount',
@@ -18,7 +18,7 @@ export const updateAccount = route({
   async handler({ params: { account_id }, body: { name, training_quota, task_quota, hub_repos } }, { db }) {
     const change = { name, trainingQuota: training_quota, taskQuota: task_quota, hubRepos: hub_repos }
     const row = await changeAccount(db, account_id, change)
-    if (!row) throw noAccount()
+    if (!row) throw accountNotFound()
     return presentAccount(row)
   },
 })

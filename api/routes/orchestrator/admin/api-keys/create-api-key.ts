@@ -2,7 +2,7 @@ import { findAccount } from '../../../../../db/repositories/platform/accounts.ts
 import { createApiKey as makeApiKey } from '../../../../../db/repositories/platform/api-keys.ts'
 import { CreateApiKey, CreatedApiKey } from '../../../../../schemas/admin.ts'
 import { route } from '../../../../http/route.ts'
-import { noAccount } from '../accounts/account.ts'
+import { accountNotFound } from '../accounts/account.ts'
 import { presentApiKey } from '../present.ts'
 import { params } from './params.ts'
 
@@ -18,7 +18,7 @@ export const createApiKey = route({
   errors: ['not_found'],
 
   async handler({ params: { account_id }, body: { name, role = 'operator' } }, { db }) {
-    if (!(await findAccount(db, account_id))) throw noAccount()
+    if (!(await findAccount(db, account_id))) throw accountNotFound()
     const { row, key } = await db
       .transaction()
       .execute((trx) => makeApiKey(trx, { accountId: account_id, name, role }))

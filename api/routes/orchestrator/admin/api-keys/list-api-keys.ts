@@ -3,7 +3,7 @@ import { findAccount } from '../../../../../db/repositories/platform/accounts.ts
 import { listApiKeys as readApiKeys } from '../../../../../db/repositories/platform/api-keys.ts'
 import { ApiKey } from '../../../../../schemas/admin.ts'
 import { route } from '../../../../http/route.ts'
-import { noAccount } from '../accounts/account.ts'
+import { accountNotFound } from '../accounts/account.ts'
 import { presentApiKey } from '../present.ts'
 import { params } from './params.ts'
 
@@ -18,7 +18,7 @@ export const listApiKeys = route({
   errors: ['not_found'],
 
   async handler({ params: { account_id } }, { db }) {
-    if (!(await findAccount(db, account_id))) throw noAccount()
+    if (!(await findAccount(db, account_id))) throw accountNotFound()
     return { keys: (await readApiKeys(db, account_id)).map(presentApiKey) }
   },
 })

@@ -14,7 +14,7 @@ const LONGEST_WHY = 1_000
 
 export async function present({ db }: Services, endpointId: string, plan: PinPlan | undefined) {
   const endpoint = await findEndpoint(db, endpointId)
-  if (!endpoint) throw noEndpoint()
+  if (!endpoint) throw endpointNotFound()
   const { id, name, model_key, min_warm } = endpoint
   const pins = await listWarmPins(db)
   const nodes = pins.filter((pin) => pin.model_key === model_key).map(({ node_id }) => node_id)
@@ -22,4 +22,4 @@ export async function present({ db }: Services, endpointId: string, plan: PinPla
   return { endpoint_id: id, name, model_key, min_warm, nodes, missing }
 }
 
-export const noEndpoint = () => new ApiError('not_found', 'there is no endpoint with this id')
+export const endpointNotFound = () => new ApiError('not_found', 'there is no endpoint with this id')

@@ -1,7 +1,7 @@
 import { setMinWarm as writeMinWarm } from '../../../../../db/repositories/nodes/warm-pins.ts'
 import { KeptWarm, SetMinWarm } from '../../../../../schemas/admin.ts'
 import { route } from '../../../../http/route.ts'
-import { params, path, present, noEndpoint } from './present.ts'
+import { params, path, present, endpointNotFound } from './present.ts'
 
 export const setMinWarm = route({
   operationId: 'setMinWarm',
@@ -15,7 +15,7 @@ export const setMinWarm = route({
   errors: ['not_found'],
 
   async handler({ params: { endpoint_id }, body: { min_warm } }, services) {
-    if (!(await writeMinWarm(services.db, endpoint_id, min_warm))) throw noEndpoint()
+    if (!(await writeMinWarm(services.db, endpoint_id, min_warm))) throw endpointNotFound()
     return present(services, endpoint_id, await services.warmPins.keep({ wait: true }))
   },
 })

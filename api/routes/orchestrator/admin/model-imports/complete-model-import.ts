@@ -19,7 +19,7 @@ import { CompleteModelImport, ImportedModel } from '../../../../../schemas/model
 import type { RuntimeProfile } from '../../../../../schemas/runtime-profile.ts'
 import { CHAT_LISTING, PLAIN_LISTING } from '../../../../../domain/chat/listing.ts'
 import { route } from '../../../../http/route.ts'
-import { noAccount } from '../accounts/account.ts'
+import { accountNotFound } from '../accounts/account.ts'
 
 export const completeModelImport = route({
   operationId: 'completeModelImport',
@@ -33,7 +33,7 @@ export const completeModelImport = route({
   errors: ['not_found', 'conflict'],
 
   async handler({ params: { version_id }, body }, { db, objects, catalog, now }) {
-    if (!(await findAccount(db, body.account_id))) throw noAccount()
+    if (!(await findAccount(db, body.account_id))) throw accountNotFound()
     if (isHubName(body.name)) {
       throw invalid(
         ['body', 'name'],

@@ -4,7 +4,7 @@ import { newId } from '../../../../../domain/ids.ts'
 import { importKey } from '../../../../../domain/object-keys.ts'
 import { ModelImportStarted, StartModelImport } from '../../../../../schemas/model-import.ts'
 import { route } from '../../../../http/route.ts'
-import { noAccount } from '../accounts/account.ts'
+import { accountNotFound } from '../accounts/account.ts'
 
 const URL_LIFETIME_S = 6 * 3_600
 
@@ -21,7 +21,7 @@ export const startModelImport = route({
   errors: ['not_found'],
 
   async handler({ body: { account_id, paths } }, { db, objects }) {
-    if (!(await findAccount(db, account_id))) throw noAccount()
+    if (!(await findAccount(db, account_id))) throw accountNotFound()
     const version_id = newId()
     const sign = async (path: string) => {
       const key = importKey(version_id, path)
