@@ -80,7 +80,7 @@ async function stream(services: Services, chat: Chat, client: SseClient, row: Ro
     try {
       return await relay.run((handlers) => links.request(nodeId, linkRequest(chat, body), handlers))
     } catch (err) {
-      client.hush()
+      client.stopKeepAlive()
       picker.failed(nodeId, err)
     } finally {
       links.placement.addPending(nodeId, -1)

@@ -36,14 +36,14 @@ export class SseClient implements Disposable {
   }
 
   /** Sends no more comments: while no model is loaded, a status has to stay possible. */
-  hush(): void {
+  stopKeepAlive(): void {
     clearInterval(this.#keepAlive)
     this.#keepAlive = undefined
   }
 
   /** Sends whole events. False asks to wait for `onDrain`. */
   write(events: Buffer, onDrain: () => void): boolean {
-    this.hush()
+    this.stopKeepAlive()
     if (this.#send(events)) return true
     this.#res.once('drain', onDrain)
     return false
@@ -51,20 +51,20 @@ export class SseClient implements Disposable {
 
   /** Ends the stream; `[DONE]` is its last event, whoever says it. */
   end({ saidDone }: { saidDone: boolean }): void {
-    this.hush()
+    this.stopKeepAlive()
     if (!saidDone) this.#send(DONE)
     this.#res.end()
   }
 
   /** Ends the stream with an error that clients raise. */
   fail(error: ApiError): void {
-    this.hush()
+    this.stopKeepAlive()
     this.#send(`data: ${JSON.stringify(ERROR_BODIES.openai(error))}\n\n`)
     this.end({ saidDone: false })
   }
 
   [Symbol.dispose](): void {
-    this.hush()
+    this.stopKeepAlive()
   }
 
   #send(bytes: Buffer | string): boolean {
