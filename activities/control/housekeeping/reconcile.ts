@@ -105,7 +105,7 @@ export const createReconcileActivities = ({ db, temporal, log, now }: ControlDep
     })
   },
 
-  /** Closes lapsed leases and forgets dead gateways. Safe to repeat because the age decides. */
+  /** Closes expired leases and forgets dead gateways. Safe to repeat because the age decides. */
   async tidyLeases(): Promise<{ leases: number; gateways: number }> {
     return { leases: await expireLeases(db, 1_000), gateways: await removeDeadGateways(db) }
   },

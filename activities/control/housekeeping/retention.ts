@@ -8,7 +8,7 @@ import {
   RETENTION_BATCH,
 } from '../../../db/repositories/platform/retention.ts'
 import { dropOldOrders } from '../../../db/repositories/nodes/model-orders.ts'
-import { resealTexts } from '../../../db/repositories/platform/sealed.ts'
+import { reencryptTexts } from '../../../db/repositories/platform/sealed.ts'
 import {
   jobFolder,
   keptJobFiles,
@@ -65,8 +65,8 @@ export const createMaintenanceActivities = ({ db, objects, config, log, now }: C
   async resealSecrets(): Promise<Step> {
     if (config.HEARTH_ENCRYPTION_KEYS.length === 0) return { count: 0, more: false }
     const box = new SecretBox(config.HEARTH_ENCRYPTION_KEYS)
-    const reseal = (sealed: Buffer, context: string) => box.seal(box.open(sealed, context), context)
-    const count = await resealTexts(db, { prefix: box.currentPrefix, reseal, limit: RESEAL_BATCH })
+    const reencrypt = (sealed: Buffer, context: string) => box.seal(box.open(sealed, context), context)
+    const count = await reencryptTexts(db, { prefix: box.currentPrefix, reencrypt, limit: RESEAL_BATCH })
     return { count, more: count >= RESEAL_BATCH }
   },
 

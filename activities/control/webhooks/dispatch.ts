@@ -52,7 +52,7 @@ export async function dispatchFor(
 const isShutdown = ({ aborted, reason }: AbortSignal): boolean =>
   aborted && String((reason as Error | undefined)?.message).includes('SHUTDOWN')
 
-/** Ends what died with its sender, outlived its deadline or window, or lost its destination. */
+/** Ends what died with its sender, exceeded its deadline or window, or lost its destination. */
 async function clean({ db, now, ...rest }: WebhookDeps): Promise<void> {
   const at = now()
   const interrupted = await findInterrupted(db, at, 500)

@@ -49,7 +49,7 @@ export async function removeAged(db: Kysely<Database>, table: AgedTable): Promis
   return Number(numAffectedRows ?? 0)
 }
 
-/** A stored file whose row has outlived its time. */
+/** A stored file whose row has exceeded its time. */
 export interface OutlivedFile {
   id: string
   object_key: string

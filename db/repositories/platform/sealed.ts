@@ -8,13 +8,13 @@ const PLACES = [
 ] as const
 
 /** Seals again up to `limit` texts of each kind that do not begin with `prefix`, and says how many it was. */
-export async function resealTexts(
+export async function reencryptTexts(
   db: Kysely<Database>,
   {
     prefix,
-    reseal,
+    reencrypt,
     limit,
-  }: { prefix: Buffer; reseal: (sealed: Buffer, context: string) => Buffer; limit: number },
+  }: { prefix: Buffer; reencrypt: (sealed: Buffer, context: string) => Buffer; limit: number },
 ): Promise<number> {
   let count = 0
   for (const { table, column, context } of PLACES) {
@@ -24,7 +24,7 @@ export async function resealTexts(
         where substring(${sql.ref(column)} from 1 for ${prefix.length}) <> ${prefix}
         order by id limit ${limit} for update skip locked`.execute(trx)
       for (const { id, sealed } of rows) {
-        const again = reseal(sealed, context(id))
+        const again = reencrypt(sealed, context(id))
         await sql`update ${sql.table(table)} set ${sql.ref(column)} = ${again} where id = ${id}`.execute(trx)
       }
       count += rows.length

@@ -51,7 +51,7 @@ export async function noteChallengeFailure(
 /** Verifications whose window has closed without anybody there to say so. */
 export async function failLapsedVerifications(db: Kysely<Database>, now: Date): Promise<void> {
   await db.transaction().execute(async (trx) => {
-    const lapsed = await trx
+    const expired = await trx
       .selectFrom('webhook_verification')
       .select('endpoint_id')
       .where('status', '=', 'pending')
@@ -59,7 +59,7 @@ export async function failLapsedVerifications(db: Kysely<Database>, now: Date): 
       .execute()
     await lockDestinations(
       trx,
-      lapsed.map(({ endpoint_id }) => endpoint_id),
+      expired.map(({ endpoint_id }) => endpoint_id),
     )
     const failed = await trx
       .updateTable('webhook_verification')
