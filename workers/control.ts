@@ -20,7 +20,7 @@ import { temporalAccess } from '../platform/temporal.ts'
 import { QUEUES } from '../workflows/contract/policy.ts'
 import { workflowBundle } from './bundle.ts'
 import { retry, stopSignal } from './process.ts'
-import { ensureSchedules } from './standing.ts'
+import { ensureSchedules } from './schedules.ts'
 import { openTemporalRuntime } from './temporal-logger.ts'
 
 const WORKER_OPTIONS = {

@@ -3,7 +3,7 @@ import type { IncomingMessage } from 'node:http'
 import { ApiError } from '../../domain/errors.ts'
 import type { Services, SignedRequest } from '../services.ts'
 import type { AccountCaller, AnyCaller, Auth, Role } from './caller.ts'
-import type { RequestContext } from './exchange.ts'
+import type { RequestContext } from './request-context.ts'
 import type { AnyRoute } from './route.ts'
 import type { Strangers } from './strangers.ts'
 

@@ -15,7 +15,7 @@ import {
 import { type BodyBudget, parsedBytes, STRANGERS } from './body-budget.ts'
 import { Conformance } from './conformance.ts'
 import type { Auth } from './caller.ts'
-import type { RequestContext } from './exchange.ts'
+import type { RequestContext } from './request-context.ts'
 import type { Family } from './family.ts'
 import type { AnyRoute } from './route.ts'
 import type { Strangers } from './strangers.ts'

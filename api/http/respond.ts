@@ -5,7 +5,7 @@ import type { ApiError } from '../../domain/errors.ts'
 import { drain } from './body.ts'
 import { etagMatches } from './etag.ts'
 import { ERROR_BODIES } from './errors.ts'
-import type { RequestContext } from './exchange.ts'
+import type { RequestContext } from './request-context.ts'
 import type { Family } from './family.ts'
 import type { ReplyHeaders } from './reply.ts'
 

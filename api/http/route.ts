@@ -7,7 +7,7 @@ import type { ErrorCode } from '../../schemas/errors.ts'
 import type { Services } from '../services.ts'
 import type { FileLimit } from './body.ts'
 import type { Auth, CallerOf, Role } from './caller.ts'
-import type { ClientDisconnect } from './departure.ts'
+import type { ClientDisconnect } from './client-disconnect.ts'
 import type { Reply } from './reply.ts'
 
 export type Shape = TSchema | undefined

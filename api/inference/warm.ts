@@ -4,7 +4,7 @@ import { spliceMembers } from '../../platform/json-bytes.ts'
 import type { Services } from '../services.ts'
 import type { AnswerRoom } from '../gateway/links/answer-memory.ts'
 import { LinkError } from '../gateway/links/link-request.ts'
-import type { LinkAnswer } from '../gateway/links/whole-answer.ts'
+import type { LinkAnswer } from '../gateway/links/buffered-response.ts'
 import type { Admitted } from './admission.ts'
 
 /** What a warm model made of an input, for the row of its task. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'mocha'
 import { createLogger } from '../../platform/log.ts'
-import { ensureSchedules } from '../../workers/standing.ts'
+import { ensureSchedules } from '../../workers/schedules.ts'
 import { QUEUES, WORKFLOW_ID } from '../../workflows/contract/policy.ts'
 import { startApi, type TestApi } from '../support/servers/api.ts'
 import { recordHistory } from '../support/assertions/histories.ts'

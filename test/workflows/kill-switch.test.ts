@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { readKillSwitch, writeKillSwitch } from '../../db/repositories/platform/kill-switch.ts'
 import { createLogger } from '../../platform/log.ts'
-import { ensureSchedules } from '../../workers/standing.ts'
+import { ensureSchedules } from '../../workers/schedules.ts'
 import {
   activateKillSwitch,
   deactivateKillSwitch,

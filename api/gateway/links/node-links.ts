@@ -27,7 +27,7 @@ import { LinkError, type LinkStream, type LinkHandlers, type LinkRequest } from 
 import { type BatchPlace, NodeLink } from './node-link.ts'
 import { boundedInventory, boundedModels, MAX_MODELS } from './reports.ts'
 import { StateWriter, type StateWriterOptions } from './state-writer.ts'
-import { type LinkAnswer, BufferedResponse } from './whole-answer.ts'
+import { type LinkAnswer, BufferedResponse } from './buffered-response.ts'
 
 export interface NodeLinksOptions extends StateWriterOptions {
   /** Says when something was decided about a node, at whichever gateway. */

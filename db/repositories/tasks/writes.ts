@@ -1,7 +1,7 @@
 import { storable } from '../../../domain/storable-text.ts'
 import { bareArray, bytesOrNull, textsOrNull } from '../../array-params.ts'
 import type { Executor } from '../../prepared-pool.ts'
-import { insertUniformBatch } from './alike.ts'
+import { insertUniformBatch } from './uniform-batch.ts'
 import {
   type TaskEffects,
   FRESH_COLUMNS,

@@ -3,7 +3,7 @@ import { CHAT_PATH, SERVED_MODEL, takesModelName } from '../../../../domain/chat
 import { faultField, modelFault } from '../../../../domain/models/answer.ts'
 import { ApiError, type Issue } from '../../../../domain/errors.ts'
 import { type Place, replaceAt } from '../../../../platform/json-bytes.ts'
-import type { ClientDisconnect } from '../../../http/departure.ts'
+import type { ClientDisconnect } from '../../../http/client-disconnect.ts'
 import type { TaskDraft } from '../../../inference/rows.ts'
 import type { LinkRequest } from '../../../gateway/links/link-request.ts'
 

@@ -16,7 +16,7 @@ import type { Services } from '../../../services.ts'
 import { specifyMerge } from './merge-specification.ts'
 import { baseOf } from './base-of.ts'
 import { keysOfBase, modelKeysOf } from './model-keys.ts'
-import { estimateRunMemory, type WeighedRun } from './memory-of-run.ts'
+import { estimateRunMemory, type WeighedRun } from './run-memory.ts'
 import { progressUnit, resumePoint, specify, startEvent } from './specification.ts'
 
 export const claimJob = route({

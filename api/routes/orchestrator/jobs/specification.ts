@@ -10,7 +10,7 @@ import { THREAD_SHARE } from '../../../../domain/training-run.ts'
 import type { Catalog } from '../../../../platform/catalog.ts'
 import type { JobClaim } from '../../../../schemas/lease.ts'
 import type { Services } from '../../../services.ts'
-import type { WeighedRun } from './memory-of-run.ts'
+import type { WeighedRun } from './run-memory.ts'
 
 const URL_LIFETIME_S = 3_600
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Client, Connection } from '@temporalio/client'
-import { openStarts } from '../../../../api/gateway/background/starts.ts'
+import { openStarts } from '../../../../api/gateway/background/workflow-outbox.ts'
 import { insertWorkflowStart } from '../../../../db/repositories/platform/workflow-starts.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { createLogger } from '../../../../platform/log.ts'

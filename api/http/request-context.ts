@@ -5,7 +5,7 @@ import type { Database } from '../../db/tables.ts'
 import { newId } from '../../domain/ids.ts'
 import type { Held } from './body-budget.ts'
 import type { AnyCaller } from './caller.ts'
-import { ClientDisconnect } from './departure.ts'
+import { ClientDisconnect } from './client-disconnect.ts'
 import { KEEP_ALIVE } from './idle-connections.ts'
 import type { AnyRequest } from './route.ts'
 
