@@ -96,7 +96,8 @@ export class ServeRequest implements Dispatcher.DispatchHandler {
     if (this.#isOver) return
     this.#channel.forget(this.#stream)
     const message = `the model server broke off: ${err.message}`
-    this.#channel.send(FRAME.error, this.#stream, JSON.stringify({ code: 'internal', message }))
+    const code = isUnreached(err) ? 'model_cold' : 'internal'
+    this.#channel.send(FRAME.error, this.#stream, JSON.stringify({ code, message }))
     this.#over()
   }
 
@@ -135,3 +136,7 @@ export class ServeRequest implements Dispatcher.DispatchHandler {
     this.#onDone()
   }
 }
+
+/** Whether nobody listens for the model any more: it has heard nothing of the request, which may be asked elsewhere. */
+const isUnreached = (err: Error): boolean =>
+  'code' in err && (err.code === 'ECONNREFUSED' || err.code === 'ENOENT')

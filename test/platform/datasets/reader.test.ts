@@ -238,8 +238,7 @@ async function readerOfThis(): Promise<{ pid: number; environment: string } | un
   for (const pid of await treeOf(process.pid)) {
     try {
       const [program = '', ...rest] = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0')
-      const isReader =
-        !program.endsWith('unshare') && rest.some((word) => word.includes('dataset-reader-child'))
+      const isReader = !program.endsWith('unshare') && rest.some((word) => word.endsWith('reader-child.ts'))
       if (isReader) return { pid, environment: readFileSync(`/proc/${pid}/environ`, 'utf8') }
     } catch {
       // It has ended meanwhile.

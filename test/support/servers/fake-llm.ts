@@ -26,6 +26,8 @@ interface Fake {
   no_usage?: boolean
   /** Ends the process after so many tokens; -1 before the first byte. */
   die_after?: number
+  /** Answers, and listens no more, though its process lives on. */
+  deaf?: boolean
   /** Ends the process when whoever listens at this socket says so: see `dieOnce`. */
   die_once?: string
 }
@@ -55,6 +57,11 @@ async function chat(req: IncomingMessage, res: ServerResponse): Promise<void> {
   })
   if (fake.die_after === -1) process.exit(3)
   if (fake.die_once && (await text(connect(fake.die_once))) === 'die') process.exit(3)
+  if (fake.deaf) {
+    server.close()
+    setInterval(() => {}, 60_000)
+    res.setHeader('connection', 'close')
+  }
   if (fake.delay_ms) await sleep(fake.delay_ms)
   if (fake.status)
     return answer(res, { error: { message: fake.message ?? 'as you wish', type: 'fake' } }, fake.status)

@@ -224,6 +224,17 @@ describe('streams of chats', () => {
     })
   }
 
+  it('are tried elsewhere as often as nobody listens at a model server', async () => {
+    await using second = await startChatNode(chat.api)
+    await using third = await startChatNode(chat.api)
+    const endpoint = await chat.warm({}, [chat.node, second, third])
+    for (const deaf of [true, true]) {
+      assert.equal((await chat.chat(endpoint.id, { fake: { deaf } })).status, 200)
+    }
+
+    for (let i = 0; i < 12; i++) assert.equal((await chat.chat(endpoint.id, {})).status, 200)
+  })
+
   it('fail when that one dies as well', async () => {
     await using other = await startChatNode(chat.api)
     const endpoint = await chat.warm({}, [chat.node, other])
