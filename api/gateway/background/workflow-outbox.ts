@@ -59,16 +59,16 @@ export function openStarts({ db, temporal, log }: StartsDeps): Starts {
 async function startBatch(sweep: Sweep): Promise<number> {
   const { db, log } = sweep
   const rows = await claimDueStarts(db, BATCH)
-  const started: string[] = []
+  const started: WorkflowStartRow[] = []
   let failure: string | undefined
   await Promise.all(
     rows.map(async (row) => {
       try {
         await start(sweep, row)
-        started.push(row.workflow_id)
+        started.push(row)
       } catch (err) {
         if (err instanceof WorkflowExecutionAlreadyStartedError) {
-          started.push(row.workflow_id)
+          started.push(row)
           return
         }
         failure = err instanceof Error ? err.message : 'unknown'

@@ -11,7 +11,10 @@ export interface WorkflowStart {
   options?: StartOptions
 }
 
-/** Promises a workflow in the transaction that creates what it works on, so neither exists without the other. */
+/**
+ * Promises a workflow in the transaction that creates what it works on, so neither exists without the other. A promise that
+ * stands already is due anew: whoever has just kept it must not forget this one.
+ */
 export async function insertWorkflowStart(trx: Transaction<Database>, start: WorkflowStart): Promise<void> {
   await trx
     .insertInto('workflow_start')
@@ -22,7 +25,12 @@ export async function insertWorkflowStart(trx: Transaction<Database>, start: Wor
       args: JSON.stringify(start.args),
       options: JSON.stringify(start.options ?? {}),
     })
-    .onConflict((oc) => oc.column('workflow_id').doNothing())
+    .onConflict((oc) =>
+      oc.column('workflow_id').doUpdateSet({
+        attempts: sql<number>`workflow_start.attempts + 1`,
+        next_attempt_at: sql<Date>`now()`,
+      }),
+    )
     .execute()
 }
 
@@ -61,8 +69,15 @@ export async function deferStart(db: Kysely<Database>, start: WorkflowStartRow):
     .execute()
 }
 
-/** Forgets starts that Temporal has. */
-export async function removeStarts(db: Kysely<Database>, workflowIds: readonly string[]): Promise<void> {
-  if (workflowIds.length === 0) return
-  await db.deleteFrom('workflow_start').where('workflow_id', 'in', workflowIds).execute()
+/** Forgets starts that Temporal has, unless they were promised again since they were claimed. */
+export async function removeStarts(
+  db: Kysely<Database>,
+  starts: readonly Pick<WorkflowStartRow, 'workflow_id' | 'attempts'>[],
+): Promise<void> {
+  if (starts.length === 0) return
+  const ids = starts.map(({ workflow_id }) => workflow_id)
+  const attempts = starts.map((start) => start.attempts)
+  await sql`
+    delete from workflow_start using unnest(${ids}::text[], ${attempts}::int[]) as kept (id, attempts)
+    where workflow_start.workflow_id = kept.id and workflow_start.attempts = kept.attempts`.execute(db)
 }
