@@ -5,10 +5,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { listenError, localUrl } from '../platform/listening.ts'
 import type { Logger } from '../platform/log.ts'
 import { createApp, type AppOptions } from './app.ts'
+import { asksForLink, serveLinks } from './gateway/links/upgrade.ts'
 import { IdleConnections, type IdleLimits } from './http/idle-connections.ts'
 import { answerMalformed, answerTimeout } from './http/malformed.ts'
 import { boundStrangers } from './http/stranger-sockets.ts'
-import { asksForLink, serveLinks } from './gateway/links/upgrade.ts'
 import type { OpenServices } from './open-services.ts'
 
 type Listener = (req: IncomingMessage, res: ServerResponse) => void

@@ -8,13 +8,13 @@ import { uploadTable } from '../embedded/demo/steps.ts'
 import { chatsAgain, databaseUrl, FAKE_LLM_ENV, importChatModel } from '../test/faults/chats.ts'
 import { hurry, startInbox, verifiedEndpoint } from '../test/faults/deliveries.ts'
 import { makeModel } from '../test/faults/work.ts'
+import { regressionTable } from '../test/support/builders/tables.ts'
 import {
   dataDirectory,
   processesOn,
   startTestPlatform,
   type TestPlatform,
 } from '../test/support/servers/platform.ts'
-import { regressionTable } from '../test/support/builders/tables.ts'
 import { checkAll, type Evidence, openWork } from './chaos-checks.ts'
 import { hunt, PREY } from './chaos-kills.ts'
 import { randomFrom, Tally } from './chaos-tally.ts'

@@ -1,5 +1,5 @@
-import { PlacementIndex } from '../domain/placement/placement.ts'
 import type { NodeSnapshot } from '../domain/placement/node-snapshot.ts'
+import { PlacementIndex } from '../domain/placement/placement.ts'
 import type { NodeModel } from '../schemas/node.ts'
 import { median } from './platform.ts'
 

@@ -1,11 +1,11 @@
 import { EventEmitter } from 'node:events'
 import type { Kysely } from 'kysely'
+import type { Logger } from 'pino'
+import { BackgroundLoop } from '../platform/async/background-loop.ts'
 import { Listener } from './listener.ts'
 import { CACHE_CHANNEL } from './repositories/platform/cache-versions.ts'
 import type { Database } from './tables.ts'
 import type { CacheVersionTable } from './tables/accounts.ts'
-import type { Logger } from 'pino'
-import { BackgroundLoop } from '../platform/async/background-loop.ts'
 
 export type CacheName = CacheVersionTable['name']
 type OnChange = () => void

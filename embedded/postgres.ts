@@ -14,8 +14,8 @@ import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import pg from 'pg'
-import type { ChildSpec } from './processes/child.ts'
 import { StartError, UsageError } from './options.ts'
+import type { ChildSpec } from './processes/child.ts'
 
 const run = promisify(execFile)
 

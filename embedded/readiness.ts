@@ -2,10 +2,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from 'kysely'
 import { request } from 'undici'
 import { openDatabase } from '../db/database.ts'
-import { QUEUES } from '../workflows/contract/policy.ts'
 import { reasonOf } from '../platform/reason.ts'
-import type { Child } from './processes/child.ts'
+import { QUEUES } from '../workflows/contract/policy.ts'
 import { StartError } from './options.ts'
+import type { Child } from './processes/child.ts'
 import { queueIsPolled, type TemporalPlace } from './temporal.ts'
 
 const TIMEOUT_MS = 180_000

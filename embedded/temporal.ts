@@ -2,8 +2,8 @@ import { Connection } from '@temporalio/client'
 import proto from '@temporalio/proto'
 import { reasonOf } from '../platform/reason.ts'
 import type { TemporalAccess } from '../platform/temporal.ts'
-import type { ChildSpec } from './processes/child.ts'
 import { StartError } from './options.ts'
+import type { ChildSpec } from './processes/child.ts'
 import { onPath } from './processes/programs.ts'
 
 /** What workflows are found by in the UI; every one is a Keyword. */

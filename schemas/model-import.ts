@@ -1,7 +1,7 @@
 import Type, { type Static } from 'typebox'
 import { Uuid, Vocabulary } from './common.ts'
-import { Formed, Sha256 } from './forms.ts'
 import { EndpointName } from './endpoint.ts'
+import { Formed, Sha256 } from './forms.ts'
 
 const Path = Formed(
   '^[A-Za-z0-9_@=+(.-][A-Za-z0-9_.@=+ ()/-]*$',

@@ -7,12 +7,12 @@ import { usableFolder } from '../platform/config/folder.ts'
 import { createLogger, type Logger } from '../platform/log.ts'
 import type { NodeSharing } from '../schemas/node.ts'
 import { ActivityQueues } from './node/activity-queues.ts'
+import { DrainController } from './node/drain-controller.ts'
 import { GateAccess } from './node/gate-access.ts'
 import { closeNode, type NodeParts, openNode } from './node/parts.ts'
 import { wantedQueues } from './node/queues.ts'
 import { aborted, stopSignal } from './process.ts'
 import { openTemporalRuntime } from './temporal-logger.ts'
-import { DrainController } from './node/drain-controller.ts'
 
 /** Trainers checkpoint within it; all of a stop stays below 8 s. */
 const GRACE_MS = 3_000

@@ -1,7 +1,7 @@
 import { ActivityCancellationType, proxyActivities } from '@temporalio/workflow'
 import type { MergeActivities } from '../activities/node/jobs/merge.ts'
-import { type JobInput, runJob } from './job.ts'
 import { POLICY } from './contract/policy.ts'
+import { type JobInput, runJob } from './job.ts'
 
 /** A merge: like a training run, except that every attempt begins anew. */
 export async function merge(input: JobInput): Promise<void> {

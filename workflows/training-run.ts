@@ -1,7 +1,7 @@
 import { ActivityCancellationType, proxyActivities } from '@temporalio/workflow'
 import type { TrainActivities } from '../activities/node/jobs/train.ts'
-import { type JobInput, runJob } from './job.ts'
 import { POLICY } from './contract/policy.ts'
+import { type JobInput, runJob } from './job.ts'
 
 /** A training run: attempts at it on nodes until one has a result. */
 export async function trainingRun(input: JobInput): Promise<void> {

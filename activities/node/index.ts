@@ -1,9 +1,9 @@
 import type { NodeDeps } from './deps.ts'
-import { createInferActivities } from './models/infer.ts'
 import { createMergeActivities } from './jobs/merge.ts'
+import { createTrainActivities } from './jobs/train.ts'
+import { createInferActivities } from './models/infer.ts'
 import { createModelActivities } from './models/load.ts'
 import { createTestActivities } from './models/test-model.ts'
-import { createTrainActivities } from './jobs/train.ts'
 
 export const createNodeActivities = (deps: NodeDeps) => ({
   ...createModelActivities(deps),

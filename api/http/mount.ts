@@ -1,16 +1,16 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Transaction } from 'kysely'
-import type { Database } from '../../db/tables.ts'
 import { isDataException } from '../../db/errors.ts'
+import type { Database } from '../../db/tables.ts'
 import { ApiError } from '../../domain/errors.ts'
 import type { Services } from '../services.ts'
-import { ClientGoneError } from './body.ts'
 import { BodyBudget } from './body-budget.ts'
+import { ClientGoneError } from './body.ts'
 import { toApiError } from './errors.ts'
-import { RequestContext } from './request-context.ts'
 import type { Family } from './family.ts'
 import { Idempotency, keyOf } from './idempotency.ts'
 import { passKillSwitch, passKillSwitchIn } from './kill-switch-gate.ts'
+import { LongAnswers } from './long-answers.ts'
 import {
   type MountOptions,
   type Operation,
@@ -19,10 +19,10 @@ import {
   takeBody,
   takeInput,
 } from './operation.ts'
-import { LongAnswers } from './long-answers.ts'
 import { RateLimiter } from './rate-limit.ts'
-import { type RequestLine, requestLog } from './request-log.ts'
 import { HANDLED, Reply } from './reply.ts'
+import { RequestContext } from './request-context.ts'
+import { type RequestLine, requestLog } from './request-log.ts'
 import { encode, type Outgoing, send, sendError } from './respond.ts'
 import { type Match, PathRouter } from './router.ts'
 import { identify } from './stranger-sockets.ts'

@@ -2,6 +2,7 @@ import { parse as parseQuery } from 'node:querystring'
 import { ApiError } from '../../domain/errors.ts'
 import type { Services } from '../services.ts'
 import { type Authenticate, authenticator, checkNodeHead } from './auth.ts'
+import { type BodyBudget, parsedBytes, STRANGERS } from './body-budget.ts'
 import {
   checkMediaType,
   declaredLength,
@@ -12,11 +13,10 @@ import {
   readBody,
   tooLarge,
 } from './body.ts'
-import { type BodyBudget, parsedBytes, STRANGERS } from './body-budget.ts'
-import { Conformance } from './conformance.ts'
 import type { Auth } from './caller.ts'
-import type { RequestContext } from './request-context.ts'
+import { Conformance } from './conformance.ts'
 import type { Family } from './family.ts'
+import type { RequestContext } from './request-context.ts'
 import type { AnyRoute } from './route.ts'
 import type { Strangers } from './strangers.ts'
 import { type Check, checkShape, jsonCheck, textCheck } from './validate.ts'

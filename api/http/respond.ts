@@ -3,11 +3,11 @@ import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import type { ApiError } from '../../domain/errors.ts'
 import { drain } from './body.ts'
-import { etagMatches } from './etag.ts'
 import { ERROR_BODIES } from './errors.ts'
-import type { RequestContext } from './request-context.ts'
+import { etagMatches } from './etag.ts'
 import type { Family } from './family.ts'
 import type { ReplyHeaders } from './reply.ts'
+import type { RequestContext } from './request-context.ts'
 
 /** An answer ready to send: JSON as text, everything else as it is. */
 export interface Outgoing {

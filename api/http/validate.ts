@@ -1,5 +1,5 @@
-import { Ajv2020, type Options, type ValidateFunction } from 'ajv/dist/2020.js'
 import formats from 'ajv-formats'
+import { Ajv2020, type Options, type ValidateFunction } from 'ajv/dist/2020.js'
 import type { TSchema } from 'typebox'
 import { ApiError, invalid, invalidFor } from '../../domain/errors.ts'
 import { toIssues, type Where } from './issues.ts'

@@ -2,8 +2,8 @@ import { SERVED_MODEL } from '../../domain/chat/chat.ts'
 import { checkChatLimits } from '../../domain/chat/limits.ts'
 import { checkMessages } from '../../domain/chat/messages.ts'
 import { invalid } from '../../domain/errors.ts'
-import type { InferBody } from '../../schemas/inference-task.ts'
 import { memberBytes, spliceMembers } from '../../platform/json-bytes.ts'
+import type { InferBody } from '../../schemas/inference-task.ts'
 
 const INPUT = ['body', 'input']
 

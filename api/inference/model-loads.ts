@@ -1,7 +1,7 @@
 import type { Kysely } from 'kysely'
+import { markUnusable } from '../../db/repositories/models/unusable-versions.ts'
 import { estimateLoadMs, recordLoad } from '../../db/repositories/nodes/loads.ts'
 import { orderModel } from '../../db/repositories/nodes/model-orders.ts'
-import { markUnusable } from '../../db/repositories/models/unusable-versions.ts'
 import { insertWorkflowStart } from '../../db/repositories/platform/workflow-starts.ts'
 import type { Database } from '../../db/tables.ts'
 import { ApiError, unusableModel } from '../../domain/errors.ts'

@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
-import { endOf, settlementOf } from '../../db/repositories/tasks/tasks.ts'
 import type { Settlement, TaskEntry, TaskTemplate } from '../../db/repositories/tasks/entry.ts'
+import { endOf, settlementOf } from '../../db/repositories/tasks/tasks.ts'
 import { hold } from '../../domain/ledger.ts'
 import type { ModelState } from '../../schemas/inference-task.ts'
 import type { Admitted } from './admission.ts'

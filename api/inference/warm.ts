@@ -1,10 +1,10 @@
 import { CHAT_PATH, isChatCapable, tokensIn } from '../../domain/chat/chat.ts'
 import { modelFault } from '../../domain/models/answer.ts'
 import { spliceMembers } from '../../platform/json-bytes.ts'
-import type { Services } from '../services.ts'
 import type { AnswerRoom } from '../gateway/links/answer-memory.ts'
-import { LinkError } from '../gateway/links/link-request.ts'
 import type { LinkAnswer } from '../gateway/links/buffered-response.ts'
+import { LinkError } from '../gateway/links/link-request.ts'
+import type { Services } from '../services.ts'
 import type { Admitted } from './admission.ts'
 
 /** What a warm model made of an input, for the row of its task. */

@@ -1,5 +1,5 @@
-import { bundleWorkflowCode, NativeConnection, Runtime, Worker } from '@temporalio/worker'
 import { fileURLToPath } from 'node:url'
+import { bundleWorkflowCode, NativeConnection, Runtime, Worker } from '@temporalio/worker'
 import { createLogger } from '../../platform/log.ts'
 import { temporalLogger } from '../../workers/temporal-logger.ts'
 import { BARE_NODE_QUEUE, BARE_QUEUE, place, work } from './activities.ts'

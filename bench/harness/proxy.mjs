@@ -1,11 +1,11 @@
+import cluster from 'node:cluster'
+import { createHash } from 'node:crypto'
+import * as crypto from 'node:crypto'
 // proxy.mjs: pass-through gateway variants, to find what the Node stack can do.
 // FRONT=http|koa  BACK=dispatch|request|pipeline|fetch|ufetch|agent  PARSE=none|parse|restringify
 // PORT=8000 TARGET=http://127.0.0.1:9000 CONNS=128 PIPE=1 CLUSTER=0 UNDICI=<path>
 import http from 'node:http'
-import cluster from 'node:cluster'
 import { createRequire } from 'node:module'
-import { createHash } from 'node:crypto'
-import * as crypto from 'node:crypto'
 import { Readable } from 'node:stream'
 import { pipeline as pump } from 'node:stream'
 const E = process.env

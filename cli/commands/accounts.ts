@@ -1,8 +1,8 @@
 import { type Command, Option } from 'commander'
 import type { Account, ApiKey } from '../../schemas/admin.ts'
+import { wholeNumber } from '../arguments.ts'
 import { usageError } from '../cli-error.ts'
 import type { Context } from '../context.ts'
-import { wholeNumber } from '../arguments.ts'
 import { print, table } from '../print.ts'
 
 type Open = (command: Command) => Context

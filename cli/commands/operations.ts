@@ -1,8 +1,8 @@
 import { type Command, Option } from 'commander'
 import type { KeptWarm, KillSwitchStatus, TaskAudit } from '../../schemas/admin.ts'
 import type { Endpoint } from '../../schemas/endpoint.ts'
-import type { Context } from '../context.ts'
 import { filled, wholeNumber } from '../arguments.ts'
+import type { Context } from '../context.ts'
 import { print, table } from '../print.ts'
 import { id } from './accounts.ts'
 

@@ -1,6 +1,6 @@
 import type { Insertable, Selectable } from 'kysely'
-import type { CreatedAt, NullableJson, Optional } from './columns.ts'
 import type { DatasetStatus, DatasetVisibility, StorageFormat } from '../../schemas/dataset.ts'
+import type { CreatedAt, NullableJson, Optional } from './columns.ts'
 
 export interface DatasetTable {
   id: string

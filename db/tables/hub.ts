@@ -1,6 +1,6 @@
 import type { Selectable } from 'kysely'
-import type { CreatedAt, Defaulted, Optional } from './columns.ts'
 import type { LifecycleStatus } from '../../domain/models/lifecycle.ts'
+import type { CreatedAt, Defaulted, Optional } from './columns.ts'
 
 export interface HubModelTable {
   /** The `model_config_id` callers see. */

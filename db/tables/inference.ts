@@ -1,7 +1,7 @@
 import type { Generated, Insertable, Selectable } from 'kysely'
 import type { LedgerKind } from '../../domain/ledger.ts'
-import type { CreatedAt, Defaulted, NullableJson, Optional } from './columns.ts'
 import type { ModelState, TaskStatus, TaskSurface } from '../../schemas/inference-task.ts'
+import type { CreatedAt, Defaulted, NullableJson, Optional } from './columns.ts'
 
 export interface TaskTable {
   id: string

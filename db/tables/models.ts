@@ -1,7 +1,7 @@
 import type { Insertable, Selectable } from 'kysely'
-import type { CreatedAt, Defaulted, Json, Optional } from './columns.ts'
-import type { EndpointStatus, EndpointVisibility, ReviewStatus } from '../../schemas/endpoint.ts'
 import type { LifecycleStatus } from '../../domain/models/lifecycle.ts'
+import type { EndpointStatus, EndpointVisibility, ReviewStatus } from '../../schemas/endpoint.ts'
+import type { CreatedAt, Defaulted, Json, Optional } from './columns.ts'
 
 export interface ModelTable {
   id: string

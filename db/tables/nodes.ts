@@ -1,6 +1,6 @@
 import type { Selectable } from 'kysely'
-import type { CreatedAt, Defaulted, Json, Optional } from './columns.ts'
 import type { NodeInventory, NodeSharing } from '../../schemas/node.ts'
+import type { CreatedAt, Defaulted, Json, Optional } from './columns.ts'
 
 export interface NodeTable {
   id: string

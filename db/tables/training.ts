@@ -1,6 +1,6 @@
 import type { Insertable, Selectable } from 'kysely'
-import type { CreatedAt, Defaulted, Json, NullableJson, Optional } from './columns.ts'
 import type { HardwarePreference, OperatingMode, TrainingRunStatus } from '../../schemas/training-run.ts'
+import type { CreatedAt, Defaulted, Json, NullableJson, Optional } from './columns.ts'
 
 export interface TrainingRunTable {
   id: string

@@ -1,6 +1,6 @@
 import { CHAT_TASK_TYPES } from '../chat/chat.ts'
-import { chooseWeights, type HubWeights, type WeightFormat } from './weights.ts'
 import { kvCacheMb, type ModelShape } from '../models/shape.ts'
+import { chooseWeights, type HubWeights, type WeightFormat } from './weights.ts'
 
 /** What a task of the hub's vocabulary is called on the hub, of what category it is, and its names among the task types of runtime profiles. */
 export const HUB_TASKS = {

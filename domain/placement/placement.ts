@@ -1,8 +1,8 @@
 import type { NodeEnvironment, NodeModel } from '../../schemas/node.ts'
+import { drawBest, ScoreBuckets } from '../score-buckets.ts'
 import { reachableMemory, roomFault } from './gpu-room.ts'
 import type { NodeSnapshot, Warmth } from './node-snapshot.ts'
 import { serves, stageOf, warmthOf } from './node-snapshot.ts'
-import { drawBest, ScoreBuckets } from '../score-buckets.ts'
 
 /** What a request needs of a node. */
 export interface PlacementNeed {

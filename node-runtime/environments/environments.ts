@@ -4,9 +4,9 @@ import { join } from 'node:path'
 import type { Logger } from '../../platform/log.ts'
 import type { NodeEnvironment } from '../../schemas/node.ts'
 import type { RuntimeProfile } from '../../schemas/runtime-profile.ts'
+import { withoutPaths } from '../models/without-paths.ts'
 import { hasPackages, ensurePackages } from './npm-env.ts'
 import { ensurePythonEnv, hasPythonEnv } from './python-env.ts'
-import { withoutPaths } from '../models/without-paths.ts'
 
 /** What an installation takes where this machine has not measured one. */
 const USUAL: Readonly<Record<string, { seconds: number; diskMb: number }>> = {

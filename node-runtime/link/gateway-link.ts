@@ -7,8 +7,8 @@ import {
   unknownNeed,
   versionIn,
 } from '../../platform/link/codec.ts'
-import type { Logger } from '../../platform/log.ts'
 import { StreamTable } from '../../platform/link/stream-table.ts'
+import type { Logger } from '../../platform/log.ts'
 import {
   type AckMeta,
   type CancelMeta,
@@ -21,10 +21,10 @@ import {
 } from '../../schemas/link.ts'
 import type { NodeInventory, NodeModel, NodeReport } from '../../schemas/node.ts'
 import type { Identity } from '../control/identity.ts'
-import type { ModelManager } from '../models/manager.ts'
-import { ServeRequest } from './serve-request.ts'
 import type { Spool } from '../control/spool.ts'
 import type { WorkRegistry } from '../control/work-registry.ts'
+import type { ModelManager } from '../models/manager.ts'
+import { ServeRequest } from './serve-request.ts'
 
 const LINK_PATH = '/api/v1/nodes/link'
 const FIRST_RETRY_MS = 200

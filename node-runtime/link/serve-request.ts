@@ -3,8 +3,8 @@ import { CHAT_PATH, tokensOf } from '../../domain/chat/chat.ts'
 import type { LinkChannel } from '../../platform/link/channel.ts'
 import { FRAME, type HeadMeta, MAX_CHUNK } from '../../schemas/link.ts'
 import type { ModelUse } from '../models/manager.ts'
-import { ServedName } from './served-name.ts'
 import { withoutPaths } from '../models/without-paths.ts'
+import { ServedName } from './served-name.ts'
 
 type ResponseController = Dispatcher.DispatchController
 type ResponseHeaders = Record<string, string | string[] | undefined>

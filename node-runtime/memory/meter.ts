@@ -1,5 +1,5 @@
-import { roomOn } from '../../domain/placement/gpu-room.ts'
 import { estimateMb } from '../../domain/models/memory.ts'
+import { roomOn } from '../../domain/placement/gpu-room.ts'
 import type { Gpu, NodeInventory, NodeModelSpec } from '../../schemas/node.ts'
 import type { RuntimeProfile } from '../../schemas/runtime-profile.ts'
 import { gpuMemoryMb } from '../hardware/nvidia.ts'

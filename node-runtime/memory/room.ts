@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { roomOn } from '../../domain/placement/gpu-room.ts'
+import { unlessAborted } from '../../platform/async/unless-aborted.ts'
 import type { Logger } from '../../platform/log.ts'
-import { planRoom, type PooledModel, type RoomPlan } from './eviction.ts'
 import type { LoadedModel } from '../models/loaded-model.ts'
+import { planRoom, type PooledModel, type RoomPlan } from './eviction.ts'
 import type { MemoryLedger } from './ledger.ts'
 import type { MemoryMeter } from './meter.ts'
-import { unlessAborted } from '../../platform/async/unless-aborted.ts'
 
 export interface MemoryRoomOptions {
   memory: MemoryLedger

@@ -5,12 +5,12 @@ import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import { memoryLimitMb } from '../../domain/models/memory.ts'
 import type { RuntimeProfile } from '../../schemas/runtime-profile.ts'
-import { onlyGpus } from '../hardware/nvidia.ts'
-import { optionsOf } from './options.ts'
-import type { ContainerDriver } from '../processes/container-driver.ts'
-import { checkModelFolder } from './folder.ts'
-import type { ProcessDriver, ProcessExit } from '../processes/process-driver.ts'
 import { pythonProcessEnv } from '../environments/python-env.ts'
+import { onlyGpus } from '../hardware/nvidia.ts'
+import type { ContainerDriver } from '../processes/container-driver.ts'
+import type { ProcessDriver, ProcessExit } from '../processes/process-driver.ts'
+import { checkModelFolder } from './folder.ts'
+import { optionsOf } from './options.ts'
 
 const GPU_LIBRARIES_MB = 4_096
 /** A model server writes caches and compiled kernels. */

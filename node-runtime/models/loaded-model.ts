@@ -1,7 +1,7 @@
 import type { NodeModel, NodeModelState } from '../../schemas/node.ts'
-import type { ModelServer } from './server.ts'
-import type { Pins } from './pins.ts'
 import type { DownloadProgress } from '../weights/download-meter.ts'
+import type { Pins } from './pins.ts'
+import type { ModelServer } from './server.ts'
 import { withoutPaths } from './without-paths.ts'
 
 const FIRST_BACKOFF_MS = 1_000

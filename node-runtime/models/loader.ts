@@ -1,12 +1,12 @@
+import { unlessAborted } from '../../platform/async/unless-aborted.ts'
 import type { Catalog } from '../../platform/catalog.ts'
 import type { NodeModelSpec } from '../../schemas/node.ts'
 import type { RuntimeProfile } from '../../schemas/runtime-profile.ts'
-import { LoadDeadline } from './load-deadline.ts'
-import type { Drivers } from './launch.ts'
-import { ModelServer } from './server.ts'
-import { unlessAborted } from '../../platform/async/unless-aborted.ts'
-import type { DownloadProgress } from '../weights/download-meter.ts'
 import type { CachedModel, WeightsCache } from '../weights/cache.ts'
+import type { DownloadProgress } from '../weights/download-meter.ts'
+import type { Drivers } from './launch.ts'
+import { LoadDeadline } from './load-deadline.ts'
+import { ModelServer } from './server.ts'
 
 export interface ModelLoaderOptions {
   catalog: Catalog

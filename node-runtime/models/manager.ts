@@ -1,16 +1,16 @@
+import { unlessAborted } from '../../platform/async/unless-aborted.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { NodeModel } from '../../schemas/node.ts'
-import { LoadedModel } from './loaded-model.ts'
-import type { MeasuredMemory } from '../memory/measured.ts'
 import type { MemoryLedger } from '../memory/ledger.ts'
+import type { MeasuredMemory } from '../memory/measured.ts'
 import type { MemoryMeter } from '../memory/meter.ts'
-import { StrayFileError } from './folder.ts'
 import { MemoryRoom, NoRoomError } from '../memory/room.ts'
-import { ModelLoader, type ModelLoaderOptions, type Prepared } from './loader.ts'
-import { type ModelServer, ModelServerError } from './server.ts'
-import type { Pins } from './pins.ts'
 import type { ProcessExit } from '../processes/process-driver.ts'
-import { unlessAborted } from '../../platform/async/unless-aborted.ts'
+import { StrayFileError } from './folder.ts'
+import { LoadedModel } from './loaded-model.ts'
+import { ModelLoader, type ModelLoaderOptions, type Prepared } from './loader.ts'
+import type { Pins } from './pins.ts'
+import { type ModelServer, ModelServerError } from './server.ts'
 
 export interface ModelManagerOptions extends ModelLoaderOptions {
   memory: MemoryLedger

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Pool } from 'undici'
 import { treeOf } from '../../platform/processes/process-tree.ts'
 import type { RuntimeProfile } from '../../schemas/runtime-profile.ts'
-import type { LoadDeadline } from './load-deadline.ts'
+import type { ProcessExit } from '../processes/process-driver.ts'
 import {
   type Drivers,
   launch,
@@ -11,7 +11,7 @@ import {
   type ServerAddress,
   type ServerProcess,
 } from './launch.ts'
-import type { ProcessExit } from '../processes/process-driver.ts'
+import type { LoadDeadline } from './load-deadline.ts'
 
 /** How a model server ends that can load its weights nowhere and never (servers/README.md). */
 const UNUSABLE_STATUS = 65

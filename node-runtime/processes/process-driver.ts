@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { PassThrough, type Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { MemoryWatch } from '../../platform/processes/memory-watch.ts'
+import { treeOf } from '../../platform/processes/process-tree.ts'
 import {
   childEnv,
   type Confinement,
@@ -15,7 +16,6 @@ import {
   orderOf,
   probeConfinement,
 } from './confinement.ts'
-import { treeOf } from '../../platform/processes/process-tree.ts'
 import { signalProcess, startTimeOf } from './process-table.ts'
 
 /** The longest path of a Unix socket that every system takes. */

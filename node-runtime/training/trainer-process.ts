@@ -4,9 +4,9 @@ import { createInterface } from 'node:readline'
 import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import type { NodeInventory } from '../../schemas/node.ts'
-import type { ManagedProcess, ProcessDriver } from '../processes/process-driver.ts'
-import { onlyGpus } from '../hardware/nvidia.ts'
 import { pythonProcessEnv } from '../environments/python-env.ts'
+import { onlyGpus } from '../hardware/nvidia.ts'
+import type { ManagedProcess, ProcessDriver } from '../processes/process-driver.ts'
 import { parseTrainerLine, type TrainerLine } from './trainer-lines.ts'
 
 const TRAINERS = fileURLToPath(new URL('../trainers/', import.meta.url))

@@ -1,9 +1,9 @@
 import { stat } from 'node:fs/promises'
 import type { DuckDBConnection } from '@duckdb/node-api'
+import { SNIFFED_ROWS } from '../../domain/dataset-columns.ts'
 import { ATTEMPTS, columnType, describe, literal, numbers, reading } from './duckdb.ts'
 import { JsonColumns } from './json-columns.ts'
 import { decodeLine, readLines, tooLong } from './lines.ts'
-import { SNIFFED_ROWS } from '../../domain/dataset-columns.ts'
 import {
   decodedBytes,
   DatasetRefused,

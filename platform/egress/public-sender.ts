@@ -1,8 +1,8 @@
 import { isIP } from 'node:net'
 import { LRUCache } from 'lru-cache'
 import { Pool } from 'undici'
-import { type Destination, type EgressPolicy, EgressRefused, type EgressReason } from './policy.ts'
 import { type LOOKUP_LIMITS, NameLookup, type Resolve } from './name-lookup.ts'
+import { type Destination, type EgressPolicy, EgressRefused, type EgressReason } from './policy.ts'
 import { type Answer, exchange, ExchangeAborted, type Outgoing, Deadline } from './public-exchange.ts'
 
 /** How long a whole exchange may take, from the look-up of the name to the end of the answer. */

@@ -1,6 +1,6 @@
 import { Script } from 'node:vm'
-import { UserSchemaError } from './user-schema.ts'
 import { type CompiledSchema, compileWeighed, type Fault, faultsOf } from './check.ts'
+import { UserSchemaError } from './user-schema.ts'
 
 /** A value to hold against a schema; `schema` is sent along when the child has none under the key. */
 export interface CheckOrder {

@@ -1,5 +1,5 @@
-import { Ajv2020, type Options, type ValidateFunction } from 'ajv/dist/2020.js'
 import formats from 'ajv-formats'
+import { Ajv2020, type Options, type ValidateFunction } from 'ajv/dist/2020.js'
 import { RE2JS } from 're2js'
 import { canonicalJson } from '../../domain/canonical-json.ts'
 

@@ -3,10 +3,10 @@ import { execFile } from 'node:child_process'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { newId } from '../../domain/ids.ts'
-import { OPERATIONS_KEY, startApi, type TestApi } from '../support/servers/api.ts'
+import { until } from '../support/assertions/until.ts'
 import { buildEndpoint } from '../support/builders/build-endpoint.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
-import { until } from '../support/assertions/until.ts'
+import { OPERATIONS_KEY, startApi, type TestApi } from '../support/servers/api.ts'
 
 interface Ran {
   code: number

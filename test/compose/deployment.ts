@@ -5,10 +5,10 @@ import { join, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { onPath } from '../../embedded/processes/programs.ts'
+import { until } from '../support/assertions/until.ts'
+import { temporaryFolder } from '../support/builders/temporary-folder.ts'
 import { podmanConfiguration } from '../support/servers/container-engine.ts'
 import { skipBecause } from '../support/skip.ts'
-import { temporaryFolder } from '../support/builders/temporary-folder.ts'
-import { until } from '../support/assertions/until.ts'
 
 const run = promisify(execFile)
 const ROOT = resolve(import.meta.dirname, '..', '..')

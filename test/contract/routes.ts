@@ -1,6 +1,6 @@
 import { FAMILIES } from '../../api/app.ts'
-import { docsRoutes } from '../../api/routes/docs/index.ts'
 import type { AnyRoute } from '../../api/http/route.ts'
+import { docsRoutes } from '../../api/routes/docs/index.ts'
 
 /** One served route with its whole path. */
 export interface Served {

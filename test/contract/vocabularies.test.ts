@@ -3,13 +3,13 @@ import { readdir, readFile } from 'node:fs/promises'
 import { DatasetStatus, StorageFormat } from '../../schemas/dataset.ts'
 import { EndpointStatus, EndpointVisibility, ReviewStatus } from '../../schemas/endpoint.ts'
 import { TaskStatus } from '../../schemas/inference-task.ts'
-import { WebhookDeliveryStatus } from '../../schemas/webhook.ts'
 import {
   HardwarePreference,
   JobEventType,
   OperatingMode,
   TrainingRunStatus,
 } from '../../schemas/training-run.ts'
+import { WebhookDeliveryStatus } from '../../schemas/webhook.ts'
 
 const FOLDER = new URL('../../db/migrations/', import.meta.url)
 

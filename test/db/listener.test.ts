@@ -3,8 +3,8 @@ import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { sql } from 'kysely'
 import { Listener } from '../../db/listener.ts'
-import { startDatabase, type TestDatabase } from '../support/servers/database.ts'
 import { eventually } from '../support/assertions/until.ts'
+import { startDatabase, type TestDatabase } from '../support/servers/database.ts'
 
 const CHANNEL = 'listener_test'
 

@@ -4,8 +4,8 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { sql } from 'kysely'
 import { migrate, SchemaTooNewError } from '../../db/migrate.ts'
-import { startDatabase, type TestDatabase } from '../support/servers/database.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
+import { startDatabase, type TestDatabase } from '../support/servers/database.ts'
 
 const MIGRATIONS = fileURLToPath(new URL('../../db/migrations', import.meta.url))
 /** The first that had to keep the processes of the version before at work. */

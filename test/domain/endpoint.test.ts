@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { accessTo, missingForPublic, reviewAfter } from '../../domain/endpoint.ts'
 import { microToUsd, usdToMicro } from '../../domain/money.ts'
 import { orphanedTest, orphanOf } from '../../domain/orphan.ts'
-import { countModelNodes } from '../../domain/readiness.ts'
 import type { NodeSnapshot } from '../../domain/placement/node-snapshot.ts'
+import { countModelNodes } from '../../domain/readiness.ts'
 import type { NodeModelState } from '../../schemas/node.ts'
 
 describe('access to an endpoint', () => {

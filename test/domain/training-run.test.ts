@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { newId } from '../../domain/ids.ts'
 import {
   failureText,
   hardwareFor,
@@ -8,7 +9,6 @@ import {
   trainerThreads,
   TRAINING_RUN_TRANSITIONS,
 } from '../../domain/training-run.ts'
-import { newId } from '../../domain/ids.ts'
 import type { TrainingRunStatus } from '../../schemas/training-run.ts'
 
 const ALL = Object.keys(TRAINING_RUN_TRANSITIONS) as TrainingRunStatus[]

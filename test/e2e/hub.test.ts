@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { filesOf, llamaRepo } from '../support/builders/hub-repos.ts'
+import { temporaryFolder } from '../support/builders/temporary-folder.ts'
+import { makeTinyLlm, requireLlm } from '../support/builders/tiny-llm.ts'
 import { startHub, type TestHub } from '../support/servers/hub-server.ts'
 import { until } from '../support/servers/node.ts'
 import { dataDirectory, startTestPlatform, type TestPlatform } from '../support/servers/platform.ts'
-import { temporaryFolder } from '../support/builders/temporary-folder.ts'
-import { makeTinyLlm, requireLlm } from '../support/builders/tiny-llm.ts'
 
 const BUILDER = '/api/builder/v1'
 

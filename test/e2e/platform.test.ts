@@ -7,6 +7,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { after, before, describe, it } from 'mocha'
 import { request } from 'undici'
 import { infer, inferAsync, inferMany, register, train, uploadTable } from '../../embedded/demo/steps.ts'
+import { eventually } from '../support/assertions/until.ts'
+import { regressionTable } from '../support/builders/tables.ts'
 import { freePort } from '../support/servers/database.ts'
 import {
   dataDirectory,
@@ -15,8 +17,6 @@ import {
   startTestPlatform,
 } from '../support/servers/platform.ts'
 import type { TestPlatform } from '../support/servers/platform.ts'
-import { regressionTable } from '../support/builders/tables.ts'
-import { eventually } from '../support/assertions/until.ts'
 
 const LINUX = process.platform === 'linux'
 

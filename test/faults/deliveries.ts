@@ -6,8 +6,8 @@ import type { Database } from '../../db/tables.ts'
 import type { BuilderClient } from '../../embedded/demo/client.ts'
 import { retryDeliveryNow } from '../../workflows/contract/messages.ts'
 import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
-import { startReceiver } from '../support/servers/receiver.ts'
 import { eventually } from '../support/assertions/until.ts'
+import { startReceiver } from '../support/servers/receiver.ts'
 
 /** A destination of webhooks which proves itself when asked to, takes every event and notes it. */
 export interface Inbox extends AsyncDisposable {

@@ -2,14 +2,14 @@ import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { after, before, describe, it } from 'mocha'
 import { uploadTable } from '../../embedded/demo/steps.ts'
+import { eventually } from '../support/assertions/until.ts'
+import { regressionTable } from '../support/builders/tables.ts'
 import { dataDirectory, processesOn, startTestPlatform } from '../support/servers/platform.ts'
 import type { Process, TestPlatform } from '../support/servers/platform.ts'
-import { regressionTable } from '../support/builders/tables.ts'
 import { ChatsInFlight, chatsAgain, FAKE_LLM_ENV, importChatModel, serversOf } from './chats.ts'
 import type { ChatModel, Victim } from './chats.ts'
 import { ask, burst, checkBooks, endings, makeModel, persistently, putTable, startRun } from './work.ts'
 import type { Accepted, Model } from './work.ts'
-import { eventually } from '../support/assertions/until.ts'
 
 const VICTIMS: Process[] = ['api', 'control', 'gate', 'node', 'temporal', 'postgres']
 const INGEST_ROWS = 250_000

@@ -2,7 +2,9 @@ import assert from 'node:assert/strict'
 import { globSync } from 'node:fs'
 import { join } from 'node:path'
 import { writeTinyGguf } from '../../embedded/demo/tiny-gguf.ts'
+import { eventually } from '../support/assertions/until.ts'
 import { filesOf, llamaRepo } from '../support/builders/hub-repos.ts'
+import { temporaryFolder } from '../support/builders/temporary-folder.ts'
 import { startHub, type TestHub } from '../support/servers/hub-server.ts'
 import { requireLlamaCpp } from '../support/servers/llm-world.ts'
 import {
@@ -12,8 +14,6 @@ import {
   startTestPlatform,
   type TestPlatform,
 } from '../support/servers/platform.ts'
-import { temporaryFolder } from '../support/builders/temporary-folder.ts'
-import { eventually } from '../support/assertions/until.ts'
 import { persistently } from './work.ts'
 
 const WEIGHTS = 'model.gguf'

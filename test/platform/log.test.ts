@@ -6,8 +6,8 @@ import { BodyBudget } from '../../api/http/body-budget.ts'
 import { prepare } from '../../api/http/operation.ts'
 import { Strangers } from '../../api/http/strangers.ts'
 import { orchestrator } from '../../api/routes/orchestrator/family.ts'
-import { readConfig } from '../../platform/config.ts'
 import type { Services } from '../../api/services.ts'
+import { readConfig } from '../../platform/config.ts'
 
 const LOG = new URL('../../platform/log.ts', import.meta.url).href
 

@@ -8,9 +8,9 @@ import { buffer, text } from 'node:stream/consumers'
 import { openLocalObjectStore } from '../../platform/object-store/local.ts'
 import { openS3ObjectStore } from '../../platform/object-store/s3.ts'
 import type { ObjectStore } from '../../platform/object-store/store.ts'
+import { serveObjects } from '../support/servers/object-server.ts'
 import { startS3 } from '../support/servers/s3.ts'
 import { skipBecause } from '../support/skip.ts'
-import { serveObjects } from '../support/servers/object-server.ts'
 
 interface Opened {
   store: ObjectStore

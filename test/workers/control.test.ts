@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { temporaryFolder } from '../support/builders/temporary-folder.ts'
+import { WebhookRoutes } from '../support/builders/webhook-routes.ts'
 import { startDatabase, type TestDatabase } from '../support/servers/database.ts'
 import { until } from '../support/servers/node.ts'
 import { startTemporal } from '../support/servers/temporal.ts'
-import { temporaryFolder } from '../support/builders/temporary-folder.ts'
-import { WebhookRoutes } from '../support/builders/webhook-routes.ts'
 
 const NOWHERE = '127.0.0.1:1'
 const DAY_MS = 86_400_000

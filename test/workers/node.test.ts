@@ -3,14 +3,14 @@ import { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'mocha'
 import { freePorts } from '../../embedded/ports.ts'
+import { eventually, until } from '../support/assertions/until.ts'
+import { temporaryFolder } from '../support/builders/temporary-folder.ts'
 import { OPERATIONS_KEY, type TestApi } from '../support/servers/api.ts'
 import { makeCertificates } from '../support/servers/certificates.ts'
 import { startGatedApi } from '../support/servers/gate.ts'
 import { type NodeProcess, startNodeProcess } from '../support/servers/node-process.ts'
-import { skipBecause } from '../support/skip.ts'
 import { startTemporal, type TestTemporal } from '../support/servers/temporal.ts'
-import { temporaryFolder } from '../support/builders/temporary-folder.ts'
-import { eventually, until } from '../support/assertions/until.ts'
+import { skipBecause } from '../support/skip.ts'
 
 const DISMISSED = 3
 

@@ -5,15 +5,15 @@ import { startCandidateTest } from '../../api/registry/candidate-tests.ts'
 import { mergeModels } from '../../node-runtime/merge/merge-models.ts'
 import { readTensors } from '../../node-runtime/merge/safetensors.ts'
 import { writeAdapter } from '../support/builders/checkpoints.ts'
+import { addLlmVersion, createMerge, versionRef } from '../support/builders/merges.ts'
+import { temporaryFolder } from '../support/builders/temporary-folder.ts'
+import { makeTinyLlm, requireLlm } from '../support/builders/tiny-llm.ts'
 import {
   type InferenceWorld,
   startInferenceWorld,
   type WorldNode,
 } from '../support/servers/inference-world.ts'
-import { addLlmVersion, createMerge, versionRef } from '../support/builders/merges.ts'
 import { until } from '../support/servers/node.ts'
-import { temporaryFolder } from '../support/builders/temporary-folder.ts'
-import { makeTinyLlm, requireLlm } from '../support/builders/tiny-llm.ts'
 
 const QUERY = { 'model.layers.0.self_attn.q_proj': [64, 64] as [number, number] }
 const DOWN = { 'model.layers.1.mlp.down_proj': [64, 128] as [number, number] }

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import type { EndpointRow } from '../../db/tables/models.ts'
+import { TaskProbe } from '../support/assertions/task-probe.ts'
 import { FAKE_LLM_SERVER, type FakeStats } from '../support/servers/chat-api.ts'
 import {
   type InferenceWorld,
@@ -7,7 +8,6 @@ import {
   type WorldNode,
 } from '../support/servers/inference-world.ts'
 import { until } from '../support/servers/node.ts'
-import { TaskProbe } from '../support/assertions/task-probe.ts'
 
 const PRICE = 500
 const messages = [{ role: 'user', content: 'héllo' }]

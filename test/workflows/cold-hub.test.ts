@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
-import type { AnyBody } from '../support/servers/api.ts'
-import { buildEndpoint } from '../support/builders/build-endpoint.ts'
-import { addHubModel } from '../support/builders/hub-model.ts'
-import { startHub, type TestHub } from '../support/servers/hub-server.ts'
-import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
 import { TaskProbe } from '../support/assertions/task-probe.ts'
 import { until } from '../support/assertions/until.ts'
+import { buildEndpoint } from '../support/builders/build-endpoint.ts'
+import { addHubModel } from '../support/builders/hub-model.ts'
+import type { AnyBody } from '../support/servers/api.ts'
+import { startHub, type TestHub } from '../support/servers/hub-server.ts'
+import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
 
 describe('a task whose model comes from the hub', () => {
   let hub: TestHub

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
-import { ApplicationFailure } from '@temporalio/common'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { ApplicationFailure } from '@temporalio/common'
 import { failingAt } from '../support/assertions/at-least-once.ts'
-import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
-import { until } from '../support/servers/node.ts'
 import { TaskProbe } from '../support/assertions/task-probe.ts'
 import { SOON_MS } from '../support/assertions/until.ts'
+import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
+import { until } from '../support/servers/node.ts'
 
 const PRICE = 500
 

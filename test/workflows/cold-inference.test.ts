@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { twice } from '../support/assertions/at-least-once.ts'
+import { TaskProbe } from '../support/assertions/task-probe.ts'
 import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
 import { until } from '../support/servers/node.ts'
-import { TaskProbe } from '../support/assertions/task-probe.ts'
 
 const PRICE = 500
 

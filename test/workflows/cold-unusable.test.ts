@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
+import { TaskProbe } from '../support/assertions/task-probe.ts'
 import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
 import { until } from '../support/servers/node.ts'
-import { TaskProbe } from '../support/assertions/task-probe.ts'
 
 describe('a model whose weights cannot be used', () => {
   let world: InferenceWorld

@@ -6,9 +6,9 @@ import { FairTurns } from '../../platform/async/fair-turns.ts'
 import type { ObjectStore } from '../../platform/object-store/store.ts'
 import { workflowBundle } from '../../workers/bundle.ts'
 import { QUEUES } from '../../workflows/contract/policy.ts'
+import { until } from '../support/assertions/until.ts'
 import { CSV, DatasetApi, DATASETS } from '../support/servers/dataset-api.ts'
 import { runWorker } from '../support/servers/temporal.ts'
-import { until } from '../support/assertions/until.ts'
 
 /** A store whose copies take as long to come as large files do, and that counts who holds copies at once. */
 class SlowStore {

@@ -4,17 +4,17 @@ import type { EndpointRow, NewEndpoint } from '../../db/tables/models.ts'
 import { NODE_QUEUES } from '../../domain/placement/node-queues.ts'
 import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
 import { candidateTestStart } from '../../workflows/contract/starts.ts'
+import { TaskProbe } from '../support/assertions/task-probe.ts'
+import { until } from '../support/assertions/until.ts'
+import { addLlmVersion, createMerge, versionRef } from '../support/builders/merges.ts'
+import { checkpoint, claimJob, createRun, readyDataset } from '../support/builders/training.ts'
 import { OPERATIONS_KEY } from '../support/servers/api.ts'
 import {
   type InferenceWorld,
   startInferenceWorld,
   type WorldNode,
 } from '../support/servers/inference-world.ts'
-import { addLlmVersion, createMerge, versionRef } from '../support/builders/merges.ts'
 import { signedNode, type SignedNode } from '../support/servers/signed-node.ts'
-import { TaskProbe } from '../support/assertions/task-probe.ts'
-import { checkpoint, claimJob, createRun, readyDataset } from '../support/builders/training.ts'
-import { until } from '../support/assertions/until.ts'
 
 /** Long enough for whatever is placed to be placed. */
 const LOOKED_MS = 4_000

@@ -3,10 +3,10 @@ import { after, before, describe, it } from 'mocha'
 import { createLogger } from '../../platform/log.ts'
 import { ensureSchedules } from '../../workers/schedules.ts'
 import { QUEUES, WORKFLOW_ID } from '../../workflows/contract/policy.ts'
-import { startApi, type TestApi } from '../support/servers/api.ts'
 import { recordHistory } from '../support/assertions/histories.ts'
-import { startControlWorker, startTemporal, type TestTemporal } from '../support/servers/temporal.ts'
 import { until } from '../support/assertions/until.ts'
+import { startApi, type TestApi } from '../support/servers/api.ts'
+import { startControlWorker, startTemporal, type TestTemporal } from '../support/servers/temporal.ts'
 
 const KINDS = ['reconcile', 'retention'] as const
 

@@ -9,11 +9,11 @@ import {
   type KillSwitchState,
 } from '../../workflows/contract/messages.ts'
 import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
-import { OPERATIONS_KEY, startApi, type TestApi } from '../support/servers/api.ts'
 import { twice } from '../support/assertions/at-least-once.ts'
 import { recordHistory } from '../support/assertions/histories.ts'
-import { startControlWorker, startTemporal, type TestTemporal } from '../support/servers/temporal.ts'
 import { until } from '../support/assertions/until.ts'
+import { OPERATIONS_KEY, startApi, type TestApi } from '../support/servers/api.ts'
+import { startControlWorker, startTemporal, type TestTemporal } from '../support/servers/temporal.ts'
 
 describe('killSwitch', () => {
   let temporal: TestTemporal

@@ -5,12 +5,12 @@ import { startCandidateTest } from '../../api/registry/candidate-tests.ts'
 import type { NewTask } from '../../db/tables/inference.ts'
 import { newId } from '../../domain/ids.ts'
 import { QUEUES, WORKFLOW_ID } from '../../workflows/contract/policy.ts'
-import type { TestApi } from '../support/servers/api.ts'
-import { addCandidate } from '../support/builders/candidates.ts'
+import { until } from '../support/assertions/until.ts'
 import { buildHeldTask, buildRun } from '../support/builders/build-endpoint.ts'
+import { addCandidate } from '../support/builders/candidates.ts'
+import type { TestApi } from '../support/servers/api.ts'
 import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
 import type { TestTemporal } from '../support/servers/temporal.ts'
-import { until } from '../support/assertions/until.ts'
 
 const HOUR = 3_600_000
 const ago = (ms: number) => new Date(Date.now() - ms)

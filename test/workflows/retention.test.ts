@@ -4,10 +4,10 @@ import { createMaintenanceActivities } from '../../activities/control/housekeepi
 import { attemptFile, insertCheckpoint, jobFolder } from '../../db/repositories/training/job-files.ts'
 import { newId } from '../../domain/ids.ts'
 import { QUEUES } from '../../workflows/contract/policy.ts'
-import { OPERATIONS_KEY, type TestApi } from '../support/servers/api.ts'
 import { failingAt, twice } from '../support/assertions/at-least-once.ts'
-import { buildRun } from '../support/builders/build-endpoint.ts'
 import { recordHistory } from '../support/assertions/histories.ts'
+import { buildRun } from '../support/builders/build-endpoint.ts'
+import { OPERATIONS_KEY, type TestApi } from '../support/servers/api.ts'
 import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
 import type { TestTemporal } from '../support/servers/temporal.ts'
 

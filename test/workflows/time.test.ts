@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'mocha'
 import { attemptDueAt } from '../../domain/webhooks/schedule.ts'
-import { skipBecause } from '../support/skip.ts'
 import { startSkippingTemporal } from '../support/servers/temporal-time.ts'
 import type { SkippingTemporal } from '../support/servers/temporal-time.ts'
+import { skipBecause } from '../support/skip.ts'
 
 const SECOND = 1000
 const MINUTE = 60 * SECOND

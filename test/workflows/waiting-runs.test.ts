@@ -2,10 +2,10 @@ import assert from 'node:assert/strict'
 import { createWaitingActivities } from '../../activities/control/training/waiting-jobs.ts'
 import { newId } from '../../domain/ids.ts'
 import { whyWaiting } from '../../domain/waiting.ts'
-import { signedNode } from '../support/servers/signed-node.ts'
-import { createRun, readyDataset } from '../support/builders/training.ts'
-import { startTrainingWorld, type TrainingWorld } from '../support/servers/training-workflow.ts'
 import { until } from '../support/assertions/until.ts'
+import { createRun, readyDataset } from '../support/builders/training.ts'
+import { signedNode } from '../support/servers/signed-node.ts'
+import { startTrainingWorld, type TrainingWorld } from '../support/servers/training-workflow.ts'
 
 const RUNS = '/api/builder/v1/training/runs'
 

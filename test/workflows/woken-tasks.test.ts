@@ -2,10 +2,10 @@ import assert from 'node:assert/strict'
 import { sql } from 'kysely'
 import { listWaitingModels, lockWaking, takeWaking } from '../../db/repositories/tasks/waiting.ts'
 import type { EndpointRow } from '../../db/tables/models.ts'
+import { TaskProbe } from '../support/assertions/task-probe.ts'
 import { OPERATIONS_KEY } from '../support/servers/api.ts'
 import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
 import { until } from '../support/servers/node.ts'
-import { TaskProbe } from '../support/assertions/task-probe.ts'
 
 describe('tasks that wait for a node', () => {
   let world: InferenceWorld

@@ -5,9 +5,9 @@ import type { ControlClient } from '../../node-runtime/control/client.ts'
 import { dismissalOf, type DismissedError, successorOf } from '../../node-runtime/control/dismissal.ts'
 import type { Identity } from '../../node-runtime/control/identity.ts'
 import type { Config } from '../../platform/config.ts'
+import { readPem } from '../../platform/config/pem.ts'
 import type { Logger } from '../../platform/log.ts'
 import { reasonOf } from '../../platform/reason.ts'
-import { readPem } from '../../platform/config/pem.ts'
 import type { TemporalCredential } from '../../schemas/node.ts'
 
 export interface GateAccessOptions {

@@ -1,5 +1,6 @@
 import { activityInfo, cancellationSignal, heartbeat } from '@temporalio/activity'
 import { ApplicationFailure, ApplicationFailureCategory } from '@temporalio/common'
+import { databaseNow } from '../../../db/clock.ts'
 import {
   failIngest,
   findOpenIngest,
@@ -8,18 +9,17 @@ import {
   stalledIngests,
   type OpenIngest,
 } from '../../../db/repositories/datasets/ingests.ts'
-import { databaseNow } from '../../../db/clock.ts'
 import { insertWorkflowStart } from '../../../db/repositories/platform/workflow-starts.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import { datasetFolder, datasetKey } from '../../../domain/object-keys.ts'
+import { FairTurns, LineFull } from '../../../platform/async/fair-turns.ts'
+import { DatasetRefused, type DatasetProfile } from '../../../platform/datasets/profile.ts'
 import {
   DatasetReaderBroken,
   type ReadBounds,
   readDataset,
   temporaryFolder,
 } from '../../../platform/datasets/reader.ts'
-import { DatasetRefused, type DatasetProfile } from '../../../platform/datasets/profile.ts'
-import { FairTurns, LineFull } from '../../../platform/async/fair-turns.ts'
 import type { ObjectStore } from '../../../platform/object-store/store.ts'
 import { datasetIngestStart } from '../../../workflows/contract/starts.ts'
 import type { ControlDeps } from '../deps.ts'

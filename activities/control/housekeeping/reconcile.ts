@@ -1,6 +1,7 @@
 import { type Client, type WorkflowExecutionStatusName, WorkflowNotFoundError } from '@temporalio/client'
 import type { Kysely } from 'kysely'
 import { candidatesInTest, promiseNextTest } from '../../../db/repositories/models/candidate-tests.ts'
+import { moveVersion } from '../../../db/repositories/models/version-lifecycle.ts'
 import { readKillSwitch } from '../../../db/repositories/platform/kill-switch.ts'
 import {
   expireLeases,
@@ -10,12 +11,11 @@ import {
   type OpenTask,
   removeDeadGateways,
 } from '../../../db/repositories/platform/open-work.ts'
-import { endRun } from '../../../db/repositories/training/endings.ts'
+import { insertWorkflowStart, type WorkflowStart } from '../../../db/repositories/platform/workflow-starts.ts'
 import { endTask } from '../../../db/repositories/tasks/tasks.ts'
-import { moveVersion } from '../../../db/repositories/models/version-lifecycle.ts'
+import { endRun } from '../../../db/repositories/training/endings.ts'
 import { waitingDeliveries } from '../../../db/repositories/webhooks/deliveries.ts'
 import { endDelivery } from '../../../db/repositories/webhooks/endings.ts'
-import { insertWorkflowStart, type WorkflowStart } from '../../../db/repositories/platform/workflow-starts.ts'
 import type { Database } from '../../../db/tables.ts'
 import { type Orphan, orphanedTest, orphanOf } from '../../../domain/orphan.ts'
 import { PRIORITY } from '../../../domain/training-run.ts'

@@ -1,3 +1,5 @@
+import { outlivedImports, removeModelImports } from '../../../db/repositories/models/imports.ts'
+import { dropOldOrders } from '../../../db/repositories/nodes/model-orders.ts'
 import {
   AGED_TABLES,
   outlivedInputs,
@@ -7,19 +9,17 @@ import {
   removeUploads,
   RETENTION_BATCH,
 } from '../../../db/repositories/platform/retention.ts'
-import { dropOldOrders } from '../../../db/repositories/nodes/model-orders.ts'
+import type { OutlivedFile } from '../../../db/repositories/platform/retention.ts'
 import { reencryptTexts } from '../../../db/repositories/platform/sealed.ts'
+import { FOLD_BATCH, foldUsage } from '../../../db/repositories/platform/usage.ts'
 import {
   jobFolder,
   keptJobFiles,
   noteSwept,
   unsweptRuns,
 } from '../../../db/repositories/training/job-files.ts'
-import { outlivedImports, removeModelImports } from '../../../db/repositories/models/imports.ts'
 import { importKey, INCOMING_PUTS } from '../../../domain/object-keys.ts'
 import type { ObjectStore } from '../../../platform/object-store/store.ts'
-import { FOLD_BATCH, foldUsage } from '../../../db/repositories/platform/usage.ts'
-import type { OutlivedFile } from '../../../db/repositories/platform/retention.ts'
 import { SecretBox } from '../../../platform/secret-box.ts'
 import type { ControlDeps } from '../deps.ts'
 

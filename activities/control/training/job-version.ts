@@ -1,22 +1,22 @@
 import { ApplicationFailure } from '@temporalio/common'
 import type { Transaction } from 'kysely'
+import { promiseCandidateTest } from '../../../db/repositories/models/candidate-tests.ts'
+import { findHubVersion } from '../../../db/repositories/models/hub-versions.ts'
+import { insertVersion } from '../../../db/repositories/models/versions.ts'
 import { findUsableVersion } from '../../../db/repositories/training/artifact-refs.ts'
 import { listArtifacts } from '../../../db/repositories/training/job-files.ts'
-import { findHubVersion } from '../../../db/repositories/models/hub-versions.ts'
 import {
   findMergeModel,
   insertVersionSources,
   listMergeSources,
 } from '../../../db/repositories/training/merges.ts'
-import { insertVersion } from '../../../db/repositories/models/versions.ts'
-import { promiseCandidateTest } from '../../../db/repositories/models/candidate-tests.ts'
 import type { Database } from '../../../db/tables.ts'
 import type { ModelVersionRow, NewModelVersion } from '../../../db/tables/models.ts'
 import type { TrainingRunRow } from '../../../db/tables/training.ts'
 import { CHAT_LISTING } from '../../../domain/chat/listing.ts'
 import { newId } from '../../../domain/ids.ts'
-import { estimateMb, weightsBytes } from '../../../domain/models/memory.ts'
 import { entersAs } from '../../../domain/models/lifecycle.ts'
+import { estimateMb, weightsBytes } from '../../../domain/models/memory.ts'
 import { modelKeyOf } from '../../../domain/training-run.ts'
 import type { Catalog } from '../../../platform/catalog.ts'
 import type { ArtifactRef } from '../../../schemas/artifact-ref.ts'

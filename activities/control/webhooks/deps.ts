@@ -1,8 +1,8 @@
 import type { Kysely } from 'kysely'
 import type { Database } from '../../../db/tables.ts'
 import type { Config } from '../../../platform/config.ts'
-import type { Logger } from '../../../platform/log.ts'
 import type { PublicSender } from '../../../platform/egress/public-sender.ts'
+import type { Logger } from '../../../platform/log.ts'
 import type { SecretBox } from '../../../platform/secret-box.ts'
 
 /** What webhook activities are given. */

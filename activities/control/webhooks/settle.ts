@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { insertWorkflowStart } from '../../../db/repositories/platform/workflow-starts.ts'
 import {
   type ClosedAttempt,
   closeAttempts,
@@ -7,7 +8,6 @@ import {
 } from '../../../db/repositories/webhooks/attempts.ts'
 import { disableGoneEndpoint } from '../../../db/repositories/webhooks/endings.ts'
 import { lockDestinations } from '../../../db/repositories/webhooks/endpoints.ts'
-import { insertWorkflowStart } from '../../../db/repositories/platform/workflow-starts.ts'
 import { type AttemptVerdict, INTERRUPTED } from '../../../domain/webhooks/outcome.ts'
 import { planDelivery } from '../../../domain/webhooks/plan.ts'
 import { webhookDeliveryStart } from '../../../workflows/contract/starts.ts'

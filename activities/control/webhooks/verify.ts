@@ -1,5 +1,5 @@
-import type { PendingVerification } from '../../../db/repositories/webhooks/verifications.ts'
 import { validWebhookSecrets } from '../../../db/repositories/webhooks/endpoints.ts'
+import type { PendingVerification } from '../../../db/repositories/webhooks/verifications.ts'
 import { type ChallengeFailure, challengeFault } from '../../../domain/webhooks/challenge.ts'
 import { SendError } from '../../../platform/egress/public-sender.ts'
 import { VERIFICATION_EVENT } from '../../../schemas/webhook.ts'

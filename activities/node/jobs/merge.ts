@@ -1,7 +1,7 @@
 import { mergeUnderLease } from '../../../node-runtime/merge/merge-attempt.ts'
 import type { MergeClaim } from '../../../schemas/training-merge.ts'
-import { attemptJob } from './attempt-job.ts'
 import type { NodeDeps } from '../deps.ts'
+import { attemptJob } from './attempt-job.ts'
 
 interface MergeInput {
   jobId: string

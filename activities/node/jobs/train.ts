@@ -1,7 +1,7 @@
 import { trainUnderLease } from '../../../node-runtime/training/training-attempt.ts'
 import type { JobClaim } from '../../../schemas/lease.ts'
-import { attemptJob } from './attempt-job.ts'
 import type { NodeDeps } from '../deps.ts'
+import { attemptJob } from './attempt-job.ts'
 
 export interface TrainInput {
   jobId: string

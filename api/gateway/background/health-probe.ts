@@ -1,6 +1,6 @@
 import type { Client } from '@temporalio/client'
-import pTimeout from 'p-timeout'
 import { type Kysely, sql } from 'kysely'
+import pTimeout from 'p-timeout'
 import type { Database } from '../../../db/tables.ts'
 import { VERSION } from '../../../platform/version.ts'
 import type { Health, SystemHealth } from '../../../schemas/health.ts'

@@ -1,12 +1,12 @@
 import { type Client, WorkflowExecutionAlreadyStartedError } from '@temporalio/client'
 import type { Kysely } from 'kysely'
-import type { Database } from '../../../db/tables.ts'
-import type { WorkflowStartRow } from '../../../db/tables/accounts.ts'
 import {
   claimDueStarts,
   deferStart,
   removeStarts,
 } from '../../../db/repositories/platform/workflow-starts.ts'
+import type { Database } from '../../../db/tables.ts'
+import type { WorkflowStartRow } from '../../../db/tables/accounts.ts'
 import { BackgroundLoop } from '../../../platform/async/background-loop.ts'
 import type { Logger } from '../../../platform/log.ts'
 import { searchAttributes } from '../../../platform/temporal.ts'

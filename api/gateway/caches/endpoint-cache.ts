@@ -1,11 +1,11 @@
 import type { Kysely } from 'kysely'
 import { LRUCache } from 'lru-cache'
+import type { CacheWatch } from '../../../db/cache-watch.ts'
 import {
   type CallableEndpointRow,
   findCallableEndpoint,
 } from '../../../db/repositories/endpoints/callable.ts'
 import type { Database } from '../../../db/tables.ts'
-import type { CacheWatch } from '../../../db/cache-watch.ts'
 
 /** Rows kept, by what they take: half a kilobyte and their schema, of which a wide table may have a megabyte. */
 const MOST_BYTES = 16 * 1024 * 1024

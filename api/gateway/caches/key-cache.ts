@@ -2,9 +2,9 @@ import { hash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Kysely } from 'kysely'
 import { LRUCache } from 'lru-cache'
+import type { CacheWatch } from '../../../db/cache-watch.ts'
 import { findApiKeys } from '../../../db/repositories/platform/api-keys.ts'
 import type { Database } from '../../../db/tables.ts'
-import type { CacheWatch } from '../../../db/cache-watch.ts'
 import type { AccountCaller } from '../../http/caller.ts'
 
 const LONGEST_KEY = 200

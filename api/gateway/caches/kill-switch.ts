@@ -1,9 +1,9 @@
 import type { Kysely } from 'kysely'
+import type { CacheWatch } from '../../../db/cache-watch.ts'
 import { acknowledgeKillSwitch, lookAtKillSwitch } from '../../../db/repositories/platform/kill-switch.ts'
 import type { Database } from '../../../db/tables.ts'
 import { BackgroundLoop } from '../../../platform/async/background-loop.ts'
 import type { Logger } from '../../../platform/log.ts'
-import type { CacheWatch } from '../../../db/cache-watch.ts'
 import type { KillSwitchView } from '../../services.ts'
 
 const POLL_MS = 500

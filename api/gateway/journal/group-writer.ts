@@ -1,5 +1,5 @@
-import { isPermanent } from '../../../db/errors.ts'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { isPermanent } from '../../../db/errors.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import type { Logger } from '../../../platform/log.ts'
 

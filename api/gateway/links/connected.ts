@@ -1,7 +1,7 @@
-import { Allowance } from '../../../platform/async/allowance.ts'
-import type { Decided } from './decided.ts'
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
+import { Allowance } from '../../../platform/async/allowance.ts'
 import type { NodeInventory, NodeReport } from '../../../schemas/node.ts'
+import type { Decided } from './decided.ts'
 import type { NodeLink } from './node-link.ts'
 
 /** Bytes of lines and losses of one node. */

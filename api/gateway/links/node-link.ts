@@ -1,5 +1,6 @@
 import type { WebSocket } from 'ws'
 import { isTokenCount } from '../../../domain/chat/chat.ts'
+import type { TimerWheel, WheelTimer } from '../../../platform/async/timer-wheel.ts'
 import { LinkChannel } from '../../../platform/link/channel.ts'
 import {
   compact,
@@ -9,7 +10,6 @@ import {
   unknownNeed,
 } from '../../../platform/link/codec.ts'
 import { StreamTable } from '../../../platform/link/stream-table.ts'
-import type { TimerWheel, WheelTimer } from '../../../platform/async/timer-wheel.ts'
 import {
   type CancelMeta,
   type ErrorMeta,

@@ -2,8 +2,9 @@ import type { Kysely } from 'kysely'
 import { LRUCache } from 'lru-cache'
 import type { Logger } from 'pino'
 import type { WebSocket } from 'ws'
+import type { CacheWatch } from '../../../db/cache-watch.ts'
+import { isBadRow } from '../../../db/errors.ts'
 import { joinOwnLoads } from '../../../db/repositories/nodes/model-orders.ts'
-import { insertJobEpochs, insertJobLogs } from '../../../db/repositories/nodes/reports.ts'
 import {
   forgetSignatures,
   listGatewayUrls,
@@ -11,7 +12,7 @@ import {
   nodeDecisions,
   recordHello,
 } from '../../../db/repositories/nodes/nodes.ts'
-import { isBadRow } from '../../../db/errors.ts'
+import { insertJobEpochs, insertJobLogs } from '../../../db/repositories/nodes/reports.ts'
 import type { Database } from '../../../db/tables.ts'
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
 import { PlacementIndex } from '../../../domain/placement/placement.ts'
@@ -19,15 +20,14 @@ import { Allowance } from '../../../platform/async/allowance.ts'
 import { TimerWheel } from '../../../platform/async/timer-wheel.ts'
 import type { HelloMeta, StateBody } from '../../../schemas/link.ts'
 import type { NodeInventory, NodeModel, NodeReport } from '../../../schemas/node.ts'
-import type { CacheWatch } from '../../../db/cache-watch.ts'
 import { AnswerMemory } from './answer-memory.ts'
-import { type Decided, decidedIn } from './decided.ts'
+import { type LinkAnswer, BufferedResponse } from './buffered-response.ts'
 import { type Connected, connected } from './connected.ts'
+import { type Decided, decidedIn } from './decided.ts'
 import { LinkError, type LinkStream, type LinkHandlers, type LinkRequest } from './link-request.ts'
 import { type BatchPlace, NodeLink } from './node-link.ts'
 import { boundedInventory, boundedModels, MAX_MODELS } from './reports.ts'
 import { StateWriter, type StateWriterOptions } from './state-writer.ts'
-import { type LinkAnswer, BufferedResponse } from './buffered-response.ts'
 
 export interface NodeLinksOptions extends StateWriterOptions {
   /** Says when something was decided about a node, at whichever gateway. */

@@ -1,5 +1,5 @@
-import type { Family } from '../../http/family.ts'
 import { etagOf } from '../../http/etag.ts'
+import type { Family } from '../../http/family.ts'
 import { toOpenApi } from '../../http/openapi.ts'
 import { reply } from '../../http/reply.ts'
 import { route } from '../../http/route.ts'

@@ -1,8 +1,8 @@
 import type { Family } from '../../http/family.ts'
 import type { AnyRoute } from '../../http/route.ts'
-import { getDocs } from './get-docs.ts'
 import { getDocsFile } from './get-docs-file.ts'
 import { getDocsFolder } from './get-docs-folder.ts'
+import { getDocs } from './get-docs.ts'
 import { getOpenApiOf } from './get-open-api.ts'
 
 /** `/openapi.json` and the page that shows it. */

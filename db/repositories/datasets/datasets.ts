@@ -1,7 +1,7 @@
 import type { Kysely, Transaction } from 'kysely'
 import { ofAccount } from '../../keyset.ts'
-import type { DatasetRow, DatasetUploadRow, NewDataset } from '../../tables/datasets.ts'
 import type { Database } from '../../tables.ts'
+import type { DatasetRow, DatasetUploadRow, NewDataset } from '../../tables/datasets.ts'
 
 /** Adds a dataset, or throws when its id is taken. */
 export function insertDataset(db: Kysely<Database>, dataset: NewDataset): Promise<DatasetRow> {

@@ -1,8 +1,8 @@
 import { sql, type Kysely, type Transaction } from 'kysely'
 import { storable } from '../../../domain/storable-text.ts'
 import { lockAccount } from '../../account-lock.ts'
-import type { DatasetRow } from '../../tables/datasets.ts'
 import type { Database } from '../../tables.ts'
+import type { DatasetRow } from '../../tables/datasets.ts'
 
 /** An upload that is being read, with what its dataset says about it. */
 export interface OpenIngest {

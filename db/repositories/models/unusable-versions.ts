@@ -1,8 +1,8 @@
 import { sql, type Transaction } from 'kysely'
 import { storable } from '../../../domain/storable-text.ts'
 import type { Database } from '../../tables.ts'
-import { bumpCache } from '../platform/cache-versions.ts'
 import { FRESH_S } from '../nodes/loads.ts'
+import { bumpCache } from '../platform/cache-versions.ts'
 
 export interface Unusable {
   modelKey: string

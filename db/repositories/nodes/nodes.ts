@@ -3,8 +3,8 @@ import { type Kysely, sql, type Transaction } from 'kysely'
 import { newId } from '../../../domain/ids.ts'
 import type { NodeInventory, NodeSharing } from '../../../schemas/node.ts'
 import type { Database } from '../../tables.ts'
-import { bumpCache } from '../platform/cache-versions.ts'
 import type { NodeRow } from '../../tables/nodes.ts'
+import { bumpCache } from '../platform/cache-versions.ts'
 
 const TOKEN_HOURS = 24
 const digest = (text: string) => createHash('sha256').update(text).digest()

@@ -1,8 +1,8 @@
 import { type Kysely, type RawBuilder, sql, type Transaction } from 'kysely'
 import type { PinPlace, PinPlan, WarmPin, WarmWant } from '../../../domain/placement/warm-pins.ts'
 import type { Database } from '../../tables.ts'
-import { bumpCache } from '../platform/cache-versions.ts'
 import { disabledByOwner } from '../models/config-lifecycle.ts'
+import { bumpCache } from '../platform/cache-versions.ts'
 
 /** Sets on how many nodes an endpoint's model is kept loaded; its version of before is of no use to anybody. */
 export async function setMinWarm(

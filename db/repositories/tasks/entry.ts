@@ -1,6 +1,6 @@
 import { CompiledQuery } from 'kysely'
-import { storable } from '../../../domain/storable-text.ts'
 import type { Transfer } from '../../../domain/ledger.ts'
+import { storable } from '../../../domain/storable-text.ts'
 import { bareArray, bytesOrNull, textsOrNull } from '../../array-params.ts'
 import type { Executor } from '../../prepared-pool.ts'
 import type { TaskRow } from '../../tables/inference.ts'

@@ -13,11 +13,11 @@ import type { ModelState, StatusDetail } from '../../../schemas/inference-task.t
 import { lockAccount } from '../../account-lock.ts'
 import type { Database } from '../../tables.ts'
 import type { TaskRow } from '../../tables/inference.ts'
-import { type EventForm, eventForm } from '../webhooks/events.ts'
+import { insertWorkflowStart, type WorkflowStart } from '../platform/workflow-starts.ts'
 import { takeLease } from '../training/leases.ts'
+import { type EventForm, eventForm } from '../webhooks/events.ts'
 import type { TaskEffects, Settlement } from './entry.ts'
 import { settleTasks } from './writes.ts'
-import { insertWorkflowStart, type WorkflowStart } from '../platform/workflow-starts.ts'
 
 /** A task of an account. */
 export function findTask(

@@ -1,7 +1,7 @@
 import { storable } from '../../../domain/storable-text.ts'
 import { bareArray, bytesOrNull, textsOrNull } from '../../array-params.ts'
 import type { Executor } from '../../prepared-pool.ts'
-import { insertUniformBatch } from './uniform-batch.ts'
+import type { WorkflowStart } from '../platform/workflow-starts.ts'
 import {
   type TaskEffects,
   FRESH_COLUMNS,
@@ -12,7 +12,7 @@ import {
   type Shared,
   type TaskEntry,
 } from './entry.ts'
-import type { WorkflowStart } from '../platform/workflow-starts.ts'
+import { insertUniformBatch } from './uniform-batch.ts'
 
 /** The channel on which ended tasks are announced; the payload is the task's id. */
 export const TASK_CHANNEL = 'hearth_task'

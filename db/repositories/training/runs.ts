@@ -4,8 +4,8 @@ import { sourcesOf } from '../../../domain/training-run.ts'
 import type { TrainingRunStatus } from '../../../schemas/training-run.ts'
 import { ofAccount } from '../../keyset.ts'
 import type { Database } from '../../tables.ts'
-import { takeLease } from './leases.ts'
 import type { NewTrainingRun, TrainingRunRow } from '../../tables/training.ts'
+import { takeLease } from './leases.ts'
 
 /** A run as callers see it: the row and the version that came out of it. */
 export type TrainingRunView = TrainingRunRow & { version_id: string | null }

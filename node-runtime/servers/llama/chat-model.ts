@@ -1,5 +1,6 @@
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
+import { AnswerText } from './answer-text.ts'
 import type {
   Binding,
   ChatWrapper,
@@ -12,9 +13,8 @@ import type {
   LlamaModel,
   LlamaSequence,
 } from './binding.ts'
-import { AnswerText } from './answer-text.ts'
-import type { ChatRequest } from './chat-request.ts'
 import { type CallFragment, CallTeller, type ToolCall } from './call-teller.ts'
+import type { ChatRequest } from './chat-request.ts'
 import type { GrammarSchema } from './grammar-schema.ts'
 import type { Output } from './output.ts'
 import { countPrompt } from './prompt-length.ts'

@@ -1,6 +1,6 @@
+import { randomUUID } from 'node:crypto'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { randomUUID } from 'node:crypto'
 import { parseArgs } from 'node:util'
 import { loadBinding } from './binding.ts'
 import { type Answer, ChatModel, findGguf } from './chat-model.ts'

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict'
 import Type from 'typebox'
-import type { Family } from '../../../api/http/family.ts'
 import type { Auth, Role } from '../../../api/http/caller.ts'
+import type { Family } from '../../../api/http/family.ts'
 import { route } from '../../../api/http/route.ts'
 import { revokeApiKey } from '../../../db/repositories/platform/api-keys.ts'
 import { newId } from '../../../domain/ids.ts'
-import { startDatabase, type TestDatabase } from '../../support/servers/database.ts'
-import { EVALUATOR_TOKEN, OPERATIONS_KEY, startApi, type TestApi } from '../../support/servers/api.ts'
 import { SOON_MS, until } from '../../support/assertions/until.ts'
+import { EVALUATOR_TOKEN, OPERATIONS_KEY, startApi, type TestApi } from '../../support/servers/api.ts'
+import { startDatabase, type TestDatabase } from '../../support/servers/database.ts'
 
 const whoAmI = (auth: Auth, path: `/${string}`, role?: Role) =>
   route({

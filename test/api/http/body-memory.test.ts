@@ -6,9 +6,9 @@ import Type from 'typebox'
 import { parsedBytes } from '../../../api/http/body-budget.ts'
 import type { Family } from '../../../api/http/family.ts'
 import { route } from '../../../api/http/route.ts'
+import { until } from '../../support/assertions/until.ts'
 import { connectTo, startApi, type TestApi } from '../../support/servers/api.ts'
 import { signedNode } from '../../support/servers/signed-node.ts'
-import { until } from '../../support/assertions/until.ts'
 
 const MIB = 1024 * 1024
 const BUDGET_MB = 4

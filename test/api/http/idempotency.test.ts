@@ -10,9 +10,9 @@ import { route } from '../../../api/http/route.ts'
 import { writeKillSwitch } from '../../../db/repositories/platform/kill-switch.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import { newId } from '../../../domain/ids.ts'
+import { until } from '../../support/assertions/until.ts'
 import { type AnyBody, type Answer, startApi, type TestApi } from '../../support/servers/api.ts'
 import { startDatabase, type TestDatabase } from '../../support/servers/database.ts'
-import { until } from '../../support/assertions/until.ts'
 
 /** Makes an account row: something to count. */
 const createThing = route({

@@ -7,8 +7,8 @@ import Type from 'typebox'
 import type { Family } from '../../../api/http/family.ts'
 import { readMultipart } from '../../../api/http/multipart.ts'
 import { route } from '../../../api/http/route.ts'
-import { startApi, type TestApi } from '../../support/servers/api.ts'
 import { SOON_MS, until } from '../../support/assertions/until.ts'
+import { startApi, type TestApi } from '../../support/servers/api.ts'
 
 const MAX = 1024 * 1024
 const LIMIT = { maxBytes: MAX, hint: '; use the other flow' }

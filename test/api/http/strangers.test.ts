@@ -5,9 +5,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from 'kysely'
 import { newId } from '../../../domain/ids.ts'
 import { RemoteAddresses } from '../../../platform/remote-address.ts'
+import { until } from '../../support/assertions/until.ts'
 import { connectTo, startApi, type TestApi } from '../../support/servers/api.ts'
 import { signedNode } from '../../support/servers/signed-node.ts'
-import { until } from '../../support/assertions/until.ts'
 
 const KIB = 1024
 

@@ -8,8 +8,8 @@ import type { Family } from '../../../api/http/family.ts'
 import { HANDLED, reply } from '../../../api/http/reply.ts'
 import { route } from '../../../api/http/route.ts'
 import { ApiError } from '../../../domain/errors.ts'
-import { startApi, type TestApi } from '../../support/servers/api.ts'
 import { SOON_MS, until } from '../../support/assertions/until.ts'
+import { startApi, type TestApi } from '../../support/servers/api.ts'
 
 const seen = { aborted: 0, destroyed: 0, after: 0 }
 

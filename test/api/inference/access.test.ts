@@ -3,9 +3,9 @@ import { request } from 'undici'
 import { bumpCache } from '../../../db/repositories/platform/cache-versions.ts'
 import type { EndpointRow } from '../../../db/tables/models.ts'
 import { newId } from '../../../domain/ids.ts'
+import { SOON_MS, until } from '../../support/assertions/until.ts'
 import { OFFERED } from '../../support/builders/build-endpoint.ts'
 import { InferenceApi } from '../../support/servers/inference-api.ts'
-import { SOON_MS, until } from '../../support/assertions/until.ts'
 
 const BUILDER = '/api/builder/v1'
 const PRICE = 1_000

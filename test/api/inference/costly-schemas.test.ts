@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
-import { startApi, type TestApi } from '../../support/servers/api.ts'
 import { buildEndpoint, buildRun, buildVersion } from '../../support/builders/build-endpoint.ts'
+import { startApi, type TestApi } from '../../support/servers/api.ts'
 
 type Schema = Record<string, unknown>
 

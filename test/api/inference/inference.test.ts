@@ -3,11 +3,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from 'kysely'
 import { request } from 'undici'
 import type { EndpointRow } from '../../../db/tables/models.ts'
-import { startApi } from '../../support/servers/api.ts'
+import { SOON_MS } from '../../support/assertions/until.ts'
 import { buildEndpoint } from '../../support/builders/build-endpoint.ts'
+import { startApi } from '../../support/servers/api.ts'
 import { InferenceApi } from '../../support/servers/inference-api.ts'
 import { addModel, startNode, until } from '../../support/servers/node.ts'
-import { SOON_MS } from '../../support/assertions/until.ts'
 
 const BUILDER = '/api/builder/v1'
 const PRICE = 1_000

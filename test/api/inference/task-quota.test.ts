@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
-import { createInferenceActivities } from '../../../activities/control/tasks/tasks.ts'
 import type { ControlDeps } from '../../../activities/control/deps.ts'
+import { createInferenceActivities } from '../../../activities/control/tasks/tasks.ts'
 import { lockWaiting } from '../../../db/repositories/tasks/tasks.ts'
-import { OPERATIONS_KEY, startApi, type TestApi } from '../../support/servers/api.ts'
 import { buildEndpoint } from '../../support/builders/build-endpoint.ts'
+import { OPERATIONS_KEY, startApi, type TestApi } from '../../support/servers/api.ts'
 
 const BUILDER = '/api/builder/v1'
 

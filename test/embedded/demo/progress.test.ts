@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
+import type { BuilderClient } from '../../../embedded/demo/client.ts'
 import { Progress } from '../../../embedded/demo/progress.ts'
 import { train } from '../../../embedded/demo/steps.ts'
-import type { BuilderClient } from '../../../embedded/demo/client.ts'
 
 describe('the progress of the demo', () => {
   it('tells every step and keeps its result', async () => {

@@ -3,14 +3,14 @@ import { spawn } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'mocha'
+import { createOutput } from '../../../embedded/output.ts'
 import { keepUp } from '../../../embedded/processes/child.ts'
 import type { ChildSpec } from '../../../embedded/processes/child.ts'
-import { createOutput } from '../../../embedded/output.ts'
 import { readIdentity } from '../../../embedded/processes/pid-files.ts'
 import { identify } from '../../../embedded/processes/process-identity.ts'
-import { liveInGroup } from '../../support/servers/platform.ts'
-import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { eventually, SOON_MS, until } from '../../support/assertions/until.ts'
+import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
+import { liveInGroup } from '../../support/servers/platform.ts'
 
 describe('a child that is kept up', () => {
   it('is started again when it is killed', async () => {

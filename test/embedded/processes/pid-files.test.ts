@@ -7,8 +7,8 @@ import { join } from 'node:path'
 import { describe, it } from 'mocha'
 import { reapLeftovers, writePidFile } from '../../../embedded/processes/pid-files.ts'
 import { identify } from '../../../embedded/processes/process-identity.ts'
-import { liveInGroup } from '../../support/servers/platform.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
+import { liveInGroup } from '../../support/servers/platform.ts'
 
 describe('what an earlier supervisor left running', () => {
   it('is ended with its whole process group, even when it ignores being asked', async () => {

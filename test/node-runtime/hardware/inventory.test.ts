@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import type { Held } from '../../../node-runtime/processes/confinement.ts'
 import { loadMeter, profileLack, takeInventory } from '../../../node-runtime/hardware/inventory.ts'
 import { memoryMeter } from '../../../node-runtime/memory/meter.ts'
+import type { Held } from '../../../node-runtime/processes/confinement.ts'
 import { loadCatalog } from '../../../platform/catalog.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { ServedName } from '../../../node-runtime/link/served-name.ts'
-import type { AnyBody } from '../../support/servers/api.ts'
-import { ChatApi, eventsOf, FAKE_LLM_SERVER, startChatNode } from '../../support/servers/chat-api.ts'
-import { startApi } from '../../support/servers/api.ts'
 import { until } from '../../support/assertions/until.ts'
+import type { AnyBody } from '../../support/servers/api.ts'
+import { startApi } from '../../support/servers/api.ts'
+import { ChatApi, eventsOf, FAKE_LLM_SERVER, startChatNode } from '../../support/servers/chat-api.ts'
 
 /** A gateway and a node whose model server, like vLLM, knows its model by one name only. */
 async function startStubborn(): Promise<ChatApi> {

@@ -3,9 +3,9 @@ import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { memoryMeter } from '../../../node-runtime/memory/meter.ts'
+import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
 import { addModel, startNode, type TestNode, until } from '../../support/servers/node.ts'
-import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
 /** Longer than a node takes between two looks. */
 const LOOKS_MS = 1_000

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { pino } from 'pino'
-import { LoadedModel } from '../../../node-runtime/models/loaded-model.ts'
 import { MemoryLedger } from '../../../node-runtime/memory/ledger.ts'
 import { memoryMeter } from '../../../node-runtime/memory/meter.ts'
 import { MemoryRoom, NoRoomError, type Patience } from '../../../node-runtime/memory/room.ts'
-import type { ModelServer } from '../../../node-runtime/models/server.ts'
+import { LoadedModel } from '../../../node-runtime/models/loaded-model.ts'
 import { Pins } from '../../../node-runtime/models/pins.ts'
+import type { ModelServer } from '../../../node-runtime/models/server.ts'
 import { until } from '../../support/assertions/until.ts'
 
 const FOR_EVER = 60_000

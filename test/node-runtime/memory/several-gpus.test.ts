@@ -2,12 +2,12 @@ import assert from 'node:assert/strict'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { newId } from '../../../domain/ids.ts'
-import { MemoryLedger } from '../../../node-runtime/memory/ledger.ts'
 import { gpuBudgets } from '../../../node-runtime/hardware/nvidia.ts'
+import { MemoryLedger } from '../../../node-runtime/memory/ledger.ts'
 import { underLease } from '../../../node-runtime/training/job-lease.ts'
+import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
 import { addModel, startNode, type TestNode, until } from '../../support/servers/node.ts'
-import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
 /** An `nvidia-smi` of two GPUs of 12 GB on which no process is ever listed. */
 function twoGpus(): Disposable {

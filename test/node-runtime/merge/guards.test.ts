@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
-import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import { mergeModels, type MergeOptions, type MergeSpec } from '../../../node-runtime/merge/merge-models.ts'
 import { buildKernels } from '../../../scripts/build-kernels.ts'
+import { SOON_MS } from '../../support/assertions/until.ts'
 import {
   type TinyAdapter,
   type TinyCheckpoint,
@@ -13,7 +14,6 @@ import {
 } from '../../support/builders/checkpoints.ts'
 import { writeLargeCheckpoint } from '../../support/builders/large-checkpoint.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
-import { SOON_MS } from '../../support/assertions/until.ts'
 
 const QUERY = 'model.layers.0.self_attn.q_proj.weight'
 

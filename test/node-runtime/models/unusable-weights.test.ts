@@ -8,11 +8,11 @@ import {
   judgeLoadFailure,
   UnusableWeightsError,
 } from '../../../node-runtime/servers/llama/unusable-weights.ts'
+import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
+import { makeTinyLlm, requireLlm } from '../../support/builders/tiny-llm.ts'
 import { OPERATIONS_KEY, startApi } from '../../support/servers/api.ts'
 import { LlmWorld, requireLlamaCpp } from '../../support/servers/llm-world.ts'
 import { addModel, startNode } from '../../support/servers/node.ts'
-import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
-import { makeTinyLlm, requireLlm } from '../../support/builders/tiny-llm.ts'
 
 async function spoilGguf(path: string, how: 'cut' | 'header' | 'counts' | 'architecture'): Promise<void> {
   await writeTinyGguf(path)

@@ -1,19 +1,19 @@
 import assert from 'node:assert/strict'
-import { availableParallelism } from 'node:os'
 import { execFileSync } from 'node:child_process'
 import { cpSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
-import { ContainerDriver } from '../../../node-runtime/processes/container-driver.ts'
-import { LoadDeadline } from '../../../node-runtime/models/load-deadline.ts'
 import { memoryMeter } from '../../../node-runtime/memory/meter.ts'
 import { type Drivers, launch, processCommand } from '../../../node-runtime/models/launch.ts'
+import { LoadDeadline } from '../../../node-runtime/models/load-deadline.ts'
 import { ModelServer } from '../../../node-runtime/models/server.ts'
+import { ContainerDriver } from '../../../node-runtime/processes/container-driver.ts'
 import { ProcessDriver } from '../../../node-runtime/processes/process-driver.ts'
 import { loadCatalog } from '../../../platform/catalog.ts'
 import type { RuntimeProfile } from '../../../schemas/runtime-profile.ts'
+import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { type EngineRecorder, startEngineRecorder } from '../../support/servers/engine-recorder.ts'
 import { realPython } from '../../support/servers/python.ts'
-import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
 const MB = 1024 * 1024
 const HERMES = ['--enable-auto-tool-choice', '--tool-call-parser', 'hermes']

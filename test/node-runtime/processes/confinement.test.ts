@@ -7,8 +7,8 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import type { Confinement } from '../../../node-runtime/processes/confinement.ts'
 import { ProcessDriver } from '../../../node-runtime/processes/process-driver.ts'
-import { realPython } from '../../support/servers/python.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
+import { realPython } from '../../support/servers/python.ts'
 
 /** Tries things one by one and prints what came of each. */
 const TRY = `

@@ -2,14 +2,14 @@ import assert from 'node:assert/strict'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
-import { ContainerDriver } from '../../../node-runtime/processes/container-driver.ts'
-import type { ContainerSpec } from '../../../node-runtime/processes/container-options.ts'
 import { LoadDeadline } from '../../../node-runtime/models/load-deadline.ts'
 import { ModelServer } from '../../../node-runtime/models/server.ts'
+import { ContainerDriver } from '../../../node-runtime/processes/container-driver.ts'
+import type { ContainerSpec } from '../../../node-runtime/processes/container-options.ts'
 import { ProcessDriver } from '../../../node-runtime/processes/process-driver.ts'
 import type { RuntimeProfile } from '../../../schemas/runtime-profile.ts'
-import { type Engine, requireEngine, TEST_IMAGE } from '../../support/servers/container-engine.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
+import { type Engine, requireEngine, TEST_IMAGE } from '../../support/servers/container-engine.ts'
 
 /** A model server in one line: answers health at once and inference with what lies in its model's folder. */
 const SERVER = `

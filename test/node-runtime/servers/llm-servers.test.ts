@@ -6,11 +6,11 @@ import { promisify } from 'node:util'
 import { request } from 'undici'
 import { pythonProcessEnv } from '../../../node-runtime/environments/python-env.ts'
 import type { ImportedModel } from '../../../schemas/model-import.ts'
+import { SOON_MS } from '../../support/assertions/until.ts'
+import { llmPython, requireLlm } from '../../support/builders/tiny-llm.ts'
 import type { AnyBody } from '../../support/servers/api.ts'
 import { chunksOf, LlmWorld, requireLlamaCpp } from '../../support/servers/llm-world.ts'
 import { until } from '../../support/servers/node.ts'
-import { llmPython, requireLlm } from '../../support/builders/tiny-llm.ts'
-import { SOON_MS } from '../../support/assertions/until.ts'
 
 const run = promisify(execFile)
 const PROBE = join(import.meta.dirname, '..', '..', 'support', 'servers', 'start_probe.py')

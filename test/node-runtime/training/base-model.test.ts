@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { NodeModelSpec } from '../../../schemas/node.ts'
 import { AttemptError } from '../../../node-runtime/training/attempt-error.ts'
 import { fetchBase } from '../../../node-runtime/training/base-model.ts'
+import type { NodeModelSpec } from '../../../schemas/node.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
 import { addModel, startNode, type TestNode } from '../../support/servers/node.ts'
 

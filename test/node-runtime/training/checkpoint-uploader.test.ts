@@ -4,9 +4,9 @@ import { mkdir, readdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { CheckpointUploader } from '../../../node-runtime/training/checkpoint-uploader.ts'
 import type { JobClaim } from '../../../schemas/lease.ts'
+import { createRun, readyDataset } from '../../support/builders/training.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
 import { claimOn, startNode, type TestNode } from '../../support/servers/node.ts'
-import { createRun, readyDataset } from '../../support/builders/training.ts'
 
 describe('checkpoints on their way to the store', () => {
   let api: TestApi

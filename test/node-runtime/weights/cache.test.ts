@@ -6,8 +6,8 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { WeightsCache } from '../../../node-runtime/weights/cache.ts'
 import type { NodeModelSpec } from '../../../schemas/node.ts'
-import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { until } from '../../support/assertions/until.ts'
+import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
 /** A file holds its name; one called `/fill-a-3` three kilobytes of a's. */
 function bytesOf(name: string): string {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
-import { configurationDocument } from '../../../platform/config/document.ts'
 import { ConfigError, readConfig, required } from '../../../platform/config.ts'
+import { configurationDocument } from '../../../platform/config/document.ts'
 
 describe('configuration', () => {
   it('takes the defaults from an empty environment', () => {

@@ -6,8 +6,8 @@ import type { DatasetFormat } from '../../../platform/datasets/profile.ts'
 import { type ReadBounds, readDataset } from '../../../platform/datasets/reader.ts'
 import { ownNamespaces } from '../../../platform/processes/own-namespaces.ts'
 import { treeOf } from '../../../platform/processes/process-tree.ts'
-import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { until } from '../../support/assertions/until.ts'
+import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
 /** Reads bytes as a format; answers rows and columns, or the refusal. */
 async function read(format: DatasetFormat, content: string | Uint8Array): Promise<unknown> {

@@ -4,8 +4,8 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { EgressPolicy } from '../../../platform/egress/policy.ts'
 import { PublicSender, SendError } from '../../../platform/egress/public-sender.ts'
-import { startReceiver, type Receiver } from '../../support/servers/receiver.ts'
 import { until } from '../../support/assertions/until.ts'
+import { startReceiver, type Receiver } from '../../support/servers/receiver.ts'
 
 describe('public sender', () => {
   const disposables: AsyncDisposable[] = []

@@ -6,8 +6,8 @@ import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { ownNamespaces } from '../../../platform/processes/own-namespaces.ts'
 import { treeOf } from '../../../platform/processes/process-tree.ts'
-import { skipBecause } from '../../support/skip.ts'
 import { until } from '../../support/assertions/until.ts'
+import { skipBecause } from '../../support/skip.ts'
 
 describe('a process in namespaces of its own', () => {
   let apart: readonly string[]

@@ -4,8 +4,8 @@ import { insertEvents } from '../../../db/repositories/webhooks/events.ts'
 import { newId } from '../../../domain/ids.ts'
 import { EgressPolicy } from '../../../platform/egress/policy.ts'
 import { PublicSender } from '../../../platform/egress/public-sender.ts'
-import type { AnyBody } from '../servers/api.ts'
 import type { WebhookPlatform } from '../builders/webhooks.ts'
+import type { AnyBody } from '../servers/api.ts'
 
 const BASE = '/api/builder/v1'
 const PATIENCE_MS = 60_000

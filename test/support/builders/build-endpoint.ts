@@ -1,7 +1,7 @@
 import type { Kysely } from 'kysely'
 import type { Database } from '../../../db/tables.ts'
-import type { EndpointRow, ModelVersionRow, NewEndpoint, NewModelVersion } from '../../../db/tables/models.ts'
 import type { NewTask } from '../../../db/tables/inference.ts'
+import type { EndpointRow, ModelVersionRow, NewEndpoint, NewModelVersion } from '../../../db/tables/models.ts'
 import type { NewTrainingRun, TrainingRunRow } from '../../../db/tables/training.ts'
 import { newId } from '../../../domain/ids.ts'
 

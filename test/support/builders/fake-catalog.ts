@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url'
+import { CHAT_PATH } from '../../../domain/chat/chat.ts'
 import { loadCatalog as loadReal } from '../../../platform/catalog.ts'
 import type { Catalog } from '../../../platform/catalog.ts'
-import { CHAT_PATH } from '../../../domain/chat/chat.ts'
 import type { RuntimeProfile } from '../../../schemas/runtime-profile.ts'
 
 export * from '../../../platform/catalog.ts'

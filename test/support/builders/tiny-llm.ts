@@ -7,8 +7,8 @@ import { text } from 'node:stream/consumers'
 import { promisify } from 'node:util'
 import { pythonProcessEnv } from '../../../node-runtime/environments/python-env.ts'
 import { readConfig } from '../../../platform/config.ts'
-import { requireInstalled } from '../skip.ts'
 import { pythonOf } from '../servers/trainer.ts'
+import { requireInstalled } from '../skip.ts'
 
 const run = promisify(execFile)
 const MAKER = join(import.meta.dirname, 'tiny_llm.py')

@@ -1,13 +1,13 @@
+import type { WebhookDeps } from '../../../activities/control/webhooks/deps.ts'
 import {
   createWebhookActivities,
   type WebhookActivities,
 } from '../../../activities/control/webhooks/index.ts'
-import type { WebhookDeps } from '../../../activities/control/webhooks/deps.ts'
 import { EgressPolicy } from '../../../platform/egress/policy.ts'
-import { createLogger } from '../../../platform/log.ts'
 import { PublicSender } from '../../../platform/egress/public-sender.ts'
-import { ensureSchedules } from '../../../workers/schedules.ts'
+import { createLogger } from '../../../platform/log.ts'
 import { workflowBundle } from '../../../workers/bundle.ts'
+import { ensureSchedules } from '../../../workers/schedules.ts'
 import { QUEUES } from '../../../workflows/contract/policy.ts'
 import { startApi, type TestApi } from '../servers/api.ts'
 import { type Receiver, startReceiver } from '../servers/receiver.ts'

@@ -2,8 +2,8 @@ import { fileURLToPath } from 'node:url'
 import { request } from 'undici'
 import type { EndpointRow, NewEndpoint } from '../../../db/tables/models.ts'
 import { CHAT_PATH } from '../../../domain/chat/chat.ts'
-import { type AnyBody, type Answer, startApi, type TestApi, type TestApiOptions } from './api.ts'
 import { buildEndpoint } from '../builders/build-endpoint.ts'
+import { type AnyBody, type Answer, startApi, type TestApi, type TestApiOptions } from './api.ts'
 import { addModel, startNode, type TestNode, type TestNodeOptions, until } from './node.ts'
 
 const FAKE_LLM = fileURLToPath(new URL('fake-llm.ts', import.meta.url))

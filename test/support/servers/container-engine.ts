@@ -6,9 +6,9 @@ import Docker from 'dockerode'
 import { create } from 'tar'
 import { ContainerDriver } from '../../../node-runtime/processes/container-driver.ts'
 import { readConfig } from '../../../platform/config.ts'
-import { skipBecause } from '../skip.ts'
-import { temporaryFolder } from '../builders/temporary-folder.ts'
 import { until } from '../assertions/until.ts'
+import { temporaryFolder } from '../builders/temporary-folder.ts'
+import { skipBecause } from '../skip.ts'
 
 const run = promisify(execFile)
 

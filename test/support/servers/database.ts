@@ -6,9 +6,9 @@ import { type Kysely, sql } from 'kysely'
 import { openDatabase } from '../../../db/database.ts'
 import { migrate } from '../../../db/migrate.ts'
 import type { Database } from '../../../db/tables.ts'
-import { keepUp } from '../../../embedded/processes/child.ts'
 import { createOutput } from '../../../embedded/output.ts'
 import { ensureDatabase, initPostgres, postgresChild, postgresUrl } from '../../../embedded/postgres.ts'
+import { keepUp } from '../../../embedded/processes/child.ts'
 
 const TEMPLATE = 'hearth_template'
 

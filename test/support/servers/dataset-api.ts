@@ -1,7 +1,7 @@
 import type { ControlActivities } from '../../../activities/control/index.ts'
 import { WORKFLOW_ID } from '../../../workflows/contract/policy.ts'
-import { type Answer, type Call, startApi, type TestApi } from './api.ts'
 import { until } from '../assertions/until.ts'
+import { type Answer, type Call, startApi, type TestApi } from './api.ts'
 import { startControlWorker, startTemporal, type TestTemporal } from './temporal.ts'
 
 export const DATASETS = '/api/builder/v1/datasets'

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { Connection } from '@temporalio/client'
 import { newId } from '../../../domain/ids.ts'
-import { startGatedApi } from './gate.ts'
-import type { TestApi } from './api.ts'
 import type { NodeSharing } from '../../../schemas/node.ts'
+import type { TestApi } from './api.ts'
+import { startGatedApi } from './gate.ts'
 import { signedNode, type SignedNode } from './signed-node.ts'
 import { startTemporal, type TestTemporal } from './temporal.ts'
 

@@ -1,6 +1,6 @@
 import type { EndpointRow } from '../../../db/tables/models.ts'
-import { type AnyBody, type Answer, startApi, type TestApi } from './api.ts'
 import { buildEndpoint } from '../builders/build-endpoint.ts'
+import { type AnyBody, type Answer, startApi, type TestApi } from './api.ts'
 import { addModel, startNode, type TestNode, until } from './node.ts'
 
 const BUILDER = '/api/builder/v1'

@@ -5,11 +5,11 @@ import { writeTinyGguf } from '../../../embedded/demo/tiny-gguf.ts'
 import { ensurePackages } from '../../../node-runtime/environments/npm-env.ts'
 import { readConfig } from '../../../platform/config.ts'
 import type { ImportedModel } from '../../../schemas/model-import.ts'
-import { type Answer, OPERATIONS_KEY, startApi, type TestApi } from './api.ts'
-import { startNode, type TestNode, until } from './node.ts'
-import { requireInstalled } from '../skip.ts'
 import { temporaryFolder } from '../builders/temporary-folder.ts'
 import { makeTinyLlm, type TinyLlm } from '../builders/tiny-llm.ts'
+import { requireInstalled } from '../skip.ts'
+import { type Answer, OPERATIONS_KEY, startApi, type TestApi } from './api.ts'
+import { startNode, type TestNode, until } from './node.ts'
 
 /** For `before`: skips the suite by name, with the reason, where llama.cpp cannot be installed. */
 export async function requireLlamaCpp(this: Mocha.Context): Promise<void> {

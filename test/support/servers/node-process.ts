@@ -3,9 +3,9 @@ import { once } from 'node:events'
 import { join } from 'node:path'
 import { createNodeToken } from '../../../db/repositories/nodes/nodes.ts'
 import { newId } from '../../../domain/ids.ts'
+import { temporaryFolder } from '../builders/temporary-folder.ts'
 import type { TestApi } from './api.ts'
 import { processesOn } from './platform.ts'
-import { temporaryFolder } from '../builders/temporary-folder.ts'
 
 /** A node as a process of its own, which can be killed. */
 export interface NodeProcess extends AsyncDisposable {

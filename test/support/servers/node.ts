@@ -11,10 +11,10 @@ import { createLogger } from '../../../platform/log.ts'
 import type { JobClaim } from '../../../schemas/lease.ts'
 import type { NodeSharing } from '../../../schemas/node.ts'
 import { closeNode, type NodeParts, openNode } from '../../../workers/node/parts.ts'
+import { until } from '../assertions/until.ts'
+import { temporaryFolder } from '../builders/temporary-folder.ts'
 import type { TestApi } from './api.ts'
 import { realPython } from './python.ts'
-import { temporaryFolder } from '../builders/temporary-folder.ts'
-import { until } from '../assertions/until.ts'
 
 const SERVER = fileURLToPath(new URL('tiny_model_server.py', import.meta.url))
 

@@ -1,18 +1,18 @@
 import { MockActivityEnvironment } from '@temporalio/testing'
+import type { WebhookDeps } from '../../../activities/control/webhooks/deps.ts'
 import {
   createWebhookActivities,
   type WebhookActivities,
 } from '../../../activities/control/webhooks/index.ts'
-import type { WebhookDeps } from '../../../activities/control/webhooks/deps.ts'
 import { insertEvents } from '../../../db/repositories/webhooks/events.ts'
 import { fanOutEvents } from '../../../db/repositories/webhooks/fan-out.ts'
 import { newId } from '../../../domain/ids.ts'
 import { EgressPolicy } from '../../../platform/egress/policy.ts'
-import { createLogger } from '../../../platform/log.ts'
 import { PublicSender } from '../../../platform/egress/public-sender.ts'
+import { createLogger } from '../../../platform/log.ts'
+import { until } from '../assertions/until.ts'
 import { type AnyBody, startApi, type TestApi } from './api.ts'
 import type { SkippingTemporal } from './temporal-time.ts'
-import { until } from '../assertions/until.ts'
 
 const BASE = '/api/builder/v1'
 

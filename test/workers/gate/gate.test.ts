@@ -8,13 +8,13 @@ import { newId } from '../../../domain/ids.ts'
 import { NodeCredentials } from '../../../platform/node-credentials.ts'
 import { killSwitchStart } from '../../../workflows/contract/starts.ts'
 import { OPERATIONS_KEY } from '../../support/servers/api.ts'
-import { startGate } from '../../support/servers/gate.ts'
 import {
   CREDENTIAL,
   type GateNode,
   type GateWorld,
   startGateWorld,
 } from '../../support/servers/gate-world.ts'
+import { startGate } from '../../support/servers/gate.ts'
 
 const denied = (words: RegExp) => (err: { code?: number; details?: string; cause?: unknown }) => {
   const { code, details = '' } = (err.cause ?? err) as { code?: number; details?: string }

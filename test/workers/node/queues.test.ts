@@ -7,10 +7,10 @@ import { createNodeActivities } from '../../../activities/node/index.ts'
 import { createLogger } from '../../../platform/log.ts'
 import { ActivityQueues } from '../../../workers/node/activity-queues.ts'
 import { wantedQueues } from '../../../workers/node/queues.ts'
+import { SOON_MS, until } from '../../support/assertions/until.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
 import { addModel, startNode, type TestNode } from '../../support/servers/node.ts'
 import { startTemporal, type TestTemporal } from '../../support/servers/temporal.ts'
-import { SOON_MS, until } from '../../support/assertions/until.ts'
 
 /** Longer than the SDK itself tries. */
 const AWAY_MS = 25_000

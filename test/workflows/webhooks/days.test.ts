@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import Stripe from 'stripe'
 import { verifyWebhook } from '../../../platform/webhook-signature.ts'
-import { skipBecause } from '../../support/skip.ts'
+import { startDestination, type TestDestination } from '../../support/builders/webhooks.ts'
 import { type SkippingTemporal, startSkippingTemporal } from '../../support/servers/temporal-time.ts'
 import { WebhookDays } from '../../support/servers/webhook-days.ts'
-import { startDestination, type TestDestination } from '../../support/builders/webhooks.ts'
+import { skipBecause } from '../../support/skip.ts'
 
 const MINUTE = 60
 const HOUR = 60 * MINUTE

@@ -2,14 +2,14 @@ import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { ApplicationFailure } from '@temporalio/common'
 import { pino } from 'pino'
-import type { WebhookActivities } from '../../../activities/control/webhooks/index.ts'
 import { createReconcileActivities } from '../../../activities/control/housekeeping/reconcile.ts'
+import type { WebhookActivities } from '../../../activities/control/webhooks/index.ts'
 import { WORKFLOW_ID } from '../../../workflows/contract/policy.ts'
-import { recordHistory } from '../../support/assertions/histories.ts'
-import { type Receiver, startReceiver } from '../../support/servers/receiver.ts'
 import { type Answering, answerWith, ANSWERS } from '../../support/assertions/answers.ts'
+import { recordHistory } from '../../support/assertions/histories.ts'
 import { WebhookProbe } from '../../support/assertions/webhook-probe.ts'
 import { startWebhookPlatform, type WebhookPlatform } from '../../support/builders/webhooks.ts'
+import { type Receiver, startReceiver } from '../../support/servers/receiver.ts'
 
 describe('webhookDelivery', () => {
   let receiver: Receiver

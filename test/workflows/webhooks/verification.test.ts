@@ -4,9 +4,9 @@ import { MockActivityEnvironment } from '@temporalio/testing'
 import { createWebhookActivities } from '../../../activities/control/webhooks/index.ts'
 import { WORKFLOW_ID } from '../../../workflows/contract/policy.ts'
 import { recordHistory } from '../../support/assertions/histories.ts'
-import { type Receiver, startReceiver } from '../../support/servers/receiver.ts'
-import { startWebhookPlatform, type WebhookPlatform } from '../../support/builders/webhooks.ts'
 import { until } from '../../support/assertions/until.ts'
+import { startWebhookPlatform, type WebhookPlatform } from '../../support/builders/webhooks.ts'
+import { type Receiver, startReceiver } from '../../support/servers/receiver.ts'
 
 type Reply = (res: ServerResponse, challenge: string) => void
 

@@ -1,9 +1,9 @@
 import { newId } from '../../../../domain/ids.ts'
 import { InferAccepted, InferBody } from '../../../../schemas/inference-task.ts'
+import { route } from '../../../http/route.ts'
 import { modelStateOf } from '../../../inference/admission.ts'
 import { queueTask } from '../../../inference/durable.ts'
 import { pollNote } from '../../../inference/infer-sync.ts'
-import { route } from '../../../http/route.ts'
 import { admit, EndpointParams, MAX_INFER_BYTES } from './infer.ts'
 
 export const inferAsync = route({

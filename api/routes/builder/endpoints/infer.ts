@@ -1,13 +1,13 @@
 import Type, { type Static } from 'typebox'
 import { isChatCapable } from '../../../../domain/chat/chat.ts'
 import { newId } from '../../../../domain/ids.ts'
+import { memberBytes } from '../../../../platform/json-bytes.ts'
 import { InferBody, InferResponse, SYNC_TIMEOUT_S } from '../../../../schemas/inference-task.ts'
+import { route } from '../../../http/route.ts'
 import { type Admitted, callableEndpoint, modelStateOf } from '../../../inference/admission.ts'
+import { chatInput } from '../../../inference/chat-input.ts'
 import { loadEstimate, queueTask } from '../../../inference/durable.ts'
 import { inferSync, pollNote } from '../../../inference/infer-sync.ts'
-import { chatInput } from '../../../inference/chat-input.ts'
-import { memberBytes } from '../../../../platform/json-bytes.ts'
-import { route } from '../../../http/route.ts'
 import type { Services } from '../../../services.ts'
 
 export const MAX_INFER_BYTES = 16 * 1024 * 1024

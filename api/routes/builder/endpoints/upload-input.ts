@@ -8,9 +8,9 @@ import {
   MAX_INPUT_BYTES,
   UploadedInput,
 } from '../../../../schemas/inference-task.ts'
-import { callableEndpoint } from '../../../inference/admission.ts'
 import { readMultipart } from '../../../http/multipart.ts'
 import { route } from '../../../http/route.ts'
+import { callableEndpoint } from '../../../inference/admission.ts'
 import { EndpointParams } from './infer.ts'
 
 const TYPES: ReadonlySet<string> = new Set(INPUT_TYPES)

@@ -9,12 +9,12 @@ import {
 import { insertVersion } from '../../../../db/repositories/models/versions.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { EndpointRow } from '../../../../db/tables/models.ts'
-import { hubKey } from '../../../../domain/hub/files.ts'
+import { CHAT_LISTING, PLAIN_LISTING } from '../../../../domain/chat/listing.ts'
 import { HUB_TASKS, type HubTask } from '../../../../domain/hub/compatibility.ts'
+import { hubKey } from '../../../../domain/hub/files.ts'
 import { distinctHubName, hubModelName } from '../../../../domain/hub/names.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { modelKeyOf } from '../../../../domain/training-run.ts'
-import { CHAT_LISTING, PLAIN_LISTING } from '../../../../domain/chat/listing.ts'
 import type { HubLook } from './look-at-repo.ts'
 
 /** A repository that may be imported, with the digest of every file that will be fetched. */

@@ -5,8 +5,8 @@ import {
   type HubVerdict,
 } from '../../../../domain/hub/compatibility.ts'
 import { shardIndexOf, shardsOf } from '../../../../domain/hub/weights.ts'
-import { serves } from '../../../../domain/placement/node-snapshot.ts'
 import { type ModelShape, readModelShape } from '../../../../domain/models/shape.ts'
+import { serves } from '../../../../domain/placement/node-snapshot.ts'
 import { HubError, type HubRepoInfo } from '../../../../platform/hub/client.ts'
 import type { HubEntry } from '../../../../schemas/hub.ts'
 import type { SeenRepo } from '../../../hub/reader.ts'

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { findHubModelByRepo, type HubImportRow } from '../../../../db/repositories/models/hub-models.ts'
+import { CHAT_LISTING, PLAIN_LISTING } from '../../../../domain/chat/listing.ts'
 import { ApiError, type Issue } from '../../../../domain/errors.ts'
 import type { HubClient } from '../../../../platform/hub/client.ts'
 import {
@@ -8,10 +9,9 @@ import {
   RegisterHubModel,
 } from '../../../../schemas/hub.ts'
 import { route } from '../../../http/route.ts'
-import { CHAT_LISTING, PLAIN_LISTING } from '../../../../domain/chat/listing.ts'
-import { commitOnDefaultBranch } from './default-branch.ts'
-import { createHubModel, type HubImport } from './create-hub-model.ts'
 import { askingHub } from '../../../hub/errors.ts'
+import { createHubModel, type HubImport } from './create-hub-model.ts'
+import { commitOnDefaultBranch } from './default-branch.ts'
 import { type HubLook, lookAtRepo } from './look-at-repo.ts'
 
 /** Files whose digest the hub does not tell are small by its own rule; more than this is none of them. */

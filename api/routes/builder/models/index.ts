@@ -1,7 +1,7 @@
 import { changeLifecycle } from './change-lifecycle.ts'
 import { createModel } from './create-model.ts'
-import { deleteModel } from './delete-model.ts'
 import { deleteModelVersion } from './delete-model-version.ts'
+import { deleteModel } from './delete-model.ts'
 import { getModelLineage } from './get-model-lineage.ts'
 import { getModel } from './get-model.ts'
 import { listModelVersions } from './list-model-versions.ts'

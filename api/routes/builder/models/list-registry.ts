@@ -1,5 +1,5 @@
-import { listHubModels } from '../../../../db/repositories/models/hub-models.ts'
 import { readConfigLifecycles } from '../../../../db/repositories/models/config-lifecycle.ts'
+import { listHubModels } from '../../../../db/repositories/models/hub-models.ts'
 import { LONGEST_REGISTRY_PAGE, RegistryList, RegistryQuery } from '../../../../schemas/model.ts'
 import { readPage } from '../../../http/page.ts'
 import { route } from '../../../http/route.ts'

@@ -2,8 +2,8 @@ import { findTask } from '../../../../db/repositories/tasks/tasks.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { isTerminalTask } from '../../../../domain/inference-task.ts'
 import { TaskCancelled, TaskParams } from '../../../../schemas/inference-task.ts'
-import { cancelTask as cancel } from '../../../inference/durable.ts'
 import { route } from '../../../http/route.ts'
+import { cancelTask as cancel } from '../../../inference/durable.ts'
 
 export const cancelTask = route({
   operationId: 'cancelTask',

@@ -1,7 +1,7 @@
+import { insertWorkflowStart } from '../../../../db/repositories/platform/workflow-starts.ts'
 import { insertJobEvents, insertJobNotes } from '../../../../db/repositories/training/job-records.ts'
 import { insertMergeSources } from '../../../../db/repositories/training/merges.ts'
 import { countAhead, findTrainingRun, insertTrainingRun } from '../../../../db/repositories/training/runs.ts'
-import { insertWorkflowStart } from '../../../../db/repositories/platform/workflow-starts.ts'
 import { invalid } from '../../../../domain/errors.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { DEFAULT_DENSITY, DEFAULT_SEED, faultOfMerge } from '../../../../domain/merge.ts'

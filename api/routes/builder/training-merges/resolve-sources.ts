@@ -1,6 +1,6 @@
 import type { Transaction } from 'kysely'
-import { holdUsableVersion, listVersionPaths } from '../../../../db/repositories/training/artifact-refs.ts'
 import { holdHubVersion } from '../../../../db/repositories/models/hub-versions.ts'
+import { holdUsableVersion, listVersionPaths } from '../../../../db/repositories/training/artifact-refs.ts'
 import type { NewMergeSource } from '../../../../db/repositories/training/merges.ts'
 import { findTrainingRun } from '../../../../db/repositories/training/runs.ts'
 import type { Database } from '../../../../db/tables.ts'

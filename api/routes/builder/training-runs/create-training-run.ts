@@ -1,5 +1,6 @@
 import type { Transaction } from 'kysely'
 import { holdUsableDataset } from '../../../../db/repositories/datasets/datasets.ts'
+import { insertWorkflowStart } from '../../../../db/repositories/platform/workflow-starts.ts'
 import { insertJobEvents, insertJobNotes } from '../../../../db/repositories/training/job-records.ts'
 import {
   countAhead,
@@ -7,10 +8,9 @@ import {
   insertTrainingRun,
   isHardwareOnline,
 } from '../../../../db/repositories/training/runs.ts'
-import { insertWorkflowStart } from '../../../../db/repositories/platform/workflow-starts.ts'
 import type { Database } from '../../../../db/tables.ts'
-import { invalid } from '../../../../domain/errors.ts'
 import { completeColumns } from '../../../../domain/dataset-columns.ts'
+import { invalid } from '../../../../domain/errors.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { PRIORITY } from '../../../../domain/training-run.ts'
 import { CreateTrainingRun, TrainingRunAccepted } from '../../../../schemas/training-run.ts'
@@ -20,10 +20,10 @@ import { canonicalDigest } from '../../../http/canonical.ts'
 import { route } from '../../../http/route.ts'
 import { assertEnabled } from './assert-enabled.ts'
 import { assertQuota } from './assert-quota.ts'
-import { queuedMessage, waitOf } from './wait-of-job.ts'
 import { chooseModel } from './choose-model.ts'
 import { assertTrainable, chooseHardware, prefersGpu, resolveHyperparameters } from './plan-run.ts'
 import { resolveBase } from './resolve-base.ts'
+import { queuedMessage, waitOf } from './wait-of-job.ts'
 
 export const createTrainingRun = route({
   operationId: 'createTrainingRun',

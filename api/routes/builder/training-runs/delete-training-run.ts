@@ -1,13 +1,13 @@
 import {
-  deleteTrainingRun as deleteRows,
-  lockTrainingRun,
-} from '../../../../db/repositories/training/runs.ts'
-import {
   lockVersionOfJob,
   removeVersion,
   whatKeepsVersion,
 } from '../../../../db/repositories/models/versions.ts'
 import { insertWorkflowStart } from '../../../../db/repositories/platform/workflow-starts.ts'
+import {
+  deleteTrainingRun as deleteRows,
+  lockTrainingRun,
+} from '../../../../db/repositories/training/runs.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { isTerminal } from '../../../../domain/training-run.ts'
 import { TrainingRunParams } from '../../../../schemas/training-run.ts'

@@ -1,5 +1,5 @@
-import { isTerminal } from '../../../../domain/training-run.ts'
 import type { TrainingRunView } from '../../../../db/repositories/training/runs.ts'
+import { isTerminal } from '../../../../domain/training-run.ts'
 import type { ArtifactRef } from '../../../../schemas/artifact-ref.ts'
 import type { EpochLoss, TrainingMetrics, TrainingRun } from '../../../../schemas/training-run.ts'
 

@@ -1,16 +1,16 @@
 import type { Transaction } from 'kysely'
+import { findHubImport } from '../../../../db/repositories/models/hub-models.ts'
+import { holdHubVersion } from '../../../../db/repositories/models/hub-versions.ts'
 import {
   holdUsableVersion,
   listVersionPaths,
   type VersionRef,
 } from '../../../../db/repositories/training/artifact-refs.ts'
-import { findHubImport } from '../../../../db/repositories/models/hub-models.ts'
-import { holdHubVersion } from '../../../../db/repositories/models/hub-versions.ts'
 import { findTrainingRun } from '../../../../db/repositories/training/runs.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { ModelVersionRow } from '../../../../db/tables/models.ts'
-import { type BaseModel, baseModelOf } from '../../../../domain/models/base-model.ts'
 import { invalid } from '../../../../domain/errors.ts'
+import { type BaseModel, baseModelOf } from '../../../../domain/models/base-model.ts'
 import type { CatalogModel } from '../../../../platform/catalog.ts'
 import type { Config } from '../../../../platform/config.ts'
 import type { ObjectStore } from '../../../../platform/object-store/store.ts'

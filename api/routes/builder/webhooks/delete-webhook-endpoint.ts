@@ -1,10 +1,10 @@
+import { cancelDeliveries } from '../../../../db/repositories/webhooks/endings.ts'
 import {
   lockWebhookEndpoint,
   removeWebhookSecrets,
   supersedeVerifications,
   updateWebhookEndpoint as changeEndpoint,
 } from '../../../../db/repositories/webhooks/endpoints.ts'
-import { cancelDeliveries } from '../../../../db/repositories/webhooks/endings.ts'
 import { WebhookEndpointParams } from '../../../../schemas/webhook.ts'
 import { checkIfMatch } from '../../../http/etag.ts'
 import { reply } from '../../../http/reply.ts'

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Transaction } from 'kysely'
-import { countChallenges, openVerification } from '../../../../db/repositories/webhooks/endpoints.ts'
 import { insertWorkflowStart } from '../../../../db/repositories/platform/workflow-starts.ts'
+import { countChallenges, openVerification } from '../../../../db/repositories/webhooks/endpoints.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { WebhookEndpointRow } from '../../../../db/tables/webhooks.ts'
 import { invalid, tryLater } from '../../../../domain/errors.ts'

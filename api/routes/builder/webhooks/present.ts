@@ -1,3 +1,4 @@
+import type { Static } from 'typebox'
 import type {
   WebhookAttemptRow,
   WebhookDeliveryRow,
@@ -6,7 +7,6 @@ import type {
 import { ApiError } from '../../../../domain/errors.ts'
 import { challengeFailureInWords } from '../../../../domain/webhooks/challenge.ts'
 import type { WebhookAttempt, WebhookDelivery, WebhookEndpoint } from '../../../../schemas/webhook.ts'
-import type { Static } from 'typebox'
 
 /** A destination as it is read: neither its URL nor its secret. */
 export const presentWebhookEndpoint = (row: WebhookEndpointRow): WebhookEndpoint => ({

@@ -1,6 +1,6 @@
-import { freezeEvent, insertFrozenEvents } from '../../../../db/repositories/webhooks/events.ts'
 import { insertWebhookDelivery } from '../../../../db/repositories/webhooks/deliveries.ts'
 import { lockWebhookEndpoint } from '../../../../db/repositories/webhooks/endpoints.ts'
+import { freezeEvent, insertFrozenEvents } from '../../../../db/repositories/webhooks/events.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { TEST_EVENT, WebhookEndpointParams, WebhookTestQueued } from '../../../../schemas/webhook.ts'

@@ -1,9 +1,9 @@
+import { cancelDeliveries, cancelPinnedDeliveries } from '../../../../db/repositories/webhooks/endings.ts'
 import {
   lockWebhookEndpoint,
   supersedeVerifications,
   updateWebhookEndpoint as changeEndpoint,
 } from '../../../../db/repositories/webhooks/endpoints.ts'
-import { cancelDeliveries, cancelPinnedDeliveries } from '../../../../db/repositories/webhooks/endings.ts'
 import { UpdateWebhookEndpoint, WebhookEndpoint, WebhookEndpointParams } from '../../../../schemas/webhook.ts'
 import { checkIfMatch } from '../../../http/etag.ts'
 import { reply } from '../../../http/reply.ts'

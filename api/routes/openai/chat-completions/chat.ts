@@ -1,11 +1,11 @@
 import type { CallableEndpointRow } from '../../../../db/repositories/endpoints/callable.ts'
 import { CHAT_PATH, SERVED_MODEL, takesModelName } from '../../../../domain/chat/chat.ts'
-import { faultField, modelFault } from '../../../../domain/models/answer.ts'
 import { ApiError, type Issue } from '../../../../domain/errors.ts'
+import { faultField, modelFault } from '../../../../domain/models/answer.ts'
 import { type Place, replaceAt } from '../../../../platform/json-bytes.ts'
+import type { LinkRequest } from '../../../gateway/links/link-request.ts'
 import type { ClientDisconnect } from '../../../http/client-disconnect.ts'
 import type { TaskDraft } from '../../../inference/rows.ts'
-import type { LinkRequest } from '../../../gateway/links/link-request.ts'
 
 /** A chat that may be served: its endpoint, and the client's bytes. */
 export interface Chat {

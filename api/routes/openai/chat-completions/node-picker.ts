@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { ApiError } from '../../../../domain/errors.ts'
+import { LinkError } from '../../../gateway/links/link-request.ts'
 import { ClientGoneError } from '../../../http/body.ts'
 import { modelStateOf } from '../../../inference/admission.ts'
-import { LinkError } from '../../../gateway/links/link-request.ts'
 import type { Services } from '../../../services.ts'
 import type { Chat } from './chat.ts'
 

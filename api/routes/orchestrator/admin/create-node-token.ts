@@ -1,5 +1,5 @@
-import { findAccount } from '../../../../db/repositories/platform/accounts.ts'
 import { createNodeToken as makeNodeToken } from '../../../../db/repositories/nodes/nodes.ts'
+import { findAccount } from '../../../../db/repositories/platform/accounts.ts'
 import { CreateNodeToken, NodeToken } from '../../../../schemas/admin.ts'
 import { route } from '../../../http/route.ts'
 import { accountNotFound } from './accounts/account.ts'

@@ -1,10 +1,10 @@
 import Type from 'typebox'
 import { Uuid } from '../../../../schemas/common.ts'
 import { ChangeLifecycle, RegistryEntry } from '../../../../schemas/model.ts'
+import { route } from '../../../http/route.ts'
 import { requireReason } from '../../builder/models/change-lifecycle.ts'
 import { moveImport } from '../../builder/models/move-import.ts'
 import { presentHubImport } from '../../builder/models/present.ts'
-import { route } from '../../../http/route.ts'
 
 export const overrideLifecycle = route({
   operationId: 'overrideLifecycle',

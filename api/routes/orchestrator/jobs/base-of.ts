@@ -1,6 +1,6 @@
-import { findUsableVersion } from '../../../../db/repositories/training/artifact-refs.ts'
 import { findHubImport } from '../../../../db/repositories/models/hub-models.ts'
 import { findHubVersion } from '../../../../db/repositories/models/hub-versions.ts'
+import { findUsableVersion } from '../../../../db/repositories/training/artifact-refs.ts'
 import { findRevisionToResume, pinBaseRevision } from '../../../../db/repositories/training/base-revisions.ts'
 import type { TrainingRunRow } from '../../../../db/tables/training.ts'
 import { adapterFiles, chooseWeights, trainingFiles } from '../../../../domain/hub/weights.ts'
@@ -8,8 +8,8 @@ import { HubError, type HubFailure, type HubRepoInfo } from '../../../../platfor
 import type { ArtifactRef } from '../../../../schemas/artifact-ref.ts'
 import type { JobBase } from '../../../../schemas/lease.ts'
 import { toHubApiError } from '../../../hub/errors.ts'
-import type { Services } from '../../../services.ts'
 import { storagePrefix } from '../../../registry/storage-ref.ts'
+import type { Services } from '../../../services.ts'
 import { type HubFileReader, hubFileUrl } from '../nodes/hub-file-url.ts'
 
 const URL_LIFETIME_S = 3_600

@@ -1,9 +1,9 @@
+import { findModelFiles } from '../../../../db/repositories/nodes/models.ts'
 import {
   listMergeSources,
   type MergeSourceView,
   pinMergeSource,
 } from '../../../../db/repositories/training/merges.ts'
-import { findModelFiles } from '../../../../db/repositories/nodes/models.ts'
 import type { TrainingRunRow } from '../../../../db/tables/training.ts'
 import { adapterFiles, trainingFiles } from '../../../../domain/hub/weights.ts'
 import { DEFAULT_DENSITY, DEFAULT_SEED, mergeMemoryMb } from '../../../../domain/merge.ts'

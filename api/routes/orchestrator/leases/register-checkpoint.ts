@@ -4,9 +4,9 @@ import { findLease, holdLease } from '../../../../db/repositories/training/lease
 import { lockTrainingRun, mustYield } from '../../../../db/repositories/training/runs.ts'
 import { CheckpointRegistered, RegisterCheckpoint } from '../../../../schemas/lease.ts'
 import { route } from '../../../http/route.ts'
+import { jobWork } from '../jobs/lease-work.ts'
 import { progressUnit } from '../jobs/specification.ts'
 import { assertStored } from '../jobs/stored-file.ts'
-import { jobWork } from '../jobs/lease-work.ts'
 import { LeaseParams } from './params.ts'
 import { leaseNotFound, leaseLost } from './work.ts'
 

@@ -1,6 +1,6 @@
-import { invalid } from '../../../../domain/errors.ts'
-import { findLease, renewLease as extend } from '../../../../db/repositories/training/leases.ts'
 import { recordProgress } from '../../../../db/repositories/tasks/tasks.ts'
+import { findLease, renewLease as extend } from '../../../../db/repositories/training/leases.ts'
+import { invalid } from '../../../../domain/errors.ts'
 import { LeaseRenewed, RenewLease } from '../../../../schemas/lease.ts'
 import { route } from '../../../http/route.ts'
 import { LeaseParams } from './params.ts'

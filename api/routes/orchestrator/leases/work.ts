@@ -1,8 +1,8 @@
 import type { Transaction } from 'kysely'
 import type { Database } from '../../../../db/tables.ts'
-import type { LeaseFile } from '../../../../domain/object-keys.ts'
 import type { LeaseRow } from '../../../../db/tables/nodes.ts'
 import { ApiError } from '../../../../domain/errors.ts'
+import type { LeaseFile } from '../../../../domain/object-keys.ts'
 import type { CompleteLease, FailLease } from '../../../../schemas/lease.ts'
 import type { Services } from '../../../services.ts'
 

@@ -1,6 +1,6 @@
 import Type from 'typebox'
-import { findModelFiles } from '../../../../db/repositories/nodes/models.ts'
 import { grantModels, isOrdered } from '../../../../db/repositories/nodes/model-orders.ts'
+import { findModelFiles } from '../../../../db/repositories/nodes/models.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { ModelExpectation } from '../../../../schemas/training-merge.ts'
 import { route } from '../../../http/route.ts'

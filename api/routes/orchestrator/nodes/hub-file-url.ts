@@ -1,7 +1,7 @@
-import type { HubFileRef } from '../../../../domain/hub/files.ts'
-import { isAtWork } from '../../../../db/repositories/training/leases.ts'
 import { modelClaimOf } from '../../../../db/repositories/nodes/model-orders.ts'
+import { isAtWork } from '../../../../db/repositories/training/leases.ts'
 import { ApiError } from '../../../../domain/errors.ts'
+import type { HubFileRef } from '../../../../domain/hub/files.ts'
 import type { Services } from '../../../services.ts'
 
 /** Long enough for the largest models over slow lines. */

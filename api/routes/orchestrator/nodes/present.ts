@@ -1,5 +1,5 @@
-import type { NodeSnapshot } from '../../../../domain/placement/node-snapshot.ts'
 import type { NodeRow } from '../../../../db/tables/nodes.ts'
+import type { NodeSnapshot } from '../../../../domain/placement/node-snapshot.ts'
 import type { NodeInventory, NodeView } from '../../../../schemas/node.ts'
 
 /** A node that reported nothing for so long counts as offline. */

@@ -1,12 +1,12 @@
-import { openLease } from '../../../../db/repositories/training/leases.ts'
 import { mayClaim } from '../../../../db/repositories/nodes/dispatches.ts'
 import { orderModel } from '../../../../db/repositories/nodes/model-orders.ts'
+import { insertWorkflowStart } from '../../../../db/repositories/platform/workflow-starts.ts'
 import {
   claimTask as recordClaim,
   findEndpointName,
   lockTask,
 } from '../../../../db/repositories/tasks/tasks.ts'
-import { insertWorkflowStart } from '../../../../db/repositories/platform/workflow-starts.ts'
+import { openLease } from '../../../../db/repositories/training/leases.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { isTerminalTask } from '../../../../domain/inference-task.ts'
 import { warmthOf } from '../../../../domain/placement/node-snapshot.ts'

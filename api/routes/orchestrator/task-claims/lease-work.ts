@@ -1,4 +1,6 @@
 import type { Transaction } from 'kysely'
+import { findEndpoint } from '../../../../db/repositories/endpoints/endpoints.ts'
+import { markUnusable } from '../../../../db/repositories/models/unusable-versions.ts'
 import { recordLoad } from '../../../../db/repositories/nodes/loads.ts'
 import {
   findNodeOfLease,
@@ -7,13 +9,11 @@ import {
   settlementOf,
 } from '../../../../db/repositories/tasks/tasks.ts'
 import { settleTasks } from '../../../../db/repositories/tasks/writes.ts'
-import { markUnusable } from '../../../../db/repositories/models/unusable-versions.ts'
-import { isChatCapable, tokensIn } from '../../../../domain/chat/chat.ts'
-import { findEndpoint } from '../../../../db/repositories/endpoints/endpoints.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { TaskRow } from '../../../../db/tables/inference.ts'
-import { leaseFileKey } from '../../../../domain/object-keys.ts'
+import { isChatCapable, tokensIn } from '../../../../domain/chat/chat.ts'
 import { invalid } from '../../../../domain/errors.ts'
+import { leaseFileKey } from '../../../../domain/object-keys.ts'
 import type { CompleteLease, CompleteTask } from '../../../../schemas/lease.ts'
 import type { LeaseWork } from '../leases/work.ts'
 

@@ -1,8 +1,6 @@
 import assert from 'node:assert/strict'
 import { createTrainingActivities } from '../../../../activities/control/training/records.ts'
 import { findLastLease } from '../../../../db/repositories/training/leases.ts'
-import { startApi, type TestApi } from '../../../support/servers/api.ts'
-import { type SignedNode, signedNode } from '../../../support/servers/signed-node.ts'
 import {
   checkpoint,
   claimJob,
@@ -10,6 +8,8 @@ import {
   createRun,
   readyDataset,
 } from '../../../support/builders/training.ts'
+import { startApi, type TestApi } from '../../../support/servers/api.ts'
+import { type SignedNode, signedNode } from '../../../support/servers/signed-node.ts'
 
 /** A worker killed before its workflow task is recorded runs all local activities of that task once more. */
 describe('the steps of a training run, repeated in sequence', () => {

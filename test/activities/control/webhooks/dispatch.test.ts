@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict'
 import type { ServerResponse } from 'node:http'
 import { MockActivityEnvironment } from '@temporalio/testing'
-import { createWebhookActivities } from '../../../../activities/control/webhooks/index.ts'
 import type { WebhookDeps } from '../../../../activities/control/webhooks/deps.ts'
+import { createWebhookActivities } from '../../../../activities/control/webhooks/index.ts'
 import { EgressPolicy } from '../../../../platform/egress/policy.ts'
-import { createLogger } from '../../../../platform/log.ts'
 import { PublicSender } from '../../../../platform/egress/public-sender.ts'
-import { type Receiver, startReceiver } from '../../../support/servers/receiver.ts'
+import { createLogger } from '../../../../platform/log.ts'
 import { until } from '../../../support/assertions/until.ts'
 import { DELIVERIES, ifMatch, WEBHOOK_BODY, WebhookRoutes } from '../../../support/builders/webhook-routes.ts'
+import { type Receiver, startReceiver } from '../../../support/servers/receiver.ts'
 
 describe('dispatch of webhooks', () => {
   let on: WebhookRoutes

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { jobSuite } from '../../../support/assertions/job-suite.ts'
-import type { NodeProcess } from '../../../support/servers/node-process.ts'
-import { createRun, readyDataset } from '../../../support/builders/training.ts'
 import { SOON_MS, until } from '../../../support/assertions/until.ts'
+import { createRun, readyDataset } from '../../../support/builders/training.ts'
+import type { NodeProcess } from '../../../support/servers/node-process.ts'
 
 /** Enough to be caught in the middle: each epoch takes a few milliseconds. */
 const LONG = { epochs: 100_000, checkpoint_every_epochs: 50 }

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
-import { newId } from '../../../../domain/ids.ts'
 import type { EndpointRow } from '../../../../db/tables/models.ts'
-import { startApi, type TestApi } from '../../../support/servers/api.ts'
-import { buildEndpoint, buildVersion } from '../../../support/builders/build-endpoint.ts'
+import { newId } from '../../../../domain/ids.ts'
 import { until } from '../../../support/assertions/until.ts'
+import { buildEndpoint, buildVersion } from '../../../support/builders/build-endpoint.ts'
+import { startApi, type TestApi } from '../../../support/servers/api.ts'
 
 const BUILDER = '/api/builder/v1'
 

@@ -14,14 +14,14 @@ import type { WarmWork } from '../../../../api/inference/warm.ts'
 import { openDatabase } from '../../../../db/database.ts'
 import { takeGatewayLease, endGatewayLease } from '../../../../db/repositories/platform/gateways.ts'
 import type { TaskEntry } from '../../../../db/repositories/tasks/entry.ts'
-import { insertTasks, settleTasks } from '../../../../db/repositories/tasks/writes.ts'
 import { readUsage } from '../../../../db/repositories/tasks/stats.ts'
+import { insertTasks, settleTasks } from '../../../../db/repositories/tasks/writes.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { createLogger } from '../../../../platform/log.ts'
+import { until } from '../../../support/assertions/until.ts'
 import { buildEndpoint } from '../../../support/builders/build-endpoint.ts'
 import { startDatabase, type TestDatabase } from '../../../support/servers/database.ts'
-import { until } from '../../../support/assertions/until.ts'
 
 const log = createLogger('test', 'silent')
 const PRICE = 1_001

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict'
 import { sql } from 'kysely'
 import { Journal } from '../../../../api/gateway/journal/journal.ts'
 import { PreparedPool } from '../../../../db/prepared-pool.ts'
+import { until } from '../../../support/assertions/until.ts'
 import type { AnyBody, Answer } from '../../../support/servers/api.ts'
 import { ChatApi } from '../../../support/servers/chat-api.ts'
-import { until } from '../../../support/assertions/until.ts'
 
 /** The rows of work that goes on, when the database takes them after their clients were let go. */
 describe('rows that are written late', () => {

@@ -11,6 +11,7 @@ import { newId } from '../../../../domain/ids.ts'
 import type { NodeSnapshot } from '../../../../domain/placement/node-snapshot.ts'
 import { encodeFrame } from '../../../../platform/link/codec.ts'
 import { FRAME, type FrameType, MAX_CHUNK, STREAM_CREDIT } from '../../../../schemas/link.ts'
+import { until } from '../../../support/assertions/until.ts'
 import { buildEndpoint, buildRun } from '../../../support/builders/build-endpoint.ts'
 import { startDatabase, type TestDatabase } from '../../../support/servers/database.ts'
 import { gatewayEnv, type GatewayProcess, runGateway } from '../../../support/servers/gateway-process.ts'
@@ -21,7 +22,6 @@ import {
   rawNode,
   reportOf,
 } from '../../../support/servers/raw-node.ts'
-import { until } from '../../../support/assertions/until.ts'
 
 const MB = 1024 * 1024
 /** What a gateway may grow by, whatever one node does. */

@@ -6,9 +6,9 @@ import type { LinkAnswer } from '../../../../api/gateway/links/buffered-response
 import { LinkError } from '../../../../api/gateway/links/link-request.ts'
 import { newId } from '../../../../domain/ids.ts'
 import type { NodeModel } from '../../../../schemas/node.ts'
+import { SOON_MS } from '../../../support/assertions/until.ts'
 import { startApi, type TestApi } from '../../../support/servers/api.ts'
 import { addModel, startNode, type TestNode, until } from '../../../support/servers/node.ts'
-import { SOON_MS } from '../../../support/assertions/until.ts'
 
 describe('links', () => {
   let api: TestApi

@@ -7,8 +7,8 @@ import { insertJobLogs } from '../../../../db/repositories/nodes/reports.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { encodeFrame } from '../../../../platform/link/codec.ts'
 import { FRAME, type FrameType } from '../../../../schemas/link.ts'
-import { type Answer, type AnyBody, startApi, type TestApi } from '../../../support/servers/api.ts'
 import { decodeFrames } from '../../../support/builders/link-frames.ts'
+import { type Answer, type AnyBody, startApi, type TestApi } from '../../../support/servers/api.ts'
 import { startNode, type TestNode, until } from '../../../support/servers/node.ts'
 
 describe('logs and losses over the link', () => {

@@ -4,9 +4,9 @@ import type { Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { EndpointRow } from '../../../../db/tables/models.ts'
 import type { TaskStatus } from '../../../../schemas/inference-task.ts'
+import { SOON_MS, until } from '../../../support/assertions/until.ts'
 import { connectTo } from '../../../support/servers/api.ts'
 import { ChatApi } from '../../../support/servers/chat-api.ts'
-import { SOON_MS, until } from '../../../support/assertions/until.ts'
 
 const CLIENTS = 60
 /** No request ends by itself while a test runs. */

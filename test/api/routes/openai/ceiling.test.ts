@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { ChatApi } from '../../../support/servers/chat-api.ts'
 import { until } from '../../../support/assertions/until.ts'
+import { ChatApi } from '../../../support/servers/chat-api.ts'
 
 describe('how long a chat waits for a cold model (4.7, design 10.7)', () => {
   let chat: ChatApi

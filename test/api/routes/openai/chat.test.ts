@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
-import { ChatApi, eventsOf } from '../../../support/servers/chat-api.ts'
-import { OFFERED } from '../../../support/builders/build-endpoint.ts'
 import { until } from '../../../support/assertions/until.ts'
+import { OFFERED } from '../../../support/builders/build-endpoint.ts'
+import { ChatApi, eventsOf } from '../../../support/servers/chat-api.ts'
 
 describe('chat completions', () => {
   let chat: ChatApi

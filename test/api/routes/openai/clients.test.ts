@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import OpenAI from 'openai'
 import type { EndpointRow } from '../../../../db/tables/models.ts'
-import { ChatApi } from '../../../support/servers/chat-api.ts'
 import { coldForNow, RATE_LIMITED, streamedToolCall, TOOLS } from '../../../support/builders/openai-states.ts'
+import { ChatApi } from '../../../support/servers/chat-api.ts'
 
 const messages = [{ role: 'user' as const, content: 'hi' }]
 

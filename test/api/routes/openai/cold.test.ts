@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict'
-import type { EndpointRow } from '../../../../db/tables/models.ts'
 import { ModelLoads } from '../../../../api/inference/model-loads.ts'
+import type { EndpointRow } from '../../../../db/tables/models.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { PlacementIndex } from '../../../../domain/placement/placement.ts'
-import { ChatApi, openStream } from '../../../support/servers/chat-api.ts'
 import { dieOnce } from '../../../support/assertions/die-once.ts'
-import { loadPromised } from '../../../support/builders/promised-loads.ts'
 import { until } from '../../../support/assertions/until.ts'
+import { loadPromised } from '../../../support/builders/promised-loads.ts'
+import { ChatApi, openStream } from '../../../support/servers/chat-api.ts'
 
 describe('a chat with a cold model', () => {
   let chat: ChatApi

@@ -5,12 +5,12 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { ModelLoads } from '../../../../api/inference/model-loads.ts'
 import { PlacementIndex } from '../../../../domain/placement/placement.ts'
 import type { NodeEnvironment } from '../../../../schemas/node.ts'
+import { type SlowEnvironment, slowEnvironment } from '../../../support/assertions/slow-index.ts'
+import { until } from '../../../support/assertions/until.ts'
+import { loadPromised } from '../../../support/builders/promised-loads.ts'
+import { temporaryFolder } from '../../../support/builders/temporary-folder.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../../../support/servers/api.ts'
 import { ChatApi, FAKE_LLM_SERVER, startChatNode } from '../../../support/servers/chat-api.ts'
-import { loadPromised } from '../../../support/builders/promised-loads.ts'
-import { type SlowEnvironment, slowEnvironment } from '../../../support/assertions/slow-index.ts'
-import { temporaryFolder } from '../../../support/builders/temporary-folder.ts'
-import { until } from '../../../support/assertions/until.ts'
 
 const CLIENTS = 30
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import type { EndpointRow } from '../../../../db/tables/models.ts'
-import { ChatApi, follow, openStream, startChatNode } from '../../../support/servers/chat-api.ts'
 import { assertRefunded } from '../../../support/assertions/refunds.ts'
 import { SOON_MS, until } from '../../../support/assertions/until.ts'
+import { ChatApi, follow, openStream, startChatNode } from '../../../support/servers/chat-api.ts'
 
 describe('a chat that fails is a failed task, costs nothing and is told once (6.1)', () => {
   let chat: ChatApi

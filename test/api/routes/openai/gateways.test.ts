@@ -7,14 +7,14 @@ import { request } from 'undici'
 import { TASK_HEADER } from '../../../../api/routes/openai/chat-completions/chat.ts'
 import { CHAT_PATH } from '../../../../domain/chat/chat.ts'
 import { findNginx } from '../../../../scripts/test-tools.ts'
+import { assertRefunded } from '../../../support/assertions/refunds.ts'
+import { SOON_MS, until } from '../../../support/assertions/until.ts'
+import { temporaryFolder } from '../../../support/builders/temporary-folder.ts'
 import { callApi } from '../../../support/servers/api.ts'
 import { ChatApi, eventsOf, follow, openStream } from '../../../support/servers/chat-api.ts'
 import { freePort } from '../../../support/servers/database.ts'
 import { gatewayEnv, runGateway } from '../../../support/servers/gateway-process.ts'
-import { assertRefunded } from '../../../support/assertions/refunds.ts'
 import { requireInstalled } from '../../../support/skip.ts'
-import { temporaryFolder } from '../../../support/builders/temporary-folder.ts'
-import { SOON_MS, until } from '../../../support/assertions/until.ts'
 
 /** nginx with the settings it comes with, as a proxy of a proxy. */
 async function startNginx(target: string): Promise<AsyncDisposable & { url: string }> {

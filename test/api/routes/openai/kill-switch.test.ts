@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
+import { until } from '../../../support/assertions/until.ts'
 import { OPERATIONS_KEY } from '../../../support/servers/api.ts'
 import { ChatApi, follow, openStream } from '../../../support/servers/chat-api.ts'
-import { until } from '../../../support/assertions/until.ts'
 
 describe('chats while the kill switch is active (3.8, 7)', () => {
   let chat: ChatApi

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import type { EndpointRow, NewEndpoint } from '../../../../db/tables/models.ts'
 import { newId } from '../../../../domain/ids.ts'
-import { startApi, type TestApi } from '../../../support/servers/api.ts'
 import { buildEndpoint, OFFERED } from '../../../support/builders/build-endpoint.ts'
+import { startApi, type TestApi } from '../../../support/servers/api.ts'
 
 const IN_REVIEW = { visibility: 'public', review_status: 'pending_review' } as const
 const REJECTED = { visibility: 'public', review_status: 'rejected' } as const

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
-import { ChatApi, eventsOf } from '../../../support/servers/chat-api.ts'
 import { until } from '../../../support/assertions/until.ts'
+import { ChatApi, eventsOf } from '../../../support/servers/chat-api.ts'
 
 const COMMENT = ': keep-alive\n\n'
 

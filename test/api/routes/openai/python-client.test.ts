@@ -1,11 +1,6 @@
 import assert from 'node:assert/strict'
 import type { EndpointRow } from '../../../../db/tables/models.ts'
-import { ChatApi } from '../../../support/servers/chat-api.ts'
-import {
-  type PythonClient,
-  requireOpenaiClient,
-  startPythonClient,
-} from '../../../support/servers/openai-python.ts'
+import { until } from '../../../support/assertions/until.ts'
 import {
   coldForNow,
   RATE_LIMITED,
@@ -14,7 +9,12 @@ import {
   TOOLS,
   wholeToolCall,
 } from '../../../support/builders/openai-states.ts'
-import { until } from '../../../support/assertions/until.ts'
+import { ChatApi } from '../../../support/servers/chat-api.ts'
+import {
+  type PythonClient,
+  requireOpenaiClient,
+  startPythonClient,
+} from '../../../support/servers/openai-python.ts'
 
 const messages = [{ role: 'user', content: 'hi' }]
 

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { CHAT_PATH } from '../../../../domain/chat/chat.ts'
-import { ChatApi, eventsOf, openStream, startChatNode } from '../../../support/servers/chat-api.ts'
 import { dieOnce } from '../../../support/assertions/die-once.ts'
 import { SOON_MS, until } from '../../../support/assertions/until.ts'
+import { ChatApi, eventsOf, openStream, startChatNode } from '../../../support/servers/chat-api.ts'
 
 const base64 = (text: string | Uint8Array) => Buffer.from(text as Uint8Array).toString('base64')
 

@@ -3,9 +3,9 @@ import { sql } from 'kysely'
 import type { LedgerLineRow } from '../../../../db/tables/inference.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { capture, hold } from '../../../../domain/ledger.ts'
-import { OPERATIONS_KEY, startApi, type TestApi } from '../../../support/servers/api.ts'
-import { buildEndpoint } from '../../../support/builders/build-endpoint.ts'
 import { SOON_MS, until } from '../../../support/assertions/until.ts'
+import { buildEndpoint } from '../../../support/builders/build-endpoint.ts'
+import { OPERATIONS_KEY, startApi, type TestApi } from '../../../support/servers/api.ts'
 
 const ADMIN = '/api/v1/admin'
 

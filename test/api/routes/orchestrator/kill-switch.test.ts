@@ -10,8 +10,8 @@ import {
   readKillSwitch,
   writeKillSwitch,
 } from '../../../../db/repositories/platform/kill-switch.ts'
-import { OPERATIONS_KEY, startApi, type TestApi } from '../../../support/servers/api.ts'
 import { SOON_MS, until } from '../../../support/assertions/until.ts'
+import { OPERATIONS_KEY, startApi, type TestApi } from '../../../support/servers/api.ts'
 
 const admit = route({
   operationId: 'admit',

@@ -4,10 +4,10 @@ import type { EndpointRow } from '../../../../db/tables/models.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { LOST_AFTER_MS } from '../../../../domain/placement/warm-pins.ts'
 import { ModelUnavailableError } from '../../../../node-runtime/models/manager.ts'
-import { OPERATIONS_KEY, startApi, type TestApi } from '../../../support/servers/api.ts'
-import { buildEndpoint } from '../../../support/builders/build-endpoint.ts'
-import { addModel, startNode, type TestNode } from '../../../support/servers/node.ts'
 import { until } from '../../../support/assertions/until.ts'
+import { buildEndpoint } from '../../../support/builders/build-endpoint.ts'
+import { OPERATIONS_KEY, startApi, type TestApi } from '../../../support/servers/api.ts'
+import { addModel, startNode, type TestNode } from '../../../support/servers/node.ts'
 
 describe('min_warm', function () {
   this.timeout(120_000)

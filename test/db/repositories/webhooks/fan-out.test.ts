@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { type Kysely, sql } from 'kysely'
-import { insertEvents } from '../../../../db/repositories/webhooks/events.ts'
 import { cancelStrandedDeliveries, expireDeliveries } from '../../../../db/repositories/webhooks/endings.ts'
+import { insertEvents } from '../../../../db/repositories/webhooks/events.ts'
 import { drainOverflow, fanOutEvents } from '../../../../db/repositories/webhooks/fan-out.ts'
 import type { Database } from '../../../../db/tables.ts'
 import { newId } from '../../../../domain/ids.ts'

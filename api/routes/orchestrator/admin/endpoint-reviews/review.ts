@@ -2,12 +2,12 @@ import Type, { type Static } from 'typebox'
 import { findEndpoint, reviewEndpoint } from '../../../../../db/repositories/endpoints/endpoints.ts'
 import type { EndpointRow } from '../../../../../db/tables/models.ts'
 import { ApiError } from '../../../../../domain/errors.ts'
+import type { Config } from '../../../../../platform/config.ts'
 import type { ReviewNote } from '../../../../../schemas/admin.ts'
 import { Uuid } from '../../../../../schemas/common.ts'
 import { Endpoint } from '../../../../../schemas/endpoint.ts'
-import { presentEndpoint } from '../../../builder/endpoints/present.ts'
-import type { Config } from '../../../../../platform/config.ts'
 import type { Services } from '../../../../services.ts'
+import { presentEndpoint } from '../../../builder/endpoints/present.ts'
 
 export const params = Type.Object({ endpoint_id: Uuid })
 

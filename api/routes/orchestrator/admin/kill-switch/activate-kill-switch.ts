@@ -1,8 +1,8 @@
 import Type from 'typebox'
 import { KillSwitchStatus } from '../../../../../schemas/admin.ts'
 import { route } from '../../../../http/route.ts'
-import { switchKillSwitch } from './switch.ts'
 import { ACTOR, present } from './present.ts'
+import { switchKillSwitch } from './switch.ts'
 
 const Reason = Type.String({ minLength: 1, maxLength: 2000 })
 

@@ -1,5 +1,5 @@
-import { findAccount } from '../../../../../db/repositories/platform/accounts.ts'
 import { insertModelImport } from '../../../../../db/repositories/models/imports.ts'
+import { findAccount } from '../../../../../db/repositories/platform/accounts.ts'
 import { newId } from '../../../../../domain/ids.ts'
 import { importKey } from '../../../../../domain/object-keys.ts'
 import { ModelImportStarted, StartModelImport } from '../../../../../schemas/model-import.ts'

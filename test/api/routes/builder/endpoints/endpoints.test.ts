@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { foldUsage } from '../../../../../db/repositories/platform/usage.ts'
-import type { EndpointFacets } from '../../../../../schemas/endpoint.ts'
 import { newId } from '../../../../../domain/ids.ts'
-import { startApi, type TestApi } from '../../../../support/servers/api.ts'
+import type { EndpointFacets } from '../../../../../schemas/endpoint.ts'
 import { buildEndpoint, OFFERED } from '../../../../support/builders/build-endpoint.ts'
+import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 
 const PATH = '/api/builder/v1/endpoints'
 

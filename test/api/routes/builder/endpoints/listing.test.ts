@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict'
 import type { NewEndpoint } from '../../../../../db/tables/models.ts'
-import { OPERATIONS_KEY, startApi, type TestApi } from '../../../../support/servers/api.ts'
+import { until } from '../../../../support/assertions/until.ts'
 import {
   buildEndpoint,
   buildRun,
   buildVersion,
   OFFERED,
 } from '../../../../support/builders/build-endpoint.ts'
-import { until } from '../../../../support/assertions/until.ts'
+import { OPERATIONS_KEY, startApi, type TestApi } from '../../../../support/servers/api.ts'
 
 const BUILDER = '/api/builder/v1'
 const NUMBER = { type: 'object', required: ['n'], properties: { n: { type: 'number' } } }

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import type { EndpointRow } from '../../../../../db/tables/models.ts'
+import { until } from '../../../../support/assertions/until.ts'
 import { OFFERED } from '../../../../support/builders/build-endpoint.ts'
 import { ChatApi, startChatNode } from '../../../../support/servers/chat-api.ts'
 import type { TestNode } from '../../../../support/servers/node.ts'
-import { until } from '../../../../support/assertions/until.ts'
 
 const BUILDER = '/api/builder/v1'
 

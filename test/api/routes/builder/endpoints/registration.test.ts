@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { newId } from '../../../../../domain/ids.ts'
-import { OPERATIONS_KEY, startApi, type TestApi } from '../../../../support/servers/api.ts'
 import { buildRun, buildVersion } from '../../../../support/builders/build-endpoint.ts'
+import { OPERATIONS_KEY, startApi, type TestApi } from '../../../../support/servers/api.ts'
 
 const schema = (properties: object) => ({ type: 'object', properties, required: Object.keys(properties) })
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
-import { OPERATIONS_KEY, startApi, type TestApi } from '../../../../support/servers/api.ts'
 import { buildEndpoint } from '../../../../support/builders/build-endpoint.ts'
 import { llamaRepo } from '../../../../support/builders/hub-repos.ts'
+import { OPERATIONS_KEY, startApi, type TestApi } from '../../../../support/servers/api.ts'
 import {
   commitOf,
   HUB_TOKEN,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
-import { OPERATIONS_KEY, startApi, type TestApi } from '../../../../support/servers/api.ts'
 import { buildRun, buildVersion } from '../../../../support/builders/build-endpoint.ts'
 import { llamaRepo } from '../../../../support/builders/hub-repos.ts'
+import { OPERATIONS_KEY, startApi, type TestApi } from '../../../../support/servers/api.ts'
 import { commitOf, type HubRepo, startHub, type TestHub } from '../../../../support/servers/hub-server.ts'
 
 const MODELS = '/api/builder/v1/models'

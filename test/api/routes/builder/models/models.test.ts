@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { newId } from '../../../../../domain/ids.ts'
-import { OPERATIONS_KEY, startApi, type TestApi } from '../../../../support/servers/api.ts'
 import { buildEndpoint, buildRun, buildVersion } from '../../../../support/builders/build-endpoint.ts'
 import { llamaRepo } from '../../../../support/builders/hub-repos.ts'
+import { OPERATIONS_KEY, startApi, type TestApi } from '../../../../support/servers/api.ts'
 import { startHub, type TestHub } from '../../../../support/servers/hub-server.ts'
 import { until } from '../../../../support/servers/node.ts'
 

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict'
 import { newId } from '../../../../../domain/ids.ts'
 import type { MergeClaim } from '../../../../../schemas/training-merge.ts'
-import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 import { llamaRepo, safetensors } from '../../../../support/builders/hub-repos.ts'
+import { claimJob } from '../../../../support/builders/training.ts'
+import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 import { commitOf, startHub, type TestHub } from '../../../../support/servers/hub-server.ts'
 import {
   type Caller,
@@ -12,7 +13,6 @@ import {
   refOf,
 } from '../../../../support/servers/lineage-world.ts'
 import { type SignedNode, signedNode } from '../../../../support/servers/signed-node.ts'
-import { claimJob } from '../../../../support/builders/training.ts'
 
 const BUILDER = '/api/builder/v1'
 const LLM = 'llm-qlora-finetune'

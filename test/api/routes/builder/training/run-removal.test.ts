@@ -4,6 +4,7 @@ import { createTrainingActivities } from '../../../../../activities/control/trai
 import { promiseCandidateTest } from '../../../../../db/repositories/models/candidate-tests.ts'
 import type { Database } from '../../../../../db/tables.ts'
 import { candidateTestStart } from '../../../../../workflows/contract/starts.ts'
+import { until } from '../../../../support/assertions/until.ts'
 import { type Answer, type AnyBody, startApi, type TestApi } from '../../../../support/servers/api.ts'
 import { startHub, type TestHub } from '../../../../support/servers/hub-server.ts'
 import {
@@ -13,7 +14,6 @@ import {
   type Made,
   refOf,
 } from '../../../../support/servers/lineage-world.ts'
-import { until } from '../../../../support/assertions/until.ts'
 
 const BUILDER = '/api/builder/v1'
 

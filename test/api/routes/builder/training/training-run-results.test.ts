@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { createTrainingActivities } from '../../../../../activities/control/training/records.ts'
+import { claimJob, completeJob, createRun, readyDataset } from '../../../../support/builders/training.ts'
 import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 import { signedNode } from '../../../../support/servers/signed-node.ts'
-import { claimJob, completeJob, createRun, readyDataset } from '../../../../support/builders/training.ts'
 
 const RUNS = '/api/builder/v1/training/runs'
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { newId } from '../../../../../domain/ids.ts'
-import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 import { createRun, readyDataset } from '../../../../support/builders/training.ts'
+import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 
 const RUNS = '/api/builder/v1/training/runs'
 

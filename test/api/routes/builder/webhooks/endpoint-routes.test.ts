@@ -2,7 +2,6 @@ import assert from 'node:assert/strict'
 import { sql } from 'kysely'
 import { validWebhookSecrets } from '../../../../../db/repositories/webhooks/endpoints.ts'
 import { newId } from '../../../../../domain/ids.ts'
-import { startApi } from '../../../../support/servers/api.ts'
 import {
   DELIVERIES,
   ENDPOINTS,
@@ -10,6 +9,7 @@ import {
   WEBHOOK_BODY,
   WebhookRoutes,
 } from '../../../../support/builders/webhook-routes.ts'
+import { startApi } from '../../../../support/servers/api.ts'
 
 const DAY = 86_400_000
 

@@ -5,11 +5,7 @@ import { createMaintenanceActivities } from '../../../../../activities/control/h
 import { attemptFile, jobFolder } from '../../../../../db/repositories/training/job-files.ts'
 import { INCOMING_PUTS } from '../../../../../domain/object-keys.ts'
 import type { JobClaim } from '../../../../../schemas/lease.ts'
-import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 import { addLlmVersion, createMerge, versionRef } from '../../../../support/builders/merges.ts'
-import { startS3 } from '../../../../support/servers/s3.ts'
-import { type SignedNode, signedNode } from '../../../../support/servers/signed-node.ts'
-import { skipBecause } from '../../../../support/skip.ts'
 import {
   claimJob,
   createRun,
@@ -18,6 +14,10 @@ import {
   RESULT,
   signedPut,
 } from '../../../../support/builders/training.ts'
+import { startApi, type TestApi } from '../../../../support/servers/api.ts'
+import { startS3 } from '../../../../support/servers/s3.ts'
+import { type SignedNode, signedNode } from '../../../../support/servers/signed-node.ts'
+import { skipBecause } from '../../../../support/skip.ts'
 
 const HOUR_MS = 3_600_000
 const GOOD = 'good bytes'

@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict'
 import { orderModel } from '../../../../../db/repositories/nodes/model-orders.ts'
-import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 import {
   addLlmVersion,
   createMerge,
   type NewVersion,
   versionRef,
 } from '../../../../support/builders/merges.ts'
-import { type SignedNode, signedNode } from '../../../../support/servers/signed-node.ts'
 import { createRun, readyDataset } from '../../../../support/builders/training.ts'
+import { startApi, type TestApi } from '../../../../support/servers/api.ts'
+import { type SignedNode, signedNode } from '../../../../support/servers/signed-node.ts'
 
 describe('what the logits of a version are compared with', () => {
   let api: TestApi

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict'
+import type { EndpointRow } from '../../../../../db/tables/models.ts'
 import { newId } from '../../../../../domain/ids.ts'
 import { warmthOf } from '../../../../../domain/placement/node-snapshot.ts'
-import type { EndpointRow } from '../../../../../db/tables/models.ts'
-import { ChatApi, startChatNode } from '../../../../support/servers/chat-api.ts'
+import { until } from '../../../../support/assertions/until.ts'
+import { createRun, readyDataset } from '../../../../support/builders/training.ts'
 import { OPERATIONS_KEY } from '../../../../support/servers/api.ts'
+import { ChatApi, startChatNode } from '../../../../support/servers/chat-api.ts'
 import type { TestNode } from '../../../../support/servers/node.ts'
 import { signedNode } from '../../../../support/servers/signed-node.ts'
-import { createRun, readyDataset } from '../../../../support/builders/training.ts'
-import { until } from '../../../../support/assertions/until.ts'
 
 const BUILDER = '/api/builder/v1'
 

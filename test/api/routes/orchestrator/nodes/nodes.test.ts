@@ -3,15 +3,15 @@ import { readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from 'kysely'
-import { bumpCache } from '../../../../../db/repositories/platform/cache-versions.ts'
 import { createNodeToken } from '../../../../../db/repositories/nodes/nodes.ts'
+import { bumpCache } from '../../../../../db/repositories/platform/cache-versions.ts'
 import { loadOrJoin, type JoinOptions, saveGateways } from '../../../../../node-runtime/control/identity.ts'
+import { RUNTIME_VERSION } from '../../../../../node-runtime/hardware/inventory.ts'
 import { newNodeKey } from '../../../../../platform/signing.ts'
 import type { NodeInventory, NodeView } from '../../../../../schemas/node.ts'
-import { RUNTIME_VERSION } from '../../../../../node-runtime/hardware/inventory.ts'
+import { temporaryFolder } from '../../../../support/builders/temporary-folder.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../../../../support/servers/api.ts'
 import { startNode, until } from '../../../../support/servers/node.ts'
-import { temporaryFolder } from '../../../../support/builders/temporary-folder.ts'
 
 const inventory: NodeInventory = {
   hardware: 'cpu',
