@@ -46,7 +46,7 @@ export const UpdateAccount = Type.Object(
 
 export const KeyRole = Vocabulary('viewer', 'operator', 'admin')
 
-/** A key without its text. */
+/** An API key without its text, which is returned once, at creation. */
 export const ApiKey = Type.Object({
   key_id: Uuid,
   account_id: Uuid,
@@ -59,7 +59,7 @@ export const ApiKey = Type.Object({
 })
 export type ApiKey = Static<typeof ApiKey>
 
-/** The only time the key's text is shown. */
+/** The response to creating a key; no other response shows the key's text. */
 export const CreatedApiKey = Type.Object({ ...ApiKey.properties, api_key: Type.String() })
 
 export const CreateApiKey = Type.Object(
@@ -67,14 +67,14 @@ export const CreateApiKey = Type.Object(
   { additionalProperties: false },
 )
 
-/** A node works for its own account unless it is made to be shared. */
+/** Creates a join token. A node works for its own account alone unless the token makes it shared. */
 export const CreateNodeToken = Type.Object(
   { account_id: Uuid, sharing: Type.Optional(NodeSharing) },
   { additionalProperties: false },
 )
 export const NodeToken = Type.Object({ account_id: Uuid, sharing: NodeSharing, node_token: Type.String() })
 
-/** The kill switch, and how far its state has reached. */
+/** The kill switch, with how many gateways have acknowledged its state. */
 export const KillSwitchStatus = Type.Object({
   active: Type.Boolean(),
   reason: Nullable(Type.String()),
@@ -92,7 +92,7 @@ export const LedgerEntry = Type.Object({
   created_at: Timestamp,
 })
 
-/** The ledger of one task; entries of one task sum to zero. */
+/** The ledger entries of one task; they sum to zero. */
 export const TaskAudit = Type.Object({
   task_id: Uuid,
   account_id: Uuid,
@@ -115,7 +115,7 @@ export const SetMinWarm = Type.Object(
   { additionalProperties: false },
 )
 
-/** The nodes that keep an endpoint's model loaded. */
+/** The nodes on which an endpoint's model is pinned. */
 export const KeptWarm = Type.Object({
   endpoint_id: Uuid,
   name: Type.String(),

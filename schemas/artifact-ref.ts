@@ -4,7 +4,10 @@ import { Formed } from './forms.ts'
 
 const closed = (properties: TProperties) => Type.Object(properties, { additionalProperties: false })
 
-/** What a retrain or a merge starts from. */
+/**
+ * The model that a retrain or a merge starts from: a hub repository, a version, a job's result or files in the object
+ * store.
+ */
 export const ArtifactRef = Type.Unsafe<
   | { type: 'hf'; repo_id: string; revision?: string }
   | { type: 'model_version'; version_id: string }

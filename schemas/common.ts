@@ -6,19 +6,22 @@ export const Timestamp = Type.String({ format: 'date-time' })
 /** Wraps a schema as `T | null`, the way the API spells an absent value. */
 export const Nullable = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()])
 
-/** A closed vocabulary: one tuple gives the JSON Schema enum, the type and the list of values. */
+/** Declares a closed vocabulary: one tuple yields the JSON Schema enum, the type and the list of values. */
 export const Vocabulary = <const T extends readonly string[]>(...values: T) =>
   Type.Unsafe<T[number]>({ type: 'string', enum: values })
 
-/** Options of an object that takes at least one of these members; callers are told of a missing one with all other faults. */
+/**
+ * Options of an object that needs at least one of these members. A request without any gets this fault together with
+ * all its others.
+ */
 export const EitherOf = (...names: string[]) => ({ anyOf: names.map((name) => ({ required: [name] })) })
 
-/** Options of an object that takes one of these members and no more. */
+/** Options of an object that needs exactly one of these members. */
 export const ExactlyOneOf = (...names: string[]) => ({
   oneOf: names.map((name) => ({ required: [name] })),
 })
 
-/** Options of an object in which one value of a member makes others required, and asks more of them. */
+/** Options of an object in which one value of a member makes other members required, and constrains them further. */
 export const RequiredWith = (
   name: string,
   value: string,
@@ -26,7 +29,7 @@ export const RequiredWith = (
   properties: Readonly<Record<string, object>> = {},
 ) => ({
   if: { required: [name], properties: { [name]: { const: value } } },
-  // oxlint-disable-next-line unicorn/no-thenable -- a keyword of JSON Schema; nobody awaits a schema
+  // oxlint-disable-next-line unicorn/no-thenable -- a keyword of JSON Schema; no code awaits a schema
   then: { required, properties },
 })
 
@@ -36,7 +39,7 @@ export const PageQuery = Type.Object({
 })
 export type PageQuery = Static<typeof PageQuery>
 
-/** The body of a list: `{<name>: [...], next_cursor}`, the cursor null at the end. */
+/** The body of a list response: `{<name>: [...], next_cursor}`. The cursor is null on the last page. */
 export const pageOf = <const N extends string, T extends TSchema>(name: N, item: T) =>
   Type.Unsafe<Record<N, Static<T>[]> & { next_cursor: string | null }>(
     Type.Object({ [name]: Type.Array(item), next_cursor: Nullable(Type.String()) }),
@@ -55,7 +58,7 @@ export const ErrorBody = Type.Object(
   { $id: 'Error' },
 )
 
-/** The body of a 422: every fault by its place, beside the usual error. */
+/** The body of a 422: the usual error, and every fault with its location. */
 export const ValidationErrorBody = Type.Object(
   {
     detail: Type.Array(

@@ -14,10 +14,16 @@ export type DatasetVisibility = Static<typeof DatasetVisibility>
 const Description = Type.String({ maxLength: 10_000 })
 const Count = Type.Integer({ minimum: 0 })
 
-/** One column by a type that all formats share: integer, number, boolean, string, date, timestamp, binary, list, object, any. */
+/**
+ * One column. Its type is one that all formats share: integer, number, boolean, string, date, timestamp, binary, list,
+ * object, any.
+ */
 export const DatasetColumn = Type.Object({ name: Type.String(), type: Type.String() })
 
-/** Counts are 0, and `columns` null, until the file has been read. A list leaves `columns` out: they may be thousands. */
+/**
+ * Counts are 0 and `columns` is null until the file has been read. List responses leave `columns` out, because a
+ * dataset may have thousands.
+ */
 export const Dataset = Type.Object(
   {
     dataset_id: Uuid,
@@ -56,7 +62,7 @@ export const CreateDataset = Type.Object(
   { $id: 'CreateDataset', additionalProperties: false },
 )
 
-/** The text parts of the upload form; `file` comes beside them. */
+/** The text parts of the upload form; the part `file` comes beside them. */
 export const UploadFields = Type.Object(
   {
     name: Name,
@@ -90,7 +96,7 @@ export const UploadSession = Type.Object(
   { $id: 'UploadSession' },
 )
 
-/** `message` is there while the file is still being read. */
+/** `message` is present while the file is still being read. */
 export const CommittedUpload = Type.Object(
   {
     dataset_id: Uuid,

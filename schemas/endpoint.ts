@@ -14,7 +14,7 @@ export const Readiness = Vocabulary('warm', 'cached', 'cold')
 const JsonSchema = Type.Record(Type.String(), Type.Unknown())
 const Example = Type.Record(Type.String(), Type.Unknown())
 
-/** How near an endpoint's model is to answering, over all nodes. */
+/** The warmth of an endpoint's model over all nodes. */
 export const ModelReadiness = Type.Object({
   readiness: Readiness,
   warm_nodes: Type.Integer(),
@@ -23,7 +23,7 @@ export const ModelReadiness = Type.Object({
 })
 export type ModelReadiness = Static<typeof ModelReadiness>
 
-/** Where an endpoint that was imported from the hub comes from, and whose word that is; null for any other. */
+/** The hub repository that an endpoint was imported from, and who claims that origin; null for any other endpoint. */
 export const HubOrigin = Type.Object({
   repo_id: Nullable(Type.String({ description: 'The repository that was imported from the hub' })),
   revision: Nullable(Type.String({ description: 'The commit of it that is served' })),
@@ -31,7 +31,7 @@ export const HubOrigin = Type.Object({
 })
 export type HubOrigin = Static<typeof HubOrigin>
 
-/** An endpoint as it is read, with what the owner should know besides. */
+/** An endpoint in responses; its owner also gets the fields of its review. */
 export const Endpoint = Type.Object(
   {
     endpoint_id: Uuid,
@@ -41,7 +41,7 @@ export const Endpoint = Type.Object(
     visibility: EndpointVisibility,
     status: EndpointStatus,
     review_status: ReviewStatus,
-    /** What the reviewer said; shown to the owner only. */
+    /** The reviewer's note; only the owner gets it. */
     review_note: Type.Optional(Nullable(Type.String())),
     owned: Type.Boolean({ description: 'Whether the endpoint belongs to the calling account' }),
     source: EndpointSource,
@@ -113,7 +113,7 @@ export const EndpointList = Type.Object({
   facets: Type.Optional(EndpointFacets),
 })
 
-/** Lower-case, URL-safe, and never mistaken for an id. */
+/** A name is lower-case and URL-safe, and cannot be mistaken for an id. */
 export const ENDPOINT_NAME = {
   pattern: '^[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?$',
   words: 'must be lower-case letters, digits, ".", "_" and "-", with a letter or digit at both ends',
@@ -130,7 +130,7 @@ const described = {
   description: Type.Optional(Type.String({ maxLength: 10_000 })),
 }
 
-/** What an endpoint says of itself, at registration as at every change. */
+/** The listing fields, which registration and every later change share. */
 const listed = {
   ...described,
   input_schema: Type.Optional(JsonSchema),
@@ -143,7 +143,7 @@ const listed = {
   price_per_request: Type.Optional(Type.Number({ minimum: 0, maximum: 10_000, description: 'USD' })),
 }
 
-/** What a public endpoint has to say of itself. */
+/** The listing fields that a public endpoint must fill. */
 export const PUBLIC_FIELDS = [
   'description',
   'display_name',
@@ -167,7 +167,7 @@ const FILLED = {
   task_type: Filled,
 }
 
-/** The body of a registration, with what a public endpoint has to bring besides. */
+/** The body of a registration; a public endpoint must also fill the public fields. */
 export const RegisterForInference = Type.Object(
   {
     name: EndpointName,

@@ -1,14 +1,17 @@
 import Type, { type Static } from 'typebox'
 import { Nullable, Vocabulary } from './common.ts'
 
-/** Whether one system behind the gateway answers. */
+/** The health of one system behind the gateway. */
 export const SystemHealth = Type.Object({
   status: Vocabulary('ok', 'unreachable'),
   latency_ms: Nullable(Type.Number()),
 })
 export type SystemHealth = Static<typeof SystemHealth>
 
-/** `degraded`: requests are served and accepted work is kept, but something has to come back before it goes on. */
+/**
+ * `degraded` means that requests are served and accepted work is stored, but that work waits until a system is
+ * reachable again.
+ */
 export const Health = Type.Object(
   {
     status: Vocabulary('ok', 'degraded', 'unavailable'),
@@ -38,7 +41,7 @@ export const InferenceHealth = Type.Object(
   { $id: 'InferenceHealth' },
 )
 
-/** What this deployment can do, from its catalog and features. */
+/** The capabilities of this deployment, from its catalog and its enabled features. */
 export const Capabilities = Type.Object(
   {
     version: Type.String(),

@@ -2,7 +2,7 @@ import Type, { type Static } from 'typebox'
 import { Nullable, Uuid, Vocabulary } from './common.ts'
 import { Formed } from './forms.ts'
 
-/** What the hub routes take as `task_type`. */
+/** The values of `task_type` on the hub routes. */
 export const HubTaskType = Vocabulary(
   'embeddings',
   'rerank',
@@ -33,7 +33,7 @@ export const HubSearch = Type.Object(
 
 const Check = Type.Object({ check: Type.String(), passed: Type.Boolean(), message: Type.String() })
 
-/** A repository as search and info show it, with what a reader needs to choose. */
+/** A repository in search results and in its info, with the facts that help a reader choose. */
 export const HubEntry = Type.Object(
   {
     repo_id: Type.String(),
@@ -71,7 +71,10 @@ export const RepoId = Formed(
   { maxLength: 200 },
 )
 
-/** What is not named here is forced; naming it with another value is 422. */
+/**
+ * The platform sets visibility, lifecycle status and price itself. A body may repeat these values; any other value is a
+ * 422.
+ */
 export const RegisterHubModel = Type.Object(
   {
     repo_id: RepoId,

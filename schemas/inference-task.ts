@@ -16,17 +16,17 @@ export const TaskStatus = Vocabulary(
 )
 export type TaskStatus = Static<typeof TaskStatus>
 
-/** The state a model was met in when a request was served. */
+/** The state in which a request found its model. */
 export const ModelState = Vocabulary('resident', 'cached', 'cold')
 export type ModelState = Static<typeof ModelState>
 
-/** Which surface a task came in by. */
+/** The API surface that a task arrived on. */
 export const TaskSurface = Vocabulary('rest', 'openai', 'mcp', 'action')
 export type TaskSurface = Static<typeof TaskSurface>
 
 const JsonObject = Type.Record(Type.String(), Type.Unknown())
 
-/** How far a task is; what `metadata` holds depends on the step. */
+/** The progress of a task; the members of `metadata` depend on the step. */
 export const StatusDetail = Type.Object(
   {
     status: Type.String({ minLength: 1, maxLength: 64 }),
@@ -39,7 +39,7 @@ export type StatusDetail = Static<typeof StatusDetail>
 
 export const SYNC_TIMEOUT_S = { default: 30, minimum: 1, maximum: 300 } as const
 
-/** The body of `infer`. The last two override the same fields of `input` for language models. */
+/** The body of `infer`. For language models the last two members override the same fields of `input`. */
 export const InferBody = Type.Object(
   {
     input: JsonObject,
@@ -66,7 +66,7 @@ export const InferResponse = Type.Object(
       }),
     ),
     message: Type.Optional(Type.String()),
-    /** What to do next when there is no result yet. */
+    /** Advice for a caller whose result is not ready. */
     note: Type.Optional(Type.String()),
   },
   { $id: 'InferResponse' },
@@ -79,7 +79,7 @@ export const InferAccepted = Type.Object(
 )
 export type InferAccepted = Static<typeof InferAccepted>
 
-/** A task as it is read; `error` is there once the task has failed. */
+/** A task in responses; `error` is present once the task has failed. */
 export const InferenceTask = Type.Object(
   {
     task_id: Uuid,
@@ -106,9 +106,9 @@ const Count = Type.Integer({ minimum: 0 })
 
 export const QueueStats = Type.Object(
   {
-    /** The account's tasks that wait or are at work. */
+    /** Tasks of this account that are queued or running. */
     queue_size: Count,
-    /** Nodes that take work, of everybody. */
+    /** Nodes that accept work, over all accounts. */
     workers: Count,
     metrics: Type.Object({ enqueued: Count, succeeded: Count, failed: Count, expired: Count }),
   },
@@ -116,7 +116,7 @@ export const QueueStats = Type.Object(
 )
 export type QueueStats = Static<typeof QueueStats>
 
-/** What may be uploaded as an input, and the largest of it. */
+/** The content types that may be uploaded as an input, and the largest input. */
 export const INPUT_TYPES = [
   'image/png',
   'image/jpeg',

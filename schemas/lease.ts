@@ -4,16 +4,16 @@ import { Formed, Sha256 } from './forms.ts'
 import { StatusDetail } from './inference-task.ts'
 import { OperatingMode } from './training-run.ts'
 
-/** A name, in up to three folders. */
+/** A file name, below at most three folders. */
 const Filename = Formed(
   '^(?:[A-Za-z0-9_][A-Za-z0-9._-]{0,99}/){0,3}[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$',
   'must be a file name of letters, digits, ".", "_" and "-", in at most three folders',
 )
-/** No file comes near it, and sums of it fit into the database. */
+/** The bound is larger than any file, and sums of sizes still fit into the database. */
 const SizeBytes = Type.Integer({ minimum: 0, maximum: 2 ** 50 })
-/** Counts of epochs and steps. */
+/** A number of epochs or steps. */
 const Position = Type.Integer({ minimum: 0, maximum: 1_000_000_000 })
-/** Longer than any inference may take: the work of a task ends after six hours. */
+/** The bound is longer than any inference can run: a task's work ends after six hours. */
 export const MOST_INFERENCE_MS = 24 * 3_600_000
 
 /** Seconds a lease lasts unless it is renewed. */
@@ -21,18 +21,21 @@ export const LEASE_SECONDS = { default: 30, minimum: 1, maximum: 300 } as const
 
 const LeaseSeconds = Type.Optional(Type.Integer(LEASE_SECONDS))
 
-/** Body of both claims. */
+/** The body of both claims. */
 export const ClaimRequest = Type.Object({ lease_s: LeaseSeconds }, { $id: 'ClaimRequest' })
 export type ClaimRequest = Static<typeof ClaimRequest>
 
-/** What every claim answers, whatever is claimed. */
+/** The members that the response to every claim has. */
 export const Claimed = {
   lease_token: Uuid,
   lease_expires_at: Timestamp,
   attempt: Type.Integer({ minimum: 1 }),
 }
 
-/** The model a run starts from: one the node can ask for by key, or files; or why there is none, which ends the run. */
+/**
+ * The model that a run starts from: a version that the node requests by key, a list of files, or the reason why the
+ * base is missing, which ends the run.
+ */
 export const JobBase = Type.Union([
   Type.Object({ type: Type.Literal('version'), model_key: Type.String() }),
   Type.Object({
@@ -45,20 +48,20 @@ export const JobBase = Type.Union([
         url: Type.String(),
       }),
     ),
-    /** Files with a digest are kept on the node under this name. */
+    /** The node caches files that have a digest under this name. */
     cache_key: Type.Optional(Type.String()),
   }),
   Type.Object({ type: Type.Literal('unavailable'), message: Type.String() }),
 ])
 export type JobBase = Static<typeof JobBase>
 
-/** Everything a node needs to train, signed and complete at the moment of the claim. */
+/** The full specification of a training run; its URLs are signed at the moment of the claim. */
 const JobSpecification = Type.Object({
   job_name: Type.String(),
   model_config_id: Type.String(),
-  /** Python module of the trainer. */
+  /** The trainer's Python module. */
   trainer: Type.String(),
-  /** Python environment it runs in. */
+  /** The Python environment of the trainer. */
   environment: Type.String(),
   hyperparameters: Type.Record(Type.String(), Type.Unknown()),
   dataset: Type.Object({
@@ -67,23 +70,23 @@ const JobSpecification = Type.Object({
     size_bytes: SizeBytes,
     filename: Type.String(),
   }),
-  /** Null for models that start from nothing. */
+  /** Null for models that are trained from scratch. */
   base: Nullable(JobBase),
-  /** The commit of the repository that the base comes from, for the adapter to name; absent where there is none. */
+  /** The commit of the base's repository, which the adapter names; absent for any other base. */
   base_revision: Type.Optional(Type.String()),
   operating_mode: OperatingMode,
   /** Share of the node's threads that the run may use, above 0 and at most 1. */
   thread_share: Type.Number({ exclusiveMinimum: 0, maximum: 1 }),
   config_digest: Type.String(),
-  /** What the position of a checkpoint counts. */
+  /** The unit of a checkpoint's position. */
   progress_unit: Vocabulary('epoch', 'step'),
-  /** Memory the trainer is expected to hold. */
+  /** The memory that the trainer is expected to use. */
   memory_mb: Type.Integer({ minimum: 0 }),
 })
 
-/** Where to go on from; `url` lives for an hour. */
+/** The checkpoint to resume from; `url` is valid for an hour. */
 const ResumePoint = Type.Object({
-  /** Whose checkpoint it is: this job's, or that of an equal run before it. */
+  /** The job that wrote the checkpoint: this one, or an earlier job with the same configuration. */
   job_id: Uuid,
   url: Type.String(),
   filename: Filename,
@@ -103,7 +106,7 @@ export const JobClaim = Type.Object(
 )
 export type JobClaim = Static<typeof JobClaim>
 
-/** `progress` is what a task's caller reads in `status_detail`. */
+/** `progress` becomes the task's `status_detail`. */
 export const RenewLease = Type.Object(
   { lease_s: LeaseSeconds, progress: Type.Optional(StatusDetail) },
   { $id: 'RenewLease' },
@@ -113,7 +116,7 @@ export type RenewLease = Static<typeof RenewLease>
 export const LeaseRenewed = Type.Object({ lease_expires_at: Timestamp }, { $id: 'LeaseRenewed' })
 export type LeaseRenewed = Static<typeof LeaseRenewed>
 
-/** Asks for addresses to PUT files to. The platform chooses where they lie. */
+/** Requests URLs to PUT files to. The platform chooses the object keys. */
 export const UploadUrlsRequest = Type.Object(
   {
     files: Type.Array(
@@ -122,7 +125,7 @@ export const UploadUrlsRequest = Type.Object(
         filename: Filename,
         size_bytes: SizeBytes,
         content_type: Type.Optional(Type.String({ minLength: 3, maxLength: 200 })),
-        /** The object store takes only bytes of this digest. Nodes before 0.12 do not tell it. */
+        /** The object store accepts only bytes with this digest. Nodes before 0.12 do not send it. */
         sha256: Type.Optional(Sha256),
       }),
       { minItems: 1, maxItems: 200 },
@@ -140,7 +143,7 @@ export const UploadUrls = Type.Object(
         url: Type.String(),
         /** The Content-Type to send with the PUT. */
         content_type: Type.String(),
-        /** Everything to send with the PUT, the Content-Type among it; gateways before 0.12 do not tell. */
+        /** All headers to send with the PUT, including the Content-Type. Gateways before 0.12 do not send them. */
         headers: Type.Optional(Type.Record(Type.String(), Type.String())),
         expires_at: Timestamp,
       }),
@@ -150,7 +153,7 @@ export const UploadUrls = Type.Object(
 )
 export type UploadUrls = Static<typeof UploadUrls>
 
-/** A checkpoint that has been PUT. */
+/** Registers a checkpoint that has been PUT. */
 export const RegisterCheckpoint = Type.Object(
   {
     filename: Filename,
@@ -165,7 +168,10 @@ export type RegisterCheckpoint = Static<typeof RegisterCheckpoint>
 export const CheckpointRegistered = Type.Object(
   {
     checkpoint_id: Uuid,
-    /** A job of higher priority waits for this slot: stop here and fail the lease with the code `preempted`. */
+    /**
+     * A job of higher priority waits for this slot. The node stops the run and fails the lease with the code
+     * `preempted`.
+     */
     preempt: Type.Boolean(),
   },
   { $id: 'CheckpointRegistered' },
@@ -174,7 +180,7 @@ export type CheckpointRegistered = Static<typeof CheckpointRegistered>
 
 const JsonObject = Type.Record(Type.String(), Type.Unknown())
 
-/** Result of a job: its artifacts have been PUT. */
+/** The result of a job whose artifacts have been PUT. */
 export const CompleteJob = Type.Object({
   artifacts: Type.Array(
     Type.Object({
@@ -193,27 +199,27 @@ export const CompleteJob = Type.Object({
 })
 export type CompleteJob = Static<typeof CompleteJob>
 
-/** Result of a task. */
+/** The result of a task. */
 export const CompleteTask = Type.Object({
   result: JsonObject,
   inference_time_ms: Type.Number({ minimum: 0, maximum: MOST_INFERENCE_MS }),
   model_state: Vocabulary('resident', 'cached', 'cold'),
-  /** How long the load waited for what the model runs in to be installed. Nodes before 0.12 do not tell it. */
+  /** The time that the load waited for the installation of its environment. Nodes before 0.12 do not send it. */
   environment_ms: Type.Optional(Type.Number({ minimum: 0 })),
 })
 export type CompleteTask = Static<typeof CompleteTask>
 
-/** Which one it must be follows from the lease. */
+/** The kind of the lease decides which of the two is valid. */
 export const CompleteLease = Type.Union([CompleteJob, CompleteTask], { $id: 'CompleteLease' })
 export type CompleteLease = Static<typeof CompleteLease>
 
 export const FailLease = Type.Object(
   {
-    /** For machines: `preempted`, `drained`, `cancelled`, `data_invalid`, `trainer_failed`, ... */
+    /** The code is for programs: `preempted`, `drained`, `cancelled`, `data_invalid`, `trainer_failed`, ... */
     code: Formed('^[a-z][a-z0-9_]{0,63}$', 'must be a word of lower-case letters, digits and "_"'),
-    /** For people: a sentence, and what the program said last. */
+    /** The message is for people: a sentence, and the last output of the program. */
     message: Type.String({ minLength: 1, maxLength: 8_000 }),
-    /** Another attempt may succeed. */
+    /** True when another attempt may succeed. */
     retryable: Type.Boolean(),
   },
   { $id: 'FailLease' },
@@ -222,6 +228,6 @@ export type FailLease = Static<typeof FailLease>
 
 const LeaseState = Vocabulary('active', 'completed', 'failed', 'revoked', 'expired')
 
-/** How a lease stands after it was completed or failed. */
+/** The state of a lease after `complete` or `fail`. */
 export const LeaseClosed = Type.Object({ state: LeaseState }, { $id: 'LeaseClosed' })
 export type LeaseClosed = Static<typeof LeaseClosed>

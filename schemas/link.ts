@@ -25,26 +25,30 @@ export const FRAME = {
 export type FrameType = (typeof FRAME)[keyof typeof FRAME]
 
 /**
- * The version of the link that this side speaks. Both tell theirs, in `LINK_HEADER` of the handshake and in `hello`; a side that
- * tells none speaks 1. Frames of unknown types are passed over, and so are unknown members of JSON.
+ * The version of the link that this side speaks. Each side sends its own, in `LINK_HEADER` of the handshake and in
+ * `hello`; a side that sends none speaks version 1. Receivers ignore frames of unknown types and unknown members of
+ * JSON.
  */
 export const LINK_VERSION = 2
 export const LINK_HEADER = 'x-hearth-link'
-/** What the `needs` of a stream may name for this version. */
+/** The features that the `needs` of a stream may name for this version. */
 export const KNOWN_NEEDS: ReadonlySet<string> = new Set()
 
-/** What a receiver has to understand of a stream to take it at all; one that does not ends that stream, and only that. */
+/**
+ * Features that the receiver of a stream must know. A receiver that does not know one ends that stream, and only that
+ * one.
+ */
 const Needs = Type.Optional(Type.Array(Type.String()))
 
-/** Largest body of one data frame; also the largest answer that travels in a single `end` frame. */
+/** The largest body of one data frame, which is also the largest response that travels in a single `end` frame. */
 export const MAX_CHUNK = 64 * 1024
 
-/** Bytes a sender may have under way on one stream before the receiver grants more. */
+/** The number of bytes that a sender may have in flight on one stream before the receiver grants more. */
 export const STREAM_CREDIT = 4 * MAX_CHUNK
 
 /**
- * Node to gateway, once after connecting. Gateway to node: whether the node is to drain, whose work it is given, which models
- * it keeps loaded, and the current list of gateways, each again whenever it changes.
+ * Sent by a node once after it connects. Sent by a gateway whenever one of these changes: whether the node drains,
+ * which accounts it serves, which models are pinned on it, and the list of gateways.
  */
 export const HelloMeta = Type.Object({
   link_version: Type.Optional(Type.Integer({ minimum: 1 })),
@@ -52,14 +56,14 @@ export const HelloMeta = Type.Object({
   gateways: Type.Optional(Type.Array(Type.String())),
   draining: Type.Optional(Type.Boolean()),
   sharing: Type.Optional(NodeSharing),
-  /** Keys of all models that the platform wants kept loaded on this node. */
+  /** Keys of all models that the platform pins on this node. */
   pinned: Type.Optional(Type.Array(Type.String())),
 })
 export type HelloMeta = Static<typeof HelloMeta>
 
 /**
- * Node to gateway, as the body of a frame. `report` is the whole picture, `model` one change at once; a `progress` frame
- * carries the same for a model on its way.
+ * Sent by a node as the body of a frame. `report` is the whole state, `model` a single change; a `progress` frame
+ * carries `model` during a download or load.
  */
 export const StateBody = Type.Object({
   report: Type.Optional(NodeReport),
@@ -67,7 +71,7 @@ export const StateBody = Type.Object({
 })
 export type StateBody = Static<typeof StateBody>
 
-/** Gateway to node. The body follows in this frame, and in chunks when `more` says so. */
+/** Sent by a gateway. The body is in this frame; with `more` it continues in data frames. */
 export const RequestMeta = Type.Object({
   model_key: Type.String(),
   path: Type.String(),
@@ -78,11 +82,13 @@ export const RequestMeta = Type.Object({
 })
 export type RequestMeta = Static<typeof RequestMeta>
 
-/** `head` opens a streamed answer; a whole short answer is one `end` frame with the same meta. */
+/** `head` opens a streamed response. A short response is one `end` frame with the same meta. */
 export const HeadMeta = Type.Object({
   status: Type.Integer(),
   content_type: Type.Optional(Type.String()),
-  /** What a short answer to a chat counts in its `usage`; unset where it is no JSON object that has one. */
+  /**
+   * The tokens that a short chat response reports in its `usage`; unset unless the response is a JSON object with one.
+   */
   tokens: Type.Optional(Type.Integer({ minimum: 0 })),
   needs: Needs,
 })
@@ -94,21 +100,21 @@ export const ErrorMeta = Type.Object({
 })
 export type ErrorMeta = Static<typeof ErrorMeta>
 
-/** On a stream: stop it. On stream 0: stop that job or task, wherever it is on this node. */
+/** On a stream, cancels the request. On stream 0, cancels this job or task wherever it runs on the node. */
 export const CancelMeta = Type.Object({
   job_id: Type.Optional(Type.String()),
   task_id: Type.Optional(Type.String()),
 })
 export type CancelMeta = Static<typeof CancelMeta>
 
-/** On a stream: credit in bytes. On stream 0: everything spooled up to `upto` is stored. */
+/** On a stream, grants credit in bytes. On stream 0, acknowledges that every spooled entry up to `upto` is stored. */
 export const AckMeta = Type.Object({
   credit: Type.Optional(Type.Integer({ minimum: 1 })),
   upto: Type.Optional(Type.Integer({ minimum: 0 })),
 })
 export type AckMeta = Static<typeof AckMeta>
 
-/** `log` and `metric` frames carry the position of their last entry; the body is a JSON array of entries. */
+/** The meta of `log` and `metric` frames: the position of the last entry. The body is a JSON array of entries. */
 export const SpoolMeta = Type.Object({ upto: Type.Integer({ minimum: 0 }) })
 export type SpoolMeta = Static<typeof SpoolMeta>
 
@@ -116,7 +122,7 @@ const JobAttempt = { job_id: Type.String(), attempt: Type.Integer({ minimum: 0 }
 
 export const LogEntry = Type.Object({
   ...JobAttempt,
-  /** Counted by the node within the attempt, so that a batch sent twice is stored once. */
+  /** The node numbers the lines of an attempt, so that a batch that arrives twice is stored once. */
   seq: Type.Integer({ minimum: 0 }),
   message: Type.String(),
   at: Type.String(),

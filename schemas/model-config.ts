@@ -1,10 +1,10 @@
 import Type, { type Static } from 'typebox'
 import { Vocabulary } from './common.ts'
 
-/** Where a model config or model stands in its lifecycle. */
+/** The states in the lifecycle of a model config or model. */
 export const LifecycleStatus = Vocabulary('candidate', 'ready', 'preferred', 'disabled')
 
-/** Kinds of model the catalog and the endpoint list are filtered by. */
+/** The model categories that the catalog and the endpoint list filter by. */
 const ModelCategory = Vocabulary(
   'ml_classical',
   'time_series',
@@ -16,7 +16,7 @@ const ModelCategory = Vocabulary(
 
 const HyperparameterType = Vocabulary('string', 'integer', 'number', 'boolean', 'array')
 
-/** One hyperparameter as JSON Schema. Every one has a default, so a run may name none. */
+/** One hyperparameter as JSON Schema. Every hyperparameter has a default, so a run may leave all of them out. */
 const Hyperparameter = Type.Object(
   {
     type: Type.Union([HyperparameterType, Type.Array(HyperparameterType, { minItems: 2 })]),
@@ -34,19 +34,22 @@ const Hyperparameter = Type.Object(
   { additionalProperties: false },
 )
 
-/** JSON Schema object of a config's hyperparameters, as `GET .../schema` answers it. */
+/** The JSON Schema object of a config's hyperparameters, as `GET .../schema` returns it. */
 export const HyperparameterSchema = Type.Object(
   { type: Type.Literal('object'), properties: Type.Record(Type.String(), Hyperparameter) },
   { additionalProperties: false },
 )
 export type HyperparameterSchema = Static<typeof HyperparameterSchema>
 
-/** How a trainer chooses the column that it predicts, `target_column`, where the run names none. */
+/** The rule by which a trainer chooses the column that it predicts when the run has no `target_column`. */
 export const TargetRule = Type.Object(
   {
-    /** Names that it looks for, in this order. */
+    /** Column names that the trainer looks for, in this order. */
     usual: Type.Array(Type.String({ minLength: 1 })),
-    /** What it takes else; when absent that depends on the values. */
+    /**
+     * The column that the trainer uses when it finds none of those names; when absent, the choice depends on the
+     * values.
+     */
     otherwise: Type.Optional(Vocabulary('last', 'last_number')),
     holds: Vocabulary('number', 'class'),
   },
@@ -54,7 +57,7 @@ export const TargetRule = Type.Object(
 )
 export type TargetRule = Static<typeof TargetRule>
 
-/** A trainable catalog entry as it lies in catalog/model-configs. */
+/** A trainable catalog entry, as its file in catalog/model-configs has it. */
 export const ModelConfigFile = Type.Object(
   {
     model_id: Type.String({ pattern: '^[a-z][a-z0-9-]*$' }),
@@ -72,21 +75,27 @@ export const ModelConfigFile = Type.Object(
     trainer: Type.Object(
       {
         python_env: Type.String({ pattern: '^[a-z][a-z0-9-]*$' }),
-        /** Python module with a `train` function (node-runtime/trainers). */
+        /** A Python module with a `train` function (node-runtime/trainers). */
         module: Type.String({ pattern: '^[a-z_][a-z0-9_.]*$' }),
-        /** What a run is expected to hold: base plus a multiple of the dataset's size. */
+        /** The memory that a run is expected to use: a base, and a multiple of the dataset's size. */
         memory: Type.Object(
           { base_mb: Type.Integer({ minimum: 1 }), per_dataset_mb: Type.Number({ minimum: 0 }) },
           { additionalProperties: false },
         ),
-        /** What progress is counted in, in checkpoints above all; epochs when absent. */
+        /** The unit of a run's progress, and of its checkpoints; epochs when absent. */
         progress_unit: Type.Optional(Vocabulary('epoch', 'step')),
-        /** Whether a run starts from another model: it must (a language model), it may, or, when absent, it cannot. */
+        /**
+         * Language models require a base model, other configs may allow one; when absent, a run always starts from
+         * scratch.
+         */
         base: Type.Optional(Vocabulary('required', 'optional')),
       },
       { additionalProperties: false },
     ),
-    /** Columns a dataset must have, by the value of a hyperparameter: one of each group. `{name}` stands for the value of another one. */
+    /**
+     * Columns that a dataset must have, for each value of one hyperparameter: one column of each group. `{name}` is
+     * replaced by the value of the hyperparameter `name`.
+     */
     dataset_rules: Type.Optional(
       Type.Object(
         {
@@ -103,14 +112,14 @@ export const ModelConfigFile = Type.Object(
     /** Values of hyperparameters that need a CUDA device. */
     cuda_only: Type.Optional(Type.Record(Type.String(), Type.Array(Type.String()))),
     hyperparameters: HyperparameterSchema,
-    /** Other spellings of a hyperparameter, by the spelling. */
+    /** Alternative spellings of hyperparameters; each maps to the hyperparameter's name. */
     aliases: Type.Record(Type.String(), Type.String()),
   },
   { $id: 'ModelConfigFile', additionalProperties: false },
 )
 export type ModelConfigFile = Static<typeof ModelConfigFile>
 
-/** List entry of the catalog. */
+/** An entry in the list of the catalog. */
 export const ModelConfig = Type.Object(
   {
     model_id: Type.String(),
@@ -135,14 +144,14 @@ const UserConfigurableParam = Type.Object({
   description: Type.String(),
 })
 
-/** Detail of a catalog entry. */
+/** A catalog entry in full. */
 export const ModelConfigDetail = Type.Object(
   { ...ModelConfig.properties, user_configurable_params: Type.Array(UserConfigurableParam) },
   { $id: 'ModelConfigDetail' },
 )
 export type ModelConfigDetail = Static<typeof ModelConfigDetail>
 
-/** Answer of `GET /training/model-configs/{model_id}/schema`. */
+/** The response to `GET /training/model-configs/{model_id}/schema`. */
 export const ModelConfigSchema = Type.Object(
   { model_id: Type.String(), schema: HyperparameterSchema },
   { $id: 'ModelConfigSchema' },

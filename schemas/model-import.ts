@@ -11,7 +11,7 @@ const Path = Formed(
 
 const most = { minItems: 1, maxItems: 1_000 }
 
-/** Step one: where to put the files of a model. */
+/** Step one: the response has a URL for each file of the model. */
 export const StartModelImport = Type.Object(
   { account_id: Uuid, paths: Type.Array(Path, most) },
   { additionalProperties: false },
@@ -23,7 +23,7 @@ export const ModelImportStarted = Type.Object({
 })
 export type ModelImportStarted = Static<typeof ModelImportStarted>
 
-/** Step two: the files are there and become a version with an endpoint. */
+/** Step two: the uploaded files become a version with an endpoint. */
 export const CompleteModelImport = Type.Object(
   {
     account_id: Uuid,

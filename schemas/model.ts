@@ -11,7 +11,7 @@ import {
 } from './common.ts'
 import { LifecycleStatus, ModelConfig } from './model-config.ts'
 
-/** A model config, of the catalog or imported from the hub, with what the registry says of it. */
+/** A model config of the catalog or of a hub import, with its registry fields. */
 export const RegistryEntry = Type.Object(
   {
     model_config_id: Type.String(),
@@ -61,7 +61,7 @@ export const ChangeLifecycle = Type.Object(
 
 const ModelName = Type.String({ minLength: 1, maxLength: 200 })
 
-/** Names a version as a model: by its own id, or by the job it came out of. */
+/** Registers a version as a model, by the version's id or by the job that made it. */
 export const CreateModel = Type.Object(
   { name: ModelName, version_id: Type.Optional(Uuid), job_id: Type.Optional(Uuid) },
   { additionalProperties: false, ...ExactlyOneOf('version_id', 'job_id') },
@@ -113,7 +113,7 @@ export const UpdateModelVersion = Type.Object(
 export const ModelParams = Type.Object({ model_id: Uuid })
 export const ModelVersionParams = Type.Object({ model_id: Uuid, version_id: Uuid })
 
-/** Where a model comes from: everything it was made of, back to hub repositories and datasets. */
+/** The lineage of a model: everything that it was made from, back to hub repositories and datasets. */
 export const Lineage = Type.Object(
   {
     nodes: Type.Array(

@@ -1,7 +1,7 @@
 import Type, { type Static } from 'typebox'
 import { Nullable, Timestamp, Uuid, Vocabulary } from './common.ts'
 
-/** The chain a model walks on one node. */
+/** The states that a model passes through on one node. */
 export const NodeModelState = Vocabulary(
   'cold',
   'downloading_model',
@@ -13,11 +13,11 @@ export const NodeModelState = Vocabulary(
 )
 export type NodeModelState = Static<typeof NodeModelState>
 
-/** The accounts whose work a node is given: its own alone, or everybody's. */
+/** The accounts that a node works for: its own account alone (`dedicated`), or every account (`shared`). */
 export const NodeSharing = Vocabulary('dedicated', 'shared')
 export type NodeSharing = Static<typeof NodeSharing>
 
-/** Up to a petabyte: beyond it a node says nothing that can be true. */
+/** The bound is a petabyte, above any real node. */
 const Megabytes = Type.Integer({ minimum: 0, maximum: 1_000_000_000 })
 
 export const Gpu = Type.Object({
@@ -27,13 +27,13 @@ export const Gpu = Type.Object({
 export type Gpu = Static<typeof Gpu>
 
 const Measure = Type.Object({
-  /** Whether whatever runs there is kept to it. */
+  /** True when the limit is enforced on the node's child processes. */
   enforced: Type.Boolean(),
-  /** By what, or what is missing. */
+  /** The mechanism that enforces the limit, or the one that is missing. */
   by: Type.String({ maxLength: 300 }),
 })
 
-/** What holds the programs that one driver runs: trainers and model servers read what strangers wrote. */
+/** The isolation of the child processes that one driver runs. Trainers and model servers parse untrusted files. */
 export const Isolation = Type.Object({
   memory: Measure,
   network: Measure,
@@ -42,7 +42,7 @@ export const Isolation = Type.Object({
 })
 export type Isolation = Static<typeof Isolation>
 
-/** What a node is made of; `memory_mb` is the budget for models and trainers: VRAM on GPU nodes, RAM on CPU nodes. */
+/** The hardware of a node. `memory_mb` is the budget for models and trainers: VRAM on GPU nodes, RAM on CPU nodes. */
 export const NodeInventory = Type.Object({
   hardware: Vocabulary('cpu', 'gpu', 'xpu'),
   cpus: Type.Integer({ minimum: 1, maximum: 100_000 }),
@@ -51,7 +51,7 @@ export const NodeInventory = Type.Object({
   gpus: Type.Array(Gpu, { maxItems: 64 }),
   profiles: Type.Array(Type.String(), { maxItems: 256 }),
   train_slots: Type.Integer({ minimum: 0, maximum: 10_000 }),
-  /** By driver; absent for nodes of earlier versions. */
+  /** By driver; absent on nodes of earlier versions. */
   isolation: Type.Optional(
     Type.Object({ process: Type.Optional(Isolation), container: Type.Optional(Isolation) }),
   ),
@@ -66,43 +66,46 @@ export const NodeModel = Type.Object({
   state: NodeModelState,
   in_flight: Type.Integer({ minimum: 0 }),
   memory_mb: Megabytes,
-  /** The GPUs, by their number, that hold it in equal parts; absent where memory is RAM, and from nodes of earlier versions. */
+  /**
+   * The indexes of the GPUs that hold the model in equal parts; absent where memory is RAM, and on nodes of earlier
+   * versions.
+   */
   gpus: Type.Optional(Type.Array(Type.Integer({ minimum: 0, maximum: 63 }), { maxItems: 64 })),
-  /** Kept loaded, whatever else asks for its room. */
+  /** True when the platform pinned the model, so that it is never evicted. */
   pinned: Type.Optional(Type.Boolean()),
-  /** While it is loading: its server is up and is asked for its first inference. */
+  /** True while the server of a loading model runs its first inference. */
   warming_up: Type.Optional(Type.Boolean()),
-  /** While it is loading: how much of its weights its server has read or holds. */
+  /** The share of the weights that the server of a loading model has read. */
   load_progress_pct: Type.Optional(Type.Integer({ minimum: 0, maximum: 100 })),
   bytes_downloaded: Type.Optional(Type.Integer({ minimum: 0 })),
   bytes_total: Type.Optional(Type.Integer({ minimum: 0 })),
   download_speed_mbps: Type.Optional(Type.Number({ minimum: 0 })),
   eta_seconds: Type.Optional(Nullable(Type.Number({ minimum: 0 }))),
-  /** The download waits, because the other side limits its rate, for so long from when this was said. */
+  /** Seconds, counted from this report, for which the download waits because the remote side limits its rate. */
   rate_limited_s: Type.Optional(Type.Number({ minimum: 0 })),
-  /** Why the last load failed, until one succeeds. */
+  /** The error of the last load; unset once a load succeeds. */
   error: Type.Optional(Type.String()),
-  /** That was its weights' fault, which are what they should be: they can be used nowhere. */
+  /** True when the weights are intact and still cannot be loaded, so no other node can load them either. */
   unusable: Type.Optional(Type.Boolean()),
-  /** Epoch milliseconds before which this node does not try the load again. */
+  /** Epoch milliseconds. The node does not retry the load before then. */
   retry_at: Type.Optional(Type.Integer()),
 })
 export type NodeModel = Static<typeof NodeModel>
 
-/** An environment that runtime profiles of a node run in, and how far its installation is. */
+/** An environment that the node's runtime profiles need, and the state of its installation. */
 export const NodeEnvironment = Type.Object({
   name: Type.String({ maxLength: 100 }),
   profiles: Type.Array(Type.String({ maxLength: 100 }), { maxItems: 64 }),
   state: Vocabulary('absent', 'installing', 'ready', 'failed'),
-  /** Share of the time that it is expected to take. */
+  /** The share of the expected time that has passed. */
   progress: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })),
-  /** Seconds that the installation is expected to take from now, or from its beginning. */
+  /** Expected seconds until the installation ends; before it begins, the seconds that it takes. */
   eta_s: Type.Optional(Type.Integer({ minimum: 0 })),
   error: Type.Optional(Type.String({ maxLength: 1000 })),
 })
 export type NodeEnvironment = Static<typeof NodeEnvironment>
 
-/** What of a GPU is for models and trainers, and what of that nobody holds. */
+/** The GPU memory available to models and trainers, and the part of it that is free. */
 export const GpuRoom = Type.Object({
   memory_mb: Megabytes,
   free_mb: Megabytes,
@@ -116,11 +119,11 @@ export const SplitProfile = Type.Object({
 })
 export type SplitProfile = Static<typeof SplitProfile>
 
-/** What a node says about itself on its link: often enough for placement, whole every time. */
+/** A node's report on its link. The node sends it often enough for placement, and always in full. */
 export const NodeReport = Type.Object({
   memory_total_mb: Megabytes,
   memory_free_mb: Megabytes,
-  /** By the number of the GPU; absent where memory is RAM, and from nodes of earlier versions. */
+  /** By GPU index; absent where memory is RAM, and on nodes of earlier versions. */
   gpus: Type.Optional(Type.Array(GpuRoom, { maxItems: 64 })),
   split_profiles: Type.Optional(Type.Array(SplitProfile, { maxItems: 64 })),
   /** Share of the processor in use, 0 to 1. */
@@ -132,7 +135,7 @@ export const NodeReport = Type.Object({
 })
 export type NodeReport = Static<typeof NodeReport>
 
-/** Sent with a one-time token as bearer. `public_key` is the raw Ed25519 key, base64. */
+/** The body is sent with a one-time token as bearer. `public_key` is the raw Ed25519 key in base64. */
 export const JoinNode = Type.Object(
   {
     name: Type.String({ minLength: 1, maxLength: 100 }),
@@ -150,18 +153,18 @@ export const NodeJoined = Type.Object({
 })
 export type NodeJoined = Static<typeof NodeJoined>
 
-/** Asked by each process of a node under an id of its own, made at its start. */
+/** Each process of a node requests a credential, under an id that it makes at its start. */
 export const AskTemporalCredential = Type.Object(
   {
     instance_id: Uuid,
-    /** The process has had no credential yet: it takes the place of whatever ran as this node before. */
+    /** True for the first request of a process; the process then replaces any other that ran as this node. */
     is_start: Type.Boolean(),
   },
   { additionalProperties: false },
 )
 export type AskTemporalCredential = Static<typeof AskTemporalCredential>
 
-/** The way of a node to Temporal: the address of the gate, and the credential that the gate asks for until it expires. */
+/** The node's access to Temporal: the address of the gate, and a credential for it with its expiry. */
 export const TemporalCredential = Type.Object({
   address: Type.String(),
   tls: Type.Boolean(),
@@ -179,14 +182,14 @@ export const ModelFile = Type.Object({
 })
 export type ModelFile = Static<typeof ModelFile>
 
-/** All a node needs to load a model; the URLs live for an hour. */
+/** Everything that a node needs to load a model; the URLs are valid for an hour. */
 export const NodeModelSpec = Type.Object({
   model_key: Type.String(),
   runtime_profile: Type.String(),
   files: Type.Array(ModelFile),
-  /** The smallest real input; a model is warm once it has answered it. */
+  /** The smallest real input. A model is warm once it has answered it. */
   warmup_input: Nullable(Type.Unknown()),
-  /** What an answer has to look like. */
+  /** The schema that the model's output must match. */
   output_schema: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
   memory_mb: Type.Integer({ minimum: 0 }),
 })
@@ -201,10 +204,12 @@ export const NodeView = Type.Object({
   sharing: NodeSharing,
   inventory: NodeInventory,
   memory_free_mb: Nullable(Type.Integer()),
-  /** By the number of the GPU. */
+  /** By GPU index. */
   gpus: Type.Array(GpuRoom),
   load: Nullable(Type.Number()),
-  /** Keys of the models whose load here the platform ordered; what the node says of others is not shown. */
+  /**
+   * Keys of the models whose load on this node the platform ordered. Other models in the node's report are not shown.
+   */
   ordered_models: Type.Array(Type.String()),
   models: Type.Array(NodeModel),
   environments: Type.Array(NodeEnvironment),

@@ -2,10 +2,10 @@ import Type, { type Static } from 'typebox'
 import { Nullable, Vocabulary } from './common.ts'
 import { HubOrigin } from './endpoint.ts'
 
-/** Who speaks, as the OpenAI API has it; `function` is its older word for `tool`. */
+/** The roles of a chat message, as the OpenAI API names them; `function` is its older name for `tool`. */
 export const CHAT_ROLES = ['system', 'developer', 'user', 'assistant', 'tool', 'function'] as const
 
-/** Which messages may do without `content` is a rule of `domain/chat/messages.ts`, which checks each of them. */
+/** `content` is optional here because `domain/chat/messages.ts` checks each message and knows which roles need it. */
 const Message = Type.Object({
   role: Vocabulary(...CHAT_ROLES),
   content: Type.Optional(
@@ -17,8 +17,8 @@ const Message = Type.Object({
 })
 
 /**
- * What a chat needs. Every other field (`tools`, `tool_choice`, `response_format`, unknown ones) goes to the
- * model server as it came.
+ * The fields of a chat that the platform checks. All other fields (`tools`, `tool_choice`, `response_format`, unknown
+ * ones) reach the model server unchanged.
  */
 export const CreateChatCompletion = Type.Object(
   {
@@ -32,7 +32,7 @@ export const CreateChatCompletion = Type.Object(
 )
 export type CreateChatCompletion = Static<typeof CreateChatCompletion>
 
-/** An answer as the model server gave it; only what every one of them holds is described. */
+/** A response as the model server sent it. The schema describes only the fields that every model server returns. */
 export const ChatCompletion = Type.Object(
   {
     id: Type.Optional(Type.String()),

@@ -2,16 +2,16 @@ import Type, { type Static } from 'typebox'
 import { Uuid } from './common.ts'
 import { Claimed } from './lease.ts'
 
-/** What a node gets with a task. */
+/** The response to a node's claim of a task. */
 export const TaskClaim = Type.Object(
   {
     task_id: Uuid,
     ...Claimed,
     endpoint_id: Uuid,
     model_name: Type.String(),
-    /** Names the model everywhere on nodes; `model_name` is the endpoint's. */
+    /** The model's name on nodes; `model_name` is the name of the endpoint. */
     model_key: Type.String(),
-    /** Gives the input to whoever holds the lease, for as long as it lasts. */
+    /** A URL from which the holder of the lease can download the input while the lease lasts. */
     input_url: Type.String(),
   },
   { $id: 'TaskClaim' },

@@ -8,13 +8,13 @@ import { HardwarePreference, TrainingRunAccepted } from './training-run.ts'
 export const MergeMethod = Vocabulary('adapter_merge', 'slerp', 'ties', 'dare')
 export type MergeMethod = Static<typeof MergeMethod>
 
-/** Most models or adapters that one merge takes. */
+/** The largest number of models or adapters in one merge. */
 export const MAX_MERGE_SOURCES = 16
 
 const Refs = Type.Array(ArtifactRef, { maxItems: MAX_MERGE_SOURCES })
 const Weight = Type.Number({ minimum: -100, maximum: 100 })
 
-/** The body that creates a merge; `density` and `seed` are optional additions. */
+/** The body that creates a merge. `density` and `seed` are optional additions. */
 export const CreateTrainingMerge = Type.Object(
   {
     name: Name,
@@ -25,9 +25,9 @@ export const CreateTrainingMerge = Type.Object(
     weights: Type.Optional(Type.Array(Weight, { maxItems: MAX_MERGE_SOURCES })),
     precision: Type.Optional(Vocabulary('bf16')),
     hardware_preference: Type.Optional(HardwarePreference),
-    /** Share of each model's difference to the base that `ties` and `dare` keep; 0.5 when absent. */
+    /** The share of each model's difference from the base that `ties` and `dare` retain; 0.5 when absent. */
     density: Type.Optional(Type.Number({ exclusiveMinimum: 0, maximum: 1 })),
-    /** Of the random choice of `dare`; the same seed gives the same bytes. */
+    /** The seed of the random selection in `dare`; the same seed yields the same bytes. */
     seed: Type.Optional(Type.Integer({ minimum: 0, maximum: 2_147_483_647 })),
   },
   { $id: 'CreateTrainingMerge', additionalProperties: false },
@@ -39,7 +39,7 @@ export const TrainingMergeAccepted = Type.Object(
   { $id: 'TrainingMergeAccepted' },
 )
 
-/** One of the things that are merged; `label` is what messages call it. */
+/** One input of a merge; messages quote its `label`. */
 const MergeIngredient = Type.Object({
   role: Vocabulary('base', 'adapter', 'source'),
   label: Type.String(),
@@ -48,7 +48,7 @@ const MergeIngredient = Type.Object({
 })
 export type MergeIngredient = Static<typeof MergeIngredient>
 
-/** What a node that claims a merge is given. */
+/** The response to a node's claim of a merge. */
 export const MergeClaim = Type.Object(
   {
     job_id: Uuid,
@@ -67,7 +67,10 @@ export const MergeClaim = Type.Object(
 )
 export type MergeClaim = Static<typeof MergeClaim>
 
-/** What a model's logits are to be compared with before it is offered: a base under adapters; nothing when empty. */
+/**
+ * The ingredients of the model whose logits a node compares before the version is offered: a base under adapters. An
+ * empty list means that there is nothing to compare.
+ */
 export const ModelExpectation = Type.Object(
   { ingredients: Type.Array(MergeIngredient) },
   { $id: 'ModelExpectation' },

@@ -27,7 +27,7 @@ export const JobEventType = Vocabulary(
 )
 export type JobEventType = Static<typeof JobEventType>
 
-/** `model` is another spelling of `model_config_id`; one of them is required. */
+/** `model` is another name for `model_config_id`; one of them is required. */
 export const CreateTrainingRun = Type.Object(
   {
     job_name: Name,
@@ -64,13 +64,13 @@ export const EpochLoss = Type.Object({
   epoch: Type.Integer(),
   train_loss: Nullable(Type.Number()),
   val_loss: Nullable(Type.Number()),
-  /** Of language models that hold out a part of their rows. */
+  /** Present for language models with an evaluation split. */
   eval_loss: Type.Optional(Type.Number()),
   eval_perplexity: Type.Optional(Type.Number()),
 })
 export type EpochLoss = Static<typeof EpochLoss>
 
-/** Which measures there are depends on the model; `epochs` grows while the run is at work. */
+/** The set of metrics depends on the model; `epochs` grows while the run is in progress. */
 export const TrainingMetrics = Type.Object(
   {
     mae: Type.Optional(Type.Number()),
@@ -82,7 +82,7 @@ export const TrainingMetrics = Type.Object(
 )
 export type TrainingMetrics = Static<typeof TrainingMetrics>
 
-/** A run or merge as it is read. `run_id` is the older name of `job_id`. */
+/** A run or merge in responses. `run_id` is the older name of `job_id`. */
 export const TrainingRun = Type.Object(
   {
     job_id: Uuid,
@@ -99,10 +99,10 @@ export const TrainingRun = Type.Object(
     error_message: Nullable(Type.String()),
     parent_job_id: Nullable(Uuid),
     base: Nullable(ArtifactRef),
-    /** The model version that came out; null until the run has completed. */
+    /** The model version that the run made; null until the run has completed. */
     version_id: Nullable(Uuid),
     attempt: Type.Integer({ minimum: 0 }),
-    /** Why no node can take the run; null while one is at it or could be. */
+    /** The reason why no node can run the job; null while a node runs it or could. */
     waiting: Nullable(Type.Object({ reason: Type.String(), since: Timestamp })),
     estimated_cost_credits: Nullable(Type.Number()),
     created_at: Timestamp,
@@ -131,7 +131,7 @@ export const TrainingRunLogs = Type.Object(
   {
     run_id: Uuid,
     logs: Type.Array(Type.Object({ timestamp: Timestamp, message: Type.String() })),
-    /** Leads to the lines before these; null where there are none. */
+    /** The cursor of the lines before these; null when there are none. */
     next_cursor: Nullable(Type.String()),
   },
   { $id: 'TrainingRunLogs' },
@@ -174,7 +174,7 @@ export const ArtifactList = Type.Object(
 )
 export type ArtifactList = Static<typeof ArtifactList>
 
-/** `files` is a comma-separated list of filenames; all of them when absent. */
+/** `files` is a comma-separated list of filenames; all files when absent. */
 export const DownloadUrlsQuery = Type.Object({
   files: Type.Optional(Type.String({ minLength: 1 })),
   expiration: Type.Optional(Type.Integer({ minimum: 300, maximum: 86_400, default: 3_600 })),

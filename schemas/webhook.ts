@@ -1,7 +1,7 @@
 import Type, { type Static } from 'typebox'
 import { Nullable, PageQuery, pageOf, Timestamp, Uuid, Vocabulary } from './common.ts'
 
-/** Events that can be subscribed to. */
+/** Events that webhooks can subscribe to. */
 export const WebhookEventType = Vocabulary(
   'inference.task.succeeded',
   'inference.task.failed',
@@ -16,7 +16,7 @@ export const WebhookEventType = Vocabulary(
 )
 export type WebhookEventType = Static<typeof WebhookEventType>
 
-/** Events of an endpoint's own life; they cannot be subscribed to. */
+/** Events about a webhook endpoint itself, which webhooks cannot subscribe to. */
 export const VERIFICATION_EVENT = 'webhook.endpoint_verification'
 export const TEST_EVENT = 'webhook.test'
 
@@ -47,7 +47,7 @@ export const UpdateWebhookEndpoint = Type.Object(
 )
 export type UpdateWebhookEndpoint = Static<typeof UpdateWebhookEndpoint>
 
-/** A destination as it is read: redacted. */
+/** A webhook endpoint in responses, without its URL and secret. */
 export const WebhookEndpoint = Type.Object(
   {
     endpoint_id: Uuid,
@@ -58,7 +58,7 @@ export const WebhookEndpoint = Type.Object(
     enabled: Type.Boolean(),
     disabled_reason: Nullable(Type.String()),
     verification_status: VerificationStatus,
-    /** Why the destination is not verified; null until a challenge has failed, and once one was answered. */
+    /** The reason why the endpoint is not verified; null before a challenge has failed, and after one has succeeded. */
     verification_error: Nullable(
       Type.Object({
         error_code: Type.String(),
@@ -74,7 +74,7 @@ export const WebhookEndpoint = Type.Object(
 )
 export type WebhookEndpoint = Static<typeof WebhookEndpoint>
 
-/** Create and rotate show the signing secret; nothing shows it again. */
+/** The responses to `create` and `rotate` show the signing secret; no other response does. */
 export const WebhookEndpointWithSecret = Type.Object(
   { ...WebhookEndpoint.properties, secret: Type.String({ pattern: '^whsec_' }) },
   { $id: 'WebhookEndpointWithSecret' },
@@ -112,7 +112,10 @@ export const WebhookDeliveryStatus = Vocabulary(
 
 export const AttemptOutcome = Vocabulary('succeeded', 'retryable', 'permanent', 'interrupted')
 
-/** Nothing here can leak: outcome, a code of a closed table, the class of the status, and timing. */
+/**
+ * An attempt shows the outcome, a code of a closed table, the class of the status and the timing, so it cannot leak
+ * what the receiver sent.
+ */
 export const WebhookAttempt = Type.Object(
   {
     attempt: Type.Integer({ minimum: 1 }),
