@@ -1,4 +1,7 @@
-/** JSON in which equal values print alike: the order of members does not matter. For values of bounded depth. */
+/**
+ * Serializes a value so that equal values yield the same text, whatever the order of their members. The recursion has
+ * no depth limit, so callers pass only values of bounded depth.
+ */
 export function canonicalJson(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`
   if (typeof value !== 'object' || value === null) return JSON.stringify(value) ?? 'null'

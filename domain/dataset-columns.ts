@@ -1,4 +1,4 @@
-/** Rows of a jsonl file that are looked at for its columns; every other format names all columns by itself. */
+/** The number of rows of a jsonl file that are read for its columns; every other format lists all its columns itself. */
 export const SNIFFED_ROWS = 20_480
 
 interface Dataset<C> {
@@ -7,6 +7,6 @@ interface Dataset<C> {
   columns: C
 }
 
-/** The columns, where they are certainly all; `null` where a later row of a jsonl file may have more. */
+/** Returns the columns when they are known to be complete; null when a later row of a jsonl file may have more. */
 export const completeColumns = <C>({ storage_format, num_samples, columns }: Dataset<C>): C | null =>
   storage_format === 'jsonl' && (num_samples ?? 0) > SNIFFED_ROWS ? null : columns

@@ -1,4 +1,4 @@
-/** What files of a kind begin with, and the format that is theirs. */
+/** The first bytes of each kind of file, and the `storage_format` that the kind belongs to. */
 const KINDS: readonly { name: string; begins: readonly string[]; format?: string }[] = [
   { name: 'a Parquet file', begins: ['PAR1'], format: 'parquet' },
   { name: 'a zip archive', begins: ['PK\x03\x04'], format: 'hf_dataset' },
@@ -8,12 +8,15 @@ const KINDS: readonly { name: string; begins: readonly string[]; format?: string
 const TAKEN =
   'storage_format takes csv and jsonl (text in UTF-8), parquet, and hf_dataset (a zip or tar.gz of a saved dataset)'
 
-/** Why a file that was refused as `format` is of another kind by its first bytes; it quotes none of them. */
+/**
+ * Returns an error for a file that is not of the declared format, judged by its first bytes. The
+ * error quotes none of them.
+ */
 export function whyMisnamed(start: Buffer, format: string): string | undefined {
   const text = start.toString('latin1')
   const controls = start.filter(isControl).length
   const wantsText = format === 'csv' || format === 'jsonl'
-  // Text may begin with any letters.
+  // Text may begin with any letters, also with those of a signature.
   if (wantsText && controls === 0) return undefined
   const kind = KINDS.find(({ begins }) => begins.some((one) => text.startsWith(one)))
   if (kind?.format === format) return undefined
@@ -22,9 +25,12 @@ export function whyMisnamed(start: Buffer, format: string): string | undefined {
   return name && `this is ${name}, not ${format}; ${TAKEN}`
 }
 
-/** What text does not hold, but for a stray one. */
+/** Text contains none of these bytes, apart from a stray one. */
 const isControl = (byte: number): boolean => byte < 0x09 || (byte > 0x0d && byte < 0x20)
 const MANY_CONTROLS = 4
 
-/** With its mark, or with a NUL beside every Latin letter; of that the readers tell. */
+/**
+ * UTF-16 with a byte order mark, or with a NUL beside every Latin letter. The dataset readers report
+ * this encoding themselves.
+ */
 const UTF_16 = /^(?:\xff\xfe|\xfe\xff|(?:[\t\n\r -~]\0){2}|(?:\0[\t\n\r -~]){2})/

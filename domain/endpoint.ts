@@ -1,7 +1,7 @@
 import { PUBLIC_FIELDS } from '../schemas/endpoint.ts'
 import type { Issue } from './errors.ts'
 
-/** What a caller may do with an endpoint (absent and foreign are one, known but barred is 403). */
+/** The access of a caller to an endpoint: `none` makes it look absent (404), `known` is a 403. */
 export type EndpointAccess = 'own' | 'use' | 'known' | 'none'
 
 interface Owned {
@@ -10,14 +10,14 @@ interface Owned {
   review_status: 'active' | 'pending_review' | 'approved' | 'rejected'
 }
 
-/** An approved public endpoint is for everyone; one under review is known to exist and is its owner's alone. */
+/** Everybody may use an approved public endpoint. One under review is known to exist, and only its owner may use it. */
 export function accessTo(endpoint: Owned, accountId: string): EndpointAccess {
   if (endpoint.account_id === accountId) return 'own'
   if (endpoint.visibility !== 'public') return 'none'
   return endpoint.review_status === 'approved' ? 'use' : 'known'
 }
 
-/** What a public endpoint has to say of itself. */
+/** The listing fields that a public endpoint must fill. */
 export interface PublicListing {
   description?: string | undefined
   display_name?: string | undefined
@@ -36,7 +36,7 @@ const isMissing = (value: PublicListing[keyof PublicListing]): boolean => {
   return typeof value === 'object' && Object.keys(value).length === 0
 }
 
-/** Names every field that keeps an endpoint from being offered to others. */
+/** Returns a fault for each field that a public endpoint still lacks. */
 export const missingForPublic = (listing: PublicListing): Issue[] =>
   PUBLIC_FIELDS.filter((field) => isMissing(listing[field])).map((field) => ({
     loc: ['body', field],
@@ -44,7 +44,7 @@ export const missingForPublic = (listing: PublicListing): Issue[] =>
     type: 'missing',
   }))
 
-/** The review status that goes with a visibility when its owner chooses it. */
+/** Returns the review status after the owner has chosen a visibility. */
 export function reviewAfter(
   before: Pick<Owned, 'visibility' | 'review_status'> | undefined,
   visibility: Owned['visibility'],

@@ -2,7 +2,7 @@ import { ERROR_STATUS, type ErrorCode } from '../schemas/errors.ts'
 
 export type ErrorDetails = Readonly<Record<string, unknown>>
 
-/** One thing wrong with a request: where it is, in words, and under which rule. */
+/** One fault of a request: its location, a message, and the rule that it breaks. */
 export interface Issue {
   loc: readonly (string | number)[]
   msg: string
@@ -10,9 +10,8 @@ export interface Issue {
 }
 
 /**
- * A failure the caller may see. `message`, `details` and `headers` are public; whatever only
- * operators should read travels in `cause` and is logged, never sent. A `validation_failed` names
- * its faults in `details.issues`; see `invalid()`.
+ * An error that the caller may see. `message`, `details` and `headers` are public. Information for operators travels in
+ * `cause`, which is logged and never sent. A `validation_failed` lists its faults in `details.issues`; see `invalid()`.
  */
 export class ApiError extends Error {
   override readonly name = 'ApiError'
@@ -36,7 +35,7 @@ export class ApiError extends Error {
   }
 }
 
-/** A refusal that passes by itself: says in `Retry-After` and in `details` after how many seconds to come back. */
+/** Makes a temporary refusal: `Retry-After` and `details` have the seconds after which the caller may retry. */
 export const tryLater = (
   code: ErrorCode,
   message: string,
@@ -49,7 +48,7 @@ export const tryLater = (
     cause,
   })
 
-/** A 422 about these places of the request; the message tells the first of them. */
+/** Makes a 422 with these faults; the message is that of the first. */
 export function invalidFor(issues: readonly Issue[], where = 'body'): ApiError {
   const [first] = issues
   const message = first ? `${first.loc.join('.')}: ${first.msg}` : `invalid ${where}`
@@ -57,8 +56,8 @@ export function invalidFor(issues: readonly Issue[], where = 'body'): ApiError {
 }
 
 /**
- * A model whose weights no model server can use, however often it is asked: a 422, because clients of OpenAI's API
- * repeat a 409 and a 503 by themselves.
+ * Makes the error for a model whose weights no model server can load. It is a 422, because clients of OpenAI's API
+ * retry a 409 and a 503 by themselves.
  */
 export const unusableModel = (reason: string): ApiError =>
   new ApiError('validation_failed', `this model cannot be loaded, for good: ${reason}`, {
@@ -67,6 +66,6 @@ export const unusableModel = (reason: string): ApiError =>
     },
   })
 
-/** A 422 about one place of the request: `invalid(['body', 'dataset_id'], 'no such dataset')`. */
+/** Makes a 422 for one location of the request: `invalid(['body', 'dataset_id'], 'no such dataset')`. */
 export const invalid = (loc: readonly (string | number)[], msg: string, type = 'value_error'): ApiError =>
   invalidFor([{ loc, msg, type }])

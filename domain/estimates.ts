@@ -1,12 +1,12 @@
-/** What models of about one size have taken, on average. */
+/** The average duration for models of about one size. */
 export interface Sample {
   memory_mb: number
   ms: number
 }
 
 /**
- * How long something is to take with a model of this size by what it took with others on the same runtime profile: the
- * nearest in size, in proportion, though never less than the fastest took. Undefined without samples.
+ * Estimates a duration for a model of this size from models on the same runtime profile: the nearest in size, scaled in
+ * proportion, but never less than the fastest. Undefined without samples.
  */
 export function estimateByKin(samples: readonly Sample[], memoryMb: number): number | undefined {
   const distance = ({ memory_mb }: Sample) =>
@@ -17,10 +17,13 @@ export function estimateByKin(samples: readonly Sample[], memoryMb: number): num
   return Math.max(fastest, nearest.ms * (Math.max(1, memoryMb) / Math.max(1, nearest.memory_mb)))
 }
 
-/** In MB a second: a download, a read from disk, and one pass of an inference over the weights in memory. */
+/**
+ * Assumed rates in MB per second: a download, a read from disk, and one pass of an inference
+ * over the weights in memory.
+ */
 const ASSUMED = { download: 50, disk: 500, memory: 10_000 }
 
-/** What to say while nothing of the kind has been measured: the time that the size alone takes. */
+/** Estimates a duration from the size alone, for a step without any samples. */
 export function estimateBySize(what: 'cold' | 'cached' | 'inference', memoryMb: number): number {
   const ms = (rate: number) => (1_000 * Math.max(1, memoryMb)) / rate
   switch (what) {

@@ -1,17 +1,17 @@
 import { formInWords } from '../schemas/forms.ts'
 
-/** A fault of a value under a JSON Schema, by the keyword that it breaks and what that keyword says. */
+/** A violation of a JSON Schema: the keyword, and the parameters of ajv's error. */
 export interface SchemaFault {
   keyword: string
   params: Readonly<Record<string, unknown>>
-  /** The schema that holds the keyword, where it is known. */
+  /** The schema with the keyword, where it is known. */
   parentSchema?: unknown
 }
 
-/** Of a list of allowed values as a message repeats it: those of schemas that callers wrote may be as long as these. */
+/** Limits in characters. Schemas that callers wrote may have longer lists of allowed values, and longer names. */
 const LONGEST_LIST = 2_000
 const LONGEST_NAME = 200
-/** Of schemas that callers wrote. */
+/** The message for a `pattern` or `format` that only schemas of callers use. */
 const ANOTHER_FORM = 'has not the form that the schema gives'
 
 const TYPES: Readonly<Record<string, string>> = {
@@ -40,8 +40,8 @@ const COMPARISONS: Readonly<Record<string, string>> = {
 }
 
 /**
- * What was expected of a value, in words that need no knowledge of JSON Schema and repeat nothing of the value; its place
- * is told beside it.
+ * Returns the expectation that a value broke, in words that need no knowledge of JSON Schema. It quotes nothing of the
+ * value; callers add the location.
  */
 export function faultInWords({ keyword, params, parentSchema }: SchemaFault): string {
   switch (keyword) {
@@ -115,9 +115,9 @@ function atLeast({ limit }: SchemaFault['params'], what: string, names: readonly
 const namesOf = (schema: unknown): string[] =>
   Object.keys((schema as { properties?: object } | undefined)?.properties ?? {})
 
-/** A list of allowed values, as far as a message can repeat it. */
+/** Lists the allowed values, up to the length limit. */
 export const oneOf = (values: readonly unknown[]): string =>
   `must be one of ${values.map((value) => JSON.stringify(value)).join(', ')}`.slice(0, LONGEST_LIST)
 
-/** Names come from the caller, and may be as long as its body. */
+/** Names come from the caller and may be as long as the request body. */
 export const short = (name: unknown): string => String(name).slice(0, LONGEST_NAME)

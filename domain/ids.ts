@@ -2,9 +2,9 @@ import { v7 } from 'uuid'
 
 const BYTES = 16
 const DIGITS = Buffer.from('0123456789abcdef')
-/** Where the digits of each byte stand in the text. */
+/** The position in the text of each byte's digits. */
 const PLACES = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34]
-/** Random bytes are drawn for many ids at once: each draw costs more than the rest of an id. */
+/** Random bytes for many ids at once, because one draw costs more than the rest of an id. */
 const drawn = new Uint8Array(256 * BYTES)
 const id = new Uint8Array(BYTES)
 const text = Buffer.alloc(36, '-')
@@ -14,10 +14,13 @@ let seq = 0
 
 const OWN_SPELLING = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
-/** Whether PostgreSQL takes a text as a UUID, in the one spelling that ids have here. */
+/** Returns whether a text is a UUID in the lower-case spelling of the ids here, which PostgreSQL accepts. */
 export const isUuid = (value: string): boolean => OWN_SPELLING.test(value)
 
-/** A new UUIDv7: ids sort by creation, within a process even those of one millisecond, so pages run by id alone. */
+/**
+ * Makes a UUIDv7. Ids sort by creation, within a process even those of one millisecond, so pages
+ * need only the id as cursor.
+ */
 export function newId(): string {
   if (at === drawn.length) {
     crypto.getRandomValues(drawn)
@@ -27,7 +30,7 @@ export function newId(): string {
   const now = Date.now()
   if (now > lastMs) {
     lastMs = now
-    // Half of the range is left to count on in.
+    // Clearing the top bit leaves half of the range for increments.
     seq = ((random[6]! & 0x7f) << 24) | (random[7]! << 16) | (random[8]! << 8) | random[9]!
   } else {
     seq = (seq + 1) | 0
@@ -40,11 +43,11 @@ export function newId(): string {
     text[place] = DIGITS[byte >> 4]!
     text[place + 1] = DIGITS[byte & 15]!
   }
-  // Decoded in one go: a text put together from pieces is copied again by whoever reads it.
+  // One decode yields a flat string; a concatenated one would be flattened again by its reader.
   return text.toString('latin1')
 }
 
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
-/** Whether a text has the form of an id. */
+/** Returns whether a text has the form of an id. */
 export const looksLikeId = (text: string): boolean => UUID.test(text)

@@ -1,6 +1,6 @@
 import type { TaskStatus } from '../schemas/inference-task.ts'
 
-/** Any step of a task may be lost with its node (back to `queued`) or end early; else steps go forward. */
+/** Any status may return to `queued` when a node is lost, or end early; all other steps go forward. */
 const NEXT: Readonly<Record<TaskStatus, readonly TaskStatus[]>> = {
   queued: ['queued', 'assigned', 'claimed', 'failed'],
   assigned: ['queued', 'assigned', 'claimed', 'failed'],
@@ -31,11 +31,11 @@ export const isTerminalTask = (status: TaskStatus): status is TerminalTaskStatus
 
 export const canMoveTask = (from: TaskStatus, to: TaskStatus): boolean => NEXT[from].includes(to)
 
-/** Statuses from which a task may come to `to`: the guard of its update. */
+/** Returns the statuses that may precede `to`, which guard the update to it. */
 export const taskStatusesBefore = (to: TaskStatus): TaskStatus[] =>
   (Object.keys(NEXT) as TaskStatus[]).filter((from) => canMoveTask(from, to))
 
-/** The task status that goes with what a node says it is doing (`warming_up` is a part of loading). */
+/** Maps a step in a node's progress to a task status (`warming_up` is a part of loading). */
 export function taskStatusOf(step: string): TaskStatus | undefined {
   if (step === 'warming_up') return 'loading_model'
   return WORKING.find((status) => status === step)
@@ -49,8 +49,8 @@ const WORKING = [
   'uploading_output',
 ] as const
 
-/** A task waits at most this long in the queue. */
+/** The longest time that a task waits in the queue. */
 export const QUEUE_LIMIT_MS = 24 * 60 * 60 * 1000
 
-/** Claims after which a task that none of them finished has failed. */
+/** A task fails after this many claims without a result. */
 export const MAX_TASK_ATTEMPTS = 5

@@ -1,7 +1,7 @@
-/** What is booked for a task. */
+/** The kinds of ledger entry for a task. */
 export type LedgerKind = 'hold' | 'capture' | 'payout' | 'refund'
 
-/** What a task moves from one purse to another: two entries, which sum to zero. */
+/** A movement of credits from one ledger account to another; it becomes two entries, which sum to zero. */
 export interface Transfer {
   readonly kind: LedgerKind
   readonly from: string
@@ -14,21 +14,21 @@ export interface PricedTask {
   readonly priceMicro: number
 }
 
-/** A node owner's share of what a task earns. */
+/** The share of a task's price that the owner of the node earns. */
 const OWNER_SHARE_PCT = 80
 
 const ESCROW = 'escrow'
 const PLATFORM = 'platform'
 const payer = ({ accountId }: PricedTask) => `account:${accountId}`
 
-/** Free work books nothing. */
+/** A transfer of zero makes no entries. */
 const move = (kind: LedgerKind, from: string, to: string, amount: number): Transfer[] =>
   amount === 0 ? [] : [{ kind, from, to, amount_micro: amount }]
 
-/** The price is set aside when a task is admitted. */
+/** Reserves the price when a task is admitted. */
 export const hold = (task: PricedTask): Transfer[] => move('hold', payer(task), ESCROW, task.priceMicro)
 
-/** A task that succeeded is paid for, and the owner of the node that ran it gets the larger part. */
+/** Pays for a task that succeeded; the owner of the node that ran it gets the larger part. */
 export function capture(task: PricedTask, ownerAccountId: string | undefined): Transfer[] {
   const captured = move('capture', ESCROW, PLATFORM, task.priceMicro)
   if (ownerAccountId === undefined) return captured
@@ -36,5 +36,5 @@ export function capture(task: PricedTask, ownerAccountId: string | undefined): T
   return [...captured, ...move('payout', PLATFORM, `owner:${ownerAccountId}`, share)]
 }
 
-/** A task that failed costs nothing. */
+/** Moves the price of a task that failed back to its payer. */
 export const refund = (task: PricedTask): Transfer[] => move('refund', ESCROW, payer(task), task.priceMicro)

@@ -1,6 +1,6 @@
 import type { MergeMethod } from '../schemas/training-merge.ts'
 
-/** How many models each method takes: adapters, or whole models. */
+/** The number of models that each method merges: adapters, or whole models. */
 export const MERGE_ARITY: Readonly<
   Record<MergeMethod, { field: 'adapters' | 'sources'; least: number; most: number }>
 > = {
@@ -10,23 +10,26 @@ export const MERGE_ARITY: Readonly<
   dare: { field: 'sources', least: 2, most: 16 },
 }
 
-/** Share of a difference that is kept when the caller names none. */
+/** The share of a difference that is retained when the caller sets none. */
 export const DEFAULT_DENSITY = 0.5
 export const DEFAULT_SEED = 0
-/** What a merge holds, whatever the size of the models: each of its threads has a few chunks of them. */
+/** The memory for chunks, which does not depend on the size of the models: each thread holds a few chunks. */
 const CHUNKS_MB = 160
 const MB = 1024 * 1024
 
-/** Memory of a merge, in MB. Of adapters the threads hold whole factors, together less than the files of them all. */
+/**
+ * Returns the memory of a merge in MB. For adapters the threads hold whole factors, together less than the
+ * size of all adapter files.
+ */
 export const mergeMemoryMb = (adapterBytes: number): number => CHUNKS_MB + Math.ceil(adapterBytes / MB)
 
-/** Something wrong with a field of the body. */
+/** A fault in a field of the body. */
 export interface FieldFault {
   path: (string | number)[]
   message: string
 }
 
-/** What is wrong with how many models and which weights are given; `undefined` when nothing is. */
+/** Returns the fault in the number of models or weights; undefined when there is none. */
 export function faultOfMerge(
   method: MergeMethod,
   given: Record<'adapters' | 'sources', number> & {
@@ -63,7 +66,10 @@ function faultOfWeights(
   return sum > 0 ? undefined : { path: ['weights'], message: 'at least one weight must be above 0' }
 }
 
-/** One weight for each model: as given; else equal shares for `dare`, which adds up what it keeps, and 1 for the others. */
+/**
+ * Returns one weight for each model: the given ones; otherwise equal shares for `dare`, which adds up what it retains,
+ * and 1 for other methods.
+ */
 export const weightsFor = (
   method: MergeMethod,
   weights: readonly number[] | undefined,

@@ -1,9 +1,9 @@
 const MICRO = 1_000_000
 
-/** Micro-credits of a price; `creditUsd` is what one credit is worth (`HEARTH_CREDIT_USD`). */
+/** Converts US dollars to micro-credits; `creditUsd` is the value of one credit (`HEARTH_CREDIT_USD`). */
 export const usdToMicro = (usd: number, creditUsd: number): number =>
   Math.round(Number(((usd / creditUsd) * MICRO).toPrecision(15)))
 
-/** A price in US dollars, without the last digits that dividing leaves behind. */
+/** Converts micro-credits to US dollars, without the rounding noise of the division. */
 export const microToUsd = (micro: number, creditUsd: number): number =>
   Number(((micro / MICRO) * creditUsd).toPrecision(15))

@@ -1,4 +1,4 @@
-/** Where the files of datasets are: as uploaded, and once they are the dataset's content. */
+/** The folders of dataset files: first the upload, then the verified content. */
 export type DatasetStage = 'incoming' | 'datasets'
 
 interface DatasetPlace {
@@ -6,24 +6,27 @@ interface DatasetPlace {
   datasetId: string
 }
 
-/** Where a gateway keeps what is PUT under a lease until it has seen that it still may be. */
+/** The folder for files that are PUT under a lease, until the gateway has checked that the lease still allows them. */
 export const INCOMING_PUTS = 'incoming/puts/'
 
-/** A file of a model that an operator imports. */
+/** The key of a file in a model that an operator imports. */
 export const importKey = (versionId: string, path: string): string => `imports/${versionId}/${path}`
 
-/** Everything of one dataset at one stage. */
+/** The folder of one dataset at one stage. */
 export const datasetFolder = (stage: DatasetStage, { accountId, datasetId }: DatasetPlace): string =>
   `${stage}/${accountId}/${datasetId}/`
 
-/** The file of one upload. A client may write at `incoming` while its signed URL lives; nobody may at `datasets`. */
+/**
+ * The key of an uploaded file. A client may write to `incoming` while its signed URL is valid; no client
+ * can write to `datasets`.
+ */
 export const datasetKey = (
   stage: DatasetStage,
   place: DatasetPlace & { uploadId: string },
   extension = 'upload',
 ): string => `${datasetFolder(stage, place)}${place.uploadId}/data.${extension}`
 
-/** Whose object a key names; what operators import has an owner of its own. */
+/** Returns the account that owns the object; imports of operators have an owner of their own. */
 export function accountOfKey(key: string): string {
   const [stage = '', accountId = ''] = key.split('/')
   return stage === 'imports' ? stage : accountId
@@ -33,10 +36,13 @@ export function accountOfKey(key: string): string {
 export interface LeaseFile {
   kind: 'checkpoint' | 'artifact' | 'output'
   filename: string
-  /** Once it is known: the object store takes nothing else under this key, so what lies there never changes. */
+  /**
+   * Known once the node has sent it. The object store then accepts only these bytes under the key, so
+   * the object never changes.
+   */
   sha256?: string
 }
 
-/** The place of such a file below the folder of its task or job: one of its own for each attempt and content. */
+/** The key of a lease's file below the folder of its task or job. Each attempt and content has its own. */
 export const leaseFileKey = (attempt: number, { kind, filename, sha256 }: LeaseFile): string =>
   `${attempt}/${kind}/${sha256 === undefined ? '' : `sha256=${sha256}/`}${filename}`

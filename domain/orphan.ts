@@ -1,12 +1,13 @@
-/** Tests of one candidate before their going without a word is its verdict. */
+/** A candidate fails when this many tests have ended without a verdict. */
 const MOST_TESTS = 2
 
-/** What becomes of a row whose workflow is not there to finish it. */
+/** The action for a row whose workflow has ended without finishing it. */
 export type Orphan = 'restart' | { status: 'failed' | 'cancelled'; reason: string }
 
 /**
- * Decides by how the workflow stands. One that runs owns its row. One that is unknown, or ended without a word on its
- * row, is started again and finds out from the row what is left to do. What an operator ended stays ended.
+ * Decides by the status of the row's workflow. A running workflow owns its row. An unknown workflow, or one that
+ * completed without finishing its row, is restarted and reads from the row which steps remain. A workflow that an
+ * operator ended is not restarted.
  */
 export function orphanOf(workflow: string): Orphan | undefined {
   switch (workflow) {
@@ -27,8 +28,8 @@ export function orphanOf(workflow: string): Orphan | undefined {
 }
 
 /**
- * The same for the test of a candidate, which may be made again: one that an operator terminated, or that was lost, is
- * started once more. One that was cancelled stays cancelled.
+ * Decides the same for the test of a candidate, which may run again: a test that an operator terminated, or that was
+ * lost, is restarted. A cancelled test is not.
  */
 export function orphanedTest(workflow: string, tests: number): Orphan | undefined {
   const orphan = orphanOf(workflow)

@@ -1,6 +1,6 @@
 import { type NodeSnapshot, serves, stageOf } from './placement/node-snapshot.ts'
 
-/** On how many nodes a model is loaded, and on how many more it lies on disk. */
+/** The number of nodes on which a model is loaded, and of further nodes that have it on disk. */
 export interface ModelNodes {
   warm: number
   cached: number
@@ -8,7 +8,7 @@ export interface ModelNodes {
 
 const NOWHERE: ModelNodes = { warm: 0, cached: 0 }
 
-/** Counts every model over the nodes that take work of this account, `null` being any account at all. */
+/** Counts every model over the nodes that work for this account; `null` stands for any account. */
 export function countModelNodes(
   nodes: readonly NodeSnapshot[],
   accountId: string | null,

@@ -1,16 +1,16 @@
 type Schema = Readonly<Record<string, unknown>>
 
-/** What a check of a value costs at most. */
+/** An upper bound for the cost of validating a value. */
 export interface SchemaWeight {
-  /** Steps for each place of a value, however the value is nested; `Infinity` where no bound was found. */
+  /** Steps per location of a value at any depth; `Infinity` when no bound was found. */
   perPlace: number
-  /** Subschemas that one and the same place is held against, through references and branches alone. */
+  /** Subschemas that apply at one location through references and branches alone. */
   atOnce: number
 }
 
-/** Schemas looked at before a bound is given up. */
+/** The number of visited schemas after which the search for a bound ends. */
 const MOST_STEPS = 20_000
-/** A place with more than this is as good as unbounded. */
+/** A larger weight is treated as unbounded. */
 const LARGEST = 1e9
 
 const BRANCHES = ['allOf', 'anyOf', 'oneOf'] as const
@@ -19,19 +19,19 @@ const OF_ANY_MEMBER = ['additionalProperties', 'unevaluatedProperties', 'propert
 const OF_ANY_ITEM = ['items', 'contains', 'unevaluatedItems'] as const
 const REFERENCES = ['$ref', '$dynamicRef', '$recursiveRef'] as const
 const ANCHORS = ['$anchor', '$dynamicAnchor'] as const
-/** Where these lead is decided by how the check came to a place. */
+/** The target of these references depends on the path by which validation reached them. */
 const DYNAMIC = ['$dynamicRef', '$recursiveRef'] as const
-/** Compares whole values, so that it costs more the larger they are. */
+/** The cost of keywords that compare whole values, and so cost more for larger values. */
 const WHOLE_VALUE = 64
 const PATTERN = 64
 
-/** How often each schema is held against one place. */
+/** The number of times that each schema applies at one location. */
 type Counts = Map<Schema, number>
 
 /**
- * The most that checking values against a JSON Schema costs. References and branches multiply: the schemas held against one
- * place of a value are counted with how often each of them is, then those of its members, until nothing new comes up. A
- * schema whose counts grow with the depth of the value has no bound.
+ * Bounds the cost of validating values against a JSON Schema. References and branches multiply the cost: the algorithm
+ * counts how often each schema applies at one location, then at the location of its members, until it finds no new
+ * combination. A schema whose counts grow with the depth of the value has no bound.
  */
 export function weighSchema(root: Schema, mostSteps = MOST_STEPS): SchemaWeight {
   return new Scale(root, mostSteps).weigh()
@@ -75,14 +75,14 @@ class Scale {
     return { perPlace: this.#heaviest, atOnce }
   }
 
-  /** Of all schemas there are, used or not: ajv compiles them, and a value chooses which are reached. */
+  /** The maximum over all schemas, used or not, because ajv compiles them all and the value decides which are reached. */
   #mostAtOnce(): number {
     const known = new Map<Schema, number>()
     const open = new Set<Schema>()
     const of = (schema: Schema): number => {
       const found = known.get(schema)
       if (found !== undefined) return found
-      // A schema that leads to itself without going down a level never ends.
+      // A schema that references itself at the same location recurses without end.
       if (open.has(schema)) return Infinity
       open.add(schema)
       let sum = 1
@@ -96,7 +96,10 @@ class Scale {
     return most
   }
 
-  /** With everything that references and branches add at the same place; nothing where that is too much. */
+  /**
+   * Adds the schemas that references and branches apply at the same location; undefined when the
+   * counts exceed the bound.
+   */
   #close(given: Counts): Counts | undefined {
     const order: Schema[] = []
     const visited = new Set<Schema>()
@@ -127,7 +130,7 @@ class Scale {
     return found.filter(isSchema)
   }
 
-  /** What a reference within the document leads to; others do not compile. */
+  /** Resolves a reference within the document; any other reference does not compile. */
   #resolve(ref: string): unknown {
     if (ref !== '#' && !ref.startsWith('#/')) return this.#anchors.get(ref.slice(1))
     let at: unknown = this.#root
@@ -138,7 +141,7 @@ class Scale {
     return at
   }
 
-  /** For each kind of member that a value can have there: the schemas it is held against. */
+  /** Yields, for each kind of member that a value can have at this location, the schemas that apply to it. */
   *#membersOf(closed: Counts): Iterable<Counts> {
     const ofAnyMember: Counts = new Map()
     const ofAnyItem: Counts = new Map()
@@ -162,7 +165,7 @@ class Scale {
     for (const indexed of byIndex.values()) yield merged(indexed, ofAnyItem)
   }
 
-  /** Of its own keywords: lists of names and values cost by their length. */
+  /** The cost of a schema's own keywords; lists of names and values cost by their length. */
   #weightOf(schema: Schema): number {
     const known = this.#own.get(schema)
     if (known !== undefined) return known
@@ -206,7 +209,7 @@ function keywordWeight(name: string, value: unknown): number {
   }
 }
 
-/** The steps for a character: those of a linear automaton whose size is that of the pattern, repetitions written out. */
+/** The steps per character of a linear automaton, which has the size of the pattern with its repetitions expanded. */
 export function patternWeight(pattern: unknown): number {
   if (typeof pattern !== 'string') return 1
   let size = pattern.length
@@ -243,7 +246,7 @@ function entryOf<K>(map: Map<K, Counts>, key: K): Counts {
   return fresh
 }
 
-/** Every object within a schema; some are none, such as examples, and count as ones that nothing leads to. */
+/** Yields every object within a schema. Some, such as examples, are not schemas; they are counted and never reached. */
 function* everySchema(value: unknown): Iterable<Schema> {
   if (Array.isArray(value)) for (const item of value) yield* everySchema(item)
   if (!isSchema(value)) return

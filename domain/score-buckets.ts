@@ -3,7 +3,7 @@ interface Place<T> {
   at: number
 }
 
-/** Items by whole points between two bounds; adding, moving and removing cost the same however many there are. */
+/** Items in buckets by whole points within fixed bounds. Adding, moving and removing an item takes constant time. */
 export class ScoreBuckets<T> {
   readonly #least: number
   readonly #buckets: T[][]
@@ -18,7 +18,7 @@ export class ScoreBuckets<T> {
     return this.#places.size
   }
 
-  /** Adds an item, or moves it to its new points. */
+  /** Adds an item, or moves it to the bucket of its new points. */
   add(item: T, points: number): void {
     const bucket = this.#buckets[points - this.#least]
     if (!bucket) throw new RangeError(`${points} points are out of bounds`)
@@ -41,7 +41,7 @@ export class ScoreBuckets<T> {
     this.#takeOut(item, place)
   }
 
-  /** The last of the bucket takes the place that becomes free. */
+  /** The last item of the bucket moves into the gap. */
   #takeOut(item: T, { bucket, at }: Place<T>): void {
     const last = bucket.pop()
     if (last === undefined || last === item) return
@@ -49,7 +49,7 @@ export class ScoreBuckets<T> {
     this.#places.get(last)!.at = at
   }
 
-  /** Non-empty buckets, most points first. */
+  /** Yields the non-empty buckets, most points first. */
   *best(): Generator<readonly T[]> {
     for (let i = this.#buckets.length - 1; i >= 0; i--) {
       const bucket = this.#buckets[i]!
@@ -59,8 +59,8 @@ export class ScoreBuckets<T> {
 }
 
 /**
- * Power of two choices: of the items with most points that fit, two drawn at random and the better of them by `prefer`.
- * Undefined when nothing fits.
+ * Picks by the power of two choices: draws two items at random among the best that fit and returns the better by
+ * `prefer`. Undefined when nothing fits.
  */
 export function drawBest<T>(
   buckets: ScoreBuckets<T>,
@@ -77,7 +77,7 @@ export function drawBest<T>(
   return undefined
 }
 
-/** An item that fits, looked for from a random place on. */
+/** Searches for an item that fits, beginning at a random position. */
 function probe<T>(
   bucket: readonly T[],
   fits: (item: T) => boolean,

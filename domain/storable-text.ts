@@ -1,11 +1,11 @@
 const NUL = '\0'
 
-/** Whether PostgreSQL can hold a text: neither a NUL nor half a surrogate pair. */
+/** Returns whether PostgreSQL can store a text, which must have no NUL and no unpaired surrogate. */
 export const isStorable = (text: string): boolean => !text.includes(NUL) && text.isWellFormed()
 
-/** A text as PostgreSQL can hold it. */
+/** Replaces what PostgreSQL cannot store in a text. */
 export const storable = (text: string): string => text.toWellFormed().replaceAll(NUL, '\uFFFD')
 
-/** A value as JSON that PostgreSQL can hold. */
+/** Serializes a value to JSON that PostgreSQL can store. */
 export const storableJson = (value: object): string =>
   JSON.stringify(value, (_key, part: unknown) => (typeof part === 'string' ? storable(part) : part))

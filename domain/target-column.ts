@@ -6,7 +6,7 @@ interface Column {
 }
 
 const NUMBERS = new Set(['integer', 'number'])
-/** What can be no number, and what can be no class; `any` may turn out to be either. */
+/** Column types that cannot be a number, and those that cannot be a class; `any` may turn out to be either. */
 const NEVER = {
   number: new Set(['boolean', 'string', 'date', 'timestamp', 'binary', 'list', 'object']),
   class: new Set(['binary', 'list', 'object']),
@@ -15,8 +15,8 @@ const IN_WORDS = { number: 'numbers', class: 'classes: texts, whole numbers, boo
 const SHOWN = 20
 
 /**
- * The column that a run predicts, as its trainer chooses one where none is named. Nothing where only the trainer can say,
- * which has seen the values; `taken` is another column that it may not be.
+ * Returns the column that a run predicts, chosen as its trainer would when none is named. Undefined when the choice
+ * depends on the values, which only the trainer sees; `taken` is another column that is not eligible.
  */
 export function targetColumn(
   { usual, otherwise }: TargetRule,
@@ -31,7 +31,7 @@ export function targetColumn(
   return undefined
 }
 
-/** Why a column cannot be what a run predicts; nothing where it may be. */
+/** Returns the reason why a column cannot be the target; undefined when it can. */
 export function whyNoTarget(
   { holds }: TargetRule,
   { model, target, columns }: { model: string; target: string; columns: readonly Column[] },

@@ -1,6 +1,6 @@
 import type { HardwarePreference, OperatingMode, TrainingRunStatus } from '../schemas/training-run.ts'
 
-/** Where a run may go from each status; a run taken up again after a lost node stays `running`. */
+/** The statuses that may follow each status. A run that resumes after a lost node stays `running`. */
 export const TRAINING_RUN_TRANSITIONS: Readonly<Record<TrainingRunStatus, readonly TrainingRunStatus[]>> = {
   pending: ['running', 'failed', 'cancelled'],
   running: ['completed', 'failed', 'cancelled'],
@@ -11,23 +11,23 @@ export const TRAINING_RUN_TRANSITIONS: Readonly<Record<TrainingRunStatus, readon
 
 const STATUSES = Object.keys(TRAINING_RUN_TRANSITIONS) as TrainingRunStatus[]
 
-/** The statuses that may precede `to`: what a guarded update names. */
+/** Returns the statuses that may precede `to`, which guard the update to it. */
 export const sourcesOf = (to: TrainingRunStatus): TrainingRunStatus[] =>
   STATUSES.filter((from) => TRAINING_RUN_TRANSITIONS[from].includes(to))
 
-/** Nothing follows these. */
+/** A terminal status has no successors. */
 export const isTerminal = (status: TrainingRunStatus): boolean =>
   TRAINING_RUN_TRANSITIONS[status].length === 0
 
-/** Temporal priority: 1 goes first. */
+/** Temporal priority; 1 is the highest. */
 export const PRIORITY: Readonly<Record<OperatingMode, number>> = { performance: 1, balanced: 3, eco: 5 }
 
-/** Share of a node's threads that a run may use. */
+/** The share of a node's threads that a run may use. */
 export const THREAD_SHARE: Readonly<Record<OperatingMode, number>> = { performance: 1, balanced: 1, eco: 0.5 }
 
 /**
- * Threads of one trainer on a node. One core stays with the platform, for a trainer that fights for the last one is
- * slower, not faster; the others are divided among as many runs as the node takes at once.
+ * Returns the threads of one trainer on a node. One core is left to the platform, because a trainer that competes for
+ * the last core becomes slower. The other cores are divided among the runs that the node executes at once.
  */
 export const trainerThreads = ({
   cores,
@@ -39,12 +39,12 @@ export const trainerThreads = ({
   share: number
 }): number => Math.max(1, Math.floor(((cores - 1) / Math.max(1, slots)) * share))
 
-/** Attempts in a row that brought nothing new before a run is given up. */
+/** A run fails after this many attempts in a row without a new checkpoint. */
 export const MAX_FRUITLESS_ATTEMPTS = 3
 
 /**
- * The kind of node a run waits for, or a sentence why there is none. `gpuOnline` says whether any GPU node is there:
- * a mere preference does not wait for one.
+ * Returns the kind of node that a run waits for, or a sentence that explains why there is none. `gpuOnline` says
+ * whether a GPU node is connected: a mere preference does not wait for one.
  */
 export function hardwareFor(
   preference: HardwarePreference,
@@ -59,7 +59,7 @@ export function hardwareFor(
   return { hardware: preference === 'gpu_preferred' && gpuOnline ? 'gpu' : 'cpu' }
 }
 
-/** The immutable queue key of a version: its name as a slug, and enough of its id to be unique. */
+/** Makes the immutable key of a version for queue names: a slug of its name, and enough of its id to be unique. */
 export function modelKeyOf(name: string, versionId: string): string {
   const slug = name
     .normalize('NFKD')
@@ -73,7 +73,7 @@ export function modelKeyOf(name: string, versionId: string): string {
   return `${slug || 'model'}-${versionId.slice(-12)}`
 }
 
-/** Why a workflow gives a run up. */
+/** The reasons for which a workflow fails a run. */
 export type GiveUpReason = 'permanent' | 'fruitless' | 'internal'
 
 const WHY: Readonly<Record<GiveUpReason, string>> = {
@@ -82,7 +82,7 @@ const WHY: Readonly<Record<GiveUpReason, string>> = {
   internal: 'The platform could not finish this run.',
 }
 
-/** What callers read of a failed run: why it was given up, the last attempt's own words, else the last lines of its log. */
+/** Returns the error of a failed run: the reason, and the last attempt's error or the last lines of its log. */
 export function failureText(
   reason: GiveUpReason,
   { lastError, lastLines }: { lastError: string | null; lastLines: readonly string[] },

@@ -2,7 +2,7 @@ import type { NodeSharing } from '../schemas/node.ts'
 import { NODE_QUEUES } from './placement/node-queues.ts'
 import { serves } from './placement/node-snapshot.ts'
 
-/** What decides whether a node can take a job. */
+/** The facts about a node that decide whether it can run a job. */
 export interface NodeStanding {
   readonly name: string
   readonly account_id: string
@@ -10,7 +10,7 @@ export interface NodeStanding {
   readonly hardware: 'cpu' | 'gpu' | 'xpu'
   readonly is_online: boolean
   readonly is_draining: boolean
-  /** How many jobs it takes at once; null where it has not said so. */
+  /** The number of jobs that it runs at once; null when it has not reported one. */
   readonly train_slots: number | null
 }
 
@@ -19,10 +19,10 @@ interface WaitingJob {
   readonly task_queue: string
 }
 
-/** As many reasons as a sentence can name. */
+/** The largest number of reasons in one sentence. */
 const SHOWN = 10
 
-/** Why no node can take a job, in words that go on a sentence; null when a node is there, busy or not. */
+/** Explains why no node can run a job, as the end of a sentence; null when a node can, busy or not. */
 export function whyWaiting(nodes: readonly NodeStanding[], job: WaitingJob): string | null {
   const needsGpu = job.task_queue === NODE_QUEUES.train('gpu')
   const what = needsGpu ? 'node with a GPU' : 'node'
@@ -32,15 +32,15 @@ export function whyWaiting(nodes: readonly NodeStanding[], job: WaitingJob): str
   for (const node of able) {
     const fault = faultOf(node, needsGpu)
     if (fault === undefined) return null
-    // What the machines of others are called is theirs to say.
+    // The names of other accounts' nodes are not disclosed.
     const who = node.account_id === job.account_id ? node.name || 'a node' : 'shared'
     const key = `${who} ${fault}`
     faults.set(key, (faults.get(key) ?? 0) + 1)
   }
-  const told = [...faults]
+  const reasons = [...faults]
     .slice(0, SHOWN)
     .map(([fault, count]) => (count > 1 ? `${fault} (${count} nodes)` : fault))
-  return `no ${what} that works for this account is online: ${told.join('; ')}`
+  return `no ${what} that works for this account is online: ${reasons.join('; ')}`
 }
 
 function faultOf(node: NodeStanding, needsGpu: boolean): string | undefined {

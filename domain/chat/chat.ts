@@ -1,21 +1,27 @@
 /** Task types that `/v1/chat/completions` serves. */
 export const CHAT_TASK_TYPES = ['chat', 'code', 'text-generation'] as const
 
-/** Where every language model server takes its requests, and the name under which it serves its model to whoever gives none. */
+/** The path at which every language model server accepts chats, and the default name under which it serves its model. */
 export const CHAT_PATH = '/v1/chat/completions'
 export const SERVED_MODEL = 'model'
 
-/** First versions of the node runtime that pass streams on, and that let answers name the model as the caller did. */
+/**
+ * The first versions of the node runtime that stream responses, and that let a response repeat the
+ * model name of the request.
+ */
 const FIRST_STREAMING = [0, 10, 195] as const
 const FIRST_NAMING = [0, 12, 0] as const
 
 export const isChatCapable = (taskType: string): boolean =>
   (CHAT_TASK_TYPES as readonly string[]).includes(taskType)
 
-/** Whether a node of this runtime version passes an answer on as it is produced. */
+/** Returns whether a node of this runtime version passes a response on while it is produced. */
 export const canStream = (version: string): boolean => isAtLeast(version, FIRST_STREAMING)
 
-/** Whether a node of this runtime version takes a chat under any name of its model, and answers under that name. */
+/**
+ * Returns whether a node of this runtime version accepts a chat under any name of its model, and
+ * responds under that name.
+ */
 export const takesModelName = (version: string): boolean => isAtLeast(version, FIRST_NAMING)
 
 function isAtLeast(version: string, least: readonly number[]): boolean {
@@ -27,7 +33,7 @@ function isAtLeast(version: string, least: readonly number[]): boolean {
   return true
 }
 
-/** The tokens that an answer of a language model says it took; 0 when it does not say. */
+/** Returns the total tokens that a language model's response reports; 0 when it reports none. */
 export function tokensIn(answer: unknown): number {
   const usage = (answer as { usage?: unknown } | null | undefined)?.usage
   if (typeof usage !== 'object' || usage === null) return 0
@@ -38,7 +44,7 @@ export function tokensIn(answer: unknown): number {
   return isTokenCount(sum) ? sum : 0
 }
 
-/** The same of an answer's text, or an event's; undefined when that is no JSON object with a `usage`. */
+/** Does the same for the text of a response or event; undefined unless it is a JSON object with `usage`. */
 export function tokensOf(text: string): number | undefined {
   try {
     const { usage } = JSON.parse(text) as { usage?: unknown }
@@ -50,7 +56,7 @@ export function tokensOf(text: string): number | undefined {
 
 type Counts = Partial<Record<'total_tokens' | 'prompt_tokens' | 'completion_tokens', unknown>>
 
-/** More tokens than any model takes for one answer: what a node says beyond it is not believed, for counts are added up. */
+/** The bound is above the tokens of any real response. Counts beyond it are ignored, because counts are summed up. */
 export const MOST_TOKENS = 100_000_000
 
 export const isTokenCount = (value: unknown): value is number =>

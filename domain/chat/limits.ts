@@ -1,7 +1,7 @@
 import { invalid } from '../errors.ts'
 import { patternWeight, weighSchema } from '../schema-weight.ts'
 
-/** What one chat may ask of a model server that it shares with the chats of others. */
+/** Upper bounds for one chat, because a model server is shared by many. */
 export const CHAT_LIMITS = {
   answers: 8,
   tokens: 1_048_576,
@@ -16,13 +16,13 @@ export const CHAT_LIMITS = {
   choices: 1_000,
   schemaBytes: 64 * 1024,
   grammarBytes: 16 * 1024,
-  /** Steps of the automaton that a pattern becomes, its repetitions written out. */
+  /** Steps of the automaton that a pattern compiles to, with its repetitions expanded. */
   patternWeight: 5_000,
-  /** Subschemas for one place of the answer. */
+  /** Subschemas that apply at one location of the response. */
   schemaAtOnce: 1_000,
 } as const
 
-/** What is wrong with a member, in words; nothing when it may go on. Types that are wrong are left to the model server. */
+/** Returns the fault of a member in words, or undefined. Members of a wrong type are left to the model server. */
 type MemberCheck = (value: unknown) => string | undefined
 
 const L = CHAT_LIMITS
@@ -72,7 +72,7 @@ const bytes =
       : undefined
 
 const schema: MemberCheck = (value) => {
-  // vLLM takes it as text as well.
+  // vLLM also accepts the schema as a JSON text.
   const given = typeof value === 'string' ? parsed(value) : value
   if (typeof given !== 'object' || given === null) return textUpTo(L.schemaBytes)(value)
   return firstOf(bytes(L.schemaBytes), (one) => {
@@ -100,7 +100,7 @@ const grammar = textUpTo(L.grammarBytes)
 const regex = firstOf(textUpTo(L.grammarBytes), pattern)
 const words = firstOf(listOf(L.words, 'texts'), shortTexts(L.stopLength))
 
-/** By the names that OpenAI and vLLM give them. */
+/** By the member names of OpenAI and vLLM. */
 const CHECKS = new Map<string, MemberCheck>([
   ['n', atMost(L.answers)],
   ['best_of', atMost(L.answers)],
@@ -133,7 +133,7 @@ const CHECKS = new Map<string, MemberCheck>([
   ['structured_outputs', member({ json: schema, regex, grammar, choice: choices, structural_tag: grammar })],
 ])
 
-/** Refuses a chat that asks for more than one may; names the member, at `loc`. */
+/** Refuses a chat that exceeds a limit; the error names the member, with `loc` as its path. */
 export function checkChatLimits(body: object, loc: readonly string[]): void {
   for (const name in body) {
     const check = CHECKS.get(name)
@@ -152,7 +152,7 @@ function parsed(text: string): unknown {
   }
 }
 
-/** Every pattern in a schema, wherever it stands. */
+/** Returns every pattern in a schema, at any depth. */
 function patternsOf(value: unknown): string[] {
   if (typeof value !== 'object' || value === null) return []
   return Object.entries(value).flatMap(([name, one]) => {

@@ -4,7 +4,7 @@ const MESSAGE = {
   properties: { role: { type: 'string' }, content: {} },
 }
 
-/** What an imported language model takes and gives, as all language models here do. */
+/** The listing fields of an imported language model, which all language models here share. */
 export const CHAT_LISTING = {
   input_schema: {
     type: 'object',
@@ -36,7 +36,7 @@ export const CHAT_LISTING = {
 
 const OBJECT = { type: 'object' }
 
-/** Of other models nothing is known beforehand but that they take and give objects. */
+/** The listing fields of any other imported model: all that is known is that input and output are objects. */
 export const PLAIN_LISTING = {
   input_schema: OBJECT,
   output_schema: OBJECT,

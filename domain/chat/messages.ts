@@ -1,15 +1,15 @@
 import { CHAT_ROLES } from '../../schemas/openai.ts'
 import { invalidFor, type Issue } from '../errors.ts'
 
-/** Members by which an assistant says something without `content`. */
+/** Members that an assistant's message may have in place of `content`. */
 const INSTEAD_OF_CONTENT = ['tool_calls', 'function_call', 'refusal', 'audio', 'reasoning_content'] as const
 
-/** As many as one answer names. */
+/** The largest number of faults in one error. */
 const MOST = 100
 
 /**
- * Refuses messages of a chat that are not `{role, content}` each, naming them all. What the parts of a
- * `content` are, and every other member, is left to the model server.
+ * Refuses messages that are not `{role, content}` each, and reports every fault. The parts of a `content` and all other
+ * members are left to the model server.
  */
 export function checkMessages(messages: readonly unknown[], loc: readonly (string | number)[]): void {
   const issues: Issue[] = []
@@ -45,7 +45,7 @@ function faultOf(message: unknown): MessageFault | undefined {
 
 const ROLES_IN_WORDS = CHAT_ROLES.map((role) => JSON.stringify(role)).join(', ')
 
-/** Answers that call tools come with `content` null or without it, and are sent back like that. */
+/** Responses that call tools have `content` null or leave it out, and clients send them back unchanged. */
 function withoutContent(message: object, role: unknown, content: undefined | null): MessageFault | undefined {
   if (role === 'function' && content === null) return undefined
   if (role === 'assistant') {

@@ -2,7 +2,10 @@ import { CHAT_TASK_TYPES } from '../chat/chat.ts'
 import { kvCacheMb, type ModelShape } from '../models/shape.ts'
 import { chooseWeights, type HubWeights, type WeightFormat } from './weights.ts'
 
-/** What a task of the hub's vocabulary is called on the hub, of what category it is, and its names among the task types of runtime profiles. */
+/**
+ * By `task_type` of the hub routes: the pipeline tag of the hub, the model's category, and the matching task
+ * types of runtime profiles.
+ */
 export const HUB_TASKS = {
   embeddings: { pipeline: 'feature-extraction', category: 'nlp', served: ['embeddings'] },
   rerank: { pipeline: 'text-ranking', category: 'nlp', served: ['rerank'] },
@@ -16,7 +19,7 @@ export type HubTask = keyof typeof HUB_TASKS
 
 export const isHubTask = (text: string): text is HubTask => Object.hasOwn(HUB_TASKS, text)
 
-/** The task that a hub's pipeline tag stands for. */
+/** Returns the hub task with this pipeline tag. */
 export const taskOfPipeline = (pipeline: string | null): HubTask | undefined =>
   (Object.keys(HUB_TASKS) as HubTask[]).find((task) => HUB_TASKS[task].pipeline === pipeline)
 
@@ -46,19 +49,19 @@ export interface HubProfile {
   vram_mb: number
 }
 
-/** What decides besides the repository itself. */
+/** The facts, apart from the repository, that the verdict depends on. */
 export interface HubSurroundings {
   task: HubTask | undefined
   profiles: readonly HubProfile[]
   /** Memory of the largest node, in MB; undefined while none is connected. */
   largestNodeMb: number | undefined
-  /** Whether the account may read a gated repository; `unknown` where nobody has tried. */
+  /** Whether the account may read a gated repository; `unknown` before the first attempt. */
   access: 'granted' | 'no_token' | 'refused' | 'not_listed' | 'unknown'
-  /** Where a person accepts the terms. */
+  /** The page on which a person accepts the repository's terms. */
   pageUrl: string
-  /** Of config.json; null where it has not been read. */
+  /** The shape that config.json declares; null when the file has not been read. */
   shape: ModelShape | null
-  /** The shards that the index of its safetensors names; null where it has none or has not been read. */
+  /** The shards in the index of the safetensors; null when there is no index or it has not been read. */
   shards: readonly string[] | null
 }
 
@@ -77,21 +80,21 @@ export interface Compatibility {
 export interface HubVerdict {
   compatibility: Compatibility
   requirements: { vram_mb: number | null; params_b: number | null }
-  /** What a node has to fetch to serve it; empty when no profile can. */
+  /** The files that a node downloads to serve the repository; empty when no profile can run it. */
   files: readonly string[]
   sizeBytes: number
 }
 
-/** A failed one of these is for a person to judge; any other keeps the repository out. */
+/** A failure of one of these checks is for a person to review. Any other failure refuses the repository. */
 const FOR_REVIEW = new Set(['licence'])
 
-/** Architectures of causal language models that the LLM servers know without code from the repository. */
+/** Architectures of causal language models, which the LLM servers support without code from the repository. */
 const CAUSAL_LM = /(?:ForCausalLM|LMHeadModel)$/
 const OPEN_LICENCES =
   /^(?:apache-2\.0|mit|bsd.*|cc0-1\.0|cc-by-4\.0|cc-by-sa-4\.0|openrail.*|bigscience-.*|creativeml-.*|isc|unlicense|mpl-2\.0|lgpl.*|gpl.*|agpl.*)$/
 const MB = 1024 * 1024
 
-/** Whether the platform can serve a repository, check by check, and what that would take. */
+/** Checks whether the platform can serve a repository, and which files and how much memory that needs. */
 export function checkHubRepo(repo: HubRepoFacts, around: HubSurroundings): HubVerdict {
   const weights = chooseWeights(repo.files, around.shards)
   const { format, files = [] } = weights ?? {}

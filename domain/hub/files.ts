@@ -1,4 +1,4 @@
-/** One file of a hub repository at one commit, as a version names it in place of an object of the store. */
+/** A file of a hub repository at one commit. A version can refer to it in place of an object in the store. */
 export interface HubFileRef {
   repoId: string
   revision: string
@@ -10,7 +10,7 @@ const SCHEME = 'hub:'
 export const hubKey = ({ repoId, revision, path }: HubFileRef): string =>
   `${SCHEME}${repoId}@${revision}/${path}`
 
-/** The hub file behind a version's file; `undefined` when the file is in the object store. */
+/** Parses the hub file of a version's file; `undefined` when the file is in the object store. */
 export function parseHubKey(key: string): HubFileRef | undefined {
   const [, repoId, revision, path] = /^hub:([^@]+)@([0-9a-f]+)\/(.+)$/.exec(key) ?? []
   return repoId && revision && path ? { repoId, revision, path } : undefined

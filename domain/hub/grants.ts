@@ -1,4 +1,4 @@
-/** Whether one of an operator's patterns covers a repository: its id, `owner/*` or `*`. */
+/** Returns whether an operator's patterns match a repository: its id, `owner/*` or `*`. */
 export const isGranted = (patterns: readonly string[], repoId: string): boolean =>
   patterns.some((pattern) => covers(pattern.toLowerCase(), repoId.toLowerCase()))
 

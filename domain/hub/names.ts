@@ -1,12 +1,13 @@
-/** What every name of a hub import begins with, and no other name. */
+/** Every name of a hub import begins with this prefix, and no other name does. */
 const PREFIX = 'hf-'
 const LONGEST = 80
 
 export const isHubName = (name: string): boolean => name.startsWith(PREFIX)
 
 /**
- * The name of an import: the repository's id with `--` between owner and name. No hub id holds `--` itself, so two
- * repositories share no name: `a-b/c` and `a/b-c` differ. Null where the id cannot be told back from it.
+ * Makes the name of an import: the repository's id with `--` between owner and name. Null when the id could not
+ * be recovered from the name, as for an id that contains `--`. Two repositories therefore never share a name:
+ * `a-b/c` and `a/b-c` differ.
  */
 export function hubModelName(repoId: string): string | null {
   const name = PREFIX + repoId.toLowerCase().replace('/', '--')
@@ -14,7 +15,7 @@ export function hubModelName(repoId: string): string | null {
   return isPlain ? name : null
 }
 
-/** A name that is nobody's yet: as much of the repository's id as is legible, and the end of an id of our own. */
+/** Makes a unique name: a slug of the repository's id, and the end of an id of ours. */
 export function distinctHubName(repoId: string, id: string): string {
   const slug = repoId.toLowerCase().replaceAll(/[^a-z0-9.]+/g, '-')
   return `${PREFIX}${slug.slice(0, LONGEST - PREFIX.length).replace(/[-.]+$/, '')}--${id.slice(-8)}`

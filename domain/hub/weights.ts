@@ -5,15 +5,15 @@ interface SizedFile {
 
 export type WeightFormat = 'safetensors' | 'gguf'
 
-/** What of a repository is fetched to serve it. */
+/** The files of a repository that a node downloads to serve it. */
 export interface HubWeights {
   format: WeightFormat
   files: readonly string[]
-  /** Files without which the weights are not whole. */
+  /** Files whose absence makes the weights incomplete. */
   missing: readonly string[]
 }
 
-/** Weights in parts are named `<stem>-00001-of-00003.<format>`, all in one folder. */
+/** Split weights are named `<stem>-00001-of-00003.<format>`, with all parts in one folder. */
 const PART = /^(.*)-(\d{5})-of-(\d{5})\.(gguf|safetensors)$/
 const SHARD_INDEX = 'model.safetensors.index.json'
 const WHOLE_SAFETENSORS = 'model.safetensors'
@@ -21,17 +21,18 @@ const WHOLE_SAFETENSORS = 'model.safetensors'
 const isModelWeights = (path: string): boolean =>
   /^[^/]+\.safetensors$/.test(path) && !path.startsWith('adapter_')
 
-/** Projectors and importance matrices lie beside language models in the same format. */
+/** Projectors and importance matrices are GGUF files too, and no models. */
 const isGgufModel = (path: string): boolean =>
   path.endsWith('.gguf') && !/(?:^|\/)(?:mmproj|imatrix)[^/]*$|[-_.](?:mmproj|imatrix)\.gguf$/i.test(path)
 
-/** Beside the weights: what a server reads, and nothing else of what lies in a repository. */
+/** The other files that a server reads; all else in a repository is left out. */
 const SIDE_FILES =
   /^(?:config|generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|preprocessor_config|model\.safetensors\.index)\.json$|^(?:merges\.txt|vocab\.txt|tokenizer\.model|spiece\.model|chat_template\.(?:jinja|json))$/
 
 /**
- * The safetensors that are read: the whole file where there is one, else the shards of the index, or those whose names tell
- * of a split. Other layouts of the same weights (`consolidated.safetensors`) lie beside them.
+ * Returns the safetensors to read: the whole file if there is one, otherwise the shards of the index, or the
+ * files whose names follow the pattern of a split. Other layouts of the same weights
+ * (`consolidated.safetensors`) are ignored.
  */
 function readWeights(paths: readonly string[], shards: readonly string[] | null): string[] {
   const weights = paths.filter(isModelWeights)
@@ -42,7 +43,10 @@ function readWeights(paths: readonly string[], shards: readonly string[] | null)
   return [usual, parts, weights].find(({ length }) => length > 0) ?? []
 }
 
-/** What a run that starts from a repository needs of it: weights that can be trained on, and what is read beside them. */
+/**
+ * Returns the files for a run that starts from a repository: trainable weights, and the files
+ * that are read beside them.
+ */
 export function trainingFiles<F extends SizedFile>(
   files: readonly F[],
   shards: readonly string[] | null = null,
@@ -56,17 +60,17 @@ export function trainingFiles<F extends SizedFile>(
 
 const ADAPTER_FILES = /^(?:adapter\/)?adapter_(?:config\.json|model\.safetensors)$/
 
-/** What a merge needs of a repository that holds a LoRA adapter. */
+/** Returns the files of a repository with a LoRA adapter that a merge reads. */
 export const adapterFiles = <F extends SizedFile>(files: readonly F[]): F[] =>
   files.filter(({ path }) => ADAPTER_FILES.test(path))
 
-/** The file that lists the shards of a repository's safetensors, where its weights are read by that list. */
+/** Returns the index of a repository's safetensors, unless the repository has them in one file. */
 export const shardIndexOf = <F extends { path: string }>(files: readonly F[]): F | undefined =>
   files.some(({ path }) => path === WHOLE_SAFETENSORS)
     ? undefined
     : files.find(({ path }) => path === SHARD_INDEX)
 
-/** The shards that an index names; undefined when it is none. */
+/** Returns the shards that an index lists; undefined when it is not an index. */
 export function shardsOf(index: unknown): readonly string[] | undefined {
   if (typeof index !== 'object' || index === null || !('weight_map' in index)) return undefined
   const map = index.weight_map
@@ -76,8 +80,8 @@ export function shardsOf(index: unknown): readonly string[] | undefined {
 }
 
 /**
- * Chooses the weights of a repository: safetensors where there are any, else one quantization of its GGUF with all its
- * parts. `shards` are those that its index names; null where the index has not been read.
+ * Chooses the weights of a repository: safetensors if there are any, otherwise one GGUF quantization with all its
+ * parts. `shards` are those of the index; null when the index has not been read.
  */
 export function chooseWeights(
   files: readonly SizedFile[],
@@ -103,7 +107,7 @@ function missingShards(paths: readonly string[], shards: readonly string[] | nul
   const split = partSets(readWeights(paths, null)).filter(({ isSplit }) => isSplit)
   const missing = split.flatMap((set) => set.missing)
   if (paths.includes(SHARD_INDEX)) return missing
-  // Without an index the weights of a split are not found, and without a split there has to be the one file.
+  // A split without an index has an unknown number of shards. Without a split, the single file must be there.
   return split.length > 0 ? [...missing, SHARD_INDEX] : [WHOLE_SAFETENSORS]
 }
 
@@ -113,10 +117,10 @@ interface PartSet {
   missing: string[]
 }
 
-/** The most parts whose absence is looked for: a name may claim any number. */
+/** The largest number of parts that are checked for absence, because a name may claim any number. */
 const MOST_PARTS = 1_000
 
-/** Weights by what belongs together: a file of its own, or all parts of one split. */
+/** Groups weights by model: a single file, or all parts of one split. */
 function partSets(paths: readonly string[]): PartSet[] {
   const sets = new Map<string, PartSet>()
   for (const path of paths) {
@@ -139,7 +143,7 @@ const partNames = ({ stem, count, format }: { stem: string; count: string; forma
     (_, part) => `${stem}-${String(part + 1).padStart(5, '0')}-of-${count}.${format}`,
   )
 
-/** Of several quantizations the middle one, as most people choose. */
+/** Quantizations in order of preference: the middle one first, which most people choose. */
 const GGUF_ORDER = [/q4_k_m/i, /q5_k_m/i, /q4_0/i, /q8_0/i, /./]
 
 const middleQuantization = (sets: readonly PartSet[]): PartSet | undefined =>

@@ -1,15 +1,18 @@
-/** What a run starts from, as its adapter and its callers name it. */
+/** The base of a run, as its adapter and the API name it. */
 export interface BaseModel {
-  /** A repository of the hub, or an address that no hub mistakes for a repository. */
+  /** A repository of the hub, or an address that cannot be taken for one. */
   name: string
-  /** The commit, where the base is a repository that has been resolved. */
+  /** The commit of a repository that has been resolved. */
   revision: string | null
 }
 
-/** A version of this platform that was not imported from a hub: an address that nothing fetches by mistake. */
+/**
+ * Returns the address of a version that was not imported from a hub. Its scheme keeps clients
+ * from fetching it by mistake.
+ */
 export const versionAddress = (versionId: string): string => `hearth://model_version/${versionId}`
 
-/** What a version is called as the base of another one. */
+/** Returns the name of a version as the base of another one. */
 export const baseModelOf = (
   versionId: string,
   imported: { repo_id: string; revision: string } | undefined,

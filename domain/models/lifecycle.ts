@@ -1,4 +1,4 @@
-/** Where a model may go from each state; `disabled` needs a reason. */
+/** The states that a model may enter from each state; `disabled` needs a reason. */
 export const LIFECYCLE = {
   candidate: ['ready', 'disabled'],
   ready: ['preferred', 'disabled'],
@@ -7,11 +7,11 @@ export const LIFECYCLE = {
 } as const
 export type LifecycleStatus = keyof typeof LIFECYCLE
 
-/** Whether a model may go there; staying where it is is no step and always allowed. */
+/** Returns whether a model may enter this state. Staying in a state is always allowed. */
 export const mayMove = (from: LifecycleStatus, to: LifecycleStatus): boolean =>
   from === to || (LIFECYCLE[from] as readonly LifecycleStatus[]).includes(to)
 
-/** Merged and retrained models have to pass a test first; what was trained from nothing or from a hub repository is ready. */
+/** Merged and retrained models must pass a test first. A model trained from scratch or from a hub repository is ready. */
 export function entersAs(
   jobType: 'training' | 'merge',
   base: { type: string } | null,

@@ -1,4 +1,4 @@
-/** A reference to a model outside the platform's own versions, as a run or a merge names it. */
+/** A reference to a model that is not a version, as a run or a merge names it. */
 interface ExternalRef {
   type: string
   repo_id?: string
@@ -17,14 +17,14 @@ interface Version {
   job_name: string | null
   job_base: ExternalRef | null
   job_base_model: string | null
-  /** The commit at which the run fetched its base from the hub. */
+  /** The commit at which the run downloaded its base from the hub. */
   job_base_revision: string | null
   merge_method: string | null
   parent_id: string | null
   parent_type: 'training' | 'merge' | null
   parent_name: string | null
   dataset_id: string | null
-  /** Null for a dataset that this account may not read. */
+  /** Null for a dataset that the account may not read. */
   dataset_name: string | null
   repo_id: string | null
   revision: string | null
@@ -33,7 +33,7 @@ interface Version {
 interface Source {
   version_id: string
   role: string
-  /** Null for a model that is no version: `ref` then says where it lies. */
+  /** Null for a model that is not a version; `ref` then has its location. */
   source_version_id: string | null
   ref: ExternalRef | null
 }
@@ -53,7 +53,7 @@ export interface LineageGraph {
   edges: { from: string; to: string; relation: Relation }[]
 }
 
-/** The graph of versions and what they were made of; an edge points from what was there to what came of it. */
+/** Builds the graph of versions and their inputs. An edge points from an input to the model that was made from it. */
 export function lineageGraph(versions: readonly Version[], sources: readonly Source[]): LineageGraph {
   const drawing = new Drawing()
   const byId = new Map(versions.map((version) => [version.id, version]))
@@ -82,7 +82,7 @@ export function lineageGraph(versions: readonly Version[], sources: readonly Sou
   return drawing.graph()
 }
 
-/** The job a version came out of, with what that job was given besides its base. */
+/** Adds the job that made a version, with that job's inputs other than its base. */
 function drawMaker(drawing: Drawing, version: Version): string | undefined {
   const { job_id, job_type, job_name, model_config_id, dataset_id, dataset_name } = version
   if (!job_id) return undefined
@@ -102,7 +102,7 @@ function drawMaker(drawing: Drawing, version: Version): string | undefined {
   return job
 }
 
-/** What a version was trained on top of: another version, an address in the object store, or a repository of the hub. */
+/** Adds the base of a version: another version, an address in the object store, or a hub repository. */
 function drawBase(
   drawing: Drawing,
   version: Version,
@@ -111,17 +111,17 @@ function drawBase(
   const { base_model_version_id, job_base, job_base_model, job_base_revision } = version
   const base = base_model_version_id === null ? undefined : byId.get(base_model_version_id)
   if (base_model_version_id !== null && !base) return undefined
-  // A repository may have been imported at another commit than the one that the run had fetched before.
+  // The version that was imported from this repository may be of another commit than the one that the run downloaded.
   const isAsFetched = base?.repo_id === null || job_base_revision === null
   if (base && (isAsFetched || base.revision === job_base_revision)) return drawing.version(base)
   if (version.job_type !== 'training') return undefined
   if (job_base?.type === 'storage') return job_base.uri && drawing.storage(job_base.uri)
-  // A run that names an `hf` base keeps the base of its config all the same.
+  // A run that names an `hf` base still has the base of its config in `job_base_model`.
   if (job_base && job_base.type !== 'hf') return undefined
   return job_base_model === null ? undefined : drawing.repository(job_base_model, job_base_revision)
 }
 
-/** The base that `slerp` was given has no part in its arithmetic. */
+/** `slerp` does not compute with its base. */
 const hasPart = ({ version_id, role }: Source, byId: ReadonlyMap<string, Version>): boolean =>
   role !== 'base' || byId.get(version_id)?.merge_method !== 'slerp'
 
@@ -137,7 +137,7 @@ function drawSource(
   return undefined
 }
 
-/** Nodes and edges as they are found; whatever is found twice stands once. */
+/** Collects nodes and edges; duplicates are added once. */
 class Drawing {
   readonly #nodes = new Map<string, LineageGraph['nodes'][number]>()
   readonly #edges = new Map<string, LineageGraph['edges'][number]>()
@@ -156,7 +156,7 @@ class Drawing {
     return this.node(type === 'merge' ? 'merge' : 'job', id, name ?? id, { job_id: id })
   }
 
-  /** A repository at two commits is two models. */
+  /** One repository at two commits counts as two models. */
   repository(repo_id: string, revision: string | null): string {
     const key = revision === null ? repo_id : `${repo_id}@${revision}`
     return this.node('hub_repo', key, repo_id, { repo_id, revision })

@@ -1,20 +1,20 @@
-/** What a model's config.json says of its size. */
+/** The dimensions of a model, from its config.json. */
 export interface ModelShape {
   layers: number
   kvHeads: number
   headDim: number
-  /** Longest context, in tokens. */
+  /** The longest context, in tokens. */
   context: number
-  /** Parameters reckoned from the layers; null when the config says too little. */
+  /** The number of parameters, computed from the layers; null when the config lacks a value. */
   params: number | null
 }
 
 const MB = 1024 * 1024
 const BYTES_PER_VALUE = 2
-/** Tokens held at once that a server is expected to have room for. */
+/** The number of tokens in the cache that a server is expected to have room for. */
 const CACHED_TOKENS = 8_192
 
-/** Reads the shape of a language model; null when the file is something else. */
+/** Reads the shape of a language model; null for any other file. */
 export function readModelShape(config: unknown): ModelShape | null {
   if (typeof config !== 'object' || config === null) return null
   const outer = config as Record<string, unknown>
@@ -50,7 +50,7 @@ export function readModelShape(config: unknown): ModelShape | null {
   }
 }
 
-/** Memory of the keys and values a server keeps of its conversations. */
+/** Memory of a server's cache of keys and values. */
 export function kvCacheMb({ layers, kvHeads, headDim, context }: ModelShape): number {
   const tokens = Math.min(context, CACHED_TOKENS)
   return Math.ceil((2 * layers * kvHeads * headDim * tokens * BYTES_PER_VALUE) / MB)

@@ -2,8 +2,8 @@ import type { NodeModel } from '../../schemas/node.ts'
 import type { NodeSnapshot } from './node-snapshot.ts'
 
 /**
- * The largest model that `count` GPUs can share in equal parts, by the room of each: the one with least of them bounds
- * every part. Zero where there are not so many.
+ * Returns the largest model that `count` GPUs can share in equal parts, which the one with the least memory bounds.
+ * Zero when there are fewer GPUs.
  */
 export function roomOn(roomByGpu: readonly number[], count: number): number {
   return count * (roomByGpu.toSorted((a, b) => b - a)[count - 1] ?? 0)
@@ -11,13 +11,13 @@ export function roomOn(roomByGpu: readonly number[], count: number): number {
 
 type Gpus = Pick<NodeSnapshot, 'gpus' | 'memory_free_mb' | 'memory_total_mb' | 'split_profiles'>
 
-/** On how many GPUs of a node a profile runs: one unless the node says otherwise. */
+/** Returns on how many GPUs of a node a profile runs: one, unless the node reports otherwise. */
 export const gpusFor = ({ split_profiles = [] }: Pick<Gpus, 'split_profiles'>, profileId: string): number =>
   split_profiles.find(({ profile_id }) => profile_id === profileId)?.tensor_parallel ?? 1
 
 /**
- * Free memory and what idle models that nobody pinned would give back: of each GPU, or of the whole node where memory is RAM
- * or the node does not tell its GPUs.
+ * Returns the free memory plus that of idle models without a pin, which can be evicted: for each GPU, or for the whole
+ * node where memory is RAM or the node does not report its GPUs.
  */
 export function reachableMemory(snapshot: Gpus, models: Iterable<NodeModel>): number[] {
   const reach = snapshot.gpus?.map(({ free_mb }) => free_mb) ?? [snapshot.memory_free_mb]
@@ -30,7 +30,7 @@ export function reachableMemory(snapshot: Gpus, models: Iterable<NodeModel>): nu
   return reach
 }
 
-/** The largest model of a profile that a node could hold if it held nothing else, in MB. */
+/** Returns the largest model of a profile that an otherwise empty node could load, in MB. */
 export const capacityFor = (snapshot: Gpus, profileId: string): number =>
   snapshot.gpus
     ? roomOn(
@@ -39,7 +39,10 @@ export const capacityFor = (snapshot: Gpus, profileId: string): number =>
       )
     : snapshot.memory_total_mb
 
-/** The most that one process of a run could hold on a node that held nothing else, in MB: each has a GPU of its own. */
+/**
+ * Returns the memory in MB that one process of a run could use on an otherwise empty node. Each
+ * process has a GPU of its own.
+ */
 export const trainingCapacity = ({ gpus, memory_total_mb }: Pick<Gpus, 'gpus' | 'memory_total_mb'>): number =>
   gpus
     ? roomOn(
@@ -48,20 +51,23 @@ export const trainingCapacity = ({ gpus, memory_total_mb }: Pick<Gpus, 'gpus' | 
       )
     : memory_total_mb
 
-/** Whether a trainer uses GPUs, and shares its work among them; the environment of the others knows of none. */
+/**
+ * Returns whether a trainer uses GPUs and shares its work among them. The other trainers run in
+ * environments without CUDA.
+ */
 export const usesGpus = ({ trainer }: { trainer: string }): boolean =>
   trainer.startsWith('hearth_trainers.llm.')
 
 /**
- * In how many processes a run is trained: of one that shares its work, one for each GPU that has the room for it, by the
- * memory of each in MB.
+ * Returns the number of processes of a run. A trainer that shares its work runs one process on each GPU with enough
+ * memory; any other runs one.
  */
 export const trainingProcesses = (
   { trainer, memory_mb }: { trainer: string; memory_mb: number },
   memoryByGpu: readonly number[],
 ): number => (usesGpus({ trainer }) ? Math.max(1, memoryByGpu.filter((mb) => mb >= memory_mb).length) : 1)
 
-/** Why a model of a profile does not fit into what is within reach of a node; undefined when it does. */
+/** Returns the reason why a model of a profile does not fit into the reachable memory of a node; undefined when it fits. */
 export function roomFault(
   snapshot: Gpus,
   reach: readonly number[],
@@ -70,7 +76,7 @@ export function roomFault(
   const { gpus } = snapshot
   const count = gpus ? gpusFor(snapshot, runtime_profile) : 1
   const most = Math.floor(roomOn(reach, count))
-  // What needs nothing of a GPU runs beside any of them.
+  // A model that needs no GPU memory fits beside any other.
   if (most >= memory_mb || memory_mb === 0) return undefined
   if (!gpus) return `has ${most} MB within reach, ${memory_mb} MB are needed`
   const part = memory_mb / count
@@ -81,7 +87,10 @@ export function roomFault(
   return `has ${Math.floor(most / count)} MB within reach${where}, ${Math.ceil(part)} MB are needed`
 }
 
-/** A snapshot after a model of a profile has got its room: on the smallest GPUs that have it, as the node would choose. */
+/**
+ * Returns the snapshot after a model of a profile has been placed, on the smallest GPUs that fit, as the
+ * node itself would choose.
+ */
 export function withoutRoom(
   snapshot: NodeSnapshot,
   { runtime_profile, memory_mb }: { runtime_profile: string; memory_mb: number },
@@ -102,7 +111,7 @@ export function withoutRoom(
 
 const COUNTS = ['no', 'one', 'two', 'three', 'four', 'five', 'six', 'seven', 'eight', 'nine', 'ten']
 
-/** In words, of which sizes some GPUs are. */
+/** Describes the sizes of GPUs in words. */
 function sizesOf(sizes: readonly number[]): string {
   const count = COUNTS[sizes.length] ?? String(sizes.length)
   const all = [...new Set(sizes.map((mb) => gb(mb, Math.floor)))]
@@ -111,5 +120,8 @@ function sizesOf(sizes: readonly number[]): string {
   return `${count} GPU${sizes.length === 1 ? '' : 's'} of ${listed} GB`
 }
 
-/** To one decimal, rounded so that what does not fit is never told as if it did. */
+/**
+ * In GB with one decimal. The caller chooses the rounding, so that a message never makes a model that does
+ * not fit look as if it did.
+ */
 const gb = (mb: number, round: (value: number) => number): number => round((mb * 10) / 1_024) / 10

@@ -1,19 +1,22 @@
 import { NODE_QUEUES } from './node-queues.ts'
 import { type NodeSnapshot, serves } from './node-snapshot.ts'
 
-/** A queue on which an attempt at a job is offered, and how long nodes have to take it before it is offered elsewhere. */
+/** A queue on which an attempt at a job is offered, and the time that nodes have to accept it. */
 export interface JobOffer {
   readonly taskQueue: string
   readonly waitS: number
 }
 
 /**
- * Seconds of an offer. With one kind of node alone there is nothing to alternate with, and a long offer keeps the job's
- * place in the queue; without any node it is looked again soon, for the first that joins may be of either kind.
+ * Seconds of an offer. With only one kind of node a long offer preserves the job's place in the queue. Without any node
+ * the offer is short, because the first node to join may be of either kind.
  */
-const WAIT_S = { ownFirst: 15, thenShared: 30, ownAlone: 120, sharedAlone: 3_600, nobody: 30 } as const
+const WAIT_S = { ownFirst: 15, thenShared: 30, ownAlone: 120, sharedAlone: 3_600, noNode: 30 } as const
 
-/** Where an attempt at a job is offered, one after the other: to the account's own nodes first, then to shared ones. */
+/**
+ * Returns the queues on which an attempt at a job is offered in turn: those of the account's own nodes
+ * first, then the shared ones.
+ */
 export function jobOffers(
   nodes: readonly NodeSnapshot[],
   { account_id, task_queue }: { account_id: string; task_queue: string },
@@ -30,5 +33,5 @@ export function jobOffers(
   const shared = (waitS: number) => ({ taskQueue: task_queue, waitS })
   if (hasOwn && hasShared) return [own(WAIT_S.ownFirst), shared(WAIT_S.thenShared)]
   if (hasOwn) return [own(WAIT_S.ownAlone)]
-  return [shared(hasShared ? WAIT_S.sharedAlone : WAIT_S.nobody)]
+  return [shared(hasShared ? WAIT_S.sharedAlone : WAIT_S.noNode)]
 }

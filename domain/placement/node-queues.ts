@@ -1,20 +1,20 @@
 import type { NodeSharing } from '../../schemas/node.ts'
 
-/** Queues of the work that nodes do, by name. Those of dedicated nodes end in the id of their account. */
+/** The names of the task queues that nodes poll. Queues of dedicated nodes end in the id of their account. */
 export const NODE_QUEUES = {
   warm: (modelKey: string) => `warm.${modelKey}`,
   cached: (modelKey: string) => `cached.${modelKey}`,
   node: (nodeId: string) => `node.${nodeId}`,
   train: (hardware: 'cpu' | 'gpu') => `train.${hardware}`,
   mergeCpu: 'merge.cpu',
-  /** Where nodes dedicated to this account look for what waits on a queue of jobs. */
+  /** The variant of a job queue that nodes dedicated to this account poll. */
   own: (queue: string, accountId: string) => `${queue}.${accountId}`,
 } as const
 
-/** Tasks that were placed on a node and that it takes at once. */
+/** The number of placed tasks that a node runs at a time. */
 export const PLACED_SLOTS = 64
 
-/** What decides on the queues of a node. */
+/** The facts about a node that decide which queues it may poll. */
 export interface Poller {
   readonly nodeId: string
   readonly accountId: string
@@ -24,7 +24,7 @@ export interface Poller {
   readonly orderedModels: { has(modelKey: string): boolean }
 }
 
-/** The queues of jobs that a node polls while it takes work. */
+/** Returns the job queues that a node polls unless it drains. */
 export function jobQueues({
   accountId,
   sharing,
@@ -36,9 +36,9 @@ export function jobQueues({
 }
 
 /**
- * Whether a node may take work from a queue: its own, those of jobs for the accounts it serves, and, when it serves every
- * account, those of models that are to be loaded on it. What runs on a dedicated node is placed on it by name, for the
- * queues of a model are not told apart by account.
+ * Returns whether a node may poll a queue: its own; the job queues of the accounts that it serves; and, on a shared
+ * node, the queues of models that the platform ordered there. A dedicated node gets inference only on its own queue,
+ * because the queues of a model do not separate accounts.
  */
 export function mayPoll(node: Poller, queue: string): boolean {
   if (queue === NODE_QUEUES.node(node.nodeId) || jobQueues(node).includes(queue)) return true

@@ -1,6 +1,6 @@
 import type { GpuRoom, NodeEnvironment, NodeModel, NodeSharing, SplitProfile } from '../../schemas/node.ts'
 
-/** What placement knows of one node: its inventory and its latest report, as kept in `node_state.snapshot`. */
+/** The view that placement has of a node: its inventory and its latest report, as stored in `node_state.snapshot`. */
 export interface NodeSnapshot {
   readonly node_id: string
   /** The account that owns the machine. */
@@ -17,15 +17,15 @@ export interface NodeSnapshot {
   readonly draining: boolean
   /** Every model that is loaded, being loaded, or on this node's disk (`evicted`). */
   readonly models: readonly NodeModel[]
-  /** What its profiles run in; absent from nodes that do not tell. */
+  /** The environments of its profiles; absent when the node does not report them. */
   readonly environments?: readonly NodeEnvironment[]
-  /** Its GPUs, by their number; absent where memory is RAM, and from nodes that do not tell. */
+  /** The GPUs by their index; absent where memory is RAM, or when the node does not report them. */
   readonly gpus?: readonly GpuRoom[]
-  /** Those of its profiles that run on several GPUs at once. */
+  /** The profiles that run on several GPUs at once. */
   readonly split_profiles?: readonly SplitProfile[]
 }
 
-/** The environment that a node has to install before it can run a profile: of several the one that takes longest. */
+/** Returns the environment that a node must install before it can run a profile; of several, the one that takes longest. */
 export function missingEnvironment(
   { environments = [] }: Pick<NodeSnapshot, 'environments'>,
   profileId: string,
@@ -37,8 +37,8 @@ export function missingEnvironment(
 }
 
 /**
- * Whether a node is given the work of this account: a shared one that of every account, a dedicated one that of its own.
- * `null` stands for any account at all.
+ * Returns whether a node works for this account: a shared node for every account, a dedicated node for its own.
+ * `null` stands for any account.
  */
 export const serves = (
   { sharing, account_id }: Pick<NodeSnapshot, 'sharing' | 'account_id'>,
@@ -48,8 +48,8 @@ export const serves = (
 export type Warmth = 'warm' | 'cached' | 'cold'
 
 /**
- * How near a model is to answering on a node. One that is on its way counts as cached, so that what waits for it
- * gathers there instead of loading it a second time elsewhere.
+ * Returns how near a model is to answering on a node. A model that is being downloaded or loaded counts as cached, so
+ * that waiting tasks gather on this node and do not load the model on a second one.
  */
 export function warmthOf(model: Pick<NodeModel, 'state'> | undefined): Warmth {
   switch (model?.state) {
@@ -67,6 +67,9 @@ export function warmthOf(model: Pick<NodeModel, 'state'> | undefined): Warmth {
   }
 }
 
-/** `warmthOf` as readiness tells it and as loads are measured: what is still being fetched is not on disk. */
+/**
+ * The warmth that readiness reports and that load times are grouped by: unlike in `warmthOf`, a model that is
+ * still downloading is cold.
+ */
 export const stageOf = (model: Pick<NodeModel, 'state'> | undefined): Warmth =>
   model?.state === 'downloading_model' ? 'cold' : warmthOf(model)

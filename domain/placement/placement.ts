@@ -4,18 +4,18 @@ import { reachableMemory, roomFault } from './gpu-room.ts'
 import type { NodeSnapshot, Warmth } from './node-snapshot.ts'
 import { serves, stageOf, warmthOf } from './node-snapshot.ts'
 
-/** What a request needs of a node. */
+/** The requirements of a request. */
 export interface PlacementNeed {
   readonly model_key: string
-  /** The account whose work it is; null for what every account may use, which only shared nodes take. */
+  /** The account that the work belongs to. Null for work that any account may use, which only shared nodes do. */
   readonly account_id: string | null
   readonly runtime_profile: string
   readonly memory_mb: number
-  /** Only nodes of this hardware; any when absent. */
+  /** Restricts the request to this hardware. */
   readonly hardware?: 'cpu' | 'gpu' | 'xpu'
-  /** Nodes already tried for this request. */
+  /** Nodes that this request has been tried on. */
   readonly exclude?: ReadonlySet<string>
-  /** The least warmth that will do: `warm` never loads anything. */
+  /** The least warmth that is acceptable; `warm` never loads anything. */
   readonly atLeast?: Warmth
   /** Epoch milliseconds. */
   readonly now: number
@@ -27,7 +27,7 @@ export interface Chosen {
   readonly score: number
 }
 
-/** A node that was looked at, and why it was not taken; the reason is empty for the one that was. */
+/** The verdict on a node that was considered; the reason is empty for the chosen one. */
 export interface Verdict {
   readonly node_id: string
   readonly score: number | undefined
@@ -36,34 +36,34 @@ export interface Verdict {
 
 export interface Placement {
   readonly chosen: Chosen | undefined
-  /** Computed only when asked for: it looks at every node. */
+  /** Computed on demand, because it considers every node. */
   explain: () => Verdict[]
 }
 
-/** One node as the index holds it. */
+/** A node's entry in the index. */
 export interface PlacedNode {
   snapshot: NodeSnapshot
-  /** Whose requests it can be picked for: everybody's (the empty text), or those of this account. */
+  /** The requests for which the node can be chosen: the empty text for those of every account, or the id of one account. */
   scope: string
   models: Map<string, NodeModel>
-  /** Free memory and what idle models that nobody pinned would give back: of each GPU, or of the node. */
+  /** Free memory plus that of idle models without a pin: for each GPU, or for the node. */
   reach: readonly number[]
-  /** Requests this gateway has under way there; newer than any report. */
+  /** Requests of this gateway that are in flight on the node; more recent than any report. */
   pending: number
-  /** Free-memory share less load: everything in the score but the warmth. */
+  /** The free share of the memory less the load: the whole score except the warmth. */
   points: number
 }
 
 /**
- * Bands cannot overlap (a loaded, busy node has 80, an idle one with the weights 60), so placement looks
- * at one band after the other.
+ * Bands cannot overlap (a loaded, busy node has 80, an idle one with cached weights 60), so placement
+ * searches one band after another.
  */
 export const WARMTH_SCORE = { warm: 100, cached: 50, cold: 10 } as const satisfies Record<Warmth, number>
 const BANDS = ['warm', 'cached', 'cold'] as const
 const MEMORY_POINTS = 10
 const LOAD_POINTS = 20
 
-/** Free-memory share (0 to 10) less load (0 to 20), in whole points so that equal nodes tie. */
+/** The free share of the memory (0 to 10) less the load (0 to 20), in whole points so that equal nodes tie. */
 export function pointsOf(snapshot: NodeSnapshot, pending: number): number {
   const share = snapshot.memory_total_mb > 0 ? snapshot.memory_free_mb / snapshot.memory_total_mb : 0
   const busy = Math.max(snapshot.load, pending / (2 * Math.max(1, snapshot.cpus)))
@@ -72,10 +72,10 @@ export function pointsOf(snapshot: NodeSnapshot, pending: number): number {
 
 const clamp = (share: number) => Math.min(1, Math.max(0, share))
 
-/** Of a node that other accounts keep for themselves. */
+/** The verdict on a node that is dedicated to another account. */
 export const OF_OTHERS = 'serves only its own account'
 
-/** Why a node cannot take the request, or undefined when it can. */
+/** Returns the reason why a node cannot serve the request; undefined when it can. */
 export function rejectReason(node: PlacedNode, need: PlacementNeed): string | undefined {
   const { snapshot } = node
   const model = node.models.get(need.model_key)
@@ -92,7 +92,7 @@ export function rejectReason(node: PlacedNode, need: PlacementNeed): string | un
     return `has the model only ${warmth}`
   if (model?.retry_at !== undefined && model.retry_at > need.now)
     return `failed to load it: ${model.error ?? 'unknown'}`
-  // Its memory is already set aside.
+  // The memory of a model that is loading is already reserved.
   if (model?.state === 'loading_model' || model?.state === 'downloading_model') return undefined
   return roomFault(snapshot, node.reach, need)
 }
@@ -103,22 +103,23 @@ const SHARED_ONLY = [EVERYBODY]
 const scopeOf = ({ sharing, account_id }: NodeSnapshot): string =>
   sharing === 'shared' ? EVERYBODY : account_id
 
-/** The place of a model or profile within a scope; that of shared nodes costs no new text. */
+/** The key of a model or profile within a scope. Shared nodes use the key unchanged, which allocates no new string. */
 const within = (scope: string, key: string): string => (scope === EVERYBODY ? key : `${scope} ${key}`)
 
 /**
- * Nodes ordered so that a decision looks at few of them: per model those that hold it, per runtime profile all others, each
- * by points, shared nodes apart from those dedicated to an account. Reports change one node's place at a time.
+ * An ordered index, so that a decision examines few nodes. It has, per model, the nodes that hold it and, per
+ * runtime profile, all others, each by points. Shared nodes are separate from those dedicated to an account. A
+ * report changes the place of one node.
  */
 export class PlacementIndex {
   readonly #nodes = new Map<string, PlacedNode>()
-  /** Per model, the nodes that hold it. */
+  /** Per model, the nodes on which it is loaded or cached. */
   readonly #holders: Record<'warm' | 'cached', Buckets> = { warm: new Map(), cached: new Map() }
   readonly #byProfile: Buckets = new Map()
-  /** Per account that has any, the nodes dedicated to it. */
+  /** Per account, the nodes dedicated to it. */
   readonly #dedicated = new Map<string, Set<PlacedNode>>()
 
-  /** Takes a node's whole report in place of the one before. */
+  /** Replaces a node's report. */
   put(snapshot: NodeSnapshot): void {
     const models = new Map(snapshot.models.map((model) => [model.model_key, model]))
     const known = this.#nodes.get(snapshot.node_id)
@@ -141,7 +142,7 @@ export class PlacementIndex {
     this.#link(node)
   }
 
-  /** Takes one model's new state between two reports. */
+  /** Updates the state of one model between two reports. */
   setModel(nodeId: string, model: NodeModel): void {
     const node = this.#nodes.get(nodeId)
     if (!node) return
@@ -160,7 +161,7 @@ export class PlacementIndex {
     this.#nodes.delete(nodeId)
   }
 
-  /** Counts a request that this gateway sends to a node (1) or has back (-1). */
+  /** Counts a request that this gateway sends to a node (1) or that has ended (-1). */
   addPending(nodeId: string, change: 1 | -1): void {
     const node = this.#nodes.get(nodeId)
     if (!node) return
@@ -171,13 +172,13 @@ export class PlacementIndex {
     this.#link(node)
   }
 
-  /** The best node for a request; among equals the less busy of two drawn at random. */
+  /** Returns the best node for a request; of equal nodes, the less busy of two that are drawn at random. */
   place(need: PlacementNeed, random: () => number): Placement {
     const chosen = this.#choose(need, random)
     return { chosen, explain: () => this.#explain(need, chosen) }
   }
 
-  /** How warm the nodes that serve this account hold a model, `null` being any account at all. */
+  /** Counts the nodes that serve this account on which a model is warm and cached; `null` stands for any account. */
   count(modelKey: string, accountId: string | null = null): { warm: number; cached: number } {
     const total = { warm: 0, cached: 0 }
     for (const scope of this.#scopesOf(accountId)) {
@@ -189,28 +190,28 @@ export class PlacementIndex {
     return total
   }
 
-  /** Whether some linked node serves this account alone. */
+  /** Returns whether a linked node is dedicated to this account. */
   hasOwnNode(accountId: string): boolean {
     return this.#dedicated.has(accountId)
   }
 
-  /** A model as its node last reported it. */
+  /** Returns a model as its node last reported it. */
   model(nodeId: string, modelKey: string): NodeModel | undefined {
     return this.#nodes.get(nodeId)?.models.get(modelKey)
   }
 
-  /** What the profiles of a node run in, as far as it tells. */
+  /** Returns the environments that a node reports. */
   environments(nodeId: string): readonly NodeEnvironment[] {
     return this.#nodes.get(nodeId)?.snapshot.environments ?? []
   }
 
-  /** Why a node cannot take this; undefined when it can. */
+  /** Returns the reason why a node cannot serve this request; undefined when it can. */
   rejectReason(nodeId: string, need: PlacementNeed): string | undefined {
     const node = this.#nodes.get(nodeId)
     return node ? rejectReason(node, need) : 'is not connected'
   }
 
-  /** Whether a linked node is given the work of this account. */
+  /** Returns whether a linked node works for this account. */
   serves(nodeId: string, accountId: string | null): boolean {
     const node = this.#nodes.get(nodeId)
     return node !== undefined && serves(node.snapshot, accountId)
@@ -227,7 +228,7 @@ export class PlacementIndex {
     }))
   }
 
-  /** Whose nodes an account's work may go to: the shared ones, and those dedicated to it. */
+  /** The scopes of the nodes that an account may use: the shared ones, and those dedicated to it. */
   #scopesOf(accountId: string | null): readonly string[] {
     return accountId !== null && this.#dedicated.has(accountId) ? [EVERYBODY, accountId] : SHARED_ONLY
   }
@@ -237,7 +238,7 @@ export class PlacementIndex {
     const scopes = this.#scopesOf(need.account_id)
     for (const warmth of BANDS) {
       const fits = (node: PlacedNode) =>
-        // The last band holds every node of the profile; those that know the model had their turn.
+        // The cold band holds every node of the profile. Nodes that hold the model were considered in the bands before.
         (warmth !== 'cold' || warmthOf(node.models.get(model_key)) === 'cold') &&
         rejectReason(node, need) === undefined
       let node: PlacedNode | undefined
@@ -276,13 +277,13 @@ export class PlacementIndex {
     })
   }
 
-  /** The index that holds the nodes of a model in this state. */
+  /** Returns the band for a model in this state. */
   #band(model: NodeModel): Buckets | undefined {
     const warmth = warmthOf(model)
     return warmth === 'cold' ? undefined : this.#holders[warmth]
   }
 
-  /** Puts a node where its points and models belong; cheap for what stays where it is. */
+  /** Inserts a node into the buckets of its points and models. Places that have not changed cost little. */
   #link(node: PlacedNode): void {
     const { scope } = node
     for (const model of node.models.values()) enter(this.#band(model), within(scope, model.model_key), node)
@@ -293,7 +294,7 @@ export class PlacementIndex {
     else this.#dedicated.set(scope, new Set([node]))
   }
 
-  /** Takes a node out of every place that its next report does not name. */
+  /** Removes a node from the buckets that its next report no longer belongs to. */
   #unlinkBut(node: PlacedNode, next?: Pick<PlacedNode, 'models' | 'snapshot' | 'scope'>): void {
     const { scope } = node
     const after = next?.scope === scope ? next : undefined
@@ -328,7 +329,7 @@ function enter(band: Buckets | undefined, key: string, node: PlacedNode): void {
   buckets.add(node, node.points)
 }
 
-/** One decision over snapshots, for callers that hold no index. */
+/** Makes one decision over snapshots, for callers without an index. */
 export function place(
   snapshots: Iterable<NodeSnapshot>,
   need: PlacementNeed,

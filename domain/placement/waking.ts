@@ -10,21 +10,21 @@ interface RunnableModel {
   readonly memory_mb: number
 }
 
-/** Tasks of one account that no node could take. */
+/** Tasks of one account and model that no node could run. */
 export interface WaitingModel extends RunnableModel {
   readonly account_id: string
-  /** How many wait, and how many of them were woken a moment ago. */
+  /** The number of waiting tasks, and of those that were woken a moment ago. */
   readonly waiting: number
   readonly woken: number
 }
 
-/** Tasks that have been sent to a node and are not done. */
+/** Tasks that were sent to a node and have not ended. */
 export interface HeldModel extends RunnableModel {
   readonly node_id: string
   readonly tasks: number
 }
 
-/** So many tasks of an account that wait for a model are to be woken. */
+/** The number of an account's tasks for a model that are to be woken. */
 export interface Waking {
   readonly account_id: string
   readonly model_key: string
@@ -32,19 +32,20 @@ export interface Waking {
 }
 
 export interface WakingSituation {
-  /** Who has waited longest comes first. */
+  /** Ordered by waiting time, longest first. */
   readonly waiting: readonly WaitingModel[]
   readonly held: readonly HeldModel[]
   readonly snapshots: readonly NodeSnapshot[]
-  /** As many are woken at once. */
+  /** The largest number of tasks to wake at once. */
   readonly most: number
   readonly now: Date
   readonly random: () => number
 }
 
 /**
- * Whom to wake: as many as nodes have room for, models in the order in which tasks wait for them. Each is placed as its
- * workflow will place it, with the room of those before it taken. Those that were woken a moment ago have theirs already.
+ * Plans which tasks to wake: as many as the nodes have room for, in the order of their waiting time. The plan
+ * places each task as its workflow will, after those before it have used their room. Tasks that were woken a
+ * moment ago count as placed.
  */
 export function planWaking({ waiting, most, now, random, ...standing }: WakingSituation): Waking[] {
   const board = new Board(standing)
@@ -61,15 +62,18 @@ export function planWaking({ waiting, most, now, random, ...standing }: WakingSi
   return plan
 }
 
-/** The nodes as they will be once everything that was sent to them so far is there. */
+/** The expected state of the nodes once every task that was sent to them has arrived. */
 class Board {
   readonly #index = new PlacementIndex()
   readonly #nodes = new Map<string, NodeSnapshot>()
   readonly #tasks = new Map<string, number>()
   readonly #full = new Set<string>()
-  /** Models that some node knows, by which it may be fitter than others. */
+  /** Models that some node holds; for them that node may be a better choice than any other. */
   readonly #known = new Set<string>()
-  /** By profile and by whose nodes it may have: the least memory for which no node has room. Room only gets less. */
+  /**
+   * By profile and account, the smallest memory for which no node has room. Room only shrinks during a plan, so larger
+   * requests can be skipped.
+   */
   readonly #lacking = new Map<string, number>()
 
   constructor({ snapshots, held }: Pick<WakingSituation, 'snapshots' | 'held'>) {
@@ -77,7 +81,7 @@ class Board {
     for (const { node_id, tasks, ...model } of held) this.#take(node_id, model, tasks)
   }
 
-  /** Sends one task to the node that placement picks; false when none can take it or has a slot for it. */
+  /** Places one task and returns true; false when no node can run it or every one that can has its slots full. */
   place(need: PlacementNeed, random: () => number): boolean {
     const { account_id, runtime_profile, memory_mb, model_key } = need
     const owner = account_id !== null && this.#index.hasOwnNode(account_id) ? account_id : ''
@@ -92,7 +96,7 @@ class Board {
     return chosen !== undefined
   }
 
-  /** A node without a slot is passed over only for one that is as warm: placement goes by warmth first. */
+  /** Skips a node without a free slot only for another of the same warmth, because placement goes by warmth first. */
   #choose(need: PlacementNeed, random: () => number): Chosen | undefined {
     const { chosen } = this.#index.place(need, random)
     if (!chosen || !this.#full.has(chosen.node_id)) return chosen

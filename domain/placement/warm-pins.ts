@@ -4,55 +4,54 @@ import type { NodeSnapshot } from './node-snapshot.ts'
 import { warmthOf } from './node-snapshot.ts'
 import { PlacementIndex, type PlacementNeed, WARMTH_SCORE } from './placement.ts'
 
-/** A model that is to be loaded on so many nodes at all times. */
+/** A model that must be loaded on this many nodes at all times. */
 export interface WarmWant {
   readonly model_key: string
-  /** The account that alone may call it; null when others may. */
+  /** The only account that may call the model; null when others may too. */
   readonly account_id: string | null
   readonly runtime_profile: string
   readonly memory_mb: number
   readonly nodes: number
 }
 
-/** A node that keeps a model loaded. */
+/** A node on which a model is pinned. */
 export interface WarmPin {
   readonly model_key: string
   readonly node_id: string
-  /** Since when the node has had no link. */
+  /** The time since which the node has had no link. */
   readonly missing_since: Date | null
 }
 
 export type PinPlace = Pick<WarmPin, 'model_key' | 'node_id'>
 
-/** What has to change so that every want is met, and what cannot be met. */
+/** The changes that fulfil every want, and the wants that cannot be fulfilled. */
 export interface PinPlan {
   readonly add: readonly PinPlace[]
   readonly drop: readonly PinPlace[]
-  /** Nodes that have lost their link, and those that have it back. */
+  /** Pins whose node has lost its link, and pins whose node is linked again. */
   readonly missing: readonly PinPlace[]
   readonly back: readonly PinPlace[]
-  /** By model: why it is kept on fewer nodes than wanted. */
+  /** By model, the reason why it is pinned on fewer nodes than wanted. */
   readonly short: ReadonlyMap<string, string>
 }
 
 export interface PinSituation {
   readonly wants: readonly WarmWant[]
   readonly pins: readonly WarmPin[]
-  /** Nodes that have a link. */
+  /** The nodes that have a link. */
   readonly snapshots: readonly NodeSnapshot[]
   readonly now: Date
   readonly random: () => number
 }
 
-/** A gateway that restarts takes its links along for a moment: only a longer absence makes others load the model. */
+/** The links of a gateway break briefly when it restarts. Only after a longer absence do other nodes load the model. */
 export const LOST_AFTER_MS = 10_000
 
 const samePlace = (a: PinPlace) => (b: PinPlace) => a.model_key === b.model_key && a.node_id === b.node_id
 
 /**
- * Which nodes keep which models loaded: those that do already stay, others are placed as a cold request would be, with
- * the room of what is kept counted as taken. A node that drains, is lost, or cannot load the model gives its part to
- * another one.
+ * Plans which nodes pin which models. Valid pins stay. New ones are placed as a cold request would be, with the memory
+ * of all pins reserved. A node that drains, is lost or cannot load the model is replaced.
  */
 export function planPins(situation: PinSituation): PinPlan {
   const { wants, pins } = situation
@@ -67,7 +66,7 @@ export function planPins(situation: PinSituation): PinPlan {
   }
   const board = new Board(situation)
   const standings = wants.map((want) => standingOf(want, situation, board))
-  // Whoever keeps a model goes on doing so, before anything new is placed.
+  // Existing pins reserve their memory before any new pin is placed.
   for (const { want, stay } of standings) for (const { node_id } of stay) board.take(node_id, want)
   for (const standing of standings) {
     plan.missing.push(...standing.missing)
@@ -77,12 +76,12 @@ export function planPins(situation: PinSituation): PinPlan {
   return plan
 }
 
-/** How one want is met so far. */
+/** The present state of one want. */
 interface Standing {
   readonly want: WarmWant
   readonly own: readonly WarmPin[]
   readonly stay: PinPlace[]
-  /** Nodes that cannot load it now and may do so later. */
+  /** Nodes that cannot load the model at the moment and may do so later. */
   readonly failing: readonly PinPlace[]
   readonly missing: readonly PinPlace[]
   readonly back: readonly PinPlace[]
@@ -101,7 +100,7 @@ function standingOf(want: WarmWant, { pins, now }: PinSituation, board: Board): 
     want,
     own,
     stay: sound.toSorted((a, b) => board.rank(b) - board.rank(a)).slice(0, want.nodes),
-    // What drains will not take it back; anything else may pass.
+    // A draining node will not load it again; any other fault may pass.
     failing: here.filter((pin) => !fits(pin) && !board.isDraining(pin.node_id)),
     missing: away.filter(({ missing_since: since }) => since === null),
     back: here.filter(({ missing_since: since }) => since !== null),
@@ -114,7 +113,7 @@ interface Decisions {
   readonly short: Map<string, string>
 }
 
-/** Finds nodes for what a want still lacks. */
+/** Finds nodes until the want is fulfilled. */
 function fill(
   { want, own, stay, failing }: Standing,
   { now, random }: PinSituation,
@@ -136,23 +135,23 @@ function fill(
     add.push(place)
     stay.push(place)
   }
-  // Better one that may yet succeed than none.
+  // A node that may yet load the model is better than none.
   stay.push(...failing.slice(0, nodes - stay.length))
   drop.push(...own.filter((pin) => !stay.some(samePlace(pin))))
 }
 
-/** The nodes as they will be once they have what was decided so far. */
+/** The expected state of the nodes after the decisions so far. */
 class Board {
   readonly index = new PlacementIndex()
   readonly #nodes = new Map<string, NodeSnapshot>()
 
   constructor({ snapshots, pins, wants }: PinSituation) {
     const wanted = new Set(wants.map(({ model_key }) => model_key))
-    const kept = pins.filter(({ model_key }) => wanted.has(model_key))
+    const wantedPins = pins.filter(({ model_key }) => wanted.has(model_key))
     for (const snapshot of snapshots) {
-      const isKept = ({ model_key }: NodeModel) =>
-        kept.some((pin) => samePlace(pin)({ model_key, node_id: snapshot.node_id }))
-      const models = snapshot.models.map((model) => (isKept(model) ? { ...model, pinned: true } : model))
+      const isPinned = ({ model_key }: NodeModel) =>
+        wantedPins.some((pin) => samePlace(pin)({ model_key, node_id: snapshot.node_id }))
+      const models = snapshot.models.map((model) => (isPinned(model) ? { ...model, pinned: true } : model))
       this.#put({ ...snapshot, models })
     }
   }
@@ -165,12 +164,12 @@ class Board {
     return this.#nodes.get(nodeId)?.draining ?? false
   }
 
-  /** The higher, the rather a node stays when fewer are wanted. */
+  /** Pins with a higher rank stay when fewer nodes are wanted. */
   rank({ node_id, model_key }: PinPlace): number {
     return this.has(node_id) ? WARMTH_SCORE[warmthOf(this.index.model(node_id, model_key))] : 0
   }
 
-  /** In words, why no other node can keep a model. */
+  /** Returns, for each other node, the reason why it cannot hold the model. */
   explain(need: PlacementNeed, stay: readonly PinPlace[]): string {
     const others = [...this.#nodes.keys()].filter((id) => !stay.some(({ node_id }) => node_id === id))
     if (others.length === 0) return 'no other node is connected'
@@ -179,7 +178,7 @@ class Board {
       .join('; ')
   }
 
-  /** Counts a model as kept on a node: nobody else gets its room. */
+  /** Reserves the memory of a pinned model on a node. */
   take(nodeId: string, want: WarmWant): void {
     const { model_key, memory_mb } = want
     const snapshot = this.#nodes.get(nodeId)

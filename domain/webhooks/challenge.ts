@@ -1,22 +1,22 @@
 import { judgeAttempt } from './outcome.ts'
 
-/** What a destination answered to its challenge. */
+/** A receiver's response to its challenge. */
 export interface ChallengeAnswer {
   status: number
-  /** Its `Service-Verification-Challenge` header. */
+  /** The header `Service-Verification-Challenge`. */
   header: string | string[] | undefined
   body: Buffer
 }
 
-/** Why a destination is not verified, in words of a closed table: nothing of what it answered. */
+/** The reason why an endpoint is not verified: a code of a closed table, and nothing of the response. */
 export interface ChallengeFailure {
   error_code: string
   status_class: string | null
-  /** Whether it will not be asked again. */
+  /** True when no further challenge will be sent. */
   is_last: boolean
 }
 
-/** What is wrong with an answer to a challenge; nothing where it verifies the destination. */
+/** Returns the fault of a response to a challenge; undefined when it verifies the endpoint. */
 export function challengeFault(
   { status, header, body }: ChallengeAnswer,
   challenge: string,
@@ -49,7 +49,7 @@ const REASONS: Readonly<Record<string, string>> = {
   not_asked: 'it could not be asked in time',
 }
 
-/** The failure as its owner reads it. */
+/** Describes the failure for the owner of the endpoint. */
 export function challengeFailureInWords({ error_code, is_last }: ChallengeFailure): string {
   const status = /^http_(\d+)$/.exec(error_code)?.[1]
   const reason =

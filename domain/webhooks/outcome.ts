@@ -1,25 +1,25 @@
-/** What an attempt brought: an HTTP status, or no answer at all. */
+/** The result of an attempt: an HTTP status, or a failure without a response. */
 export type AttemptResult = { status: number; retryAfter: string | undefined } | { failure: string }
 
 export interface AttemptVerdict {
   outcome: 'succeeded' | 'retryable' | 'permanent' | 'interrupted'
-  /** A word of a closed table; null on success. Never text of the receiver's. */
+  /** A code of a closed table, null on success. It never quotes the receiver. */
   errorCode: string | null
-  /** `2xx` and so on; null when there was no answer. */
+  /** `2xx` and so on; null without a response. */
   statusClass: string | null
-  /** The receiver is gone for good: its endpoint is disabled. */
+  /** True when the receiver is gone for good, which disables its endpoint. */
   disablesEndpoint: boolean
-  /** Whether a `Retry-After` of this answer counts. */
+  /** True when a `Retry-After` of this response counts. */
   heedsRetryAfter: boolean
 }
 
 const RETRYABLE_STATUS = new Set([408, 425, 429])
-/** Failures that another attempt cannot mend: what the URL's text shows does not change. */
+/** Failures that a retry cannot fix, because the text of the URL does not change. */
 const PERMANENT_FAILURES = new Set(['url_not_allowed', 'name_not_allowed'])
 
 /**
- * The closed table of outcomes: 2xx succeeds; timeouts, connection failures, 408, 425, 429 and 5xx are tried again; other 4xx
- * are permanent and 410 disables; redirects are rejected.
+ * Applies the closed table of outcomes: 2xx succeeds; timeouts, connection failures, 408, 425, 429 and 5xx are retried;
+ * other 4xx are permanent and 410 disables the endpoint; redirects are rejected.
  */
 export function judgeAttempt(result: AttemptResult): AttemptVerdict {
   if ('failure' in result) {
@@ -29,7 +29,7 @@ export function judgeAttempt(result: AttemptResult): AttemptVerdict {
   }
 
   const { status } = result
-  // No meaning is given to such a status: what sent it does not speak HTTP.
+  // Such a status has no meaning; the sender does not speak HTTP.
   if (status < 200 || status > 599) return { ...VERDICT, outcome: 'retryable', errorCode: 'invalid_answer' }
   const statusClass = `${Math.floor(status / 100)}xx`
   const verdict = { ...VERDICT, statusClass, heedsRetryAfter: status === 429 || status === 503 }
@@ -42,7 +42,7 @@ export function judgeAttempt(result: AttemptResult): AttemptVerdict {
   return { ...verdict, outcome: 'permanent', errorCode: `http_${status}` }
 }
 
-/** An attempt whose sender died before it could say what came of it. */
+/** An attempt whose sender died before it recorded the outcome. */
 export const INTERRUPTED: AttemptVerdict = {
   outcome: 'interrupted',
   errorCode: 'interrupted',

@@ -17,15 +17,15 @@ export type DeliveryPlan =
   | { status: 'succeeded' | 'failed' | 'dead_lettered'; nextAttemptAt: null }
   | { status: 'retrying'; nextAttemptAt: Date }
 
-/** What becomes of a delivery after an attempt. */
+/** Plans the next step of a delivery after an attempt. */
 export function planDelivery({ verdict, attempt, retryAfter, ...when }: EndedAttempt): DeliveryPlan {
   if (verdict.outcome === 'succeeded') return { status: 'succeeded', nextAttemptAt: null }
   if (verdict.outcome === 'permanent') return { status: 'failed', nextAttemptAt: null }
-  const asked = verdict.heedsRetryAfter ? retryAfterMs(retryAfter, when.now) : undefined
+  const requestedMs = verdict.heedsRetryAfter ? retryAfterMs(retryAfter, when.now) : undefined
   const due = attemptDueAt({
     ...when,
     attempt: attempt + 1,
-    ...(asked !== undefined && { retryAfterMs: asked }),
+    ...(requestedMs !== undefined && { retryAfterMs: requestedMs }),
   })
   return due === undefined
     ? { status: 'dead_lettered', nextAttemptAt: null }

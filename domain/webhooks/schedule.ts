@@ -2,7 +2,7 @@ const SECOND = 1_000
 const MINUTE = 60 * SECOND
 const HOUR = 60 * MINUTE
 
-/** Delay of each attempt from the creation of the delivery generation. */
+/** The delay of each attempt from the creation of the delivery generation. */
 const ATTEMPT_OFFSETS = [
   0,
   30 * SECOND,
@@ -14,13 +14,13 @@ const ATTEMPT_OFFSETS = [
   36 * HOUR,
 ] as const
 
-/** Nothing is sent later than this after the creation of the generation. */
+/** No attempt is made later than this after the creation of the generation. */
 export const DELIVERY_DEADLINE_MS = 48 * HOUR
-/** Events can be sent again for so long. */
+/** The time for which an event can be redelivered. */
 export const EVENT_RETENTION_MS = 30 * 24 * HOUR
-/** After an outage the attempts that fell due meanwhile are not fired off together. */
+/** Spreads out attempts that fell due during an outage. */
 const LEAST_GAP_MS = 30 * SECOND
-/** At most so much is added to the last attempt, so that what failed together does not return together. */
+/** The largest random delay of the last attempt, so that deliveries that failed together do not all return together. */
 const FINAL_JITTER_MS = 10 * MINUTE
 
 export const MAX_ATTEMPTS = ATTEMPT_OFFSETS.length
@@ -30,17 +30,17 @@ export interface NextAttempt {
   createdAt: number
   /** One-based. */
   attempt: number
-  /** When the attempt before it ended. */
+  /** The end of the previous attempt, in epoch milliseconds. */
   now: number
-  /** What the receiver asked for by `Retry-After`, from now. */
+  /** The receiver's `Retry-After`, in milliseconds from `now`. */
   retryAfterMs?: number
   /** From 0 to 1. */
   random: number
 }
 
 /**
- * When to make an attempt, in epoch milliseconds, or `undefined` when the delivery is exhausted. A receiver's Retry-After may
- * put an attempt off, never past the deadline.
+ * Returns the time of an attempt in epoch milliseconds, or `undefined` when the delivery is exhausted. A receiver's
+ * Retry-After may postpone an attempt, but not past the deadline.
  */
 export function attemptDueAt(next: NextAttempt): number | undefined {
   const { createdAt, attempt, now, retryAfterMs = 0, random } = next
@@ -55,12 +55,12 @@ export function attemptDueAt(next: NextAttempt): number | undefined {
 
 const HTTP_DATE = /^(Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? .*\d\d:\d\d:\d\d/
 
-/** `Retry-After` as milliseconds from now: whole seconds or an HTTP date; `undefined` for anything else. */
+/** Parses `Retry-After` to milliseconds from now: whole seconds or an HTTP date; `undefined` for anything else. */
 export function retryAfterMs(value: string | undefined, now: number): number | undefined {
   if (value === undefined) return undefined
   const text = value.trim()
   if (/^\d{1,9}$/.test(text)) return Number(text) * SECOND
-  // Every form of an HTTP date is in GMT; the oldest does not say so.
+  // Every form of an HTTP date is in GMT; the oldest form omits the zone.
   const date = HTTP_DATE.test(text) ? Date.parse(text.endsWith('GMT') ? text : `${text} GMT`) : Number.NaN
   return Number.isNaN(date) ? undefined : Math.max(0, date - now)
 }
