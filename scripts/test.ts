@@ -1,8 +1,8 @@
-import { globSync } from 'node:fs'
-import { sep } from 'node:path'
 import { readConfig } from '../platform/config.ts'
-import { countsOf, type Ending, runSuite, secondChance, slowestFiles, type Suite } from './mocha-run.ts'
+import { startDatabaseServer } from '../test/support/servers/database.ts'
+import { countsOf, type Ending, runSuite, secondChance, slowestFiles } from './mocha-run.ts'
 import { run } from './run-command.ts'
+import { runGroups } from './test-groups.ts'
 import { provideTools } from './test-tools.ts'
 
 /** A script of package.json. */
@@ -21,10 +21,6 @@ const CHECKS: Check[] = [
 ]
 const KNIP: Check = { name: 'unused files and exports', script: 'knip' }
 
-/** What brings up whole platforms, each with processes of its own. */
-const PLATFORMS = ['e2e', 'faults', 'compose', 'upgrade']
-/** What keeps a processor busy; the rest mostly waits. */
-const BUSY = ['node-runtime', 'platform', 'domain', 'db', 'embedded']
 const SLOWEST_SHOWN = 10
 const IS_STRICT = process.argv.includes('--verify')
 const ARGUMENTS = process.argv.slice(2).filter((argument) => argument !== '--verify')
@@ -78,16 +74,15 @@ async function tools(): Promise<NodeJS.ProcessEnv> {
   return env
 }
 
+/** One PostgreSQL server for all of them; where it does not start, each process of tests says why. */
 async function runAll(env: NodeJS.ProcessEnv): Promise<Ending[]> {
-  const inLane = async (lane: Suite[], output: 'live' | 'afterwards') => {
-    const endings: Ending[] = []
-    for (const suite of lane) endings.push(...(await runSuite(suite, { env, args: ARGUMENTS, output })))
-    return endings
+  const server = await startDatabaseServer().catch(() => undefined)
+  const shared = { ...env, ...(server && { HEARTH_TEST_POSTGRES: server.address }) }
+  try {
+    return await runGroups((suite) => runSuite(suite, { env: shared, args: ARGUMENTS, output: 'afterwards' }))
+  } finally {
+    await server?.stop()
   }
-  const [first, ...others] = lanes()
-  return (
-    await Promise.all([inLane(first, 'live'), ...others.map((lane) => inLane(lane, 'afterwards'))])
-  ).flat()
 }
 
 /** Arguments of `npm test -- ...` are mocha's: a file, --grep. */
@@ -97,28 +92,6 @@ function runNamed(env: NodeJS.ProcessEnv): Promise<Ending[]> {
 
 function alone(file: string, env: NodeJS.ProcessEnv): Promise<Ending[]> {
   return runSuite({ name: `${file}, once more`, specs: [file], minutes: 10 }, { env, args: ARGUMENTS })
-}
-
-/** Lanes run side by side and take about the same time; the suites of a lane run one after the other. */
-function lanes(): [Suite[], ...Suite[][]] {
-  const files = globSync('test/*/**/*.test.ts')
-  const folders = [...new Set(files.map((file) => file.split(sep)[1] ?? ''))]
-  const suite = (name: string, of: string[]) => {
-    return { name, minutes: 45, specs: of.map((folder) => `test/${folder}/**/*.test.ts`) }
-  }
-  const elsewhere = [...PLATFORMS, ...BUSY, 'activities']
-  const rest = folders.filter((folder) => !elsewhere.includes(folder))
-  return [
-    [suite('routes, workflows, contract', rest)],
-    [suite('nodes, trainers, outside systems', BUSY)],
-    [
-      suite('end to end', ['e2e']),
-      suite('faults', ['faults']),
-      suite('containers', ['compose']),
-      suite('upgrades', ['upgrade']),
-      suite('activities', ['activities']),
-    ],
-  ]
 }
 
 await main()

@@ -195,7 +195,8 @@ describe('inference over HTTP', () => {
       })
       asked.catch(() => {})
       await until(async () => {
-        const { rows } = await sql`select 1 from pg_locks where not granted`.execute(db)
+        const { rows } = await sql`select 1 from pg_locks join pg_database d on d.oid = database
+          where not granted and d.datname = current_database()`.execute(db)
         return rows.length > 0
       })
       leaving.abort()

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { chmod, mkdtemp, rm } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -18,55 +19,72 @@ export interface TestDatabase extends AsyncDisposable {
   readonly db: Kysely<Database>
 }
 
-let server: Promise<{ url: (database: string) => string }> | undefined
-let clones = 0
+/** A PostgreSQL server with the migrated template. */
+export interface DatabaseServer {
+  /** Its URL up to the name of a database. */
+  readonly address: string
+  stop(): Promise<void>
+}
 
-/** Gives a fresh database, migrated unless it is to be empty. One PostgreSQL server serves the whole test process. */
+let server: Promise<DatabaseServer> | undefined
+
+/** Gives a fresh database, migrated unless it is to be empty. */
 export async function startDatabase({ isEmpty = false } = {}): Promise<TestDatabase> {
-  const { url } = await (server ??= startServer())
-  const name = `test_${process.pid}_${++clones}`
-  await administer(url('postgres'), `create database ${name} template ${isEmpty ? 'template0' : TEMPLATE}`)
-  const db = openDatabase(url(name))
+  const { address } = await (server ??= ownOrShared())
+  const name = `test_${randomUUID().replaceAll('-', '')}`
+  await administer(address, `create database ${name} template ${isEmpty ? 'template0' : TEMPLATE}`)
+  const url = `${address}/${name}`
+  const db = openDatabase(url)
   return {
-    url: url(name),
+    url,
     db,
     async [Symbol.asyncDispose]() {
       await db.destroy()
-      await administer(url('postgres'), `drop database ${name} with (force)`)
+      await administer(address, `drop database ${name} with (force)`)
     },
   }
 }
 
-async function startServer() {
+/** The server of all processes of `npm test`; one for this process where there is none. */
+async function ownOrShared(): Promise<DatabaseServer> {
+  const { HEARTH_TEST_POSTGRES: address } = process.env
+  return address ? { address, stop: async () => {} } : startDatabaseServer()
+}
+
+export async function startDatabaseServer(): Promise<DatabaseServer> {
   const folder = await mkdtemp(join(tmpdir(), 'hearth-pg-'))
   await chmod(folder, 0o755)
   const cluster = { dataDir: join(folder, 'data'), port: await freePort(), password: 'test' }
   await initPostgres(cluster)
-  const spec = await postgresChild(cluster, ['fsync=off', 'full_page_writes=off', 'max_connections=300'])
+  const spec = await postgresChild(cluster, ['fsync=off', 'full_page_writes=off', 'max_connections=500'])
   const child = keepUp(spec, { runDir: folder, output: createOutput(folder, { quiet: true }) })
-  serversToStop.push(async () => {
+  const stop = async () => {
     await child.stop(5000)
     await rm(folder, { recursive: true, force: true })
-  })
+  }
 
-  const url = (database: string) => postgresUrl(cluster, database)
-  await ensureDatabase(cluster)
-  await administer(url('postgres'), `create database ${TEMPLATE}`)
-  const template = openDatabase(url(TEMPLATE))
-  await migrate(template)
-  await template.destroy()
-  return { url }
+  const address = postgresUrl(cluster, '').replace(/\/$/, '')
+  try {
+    await ensureDatabase(cluster)
+    await administer(address, `create database ${TEMPLATE}`)
+    const template = openDatabase(`${address}/${TEMPLATE}`)
+    await migrate(template)
+    await template.destroy()
+  } catch (err) {
+    await stop()
+    throw err
+  }
+  return { address, stop }
 }
-
-const serversToStop: (() => Promise<void>)[] = []
 
 /** Stops what tests started; the mocha root hook calls it. */
 export async function stopDatabases(): Promise<void> {
-  for (const stop of serversToStop.splice(0)) await stop()
+  const started = await server?.catch(() => undefined)
+  await started?.stop()
 }
 
-async function administer(url: string, statement: string): Promise<void> {
-  const db = openDatabase(url, { max: 1 })
+async function administer(address: string, statement: string): Promise<void> {
+  const db = openDatabase(`${address}/postgres`, { max: 1 })
   try {
     await sql.raw(statement).execute(db)
   } finally {

@@ -1,0 +1,83 @@
+import { globSync } from 'node:fs'
+import { sep } from 'node:path'
+import { countsOf, type Ending, type Suite } from './mocha-run.ts'
+
+/** Test files that are timed together. */
+interface Group {
+  name: string
+  /** Folders of `test/`. */
+  folders: string[]
+  /** How many files one mocha process runs, one after the other. */
+  filesPerProcess: number
+  /** The most of its processes that run at once. */
+  sideBySide: number
+}
+
+/** Folders that no group names run with it. */
+const RULES: Group = {
+  name: 'rules and outside systems',
+  folders: ['domain', 'platform', 'db'],
+  filesPerProcess: 20,
+  sideBySide: 2,
+}
+/** Files that take long stand first, so that no lane is left with one of them at the end. */
+const GROUPS: readonly Group[] = [
+  { name: 'platforms', folders: ['e2e', 'faults', 'upgrade', 'compose'], filesPerProcess: 1, sideBySide: 2 },
+  { name: 'jobs', folders: ['activities', 'workers'], filesPerProcess: 2, sideBySide: 2 },
+  { name: 'nodes', folders: ['node-runtime', 'embedded'], filesPerProcess: 8, sideBySide: 2 },
+  { name: 'workflows', folders: ['workflows'], filesPerProcess: 6, sideBySide: 2 },
+  { name: 'routes', folders: ['api', 'contract'], filesPerProcess: 16, sideBySide: 4 },
+  RULES,
+]
+
+/** More than cores, for about half of its time a process of tests waits. */
+const LANES = 4
+/** No process of tests takes longer. */
+const MINUTES = 30
+
+/** Runs every test file of the checkout, and prints how long each group took. A free lane takes the next process. */
+export async function runGroups(run: (suite: Suite) => Promise<Ending[]>): Promise<Ending[]> {
+  const groups = GROUPS.map((group) => {
+    return { ...group, waiting: suitesOf(group), running: 0, seconds: 0, endings: [] as Ending[] }
+  })
+  const lane = async () => {
+    for (;;) {
+      const group = groups.find(
+        ({ waiting, running, sideBySide }) => waiting.length > 0 && running < sideBySide,
+      )
+      const suite = group?.waiting.shift()
+      if (!group || !suite) return
+      const startedAt = Date.now()
+      group.running++
+      group.endings.push(...(await run(suite)))
+      group.running--
+      group.seconds += (Date.now() - startedAt) / 1000
+    }
+  }
+  await Promise.all(Array.from({ length: LANES }, lane))
+  console.log('\nSeconds of the processes of each group:')
+  for (const { name, seconds, endings } of groups) {
+    const { passed, failed, skipped } = countsOf(endings)
+    const counts = `${passed} passed, ${failed} failed, ${skipped} skipped`
+    console.log(`${seconds.toFixed(1).padStart(7)} s  ${name}: ${counts}`)
+  }
+  return groups.flatMap(({ endings }) => endings)
+}
+
+/** Files of a folder take alike long, so they are dealt out in turn. */
+function suitesOf(group: Group): Suite[] {
+  const files = globSync('test/*/**/*.test.ts')
+    .toSorted()
+    .filter((file) => groupOf(file) === group)
+  const count = Math.ceil(files.length / group.filesPerProcess)
+  return Array.from({ length: count }, (_, n) => ({
+    name: `${group.name} ${n + 1}/${count}`,
+    minutes: MINUTES,
+    specs: files.filter((_file, at) => at % count === n),
+  }))
+}
+
+function groupOf(file: string): Group {
+  const folder = file.split(sep)[1] ?? ''
+  return GROUPS.find(({ folders }) => folders.includes(folder)) ?? RULES
+}
