@@ -1,41 +1,18 @@
-import { isIP } from 'node:net'
 import { homedir } from 'node:os'
-import { join, resolve } from 'node:path'
+import { join } from 'node:path'
+import { type Kind, type KindName, KINDS, type ValueOf } from './config/kinds.ts'
 
-type Kind =
-  | 'text'
-  | 'integer'
-  | 'count'
-  | 'amount'
-  | 'port'
-  | 'host'
-  | 'address'
-  | 'url'
-  | 'database'
-  | 'list'
-  | 'features'
-  | 'keys'
-  | 'networks'
-  | 'subnets'
-  | 'domains'
-  | 'flag'
-  | 'path'
-  | 'level'
-
-const NETWORK = /^\[?([\da-f.:]+)\]?\/(\d{1,3}):(\d{1,5})$/i
-const DOMAIN = /^(?=.{1,253}$)[\p{L}\p{N}_-]{1,63}(\.[\p{L}\p{N}_-]{1,63})*\.?$/u
-const ADDRESS = /^([\w.-]+|\[[\da-f:.]+\]):(\d{1,5})$/i
-const HIGHEST_PORT = 65_535
-const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'silent']
-const FEATURES = ['webhooks']
-
-interface Setting<K extends Kind = Kind> {
-  kind: K
+interface Setting {
+  kind: KindName
   default: string | undefined
   meaning: string
 }
 
-const setting = <K extends Kind, D extends string | undefined>(kind: K, fallback: D, meaning: string) => ({
+const setting = <K extends KindName, D extends string | undefined>(
+  kind: K,
+  fallback: D,
+  meaning: string,
+) => ({
   kind,
   default: fallback,
   meaning,
@@ -235,21 +212,11 @@ export const SETTINGS = {
 } as const satisfies Record<string, Setting>
 
 type Name = keyof typeof SETTINGS
-type ValueOf<K extends Kind> = K extends 'integer' | 'count' | 'amount' | 'port'
-  ? number
-  : K extends 'list' | 'features' | 'keys' | 'networks' | 'subnets' | 'domains'
-    ? string[]
-    : K extends 'flag'
-      ? boolean
-      : string
 type Absent<S extends Setting> = S['default'] extends undefined ? undefined : never
 /** The platform's settings, parsed. */
 export type Config = {
   readonly [N in Name]: ValueOf<(typeof SETTINGS)[N]['kind']> | Absent<(typeof SETTINGS)[N]>
 }
-
-/** An empty path or host would mean the current folder, or every network there is. */
-const EMPTY_IS_ABSENT: ReadonlySet<Kind> = new Set(['path', 'host'])
 
 /** Names the variable and what it must be, in one sentence. */
 export class ConfigError extends Error {
@@ -258,15 +225,27 @@ export class ConfigError extends Error {
 
 /** Parses every setting; the first bad value throws a `ConfigError` naming it. */
 export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
-  const entries = Object.entries(SETTINGS).map(([name, { kind, default: fallback }]) => {
-    const given = env[name]
-    const text =
-      given === undefined || (given === '' && (fallback === undefined || EMPTY_IS_ABSENT.has(kind)))
-        ? fallback
-        : given
-    return [name, text === undefined ? undefined : parse(name, kind, text)]
-  })
+  const entries = Object.entries(SETTINGS).map(([name, declared]) => [
+    name,
+    valueOf(name, declared, env[name]),
+  ])
   return Object.freeze(Object.fromEntries(entries)) as Config
+}
+
+function valueOf(
+  name: string,
+  { kind: kindName, default: fallback }: Setting,
+  given: string | undefined,
+): unknown {
+  const kind: Kind = KINDS[kindName]
+  const isAbsent = given === undefined || (given === '' && (fallback === undefined || kind.emptyIsAbsent))
+  const text = isAbsent ? fallback : given
+  if (text === undefined) return undefined
+  const value = kind.read(text)
+  if (value !== undefined) return value
+  throw new ConfigError(
+    `${name} must be ${kind.expected}${kind.isSecret ? '' : `, not ${JSON.stringify(text)}`}`,
+  )
 }
 
 /** The value of a setting that this process cannot do without. */
@@ -275,91 +254,3 @@ export function required<N extends Name>(config: Config, name: N): Exclude<Confi
   if (value !== undefined && value !== '') return value as Exclude<Config[N], undefined>
   throw new ConfigError(`${name} must be set: ${SETTINGS[name].meaning}`)
 }
-
-function parse(name: string, kind: Kind, text: string): string | number | boolean | string[] {
-  const refuse = (expected: string): never => {
-    // A value that may hold a secret is not repeated.
-    const told = SECRET.has(kind) ? '' : `, not ${JSON.stringify(text)}`
-    throw new ConfigError(`${name} must be ${expected}${told}`)
-  }
-  const each = (isRight: (item: string) => boolean, expected: string): string[] => {
-    const items = listOf(text)
-    return items.every(isRight) ? items : refuse(expected)
-  }
-  switch (kind) {
-    case 'text':
-      return text
-    case 'path':
-      return resolve(text)
-    case 'level':
-      return LEVELS.includes(text) ? text : refuse(`one of ${LEVELS.join(', ')}`)
-    case 'list':
-      return listOf(text)
-    case 'features':
-      return each((item) => FEATURES.includes(item), `empty or ${FEATURES.join(', ')}`)
-    case 'keys':
-      return each((key) => Buffer.from(key, 'base64').length === 32, 'base64 keys of 32 bytes each')
-    case 'networks':
-      return each(isNetwork, 'comma-separated CIDR:port entries')
-    case 'subnets':
-      return each(
-        (item) => isNetwork(`${item}:0`) || isNetwork(bracketed(item)),
-        'comma-separated CIDR networks',
-      )
-    case 'domains':
-      return each((item) => DOMAIN.test(item), 'comma-separated domain names')
-    case 'flag':
-      return text === '1' || text === 'true'
-        ? true
-        : text === '0' || text === 'false' || text === ''
-          ? false
-          : refuse('0 or 1')
-    case 'url':
-      return hasScheme(text, /^https?:$/) ? text.replace(/\/$/, '') : refuse('a URL with http:// or https://')
-    case 'database':
-      return hasScheme(text, /^postgres(ql)?:$/) ? text : refuse('a URL with postgres://')
-    case 'host':
-      return isIP(text) > 0 || DOMAIN.test(text) ? text : refuse('an IP address or a host name')
-    case 'address':
-      return text === '' || isAddress(text) ? text : refuse('host:port, without a scheme')
-    case 'amount':
-      return /^\d{1,9}(\.\d{1,9})?$/.test(text) && Number(text) > 0
-        ? Number(text)
-        : refuse('a number above 0, for example 0.01')
-    case 'count':
-      return /^[1-9]\d{0,11}$/.test(text) ? Number(text) : refuse('a whole number of at least 1')
-    case 'integer':
-      return /^\d{1,12}$/.test(text) ? Number(text) : refuse('a whole number of at least 0')
-    case 'port':
-      return /^\d{1,5}$/.test(text) && Number(text) <= HIGHEST_PORT
-        ? Number(text)
-        : refuse('a port from 0 to 65535')
-  }
-}
-
-const SECRET: ReadonlySet<Kind> = new Set(['keys', 'database'])
-
-function hasScheme(text: string, scheme: RegExp): boolean {
-  const url = URL.parse(text)
-  return url !== null && scheme.test(url.protocol)
-}
-
-/** As an entry with a port is written for IPv6. */
-const bracketed = (network: string): string => `[${network.replace('/', ']/')}:0`
-
-function isNetwork(text: string): boolean {
-  const [, address = '', bits, port] = NETWORK.exec(text) ?? []
-  const widest = { 0: -1, 4: 32, 6: 128 }[isIP(address)] ?? -1
-  return Number(bits) <= widest && Number(port) <= HIGHEST_PORT
-}
-
-function isAddress(text: string): boolean {
-  const [, , port] = ADDRESS.exec(text) ?? []
-  return port !== undefined && Number(port) <= HIGHEST_PORT
-}
-
-const listOf = (text: string): string[] =>
-  text
-    .split(',')
-    .map((item) => item.trim())
-    .filter(Boolean)

@@ -1,0 +1,119 @@
+import { isIP } from 'node:net'
+import { resolve } from 'node:path'
+
+/** How the text of an environment variable becomes a value. */
+export interface Kind<T = unknown> {
+  /** What the variable must be, as the end of a sentence. */
+  readonly expected: string
+  /** Gives the value; `undefined` refuses the text. */
+  readonly read: (text: string) => T | undefined
+  /** An empty variable counts as none: an empty path would mean the current folder, an empty host every network. */
+  readonly emptyIsAbsent?: true
+  /** A refused text is not repeated, for it may hold a secret. */
+  readonly isSecret?: true
+}
+
+const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'silent']
+const FEATURES = ['webhooks']
+const FLAGS = new Map([
+  ['1', true],
+  ['true', true],
+  ['0', false],
+  ['false', false],
+  ['', false],
+])
+const NETWORK = /^\[?([\da-f.:]+)\]?\/(\d{1,3}):(\d{1,5})$/i
+const DOMAIN = /^(?=.{1,253}$)[\p{L}\p{N}_-]{1,63}(\.[\p{L}\p{N}_-]{1,63})*\.?$/u
+const ADDRESS = /^([\w.-]+|\[[\da-f:.]+\]):(\d{1,5})$/i
+const HIGHEST_PORT = 65_535
+
+/** The kinds of settings, by the names that `docs/configuration.md` has for them. */
+export const KINDS = {
+  text: { expected: 'a text', read: (text: string) => text },
+  path: { expected: 'a path', read: (text: string) => resolve(text), emptyIsAbsent: true },
+  level: { expected: `one of ${LEVELS.join(', ')}`, read: texts((text) => LEVELS.includes(text)) },
+  flag: { expected: '0 or 1', read: (text: string) => FLAGS.get(text) },
+
+  integer: { expected: 'a whole number of at least 0', read: numbers(/^\d{1,12}$/) },
+  count: { expected: 'a whole number of at least 1', read: numbers(/^[1-9]\d{0,11}$/) },
+  amount: {
+    expected: 'a number above 0, for example 0.01',
+    read: numbers(/^(?=.*[1-9])\d{1,9}(\.\d{1,9})?$/),
+  },
+  port: { expected: 'a port from 0 to 65535', read: numbers(/^\d{1,5}$/, HIGHEST_PORT) },
+
+  host: {
+    expected: 'an IP address or a host name',
+    read: texts((text) => isIP(text) > 0 || DOMAIN.test(text)),
+    emptyIsAbsent: true,
+  },
+  address: {
+    expected: 'host:port, without a scheme',
+    read: texts((text) => text === '' || isAddress(text)),
+  },
+  url: {
+    expected: 'a URL with http:// or https://',
+    read: (text: string) => (hasScheme(text, /^https?:$/) ? text.replace(/\/$/, '') : undefined),
+  },
+  database: {
+    expected: 'a URL with postgres://',
+    read: texts((text) => hasScheme(text, /^postgres(ql)?:$/)),
+    isSecret: true,
+  },
+
+  list: { expected: 'comma-separated names', read: lists(() => true) },
+  features: {
+    expected: `empty or ${FEATURES.join(', ')}`,
+    read: lists((item) => FEATURES.includes(item)),
+  },
+  keys: {
+    expected: 'base64 keys of 32 bytes each',
+    read: lists((key) => Buffer.from(key, 'base64').length === 32),
+    isSecret: true,
+  },
+  networks: { expected: 'comma-separated CIDR:port entries', read: lists(isNetwork) },
+  subnets: {
+    expected: 'comma-separated CIDR networks',
+    // As an entry with a port is written, for IPv4 or for IPv6.
+    read: lists((item) => isNetwork(`${item}:0`) || isNetwork(`[${item.replace('/', ']/')}:0`)),
+  },
+  domains: { expected: 'comma-separated domain names', read: lists((item) => DOMAIN.test(item)) },
+} as const satisfies Record<string, Kind>
+
+export type KindName = keyof typeof KINDS
+export type ValueOf<K extends KindName> = Exclude<ReturnType<(typeof KINDS)[K]['read']>, undefined>
+
+function texts(isRight: (text: string) => boolean) {
+  return (text: string): string | undefined => (isRight(text) ? text : undefined)
+}
+
+function numbers(pattern: RegExp, most = Number.MAX_SAFE_INTEGER) {
+  return (text: string): number | undefined =>
+    pattern.test(text) && Number(text) <= most ? Number(text) : undefined
+}
+
+function lists(isRight: (item: string) => boolean) {
+  return (text: string): string[] | undefined => {
+    const items = text
+      .split(',')
+      .map((item) => item.trim())
+      .filter(Boolean)
+    return items.every(isRight) ? items : undefined
+  }
+}
+
+function hasScheme(text: string, scheme: RegExp): boolean {
+  const url = URL.parse(text)
+  return url !== null && scheme.test(url.protocol)
+}
+
+function isNetwork(text: string): boolean {
+  const [, address = '', bits, port] = NETWORK.exec(text) ?? []
+  const widest = { 0: -1, 4: 32, 6: 128 }[isIP(address)] ?? -1
+  return Number(bits) <= widest && Number(port) <= HIGHEST_PORT
+}
+
+function isAddress(text: string): boolean {
+  const [, , port] = ADDRESS.exec(text) ?? []
+  return port !== undefined && Number(port) <= HIGHEST_PORT
+}
