@@ -5,10 +5,10 @@ const run = promisify(execFile)
 const TIMEOUT_MS = 10_000
 const HEADING = 'Device Name'
 
-/** The names of this machine's Intel XPUs; none where their tool does not answer. */
+/** Returns the names of this machine's Intel XPUs; an empty list when xpu-smi is missing or fails. */
 export async function findXpus(): Promise<string[]> {
   try {
-    // Property 2 is the name; a machine without a device is answered with a sentence instead of the heading.
+    // Property 2 is the name. On a machine without a device the tool prints a sentence instead of the heading.
     const { stdout } = await run('xpu-smi', ['discovery', '--dump', '2'], { timeout: TIMEOUT_MS })
     const [heading, ...names] = stdout.split('\n').map((line) => line.trim().replaceAll('"', ''))
     return heading === HEADING ? names.filter(Boolean) : []

@@ -8,24 +8,24 @@ import { CONTAINER_ISOLATION, processIsolation } from '../processes/isolation.ts
 import { findXpus } from './intel.ts'
 import { findGpus } from './nvidia.ts'
 
-/** The runtime's own version, by which the contract compares nodes: that of the platform it came with. */
+/** The version of the node runtime, which equals that of the platform it was released with. Gateways compare it. */
 export const RUNTIME_VERSION = VERSION
 
 const MB = 1024 * 1024
 
 export interface InventoryOptions {
-  /** Runtime profiles of the catalog; those this machine cannot run are left out. */
+  /** The runtime profiles of the catalog; the inventory leaves out those that this machine cannot run. */
   profiles: readonly Pick<RuntimeProfile, 'profile_id' | 'requires_gpu' | 'driver' | 'tensor_parallel'>[]
-  /** Whether a container engine answers here. */
+  /** True when a container engine is available. */
   hasContainers: boolean
-  /** How this kernel holds what runs as a process. */
+  /** Detects how the kernel confines child processes. */
   held: () => Promise<Held>
-  /** Memory for models and trainers in MB; 0 takes half of what is free now. */
+  /** Memory for models and trainers in MB; 0 means half of the memory that is free now. */
   memoryMb: number
   trainSlots: number
 }
 
-/** What a profile asks for and this machine has not; undefined when it can run it. */
+/** Returns the hardware or software that a profile needs and this machine lacks; undefined when the profile can run. */
 export function profileLack(
   { requires_gpu, driver, tensor_parallel = 1 }: InventoryOptions['profiles'][number],
   { gpus, hasContainers }: { gpus: number; hasContainers: boolean },
@@ -35,7 +35,7 @@ export function profileLack(
   return driver === 'container' && !hasContainers ? 'a container engine' : undefined
 }
 
-/** What this machine is made of, looked at once per start. */
+/** Detects the hardware of this machine, once per start. */
 export async function takeInventory(options: InventoryOptions): Promise<NodeInventory> {
   const [gpus, held] = await Promise.all([findGpus(), options.held()])
   const isXpu = gpus.length === 0 && (await findXpus()).length > 0
@@ -62,7 +62,7 @@ export async function takeInventory(options: InventoryOptions): Promise<NodeInve
   }
 }
 
-/** The share of processor time in use since the last call, 0 to 1. */
+/** Returns a function that yields the share of processor time used since its last call, 0 to 1. */
 export function loadMeter(): () => number {
   let last = cpuTimes()
   return () => {

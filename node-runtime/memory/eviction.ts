@@ -5,8 +5,9 @@ export interface IdleModel {
 }
 
 /**
- * Which idle models go so that `neededMb` fit: none when they fit already, undefined when even all of them
- * would not do. Least recently used first; none goes that the others make unnecessary.
+ * Chooses the idle models to evict so that `neededMb` fit, least recently used first. The list is empty when
+ * they fit already, and leaves out models whose eviction the others make unnecessary. Undefined when evicting
+ * all of them is not enough.
  */
 export function planEviction<T extends IdleModel>(
   neededMb: number,
@@ -22,7 +23,7 @@ export function planEviction<T extends IdleModel>(
   }
   if (free < neededMb) return undefined
 
-  // The one that tipped the scale may be so large that smaller, older ones need not go.
+  // The last model chosen may be so large that smaller, older ones can stay.
   for (const model of chosen.toReversed()) {
     if (free - model.memoryMb < neededMb) continue
     free -= model.memoryMb
@@ -31,21 +32,22 @@ export function planEviction<T extends IdleModel>(
   return chosen
 }
 
-/** An idle model and what it has of each pool. */
+/** An idle model, and the memory that it uses of each pool. */
 export interface PooledModel extends IdleModel {
   readonly heldByPool: readonly number[]
 }
 
 export interface RoomPlan<T> {
-  /** The pools in which the room is, each with an equal part. */
+  /** The chosen pools; each holds an equal part. */
   readonly pools: readonly number[]
   readonly victims: readonly T[]
 }
 
 /**
- * In which of a node's pools `neededMb` go, in `count` equal parts, and which idle models go for it. A pool with room as it
- * is comes first, the fullest of them, so that the large ones stay free for what fits nowhere else; then those whose
- * models were not used for longest. Undefined when too few pools can have a part's room.
+ * Chooses the pools of a node for `neededMb` in `count` equal parts, and the idle models to evict for them.
+ * Pools with enough free memory come first, the fullest of them before others, so that large pools stay free for
+ * models that fit nowhere else. Then come the pools whose models have been idle for longest. Undefined when too
+ * few pools can hold a part.
  */
 export function planRoom<T extends PooledModel>(
   { neededMb, count }: { neededMb: number; count: number },
@@ -68,7 +70,7 @@ export function planRoom<T extends PooledModel>(
     .toSorted((a, b) => (a.newest === b.newest ? a.freeMb - b.freeMb : a.newest < b.newest ? -1 : 1))
     .slice(0, count)
 
-  // One that goes for a pool may have room in another as well, where then fewer need go.
+  // A model that spans pools frees memory in each of them, so some of the other victims may stay.
   const victims = new Set(chosen.flatMap((plan) => plan.victims))
   for (const model of [...victims].toSorted((a, b) => b.lastUsed - a.lastUsed)) {
     const others = [...victims].filter((one) => one !== model)

@@ -1,13 +1,14 @@
 /**
- * Who holds how much of this node's memory: on a GPU node of each GPU by itself, for what one of them lacks no other can
- * give; elsewhere of one pool. A reservation is given up only by whoever knows that its processes are gone.
+ * The reservations of this node's memory. A GPU node has one pool per GPU, because memory of one GPU cannot
+ * serve another; any other node has one pool. Only a caller that knows that the holder's processes have exited
+ * may release a reservation.
  */
 export class MemoryLedger {
   readonly totalMb: number
-  /** The memory of each GPU; none where RAM is counted. */
+  /** The memory of each GPU in MB; empty where RAM is counted. */
   readonly gpus: readonly number[]
   readonly #pools: readonly number[]
-  /** By holder, what it has of each pool. */
+  /** By holder, the MB reserved in each pool. */
   readonly #held = new Map<string, ReadonlyMap<number, number>>()
 
   constructor(totalMb: number, gpus: readonly number[] = []) {
@@ -35,12 +36,15 @@ export class MemoryLedger {
     return this.#pools.map((_, pool) => held?.get(pool) ?? 0)
   }
 
-  /** The GPUs, by their number, on which a holder has its room. */
+  /** Returns the indexes of the GPUs on which a holder has memory. */
   gpusOf(holder: string): number[] {
     return this.gpus.length > 0 ? [...(this.#held.get(holder)?.keys() ?? [])] : []
   }
 
-  /** Sets what a holder has, be it an estimate or what was measured, in equal parts; where it is unless told. */
+  /**
+   * Sets the reservation of a holder, an estimate or an observed peak, in equal parts over the pools; without
+   * `pools` it stays where it is.
+   */
   hold(holder: string, mb: number, pools: readonly number[] = this.#poolsOf(holder)): void {
     this.#held.set(holder, new Map(pools.map((pool) => [pool, mb / pools.length])))
   }

@@ -1,7 +1,7 @@
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { dirname } from 'node:path'
 
-/** The peak memory of each model as measured on this node, kept for the next load and the next start. */
+/** The peak memory of each model that has run on this node. The file lets the next load and the next start use it. */
 export class MeasuredMemory {
   readonly #path: string
   readonly #peaks: Map<string, number>
@@ -23,7 +23,7 @@ export class MeasuredMemory {
       writeFileSync(`${this.#path}.part`, JSON.stringify(Object.fromEntries(this.#peaks)))
       renameSync(`${this.#path}.part`, this.#path)
     } catch {
-      // A full disk: it is measured again after the next start.
+      // The disk may be full. The peak is observed again after the next start.
     }
   }
 }
@@ -32,7 +32,7 @@ function read(path: string): Record<string, number> {
   try {
     return JSON.parse(readFileSync(path, 'utf8')) as Record<string, number>
   } catch {
-    // Absent, or cut short: the profile's figures serve until it is measured again.
+    // The file is absent or truncated. The estimate of the profile serves until the peak is observed again.
     return {}
   }
 }

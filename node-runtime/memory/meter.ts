@@ -5,15 +5,15 @@ import type { RuntimeProfile } from '../../schemas/runtime-profile.ts'
 import { gpuMemoryMb } from '../hardware/nvidia.ts'
 import { peakMb } from '../processes/process-table.ts'
 
-/** What a model takes of the memory this node counts: VRAM on GPU nodes, RAM on others. */
+/** Measures models in the memory that this node counts: VRAM on GPU nodes, RAM on others. */
 export interface MemoryMeter {
-  /** Reserved for a model whose peak has not been measured yet. */
+  /** Returns the reservation for a model without an observed peak. */
   estimateMb(spec: NodeModelSpec, profile: RuntimeProfile): number
-  /** The most RAM that a container may take for which `heldMb` are held. */
+  /** Returns the RAM limit of a container for which `heldMb` are reserved. */
   ramLimitMb(spec: NodeModelSpec, profile: RuntimeProfile, heldMb: number): number
-  /** What the processes of a running model hold; 0 when it cannot be told. */
+  /** Returns the memory that the processes of a running model use; 0 when it is unknown. */
   measureMb(pids: readonly number[], profile: RuntimeProfile): Promise<number>
-  /** Whether what these processes held has come back, now that they are gone; undefined when it cannot be told. */
+  /** Returns whether the memory of these processes is free again after their exit; undefined when it is unknown. */
   isBack(pids: readonly number[]): Promise<boolean | undefined>
 }
 
@@ -22,14 +22,14 @@ const ramMb = (spec: NodeModelSpec, profile: RuntimeProfile): number =>
 
 const ramMeter: MemoryMeter = {
   estimateMb: ramMb,
-  // A peak that was measured under light load is no bound for a heavier one.
+  // A peak observed under light load is no bound for a heavier one.
   ramLimitMb: (spec, profile, heldMb) => Math.max(heldMb, ramMb(spec, profile)),
   measureMb: (pids) => peakMb(pids),
-  // The kernel takes the memory of a process with the process.
+  // The kernel frees RAM when the process exits.
   isBack: async () => true,
 }
 
-/** Models of the processor take no VRAM, and there are far fewer of them on such a node than its RAM could hold. */
+/** Models that run on the CPU use no VRAM. Their RAM is not counted, because a GPU node runs few of them. */
 const vramMeter = (gpus: readonly Gpu[]): MemoryMeter => ({
   estimateMb: (spec, profile) => {
     if (profile.vram_mb === 0) return 0

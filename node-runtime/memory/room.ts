@@ -13,24 +13,27 @@ export interface MemoryRoomOptions {
   log: Logger
   /** Every model of this node. */
   models: () => Iterable<LoadedModel>
-  /** A model's server is on its way out, and what it holds is not back yet; or it could not be ended after all. */
+  /**
+   * Called with `evicted` when a model's server is stopping and its memory is not free yet, and with `idle` when the
+   * server could not be stopped.
+   */
   onMove: (model: LoadedModel, state: 'evicted' | 'idle') => void
   patience?: Patience
 }
 
-/** How long memory is waited for that does not come back, in milliseconds. */
+/** Time limits for memory that is not freed, in milliseconds. */
 export interface Patience {
-  /** Between two looks. */
+  /** The interval between two checks. */
   pollMs: number
-  /** Until operators hear of it for the first time; each further time takes twice as long. */
+  /** The time before the first error in the log; each further one comes after twice the time. */
   alarmMs: number
-  /** Until a reservation goes although nobody can tell whether the memory is back. */
+  /** The time before a reservation is released although nothing reports whether the memory is free. */
   untoldMs: number
-  /** Until whoever needs the memory is told that there is no room. */
+  /** The time before a caller that needs the memory gets a `NoRoomError`. */
   waitMs: number
 }
 
-/** Not even without all idle models would there be room. */
+/** Thrown when the memory would not suffice even without all idle models. */
 export class NoRoomError extends Error {
   override readonly name = 'NoRoomError'
 }
@@ -39,7 +42,7 @@ type Evictable = PooledModel & { readonly model: LoadedModel }
 
 const PATIENCE: Patience = { pollMs: 250, alarmMs: 10_000, untoldMs: 30_000, waitMs: 60_000 }
 
-/** This node's memory, made free for whoever needs it from idle models, least recently used first. */
+/** Reserves this node's memory, and evicts idle models to make room, least recently used first. */
 export class MemoryRoom {
   readonly #options: MemoryRoomOptions
   readonly #patience: Patience
@@ -50,16 +53,16 @@ export class MemoryRoom {
   }
 
   /**
-   * Holds memory for a holder, on one GPU or in equal parts on several, and gives the numbers of these; resolves once
-   * whatever had to go for it is gone. Throws a `NoRoomError` when there is not that much, and then nothing goes, or when
-   * it does not come back.
+   * Reserves memory for a holder, on one GPU or in equal parts on several, and returns the indexes of those GPUs.
+   * Resolves once every evicted model has freed its memory. Throws a `NoRoomError` when there is not enough memory,
+   * without evicting anything, or when evicted memory is not freed in time.
    */
   async hold(holder: string, neededMb: number, count = 1): Promise<readonly number[]> {
     const { memory } = this.#options
     const idle = this.#evictable()
     const plan = planRoom({ neededMb, count }, memory.freeByPool, idle)
     if (!plan) throw new NoRoomError(shortage({ neededMb, count }, reachOf(memory, idle), memory.gpus.length))
-    // Held before the victims are gone, so that nobody else counts the same room.
+    // The reservation precedes the evictions, so that no other caller counts the same memory.
     memory.hold(holder, neededMb, plan.pools)
     try {
       await Promise.all(plan.victims.map(({ model }) => this.#evict(model)))
@@ -71,8 +74,8 @@ export class MemoryRoom {
   }
 
   /**
-   * `hold` for work that is here to be done with what there is: when even that is not enough, every idle model goes where
-   * there is most. Gives the megabytes that are missing then.
+   * Does the same as `hold` for work that must run with the memory there is: when that is not enough, it evicts every
+   * idle model in the largest pools. Returns the missing megabytes.
    */
   async holdAnyway(holder: string, neededMb: number, count = 1): Promise<number> {
     const { memory } = this.#options
@@ -95,17 +98,17 @@ export class MemoryRoom {
     return Math.ceil([...left.values()].reduce((sum, mb) => sum + Math.max(0, partMb - mb), 0))
   }
 
-  /** Forgets what somebody held, once its processes are known to be gone. */
+  /** Ends the reservation of a holder whose processes are known to have exited. */
   release(holder: string): void {
     this.#options.memory.release(holder)
   }
 
-  /** Gives up what a model holds whose processes are gone, as soon as their memory is back. */
+  /** Ends the reservation of a model whose processes have exited, as soon as their memory is free. */
   giveUp(model: LoadedModel): void {
     this.#leave(model, Promise.resolve())
   }
 
-  /** Waits until nothing is left of a model's last server; throws a `NoRoomError` when that takes too long. */
+  /** Waits until the memory of a model's last server is free; throws a `NoRoomError` when that takes too long. */
   async whenGone({ modelKey, leaving }: LoadedModel): Promise<void> {
     if (!leaving) return
     const timeout = AbortSignal.timeout(this.#patience.waitMs)
@@ -132,7 +135,7 @@ export class MemoryRoom {
         model.sawPids(await server.pids())
         await server.stop()
       } catch (err) {
-        // It holds what it held, and is there to be evicted another time.
+        // The model still holds its memory and can be evicted again later.
         model.server = server
         this.#options.onMove(model, 'idle')
         throw err
@@ -144,7 +147,7 @@ export class MemoryRoom {
     await this.whenGone(model)
   }
 
-  /** The reservation ends only when the process tree is gone and what it held is back. */
+  /** Ends the reservation only when the process tree has exited and its memory is free. */
   #leave(model: LoadedModel, ended: Promise<void>): void {
     const leave = async () => {
       await ended
@@ -159,21 +162,21 @@ export class MemoryRoom {
     model.leaving.catch(() => {})
   }
 
-  /** Memory that is seen to be held is waited for without end; memory that nobody can see is not. */
+  /** Waits without limit while the memory is seen to be in use, and for `untoldMs` when its use is unknown. */
   async #untilBack({ modelKey, memoryMb, pids }: LoadedModel): Promise<void> {
     if (memoryMb === 0 || pids.length === 0) return
     const { meter, log } = this.#options
     const { pollMs, untoldMs } = this.#patience
     let { alarmMs } = this.#patience
     const startedAt = performance.now()
-    let toldAt = startedAt
+    let knownAt = startedAt
     for (;;) {
       const isBack = await meter.isBack(pids)
       if (isBack) return
       const now = performance.now()
       const seen = { model_key: modelKey, pids, memory_mb: memoryMb, s: Math.round((now - startedAt) / 1000) }
-      if (isBack === false) toldAt = now
-      else if (now - toldAt > untoldMs) {
+      if (isBack === false) knownAt = now
+      else if (now - knownAt > untoldMs) {
         log.error(seen, 'nobody can tell whether the memory of a stopped model is back: it counts as free')
         return
       }
@@ -186,11 +189,11 @@ export class MemoryRoom {
   }
 }
 
-/** What each pool has free, and would have without its idle models. */
+/** Returns, for each pool, the free memory plus that of its idle models. */
 const reachOf = ({ freeByPool }: MemoryLedger, idle: readonly PooledModel[]): number[] =>
   freeByPool.map((free, pool) => idle.reduce((sum, { heldByPool }) => sum + (heldByPool[pool] ?? 0), free))
 
-/** The pools with most within reach, and all that is idle there. */
+/** Returns the pools with the most reachable memory, and every idle model in them. */
 function mostRoom(count: number, reach: readonly number[], idle: readonly Evictable[]): RoomPlan<Evictable> {
   const pools = reach
     .map((mb, pool) => ({ mb, pool }))

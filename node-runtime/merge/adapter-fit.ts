@@ -10,8 +10,9 @@ interface WeightedAdapter {
 }
 
 /**
- * Refuses, before any arithmetic, adapters that change tensors which the base does not have or has in another shape, and
- * combinations that have no one meaning: DoRA's lengths and tensors saved whole can be neither weighted nor added up.
+ * Refuses, before any computation, adapters that change tensors which the base lacks or has in another
+ * shape, and combinations without a defined result: the magnitudes of DoRA and fully saved tensors can be
+ * neither weighted nor summed.
  */
 export function assertAdaptersFit(base: Checkpoint, adapters: readonly WeightedAdapter[]): void {
   for (const { adapter } of adapters) {
@@ -60,7 +61,7 @@ function assertReplaces(
   }
 }
 
-/** What is there only once by its nature has weight 1 and its tensor for itself. */
+/** An adapter with magnitudes or fully saved tensors must have weight 1 and share no such tensor with another adapter. */
 function assertAlone({ adapter, weight }: WeightedAdapter, all: readonly WeightedAdapter[]): void {
   const dora = [...adapter.parts].flatMap(([name, { magnitude }]) => (magnitude ? [name] : []))
   const whole = [

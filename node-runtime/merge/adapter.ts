@@ -7,9 +7,9 @@ import { readTensors, type TensorPlace } from './safetensors.ts'
 /** A LoRA adapter on disk, in the format of PEFT. */
 export interface Adapter {
   label: string
-  /** What it adds to which tensor of the base. */
+  /** By tensor of the base, the update that the adapter adds to it. */
   parts: Map<string, AdapterPart>
-  /** Tensors that were trained whole (`modules_to_save`) and take the place of the base's. */
+  /** Fully trained tensors (`modules_to_save`), which replace those of the base. */
   saved: Map<string, TensorPlace>
 }
 
@@ -17,11 +17,11 @@ export interface AdapterPart {
   a: TensorPlace
   b: TensorPlace
   rank: number
-  /** Its alpha over its rank, or over the root of it. */
+  /** Alpha divided by the rank, or by its square root. */
   scaling: number
-  /** The product lies the other way round in the base. */
+  /** True when the base stores the tensor transposed. */
   isTransposed: boolean
-  /** DoRA: the length that each row of the sum is given. */
+  /** DoRA: the norm of each row of the sum. */
   magnitude: TensorPlace | undefined
 }
 
@@ -31,7 +31,7 @@ interface AdapterConfig {
   alphaPattern: Record<string, number>
   isRankStabilised: boolean
   fanInFanOut: boolean
-  /** Modules by the end of their path. */
+  /** Module names, matched against the end of the path. */
   savedModules: readonly string[]
 }
 
@@ -66,7 +66,7 @@ export async function openAdapter(dir: string, label: string): Promise<Adapter> 
   return { label, parts, saved }
 }
 
-/** The factors of one module, as they come out of the file. */
+/** The factors of one module, collected from the file. */
 interface Found {
   A?: TensorPlace
   B?: TensorPlace
@@ -152,7 +152,7 @@ function partOf({
   return { a, b, rank, scaling, isTransposed, magnitude }
 }
 
-/** Patterns name modules by the end of their path. */
+/** Patterns match the end of a module's path. */
 function alphaOf(module: string, { alpha, alphaPattern }: AdapterConfig): number {
   for (const [pattern, value] of Object.entries(alphaPattern)) {
     if (module === pattern || module.endsWith(`.${pattern.replace(/^\^/, '')}`)) return value
@@ -160,7 +160,7 @@ function alphaOf(module: string, { alpha, alphaPattern }: AdapterConfig): number
   return alpha
 }
 
-/** The shape of what a part adds. */
+/** Returns the shape of the update. */
 export const productShape = ({ a, b, isTransposed }: AdapterPart): [number, number] => {
   const [outs = 0] = b.shape
   const [, ins = 0] = a.shape

@@ -4,29 +4,29 @@ import { join } from 'node:path'
 import { MergeError } from './merge-error.ts'
 import { readTensors, type TensorPlace } from './safetensors.ts'
 
-/** A model on disk: what a Hugging Face folder holds. */
+/** A model on disk, in the folder format of Hugging Face. */
 export interface Checkpoint {
-  /** What it is called in messages. */
+  /** The name in messages. */
   label: string
   dir: string
   config: Record<string, unknown>
   /** In the order of the files. */
   tensors: Map<string, TensorPlace>
-  /** Whether input and output embeddings are one tensor. */
+  /** True when input and output embeddings are one tensor. */
   isTied: boolean
   tokenizer: Tokenizer
 }
 
 export interface Tokenizer {
-  /** Equal for tokenizers that make the same tokens of a text. */
+  /** Equal for tokenizers that split every text into the same tokens. */
   digest: string
-  /** Token by id, where the tokenizer is one that can be read. */
+  /** The tokens by id; undefined when the format of the tokenizer is unknown. */
   vocabulary: ReadonlyMap<number, string> | undefined
 }
 
 const LM_HEAD = 'lm_head.weight'
 
-/** Opens a folder: reads its config, its tokenizer and the headers of its weights. */
+/** Opens a folder: reads the config, the tokenizer and the headers of the weight files. */
 export async function openCheckpoint(dir: string, label: string): Promise<Checkpoint> {
   const config = await readJson(join(dir, 'config.json'), label)
   if (config['quantization_config']) {
@@ -64,14 +64,14 @@ async function shards(path: string, label: string): Promise<string[]> {
   return [...names].toSorted()
 }
 
-/** Leaves out an output embedding that is stored although the model ties it to its input embedding. */
+/** Removes an output embedding that the file stores although the model ties it to its input embedding. */
 export function dropTiedCopies(checkpoints: readonly Checkpoint[]): void {
   if (!checkpoints.every(({ isTied }) => isTied)) return
   if (checkpoints.every(({ tensors }) => tensors.has(LM_HEAD))) return
   for (const { tensors } of checkpoints) tensors.delete(LM_HEAD)
 }
 
-/** What decides about tokens; the rest of a tokenizer.json (padding, truncation) is a matter of use. */
+/** Reads the parts that determine the tokens. The rest of a tokenizer.json (padding, truncation) does not. */
 async function readTokenizer(dir: string): Promise<Tokenizer> {
   const text = await readFile(join(dir, 'tokenizer.json'), 'utf8').catch(() => undefined)
   if (text !== undefined) {
@@ -103,7 +103,7 @@ function vocabularyOf(model: unknown, added: unknown): Map<number, string> {
 
 const digest = (data: string | Buffer): string => createHash('sha256').update(data).digest('hex')
 
-/** Files that belong to a model besides its weights. */
+/** Files of a model other than its weights. */
 const COMPANIONS =
   /^(tokenizer.*|special_tokens_map\.json|added_tokens\.json|vocab\.(json|txt)|merges\.txt|generation_config\.json|chat_template\..*|preprocessor_config\.json)$/
 
@@ -115,7 +115,7 @@ export async function companionsOf({ dir }: Checkpoint): Promise<string[]> {
   return files.flat()
 }
 
-/** A JSON object of a model's folder. */
+/** Reads a JSON object from a model's folder. */
 export async function readJson(path: string, label: string): Promise<Record<string, unknown>> {
   try {
     return JSON.parse(await readFile(path, 'utf8')) as Record<string, unknown>

@@ -5,14 +5,17 @@ import type { Bench } from './workbench.ts'
 const F32_BYTES = 4
 const BF16_BYTES = 2
 
-/** Adds the products of LoRA factors to whole rows of a tensor, and gives the rows the lengths of DoRA; tells whether all of the result is finite. */
+/**
+ * Adds the products of LoRA factors to whole rows of a tensor and scales the rows to their DoRA norms; returns
+ * whether the result is finite.
+ */
 export function foldAdapters(
   bench: Bench,
   { base, rows, cols, factors, magnitude, out, first, count }: Extract<Task, { kind: 'adapter' }>,
 ): boolean {
   const { kernels, arena, inputs, outputs, chunkBytes } = bench
   const rights = factors.map((one) => rightFactor(bench, one, { rows, cols }))
-  // Per element: as read, as a sum, as written.
+  // Bytes per element: as read, as a sum, as written.
   const perRow = cols * (BF16_BYTES + F32_BYTES + F32_BYTES)
   const step = Math.max(1, Math.floor(chunkBytes / perRow))
   const firstRow = first / cols
@@ -46,7 +49,7 @@ export function foldAdapters(
   return isBad === 0
 }
 
-/** The whole right factor as rank x columns, in the memory of the kernels. */
+/** Returns the whole right factor as rank x columns, in the memory of the kernels. */
 function rightFactor(
   { kernels, arena, inputs }: Bench,
   { right, isTransposed, rank }: Factors,
@@ -59,7 +62,7 @@ function rightFactor(
   return at
 }
 
-/** Some rows of the left factor, times its scale. */
+/** Returns some rows of the left factor, times its scale. */
 function leftFactor(
   { inputs }: Bench,
   { left, isTransposed, rank, scale }: Factors,

@@ -4,16 +4,16 @@ import type { MergeIngredient } from '../../schemas/training-merge.ts'
 import { type BaseOptions, type BaseTools, fetchBase } from '../training/base-model.ts'
 import type { WeightedIngredient } from './merge-models.ts'
 
-/** Where the files of a model lie in its version, as trainers write them too. */
+/** The folder of a model within its version, where trainers also write it. */
 export const MODEL_FOLDER = 'model'
 
-/** One of the things a model is made of, on this disk. */
+/** An ingredient of a model, on the local disk. */
 export interface Fetched {
   role: MergeIngredient['role']
   ingredient: WeightedIngredient
 }
 
-/** Brings everything that a model is made of onto this disk, below a folder of the caller's. */
+/** Downloads every ingredient of a model below a folder of the caller. */
 export async function fetchIngredients(
   tools: BaseTools,
   ingredients: readonly MergeIngredient[],
@@ -32,7 +32,7 @@ export async function fetchIngredients(
   return found
 }
 
-/** A version holds its model at the top or in a folder. */
+/** A version has its model at the top level or in this folder. */
 const modelFolder = (folder: string): string => within(folder, MODEL_FOLDER, 'config.json')
 
 const adapterFolder = (folder: string): string => within(folder, 'adapter', 'adapter_config.json')

@@ -6,7 +6,7 @@ import type { Input, Slice } from './tasks.ts'
 const BF16_BYTES = 2
 const F32_BYTES = 4
 
-/** The inputs of a worker, kept open. Elements are read straight into the memory of the kernels. */
+/** The open input files of a worker. Elements are read directly into the memory of the kernels. */
 export class InputFiles implements Disposable {
   readonly #arena: Arena
   readonly #kernels: Kernels
@@ -17,12 +17,12 @@ export class InputFiles implements Disposable {
     this.#kernels = kernels
   }
 
-  /** Room for `count` elements of this input, as they are read. */
+  /** Allocates memory for `count` elements of this input, in its own type. */
   room({ dtype }: Input, count: number): number {
     return this.#arena.take(count * bytesOf(dtype))
   }
 
-  /** Reads elements to `at` as bfloat16, whatever they are in the file. */
+  /** Reads elements to `at` and converts them to bfloat16. */
   read(input: Input, { first, count }: Slice, at: number): void {
     const unit = bytesOf(input.dtype)
     this.#fill(input.path, input.offset + first * unit, { at, bytes: count * unit })
@@ -30,7 +30,7 @@ export class InputFiles implements Disposable {
     else if (input.dtype === 'F16') this.#kernels.fromF16(at, count)
   }
 
-  /** Reads elements as float32: factors of adapters are kept as precise as they are. */
+  /** Reads elements as float32, because factors of adapters retain their precision. */
   readWide(input: Input, { first, count }: Slice): Float32Array {
     const mark = this.#arena.mark()
     const from = this.#arena.take(count * F32_BYTES)

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 
-/** What is used here of a global that the types of Node leave to browsers. */
+/** Node's types leave this global to the DOM library; these are the members used here. */
 declare const WebAssembly: {
   Module: new (bytes: Uint8Array) => object
   Instance: new (module: object) => { exports: object }
@@ -11,7 +11,7 @@ interface Memory {
   grow(pages: number): number
 }
 
-/** What kernels.wasm exports (assembly/). Pointers are byte offsets into `memory`, counts are elements. */
+/** The exports of kernels.wasm (assembly/). Pointers are byte offsets into `memory`, counts are elements. */
 export interface Kernels {
   readonly memory: Memory
   fromF32(from: number, to: number, count: number): void
@@ -46,17 +46,17 @@ export interface Kernels {
   setLengths(sums: number, magnitudes: number, rows: number, cols: number): void
 }
 
-/** A fresh instance with a memory of its own. */
+/** Creates an instance with a memory of its own. */
 export function loadKernels(): Kernels {
   const module = new WebAssembly.Module(readFileSync(new URL('./kernels.wasm', import.meta.url)))
   return new WebAssembly.Instance(module).exports as Kernels
 }
 
 const PAGE = 65_536
-/** Of every region: memory that is written past the page cache has to lie so. */
+/** The alignment of every region, which a write past the page cache needs. */
 const ALIGNMENT = 4_096
 
-/** Hands out regions of a module's memory; what it handed out before is free again after `reset`. */
+/** Allocates regions of a module's memory; `reset` frees all of them. */
 export class Arena {
   readonly #memory: Memory
   #top = PAGE
@@ -69,7 +69,7 @@ export class Arena {
     this.#top = PAGE
   }
 
-  /** What is taken after this is free again after `release`. */
+  /** Marks the state to which `release` returns. */
   mark(): number {
     return this.#top
   }
@@ -78,7 +78,7 @@ export class Arena {
     this.#top = mark
   }
 
-  /** A region of `bytes`, with room to be read a little beyond its end. */
+  /** Allocates `bytes`, with padding so that kernels may read a little beyond the end. */
   take(bytes: number): number {
     const at = this.#top
     this.#top = Math.ceil((at + bytes + 64) / ALIGNMENT) * ALIGNMENT
@@ -87,7 +87,7 @@ export class Arena {
     return at
   }
 
-  /** Valid until the next `take`. */
+  /** Returns a view that is valid until the next `take`. */
   view(at: number, bytes: number): Uint8Array {
     return new Uint8Array(this.#memory.buffer, at, bytes)
   }

@@ -21,10 +21,13 @@ interface MergeOptions {
   leaseS: number
 }
 
-const TELL_MS = 3_000
+const LOG_INTERVAL_MS = 3_000
 const MAX_THREADS = 4
 
-/** Merges what a claimed job names and stores the result. An attempt that is lost leaves nothing: the next one begins anew. */
+/**
+ * Executes the merge of a claimed job and stores the result. A lost attempt leaves nothing behind: the next
+ * one starts from scratch.
+ */
 export const mergeUnderLease = (
   tools: MergeTools & { control: LeaseTools['control'] },
   options: MergeOptions,
@@ -40,7 +43,7 @@ export const mergeUnderLease = (
       threads: Math.max(1, Math.min(MAX_THREADS, availableParallelism())),
       signal: stop,
       onNote: (line) => report.log(line),
-      onProgress: teller(report),
+      onProgress: progressLogger(report),
     })
     const seconds = Math.round(performance.now() - startedAt) / 1000
     report.log(`Merged ${done.tensors_total} tensors in ${seconds} s. Storing the result.`)
@@ -50,7 +53,7 @@ export const mergeUnderLease = (
     await giveBack(tools.control, claim.lease_token, { files, result: { metrics, ...nothing }, signal: stop })
   })
 
-/** Brings everything onto this disk. */
+/** Downloads all ingredients to the local disk. */
 async function fetchAll(
   tools: BaseTools,
   { method, density, seed, ingredients }: MergeClaim['merge'],
@@ -80,13 +83,13 @@ async function finishedFiles(dir: string): Promise<FinishedFile[]> {
   )
 }
 
-/** A line about the progress every few seconds. */
-function teller(report: JobReport): (progress: MergeProgress) => void {
-  let toldAt = performance.now()
+/** Logs a line about the progress every few seconds. */
+function progressLogger(report: JobReport): (progress: MergeProgress) => void {
+  let loggedAt = performance.now()
   return ({ tensors_done, tensors_total, bytes_done, bytes_total, megabytes_per_second, eta_seconds }) => {
     const now = performance.now()
-    if (now - toldAt < TELL_MS) return
-    toldAt = now
+    if (now - loggedAt < LOG_INTERVAL_MS) return
+    loggedAt = now
     const [done, all] = [bytes_done, bytes_total].map((bytes) => Math.round(bytes / 1e6))
     const left = eta_seconds === null ? '' : `, about ${Math.ceil(eta_seconds)} s left`
     report.log(

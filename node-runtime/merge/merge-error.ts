@@ -1,7 +1,7 @@
-/** Why these files cannot be merged; trying again is of no use. */
+/** The reason why these files cannot be merged; a retry would fail again. */
 export class MergeError extends Error {
   override readonly name = 'MergeError'
-  /** For machines, as in the body of `:fail`. */
+  /** The code in the body of `:fail`, for programs. */
   readonly code: string
 
   constructor(code: string, message: string, options: { cause?: unknown } = {}) {

@@ -10,7 +10,7 @@ import type { Recipe } from './recipe.ts'
 import { adapterMerge, dare, slerp } from './recipes.ts'
 import { ties } from './ties.ts'
 
-/** A model or adapter on this disk, and what it is called in messages. */
+/** A model or adapter on the local disk, with its name in messages. */
 export interface Ingredient {
   dir: string
   label: string
@@ -18,7 +18,7 @@ export interface Ingredient {
 
 export type WeightedIngredient = Ingredient & { weight: number }
 
-/** What is to be merged. Weights are those of the sources, in their order. */
+/** The method and the ingredients of a merge; weights are in the order of the sources. */
 export type MergeSpec =
   | { method: 'adapter_merge'; base: Ingredient; sources: WeightedIngredient[] }
   | { method: 'slerp'; sources: WeightedIngredient[] }
@@ -35,13 +35,13 @@ export interface MergeProgress {
 }
 
 export interface MergeOptions {
-  /** In place only once it is whole. */
+  /** The folder appears only once the result is complete. */
   outDir: string
   threads: number
   signal?: AbortSignal
   onNote?: (line: string) => void
   onProgress?: (progress: MergeProgress) => void
-  /** Memory of one thread for the chunks it works on. */
+  /** Memory in bytes that one thread uses for its chunks. */
   chunkBytes?: number
   maxShardBytes?: number
 }
@@ -49,7 +49,7 @@ export interface MergeOptions {
 const CHUNK_BYTES = 8 * 1024 * 1024
 const BF16_BYTES = 2
 
-/** Merges models tensor by tensor, in memory that does not grow with them. Equal inputs give equal bytes. */
+/** Merges models tensor by tensor, in memory that does not grow with their size. The same inputs yield the same bytes. */
 export async function mergeModels(spec: MergeSpec, options: MergeOptions): Promise<MergeProgress> {
   const { outDir, threads, signal, chunkBytes = CHUNK_BYTES } = options
   const { model, recipe, notes } = await prepare(spec)
@@ -84,13 +84,13 @@ export async function mergeModels(spec: MergeSpec, options: MergeOptions): Promi
 }
 
 interface Prepared {
-  /** What the result is laid out like. */
+  /** The model whose layout the result copies. */
   model: Checkpoint
   recipe: Recipe
   notes: string[]
 }
 
-/** Opens everything and refuses what does not fit together; no arithmetic before this has succeeded. */
+/** Opens all inputs and refuses those that do not fit together. All checks precede any computation. */
 async function prepare(spec: MergeSpec): Promise<Prepared> {
   if (spec.method === 'adapter_merge') return prepareAdapters(spec)
   const models = await Promise.all(spec.sources.map(({ dir, label }) => openCheckpoint(dir, label)))
@@ -137,7 +137,10 @@ async function prepareAdapters({
   }
 }
 
-/** A few tensors at a time, in the order of the files: workers never wait, and what was read twice is still cached. */
+/**
+ * Processes a few tensors at a time, in the order of the files, so that workers never wait and repeated
+ * reads hit the page cache.
+ */
 async function eachTensor(
   tensors: readonly PlannedTensor[],
   width: number,
@@ -151,20 +154,23 @@ async function eachTensor(
   )
 }
 
-/** How far a merge is; told at most four times a second, and at the end. */
+/** Reports the progress of a merge, at most four times a second and at the end. */
 class Meter {
-  readonly #tell: ((progress: MergeProgress) => void) | undefined
+  readonly #onProgress: ((progress: MergeProgress) => void) | undefined
   readonly #startedAt = performance.now()
   readonly #tensors: number
   readonly #bytes: number
   #tensorsDone = 0
   #bytesDone = 0
-  #toldAt = 0
+  #reportedAt = 0
 
-  constructor(tensors: readonly PlannedTensor[], tell: ((progress: MergeProgress) => void) | undefined) {
+  constructor(
+    tensors: readonly PlannedTensor[],
+    onProgress: ((progress: MergeProgress) => void) | undefined,
+  ) {
     this.#tensors = tensors.length
     this.#bytes = tensors.reduce((sum, { elements }) => sum + elements * BF16_BYTES, 0)
-    this.#tell = tell
+    this.#onProgress = onProgress
   }
 
   get progress(): MergeProgress {
@@ -191,8 +197,8 @@ class Meter {
 
   #report(): void {
     const now = performance.now()
-    if (now - this.#toldAt < 250 && this.#tensorsDone < this.#tensors) return
-    this.#toldAt = now
-    this.#tell?.(this.progress)
+    if (now - this.#reportedAt < 250 && this.#tensorsDone < this.#tensors) return
+    this.#reportedAt = now
+    this.#onProgress?.(this.progress)
   }
 }

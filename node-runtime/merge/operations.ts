@@ -5,7 +5,7 @@ import type { Bench } from './workbench.ts'
 
 const BF16_BYTES = 2
 
-/** Does one task. Results never depend on how a tensor is cut into slices and chunks. */
+/** Performs one task. The result does not depend on how a tensor is cut into slices and chunks. */
 export function perform(bench: Bench, task: Task): Answer {
   bench.arena.reset()
   switch (task.kind) {
@@ -41,7 +41,7 @@ function dots(bench: Bench, { a, b, ...slice }: TaskOf<'dots'>): Answer<TaskOf<'
   return { sums }
 }
 
-/** Leaves one table of counts after the other, per model, in the memory that the task brings. */
+/** Writes one table of counts per model into the shared memory of the task. */
 function magnitudes(
   bench: Bench,
   { base, inputs, tables: shared, ...slice }: TaskOf<'magnitudes'>,
@@ -128,14 +128,14 @@ function copy(bench: Bench, { input, out, ...slice }: TaskOf<'copy'>): boolean {
 }
 
 interface Chunk {
-  /** Where the elements of each input lie. */
+  /** The addresses of each input's elements. */
   at: readonly number[]
   count: number
-  /** Elements of the slice before this chunk. */
+  /** The number of elements of the slice before this chunk. */
   done: number
 }
 
-/** Reads a slice chunk by chunk; all but the last hold whole blocks. */
+/** Reads a slice chunk by chunk; every chunk but the last consists of whole blocks. */
 function eachChunk(
   { inputs: files, chunkBytes }: Bench,
   { inputs, first, count: all }: { inputs: readonly Input[] } & Slice,
@@ -150,7 +150,7 @@ function eachChunk(
   }
 }
 
-/** The same, and what `act` leaves at `to` is written; tells whether all of it is finite. */
+/** Reads a slice likewise and writes the elements that `act` stores at `to`; returns whether all of them are finite. */
 export function writeChunks(
   { inputs: files, outputs, arena, chunkBytes }: Bench,
   { inputs, out, first, count: all }: { inputs: readonly Input[]; out: Output } & Slice,
@@ -163,7 +163,7 @@ export function writeChunks(
   for (let done = 0, count = 0; done < all; done += count) {
     const position = out.offset + (first + done) * BF16_BYTES
     const lead = position % PAGE_BYTES
-    // The first chunk is shorter, so that the others begin on a page of the file.
+    // The first chunk is shorter, so that all others start at a page boundary of the file.
     count = Math.min(size - Math.ceil(lead / BF16_BYTES), all - done)
     inputs.forEach((input, i) => files.read(input, { first: first + done, count }, rooms[i] ?? 0))
     isBad |= act({ at: rooms, to: room + lead, count, done })
@@ -172,7 +172,7 @@ export function writeChunks(
   return isBad === 0
 }
 
-/** As many whole blocks as fit, at least one. */
+/** Returns the number of elements in as many whole blocks as fit, at least one block. */
 const chunkElements = (chunkBytes: number, buffers: number): number =>
   Math.max(1, Math.floor(chunkBytes / BF16_BYTES / buffers / BLOCK)) * BLOCK
 

@@ -1,19 +1,22 @@
 import { closeSync, constants, fdatasyncSync, openSync, writeSync } from 'node:fs'
 import type { Arena } from './kernels.ts'
 
-/** What a write past the page cache has to be a multiple of, in the file and in memory. */
+/** The alignment of a write past the page cache, in the file and in memory. */
 export const PAGE_BYTES = 4_096
-/** Without such writes the disk is kept busy while the next chunks are computed. */
+/** Without direct writes, a flush after this many bytes lets the disk work while the next chunks are computed. */
 const FLUSH_BYTES = 32 * 1024 * 1024
 
 interface OpenOutput {
   buffered: number
-  /** Writes past the page cache; absent where the file system has none. */
+  /** The descriptor for writes past the page cache; undefined when the file system does not support them. */
   direct: number | undefined
   unflushed: number
 }
 
-/** The outputs of a worker. Whole pages go past the page cache, what is left at both ends of a tensor through it. */
+/**
+ * The output files of a worker. Whole pages bypass the page cache; the partial pages at both ends
+ * of a tensor go through it.
+ */
 export class OutputFiles implements Disposable {
   readonly #arena: Arena
   readonly #open = new Map<string, OpenOutput>()
@@ -22,7 +25,7 @@ export class OutputFiles implements Disposable {
     this.#arena = arena
   }
 
-  /** Writes `bytes` that lie at `at`; `at` and `position` have the same place in a page. */
+  /** Writes `bytes` from address `at`; `at` and `position` must have the same offset within a page. */
   write(path: string, position: number, { at, bytes }: { at: number; bytes: number }): void {
     const file = this.#file(path)
     const end = position + bytes
@@ -74,7 +77,7 @@ export class OutputFiles implements Disposable {
 }
 
 function openDirect(path: string): number | undefined {
-  // Node names the flag only where the system has it.
+  // Node defines the flag only on systems that have it.
   const flag = constants.O_DIRECT as number | undefined
   if (flag === undefined) return undefined
   try {

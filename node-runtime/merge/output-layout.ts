@@ -14,17 +14,17 @@ export interface PlannedTensor {
 }
 
 export interface Layout {
-  /** To be computed, in bf16. */
+  /** The tensors to compute, in bf16. */
   tensors: PlannedTensor[]
-  /** Weight files, without their folder. */
+  /** The names of the weight files, without their folder. */
   files: string[]
 }
 
 const BF16_BYTES = 2
-/** Below what one PUT to an object store may carry. */
+/** Below the limit of a single PUT to an object store. */
 const MAX_SHARD_BYTES = 4 * 1024 ** 3
 
-/** Lays out the result like the first model: its files, headers and everything but the computed tensors are there after this. */
+/** Lays out the result like the first model: writes its files, the headers, and every tensor that is not computed. */
 export async function prepareOutput(
   model: Checkpoint,
   dir: string,
@@ -61,11 +61,11 @@ function cut(tensors: readonly Named[], maxBytes: number): Named[][] {
     shards.at(-1)?.push(tensor)
     room -= bytes
   }
-  // What is not computed may have odd lengths: last, so that it shifts nothing.
+  // Tensors that are copied may have odd lengths. They come last, so that they do not shift the alignment of others.
   return shards.map((shard) => shard.toSorted(([, a], [, b]) => Number(isFloat(b)) - Number(isFloat(a))))
 }
 
-/** Writes what is known of a shard: its header, its length, and tensors that are only copied. */
+/** Writes the header of a shard, its full length, and the tensors that are copied. */
 async function openShard(path: string, shard: readonly Named[]): Promise<PlannedTensor[]> {
   const specs = shard.map(([name, place]): TensorSpec => ({
     name,
@@ -112,7 +112,7 @@ function bf16Config(config: Record<string, unknown>): Record<string, unknown> {
   return written
 }
 
-/** Makes sure that everything written in a folder survives a crash of the machine. */
+/** Flushes everything in a folder, so that it survives a crash of the machine. */
 export async function syncAll(dir: string, files: readonly string[]): Promise<void> {
   for (const name of [...files, '.']) {
     await using file = await open(join(dir, name), 'r')

@@ -21,11 +21,11 @@ interface Waiting {
   reject: (err: Error) => void
 }
 
-/** Under way at a worker, so that it never waits for this thread. */
+/** The number of tasks at each worker, so that it never waits for the main thread. */
 const PER_WORKER = 2
 const WORKER_HEAP_MB = 48
 
-/** Threads that work on slices of tensors. Disposing ends them at once, whatever they are at. */
+/** Threads that work on slices of tensors. Disposing the pool terminates them at once. */
 export class MergePool implements AsyncDisposable {
   readonly #workers: { worker: Worker; busy: number }[]
   readonly #urgent: Waiting[] = []
@@ -38,7 +38,7 @@ export class MergePool implements AsyncDisposable {
     this.#workers = Array.from({ length: threads }, () => this.#start({ chunkBytes }))
   }
 
-  /** Has a task done. Urgent ones go first: they finish a tensor that has been begun. */
+  /** Runs a task. Urgent tasks go first: they finish a tensor that has been started. */
   run<T extends Task>(task: T, { isUrgent = false } = {}): Promise<Answer<T>> {
     if (this.#fault) return Promise.reject(this.#fault)
     return new Promise((resolve, reject) => {

@@ -3,12 +3,12 @@ import { MergeError } from './merge-error.ts'
 import type { TensorPlace } from './safetensors.ts'
 
 const FLOATS = new Set(['BF16', 'F16', 'F32'])
-/** Types that only quantised weights have. */
+/** Element types that only quantised weights have. */
 const QUANTISED = new Set(['U8', 'I8', 'F8_E4M3', 'F8_E5M2', 'U16', 'U32', 'I16'])
 
 export const isFloat = ({ dtype }: Pick<TensorPlace, 'dtype'>): boolean => FLOATS.has(dtype)
 
-/** Settings that make a difference to what the same weights compute. */
+/** Settings of a config that change the output of the same weights. */
 const TELLING = [
   'hidden_act',
   'rms_norm_eps',
@@ -19,8 +19,8 @@ const TELLING = [
 ]
 
 /**
- * Refuses models that do not fit together, before any arithmetic, and names the first thing that differs. Returned are
- * differences that do not forbid a merge but should be known.
+ * Refuses models that do not fit together, before any computation, and names the first difference. Returns notes about
+ * differences that do not prevent a merge.
  */
 export function assertAlike(models: readonly Checkpoint[]): string[] {
   const [first, ...others] = models
@@ -39,7 +39,7 @@ export function assertAlike(models: readonly Checkpoint[]): string[] {
 
 const jsonOf = (value: unknown): string => JSON.stringify(value) ?? 'absent'
 
-/** Refuses weights that no arithmetic on bf16 can be done with. */
+/** Refuses weights for which bf16 arithmetic is not defined. */
 export function assertMergeable({ label, tensors }: Checkpoint): void {
   for (const [name, { dtype }] of tensors) {
     if (QUANTISED.has(dtype)) {
@@ -112,7 +112,7 @@ function assertSameTensors(first: Checkpoint, other: Checkpoint): void {
   }
 }
 
-/** Dimensions in words. */
+/** Formats dimensions for messages. */
 export const sizes = (shape: readonly number[]): string => shape.join(' x ') || 'a scalar'
 
 const mismatch = (what: string, a: Checkpoint, b: Checkpoint, how: string): MergeError =>

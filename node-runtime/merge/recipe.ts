@@ -5,10 +5,10 @@ import type { MergePool } from './pool.ts'
 import type { TensorPlace } from './safetensors.ts'
 import type { Input, Slice, Task } from './tasks.ts'
 
-/** Elements of one task; a multiple of every block. */
+/** The number of elements in one task, a multiple of every block size. */
 export const SLICE = 4 * 1024 * 1024
 
-/** How the elements of one tensor come about. */
+/** Computes the elements of one tensor. */
 export type Recipe = (
   tensor: PlannedTensor,
   tools: { pool: MergePool; onWritten: (elements: number) => void },
@@ -31,7 +31,7 @@ export function slicesOf(elements: number, size = SLICE): Slice[] {
   }))
 }
 
-/** Has the slices of a tensor computed and written; `make` says how. */
+/** Computes and writes the slices of a tensor; `make` creates the task of each slice. */
 export async function writeSlices<T extends Task>(
   name: string,
   slices: readonly Slice[],
@@ -48,7 +48,7 @@ export async function writeSlices<T extends Task>(
   )
 }
 
-/** A model and how much it counts. */
+/** A model with its weight in the merge. */
 export interface Weighted {
   model: Checkpoint
   weight: number

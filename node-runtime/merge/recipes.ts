@@ -4,7 +4,7 @@ import type { Checkpoint } from './checkpoint.ts'
 import { inputIn, inputOf, type Recipe, SLICE, slicesOf, type Weighted, writeSlices } from './recipe.ts'
 import type { Answer, Factors, Slice, Task } from './tasks.ts'
 
-/** Spherical interpolation between two models, `t` of the way from the first to the second. */
+/** Spherical interpolation between two models, at the fraction `t` from the first to the second. */
 export const slerp =
   ([first, second]: readonly [Checkpoint, Checkpoint], t: number): Recipe =>
   async ({ name, elements, out }, tools) => {
@@ -18,11 +18,11 @@ export const slerp =
     })
   }
 
-/** Nearer to parallel than this, a straight line is as good and more exact. */
+/** For vectors closer to parallel than this, linear interpolation is as good and more exact. */
 const PARALLEL = 0.9995
 const TINY = 1e-8
 
-/** The weights of both tensors, from the sums over their blocks in order. */
+/** Returns the coefficients of both tensors, from the sums over their blocks in order. */
 export function slerpFactors(
   parts: readonly Answer<Extract<Task, { kind: 'dots' }>>[],
   t: number,
@@ -42,7 +42,7 @@ export function slerpFactors(
   return { p: Math.sin((1 - t) * angle) / Math.sin(angle), q: Math.sin(t * angle) / Math.sin(angle) }
 }
 
-/** Drops elements of each model's difference to the base at random and enlarges the others to make up for it. */
+/** Drops elements of each model's difference from the base at random, and scales up the others to compensate. */
 export const dare =
   (
     base: Checkpoint,
@@ -64,8 +64,8 @@ export const dare =
   }
 
 /**
- * Folds LoRA adapters into a base: W + the weighted sum of their products, each row of it as long as DoRA says; tensors
- * that an adapter saved whole take the place of the base's.
+ * Folds LoRA adapters into a base: W plus the weighted sum of their products, with each row scaled to its DoRA norm.
+ * Tensors that an adapter saved in full replace those of the base.
  */
 export const adapterMerge =
   (adapters: readonly { adapter: Adapter; weight: number }[]): Recipe =>

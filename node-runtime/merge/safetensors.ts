@@ -1,17 +1,17 @@
 import { type FileHandle, open } from 'node:fs/promises'
 import { MergeError } from './merge-error.ts'
 
-/** Where a tensor lies. Numbers are little-endian and in row-major order. */
+/** The location of a tensor's data, which is little-endian and row-major. */
 export interface TensorPlace {
   path: string
-  /** First byte in the file. */
+  /** The offset of the first byte in the file. */
   offset: number
   bytes: number
   dtype: string
   shape: readonly number[]
 }
 
-/** What a file is to hold, in this order. */
+/** A tensor of a file to be written; the order of tensors is that of the file. */
 export interface TensorSpec {
   name: string
   dtype: string
@@ -19,7 +19,7 @@ export interface TensorSpec {
   bytes: number
 }
 
-/** Bytes of one element, of the types that a checkpoint may hold. */
+/** Bytes of one element, for the types that a checkpoint may contain. */
 const ELEMENT_BYTES: Readonly<Record<string, number>> = {
   F64: 8,
   F32: 4,
@@ -40,12 +40,12 @@ const ELEMENT_BYTES: Readonly<Record<string, number>> = {
 
 const MAX_HEADER = 100_000_000
 const LENGTH_BYTES = 8
-/** Tensor data begins on a page, so that most of it can be written past the page cache. */
+/** Tensor data begins on a page, so that most of it can bypass the page cache when written. */
 const ALIGNMENT = 4_096
 
 export const elementsOf = (shape: readonly number[]): number => shape.reduce((product, n) => product * n, 1)
 
-/** Reads the header of a safetensors file and checks that the file holds what it says. */
+/** Reads the header of a safetensors file and checks that the file contains all tensors it lists. */
 export async function readTensors(path: string, label: string): Promise<Map<string, TensorPlace>> {
   await using file = await open(path, 'r')
   const { size } = await file.stat()
@@ -95,7 +95,7 @@ async function readAt(file: FileHandle, position: number, length: number): Promi
   return buffer.subarray(0, bytesRead)
 }
 
-/** The header of a file that holds these tensors one after the other, padded to whole pages. */
+/** Builds the header of a file with these tensors in order, padded to whole pages. */
 export function headerFor(tensors: readonly TensorSpec[]): Buffer {
   let at = 0
   const entries = tensors.map(({ name, dtype, shape, bytes }) => {

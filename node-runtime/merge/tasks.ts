@@ -1,12 +1,12 @@
-/** A tensor among the inputs, as a worker needs it. */
+/** A tensor of an input file, as a worker reads it. */
 export interface Input {
   path: string
-  /** First byte in the file. */
+  /** The offset of the first byte in the file. */
   offset: number
   dtype: string
 }
 
-/** A tensor of the output: where its first element goes. */
+/** The location in the output file of a tensor's first element. */
 export interface Output {
   path: string
   offset: number
@@ -18,35 +18,35 @@ export interface Slice {
   count: number
 }
 
-/** What ties takes from one model. */
+/** The elements that ties retains of one model. */
 export interface TrimmedInput {
   input: Input
   weight: number
-  /** Magnitudes above it are kept, of those equal to it the first `quota` of this slice. */
+  /** Magnitudes above the threshold are retained, and the first `quota` of this slice that equal it. */
   threshold: number
   quota: number
 }
 
-/** What dare takes from one model. */
+/** The elements that dare retains of one model. */
 export interface DroppedInput {
   input: Input
-  /** Weight over density. */
+  /** Weight divided by density. */
   scale: number
   key: number
   salt: number
 }
 
-/** One pair of LoRA factors: `left` is rows x rank and `right` rank x columns of what they add to the tensor. */
+/** One pair of LoRA factors of an update: `left` is rows x rank and `right` is rank x columns. */
 export interface Factors {
   left: Input
   right: Input
-  /** `left` lies as rank x rows, `right` as columns x rank. */
+  /** True when `left` is stored as rank x rows, and `right` as columns x rank. */
   isTransposed: boolean
   rank: number
   scale: number
 }
 
-/** What a worker is asked to do with one slice of one tensor. */
+/** A worker's task on one slice of one tensor. */
 export type Task =
   | ({ kind: 'dots'; a: Input; b: Input } & Slice)
   | ({ kind: 'combine'; a: Input; b: Input; p: number; q: number; out: Output } & Slice)
@@ -59,20 +59,20 @@ export type Task =
       rows: number
       cols: number
       factors: Factors[]
-      /** The length each row of the sum is given; as it comes when absent. */
+      /** The norm of each row of the sum; rows are not scaled when absent. */
       magnitude?: Input
       out: Output
     } & Slice)
   | ({ kind: 'copy'; input: Input; out: Output } & Slice)
 
-/** Which kind of answer a task has. */
+/** The answer type of a task. */
 export type Answer<T extends Task = Task> = T extends { kind: 'dots' }
   ? { sums: Float64Array }
   : T extends { kind: 'magnitudes' }
     ? { counted: true }
     : { isFinite: boolean }
 
-/** Elements in one sum of `dots`: sums depend on it, so it never changes with chunks or threads. */
+/** The number of elements in one sum of `dots`. Results depend on it, so it never varies with chunks or threads. */
 export const BLOCK = 16_384
-/** Magnitudes of a bfloat16. */
+/** The number of magnitudes that a bfloat16 can have. */
 export const MAGNITUDES = 32_768

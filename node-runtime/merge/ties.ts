@@ -2,10 +2,13 @@ import type { Checkpoint } from './checkpoint.ts'
 import { inputIn, type Recipe, notFinite, slicesOf, type Weighted, writeSlices } from './recipe.ts'
 import { MAGNITUDES } from './tasks.ts'
 
-/** The least magnitude that is no number. */
+/** The magnitude of infinity; larger ones are NaN. */
 const INFINITE = 0x7f80
 
-/** Trims each model's difference to the base to its largest, elects a sign per element and takes the mean of what agrees. */
+/**
+ * Trims each model's difference from the base to its largest elements, elects a sign per element, and takes the mean of
+ * the contributions of that sign.
+ */
 export function ties(base: Checkpoint, models: readonly Weighted[], density: number): Recipe {
   const tables = new Tables(models.length)
   return async ({ name, elements, out }, tools) => {
@@ -27,7 +30,7 @@ export function ties(base: Checkpoint, models: readonly Weighted[], density: num
     )
     const trims = inputs.map((_, m) => {
       const counted = shared.map((one) => new Uint32Array(one, m * MAGNITUDES * 4, MAGNITUDES))
-      // A NaN is neither up nor down: the election would lose it without a word.
+      // A NaN has no sign, so the election would silently drop it.
       if (counted.some((table) => table.subarray(INFINITE).some((count) => count > 0))) throw notFinite(name)
       return trimOf(counted, keep)
     })
@@ -50,7 +53,10 @@ export function ties(base: Checkpoint, models: readonly Weighted[], density: num
   }
 }
 
-/** The magnitude above which everything is kept, and how many that equal it each slice may keep: in all exactly `keep`. */
+/**
+ * Returns the magnitude above which every element is retained, and the number of elements equal to it that each slice
+ * may retain, so that exactly `keep` are retained in all.
+ */
 export function trimOf(
   tables: readonly Uint32Array[],
   keep: number,
@@ -70,7 +76,10 @@ export function trimOf(
   return { threshold, quotas }
 }
 
-/** Memory that threads count in, used again for one tensor after the other: it would outgrow the models otherwise. */
+/**
+ * Shared memory in which threads count. It is reused from tensor to tensor, because new tables for each would
+ * exceed the size of the models.
+ */
 class Tables {
   readonly #bytes: number
   readonly #free: SharedArrayBuffer[] = []

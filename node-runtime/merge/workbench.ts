@@ -2,13 +2,13 @@ import { InputFiles } from './input-files.ts'
 import { Arena, type Kernels, loadKernels } from './kernels.ts'
 import { OutputFiles } from './output-files.ts'
 
-/** What an operation works with; one of each per worker. */
+/** The tools of an operation; each worker has one set. */
 export interface Bench {
   kernels: Kernels
   arena: Arena
   inputs: InputFiles
   outputs: OutputFiles
-  /** Bytes that the chunks of all inputs and the output may take together. */
+  /** The bytes that the chunks of all inputs and the output may use together. */
   chunkBytes: number
 }
 

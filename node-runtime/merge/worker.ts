@@ -4,7 +4,7 @@ import { perform } from './operations.ts'
 import type { Reply, Request, WorkerSettings } from './pool.ts'
 import { openBench } from './workbench.ts'
 
-// One thread of a merge: does the tasks it is sent, one after the other.
+// One thread of a merge, which performs the tasks it receives in order.
 const { chunkBytes } = workerData as WorkerSettings
 const bench = openBench(chunkBytes)
 

@@ -8,11 +8,11 @@ import { digestOf, downloadFile } from './transfer.ts'
 export interface FetchOptions {
   signal?: AbortSignal
   onProgress: (progress: DownloadProgress) => void
-  /** Asks anew where the files are; a download may outlive the addresses it began with. */
+  /** Requests new URLs of the files, because a download may outlive its signed URLs. */
   renew?: () => Promise<NodeModelSpec['files']>
 }
 
-/** A model that is whole on this disk. */
+/** A model with all files on this disk. */
 export interface CachedModel {
   spec: NodeModelSpec
   directory: string
@@ -20,27 +20,31 @@ export interface CachedModel {
 
 const HEADROOM_BYTES = 512 * 1024 * 1024
 const SPEC_FILE = 'model.json'
-/** How what is not whole ends: a file on its way here (transfer.ts), a folder on its way in or out. */
+/** The suffix of an incomplete file (see transfer.ts), and of a model's folder while it is assembled or removed. */
 const PART = /\.part$/
-/** Keys that begin so are bases of training runs: kept like models, but nothing that can be served. */
+/** The prefix for the bases of training runs. They are cached like models but cannot be served. */
 export const BASE_PREFIX = 'base/'
 
 /**
- * Weights on this node's disk. Blobs are named by their digest, so models share what they have in common; a model is
- * a directory of links to them, in place only once it is whole. Bounded: the longest unused models go first.
+ * The weights on this node's disk. Blobs are named by digest, so models share common files. A model is a
+ * directory of links to blobs, which appears only once it is complete. The size is bounded: least recently used
+ * models are removed first.
  */
 export class WeightsCache {
   readonly #dir: string
   readonly #quotaBytes: number
-  /** Downloads under way, by digest: models that share a blob fetch it once. */
+  /** Downloads in progress by digest, so that models which share a blob download it once. */
   readonly #fetching = new Map<string, Promise<void>>()
-  /** Models that are being put in place, by key: whoever else wants one of them waits for the same. */
+  /** Models that are being assembled, by key; other callers for the same model wait for the same promise. */
   readonly #assembling = new Map<string, Promise<CachedModel>>()
-  /** Folders of models that are on their way in or out. */
+  /** Folders of models that are being assembled or removed. */
   readonly #moving = new Set<string>()
-  /** What is being fetched: its blobs are nobody's yet, but will be, and their room is taken. */
+  /**
+   * Models that are being downloaded. No model links to their blobs yet, but they must not be swept, and
+   * their disk space is reserved.
+   */
   readonly #coming = new Set<NodeModelSpec>()
-  /** The last one that made room; two at once would count the same room. */
+  /** The last call that made room. Calls run one after another, so that no two count the same space. */
   #making: Promise<void> = Promise.resolve()
 
   constructor({ dir, quotaMb }: { dir: string; quotaMb: number }) {
@@ -48,7 +52,7 @@ export class WeightsCache {
     this.#quotaBytes = quotaMb * 1024 * 1024
   }
 
-  /** Keys of the models that are here. */
+  /** Returns the keys of the models on this disk. */
   async list(): Promise<string[]> {
     return (await this.#keys()).filter((key) => !key.startsWith(BASE_PREFIX))
   }
@@ -71,13 +75,13 @@ export class WeightsCache {
     }
   }
 
-  /** Notes that a model was used, for the order in which models leave the disk. */
+  /** Marks a model as used, for the order of removal. */
   async touch(modelKey: string): Promise<void> {
     const now = new Date()
     await utimes(this.#modelDir(modelKey), now, now).catch(() => {})
   }
 
-  /** Fetches what is missing, going on where an earlier try stopped. `keep` names models that may not leave the disk. */
+  /** Downloads the missing files, resuming where an earlier try stopped. `keep` names models that must stay on the disk. */
   async fetch(spec: NodeModelSpec, keep: ReadonlySet<string>, options: FetchOptions): Promise<CachedModel> {
     const total = spec.files.reduce((sum, { size_bytes }) => sum + size_bytes, 0)
     const making = this.#making.then(() => this.#makeRoom(spec, new Set([...keep, spec.model_key])))
@@ -103,7 +107,7 @@ export class WeightsCache {
     }
   }
 
-  /** Takes a model off the disk if some of its bytes are not those of its version; false when they all are. */
+  /** Removes a model if a digest of its files is wrong; returns false when all are right. */
   async dropIfDamaged(modelKey: string, signal: AbortSignal): Promise<boolean> {
     const found = await this.find(modelKey)
     if (!found) return false
@@ -115,7 +119,7 @@ export class WeightsCache {
     }
     if (damaged.length === 0) return false
     await this.#takeAway(modelKey)
-    // Other models may link to them too, and would find them whole by their size.
+    // Other models may link to the same blobs, and would accept them because their size is right.
     await Promise.all(damaged.map((path) => rm(path, { force: true })))
     return true
   }
@@ -125,7 +129,7 @@ export class WeightsCache {
     await this.#sweepBlobs()
   }
 
-  /** Out of the way in one step: nobody may find half of it, not even after a crash. */
+  /** Renames the folder before deleting it, so that no reader finds a partial model, not even after a crash. */
   #takeAway(modelKey: string): Promise<void> {
     const directory = this.#modelDir(modelKey)
     return this.#viaPart(directory, async (part) => {
@@ -144,7 +148,7 @@ export class WeightsCache {
     { signal, renew }: { signal: AbortSignal | undefined; renew: (() => Promise<string>) | undefined },
   ): Promise<void> {
     for (let other = this.#fetching.get(sha256); other; other = this.#fetching.get(sha256)) {
-      // Whoever fetches it may give up for reasons of its own.
+      // The other download may fail for reasons of its own.
       await other.catch(() => {})
       signal?.throwIfAborted()
     }
@@ -174,8 +178,8 @@ export class WeightsCache {
     const found = await this.find(spec.model_key)
     if (found) return found
     const directory = this.#modelDir(spec.model_key)
-    // The URLs are for this hour only; everything else about a version never changes.
-    const kept = { ...spec, files: spec.files.map((file) => ({ ...file, url: '' })) }
+    // The URLs expire within an hour; all other data of a version is immutable.
+    const stored = { ...spec, files: spec.files.map((file) => ({ ...file, url: '' })) }
     await this.#viaPart(directory, async (part) => {
       for (const { path, sha256 } of spec.files) {
         const target = inFolder(join(part, 'files'), path)
@@ -183,12 +187,12 @@ export class WeightsCache {
         await link(join(this.#dir, 'blobs', sha256), target)
       }
       await mkdir(join(part, 'files'), { recursive: true })
-      await writeFile(join(part, SPEC_FILE), JSON.stringify(kept))
-      // What stands there cannot be read: a disk that lost power, or an earlier version of this.
+      await writeFile(join(part, SPEC_FILE), JSON.stringify(stored))
+      // An existing folder is unreadable: the disk lost power, or an earlier version of this program wrote it.
       await this.#takeAway(spec.model_key)
       await rename(part, directory)
     })
-    return { spec: kept, directory: join(directory, 'files') }
+    return { spec: stored, directory: join(directory, 'files') }
   }
 
   async #viaPart(directory: string, move: (part: string) => Promise<void>): Promise<void> {
@@ -201,7 +205,7 @@ export class WeightsCache {
     }
   }
 
-  /** Takes the room of a model's files, counting what else is coming; what it needs is its own from here on. */
+  /** Makes room for a model's files, counting every other download in progress, and reserves it. */
   async #makeRoom(spec: NodeModelSpec, keep: ReadonlySet<string>): Promise<void> {
     const bytes = spec.files.reduce((sum, { size_bytes }) => sum + size_bytes, 0)
     if (bytes > this.#quotaBytes) {
@@ -216,7 +220,7 @@ export class WeightsCache {
       for (;;) {
         const [disk, { bavail, bsize }] = await Promise.all([this.#disk(), statfs(this.#dir)])
         if (disk.planned <= this.#quotaBytes && bavail * bsize >= disk.missing + HEADROOM_BYTES) return
-        // Half a download that nobody goes on with is worth less than a whole model.
+        // A complete model is worth more than a partial download that no caller resumes.
         if (await this.#removeParts()) continue
         const victim = oldest.shift()
         if (victim === undefined) break
@@ -238,7 +242,7 @@ export class WeightsCache {
     return aged.toSorted((a, b) => a.usedAt - b.usedAt).map(({ key }) => key)
   }
 
-  /** Bytes on disk once everything that is coming has come, and how many of them are still missing. */
+  /** Returns the bytes on disk after all downloads in progress, and how many of them are still missing. */
   async #disk(): Promise<{ planned: number; missing: number }> {
     const wanted = new Map(
       [...this.#coming].flatMap(({ files }) => files.map(({ sha256, size_bytes }) => [sha256, size_bytes])),
@@ -256,7 +260,7 @@ export class WeightsCache {
     const blobs = join(this.#dir, 'blobs')
     return Promise.all(
       (await readdir(blobs)).map(async (name) => {
-        // A part becomes a blob, and a sweep takes one, at any time.
+        // At any time a download may complete, which renames its part, or a sweep may remove a blob.
         const bytes = await stat(join(blobs, name)).then(
           ({ size }) => size,
           () => 0,
@@ -266,7 +270,7 @@ export class WeightsCache {
     )
   }
 
-  /** Removes every half download and half model that nobody is at; false when there was none. */
+  /** Removes partial downloads and partial models that no caller works on; false when there were none. */
   async #removeParts(): Promise<boolean> {
     const downloads = (await this.#blobs())
       .filter(({ name }) => PART.test(name) && !this.#isComing(name.replace(PART, '')))
@@ -280,13 +284,13 @@ export class WeightsCache {
     return idle.length > 0
   }
 
-  /** A blob that no model links to any more, or is about to, goes; half a download stays for its resume. */
+  /** Removes blobs that no model links to or is about to. Partial downloads stay, so that they can be resumed. */
   async #sweepBlobs(): Promise<void> {
     const blobs = join(this.#dir, 'blobs')
     for (const name of await readdir(blobs).catch(() => [])) {
       if (PART.test(name)) continue
       const path = join(blobs, name)
-      // Another sweep may have taken it.
+      // Another sweep may have removed it.
       const links = await stat(path).then(
         ({ nlink }) => nlink,
         () => 0,
@@ -310,7 +314,7 @@ const hasSize = (path: string, bytes: number): Promise<boolean> =>
     () => false,
   )
 
-/** Where a file of a model lies; no name leads out of the folder. */
+/** Returns the path of a model's file; a name cannot lead out of the folder. */
 const inFolder = (folder: string, path: string): string => join(folder, normalize(join('/', path)))
 
 const megabytes = (bytes: number) => Math.ceil(bytes / 1024 / 1024)

@@ -10,15 +10,15 @@ import { retryAfter } from '../../platform/hub/rate-limit-headers.ts'
 
 const TRIES = 5
 const MAX_REDIRECTS = 5
-/** Without a word of how long, and at most whatever the word. */
-const LIMITED_S = { unsaid: 30, longest: 900 } as const
-/** How often whoever waits is told that the wait goes on. */
-const TELL_S = 15
+/** The wait after a 429 without `Retry-After`, and the longest wait whatever it says. */
+const LIMITED_S = { byDefault: 30, longest: 900 } as const
+/** The interval at which a rate-limited wait is reported. */
+const REPORT_INTERVAL_S = 15
 
-/** The other side will not have it, now or later; trying again is of no use. */
+/** The remote side refuses the request for good; a retry would fail again. */
 export class TransferError extends Error {
   override readonly name = 'TransferError'
-  /** The other side's answer. */
+  /** The status of the response. */
   readonly status: number | undefined
 
   constructor(message: string, status?: number) {
@@ -27,17 +27,17 @@ export class TransferError extends Error {
   }
 }
 
-/** How a signed address that has run out is answered, and one that was never good. */
+/** The status for a signed URL that has expired or was never valid. */
 export const REFUSED = 403
 
-/** Puts a file at a signed URL. Safe to repeat: the same bytes go to the same place. */
+/** Uploads a file to a signed URL. Repeating it is safe, because the same bytes go to the same key. */
 export async function putFile(
   url: string,
   path: string,
   { headers, signal }: { headers: Record<string, string>; signal?: AbortSignal },
 ): Promise<void> {
   await retrying(signal, async () => {
-    // A trainer writes these files; a link in their place may lead to anything that the node can read.
+    // A trainer writes these files, and a link in their place could point to any file that the node can read.
     await using file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW)
     const { size } = await file.stat()
     const answer = await request(url, {
@@ -56,15 +56,15 @@ export interface Download {
   path: string
   sha256?: string
   signal?: AbortSignal
-  /** Gives a new address for the same bytes, asked for when the one at hand is refused: signed addresses run out. */
+  /** Requests a new URL for the same bytes after a refusal, because signed URLs expire. */
   renew?: () => Promise<string>
-  /** Told each time bytes arrive, and once for what an earlier try left on disk. */
+  /** Called each time bytes arrive, and once with the size of an earlier partial download. */
   onBytes?: (count: number) => void
-  /** Told the seconds left while the other side limits its rate, and 0 when it goes on. */
+  /** Called with the remaining seconds while the remote side limits the rate, and with 0 when the download continues. */
   onLimited?: (seconds: number) => void
 }
 
-/** The other side asks to come again later. */
+/** The remote side limits the rate. */
 class LimitedError extends Error {
   override readonly name = 'LimitedError'
   readonly seconds: number
@@ -75,10 +75,7 @@ class LimitedError extends Error {
   }
 }
 
-/**
- * Fetches a file, going on from what an earlier try left beside it, and puts it
- * in place only once its digest is right.
- */
+/** Downloads a file, resuming a partial download beside it. The file appears at its path only once its digest is right. */
 export async function downloadFile({
   url,
   path,
@@ -91,19 +88,19 @@ export async function downloadFile({
   await mkdir(dirname(path), { recursive: true })
   const part = `${path}.part`
   let address = url
-  /** The address was asked for because the one before was refused, and has not been answered yet. */
+  /** True from the request of a new URL until that URL succeeds. */
   let isNew = false
-  let told = 0
-  const tell = (total: number) => {
-    if (total > told) onBytes?.(total - told)
-    told = Math.max(told, total)
+  let reported = 0
+  const report = (total: number) => {
+    if (total > reported) onBytes?.(total - reported)
+    reported = Math.max(reported, total)
   }
   const once = async () => {
     const have = await stat(part).then(
       ({ size }) => size,
       () => 0,
     )
-    tell(have)
+    report(have)
     const answer = await following(address, have ? { range: `bytes=${have}-` } : {}, signal)
     if (answer.statusCode === REFUSED && renew && !isNew) {
       await answer.body.dump()
@@ -113,13 +110,13 @@ export async function downloadFile({
     }
     const hash = createHash('sha256')
     if (answer.statusCode === 416) {
-      // Everything is here already, or what is here is of no use; the digest decides.
+      // The part is already complete or useless; the digest decides.
       await answer.body.dump()
       if (sha256) await feed(hash, part)
     } else {
       if (answer.statusCode === 429) {
         await answer.body.dump()
-        throw new LimitedError(retryAfter(answer.headers, Date.now()) ?? LIMITED_S.unsaid)
+        throw new LimitedError(retryAfter(answer.headers, Date.now()) ?? LIMITED_S.byDefault)
       }
       if (answer.statusCode >= 300) refuse('GET', answer.statusCode, await answer.body.text())
       isNew = false
@@ -128,9 +125,10 @@ export async function downloadFile({
       const count = new Transform({
         transform(chunk: Buffer, _encoding, done) {
           total += chunk.length
-          // While it comes: reading gigabytes once more afterwards takes seconds of a cold start.
+          // The digest is computed while bytes arrive, because reading gigabytes again would add
+          // seconds to a cold start.
           if (sha256) hash.update(chunk)
-          tell(total)
+          report(total)
           done(null, chunk)
         },
       })
@@ -149,7 +147,7 @@ export async function downloadFile({
   await retrying(signal, once, onLimited)
 }
 
-/** Redirects lead to where the bytes are; no credentials are sent anywhere. */
+/** Follows redirects. The request has no credentials, so a redirect cannot leak any. */
 async function following(
   start: string,
   headers: Record<string, string>,
@@ -166,7 +164,7 @@ async function following(
   throw new TransferError(`GET of an object was redirected more than ${MAX_REDIRECTS} times`)
 }
 
-/** SHA-256 of a file, in hex. */
+/** Returns the SHA-256 of a file in hex. */
 export async function digestOf(path: string, signal?: AbortSignal): Promise<string> {
   const hash = createHash('sha256')
   await feed(hash, path, signal)
@@ -198,7 +196,7 @@ async function retrying(
     } catch (err) {
       if (signal?.aborted || err instanceof TransferError || attempt >= TRIES) throw err
       if (err instanceof LimitedError) {
-        // Doing as one is told is no failed try.
+        // A wait that the remote side requested does not count as a failed try.
         attempt -= 1
         await waitOut(err.seconds, onLimited, signal)
       } else await sleep(200 * 2 ** attempt, undefined, signal && { signal })
@@ -208,12 +206,12 @@ async function retrying(
 
 async function waitOut(
   seconds: number,
-  tell: ((seconds: number) => void) | undefined,
+  report: ((seconds: number) => void) | undefined,
   signal: AbortSignal | undefined,
 ): Promise<void> {
-  for (let left = Math.min(Math.max(1, seconds), LIMITED_S.longest); left > 0; left -= TELL_S) {
-    tell?.(left)
-    await sleep(Math.min(left, TELL_S) * 1000, undefined, signal && { signal })
+  for (let left = Math.min(Math.max(1, seconds), LIMITED_S.longest); left > 0; left -= REPORT_INTERVAL_S) {
+    report?.(left)
+    await sleep(Math.min(left, REPORT_INTERVAL_S) * 1000, undefined, signal && { signal })
   }
-  tell?.(0)
+  report?.(0)
 }

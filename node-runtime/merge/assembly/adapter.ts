@@ -1,6 +1,6 @@
 import { LANES } from './numbers'
 
-/** sums[rows, cols] += left[rows, rank] · right[rank, cols], all float32 and row by row; `left` is scaled already. */
+/** sums[rows, cols] += left[rows, rank] · right[rank, cols], all in float32 and row-major; `left` is already scaled. */
 export function multiplyAdd(
   left: usize,
   right: usize,
@@ -15,7 +15,7 @@ export function multiplyAdd(
   for (; row < rows; row++) oneRow(left + row * rank * 4, right, sums + row * pitch, cols, rank)
 }
 
-/** Each loaded piece of `right` serves four rows. */
+/** Each vector of `right` that is loaded serves four rows. */
 function fourRows(left: usize, right: usize, sums: usize, cols: usize, rank: usize): void {
   const pitch = cols * 4
   const step = rank * 4

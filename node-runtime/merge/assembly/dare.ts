@@ -15,8 +15,8 @@ function mixed(counter: u32, key: u32, salt: u32): u32 {
 }
 
 /**
- * Adds what dare keeps of x - base, times `scale`, to the sums. An element is kept when the hash of its index in the
- * tensor is below `limit` of 2^32; `first` is the index of the first one here.
+ * Adds the elements of x - base that dare retains, times `scale`, to the sums. An element is retained when the hash of
+ * its index in the tensor is below `limit` of 2^32; `first` is the index of the first element here.
  */
 export function dareAdd(
   base: usize,

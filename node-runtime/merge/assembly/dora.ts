@@ -1,6 +1,6 @@
 import { LANES } from './numbers'
 
-/** Gives every row of sums[rows, cols] the length that `magnitudes` says, all float32. A row without length becomes no number. */
+/** Scales every row of sums[rows, cols] to its norm in `magnitudes`, all in float32. A row of norm zero becomes NaN. */
 export function setLengths(sums: usize, magnitudes: usize, rows: usize, cols: usize): void {
   for (let row: usize = 0; row < rows; row++) {
     const at = sums + row * cols * 4

@@ -1,7 +1,7 @@
-// AssemblyScript, not TypeScript: `npm run kernels` makes ../kernels.wasm of this folder. Pointers are byte offsets into
-// the module's memory, counts are elements. Elements in and out are bfloat16, sums are float32.
+// This is AssemblyScript, not TypeScript: `npm run kernels` compiles this folder to ../kernels.wasm. Pointers are byte
+// offsets into the module's memory, counts are elements. Input and output elements are bfloat16, sums are float32.
 
-/** Elements that one instruction handles. */
+/** The number of elements that one instruction handles. */
 export const LANES: usize = 8
 const EXPONENT: i16 = 0x7f80
 
@@ -13,7 +13,7 @@ export function highHalf(v: v128): v128 {
   return i8x16.shuffle(i32x4.splat(0), v, 8, 9, 24, 25, 10, 11, 26, 27, 12, 13, 28, 29, 14, 15, 30, 31)
 }
 
-/** Bits of a bfloat16 in the low half of each lane: to nearest, ties to even; a NaN stays one. */
+/** Rounds to bfloat16 in the low half of each lane: to nearest, ties to even; NaN stays NaN. */
 function rounded(v: v128): v128 {
   const odd = v128.and(i32x4.shr_u(v, 16), i32x4.splat(1))
   const bits = i32x4.shr_u(i32x4.add(v, i32x4.add(odd, i32x4.splat(0x7fff))), 16)
@@ -24,7 +24,7 @@ export function packed(low: v128, high: v128): v128 {
   return i16x8.narrow_i32x4_u(rounded(low), rounded(high))
 }
 
-/** Lanes that hold an infinity or a NaN. */
+/** Returns a mask of the lanes that hold an infinity or a NaN. */
 export function notFinite(v: v128): v128 {
   const mask = i16x8.splat(EXPONENT)
   return i16x8.eq(v128.and(v, mask), mask)
@@ -46,14 +46,14 @@ export function put(at: usize, value: f32): bool {
   return (bits & 0x7f80) == 0x7f80
 }
 
-/** x - base of eight elements, as bfloat16. */
+/** Returns x - base for eight elements, as bfloat16. */
 export function difference(base: usize, x: usize): v128 {
   const vb = v128.load(base)
   const vx = v128.load(x)
   return packed(f32x4.sub(lowHalf(vx), lowHalf(vb)), f32x4.sub(highHalf(vx), highHalf(vb)))
 }
 
-/** float32 to bfloat16; `to` may be `from`. */
+/** Converts float32 to bfloat16; `to` may equal `from`. */
 export function fromF32(from: usize, to: usize, count: usize): void {
   let i: usize = 0
   for (; i + LANES <= count; i += LANES) {
@@ -64,7 +64,7 @@ export function fromF32(from: usize, to: usize, count: usize): void {
   for (; i < count; i++) store<u16>(to + i * 2, narrow(load<f32>(from + i * 4)) as u16)
 }
 
-/** float16 to bfloat16 in place. */
+/** Converts float16 to bfloat16 in place. */
 export function fromF16(at: usize, count: usize): void {
   for (let i: usize = 0; i < count; i++) {
     const half = load<u16>(at + i * 2) as u32
@@ -79,7 +79,7 @@ export function fromF16(at: usize, count: usize): void {
   }
 }
 
-/** sums = the elements as float32. */
+/** Sets the sums to the elements as float32. */
 export function widenTo(from: usize, sums: usize, count: usize): void {
   let i: usize = 0
   for (; i + LANES <= count; i += LANES) {
@@ -90,7 +90,7 @@ export function widenTo(from: usize, sums: usize, count: usize): void {
   for (; i < count; i++) store<f32>(sums + i * 4, widen(load<u16>(from + i * 2)))
 }
 
-/** The sums as bfloat16. */
+/** Stores the sums as bfloat16. */
 export function narrowTo(sums: usize, out: usize, count: usize): bool {
   let bad = i32x4.splat(0)
   let i: usize = 0

@@ -43,7 +43,7 @@ function total(v: v128): f64 {
   return first + ((f32x4.extract_lane(v, 2) as f64) + (f32x4.extract_lane(v, 3) as f64))
 }
 
-/** out = p·a + q·b; tells whether anything in it is not finite. */
+/** Computes out = p·a + q·b; returns whether any element of it is not finite. */
 export function combine(a: usize, b: usize, out: usize, count: usize, p: f32, q: f32): bool {
   const vp = f32x4.splat(p)
   const vq = f32x4.splat(q)

@@ -1,6 +1,6 @@
 import { difference, highHalf, LANES, lowHalf, narrow, notFinite, packed, put, widen } from './numbers'
 
-/** Counts the magnitudes of x - base, of which bfloat16 has 32,768, in two tables of u32 that lie one after the other. */
+/** Counts the magnitudes of x - base, of which bfloat16 has 32,768, in two consecutive tables of u32. */
 export function countMagnitudes(base: usize, x: usize, count: usize, table: usize): void {
   const second = table + 0x20000
   const magnitude = i16x8.splat(0x7fff)
@@ -28,9 +28,9 @@ function bump(table: usize, slot: u16): void {
 }
 
 /**
- * Adds what ties keeps of one model, weighted, to four sums per element: of positive contributions and their weights,
- * of negative ones and theirs. Kept are magnitudes above `threshold` and the first `quota` that equal it; returned is
- * what is left of the quota, so elements come in order of their index.
+ * Adds the elements of one model that ties retains, weighted, to four sums per element: positive contributions and
+ * their weights, negative contributions and theirs. It retains magnitudes above `threshold` and the first `quota` that
+ * equal it, and returns the rest of the quota. Elements must therefore come in index order.
  */
 export function tiesAdd(
   base: usize,
@@ -70,21 +70,21 @@ export function tiesAdd(
   return tiesTail(base, x, i, count, sums, threshold, quota, weight)
 }
 
-/** Lanes of the lowest `quota` bits that are set in `mask`. */
+/** Returns a mask of the lanes of the lowest `quota` bits that are set in `mask`. */
 function firstOf(mask: u32, quota: u32): v128 {
   let lanes = i16x8.splat(0)
   let left = quota
   for (let lane: u32 = 0; lane < 8 && left > 0; lane++) {
     if ((mask & (1 << lane)) == 0) continue
     left--
-    // Lane numbers are constants of the instruction, so a mask of one lane is made by comparison.
+    // Lane numbers are constants of the instruction, so a comparison makes the mask of one lane.
     const numbers = i16x8(0, 1, 2, 3, 4, 5, 6, 7)
     lanes = v128.or(lanes, i16x8.eq(numbers, i16x8.splat(lane as i16)))
   }
   return lanes
 }
 
-/** The sums of four elements: 4 x positive, 4 x their weights, 4 x negative, 4 x their weights. */
+/** Adds to the sums of four elements: 4 x positive, 4 x their weights, 4 x negative, 4 x their weights. */
 function tiesSum(at: usize, delta: v128, weight: v128): void {
   const zero = f32x4.splat(0)
   const value = f32x4.mul(delta, weight)
@@ -127,7 +127,7 @@ function tiesTail(
   return quota
 }
 
-/** out = base + the mean of the contributions of the elected sign; clears the sums for the next block. */
+/** Stores out = base + the mean of the contributions of the elected sign, and clears the sums for the next block. */
 export function tiesStore(base: usize, sums: usize, out: usize, count: usize): bool {
   let bad = i32x4.splat(0)
   let i: usize = 0
