@@ -1,8 +1,7 @@
 import { createHash } from 'node:crypto'
 import { sql } from 'kysely'
 import { ApiError } from '../domain/errors.ts'
-
-const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
+import { isUuidV7 } from '../domain/uuid.ts'
 
 /** A digest of what a list is filtered and sorted by: a cursor fits only its own list. */
 export const cursorScope = (...parts: unknown[]): string =>
@@ -15,7 +14,7 @@ export const encodeCursor = (scope: string, lastId: string): string =>
 /** The id to continue below; 422 when the cursor is malformed or belongs to another list. */
 export function decodeCursor(scope: string, cursor: string): string {
   const [itsScope, id, ...rest] = Buffer.from(cursor, 'base64url').toString().split('.')
-  if (itsScope === scope && id && UUID.test(id) && rest.length === 0) return id
+  if (itsScope === scope && id && isUuidV7(id) && rest.length === 0) return id
   throw new ApiError('validation_failed', 'cursor is not one that this list returned for this filter', {
     details: { issues: [{ loc: ['query', 'cursor'], msg: 'unknown cursor', type: 'cursor' }] },
   })

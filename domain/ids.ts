@@ -12,11 +12,6 @@ let at = drawn.length
 let lastMs = 0
 let seq = 0
 
-const OWN_SPELLING = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
-
-/** Returns whether a text is a UUID in the lower-case spelling of the ids here, which PostgreSQL accepts. */
-export const isUuid = (value: string): boolean => OWN_SPELLING.test(value)
-
 /**
  * Makes a UUIDv7. Ids sort by creation, within a process even those of one millisecond, so pages
  * need only the id as cursor.
@@ -46,8 +41,3 @@ export function newId(): string {
   // One decode yields a flat string; a concatenated one would be flattened again by its reader.
   return text.toString('latin1')
 }
-
-const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
-
-/** Returns whether a text has the form of an id. */
-export const looksLikeId = (text: string): boolean => UUID.test(text)

@@ -9,14 +9,13 @@ import {
 } from '../../db/repositories/platform/idempotency.ts'
 import type { Database } from '../../db/tables.ts'
 import { ApiError, invalid } from '../../domain/errors.ts'
+import { isUuid } from '../../domain/uuid.ts'
 import type { Services } from '../services.ts'
 import { canonicalDigest } from './canonical.ts'
 import type { ReplyHeaders } from './reply.ts'
 import type { RequestContext } from './request-context.ts'
 import type { Outgoing } from './respond.ts'
 import type { AnyRoute } from './route.ts'
-
-const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
 
 /** A request under an `Idempotency-Key`, and what its body says. */
 interface KeyedRequest {
@@ -33,7 +32,7 @@ export function keyOf(
 ): KeyedRequest | undefined {
   const key = req.headers['idempotency-key']
   if (key === undefined || accountId === undefined) return undefined
-  if (typeof key !== 'string' || !UUID.test(key)) {
+  if (typeof key !== 'string' || !isUuid(key)) {
     throw invalid(['header', 'Idempotency-Key'], 'must be a UUID', 'uuid')
   }
   const operation = [operationId, ...Object.values((params ?? {}) as Record<string, string>)].join('/')

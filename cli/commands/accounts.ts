@@ -1,4 +1,5 @@
 import { type Command, Option } from 'commander'
+import { isUuid } from '../../domain/uuid.ts'
 import type { Account, ApiKey } from '../../schemas/admin.ts'
 import { wholeNumber } from '../arguments.ts'
 import { usageError } from '../cli-error.ts'
@@ -136,8 +137,6 @@ export function account({ defaultAccount }: Context, given: string | undefined):
 
 /** An id as part of a path. */
 export function id(text: string): string {
-  if (UUID.test(text)) return text
+  if (isUuid(text)) return text
   throw usageError(`${JSON.stringify(text)} is no id: ids are UUIDs, which the list commands show`)
 }
-
-const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i

@@ -4,7 +4,7 @@ import { LRUCache } from 'lru-cache'
 import { acceptSignature, findNodeKey, isRemoved } from '../../../db/repositories/nodes/nodes.ts'
 import type { Database } from '../../../db/tables.ts'
 import { ApiError } from '../../../domain/errors.ts'
-import { isUuid } from '../../../domain/ids.ts'
+import { isCanonicalUuid } from '../../../domain/uuid.ts'
 import { MAX_SKEW_MS, publicKeyFromRaw, sha256Hex, verifyRequest } from '../../../platform/signing.ts'
 import type { NodeCaller } from '../../http/caller.ts'
 import { RateLimiter } from '../../http/rate-limit.ts'
@@ -72,7 +72,7 @@ export class NodeAuthenticator {
   async #find(nodeId: string): Promise<KnownNode | undefined> {
     const known = this.#known.get(nodeId)
     if (known) return known
-    if (!isUuid(nodeId) || this.#unknown.has(nodeId)) return undefined
+    if (!isCanonicalUuid(nodeId) || this.#unknown.has(nodeId)) return undefined
     this.#questions.take(ANYBODY, [])
     const row = await findNodeKey(this.#db, nodeId)
     if (!row) this.#unknown.set(nodeId, true)

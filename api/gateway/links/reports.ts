@@ -1,7 +1,7 @@
 import type { Static, TSchema } from 'typebox'
 import { AFTER_NODE_SEQ } from '../../../db/repositories/training/job-records.ts'
 import { ApiError } from '../../../domain/errors.ts'
-import { isUuid } from '../../../domain/ids.ts'
+import { isCanonicalUuid } from '../../../domain/uuid.ts'
 import { type Frame, LinkProtocolError, parseJson } from '../../../platform/link/codec.ts'
 import { HelloMeta, type LogEntry, type MetricEntry, StateBody } from '../../../schemas/link.ts'
 import { NodeInventory, NodeModel } from '../../../schemas/node.ts'
@@ -64,7 +64,11 @@ function entriesOf({ body }: Pick<Frame, 'body'>): Partial<Record<string, unknow
 }
 
 const isOfJob = ({ job_id, attempt, at }: Partial<Record<string, unknown>>): boolean =>
-  typeof job_id === 'string' && isUuid(job_id) && isCount(attempt) && typeof at === 'string' && isTime(at)
+  typeof job_id === 'string' &&
+  isCanonicalUuid(job_id) &&
+  isCount(attempt) &&
+  typeof at === 'string' &&
+  isTime(at)
 const isCount = (value: unknown, most = LARGEST_INT4): boolean =>
   Number.isInteger(value) && (value as number) >= 0 && (value as number) <= most
 const MEASURES = ['train_loss', 'val_loss', 'eval_loss', 'eval_perplexity'] as const

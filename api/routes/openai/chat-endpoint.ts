@@ -2,10 +2,9 @@ import type { CallableEndpointRow } from '../../../db/repositories/endpoints/cal
 import { isChatCapable } from '../../../domain/chat/chat.ts'
 import { accessTo } from '../../../domain/endpoint.ts'
 import { ApiError } from '../../../domain/errors.ts'
+import { isUuid } from '../../../domain/uuid.ts'
 import { checkCallable } from '../../inference/admission.ts'
 import type { Services } from '../../services.ts'
-
-const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
 /**
  * The endpoint behind `model`: any that the account may use by its id; by name one of its own, else an active
@@ -31,14 +30,12 @@ function checkChat(
   if (!isChatCapable(endpoint.task_type)) {
     throw endpoint.account_id === accountId ? notForChat(endpoint) : noModel(model)
   }
-  if (endpoint.account_id !== accountId && !isId(model)) {
+  if (endpoint.account_id !== accountId && !isUuid(model)) {
     const isOffered = endpoint.is_base_model && endpoint.status === 'active'
     if (!isOffered || accessTo(endpoint, accountId) !== 'use') throw noModel(model)
   }
   return checkCallable(endpoint, accountId)
 }
-
-export const isId = (model: string): boolean => UUID.test(model)
 
 const notForChat = ({ name, task_type }: CallableEndpointRow): ApiError =>
   new ApiError('not_found', `the endpoint ${name} is not for chat: its task type is ${task_type}`)

@@ -1,8 +1,7 @@
 import { type Kysely, sql } from 'kysely'
+import { isUuid } from '../../../domain/uuid.ts'
 import type { Database } from '../../tables.ts'
 import { disabledByOwner } from '../models/config-lifecycle.ts'
-
-const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
 /** All that admitting a request to an endpoint takes, by its id or name. */
 export function findCallableEndpoint(db: Kysely<Database>, idOrName: string) {
@@ -36,7 +35,7 @@ export function findCallableEndpoint(db: Kysely<Database>, idOrName: string) {
           .end()
           .as('lifecycle_status'),
     ])
-    .where(UUID.test(idOrName) ? 'endpoint.id' : 'endpoint.name', '=', idOrName.toLowerCase())
+    .where(isUuid(idOrName) ? 'endpoint.id' : 'endpoint.name', '=', idOrName.toLowerCase())
     .where('endpoint.deleted_at', 'is', null)
     .executeTakeFirst()
 }

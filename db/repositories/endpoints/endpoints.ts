@@ -1,16 +1,15 @@
 import { type Kysely, sql, type Transaction, type Updateable } from 'kysely'
+import { isUuid } from '../../../domain/uuid.ts'
 import type { Database } from '../../tables.ts'
 import type { EndpointRow, EndpointTable, NewEndpoint } from '../../tables/models.ts'
 import { bumpCache } from '../platform/cache-versions.ts'
-
-const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
 /** An endpoint that has not been deleted, by id or by name; who may see it is for the caller to decide. */
 export function findEndpoint(db: Kysely<Database>, idOrName: string): Promise<EndpointRow | undefined> {
   return db
     .selectFrom('endpoint')
     .selectAll()
-    .where(UUID.test(idOrName) ? 'id' : 'name', '=', idOrName.toLowerCase())
+    .where(isUuid(idOrName) ? 'id' : 'name', '=', idOrName.toLowerCase())
     .where('deleted_at', 'is', null)
     .executeTakeFirst()
 }

@@ -9,8 +9,9 @@ import type { EndpointRow, ModelVersionRow } from '../../../../db/tables/models.
 import { reviewAfter } from '../../../../domain/endpoint.ts'
 import { ApiError, invalid } from '../../../../domain/errors.ts'
 import { isHubName } from '../../../../domain/hub/names.ts'
-import { looksLikeId, newId } from '../../../../domain/ids.ts'
+import { newId } from '../../../../domain/ids.ts'
 import { usdToMicro } from '../../../../domain/money.ts'
+import { isUuid } from '../../../../domain/uuid.ts'
 import type { Catalog } from '../../../../platform/catalog.ts'
 import type { Config } from '../../../../platform/config.ts'
 import { Uuid } from '../../../../schemas/common.ts'
@@ -52,7 +53,7 @@ export const registerForInference = route({
 })
 
 function checkBody(body: RegisterForInference): void {
-  if (looksLikeId(body.name)) {
+  if (isUuid(body.name)) {
     throw invalid(['body', 'name'], 'a name must not look like an id', 'endpoint_name')
   }
   if (isHubName(body.name)) {

@@ -5,13 +5,12 @@ import {
 } from '../../../../db/repositories/models/config-lifecycle.ts'
 import { invalid } from '../../../../domain/errors.ts'
 import type { LifecycleStatus } from '../../../../domain/models/lifecycle.ts'
+import { isUuid } from '../../../../domain/uuid.ts'
 import { ChangeLifecycle, RegistryEntry } from '../../../../schemas/model.ts'
 import { route } from '../../../http/route.ts'
 import type { Services } from '../../../services.ts'
 import { checkStep, moveImport, noModel } from './move-import.ts'
 import { presentCatalogEntry, presentHubImport } from './present.ts'
-
-const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
 interface Change {
   accountId: string
@@ -36,7 +35,7 @@ export const changeLifecycle = route({
     const { lifecycle_status: to, reason = null } = body
     requireReason(body)
     const change: Change = { accountId, id, to, reason }
-    if (!UUID.test(id)) return changeCatalogEntry(services, change)
+    if (!isUuid(id)) return changeCatalogEntry(services, change)
     return presentHubImport(await moveImport(services, change), accountId, services.catalog)
   },
 })

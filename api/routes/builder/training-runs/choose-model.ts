@@ -2,7 +2,7 @@ import type { Kysely } from 'kysely'
 import { findListedHubModel, type HubImportRow } from '../../../../db/repositories/models/hub-models.ts'
 import type { Database } from '../../../../db/tables.ts'
 import { invalid } from '../../../../domain/errors.ts'
-import { looksLikeId } from '../../../../domain/ids.ts'
+import { isUuid } from '../../../../domain/uuid.ts'
 import type { Catalog, CatalogModel } from '../../../../platform/catalog.ts'
 import type { ArtifactRef } from '../../../../schemas/artifact-ref.ts'
 import type { CreateTrainingRun } from '../../../../schemas/training-run.ts'
@@ -30,7 +30,7 @@ export async function chooseModel(
   if (model !== undefined && model !== name) {
     throw invalid(['body', 'model'], 'names another model config than model_config_id')
   }
-  if (looksLikeId(name)) {
+  if (isUuid(name)) {
     const imported = await findListedHubModel(db, accountId, name)
     if (imported) return chooseImport(catalog, imported, { field, base })
   }

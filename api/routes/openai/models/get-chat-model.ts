@@ -1,8 +1,9 @@
 import Type from 'typebox'
 import { findChatModel } from '../../../../db/repositories/endpoints/chat-models.ts'
+import { isUuid } from '../../../../domain/uuid.ts'
 import { ChatModel } from '../../../../schemas/openai.ts'
 import { route } from '../../../http/route.ts'
-import { isId, noModel } from '../chat-endpoint.ts'
+import { noModel } from '../chat-endpoint.ts'
 import { presentChatModel } from './present.ts'
 
 export const getChatModel = route({
@@ -15,7 +16,7 @@ export const getChatModel = route({
   success: { status: 200, schema: ChatModel },
 
   async handler({ caller: { accountId }, params: { model } }, { db }) {
-    const by = isId(model) ? { id: model.toLowerCase() } : { name: model.toLowerCase() }
+    const by = isUuid(model) ? { id: model.toLowerCase() } : { name: model.toLowerCase() }
     const row = await findChatModel(db, accountId, by)
     if (!row) throw noModel(model)
     return presentChatModel(row, accountId)
