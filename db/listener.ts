@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
+import { backoff } from '../platform/async/retry.ts'
 
 const ANSWER_MS = 5_000
 const CLOSE_MS = 1_000
@@ -54,8 +55,7 @@ export class Listener implements AsyncDisposable {
         if (!signal.aborted) this.#hearing.onError(err)
         tried()
       }
-      const wait = Math.min(AGAIN_MS.first * 2 ** failures, AGAIN_MS.longest)
-      await sleep(wait, undefined, { signal, ref: false }).catch(() => {})
+      await sleep(backoff(failures, AGAIN_MS), undefined, { signal, ref: false }).catch(() => {})
     }
   }
 

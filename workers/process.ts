@@ -1,4 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises'
+import { retryUntilAborted } from '../platform/async/retry.ts'
 import { ConfigError } from '../platform/config.ts'
 import type { Logger } from '../platform/log.ts'
 
@@ -9,6 +9,8 @@ export function stopSignal(): AbortController {
   return controller
 }
 
+const PAUSES_MS = { first: 100, longest: 2_000 }
+
 interface RetryOptions {
   log: Logger
   signal: AbortSignal
@@ -17,21 +19,19 @@ interface RetryOptions {
 }
 
 /** Tries until it works or the process is told to stop; says what it waits for once every ten tries. */
-export async function retry<T>(
+export function retry<T>(
   what: string,
   attempt: () => Promise<T>,
   { log, signal, isFinal = () => false }: RetryOptions,
 ): Promise<T> {
-  for (let tries = 0; ; tries++) {
-    signal.throwIfAborted()
-    try {
-      return await attempt()
-    } catch (err) {
+  return retryUntilAborted(attempt, {
+    ...PAUSES_MS,
+    signal,
+    onFailure(err, failuresBefore) {
       if (err instanceof ConfigError || isFinal(err)) throw err
-      if (tries % 10 === 0) log.warn({ reason: String(err) }, `waiting for ${what}`)
-      await sleep(Math.min(100 * 2 ** tries, 2000), undefined, { signal })
-    }
-  }
+      if (failuresBefore % 10 === 0) log.warn({ reason: String(err) }, `waiting for ${what}`)
+    },
+  })
 }
 
 /** Resolves once the signal has aborted. */

@@ -2,11 +2,12 @@ import { spawn } from 'node:child_process'
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { backoff } from '../../platform/async/retry.ts'
 import type { Output } from '../output.ts'
 import { removePidFile, writePidFile } from './pid-files.ts'
 import { signalGroup } from './process-identity.ts'
 
-const BACKOFF_MS = { first: 200, most: 5000 }
+const PAUSES_MS = { first: 200, longest: 5_000 }
 /** A child that ran this long starts again without delay. */
 const SETTLED_MS = 20_000
 /** By it our mains say that a setting is wrong. */
@@ -64,7 +65,7 @@ export function keepUp(spec: ChildSpec, { runDir, output }: { runDir: string; ou
         return output.say(`${spec.name} has ended for good; its log says why`)
 
       failures = Date.now() - startedAt > SETTLED_MS ? 1 : failures + 1
-      const delay = Math.min(BACKOFF_MS.first * 2 ** (failures - 1), BACKOFF_MS.most)
+      const delay = backoff(failures - 1, PAUSES_MS)
       output.say(`${spec.name} ended unexpectedly (${how}); starting it again in ${delay / 1000} s`)
       await sleep(delay, undefined, { signal: abort.signal }).catch(() => {})
       if (!stopping) await spec.beforeRestart?.()

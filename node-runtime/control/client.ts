@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Pool } from 'undici'
+import { backoff } from '../../platform/async/retry.ts'
 import type { AskTemporalCredential, NodeModelSpec, TemporalCredential } from '../../schemas/node.ts'
 import type { ModelExpectation } from '../../schemas/training-merge.ts'
 import { withoutPaths } from '../models/without-paths.ts'
@@ -33,6 +34,7 @@ export interface CallOptions {
 
 const RETRY_STATUS = new Set([429, 500, 502, 503, 504])
 const CALL_TIMEOUT_MS = 20_000
+const PAUSES_MS = { first: 100, longest: 5_000 }
 
 /**
  * Signed HTTP to whichever gateway answers. A gateway that is down or failing
@@ -100,7 +102,7 @@ export class ControlClient {
         this.#preferred += 1
         // The first round over all gateways is at once.
         const round = Math.floor(attempt / Math.max(1, this.#gateways().length))
-        await sleep(Math.min(5_000, 100 * 2 ** round), undefined, signal && { signal })
+        await sleep(backoff(round, PAUSES_MS), undefined, signal && { signal })
       }
     }
   }

@@ -1,4 +1,5 @@
 import WebSocket from 'ws'
+import { backoff } from '../../platform/async/retry.ts'
 import { LinkChannel } from '../../platform/link/channel.ts'
 import {
   type Frame,
@@ -27,8 +28,7 @@ import type { ModelManager } from '../models/manager.ts'
 import { ServeRequest } from './serve-request.ts'
 
 const LINK_PATH = '/api/v1/nodes/link'
-const FIRST_RETRY_MS = 200
-const LONGEST_RETRY_MS = 2_000
+const PAUSES_MS = { first: 200, longest: 2_000 }
 /**
  * Masks keep who steers the bytes, as whoever asks a model does, from speaking to caches on the way (RFC 6455, 10.3). Where TLS
  * or the machine itself leaves no way for any, they are zeroes, and neither end goes through the bytes: an eighth of a node's
@@ -246,7 +246,7 @@ export class GatewayLink {
 
   #again(reason: string): void {
     if (this.#closed) return
-    const delay = Math.min(LONGEST_RETRY_MS, FIRST_RETRY_MS * 2 ** this.#failures) * (0.5 + Math.random() / 2)
+    const delay = backoff(this.#failures, PAUSES_MS) * (0.5 + Math.random() / 2)
     this.#failures += 1
     this.#failingSince ??= performance.now()
     // A gateway that is being started, or has just closed the link, is mostly back soon.

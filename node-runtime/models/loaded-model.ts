@@ -1,11 +1,11 @@
+import { backoff } from '../../platform/async/retry.ts'
 import type { NodeModel, NodeModelState } from '../../schemas/node.ts'
 import type { DownloadProgress } from '../weights/download-meter.ts'
 import type { Pins } from './pins.ts'
 import type { ModelServer } from './server.ts'
 import { withoutPaths } from './without-paths.ts'
 
-const FIRST_BACKOFF_MS = 1_000
-const LONGEST_BACKOFF_MS = 300_000
+const PAUSES_MS = { first: 1_000, longest: 300_000 }
 
 /** One model on this node, from `cold` to `evicted`. */
 export class LoadedModel {
@@ -80,7 +80,7 @@ export class LoadedModel {
   fail(message: string, { isUnusable = false } = {}): void {
     this.error = message
     this.isUnusable = isUnusable
-    this.retryAt = Date.now() + Math.min(LONGEST_BACKOFF_MS, FIRST_BACKOFF_MS * 2 ** this.#failures)
+    this.retryAt = Date.now() + backoff(this.#failures, PAUSES_MS)
     this.#failures += 1
     this.progress = undefined
   }

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { NativeConnection } from '@temporalio/worker'
 import type { ControlClient } from '../../node-runtime/control/client.ts'
 import { dismissalOf, type DismissedError, successorOf } from '../../node-runtime/control/dismissal.ts'
 import type { Identity } from '../../node-runtime/control/identity.ts'
+import { retryUntilAborted } from '../../platform/async/retry.ts'
 import type { Config } from '../../platform/config.ts'
 import { readPem } from '../../platform/config/pem.ts'
 import type { Logger } from '../../platform/log.ts'
@@ -19,6 +19,7 @@ export interface GateAccessOptions {
   onDismissed: (why: DismissedError) => void
 }
 
+const CONNECT_PAUSES_MS = { first: 100, longest: 2_000 }
 /** How soon a credential is renewed, and how soon after a failure. */
 const RENEW_MS = { least: 5_000, most: 240_000, afterFailure: 5_000 }
 /** After a lost link the credential is asked for anew, at most so often: the answer tells whether the node may stay. */
@@ -63,28 +64,29 @@ export class GateAccess implements AsyncDisposable {
     const { control, config, log } = options
     const instanceId = randomUUID()
     let isStart = true
-    for (let tries = 0; ; tries++) {
-      signal.throwIfAborted()
-      try {
-        const asked = { instance_id: instanceId, is_start: isStart }
-        const credential = await control.temporalCredential(asked, { signal, patienceMs: 0 })
-        isStart = false
-        const { address, tls, token } = credential
-        const { HEARTH_GATE_TLS_CA: ca } = config
-        const serverRootCACertificate = ca === undefined ? undefined : readPem('HEARTH_GATE_TLS_CA', ca)
-        const connection = await NativeConnection.connect({
-          address,
-          tls: tls && { ...(serverRootCACertificate && { serverRootCACertificate }) },
-          metadata: metadataOf(token),
-        })
-        return new GateAccess(options, connection, credential, instanceId)
-      } catch (err) {
+    const connect = async () => {
+      const asked = { instance_id: instanceId, is_start: isStart }
+      const credential = await control.temporalCredential(asked, { signal, patienceMs: 0 })
+      isStart = false
+      const { address, tls, token } = credential
+      const { HEARTH_GATE_TLS_CA: ca } = config
+      const serverRootCACertificate = ca === undefined ? undefined : readPem('HEARTH_GATE_TLS_CA', ca)
+      const connection = await NativeConnection.connect({
+        address,
+        tls: tls && { ...(serverRootCACertificate && { serverRootCACertificate }) },
+        metadata: metadataOf(token),
+      })
+      return new GateAccess(options, connection, credential, instanceId)
+    }
+    return retryUntilAborted(connect, {
+      ...CONNECT_PAUSES_MS,
+      signal,
+      onFailure(err, failuresBefore) {
         const dismissal = dismissalOf(err, config.HEARTH_NODE_DIR)
         if (dismissal) throw dismissal
-        if (tries % 10 === 0) log.warn({ reason: reasonOf(err) }, 'waiting for the way to Temporal')
-        await sleep(Math.min(100 * 2 ** tries, 2_000), undefined, { signal })
-      }
-    }
+        if (failuresBefore % 10 === 0) log.warn({ reason: reasonOf(err) }, 'waiting for the way to Temporal')
+      },
+    })
   }
 
   /** Asks the platform whether this node may stay; soon, and never twice at once. */

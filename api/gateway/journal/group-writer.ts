@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isPermanent } from '../../../db/errors.ts'
 import { ApiError } from '../../../domain/errors.ts'
+import { backoff } from '../../../platform/async/retry.ts'
 import type { Logger } from '../../../platform/log.ts'
 
 interface Waiting<T> {
@@ -32,6 +33,7 @@ const MAX_GROUP_BYTES = 8 * 1024 * 1024
 const MAX_QUEUED = 8_192
 const MAX_QUEUED_BYTES = 128 * 1024 * 1024
 const PATIENCE_MS = 10_000
+const FIRST_PAUSE_MS = 20
 const LONGEST_PAUSE_MS = 1_000
 const STOP_MS = 3_000
 
@@ -129,7 +131,7 @@ export class GroupWriter<T> implements AsyncDisposable {
         this.#options.log.warn({ err, rows: group.length }, 'a group of rows was not written yet')
         if (performance.now() > this.#stopAt) return this.#refuse(group, err)
         this.#losePatience(err)
-        await sleep(Math.min(LONGEST_PAUSE_MS, 20 * 2 ** Math.min(attempt, 10)))
+        await sleep(backoff(attempt, { first: FIRST_PAUSE_MS, longest: LONGEST_PAUSE_MS }))
       }
     }
   }
