@@ -4,6 +4,7 @@ import { mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync }
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import pRetry from 'p-retry'
 import { request } from 'undici'
 import { openDatabase } from '../db/database.ts'
 import { migrate } from '../db/migrate.ts'
@@ -215,14 +216,15 @@ function catalog(folder: string): string {
   return directory
 }
 
+const EVERY_50_MS = { minTimeout: 50, factor: 1 }
+
 async function answers(url: string): Promise<void> {
-  for (let tries = 0; ; tries++) {
-    const answer = await request(url).catch(() => undefined)
-    await answer?.body.dump()
-    if (answer?.statusCode === 200) return
-    if (tries > 300) throw new Error(`${url} does not answer`)
-    await sleep(50)
+  const askOnce = async () => {
+    const { statusCode, body } = await request(url)
+    await body.dump()
+    if (statusCode !== 200) throw new Error(`${url} answers ${statusCode}`)
   }
+  await pRetry(askOnce, { retries: 300, ...EVERY_50_MS })
 }
 
 async function portOf(nodePid: number, log: string): Promise<number> {
@@ -237,15 +239,14 @@ async function portOf(nodePid: number, log: string): Promise<number> {
 }
 
 async function chats({ url, key, model }: Target): Promise<void> {
-  for (let tries = 0; ; tries++) {
-    const answer = await request(url, {
+  const askOnce = async () => {
+    const { statusCode, body } = await request(url, {
       method: 'POST',
       headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
       body: JSON.stringify({ model, messages: [{ role: 'user', content: 'hi' }] }),
-    }).catch(() => undefined)
-    const text = await answer?.body.text()
-    if (answer?.statusCode === 200) return
-    if (tries > 100) throw new Error(`${url} answers ${answer?.statusCode}: ${text}`)
-    await sleep(50)
+    })
+    const text = await body.text()
+    if (statusCode !== 200) throw new Error(`${url} answers ${statusCode}: ${text}`)
   }
+  await pRetry(askOnce, { retries: 100, ...EVERY_50_MS })
 }

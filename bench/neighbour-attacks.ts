@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from 'kysely'
+import pRetry from 'p-retry'
 import { Pool } from 'undici'
 import WebSocket from 'ws'
 import { openDatabase } from '../db/database.ts'
@@ -54,16 +54,8 @@ function ladder(depth: number, step: (next: Json) => Json): Json {
 }
 const byDepth = ladder(34, (next) => ({ anyOf: [{ properties: { a: next } }, { properties: { a: next } }] }))
 /** Asks again each second, for a while. */
-async function patiently<T>(ask: () => Promise<T>): Promise<T> {
-  for (let tries = 1; ; tries++) {
-    try {
-      return await ask()
-    } catch (err) {
-      if (tries === MOST_TRIES) throw err
-      await sleep(1_000)
-    }
-  }
-}
+const patiently = <T>(ask: () => Promise<T>): Promise<T> =>
+  pRetry(ask, { retries: MOST_TRIES - 1, minTimeout: 1_000, factor: 1 })
 
 const nested = (levels: number): unknown => (levels === 0 ? 'leaf' : { a: nested(levels - 1) })
 

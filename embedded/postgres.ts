@@ -11,8 +11,8 @@ import {
 } from 'node:fs'
 import { arch, platform, tmpdir, userInfo } from 'node:os'
 import { dirname, join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
+import pRetry from 'p-retry'
 import pg from 'pg'
 import { StartError, UsageError } from './options.ts'
 import type { ChildSpec } from './processes/child.ts'
@@ -108,9 +108,8 @@ const ANSWER_MS = 10_000
 
 /** Waits until the server takes connections and the platform's database is there. */
 export async function ensureDatabase(cluster: PostgresCluster, timeoutMs = 120_000): Promise<string> {
-  const deadline = Date.now() + timeoutMs
   const answerMs = Math.min(ANSWER_MS, timeoutMs)
-  for (;;) {
+  const ensureOnce = async () => {
     const client = new pg.Client({
       connectionString: postgresUrl(cluster, 'postgres'),
       connectionTimeoutMillis: answerMs,
@@ -121,14 +120,16 @@ export async function ensureDatabase(cluster: PostgresCluster, timeoutMs = 120_0
       await client.connect()
       const { rowCount } = await client.query("select 1 from pg_database where datname = 'hearth'")
       if (!rowCount) await client.query('create database hearth')
-      return postgresUrl(cluster, 'hearth')
-    } catch (err) {
-      if (Date.now() > deadline) throw new StartError('PostgreSQL did not start.', { cause: err })
-      await sleep(100)
     } finally {
       await client.end().catch(() => {})
     }
   }
+  try {
+    await pRetry(ensureOnce, { retries: Infinity, minTimeout: 100, factor: 1, maxRetryTime: timeoutMs })
+  } catch (cause) {
+    throw new StartError('PostgreSQL did not start.', { cause })
+  }
+  return postgresUrl(cluster, 'hearth')
 }
 
 function serverEnv(): NodeJS.ProcessEnv {

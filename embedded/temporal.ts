@@ -1,5 +1,7 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { Connection } from '@temporalio/client'
 import proto from '@temporalio/proto'
+import pRetry from 'p-retry'
 import { reasonOf } from '../platform/reason.ts'
 import type { TemporalAccess } from '../platform/temporal.ts'
 import { StartError } from './options.ts'
@@ -70,44 +72,40 @@ export async function temporalReady(
   { timeoutMs = 30_000, makesNamespace = false }: { timeoutMs?: number; makesNamespace?: boolean } = {},
 ): Promise<void> {
   const { address } = access
-  const deadline = Date.now() + timeoutMs
-  for (;;) {
+  const describeOnce = async () => {
+    const connection = await Connection.connect({ ...access, connectTimeout: 1000 })
     try {
-      const connection = await Connection.connect({ ...access, connectTimeout: 1000 })
-      try {
-        const answerBy = Date.now() + Math.min(ANSWER_MS, timeoutMs)
-        await connection.withDeadline(answerBy, () =>
-          connection.workflowService.describeNamespace({ namespace }),
-        )
-        return
-      } finally {
-        await connection.close()
-      }
-    } catch (cause) {
-      if ((cause as { code?: unknown }).code === NOT_FOUND) {
-        // A server that is starting may not know yet which namespaces it has: what is refused now is tried again.
-        if (makesNamespace && Date.now() < deadline) {
-          await registerNamespace({ ...access, namespace }).catch(() => {})
-          await new Promise((resolve) => setTimeout(resolve, 500))
-          continue
-        }
-        throw new StartError(
-          `TEMPORAL_NAMESPACE: the server at ${address} has no namespace "${namespace}".`,
-          {
-            cause,
-          },
-        )
-      }
-      if (Date.now() > deadline) {
-        throw new StartError(
-          `TEMPORAL_ADDRESS: no Temporal server answers at ${address} (${reasonOf(cause)}).`,
-          { cause },
-        )
-      }
-      await new Promise((resolve) => setTimeout(resolve, 100))
+      const answerBy = Date.now() + Math.min(ANSWER_MS, timeoutMs)
+      await connection.withDeadline(answerBy, () =>
+        connection.workflowService.describeNamespace({ namespace }),
+      )
+    } finally {
+      await connection.close()
     }
   }
+  try {
+    await pRetry(describeOnce, {
+      retries: Infinity,
+      minTimeout: 100,
+      factor: 1,
+      maxRetryTime: timeoutMs,
+      shouldRetry: ({ error }) => makesNamespace || !isNotFound(error),
+      // A server that is starting may not know yet which namespaces it has: what is refused now is tried again.
+      async onFailedAttempt({ error, retryDelay }) {
+        if (!makesNamespace || !isNotFound(error) || retryDelay === 0) return
+        await registerNamespace({ ...access, namespace }).catch(() => {})
+        await sleep(400)
+      },
+    })
+  } catch (cause) {
+    const problem = isNotFound(cause)
+      ? `TEMPORAL_NAMESPACE: the server at ${address} has no namespace "${namespace}".`
+      : `TEMPORAL_ADDRESS: no Temporal server answers at ${address} (${reasonOf(cause)}).`
+    throw new StartError(problem, { cause })
+  }
 }
+
+const isNotFound = (err: unknown): boolean => (err as { code?: unknown }).code === NOT_FOUND
 
 async function registerNamespace({ namespace, ...access }: TemporalPlace): Promise<void> {
   const connection = await Connection.connect({ ...access, connectTimeout: 1000 })

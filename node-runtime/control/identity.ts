@@ -1,7 +1,7 @@
 import { type KeyObject, randomUUID } from 'node:crypto'
 import { chmod, mkdir, readFile, rename, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
+import pRetry, { AbortError } from 'p-retry'
 import { request } from 'undici'
 import {
   newNodeKey,
@@ -119,24 +119,18 @@ const identityOf = ({ private_pem, node_id = '', account_id = '', gateways = [] 
 async function postJoin(options: JoinOptions, publicKey: string): Promise<NodeJoined> {
   const { gateway, token, name, inventory, waitMs = 60_000 } = options
   const body = JSON.stringify({ name, public_key: publicKey, inventory } satisfies JoinNode)
-  const deadline = performance.now() + waitMs
-  for (;;) {
-    try {
-      const answer = await request(`${gateway}/api/v1/nodes:join`, {
-        method: 'POST',
-        headers: { 'content-type': 'application/json', authorization: `Bearer ${token}` },
-        body,
-      })
-      const text = await answer.body.text()
-      if (answer.statusCode < 300) return JSON.parse(text) as NodeJoined
-      if (answer.statusCode < 500)
-        throw new JoinError(`The gateway refused the join (${answer.statusCode}): ${text}`)
-    } catch (err) {
-      if (err instanceof JoinError || performance.now() > deadline) throw err
-    }
-    if (performance.now() > deadline) throw new JoinError(`No gateway answers at ${gateway}`)
-    await sleep(500)
+  const joinOnce = async () => {
+    const answer = await request(`${gateway}/api/v1/nodes:join`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', authorization: `Bearer ${token}` },
+      body,
+    })
+    const text = await answer.body.text()
+    if (answer.statusCode < 300) return JSON.parse(text) as NodeJoined
+    if (answer.statusCode >= 500) throw new JoinError(`No gateway answers at ${gateway}`)
+    throw new AbortError(new JoinError(`The gateway refused the join (${answer.statusCode}): ${text}`))
   }
+  return pRetry(joinOnce, { retries: Infinity, minTimeout: 500, factor: 1, maxRetryTime: waitMs })
 }
 
 const readStored = (path: string): Promise<Stored | undefined> => readJson<Stored>(path)

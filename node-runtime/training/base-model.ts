@@ -1,5 +1,6 @@
 import { link, mkdir, rm } from 'node:fs/promises'
 import { dirname, join, normalize } from 'node:path'
+import pRetry from 'p-retry'
 import type { JobBase } from '../../schemas/lease.ts'
 import type { NodeModelSpec } from '../../schemas/node.ts'
 import type { ControlClient } from '../control/client.ts'
@@ -75,16 +76,13 @@ const isKnown = <F extends { sha256?: string }>(file: F): file is F & { sha256: 
   file.sha256 !== undefined
 
 /** Links: whatever leaves the cache afterwards, the attempt keeps what it needs. */
-async function linkFrom(find: () => Promise<CachedModel>, folder: string): Promise<void> {
-  for (let tries = 1; ; tries++) {
-    try {
-      return await linkInto(folder, await find())
-    } catch (err) {
-      // It has left the cache between the look and the link.
-      const isGone = err instanceof Error && 'code' in err && err.code === 'ENOENT'
-      if (!isGone || tries === MAX_TRIES) throw err
-    }
-  }
+function linkFrom(find: () => Promise<CachedModel>, folder: string): Promise<void> {
+  return pRetry(async () => linkInto(folder, await find()), {
+    retries: MAX_TRIES - 1,
+    minTimeout: 0,
+    // It has left the cache between the look and the link.
+    shouldRetry: ({ error }) => 'code' in error && error.code === 'ENOENT',
+  })
 }
 
 async function linkInto(folder: string, { spec, directory }: CachedModel): Promise<void> {

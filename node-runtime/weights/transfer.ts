@@ -5,10 +5,12 @@ import { dirname } from 'node:path'
 import { Transform } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
+import pRetry from 'p-retry'
 import { type Dispatcher, request } from 'undici'
 import { retryAfter } from '../../platform/hub/rate-limit-headers.ts'
 
 const TRIES = 5
+const FIRST_PAUSE_MS = 400
 const MAX_REDIRECTS = 5
 /** The wait after a 429 without `Retry-After`, and the longest wait whatever it says. */
 const LIMITED_S = { byDefault: 30, longest: 900 } as const
@@ -184,24 +186,22 @@ function refuse(method: string, status: number, text: string): void {
   throw new Error(message)
 }
 
-async function retrying(
+function retrying(
   signal: AbortSignal | undefined,
   once: () => Promise<void>,
   onLimited?: (seconds: number) => void,
 ): Promise<void> {
-  for (let attempt = 1; ; attempt++) {
-    signal?.throwIfAborted()
-    try {
-      return await once()
-    } catch (err) {
-      if (signal?.aborted || err instanceof TransferError || attempt >= TRIES) throw err
-      if (err instanceof LimitedError) {
-        // A wait that the remote side requested does not count as a failed try.
-        attempt -= 1
-        await waitOut(err.seconds, onLimited, signal)
-      } else await sleep(200 * 2 ** attempt, undefined, signal && { signal })
-    }
-  }
+  return pRetry(once, {
+    retries: TRIES - 1,
+    minTimeout: FIRST_PAUSE_MS,
+    ...(signal && { signal }),
+    shouldRetry: ({ error }) => !(error instanceof TransferError),
+    // A wait that the remote side requested does not count as a failed try.
+    shouldConsumeRetry: ({ error }) => !(error instanceof LimitedError),
+    async onFailedAttempt({ error, retriesLeft }) {
+      if (error instanceof LimitedError && retriesLeft > 0) await waitOut(error.seconds, onLimited, signal)
+    },
+  })
 }
 
 async function waitOut(

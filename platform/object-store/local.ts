@@ -4,6 +4,7 @@ import { mkdir, open, opendir, readFile, rename, rm, rmdir, stat, writeFile } fr
 import { dirname, join } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
+import pRetry from 'p-retry'
 import { ApiError } from '../../domain/errors.ts'
 import { loadSigningKey, signObjectUrl, verifyObjectUrl, type ObjectGrant } from './signature.ts'
 import { assertKey, assertPrefix, meter, type ObjectInfo, type ObjectStore } from './store.ts'
@@ -199,15 +200,12 @@ async function removeEmptyFolders(root: string, folder: string): Promise<void> {
 }
 
 /** A folder can vanish under a writer when its last object is deleted: then it is made anew. */
-async function writeInto(path: string, write: (path: string) => Promise<void>): Promise<void> {
-  for (let tries = 1; ; tries++) {
+function writeInto(path: string, write: (path: string) => Promise<void>): Promise<void> {
+  const writeOnce = async () => {
     await mkdir(dirname(path), { recursive: true })
-    try {
-      return await write(path)
-    } catch (err) {
-      if (!isMissing(err) || tries === 5) throw err
-    }
+    await write(path)
   }
+  return pRetry(writeOnce, { retries: 4, minTimeout: 0, shouldRetry: ({ error }) => isMissing(error) })
 }
 
 async function syncDirectory(path: string): Promise<void> {

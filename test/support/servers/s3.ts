@@ -3,8 +3,8 @@ import { once } from 'node:events'
 import { access, mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { CreateBucketCommand, S3Client } from '@aws-sdk/client-s3'
+import pRetry from 'p-retry'
 import { goInstall } from '../../../embedded/processes/programs.ts'
 import { readConfig } from '../../../platform/config.ts'
 import type { S3ObjectStoreOptions } from '../../../platform/object-store/s3.ts'
@@ -84,16 +84,8 @@ async function createBucket(options: S3ObjectStoreOptions): Promise<void> {
     credentials: { accessKeyId, secretAccessKey },
     maxAttempts: 1,
   })
-  const deadline = Date.now() + 15_000
-  for (;;) {
-    try {
-      await client.send(new CreateBucketCommand({ Bucket: options.bucket }))
-      break
-    } catch (err) {
-      if (Date.now() > deadline) throw err
-      await sleep(50)
-    }
-  }
+  const create = () => client.send(new CreateBucketCommand({ Bucket: options.bucket }))
+  await pRetry(create, { retries: Infinity, minTimeout: 50, factor: 1, maxRetryTime: 15_000 })
   client.destroy()
 }
 
