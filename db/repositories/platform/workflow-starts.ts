@@ -12,9 +12,12 @@ export interface WorkflowStart {
 }
 
 /**
- * Promises a workflow in the transaction that creates what it works on, so neither exists without the other. A promise that
- * stands already is due anew: whoever has just kept it must not forget this one.
+ * Makes a start that is enqueued already due again. The attempt counts, so that the gateway which has just performed the
+ * earlier start does not remove this one with it (`removeStarts`).
  */
+export const DUE_AGAIN = 'attempts = workflow_start.attempts + 1, next_attempt_at = now()'
+
+/** Enqueues a workflow in the transaction that creates what it works on, so neither exists without the other. */
 export async function insertWorkflowStart(trx: Transaction<Database>, start: WorkflowStart): Promise<void> {
   await trx
     .insertInto('workflow_start')
@@ -25,12 +28,7 @@ export async function insertWorkflowStart(trx: Transaction<Database>, start: Wor
       args: JSON.stringify(start.args),
       options: JSON.stringify(start.options ?? {}),
     })
-    .onConflict((oc) =>
-      oc.column('workflow_id').doUpdateSet({
-        attempts: sql<number>`workflow_start.attempts + 1`,
-        next_attempt_at: sql<Date>`now()`,
-      }),
-    )
+    .modifyEnd(sql`on conflict (workflow_id) do update set ${sql.raw(DUE_AGAIN)}`)
     .execute()
 }
 

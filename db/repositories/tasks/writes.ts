@@ -1,7 +1,7 @@
 import { storable } from '../../../domain/storable-text.ts'
 import { bareArray, bytesOrNull, textsOrNull } from '../../array-params.ts'
 import type { Executor } from '../../prepared-pool.ts'
-import type { WorkflowStart } from '../platform/workflow-starts.ts'
+import { DUE_AGAIN, type WorkflowStart } from '../platform/workflow-starts.ts'
 import {
   type TaskEffects,
   FRESH_COLUMNS,
@@ -67,7 +67,7 @@ const INSERT_ONLY = `${INSERT} select count(*) as written from written`
 const INSERT_AND_START = `${INSERT}, promised as (
     insert into workflow_start (workflow_id, workflow, task_queue, args, options)
     values ($27, $28, $29, $30::jsonb, $31::jsonb)
-    on conflict (workflow_id) do nothing
+    on conflict (workflow_id) do update set ${DUE_AGAIN}
   ) select count(*) as written from written`
 
 /**

@@ -2,7 +2,13 @@ import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Client, Connection } from '@temporalio/client'
 import { openStarts } from '../../../../api/gateway/background/workflow-outbox.ts'
-import { insertWorkflowStart } from '../../../../db/repositories/platform/workflow-starts.ts'
+import {
+  claimDueStarts,
+  insertWorkflowStart,
+  removeStarts,
+  type WorkflowStart,
+} from '../../../../db/repositories/platform/workflow-starts.ts'
+import { insertTasks } from '../../../../db/repositories/tasks/writes.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { createLogger } from '../../../../platform/log.ts'
 import { freePort, startDatabase, type TestDatabase } from '../../../support/servers/database.ts'
@@ -24,16 +30,15 @@ describe('starts', () => {
     await database[Symbol.asyncDispose]()
   })
 
+  const startOf = (workflowId: string): WorkflowStart => ({
+    workflowId,
+    workflow: 'coldInference',
+    taskQueue: 'nobody-polls-this',
+    args: [{ taskId: workflowId }],
+    options: { search: { HearthKind: 'inference' }, summary: 'A test', priority: 2, fairnessKey: 'a' },
+  })
   const promise = (workflowId: string) =>
-    database.db.transaction().execute((trx) =>
-      insertWorkflowStart(trx, {
-        workflowId,
-        workflow: 'coldInference',
-        taskQueue: 'nobody-polls-this',
-        args: [{ taskId: workflowId }],
-        options: { search: { HearthKind: 'inference' }, summary: 'A test', priority: 2, fairnessKey: 'a' },
-      }),
-    )
+    database.db.transaction().execute((trx) => insertWorkflowStart(trx, startOf(workflowId)))
   const left = async () =>
     (await database.db.selectFrom('workflow_start').select('workflow_id').execute()).map(
       ({ workflow_id }) => workflow_id,
@@ -83,4 +88,22 @@ describe('starts', () => {
 
     await until(async () => (await left()).length === 0)
   })
+
+  for (const [name, again] of [
+    ['by itself', promise],
+    ['together with its task', (id: string) => insertTasks(database.db, [], startOf(id))],
+  ] as const) {
+    it(`keeps a start that is enqueued again, ${name}, while the earlier one is being performed`, async () => {
+      const id = `task/${newId()}`
+      await promise(id)
+      const claimed = await claimDueStarts(database.db, 10)
+      await again(id)
+
+      await removeStarts(database.db, claimed)
+
+      assert.deepEqual(await left(), [id])
+      await removeStarts(database.db, await claimDueStarts(database.db, 10))
+      assert.deepEqual(await left(), [])
+    })
+  }
 })
