@@ -1,12 +1,9 @@
-import Type from 'typebox'
-import { cursorScope, decodeCursor, encodeCursor } from '../../../../../db/keyset.ts'
 import { listAccounts as readAccounts } from '../../../../../db/repositories/platform/accounts.ts'
 import { Account } from '../../../../../schemas/admin.ts'
-import { Nullable, PageQuery } from '../../../../../schemas/common.ts'
+import { PageQuery, pageOf } from '../../../../../schemas/common.ts'
+import { readPage } from '../../../../http/page.ts'
 import { route } from '../../../../http/route.ts'
 import { presentAccount } from '../present.ts'
-
-const SCOPE = cursorScope('accounts')
 
 export const listAccounts = route({
   operationId: 'listAccounts',
@@ -17,17 +14,11 @@ export const listAccounts = route({
   query: PageQuery,
   success: {
     status: 200,
-    schema: Type.Object({ accounts: Type.Array(Account), next_cursor: Nullable(Type.String()) }),
+    schema: pageOf('accounts', Account),
   },
 
-  async handler({ query: { limit = 20, cursor } }, { db }) {
-    const before = cursor === undefined ? undefined : decodeCursor(SCOPE, cursor)
-    const rows = await readAccounts(db, { before, limit: limit + 1 })
-    const page = rows.slice(0, limit)
-    const last = page.at(-1)
-    return {
-      accounts: page.map(presentAccount),
-      next_cursor: last && rows.length > limit ? encodeCursor(SCOPE, last.id) : null,
-    }
+  async handler({ query }, { db }) {
+    const { items, next_cursor } = await readPage(query, ['accounts'], (page) => readAccounts(db, page))
+    return { accounts: items.map(presentAccount), next_cursor }
   },
 })

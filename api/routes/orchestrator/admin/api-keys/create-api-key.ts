@@ -3,8 +3,8 @@ import { createApiKey as makeApiKey } from '../../../../../db/repositories/platf
 import { CreateApiKey, CreatedApiKey } from '../../../../../schemas/admin.ts'
 import { route } from '../../../../http/route.ts'
 import { accountNotFound } from '../accounts/account.ts'
+import { params } from '../accounts/account.ts'
 import { presentApiKey } from '../present.ts'
-import { params } from './params.ts'
 
 export const createApiKey = route({
   operationId: 'createApiKey',

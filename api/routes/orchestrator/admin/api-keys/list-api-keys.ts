@@ -4,8 +4,8 @@ import { listApiKeys as readApiKeys } from '../../../../../db/repositories/platf
 import { ApiKey } from '../../../../../schemas/admin.ts'
 import { route } from '../../../../http/route.ts'
 import { accountNotFound } from '../accounts/account.ts'
+import { params } from '../accounts/account.ts'
 import { presentApiKey } from '../present.ts'
-import { params } from './params.ts'
 
 export const listApiKeys = route({
   operationId: 'listApiKeys',

@@ -1,6 +1,7 @@
 import { ReviewNote } from '../../../../../schemas/admin.ts'
 import { route } from '../../../../http/route.ts'
-import { params, Reviewed, review } from './review.ts'
+import { params } from '../endpoint.ts'
+import { Reviewed, review } from './review.ts'
 
 export const approveEndpoint = route({
   operationId: 'approveEndpoint',

@@ -1,8 +1,8 @@
 import Type from 'typebox'
-import { cursorScope, decodeCursor, encodeCursor } from '../../../../../db/keyset.ts'
 import { listForReview } from '../../../../../db/repositories/endpoints/lists.ts'
-import { Nullable, PageQuery } from '../../../../../schemas/common.ts'
+import { PageQuery, pageOf } from '../../../../../schemas/common.ts'
 import { ReviewStatus } from '../../../../../schemas/endpoint.ts'
+import { readPage } from '../../../../http/page.ts'
 import { route } from '../../../../http/route.ts'
 import { Reviewed, present } from './review.ts'
 
@@ -15,21 +15,13 @@ export const listEndpointsForReview = route({
   query: Type.Object({ review_status: Type.Optional(ReviewStatus), ...PageQuery.properties }),
   success: {
     status: 200,
-    schema: Type.Object({ endpoints: Type.Array(Reviewed), next_cursor: Nullable(Type.String()) }),
+    schema: pageOf('endpoints', Reviewed),
   },
 
-  async handler(
-    { query: { review_status: reviewStatus = 'pending_review', limit = 20, cursor } },
-    { db, config },
-  ) {
-    const scope = cursorScope('review', reviewStatus)
-    const before = cursor === undefined ? undefined : decodeCursor(scope, cursor)
-    const rows = await listForReview(db, { reviewStatus, before, limit: limit + 1 })
-    const page = rows.slice(0, limit)
-    const last = page.at(-1)
-    return {
-      endpoints: page.map((row) => present(row, config)),
-      next_cursor: last && rows.length > limit ? encodeCursor(scope, last.id) : null,
-    }
+  async handler({ query: { review_status: reviewStatus = 'pending_review', ...paging } }, { db, config }) {
+    const { items, next_cursor } = await readPage(paging, ['review', reviewStatus], (page) =>
+      listForReview(db, { reviewStatus, ...page }),
+    )
+    return { endpoints: items.map((row) => present(row, config)), next_cursor }
   },
 })

@@ -8,8 +8,7 @@ import { Uuid } from '../../../../../schemas/common.ts'
 import { Endpoint } from '../../../../../schemas/endpoint.ts'
 import type { Services } from '../../../../services.ts'
 import { presentEndpoint } from '../../../builder/endpoints/present.ts'
-
-export const params = Type.Object({ endpoint_id: Uuid })
+import { endpointNotFound } from '../endpoint.ts'
 
 export const Reviewed = Type.Object({ ...Endpoint.properties, account_id: Uuid })
 
@@ -33,7 +32,7 @@ export async function review(
   if (reviewed) return present(reviewed, config)
 
   const row = await findEndpoint(db, id)
-  if (!row) throw new ApiError('not_found', 'there is no endpoint with this id')
+  if (!row) throw endpointNotFound()
   if (row.review_status === verdict) return present(row, config)
   if (row.visibility === 'public')
     throw new ApiError('conflict', 'this endpoint has changed since it was read; read it again', {

@@ -1,6 +1,7 @@
 import { KeptWarm } from '../../../../../schemas/admin.ts'
 import { route } from '../../../../http/route.ts'
-import { params, path, present } from './present.ts'
+import { params } from '../endpoint.ts'
+import { path, present } from './present.ts'
 
 export const getMinWarm = route({
   operationId: 'getMinWarm',

@@ -1,12 +1,8 @@
-import Type from 'typebox'
 import { findEndpoint } from '../../../../../db/repositories/endpoints/endpoints.ts'
 import { listWarmPins } from '../../../../../db/repositories/nodes/warm-pins.ts'
-import { ApiError } from '../../../../../domain/errors.ts'
 import type { PinPlan } from '../../../../../domain/placement/warm-pins.ts'
-import { Uuid } from '../../../../../schemas/common.ts'
 import type { Services } from '../../../../services.ts'
-
-export const params = Type.Object({ endpoint_id: Uuid })
+import { endpointNotFound } from '../endpoint.ts'
 
 export const path = '/admin/endpoints/{endpoint_id}/min-warm'
 
@@ -21,5 +17,3 @@ export async function present({ db }: Services, endpointId: string, plan: PinPla
   const missing = plan?.short.get(model_key)?.slice(0, LONGEST_WHY) ?? null
   return { endpoint_id: id, name, model_key, min_warm, nodes, missing }
 }
-
-export const endpointNotFound = () => new ApiError('not_found', 'there is no endpoint with this id')

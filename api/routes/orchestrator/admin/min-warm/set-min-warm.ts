@@ -1,7 +1,8 @@
 import { setMinWarm as writeMinWarm } from '../../../../../db/repositories/nodes/warm-pins.ts'
 import { KeptWarm, SetMinWarm } from '../../../../../schemas/admin.ts'
 import { route } from '../../../../http/route.ts'
-import { params, path, present, endpointNotFound } from './present.ts'
+import { endpointNotFound, params } from '../endpoint.ts'
+import { path, present } from './present.ts'
 
 export const setMinWarm = route({
   operationId: 'setMinWarm',
