@@ -2,7 +2,7 @@ import type { Insertable, Selectable } from 'kysely'
 import type { HardwarePreference, OperatingMode, TrainingRunStatus } from '../../schemas/training-run.ts'
 import type { CreatedAt, Defaulted, Json, NullableJson, Optional } from './columns.ts'
 
-export interface TrainingRunTable {
+export interface JobTable {
   id: string
   account_id: string
   job_type: 'training' | 'merge'
@@ -36,8 +36,8 @@ export interface TrainingRunTable {
   /** When what its attempts left behind was removed. */
   files_swept_at: Optional<Date>
 }
-export type TrainingRunRow = Selectable<TrainingRunTable>
-export type NewTrainingRun = Insertable<TrainingRunTable>
+export type JobRow = Selectable<JobTable>
+export type NewJob = Insertable<JobTable>
 
 export interface JobEventTable {
   id: string
@@ -108,7 +108,7 @@ export interface ArtifactTable {
 export type ArtifactRow = Selectable<ArtifactTable>
 
 export interface TrainingTables {
-  training_run: TrainingRunTable
+  training_run: JobTable
   job_event: JobEventTable
   job_log: JobLogTable
   job_log_size: JobLogSizeTable

@@ -12,7 +12,7 @@ import {
 } from '../../../db/repositories/training/merges.ts'
 import type { Database } from '../../../db/tables.ts'
 import type { ModelVersionRow, NewModelVersion } from '../../../db/tables/models.ts'
-import type { TrainingRunRow } from '../../../db/tables/training.ts'
+import type { JobRow } from '../../../db/tables/training.ts'
 import { CHAT_LISTING } from '../../../domain/chat/listing.ts'
 import { newId } from '../../../domain/ids.ts'
 import { entersAs } from '../../../domain/models/lifecycle.ts'
@@ -37,7 +37,7 @@ type Nature = Pick<
 /** The version that a completed job leaves behind, with the artifacts as its files. */
 export async function createVersion(
   trx: Transaction<Database>,
-  job: TrainingRunRow,
+  job: JobRow,
   catalog: Catalog,
 ): Promise<void> {
   const artifacts = await listArtifacts(trx, job.id)
@@ -83,7 +83,7 @@ interface Result {
 /** As its trainer described it. */
 async function trainedNature(
   trx: Transaction<Database>,
-  run: TrainingRunRow,
+  run: JobRow,
   { catalog, files }: Result,
 ): Promise<Nature | undefined> {
   const model = catalog.model(run.model_config_id)
@@ -102,7 +102,7 @@ async function trainedNature(
  */
 async function mergedNature(
   trx: Transaction<Database>,
-  job: TrainingRunRow,
+  job: JobRow,
   { catalog, files }: Result,
 ): Promise<Nature | undefined> {
   const [model, [first]] = [await findMergeModel(trx, job.id), await listMergeSources(trx, job.id)]
@@ -128,7 +128,7 @@ const described = ({ input_schema, output_schema, example_input, example_output 
 /** The version a run started from, for the lineage of what came out. */
 async function baseVersionId(
   trx: Transaction<Database>,
-  { account_id, base, base_revision, hyperparameters }: TrainingRunRow,
+  { account_id, base, base_revision, hyperparameters }: JobRow,
 ): Promise<string | null> {
   const ref = base as ArtifactRef | null
   if (ref?.type === 'storage') return null

@@ -4,10 +4,10 @@ import { readSnapshots } from '../../../db/repositories/nodes/loads.ts'
 import { endRun, type RunEnding } from '../../../db/repositories/training/endings.ts'
 import { checkpointEpoch, jobFolder, pruneCheckpoints } from '../../../db/repositories/training/job-files.ts'
 import { listJobLogs } from '../../../db/repositories/training/job-records.ts'
+import { findJob, lockJob } from '../../../db/repositories/training/jobs.ts'
 import { findLastLease, takeLease } from '../../../db/repositories/training/leases.ts'
-import { findJob, lockTrainingRun } from '../../../db/repositories/training/runs.ts'
 import type { Database } from '../../../db/tables.ts'
-import type { TrainingRunRow } from '../../../db/tables/training.ts'
+import type { JobRow } from '../../../db/tables/training.ts'
 import { type JobOffer, jobOffers } from '../../../domain/placement/job-offers.ts'
 import { failureText, type GiveUpReason, PRIORITY } from '../../../domain/training-run.ts'
 import type { TrainingRunStatus } from '../../../schemas/training-run.ts'
@@ -78,7 +78,7 @@ export const createTrainingActivities = ({ db, objects, catalog, log, now }: Con
    */
   async closeAttempt(jobId: string): Promise<AttemptState> {
     return db.transaction().execute(async (trx) => {
-      const run = await lockTrainingRun(trx, jobId)
+      const run = await lockJob(trx, jobId)
       if (!run) throw ApplicationFailure.nonRetryable(`there is no run ${jobId}`, 'not_found')
       await takeLease(trx, 'job', jobId, 'expired')
       const lease = await findLastLease(trx, 'job', jobId)
@@ -97,7 +97,7 @@ export const createTrainingActivities = ({ db, objects, catalog, log, now }: Con
   /** Safe to repeat because a run that has ended keeps its first outcome. */
   async finishRun({ jobId, status, reason = 'internal' }: FinishRun): Promise<TrainingRunStatus> {
     const final = await db.transaction().execute(async (trx) => {
-      const run = await lockTrainingRun(trx, jobId)
+      const run = await lockJob(trx, jobId)
       if (!run) throw ApplicationFailure.nonRetryable(`there is no run ${jobId}`, 'not_found')
       const errorMessage = status === 'failed' ? await whyFailed(trx, run, reason) : undefined
       const ended = await endRun(trx, jobId, { status, ...(errorMessage && { errorMessage }) }, now())
@@ -115,11 +115,7 @@ export const createTrainingActivities = ({ db, objects, catalog, log, now }: Con
   },
 })
 
-async function whyFailed(
-  trx: Transaction<Database>,
-  run: TrainingRunRow,
-  reason: GiveUpReason,
-): Promise<string> {
+async function whyFailed(trx: Transaction<Database>, run: JobRow, reason: GiveUpReason): Promise<string> {
   const lastLines = (await listJobLogs(trx, run.id, { limit: LAST_LINES })).map(({ message }) => message)
   return failureText(reason, { lastError: run.error_message, lastLines })
 }

@@ -1,7 +1,7 @@
 import { type Kysely, sql } from 'kysely'
 import { TERMINAL_TASK_STATUSES } from '../../../domain/inference-task.ts'
 import type { Database } from '../../tables.ts'
-import type { TrainingRunRow } from '../../tables/training.ts'
+import type { JobRow } from '../../tables/training.ts'
 
 /** Younger rows are left to whoever is at them. */
 const SETTLED_S = 20
@@ -33,7 +33,7 @@ export async function hasForeignTasks(
 
 /** A run that has not ended, and what its workflow is started with. */
 export type OpenJob = Pick<
-  TrainingRunRow,
+  JobRow,
   'id' | 'account_id' | 'job_type' | 'model_config_id' | 'job_name' | 'operating_mode'
 >
 

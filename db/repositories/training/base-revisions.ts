@@ -1,6 +1,6 @@
 import { type Kysely, sql } from 'kysely'
 import type { Database } from '../../tables.ts'
-import type { TrainingRunRow } from '../../tables/training.ts'
+import type { JobRow } from '../../tables/training.ts'
 
 /** Notes the commit that a run's base was first resolved to, and gives the one that stands: the first. */
 export async function pinBaseRevision(
@@ -20,7 +20,7 @@ export async function pinBaseRevision(
 /** The commit that the equal run, whose checkpoint this one goes on from, started at. */
 export async function findRevisionToResume(
   db: Kysely<Database>,
-  { id, account_id, config_digest }: Pick<TrainingRunRow, 'id' | 'account_id' | 'config_digest'>,
+  { id, account_id, config_digest }: Pick<JobRow, 'id' | 'account_id' | 'config_digest'>,
 ): Promise<string | undefined> {
   const row = await db
     .selectFrom('job_checkpoint')

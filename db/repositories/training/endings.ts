@@ -1,11 +1,11 @@
 import type { Transaction } from 'kysely'
 import { storable } from '../../../domain/storable-text.ts'
 import type { Database } from '../../tables.ts'
-import type { TrainingRunRow } from '../../tables/training.ts'
+import type { JobRow } from '../../tables/training.ts'
 import { insertEvents } from '../webhooks/events.ts'
 import { insertJobEvents } from './job-records.ts'
+import { lockJob, moveJob } from './jobs.ts'
 import { takeLease } from './leases.ts'
-import { lockTrainingRun, moveTrainingRun } from './runs.ts'
 
 /** How a run ends. */
 export interface RunEnding {
@@ -25,9 +25,9 @@ export async function endRun(
   id: string,
   { status, errorMessage, detail }: RunEnding,
   now: Date,
-): Promise<TrainingRunRow | undefined> {
-  await lockTrainingRun(trx, id)
-  const run = await moveTrainingRun(trx, id, status, {
+): Promise<JobRow | undefined> {
+  await lockJob(trx, id)
+  const run = await moveJob(trx, id, status, {
     completed_at: now,
     error_message: status === 'failed' && errorMessage !== undefined ? storable(errorMessage) : null,
   })

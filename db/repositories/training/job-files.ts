@@ -2,15 +2,15 @@ import { type Insertable, type Kysely, sql, type Transaction } from 'kysely'
 import { newId } from '../../../domain/ids.ts'
 import { type LeaseFile, leaseFileKey } from '../../../domain/object-keys.ts'
 import type { Database } from '../../tables.ts'
-import type { ArtifactRow, ArtifactTable, JobCheckpointRow, TrainingRunRow } from '../../tables/training.ts'
+import type { ArtifactRow, ArtifactTable, JobCheckpointRow, JobRow } from '../../tables/training.ts'
 
 /** Where everything of a job lies; deleting the job deletes the folder. */
-export const jobFolder = ({ account_id, id }: Pick<TrainingRunRow, 'account_id' | 'id'>): string =>
+export const jobFolder = ({ account_id, id }: Pick<JobRow, 'account_id' | 'id'>): string =>
   `accounts/${account_id}/jobs/${id}/`
 
 /** A place of its own for each attempt: what a lost node still writes spoils nothing. */
 export const attemptFile = (
-  job: Pick<TrainingRunRow, 'account_id' | 'id'>,
+  job: Pick<JobRow, 'account_id' | 'id'>,
   { attempt, ...file }: LeaseFile & { attempt: number },
 ): string => jobFolder(job) + leaseFileKey(attempt, file)
 
@@ -37,7 +37,7 @@ export async function replaceArtifacts(
 export function unsweptRuns(
   db: Kysely<Database>,
   limit: number,
-): Promise<Pick<TrainingRunRow, 'id' | 'account_id'>[]> {
+): Promise<Pick<JobRow, 'id' | 'account_id'>[]> {
   return db
     .selectFrom('training_run')
     .select(['id', 'account_id'])
@@ -124,7 +124,7 @@ export async function checkpointEpoch(db: Kysely<Database>, jobId: string): Prom
  */
 export async function findResumePoint(
   db: Kysely<Database>,
-  job: Pick<TrainingRunRow, 'id' | 'account_id' | 'config_digest'>,
+  job: Pick<JobRow, 'id' | 'account_id' | 'config_digest'>,
 ): Promise<JobCheckpointRow | undefined> {
   const checkpoints = db.selectFrom('job_checkpoint').selectAll('job_checkpoint')
   const own = await checkpoints.where('job_id', '=', job.id).orderBy('id', 'desc').limit(1).executeTakeFirst()

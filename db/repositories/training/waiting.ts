@@ -1,7 +1,7 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
 import type { NodeStanding } from '../../../domain/waiting.ts'
 import type { Database } from '../../tables.ts'
-import type { TrainingRunRow } from '../../tables/training.ts'
+import type { JobRow } from '../../tables/training.ts'
 import { insertJobLine } from './job-records.ts'
 
 /** A node is online while a gateway has heard of it this recently. */
@@ -25,10 +25,9 @@ export async function listNodeStandings(db: Kysely<Database>): Promise<NodeStand
 }
 
 /** An open job that no node works on, or of which it is still said that none does. */
-export type UnheldJob = Pick<
-  TrainingRunRow,
-  'id' | 'account_id' | 'task_queue' | 'attempt' | 'waiting_reason'
-> & { is_held: boolean }
+export type UnheldJob = Pick<JobRow, 'id' | 'account_id' | 'task_queue' | 'attempt' | 'waiting_reason'> & {
+  is_held: boolean
+}
 
 export async function listUnheldJobs(
   db: Kysely<Database>,

@@ -2,7 +2,7 @@ import type { Kysely } from 'kysely'
 import type { Database } from '../../../db/tables.ts'
 import type { NewTask } from '../../../db/tables/inference.ts'
 import type { EndpointRow, ModelVersionRow, NewEndpoint, NewModelVersion } from '../../../db/tables/models.ts'
-import type { NewTrainingRun, TrainingRunRow } from '../../../db/tables/training.ts'
+import type { NewJob, JobRow } from '../../../db/tables/training.ts'
 import { newId } from '../../../domain/ids.ts'
 
 const OBJECT_SCHEMA = JSON.stringify({ type: 'object' })
@@ -12,8 +12,8 @@ const EXAMPLE = JSON.stringify({ instances: [{ x: 1 }] })
 export function buildRun(
   db: Kysely<Database>,
   accountId: string,
-  overrides: Partial<NewTrainingRun> = {},
-): Promise<TrainingRunRow> {
+  overrides: Partial<NewJob> = {},
+): Promise<JobRow> {
   return db
     .insertInto('training_run')
     .values({

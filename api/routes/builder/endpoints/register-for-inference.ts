@@ -2,8 +2,8 @@ import type { Transaction } from 'kysely'
 import Type from 'typebox'
 import { insertEndpoint } from '../../../../db/repositories/endpoints/endpoints.ts'
 import { findVersionOfJob, holdVersionOfJob } from '../../../../db/repositories/models/versions.ts'
+import { findOwnJob, lockJob } from '../../../../db/repositories/training/jobs.ts'
 import { findRootBase } from '../../../../db/repositories/training/root-bases.ts'
-import { findTrainingRun, lockTrainingRun } from '../../../../db/repositories/training/runs.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { EndpointRow, ModelVersionRow } from '../../../../db/tables/models.ts'
 import { reviewAfter } from '../../../../domain/endpoint.ts'
@@ -71,8 +71,8 @@ async function completedVersion(
   accountId: string,
   runId: string,
 ): Promise<ModelVersionRow> {
-  await lockTrainingRun(trx, runId)
-  const run = await findTrainingRun(trx, accountId, runId)
+  await lockJob(trx, runId)
+  const run = await findOwnJob(trx, accountId, runId)
   if (!run) throw new ApiError('not_found', 'there is no training run with this id')
   if (run.status !== 'completed') {
     throw new ApiError('conflict', `only a completed run can be registered; this one is ${run.status}`, {

@@ -1,7 +1,7 @@
 import { insertWorkflowStart } from '../../../../db/repositories/platform/workflow-starts.ts'
 import { insertJobEvents, insertJobNotes } from '../../../../db/repositories/training/job-records.ts'
+import { countAhead, findOwnJob, insertJob } from '../../../../db/repositories/training/jobs.ts'
 import { insertMergeSources } from '../../../../db/repositories/training/merges.ts'
-import { countAhead, findTrainingRun, insertTrainingRun } from '../../../../db/repositories/training/runs.ts'
 import { invalid } from '../../../../domain/errors.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { DEFAULT_DENSITY, DEFAULT_SEED, faultOfMerge } from '../../../../domain/merge.ts'
@@ -41,12 +41,12 @@ export const createTrainingMerge = route({
     const model_config_id = model?.model_config_id ?? catalog.tuner?.config.model_id
     if (model_config_id === undefined) throw noModel(method)
     const parentId = base?.version?.job_id
-    const parent = parentId && (await findTrainingRun(trx, accountId, parentId))
+    const parent = parentId && (await findOwnJob(trx, accountId, parentId))
     const parameters = parametersOf(body, method)
     await assertQuota(trx, accountId)
     const task_queue = QUEUES.mergeCpu
     const wait = await waitOf(trx, { account_id: accountId, task_queue }, now())
-    const job = await insertTrainingRun(trx, {
+    const job = await insertJob(trx, {
       id: newId(),
       account_id: accountId,
       job_type: 'merge',

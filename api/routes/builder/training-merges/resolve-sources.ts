@@ -1,8 +1,8 @@
 import type { Transaction } from 'kysely'
 import { holdHubVersion } from '../../../../db/repositories/models/hub-versions.ts'
 import { holdUsableVersion, listVersionPaths } from '../../../../db/repositories/training/artifact-refs.ts'
+import { findOwnJob } from '../../../../db/repositories/training/jobs.ts'
 import type { NewMergeSource } from '../../../../db/repositories/training/merges.ts'
-import { findTrainingRun } from '../../../../db/repositories/training/runs.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { ModelVersionRow } from '../../../../db/tables/models.ts'
 import { invalid } from '../../../../domain/errors.ts'
@@ -151,7 +151,7 @@ async function baseOf(
     const ref = { type: 'model_version', version_id } as const
     return (await holdUsableVersion(trx, accountId, ref)) && ref
   }
-  const run = job_id ? await findTrainingRun(trx, accountId, job_id) : undefined
+  const run = job_id ? await findOwnJob(trx, accountId, job_id) : undefined
   const ref = run?.job_type === 'training' ? baseOfRun(run) : null
   return ref?.type === 'storage' || ref?.type === 'hf' ? ref : undefined
 }

@@ -1,5 +1,5 @@
 import type { Transaction } from 'kysely'
-import { lockTrainingQuota } from '../../../../db/repositories/training/runs.ts'
+import { lockTrainingQuota } from '../../../../db/repositories/training/jobs.ts'
 import type { Database } from '../../../../db/tables.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 

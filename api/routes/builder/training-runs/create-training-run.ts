@@ -4,10 +4,10 @@ import { insertWorkflowStart } from '../../../../db/repositories/platform/workfl
 import { insertJobEvents, insertJobNotes } from '../../../../db/repositories/training/job-records.ts'
 import {
   countAhead,
-  findTrainingRun,
-  insertTrainingRun,
+  findOwnJob,
+  insertJob,
   isHardwareOnline,
-} from '../../../../db/repositories/training/runs.ts'
+} from '../../../../db/repositories/training/jobs.ts'
 import type { Database } from '../../../../db/tables.ts'
 import { completeColumns } from '../../../../domain/dataset-columns.ts'
 import { invalid } from '../../../../domain/errors.ts'
@@ -64,7 +64,7 @@ export const createTrainingRun = route({
     await assertQuota(trx, accountId)
     const task_queue = QUEUES.train(hardware)
     const wait = await waitOf(trx, { account_id: accountId, task_queue }, now())
-    const run = await insertTrainingRun(trx, {
+    const run = await insertJob(trx, {
       id: newId(),
       account_id: accountId,
       job_type: 'training',
@@ -129,6 +129,6 @@ async function assertOwnParent(
   accountId: string,
   { parent_job_id }: CreateTrainingRun,
 ): Promise<void> {
-  if (!parent_job_id || (await findTrainingRun(trx, accountId, parent_job_id))) return
+  if (!parent_job_id || (await findOwnJob(trx, accountId, parent_job_id))) return
   throw invalid(['body', 'parent_job_id'], 'there is no such job')
 }

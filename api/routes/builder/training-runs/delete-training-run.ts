@@ -4,10 +4,7 @@ import {
   whatKeepsVersion,
 } from '../../../../db/repositories/models/versions.ts'
 import { insertWorkflowStart } from '../../../../db/repositories/platform/workflow-starts.ts'
-import {
-  deleteTrainingRun as deleteRows,
-  lockTrainingRun,
-} from '../../../../db/repositories/training/runs.ts'
+import { deleteJob as deleteRows, lockJob } from '../../../../db/repositories/training/jobs.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { isTerminal } from '../../../../domain/training-run.ts'
 import { TrainingRunParams } from '../../../../schemas/training-run.ts'
@@ -29,7 +26,7 @@ export const deleteTrainingRun = route({
   async handler({ caller, params, log, afterCommit }, { db, now, starts, temporal }) {
     await requireRun(db, caller.accountId, params.run_id)
     const removed = await db.transaction().execute(async (trx) => {
-      const run = await lockTrainingRun(trx, params.run_id)
+      const run = await lockJob(trx, params.run_id)
       if (!run) throw noSuchRun()
       if (!isTerminal(run.status)) {
         throw new ApiError('conflict', `a run that is ${run.status} cannot be deleted; cancel it first`, {

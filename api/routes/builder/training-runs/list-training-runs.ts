@@ -1,4 +1,4 @@
-import { listTrainingRuns as readRuns } from '../../../../db/repositories/training/runs.ts'
+import { listJobs as readRuns } from '../../../../db/repositories/training/jobs.ts'
 import { TrainingRunList, TrainingRunListQuery } from '../../../../schemas/training-run.ts'
 import { readPage } from '../../../http/page.ts'
 import { route } from '../../../http/route.ts'

@@ -1,17 +1,17 @@
-import type { TrainingRunView } from '../../../../db/repositories/training/runs.ts'
+import type { JobView } from '../../../../db/repositories/training/jobs.ts'
 import { isTerminal } from '../../../../domain/training-run.ts'
 import type { ArtifactRef } from '../../../../schemas/artifact-ref.ts'
 import type { EpochLoss, TrainingMetrics, TrainingRun } from '../../../../schemas/training-run.ts'
 
 /** What a run has measured: the final figures once there are some, and the losses so far. */
-export function presentMetrics({ metrics }: TrainingRunView, live: readonly EpochLoss[]): TrainingMetrics {
+export function presentMetrics({ metrics }: JobView, live: readonly EpochLoss[]): TrainingMetrics {
   const final = (metrics ?? {}) as Partial<TrainingMetrics>
   return { ...final, epochs: final.epochs ?? [...live] }
 }
 
 /** A run as the wire shows it. Lists leave the losses per epoch out. */
 export function presentRun(
-  run: TrainingRunView,
+  run: JobView,
   metrics: Record<string, unknown> = withoutEpochs(run.metrics),
 ): TrainingRun {
   const time = (at: Date | null) => at?.toISOString() ?? null
@@ -48,7 +48,7 @@ export function baseOfRun({
   job_type,
   hyperparameters,
   base_revision,
-}: Pick<TrainingRunView, 'base' | 'job_type' | 'hyperparameters' | 'base_revision'>): ArtifactRef | null {
+}: Pick<JobView, 'base' | 'job_type' | 'hyperparameters' | 'base_revision'>): ArtifactRef | null {
   const given = base as ArtifactRef | null
   const repo_id = hyperparameters['base_model']
   if (job_type !== 'training' || typeof repo_id !== 'string') return given
@@ -56,7 +56,7 @@ export function baseOfRun({
   return { type: 'hf', repo_id, ...(base_revision !== null && { revision: base_revision }) }
 }
 
-function waitingOf({ status, waiting_reason, waiting_since }: TrainingRunView): TrainingRun['waiting'] {
+function waitingOf({ status, waiting_reason, waiting_since }: JobView): TrainingRun['waiting'] {
   if (isTerminal(status) || waiting_reason === null || waiting_since === null) return null
   return { reason: waiting_reason, since: waiting_since.toISOString() }
 }

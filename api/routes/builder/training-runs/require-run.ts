@@ -1,15 +1,11 @@
 import type { Kysely } from 'kysely'
-import { findTrainingRun, type TrainingRunView } from '../../../../db/repositories/training/runs.ts'
+import { findOwnJob, type JobView } from '../../../../db/repositories/training/jobs.ts'
 import type { Database } from '../../../../db/tables.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 
 /** The caller's run, or 404: whose it is otherwise stays unsaid. */
-export async function requireRun(
-  db: Kysely<Database>,
-  accountId: string,
-  runId: string,
-): Promise<TrainingRunView> {
-  const run = await findTrainingRun(db, accountId, runId)
+export async function requireRun(db: Kysely<Database>, accountId: string, runId: string): Promise<JobView> {
+  const run = await findOwnJob(db, accountId, runId)
   if (!run) throw noSuchRun()
   return run
 }

@@ -6,7 +6,7 @@ import {
   listVersionPaths,
   type VersionRef,
 } from '../../../../db/repositories/training/artifact-refs.ts'
-import { findTrainingRun } from '../../../../db/repositories/training/runs.ts'
+import { findOwnJob } from '../../../../db/repositories/training/jobs.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { ModelVersionRow } from '../../../../db/tables/models.ts'
 import { invalid } from '../../../../domain/errors.ts'
@@ -64,7 +64,7 @@ export async function resolveBase(
   const version = await usableVersion(trx, accountId, base)
   await assertFits(trx, model, version)
   // Of a public version the run stays its owner's matter; the version itself is in the lineage.
-  const parent = version.job_id && (await findTrainingRun(trx, accountId, version.job_id))
+  const parent = version.job_id && (await findOwnJob(trx, accountId, version.job_id))
   const named = baseModelOf(version.id, await findHubImport(trx, version.id))
   return { ref: base, named, parentJobId: parent ? parent.id : null, notes: [] }
 }

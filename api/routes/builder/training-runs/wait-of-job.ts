@@ -1,13 +1,13 @@
 import type { Kysely } from 'kysely'
 import { listNodeStandings } from '../../../../db/repositories/training/waiting.ts'
 import type { Database } from '../../../../db/tables.ts'
-import type { TrainingRunRow } from '../../../../db/tables/training.ts'
+import type { JobRow } from '../../../../db/tables/training.ts'
 import { whyWaiting } from '../../../../domain/waiting.ts'
 
 /** What a new job says of its wait for a node that is not there; null where one is, busy or not. */
 export interface Wait {
   /** As the run keeps it from its first moment on. */
-  readonly columns: Pick<TrainingRunRow, 'waiting_reason' | 'waiting_since'>
+  readonly columns: Pick<JobRow, 'waiting_reason' | 'waiting_since'>
   readonly reason: string | null
   /** For its log. */
   readonly notes: readonly string[]
@@ -15,7 +15,7 @@ export interface Wait {
 
 export async function waitOf(
   db: Kysely<Database>,
-  job: Pick<TrainingRunRow, 'account_id' | 'task_queue'>,
+  job: Pick<JobRow, 'account_id' | 'task_queue'>,
   now: Date,
 ): Promise<Wait> {
   const reason = whyWaiting(await listNodeStandings(db), job)

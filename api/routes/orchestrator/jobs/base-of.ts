@@ -2,7 +2,7 @@ import { findHubImport } from '../../../../db/repositories/models/hub-models.ts'
 import { findHubVersion } from '../../../../db/repositories/models/hub-versions.ts'
 import { findUsableVersion } from '../../../../db/repositories/training/artifact-refs.ts'
 import { findRevisionToResume, pinBaseRevision } from '../../../../db/repositories/training/base-revisions.ts'
-import type { TrainingRunRow } from '../../../../db/tables/training.ts'
+import type { JobRow } from '../../../../db/tables/training.ts'
 import { adapterFiles, chooseWeights, trainingFiles } from '../../../../domain/hub/weights.ts'
 import { HubError, type HubFailure, type HubRepoInfo } from '../../../../platform/hub/client.ts'
 import type { ArtifactRef } from '../../../../schemas/artifact-ref.ts'
@@ -19,7 +19,7 @@ const PASSING: readonly HubFailure[] = ['rate_limited', 'unavailable', 'invalid_
 /** What a run starts from, as its node is to fetch it; null for models that start from nothing. */
 export async function baseOf(
   services: Services,
-  run: TrainingRunRow,
+  run: JobRow,
   reader: HubFileReader,
 ): Promise<JobBase | null> {
   const { db, catalog } = services
@@ -43,7 +43,7 @@ export const gone = (message: string): JobBase => ({ type: 'unavailable', messag
 /** The files below an address of the object store that a job names. */
 export async function storedFiles(
   { objects, config }: Services,
-  { account_id }: Pick<TrainingRunRow, 'account_id'>,
+  { account_id }: Pick<JobRow, 'account_id'>,
   uri: string,
 ): Promise<JobBase> {
   const prefix = storagePrefix(uri, account_id, { config })
@@ -61,7 +61,7 @@ export async function storedFiles(
  */
 async function hubModel(
   services: Services,
-  { run, reader }: { run: TrainingRunRow; reader: HubFileReader },
+  { run, reader }: { run: JobRow; reader: HubFileReader },
   repoId: string,
 ): Promise<JobBase> {
   const { db } = services

@@ -2,8 +2,8 @@ import Type from 'typebox'
 import { mayClaim } from '../../../../db/repositories/nodes/dispatches.ts'
 import { grantModels } from '../../../../db/repositories/nodes/model-orders.ts'
 import { insertJobEvents } from '../../../../db/repositories/training/job-records.ts'
+import { beginAttempt, findJob, lockJob } from '../../../../db/repositories/training/jobs.ts'
 import { findLastLease, openLease } from '../../../../db/repositories/training/leases.ts'
-import { beginAttempt, findJob, lockTrainingRun } from '../../../../db/repositories/training/runs.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { isTerminal } from '../../../../domain/training-run.ts'
 import { Uuid } from '../../../../schemas/common.ts'
@@ -37,7 +37,7 @@ export const claimJob = route({
     if (!(await mayClaim(db, dispatch))) throw noSuchJob()
     const prepared = await prepare(services, jobId, caller.nodeId)
     const { run, lease, checkpoint } = await db.transaction().execute(async (trx) => {
-      const run = await lockTrainingRun(trx, jobId)
+      const run = await lockJob(trx, jobId)
       if (!run || !(await mayClaim(trx, dispatch))) throw noSuchJob()
       const earlier = await findLastLease(trx, 'job', jobId)
       if (isTerminal(run.status) || earlier?.state === 'completed') {

@@ -1,6 +1,6 @@
 import { attemptFile, replaceArtifacts } from '../../../../db/repositories/training/job-files.ts'
 import { insertJobEvents } from '../../../../db/repositories/training/job-records.ts'
-import { lockTrainingRun, recordFailure, recordResult } from '../../../../db/repositories/training/runs.ts'
+import { lockJob, recordFailure, recordResult } from '../../../../db/repositories/training/jobs.ts'
 import type { LeaseRow } from '../../../../db/tables/nodes.ts'
 import { invalid } from '../../../../domain/errors.ts'
 import type { CompleteJob, CompleteLease } from '../../../../schemas/lease.ts'
@@ -26,7 +26,7 @@ export const jobWork = {
   fileKey,
 
   async lock(trx, lease) {
-    await lockTrainingRun(trx, lease.subject_id)
+    await lockJob(trx, lease.subject_id)
   },
 
   async check({ lease, body, services: { objects } }) {

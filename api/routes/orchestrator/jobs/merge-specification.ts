@@ -4,7 +4,7 @@ import {
   type MergeSourceView,
   pinMergeSource,
 } from '../../../../db/repositories/training/merges.ts'
-import type { TrainingRunRow } from '../../../../db/tables/training.ts'
+import type { JobRow } from '../../../../db/tables/training.ts'
 import { adapterFiles, trainingFiles } from '../../../../domain/hub/weights.ts'
 import { DEFAULT_DENSITY, DEFAULT_SEED, mergeMemoryMb } from '../../../../domain/merge.ts'
 import { adapterBytes } from '../../../../domain/models/memory.ts'
@@ -17,7 +17,7 @@ import { gone, hubRepository, storedFiles } from './base-of.ts'
 /** Everything a node needs for one attempt at a merge. */
 export async function specifyMerge(
   services: Services,
-  job: TrainingRunRow,
+  job: JobRow,
   reader: HubFileReader,
 ): Promise<Pick<MergeClaim, 'merge'>> {
   const {
@@ -60,7 +60,7 @@ function labelOf({ role, name }: MergeSourceView, number: number): string {
 
 async function placeOf(
   services: Services,
-  { job, reader }: { job: TrainingRunRow; reader: HubFileReader },
+  { job, reader }: { job: JobRow; reader: HubFileReader },
   source: MergeSourceView,
 ): Promise<MergeIngredient['from']> {
   if (source.model_key) return { type: 'version', model_key: source.model_key }

@@ -1,7 +1,7 @@
 import { sizeOfDataset } from '../../../../db/repositories/datasets/datasets.ts'
 import { findHubImport } from '../../../../db/repositories/models/hub-models.ts'
 import { findModelFiles } from '../../../../db/repositories/nodes/models.ts'
-import type { TrainingRunRow } from '../../../../db/tables/training.ts'
+import type { JobRow } from '../../../../db/tables/training.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { type Adapter, tuningMemoryMb, weightsBytes } from '../../../../domain/models/memory.ts'
 import { trainingCapacity } from '../../../../domain/placement/gpu-room.ts'
@@ -24,7 +24,7 @@ export interface WeighedRun {
  */
 export async function estimateRunMemory(
   services: Services,
-  run: TrainingRunRow,
+  run: JobRow,
   { base, nodeId }: { base: JobBase | null; nodeId: string },
 ): Promise<WeighedRun> {
   const model = services.catalog.model(run.model_config_id)
@@ -55,7 +55,7 @@ export async function estimateRunMemory(
 }
 
 function tooLarge(
-  { task_queue, hyperparameters }: TrainingRunRow,
+  { task_queue, hyperparameters }: JobRow,
   { memoryMb, asking, nodes }: { memoryMb: number; asking: NodeSnapshot; nodes: readonly NodeSnapshot[] },
 ): JobBase {
   const able = nodes.filter(({ hardware, draining }) => {

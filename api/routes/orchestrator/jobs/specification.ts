@@ -4,7 +4,7 @@ import { findResumePoint } from '../../../../db/repositories/training/job-files.
 import type { JobEvent } from '../../../../db/repositories/training/job-records.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { LeaseRow } from '../../../../db/tables/nodes.ts'
-import type { JobCheckpointRow, TrainingRunRow } from '../../../../db/tables/training.ts'
+import type { JobCheckpointRow, JobRow } from '../../../../db/tables/training.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { THREAD_SHARE } from '../../../../domain/training-run.ts'
 import type { Catalog } from '../../../../platform/catalog.ts'
@@ -20,14 +20,14 @@ export const resumePoint = findResumePoint
 type ProgressUnit = JobClaim['specification']['progress_unit']
 
 /** What the position of a run's checkpoints counts. */
-export const progressUnit = (catalog: Catalog, { model_config_id }: TrainingRunRow): ProgressUnit =>
+export const progressUnit = (catalog: Catalog, { model_config_id }: JobRow): ProgressUnit =>
   catalog.model(model_config_id)?.config.trainer.progress_unit ?? 'epoch'
 
 /** Tells that an attempt begins, and in words where from and why. */
 export async function startEvent(
   db: Kysely<Database>,
   attempt: {
-    run: TrainingRunRow
+    run: JobRow
     lease: LeaseRow
     earlier: LeaseRow | undefined
     checkpoint: JobCheckpointRow | undefined
@@ -63,7 +63,7 @@ async function nodeNames(db: Kysely<Database>, ids: readonly string[]): Promise<
 /** Everything a node needs for one attempt, with addresses that live from now on. */
 export async function specify(
   { db, objects, catalog }: Services,
-  run: TrainingRunRow,
+  run: JobRow,
   { base, memoryMb, checkpoint }: WeighedRun & { checkpoint: JobCheckpointRow | undefined },
 ): Promise<Pick<JobClaim, 'specification' | 'checkpoint'>> {
   const model = catalog.model(run.model_config_id)

@@ -1,7 +1,7 @@
 import { insertCheckpoint, pruneCheckpoints } from '../../../../db/repositories/training/job-files.ts'
 import { insertJobEvents } from '../../../../db/repositories/training/job-records.ts'
+import { lockJob, mustYield } from '../../../../db/repositories/training/jobs.ts'
 import { findLease, holdLease } from '../../../../db/repositories/training/leases.ts'
-import { lockTrainingRun, mustYield } from '../../../../db/repositories/training/runs.ts'
 import { CheckpointRegistered, RegisterCheckpoint } from '../../../../schemas/lease.ts'
 import { route } from '../../../http/route.ts'
 import { jobWork } from '../jobs/lease-work.ts'
@@ -35,7 +35,7 @@ export const registerCheckpoint = route({
       body,
     )
     const registered = await db.transaction().execute(async (trx) => {
-      const run = await lockTrainingRun(trx, lease.subject_id)
+      const run = await lockJob(trx, lease.subject_id)
       if (!run || !(await holdLease(trx, holder))) {
         throw leaseLost((await findLease(trx, holder)) ?? lease)
       }

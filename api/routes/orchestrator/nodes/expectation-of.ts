@@ -1,5 +1,5 @@
 import { listVersionPaths } from '../../../../db/repositories/training/artifact-refs.ts'
-import { findJob } from '../../../../db/repositories/training/runs.ts'
+import { findJob } from '../../../../db/repositories/training/jobs.ts'
 import type { ModelVersionRow } from '../../../../db/tables/models.ts'
 import type { MergeIngredient, MergeMethod } from '../../../../schemas/training-merge.ts'
 import type { Services } from '../../../services.ts'

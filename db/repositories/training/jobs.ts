@@ -4,15 +4,15 @@ import { sourcesOf } from '../../../domain/training-run.ts'
 import type { TrainingRunStatus } from '../../../schemas/training-run.ts'
 import { ofAccount } from '../../keyset.ts'
 import type { Database } from '../../tables.ts'
-import type { NewTrainingRun, TrainingRunRow } from '../../tables/training.ts'
+import type { NewJob, JobRow } from '../../tables/training.ts'
 import { takeLease } from './leases.ts'
 
 /** A run as callers see it: the row and the version that came out of it. */
-export type TrainingRunView = TrainingRunRow & { version_id: string | null }
+export type JobView = JobRow & { version_id: string | null }
 
 const OPEN_STATUSES = ['pending', 'running'] as const satisfies TrainingRunStatus[]
 
-export function insertTrainingRun(trx: Transaction<Database>, run: NewTrainingRun): Promise<TrainingRunRow> {
+export function insertJob(trx: Transaction<Database>, run: NewJob): Promise<JobRow> {
   return trx.insertInto('training_run').values(run).returningAll().executeTakeFirstOrThrow()
 }
 
@@ -25,11 +25,11 @@ const views = (db: Kysely<Database>) =>
     .where('training_run.deleted_at', 'is', null)
 
 /** A run of this account that has not been deleted. */
-export function findTrainingRun(
+export function findOwnJob(
   db: Kysely<Database>,
   accountId: string,
   id: string,
-): Promise<TrainingRunView | undefined> {
+): Promise<JobView | undefined> {
   return views(db)
     .where('training_run.account_id', '=', accountId)
     .where('training_run.id', '=', id)
@@ -37,12 +37,12 @@ export function findTrainingRun(
 }
 
 /** A job of any account, deleted or not. */
-export function findJob(db: Kysely<Database>, id: string): Promise<TrainingRunRow | undefined> {
+export function findJob(db: Kysely<Database>, id: string): Promise<JobRow | undefined> {
   return db.selectFrom('training_run').selectAll().where('id', '=', id).executeTakeFirst()
 }
 
 /** A page of an account's runs, newest first. */
-export function listTrainingRuns(
+export function listJobs(
   db: Kysely<Database>,
   accountId: string,
   {
@@ -50,7 +50,7 @@ export function listTrainingRuns(
     before,
     limit,
   }: { status?: TrainingRunStatus | undefined; before?: string | undefined; limit: number },
-): Promise<TrainingRunView[]> {
+): Promise<JobView[]> {
   return views(db)
     .where(ofAccount('training_run.account_id', accountId))
     .$if(status !== undefined, (qb) => qb.where('training_run.status', '=', status!))
@@ -62,7 +62,7 @@ export function listTrainingRuns(
 }
 
 /** Whoever changes a run together with its lease takes this lock first, so that two such changes never wait for each other. */
-export function lockTrainingRun(trx: Transaction<Database>, id: string): Promise<TrainingRunRow | undefined> {
+export function lockJob(trx: Transaction<Database>, id: string): Promise<JobRow | undefined> {
   return trx
     .selectFrom('training_run')
     .selectAll()
@@ -73,18 +73,18 @@ export function lockTrainingRun(trx: Transaction<Database>, id: string): Promise
 }
 
 /** What a run may be given besides its new status. */
-export interface TrainingRunChange {
+export interface JobChange {
   error_message?: string | null
   completed_at?: Date
 }
 
 /** Moves a run as `domain/training-run.ts` allows; `undefined` means another writer got there first. */
-export function moveTrainingRun(
+export function moveJob(
   db: Kysely<Database>,
   id: string,
   to: TrainingRunStatus,
-  change: TrainingRunChange = {},
-): Promise<TrainingRunRow | undefined> {
+  change: JobChange = {},
+): Promise<JobRow | undefined> {
   return db
     .updateTable('training_run')
     .set({ status: to, ...change })
@@ -159,7 +159,7 @@ export async function countAhead(
  */
 export async function mustYield(
   db: Kysely<Database>,
-  { id, task_queue, nodeId }: Pick<TrainingRunRow, 'id' | 'task_queue'> & { nodeId: string },
+  { id, task_queue, nodeId }: Pick<JobRow, 'id' | 'task_queue'> & { nodeId: string },
   patienceS = 3,
 ): Promise<boolean> {
   const held = (where: RawBuilder<boolean>) => sql<boolean>`exists (
@@ -222,7 +222,7 @@ export async function recordFailure(trx: Transaction<Database>, id: string, mess
 }
 
 /** Marks a locked run as deleted and removes what it wrote; the row stays for what names it as its origin. */
-export async function deleteTrainingRun(trx: Transaction<Database>, id: string, now: Date): Promise<void> {
+export async function deleteJob(trx: Transaction<Database>, id: string, now: Date): Promise<void> {
   // A file that is just being put in its place is waited for; it goes with the others.
   await takeLease(trx, 'job', id, 'revoked')
   await trx.updateTable('training_run').set({ deleted_at: now }).where('id', '=', id).execute()
