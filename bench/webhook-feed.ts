@@ -57,7 +57,7 @@ function endedTask({ accountId, endpointId, modelKey }: Publisher, lab: string):
   // The driver's marks become members of the payload.
   const payload = `${form.payload.slice(0, -1)},${lab.trim().slice(1).replaceAll('%', '%%')}`
   return {
-    kind: {
+    template: {
       account_id: accountId,
       endpoint_id: endpointId,
       status: 'succeeded',

@@ -16,33 +16,33 @@ export interface TaskDraft extends Omit<Admitted, 'input'> {
   createdAt: Date
 }
 
-const kinds = new LRUCache<string, TaskTemplate>({ max: 10_000 })
+const templates = new LRUCache<string, TaskTemplate>({ max: 10_000 })
 
 type Varying = Pick<TaskTemplate, 'status' | 'node_id' | 'gateway_id'> & {
   modelState: ModelState | null
-  /** Whose node earns the payout. */
+  /** The account whose node earns the payout. */
   owner: string | undefined
 }
 
-/** The kind that was asked for last, by endpoint: mostly it is asked for again, and a key need not be put together. */
+/** The template used last, by endpoint: the next task mostly uses it again, which saves putting the key together. */
 const latest = new WeakMap<
   Admitted['endpoint'],
-  { accountId: string; surface: string; varying: Varying; kind: TaskTemplate }
+  { accountId: string; surface: string; varying: Varying; template: TaskTemplate }
 >()
 
-/** What this row has in common with others; the same object for all of them, so that it is written once. */
-function kindOf(draft: TaskDraft, varying: Varying): TaskTemplate {
+/** The template of this row: one object for all rows that share it, so that a batch carries it once. */
+function templateOf(draft: TaskDraft, varying: Varying): TaskTemplate {
   const { endpoint, accountId, surface } = draft
   const last = latest.get(endpoint)
   if (last && last.accountId === accountId && last.surface === surface && isSame(last.varying, varying)) {
-    return last.kind
+    return last.template
   }
   const { status, modelState, node_id, gateway_id, owner } = varying
   const key = `${endpoint.id} ${endpoint.price_micro} ${accountId} ${surface} ${status} ${modelState} ${node_id} ${gateway_id} ${owner}`
-  let kind = kinds.get(key)
-  if (!kind) kinds.set(key, (kind = newKind(draft, varying)))
-  latest.set(endpoint, { accountId, surface, varying, kind })
-  return kind
+  let template = templates.get(key)
+  if (!template) templates.set(key, (template = newTemplate(draft, varying)))
+  latest.set(endpoint, { accountId, surface, varying, template })
+  return template
 }
 
 const isSame = (a: Varying, b: Varying): boolean =>
@@ -52,7 +52,7 @@ const isSame = (a: Varying, b: Varying): boolean =>
   a.gateway_id === b.gateway_id &&
   a.owner === b.owner
 
-function newKind(
+function newTemplate(
   { endpoint, accountId, surface }: TaskDraft,
   { status, modelState, node_id, gateway_id, owner }: Varying,
 ): TaskTemplate {
@@ -75,8 +75,8 @@ function newKind(
 }
 
 /** A row whose work has not ended. */
-const openEntry = (draft: TaskDraft, kind: TaskTemplate, startedAt: Date | null): TaskEntry => ({
-  kind,
+const openEntry = (draft: TaskDraft, template: TaskTemplate, startedAt: Date | null): TaskEntry => ({
+  template,
   id: draft.taskId,
   input: draft.input,
   result: null,
@@ -91,14 +91,14 @@ const openEntry = (draft: TaskDraft, kind: TaskTemplate, startedAt: Date | null)
 /** A task for a workflow to finish. */
 export const queuedEntry = (draft: TaskDraft): TaskEntry => {
   const queued = { status: 'queued', modelState: null, node_id: null, gateway_id: null } as const
-  return openEntry(draft, kindOf(draft, { ...queued, owner: undefined }), null)
+  return openEntry(draft, templateOf(draft, { ...queued, owner: undefined }), null)
 }
 
 /** A task that this gateway goes on with after it has answered `running`. */
 export const runningEntry = (draft: TaskDraft, gatewayId: string): TaskEntry => {
   const running = { status: 'running', node_id: null, gateway_id: gatewayId, owner: undefined } as const
   const modelState = draft.modelState ?? 'resident'
-  return openEntry(draft, kindOf(draft, { ...running, modelState }), draft.createdAt)
+  return openEntry(draft, templateOf(draft, { ...running, modelState }), draft.createdAt)
 }
 
 /** A task that has ended before its row is written. */
@@ -110,7 +110,7 @@ export function endedEntry(
 ): TaskEntry {
   const succeeded = outcome.status === 'succeeded'
   return {
-    kind: kindOf(draft, {
+    template: templateOf(draft, {
       status: outcome.status,
       modelState: draft.modelState ?? 'resident',
       node_id: nodeId,

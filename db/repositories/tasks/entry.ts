@@ -6,7 +6,7 @@ import type { Executor } from '../../prepared-pool.ts'
 import type { TaskRow } from '../../tables/inference.ts'
 import type { EventForm } from '../webhooks/events.ts'
 
-/** What is booked and told when a task is written or ends. */
+/** The ledger lines and the event that a task brings with it when it is written or ends. */
 export interface TaskEffects {
   readonly transfers: readonly Transfer[]
   readonly event: EventForm | undefined
@@ -23,7 +23,7 @@ export type Shared =
   | 'node_id'
   | 'gateway_id'
 
-/** What many tasks have in common: those that share the object itself are written with one copy of it. */
+/** The columns and effects that many tasks share: tasks that hold the same object are written with one copy of it. */
 export interface TaskTemplate extends Readonly<Pick<TaskRow, Shared>>, TaskEffects {}
 
 /** A task's row as it is first written. */
@@ -31,8 +31,8 @@ export interface TaskEntry extends Pick<
   TaskRow,
   'id' | 'input' | 'result' | 'error' | 'inference_time_ms' | 'created_at' | 'started_at' | 'completed_at'
 > {
-  kind: TaskTemplate
-  /** What a language model counted, of a task that has ended. */
+  template: TaskTemplate
+  /** Tokens that a language model counted, of a task that has ended. */
   tokens: number
 }
 
@@ -49,12 +49,12 @@ export interface Settlement {
   inferenceTimeMs: number | null
   completedAt: Date
   /** Shared by many where it is the same. */
-  consequence: TaskEffects
-  /** What a language model counted. */
+  effects: TaskEffects
+  /** Tokens that a language model counted. */
   tokens: number
 }
 
-/** What differs from task to task, one array to a column, as `FRESH_COLUMNS` has them. */
+/** The columns that differ from task to task, one array to a column, in the order of `FRESH_COLUMNS`. */
 export const freshParameters = (entries: readonly TaskEntry[]): unknown[] => [
   bareArray(entries.map(({ id }) => id)),
   bareArray(entries.map((entry) => entry.created_at.getTime())),

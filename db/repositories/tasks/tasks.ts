@@ -186,7 +186,7 @@ export function settlementOf(
     nodeId: nodeId ?? null,
     inferenceTimeMs: succeeded ? outcome.inferenceTimeMs : null,
     completedAt: now,
-    consequence: endOf(priced, outcome.status, ownerAccountId),
+    effects: endOf(priced, outcome.status, ownerAccountId),
     tokens: succeeded ? (outcome.tokens ?? 0) : 0,
   }
 }

@@ -26,10 +26,10 @@ const INSERT = `with fresh as (
   ), ledger as (
     insert into ledger_transfer (task_id, kind, from_purse, to_purse, amount_micro)
     select id, line.* from written, unnest($19::text[], $20::text[], $21::text[], $22::bigint[]) as line
-  ), told as (
+  ), events as (
     insert into event (id, account_id, type, resource_id, payload, created_at)
     select event_id, $10, $23, id, ${payloadOf('$24::text')}, at
-    from (select uuidv7() as event_id, id, at from written where $23::text is not null) as news
+    from (select uuidv7() as event_id, id, at from written where $23::text is not null) as new_event
   ), counted as (
     insert into usage_delta (account_id, endpoint_id, enqueued, succeeded, failed, tokens, inference_ms)
     select $10, $11, count(*), case $12 when 'succeeded' then count(*) else 0 end,
@@ -40,27 +40,27 @@ const INSERT = `with fresh as (
   select count(*) as written from written`
 
 /**
- * Writes tasks of one kind as `insertTasks` does: one alone, or those of an endpoint that is much asked. Without tables of
- * kinds to join, one alone takes a tenth less time and a group a seventh (measured).
+ * Writes tasks that share one template as `insertTasks` does: a single task, or a batch of a busy endpoint. The statement
+ * joins no table of templates, which makes it cheaper than the general one.
  */
 export async function insertUniformBatch(
   db: Executor,
-  kind: TaskTemplate,
+  template: TaskTemplate,
   entries: readonly TaskEntry[],
 ): Promise<number> {
-  const { transfers, event } = kind
+  const { transfers, event } = template
   const parameters = [
     ...freshParameters(entries),
-    kind.account_id,
-    kind.endpoint_id,
-    kind.status,
-    kind.surface,
-    kind.model_key,
-    kind.model_state,
-    kind.price_micro,
-    kind.node_id,
-    kind.gateway_id,
-    transfers.map(({ kind: name }) => name),
+    template.account_id,
+    template.endpoint_id,
+    template.status,
+    template.surface,
+    template.model_key,
+    template.model_state,
+    template.price_micro,
+    template.node_id,
+    template.gateway_id,
+    transfers.map(({ kind }) => kind),
     transfers.map(({ from }) => from),
     transfers.map(({ to }) => to),
     transfers.map(({ amount_micro }) => amount_micro),

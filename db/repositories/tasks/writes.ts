@@ -17,47 +17,47 @@ import { insertUniformBatch } from './uniform-batch.ts'
 /** The channel on which ended tasks are announced; the payload is the task's id. */
 export const TASK_CHANNEL = 'hearth_task'
 
-/** Ledger lines and events of the tasks in `written`, whose `kind` counts the given ones from 1. */
-const BOOK_AND_TELL = `ledger as (
+/** Ledger lines and events of the tasks in `written`, whose `effects` is the position of their effects, counted from 1. */
+const WRITE_EFFECTS = `ledger as (
     insert into ledger_transfer (task_id, kind, from_purse, to_purse, amount_micro)
-    select written.id, line.name, line.from_purse, line.to_purse, line.amount_micro
+    select written.id, line.kind, line.from_purse, line.to_purse, line.amount_micro
     from written join unnest($1::int[], $2::text[], $3::text[], $4::text[], $5::bigint[])
-      as line(kind, name, from_purse, to_purse, amount_micro) using (kind)
+      as line(effects, kind, from_purse, to_purse, amount_micro) using (effects)
     on conflict (task_id, kind) do nothing
-  ), told as (
+  ), events as (
     insert into event (id, account_id, type, resource_id, payload, created_at)
     select event_id, account_id, type, id, ${payloadOf('payload')}, at
     from (
       select uuidv7() as event_id, written.*, form.type, form.payload
-      from written join unnest($6::text[], $7::text[]) with ordinality as form(type, payload, kind) using (kind)
+      from written join unnest($6::text[], $7::text[]) with ordinality as form(type, payload, effects) using (effects)
       where form.type is not null
-    ) as news
+    ) as new_event
     on conflict (resource_id, type) do nothing
   )`
 
-/** What the tasks that succeeded took together. */
+/** The inference time of all tasks that succeeded, summed up. */
 const INFERENCE_MS = "coalesce(sum(inference_time_ms) filter (where status = 'succeeded'), 0)"
 
 const INSERT = `with fresh as (
     select * from unnest($8::uuid[], $9::float8[], $10::float8[], $11::float8[], $12::float8[], $13::bigint[],
-      $14::bytea[], $15::bytea[], $16::text[], $17::int[]) as t(${FRESH_COLUMNS}, kind)
-  ), sort as (
+      $14::bytea[], $15::bytea[], $16::text[], $17::int[]) as t(${FRESH_COLUMNS}, template)
+  ), templates as (
     select * from unnest($18::uuid[], $19::uuid[], $20::text[], $21::text[], $22::text[], $23::text[], $24::bigint[],
       $25::uuid[], $26::uuid[]) with ordinality
-      as t(account_id, endpoint_id, status, surface, model_key, model_state, price_micro, node_id, gateway_id, kind)
+      as t(account_id, endpoint_id, status, surface, model_key, model_state, price_micro, node_id, gateway_id, template)
   ), placed as (
     insert into task (id, account_id, endpoint_id, status, surface, model_key, model_state, price_micro, node_id, gateway_id,
       input, result, error, inference_time_ms, created_at, started_at, completed_at)
     select id, account_id, endpoint_id, status, surface, model_key, model_state, price_micro, node_id, gateway_id,
       input, result, error, inference_time_ms, to_timestamp(created_ms / 1000), to_timestamp(started_ms / 1000),
       to_timestamp(completed_ms / 1000)
-    from fresh join sort using (kind)
+    from fresh join templates using (template)
     on conflict (id) do nothing
     returning id, account_id, endpoint_id, status, completed_at
   ), written as (
-    select placed.id, placed.account_id, placed.endpoint_id, placed.status, placed.completed_at as at, kind, tokens, inference_time_ms
+    select placed.id, placed.account_id, placed.endpoint_id, placed.status, placed.completed_at as at, template as effects, tokens, inference_time_ms
     from placed join fresh using (id)
-  ), ${BOOK_AND_TELL}, counted as (
+  ), ${WRITE_EFFECTS}, counted as (
     insert into usage_delta (account_id, endpoint_id, enqueued, succeeded, failed, tokens, inference_ms)
     select account_id, endpoint_id, count(*), count(*) filter (where status = 'succeeded'),
       count(*) filter (where status = 'failed'), sum(tokens), ${INFERENCE_MS}
@@ -79,22 +79,22 @@ export async function insertTasks(
   entries: readonly TaskEntry[],
   start?: WorkflowStart,
 ): Promise<number> {
-  const { list: kinds, numbers } = distinct(entries.map(({ kind }) => kind))
-  if (kinds.length === 1 && !start) return insertUniformBatch(db, kinds[0]!, entries)
-  const ofKinds = (name: Shared) => kinds.map((kind) => kind[name])
+  const { list: templates, numbers } = distinct(entries.map(({ template }) => template))
+  if (templates.length === 1 && !start) return insertUniformBatch(db, templates[0]!, entries)
+  const ofTemplates = (name: Shared) => templates.map((template) => template[name])
   const parameters = [
-    ...consequences(kinds),
+    ...effectParameters(templates),
     ...freshParameters(entries),
     bareArray(numbers),
-    ofKinds('account_id'),
-    ofKinds('endpoint_id'),
-    ofKinds('status'),
-    ofKinds('surface'),
-    ofKinds('model_key'),
-    ofKinds('model_state'),
-    ofKinds('price_micro'),
-    ofKinds('node_id'),
-    ofKinds('gateway_id'),
+    ofTemplates('account_id'),
+    ofTemplates('endpoint_id'),
+    ofTemplates('status'),
+    ofTemplates('surface'),
+    ofTemplates('model_key'),
+    ofTemplates('model_state'),
+    ofTemplates('price_micro'),
+    ofTemplates('node_id'),
+    ofTemplates('gateway_id'),
   ]
   if (!start) return runWrite(db, INSERT_ONLY, parameters)
   const { workflowId, workflow, taskQueue, args, options = {} } = start
@@ -105,7 +105,7 @@ export async function insertTasks(
 const SETTLE = `with given as (
     select * from unnest($8::uuid[], $9::int[], $10::text[], $11::bool[], $12::text[], $13::uuid[], $14::float8[], $15::float8[],
       $16::bigint[], $17::bytea[], $18::text[])
-      as t(id, kind, status, expired, model_state, node_id, inference_time_ms, completed_ms, tokens, result, error)
+      as t(id, effects, status, expired, model_state, node_id, inference_time_ms, completed_ms, tokens, result, error)
   ), written as (
     update task set status = given.status, result = given.result, error = given.error, expired = given.expired,
       model_state = coalesce(given.model_state, task.model_state), node_id = coalesce(given.node_id, task.node_id),
@@ -113,8 +113,8 @@ const SETTLE = `with given as (
     from given
     where task.id = given.id and task.status not in ('succeeded', 'failed')
     returning task.id, task.account_id, task.endpoint_id, task.status, task.expired, task.completed_at as at,
-      given.kind, given.tokens, given.inference_time_ms
-  ), ${BOOK_AND_TELL}, counted as (
+      given.effects, given.tokens, given.inference_time_ms
+  ), ${WRITE_EFFECTS}, counted as (
     insert into usage_delta (account_id, endpoint_id, succeeded, failed, expired, tokens, inference_ms)
     select account_id, endpoint_id, count(*) filter (where status = 'succeeded'),
       count(*) filter (where status = 'failed'), count(*) filter (where expired), sum(tokens), ${INFERENCE_MS}
@@ -127,9 +127,9 @@ const SETTLE = `with given as (
  * another writer has ended, changes nothing. Gives how many it ended.
  */
 export async function settleTasks(db: Executor, settlements: readonly Settlement[]): Promise<number> {
-  const { list, numbers } = distinct(settlements.map(({ consequence }) => consequence))
+  const { list, numbers } = distinct(settlements.map(({ effects }) => effects))
   return runWrite(db, SETTLE, [
-    ...consequences(list),
+    ...effectParameters(list),
     bareArray(settlements.map(({ taskId }) => taskId)),
     bareArray(numbers),
     bareArray(settlements.map(({ status }) => status)),
@@ -156,7 +156,7 @@ function distinct<T>(values: readonly T[]): { list: T[]; numbers: number[] } {
 }
 
 /** The first parameters of both statements. */
-function consequences(list: readonly TaskEffects[]): unknown[] {
+function effectParameters(list: readonly TaskEffects[]): unknown[] {
   const lines = list.flatMap(({ transfers }, i) => transfers.map((line) => ({ ...line, number: i + 1 })))
   return [
     bareArray(lines.map(({ number }) => number)),

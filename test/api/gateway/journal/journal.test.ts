@@ -195,7 +195,7 @@ describe('journal', () => {
   it('writes the rest of a group that one bad row fails, and refuses only that one', async () => {
     await using journal = new Journal(database.db, log)
     const entries = Array.from({ length: 40 }, () => ended())
-    entries[17]!.kind = { ...entries[17]!.kind, surface: 'elsewhere' as never }
+    entries[17]!.template = { ...entries[17]!.template, surface: 'elsewhere' as never }
 
     const written = await Promise.allSettled(entries.map((entry) => journal.insert(entry)))
 
