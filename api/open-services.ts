@@ -19,7 +19,7 @@ import { KillSwitchSignal } from './gateway/background/kill-switch-signal.ts'
 import { TaskWaiters } from './gateway/background/task-waiters.ts'
 import { TaskWaker } from './gateway/background/task-waker.ts'
 import { WarmPins } from './gateway/background/warm-pins.ts'
-import { openStarts } from './gateway/background/workflow-outbox.ts'
+import { openWorkflowOutbox } from './gateway/background/workflow-outbox.ts'
 import { EndpointCache } from './gateway/caches/endpoint-cache.ts'
 import { Estimates } from './gateway/caches/estimates.ts'
 import { KeyCache } from './gateway/caches/key-cache.ts'
@@ -71,11 +71,11 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
   await taskWaiters.start()
   const answerBytes = config.HEARTH_ANSWER_MEMORY_MB * 1024 * 1024
   const waker = stack.use(new TaskWaker({ db, temporal, log }))
-  const onStates = () => waker.nudge()
+  const onStates = () => waker.poke()
   const links = stack.use(new NodeLinks({ db, gatewayId: gateway.id, log, watch, answerBytes, onStates }))
-  const starts = stack.use(openStarts({ db, temporal, log }))
-  const loads = stack.use(new ModelLoads({ db, links, starts, log }))
-  const warmPins = stack.use(new WarmPins({ db, starts, log }))
+  const outbox = stack.use(openWorkflowOutbox({ db, temporal, log }))
+  const loads = stack.use(new ModelLoads({ db, links, outbox, log }))
+  const warmPins = stack.use(new WarmPins({ db, outbox, log }))
 
   const services: Services = {
     config,
@@ -87,7 +87,7 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
     health: new HealthProbe(db, temporal),
     catalog,
     objects,
-    starts,
+    outbox,
     keys,
     killSwitch,
     killSwitchSignal,

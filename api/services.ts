@@ -58,8 +58,8 @@ export interface Services {
   readonly health: HealthProbe
   readonly catalog: Catalog
   readonly objects: ObjectStore
-  /** Starts what `workflow_start` promises; `nudge` asks for a look now. */
-  readonly starts: { nudge(): void }
+  /** Starts the workflows enqueued in `workflow_start`; `poke` starts them now. */
+  readonly outbox: { poke(): void }
   /** Finds the live key behind its text; `undefined` when there is none. */
   readonly keys: Pick<KeyCache, 'find'>
   readonly killSwitch: KillSwitchView

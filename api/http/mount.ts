@@ -168,7 +168,7 @@ export class Kernel {
   }
 
   async #runInTransaction(operation: Operation, context: RequestContext): Promise<Outgoing> {
-    const { db, starts } = this.#services
+    const { db, outbox } = this.#services
     const work = async (trx: Transaction<Database>): Promise<Outgoing> => {
       context.trx = trx
       const result = await operation.route.handler(context as never, this.#services)
@@ -185,7 +185,7 @@ export class Kernel {
       ? await this.#idempotency.run(keyed, () => this.#admit(operation), work)
       : await db.transaction().execute(work)
     context.runAfterCommit()
-    starts.nudge()
+    outbox.poke()
     return outgoing
   }
 

@@ -22,16 +22,16 @@ const turns = new FairTurns({ most: Number.POSITIVE_INFINITY, mostPerKey: 1, mos
 const LONGEST_TURN_MS = 30_000
 
 /**
- * Writes the task, its hold and the promise of its workflow in one transaction. Throws `task_quota_exceeded` when as many of
+ * Writes the task, its hold and the start of its workflow in one transaction. Throws `task_quota_exceeded` when as many of
  * the account's tasks wait as may, and `operator_kill_switch` when the switch was thrown meanwhile.
  */
 export async function queueTask(
-  { db, starts }: Pick<Services, 'db' | 'starts'>,
+  { db, outbox }: Pick<Services, 'db' | 'outbox'>,
   draft: TaskDraft,
 ): Promise<void> {
   using _turn = await takeTurn(draft.accountId)
   await writeQueued(db, draft)
-  starts.nudge()
+  outbox.poke()
 }
 
 /** Nobody waits behind a database that does not answer for longer than it would be waited for. */
@@ -63,13 +63,13 @@ const AGAIN_MS = 1_000
 
 /** Gives a task that this gateway cannot finish to a workflow; again while the database is away, for nobody else would. */
 export async function handOver(
-  { db, starts, log }: Pick<Services, 'db' | 'starts' | 'log'>,
+  { db, outbox, log }: Pick<Services, 'db' | 'outbox' | 'log'>,
   draft: TaskDraft,
 ): Promise<void> {
   for (const since = performance.now(); ; await sleep(AGAIN_MS)) {
     try {
       await db.transaction().execute((trx) => handOverTask(trx, draft.taskId, startOf(draft)))
-      return starts.nudge()
+      return outbox.poke()
     } catch (err) {
       if (performance.now() - since > KEEP_MS) throw err
       log.warn({ err, task_id: draft.taskId }, 'a task could not be handed over yet')

@@ -2,7 +2,7 @@ import type { Kysely } from 'kysely'
 import { markUnusable } from '../../db/repositories/models/unusable-versions.ts'
 import { estimateLoadMs, recordLoad } from '../../db/repositories/nodes/loads.ts'
 import { orderModel } from '../../db/repositories/nodes/model-orders.ts'
-import { insertWorkflowStart } from '../../db/repositories/platform/workflow-starts.ts'
+import { enqueueWorkflow } from '../../db/repositories/platform/workflow-starts.ts'
 import type { Database } from '../../db/tables.ts'
 import { ApiError, unusableModel } from '../../domain/errors.ts'
 import { missingEnvironment, warmthOf } from '../../domain/placement/node-snapshot.ts'
@@ -26,7 +26,7 @@ export interface LoadNeed {
 export interface ModelLoadsOptions {
   db: Kysely<Database>
   links: Pick<NodeLinks, 'onModel' | 'placement'>
-  starts: { nudge(): void }
+  outbox: { poke(): void }
   log: Logger
 }
 
@@ -73,7 +73,7 @@ const UNATTENDED_MS = 60_000
 
 /**
  * Models on their way to being warm, for requests that wait for them: however many wait for a model, one `modelLoad` is
- * promised, and they all wake when a node says that it is loaded.
+ * enqueued, and they all wake when a node says that it is loaded.
  */
 export class ModelLoads implements Disposable {
   readonly #options: ModelLoadsOptions
@@ -207,7 +207,7 @@ export class ModelLoads implements Disposable {
     return soonest
   }
 
-  /** Picks a node and promises the load there; a load that is under way is joined. */
+  /** Picks a node and enqueues the load there; a load that is under way is joined. */
   #start(load: Load): void {
     const need = { ...load.need, exclude: load.tried, now: Date.now() }
     const { chosen, explain } = this.#place(need)
@@ -261,14 +261,14 @@ export class ModelLoads implements Disposable {
   }
 
   async #promise({ need }: Load, nodeId: string): Promise<void> {
-    const { db, starts, log } = this.#options
+    const { db, outbox, log } = this.#options
     const place = { modelKey: need.model_key, nodeId }
     try {
       await db.transaction().execute(async (trx) => {
         await orderModel(trx, place)
-        await insertWorkflowStart(trx, modelLoadStart(place))
+        await enqueueWorkflow(trx, modelLoadStart(place))
       })
-      starts.nudge()
+      outbox.poke()
     } catch (err) {
       // Those who wait are told so when their time is up; the next one tries again.
       log.warn({ err, model_key: need.model_key }, 'the load of a model could not be promised')

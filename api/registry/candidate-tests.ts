@@ -1,4 +1,4 @@
-import { promiseCandidateTest } from '../../db/repositories/models/candidate-tests.ts'
+import { enqueueCandidateTest } from '../../db/repositories/models/candidate-tests.ts'
 import type { ModelVersionRow } from '../../db/tables/models.ts'
 import { candidateTestStart } from '../../workflows/contract/starts.ts'
 import type { Services } from '../services.ts'
@@ -10,10 +10,10 @@ type Candidate = Pick<
 
 /** Has a candidate tested that nobody has tested yet; any other is left alone, and so is a test under way. */
 export async function startCandidateTest(
-  { db, starts }: Pick<Services, 'db' | 'starts'>,
+  { db, outbox }: Pick<Services, 'db' | 'outbox'>,
   version: Candidate,
 ): Promise<void> {
   if (version.lifecycle_status !== 'candidate' || version.lifecycle_note !== null) return
-  await db.transaction().execute((trx) => promiseCandidateTest(trx, version.id, candidateTestStart(version)))
-  starts.nudge()
+  await db.transaction().execute((trx) => enqueueCandidateTest(trx, version.id, candidateTestStart(version)))
+  outbox.poke()
 }

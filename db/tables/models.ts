@@ -26,7 +26,7 @@ export interface ModelVersionTable {
   lifecycle_note: Optional<string>
   /** Why no model server can use its weights, until it is to be tried anew. */
   unusable: Optional<string>
-  /** How often its test has been promised while it is a candidate. */
+  /** How often its test has been enqueued while it is a candidate. */
   tests: Defaulted<number>
   job_id: Optional<string>
   dataset_id: Optional<string>

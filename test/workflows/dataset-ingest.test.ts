@@ -144,7 +144,7 @@ describe('datasetIngest', () => {
 
     await on.startWorker()
     const restarted = await createDatasetActivities(on.api.services).restartStalledIngests()
-    on.api.services.starts.nudge()
+    on.api.services.outbox.poke()
 
     assert.deepEqual(restarted, { count: 1 })
     assert.equal((await committed).body.status, 'ready')

@@ -5,7 +5,7 @@ interface DatasetPlace {
   datasetId: string
 }
 
-/** The start intent of `datasetIngest`: what is promised in the transaction that accepts an upload. */
+/** The start intent of `datasetIngest`: what is enqueued in the transaction that accepts an upload. */
 export const datasetIngestStart = ({
   accountId,
   datasetId,

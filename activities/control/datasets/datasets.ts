@@ -9,7 +9,7 @@ import {
   stalledIngests,
   type OpenIngest,
 } from '../../../db/repositories/datasets/ingests.ts'
-import { insertWorkflowStart } from '../../../db/repositories/platform/workflow-starts.ts'
+import { enqueueWorkflow } from '../../../db/repositories/platform/workflow-starts.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import { datasetFolder, datasetKey } from '../../../domain/object-keys.ts'
 import { FairTurns, LineFull } from '../../../platform/async/fair-turns.ts'
@@ -119,7 +119,7 @@ export const createDatasetActivities = (
   async restartStalledIngests(): Promise<{ count: number }> {
     const stalled = await stalledIngests(db, { olderThanS: STALLED_AFTER_S, limit: STALLED_BATCH })
     await db.transaction().execute(async (trx) => {
-      for (const upload of stalled) await insertWorkflowStart(trx, datasetIngestStart(upload))
+      for (const upload of stalled) await enqueueWorkflow(trx, datasetIngestStart(upload))
     })
     return { count: stalled.length }
   },

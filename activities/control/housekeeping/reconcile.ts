@@ -1,6 +1,6 @@
 import { type Client, type WorkflowExecutionStatusName, WorkflowNotFoundError } from '@temporalio/client'
 import type { Kysely } from 'kysely'
-import { candidatesInTest, promiseNextTest } from '../../../db/repositories/models/candidate-tests.ts'
+import { candidatesInTest, enqueueNextTest } from '../../../db/repositories/models/candidate-tests.ts'
 import { moveVersion } from '../../../db/repositories/models/version-lifecycle.ts'
 import { readKillSwitch } from '../../../db/repositories/platform/kill-switch.ts'
 import {
@@ -11,7 +11,7 @@ import {
   type OpenTask,
   removeDeadGateways,
 } from '../../../db/repositories/platform/open-work.ts'
-import { insertWorkflowStart, type WorkflowStart } from '../../../db/repositories/platform/workflow-starts.ts'
+import { enqueueWorkflow, type WorkflowStart } from '../../../db/repositories/platform/workflow-starts.ts'
 import { endTask } from '../../../db/repositories/tasks/tasks.ts'
 import { endRun } from '../../../db/repositories/training/endings.ts'
 import { waitingDeliveries } from '../../../db/repositories/webhooks/deliveries.ts'
@@ -59,7 +59,7 @@ export const createReconcileActivities = ({ db, temporal, log, now }: ControlDep
         db
           .transaction()
           .execute((trx) => endRun(trx, id, { status, errorMessage: `${reason} of this run` }, now())),
-      restart: (job) => promiseStart(db, startOfJob(job)),
+      restart: (job) => enqueueStart(db, startOfJob(job)),
     })
   },
 
@@ -72,7 +72,7 @@ export const createReconcileActivities = ({ db, temporal, log, now }: ControlDep
         const error = status === 'cancelled' ? 'the task was cancelled' : `${reason} of this task`
         return db.transaction().execute((trx) => endTask(trx, id, { status: 'failed', error }, now()))
       },
-      restart: (task) => promiseStart(db, startOfTask(task)),
+      restart: (task) => enqueueStart(db, startOfTask(task)),
     })
   },
 
@@ -82,7 +82,7 @@ export const createReconcileActivities = ({ db, temporal, log, now }: ControlDep
       workflowId: WORKFLOW_ID.delivery,
       end: ({ id }) => endDelivery(db, id, 'cancelled', now()),
       restart: ({ id, account_id: accountId }) =>
-        promiseStart(db, webhookDeliveryStart({ deliveryId: id, accountId })),
+        enqueueStart(db, webhookDeliveryStart({ deliveryId: id, accountId })),
     })
   },
 
@@ -101,7 +101,7 @@ export const createReconcileActivities = ({ db, temporal, log, now }: ControlDep
             moveVersion(trx, id, { from: ['candidate'], to: 'candidate', note: reason, now: now() }),
           ),
       restart: (candidate) =>
-        db.transaction().execute((trx) => promiseNextTest(trx, candidate, candidateTestStart(candidate))),
+        db.transaction().execute((trx) => enqueueNextTest(trx, candidate, candidateTestStart(candidate))),
     })
   },
 
@@ -135,8 +135,8 @@ export const createReconcileActivities = ({ db, temporal, log, now }: ControlDep
   },
 })
 
-const promiseStart = (db: Kysely<Database>, start: WorkflowStart): Promise<void> =>
-  db.transaction().execute((trx) => insertWorkflowStart(trx, start))
+const enqueueStart = (db: Kysely<Database>, start: WorkflowStart): Promise<void> =>
+  db.transaction().execute((trx) => enqueueWorkflow(trx, start))
 
 const startOfJob = (job: OpenJob): WorkflowStart =>
   (job.job_type === 'merge' ? mergeStart : trainingRunStart)({

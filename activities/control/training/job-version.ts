@@ -1,6 +1,6 @@
 import { ApplicationFailure } from '@temporalio/common'
 import type { Transaction } from 'kysely'
-import { promiseCandidateTest } from '../../../db/repositories/models/candidate-tests.ts'
+import { enqueueCandidateTest } from '../../../db/repositories/models/candidate-tests.ts'
 import { findHubVersion } from '../../../db/repositories/models/hub-versions.ts'
 import { insertVersion } from '../../../db/repositories/models/versions.ts'
 import { findUsableVersion } from '../../../db/repositories/training/artifact-refs.ts'
@@ -71,7 +71,7 @@ export async function createVersion(
   if (job.job_type === 'merge') await insertVersionSources(trx, id, job.id)
   // Starts once this transaction has committed, so after the job has completed.
   if (version.lifecycle_status === 'candidate')
-    await promiseCandidateTest(trx, id, candidateTestStart(version))
+    await enqueueCandidateTest(trx, id, candidateTestStart(version))
 }
 
 /** What a job left behind, and what is known of how such things are run. */

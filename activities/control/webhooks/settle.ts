@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { insertWorkflowStart } from '../../../db/repositories/platform/workflow-starts.ts'
+import { enqueueWorkflow } from '../../../db/repositories/platform/workflow-starts.ts'
 import {
   type ClosedAttempt,
   closeAttempts,
@@ -20,7 +20,7 @@ export interface Ended {
 }
 
 /**
- * Records how attempts ended, in one transaction. What must be tried again lives on as a workflow that is promised there; a
+ * Records how attempts ended, in one transaction. What must be tried again lives on as a workflow that is enqueued there; a
  * destination that answered 410 is disabled, and what else it has open ends. Where the destination has been replaced
  * meanwhile, its 410 is one more failed attempt: the next one goes to the new destination.
  */
@@ -44,7 +44,7 @@ export async function settleAttempts(deps: WebhookDeps, ended: readonly Ended[])
       const { delivery, number } = opened
       if (number > 1 || closed[i]?.status !== 'retrying') continue
       const start = webhookDeliveryStart({ deliveryId: delivery.id, accountId: delivery.account_id })
-      await insertWorkflowStart(trx, start)
+      await enqueueWorkflow(trx, start)
     }
     for (const { delivery, destinationVersion: version } of gone) {
       if (await disableGoneEndpoint(trx, { endpointId: delivery.endpoint_id, version }))
@@ -117,6 +117,6 @@ export async function settleInterrupted(
   )
   await db.transaction().execute(async (trx) => {
     await closeAttempts(trx, closed)
-    for (const start of starts) await insertWorkflowStart(trx, start)
+    for (const start of starts) await enqueueWorkflow(trx, start)
   })
 }

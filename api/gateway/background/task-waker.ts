@@ -45,7 +45,7 @@ export class TaskWaker implements AsyncDisposable {
   }
 
   /** Nodes have told something new. Never throws. */
-  nudge(): void {
+  poke(): void {
     if (this.#closing.signal.aborted) return
     this.#isNews = true
     this.#running ??= this.#run().finally(() => (this.#running = undefined))

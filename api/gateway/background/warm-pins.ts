@@ -7,7 +7,7 @@ import {
   listWarmWants,
   lockWarmPins,
 } from '../../../db/repositories/nodes/warm-pins.ts'
-import { insertWorkflowStart } from '../../../db/repositories/platform/workflow-starts.ts'
+import { enqueueWorkflow } from '../../../db/repositories/platform/workflow-starts.ts'
 import type { Database } from '../../../db/tables.ts'
 import { type PinPlan, planPins } from '../../../domain/placement/warm-pins.ts'
 import { BackgroundLoop } from '../../../platform/async/background-loop.ts'
@@ -16,7 +16,7 @@ import { modelLoadStart } from '../../../workflows/contract/starts.ts'
 
 export interface WarmPinsOptions {
   db: Kysely<Database>
-  starts: { nudge(): void }
+  outbox: { poke(): void }
   log: Logger
 }
 
@@ -24,7 +24,7 @@ const EVERY_MS = 2_000
 
 /**
  * Sees to it that every model that operators want warm is kept by as many nodes. Every gateway looks; one decides at a
- * time. Nodes are told over their links and load what is missing; the promised `modelLoad` shows it to operators.
+ * time. Nodes are told over their links and load what is missing; the enqueued `modelLoad` shows it to operators.
  */
 export class WarmPins implements AsyncDisposable {
   readonly #options: WarmPinsOptions
@@ -40,7 +40,7 @@ export class WarmPins implements AsyncDisposable {
 
   /** Decides by how things stand now; undefined when another gateway does so already and `wait` is false. */
   async keep({ wait }: { wait: boolean }): Promise<PinPlan | undefined> {
-    const { db, starts } = this.#options
+    const { db, outbox } = this.#options
     const now = new Date()
     const plan = await db.transaction().execute(async (trx) => {
       if (!(await lockWarmPins(trx, { wait }))) return undefined
@@ -48,11 +48,11 @@ export class WarmPins implements AsyncDisposable {
       await applyPinPlan(trx, decided, now)
       for (const { model_key: modelKey, node_id: nodeId } of decided.add) {
         await orderModel(trx, { nodeId, modelKey })
-        await insertWorkflowStart(trx, modelLoadStart({ modelKey, nodeId }))
+        await enqueueWorkflow(trx, modelLoadStart({ modelKey, nodeId }))
       }
       return decided
     })
-    if (plan && plan.add.length > 0) starts.nudge()
+    if (plan && plan.add.length > 0) outbox.poke()
     return plan
   }
 

@@ -16,26 +16,26 @@ const BATCH = 64
 const SWEEP_MS = 1_000
 const RPC_DEADLINE_MS = 4_000
 
-export interface Starts extends AsyncDisposable {
-  /** Looks for promised workflows now instead of at the next sweep. Never throws. */
-  nudge: () => void
+export interface WorkflowOutbox extends AsyncDisposable {
+  /** Starts enqueued workflows now instead of at the next sweep. Never throws. */
+  poke: () => void
 }
 
-export interface StartsDeps {
+export interface WorkflowOutboxDeps {
   db: Kysely<Database>
   temporal: Client
   log: Logger
 }
 
-interface Sweep extends StartsDeps {
+interface Sweep extends WorkflowOutboxDeps {
   signal: AbortSignal
 }
 
 /**
- * Starts what `workflow_start` promises: at once when nudged, else within a second, and again until Temporal has it.
+ * Starts the workflows enqueued in `workflow_start`: at once when poked, else within a second, and again until Temporal has them.
  * Several gateways may sweep: a row is claimed by moving its next attempt, so a crash only delays it.
  */
-export function openStarts({ db, temporal, log }: StartsDeps): Starts {
+export function openWorkflowOutbox({ db, temporal, log }: WorkflowOutboxDeps): WorkflowOutbox {
   const closing = new AbortController()
   const sweep = async () => {
     let isFull = true
@@ -48,7 +48,7 @@ export function openStarts({ db, temporal, log }: StartsDeps): Starts {
   }).start()
 
   return {
-    nudge: () => void loop.run(),
+    poke: () => void loop.run(),
     async [Symbol.asyncDispose]() {
       closing.abort()
       await loop[Symbol.asyncDispose]()

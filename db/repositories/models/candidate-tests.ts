@@ -1,13 +1,13 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
 import type { Database } from '../../tables.ts'
 import type { ModelVersionRow } from '../../tables/models.ts'
-import { insertWorkflowStart, type WorkflowStart } from '../platform/workflow-starts.ts'
+import { enqueueWorkflow, type WorkflowStart } from '../platform/workflow-starts.ts'
 
-/** A candidate whose test was promised and has not said a word yet. */
+/** A candidate whose test is enqueued or under way and has reported nothing yet. */
 type CandidateInTest = Pick<ModelVersionRow, 'id' | 'account_id' | 'model_key' | 'tests'>
 
-/** Promises the test of a candidate that is still there; one that is promised or under way stays the only one. */
-export async function promiseCandidateTest(
+/** Enqueues the test of a candidate that is still there; one that is enqueued or under way stays the only one. */
+export async function enqueueCandidateTest(
   trx: Transaction<Database>,
   versionId: string,
   start: WorkflowStart,
@@ -17,11 +17,11 @@ export async function promiseCandidateTest(
     .set({ tests: sql<number>`greatest(tests, 1)` })
     .where('id', '=', versionId)
     .executeTakeFirst()
-  if (numUpdatedRows > 0n) await insertWorkflowStart(trx, start)
+  if (numUpdatedRows > 0n) await enqueueWorkflow(trx, start)
 }
 
 /** Promises one more test than were counted; false when somebody else did, or when the test has spoken meanwhile. */
-export async function promiseNextTest(
+export async function enqueueNextTest(
   trx: Transaction<Database>,
   { id, tests }: CandidateInTest,
   start: WorkflowStart,
@@ -35,11 +35,11 @@ export async function promiseNextTest(
     .where('lifecycle_note', 'is', null)
     .executeTakeFirst()
   if (numUpdatedRows === 0n) return false
-  await insertWorkflowStart(trx, start)
+  await enqueueWorkflow(trx, start)
   return true
 }
 
-/** Candidates whose test should be under way by now: its start is not among those still promised. */
+/** Candidates whose test should be under way by now: its start is not among those still enqueued. */
 export async function candidatesInTest(
   db: Kysely<Database>,
   { after, limit }: { after: string | null; limit: number },

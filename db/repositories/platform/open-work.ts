@@ -37,7 +37,7 @@ export type OpenJob = Pick<
   'id' | 'account_id' | 'job_type' | 'model_config_id' | 'job_name' | 'operating_mode'
 >
 
-/** Open runs whose workflow should be there by now: its start is not among those still promised. */
+/** Open runs whose workflow should be there by now: its start is not among those still enqueued. */
 export async function openJobs(db: Kysely<Database>, { after, limit }: PageAfter): Promise<OpenJob[]> {
   const { rows } = await sql<OpenJob>`
     with open as materialized (

@@ -18,7 +18,7 @@ export interface WorkflowStart {
 export const DUE_AGAIN = 'attempts = workflow_start.attempts + 1, next_attempt_at = now()'
 
 /** Enqueues a workflow in the transaction that creates what it works on, so neither exists without the other. */
-export async function insertWorkflowStart(trx: Transaction<Database>, start: WorkflowStart): Promise<void> {
+export async function enqueueWorkflow(trx: Transaction<Database>, start: WorkflowStart): Promise<void> {
   await trx
     .insertInto('workflow_start')
     .values({
@@ -67,7 +67,7 @@ export async function deferStart(db: Kysely<Database>, start: WorkflowStartRow):
     .execute()
 }
 
-/** Forgets starts that Temporal has, unless they were promised again since they were claimed. */
+/** Forgets starts that Temporal has, unless they were enqueued again since they were claimed. */
 export async function removeStarts(
   db: Kysely<Database>,
   starts: readonly Pick<WorkflowStartRow, 'workflow_id' | 'attempts'>[],

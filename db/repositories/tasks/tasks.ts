@@ -13,7 +13,7 @@ import type { ModelState, StatusDetail } from '../../../schemas/inference-task.t
 import { lockAccount } from '../../account-lock.ts'
 import type { Database } from '../../tables.ts'
 import type { TaskRow } from '../../tables/inference.ts'
-import { insertWorkflowStart, type WorkflowStart } from '../platform/workflow-starts.ts'
+import { enqueueWorkflow, type WorkflowStart } from '../platform/workflow-starts.ts'
 import { takeLease } from '../training/leases.ts'
 import { type EventForm, eventForm } from '../webhooks/events.ts'
 import type { TaskEffects, Settlement } from './entry.ts'
@@ -126,7 +126,7 @@ export async function handOverTask(
     .where('id', '=', taskId)
     .where('status', 'in', taskStatusesBefore('queued'))
     .executeTakeFirst()
-  if (numUpdatedRows > 0n) await insertWorkflowStart(trx, start)
+  if (numUpdatedRows > 0n) await enqueueWorkflow(trx, start)
 }
 
 /**

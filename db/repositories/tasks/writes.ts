@@ -64,7 +64,7 @@ const INSERT = `with fresh as (
     from written group by 1, 2
   )`
 const INSERT_ONLY = `${INSERT} select count(*) as written from written`
-const INSERT_AND_START = `${INSERT}, promised as (
+const INSERT_AND_START = `${INSERT}, enqueued as (
     insert into workflow_start (workflow_id, workflow, task_queue, args, options)
     values ($27, $28, $29, $30::jsonb, $31::jsonb)
     on conflict (workflow_id) do update set ${DUE_AGAIN}
@@ -98,8 +98,8 @@ export async function insertTasks(
   ]
   if (!start) return runWrite(db, INSERT_ONLY, parameters)
   const { workflowId, workflow, taskQueue, args, options = {} } = start
-  const promise = [workflowId, workflow, taskQueue, JSON.stringify(args), JSON.stringify(options)]
-  return runWrite(db, INSERT_AND_START, [...parameters, ...promise])
+  const enqueued = [workflowId, workflow, taskQueue, JSON.stringify(args), JSON.stringify(options)]
+  return runWrite(db, INSERT_AND_START, [...parameters, ...enqueued])
 }
 
 const SETTLE = `with given as (

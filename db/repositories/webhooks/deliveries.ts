@@ -53,7 +53,7 @@ export function listWebhookAttempts(db: Kysely<Database>, deliveryId: string): P
 /** A delivery that a workflow has, or should have. */
 export type WaitingDelivery = Pick<WebhookDeliveryRow, 'id' | 'account_id'>
 
-/** Deliveries between two attempts, whose workflow should be there by now: its start is not among those still promised. */
+/** Deliveries between two attempts, whose workflow should be there by now: its start is not among those still enqueued. */
 export async function waitingDeliveries(
   db: Kysely<Database>,
   { after, limit }: { after: string | null; limit: number },

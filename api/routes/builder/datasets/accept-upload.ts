@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Kysely, Transaction } from 'kysely'
 import { findUpload } from '../../../../db/repositories/datasets/datasets.ts'
 import { beginIngest, countUnread } from '../../../../db/repositories/datasets/ingests.ts'
-import { insertWorkflowStart } from '../../../../db/repositories/platform/workflow-starts.ts'
+import { enqueueWorkflow } from '../../../../db/repositories/platform/workflow-starts.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { DatasetRow, DatasetUploadRow } from '../../../../db/tables/datasets.ts'
 import { tryLater } from '../../../../domain/errors.ts'
@@ -47,7 +47,7 @@ export async function acceptUpload(
       RETRY_AFTER_S,
     )
   }
-  await insertWorkflowStart(trx, datasetIngestStart(place))
+  await enqueueWorkflow(trx, datasetIngestStart(place))
 }
 
 /**

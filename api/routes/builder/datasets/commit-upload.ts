@@ -33,7 +33,7 @@ export const commitUpload = route({
 })
 
 async function begin(
-  { db, objects, starts }: Services,
+  { db, objects, outbox }: Services,
   place: UploadPlace,
   { object_key: key }: DatasetUploadRow,
 ): Promise<void> {
@@ -48,7 +48,7 @@ async function begin(
     }
     await acceptUpload(trx, dataset, place)
   })
-  starts.nudge()
+  outbox.poke()
 }
 
 async function answer({ db }: Services, { accountId, datasetId }: UploadPlace, isReading: boolean) {

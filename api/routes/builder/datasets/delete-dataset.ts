@@ -3,7 +3,7 @@ import {
   lockOwnDataset,
   markDatasetDeleted,
 } from '../../../../db/repositories/datasets/datasets.ts'
-import { insertWorkflowStart } from '../../../../db/repositories/platform/workflow-starts.ts'
+import { enqueueWorkflow } from '../../../../db/repositories/platform/workflow-starts.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { DatasetParams } from '../../../../schemas/dataset.ts'
 import { datasetRemovalStart } from '../../../../workflows/contract/starts.ts'
@@ -21,16 +21,16 @@ export const deleteDataset = route({
   success: { status: 204 },
   errors: ['not_found', 'conflict'],
 
-  async handler({ caller: { accountId }, params: { dataset_id: datasetId } }, { db, now, starts }) {
+  async handler({ caller: { accountId }, params: { dataset_id: datasetId } }, { db, now, outbox }) {
     await db.transaction().execute(async (trx) => {
       if (!(await lockOwnDataset(trx, accountId, datasetId))) throw noDataset()
       if (await isDatasetInUse(trx, datasetId)) {
         throw new ApiError('conflict', 'a pending or running job uses this dataset; cancel it first')
       }
       await markDatasetDeleted(trx, datasetId, now())
-      await insertWorkflowStart(trx, datasetRemovalStart({ accountId, datasetId }))
+      await enqueueWorkflow(trx, datasetRemovalStart({ accountId, datasetId }))
     })
-    starts.nudge()
+    outbox.poke()
     return reply(204)
   },
 })

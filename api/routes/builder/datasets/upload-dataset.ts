@@ -30,7 +30,7 @@ export const uploadDataset = route({
 
   async handler({ caller, req, signal }, services) {
     const { accountId } = caller
-    const { db, objects, starts } = services
+    const { db, objects, outbox } = services
     const place = { accountId, datasetId: newId(), uploadId: newId() }
     const key = datasetKey('incoming', place)
     try {
@@ -50,7 +50,7 @@ export const uploadDataset = route({
       await objects.delete(key)
       throw err
     }
-    starts.nudge()
+    outbox.poke()
 
     const { status, error_message: reason } = await awaitIngest(db, place, signal)
     if (status === 'failed') throw refusedFile(place.datasetId, reason ?? 'it could not be read')

@@ -1,4 +1,4 @@
-import { insertWorkflowStart } from '../../../../db/repositories/platform/workflow-starts.ts'
+import { enqueueWorkflow } from '../../../../db/repositories/platform/workflow-starts.ts'
 import { insertJobEvents, insertJobNotes } from '../../../../db/repositories/training/job-records.ts'
 import { countAhead, findOwnJob, insertJob } from '../../../../db/repositories/training/jobs.ts'
 import { insertMergeSources } from '../../../../db/repositories/training/merges.ts'
@@ -68,7 +68,7 @@ export const createTrainingMerge = route({
     await insertJobEvents(trx, [{ jobId: job.id, type: 'queued' }], now())
     await insertJobNotes(trx, job.id, [...notesOn(body, method), ...wait.notes], now())
     const priority = PRIORITY[OPERATING_MODE]
-    await insertWorkflowStart(
+    await enqueueWorkflow(
       trx,
       mergeStart({
         jobId: job.id,

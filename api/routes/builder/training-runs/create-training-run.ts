@@ -1,6 +1,6 @@
 import type { Transaction } from 'kysely'
 import { holdUsableDataset } from '../../../../db/repositories/datasets/datasets.ts'
-import { insertWorkflowStart } from '../../../../db/repositories/platform/workflow-starts.ts'
+import { enqueueWorkflow } from '../../../../db/repositories/platform/workflow-starts.ts'
 import { insertJobEvents, insertJobNotes } from '../../../../db/repositories/training/job-records.ts'
 import {
   countAhead,
@@ -92,7 +92,7 @@ export const createTrainingRun = route({
     await insertJobEvents(trx, [{ jobId: run.id, type: 'queued' }], now())
     const ignored = [...notes, ...resolved.warnings, ...start.notes]
     await insertJobNotes(trx, run.id, [...ignored, ...wait.notes], now())
-    await insertWorkflowStart(
+    await enqueueWorkflow(
       trx,
       trainingRunStart({
         jobId: run.id,

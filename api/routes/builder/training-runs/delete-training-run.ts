@@ -3,7 +3,7 @@ import {
   removeVersion,
   whatKeepsVersion,
 } from '../../../../db/repositories/models/versions.ts'
-import { insertWorkflowStart } from '../../../../db/repositories/platform/workflow-starts.ts'
+import { enqueueWorkflow } from '../../../../db/repositories/platform/workflow-starts.ts'
 import { deleteJob as deleteRows, lockJob } from '../../../../db/repositories/training/jobs.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { isTerminal } from '../../../../domain/training-run.ts'
@@ -23,7 +23,7 @@ export const deleteTrainingRun = route({
   success: { status: 204 },
   errors: ['not_found', 'conflict'],
 
-  async handler({ caller, params, log, afterCommit }, { db, now, starts, temporal }) {
+  async handler({ caller, params, log, afterCommit }, { db, now, outbox, temporal }) {
     await requireRun(db, caller.accountId, params.run_id)
     const removed = await db.transaction().execute(async (trx) => {
       const run = await lockJob(trx, params.run_id)
@@ -40,10 +40,10 @@ export const deleteTrainingRun = route({
       if (version) await removeVersion(trx, version.id)
       await deleteRows(trx, run.id, now())
       // Whatever breaks in between, the files go once nothing names them any more, and not before.
-      await insertWorkflowStart(trx, jobRemovalStart({ accountId: caller.accountId, jobId: run.id }))
+      await enqueueWorkflow(trx, jobRemovalStart({ accountId: caller.accountId, jobId: run.id }))
       return version
     })
-    starts.nudge()
+    outbox.poke()
     if (removed?.lifecycle_status !== 'candidate') return
     afterCommit(() => {
       temporal.workflow

@@ -41,7 +41,7 @@ export const createWebhookEndpoint = route({
     })
     await insertWebhookSecret(trx, secretRow)
     await startVerification(trx, endpoint, services)
-    afterCommit(() => services.starts.nudge())
+    afterCommit(() => services.outbox.poke())
     const body = { ...presentWebhookEndpoint(endpoint), secret }
     return reply(201, body, { etag: tagOfWebhookEndpoint(endpoint) })
   },

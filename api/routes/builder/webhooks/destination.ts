@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { Transaction } from 'kysely'
-import { insertWorkflowStart } from '../../../../db/repositories/platform/workflow-starts.ts'
+import { enqueueWorkflow } from '../../../../db/repositories/platform/workflow-starts.ts'
 import { countChallenges, openVerification } from '../../../../db/repositories/webhooks/endpoints.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { WebhookEndpointRow } from '../../../../db/tables/webhooks.ts'
@@ -78,5 +78,5 @@ export async function startVerification(
     challenge: randomBytes(24).toString('base64url'),
     windowEndsAt,
   })
-  await insertWorkflowStart(trx, webhookVerificationStart({ accountId, endpointId: id, version }))
+  await enqueueWorkflow(trx, webhookVerificationStart({ accountId, endpointId: id, version }))
 }

@@ -57,7 +57,7 @@ export const updateWebhookEndpoint = route({
       }
       return row
     })
-    services.starts.nudge()
+    services.outbox.poke()
     return reply(200, presentWebhookEndpoint(changed), { etag: tagOfWebhookEndpoint(changed) })
   },
 })

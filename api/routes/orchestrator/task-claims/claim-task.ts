@@ -1,6 +1,6 @@
 import { mayClaim } from '../../../../db/repositories/nodes/dispatches.ts'
 import { orderModel } from '../../../../db/repositories/nodes/model-orders.ts'
-import { insertWorkflowStart } from '../../../../db/repositories/platform/workflow-starts.ts'
+import { enqueueWorkflow } from '../../../../db/repositories/platform/workflow-starts.ts'
 import {
   claimTask as recordClaim,
   findEndpointName,
@@ -30,7 +30,7 @@ export const claimTask = route({
   errors: ['not_found', 'conflict'],
 
   async handler({ caller, params, body, afterCommit }, services) {
-    const { db, now, links, gateway, starts } = services
+    const { db, now, links, gateway, outbox } = services
     const { nodeId } = caller
     const claimed = await db.transaction().execute(async (trx) => {
       const task = await lockTask(trx, params.task_id)
@@ -54,11 +54,11 @@ export const claimTask = route({
       const isWarm = warmthOf(links.placement.model(nodeId, task.model_key)) === 'warm'
       // Operators see the load that this claim brings about.
       const place = { modelKey: task.model_key, nodeId }
-      if (!isWarm) await insertWorkflowStart(trx, modelLoadStart(place))
+      if (!isWarm) await enqueueWorkflow(trx, modelLoadStart(place))
       await orderModel(trx, place)
       return { task, lease, model_name: await findEndpointName(trx, task.endpoint_id) }
     })
-    afterCommit(() => starts.nudge())
+    afterCommit(() => outbox.poke())
 
     const { task, lease, model_name } = claimed
     return {

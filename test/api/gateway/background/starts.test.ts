@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Client, Connection } from '@temporalio/client'
-import { openStarts } from '../../../../api/gateway/background/workflow-outbox.ts'
+import { openWorkflowOutbox } from '../../../../api/gateway/background/workflow-outbox.ts'
 import {
   claimDueStarts,
-  insertWorkflowStart,
+  enqueueWorkflow,
   removeStarts,
   type WorkflowStart,
 } from '../../../../db/repositories/platform/workflow-starts.ts'
@@ -38,7 +38,7 @@ describe('starts', () => {
     options: { search: { HearthKind: 'inference' }, summary: 'A test', priority: 2, fairnessKey: 'a' },
   })
   const promise = (workflowId: string) =>
-    database.db.transaction().execute((trx) => insertWorkflowStart(trx, startOf(workflowId)))
+    database.db.transaction().execute((trx) => enqueueWorkflow(trx, startOf(workflowId)))
   const left = async () =>
     (await database.db.selectFrom('workflow_start').select('workflow_id').execute()).map(
       ({ workflow_id }) => workflow_id,
@@ -48,8 +48,8 @@ describe('starts', () => {
   it('starts what was promised while Temporal was down, soon after it is up', async () => {
     const id = `task/${newId()}`
     await promise(id)
-    await using starts = openStarts({ db: database.db, temporal: lazyClient(), log })
-    starts.nudge()
+    await using outbox = openWorkflowOutbox({ db: database.db, temporal: lazyClient(), log })
+    outbox.poke()
     await sleep(300)
     assert.deepEqual(await left(), [id])
 
@@ -65,12 +65,12 @@ describe('starts', () => {
 
   it('starts at once when nudged, and once although several gateways sweep', async () => {
     const gateways = Array.from({ length: 3 }, () =>
-      openStarts({ db: database.db, temporal: lazyClient(), log }),
+      openWorkflowOutbox({ db: database.db, temporal: lazyClient(), log }),
     )
     const ids = Array.from({ length: 150 }, () => `task/${newId()}`)
     await Promise.all(ids.map(promise))
 
-    for (const { nudge } of gateways) nudge()
+    for (const { poke } of gateways) poke()
 
     await until(async () => (await left()).length === 0)
     const described = await Promise.all(ids.map((id) => temporal.client.workflow.getHandle(id).describe()))
@@ -82,9 +82,9 @@ describe('starts', () => {
     const id = `task/${newId()}`
     await temporal.client.workflow.start('coldInference', { workflowId: id, taskQueue: 'nobody-polls-this' })
     await promise(id)
-    await using starts = openStarts({ db: database.db, temporal: lazyClient(), log })
+    await using outbox = openWorkflowOutbox({ db: database.db, temporal: lazyClient(), log })
 
-    starts.nudge()
+    outbox.poke()
 
     await until(async () => (await left()).length === 0)
   })

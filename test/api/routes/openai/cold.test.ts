@@ -132,7 +132,7 @@ describe('a chat with a cold model', () => {
       db,
       log,
       links: { placement, onModel: () => () => {} },
-      starts: { nudge() {} },
+      outbox: { poke() {} },
     })
 
     const secondsTold = async () => {

@@ -174,7 +174,7 @@ describe('a chat on a machine whose environment is not installed yet', function 
       db,
       log,
       links: { placement, onModel: () => () => {} },
-      starts: { nudge() {} },
+      outbox: { poke() {} },
     })
     const began = performance.now()
     let ended = 0
