@@ -1,6 +1,7 @@
 import { setFlagsFromString } from 'node:v8'
 import { ConfigError, readConfig } from '../platform/config.ts'
 import { createLogger, type Logger } from '../platform/log.ts'
+import { emit } from './events.ts'
 import { openServices } from './open-services.ts'
 import { type Gateway, startGateway } from './server.ts'
 
@@ -25,17 +26,17 @@ async function main(): Promise<void> {
     baseUrl: config.HEARTH_BASE_URL,
     open: (baseUrl) => openServices(config, baseUrl, log),
   })
-  log.info({ base_url: gateway.baseUrl, gateway_id: gateway.services.gateway.id }, 'the gateway is ready')
+  emit(log, 'gateway.started', { base_url: gateway.baseUrl, gateway_id: gateway.services.gateway.id })
   stopOnSignals(gateway, log)
 }
 
 function stopOnSignals(gateway: Gateway, log: Logger): void {
   let stopping: Promise<void> | undefined
   const stop = (why: string): void => {
-    log.info({ why }, 'the gateway is stopping')
+    emit(log, 'gateway.stopping', { why })
     stopping ??= gateway.stop().then(
-      () => log.info('the gateway has stopped'),
-      (err: unknown) => log.error({ err }, 'the gateway did not stop cleanly'),
+      () => emit(log, 'gateway.stopped'),
+      (err: unknown) => emit(log, 'gateway.stop_failed', { err }),
     )
     setTimeout(() => process.exit(), STOP_DEADLINE_MS).unref()
   }
@@ -43,7 +44,7 @@ function stopOnSignals(gateway: Gateway, log: Logger): void {
 
   // Whatever state is left behind a fault that nobody caught, it is not one to serve from.
   process.on('uncaughtException', (err) => {
-    log.fatal({ err }, 'uncaught')
+    emit(log, 'gateway.crashed', { err })
     process.exitCode = 1
     stop('uncaught exception')
   })
@@ -52,7 +53,7 @@ function stopOnSignals(gateway: Gateway, log: Logger): void {
 main().catch((err: unknown) => {
   const log = createLogger('api', 'info')
   const isTold = err instanceof ConfigError
-  if (isTold) log.fatal(err.message)
-  else log.fatal({ err }, 'the gateway did not start')
+  if (isTold) emit(log, 'gateway.misconfigured', {}, { reason: err.message })
+  else emit(log, 'gateway.start_failed', { err })
   process.exitCode = isTold ? 2 : 1
 })

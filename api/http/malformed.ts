@@ -3,6 +3,7 @@ import type { Duplex } from 'node:stream'
 import { ApiError } from '../../domain/errors.ts'
 import { newId } from '../../domain/ids.ts'
 import type { Logger } from '../../platform/log.ts'
+import { emit } from '../events.ts'
 import { ERROR_BODIES } from './errors.ts'
 
 /** Answers what is not HTTP well enough to become a request, in the same words as everything else, and logs it. */
@@ -21,7 +22,7 @@ export function answerMalformed(err: NodeJS.ErrnoException, socket: Duplex, log?
     `content-length: ${Buffer.byteLength(text)}`,
     `x-request-id: ${requestId}`,
   ]
-  log?.info({ request_id: requestId, status, reason: err.code }, message)
+  if (log) emit(log, 'request.malformed', { request_id: requestId, status, reason: err.code }, { message })
   socket.end(`${head.join('\r\n')}\r\n\r\n${text}`)
 }
 
@@ -32,7 +33,13 @@ export function answerTimeout(response: ServerResponse, log?: Logger): void {
   const error = new ApiError('request_timeout', 'the body of the request stopped coming, or came too slowly')
   const bodies = req.url?.startsWith('/v1/') ? ERROR_BODIES.openai : ERROR_BODIES.builder
   const text = JSON.stringify(bodies(error, requestId))
-  log?.info({ request_id: requestId, status: error.status }, error.message)
+  if (log)
+    emit(
+      log,
+      'request.timed_out',
+      { request_id: requestId, status: error.status },
+      { message: error.message },
+    )
   response
     .writeHead(error.status, {
       connection: 'close',

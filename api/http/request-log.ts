@@ -1,5 +1,9 @@
 import { symbols } from 'pino'
 import type { Logger } from '../../platform/log.ts'
+import { emit } from '../events.ts'
+
+const EVENT = 'request.answered'
+const { level: LEVEL } = emit.events[EVENT]
 
 /** What is told of a request once it has been answered. */
 export interface RequestLine {
@@ -19,18 +23,19 @@ interface Insides {
 }
 
 /**
- * Logs one line for each request, at `info`. It puts the line together by itself, as pino would: all fields but the path are
- * known to need no escapes and no censoring, which takes a third of the time (measured).
+ * Logs the event of each request. It puts the line together by itself, as pino would: all fields but the path are known to
+ * need no escapes and no censoring, which takes a third of the time (measured).
  */
 export function requestLog(log: Logger): (line: RequestLine) => void {
-  if (!log.isLevelEnabled('info')) return () => {}
-  const level = log.levels.values.info
+  if (!log.isLevelEnabled(LEVEL)) return () => {}
   const { [symbols.streamSym]: stream, [symbols.chindingsSym]: bindings } = log as unknown as Insides
+  const head = `{"level":${log.levels.values[LEVEL]},"time":`
+  const name = `${bindings},"event":"${EVENT}"`
   return ({ requestId, method, path, operation, accountId, status, ms }) => {
     const who = accountId === undefined ? '' : `,"account_id":"${accountId}"`
     const what = operation === undefined ? '' : `,"operation":"${operation}"`
     stream.write(
-      `{"level":${level},"time":${Date.now()}${bindings},"request_id":"${requestId}","method":"${method}",` +
+      `${head}${Date.now()}${name},"request_id":"${requestId}","method":"${method}",` +
         `"path":${JSON.stringify(path)}${what}${who},"status":${status},"ms":${ms}}\n`,
     )
   }

@@ -8,6 +8,7 @@ import { FairTurns } from '../../platform/async/fair-turns.ts'
 import type { ModelState } from '../../schemas/inference-task.ts'
 import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
 import { coldInferenceStart } from '../../workflows/contract/starts.ts'
+import { emit } from '../events.ts'
 import { passKillSwitchIn } from '../http/kill-switch-gate.ts'
 import type { Services } from '../services.ts'
 import { queuedEntry, type TaskDraft } from './rows.ts'
@@ -72,7 +73,7 @@ export async function handOver(
       return outbox.poke()
     } catch (err) {
       if (performance.now() - since > KEEP_MS) throw err
-      log.warn({ err, task_id: draft.taskId }, 'a task could not be handed over yet')
+      emit(log, 'task.hand_over_failed', { err, task_id: draft.taskId })
     }
   }
 }
@@ -116,6 +117,6 @@ export async function cancelTask(
   temporal.workflow
     .getHandle(WORKFLOW_ID.task(taskId))
     .cancel()
-    .catch((err: unknown) => log.debug({ err, task_id: taskId }, 'the workflow of a task was not cancelled'))
+    .catch((err: unknown) => emit(log, 'task.cancel_failed', { err, task_id: taskId }))
   return before
 }

@@ -2,6 +2,7 @@ import { findModelNeeds } from '../../db/repositories/nodes/loads.ts'
 import type { TaskRow } from '../../db/tables/inference.ts'
 import { newId } from '../../domain/ids.ts'
 import type { InferResponse } from '../../schemas/inference-task.ts'
+import { emit } from '../events.ts'
 import { ClientGoneError } from '../http/body.ts'
 import type { Services } from '../services.ts'
 import { type Admitted, modelStateOf } from './admission.ts'
@@ -101,9 +102,7 @@ async function answerRunning(
   const finished = told
     .catch(() => written)
     .then(() => finish(services, draft, request))
-    .catch((err: unknown) =>
-      services.log.error({ err, task_id: draft.taskId }, 'a running task could not be finished'),
-    )
+    .catch((err: unknown) => emit(services.log, 'task.finish_failed', { err, task_id: draft.taskId }))
   services.journal.keep(finished)
   await told
   return {
@@ -182,9 +181,7 @@ async function cancelUnlessTold(services: Services, taskId: string, signal: Abor
     throw new ClientGoneError('the client left before its answer')
   }
   const leave = () =>
-    void cancel().catch((err: unknown) =>
-      services.log.warn({ err, task_id: taskId }, 'the task of a client that left goes on'),
-    )
+    void cancel().catch((err: unknown) => emit(services.log, 'task.abandon_failed', { err, task_id: taskId }))
   signal.addEventListener('abort', leave, { once: true })
 }
 

@@ -10,6 +10,7 @@ import type { Chosen, PlacementNeed } from '../../domain/placement/placement.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { NodeEnvironment, NodeModel } from '../../schemas/node.ts'
 import { modelLoadStart } from '../../workflows/contract/starts.ts'
+import { emit } from '../events.ts'
 import type { NodeLinks } from '../gateway/links/node-links.ts'
 import { cold, installMs, RETRY_AFTER_S, unavailable, unprepared } from './load-refusals.ts'
 import { whyNoNode } from './no-node.ts'
@@ -271,7 +272,7 @@ export class ModelLoads implements Disposable {
       outbox.poke()
     } catch (err) {
       // Those who wait are told so when their time is up; the next one tries again.
-      log.warn({ err, model_key: need.model_key }, 'the load of a model could not be promised')
+      emit(log, 'model.load_promise_failed', { err, model_key: need.model_key })
     }
   }
 
@@ -303,7 +304,7 @@ export class ModelLoads implements Disposable {
       .transaction()
       .execute((trx) => markUnusable(trx, { modelKey, nodeId, reason }))
       .catch((err: unknown) => {
-        log.warn({ err, model_key: modelKey }, 'a model was not marked unusable')
+        emit(log, 'model.mark_failed', { err, model_key: modelKey })
         return false
       })
     if (isMarked) this.#fail(load, unusableModel(reason))
@@ -360,7 +361,7 @@ export class ModelLoads implements Disposable {
     if (warmth === 'warm' || !hardware || installingMs > 0 || orderedAt === undefined) return
     const mean_ms = performance.now() - orderedAt
     await recordLoad(db, { model_key: need.model_key, start_state: warmth, hardware, mean_ms }).catch(
-      (err: unknown) => log.warn({ err, model_key: need.model_key }, 'a load time was not recorded'),
+      (err: unknown) => emit(log, 'model.load_time_failed', { err, model_key: need.model_key }),
     )
   }
 }

@@ -4,6 +4,7 @@ import type { Database } from '../../../db/tables.ts'
 import { newId } from '../../../domain/ids.ts'
 import { BackgroundLoop } from '../../../platform/async/background-loop.ts'
 import type { Logger } from '../../../platform/log.ts'
+import { emit } from '../../events.ts'
 
 const LEASE_S = 10
 const RENEW_MS = 2_000
@@ -20,7 +21,7 @@ export class GatewayLease implements AsyncDisposable {
     this.baseUrl = baseUrl
     this.#loop = new BackgroundLoop(() => this.#take(), {
       everyMs: RENEW_MS,
-      onError: (err) => log.warn({ err }, 'the lease of this gateway was not renewed'),
+      onError: (err) => emit(log, 'gateway.lease_failed', { err }),
     })
   }
 

@@ -5,6 +5,7 @@ import type { Logger } from '../../../platform/log.ts'
 import { searchAttributes } from '../../../platform/temporal.ts'
 import { activateKillSwitch, deactivateKillSwitch } from '../../../workflows/contract/messages.ts'
 import { killSwitchStart } from '../../../workflows/contract/starts.ts'
+import { emit } from '../../events.ts'
 
 const SIGNAL_MS = 5_000
 const PAUSE_MS = 3_000
@@ -44,7 +45,7 @@ export class KillSwitchSignal implements AsyncDisposable {
         if (this.#latest === row) this.#latest = undefined
       } catch (err) {
         if (closing.aborted) return
-        this.#log.warn({ err, version: row.version }, 'kill switch workflow not told yet')
+        emit(this.#log, 'kill_switch.signal_failed', { err, version: row.version })
         await sleep(PAUSE_MS, undefined, { signal: closing }).catch(() => {})
       }
     }

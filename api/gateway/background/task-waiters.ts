@@ -6,6 +6,7 @@ import { TASK_CHANNEL } from '../../../db/repositories/tasks/writes.ts'
 import type { Database } from '../../../db/tables.ts'
 import { BackgroundLoop } from '../../../platform/async/background-loop.ts'
 import type { Logger } from '../../../platform/log.ts'
+import { emit } from '../../events.ts'
 
 const POLL_MS = 1_000
 
@@ -21,13 +22,13 @@ export class TaskWaiters implements AsyncDisposable {
     this.#db = db
     this.#loop = new BackgroundLoop(() => this.#look(), {
       everyMs: POLL_MS,
-      onError: (err) => log.warn({ err }, 'cannot see which tasks have ended'),
+      onError: (err) => emit(log, 'task.ends_read_failed', { err }),
     })
     this.#listener = new Listener(url, {
       channel: TASK_CHANNEL,
       onNotify: (taskId) => this.#wake(taskId),
       onGap: () => void this.#loop.run(),
-      onError: (err) => log.warn({ err }, 'the ends of tasks are looked for by polling alone'),
+      onError: (err) => emit(log, 'task.ends_notify_lost', { err }),
     })
     // One for each request that waits.
     setMaxListeners(0, this.#closing.signal)

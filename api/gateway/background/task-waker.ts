@@ -14,6 +14,7 @@ import { planWaking } from '../../../domain/placement/waking.ts'
 import type { Logger } from '../../../platform/log.ts'
 import { nodeHasRoom } from '../../../workflows/contract/messages.ts'
 import { WORKFLOW_ID } from '../../../workflows/contract/policy.ts'
+import { emit } from '../../events.ts'
 
 export interface TaskWakerOptions {
   db: Kysely<Database>
@@ -62,10 +63,7 @@ export class TaskWaker implements AsyncDisposable {
       this.#isNews = false
       const began = performance.now()
       const isUnsettled = await this.#look().catch((err: unknown) => {
-        this.#options.log.warn(
-          { err },
-          'tasks that wait for a node were not woken; they look for one themselves',
-        )
+        emit(this.#options.log, 'task.wake_failed', { err })
         return false
       })
       const rest = Math.min(
@@ -95,7 +93,7 @@ export class TaskWaker implements AsyncDisposable {
     if (ids === undefined) return true
     if (ids.length === 0) return false
     await this.#tell(ids)
-    log.info({ tasks: ids.length }, 'told tasks that wait for a node that there is room')
+    emit(log, 'task.woken', { tasks: ids.length })
     return true
   }
 
@@ -114,7 +112,7 @@ export class TaskWaker implements AsyncDisposable {
     } catch (err) {
       // It has ended, or will be started and place itself.
       if (err instanceof WorkflowNotFoundError) return
-      log.debug({ err, task_id: id }, 'a task was not told that there is room')
+      emit(log, 'task.wake_signal_failed', { err, task_id: id })
     }
   }
 }

@@ -13,6 +13,7 @@ import { type PinPlan, planPins } from '../../../domain/placement/warm-pins.ts'
 import { BackgroundLoop } from '../../../platform/async/background-loop.ts'
 import type { Logger } from '../../../platform/log.ts'
 import { modelLoadStart } from '../../../workflows/contract/starts.ts'
+import { emit } from '../../events.ts'
 
 export interface WarmPinsOptions {
   db: Kysely<Database>
@@ -34,7 +35,7 @@ export class WarmPins implements AsyncDisposable {
     this.#options = options
     this.#loop = new BackgroundLoop(() => this.#look(), {
       everyMs: EVERY_MS,
-      onError: (err) => options.log.warn({ err }, 'could not see to the models that are to be kept warm'),
+      onError: (err) => emit(options.log, 'model.pins_failed', { err }),
     }).start()
   }
 
@@ -71,7 +72,7 @@ export class WarmPins implements AsyncDisposable {
     if (wants.length === 0 && pins.length === 0) return
     const plan = await this.keep({ wait: false })
     if (plan && plan.add.length + plan.drop.length > 0) {
-      log.info({ add: plan.add, drop: plan.drop }, 'decided which nodes keep which models loaded')
+      emit(log, 'model.pins_planned', { add: plan.add, drop: plan.drop })
     }
   }
 

@@ -10,6 +10,7 @@ import type { WorkflowStartRow } from '../../../db/tables/accounts.ts'
 import { BackgroundLoop } from '../../../platform/async/background-loop.ts'
 import type { Logger } from '../../../platform/log.ts'
 import { searchAttributes } from '../../../platform/temporal.ts'
+import { emit } from '../../events.ts'
 
 /** Rows that one look takes; a full look is followed by another at once. */
 const BATCH = 64
@@ -44,7 +45,7 @@ export function openWorkflowOutbox({ db, temporal, log }: WorkflowOutboxDeps): W
   }
   const loop = new BackgroundLoop(sweep, {
     everyMs: SWEEP_MS,
-    onError: (err) => log.warn({ err }, 'could not look for workflows to start'),
+    onError: (err) => emit(log, 'outbox.read_failed', { err }),
   }).start()
 
   return {
@@ -79,7 +80,7 @@ async function startBatch(sweep: Sweep): Promise<number> {
   await removeStarts(db, started)
   if (failure !== undefined) {
     const waiting = rows.length - started.length
-    log.warn({ reason: failure.split('\n')[0], waiting }, 'workflows not started yet')
+    emit(log, 'outbox.start_failed', { reason: failure.split('\n')[0], waiting })
   }
   return rows.length
 }

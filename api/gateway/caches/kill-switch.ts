@@ -4,6 +4,7 @@ import { acknowledgeKillSwitch, lookAtKillSwitch } from '../../../db/repositorie
 import type { Database } from '../../../db/tables.ts'
 import { BackgroundLoop } from '../../../platform/async/background-loop.ts'
 import type { Logger } from '../../../platform/log.ts'
+import { emit } from '../../events.ts'
 import type { KillSwitchView } from '../../services.ts'
 
 const POLL_MS = 500
@@ -31,7 +32,7 @@ export class KillSwitch implements KillSwitchView, AsyncDisposable {
     this.#deps = deps
     this.#loop = new BackgroundLoop(() => this.#look(), {
       everyMs: POLL_MS,
-      onError: (err) => deps.log.warn({ err }, 'cannot read the kill switch'),
+      onError: (err) => emit(deps.log, 'kill_switch.read_failed', { err }),
     })
     deps.watch.on('kill_switch', () => void this.look())
   }

@@ -3,6 +3,7 @@ import { isPermanent } from '../../../db/errors.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import { backoff } from '../../../platform/async/retry.ts'
 import type { Logger } from '../../../platform/log.ts'
+import { emit } from '../../events.ts'
 
 interface Waiting<T> {
   item: T
@@ -128,7 +129,7 @@ export class GroupWriter<T> implements AsyncDisposable {
         return
       } catch (err) {
         if (isPermanent(err)) return await this.#halve(group, err)
-        this.#options.log.warn({ err, rows: group.length }, 'a group of rows was not written yet')
+        emit(this.#options.log, 'journal.write_failed', { err, rows: group.length })
         if (performance.now() > this.#stopAt) return this.#refuse(group, err)
         this.#losePatience(err)
         await sleep(backoff(attempt, { first: FIRST_PAUSE_MS, longest: LONGEST_PAUSE_MS }))
@@ -149,7 +150,7 @@ export class GroupWriter<T> implements AsyncDisposable {
 
   async #halve(group: readonly Waiting<T>[], err: unknown): Promise<void> {
     if (group.length === 1) {
-      this.#options.log.error({ err }, 'a row cannot be written')
+      emit(this.#options.log, 'journal.row_refused', { err })
       return this.#refuse(group, err)
     }
     const middle = Math.ceil(group.length / 2)

@@ -4,6 +4,7 @@ import { settleTasks } from '../../../db/repositories/tasks/writes.ts'
 import type { Database } from '../../../db/tables.ts'
 import { BackgroundLoop } from '../../../platform/async/background-loop.ts'
 import type { Logger } from '../../../platform/log.ts'
+import { emit } from '../../events.ts'
 
 const EVERY_MS = 3_000
 const BATCH = 200
@@ -24,7 +25,7 @@ export const startReaper = (db: Kysely<Database>, log: Logger, own: string): Bac
   new BackgroundLoop(
     async () => {
       const count = await reapOrphans(db, new Date(), own)
-      if (count > 0) log.warn({ count }, 'ended tasks of a lost gateway')
+      if (count > 0) emit(log, 'task.reaped', { count })
     },
-    { everyMs: EVERY_MS, onError: (err) => log.warn({ err }, 'could not look for tasks of lost gateways') },
+    { everyMs: EVERY_MS, onError: (err) => emit(log, 'task.reap_failed', { err }) },
   ).start()

@@ -20,6 +20,7 @@ import { Allowance } from '../../../platform/async/allowance.ts'
 import { TimerWheel } from '../../../platform/async/timer-wheel.ts'
 import type { HelloMeta, StateBody } from '../../../schemas/link.ts'
 import type { NodeInventory, NodeModel, NodeReport } from '../../../schemas/node.ts'
+import { emit } from '../../events.ts'
 import { AnswerMemory } from './answer-memory.ts'
 import { type LinkAnswer, BufferedResponse } from './buffered-response.ts'
 import { type Connected, connected } from './connected.ts'
@@ -156,13 +157,12 @@ export class NodeLinks implements AsyncDisposable {
         this.#store(node, place, () => insertJobEpochs(this.#db, nodeId, entries)),
       onUnknown: (type) => this.#unknown(node, type),
       onClose: (reason) => this.#lost(node, reason),
-      onFault: (err) =>
-        this.#log.error({ err, node_id: nodeId }, 'a request over a link failed in its handler'),
+      onFault: (err) => emit(this.#log, 'link.request_failed', { err, node_id: nodeId }),
     })
     const node = connected(link, accountId)
     this.#nodes.set(nodeId, node)
     earlier?.link.close('replaced by a newer link')
-    this.#log.info({ node_id: nodeId, link_version: linkVersion }, 'node linked')
+    emit(this.#log, 'link.accepted', { node_id: nodeId, link_version: linkVersion })
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -200,7 +200,7 @@ export class NodeLinks implements AsyncDisposable {
         if (node.report) this.#report(node, node.report)
       }
     } catch (err) {
-      this.#log.warn({ err, node_id: node.link.nodeId }, 'a node could not be recorded; it links again')
+      emit(this.#log, 'node.record_failed', { err, node_id: node.link.nodeId })
       node.link.close('try again')
     }
   }
@@ -211,7 +211,7 @@ export class NodeLinks implements AsyncDisposable {
       this.#isOutdated = false
       if (this.#nodes.size === 0) return
       rows = await nodeDecisions(this.#db, [...this.#nodes.keys()]).catch(async (err: unknown) => {
-        this.#log.warn({ err }, 'cannot see what was decided about nodes; trying again')
+        emit(this.#log, 'node.decisions_read_failed', { err })
         await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
         return undefined
       })
@@ -304,7 +304,7 @@ export class NodeLinks implements AsyncDisposable {
     for (const modelKey of fresh) node.asked.add(modelKey)
     const { nodeId } = node.link
     joinOwnLoads(this.#db, nodeId, fresh).catch((err: unknown) => {
-      this.#log.warn({ err, node_id: nodeId }, 'could not see whether a node may load what it has')
+      emit(this.#log, 'node.load_check_failed', { err, node_id: nodeId })
       for (const modelKey of fresh) node.asked.delete(modelKey)
     })
   }
@@ -317,8 +317,11 @@ export class NodeLinks implements AsyncDisposable {
     const bounded = boundedModels(models)
     if (bounded.length < models.length && !node.isCut) {
       node.isCut = true
-      const told = { node_id: node.link.nodeId, models: models.length, kept: bounded.length }
-      this.#log.warn(told, 'a node reports more models than are told on, or keys that are too long')
+      emit(this.#log, 'node.report_cut', {
+        node_id: node.link.nodeId,
+        models: models.length,
+        kept: bounded.length,
+      })
     }
     return bounded
   }
@@ -333,11 +336,7 @@ export class NodeLinks implements AsyncDisposable {
   #unknown(node: Connected, type: number): void {
     node.unknownFrames += 1
     if (node.unknownFrames > 1) return
-    const told = { node_id: node.link.nodeId, frame_type: type }
-    this.#log.warn(
-      told,
-      'a node sends frames of a type that this version does not know: they are passed over',
-    )
+    emit(this.#log, 'link.unknown_frame', { node_id: node.link.nodeId, frame_type: type })
   }
 
   #lost(node: Connected, reason: string): void {
@@ -347,7 +346,7 @@ export class NodeLinks implements AsyncDisposable {
     this.placement.remove(nodeId)
     this.#snapshots = undefined
     const unknown = node.unknownFrames > 0 ? { unknown_frames: node.unknownFrames } : {}
-    this.#log.info({ node_id: nodeId, reason, ...unknown }, 'link to a node closed')
+    emit(this.#log, 'link.closed', { node_id: nodeId, reason, ...unknown })
     if (!this.#closed) this.#states.drop(nodeId)
   }
 
@@ -361,7 +360,7 @@ export class NodeLinks implements AsyncDisposable {
         if (wait > 0) await new Promise((resolve) => setTimeout(resolve, wait))
         return node.link.acknowledge(upto)
       } catch (err) {
-        this.#log.warn({ err, node_id: node.link.nodeId }, 'logs or losses of a job were not stored')
+        emit(this.#log, 'job.report_store_failed', { err, node_id: node.link.nodeId })
         if (isBadRow(err)) return node.link.acknowledge(upto)
         await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
       }

@@ -3,6 +3,7 @@ import type { Logger } from 'pino'
 import { dropNodeStates, saveNodeStates } from '../../../db/repositories/nodes/reports.ts'
 import type { Database } from '../../../db/tables.ts'
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
+import { emit } from '../../events.ts'
 
 const EVERY_MS = 500
 const SOON_MS = 20
@@ -84,7 +85,7 @@ export class StateWriter implements AsyncDisposable {
       )
       this.#onStates()
     } catch (err) {
-      this.#log.warn({ err }, 'node states were not written; the next report brings them again')
+      emit(this.#log, 'node.states_write_failed', { err })
     }
   }
 }

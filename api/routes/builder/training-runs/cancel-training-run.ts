@@ -2,6 +2,7 @@ import { endRun } from '../../../../db/repositories/training/endings.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { TrainingRunCancelled, TrainingRunParams } from '../../../../schemas/training-run.ts'
 import { WORKFLOW_ID } from '../../../../workflows/contract/policy.ts'
+import { emit } from '../../../events.ts'
 import { route } from '../../../http/route.ts'
 import { requireRun } from './require-run.ts'
 
@@ -30,7 +31,7 @@ export const cancelTrainingRun = route({
       temporal.workflow
         .getHandle(WORKFLOW_ID.job(id))
         .cancel()
-        .catch((err: unknown) => log.debug({ err }, 'the workflow of a cancelled run was not told'))
+        .catch((err: unknown) => emit(log, 'job.cancel_failed', { err }))
     })
     return { run_id: id, status: ended.status }
   },

@@ -10,6 +10,7 @@ import { isTerminal } from '../../../../domain/training-run.ts'
 import { TrainingRunParams } from '../../../../schemas/training-run.ts'
 import { WORKFLOW_ID } from '../../../../workflows/contract/policy.ts'
 import { jobRemovalStart } from '../../../../workflows/contract/starts.ts'
+import { emit } from '../../../events.ts'
 import { route } from '../../../http/route.ts'
 import { noSuchRun, requireRun } from './require-run.ts'
 
@@ -49,7 +50,7 @@ export const deleteTrainingRun = route({
       temporal.workflow
         .getHandle(WORKFLOW_ID.candidateTest(removed.id))
         .cancel()
-        .catch((err: unknown) => log.debug({ err }, 'the test of a deleted version was not told'))
+        .catch((err: unknown) => emit(log, 'version.test_cancel_failed', { err }))
     })
   },
 })

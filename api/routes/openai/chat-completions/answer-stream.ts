@@ -2,6 +2,7 @@ import type { ServerResponse } from 'node:http'
 import { settlementOf } from '../../../../db/repositories/tasks/tasks.ts'
 import { canStream } from '../../../../domain/chat/chat.ts'
 import { memberBytes, spliceMembers } from '../../../../platform/json-bytes.ts'
+import { emit } from '../../../events.ts'
 import type { OpenRow } from '../../../gateway/journal/journal.ts'
 import type { AnswerRoom } from '../../../gateway/links/answer-memory.ts'
 import { toApiError } from '../../../http/errors.ts'
@@ -120,8 +121,6 @@ function close(services: Services, chat: Chat, row: Row, { tokens, error }: Stre
     )
   }
   journal.keep(
-    settle().catch((err: unknown) =>
-      log.error({ err, task_id: draft.taskId }, 'the row of a stream was not closed'),
-    ),
+    settle().catch((err: unknown) => emit(log, 'task.stream_close_failed', { err, task_id: draft.taskId })),
   )
 }

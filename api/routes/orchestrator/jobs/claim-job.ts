@@ -11,6 +11,7 @@ import { ClaimRequest, JobClaim, LEASE_SECONDS } from '../../../../schemas/lease
 import { MergeClaim } from '../../../../schemas/training-merge.ts'
 import { jobClaimed } from '../../../../workflows/contract/messages.ts'
 import { WORKFLOW_ID } from '../../../../workflows/contract/policy.ts'
+import { emit } from '../../../events.ts'
 import { route } from '../../../http/route.ts'
 import type { Services } from '../../../services.ts'
 import { baseOf } from './base-of.ts'
@@ -70,7 +71,7 @@ export const claimJob = route({
       temporal.workflow
         .getHandle(WORKFLOW_ID.job(jobId))
         .signal(jobClaimed, { nodeId: caller.nodeId, attempt: lease.attempt })
-        .catch((err: unknown) => log.debug({ err }, 'the workflow was not told of a claim'))
+        .catch((err: unknown) => emit(log, 'job.claim_signal_failed', { err }))
     })
     const work = 'merge' in prepared ? prepared : await specify(services, run, { ...prepared, checkpoint })
     const needed = 'merge' in work ? modelKeysOf(work.merge.ingredients) : keysOfBase(work.specification.base)

@@ -3,6 +3,7 @@ import { insertJobEvents } from '../../../../db/repositories/training/job-record
 import { lockJob, mustYield } from '../../../../db/repositories/training/jobs.ts'
 import { findLease, holdLease } from '../../../../db/repositories/training/leases.ts'
 import { CheckpointRegistered, RegisterCheckpoint } from '../../../../schemas/lease.ts'
+import { emit } from '../../../events.ts'
 import { route } from '../../../http/route.ts'
 import { jobWork } from '../jobs/lease-work.ts'
 import { progressUnit } from '../jobs/specification.ts'
@@ -55,7 +56,7 @@ export const registerCheckpoint = route({
     })
     for (const key of registered.superseded) {
       // What stays behind goes with the run.
-      objects.delete(key).catch((err: unknown) => log.warn({ err }, 'an old checkpoint was not deleted'))
+      objects.delete(key).catch((err: unknown) => emit(log, 'checkpoint.delete_failed', { err }))
     }
     return { checkpoint_id: registered.id, preempt: registered.preempt }
   },

@@ -5,6 +5,7 @@ import {
   writeKillSwitch,
 } from '../../../../../db/repositories/platform/kill-switch.ts'
 import type { KillSwitchRow } from '../../../../../db/tables/accounts.ts'
+import { emit } from '../../../../events.ts'
 import type { Services } from '../../../../services.ts'
 
 /** How long the caller waits for gateways; one that is silent for longer closes its own gate. */
@@ -23,10 +24,7 @@ export async function switchKillSwitch(
     const { live, acknowledged } = await countAcknowledged(db, row.version)
     if (acknowledged >= live) return row
     if (performance.now() > deadline) {
-      log.warn(
-        { live, acknowledged, version: row.version },
-        'not every gateway has acknowledged the kill switch',
-      )
+      emit(log, 'kill_switch.unacknowledged', { live, acknowledged, version: row.version })
       return row
     }
     await sleep(LOOK_MS)

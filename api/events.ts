@@ -1,0 +1,113 @@
+import { debug, defineEvents, error, fatal, info, warn } from '../platform/events.ts'
+
+/** Emits what a gateway logs; docs/events.md lists it. */
+export const emit = defineEvents({
+  'gateway.started': info('the gateway is ready', { base_url: 'string', gateway_id: 'string' }),
+  'gateway.stopping': info('the gateway is stopping', { why: 'string' }),
+  'gateway.stopped': info('the gateway has stopped', {}),
+  'gateway.stop_failed': error('the gateway did not stop cleanly', { err: 'error' }),
+  'gateway.misconfigured': fatal('{reason}', {}),
+  'gateway.start_failed': fatal('the gateway did not start', { err: 'error' }),
+  'gateway.crashed': fatal('uncaught', { err: 'error' }),
+  'gateway.lease_failed': warn('the lease of this gateway was not renewed', { err: 'error' }),
+
+  'request.answered': info(undefined, {
+    request_id: 'string',
+    method: 'string',
+    path: 'string',
+    operation: 'string?',
+    account_id: 'string?',
+    status: 'number',
+    ms: 'number',
+  }),
+  'request.malformed': info('{message}', { request_id: 'string', status: 'number', reason: 'string?' }),
+  'request.timed_out': info('{message}', { request_id: 'string', status: 'number' }),
+
+  'link.accepted': info('node linked', { node_id: 'string', link_version: 'number' }),
+  'link.closed': info('link to a node closed', {
+    node_id: 'string',
+    reason: 'string',
+    unknown_frames: 'number?',
+  }),
+  'link.request_failed': error('a request over a link failed in its handler', {
+    err: 'error',
+    node_id: 'string',
+  }),
+  'link.unknown_frame': warn(
+    'a node sends frames of a type that this version does not know: they are passed over',
+    { node_id: 'string', frame_type: 'number' },
+  ),
+  'node.record_failed': warn('a node could not be recorded; it links again', {
+    err: 'error',
+    node_id: 'string',
+  }),
+  'node.decisions_read_failed': warn('cannot see what was decided about nodes; trying again', {
+    err: 'error',
+  }),
+  'node.load_check_failed': warn('could not see whether a node may load what it has', {
+    err: 'error',
+    node_id: 'string',
+  }),
+  'node.report_cut': warn('a node reports more models than are told on, or keys that are too long', {
+    node_id: 'string',
+    models: 'number',
+    kept: 'number',
+  }),
+  'node.states_write_failed': warn('node states were not written; the next report brings them again', {
+    err: 'error',
+  }),
+
+  'model.load_promise_failed': warn('the load of a model could not be promised', {
+    err: 'error',
+    model_key: 'string',
+  }),
+  'model.load_time_failed': warn('a load time was not recorded', { err: 'error', model_key: 'string' }),
+  'model.mark_failed': warn('a model was not marked unusable', { err: 'error', model_key: 'string' }),
+  'model.pins_failed': warn('could not see to the models that are to be kept warm', { err: 'error' }),
+  'model.pins_planned': info('decided which nodes keep which models loaded', { add: 'json', drop: 'json' }),
+  'version.test_cancel_failed': debug('the test of a deleted version was not told', { err: 'error' }),
+
+  'task.hand_over_failed': warn('a task could not be handed over yet', { err: 'error', task_id: 'string' }),
+  'task.finish_failed': error('a running task could not be finished', { err: 'error', task_id: 'string' }),
+  'task.abandon_failed': warn('the task of a client that left goes on', { err: 'error', task_id: 'string' }),
+  'task.cancel_failed': debug('the workflow of a task was not cancelled', {
+    err: 'error',
+    task_id: 'string',
+  }),
+  'task.stream_close_failed': error('the row of a stream was not closed', {
+    err: 'error',
+    task_id: 'string',
+  }),
+  'task.ends_read_failed': warn('cannot see which tasks have ended', { err: 'error' }),
+  'task.ends_notify_lost': warn('the ends of tasks are looked for by polling alone', { err: 'error' }),
+  'task.wake_failed': warn('tasks that wait for a node were not woken; they look for one themselves', {
+    err: 'error',
+  }),
+  'task.woken': info('told tasks that wait for a node that there is room', { tasks: 'number' }),
+  'task.wake_signal_failed': debug('a task was not told that there is room', {
+    err: 'error',
+    task_id: 'string',
+  }),
+  'task.reaped': warn('ended tasks of a lost gateway', { count: 'number' }),
+  'task.reap_failed': warn('could not look for tasks of lost gateways', { err: 'error' }),
+
+  'job.report_store_failed': warn('logs or losses of a job were not stored', {
+    err: 'error',
+    node_id: 'string',
+  }),
+  'job.claim_signal_failed': debug('the workflow was not told of a claim', { err: 'error' }),
+  'job.cancel_failed': debug('the workflow of a cancelled run was not told', { err: 'error' }),
+  'checkpoint.delete_failed': warn('an old checkpoint was not deleted', { err: 'error' }),
+
+  'journal.write_failed': warn('a group of rows was not written yet', { err: 'error', rows: 'number' }),
+  'journal.row_refused': error('a row cannot be written', { err: 'error' }),
+  'outbox.read_failed': warn('could not look for workflows to start', { err: 'error' }),
+  'outbox.start_failed': warn('workflows not started yet', { reason: 'string?', waiting: 'number' }),
+  'kill_switch.read_failed': warn('cannot read the kill switch', { err: 'error' }),
+  'kill_switch.signal_failed': warn('kill switch workflow not told yet', { err: 'error', version: 'number' }),
+  'kill_switch.unacknowledged': warn('not every gateway has acknowledged the kill switch', {
+    live: 'number',
+    acknowledged: 'number',
+    version: 'number',
+  }),
+})

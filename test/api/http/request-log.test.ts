@@ -1,0 +1,54 @@
+import assert from 'node:assert/strict'
+import { pino } from 'pino'
+import { emit } from '../../../api/events.ts'
+import { requestLog } from '../../../api/http/request-log.ts'
+
+const WHOLE = {
+  requestId: 'r1',
+  method: 'GET',
+  path: '/a"b',
+  operation: 'getIt',
+  accountId: 'a1',
+  status: 200,
+  ms: 1.5,
+}
+
+describe('the line of a request', () => {
+  it('is the event request.answered, in the form that the logger gives to every line', () => {
+    const lines: string[] = []
+    const log = pino({ base: { zone: 'z1' } }, { write: (line: string) => void lines.push(line) })
+    const write = requestLog(log)
+
+    write(WHOLE)
+    write({ ...WHOLE, operation: undefined, accountId: undefined })
+
+    const [whole = {}, stranger = {}] = lines.map((line) => JSON.parse(line) as Record<string, unknown>)
+    const { time: _time, ...rest } = whole
+    assert.deepEqual(rest, {
+      level: 30,
+      zone: 'z1',
+      event: 'request.answered',
+      request_id: 'r1',
+      method: 'GET',
+      path: '/a"b',
+      operation: 'getIt',
+      account_id: 'a1',
+      status: 200,
+      ms: 1.5,
+    })
+    assert.deepEqual(
+      Object.keys(emit.events['request.answered'].fields),
+      Object.keys(rest).filter((field) => !['level', 'zone', 'event'].includes(field)),
+    )
+    assert.deepEqual(['operation' in stranger, 'account_id' in stranger], [false, false])
+  })
+
+  it('is not written by a log that takes warnings only', () => {
+    const lines: string[] = []
+    const log = pino({ level: 'warn' }, { write: (line: string) => void lines.push(line) })
+
+    requestLog(log)(WHOLE)
+
+    assert.deepEqual(lines, [])
+  })
+})
