@@ -1,7 +1,8 @@
 import { EventEmitter } from 'node:events'
 import type { Kysely } from 'kysely'
-import type { Logger } from 'pino'
 import { BackgroundLoop } from '../platform/async/background-loop.ts'
+import type { Logger } from '../platform/log.ts'
+import { emit } from './events.ts'
 import { Listener } from './listener.ts'
 import { CACHE_CHANNEL } from './repositories/platform/cache-versions.ts'
 import type { Database } from './tables.ts'
@@ -30,13 +31,13 @@ export class CacheWatch implements AsyncDisposable {
     this.#db = db
     this.#loop = new BackgroundLoop(() => this.#poll(), {
       everyMs: POLL_MS,
-      onError: (err) => log.warn({ err }, 'cannot see whether caches are up to date'),
+      onError: (err) => emit(log, 'cache.poll_failed', { err }),
     })
     this.#listener = new Listener(url, {
       channel: CACHE_CHANNEL,
       onNotify: (name) => this.#events.emit(name),
       onGap: () => void this.#loop.run(),
-      onError: (err) => log.warn({ err }, 'caches are looked after by polling alone'),
+      onError: (err) => emit(log, 'cache.notify_lost', { err }),
     })
   }
 
