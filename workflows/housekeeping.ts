@@ -1,5 +1,6 @@
-import { continueAsNew, log, setCurrentDetails, sleep, workflowInfo } from '@temporalio/workflow'
+import { continueAsNew, setCurrentDetails, sleep, workflowInfo } from '@temporalio/workflow'
 import { PAUSE } from './contract/policy.ts'
+import { emit, workflowLog } from './events.ts'
 import { reconcilePass, type ReconcileState } from './reconcile.ts'
 import { retentionPass } from './retention.ts'
 
@@ -23,7 +24,7 @@ export async function housekeeping(input: HousekeepingInput): Promise<void> {
     const failures = kind === 'reconcile' ? await reconcileOnce() : (await retentionPass()).failures
     if (failures.length > 0) {
       const [first] = failures
-      log.warn('a pass of housekeeping has failed in part', { kind, failures: failures.length, err: first })
+      emit(workflowLog, 'housekeeping.pass_failed', { kind, failures: failures.length, err: first })
       setCurrentDetails(`${failures.length} steps of the last pass have failed: ${String(first)}`)
     }
     await sleep(everyMs)

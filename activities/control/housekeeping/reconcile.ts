@@ -31,6 +31,7 @@ import {
   webhookDeliveryStart,
 } from '../../../workflows/contract/starts.ts'
 import type { ControlDeps } from '../deps.ts'
+import { emit } from '../events.ts'
 
 /** Rows that one step looks at. */
 const BATCH = 100
@@ -175,13 +176,13 @@ async function sweep<Row extends { id: string }>(
     if (orphan === undefined) return
     await (orphan === 'restart' ? restart(row) : end(row, orphan))
     swept[orphan === 'restart' ? 'restarted' : 'ended']++
-    log.warn({ workflow_id: workflowId(row.id), orphan }, 'found work that nobody had')
+    emit(log, 'workflow.orphan_settled', { workflow_id: workflowId(row.id), orphan })
   }
   for (let at = 0; at < suspects.length; at += AT_ONCE) {
     const settled = suspects.slice(at, at + AT_ONCE).map((row) =>
       settle(row).catch((err: unknown) => {
         swept.failed++
-        log.error({ err, workflow_id: workflowId(row.id) }, 'work that nobody has could not be settled')
+        emit(log, 'workflow.orphan_settle_failed', { err, workflow_id: workflowId(row.id) })
       }),
     )
     await Promise.all(settled)
@@ -207,7 +208,7 @@ async function runningAmong(
         running.add(workflowId)
     })
   } catch (err) {
-    log.debug({ err }, 'which workflows run could not be listed: each is asked about by itself')
+    emit(log, 'workflow.list_failed', { err })
   }
   return running
 }

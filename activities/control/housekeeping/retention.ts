@@ -22,6 +22,7 @@ import { importKey, INCOMING_PUTS } from '../../../domain/object-keys.ts'
 import type { ObjectStore } from '../../../platform/object-store/store.ts'
 import { SecretBox } from '../../../platform/secret-box.ts'
 import type { ControlDeps } from '../deps.ts'
+import { emit } from '../events.ts'
 
 /** Files that one step removes; each is a round trip to the object store. */
 const FILE_BATCH = 200
@@ -44,8 +45,7 @@ export const createMaintenanceActivities = ({ db, objects, config, log, now }: C
   /** Adds appended usage counts up. Safe to repeat because taking a delta and counting it is one statement. */
   async foldUsageCounts(): Promise<Step> {
     const { taken: count, absurd } = await foldUsage(db)
-    if (absurd > 0)
-      log.warn({ rows: absurd }, 'counts that no inference can have had were cut to what one can')
+    if (absurd > 0) emit(log, 'usage.counts_cut', { rows: absurd })
     return { count, more: count === FOLD_BATCH }
   },
 

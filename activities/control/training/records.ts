@@ -12,6 +12,7 @@ import { type JobOffer, jobOffers } from '../../../domain/placement/job-offers.t
 import { failureText, type GiveUpReason, PRIORITY } from '../../../domain/training-run.ts'
 import type { TrainingRunStatus } from '../../../schemas/training-run.ts'
 import type { ControlDeps } from '../deps.ts'
+import { emit } from '../events.ts'
 import { createVersion } from './job-version.ts'
 
 /** Lines of the log that go into the message of a failed run. */
@@ -108,7 +109,7 @@ export const createTrainingActivities = ({ db, objects, catalog, log, now }: Con
       // A run that failed or was cancelled keeps them: an equal run goes on from there.
       const keys = await pruneCheckpoints(db, jobId, 0)
       await Promise.all(keys.map((key) => objects.delete(key))).catch((err: unknown) =>
-        log.warn({ err, job_id: jobId }, 'checkpoints were not deleted; they go with the run'),
+        emit(log, 'checkpoint.prune_failed', { err, job_id: jobId }),
       )
     }
     return final

@@ -3,6 +3,7 @@ import { whyWaiting } from '../../../domain/waiting.ts'
 import { jobWaiting } from '../../../workflows/contract/messages.ts'
 import { WORKFLOW_ID } from '../../../workflows/contract/policy.ts'
 import type { ControlDeps } from '../deps.ts'
+import { emit } from '../events.ts'
 
 /** Jobs that one step looks at. */
 const BATCH = 100
@@ -25,7 +26,7 @@ export const createWaitingActivities = ({ db, temporal, log, now }: ControlDeps)
         if (isNew) changed.push({ id: job.id, reason })
       } catch (err) {
         // One job of which nothing can be noted keeps none of the others from it.
-        log.warn({ err, job_id: job.id }, 'why a job waits could not be noted')
+        emit(log, 'job.wait_note_failed', { err, job_id: job.id })
       }
     }
     await temporal.withDeadline(Date.now() + RPC_MS, () =>
@@ -34,9 +35,7 @@ export const createWaitingActivities = ({ db, temporal, log, now }: ControlDeps)
           temporal.workflow
             .getHandle(WORKFLOW_ID.job(id))
             .signal(jobWaiting, { reason })
-            .catch((err: unknown) =>
-              log.debug({ err, job_id: id }, 'the workflow was not told why it waits'),
-            ),
+            .catch((err: unknown) => emit(log, 'job.wait_signal_failed', { err, job_id: id })),
         ),
       ),
     )

@@ -6,6 +6,7 @@ import { cancelStrandedDeliveries, expireDeliveries } from '../../../db/reposito
 import { drainOverflow, fanOutEvents } from '../../../db/repositories/webhooks/fan-out.ts'
 import { failLapsedVerifications } from '../../../db/repositories/webhooks/verifications.ts'
 import { required } from '../../../platform/config.ts'
+import { emit } from '../events.ts'
 import type { WebhookDeps } from './deps.ts'
 import type { Dispatcher } from './dispatcher.ts'
 import { settleInterrupted } from './settle.ts'
@@ -31,7 +32,7 @@ export async function dispatchFor(
     channel: WEBHOOK_CHANNEL,
     onNotify: wake,
     onGap: wake,
-    onError: (err) => deps.log.warn({ err }, 'fresh deliveries are looked for by polling alone'),
+    onError: (err) => emit(deps.log, 'webhook.notify_lost', { err }),
   })
   void listener.start()
   // Neither steps with the clock.

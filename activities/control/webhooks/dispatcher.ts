@@ -2,6 +2,7 @@ import { setMaxListeners } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'
 import { type OpenedAttempt, pickFreshDeliveries } from '../../../db/repositories/webhooks/attempts.ts'
+import { emit } from '../events.ts'
 import type { WebhookDeps } from './deps.ts'
 import { secretsFor } from './secrets.ts'
 import { makeAttempt } from './send.ts'
@@ -114,7 +115,7 @@ export class Dispatcher {
         await settlePatiently(this.#deps, ended)
       } catch (err) {
         // Left open, they are closed as interrupted once their time is up, by whoever dispatches then.
-        this.#deps.log.error({ err, attempts: ended.length }, 'results of deliveries were not recorded')
+        emit(this.#deps.log, 'webhook.settle_failed', { err, attempts: ended.length })
       }
     }
     this.#settling = undefined

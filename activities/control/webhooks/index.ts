@@ -10,12 +10,13 @@ import {
   finishVerification,
   noteChallengeFailure,
 } from '../../../db/repositories/webhooks/verifications.ts'
+import { emit } from '../events.ts'
 import type { WebhookDeps } from './deps.ts'
 import { dispatchFor } from './dispatch.ts'
 import { Dispatcher } from './dispatcher.ts'
 import { secretsFor } from './secrets.ts'
 import { makeAttempt } from './send.ts'
-import { GONE, settlePatiently } from './settle.ts'
+import { settlePatiently } from './settle.ts'
 import { challenge, type Challenged } from './verify.ts'
 
 /** A plan as it travels: times are epoch milliseconds. */
@@ -94,7 +95,7 @@ export const createWebhookActivities = (
       const disabled = await deps.db
         .transaction()
         .execute((trx) => disableGoneEndpoint(trx, { endpointId, version }))
-      if (disabled) deps.log.info({ webhook_endpoint_id: endpointId }, GONE)
+      if (disabled) emit(deps.log, 'webhook.disabled', { webhook_endpoint_id: endpointId })
       return 'ended'
     }
     const counted = await finishVerification(deps.db, pending, { status: 'verified', now: deps.now() })

@@ -3,6 +3,7 @@ import { type AttemptVerdict, judgeAttempt } from '../../../domain/webhooks/outc
 import type { Answer } from '../../../platform/egress/public-exchange.ts'
 import { SendError } from '../../../platform/egress/public-sender.ts'
 import { signWebhook } from '../../../platform/webhook-signature.ts'
+import { emit } from '../events.ts'
 import type { WebhookDeps } from './deps.ts'
 
 /** One signed request to a destination. */
@@ -71,7 +72,7 @@ export async function makeAttempt(
     return { verdict: judgeAttempt({ status, retryAfter: asked }), retryAfter: asked, at: deps.now() }
   } catch (err) {
     if (!(err instanceof SendError))
-      deps.log.error({ err, delivery_id: delivery.id }, 'a delivery could not be sent')
+      emit(deps.log, 'webhook.delivery_failed', { err, delivery_id: delivery.id })
     const failure = err instanceof SendError ? err.reason : 'internal'
     return { verdict: judgeAttempt({ failure }), retryAfter: undefined, at: deps.now() }
   }

@@ -11,6 +11,7 @@ import { lockDestinations } from '../../../db/repositories/webhooks/endpoints.ts
 import { type AttemptVerdict, INTERRUPTED } from '../../../domain/webhooks/outcome.ts'
 import { planDelivery } from '../../../domain/webhooks/plan.ts'
 import { webhookDeliveryStart } from '../../../workflows/contract/starts.ts'
+import { emit } from '../events.ts'
 import type { WebhookDeps } from './deps.ts'
 import type { Sent } from './send.ts'
 
@@ -48,7 +49,7 @@ export async function settleAttempts(deps: WebhookDeps, ended: readonly Ended[])
     }
     for (const { delivery, destinationVersion: version } of gone) {
       if (await disableGoneEndpoint(trx, { endpointId: delivery.endpoint_id, version }))
-        deps.log.info({ webhook_endpoint_id: delivery.endpoint_id }, GONE)
+        emit(deps.log, 'webhook.disabled', { webhook_endpoint_id: delivery.endpoint_id })
     }
   })
 }
@@ -72,8 +73,6 @@ const closedAttempt = (
   }),
 })
 
-export const GONE = 'a webhook endpoint answered 410 and is disabled'
-
 /** How long results are kept at hand while the database is away; after that their attempts count as interrupted. */
 const KEEP_MS = 20_000
 const AGAIN_MS = 500
@@ -86,7 +85,7 @@ export async function settlePatiently(deps: WebhookDeps, ended: readonly Ended[]
       return
     } catch (err) {
       if (performance.now() - since > KEEP_MS) throw err
-      deps.log.warn({ err, attempts: ended.length }, 'results of deliveries wait for the database')
+      emit(deps.log, 'webhook.settle_delayed', { err, attempts: ended.length })
       await sleep(AGAIN_MS)
     }
   }

@@ -3,6 +3,7 @@ import type { PendingVerification } from '../../../db/repositories/webhooks/veri
 import { type ChallengeFailure, challengeFault } from '../../../domain/webhooks/challenge.ts'
 import { SendError } from '../../../platform/egress/public-sender.ts'
 import { VERIFICATION_EVENT } from '../../../schemas/webhook.ts'
+import { emit } from '../events.ts'
 import type { WebhookDeps } from './deps.ts'
 import { sendSigned } from './send.ts'
 
@@ -54,7 +55,7 @@ export async function challenge(
     return challengeFault({ status, header, body }, verification.challenge) ?? 'answered'
   } catch (err) {
     if (!(err instanceof SendError)) throw err
-    deps.log.info({ webhook_endpoint_id: endpoint.id, reason: err.reason }, 'a challenge was not answered')
+    emit(deps.log, 'webhook.challenge_failed', { webhook_endpoint_id: endpoint.id, reason: err.reason })
     return { error_code: err.reason, status_class: null }
   }
 }

@@ -2,6 +2,7 @@ import { cancellationSignal } from '@temporalio/activity'
 import type { JobReport } from '../../../node-runtime/control/spool.ts'
 import { beat } from '../beat.ts'
 import type { NodeDeps } from '../deps.ts'
+import { emit } from '../events.ts'
 import { failureOf } from './job-failure.ts'
 
 /** What an attempt at a job is given once the job is claimed. */
@@ -29,7 +30,7 @@ export async function attemptJob<Claim extends { attempt: number }>(
   using work = deps.work.begin(jobId, cancellationSignal())
   try {
     const claim = await deps.control.claimJob<Claim>(jobId, { lease_s: LEASE_S }, { signal: work.signal })
-    deps.log.info({ job_id: jobId, attempt: claim.attempt }, 'working on a job')
+    emit(deps.log, 'job.attempt_started', { job_id: jobId, attempt: claim.attempt })
     await run({
       claim,
       report: deps.spool.job(jobId, claim.attempt),
@@ -38,7 +39,7 @@ export async function attemptJob<Claim extends { attempt: number }>(
     })
   } catch (err) {
     const failure = failureOf(err)
-    deps.log.info({ job_id: jobId, code: failure.type }, 'an attempt at a job ended without a result')
+    emit(deps.log, 'job.attempt_ended', { job_id: jobId, code: failure.type })
     // An activity that was cancelled says so; one whose node stops, or that the link cancelled, fails with a code.
     const { aborted, reason } = cancellationSignal()
     if (aborted && failure.type !== 'drained') throw reason

@@ -10,6 +10,7 @@ import type { CompleteTask, FailLease } from '../../../schemas/lease.ts'
 import type { TaskClaim } from '../../../schemas/task-claim.ts'
 import { beat } from '../beat.ts'
 import type { NodeDeps } from '../deps.ts'
+import { emit } from '../events.ts'
 
 const LEASE_S = 30
 /** How long a loaded model may work on one input; what comes before that ends by itself when it stands still. */
@@ -103,9 +104,7 @@ async function handBack(
   const failure = failureOf(err, signal)
   await deps.control
     .lease('fail', claim.lease_token, failure, { patienceMs: 5_000 })
-    .catch((cause: unknown) =>
-      deps.log.warn({ err: cause, task_id: claim.task_id }, 'a lease could not be handed back'),
-    )
+    .catch((cause: unknown) => emit(deps.log, 'lease.return_failed', { err: cause, task_id: claim.task_id }))
   if (cancellationSignal().aborted) return cancellationSignal().reason
   // The text stays in the row: it may quote the input.
   const { code: type, retryable } = failure

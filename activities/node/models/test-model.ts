@@ -9,6 +9,7 @@ import type { SchemaChecks } from '../../../platform/schema-checks/checks.ts'
 import type { NodeModelSpec } from '../../../schemas/node.ts'
 import { beat } from '../beat.ts'
 import type { NodeDeps } from '../deps.ts'
+import { emit } from '../events.ts'
 import { toFailure } from './load.ts'
 
 /** What a test found. The reason names places and codes and quotes nothing that was said to or by the model. */
@@ -70,7 +71,7 @@ async function compare(
   } catch (err) {
     if (err instanceof NoRoomError) throw new ModelUnavailableError('no_capacity', err.message, err)
     if (!(err instanceof ComparisonError || err instanceof AttemptError)) throw err
-    deps.log.warn({ err, model_key }, 'the logits of a candidate could not be compared')
+    emit(deps.log, 'model.comparison_failed', { err, model_key })
     const message = err.message.slice(0, LONGEST_REASON)
     const isFinal = err instanceof AttemptError ? !err.isRetryable : err.isFinal
     if (isFinal) return { passed: false, reason: message }
