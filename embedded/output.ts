@@ -56,7 +56,16 @@ function eachLine(stream: Readable, use: (line: string) => void): void {
 function readable(line: string): string | undefined {
   if (!line.startsWith('{')) return line
   try {
-    const { level, time: _time, pid: _pid, hostname: _host, msg, err, ...rest } = JSON.parse(line)
+    const {
+      level,
+      time: _time,
+      pid: _pid,
+      hostname: _host,
+      msg,
+      err,
+      event: _event,
+      ...rest
+    } = JSON.parse(line)
     if (level < 30 || (level === 30 && 'request_id' in rest)) return undefined
     const fields = Object.entries(rest).map(([key, value]) => `${key}=${brief(value)}`)
     const why = typeof err === 'string' ? err : err?.message

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import type { Logger } from '../../platform/log.ts'
 import type { NodeEnvironment } from '../../schemas/node.ts'
 import type { RuntimeProfile } from '../../schemas/runtime-profile.ts'
+import { emit } from '../events.ts'
 import { withoutPaths } from '../models/without-paths.ts'
 import { hasPackages, ensurePackages } from './npm-env.ts'
 import { ensurePythonEnv, hasPythonEnv } from './python-env.ts'
@@ -40,6 +41,12 @@ interface Environment {
   error: string | undefined
 }
 
+/** Logs the lines of an installation. */
+export const environmentLog =
+  (log: Logger) =>
+  (line: string): void =>
+    emit(log, 'environment.progressed', {}, { line })
+
 /** The environments that this node's profiles run in: installs them when they are needed, or before, and tells how far that is. */
 export class Environments {
   readonly #options: EnvironmentsOptions
@@ -64,7 +71,7 @@ export class Environments {
   /** The interpreter of a locked environment, installed on first use. */
   async python(name: string, tell?: (line: string) => void): Promise<string> {
     const { cacheDir, locksDir, log } = this.#options
-    const options = { cacheDir, locksDir, log: tell ?? ((line: string) => log.info(line)) }
+    const options = { cacheDir, locksDir, log: tell ?? environmentLog(log) }
     const install = () => ensurePythonEnv(name, options)
     return (await this.#installing(this.#environment(name, 'python'), install)).python
   }
@@ -72,7 +79,7 @@ export class Environments {
   /** The folder of a locked set of npm packages, installed on first use. */
   packages(name: string): Promise<string> {
     const { cacheDir, log } = this.#options
-    const install = () => ensurePackages(name, { cacheDir, log: (line) => log.info(line) })
+    const install = () => ensurePackages(name, { cacheDir, log: environmentLog(log) })
     return this.#installing(this.#environment(name, 'npm'), install)
   }
 
@@ -87,10 +94,7 @@ export class Environments {
       const problem = await this.#lackOfDisk(environment)
       if (problem !== undefined) {
         environment.error = problem
-        this.#options.log.warn(
-          { environment: environment.name },
-          `an environment is not prepared: ${problem}`,
-        )
+        emit(this.#options.log, 'environment.not_prepared', { environment: environment.name }, { problem })
         continue
       }
       await this.#inBackground(environment, signal)
@@ -132,7 +136,7 @@ export class Environments {
   async #inBackground(environment: Environment, signal: AbortSignal): Promise<void> {
     const { cacheDir, locksDir, log } = this.#options
     const { name, kind } = environment
-    const tell = (line: string) => log.info(line)
+    const tell = environmentLog(log)
     const install = () =>
       kind === 'python'
         ? ensurePythonEnv(name, { cacheDir, locksDir, log: tell, isBackground: true, signal })
@@ -155,7 +159,7 @@ export class Environments {
     } catch (err) {
       const message = err instanceof Error ? err.message : String(err)
       if (isFirst) Object.assign(environment, { state: 'failed', error: withoutPaths(message).slice(0, 500) })
-      log.warn({ environment: environment.name, err: message }, 'an environment could not be installed')
+      emit(log, 'environment.install_failed', { environment: environment.name, err: message })
       throw err
     }
   }

@@ -24,6 +24,7 @@ import type { NodeInventory, NodeModel, NodeReport } from '../../schemas/node.ts
 import type { Identity } from '../control/identity.ts'
 import type { Spool } from '../control/spool.ts'
 import type { WorkRegistry } from '../control/work-registry.ts'
+import { emit } from '../events.ts'
 import type { ModelManager } from '../models/manager.ts'
 import { ServeRequest } from './serve-request.ts'
 
@@ -145,7 +146,7 @@ export class GatewayLink {
     )
     this.tellReport(Buffer.from(JSON.stringify({ report: report() })))
     spool.attach(this.#carrier)
-    this.#options.log.info({ gateway: this.url, link_version: this.#peerVersion }, 'link open')
+    emit(this.#options.log, 'link.opened', { gateway: this.url, link_version: this.#peerVersion })
   }
 
   #receive(frame: Frame): void {
@@ -177,11 +178,7 @@ export class GatewayLink {
   #unknown(type: number): void {
     this.#unknownFrames += 1
     if (this.#unknownFrames > 1) return
-    const told = { gateway: this.url, frame_type: type }
-    this.#options.log.warn(
-      told,
-      'a gateway sends frames of a type that this version does not know: they are passed over',
-    )
+    emit(this.#options.log, 'gateway.unknown_frame', { gateway: this.url, frame_type: type })
   }
 
   #request(frame: Frame): void {
@@ -251,8 +248,11 @@ export class GatewayLink {
     this.#failingSince ??= performance.now()
     // A gateway that is being started, or has just closed the link, is mostly back soon.
     const isBrief = performance.now() - this.#failingSince < BRIEF_MS
-    const told = { gateway: this.url, reason, retry_ms: Math.round(delay) }
-    this.#options.log[isBrief ? 'debug' : 'warn'](told, 'no link')
+    emit(this.#options.log, isBrief ? 'link.interrupted' : 'link.lost', {
+      gateway: this.url,
+      reason,
+      retry_ms: Math.round(delay),
+    })
     this.#retry = setTimeout(() => this.#connect(), delay)
     this.#options.onNoLink()
   }

@@ -1,5 +1,6 @@
 import type { HelloMeta } from '../../schemas/link.ts'
 import type { NodeReport, NodeSharing } from '../../schemas/node.ts'
+import { emit } from '../events.ts'
 import { GatewayLink, type GatewayLinkOptions } from './gateway-link.ts'
 
 export interface LinksOptions extends Omit<GatewayLinkOptions, 'url' | 'onHello'> {
@@ -77,7 +78,7 @@ export class Links {
     if (this.openCount > 0) this.#linkedAt = performance.now()
     const hasHome = this.#links.has(home)
     if (hasHome || performance.now() - this.#linkedAt < homelessMs) return
-    log.warn({ gateway: home }, 'no gateway of the list answers: trying the configured one as well')
+    emit(log, 'link.unanswered', { gateway: home })
     this.#open(home)
   }
 

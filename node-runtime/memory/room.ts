@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { roomOn } from '../../domain/placement/gpu-room.ts'
 import { unlessAborted } from '../../platform/async/unless-aborted.ts'
 import type { Logger } from '../../platform/log.ts'
+import { emit } from '../events.ts'
 import type { LoadedModel } from '../models/loaded-model.ts'
 import { planRoom, type PooledModel, type RoomPlan } from './eviction.ts'
 import type { MemoryLedger } from './ledger.ts'
@@ -177,11 +178,11 @@ export class MemoryRoom {
       const seen = { model_key: modelKey, pids, memory_mb: memoryMb, s: Math.round((now - startedAt) / 1000) }
       if (isBack === false) knownAt = now
       else if (now - knownAt > untoldMs) {
-        log.error(seen, 'nobody can tell whether the memory of a stopped model is back: it counts as free')
+        emit(log, 'memory.unmeasured', seen)
         return
       }
       if (now - startedAt > alarmMs) {
-        log.error(seen, 'memory of a stopped model has not come back')
+        emit(log, 'memory.retained', seen)
         alarmMs *= 2
       }
       await sleep(pollMs, undefined, { ref: false })

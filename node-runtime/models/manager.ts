@@ -1,6 +1,7 @@
 import { unlessAborted } from '../../platform/async/unless-aborted.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { NodeModel } from '../../schemas/node.ts'
+import { emit } from '../events.ts'
 import type { MemoryLedger } from '../memory/ledger.ts'
 import type { MeasuredMemory } from '../memory/measured.ts'
 import type { MemoryMeter } from '../memory/meter.ts'
@@ -169,7 +170,7 @@ export class ModelManager implements AsyncDisposable {
       if (err instanceof ModelUnavailableError) model.progress = undefined
       else model.fail(message, { isUnusable })
       this.#move(model, (await cache.find(modelKey)) ? 'evicted' : 'cold')
-      log.warn({ model_key: modelKey, err: message }, 'model not loaded')
+      emit(log, 'model.load_failed', { model_key: modelKey, err: message })
       throw err instanceof ModelUnavailableError
         ? err
         : new ModelUnavailableError(isUnusable ? 'unusable' : 'load_failed', message, err)
@@ -178,7 +179,7 @@ export class ModelManager implements AsyncDisposable {
     }
     model.succeed()
     this.#move(model, 'warm')
-    log.info({ model_key: modelKey, ms: Math.round(performance.now() - startedAt) }, 'model loaded')
+    emit(log, 'model.loaded', { model_key: modelKey, ms: Math.round(performance.now() - startedAt) })
   }
 
   /** Whoever blames the weights is believed once their bytes are the right ones; what the disk has spoiled is fetched anew, once. */
@@ -193,7 +194,7 @@ export class ModelManager implements AsyncDisposable {
     } catch (err) {
       if (!blamesWeights(err) || !(await cache.dropIfDamaged(modelKey, this.#stopping.signal))) throw err
       if (isAgain) throw new Error("this node's disk damages the weights that it keeps", { cause: err })
-      log.warn({ model_key: modelKey }, 'weights on this disk were damaged and are fetched anew')
+      emit(log, 'model.weights_damaged', { model_key: modelKey })
       await this.#bringUp(model, { isAgain: true })
     }
   }
@@ -272,7 +273,7 @@ export class ModelManager implements AsyncDisposable {
     )
     this.room.giveUp(model)
     this.#move(model, 'evicted')
-    this.#options.log.warn({ model_key: model.modelKey, err: model.error }, 'a model server died')
+    emit(this.#options.log, 'model.server_died', { model_key: model.modelKey, err: model.error })
   }
 
   /** Measures what is loaded, gives up on a server that has stopped answering, and keeps pinned models loaded. */

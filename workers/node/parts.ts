@@ -5,7 +5,7 @@ import { ControlClient } from '../../node-runtime/control/client.ts'
 import { type Identity, loadOrJoin, saveGateways } from '../../node-runtime/control/identity.ts'
 import { Spool } from '../../node-runtime/control/spool.ts'
 import { WorkRegistry } from '../../node-runtime/control/work-registry.ts'
-import { Environments } from '../../node-runtime/environments/environments.ts'
+import { environmentLog, Environments } from '../../node-runtime/environments/environments.ts'
 import { findPython } from '../../node-runtime/environments/python-env.ts'
 import { loadMeter, profileLack, takeInventory } from '../../node-runtime/hardware/inventory.ts'
 import { gpuBudgets } from '../../node-runtime/hardware/nvidia.ts'
@@ -24,6 +24,7 @@ import { type Config, required } from '../../platform/config.ts'
 import type { Logger } from '../../platform/log.ts'
 import { SchemaChecks } from '../../platform/schema-checks/checks.ts'
 import type { NodeInventory, NodeReport, NodeSharing } from '../../schemas/node.ts'
+import { emit } from './events.ts'
 
 /** What a node is made of once it has joined; nothing in it takes work yet. */
 export interface NodeParts {
@@ -65,7 +66,7 @@ export interface NodeOptions {
 export async function openNode(config: Config, log: Logger, options: NodeOptions): Promise<NodeParts> {
   const dir = config.HEARTH_NODE_DIR
   const { catalog, isDraining, onDraining, onNoLink, onSharing } = options
-  const python = { cacheDir: config.HEARTH_CACHE_DIR, log: (line: string) => log.info(line) }
+  const python = { cacheDir: config.HEARTH_CACHE_DIR, log: environmentLog(log) }
   let found: Promise<string> | undefined
   const launcherPython = () => (found ??= findPython(python))
   const driver = new ProcessDriver({ stateDir: dir, python: launcherPython })
@@ -74,7 +75,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     stateDir: dir,
   })
   const reaped = (await driver.reap()) + ((await containers?.reap()) ?? 0)
-  if (reaped) log.warn({ reaped }, 'ended what an earlier life of this node left running')
+  if (reaped) emit(log, 'node.leftovers_ended', { reaped })
 
   const inventory = await takeInventory({
     profiles: catalog.profiles,
@@ -84,7 +85,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     trainSlots: config.HEARTH_NODE_SLOTS,
   })
   const gaps = gapsOf(inventory.isolation ?? {})
-  if (gaps.length > 0) log.warn({ gaps }, "what runs here is held less than it should be for strangers' work")
+  if (gaps.length > 0) emit(log, 'node.isolation_incomplete', { gaps })
   tellLacks(catalog, inventory, { hasContainers: containers !== undefined, log })
   const identity = await joinPool(config, inventory)
   const environments = new Environments({
@@ -128,7 +129,9 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     report,
     log,
     onGateways: (gateways) =>
-      void saveGateways(dir, identity, gateways).catch((err: unknown) => log.warn({ err })),
+      void saveGateways(dir, identity, gateways).catch((err: unknown) =>
+        emit(log, 'node.gateways_save_failed', { err }),
+      ),
     onNoLink,
     onDraining,
     onSharing,
@@ -174,9 +177,8 @@ function tellLacks(
     const lack = profileLack(profile, has)
     return lack === undefined ? [] : [`${profile.profile_id} needs ${lack}`]
   })
-  if (lacks.length > 0) log.info({ lacks }, 'this node cannot run some profiles')
-  if (hardware === 'xpu')
-    log.warn('this node has Intel XPUs, which no environment can use: models and runs take its processors')
+  if (lacks.length > 0) emit(log, 'node.profiles_lacking', { lacks })
+  if (hardware === 'xpu') emit(log, 'node.xpus_unused')
 }
 
 const joinPool = (config: Config, inventory: NodeInventory) =>

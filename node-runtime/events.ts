@@ -1,0 +1,37 @@
+import { debug, defineEvents, error, info, warn } from '../platform/events.ts'
+
+/** Emits what a node logs of its models, links and environments; docs/events.md lists it. */
+export const emit = defineEvents({
+  'model.loaded': info('model loaded', { model_key: 'string', ms: 'number' }),
+  'model.load_failed': warn('model not loaded', { model_key: 'string', err: 'string' }),
+  'model.server_died': warn('a model server died', { model_key: 'string', err: 'string?' }),
+  'model.weights_damaged': warn('weights on this disk were damaged and are fetched anew', {
+    model_key: 'string',
+  }),
+  'memory.retained': error('memory of a stopped model has not come back', {
+    model_key: 'string',
+    pids: 'number[]',
+    memory_mb: 'number',
+    s: 'number',
+  }),
+  'memory.unmeasured': error(
+    'nobody can tell whether the memory of a stopped model is back: it counts as free',
+    { model_key: 'string', pids: 'number[]', memory_mb: 'number', s: 'number' },
+  ),
+  'link.opened': info('link open', { gateway: 'string', link_version: 'number' }),
+  'link.lost': warn('no link', { gateway: 'string', reason: 'string', retry_ms: 'number' }),
+  'link.interrupted': debug('no link', { gateway: 'string', reason: 'string', retry_ms: 'number' }),
+  'link.unanswered': warn('no gateway of the list answers: trying the configured one as well', {
+    gateway: 'string',
+  }),
+  'gateway.unknown_frame': warn(
+    'a gateway sends frames of a type that this version does not know: they are passed over',
+    { gateway: 'string', frame_type: 'number' },
+  ),
+  'environment.progressed': info('{line}', {}),
+  'environment.install_failed': warn('an environment could not be installed', {
+    environment: 'string',
+    err: 'string',
+  }),
+  'environment.not_prepared': warn('an environment is not prepared: {problem}', { environment: 'string' }),
+})
