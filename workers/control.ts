@@ -19,6 +19,7 @@ import { SecretBox } from '../platform/secret-box.ts'
 import { temporalAccess } from '../platform/temporal.ts'
 import { QUEUES } from '../workflows/contract/policy.ts'
 import { workflowBundle } from './bundle.ts'
+import { emit } from './control/events.ts'
 import { retry, stopSignal } from './process.ts'
 import { ensureSchedules } from './schedules.ts'
 import { openTemporalRuntime } from './temporal-logger.ts'
@@ -35,9 +36,6 @@ const WORKER_OPTIONS = {
 
 /** Besides files that wait to be read, which take no place from other work. */
 const MOST_ACTIVITIES = 100
-
-const READERS_NOT_APART =
-  'readers of datasets run beside this worker, with its network: this machine has no unshare, or lets nobody use it; docs/security.md'
 
 /** How often it is looked whether what runs for ever does. */
 const STANDING_MS = 300_000
@@ -59,7 +57,7 @@ async function main(): Promise<void> {
     const catalog = loadCatalog()
     using clock = await retry('PostgreSQL', () => DatabaseClock.open(db), { log, signal: stop })
     const now = () => clock.now()
-    if ((await ownNamespaces()).length === 0) log.warn(READERS_NOT_APART)
+    if ((await ownNamespaces()).length === 0) emit(log, 'worker.readers_exposed')
     usableFolder('HEARTH_CACHE_DIR', config.HEARTH_CACHE_DIR)
     const bundle = await workflowBundle(config.HEARTH_CACHE_DIR)
     const queue = (taskQueue: string, activities: object, mostAtOnce = MOST_ACTIVITIES) =>
@@ -95,18 +93,17 @@ async function main(): Promise<void> {
     }
     stop.addEventListener('abort', shutDown)
     const running = Promise.all(workers.map((worker) => worker.run()))
-    log.info(
-      { queues: workers.map(({ options }) => options.taskQueue), temporal: config.TEMPORAL_ADDRESS },
-      'taking work',
-    )
+    emit(log, 'worker.started', {
+      queues: workers.map(({ options }) => options.taskQueue),
+      temporal: config.TEMPORAL_ADDRESS,
+    })
     const standing = keepStanding(temporal, { hasWebhooks }, { log, signal: stop }).catch(
-      (err: unknown) =>
-        stop.aborted || log.error({ err }, 'the kill switch and housekeeping are not in place'),
+      (err: unknown) => stop.aborted || emit(log, 'worker.schedules_failed', { err }),
     )
     if (stop.aborted) shutDown()
     await running
     await standing
-    log.info('stopped')
+    emit(log, 'worker.stopped')
   } finally {
     await connection.close()
   }

@@ -1,6 +1,7 @@
 import { ConfigError, readConfig } from '../platform/config.ts'
 import { createLogger } from '../platform/log.ts'
 import { checkHealth } from './gate/check-health.ts'
+import { emit } from './gate/events.ts'
 import { openGate } from './gate/open-gate.ts'
 import { aborted, stopSignal } from './process.ts'
 
@@ -11,9 +12,9 @@ async function main(): Promise<void> {
   const log = createLogger('gate', config.HEARTH_LOG_LEVEL)
   const { signal } = stopSignal()
   await using gate = await openGate(config, log, { signal })
-  log.info({ port: gate.port, temporal: config.TEMPORAL_ADDRESS }, 'nodes may come')
+  emit(log, 'gate.started', { port: gate.port, temporal: config.TEMPORAL_ADDRESS })
   await aborted(signal)
-  log.info('stopped')
+  emit(log, 'gate.stopped')
 }
 
 main().catch((err: unknown) => {

@@ -8,6 +8,7 @@ import { createLogger, type Logger } from '../platform/log.ts'
 import type { NodeSharing } from '../schemas/node.ts'
 import { ActivityQueues } from './node/activity-queues.ts'
 import { DrainController } from './node/drain-controller.ts'
+import { emit } from './node/events.ts'
 import { GateAccess } from './node/gate-access.ts'
 import { closeNode, type NodeParts, openNode } from './node/parts.ts'
 import { wantedQueues } from './node/queues.ts'
@@ -35,30 +36,27 @@ async function main(): Promise<void> {
     isDraining: () => drain.isDraining,
     onDraining: (draining) => {
       if (stop.signal.aborted || !drain.drain(draining)) return
-      log.info(draining ? 'draining: taking nothing new' : 'taking work again')
+      emit(log, draining ? 'node.draining' : 'node.resumed')
       followModels()
       node.links.reportNow()
     },
     onSharing: (now) => {
       if (now === sharing) return
       sharing = now
-      log.info(
-        { sharing },
-        sharing === 'shared' ? 'working for every account' : 'working for its own account',
-      )
+      emit(log, sharing === 'shared' ? 'node.shared' : 'node.dedicated', { sharing })
       followModels()
     },
     onNoLink: () => askWhetherToStay(),
   })
   await using stack = new AsyncDisposableStack()
-  stack.defer(() => log.info('stopped'))
+  stack.defer(() => emit(log, 'node.stopped'))
   stack.defer(() => closeNode(node))
   const { queues, access } = await openQueues(node, stack, { config, log, stop, drain })
   askWhetherToStay = () => access.ask()
   followModels = () => queues.want(wantedQueues(node, { draining: drain.isDraining, sharing }))
   node.models.onChange(() => followModels())
   followModels()
-  log.info({ node_id: node.identity.nodeId, ...node.inventory }, 'taking work')
+  emit(log, 'node.started', { node_id: node.identity.nodeId, ...node.inventory })
 
   await aborted(stop.signal)
   drain.stop()

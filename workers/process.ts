@@ -1,6 +1,7 @@
 import { retryUntilAborted } from '../platform/async/retry.ts'
 import { ConfigError } from '../platform/config.ts'
 import type { Logger } from '../platform/log.ts'
+import { emit } from './events.ts'
 
 /** Aborts when this process is asked to end. */
 export function stopSignal(): AbortController {
@@ -20,7 +21,7 @@ interface RetryOptions {
 
 /** Tries until it works or the process is told to stop; says what it waits for once every ten tries. */
 export function retry<T>(
-  what: string,
+  dependency: string,
   attempt: () => Promise<T>,
   { log, signal, isFinal = () => false }: RetryOptions,
 ): Promise<T> {
@@ -29,7 +30,7 @@ export function retry<T>(
     signal,
     onFailure(err, failuresBefore) {
       if (err instanceof ConfigError || isFinal(err)) throw err
-      if (failuresBefore % 10 === 0) log.warn({ reason: String(err) }, `waiting for ${what}`)
+      if (failuresBefore % 10 === 0) emit(log, 'dependency.awaited', { reason: String(err) }, { dependency })
     },
   })
 }

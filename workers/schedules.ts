@@ -2,6 +2,7 @@ import { type Client, ScheduleNotFoundError } from '@temporalio/client'
 import type { Logger } from '../platform/log.ts'
 import { searchAttributes } from '../platform/temporal.ts'
 import { housekeepingStarts, killSwitchStart, webhookDispatchStart } from '../workflows/contract/starts.ts'
+import { emit } from './control/events.ts'
 
 /** By which earlier versions started a workflow for each pass of housekeeping. */
 const FORMER_SCHEDULES = ['reconcile', 'retention']
@@ -24,7 +25,7 @@ export async function ensureSchedules(
     })
   }
   for (const name of FORMER_SCHEDULES) await removeSchedule(temporal, name)
-  log.debug({ workflows: starts.map((each) => each.workflowId) }, 'what runs for ever is in place')
+  emit(log, 'worker.schedules_started', { workflows: starts.map((each) => each.workflowId) })
 }
 
 async function removeSchedule(temporal: Client, name: string): Promise<void> {

@@ -1,5 +1,6 @@
 import { type Logger as TemporalLogger, type LogLevel, type LogMetadata, Runtime } from '@temporalio/worker'
 import type { Logger } from '../platform/log.ts'
+import { emit } from './events.ts'
 
 const LEVELS = { TRACE: 'trace', DEBUG: 'debug', INFO: 'debug', WARN: 'warn', ERROR: 'error' } as const
 
@@ -27,7 +28,7 @@ export function openTemporalRuntime(log: Logger): AsyncDisposable {
 export function temporalLogger(log: Logger): TemporalLogger {
   const tell: TemporalLogger['log'] = (level, message, meta) => {
     const isDetail = level === 'WARN' && isOrdinary(message)
-    log[isDetail ? 'debug' : LEVELS[level]](fieldsOf(meta), message)
+    emit(log, 'temporal.log', fieldsOf(meta), { message, level: isDetail ? 'debug' : LEVELS[level] })
   }
   const at =
     (level: LogLevel): TemporalLogger['info'] =>

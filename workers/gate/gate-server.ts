@@ -12,6 +12,7 @@ import type { NodeStanding } from '../../db/repositories/nodes/standings.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { Credential, NodeCredentials } from '../../platform/node-credentials.ts'
 import { admission } from './admission.ts'
+import { emit } from './events.ts'
 import type { HandOvers } from './hand-over.ts'
 import { OpenCalls } from './open-polls.ts'
 import { mayPoll } from './queue-rule.ts'
@@ -123,7 +124,7 @@ export class GateServer {
     if (err instanceof WireError) return { code: status.INVALID_ARGUMENT, details: err.message }
     const { code, details } = err as Partial<ServiceError>
     if (typeof code === 'number') return { code, details: details ?? '' }
-    this.#options.log.error({ err }, 'a call failed in the gate')
+    emit(this.#options.log, 'gate.call_failed', { err })
     return { code: status.INTERNAL, details: 'the gate failed' }
   }
 

@@ -5,6 +5,7 @@ import { recordDispatch } from '../../db/repositories/nodes/dispatches.ts'
 import type { Database } from '../../db/tables.ts'
 import type { Logger } from '../../platform/log.ts'
 import { subjectOf } from '../../workflows/contract/policy.ts'
+import { emit } from './events.ts'
 import type { Upstream } from './upstream.ts'
 import { Message } from './wire.ts'
 
@@ -47,13 +48,10 @@ export class HandOvers {
     if (!subject || (isWanted() && (await this.#insert({ ...subject, nodeId }, isWanted)))) {
       if (isWanted()) return true
     }
-    this.#log.warn(
-      { node_id: nodeId, workflow_id: workflowId },
-      'work was not handed over; it is placed again',
-    )
+    emit(this.#log, 'hand_over.refused', { node_id: nodeId, workflow_id: workflowId })
     await this.#upstream
       .failTask(answer.bytes(ANSWER.taskToken), 'the work was not handed to a node')
-      .catch((err: unknown) => this.#log.warn({ err, workflow_id: workflowId }, 'work was not given back'))
+      .catch((err: unknown) => emit(this.#log, 'hand_over.return_failed', { err, workflow_id: workflowId }))
     return false
   }
 
@@ -66,7 +64,7 @@ export class HandOvers {
         await pTimeout(recorded, { milliseconds: left, message: 'the database does not answer' })
         return true
       } catch (err) {
-        this.#log.warn({ err, node_id: dispatch.nodeId }, 'a hand-over could not be recorded')
+        emit(this.#log, 'hand_over.record_failed', { err, node_id: dispatch.nodeId })
         if (performance.now() > deadline || !isWanted()) return false
         await sleep(AGAIN_MS)
       }

@@ -4,6 +4,7 @@ import type { CacheWatch } from '../../db/cache-watch.ts'
 import { type NodeStanding, readNodeStandings } from '../../db/repositories/nodes/standings.ts'
 import type { Database } from '../../db/tables.ts'
 import type { Logger } from '../../platform/log.ts'
+import { emit } from './events.ts'
 
 const MAX_KNOWN = 10_000
 /** A node that asks for what it may not have is looked up anew, at most so often. */
@@ -75,7 +76,7 @@ export class Standings {
         await this.#read([...this.#known.keys()])
         for (const listener of this.#listeners) listener()
       } catch (err) {
-        this.#log.warn({ err }, 'cannot see how nodes stand; trying again')
+        emit(this.#log, 'gate.standings_failed', { err })
         this.#isOutdated = true
         await new Promise((resolve) => setTimeout(resolve, LOOK_MS))
       }

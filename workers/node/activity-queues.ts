@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type NativeConnection, Worker } from '@temporalio/worker'
 import type { NodeActivities } from '../../activities/node/index.ts'
 import type { Logger } from '../../platform/log.ts'
+import { emit } from './events.ts'
 
 export interface ActivityQueuesOptions {
   connection: NativeConnection
@@ -67,7 +68,7 @@ export class ActivityQueues implements AsyncDisposable {
       const missing = [...this.#wanted].find(([queue]) => !this.#open.has(queue))
       if (!missing) break
       await this.#poll(...missing).catch(async (err: unknown) => {
-        this.#options.log.warn({ err, queue: missing[0] }, 'a task queue could not be polled; trying again')
+        emit(this.#options.log, 'queue.poll_failed', { err, queue: missing[0] })
         await sleep(RETRY_MS)
       })
     }
@@ -94,7 +95,7 @@ export class ActivityQueues implements AsyncDisposable {
     const ended = worker.run().then(
       () => {},
       (err: unknown) => {
-        log.error({ err, queue }, 'polling of a task queue broke off')
+        emit(log, 'queue.poll_ended', { err, queue })
         if (this.#open.get(queue)?.worker === worker) {
           this.#open.delete(queue)
           setTimeout(() => this.want(this.#wanted), RETRY_MS)

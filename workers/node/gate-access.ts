@@ -9,6 +9,7 @@ import { readPem } from '../../platform/config/pem.ts'
 import type { Logger } from '../../platform/log.ts'
 import { reasonOf } from '../../platform/reason.ts'
 import type { TemporalCredential } from '../../schemas/node.ts'
+import { emit } from './events.ts'
 
 export interface GateAccessOptions {
   config: Config
@@ -84,7 +85,7 @@ export class GateAccess implements AsyncDisposable {
       onFailure(err, failuresBefore) {
         const dismissal = dismissalOf(err, config.HEARTH_NODE_DIR)
         if (dismissal) throw dismissal
-        if (failuresBefore % 10 === 0) log.warn({ reason: reasonOf(err) }, 'waiting for the way to Temporal')
+        if (failuresBefore % 10 === 0) emit(log, 'gate.awaited', { reason: reasonOf(err) })
       },
     })
   }
@@ -120,14 +121,13 @@ export class GateAccess implements AsyncDisposable {
       if (this.#isClosed) return
       await this.connection.setMetadata(metadataOf(credential.token))
       if (credential.address !== this.#address) {
-        const told = { from: this.#address, to: credential.address }
-        log.warn(told, 'the gate to Temporal has moved: this node follows when it is started again')
+        emit(log, 'gate.moved', { from: this.#address, to: credential.address })
       }
       this.#schedule(untilRenewal(credential))
     } catch (err) {
       const dismissal = dismissalOf(err, config.HEARTH_NODE_DIR)
       if (dismissal) return onDismissed(dismissal)
-      log.warn({ reason: reasonOf(err) }, 'the credential for Temporal could not be renewed; trying again')
+      emit(log, 'gate.credential_failed', { reason: reasonOf(err) })
       this.#schedule(RENEW_MS.afterFailure)
     }
   }
