@@ -1,4 +1,5 @@
 import { globSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
 import { sep } from 'node:path'
 import { countsOf, type Ending, type Suite } from './mocha-run.ts'
 
@@ -20,18 +21,18 @@ const RULES: Group = {
   filesPerProcess: 20,
   sideBySide: 2,
 }
-/** Files that take long stand first, so that no lane is left with one of them at the end. */
+/** Groups and their folders that take long per file stand first, so that no lane is left with one such file at the end. */
 const GROUPS: readonly Group[] = [
   { name: 'platforms', folders: ['e2e', 'faults', 'upgrade', 'compose'], filesPerProcess: 1, sideBySide: 2 },
-  { name: 'jobs', folders: ['activities', 'workers'], filesPerProcess: 2, sideBySide: 2 },
-  { name: 'nodes', folders: ['node-runtime', 'embedded'], filesPerProcess: 8, sideBySide: 2 },
+  { name: 'jobs', folders: ['activities', 'workers'], filesPerProcess: 3, sideBySide: 1 },
+  { name: 'nodes', folders: ['node-runtime', 'embedded', 'cli'], filesPerProcess: 8, sideBySide: 2 },
   { name: 'workflows', folders: ['workflows'], filesPerProcess: 6, sideBySide: 2 },
-  { name: 'routes', folders: ['api', 'contract'], filesPerProcess: 16, sideBySide: 4 },
+  { name: 'routes', folders: ['api', 'contract'], filesPerProcess: 16, sideBySide: 3 },
   RULES,
 ]
 
-/** More than cores, for about half of its time a process of tests waits. */
-const LANES = 4
+/** Twice the cores, for about half of its time a process of tests waits. */
+const LANES = 2 * availableParallelism()
 /** No process of tests takes longer. */
 const MINUTES = 30
 
@@ -67,8 +68,8 @@ export async function runGroups(run: (suite: Suite) => Promise<Ending[]>): Promi
 /** Files of a folder take alike long, so they are dealt out in turn. */
 function suitesOf(group: Group): Suite[] {
   const files = globSync('test/*/**/*.test.ts')
-    .toSorted()
     .filter((file) => groupOf(file) === group)
+    .toSorted((a, b) => folderAt(a, group) - folderAt(b, group) || a.localeCompare(b))
   const count = Math.ceil(files.length / group.filesPerProcess)
   return Array.from({ length: count }, (_, n) => ({
     name: `${group.name} ${n + 1}/${count}`,
@@ -77,7 +78,9 @@ function suitesOf(group: Group): Suite[] {
   }))
 }
 
+const folderOf = (file: string): string => file.split(sep)[1] ?? ''
+const folderAt = (file: string, { folders }: Group): number => folders.indexOf(folderOf(file))
+
 function groupOf(file: string): Group {
-  const folder = file.split(sep)[1] ?? ''
-  return GROUPS.find(({ folders }) => folders.includes(folder)) ?? RULES
+  return GROUPS.find(({ folders }) => folders.includes(folderOf(file))) ?? RULES
 }

@@ -27,8 +27,10 @@ const ARGUMENTS = process.argv.slice(2).filter((argument) => argument !== '--ver
 
 async function main(): Promise<void> {
   const isNamed = ARGUMENTS.some((argument) => argument.endsWith('.ts'))
-  const [checked, env] = await Promise.all([isNamed ? [] : runChecks(), tools()])
+  const checks = isNamed ? Promise.resolve([]) : runChecks()
+  const env = await tools()
   const first = isNamed ? await runNamed(env) : await runAll(env)
+  const checked = await checks
   const { endings, flaky } =
     isNamed || IS_STRICT
       ? { endings: first, flaky: [] }
@@ -55,8 +57,7 @@ async function runChecks(): Promise<Ending[]> {
 
 async function runCheck({ name, script }: Check): Promise<Ending> {
   const started = Date.now()
-  console.log(`== ${name} ...`)
-  const ok = await run(['node', '--run', script])
+  const ok = await run(['node', '--run', script], { output: 'afterwards' })
   console.log(`== ${name}: ${ok ? 'ok' : 'FAILED'} (${((Date.now() - started) / 1000).toFixed(1)} s)`)
   return { file: '', title: name, outcome: ok ? 'passed' : 'failed' }
 }

@@ -1,7 +1,18 @@
 import { execFile } from 'node:child_process'
-import { cpSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { createHash } from 'node:crypto'
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { promisify } from 'node:util'
+import { readConfig } from '../../platform/config.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
 
 const run = promisify(execFile)
@@ -82,9 +93,27 @@ function addLaterFrame(file: string): void {
   writeFileSync(file, source.slice(0, at) + LATER_FRAME + source.slice(at))
 }
 
-/** The packages of this checkout where they are the same, else those that the version itself locks. */
+/** The packages of this checkout where they are the same, else those that the version itself locks, installed once per machine. */
 async function providePackages(path: string): Promise<void> {
-  const lockOf = (folder: string) => readFileSync(join(folder, 'package-lock.json'), 'utf8')
-  if (lockOf(path) === lockOf(ROOT)) symlinkSync(join(ROOT, 'node_modules'), join(path, 'node_modules'))
-  else await run('npm', ['ci', '--omit=dev', '--no-audit', '--no-fund'], { cwd: path, maxBuffer: 16 << 20 })
+  const lock = readFileSync(join(path, 'package-lock.json'))
+  const isOurs = lock.equals(readFileSync(join(ROOT, 'package-lock.json')))
+  const packages = isOurs ? join(ROOT, 'node_modules') : await installedPackages(path, lock)
+  symlinkSync(packages, join(path, 'node_modules'))
+}
+
+/** It takes both cores for half a minute, so what a lock file asks for is kept under its digest. */
+async function installedPackages(path: string, lock: Buffer): Promise<string> {
+  const digest = createHash('sha256').update(lock).update(`${process.platform} ${process.arch}`).digest('hex')
+  const installed = join(readConfig().HEARTH_CACHE_DIR, 'release-packages', digest.slice(0, 16))
+  if (existsSync(installed)) return installed
+  const draft = `${installed}.${process.pid}.new`
+  mkdirSync(draft, { recursive: true })
+  try {
+    for (const file of ['package.json', 'package-lock.json']) cpSync(join(path, file), join(draft, file))
+    await run('npm', ['ci', '--omit=dev', '--no-audit', '--no-fund'], { cwd: draft, maxBuffer: 16 << 20 })
+    renameSync(join(draft, 'node_modules'), installed)
+  } finally {
+    rmSync(draft, { recursive: true, force: true })
+  }
+  return installed
 }

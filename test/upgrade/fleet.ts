@@ -161,7 +161,12 @@ export class Fleet implements AsyncDisposable {
   #spawn(version: Checkout, main: Main, env: NodeJS.ProcessEnv = {}): Process {
     const child = spawn(process.execPath, [join(version.path, MAINS[main])], {
       cwd: version.path,
-      env: main === 'node' ? { ...forNode(this.#env), ...env } : { ...this.#env, ...env },
+      env: {
+        ...(main === 'node' ? forNode(this.#env) : this.#env),
+        // Its files lie elsewhere in each run, and what is kept of them goes when they go.
+        NODE_COMPILE_CACHE: join(version.path, '.compile-cache'),
+        ...env,
+      },
       stdio: ['ignore', 'pipe', 'pipe'],
     })
     const lines: string[] = []

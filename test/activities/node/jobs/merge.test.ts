@@ -15,8 +15,17 @@ describe('merging on a node', function () {
   const add = (seed: number, model = {}) =>
     addLlmVersion(jobs.world.api, jobs.accountId, { model: { seed, ...model } }).then(versionRef)
 
-  const addLarge = (seed: number) =>
-    addLlmVersion(jobs.world.api, jobs.accountId, { large: { seed, ...LARGE } }).then(versionRef)
+  /** Public, for each test has an account of its own. */
+  const large = new Map<number, ReturnType<typeof add>>()
+  const addLarge = (seed: number) => {
+    const made =
+      large.get(seed) ??
+      addLlmVersion(jobs.world.api, jobs.accountId, { large: { seed, ...LARGE }, visibility: 'public' }).then(
+        versionRef,
+      )
+    large.set(seed, made)
+    return made
+  }
 
   describe('that stays', () => {
     let node: NodeProcess
