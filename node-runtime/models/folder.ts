@@ -1,18 +1,18 @@
 import { lstat, readdir, readFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 
-/** A model's own files name something that is not one of them; the message quotes no file. */
+/** Thrown when a model's files refer to a file outside of its folder; the message quotes no path. */
 export class StrayFileError extends Error {
   override readonly name = 'StrayFileError'
 }
 
-/** Descriptions in which programs look for the names of further files. */
+/** Descriptions from which libraries read the names of further files. */
 const DESCRIPTION = /^(?:.*\.index\.json|tokenizer_config\.json|manifest\.json)$/
 const LARGEST_DESCRIPTION = 256 * 1024 * 1024
 
 /**
- * Refuses a model folder whose descriptions lead out of it: libraries join such names to the folder as they are, and a
- * node's disk holds more than one account's models. Also refuses links and whatever else is no plain file.
+ * Refuses a model folder whose descriptions lead out of it. Libraries append such names to the folder unchecked, and a
+ * node's disk holds models of more than one account. Also refuses links and everything else that is not a regular file.
  */
 export async function checkModelFolder(folder: string): Promise<void> {
   for (const entry of await readdir(folder, { recursive: true, withFileTypes: true })) {
@@ -31,14 +31,14 @@ async function checkDescription(path: string): Promise<void> {
   try {
     content = JSON.parse(await readFile(path, 'utf8'))
   } catch {
-    // Whoever needs this file says so in its own words.
+    // The library that needs this file reports the fault better.
     return
   }
   if (namedFiles(content).every(isPlainName)) return
   throw new StrayFileError(`${basename(path)} names a file outside of the model's folder`)
 }
 
-/** What libraries open by the names in a description. Other paths in it are where its maker once kept things. */
+/** Returns the names that libraries open. Other paths in a description refer to the machine of its author. */
 function namedFiles(content: unknown): unknown[] {
   if (typeof content !== 'object' || content === null) return []
   const { weight_map, fast_tokenizer_files, model_file } = content as Record<string, unknown>
@@ -49,6 +49,6 @@ function namedFiles(content: unknown): unknown[] {
   ]
 }
 
-/** Whether this is the name of a file in the same folder. */
+/** Returns whether this is the name of a file in the same folder. */
 const isPlainName = (name: unknown): boolean =>
   typeof name === 'string' && name !== '' && name !== '.' && name !== '..' && !/[/\\\0]/.test(name)

@@ -13,55 +13,55 @@ import { checkModelFolder } from './folder.ts'
 import { optionsOf } from './options.ts'
 
 const GPU_LIBRARIES_MB = 4_096
-/** A model server writes caches and compiled kernels. */
+/** The limit for one file: model servers write caches and compiled kernels. */
 const LARGEST_FILE_MB = 4_096
 const SERVERS_DIR = fileURLToPath(new URL('../servers', import.meta.url))
 
-/** Where a model server listens on this machine. */
+/** The address at which a model server listens on this machine. */
 export type ServerAddress = { port: number } | { socket: string }
 
-/** A model server under way, whichever driver runs it. */
+/** A running model server, under either driver. */
 export interface ServerProcess {
   readonly stdout: Readable
   readonly stderr: Readable
-  /** Settles once nothing of it is left. */
+  /** Settles once the whole process tree has exited. */
   readonly exited: Promise<ProcessExit>
-  /** Process id of the server on this machine; undefined once it has gone. */
+  /** The process id of the server on this machine; undefined once it has exited. */
   pid(): Promise<number | undefined>
-  /** Why the node ended it, in words. */
+  /** The reason why the node ended the server, in words. */
   readonly excess?: string | undefined
-  /** TERM, then KILL after `graceMs`; resolves when nothing of it is left. */
+  /** Sends TERM, then KILL after `graceMs`; resolves when the whole process tree has exited. */
   stop(options: { graceMs: number }): Promise<ProcessExit>
 }
 
-/** Everything that can run a model server on this node. */
+/** The drivers that can run a model server on this node. */
 export interface Drivers {
   process: ProcessDriver
-  /** Absent where no container engine answers. */
+  /** Absent without a container engine. */
   container: ContainerDriver | undefined
 }
 
 export interface ModelServerSpec {
   name: string
   profile: RuntimeProfile
-  /** Interpreter of the profile's environment; undefined for profiles without one. */
+  /** The interpreter of the profile's environment; undefined for profiles without one. */
   python: string | undefined
-  /** Folder of the profile's npm packages; undefined for profiles without them. */
+  /** The folder of the profile's npm packages; undefined for profiles without them. */
   packages?: string | undefined
   modelDir: string
-  /** The RAM it is expected to take, beside what lies in the temporary folders of a container. */
+  /** The expected RAM in MB, apart from the temporary folders of a container. */
   ramMb: number
-  /** The GPUs, by their number, on which its room is. */
+  /** The indexes of the GPUs with the model's reservation. */
   gpus?: readonly number[]
 }
 
 export interface Launched {
   process: ServerProcess
-  /** Known before the server says so when the node chose it. */
+  /** Known before the ready line when the node chose the address. */
   address: ServerAddress | undefined
 }
 
-/** Starts the command of a profile; whether it can serve is for the caller to find out. */
+/** Starts the command of a profile. The caller finds out whether the server becomes ready. */
 export async function launch(drivers: Drivers, spec: ModelServerSpec): Promise<Launched> {
   await checkModelFolder(spec.modelDir)
   const options = await optionsOf(spec.profile, spec.modelDir)
@@ -87,7 +87,7 @@ async function launchProcess(
     confinement: {
       reads: [modelDir, ...(packages === undefined ? [] : [packages])],
       network: hasSocket ? 'none' : 'listen',
-      // What a GPU's own libraries take of the RAM no profile tells.
+      // No profile states how much RAM the libraries of a GPU use.
       memoryMb: memoryLimitMb(profile.vram_mb > 0 ? Math.max(ramMb, GPU_LIBRARIES_MB) : ramMb),
       hasGpu: profile.vram_mb > 0,
       oomScore: 300,
@@ -97,7 +97,10 @@ async function launchProcess(
   return { process: child, address: hasSocket ? { socket } : port ? { port } : undefined }
 }
 
-/** What a model server is started with as a process; on port 0 it chooses one and says so. */
+/**
+ * Returns the command line and environment of a model server that runs as a process. On port 0 the server
+ * chooses a port and prints it.
+ */
 export function processCommand(
   {
     profile,
@@ -143,7 +146,7 @@ async function launchContainer(
     image: profile.image,
     command: [...profile.command, ...options].map(fill),
     env: mapValues(profile.env, fill),
-    // The socket's folder is the only way in or out of it.
+    // The container has no network; the folder of the socket is the only connection to it.
     mounts: [{ source: modelDir, target: '/model', readOnly: true }],
     socketDir: '/run/hearth',
     memoryMb: spec.ramMb + (profile.temporary_mb ?? 0) + (profile.shared_mb ?? 0),
@@ -175,7 +178,7 @@ function threadsOf({ threads }: RuntimeProfile): number {
 const mapValues = (record: Record<string, string>, fill: (text: string) => string): Record<string, string> =>
   Object.fromEntries(Object.entries(record).map(([name, value]) => [name, fill(value)]))
 
-/** A port that was free a moment ago, for servers that cannot choose one and say so. */
+/** Returns a port that was free a moment ago, for servers that cannot choose and print one. */
 function freePort(): Promise<number> {
   return new Promise((resolve, reject) => {
     const server = createServer()

@@ -1,21 +1,24 @@
 import { bytesTaken } from '../processes/process-table.ts'
 
 const LOOK_MS = 1_000
-/** Less than this between two looks is no progress. */
+/** A smaller change between two checks does not count as progress. */
 const STEP_BYTES = 1024 * 1024
-/** Words alone carry a load for so many times the silence that ends it: a server may repeat its complaint for ever. */
+/**
+ * A load that only prints lines is aborted after this many stall times, because a server may
+ * repeat an error without end.
+ */
 const WORDS_STALLS = 10
 
 export interface LoadDeadlineOptions {
-  /** A load that does nothing for so long is given up. */
+  /** A load without any progress is aborted after this time. */
   stallMs: number
-  /** Hears how many bytes the server has read, or holds in memory, so far. */
+  /** Called with the number of bytes that the server has read so far, or has in memory. */
   onTaken?: (bytes: number) => void
 }
 
 /**
- * Ends a load that stands still: nothing said, nothing read, no memory taken for `stallMs`. A big model on a slow
- * disk may take as long as it needs.
+ * Aborts a load that stalls: no output, no reads and no memory growth for `stallMs`. A load that makes progress has no
+ * time limit, so a big model may be on a slow disk.
  */
 export class LoadDeadline implements Disposable {
   readonly #controller = new AbortController()
@@ -31,18 +34,18 @@ export class LoadDeadline implements Disposable {
     this.#onTaken = onTaken
   }
 
-  /** Aborts with the reason in words. */
+  /** Aborts with an error that explains the reason. */
   get signal(): AbortSignal {
     return this.#controller.signal
   }
 
-  /** Begins to look at a server whose process ids `pidsOf` tells. */
+  /** Begins to check a server whose process ids `pidsOf` returns. */
   watch(pidsOf: () => Promise<readonly number[]>): void {
     this.#timer = setInterval(() => void this.#look(pidsOf), Math.min(LOOK_MS, this.#stallMs / 4))
     this.#timer.unref()
   }
 
-  /** The server has said something. */
+  /** Records that the server has printed a line. */
   heard(): void {
     this.#progressAt = performance.now()
   }
@@ -53,7 +56,7 @@ export class LoadDeadline implements Disposable {
 
   async #look(pidsOf: () => Promise<readonly number[]>): Promise<void> {
     const { read, held } = await bytesTaken(await pidsOf().catch(() => []))
-    // Weights are read into memory or mapped there: one of the two is near their size at the end.
+    // Weights are read into memory or mapped there, so one of the two numbers ends up near their size.
     this.#onTaken(Math.max(read, held))
     const progress = read + held
     const now = performance.now()

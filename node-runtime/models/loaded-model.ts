@@ -7,31 +7,31 @@ import { withoutPaths } from './without-paths.ts'
 
 const PAUSES_MS = { first: 1_000, longest: 300_000 }
 
-/** One model on this node, from `cold` to `evicted`. */
+/** A model on this node in any state, from `cold` to `evicted`. */
 export class LoadedModel {
   readonly modelKey: string
   server: ModelServer | undefined
   inFlight = 0
   lastUsed = Date.now()
   memoryMb = 0
-  /** The GPUs, by their number, that share what it holds. */
+  /** The indexes of the GPUs that hold the model. */
   gpus: readonly number[] = []
   loading: Promise<void> | undefined
-  /** Process ids of its server, as last seen: what they held is looked for when they are gone. */
+  /** The last known process ids of its server, which the meter checks after their exit. */
   pids: readonly number[] = []
-  /** Settles when its last server is gone with all that it held. */
+  /** Settles when its last server has exited and its memory is free. */
   leaving: Promise<void> | undefined
-  /** Health checks in a row without an answer. */
+  /** The number of failed health checks in a row. */
   timesSick = 0
   progress: DownloadProgress | undefined
-  /** How much of its weights its server has taken while it starts. */
+  /** The percentage of the weights that its starting server has read. */
   loadPercent = 0
-  /** How long its last load waited for what it runs in to be installed. */
+  /** The time that its last load waited for the installation of its environment. */
   environmentMs = 0
-  /** Its server is up and is asked for its first inference. */
+  /** True while its new server runs the first inference. */
   isWarmingUp = false
   error: string | undefined
-  /** The last load failed for its weights, which are what they should be. */
+  /** True when the last load failed because of the weights, although their bytes are right. */
   isUnusable = false
   retryAt = 0
   #state: NodeModelState
@@ -44,7 +44,10 @@ export class LoadedModel {
     this.#state = state
   }
 
-  /** `running` and `idle` follow from what is in flight; a model that has not been used since its load is `warm`. */
+  /**
+   * `running` depends on the requests in flight. A model that has not been used since its load is
+   * `warm`, and later `idle`.
+   */
   get state(): NodeModelState {
     if (this.#state !== 'warm' && this.#state !== 'idle') return this.#state
     return this.inFlight > 0 ? 'running' : this.#state
@@ -54,7 +57,7 @@ export class LoadedModel {
     this.#state = state
   }
 
-  /** It is loaded, nobody uses it, and nobody has asked to keep it. */
+  /** True for a loaded model without requests and without a pin. */
   get isEvictable(): boolean {
     return this.server !== undefined && this.inFlight === 0 && !this.loading && !this.#isPinned
   }
@@ -63,7 +66,7 @@ export class LoadedModel {
     return this.#pins.has(this.modelKey)
   }
 
-  /** A server that has gone has none, and those that it had stay known. */
+  /** Stores the process ids; an empty list is ignored, so that those of an exited server remain known. */
   sawPids(pids: readonly number[]): void {
     if (pids.length > 0) this.pids = pids
   }
@@ -76,7 +79,7 @@ export class LoadedModel {
     this.progress = undefined
   }
 
-  /** Puts the next try off, twice as long each time. */
+  /** Records a failure and postpones the next try, each time by twice as long. */
   fail(message: string, { isUnusable = false } = {}): void {
     this.error = message
     this.isUnusable = isUnusable

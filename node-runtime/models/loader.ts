@@ -12,49 +12,49 @@ export interface ModelLoaderOptions {
   catalog: Catalog
   cache: WeightsCache
   drivers: Drivers
-  /** Asks a gateway what a model is made of. */
+  /** Requests the specification of a model from a gateway. */
   modelSpec: (modelKey: string, options: { signal: AbortSignal }) => Promise<NodeModelSpec>
-  /** The interpreter of a locked environment, installed on first use. */
+  /** Returns the interpreter of a locked environment, which the first call installs. */
   pythonOf: (environment: string) => Promise<string>
-  /** The folder of a locked set of npm packages, installed on first use. */
+  /** Returns the folder of a locked set of npm packages, which the first call installs. */
   packagesOf: (environment: string) => Promise<string>
 }
 
-/** Everything a model server needs, on this machine. */
+/** Everything that a model server needs, on this machine. */
 export interface Prepared {
   cached: CachedModel
   profile: RuntimeProfile
   python: string | undefined
   packages: string | undefined
-  /** How long it was waited for what the model runs in once its weights were there. */
+  /** The time that the load waited for the environment after the weights were complete. */
   environmentMs: number
 }
 
 export interface PrepareOptions {
   signal: AbortSignal
-  /** Models whose weights may not leave the disk to make room. */
+  /** Models whose weights must stay on the disk. */
   keep: ReadonlySet<string>
   onDownload: (progress?: DownloadProgress) => void
 }
 
 export interface StartOptions {
-  /** The most RAM that it may take as a container. */
+  /** The RAM limit of a container. */
   ramMb: number
-  /** Those that it may use. */
+  /** The indexes of the GPUs that the server may use. */
   gpus: readonly number[]
   stopping: AbortSignal
-  /** The server is up and is asked for its first inference. */
+  /** Called when the server is up and its first inference begins. */
   onWarmUp: () => void
-  /** Hears which processes there are, also of a server that does not come up. */
+  /** Called with the process ids, also for a server that fails to start. */
   onPids: (pids: readonly number[]) => void
-  /** How many percent of the weights' bytes the server has taken; 99 until it can serve. */
+  /** Called with the percentage of the weights that the server has read; at most 99 until the server is ready. */
   onProgress: (percent: number) => void
 }
 
-/** Silence after which a download counts as stuck. */
+/** A download without progress is aborted after this time. */
 const DOWNLOAD_STALL_MS = 60_000
 
-/** The steps from nothing to a server that has answered one real request; holds no state of its own. */
+/** The steps from a cold model to a server that has answered one real request. It has no state of its own. */
 export class ModelLoader {
   readonly #options: ModelLoaderOptions
 
@@ -62,7 +62,7 @@ export class ModelLoader {
     this.#options = options
   }
 
-  /** Weights and environment; neither has anything to do with how long the load itself stands still. */
+  /** Prepares the weights and the environment. The load deadline does not cover these steps. */
   async prepare(modelKey: string, options: PrepareOptions): Promise<Prepared> {
     const { cache, catalog, modelSpec, pythonOf, packagesOf } = this.#options
     const found = await cache.find(modelKey)
@@ -74,16 +74,16 @@ export class ModelLoader {
       profile.python_env === null ? undefined : pythonOf(profile.python_env),
       profile.npm_env === undefined ? undefined : packagesOf(profile.npm_env),
     ])
-    // Awaited below; a failure before that must not count as unhandled.
+    // The promise is awaited below; an earlier rejection must not count as unhandled.
     environment.catch(() => {})
     const cached = found ?? (await this.#download(spec, options))
     const cachedAt = performance.now()
-    // An installation goes on in the background for the next load.
+    // After an abort the installation continues in the background, for the next load.
     const [python, packages] = await unlessAborted(environment, options.signal)
     return { cached, profile, python, packages, environmentMs: performance.now() - cachedAt }
   }
 
-  /** Starts the server and asks for one real inference; a load that stands still is given up. */
+  /** Starts the server and sends one real inference; aborts a load that stalls. */
   async start(
     { cached, profile, python, packages }: Prepared,
     { ramMb, gpus, stopping, onWarmUp, onPids, onProgress }: StartOptions,

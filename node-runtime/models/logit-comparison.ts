@@ -18,7 +18,7 @@ import { AttemptError } from '../training/attempt-error.ts'
 import type { BaseTools } from '../training/base-model.ts'
 import type { ModelManager } from './manager.ts'
 
-/** What a comparison needs of its node. */
+/** The parts of a node that a comparison uses. */
 export interface ComparisonTools extends BaseTools {
   readonly models: Pick<ModelManager, 'report' | 'room'>
   readonly memory: MemoryLedger
@@ -28,14 +28,14 @@ export interface ComparisonTools extends BaseTools {
 }
 
 export interface ComparisonOptions {
-  /** What its logits are to be: those of a base under adapters. */
+  /** The base and adapters that must yield the same logits. */
   ingredients: readonly MergeIngredient[]
-  /** Memory one of the models takes; never two are loaded. */
+  /** The memory of one model; only one at a time is loaded. */
   memoryMb: number
   signal: AbortSignal
 }
 
-/** One prompt, as `hearth_trainers/llm/compare.py` tells of it; a number that is none comes as null. */
+/** The result of one prompt, as `hearth_trainers/llm/compare.py` prints it; NaN becomes null. */
 interface PromptVerdict {
   prompt: string
   difference: number | null
@@ -48,10 +48,10 @@ type Line = { event: 'result'; prompts: PromptVerdict[] } | { event: 'error'; me
 const ENVIRONMENT = 'llm'
 const TRAINERS = fileURLToPath(new URL('../trainers/', import.meta.url))
 const LAST_LINES = 5
-/** Exit status of a program whose files cannot be compared. */
+/** The exit status for files that cannot be compared. */
 const UNFIT = 64
 
-/** The models could not be compared; `isFinal` when they never can be. */
+/** The models could not be compared; `isFinal` when a retry would fail again. */
 export class ComparisonError extends Error {
   override readonly name = 'ComparisonError'
   readonly isFinal: boolean
@@ -63,9 +63,9 @@ export class ComparisonError extends Error {
 }
 
 /**
- * Compares the logits of a model that lies on this disk with those of its base under its adapters, over fixed prompts.
- * Answers with what is wrong, or `undefined` when they agree within the limit. Throws a `NoRoomError` when the memory
- * cannot be had here and a `ComparisonError` when there is nothing to compare.
+ * Compares the logits of a local model with those of its base under its adapters, over fixed prompts. Returns the
+ * difference in words, or `undefined` when they agree within the limit. Throws a `NoRoomError` when this node lacks the
+ * memory and a `ComparisonError` when the comparison is impossible.
  */
 export async function compareLogits(
   tools: ComparisonTools,
@@ -74,12 +74,13 @@ export async function compareLogits(
 ): Promise<string | undefined> {
   const name = `logits-${randomUUID()}`
   const dir = join(tools.workDir, name)
-  // First of all: where there is no such environment no model has to leave the memory.
+  // The environment comes first: without it no model needs to be evicted.
   const command = await needed(unlessAborted(tools.pythonOf(ENVIRONMENT), signal), signal)
   const gpus = await tools.models.room.hold(name, memoryMb)
   try {
     await mkdir(dir, { recursive: true })
-    // Linked here like the others: a model that left the memory may leave the disk while its base is fetched.
+    // The tested model is linked like the others, because an evicted model may be removed from the disk
+    // while its base is downloaded.
     const tested: MergeIngredient = {
       role: 'source',
       label: 'the model',
@@ -110,7 +111,7 @@ export async function compareLogits(
         reads: [await realpath(dir)],
         network: 'none',
         memoryMb: memoryLimitMb(memoryMb),
-        // It uses one where there is one.
+        // The program uses a GPU if there is one.
         hasGpu: true,
         oomScore: 600,
       },
@@ -122,10 +123,10 @@ export async function compareLogits(
   }
 }
 
-/** What a comparison cannot do without; a few tries are made, for what is missing may come. */
+/** Turns a failed preparation into a `ComparisonError` that a retry may resolve. */
 function needed<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   return work.catch((cause: unknown) => {
-    // What has a code of its own, and gateways that do not answer, are for the caller to judge.
+    // The caller handles errors with a code of their own, and gateways that do not respond.
     if (signal.aborted || cause instanceof AttemptError || cause instanceof ControlError) throw cause
     const why = cause instanceof Error ? cause.message : String(cause)
     throw new ComparisonError(`its logits could not be compared: ${why}`, { isFinal: false, cause })
@@ -165,7 +166,7 @@ async function readVerdict(process: ManagedProcess, signal: AbortSignal): Promis
   }
 }
 
-/** The worst of the prompts that do not agree, in words. */
+/** Describes the worst of the prompts that differ. */
 function complaint(prompts: readonly PromptVerdict[]): string | undefined {
   const excess = ({ difference, limit }: PromptVerdict) => (difference ?? Infinity) / limit
   const [worst] = prompts.filter(({ passed }) => !passed).toSorted((a, b) => excess(b) - excess(a))

@@ -21,7 +21,7 @@ export interface ModelManagerOptions extends ModelLoaderOptions {
   log: Logger
 }
 
-/** Why a model cannot be had on this node now. */
+/** The reason why a model is not available on this node now. */
 export class ModelUnavailableError extends Error {
   override readonly name = 'ModelUnavailableError'
   readonly code: 'no_capacity' | 'load_failed' | 'unusable' | 'backing_off' | 'stopping'
@@ -32,23 +32,24 @@ export class ModelUnavailableError extends Error {
   }
 }
 
-/** The right to use a loaded model; while it is held the model cannot be evicted. */
+/** The right to use a loaded model. The model cannot be evicted until it is disposed. */
 export interface ModelUse extends Disposable {
   readonly server: ModelServer
 }
 
 const WATCH_MS = 5_000
-/** For requests in flight when the whole node stops. */
+/** The time for requests in flight when the whole node stops. */
 const STOP_GRACE_MS = 500
 const HEALTH_TIMEOUT_MS = 5_000
 const MAX_SICK = 3
 
 /**
- * The models of this node along cold -> downloading_model -> loading_model -> warm -> running -> idle -> evicted.
- * One load per model at a time; room is made only for a concrete load, from idle models, least recently used first.
+ * Manages the models of this node through the states cold -> downloading_model -> loading_model -> warm -> running ->
+ * idle -> evicted. There is one load per model at a time. Models are evicted only for a concrete load: idle ones,
+ * least recently used first.
  */
 export class ModelManager implements AsyncDisposable {
-  /** This node's memory, for models and for whatever else needs it. */
+  /** The memory of this node, for models and all other work. */
   readonly room: MemoryRoom
   readonly #options: ModelManagerOptions
   readonly #loader: ModelLoader
@@ -69,24 +70,24 @@ export class ModelManager implements AsyncDisposable {
     this.#watch.unref()
   }
 
-  /** Notes what earlier lives of this node left on disk. */
+  /** Registers the models that earlier runs of this node left on disk. */
   async init(): Promise<void> {
     for (const key of await this.#options.cache.list()) this.#add(key, 'evicted')
   }
 
   report(): NodeModel[] {
-    const told = [...this.#models.values()].filter(
+    const reported = [...this.#models.values()].filter(
       ({ state, retryAt }) => state !== 'cold' || retryAt > Date.now(),
     )
-    return told.map((model) => model.report())
+    return reported.map((model) => model.report())
   }
 
-  /** Calls back on every step of a model along the chain, but not on each request (`running`, `idle`). */
+  /** Registers a listener for the states of models, except `running` and `idle`, which change with each request. */
   onChange(listener: (model: NodeModel) => void): void {
     this.#listeners.add(listener)
   }
 
-  /** A loaded model for one request, or undefined; never waits. */
+  /** Returns a loaded model for one request, or undefined; never waits. */
   use(modelKey: string): ModelUse | undefined {
     const model = this.#models.get(modelKey)
     const server = model?.server
@@ -102,19 +103,19 @@ export class ModelManager implements AsyncDisposable {
     }
   }
 
-  /** Where a request for a model starts from on this node. */
+  /** Returns the state in which a request finds a model on this node. */
   startState(modelKey: string): 'resident' | 'cached' | 'cold' {
     const model = this.#models.get(modelKey)
     if (model?.server) return 'resident'
     return model?.state === 'evicted' || model?.state === 'loading_model' ? 'cached' : 'cold'
   }
 
-  /** How long the last load of a model waited for what it runs in to be installed. */
+  /** Returns the time that the last load of a model waited for the installation of its environment. */
   environmentMs(modelKey: string): number {
     return Math.round(this.#models.get(modelKey)?.environmentMs ?? 0)
   }
 
-  /** Loads a model unless it is loaded. All who ask meanwhile share one load; a caller that leaves does not stop it. */
+  /** Loads a model unless it is loaded. Concurrent callers share one load, and a caller that leaves does not stop it. */
   async load(modelKey: string): Promise<void> {
     const model = this.#models.get(modelKey) ?? this.#add(modelKey, 'cold')
     if (model.server) return
@@ -129,15 +130,15 @@ export class ModelManager implements AsyncDisposable {
     await (model.loading ??= this.#load(model))
   }
 
-  /** Loads what is pinned and is not loaded. */
+  /** Loads the pinned models that are not loaded. */
   keepPinned(): void {
     for (const key of this.#options.pins.keys) {
-      // Why it failed is in the log and in the model's report; backing off keeps it from trying at every look.
+      // The error is in the log and in the model's report; the back-off prevents a new try at every inspection.
       if (this.startState(key) !== 'resident') this.load(key).catch(() => {})
     }
   }
 
-  /** Stops every model server; a node that is stopping loads nothing more. */
+  /** Stops every model server; a stopping node loads no further model. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stopping.abort(new ModelUnavailableError('stopping', 'this node is stopping'))
     clearInterval(this.#watch)
@@ -160,13 +161,13 @@ export class ModelManager implements AsyncDisposable {
     const { modelKey } = model
     const startedAt = performance.now()
     try {
-      // Its last server may still be on its way out, with the memory it holds.
+      // The model's last server may still be stopping and use its memory.
       await this.#getRoom(this.room.whenGone(model))
       await this.#bringUp(model)
     } catch (err) {
       const message = err instanceof Error ? err.message : String(err)
       const isUnusable = blamesWeights(err)
-      // Lack of room passes by itself; it is no fault of the model.
+      // A lack of memory is temporary and is not a failure of the model.
       if (err instanceof ModelUnavailableError) model.progress = undefined
       else model.fail(message, { isUnusable })
       this.#move(model, (await cache.find(modelKey)) ? 'evicted' : 'cold')
@@ -182,7 +183,10 @@ export class ModelManager implements AsyncDisposable {
     emit(log, 'model.loaded', { model_key: modelKey, ms: Math.round(performance.now() - startedAt) })
   }
 
-  /** Whoever blames the weights is believed once their bytes are the right ones; what the disk has spoiled is fetched anew, once. */
+  /**
+   * When a load fails because of the weights, their digests are checked. Damaged files are downloaded again, once;
+   * intact ones are unusable.
+   */
   async #bringUp(model: LoadedModel, { isAgain = false } = {}): Promise<void> {
     const { cache, log } = this.#options
     const { modelKey } = model
@@ -228,7 +232,7 @@ export class ModelManager implements AsyncDisposable {
     }
   }
 
-  /** Memory that has to come back may take its time; a node that stops does not wait for it. */
+  /** Memory may take long to be freed; a stopping node does not wait for it. */
   #getRoom<T>(waiting: Promise<T>): Promise<T> {
     return unlessAborted(waiting, this.#stopping.signal).catch((err: unknown) => {
       throw err instanceof NoRoomError ? new ModelUnavailableError('no_capacity', err.message) : err
@@ -276,7 +280,7 @@ export class ModelManager implements AsyncDisposable {
     emit(this.#options.log, 'model.server_died', { model_key: model.modelKey, err: model.error })
   }
 
-  /** Measures what is loaded, gives up on a server that has stopped answering, and keeps pinned models loaded. */
+  /** Measures the loaded models, stops servers that no longer answer, and loads pinned models. */
   async #inspect(): Promise<void> {
     this.keepPinned()
     await Promise.all(
@@ -285,7 +289,7 @@ export class ModelManager implements AsyncDisposable {
         if (!server) return
         await this.#measure(model, server)
         if (model.inFlight > 0 || (await server.isHealthy(HEALTH_TIMEOUT_MS))) model.timesSick = 0
-        // Its exit is then seen as a death like any other.
+        // Its exit is then handled like that of a server that died.
         else if (++model.timesSick >= MAX_SICK) await server.stop({ graceMs: 0 })
       }),
     )
@@ -301,7 +305,7 @@ export class ModelManager implements AsyncDisposable {
     this.#options.measured.note(model.modelKey, peak)
   }
 
-  /** The disk's quota may have taken models that were only cached. */
+  /** The disk quota may have removed models that were only cached. */
   async #noteLeftDisk(): Promise<void> {
     const onDisk = new Set(await this.#options.cache.list())
     for (const model of this.#models.values()) {
@@ -318,6 +322,6 @@ export class ModelManager implements AsyncDisposable {
   }
 }
 
-/** Whether a load failed for what its files hold, by the word of the model server or by what they name. */
+/** Returns whether a load failed because of the model's files: the server said so, or they refer to files outside. */
 const blamesWeights = (err: unknown): boolean =>
   err instanceof StrayFileError || (err instanceof ModelServerError && err.isUnusable)

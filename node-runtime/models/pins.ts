@@ -1,22 +1,25 @@
-/** Models that this node keeps loaded and never evicts for others: those of its configuration, and those it is told. */
+/**
+ * Models that are always loaded on this node and never evicted: those of its configuration, and those
+ * that the platform assigned.
+ */
 export class Pins {
   readonly #own: ReadonlySet<string>
-  #told: ReadonlySet<string> = new Set()
+  #assigned: ReadonlySet<string> = new Set()
 
   constructor(own: Iterable<string> = []) {
     this.#own = new Set(own)
   }
 
   get keys(): readonly string[] {
-    return [...new Set([...this.#own, ...this.#told])]
+    return [...new Set([...this.#own, ...this.#assigned])]
   }
 
   has(modelKey: string): boolean {
-    return this.#own.has(modelKey) || this.#told.has(modelKey)
+    return this.#own.has(modelKey) || this.#assigned.has(modelKey)
   }
 
-  /** Takes what the platform wants kept here in place of what it wanted before. */
+  /** Replaces the models that the platform assigned. */
   tell(modelKeys: readonly string[]): void {
-    this.#told = new Set(modelKeys)
+    this.#assigned = new Set(modelKeys)
   }
 }

@@ -13,17 +13,17 @@ import {
 } from './launch.ts'
 import type { LoadDeadline } from './load-deadline.ts'
 
-/** How a model server ends that can load its weights nowhere and never (servers/README.md). */
+/** The exit status of a model server whose weights cannot be loaded on any node (servers/README.md). */
 const UNUSABLE_STATUS = 65
-/** How the line begins in which it says why; libraries may write more behind it. */
+/** The beginning of the line with the reason; libraries may print more after it. */
 const UNUSABLE_LINE = 'its weights cannot be used'
 const LAST_LINES = 20
 const HEALTH_POLL_MS = 200
 
-/** A model could not be loaded or has stopped answering; the message is for operators and waiters. */
+/** A model that could not be loaded or has stopped answering; the message is for operators and waiting callers. */
 export class ModelServerError extends Error {
   override readonly name = 'ModelServerError'
-  /** The weights themselves are at fault, by the word of the server. */
+  /** True when the server blames the weights. */
   readonly isUnusable: boolean
 
   constructor(message: string, { isUnusable = false } = {}) {
@@ -35,11 +35,11 @@ export class ModelServerError extends Error {
 export interface ServerStartOptions {
   deadline: LoadDeadline
   stopping: AbortSignal
-  /** Hears which processes there are, also of a server that does not come up. */
+  /** Called with the process ids, also for a server that fails to start. */
   onPids?: (pids: readonly number[]) => void
 }
 
-/** One model server process and the kept connections to it. */
+/** One model server process and the pool of connections to it. */
 export class ModelServer {
   readonly profile: RuntimeProfile
   readonly pool: Pool
@@ -58,7 +58,7 @@ export class ModelServer {
     this.pool = poolOf(address, profile.max_concurrency)
   }
 
-  /** Starts the server and waits until it can serve, for as long as the deadline lets it. */
+  /** Starts the server and waits until it is ready or the deadline aborts. */
   static async start(
     drivers: Drivers,
     spec: ModelServerSpec,
@@ -80,7 +80,7 @@ export class ModelServer {
       const address = await Promise.race([ready, failure(process, lastLines, signal)])
       return new ModelServer(spec.profile, process, chosen ?? address, lastLines)
     } catch (err) {
-      // Whether or not the processes could be told, they are ended.
+      // The processes are stopped even when their ids could not be read.
       await look().catch(() => {})
       await process.stop({ graceMs: 0 })
       throw err
@@ -91,22 +91,22 @@ export class ModelServer {
     return this.#process.exited
   }
 
-  /** Why the node itself ended it, in words. */
+  /** The reason why the node ended the server, in words. */
   get excess(): string | undefined {
     return this.#process.excess
   }
 
-  /** What it last wrote, for the explanation of a failure. */
+  /** The last lines of its output, which explain a failure. */
   get lastWords(): string {
     return this.#lastLines.slice(-5).join('\n')
   }
 
-  /** Process ids of the server and of all below it; none once it has gone. */
+  /** Returns the process ids of the server and its descendants; an empty list once it has exited. */
   pids(): Promise<readonly number[]> {
     return pidsOf(this.#process)
   }
 
-  /** Asks for one real inference; throws unless it succeeds. */
+  /** Sends one real inference; throws unless it succeeds. */
   async probe(input: unknown, signal?: AbortSignal): Promise<void> {
     const answer = await this.pool.request({
       method: 'POST',
@@ -132,7 +132,7 @@ export class ModelServer {
     }
   }
 
-  /** Resolves when the process tree is gone. */
+  /** Resolves when the process tree has exited. */
   async stop({ graceMs = this.profile.stop_grace_s * 1000 }: { graceMs?: number } = {}): Promise<void> {
     await this.#process.stop({ graceMs })
     await this.pool.destroy()
@@ -144,7 +144,10 @@ async function pidsOf(process: ServerProcess): Promise<readonly number[]> {
   return pid === undefined ? [] : treeOf(pid)
 }
 
-/** What exceeds the model's concurrency waits here. A generation may take as long as its caller waits. */
+/**
+ * Requests beyond the model's concurrency queue in this pool. A generation has no timeout of its own, because
+ * its caller may cancel it.
+ */
 function poolOf(address: ServerAddress, connections: number): Pool {
   const [origin, by] =
     'socket' in address
@@ -159,7 +162,7 @@ function poolOf(address: ServerAddress, connections: number): Pool {
   })
 }
 
-/** The address of its ready line. Reads on for as long as the server lives, so that its pipes never fill. */
+/** Returns the address of the ready line. It reads on for as long as the server lives, so that its pipes never fill. */
 function firstAddress(
   { stdout, stderr }: ServerProcess,
   lastLines: string[],
@@ -180,7 +183,7 @@ function firstAddress(
   })
 }
 
-/** Asks for its health until it is well. */
+/** Polls the health check until it succeeds. */
 async function answersHealth(
   profile: RuntimeProfile,
   address: ServerAddress | undefined,
@@ -203,7 +206,7 @@ async function answersHealth(
   }
 }
 
-/** Rejects when the server ends or its time is over, with what it last said. */
+/** Rejects with the server's last lines when the server exits or the signal aborts. */
 function failure(process: ServerProcess, lastLines: string[], signal: AbortSignal): Promise<never> {
   return new Promise((_resolve, reject) => {
     const give = (why: string, lines: number) =>

@@ -1,8 +1,8 @@
-/** An absolute path of at least two parts, but no part of an address. */
+/** An absolute path with at least two parts that is not part of a URL. */
 const PATH = /(?:file:\/\/|(?<![\w.:/~-]))\/(?:[\w.@+~=-]+\/)+([\w.@+~=-]*)/g
-/** Routes, which look like paths and are known to whoever calls them. */
+/** Routes look like paths, but callers know them. */
 const ROUTE = /^\/(?:v1|api)\//
 
-/** A message as it may leave this node: of paths on its disk only the last part is told. */
+/** Shortens a message for other machines: of each path on this disk only the last part remains. */
 export const withoutPaths = (text: string): string =>
   text.replace(PATH, (path, last: string) => (ROUTE.test(path) ? path : last === '' ? '…' : `…/${last}`))

@@ -1,4 +1,5 @@
-"""What every kind of tabular model says: labels with their probabilities, and what it cannot use."""
+"""The parts that all tabular models share: labels with their probabilities,
+and errors about the input."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import numpy as np
 
 
 class InputProblem(ValueError):
-    """The request cannot be answered; the text names the place, `path` is its JSON pointer."""
+    """The request is invalid; the text names the location, and `path` is its JSON pointer."""
 
     def __init__(self, text: str, path: str) -> None:
         super().__init__(text)
@@ -17,23 +18,23 @@ class InputProblem(ValueError):
 
 
 def problem_at(index: int, column: str, text: str) -> InputProblem:
-    """An `InputProblem` about one column of one instance."""
+    """Returns an `InputProblem` for one column of one instance."""
     pointer = column.replace("~", "~0").replace("/", "~1")
     return InputProblem(f"instances[{index}].{column} {text}", f"/instances/{index}/{pointer}")
 
 
 class Labels:
-    """Turns rows of probabilities into answers."""
+    """Turns rows of probabilities into predictions."""
 
     def __init__(self, classes: Sequence[Any]) -> None:
-        # Loaded only for classes: it takes longer than reading a usual model.
+        # Imported only for classifiers, because the import takes longer than reading a usual model.
         from hearth_trainers.schemas import label_name
 
         self._classes = list(classes)
         self._names = [label_name(label) for label in classes]
 
     def present(self, probabilities: np.ndarray) -> list[Any]:
-        """`{label, probabilities}` per row."""
+        """Returns `{label, probabilities}` for each row."""
         best = probabilities.argmax(axis=1)
         return [
             {"label": self._classes[index], "probabilities": dict(zip(self._names, row))}

@@ -1,4 +1,5 @@
-"""What the model servers of this folder share: they are plain ASGI applications, for few routes need no framework."""
+"""The base of the Python model servers. They are plain ASGI applications, because so few
+routes need no framework."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 App = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
 
 GRACE_S = 5
-# How a server ends whose weights can be loaded nowhere and never; see README.md.
+# The exit status of a server whose weights cannot be loaded on any node; see README.md.
 UNUSABLE_STATUS = 65
 
 
@@ -28,13 +29,13 @@ class BodyTooLarge(Exception):
 
 
 def refuse_weights(why: str) -> NoReturn:
-    """Ends with the one line that says why no machine can use the weights."""
+    """Prints the one line that explains why no node can load the weights, and exits."""
     print(f"its weights cannot be used: {' '.join(why.split())}", file=sys.stderr, flush=True)
     sys.exit(UNUSABLE_STATUS)
 
 
 def server_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where to listen, and when to end."""
+    """Adds the options for the address and for the end of the server."""
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0, help="0 takes any free port and prints it")
     parser.add_argument("--socket", help="listen on this Unix socket instead")
@@ -42,7 +43,7 @@ def server_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def read_body(receive: Receive, largest: int) -> bytes:
-    """The whole body of a request."""
+    """Reads the whole body of a request."""
     message = await receive()
     if not message.get("more_body"):
         body = message.get("body", b"")
@@ -61,7 +62,7 @@ async def read_body(receive: Receive, largest: int) -> bytes:
 
 
 async def send_json(send: Send, status: int, body: Any) -> None:
-    """One whole answer."""
+    """Sends one complete response."""
     payload = orjson.dumps(body)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(payload)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -69,8 +70,9 @@ async def send_json(send: Send, status: int, body: Any) -> None:
 
 
 def serve(app: App, options: argparse.Namespace) -> None:
-    """Listens, says so on standard output, serves until SIGTERM."""
-    # The server finishes what is in flight, then raises the signal again: that is a normal end.
+    """Listens, prints the ready line on standard output, and serves until SIGTERM."""
+    # The server finishes the requests in flight and then raises the signal
+    # again, which is a normal end.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     listener = _listen(options)
     where = {"socket": options.socket} if options.socket else {"port": listener.getsockname()[1]}
@@ -91,7 +93,7 @@ def serve(app: App, options: argparse.Namespace) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Says on standard output where it listens, once it does."""
+    """Prints the ready line with its address on standard output once it listens."""
 
     def __init__(self, config: uvicorn.Config, ready: dict[str, Any]) -> None:
         super().__init__(config)
@@ -110,7 +112,8 @@ def _listen(options: argparse.Namespace) -> socket.socket:
         listener.bind(options.socket)
     else:
         family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-        # Only where the protocol is named does asyncio turn off Nagle's algorithm, which costs an answer in two writes 40 ms.
+        # asyncio disables Nagle's algorithm only if the protocol is given. The algorithm delays a
+        # response of two writes by 40 ms.
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((options.host, options.port))

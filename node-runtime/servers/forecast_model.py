@@ -1,4 +1,4 @@
-"""Answers forecasts: see tabular_model.py."""
+"""Predicts forecasts: see tabular_model.py."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lightgbm_native import NativeBooster
 
 
 class Forecaster:
-    """The next values of a series from its last ones."""
+    """Predicts the next values of a series from its last ones."""
 
     def __init__(self, manifest: Mapping[str, Any], booster: NativeBooster) -> None:
         self._target: str = manifest["target"]

@@ -1,4 +1,5 @@
-"""PyTorch and transformers without what serving never uses: compiling and spreading a model. A quarter of their time to start."""
+"""Imports PyTorch and transformers without the parts that serving never uses: the compiler and
+distributed models. That saves three quarters of the import time."""
 
 from __future__ import annotations
 
@@ -14,16 +15,15 @@ import torch
 
 COMPILER = "torch._dynamo"
 
-# A server is one process. Without this transformers loads what spreads tensors over several.
+# A server is one process. With this setting transformers does not import its code for
+# tensors on several devices.
 torch.distributed.is_available = lambda: False
 
 
 @contextmanager
 def without_compiler() -> Iterator[None]:
-    """
-    Meanwhile the compiler is not loaded by those who only mark functions for it, as transformers does all over. Whoever asks for
-    more of it, then or afterwards, gets it.
-    """
+    """In this context the compiler is not imported for modules that only use its decorators, as
+    transformers does in many places. Any other access, then or later, imports it."""
     if COMPILER in sys.modules:
         yield
         return
@@ -39,13 +39,14 @@ def _mark(function: Callable[..., Any] | None = None, *_: Any, **__: Any) -> Any
 
 
 class _Marks(ModuleType):
-    """The compiler's decorators, which change nothing about a function that is never compiled."""
+    """The decorators of the compiler, as no-ops: a function that is never
+    compiled does not need them."""
 
     allow_in_graph = assume_constant_result = disable = staticmethod(_mark)
 
     def __init__(self) -> None:
         super().__init__(COMPILER)
-        # Other modules of the package can be imported as ever.
+        # With this path, other modules of the package can still be imported.
         self.__path__ = [str(Path(torch.__file__).parent / "_dynamo")]
 
     def __getattr__(self, name: str) -> Any:
@@ -55,6 +56,6 @@ class _Marks(ModuleType):
         return getattr(importlib.import_module(COMPILER), name)
 
     def remove(self) -> None:
-        """Makes way for the compiler."""
+        """Restores the way to the real compiler."""
         if sys.modules.get(COMPILER) is self:
             del torch._dynamo, sys.modules[COMPILER]

@@ -1,8 +1,8 @@
 """LightGBM's C library without its Python package.
 
-Importing the package costs 0.6 s and 90 MB, most of it scikit-learn and SciPy; a server needs a handful of functions. One
-prepared row of a small model predicts in 2 microseconds, where `Booster.predict` takes 19.
-"""
+Importing the package costs 0.6 s and 90 MB, most of it for scikit-learn and SciPy, and a server
+needs a handful of functions. One prepared row of a small model is predicted in 2 microseconds,
+where `Booster.predict` needs 19."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ROW_MAJOR = 1
 
 
 class LightGBMError(RuntimeError):
-    """The library refused a call."""
+    """The library returned an error."""
 
 
 def _library() -> ctypes.CDLL:
@@ -39,7 +39,8 @@ def _library() -> ctypes.CDLL:
 
 
 class NativeBooster:
-    """A model in LightGBM's text format. Threads take turns: the prepared row buffer is one."""
+    """A model in LightGBM's text format. The buffer of the prepared row is shared, so
+    threads predict one at a time."""
 
     def __init__(self, model: Path, threads: int) -> None:
         self._library = _library()
@@ -61,7 +62,7 @@ class NativeBooster:
         self._prepare()
 
     def predict(self, rows: np.ndarray) -> np.ndarray:
-        """`(n, width)` rows in, `(n, outputs)` values out."""
+        """Predicts rows of shape `(n, width)` and returns values of shape `(n, outputs)`."""
         if len(rows) == 1:
             return self._predict_row(rows[0])
         rows = np.ascontiguousarray(rows, dtype=np.float64)

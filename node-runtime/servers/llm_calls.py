@@ -1,4 +1,5 @@
-"""Tool calls in the text of a model, `{"name": ..., "arguments": {...}}` between tags, told in fragments as they come."""
+"""Tool calls in the text of a model, `{"name": ..., "arguments": {...}}` between
+tags, streamed in fragments."""
 
 from __future__ import annotations
 
@@ -15,52 +16,53 @@ HEAD = re.compile(r'\s*\{\s*(?:"type"\s*:\s*"function"\s*,\s*)?"name"\s*:\s*("(?
 
 
 class CallReader:
-    """Reads one call from behind its opening tag to behind its closing one."""
+    """Reads one call, from its opening tag to its closing one."""
 
     def __init__(self, index: int) -> None:
         self._index = index
         self._value = ValueEnd()
-        # All that has come so far; what of it is not told yet begins at `_at`.
+        # The text so far; the part from `_at` on has not been streamed.
         self.text = ""
         self._at = 0
-        self.is_told = False
+        self.is_streamed = False
         self.is_whole = False
         self.is_closed = False
 
     @property
     def rest(self) -> str:
-        """What came behind the closing tag."""
+        """The text after the closing tag."""
         return self.text[self._at :]
 
     def add(self, text: str) -> list[dict[str, Any]]:
-        """The fragments that can be told now."""
+        """Returns the fragments that are ready."""
         self.text += text
-        told: list[dict[str, Any]] = []
-        if not self.is_told:
-            self._begin(told)
-        if self.is_told and not self.is_whole:
+        fragments: list[dict[str, Any]] = []
+        if not self.is_streamed:
+            self._begin(fragments)
+        if self.is_streamed and not self.is_whole:
             begin, self._at = self._at, self._value.find(self.text, self._at)
             self.is_whole = self._value.found
             if self._at > begin:
-                told.append({"index": self._index, "function": {"arguments": self.text[begin : self._at]}})
+                fragments.append({"index": self._index, "function": {"arguments": self.text[begin : self._at]}})
         if self.is_whole and not self.is_closed:
             self._close()
-        return told
+        return fragments
 
     def end(self) -> list[dict[str, Any]]:
-        """What can still be told when nothing more comes."""
-        return [] if self.is_told else self._read_whole(self.text)
+        """Returns the last fragments when the text ends."""
+        return [] if self.is_streamed else self._read_whole(self.text)
 
-    def _begin(self, told: list[dict[str, Any]]) -> None:
+    def _begin(self, fragments: list[dict[str, Any]]) -> None:
         head = HEAD.match(self.text)
         if head:
             self._at = head.end()
-            told.append(self._first(orjson.loads(head[1]), ""))
+            fragments.append(self._first(orjson.loads(head[1]), ""))
             return
-        # In another order, or with arguments as a text, it is told once it is there.
+        # With its members in another order, or with arguments as a text, the call is
+        # streamed once it is complete.
         inside, close, _ = self.text.partition(TOOL_CLOSE)
         if close:
-            told += self._read_whole(inside)
+            fragments += self._read_whole(inside)
             self.is_closed, self._at = True, len(inside) + len(close)
 
     def _close(self) -> None:
@@ -76,13 +78,13 @@ class CallReader:
         return [self._first(call.name, call.arguments)]
 
     def _first(self, name: str, arguments: str) -> dict[str, Any]:
-        self.is_told = True
+        self.is_streamed = True
         return first_fragment(self._index, name, arguments)
 
 
 @dataclass
 class Call:
-    """One call, read as a whole."""
+    """A complete call."""
 
     name: str
     arguments: str
@@ -91,7 +93,7 @@ class Call:
 
 
 def call_of(text: str) -> Call | None:
-    """A call out of its JSON; None where it is none."""
+    """Parses a call from its JSON; None when it is not a call."""
     try:
         call = orjson.loads(text.strip())
         call = call["function"] if isinstance(call.get("function"), dict) else call
@@ -108,13 +110,13 @@ def call_of(text: str) -> Call | None:
 
 
 def first_fragment(index: int, name: str, arguments: str) -> dict[str, Any]:
-    """The fragment with which a call begins."""
+    """Returns the first fragment of a call."""
     function = {"name": name, "arguments": arguments}
     return {"index": index, "id": f"call_{uuid.uuid4().hex[:24]}", "type": "function", "function": function}
 
 
 class ValueEnd:
-    """Finds where an object of JSON ends, over as many pieces as it comes in."""
+    """Finds the end of a JSON object that arrives in several pieces."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -123,7 +125,8 @@ class ValueEnd:
         self.found = False
 
     def find(self, text: str, start: int) -> int:
-        """The place behind the object, or the end of `text` if it goes on."""
+        """Returns the position after the object, or the end of `text` while
+        the object is incomplete."""
         for at in range(start, len(text)):
             letter = text[at]
             if self._escaped:
@@ -144,7 +147,7 @@ class ValueEnd:
 
 
 def gather(fragments: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Whole calls out of their fragments."""
+    """Assembles complete calls from their fragments."""
     calls: dict[int, dict[str, Any]] = {}
     for fragment in fragments:
         call = calls.get(fragment["index"])

@@ -1,4 +1,5 @@
-"""Holds an answer to its form while it is written: a token that would break it cannot come."""
+"""Constrains a response to its form during generation: a token that would break
+the form cannot be chosen."""
 
 from __future__ import annotations
 
@@ -16,12 +17,14 @@ from llm_text import Answer
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
-# As json.dumps writes it, which is what models are trained on; free white space could go on for ever.
+# The layout of json.dumps, on which models are trained. With free white space
+# a model might never end.
 LAYOUT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
 
 class Grammars:
-    """Makes the guides of one model's answers. Loads its library when the first is asked for: a start stays as fast as without."""
+    """Makes the guides of one model's responses. The grammar library is imported for the first
+    guide, so it does not slow the start."""
 
     def __init__(self, model: LanguageModel) -> None:
         self._model = model
@@ -29,7 +32,8 @@ class Grammars:
         self._making = threading.Lock()
 
     def guide(self, output: Output, answer: Answer) -> Guided | None:
-        """What holds this answer to its form; None where it may be anything. Takes milliseconds: not for an event loop."""
+        """Returns the guide of this response; None when its form is free. It takes milliseconds, so
+        it must not run in an event loop."""
         guide = self._guide(output, answer)
         # A trace that the prompt has begun has no form.
         return ThoughtGuide(guide, answer) if isinstance(guide, Guide) and answer.thoughts.is_inside else guide
@@ -51,7 +55,7 @@ class Grammars:
         return Guide(self._matcher(f"{either}text: %json {schema}\n"), tokenizer)
 
     def _call_rules(self, tools: tuple[Tool, ...]) -> str:
-        """`inside` is what stands between the tags of a call."""
+        """Returns the grammar rules of the calls; `inside` is the text between the tags of a call."""
         if not tools:
             return ""
         names = " | ".join(f"call_{number}" for number in range(len(tools)))
@@ -63,7 +67,8 @@ class Grammars:
         return "\n".join(rules) + "\n"
 
     def _mark(self, tag: str) -> str:
-        """A tag in a grammar: where the model has a token for it, only that one is taken for the tag."""
+        """Returns a tag as a grammar terminal. If the model has a token for the tag,
+        only that token matches."""
         tokens = self._load().tokenize_str(tag)
         return f"<[{tokens[0]}]>" if len(tokens) == 1 else json.dumps(tag)
 
@@ -100,31 +105,32 @@ class Grammars:
 
 
 class Guide:
-    """Leaves a model only the tokens with which the answer keeps its form."""
+    """Restricts a model to tokens that fit the form."""
 
     def __init__(self, matcher: LLMatcher, tokenizer: LLTokenizer) -> None:
         self._matcher = matcher
         self._tokenizer = tokenizer
 
     def narrow(self, logits: torch.Tensor) -> None:
-        """Takes the chance from every token that cannot come next."""
+        """Sets the probability of every token that cannot follow to zero."""
         allowed = torch.frombuffer(bytearray(self._matcher.compute_logit_bias()), dtype=torch.uint8)
         logits[(allowed == 0).to(logits.device)] = -torch.inf
 
     def took(self, token: int) -> bool:
-        """Notes a token; False once nothing can follow it."""
+        """Records a token; returns False once nothing can follow it."""
         if not self._matcher.consume_token(token):
             raise RuntimeError(self._matcher.get_error())
         return not self._matcher.is_stopped()
 
     def read(self, text: str) -> bool:
-        """Notes text that was written before this guide began; False where it has broken the form already."""
+        """Records text from before this guide began; returns False if it has
+        broken the form already."""
         tokens = self._tokenizer.tokenize_str(text)
         return self._matcher.try_consume_tokens(tokens) == len(tokens)
 
 
 class ThoughtGuide:
-    """Lets a model think as it likes, and holds the answer behind its trace to its form."""
+    """Leaves the trace of a model free and constrains the response after it."""
 
     def __init__(self, guide: Guide, answer: Answer) -> None:
         self._guide: Guide | None = guide
@@ -132,23 +138,23 @@ class ThoughtGuide:
         self._in_trace = True
 
     def narrow(self, logits: torch.Tensor) -> None:
-        """As `Guide.narrow`, behind the trace."""
+        """Works as `Guide.narrow`, after the trace."""
         if self._guide and not self._in_trace:
             self._guide.narrow(logits)
 
     def took(self, token: int) -> bool:
-        """As `Guide.took`; the trace ends where the answer says so."""
+        """Works as `Guide.took`. The `Answer` knows when the trace ends."""
         if not self._in_trace:
             return self._guide.took(token) if self._guide else True
         self._in_trace = self._answer.thoughts.is_inside
         if not self._in_trace and self._guide and not self._guide.read(self._answer.thoughts.answer_begun):
-            # The token that ended the trace has led away from the form.
+            # The token that ended the trace also contained text that does not fit the form.
             self._guide = None
         return True
 
 
 class CallGuide:
-    """Lets a model say what it wants, but once it begins a call, holds it to one that is whole."""
+    """Leaves the text of a model free and constrains each call that it begins."""
 
     def __init__(self, begin: Callable[[], Guide], answer: Answer) -> None:
         self._begin = begin
@@ -157,12 +163,12 @@ class CallGuide:
         self._in_call = False
 
     def narrow(self, logits: torch.Tensor) -> None:
-        """As `Guide.narrow`, inside a call."""
+        """Works as `Guide.narrow`, inside a call."""
         if self._in_call and self._guide:
             self._guide.narrow(logits)
 
     def took(self, token: int) -> bool:
-        """As `Guide.took`; the answer goes on after a call."""
+        """Works as `Guide.took`; the response may continue after a call."""
         if self._in_call:
             if self._guide:
                 self._guide.took(token)
@@ -171,6 +177,6 @@ class CallGuide:
         elif self._answer.in_tagged_call:
             self._in_call = True
             if self._guide and not self._guide.read(self._answer.unread):
-                # A token that held more than the tag has led away from the form.
+                # The token of the opening tag also contained text that does not fit a call.
                 self._guide = None
         return True

@@ -1,4 +1,4 @@
-"""A causal language model of a Hugging Face folder: prompts in, tokens out."""
+"""A causal language model in a Hugging Face folder, from prompt to tokens."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ with without_compiler():
 logging.set_verbosity_error()
 logging.disable_progress_bar()
 
-# A caller who leaves during a long prompt is noticed after so many tokens.
+# After each chunk of so many prompt tokens the server checks whether the caller has left.
 PREFILL_CHUNK = 256
-# So many tokens at the end of a prompt show whether it has begun a trace.
+# The number of tokens at the end of a prompt that show whether it has begun a trace.
 PROMPT_END = 16
 
 
 class Unusable(Exception):
-    """The request cannot be answered as it is; the text is for the caller, `field` names the part that is meant."""
+    """The request cannot be served as it is; the text is for the caller, and
+    `field` names the invalid part."""
 
     def __init__(self, text: str, field: str | None = None) -> None:
         super().__init__(text)
@@ -41,13 +42,13 @@ class Unusable(Exception):
 
 
 class Guided(Protocol):
-    """What a token may be."""
+    """A constraint on the next token."""
 
     def narrow(self, logits: torch.Tensor) -> None:
-        """Takes the chance from every token that cannot come next."""
+        """Sets the probability of every token that cannot follow to zero."""
 
     def took(self, token: int) -> bool:
-        """Notes a token; False once nothing can follow it."""
+        """Records a token; returns False once nothing can follow it."""
 
 
 class Cancelled(Exception):
@@ -56,7 +57,7 @@ class Cancelled(Exception):
 
 @dataclass
 class Sampling:
-    """How tokens are chosen."""
+    """The sampling options of a request."""
 
     max_tokens: int | None = None
     temperature: float | None = None
@@ -69,7 +70,7 @@ class Sampling:
 
 @dataclass
 class Generation:
-    """One answer under way."""
+    """One response in generation."""
 
     prompt: list[int]
     sampling: Sampling
@@ -79,11 +80,12 @@ class Generation:
 
 
 def find_model(folder: Path) -> Path:
-    """The folder with config.json: this one, or `model` in it, where fine-tuning leaves the merged weights."""
+    """Returns the folder with config.json: this one, or `model` in it, where fine-tuning
+    writes the merged weights."""
     for candidate in (folder, folder / "model"):
         if (candidate / "config.json").is_file():
             if (candidate / "adapter_config.json").exists():
-                # transformers would load the base that the adapter names, from wherever it lies.
+                # transformers would load the base from whatever path the adapter names.
                 raise FileNotFoundError("a whole model and an adapter lie in one folder: only one of them can be served")
             return candidate
     if any(folder.rglob("adapter_config.json")):
@@ -91,26 +93,28 @@ def find_model(folder: Path) -> Path:
     raise FileNotFoundError("there is no config.json")
 
 
-# What speaks of the machine or of its environment, whatever kind of error it is.
+# Words in errors about the machine or its environment, whatever the type of the error.
 _MACHINE = re.compile(r"\b(gpus?|cuda|xpu|npu|devices?|memory|drivers?|disk|installed|requires?|os error)\b", re.IGNORECASE)
 
 
 def is_fault_of_weights(error: BaseException) -> bool:
-    """Whether a load failed for what the files of the model hold. In doubt it did not: it is tried again then."""
+    """Returns whether a load failed because of the model's files. In doubt the answer is no,
+    and the load is retried."""
     if _MACHINE.search(str(error)):
         return False
     if isinstance(error, RuntimeError):
         return "size mismatch" in str(error) or "ignore_mismatched_sizes" in str(error)
     if isinstance(error, OSError):
-        # The library says by a plain OSError that a file is missing or no JSON; the machine's own have a number.
+        # The library raises an OSError without a number when a file is missing or not JSON; errors
+        # of the machine have one.
         return error.errno is None
     return isinstance(error, (ValueError, KeyError, SafetensorError, StrictDataclassError))
 
 
 class LanguageModel:
-    """Weights and tokenizer. Safe to use from several threads, each with its own generation."""
+    """Weights and tokenizer. Several threads may use them, each with its own generation."""
 
-    # Parts of the library are loaded by the first who uses them.
+    # The first access imports parts of the library.
     @without_compiler()
     def __init__(self, folder: Path, threads: int) -> None:
         torch.set_num_threads(threads)
@@ -127,7 +131,7 @@ class LanguageModel:
         self.context = int(getattr(self._model.config, "max_position_embeddings", 0) or 4096)
 
     def render(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None) -> list[int]:
-        """The tokens of a conversation, up to where the assistant begins to speak."""
+        """Returns the tokens of a conversation, up to the start of the assistant's turn."""
         if not self.tokenizer.chat_template:
             text = "\n".join(str(message.get("content") or "") for message in messages)
             return self.tokenizer(text)["input_ids"]
@@ -135,20 +139,20 @@ class LanguageModel:
             return self.tokenizer.apply_chat_template(
                 messages, tools=tools, add_generation_prompt=True, return_dict=False
             )
-        except Exception as error:  # Templates are programs of the model's makers: they refuse in their own ways.
+        except Exception as error:  # Chat templates are programs of the model's authors and may raise any error.
             raise Unusable(f"the model's chat template refuses these messages: {error}", "messages") from error
 
     def trace_of(self, prompt: list[int]) -> str | None:
-        """The tag that ends the trace which this prompt has begun; None where it has not."""
+        """Returns the closing tag of a trace that this prompt has begun, or None."""
         hidden = self.hidden_tokens(THOUGHT_MARKS)
         return closing_of(self.tokenizer.decode([token for token in prompt[-PROMPT_END:] if token not in hidden]))
 
     def hidden_tokens(self, shown: tuple[str, ...]) -> frozenset[int]:
-        """The tokens that stand for no text, without those of some marks."""
+        """Returns the special tokens, which are not text, except for those of some marks."""
         return frozenset(token for token, text in self._specials.items() if text not in shown)
 
     def room_for(self, generation: Generation) -> int:
-        """How many tokens the answer may have."""
+        """Returns the largest number of tokens for the response."""
         left = self.context - len(generation.prompt)
         if left < 1:
             raise Unusable(
@@ -159,7 +163,8 @@ class LanguageModel:
 
     @torch.inference_mode()
     def generate(self, generation: Generation, on_token: Callable[[int], bool], guide: Guided | None = None) -> None:
-        """Calls `on_token` with every token until it answers False, the model ends, or the room is used up."""
+        """Calls `on_token` with every token until it returns False, the model
+        ends, or the context is full."""
         room = self.room_for(generation)
         choose = _Chooser(generation.sampling, self._defaults, self._device)
         cache = DynamicCache(config=self._model.config)
@@ -201,7 +206,8 @@ class LanguageModel:
 
 
 class _Chooser:
-    """Draws the next token; what the caller leaves open is as the model's makers set it."""
+    """Draws the next token; options that the caller leaves out have the
+    defaults of the model's authors."""
 
     def __init__(self, sampling: Sampling, defaults: GenerationConfig, device: torch.device) -> None:
         draws = bool(getattr(defaults, "do_sample", False))

@@ -1,4 +1,4 @@
-"""What a request wants of the answer's form: calls of tools, JSON of a schema."""
+"""The form of a response that a request demands: tool calls, or JSON of a schema."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ class Tool:
 
     name: str
     parameters: dict[str, Any]
-    # Whether a part of the schema that cannot be held to is an error; otherwise it is left out.
+    # True if a part of the schema that cannot be enforced is an error; otherwise it is ignored.
     strict: bool
-    # Where the schema stands in the request.
+    # The location of the schema in the request.
     field: str
 
 
 @dataclass
 class Output:
-    """The form of one answer."""
+    """The required form of one response."""
 
-    # As the chat template wants them; None where the model is to know of none.
+    # The tools for the chat template; None if the model must not see any.
     described: list[dict[str, Any]] | None = None
     tools: tuple[Tool, ...] = ()
-    # The answer is calls and nothing else.
+    # True if the response must consist of calls.
     forced: bool = False
     one_call: bool = False
-    # The text is JSON of this schema, which stands in `schema_field` of the request.
+    # If set, the text is JSON of this schema, at `schema_field` of the request.
     schema: dict[str, Any] | None = None
     schema_field: str = "response_format"
 
@@ -88,7 +88,7 @@ def _tool(number: int, tool: Any) -> Tool:
     parameters = function.get("parameters")
     if parameters is not None and not isinstance(parameters, dict):
         raise Unusable(f"{field} must be a JSON schema of an object", field)
-    # Arguments are an object, whether the schema says so or not.
+    # Arguments are always an object, whether the schema says so or not.
     schema = NOTHING if parameters is None else {**parameters, "type": "object"}
     return Tool(name, schema, function.get("strict") is True, field)
 

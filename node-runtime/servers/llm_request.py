@@ -1,4 +1,4 @@
-"""A chat request as OpenAI's clients write it, down to what a model of this machine understands."""
+"""Parses a chat request of OpenAI's clients."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from llm_model import Sampling, Unusable
 from llm_output import Output
 
 MOST_STOPS = 16
-# Of the model, for whoever asks without a name.
+# The name of the model for requests without one.
 SERVED_NAME = "model"
 
 
 @dataclass
 class ChatRequest:
-    """What is asked; fields that this server does not know are ignored, as everywhere on this surface."""
+    """The parsed request. Fields that this server does not know are ignored, as on
+    the whole OpenAI surface."""
 
-    # The name under which the model is asked, and under which it answers.
+    # The name of the model in the request, which the response repeats.
     model: str
     messages: list[dict[str, Any]]
     output: Output
@@ -77,7 +78,7 @@ def _text(number: int, content: Any) -> str:
 
 
 def _call(call: Any) -> Any:
-    """Templates want arguments as an object, callers send them as JSON."""
+    """Templates expect arguments as an object; callers send them as a JSON text."""
     try:
         function = call["function"]
         return {**call, "function": {**function, "arguments": orjson.loads(function["arguments"])}}

@@ -32,7 +32,7 @@ SSE = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
 
 @dataclass
 class Chat:
-    """One request, ready to be answered."""
+    """A request that has been checked and tokenized."""
 
     request: ChatRequest
     generation: Generation
@@ -41,7 +41,7 @@ class Chat:
 
 
 class ChatApp:
-    """Answers chat completions; `concurrency` generations run at once, more wait for their turn."""
+    """Serves chat completions; `concurrency` generations run at once, and further requests wait."""
 
     def __init__(self, model: LanguageModel, concurrency: int) -> None:
         self._model = model
@@ -78,7 +78,7 @@ class ChatApp:
         try:
             await (self._stream if chat.request.stream else self._whole)(chat, send)
         except Cancelled:
-            return  # Nobody listens any more.
+            return  # The caller has left.
         finally:
             self._in_flight -= 1
             chat.generation.cancelled.set()
@@ -103,27 +103,27 @@ class ChatApp:
         chunk = _Chunks(chat.request.model, with_usage=include_usage)
         await send({"type": "http.response.start", "status": 200, "headers": SSE})
 
-        async def tell(value: Any) -> None:
+        async def send_event(value: Any) -> None:
             data = value if isinstance(value, bytes) else orjson.dumps(value)
             await send({"type": "http.response.body", "body": b"data: " + data + b"\n\n", "more_body": True})
 
-        await tell(chunk({"role": "assistant", "content": ""}))
+        await send_event(chunk({"role": "assistant", "content": ""}))
         try:
             async for piece in self._pieces(chat):
-                await tell(chunk(_delta(piece)))
-            await tell(chunk({}, finish=_finish(chat)))
+                await send_event(chunk(_delta(piece)))
+            await send_event(chunk({}, finish=_finish(chat)))
             if include_usage:
-                await tell(chunk.usage(_usage(chat.generation)))
-            await tell(b"[DONE]")
+                await send_event(chunk.usage(_usage(chat.generation)))
+            await send_event(b"[DONE]")
         except (RuntimeError, ValueError) as error:
-            await tell(_error(_told(error), "server_error"))
+            await send_event(_error(_message_of(error), "server_error"))
         await send({"type": "http.response.body", "body": b""})
 
     async def _whole(self, chat: Chat, send: Send) -> None:
         try:
             pieces = [piece async for piece in self._pieces(chat)]
         except (RuntimeError, ValueError) as error:
-            return await send_json(send, 500, _error(_told(error), "server_error"))
+            return await send_json(send, 500, _error(_message_of(error), "server_error"))
         text = "".join(piece.text for piece in pieces)
         calls = gather([piece.tool_call for piece in pieces if piece.tool_call])
         message = {"role": "assistant", "content": text or (None if calls else ""), "refusal": None}
@@ -137,7 +137,7 @@ class ChatApp:
         await send_json(send, 200, {**head, "choices": [choice], "usage": _usage(chat.generation)})
 
     async def _pieces(self, chat: Chat) -> AsyncIterator[Piece]:
-        """The answer as it comes out of a thread of its own."""
+        """Yields the response while a thread of its own generates it."""
         loop = asyncio.get_running_loop()
         queue: asyncio.Queue[list[Piece] | None] = asyncio.Queue()
         answer = chat.answer
@@ -166,7 +166,7 @@ class ChatApp:
 
 
 class _Chunks:
-    """The chunks of one stream have one id."""
+    """Formats the chunks of one stream, which share one id."""
 
     def __init__(self, model: str, *, with_usage: bool) -> None:
         self._head = _head("chat.completion.chunk", model)
@@ -198,7 +198,7 @@ def _delta(piece: Piece) -> dict[str, Any]:
 
 
 def _finish(chat: Chat) -> str:
-    """Nobody should follow a call that was cut off in the middle."""
+    """A call that was cut off must not look complete, so its finish reason is not `tool_calls`."""
     return chat.generation.finish_reason if chat.answer.in_call or not chat.answer.tool_calls else "tool_calls"
 
 
@@ -211,13 +211,13 @@ def _error(message: str, kind: str = "invalid_request_error", field: str | None 
     return {"error": {"message": message, "type": kind, "param": field, "code": None}}
 
 
-def _told(error: Exception) -> str:
+def _message_of(error: Exception) -> str:
     print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
     return "the model failed on this request"
 
 
 def main() -> None:
-    """Loads the model, listens, serves until SIGTERM."""
+    """Loads the model, listens, and serves until SIGTERM."""
     parser = argparse.ArgumentParser(description="Serves one language model over HTTP, as OpenAI does.")
     parser.add_argument("--model", type=Path, required=True, help="Hugging Face folder, or one with it in `model`")
     parser.add_argument("--threads", type=int, default=1, help="for one generation")

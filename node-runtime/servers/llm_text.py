@@ -1,4 +1,4 @@
-"""From tokens to what a caller sees: whole characters, stop texts, tool calls."""
+"""Turns tokens into output: complete characters, cut at stop texts, with tool calls extracted."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from llm_bare_calls import BARE_MARKS, BareReader
 from llm_calls import TOOL_OPEN, CallReader
 from llm_thoughts import Thoughts, open_end
 
-# What opens a tool call in the text of a model.
+# The marks that open a tool call in the text of a model.
 CALL_MARKS = (TOOL_OPEN, *BARE_MARKS)
 
-# Bytes that make no character after so many tokens never will.
+# Bytes that form no character after so many tokens never will.
 LONGEST_CHARACTER = 6
 
 
 class Detokenizer:
-    """Decodes token by token and holds back what is not a whole character yet."""
+    """Decodes token by token and holds back incomplete characters."""
 
     def __init__(self, tokenizer: Any, hidden: frozenset[int] = frozenset()) -> None:
         self._tokenizer = tokenizer
-        # Tokens that stand for no text.
+        # Special tokens, which are not text.
         self._hidden = hidden
         self._ids: list[int] = []
         self._from = 0
-        self._told = 0
+        self._decoded = 0
 
     def add(self, token: int) -> str:
-        """The text that this token completes."""
+        """Returns the text that this token completes."""
         self._ids.append(token)
-        before = self._decode(self._ids[self._from : self._told])
+        before = self._decode(self._ids[self._from : self._decoded])
         now = self._decode(self._ids[self._from :])
-        held = len(self._ids) - self._told
+        held = len(self._ids) - self._decoded
         if len(now) <= len(before) or (now.endswith("\ufffd") and held < LONGEST_CHARACTER):
             return ""
-        self._from, self._told = self._told, len(self._ids)
+        self._from, self._decoded = self._decoded, len(self._ids)
         return now[len(before) :]
 
     def rest(self) -> str:
-        """What is still held when generation has ended."""
-        before = self._decode(self._ids[self._from : self._told])
+        """Returns the text that is still held back when generation ends."""
+        before = self._decode(self._ids[self._from : self._decoded])
         return self._decode(self._ids[self._from :])[len(before) :]
 
     def _decode(self, ids: list[int]) -> str:
@@ -50,7 +50,7 @@ class Detokenizer:
 
 @dataclass
 class Piece:
-    """Something for the caller: text, a part of the trace of a reasoning model, or a fragment of a tool call."""
+    """A piece of output: text, a part of a reasoning model's trace, or a fragment of a tool call."""
 
     text: str = ""
     thought: str = ""
@@ -59,46 +59,47 @@ class Piece:
 
 @dataclass
 class Answer:
-    """Takes trace and tool calls out of the text of a model, and cuts what is left at its stop texts."""
+    """Extracts the trace and the tool calls from the text of a model, and cuts
+    the rest at its stop texts."""
 
     stops: tuple[str, ...] = ()
     # The functions that may be called.
     names: frozenset[str] = frozenset()
     one_call: bool = False
-    # Whether an answer that is nothing but a call's JSON is that call.
+    # True if a response that is only the JSON of a call counts as that call.
     bare_calls: bool = True
     thoughts: Thoughts = field(default_factory=Thoughts)
     stopped: bool = False
     tool_calls: int = 0
     _held: str = field(default="", repr=False)
     _call: CallReader | BareReader | None = field(default=None, repr=False)
-    # Nothing of the answer has been told.
+    # True until the first text of the response is passed on.
     _is_fresh: bool = field(default=True, repr=False)
 
     @property
     def in_call(self) -> bool:
-        """Whether a tool call has begun and not ended."""
+        """True while a tool call has begun and not ended."""
         return self.in_tagged_call or (isinstance(self._call, BareReader) and self._call.in_call)
 
     @property
     def in_tagged_call(self) -> bool:
-        """Whether a tool call between tags has begun and not ended."""
+        """True while a tool call between tags has begun and not ended."""
         return isinstance(self._call, CallReader)
 
     @property
     def unread(self) -> str:
-        """What the model has written of the tagged call that it is in."""
+        """The text so far of a tagged call that has not ended."""
         return self._call.text if isinstance(self._call, CallReader) else ""
 
     def add(self, text: str) -> list[Piece]:
-        """What can be told now; the rest may be the beginning of a stop text or of a tool call."""
+        """Returns the pieces that are ready; the rest may begin a stop text or a tool call."""
         thought, text = self.thoughts.add(text)
         pieces = [Piece(thought=thought)] if thought else []
         self._take(text, pieces)
         return pieces
 
     def end(self) -> list[Piece]:
-        """What was held back and turned out to be text."""
+        """Ends the response and returns the text that was held back."""
         thought, text = self.thoughts.end()
         pieces = [Piece(thought=thought)] if thought else []
         if text:
@@ -115,12 +116,13 @@ class Answer:
         if not isinstance(call, CallReader):
             return [*pieces, Piece(text=rest)] if rest and not self._is_padding(rest) else pieces
         self._call = None
-        told = call.end()
-        self.tool_calls += len(told)
-        if call.is_told and not call.is_whole:
-            # Cut off: the answer does not end with a call that can be followed.
+        fragments = call.end()
+        self.tool_calls += len(fragments)
+        if call.is_streamed and not call.is_whole:
+            # The call was cut off, so the response must not look as if it
+            # ended with a complete one.
             self._call = call
-        return pieces + (_fragments(told) if call.is_told else [Piece(text=TOOL_OPEN + call.text)])
+        return pieces + (_fragments(fragments) if call.is_streamed else [Piece(text=TOOL_OPEN + call.text)])
 
     def _take(self, text: str, pieces: list[Piece]) -> None:
         self._held += text
@@ -141,7 +143,7 @@ class Answer:
         found = min((at for at in map(self._held.find, marks) if at >= 0), default=-1)
         upto = found if found >= 0 else len(self._held) - open_end(self._held, marks)
         text, self._held = self._held[:upto], self._held[upto:]
-        # Around tool calls models write blank lines that belong to nobody.
+        # Models write blank lines around tool calls, which are not part of the response.
         if text and not (self.names and not text.strip() and (found >= 0 or self.tool_calls)):
             pieces.append(Piece(text=text))
             self._is_fresh = False
@@ -163,19 +165,19 @@ class Answer:
             return False
         begun = self._held.lstrip()
         if begun[:1] == "[":
-            # It may also be the beginning of a mark.
+            # The text may also be the beginning of a mark.
             return not begun.startswith(BARE_MARKS) and not open_end(begun, BARE_MARKS)
         return begun[:1] == "{"
 
     def _step_in_bare(self, call: BareReader, pieces: list[Piece]) -> bool:
         text, self._held = self._held, ""
-        before = call.told
+        before = call.streamed
         pieces += _fragments(call.add(text))
-        self.tool_calls += call.told - before
+        self.tool_calls += call.streamed - before
         if not call.is_closed:
             return False
         self._leave_bare(call, pieces)
-        self.stopped = self.one_call and call.told > 0
+        self.stopped = self.one_call and call.streamed > 0
         return not self.stopped
 
     def _leave_bare(self, call: BareReader, pieces: list[Piece]) -> None:
@@ -188,17 +190,17 @@ class Answer:
 
     def _step_in_call(self, call: CallReader, pieces: list[Piece]) -> bool:
         text, self._held = self._held, ""
-        was_told = call.is_told
+        was_streamed = call.is_streamed
         pieces += _fragments(call.add(text))
-        self.tool_calls += call.is_told and not was_told
+        self.tool_calls += call.is_streamed and not was_streamed
         if not call.is_closed:
             return False
-        if not call.is_told:
+        if not call.is_streamed:
             pieces.append(Piece(text=TOOL_OPEN + call.text[: -len(call.rest) or None]))
         self._held, self._call = call.rest, None
-        self.stopped = self.one_call and call.is_told
+        self.stopped = self.one_call and call.is_streamed
         return not self.stopped
 
 
-def _fragments(told: list[dict[str, Any]]) -> list[Piece]:
-    return [Piece(tool_call=fragment) for fragment in told]
+def _fragments(fragments: list[dict[str, Any]]) -> list[Piece]:
+    return [Piece(tool_call=fragment) for fragment in fragments]

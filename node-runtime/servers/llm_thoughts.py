@@ -1,14 +1,14 @@
-"""The trace of a reasoning model, which it writes before its answer and between tags."""
+"""The trace of a reasoning model, which it writes between tags before its response."""
 
 from __future__ import annotations
 
-# Opening and closing tags of the families that think aloud.
+# Opening and closing tags of the model families that write traces.
 TAGS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
 THOUGHT_MARKS = tuple(tag for pair in TAGS for tag in pair)
 
 
 def open_end(text: str, marks: tuple[str, ...]) -> int:
-    """How many characters at the end may be the beginning of a mark."""
+    """Returns the number of characters at the end that may begin a mark."""
     longest = max(map(len, marks), default=1) - 1
     for length in range(min(longest, len(text)), 0, -1):
         if any(mark.startswith(text[-length:]) for mark in marks):
@@ -17,31 +17,33 @@ def open_end(text: str, marks: tuple[str, ...]) -> int:
 
 
 def closing_of(prompt_end: str) -> str | None:
-    """The tag that ends the trace which a prompt has begun already, as templates of some families do."""
+    """Returns the closing tag of a trace that a prompt has already begun, as
+    templates of some families do."""
     end = prompt_end.rstrip()
     return next((closing for opening, closing in TAGS if end.endswith(opening)), None)
 
 
 class Thoughts:
-    """Parts a text that comes in pieces into trace and answer. A trace that never ends is trace to its end."""
+    """Splits text that arrives in pieces into trace and response. A trace without an end is
+    trace to its last piece."""
 
     def __init__(self, closing: str | None = None) -> None:
-        # The tag that ends the trace; None before it begins and behind it.
+        # The closing tag of the trace; None before and after it.
         self._closing = closing
         self._may_begin = closing is None
         self._held = ""
-        # White space belongs to the trace, or to the answer, only between other characters of it.
+        # White space is passed on only between other characters of the trace or response.
         self._is_blank = True
-        # What of the answer came together with the end of the trace.
+        # The part of the response that arrived together with the end of the trace.
         self.answer_begun = ""
 
     @property
     def is_inside(self) -> bool:
-        """Whether the trace has begun and not ended."""
+        """True while the trace has begun and not ended."""
         return self._closing is not None
 
     def add(self, text: str) -> tuple[str, str]:
-        """What can be told now of the trace and of the answer."""
+        """Returns the parts of the trace and of the response that are ready."""
         self._held += text
         if self._may_begin and not self._begin():
             return "", self._answer()
@@ -58,7 +60,7 @@ class Thoughts:
         return thought, ""
 
     def end(self) -> tuple[str, str]:
-        """What is still held when nothing more comes."""
+        """Returns the text that is still held back when the model ends."""
         rest, self._held = self._held, ""
         return (self._trimmed(rest.rstrip()), "") if self._closing else ("", rest)
 
@@ -69,7 +71,7 @@ class Thoughts:
                 self._held, self._closing, self._may_begin = begun[len(opening) :], closing, False
                 return True
         if not any(opening.startswith(begun) for opening, _ in TAGS):
-            # The answer begins at once, with all of its white space.
+            # The response begins at once and retains its white space.
             self._may_begin = self._is_blank = False
         return False
 

@@ -1,4 +1,4 @@
-"""A trained model directory, ready to answer. The format is in ../trainers/README.md."""
+"""Loads a trained model directory for predictions. The format is in ../trainers/README.md."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ MOST_INSTANCES = 10_000
 
 
 class Model(Protocol):
-    """Answers instances that are known to be objects."""
+    """Predicts instances that are known to be objects."""
 
     def predict(self, instances: Sequence[Mapping[str, Any]]) -> list[Any]:
-        """One prediction per instance; `InputProblem` says what cannot be used."""
+        """Returns one prediction per instance; raises an `InputProblem` for an invalid one."""
         ...
 
 
 def load_model(directory: Path, threads: int) -> tuple[dict[str, Any], Model]:
-    """The manifest and the model of a directory."""
+    """Reads the manifest and the model of a directory."""
     manifest = read_json(directory, "manifest.json")
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise BadModelFile(f"its format is not the one that this server knows, {FORMAT}")
@@ -47,7 +47,7 @@ def load_model(directory: Path, threads: int) -> tuple[dict[str, Any], Model]:
 
 
 def read_instances(body: Any) -> list[Mapping[str, Any]]:
-    """The instances of a request body, checked as far as no model is needed."""
+    """Returns the instances of a request body after the checks that need no model."""
     if not isinstance(body, dict) or "instances" not in body:
         raise InputProblem('The body must be an object with "instances", a list of objects.', "/instances")
     instances = body["instances"]
@@ -78,7 +78,7 @@ class _Columns:
 
 
 class Regressor:
-    """Numbers from columns."""
+    """Predicts numbers from columns."""
 
     def __init__(self, manifest: Mapping[str, Any], booster: NativeBooster) -> None:
         self._columns = _Columns(manifest)
@@ -90,7 +90,7 @@ class Regressor:
 
 
 class Classifier:
-    """Labels with probabilities from columns."""
+    """Predicts labels with probabilities from columns."""
 
     def __init__(self, manifest: Mapping[str, Any], booster: NativeBooster) -> None:
         self._columns = _Columns(manifest)

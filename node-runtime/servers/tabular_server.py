@@ -21,14 +21,15 @@ from lightgbm_native import LightGBMError
 from tabular_model import Model, load_model, read_instances
 
 LARGEST_BODY = 16 << 20
-# What LightGBM says of a file that is no model; it also says so of memory, and of files that it cannot open.
+# Messages of LightGBM about a file that is not a model. It uses other messages for memory and for
+# files that it cannot open.
 BAD_BOOSTER = re.compile(r"format error|model format|model file doesn't", re.IGNORECASE)
-# Larger requests leave the event loop, so that small ones and the health check do not wait for them.
+# Larger requests run in a thread, so that small ones and the health check do not wait for them.
 INLINE_INSTANCES = 64
 
 
 class TabularApp:
-    """A plain ASGI application: two routes need no framework."""
+    """A plain ASGI application, because two routes need no framework."""
 
     def __init__(self, manifest: dict[str, Any], model: Model) -> None:
         self._model = model
@@ -67,7 +68,7 @@ def _error(message: str, path: str | None = None) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Loads the model, listens, serves until SIGTERM."""
+    """Loads the model, listens, and serves until SIGTERM."""
     parser = argparse.ArgumentParser(description="Serves one trained tabular model over HTTP.")
     parser.add_argument("--artifact", type=Path, required=True, help="directory with manifest.json")
     parser.add_argument("--threads", type=int, default=1)
@@ -79,7 +80,7 @@ def main() -> None:
         manifest, model = load_model(options.artifact, options.threads)
     except BadModelFile as error:
         refuse_weights(str(error))
-    # The texts of what follows quote the files, and what a file holds is not for everybody who asks for this model.
+    # The texts of these errors quote the files, which callers of the model must not see.
     except (ValueError, KeyError, EOFError, BadZipFile):
         refuse_weights("its files are damaged")
     except LightGBMError as error:

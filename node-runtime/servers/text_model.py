@@ -1,4 +1,4 @@
-"""Answers text classifications without scikit-learn: see tabular_model.py."""
+"""Predicts text classes without scikit-learn: see tabular_model.py."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hearth_trainers.words import words_of
 
 
 class TextClassifier:
-    """The class of a text from its words."""
+    """Predicts the class of a text from its words."""
 
     def __init__(self, manifest: Mapping[str, Any], directory: Path) -> None:
         self._column: str = manifest["text"]["column"]
@@ -26,7 +26,8 @@ class TextClassifier:
         self._positions = {word: position for position, word in enumerate(vocabulary)}
         with np.load(model_file(directory, manifest["model_file"])) as arrays:
             self._idf = arrays["idf"]
-            # A word's coefficients lie together, for a text has few words and a class has many.
+            # The coefficients of one word are contiguous, because a text has few
+            # words and a class has many.
             self._coefficients = np.ascontiguousarray(arrays["coef"].T)
             self._intercept = arrays["intercept"]
 

@@ -1,7 +1,7 @@
-/** Why an attempt at a job ended without a result. */
+/** The reason why an attempt at a job ended without a result. */
 export class AttemptError extends Error {
   override readonly name = 'AttemptError'
-  /** For machines, as in the body of `:fail`. */
+  /** The code in the body of `:fail`, for programs. */
   readonly code: string
   readonly isRetryable: boolean
 

@@ -18,16 +18,16 @@ export interface BaseTools {
 }
 
 export interface BaseOptions {
-  /** Folder of the attempt. */
+  /** The folder of the attempt. */
   dir: string
   signal: AbortSignal
   tell: (line: string) => void
 }
 
-const TELL_MS = 5_000
+const LOG_INTERVAL_MS = 5_000
 const MAX_TRIES = 3
 
-/** Brings the model a run starts from onto this disk and gives its folder, which goes with the attempt. */
+/** Downloads the model that a run starts from and returns its folder, which is removed with the attempt. */
 export async function fetchBase(tools: BaseTools, base: JobBase, options: BaseOptions): Promise<string> {
   if (base.type === 'unavailable') {
     throw new AttemptError('base_unavailable', base.message, { retryable: false })
@@ -46,14 +46,14 @@ export async function fetchBase(tools: BaseTools, base: JobBase, options: BaseOp
     }
     if (!(err instanceof TransferError)) throw err
     const message = `The base model cannot be fetched: ${err.message}`
-    // An address of the claim may have run out before its turn came; another attempt is given new ones.
+    // A URL of the claim may have expired before its turn; the next attempt gets new ones.
     const retryable = base.type === 'files' && err.status === REFUSED
     throw new AttemptError('base_unavailable', message, { retryable, cause: err })
   }
   return folder
 }
 
-/** Files of known content go through the cache, for the next attempt or another run; the rest is small. */
+/** Downloads files with a known digest through the cache, for the next attempt or another run. All others are small. */
 async function fetchFiles(
   tools: BaseTools,
   { files, cache_key }: Extract<JobBase, { type: 'files' }>,
@@ -75,12 +75,12 @@ async function fetchFiles(
 const isKnown = <F extends { sha256?: string }>(file: F): file is F & { sha256: string } =>
   file.sha256 !== undefined
 
-/** Links: whatever leaves the cache afterwards, the attempt keeps what it needs. */
+/** Links the files, so that the attempt still has them after the cache has removed the model. */
 function linkFrom(find: () => Promise<CachedModel>, folder: string): Promise<void> {
   return pRetry(async () => linkInto(folder, await find()), {
     retries: MAX_TRIES - 1,
     minTimeout: 0,
-    // It has left the cache between the look and the link.
+    // The cache removed it between `find` and the link.
     shouldRetry: ({ error }) => 'code' in error && error.code === 'ENOENT',
   })
 }
@@ -97,10 +97,10 @@ async function linkInto(folder: string, { spec, directory }: CachedModel): Promi
 async function fromCache(tools: BaseTools, modelKey: string, options: BaseOptions): Promise<CachedModel> {
   const found = await tools.weights.find(modelKey)
   if (found) return found
-  const ask = () => tools.control.modelSpec(modelKey, { signal: options.signal })
-  const spec = await ask()
+  const requestSpec = () => tools.control.modelSpec(modelKey, { signal: options.signal })
+  const spec = await requestSpec()
   options.tell('Fetching the base model.')
-  return download(tools, spec, { ...options, renew: async () => (await ask()).files })
+  return download(tools, spec, { ...options, renew: async () => (await requestSpec()).files })
 }
 
 function download(
@@ -110,15 +110,15 @@ function download(
 ): Promise<CachedModel> {
   const inUse = models.report().filter(({ state }) => state !== 'cold' && state !== 'evicted')
   const keep = new Set(inUse.map(({ model_key }) => model_key))
-  return weights.fetch(spec, keep, { signal, onProgress: teller(tell), ...(renew && { renew }) })
+  return weights.fetch(spec, keep, { signal, onProgress: progressLogger(tell), ...(renew && { renew }) })
 }
 
-/** A line about a download every few seconds. */
-function teller(tell: (line: string) => void): (progress: DownloadProgress) => void {
-  let toldAt = performance.now()
+/** Logs a line about a download every few seconds. */
+function progressLogger(tell: (line: string) => void): (progress: DownloadProgress) => void {
+  let loggedAt = performance.now()
   return ({ bytes_downloaded, bytes_total, eta_seconds, rate_limited_s }) => {
-    if (performance.now() - toldAt < TELL_MS) return
-    toldAt = performance.now()
+    if (performance.now() - loggedAt < LOG_INTERVAL_MS) return
+    loggedAt = performance.now()
     if (rate_limited_s !== undefined) return tell(`The hub limits its rate; waiting ${rate_limited_s} s.`)
     const [done, all] = [bytes_downloaded, bytes_total].map((bytes) => Math.round(bytes / 1e6))
     const left = eta_seconds === null ? '' : `, about ${Math.ceil(eta_seconds)} s left`
@@ -126,5 +126,5 @@ function teller(tell: (line: string) => void): (progress: DownloadProgress) => v
   }
 }
 
-/** A path below a folder, whatever a file is called. */
+/** Returns a path below the folder, whatever the name of the file is. */
 const inside = (folder: string, path: string): string => join(folder, normalize(join('/', path)))

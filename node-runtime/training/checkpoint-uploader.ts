@@ -9,7 +9,7 @@ export type Checkpoint = TrainerFile & { epoch: number }
 
 const CONTENT_TYPE = 'application/octet-stream'
 
-/** Stores checkpoints while training goes on: one at a time, and of those that wait only the newest. */
+/** Stores checkpoints while training continues: one at a time, and of several that wait only the newest. */
 export class CheckpointUploader {
   readonly #control: ControlClient
   readonly #token: string
@@ -23,9 +23,9 @@ export class CheckpointUploader {
     control: ControlClient
     token: string
     signal: AbortSignal
-    /** A better job waits for this slot. */
+    /** Called when a run of higher priority waits for this slot. */
     onPreempt: () => void
-    /** A checkpoint could not be stored; training goes on. */
+    /** Called when a checkpoint could not be stored; training continues. */
     onFault: (message: string) => void
   }) {
     this.#control = options.control
@@ -40,7 +40,7 @@ export class CheckpointUploader {
     this.#running ??= this.#work().finally(() => (this.#running = undefined))
   }
 
-  /** Settles when everything offered so far is stored or given up. */
+  /** Settles when every checkpoint offered so far is stored or has failed. */
   async settled(): Promise<void> {
     while (this.#running) await this.#running
   }
@@ -64,7 +64,7 @@ export class CheckpointUploader {
 
   async #store({ path, epoch, size_bytes, sha256 }: Checkpoint): Promise<void> {
     const filename = basename(path)
-    // The trainer keeps only its newest files; a link keeps this one until it is stored.
+    // The trainer deletes all but its newest files; this link preserves the file until it is stored.
     const held = `${path}.upload`
     await link(path, held)
     try {

@@ -12,12 +12,12 @@ import { putFile } from '../weights/transfer.ts'
 import { AttemptError } from './attempt-error.ts'
 import type { FinishedFile } from './supervise.ts'
 
-/** What work under a lease needs of its node. */
+/** The parts of a node that work under a lease uses. */
 export interface LeaseTools {
   readonly control: ControlClient
   readonly workDir: string
   readonly memory: MemoryLedger
-  /** Models that nobody uses give way to a job. */
+  /** A job may evict idle models. */
   readonly models: Pick<ModelManager, 'room'>
   /** Aborts when the node stops or drains. */
   readonly stopping: () => AbortSignal
@@ -29,15 +29,18 @@ export interface LeasedJob {
   /** Ends the attempt at once. */
   cancelled: AbortSignal
   leaseS: number
-  /** What the job is expected to hold while it runs. */
+  /** The memory that the job is expected to use. */
   memoryMb: number
-  /** On how many GPUs, in equal parts; absent for a job of the processor, which takes nothing of them. */
+  /** The number of GPUs, in equal parts; absent for a job on the CPU, which needs no GPU memory. */
   gpuCount?: number
 }
 
 const FAIL_PATIENCE_MS = 5_000
 
-/** Works on a claimed job in a folder of its own. Whatever happens, the lease is given back and the folder is gone. */
+/**
+ * Works on a claimed job in a folder of its own. In the end the lease is completed or failed,
+ * and the folder is removed.
+ */
 export async function underLease(
   tools: LeaseTools,
   { claim, report, cancelled, leaseS, memoryMb, gpuCount }: LeasedJob,
@@ -48,7 +51,7 @@ export async function underLease(
   const signal = AbortSignal.any([cancelled, lease.lost])
   const dir = join(tools.workDir, `${claim.job_id}.${claim.attempt}`)
   try {
-    // A job goes on where memory is short: what it needs is an estimate, and waiting would lose what it has learnt.
+    // The job runs even when memory is short: its need is an estimate, and a wait would risk the training so far.
     const isCounted = gpuCount !== undefined || tools.memory.gpus.length === 0
     const holding = tools.models.room.holdAnyway(claim.job_id, isCounted ? memoryMb : 0, gpuCount)
     const missing = await unlessAborted(holding, signal)
@@ -62,7 +65,7 @@ export async function underLease(
       message: error.message.slice(0, 8_000),
       retryable: error.isRetryable,
     }
-    // The platform also finds out by itself; this tells it sooner, and why.
+    // The platform would notice the failure later by itself; this call reports it now, with the reason.
     await control
       .lease('fail', claim.lease_token, body, { patienceMs: FAIL_PATIENCE_MS })
       .catch(() => undefined)
@@ -109,12 +112,12 @@ export async function giveBack(
     example_input,
     example_output,
   }
-  // A lease that ran out while no gateway answered is still ours if nobody took over.
+  // A lease that expired while no gateway responded is still valid unless another node has claimed the job.
   await control.lease('renew', token, {}, { signal })
   await control.lease('complete', token, body, { signal })
 }
 
-/** Every way an attempt can end, as a code and a sentence. */
+/** Maps every error that can end an attempt to a code and a sentence. */
 function explain(
   err: unknown,
   { cancelled, lost, stopping }: Record<'cancelled' | 'lost' | 'stopping', AbortSignal>,

@@ -15,25 +15,28 @@ export interface Supervision extends TrainerStart {
   control: ControlClient
   token: string
   report: JobReport
-  /** What the position of a checkpoint counts. */
+  /** The unit of a checkpoint's position. */
   progressUnit: string
   /** Ends the trainer at once, without a checkpoint. */
   signal: AbortSignal
-  /** The node is told to end: the trainer checkpoints first. */
+  /** Aborts when the node stops or drains; the trainer writes a checkpoint first. */
   stopping: AbortSignal
 }
 
 /** Exit statuses of trainers (node-runtime/trainers/README.md). */
 const EXIT = { done: 0, cannotTrain: 64, checkpointed: 75 } as const
 const KILL_GRACE_MS = 500
-/** For the epoch at hand and its checkpoint: a node that stops has little time, one that makes room has plenty. */
+/**
+ * The time to finish the current epoch and its checkpoint: a node that stops has little time, one that
+ * preempts a run has plenty.
+ */
 const STOP_GRACE_MS = 2_000
 const YIELD_GRACE_MS = 60_000
-/** A trainer that says nothing for so long is stuck. */
+/** A trainer without output for this long is considered stuck. */
 const STALL_MS = 3_600_000
 const TAIL = 12
 
-/** Runs a trainer to its end; whatever ends it, its process tree is gone when this settles. */
+/** Runs a trainer to its end. When the promise settles, the process tree has exited. */
 export async function supervise(
   options: Supervision,
 ): Promise<{ files: readonly FinishedFile[]; result: TrainerResult }> {
@@ -49,9 +52,9 @@ export async function supervise(
       stops.gracefully('preempted', 'A run of higher priority needs this slot.', YIELD_GRACE_MS),
     onFault: (message) => report.log(message),
   })
-  const told = new Told(options, uploader, () => stops.alive())
+  const output = new TrainerOutput(options, uploader, () => stops.alive())
   try {
-    await readTrainer(trainer, { onLine: (line) => told.line(line), onText: (text) => told.text(text) })
+    await readTrainer(trainer, { onLine: (line) => output.line(line), onText: (text) => output.text(text) })
     const { code } = await trainer.exited
     signal.throwIfAborted()
     await uploader.settled()
@@ -59,7 +62,7 @@ export async function supervise(
       const message = `The run needs more memory than it may have: ${trainer.excess}.`
       throw new AttemptError('memory_exceeded', message, { retryable: false })
     }
-    const outcome = told.outcome(code, stops.reason)
+    const outcome = output.outcome(code, stops.reason)
     for (const { path } of outcome.files) await refuseOutside(job.output_dir, path)
     return outcome
   } finally {
@@ -69,14 +72,14 @@ export async function supervise(
   }
 }
 
-/** A trainer reads what strangers wrote: only what it made may leave this node in its name. */
+/** A trainer reads untrusted files, so only files in its own output folder may be uploaded. */
 async function refuseOutside(folder: string, path: string): Promise<void> {
   const [top, place] = await Promise.all([realpath(folder), realpath(dirname(path))])
   if (`${place}${sep}`.startsWith(`${top}${sep}`)) return
   throw new AttemptError('trainer_failed', 'The trainer names a file of the model outside of its folder.')
 }
 
-/** Everything that may end a trainer from outside. */
+/** The reasons to end a trainer from outside. */
 class Stops implements Disposable {
   reason: { code: string; message: string } | undefined
   readonly #trainer: ManagedProcess
@@ -90,7 +93,7 @@ class Stops implements Disposable {
     this.alive()
   }
 
-  /** With a checkpoint, which the trainer writes when it gets SIGTERM. */
+  /** Stops the trainer with SIGTERM, at which it writes a checkpoint. */
   gracefully(code: string, message: string, graceMs: number): void {
     if (this.reason) return
     this.reason = { code, message }
@@ -124,8 +127,8 @@ const measuresOf = (line: EpochMeasures): EpochMeasures => ({
   ...(line.eval_perplexity !== undefined && { eval_perplexity: line.eval_perplexity }),
 })
 
-/** What the trainer has said so far. */
-class Told {
+/** Collects the output of the trainer. */
+class TrainerOutput {
   readonly #report: JobReport
   readonly #uploader: CheckpointUploader
   readonly #alive: () => void
@@ -182,7 +185,7 @@ class Told {
     }
   }
 
-  /** The result, or why there is none. */
+  /** Returns the result, or throws the reason why there is none. */
   outcome(
     exit: number,
     stopped: { code: string; message: string } | undefined,

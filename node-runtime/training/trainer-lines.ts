@@ -7,7 +7,7 @@ export interface TrainerFile {
   sha256: string
 }
 
-/** The lines a trainer writes (node-runtime/trainers/README.md). */
+/** The lines that a trainer writes (node-runtime/trainers/README.md). */
 export type TrainerLine =
   | { event: 'log'; level: string; message: string }
   | { event: 'progress'; epoch: number; epochs: number; fraction: number; message: string }
@@ -28,12 +28,12 @@ export interface TrainerResult {
 
 const EVENTS = new Set(['log', 'progress', 'metric', 'checkpoint', 'resumed', 'artifact', 'result', 'error'])
 
-/** A line of the protocol; `undefined` for anything else a library may print. */
+/** Parses a line of the protocol; `undefined` for any other output of a library. */
 export function parseTrainerLine(text: string): TrainerLine | undefined {
   if (!text.startsWith('{')) return undefined
   try {
     const value = JSON.parse(text) as { event?: unknown }
-    // Trainers are part of this repository: the event's name is enough to know the rest.
+    // Trainers are part of this repository, so the name of the event is enough to trust its other members.
     return typeof value.event === 'string' && EVENTS.has(value.event) ? (value as TrainerLine) : undefined
   } catch {
     return undefined

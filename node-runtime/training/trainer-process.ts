@@ -21,30 +21,30 @@ export interface TrainerJob {
   checkpoint_dir: string
   resume_from: string | null
   threads: number
-  /** Folder of the model to start from. */
+  /** The folder of the model to start from. */
   base_dir: string | null
-  /** The commit of the repository that it comes from. */
+  /** The commit of the base's repository. */
   base_revision: string | null
-  /** Kept between attempts. */
+  /** The folder is shared by attempts. */
   cache_dir: string
   processes: number
-  /** What the node is by its inventory, whatever its environments can use of it. */
+  /** The hardware in the node's inventory, whether or not the environment can use it. */
   hardware: NodeInventory['hardware']
-  /** The most that it may hold. */
+  /** The memory limit of the trainer. */
   memory_mb: number
 }
 
 export interface TrainerStart {
   driver: ProcessDriver
-  /** Interpreter of the trainer's environment. */
+  /** The interpreter of the trainer's environment. */
   python: string
   dir: string
   /** Unique on this node. */
   name: string
   job: Omit<TrainerJob, 'memory_mb'>
-  /** It is ended when it holds more. */
+  /** The trainer is ended when it uses more. */
   limitMb: number
-  /** The GPUs, by their number, on which its room is. */
+  /** The indexes of the GPUs with the run's reservation. */
   gpus: readonly number[]
 }
 
@@ -79,7 +79,7 @@ export async function startTrainer({
   })
 }
 
-/** Reads both outputs to their end. What is not a line of the protocol is plain log text. */
+/** Reads both outputs to their end. A line outside of the protocol is log text. */
 export async function readTrainer(
   { stdout, stderr }: Pick<ManagedProcess, 'stdout' | 'stderr'>,
   { onLine, onText }: { onLine: (line: TrainerLine) => void; onText: (text: string) => void },

@@ -16,7 +16,7 @@ import { type BaseTools, fetchBase } from './base-model.ts'
 import { giveBack, type LeaseTools, underLease } from './job-lease.ts'
 import { supervise } from './supervise.ts'
 
-/** What an attempt needs of its node. */
+/** The parts of a node that an attempt uses. */
 export interface AttemptTools extends BaseTools, LeaseTools {
   readonly control: LeaseTools['control']
   readonly models: BaseTools['models'] & LeaseTools['models']
@@ -105,7 +105,7 @@ async function attempt(
       }),
       base_dir: base,
       base_revision: spec.base_revision ?? null,
-      // Beside the folders of attempts, which go with them.
+      // Outside of the folders of attempts, which are removed with them.
       cache_dir: await tokenFolder(join(tools.workDir, 'tokens'), spec.dataset.url),
       processes,
       hardware: tools.inventory.hardware,
@@ -114,7 +114,10 @@ async function attempt(
   await giveBack(tools.control, claim.lease_token, { files, result, signal })
 }
 
-/** One folder for each dataset: a trainer may be made to write there what its dataset wants, and reads no other's. */
+/**
+ * Returns a folder for each dataset. The content of a dataset may control what its trainer writes there, so no trainer
+ * reads the folder of another dataset.
+ */
 async function tokenFolder(root: string, datasetUrl: string): Promise<string> {
   await mkdir(root, { recursive: true })
   const ages = await Promise.all(
@@ -122,18 +125,21 @@ async function tokenFolder(root: string, datasetUrl: string): Promise<string> {
   )
   const oldest = ages.toSorted((a, b) => b.usedAt - a.usedAt).slice(CACHED_DATASETS)
   await Promise.all(oldest.map(({ name }) => rm(join(root, name), { recursive: true, force: true })))
-  // The address without its signature is where the dataset lies.
+  // The URL without its signature identifies the dataset.
   const { pathname } = new URL(datasetUrl)
   return join(root, createHash('sha256').update(pathname).digest('hex').slice(0, 32))
 }
 
-/** On a GPU node the reservation is of VRAM: there a run may have half of the machine's RAM, which nobody counts. */
+/**
+ * Returns the RAM limit of a run. On a GPU node reservations are of VRAM and RAM is not counted, so a run may use
+ * half of the machine's RAM.
+ */
 function limitOf(
   reservedMb: number,
   { gpus, memory_mb, ram_mb }: Pick<NodeInventory, 'gpus' | 'memory_mb' | 'ram_mb'>,
 ): number {
   if (gpus.length > 0) return Math.max(memoryLimitMb(reservedMb), Math.floor(ram_mb / 2))
-  // What a run is expected to hold may be more than this node has to give; then the node is the limit.
+  // A run may be expected to use more than this node has; then the node's memory is the limit.
   return Math.min(memoryLimitMb(reservedMb), memoryLimitMb(memory_mb / 2))
 }
 

@@ -1,37 +1,37 @@
 import { BareCalls } from './bare-calls.ts'
-import type { CallTeller } from './call-teller.ts'
+import type { CallStream } from './call-stream.ts'
 
 const MARKS = ['[TOOL_CALLS]', '<|python_tag|>']
-/** Stands for no text of a model. */
+/** The mark is a token of its own, so it is never part of a model's text. */
 const PYTHON_MARK = '<|python_tag|>'
 
 export interface AnswerTextOptions {
   stops: readonly string[]
-  /** Functions that may be called in text: none where the answer is held to a form. */
+  /** Functions that may be called in text; empty when a grammar constrains the response. */
   names: readonly string[]
   isOneCall: boolean
   onText: (text: string) => void
 }
 
-/** Cuts the text of a model at its stop texts, wherever tokens begin and end, and takes calls out of it. */
+/** Cuts the text of a model at its stop texts, whatever the boundaries of tokens, and extracts tool calls. */
 export class AnswerText {
   readonly #options: AnswerTextOptions
   readonly #marks: readonly string[]
-  readonly #teller: CallTeller
+  readonly #stream: CallStream
   #held = ''
   #calls: BareCalls | undefined
-  /** What opened them. */
+  /** The mark that opened the calls. */
   #mark = ''
-  /** Nothing has been told of this answer. */
+  /** True until the first text of this response is passed on. */
   #isFresh = true
   #hasCalled = false
-  /** What the caller has been told. */
+  /** The text that has been passed on. */
   text = ''
-  /** Nothing that comes now belongs to the answer. */
+  /** True when all further text is to be ignored. */
   isStopped = false
 
-  constructor(teller: CallTeller, options: AnswerTextOptions) {
-    this.#teller = teller
+  constructor(stream: CallStream, options: AnswerTextOptions) {
+    this.#stream = stream
     this.#options = options
     this.#marks = [...options.stops, ...(options.names.length > 0 ? MARKS : [])]
   }
@@ -42,7 +42,7 @@ export class AnswerText {
     while (goesOn && !this.isStopped) goesOn = this.#calls ? this.#readCalls(this.#calls) : this.#step()
   }
 
-  /** What was held back turns out to be text when nothing more comes. */
+  /** Ends the response. Text that was held back is passed on, because it began no mark. */
   end(): void {
     if (this.#calls) {
       this.#calls.end()
@@ -52,7 +52,7 @@ export class AnswerText {
     }
     const rest = this.#held
     this.#held = ''
-    if (!this.isStopped && !(this.#hasCalled && rest.trim() === '')) this.#tell(rest)
+    if (!this.isStopped && !(this.#hasCalled && rest.trim() === '')) this.#emit(rest)
   }
 
   #step(): boolean {
@@ -65,9 +65,9 @@ export class AnswerText {
     const upto = found ?? this.#held.length - openEnd(this.#held, this.#marks)
     const text = this.#held.slice(0, upto)
     this.#held = this.#held.slice(upto)
-    // Around calls models write blank lines that belong to nobody.
+    // Models write blank lines around calls, which are not part of the response.
     const isPadding = mayCall && text.trim() === '' && (found !== undefined || this.#hasCalled)
-    if (!isPadding) this.#tell(text)
+    if (!isPadding) this.#emit(text)
     if (found === undefined) return false
     const mark = mayCall ? MARKS.find((each) => this.#held.startsWith(each)) : undefined
     if (mark !== undefined && !stops.some((stop) => this.#held.startsWith(stop))) return this.#begin(mark)
@@ -78,7 +78,7 @@ export class AnswerText {
   #beginsBare(): boolean {
     const begun = this.#held.trimStart()
     if (!begun.startsWith('[')) return begun.startsWith('{')
-    // It may also be the beginning of a mark.
+    // The text may also be the beginning of a mark.
     return !MARKS.some((mark) => begun.startsWith(mark)) && openEnd(begun, MARKS) === 0
   }
 
@@ -86,7 +86,7 @@ export class AnswerText {
     this.#held = this.#held.slice(mark.length)
     this.#isFresh = false
     this.#mark = mark === PYTHON_MARK ? '' : mark
-    this.#calls = new BareCalls(this.#options.names, this.#teller, this.#options)
+    this.#calls = new BareCalls(this.#options.names, this.#stream, this.#options)
     return true
   }
 
@@ -102,12 +102,12 @@ export class AnswerText {
 
   #leave(calls: BareCalls): void {
     this.#hasCalled ||= calls.hasCalled
-    if (!calls.hasCalled) this.#tell(this.#mark + calls.failedOpening)
+    if (!calls.hasCalled) this.#emit(this.#mark + calls.failedOpening)
     this.#calls = undefined
     this.#held = calls.rest + this.#held
   }
 
-  #tell(text: string): void {
+  #emit(text: string): void {
     if (text === '') return
     this.#isFresh = false
     this.text += text
@@ -115,7 +115,7 @@ export class AnswerText {
   }
 }
 
-/** How many characters at the end may be the beginning of a mark. */
+/** Returns the number of characters at the end that may begin a mark. */
 function openEnd(text: string, marks: readonly string[]): number {
   const longest = Math.max(1, ...marks.map(({ length }) => length)) - 1
   for (let length = Math.min(longest, text.length); length > 0; length--) {

@@ -1,4 +1,4 @@
-import type { CallTeller } from './call-teller.ts'
+import type { CallStream } from './call-stream.ts'
 
 const HEAD =
   /^\s*\{\s*(?:"type"\s*:\s*"function"\s*,\s*)?"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"(?:arguments|parameters)"\s*:\s*(?=\{)/
@@ -7,36 +7,36 @@ const FIRST_KEYS = ['"name"', '"type"', '"arguments"', '"parameters"', '"functio
 const KEYS = new Set(['name', 'type', 'id', 'arguments', 'parameters'])
 
 /**
- * Reads calls of known functions in text: one object, several in a row, or a list of them, as Llama 3 and Mistral write them.
- * What turns out to be something else is text, from where the last call ended.
+ * Reads calls of known functions in text: one object, several in a row, or a list of them, as Llama 3 and Mistral write
+ * them. From the end of the last call on, anything else is text.
  */
 export class BareCalls {
   readonly #names: readonly string[]
   readonly #isOneCall: boolean
-  readonly #teller: CallTeller
+  readonly #stream: CallStream
   #object: CallObject | undefined
   #isList: boolean | undefined
   #opening = ''
   #held = ''
-  #told = 0
+  #streamed = 0
   isClosed = false
 
-  constructor(names: readonly string[], teller: CallTeller, { isOneCall }: { isOneCall: boolean }) {
+  constructor(names: readonly string[], stream: CallStream, { isOneCall }: { isOneCall: boolean }) {
     this.#names = names
-    this.#teller = teller
+    this.#stream = stream
     this.#isOneCall = isOneCall
   }
 
   get hasCalled(): boolean {
-    return this.#told > 0
+    return this.#streamed > 0
   }
 
-  /** What opened a list in which no call came: text that is no beginning of calls any more. */
+  /** The opening of a list without calls, which turned out to be text. */
   get failedOpening(): string {
     return this.hasCalled ? '' : this.#opening
   }
 
-  /** What is text behind that, once the calls are over. */
+  /** The text after that, once the calls are over. */
   get rest(): string {
     return (this.#object?.text ?? '') + this.#held
   }
@@ -47,9 +47,9 @@ export class BareCalls {
     while (goesOn && !this.isClosed) goesOn = this.#object ? this.#read(this.#object) : this.#between()
   }
 
-  /** Nothing more comes. A call that was cut off stays open. */
+  /** Ends the text. A call that was cut off stays open. */
   end(): void {
-    if (this.#object?.isTold) return
+    if (this.#object?.isStreamed) return
     this.isClosed = true
     if (!this.#object && /^[\s,;\]]*$/.test(this.#held)) this.#held = ''
   }
@@ -57,9 +57,9 @@ export class BareCalls {
   #read(object: CallObject): boolean {
     const text = this.#held
     this.#held = ''
-    const wasTold = object.isTold
+    const wasStreamed = object.isStreamed
     object.add(text)
-    if (object.isTold && !wasTold) this.#told += 1
+    if (object.isStreamed && !wasStreamed) this.#streamed += 1
     this.isClosed = object.isOther
     if (object.isOther || !object.isWhole) return false
     this.#object = undefined
@@ -74,7 +74,7 @@ export class BareCalls {
     const lead = this.#held.slice(0, -text.length)
     if (text.startsWith('{')) {
       this.#isList ??= false
-      this.#object = new CallObject(this.hasCalled ? '' : lead, this.#names, this.#teller)
+      this.#object = new CallObject(this.hasCalled ? '' : lead, this.#names, this.#stream)
       this.#held = text
     } else if (text.startsWith('[') && this.#isList === undefined) {
       this.#isList = true
@@ -90,11 +90,11 @@ export class BareCalls {
   }
 }
 
-/** One object that may be a call. */
+/** An object that may be a call. */
 class CallObject {
   readonly #lead: string
   readonly #names: readonly string[]
-  readonly #teller: CallTeller
+  readonly #stream: CallStream
   readonly #outer = new ValueEnd()
   readonly #inner = new ValueEnd()
   #text = ''
@@ -103,13 +103,13 @@ class CallObject {
   #name: string | undefined
   isOther = false
 
-  constructor(lead: string, names: readonly string[], teller: CallTeller) {
+  constructor(lead: string, names: readonly string[], stream: CallStream) {
     this.#lead = lead
     this.#names = names
-    this.#teller = teller
+    this.#stream = stream
   }
 
-  get isTold(): boolean {
+  get isStreamed(): boolean {
     return this.#name !== undefined
   }
 
@@ -128,13 +128,13 @@ class CallObject {
   add(text: string): void {
     this.#text += text
     if (!this.isWhole) this.#outerAt = this.#outer.find(this.#text, this.#outerAt)
-    if (!this.isTold) this.#begin()
+    if (!this.isStreamed) this.#begin()
     if (this.#innerAt > 0 && !this.#inner.isFound) {
       const begin = this.#innerAt
       this.#innerAt = this.#inner.find(this.#text, begin)
-      this.#tell(this.#text.slice(begin, this.#innerAt))
+      this.#emit(this.#text.slice(begin, this.#innerAt))
     }
-    if (this.isWhole && this.#name !== undefined) this.#teller.end(this.#name)
+    if (this.isWhole && this.#name !== undefined) this.#stream.end(this.#name)
   }
 
   #begin(): void {
@@ -150,13 +150,13 @@ class CallObject {
       this.isOther = !call || !this.#names.includes(call.name)
       if (!call || this.isOther) return
       this.#name = call.name
-      this.#tell(call.arguments)
+      this.#emit(call.arguments)
     } else this.isOther = !this.#mayBeCall()
   }
 
-  #tell(paramsChunk: string): void {
+  #emit(paramsChunk: string): void {
     if (this.#name === undefined || paramsChunk === '') return
-    this.#teller.add({ callIndex: 0, functionName: this.#name, paramsChunk, done: false })
+    this.#stream.add({ callIndex: 0, functionName: this.#name, paramsChunk, done: false })
   }
 
   #mayBeCall(): boolean {
@@ -169,14 +169,14 @@ class CallObject {
   }
 }
 
-/** Finds where an object of JSON ends, over as many pieces as it comes in. */
+/** Finds the end of a JSON object that arrives in several pieces. */
 class ValueEnd {
   #depth = 0
   #isInText = false
   #isEscaped = false
   isFound = false
 
-  /** The place behind the object, or the end of `text` if it goes on. */
+  /** Returns the position after the object, or the end of `text` while the object is incomplete. */
   find(text: string, from: number): number {
     for (let at = from; at < text.length; at++) {
       const letter = text.charAt(at)
@@ -195,7 +195,7 @@ class ValueEnd {
   }
 }
 
-/** A call out of its JSON; undefined where it is none. */
+/** Parses a call from its JSON; undefined when it is not a call. */
 function callOf(text: string): { name: string; arguments: string } | undefined {
   try {
     const whole = JSON.parse(text) as Record<string, unknown>

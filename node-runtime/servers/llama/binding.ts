@@ -2,7 +2,10 @@ import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 
-/** What is used of node-llama-cpp: it lies outside the checkout, installed when the first GGUF is served. */
+/**
+ * The part of node-llama-cpp that is used here. The package is outside of this repository: a node installs it when
+ * it serves its first GGUF.
+ */
 export interface Llama {
   loadModel(options: { modelPath: string; gpuLayers?: number }): Promise<LlamaModel>
   createGrammarForJsonSchema(schema: unknown): Promise<unknown>
@@ -62,7 +65,7 @@ export interface GenerateOptions {
 }
 
 export interface RepeatPenalty {
-  /** 1 for none of its own kind. */
+  /** 1 disables the library's own repetition penalty. */
   penalty: number
   lastTokens: number
   presencePenalty: number
@@ -89,7 +92,7 @@ export interface ContextOptions {
 
 export type Tokenize = (text: string) => unknown[]
 
-/** A prompt: texts, and tokens with a meaning of their own between them. */
+/** A prompt: texts, and special tokens between them. */
 export interface ContextText {
   readonly values: readonly unknown[]
   tokenize(tokenizer: Tokenize): unknown[]
@@ -98,11 +101,11 @@ export interface ContextText {
 export interface ContextState {
   contextText: ContextText
   stopGenerationTriggers: unknown[]
-  /** Whether the answer begins as a call, and what it may begin with instead. */
+  /** Whether the response begins as a call, and the texts with which it may begin instead. */
   functionCall?: { initiallyEngaged: boolean; disengageInitiallyEngaged: unknown[] }
 }
 
-/** How a model wants its conversations written. */
+/** The chat template of a model, as the library wraps it. */
 export interface ChatWrapper {
   generateContextState(options: ContextOptions): ContextState
 }
@@ -124,7 +127,7 @@ export interface Binding {
   resolveChatWrapper(model: LlamaModel): ChatWrapper
 }
 
-/** The package from the folder that it was installed in. */
+/** Imports the package from the folder in which it is installed. */
 export async function loadBinding(packages: string): Promise<Binding> {
   const path = createRequire(join(packages, 'package.json')).resolve('node-llama-cpp')
   return (await import(pathToFileURL(path).href)) as Binding

@@ -13,7 +13,7 @@ import type {
   LlamaModel,
   LlamaSequence,
 } from './binding.ts'
-import { type CallFragment, CallTeller, type ToolCall } from './call-teller.ts'
+import { type CallFragment, CallStream, type ToolCall } from './call-stream.ts'
 import type { ChatRequest } from './chat-request.ts'
 import type { GrammarSchema } from './grammar-schema.ts'
 import type { Output } from './output.ts'
@@ -21,9 +21,9 @@ import { countPrompt } from './prompt-length.ts'
 import { UnusableError } from './unusable-error.ts'
 import { checkGgufHeader, judgeLoadFailure, UnusableWeightsError } from './unusable-weights.ts'
 
-/** Beside what is written, some room is kept for what is read. */
+/** The context is shared by the prompt and the output, so some of it is reserved for the prompt. */
 const LONGEST_CONTEXT = 8_192
-/** Lines of llama.cpp that are kept for the explanation of a failed load. */
+/** The number of llama.cpp's log lines that are stored to explain a failed load. */
 const MOST_WRITTEN = 100
 
 export interface Answer {
@@ -40,7 +40,7 @@ export interface Listener {
   signal: AbortSignal
 }
 
-/** The one GGUF file in a folder, wherever in it; of a split model the first part. */
+/** Finds the one GGUF file below a folder; for a split model, its first part. */
 export function findGguf(folder: string): string {
   const names = readdirSync(folder, { recursive: true, encoding: 'utf8' })
   const files = names.filter((name) => name.endsWith('.gguf')).toSorted()
@@ -49,7 +49,7 @@ export function findGguf(folder: string): string {
   return join(folder, first)
 }
 
-/** A loaded model with a few conversations at a time, each on a sequence that remembers what it has read. */
+/** A loaded model that serves a few conversations at a time, each on a sequence with a cache of its prompt. */
 export class ChatModel {
   readonly #binding: Binding
   readonly #llama: Llama
@@ -57,7 +57,7 @@ export class ChatModel {
   readonly #context: LlamaContext
   readonly #wrapper: ChatWrapper
   readonly #free: LlamaSequence[] = []
-  /** Answers under way, with those that wait for their turn. */
+  /** The requests in progress, including those that wait for a sequence. */
   inFlight = 0
   readonly #waiting: ((sequence: LlamaSequence) => void)[] = []
 
@@ -69,7 +69,7 @@ export class ChatModel {
     this.#llama = parts.llama
     this.#model = parts.model
     this.#context = parts.context
-    // Found out once: it takes longer than a short answer.
+    // Resolved once, because it takes longer than a short response.
     this.#wrapper = parts.binding.resolveChatWrapper(parts.model)
     for (let i = 0; i < concurrency; i++) this.#free.push(parts.context.getSequence())
   }
@@ -100,7 +100,7 @@ export class ChatModel {
     return new ChatModel({ binding, llama, model, context }, concurrency)
   }
 
-  /** Writes one answer; a caller who leaves ends it within a token. */
+  /** Generates one response; when the caller leaves, it ends within a token. */
   async answer(request: ChatRequest, listener: Listener): Promise<Answer> {
     this.inFlight += 1
     try {
@@ -111,7 +111,7 @@ export class ChatModel {
   }
 
   async #answer({ history, output, sampling, stops }: ChatRequest, listener: Listener): Promise<Answer> {
-    const calls = new CallTeller(listener.onCall)
+    const calls = new CallStream(listener.onCall)
     const text = new AnswerText(calls, {
       stops,
       names: output.isForced ? [] : Object.keys(output.functions ?? {}),
@@ -153,9 +153,9 @@ export class ChatModel {
   async #options(
     { output, sampling, text: answer }: Pick<ChatRequest, 'output' | 'sampling'> & { text: AnswerText },
     { onThought, signal }: Listener,
-    calls: CallTeller,
+    calls: CallStream,
   ): Promise<GenerateOptions> {
-    // The library's own stop texts lose what stands before them in the same token.
+    // The library's own stop texts would lose the text before them in the same token.
     const stopping = new AbortController()
     const { functions } = output
     const grammar = await this.#grammar(output)
@@ -172,7 +172,7 @@ export class ChatModel {
           if (answer.isStopped) stopping.abort()
         } else if (segmentType === 'thought') onThought(text)
       },
-      // The library punishes repetition unless told not to; OpenAI's API does so only when asked.
+      // By default the library penalizes repetition; OpenAI's API does so only on request.
       repeatPenalty: isPenalized && {
         penalty: 1,
         lastTokens: this.#context.contextSize,
@@ -192,7 +192,7 @@ export class ChatModel {
 
   async #grammar({ json, functions = {} }: Output): Promise<unknown> {
     for (const [name, { params }] of Object.entries(functions)) {
-      // Its own grammar is made when it is called: too late to refuse.
+      // The library compiles the grammar of a call when it begins, which is too late to refuse the request.
       if (params) await this.#compiled(params, 'tools', `the parameters of ${name} in tools`)
     }
     if (json === undefined) return undefined
@@ -204,7 +204,7 @@ export class ChatModel {
     try {
       return await this.#llama.createGrammarForJsonSchema(schema)
     } catch {
-      // Why is written by the library to standard error; mostly it is a length or a count beyond its limits.
+      // The library prints the reason to standard error; usually a length or a count exceeds its limits.
       throw new UnusableError(`${what} cannot be used: it is too large for a grammar of llama.cpp`, field)
     }
   }
@@ -221,7 +221,7 @@ export class ChatModel {
   }
 }
 
-/** The same conversations, but the answer begins as a call and cannot begin as anything else. */
+/** Returns the same template, except that the response must begin as a call. */
 function callingAtOnce(wrapper: ChatWrapper): ChatWrapper {
   return Object.create(wrapper, {
     generateContextState: {
@@ -234,8 +234,8 @@ function callingAtOnce(wrapper: ChatWrapper): ChatWrapper {
   }) as ChatWrapper
 }
 
-/** Nobody should follow a call that was cut off in the middle. */
-function finishOf({ metadata }: Generated, { calls, isInCall }: CallTeller): Answer['finishReason'] {
+/** A call that was cut off must not look complete, so its finish reason is not `tool_calls`. */
+function finishOf({ metadata }: Generated, { calls, isInCall }: CallStream): Answer['finishReason'] {
   if (calls.length > 0 && !isInCall) return 'tool_calls'
   return metadata.stopReason === 'maxTokens' ? 'length' : 'stop'
 }

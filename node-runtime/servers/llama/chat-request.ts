@@ -5,11 +5,11 @@ import { type Output, type OutputBody, readOutput } from './output.ts'
 import { UnusableError } from './unusable-error.ts'
 
 const MOST_STOPS = 16
-/** Of the model, for whoever asks without a name. */
+/** The name of the model for requests without one. */
 export const SERVED_NAME = 'model'
 const LARGEST_SEED = 2 ** 32 - 1
 
-/** How tokens are chosen; what is absent is as the model's makers or the library set it. */
+/** Sampling options; absent ones default to the values of the model's authors or of the library. */
 export interface Sampling {
   maxTokens?: number
   temperature: number
@@ -20,9 +20,9 @@ export interface Sampling {
   frequencyPenalty: number
 }
 
-/** What is asked; fields that this server does not know are ignored, as everywhere on this surface. */
+/** The parsed request. Fields that this server does not know are ignored, as on the whole OpenAI surface. */
 export interface ChatRequest {
-  /** The name under which the model is asked, and under which it answers. */
+  /** The name of the model in the request, which the response repeats. */
   model: string
   history: HistoryItem[]
   output: Output
@@ -34,7 +34,7 @@ export interface ChatRequest {
 
 type Body = OutputBody & Record<string, unknown>
 
-/** Checks the fields that are used; throws `UnusableError` naming the first that cannot be. */
+/** Checks the fields that are used; throws an `UnusableError` that names the first invalid one. */
 export function readChat(given: unknown): ChatRequest {
   if (typeof given !== 'object' || given === null || Array.isArray(given)) {
     throw new UnusableError('the body must be an object')
@@ -69,9 +69,9 @@ function samplingOf(body: Body): Sampling {
     ...(maxTokens !== undefined && { maxTokens }),
     temperature: number(body, 'temperature', [0, 2]) ?? 1,
     ...(topP !== undefined && { topP }),
-    // Below 1 it stands for all tokens, for which the library has 0.
+    // A value below 1 means all tokens, for which the library uses 0.
     ...(topK !== undefined && { topK: Math.max(0, topK) }),
-    // The library's own is the time in seconds: all answers of a second would be alike.
+    // The library's default seed is the time in seconds, which would give all responses of one second the same text.
     seed: seed === undefined ? randomInt(LARGEST_SEED) : Math.abs(seed) % LARGEST_SEED,
     presencePenalty: number(body, 'presence_penalty', [-2, 2]) ?? 0,
     frequencyPenalty: number(body, 'frequency_penalty', [-2, 2]) ?? 0,

@@ -2,17 +2,17 @@ import { UnusableError } from './unusable-error.ts'
 
 type Schema = Record<string, unknown>
 
-/** What a grammar of llama.cpp can hold text to: a part of JSON Schema in which every named property is written. */
+/** The subset of JSON Schema that a grammar of llama.cpp can enforce; every named property is written. */
 export type GrammarSchema = Schema
 
 export interface GrammarSchemaOptions {
-  /** Where the schema stands in the request. */
+  /** The location of the schema in the request. */
   field: string
-  /** Whether what a grammar cannot hold is refused; otherwise it is left out. */
+  /** True to refuse keywords that a grammar cannot enforce; otherwise they are ignored. */
   isStrict: boolean
 }
 
-/** Keywords that demand something of a value and that no grammar here can hold. */
+/** Keywords that restrict a value and that no grammar here can enforce. */
 const BEYOND = (
   'pattern minimum maximum exclusiveMinimum exclusiveMaximum multipleOf uniqueItems ' +
   'contains patternProperties propertyNames dependentRequired dependentSchemas not if'
@@ -24,7 +24,10 @@ const ANY: Schema = {
   oneOf: [{ type: [...SIMPLE] }, { type: 'array' }, { type: 'object', additionalProperties: true }],
 }
 
-/** The same demands in the words of the grammar's schemas. Throws `UnusableError` with the place of what cannot be held to. */
+/**
+ * Translates a JSON Schema for the grammar. Throws an `UnusableError` with the location of a keyword
+ * that cannot be enforced.
+ */
 export function grammarSchema(schema: unknown, options: GrammarSchemaOptions): GrammarSchema {
   return new Translation(schema, options).root()
 }
@@ -91,7 +94,7 @@ class Translation {
     const missing = (Array.isArray(required) ? required : []).find((name) => !names.includes(String(name)))
     if (missing !== undefined) this.#beyond(`${at}.required`, `: ${String(missing)} has no schema, so it`)
     if (Number(schema['maxProperties']) < names.length) this.#beyond(`${at}.maxProperties`)
-    // What is not named may be left out, so it is: a model writes what it is asked for.
+    // Unnamed properties are optional, and the grammar omits them: a model writes only what the schema names.
     const others = additionalProperties ?? schema['properties'] === undefined
     return {
       type: 'object',
@@ -170,7 +173,7 @@ function impliedType(schema: Schema): string | undefined {
   return undefined
 }
 
-/** A short range of integers, one by one. */
+/** Lists a short range of integers. */
 function integersOf({ minimum, maximum, ...others }: Schema): number[] | undefined {
   if (typeof minimum !== 'number' || typeof maximum !== 'number') return undefined
   const first = Math.ceil(minimum)

@@ -13,7 +13,7 @@ interface Message {
   tool_call_id?: string
 }
 
-/** The conversation so far; the last item is the answer to be written. */
+/** Converts the messages; the last item is the response to generate. */
 export function historyOf(messages: unknown): HistoryItem[] {
   if (!Array.isArray(messages) || messages.length === 0) {
     throw new UnusableError('messages must be a list with at least one message', 'messages')

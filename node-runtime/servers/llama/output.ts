@@ -3,22 +3,22 @@ import { UnusableError } from './unusable-error.ts'
 
 export interface ModelFunction {
   description: string
-  /** Absent where it takes no arguments. */
+  /** Absent for a function without arguments. */
   params?: GrammarSchema
 }
 
-/** The form of one answer. */
+/** The required form of one response. */
 export interface Output {
   /** The functions that the model may call, by name. */
   functions?: Record<string, ModelFunction>
-  /** The answer is calls and nothing else. */
+  /** True when the response must consist of calls. */
   isForced: boolean
   isOneCall: boolean
-  /** The text is JSON: of this schema, or any object. */
+  /** Set when the text must be JSON: of this schema, or any object. */
   json?: GrammarSchema | 'object'
 }
 
-/** The fields of a request that say how an answer has to look. */
+/** The fields of a request that determine the form of the response. */
 export interface OutputBody {
   tools?: unknown
   tool_choice?: unknown
@@ -96,7 +96,7 @@ function functionOf(tool: unknown, index: number): NamedFunction {
   return {
     name,
     description: typeof one?.description === 'string' ? one.description : '',
-    // Arguments are an object, whether the schema says so or not.
+    // Arguments are always an object, whether the schema says so or not.
     ...(parameters && {
       params: grammarSchema({ ...parameters, type: 'object' }, { field, isStrict: one?.strict === true }),
     }),

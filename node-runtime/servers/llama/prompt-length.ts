@@ -2,14 +2,14 @@ import { setImmediate } from 'node:timers/promises'
 import type { ContextText, Tokenize } from './binding.ts'
 import { UnusableError } from './unusable-error.ts'
 
-/** Characters that are read as tokens in one go. */
+/** The number of characters that are tokenized at once. */
 const SLICE = 4_096
-/** Tokens by which a text may count more in two slices than in one. */
+/** The largest number of additional tokens that cutting a text into two slices may cause. */
 const CUT_TOKENS = 8
 
 /**
- * The tokens of a prompt; throws when the model reads no more than `most`. What is far too long is refused after as much as
- * could fit: to read all of a megabyte as tokens takes minutes, in which this server could do nothing else.
+ * Counts the tokens of a prompt; throws when there are more than `most`. A text that is far too long is refused after
+ * as much of it as could fit, because tokenizing a megabyte takes minutes and blocks this server.
  */
 export async function countPrompt(
   prompt: ContextText,

@@ -10,7 +10,7 @@ import { UNUSABLE_STATUS, UnusableWeightsError } from './unusable-weights.ts'
 
 const LARGEST_BODY = 64 * 1024 * 1024
 
-/** Loads a GGUF and answers chat completions as OpenAI does: see ../README.md. */
+/** Loads a GGUF and serves OpenAI's chat completions: see ../README.md. */
 async function main(): Promise<void> {
   const { values } = parseArgs({
     options: {
@@ -29,11 +29,12 @@ async function main(): Promise<void> {
   })
   const server = createServer((request, response) => void answer(model, request, response))
   server.keepAliveTimeout = 600_000
-  const tell = (where: object) => process.stdout.write(`${JSON.stringify({ event: 'ready', ...where })}\n`)
-  if (values.socket) server.listen(values.socket, () => tell({ socket: values.socket }))
+  const announce = (where: object) =>
+    process.stdout.write(`${JSON.stringify({ event: 'ready', ...where })}\n`)
+  if (values.socket) server.listen(values.socket, () => announce({ socket: values.socket }))
   else {
     server.listen(Number(values.port), '127.0.0.1', () => {
-      tell({ port: (server.address() as AddressInfo).port })
+      announce({ port: (server.address() as AddressInfo).port })
     })
   }
   process.once('SIGTERM', () => process.exit(0))
@@ -51,8 +52,8 @@ async function answer(model: ChatModel, request: IncomingMessage, response: Serv
   const leaving = new AbortController()
   response.once('close', () => leaving.abort())
   try {
-    const asked = readChat(JSON.parse(await textOf(request)))
-    await (asked.isStream ? stream : whole)(model, asked, response, leaving.signal)
+    const chat = readChat(JSON.parse(await textOf(request)))
+    await (chat.isStream ? stream : whole)(model, chat, response, leaving.signal)
   } catch (err) {
     if (leaving.signal.aborted) return
     fail(response, err)
@@ -61,13 +62,13 @@ async function answer(model: ChatModel, request: IncomingMessage, response: Serv
 
 async function whole(
   model: ChatModel,
-  asked: ChatRequest,
+  chat: ChatRequest,
   response: ServerResponse,
   signal: AbortSignal,
 ): Promise<void> {
   let thought = ''
   const onThought = (text: string) => void (thought += text)
-  const { text, calls, finishReason, usage } = await model.answer(asked, {
+  const { text, calls, finishReason, usage } = await model.answer(chat, {
     onText: () => {},
     onThought,
     onCall: () => {},
@@ -81,30 +82,30 @@ async function whole(
     ...(calls.length > 0 && { tool_calls: calls }),
   }
   const choice = { index: 0, message, logprobs: null, finish_reason: finishReason }
-  send(response, 200, { ...head('chat.completion', asked.model), choices: [choice], usage })
+  send(response, 200, { ...head('chat.completion', chat.model), choices: [choice], usage })
 }
 
 async function stream(
   model: ChatModel,
-  asked: ChatRequest,
+  chat: ChatRequest,
   response: ServerResponse,
   signal: AbortSignal,
 ): Promise<void> {
-  const common = head('chat.completion.chunk', asked.model)
+  const common = head('chat.completion.chunk', chat.model)
   const chunk = (delta: object, finish: Answer['finishReason'] | null = null) => {
-    // Nothing is sent before the request is known to be usable.
+    // The headers are sent with the first text, because until then the request may still be refused.
     if (!response.headersSent) {
       response.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' })
     }
     const choice = { index: 0, delta, logprobs: null, finish_reason: finish }
-    tell(response, { ...common, choices: [choice], ...(asked.withUsage && { usage: null }) })
+    sendEvent(response, { ...common, choices: [choice], ...(chat.withUsage && { usage: null }) })
   }
   let isFirst = true
   const delta = (what: object) => {
     chunk(isFirst ? { role: 'assistant', ...what } : what)
     isFirst = false
   }
-  const answered = await model.answer(asked, {
+  const answered = await model.answer(chat, {
     onText: (content) => delta({ content }),
     onThought: (text) => delta({ reasoning_content: text }),
     onCall: (fragment) => delta({ tool_calls: [fragment] }),
@@ -112,7 +113,7 @@ async function stream(
   })
   if (isFirst) delta({ content: '' })
   chunk({}, answered.finishReason)
-  if (asked.withUsage) tell(response, { ...common, choices: [], usage: answered.usage })
+  if (chat.withUsage) sendEvent(response, { ...common, choices: [], usage: answered.usage })
   response.end('data: [DONE]\n\n')
 }
 
@@ -123,18 +124,18 @@ const head = (object: string, model: string) => ({
   model,
 })
 
-function tell(response: ServerResponse, value: unknown): void {
+function sendEvent(response: ServerResponse, value: unknown): void {
   response.write(`data: ${JSON.stringify(value)}\n\n`)
 }
 
 function fail(response: ServerResponse, err: unknown): void {
   const isCallers = err instanceof UnusableError || err instanceof SyntaxError
   if (!isCallers) process.stderr.write(`${(err as Error).stack ?? String(err)}\n`)
-  const told = isCallers
+  const body = isCallers
     ? error((err as Error).message, { field: err instanceof UnusableError ? err.field : null })
     : error('the model failed on this request', { type: 'server_error' })
-  if (!response.headersSent) return send(response, isCallers ? 400 : 500, told)
-  tell(response, told)
+  if (!response.headersSent) return send(response, isCallers ? 400 : 500, body)
+  sendEvent(response, body)
   response.end()
 }
 

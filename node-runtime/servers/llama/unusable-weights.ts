@@ -1,10 +1,10 @@
 import { open } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-/** How a model server ends whose weights can be loaded nowhere and never; see ../README.md. */
+/** The exit status of a model server whose weights cannot be loaded on any node; see ../README.md. */
 export const UNUSABLE_STATUS = 65
 
-/** What llama.cpp and its binding say of a file that is damaged, cut short or of a kind that they do not know. */
+/** Messages of llama.cpp and its binding about a file that is damaged, truncated or of an unknown kind. */
 const FAULTS_OF_WEIGHTS = [
   /model is corrupted or incomplete/,
   /unknown model architecture: /,
@@ -16,20 +16,20 @@ const FAULTS_OF_WEIGHTS = [
   /Invalid GGUF magic|Unsupported GGUF value type|GGUF version 1 is not supported/,
   /The value of "(?:size|offset)" is out of range/,
 ]
-/** What speaks of the machine, whatever else is said beside it. */
+/** Messages about the machine, which outweigh any other message beside them. */
 const FAULTS_OF_MACHINE =
   /alloc|memory|mmap|mlock|no space|input\/output|permission|denied|too many open files|read error/i
 const LONGEST_DETAIL = 300
-/** llama.cpp writes in threads of its own, so its words come after the failure that they explain. */
+/** llama.cpp logs from threads of its own, so the explanation arrives after the failure. */
 const LAST_WORDS_MS = 1_000
 const LOOK_MS = 50
 
-/** `GGUF`, the version, the number of tensors and the number of entries of metadata. */
+/** `GGUF`, the version, the number of tensors and the number of metadata entries. */
 const HEADER_BYTES = 24
 const LEAST_TENSOR_BYTES = 24
 const LEAST_ENTRY_BYTES = 13
 
-/** The weights themselves are at fault; the message is one line. */
+/** The weights cannot be loaded; the message is a single line. */
 export class UnusableWeightsError extends Error {
   override readonly name = 'UnusableWeightsError'
 
@@ -38,7 +38,10 @@ export class UnusableWeightsError extends Error {
   }
 }
 
-/** Refuses a file whose header alone shows that it is no whole GGUF: readers that believe its counts never end. */
+/**
+ * Refuses a file whose header alone shows that it is not a complete GGUF. Readers that trust its
+ * counts would not terminate.
+ */
 export async function checkGgufHeader(path: string): Promise<void> {
   await using file = await open(path)
   const header = Buffer.alloc(HEADER_BYTES)
@@ -53,8 +56,8 @@ export async function checkGgufHeader(path: string): Promise<void> {
 }
 
 /**
- * What a failed load means: the fault of the weights where llama.cpp says so in words that are known, and else what it
- * was. `written` is what it writes, and may still grow.
+ * Classifies a failed load: an `UnusableWeightsError` when llama.cpp's log blames the weights in known words, otherwise
+ * the error itself. `written` is the log, which may still grow.
  */
 export async function judgeLoadFailure(err: unknown, written: readonly string[]): Promise<unknown> {
   const message = err instanceof Error ? err.message : String(err)

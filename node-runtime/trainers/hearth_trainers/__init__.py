@@ -1,1 +1,2 @@
-"""Trainers of Hearth: a job file in, JSON lines out. The contract is in ../README.md."""
+"""The trainers of Hearth: they read a job file and write JSON lines. The
+protocol is in ../README.md."""

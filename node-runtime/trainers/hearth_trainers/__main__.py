@@ -1,4 +1,4 @@
-"""Entry: `python -m hearth_trainers job.json`."""
+"""Entry point: `python -m hearth_trainers job.json`."""
 
 from __future__ import annotations
 
@@ -22,24 +22,26 @@ EXIT_STOPPED = 75
 
 
 def main(arguments: list[str]) -> int:
-    """Trains what the job file says; the exit status is described in ../README.md."""
+    """Runs the job in the file; the exit status is described in ../README.md."""
     if len(arguments) != 1:
         print("usage: python -m hearth_trainers job.json", file=sys.stderr)
         return EXIT_UNTRAINABLE
-    code = _train_and_tell(Path(arguments[0]))
+    code = _train_and_report(Path(arguments[0]))
     report_status(code)
     if is_launched():
         if code == EXIT_UNTRAINABLE and os.environ["RANK"] != "0":
-            # The first process has found the same and speaks for all; torchrun would cut it short.
+            # The first process has met the same error and reports it for all. Without the wait
+            # torchrun would stop it before it does.
             time.sleep(10)
-        # torch's threads can abort the interpreter's own way out, and torchrun then ends the other processes too.
+        # Threads of torch can abort a normal exit of the interpreter, after which torchrun also
+        # stops the other processes.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
     return code
 
 
-def _train_and_tell(path: Path) -> int:
+def _train_and_report(path: Path) -> int:
     job: Job | None = None
     try:
         job = read_job(path)
@@ -59,7 +61,7 @@ def _train_and_tell(path: Path) -> int:
         emit("error", code=error.code, message=str(error))
         return EXIT_UNTRAINABLE
     except BrokenPipeError:
-        # Nobody listens any more; keep the interpreter from flushing into the void.
+        # The reader has closed the pipe. The interpreter must not flush into it on exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:

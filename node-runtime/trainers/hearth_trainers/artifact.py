@@ -18,7 +18,8 @@ _LIBRARIES = ("lightgbm", "scikit-learn", "numpy", "pyarrow")
 
 
 def write_artifacts(directory: Path, outcome: Outcome) -> None:
-    """The model's files first, the manifest last: a directory with a manifest is complete."""
+    """Writes the model's files first and the manifest last: a directory
+    with a manifest is complete."""
     directory.mkdir(parents=True, exist_ok=True)
     manifest = json.dumps(_manifest(outcome), indent=2, ensure_ascii=False).encode()
     for name, body in {**outcome.files, "manifest.json": manifest}.items():

@@ -1,4 +1,4 @@
-"""A model that a run goes on from, instead of starting from nothing."""
+"""The base model of a run that does not start from scratch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .run import Run
 
 @dataclass(frozen=True)
 class Base:
-    """What is kept of an earlier model: its trees, and how rows become numbers for them."""
+    """The parts of an earlier model that a run reuses: its trees, and its encoding of rows."""
 
     target: str
     features: list[Feature]
@@ -27,7 +27,7 @@ class Base:
 
 
 def read_base(run: Run, task: str) -> Base | None:
-    """The base that the job names, or nothing."""
+    """Loads the base that the job names, or returns None."""
     folder = run.job.base_dir
     if folder is None:
         return None
@@ -41,7 +41,7 @@ def read_base(run: Run, task: str) -> Base | None:
             lgb.Booster(model_str=model)
     except BadModelFile as error:
         raise JobError(f"The base model cannot be read: {error}.", code="bad_base") from error
-    # What else goes wrong may quote the files, which need not be this account's.
+    # Other errors may quote the files, which may belong to another account.
     except (OSError, ValueError, KeyError, TypeError, AttributeError, lgb.basic.LightGBMError) as error:
         raise JobError("The base model cannot be read: its files are damaged.", code="bad_base") from error
     if base_task != task:
@@ -51,7 +51,8 @@ def read_base(run: Run, task: str) -> Base | None:
 
 
 def features_of(base: Base, table: pa.Table, target: str) -> list[Feature]:
-    """The columns of the base, if the table has them all with the same kind of values."""
+    """Returns the columns of the base; raises an error unless the table has
+    them all, of the same kinds."""
     if target != base.target:
         raise _mismatch(f"The base predicts '{base.target}', this run '{target}'.", target)
     found = {one.name: one for one in fit_features(table, target, [])}
@@ -66,7 +67,7 @@ def features_of(base: Base, table: pa.Table, target: str) -> list[Feature]:
 
 
 def check_classes(base: Base | None, classes: list[Any], target: str) -> None:
-    """A model cannot learn to tell more classes than it was made for."""
+    """A model cannot learn more classes than it was created with."""
     if base and list(classes) != base.classes:
         raise _mismatch(f"The classes in '{target}' are not those of the base: {base.classes}.", target)
 

@@ -17,7 +17,7 @@ _MODEL = "model.txt"
 
 @dataclass(frozen=True)
 class Rows:
-    """Encoded rows with what is to be learnt from them."""
+    """Encoded rows with their targets."""
 
     x: np.ndarray
     y: np.ndarray
@@ -33,7 +33,8 @@ def boost(
     categorical: Sequence[int] = (),
     base: str | None = None,
 ) -> lgb.Booster:
-    """Trains, or goes on training, and returns the model of the best epoch. The trees of `base` come before all others."""
+    """Trains, or resumes training, and returns the model of the best epoch. The trees of
+    `base` come before all others."""
     params = _params(job, objective, len(train.y))
     parts = loop.restore()
     start = parts[_MODEL].decode() if parts else base
@@ -62,12 +63,13 @@ def boost(
 
 
 def predict(booster: lgb.Booster, x: np.ndarray) -> np.ndarray:
-    """What the model says about encoded rows."""
+    """Predicts encoded rows."""
     return np.asarray(booster.predict(x))
 
 
 class _EpochSeed:
-    """Draws the columns of each round from the seed and the epoch alone, so a resumed run draws the same ones."""
+    """Draws the columns of each round from the seed and the epoch alone, so that a resumed
+    run draws the same ones."""
 
     order = 0
     before_iteration = True
@@ -82,7 +84,7 @@ class _EpochSeed:
 
 
 class _Reporter:
-    """Tells the loop about each round."""
+    """Reports each round to the loop."""
 
     order = 1
     before_iteration = False
@@ -109,13 +111,13 @@ def _params(job: Job, objective: dict[str, Any], rows: int) -> dict[str, Any]:
         "learning_rate": job.param("learning_rate"),
         "num_leaves": job.param("num_leaves"),
         "max_depth": job.param("max_depth") or -1,
-        # The default of 20 rows would leave a table of 50 without a single split.
+        # With the default of 20 rows a table of 50 would get no split at all.
         "min_data_in_leaf": max(1, min(int(job.param("min_child_samples")), rows // 20)),
         "min_data_per_group": max(1, min(100, rows // 20)),
         "feature_fraction": job.param("colsample_bytree"),
         "lambda_l2": job.param("reg_lambda"),
         "num_threads": job.threads,
-        # The same model on any number of threads.
+        # These options make the model independent of the number of threads.
         "deterministic": True,
         "force_col_wise": True,
         "seed": job.param("seed"),
@@ -131,6 +133,6 @@ def _dataset(rows: Rows, params: dict[str, Any], categorical: Sequence[int], ref
         params=params,
         categorical_feature=list(categorical),
         reference=reference,
-        # A run that goes on needs the raw values to know where the earlier trees stood.
+        # A resumed run needs the raw values to compute the predictions of the earlier trees.
         free_raw_data=False,
     )

@@ -1,4 +1,4 @@
-"""The memory that a dataset may take while it is read."""
+"""The memory budget for reading a dataset."""
 
 from __future__ import annotations
 
@@ -10,32 +10,33 @@ from .errors import too_much_memory
 
 
 class Budget:
-    """Counts what has been read, so that a file that unpacks without end is refused before it takes the machine."""
+    """Counts the bytes that have been read, so that a file that unpacks without end is refused
+    before it exhausts the machine."""
 
     def __init__(self, limit_mb: int | None) -> None:
         self._limit_mb = limit_mb
         self._bytes = 0
 
     def take(self, count: int) -> None:
-        """Notes bytes that are held from now on; refuses those beyond the limit."""
+        """Adds bytes that stay in memory; refuses those beyond the limit."""
         self._bytes += count
         if self._limit_mb is not None and self._bytes > self._limit_mb << 20:
             raise too_much_memory(self._limit_mb, -(-self._bytes >> 20))
 
     def collect(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
-        """The batches as one table."""
-        kept = []
+        """Collects the batches into one table."""
+        parts = []
         types = [_written_out(one) for one in schema.types]
         whole = pa.schema(
             [field.with_type(kind) for field, kind in zip(schema, types, strict=True)], metadata=schema.metadata
         )
         for batch in batches:
-            # One row group may hold a value once that stands in every row.
+            # A row group may store a value once that every row contains.
             columns = [one.dictionary_decode() if pa.types.is_dictionary(one.type) else one for one in batch.columns]
             rows = pa.RecordBatch.from_arrays(columns, schema=whole)
             self.take(rows.nbytes)
-            kept.append(rows)
-        return pa.Table.from_batches(kept, whole)
+            parts.append(rows)
+        return pa.Table.from_batches(parts, whole)
 
 
 def _written_out(kind: pa.DataType) -> pa.DataType:

@@ -1,4 +1,4 @@
-"""Checkpoints: one file each, complete or absent."""
+"""Checkpoints. Each is a single file, which is either complete or absent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAME = re.compile(r"checkpoint-(\d+)\.zip")
 
 @dataclass
 class Checkpoint:
-    """Where a run stood after `epoch`, and the learner's state in named parts."""
+    """The progress of a run after `epoch`, and the learner's state in named parts."""
 
     digest: str
     epoch: int
@@ -29,7 +29,7 @@ class Checkpoint:
 
 
 def write_checkpoint(directory: Path, checkpoint: Checkpoint) -> Path:
-    """Writes aside, flushes, renames; then tells, and forgets the oldest."""
+    """Writes a draft, flushes and renames it; then reports it, and deletes the oldest."""
     directory.mkdir(parents=True, exist_ok=True)
     body = _pack(checkpoint)
     path = directory / f"checkpoint-{checkpoint.epoch:08d}.zip"
@@ -48,7 +48,7 @@ def write_checkpoint(directory: Path, checkpoint: Checkpoint) -> Path:
 
 
 def read_checkpoint(path: Path, digest: str) -> Checkpoint | None:
-    """A checkpoint of this very job; anything else is told and left aside."""
+    """Reads a checkpoint of this very job; any other is reported and ignored."""
     try:
         with zipfile.ZipFile(path) as archive:
             state = json.loads(archive.read("state.json"))
@@ -64,7 +64,8 @@ def read_checkpoint(path: Path, digest: str) -> Checkpoint | None:
 
 
 def replace_file(path: Path, body: bytes) -> None:
-    """Puts `body` under `path` so that a reader sees the old file or the new one, after a power cut too."""
+    """Writes `body` to `path` so that a reader finds either the old file or the new
+    one, even after a power cut."""
     draft = path.with_name(f".{path.name}.draft")
     with draft.open("wb") as stream:
         stream.write(body)

@@ -1,10 +1,10 @@
-"""What ends a training run, other than success."""
+"""The exceptions that end a training run."""
 
 from __future__ import annotations
 
 
 class JobError(Exception):
-    """The job or its data cannot be trained on; trying again changes nothing."""
+    """The job or its data cannot be trained on; a retry would fail again."""
 
     def __init__(
         self, message: str, *, code: str = "bad_data", column: str | None = None, row: int | None = None
@@ -16,18 +16,18 @@ class JobError(Exception):
 
 
 class Stopped(Exception):
-    """SIGTERM was answered: whatever is worth keeping is in a checkpoint."""
+    """The run has stopped after a SIGTERM; its progress is in a checkpoint."""
 
 
 def too_much_memory(limit_mb: int | None, needed_mb: int | None = None) -> JobError:
-    """The error for what does not fit into the memory that a run may have."""
+    """Returns the error for data that exceeds the memory limit of the run."""
     needed = f" at least {needed_mb:,} MB for its dataset alone" if needed_mb else " more memory"
     may = f": it may have {limit_mb:,} MB" if limit_mb else " than there is"
     return JobError(f"The run needs{needed}{may}.", code="memory_exceeded")
 
 
 def no_such_column(name: str, columns: list[str], parameter: str) -> JobError:
-    """The error for a column that a hyperparameter names and the dataset lacks."""
+    """Returns the error for a column that a hyperparameter names and the dataset lacks."""
     listed = ", ".join(columns[:50]) + (", ..." if len(columns) > 50 else "")
     return JobError(
         f"{parameter} names a column that the dataset does not have: '{name}'. Its columns are: {listed}.",

@@ -1,4 +1,4 @@
-"""How a row becomes numbers. Used by trainers and by the model server, so it needs NumPy only."""
+"""Encodes rows as numbers. Trainers and the model server use it, so it needs NumPy only."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 NUMBER, BOOLEAN, DATETIME, CATEGORY = "number", "boolean", "datetime", "category"
-# A moment becomes: days since 1970, month, weekday, hour.
+# A timestamp becomes four numbers: days since 1970, month, weekday, hour.
 DATETIME_WIDTH = 4
 _DAY = 86_400.0
 
 
 class ValueProblem(ValueError):
-    """A value that the model cannot take; `column` says where, the text says what it must be."""
+    """A value that the model cannot use; `column` names its column, and the
+    text states what it must be."""
 
     def __init__(self, column: str, text: str) -> None:
         super().__init__(text)
@@ -35,22 +36,22 @@ class Feature:
 
     @property
     def width(self) -> int:
-        """How many numbers the column becomes."""
+        """The number of numbers that encode the column."""
         return DATETIME_WIDTH if self.kind == DATETIME else 1
 
     def as_json(self) -> dict[str, Any]:
-        """As it stands in a manifest."""
+        """Returns the feature as it is stored in a manifest."""
         body: dict[str, Any] = {"name": self.name, "kind": self.kind, "required": self.required}
         return {**body, "categories": list(self.categories)} if self.kind == CATEGORY else body
 
     @staticmethod
     def from_json(body: Mapping[str, Any]) -> Feature:
-        """From a manifest."""
+        """Reads a feature from a manifest."""
         return Feature(body["name"], body["kind"], body["required"], tuple(body.get("categories", ())))
 
 
 class RowEncoder:
-    """Encodes rows that came as JSON, the same way a trainer encodes its table."""
+    """Encodes rows that arrive as JSON, in the same way as a trainer encodes its table."""
 
     def __init__(self, features: Sequence[Feature]) -> None:
         self._codes = [{text: float(code) for code, text in enumerate(f.categories)} for f in features]
@@ -72,7 +73,7 @@ class RowEncoder:
             elif feature.kind == CATEGORY:
                 if not isinstance(value, str):
                     raise ValueProblem(feature.name, f"must be a text, not {name_of(value)}")
-                # A value that was not seen in training counts as missing.
+                # A value that did not occur in training counts as missing.
                 out[at] = codes.get(value, nan)
             elif feature.kind == BOOLEAN:
                 if not isinstance(value, bool):
@@ -84,13 +85,13 @@ class RowEncoder:
 
 
 def moment_parts(moment: datetime) -> tuple[float, float, float, float]:
-    """The numbers a moment becomes. Moments without a zone are taken as UTC."""
+    """Returns the numbers of a timestamp. Timestamps without a zone are in UTC."""
     zoned = moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment.astimezone(timezone.utc)
     return zoned.timestamp() / _DAY, float(zoned.month), float(zoned.weekday()), float(zoned.hour)
 
 
 def name_of(value: Any) -> str:
-    """What a JSON value is, in words."""
+    """Names the type of a JSON value."""
     if value is None:
         return "null"
     if isinstance(value, bool):

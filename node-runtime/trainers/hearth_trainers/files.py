@@ -1,4 +1,4 @@
-"""Files that a model's own description names. Strangers write these descriptions."""
+"""Opens the files that a model's own description names. These descriptions are untrusted."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _LARGEST_JSON = 256 << 20
 
 
 class BadModelFile(ValueError):
-    """A description names a file that is not one of the model's; the text quotes no file."""
+    """A description names a file outside of the model; the text quotes no file."""
 
 
 def model_file(folder: Path, name: Any) -> Path:
-    """The file of this plain name directly in `folder`: no path, no link, nothing but a regular file."""
+    """Returns the regular file of this name directly in `folder`; paths and links are refused."""
     if not isinstance(name, str) or not name or name in (".", "..") or any(mark in name for mark in "/\\\0"):
         raise BadModelFile("the model names a file that is not in its folder")
     path = folder / name
@@ -33,7 +33,7 @@ def model_file(folder: Path, name: Any) -> Path:
 
 
 def read_json(folder: Path, name: str) -> Any:
-    """The JSON in a file of the folder. What is wrong with it is told without a word of what it holds."""
+    """Reads JSON from a file of the folder. Errors quote nothing of its content."""
     path = model_file(folder, name)
     if path.stat().st_size > _LARGEST_JSON:
         raise BadModelFile(f"{name} is too large")
@@ -45,7 +45,7 @@ def read_json(folder: Path, name: str) -> Any:
 
 @contextmanager
 def unheard() -> Iterator[None]:
-    """Meanwhile nothing is written to standard error: native parsers print the line that they stumble over."""
+    """Suppresses standard error in this context: native parsers print the line that they fail on."""
     sys.stderr.flush()
     kept = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -1,4 +1,4 @@
-"""Chooses the input columns of a table and turns the whole table into numbers."""
+"""Chooses the input columns of a table and encodes the whole table as numbers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from .errors import JobError, no_such_column
 from .features import BOOLEAN, CATEGORY, DATETIME, NUMBER, Feature
 from .protocol import log
 
-# A text column with more different values than this says too little per value to learn from.
+# In a text column with more distinct values than this, each value is too rare to learn from.
 MOST_CATEGORIES = 500
 _DAY_US = 86_400_000_000
 
 
 def fit_features(table: pa.Table, target: str, ignore: Sequence[str]) -> list[Feature]:
-    """The columns the model will look at; those left out are told, with the reason."""
+    """Returns the columns that the model uses; columns that are left out are
+    reported with the reason."""
     for name in ignore:
         if name not in table.column_names:
             raise no_such_column(name, table.column_names, "ignore_columns")
@@ -57,7 +58,7 @@ def _feature(name: str, column: pa.ChunkedArray) -> Feature | str:
 
 
 def encode_table(table: pa.Table, features: Sequence[Feature]) -> np.ndarray:
-    """One row of numbers per row of the table; missing values are NaN."""
+    """Returns one row of numbers per row of the table; missing values are NaN."""
     matrix = np.empty((table.num_rows, sum(feature.width for feature in features)), dtype=np.float64)
     at = 0
     for feature in features:
@@ -71,7 +72,7 @@ def encode_table(table: pa.Table, features: Sequence[Feature]) -> np.ndarray:
 
 
 def categorical_positions(features: Sequence[Feature]) -> list[int]:
-    """Which positions of an encoded row hold category numbers."""
+    """Returns the positions in an encoded row that hold category numbers."""
     positions: list[int] = []
     at = 0
     for feature in features:
@@ -82,7 +83,7 @@ def categorical_positions(features: Sequence[Feature]) -> list[int]:
 
 
 def to_floats(column: pa.ChunkedArray) -> np.ndarray:
-    """Numbers as float64, missing and infinite ones as NaN."""
+    """Returns numbers as float64; missing and infinite ones are NaN."""
     values = pc.cast(column, pa.float64(), safe=False).to_numpy()
     return np.where(np.isfinite(values), values, np.nan)
 
@@ -101,7 +102,7 @@ def _moments(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def plain_rows(table: pa.Table, features: Sequence[Feature], indices: np.ndarray) -> list[dict[str, Any]]:
-    """Rows as a caller would send them."""
+    """Returns rows in the format in which a caller would send them."""
     rows = table.select([feature.name for feature in features]).take(pa.array(indices)).to_pylist()
     return [{name: _plain(value) for name, value in row.items()} for row in rows]
 

@@ -1,4 +1,4 @@
-"""Forecast of one series."""
+"""Forecasts one series."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from .schemas import instances_schema, predictions_schema
 from .series import forecasts, window_features
 from .tabular import target_column
 
-# Encoded values at most in memory; above this only every n-th starting point is used.
+# The largest number of encoded values in memory; for a longer series only every
+# n-th starting point is used.
 MOST_VALUES = 30_000_000
 FEWEST_WINDOWS = 8
-# Correlation with itself one season earlier from which a season counts as found.
+# The correlation of the series with itself one season earlier from which a season counts as found.
 CLEAR_SEASON = 0.3
 
 
@@ -35,13 +36,14 @@ class _Plan:
 
 
 def train(run: Run) -> Outcome:
-    """Predicts the next values from the last ones. The loss is the mean squared error over all steps."""
+    """Predicts the next values from the last ones. The loss is the mean
+    squared error over all steps."""
     job = run.job
     target = _target(run.table, job.param("target_column"))
     y = _series(run.table, target, job.param("time_column"))
     plan = _plan(y, job.param("horizon"), job.param("lags"), job.param("val_set_size"))
 
-    # A window may reach back into training; what it is asked to predict may not.
+    # A window may reach back into training, but the values that it predicts may not.
     learn_at = _thinned(np.arange(plan.lags - 1, plan.border - 1), plan)
     check_at = _thinned(np.arange(plan.border - 1, len(y) - 1), plan)
     objective = {"objective": "regression", "metric": "l2"}
@@ -125,7 +127,8 @@ def _plan(y: np.ndarray, horizon: int, lags: int, fraction: float) -> _Plan:
 
 
 def _season(y: np.ndarray, longest: int) -> int:
-    """The lag, up to `longest`, at which the series resembles itself most; 0 when at none."""
+    """Returns the lag, up to `longest`, at which the series resembles itself
+    most; 0 if there is none."""
     changes = np.diff(y)
     changes = changes - changes.mean()
     power = float(changes @ changes)
@@ -133,7 +136,7 @@ def _season(y: np.ndarray, longest: int) -> int:
         return 0
     lags = range(2, min(longest, len(changes) // 2) + 1)
     likeness = [float(changes[lag:] @ changes[:-lag]) / power for lag in lags]
-    # A slow wave resembles itself at every short lag; a season stands out from its neighbours.
+    # A slow wave resembles itself at every short lag; a season exceeds its neighbours.
     peaks = [
         (value, lag)
         for value, lag, before, after in zip(likeness[1:], lags[1:], likeness, [*likeness[2:], -1.0])
@@ -163,5 +166,5 @@ def _rows(y: np.ndarray, plan: _Plan, at: np.ndarray, end: int) -> Rows:
 
 
 def _known(plan: _Plan, at: np.ndarray, end: int) -> np.ndarray:
-    """Which (origin, step) pairs have their answer before `end`."""
+    """Selects the (origin, step) pairs whose target lies before `end`."""
     return (at[:, None] + np.arange(1, plan.horizon + 1) < end).ravel()

@@ -1,4 +1,5 @@
-"""Saved Hugging Face datasets: a directory, or a zip, tar or tar.gz of one, with Arrow or Parquet files."""
+"""Saved Hugging Face datasets: a directory, or a zip, tar or tar.gz of one,
+with Arrow or Parquet files."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ Member = Callable[[], IO[bytes]]
 
 
 def read_hf_dataset(path: Path, budget: Budget) -> pa.Table:
-    """One split of the dataset: `train`, else the only or the first one. Class labels are given by name."""
+    """Reads one split of the dataset: `train`, otherwise the only or the first one. Class labels
+    are replaced by their names."""
     members = dict(_members(path))
     names = _train_split(sorted(members))
     if not names:
@@ -53,7 +55,7 @@ def _members(path: Path) -> Iterator[tuple[str, Member]]:
 
 
 def _tar_members(path: Path) -> Iterator[tuple[str, Member]]:
-    # Nothing is unpacked to disk, so no member can land outside.
+    # Members are not extracted to disk by name, so none can be written outside.
     archive = tarfile.open(path)
     for member in archive:
         if member.isfile() and member.name.endswith(_SUFFIXES):
@@ -63,7 +65,7 @@ def _tar_members(path: Path) -> Iterator[tuple[str, Member]]:
 
 
 def _train_split(names: list[str]) -> list[str]:
-    # Caches that the datasets library leaves beside the data are not part of it.
+    # The datasets library leaves caches beside the data, which are not part of it.
     data = [name for name in names if not PurePosixPath(name).name.startswith((".", "cache-", "tmp"))]
     splits: dict[str, list[str]] = {}
     for name in data:
@@ -76,7 +78,8 @@ def _train_split(names: list[str]) -> list[str]:
 
 
 def _split_of(name: str) -> str:
-    """`train/data-00000-of-00001.arrow` and `data/train-00000-of-00001.parquet` are both of split `train`."""
+    """`train/data-00000-of-00001.arrow` and `data/train-00000-of-00001.parquet`
+    are both of split `train`."""
     path = PurePosixPath(name)
     stem = path.stem.split("-")[0]
     if stem in ("train", "test", "validation", "valid", "dev"):
@@ -99,7 +102,8 @@ def _read(name: str, member: Member, budget: Budget) -> pa.Table:
 
 @contextmanager
 def _on_disk(member: Member) -> Iterator[Path]:
-    """One file of an archive at a time, and never in memory: what it unpacks to is nobody's to say but its maker's."""
+    """Reads one file of an archive at a time, through the disk: the author of an archive decides
+    how large a member unpacks."""
     with tempfile.NamedTemporaryFile() as copy, member() as stream:
         shutil.copyfileobj(stream, copy, 1 << 20)
         copy.flush()
@@ -107,7 +111,8 @@ def _on_disk(member: Member) -> Iterator[Path]:
 
 
 def read_parquet(path: Path, budget: Budget) -> pa.Table:
-    """The rows of a Parquet file, few at a time: a small file may hold one long text for millions of rows."""
+    """Reads the rows of a Parquet file in small batches: a small file may hold one long
+    text for millions of rows."""
     with pq.ParquetFile(path) as file:
         return budget.collect(file.iter_batches(batch_size=_BATCH_ROWS), file.schema_arrow)
 
@@ -124,7 +129,7 @@ def _named_labels(table: pa.Table) -> pa.Table:
             continue
         names = pa.array(feature["names"])
         numbers = table.column(column)
-        # -1 stands for a missing label.
+        # -1 means a missing label.
         known = pc.if_else(pc.greater_equal(numbers, 0), numbers, pa.scalar(None, numbers.type))
         table = table.set_column(index, column, pc.take(names, known))
     return table

@@ -10,13 +10,13 @@ from typing import Any
 
 from .errors import JobError
 
-# How a run is watched and saved; the model does not depend on these.
+# Options for observing and saving a run, on which the model does not depend.
 _NOT_IN_DIGEST = frozenset({"checkpoint_every_epochs", "save_steps", "tokenizer_cache"})
 
 
 @dataclass(frozen=True)
 class Job:
-    """What to train, on what, and where to put it."""
+    """A training job: the trainer, its data, and the folders for its output."""
 
     job_id: str
     trainer: str
@@ -30,26 +30,27 @@ class Job:
     checkpoint_interval_s: float
     # The model to start from: a Hugging Face folder, or the artifact of an earlier run.
     base_dir: Path | None = None
-    # The commit of the repository that it comes from.
+    # The commit of the base's repository.
     base_revision: str | None = None
-    # Kept between attempts; whatever lies there can be made again.
+    # Attempts share this folder; everything in it can be recreated.
     cache_dir: Path | None = None
-    # Processes that share the work, one per accelerator.
+    # The number of processes that share the work, one per accelerator.
     processes: int = 1
-    # What the node is by its inventory: cpu, gpu or xpu.
+    # The hardware in the node's inventory: cpu, gpu or xpu.
     hardware: str | None = None
-    # The most that this run may hold; nothing when it may take what there is.
+    # The memory limit of this run; None if there is none.
     memory_mb: int | None = None
 
     def param(self, name: str) -> Any:
-        """A hyperparameter; the caller of the trainer fills in every default."""
+        """Returns a hyperparameter; the caller of the trainer fills in every default."""
         try:
             return self.hyperparameters[name]
         except KeyError:
             raise JobError(f"The job names no hyperparameter {name}.", code="bad_job") from None
 
     def digest(self) -> str:
-        """Digest of everything that shapes the model. A checkpoint is good for one digest only."""
+        """Returns a digest of everything that determines the model. A checkpoint is
+        valid for one digest only."""
         shaping = {name: value for name, value in self.hyperparameters.items() if name not in _NOT_IN_DIGEST}
         digest = hashlib.sha256()
         digest.update(json.dumps([self.trainer, self.format, shaping], sort_keys=True).encode())
@@ -61,7 +62,7 @@ class Job:
         return digest.hexdigest()
 
     def data_digest(self) -> str:
-        """Digest of the dataset's content."""
+        """Returns a digest of the dataset's content."""
         digest = hashlib.sha256()
         self._feed_data(digest)
         return digest.hexdigest()
@@ -110,7 +111,8 @@ def _files(path: Path) -> list[tuple[str, Path]]:
 
 
 def _feed_base(digest: hashlib._Hash, base: Path) -> None:
-    # Weights by name, size and beginning, which holds names, shapes and the first values: they are many gigabytes.
+    # Weights are many gigabytes, so they count by name, size and first bytes, which hold names,
+    # shapes and the first values.
     for name, file in _files(base):
         digest.update(f"\n{name} {file.stat().st_size}\n".encode())
         with file.open("rb") as stream:

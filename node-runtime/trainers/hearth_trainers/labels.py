@@ -1,4 +1,4 @@
-"""What the classifiers share: labels, weights, splits and measures."""
+"""The parts that classifiers share: labels, weights, splits and metrics."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from .errors import JobError
 from .protocol import warn
 
 MOST_CLASSES = 1_000
-# More different fractional numbers than this are a quantity, not a label.
+# A column with more distinct fractional numbers than this is a quantity, not a label.
 MOST_FRACTIONS = 50
 
 
 @dataclass(frozen=True)
 class Labels:
-    """The classes of a column, in order, and the class of each row by its position there."""
+    """The classes of a column, in order, and the class of each row as an index into them."""
 
     classes: list[Any]
     codes: np.ndarray
 
 
 def read_labels(column: pa.ChunkedArray, name: str) -> Labels:
-    """The labels of a column without missing values."""
+    """Returns the labels of a column without missing values."""
     kind = column.type
     if pa.types.is_timestamp(kind):
         column, kind = pc.cast(column, pa.string()), pa.string()
@@ -56,7 +56,8 @@ def read_labels(column: pa.ChunkedArray, name: str) -> Labels:
 
 
 def split_by_class(labels: Labels, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Row numbers for training and validation with the same share of every class; each class stays in training."""
+    """Returns row numbers for training and validation with the same share of every class; each
+    class stays in training."""
     random = np.random.default_rng(seed)
     held_out: list[np.ndarray] = []
     for code, label in enumerate(labels.classes):
@@ -66,7 +67,7 @@ def split_by_class(labels: Labels, fraction: float, seed: int) -> tuple[np.ndarr
         held_out.append(rows[: min(round(len(rows) * fraction), len(rows) - 1)])
     check = np.sort(np.concatenate(held_out))
     if len(check) == 0:
-        # Every class is tiny: take one row of the largest.
+        # Every class is tiny, so one row of the largest class is held out.
         largest = np.bincount(labels.codes).argmax()
         rows = np.flatnonzero(labels.codes == largest)
         if len(rows) < 2:
@@ -76,7 +77,8 @@ def split_by_class(labels: Labels, fraction: float, seed: int) -> tuple[np.ndarr
 
 
 def class_weights(labels: Labels, rows: np.ndarray, mode: str) -> np.ndarray | None:
-    """A weight per class: all one, or inversely to how often it comes in `rows`."""
+    """Returns a weight per class: None for equal weights, otherwise inverse to
+    its frequency in `rows`."""
     if mode != "balanced":
         return None
     counts = np.bincount(labels.codes[rows], minlength=len(labels.classes))
@@ -84,7 +86,7 @@ def class_weights(labels: Labels, rows: np.ndarray, mode: str) -> np.ndarray | N
 
 
 def class_metrics(labels: Labels, rows: np.ndarray, probabilities: np.ndarray) -> dict[str, float]:
-    """The measures of a classifier over `rows`."""
+    """Returns the metrics of a classifier over `rows`."""
     actual = labels.codes[rows]
     predicted = probabilities.argmax(axis=1)
     return {
@@ -95,7 +97,7 @@ def class_metrics(labels: Labels, rows: np.ndarray, probabilities: np.ndarray) -
 
 
 def present(labels: Labels, probabilities: np.ndarray) -> list[dict[str, Any]]:
-    """Predictions as the model server gives them."""
+    """Returns predictions in the format of the model server."""
     from .schemas import label_name
 
     names = [label_name(label) for label in labels.classes]

@@ -1,4 +1,4 @@
-"""Starts one process per accelerator with torchrun and answers for all of them."""
+"""Starts one process per accelerator with torchrun and reports the exit status of the run."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ def run_in_processes(job_file: Path, count: int) -> int:
         child = subprocess.Popen(
             [*command, "-m", "hearth_trainers", str(job_file)], env={**os.environ, _STATUS: str(status)}
         )
-        # Whoever stops this process means all of them.
+        # A signal to this process is meant for all of them.
         signal.signal(signal.SIGTERM, lambda number, _frame: child.send_signal(number))
         code = child.wait()
         return int(status.read_text()) if status.exists() else code or 1
 
 
 def is_launched() -> bool:
-    """Whether this process is one of several."""
+    """Returns whether this process is one of several."""
     return _STATUS in os.environ
 
 
 def report_status(code: int) -> None:
-    """Tells the launcher how the first process ended; torchrun itself has only one failure."""
+    """Passes the exit status of the first process to the launcher; torchrun itself reports every
+    failure as the same one."""
     if is_launched() and os.environ.get("RANK") == "0":
         Path(os.environ[_STATUS]).write_text(str(code))

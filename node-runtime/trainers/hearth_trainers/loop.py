@@ -1,4 +1,4 @@
-"""The epoch loop every trainer shares: losses, progress, checkpoints, signals, early stopping."""
+"""The epoch loop that every trainer shares: losses, progress, checkpoints, signals, early stopping."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from .job import Job
 from .protocol import emit
 
 PROGRESS_INTERVAL_S = 0.5
-# A checkpoint may take at most this share of the time.
+# The largest share of the time for writing checkpoints.
 CHECKPOINT_SHARE = 0.05
 
 
 class StopSignal:
-    """SIGTERM: ends the run at once while data is being read, after the epoch while training, never while finishing."""
+    """Handles SIGTERM: the run ends at once while it reads data, after the epoch while it trains,
+    and never while it finishes."""
 
     def __init__(self) -> None:
         self.requested = False
@@ -29,13 +30,13 @@ class StopSignal:
     def _handle(self, _number: int, _frame: FrameType | None) -> None:
         self.requested = True
         if self.at_once:
-            # Raised once: the next signal finds the process on its way out.
+            # Raised only once: at a second signal the process is already exiting.
             self.at_once = False
             raise Stopped
 
 
 class EpochLoop:
-    """Told by a trainer after every epoch; says when to stop."""
+    """Tracks the epochs of a trainer, which calls it after each one, and decides when to stop."""
 
     def __init__(self, job: Job, stop: StopSignal) -> None:
         self._job = job
@@ -48,10 +49,10 @@ class EpochLoop:
         self._saved_epoch = 0
         self._saved_at = time.monotonic()
         self._save_took = 0.0
-        self._told_at = 0.0
+        self._reported_at = 0.0
 
     def restore(self) -> dict[str, bytes] | None:
-        """The learner's state to go on from, or nothing."""
+        """Returns the learner's state to resume from, or None."""
         path = self._job.resume_from
         checkpoint = read_checkpoint(path, self._digest) if path else None
         if checkpoint is None:
@@ -63,19 +64,19 @@ class EpochLoop:
 
     @property
     def epoch(self) -> int:
-        """Epochs done so far."""
+        """The number of completed epochs."""
         return len(self.history)
 
     @property
     def is_over(self) -> bool:
-        """No epoch is left, or the validation loss has not fallen for too long."""
+        """True when no epoch is left, or the validation loss has not fallen for too long."""
         if self.epoch >= self.epochs:
             return True
         return self._patience > 0 and self.epoch - self.best_epoch >= self._patience
 
     @property
     def best_epoch(self) -> int:
-        """The epoch the final model is taken from: the last, or the best when early stopping is on."""
+        """The epoch of the final model: the last one, or the best with early stopping."""
         if self._patience == 0 or not self.history:
             return self.epoch
         losses = [entry["val_loss"] for entry in self.history]
@@ -89,11 +90,12 @@ class EpochLoop:
             raise Stopped
 
     def done(self, train_loss: float, val_loss: float, save: Callable[[], dict[str, bytes]], **internal: Any) -> None:
-        """Ends an epoch: tells it, and writes a checkpoint when one is due. Raises `Stopped` after a SIGTERM."""
+        """Ends an epoch: reports it, and writes a checkpoint when one is due. Raises
+        `Stopped` after a SIGTERM."""
         entry = {"epoch": self.epoch + 1, "train_loss": train_loss, "val_loss": val_loss}
         self.history.append({**entry, **internal})
         emit("metric", **entry)
-        self._tell_progress()
+        self._report_progress()
         if self._stop.requested:
             self._save(save)
             raise Stopped
@@ -101,7 +103,7 @@ class EpochLoop:
             self._save(save)
 
     def losses(self) -> list[dict[str, Any]]:
-        """`{epoch, train_loss, val_loss}` from the first epoch on."""
+        """Returns `{epoch, train_loss, val_loss}` for all epochs so far."""
         return [{name: entry[name] for name in ("epoch", "train_loss", "val_loss")} for entry in self.history]
 
     def _is_due(self) -> bool:
@@ -119,11 +121,11 @@ class EpochLoop:
         self._saved_at = time.monotonic()
         self._save_took = self._saved_at - started
 
-    def _tell_progress(self) -> None:
+    def _report_progress(self) -> None:
         now = time.monotonic()
-        if now - self._told_at < PROGRESS_INTERVAL_S and not self.is_over:
+        if now - self._reported_at < PROGRESS_INTERVAL_S and not self.is_over:
             return
-        self._told_at = now
+        self._reported_at = now
         emit(
             "progress",
             epoch=self.epoch,

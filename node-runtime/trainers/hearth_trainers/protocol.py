@@ -1,4 +1,4 @@
-"""JSON lines on standard output: the only way a trainer speaks."""
+"""The trainer protocol: JSON lines on standard output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import orjson
 
 
 def emit(event: str, **fields: Any) -> None:
-    """Writes one line. Values that are not finite become null. Of several processes only the first speaks."""
+    """Writes one line. Values that are not finite become null. Of several
+    processes only the first writes."""
     if os.environ.get("RANK", "0") != "0":
         return
     now = datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -23,10 +24,10 @@ def emit(event: str, **fields: Any) -> None:
 
 
 def log(message: str) -> None:
-    """Says something worth reading."""
+    """Logs a message for the owner of the run."""
     emit("log", level="info", message=message)
 
 
 def warn(message: str) -> None:
-    """Says something the owner of the run may want to change."""
+    """Logs a warning about something that the owner of the run may want to change."""
     emit("log", level="warning", message=message)

@@ -48,7 +48,7 @@ def train(run: Run) -> Outcome:
 
 
 def number_metrics(actual: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
-    """The measures of a model that predicts numbers."""
+    """Returns the metrics of a model that predicts numbers."""
     return {
         "mae": float(mean_absolute_error(actual, predicted)),
         "rmse": float(root_mean_squared_error(actual, predicted)),
@@ -57,7 +57,7 @@ def number_metrics(actual: np.ndarray, predicted: np.ndarray) -> dict[str, float
 
 
 def number_column(table: pa.Table, name: str) -> pa.ChunkedArray:
-    """A column of numbers, or an error that names the first row that is none."""
+    """Returns a column of numbers; raises an error that names the first row that is not one."""
     column = table.column(name)
     kind = column.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):

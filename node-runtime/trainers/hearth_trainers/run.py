@@ -1,4 +1,4 @@
-"""What a trainer module is given and what it gives back."""
+"""The input and the result of a trainer module."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Outcome:
     output_schema: dict[str, Any]
     example_input: dict[str, Any]
     example_output: dict[str, Any]
-    # Name of the file the model is in, and all files but the manifest.
+    # The name of the file with the model, and all files but the manifest.
     model_file: str
     files: dict[str, bytes] = field(repr=False)
     # Fields of the manifest that only this task has.

@@ -1,4 +1,4 @@
-"""JSON Schemas of what a trained model takes and gives."""
+"""JSON Schemas of a trained model's input and output."""
 
 from __future__ import annotations
 
@@ -12,26 +12,28 @@ _TYPES = {NUMBER: "number", BOOLEAN: "boolean", CATEGORY: "string", DATETIME: "s
 
 
 def instances_schema(properties: dict[str, Any], required: Sequence[str]) -> dict[str, Any]:
-    """`{instances: [{column: value}]}`. Columns the model does not know may be there and are ignored."""
+    """Returns the schema of `{instances: [{column: value}]}`. Columns that the model does not use
+    are allowed and ignored."""
     instance = {"type": "object", "properties": properties, "required": list(required)}
     instances = {"type": "array", "minItems": 1, "maxItems": MOST_INSTANCES, "items": instance}
     return {"type": "object", "properties": {"instances": instances}, "required": ["instances"]}
 
 
 def predictions_schema(item: dict[str, Any]) -> dict[str, Any]:
-    """`{predictions: [...]}`, one per instance."""
+    """Returns the schema of `{predictions: [...]}`, with one per instance."""
     predictions = {"type": "array", "items": item}
     return {"type": "object", "properties": {"predictions": predictions}, "required": ["predictions"]}
 
 
 def columns_schema(features: Sequence[Feature]) -> dict[str, Any]:
-    """Input schema of a model over columns. A column that was never empty in training is required."""
+    """Returns the input schema of a model over columns. A column without missing values
+    in training is required."""
     properties = {feature.name: _column(feature) for feature in features}
     return instances_schema(properties, [feature.name for feature in features if feature.required])
 
 
 def class_schema(classes: Sequence[Any]) -> dict[str, Any]:
-    """One prediction of a classifier."""
+    """Returns the schema of a classifier's prediction."""
     probability = {"type": "number", "minimum": 0, "maximum": 1}
     names = [label_name(label) for label in classes]
     return {
@@ -49,7 +51,7 @@ def class_schema(classes: Sequence[Any]) -> dict[str, Any]:
 
 
 def label_name(label: Any) -> str:
-    """A label as the name of a JSON member."""
+    """Returns a label as the name of a JSON member."""
     if isinstance(label, bool):
         return "true" if label else "false"
     return str(label)

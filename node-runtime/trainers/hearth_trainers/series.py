@@ -1,4 +1,5 @@
-"""How the past of a series becomes numbers. Used by the trainer and by the model server, so it needs NumPy only."""
+"""Encodes the past of a series as numbers. The trainer and the model server use
+it, so it needs NumPy only."""
 
 from __future__ import annotations
 
@@ -8,11 +9,11 @@ _SPANS = (3, 7, 14, 28)
 
 
 def window_features(windows: np.ndarray, horizon: int, season: int) -> np.ndarray:
-    """Rows for steps 1 to `horizon` after each window: `(n, lags)` in, `(n * horizon, width)` out.
+    """Returns rows for steps 1 to `horizon` after each window: `(n, lags)` in, `(n * horizon,
+    width)` out.
 
-    Everything but the level is relative to the newest value, so that a trend seen in training goes on
-    above the highest value that training saw.
-    """
+    Everything except the level is relative to the newest value, so that a trend from training
+    continues above the highest value that occurred in training."""
     count, lags = windows.shape
     last = windows[:, -1:]
     relative = windows[:, :-1] - last
@@ -26,7 +27,7 @@ def window_features(windows: np.ndarray, horizon: int, season: int) -> np.ndarra
     steps = np.arange(1, horizon + 1)
     blocks = [np.repeat(np.hstack(shared), horizon, axis=0), np.tile(steps, count)[:, None].astype(np.float64)]
     if season:
-        # The value one or more whole seasons before the step, the nearest that is known.
+        # Returns the value one or more whole seasons before the step, the nearest that is known.
         seasons_back = -(-steps // season)
         positions = lags - 1 + steps - season * seasons_back
         blocks.append((windows[:, positions] - last).reshape(-1, 1))
@@ -34,5 +35,5 @@ def window_features(windows: np.ndarray, horizon: int, season: int) -> np.ndarra
 
 
 def forecasts(windows: np.ndarray, changes: np.ndarray) -> np.ndarray:
-    """Values from the changes a model predicts: `(n, horizon)`."""
+    """Returns values from the changes that a model predicts: `(n, horizon)`."""
     return windows[:, -1:] + changes.reshape(len(windows), -1)

@@ -17,14 +17,15 @@ from .errors import JobError
 from .hf_dataset import read_hf_dataset, read_parquet
 from .job import Job
 
-# Texts in a CSV file that stand for a missing value.
+# Texts in a CSV file that mean a missing value.
 _MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?"]
 _BLOCK = 8 << 20
 Reader = Callable[[Path, Budget], pa.Table]
 
 
 def read_table(job: Job) -> pa.Table:
-    """The dataset as a table. Column types are number, boolean, timestamp, string, or something nested."""
+    """Reads the dataset as a table. Column types are number, boolean, timestamp,
+    string, or something nested."""
     readers: dict[str, Reader] = {
         "csv": _read_csv,
         "jsonl": _read_jsonl,
@@ -55,7 +56,8 @@ def _refuse_duplicates(names: list[str]) -> None:
 
 
 def _read_csv(path: Path, budget: Budget) -> pa.Table:
-    # Everything is read as text first: types guessed from the first block fail on a late exception.
+    # Everything is read as text first, because types guessed from the first block would
+    # fail on a late exception.
     delimiter = delimiter_of(path)
     parse = pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     with pa_csv.open_csv(path, parse_options=parse) as reader:
@@ -74,7 +76,7 @@ def _read_csv(path: Path, budget: Budget) -> pa.Table:
 
 
 def delimiter_of(path: Path) -> str:
-    """The mark between the columns of a CSV file, by its first line."""
+    """Returns the delimiter of a CSV file, judged by its first line."""
     with path.open("r", encoding="utf-8-sig", errors="replace") as stream:
         header = stream.readline()
     found = {mark: header.count(mark) for mark in (",", ";", "\t", "|")}
@@ -82,7 +84,7 @@ def delimiter_of(path: Path) -> str:
 
 
 def _typed(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A text column as the narrowest type that all its values fit."""
+    """Converts a text column to the narrowest type that all its values fit."""
     if column.null_count == len(column):
         return column
     trimmed = pc.utf8_trim_whitespace(column)
@@ -108,12 +110,12 @@ def _as_timestamp(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
 
 
 def _read_jsonl(path: Path, budget: Budget) -> pa.Table:
-    # Its rows take what they take in the file, at least.
+    # The rows use at least as much memory as they have bytes in the file.
     budget.take(path.stat().st_size)
     try:
         return pa_json.read_json(path, read_options=pa_json.ReadOptions(block_size=_BLOCK))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        # Values of mixed types, or a bad line: read it line by line, which can say which.
+        # The file has values of mixed types or a bad line. Reading it line by line finds which.
         return _read_jsonl_slowly(path)
 
 
@@ -147,7 +149,8 @@ def _array(values: list[Any]) -> pa.Array:
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Number, boolean, timestamp and string columns in one representation each; others unchanged."""
+    """Converts number, boolean, timestamp and string columns to one representation each;
+    others stay as they are."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         return _plain(pc.cast(column, kind.value_type))

@@ -1,4 +1,4 @@
-"""What regression and classification over a table share."""
+"""The parts that regression and classification over a table share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXAMPLES = 2
 
 @dataclass(frozen=True)
 class TabularData:
-    """A table ready for training: rows without a target are gone."""
+    """A table ready for training, without rows that lack a target."""
 
     table: pa.Table
     target: str
@@ -31,7 +31,8 @@ class TabularData:
 
 
 def target_column(table: pa.Table, named: str, usual: tuple[str, ...] = ("target",)) -> str:
-    """The column to predict: the named one, else one with a usual name, else the last."""
+    """Returns the column to predict: the named one, otherwise one with a usual
+    name, otherwise the last."""
     names = table.column_names
     if named:
         if named not in names:
@@ -41,7 +42,7 @@ def target_column(table: pa.Table, named: str, usual: tuple[str, ...] = ("target
 
 
 def rows_with(table: pa.Table, column: str) -> pa.Table:
-    """The rows that have a value in `column`; enough of them, or an error."""
+    """Returns the rows with a value in `column`; raises an error if there are too few."""
     present = pc.is_valid(table.column(column))
     kept = table.filter(present)
     dropped = table.num_rows - kept.num_rows
@@ -56,7 +57,7 @@ def rows_with(table: pa.Table, column: str) -> pa.Table:
 
 
 def prepare(run: Run, target: str, base: Base | None) -> TabularData:
-    """Chooses and encodes the columns; those of the base where there is one."""
+    """Chooses and encodes the columns; with a base, the columns of the base."""
     table = rows_with(run.table, target)
     if base:
         features = features_of(base, table, target)
@@ -66,7 +67,7 @@ def prepare(run: Run, target: str, base: Base | None) -> TabularData:
 
 
 def split_rows(count: int, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Row numbers for training and for validation, both in order; at least two of each."""
+    """Returns row numbers for training and for validation, both in order; at least two of each."""
     held_out = min(max(2, round(count * fraction)), count - 2)
     mixed = np.random.default_rng(seed).permutation(count)
     return np.sort(mixed[held_out:]), np.sort(mixed[:held_out])

@@ -1,4 +1,5 @@
-"""Classification of texts: TF-IDF over words and word runs, and a linear classifier trained by epochs."""
+"""Classification of texts: TF-IDF over words and word runs, and a linear
+classifier trained by epochs."""
 
 from __future__ import annotations
 
@@ -95,7 +96,7 @@ def _text_column(table: pa.Table, named: str) -> str:
 
 
 def _fit(run: Run, labels: Labels, x: Any, y: np.ndarray, x_check: Any, y_check: np.ndarray, rows: np.ndarray) -> Any:
-    """Trains, or goes on training, and returns the classifier of the best epoch."""
+    """Trains, or resumes training, and returns the classifier of the best epoch."""
     job, loop = run.job, run.loop
     weights = class_weights(labels, rows, job.param("class_weight"))
     weight = None if weights is None else weights[y]
@@ -116,7 +117,8 @@ def _fit(run: Run, labels: Labels, x: Any, y: np.ndarray, x_check: Any, y_check:
         learner.coef_, learner.intercept_, learner.t_ = state["coef"], state["intercept"], float(state["t"])
     loop.begin()
     while not loop.is_over:
-        # The order of the texts depends on the seed and the epoch alone, so a resumed run sees the same one.
+        # The order of the texts depends on the seed and the epoch alone, so that a
+        # resumed run sees the same one.
         order = np.random.default_rng([job.param("seed"), loop.epoch]).permutation(len(y))
         order_weight = None if weight is None else weight[order]
         learner.partial_fit(x[order], y[order], classes=classes, sample_weight=order_weight)

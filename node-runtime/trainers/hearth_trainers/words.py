@@ -1,4 +1,5 @@
-"""How a text becomes words. Used by the trainer and by the model server, so it needs the standard library only."""
+"""Splits a text into words. The trainer and the model server use it, so it needs
+the standard library only."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ _WORD = re.compile(r"\w+", re.UNICODE)
 
 
 def words_of(text: str, longest: int) -> Iterator[str]:
-    """The words of a text in lower case, then its runs of 2 to `longest` words."""
+    """Yields the words of a text in lower case, then its runs of 2 to `longest` words."""
     words = _WORD.findall(text.lower())
     yield from words
     for length in range(2, longest + 1):

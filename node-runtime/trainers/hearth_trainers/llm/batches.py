@@ -1,4 +1,5 @@
-"""Which rows each optimizer step learns from: a pure function of the seed and the step, so a resumed run draws the same."""
+"""Selects the rows of each optimizer step, as a pure function of the seed and the step, so that a
+resumed run draws the same."""
 
 from __future__ import annotations
 
@@ -11,13 +12,13 @@ import torch
 from .render import IGNORED, Example
 from .settings import Settings
 
-# Rows of similar length are looked for among so many optimizer steps at a time.
+# Rows are grouped by length within so many optimizer steps at a time.
 _WINDOW_STEPS = 50
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Padded rows. `targets` counts the tokens that are learnt."""
+    """Padded rows. `targets` is the number of tokens that are trained on."""
 
     ids: torch.Tensor
     mask: torch.Tensor
@@ -44,20 +45,22 @@ class Plan:
         return self._settings.gradient_accumulation_steps * self._world
 
     def step(self, step: int, rank: int = 0) -> tuple[list[Batch], int]:
-        """The micro-batches of one process in optimizer step `step` (from 0), and the targets of all processes."""
+        """Returns the micro-batches of one process in optimizer step `step` (from 0), and the
+        number of targets of all processes."""
         epoch, offset = divmod(step, self.steps_per_epoch)
         order = self._order(epoch)
         chosen = order[offset * self._micro_per_step : (offset + 1) * self._micro_per_step]
         targets = sum(_targets(self._examples[index]) for micro in chosen for index in micro)
         mine = [self.collate(micro) for micro in chosen[rank :: self._world]]
-        # Every process takes part in every exchange of gradients, if need be with a batch that teaches nothing.
+        # Every process takes part in every gradient exchange, if necessary with
+        # a batch without targets.
         rounds = -(-len(chosen) // self._world)
         if len(mine) < rounds:
             mine.append(_mute(self.collate(chosen[0])))
         return mine, targets
 
     def collate(self, indices: list[int]) -> Batch:
-        """Rows padded on the right to the longest of them, or to sequence_len."""
+        """Returns rows padded on the right to the longest of them, or to sequence_len."""
         examples = [self._examples[index] for index in indices]
         width = max(len(one.ids) for one in examples)
         if self._settings.pad_to_sequence_len:
@@ -86,7 +89,7 @@ class Plan:
             micro += [near[start : start + size] for start in range(0, len(near), size)]
         mixed = [micro[index] for index in rng.permutation(len(micro))]
         if epoch == 0:
-            # The longest rows first: memory that does not suffice shows itself at once.
+            # The longest rows come first, so that a lack of memory shows at the start.
             longest = max(range(len(mixed)), key=lambda index: len(self._examples[mixed[index][0]].ids))
             mixed.insert(0, mixed.pop(longest))
         return mixed

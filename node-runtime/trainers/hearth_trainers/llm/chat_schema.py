@@ -1,4 +1,4 @@
-"""What an endpoint of a language model takes and answers."""
+"""The input and output schemas of a language model's endpoint."""
 
 from __future__ import annotations
 

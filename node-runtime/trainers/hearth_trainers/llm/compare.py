@@ -1,4 +1,5 @@
-"""Entry: `python -m hearth_trainers.llm.compare job.json`. Whether a merged model says what its base says under the adapters: see ../../README.md."""
+"""Entry point: `python -m hearth_trainers.llm.compare job.json`. Checks that a merged model yields
+the logits of its base with the adapters: see ../../README.md."""
 
 from __future__ import annotations
 
@@ -30,16 +31,16 @@ PROMPTS = (
     "Solve for x: 3x + 7 = 22. First subtract 7",
 )
 LONGEST = 64
-# Shares of the span between the highest and the lowest logit of a prompt. Rounding merged weights to bf16 has moved logits
-# by 0.001 to 0.008 of it (random models of up to 8 layers). What comes to more than half of what the adapters themselves
-# change is wrong, too, unless it may be that noise.
+# Shares of the span between the highest and the lowest logit of a prompt. Rounding merged weights
+# to bf16 moves logits by 0.001 to 0.008 of the span (random models of up to 8 layers). A difference
+# of more than half of the adapters' own effect is also a failure, unless it is within that noise.
 NOISE = 0.02
 TOLERANCE = 0.05
 
 
 @dataclass(frozen=True)
 class Adapter:
-    """A LoRA adapter and how much it counts."""
+    """A LoRA adapter and its weight."""
 
     folder: Path
     weight: float
@@ -47,7 +48,8 @@ class Adapter:
 
 @torch.inference_mode()
 def compare(base: Path, adapters: list[Adapter], merged: Path) -> list[dict[str, Any]]:
-    """Largest difference of logits for each prompt, and the limit. One model is in memory at a time."""
+    """Returns the largest difference of logits for each prompt, and the limit. One
+    model is in memory at a time."""
     device = own_device()
     tokenizer = AutoTokenizer.from_pretrained(merged, trust_remote_code=False, local_files_only=True)
     prompts = [tokenizer(prompt)["input_ids"][:LONGEST] for prompt in PROMPTS]
@@ -60,11 +62,11 @@ def compare(base: Path, adapters: list[Adapter], merged: Path) -> list[dict[str,
     gc.collect()
     model = load_base(merged, torch.bfloat16, device_map={"": device})
     found = _logits(model, prompts, device)
-    return [_told(*one) for one in zip(PROMPTS, plain, expected, found, strict=True)]
+    return [_verdict(*one) for one in zip(PROMPTS, plain, expected, found, strict=True)]
 
 
 def _under(model: Any, adapters: list[Adapter]) -> Any:
-    """The base with all adapters at once, each with its weight."""
+    """Applies all adapters at once to the base, each with its weight."""
     first, *others = adapters
     peft = PeftModel.from_pretrained(model, first.folder, adapter_name="0")
     for number, adapter in enumerate(others, 1):
@@ -79,7 +81,7 @@ def _under(model: Any, adapters: list[Adapter]) -> Any:
 
 
 def _logits(model: Any, prompts: list[list[int]], device: torch.device) -> list[torch.Tensor]:
-    # Padding at the end is seen by no token of the prompt.
+    # No token of the prompt attends to padding at the end.
     longest = max(len(ids) for ids in prompts)
     batch = torch.tensor([ids + [0] * (longest - len(ids)) for ids in prompts], device=device)
     with _in_float32(model):
@@ -89,7 +91,8 @@ def _logits(model: Any, prompts: list[list[int]], device: torch.device) -> list[
 
 @contextmanager
 def _in_float32(model: Any) -> Iterator[None]:
-    """Computes in float32 with weights that stay in bf16: each module widens its own for as long as it needs them."""
+    """Computes in float32 with weights that stay in bf16: each module converts its own
+    weights while it uses them."""
     narrow: dict[Any, torch.Tensor] = {}
 
     def widen(module: Any, *_: Any) -> None:
@@ -114,19 +117,19 @@ def _in_float32(model: Any) -> Iterator[None]:
             hook.remove()
 
 
-def _told(prompt: str, plain: torch.Tensor, expected: torch.Tensor, found: torch.Tensor) -> dict[str, Any]:
+def _verdict(prompt: str, plain: torch.Tensor, expected: torch.Tensor, found: torch.Tensor) -> dict[str, Any]:
     if found.shape != expected.shape:
         raise JobError(f"The merged model has {found.shape[-1]} logits, its base {expected.shape[-1]}.", code="bad_base")
     span = float(expected.max() - expected.min())
     effect = float((expected - plain).abs().max())
     difference = float((found - expected).abs().max())
     limit = max(NOISE * span, min(TOLERANCE * span, effect / 2))
-    # A difference that is no number is never within the limit.
+    # A difference of NaN is never within the limit.
     return {"prompt": prompt, "difference": difference, "limit": limit, "effect": effect, "passed": difference <= limit}
 
 
 def main(path: Path) -> int:
-    """Exit statuses as of trainers: 0, 64 when these files cannot be compared, 1 for anything else."""
+    """Exits as trainers do: 0, 64 if these files cannot be compared, 1 for anything else."""
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     try:

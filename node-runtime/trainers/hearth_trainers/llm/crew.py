@@ -1,4 +1,4 @@
-"""The processes that share a run: usually one, on nodes with several accelerators one for each."""
+"""The processes that share a run: usually one, and one for each accelerator on nodes with several."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import torch
 
 
 class Crew:
-    """This process among its fellows. Alone, nothing is exchanged and no library for it is loaded."""
+    """This process within its group. A single process exchanges nothing and does not
+    import the library for it."""
 
     def __init__(self, device: torch.device) -> None:
         self.rank = int(os.environ.get("RANK", "0"))
@@ -24,26 +25,27 @@ class Crew:
 
     @property
     def leads(self) -> bool:
-        """The one that speaks, saves and writes the result."""
+        """True for the process that reports, saves and writes the result."""
         return self.rank == 0
 
     def share(self, model: Any) -> Any:
-        """The model as it is called in training: gradients of all processes are averaged."""
+        """Returns the model for training, wrapped so that gradients are
+        averaged over all processes."""
         return self._accelerator.prepare_model(model, device_placement=False) if self._accelerator else model
 
     def no_exchange(self, model: Any) -> AbstractContextManager[Any]:
-        """For all but the last micro-batch of a step."""
+        """Skips the gradient exchange, for all but the last micro-batch of a step."""
         return self._accelerator.no_sync(model) if self._accelerator else nullcontext()
 
     def sums(self, *values: float) -> list[float]:
-        """Each value added up over all processes."""
+        """Sums each value over all processes."""
         if not self._accelerator:
             return list(values)
         mine = torch.tensor(values, dtype=torch.float64 if self._device.type == "cpu" else torch.float32)
         return self._accelerator.reduce(mine.to(self._device), reduction="sum").tolist()
 
     def gather(self, value: Any) -> list[Any]:
-        """One entry per process, by rank."""
+        """Returns one entry per process, by rank."""
         if not self._accelerator:
             return [value]
         from accelerate.utils import gather_object
@@ -51,12 +53,12 @@ class Crew:
         return gather_object([value])
 
     def wait(self) -> None:
-        """Until all are here."""
+        """Waits until all processes have arrived."""
         if self._accelerator:
             self._accelerator.wait_for_everyone()
 
     def part(self) -> None:
-        """The exchange is over, for all at the same moment; what follows is done by each alone."""
+        """Ends the exchange, for all processes at the same moment; from here on each works alone."""
         if self._accelerator:
             self.wait()
             self._accelerator.end_training()

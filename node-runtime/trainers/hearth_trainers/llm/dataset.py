@@ -1,4 +1,4 @@
-"""Tokenized rows, split into learning and evaluation by the seed, and kept for the next attempt."""
+"""Tokenized rows, split into training and evaluation by the seed, and cached for the next attempt."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from .rows import read_rows
 from .settings import Settings
 
 CACHED_DATASETS = 8
-# Whatever changes how rows become tokens changes this.
+# Must change with every change in the tokenization of rows.
 _CACHE_VERSION = 1
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """What is learnt from, and what is only looked at."""
+    """The rows for training, and those for evaluation only."""
 
     learn: list[Example]
     check: list[Example]
 
 
 def load_dataset(job: Job, settings: Settings, tokenizer: Any, max_positions: int) -> Dataset:
-    """The dataset as tokens."""
+    """Tokenizes the dataset."""
     log(f"Reading the dataset ({job.format}) as {settings.dataset_type}.")
     file = _cache_file(job, settings, tokenizer, max_positions) if settings.tokenizer_cache else None
     examples = _read_cache(file)

@@ -8,7 +8,7 @@ import torch
 
 
 def device_kind() -> str:
-    """`cuda`, `xpu` or `cpu`."""
+    """Returns `cuda`, `xpu` or `cpu`."""
     if torch.cuda.is_available():
         return "cuda"
     if hasattr(torch, "xpu") and torch.xpu.is_available():
@@ -17,13 +17,13 @@ def device_kind() -> str:
 
 
 def own_device() -> torch.device:
-    """The device of this process: one per process on accelerators."""
+    """Returns the device of this process; accelerators have one process each."""
     kind = device_kind()
     return torch.device(kind) if kind == "cpu" else torch.device(kind, int(os.environ.get("LOCAL_RANK", "0")))
 
 
 def peak_memory_mb(device: torch.device) -> int:
-    """Most memory this process has held: on the accelerator, else in the machine."""
+    """Returns the peak memory of this process: on the accelerator, otherwise in RAM."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) >> 20
     if device.type == "xpu":

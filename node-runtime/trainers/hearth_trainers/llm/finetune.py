@@ -1,4 +1,4 @@
-"""Fine-tuning of a causal language model: the whole way of one job."""
+"""Runs a fine-tuning job of a causal language model from start to end."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .crew import Crew
 from .dataset import load_dataset
 from .device import own_device, peak_memory_mb
 from .model import base_folder, load_model, load_tokenizer, max_positions
-from .outputs import tell_files, write_adapter, write_merged
+from .outputs import report_files, write_adapter, write_merged
 from .settings import read_settings
 from .training import FineTuning, perplexity
 
 
 def train_job(job: Job, stop: StopSignal) -> None:
-    """Trains, or goes on training, and writes `adapter/` and `model/`."""
+    """Trains, or resumes training, and writes `adapter/` and `model/`."""
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     torch.set_num_threads(job.threads)
@@ -40,7 +40,8 @@ def train_job(job: Job, stop: StopSignal) -> None:
     )
     started, worked = time.monotonic(), time.process_time()
     history = tuning.run()
-    # What was learnt is safe before the result is put together, which takes memory of its own.
+    # A checkpoint protects the training before the result is assembled, which
+    # needs memory of its own.
     tuning.save()
     crew.part()
     stop.at_once = True
@@ -62,7 +63,7 @@ def train_job(job: Job, stop: StopSignal) -> None:
         gc.collect()
         write_merged(job.output_dir, base, settings, None)
     tokenizer.save_pretrained(job.output_dir / "model")
-    tell_files(job.output_dir)
+    report_files(job.output_dir)
     emit("result", metrics=_metrics(history), **CHAT)
 
 

@@ -1,4 +1,4 @@
-"""Loads the base model and puts on it what is trained."""
+"""Loads the base model and adds the layers to train."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from .settings import Settings
 
 
 def base_folder(job: Job) -> Path:
-    """The Hugging Face folder of the base: as given, or the merged model among the artifacts of an earlier run."""
+    """Returns the Hugging Face folder of the base: as given, or the merged model among the
+    artifacts of an earlier run."""
     if job.base_dir is None:
         raise JobError("The job names no base model folder.", code="bad_job")
     for folder in (job.base_dir, job.base_dir / "model"):
@@ -29,7 +30,7 @@ def base_folder(job: Job) -> Path:
 
 
 def load_tokenizer(folder: Path) -> Any:
-    """The tokenizer, with a padding token and a chat template whatever it brings itself."""
+    """Loads the tokenizer and adds a padding token and a chat template if it has none."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     except (OSError, ValueError) as error:
@@ -44,7 +45,7 @@ def load_tokenizer(folder: Path) -> Any:
 
 
 def max_positions(folder: Path) -> int:
-    """The longest sequence the model knows; a large number when it does not say."""
+    """Returns the longest sequence of the model; a large number if the config does not state it."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     for part in (config, config.get("text_config") or {}):
         if isinstance(part.get("max_position_embeddings"), int):
@@ -53,7 +54,7 @@ def max_positions(folder: Path) -> int:
 
 
 def load_model(folder: Path, settings: Settings, device: torch.device) -> Any:
-    """The model as it is trained: 4-bit or bf16 with LoRA layers, or all of it in 32 bits."""
+    """Loads the model for training: in 4 bits or bf16 with LoRA layers, or fully in 32 bits."""
     attention = _attention(settings, device)
     options: dict[str, Any] = {"attn_implementation": attention, "device_map": {"": device}}
     if settings.adapter == "qlora":
@@ -78,9 +79,9 @@ def load_model(folder: Path, settings: Settings, device: torch.device) -> Any:
 
 
 def load_base(folder: Path, dtype: torch.dtype, **options: Any) -> Any:
-    """The weights in a folder. Nothing in it is executed and nothing is fetched."""
+    """Loads the weights of a folder without executing code from it or downloading anything."""
     if (folder / "adapter_config.json").exists():
-        # transformers would load the base that the adapter names, from wherever it lies.
+        # transformers would load the base from whatever path the adapter names.
         raise JobError("A whole model and an adapter lie in one folder of the base model.", code="bad_base")
     try:
         return AutoModelForCausalLM.from_pretrained(
@@ -91,14 +92,15 @@ def load_base(folder: Path, dtype: torch.dtype, **options: Any) -> Any:
 
 
 def _keep_gradients(model: Any) -> None:
-    # On processors with AVX512-BF16 an evaluation would repack the weights for a kernel through which no gradient flows.
+    # On CPUs with AVX512-BF16 an evaluation would repack the weights for a
+    # kernel without gradients.
     for module in model.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):
             module.support_avx512bf16_for_cpu = False
 
 
 def _with_lora(model: Any, settings: Settings) -> Any:
-    # Where the layers begin is drawn at random: from the seed, whatever was drawn before.
+    # LoRA layers are initialized at random, from the seed alone, whatever was drawn before.
     torch.manual_seed(settings.seed)
     config = LoraConfig(
         task_type="CAUSAL_LM",

@@ -1,4 +1,4 @@
-"""Optimizers and the course of the learning rate."""
+"""Optimizers and the schedule of the learning rate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _FLOOR = 0.1
 
 
 def make_optimizer(parameters: list[torch.nn.Parameter], settings: Settings, device: torch.device) -> Any:
-    """AdamW as asked for; the 8-bit ones keep their moments in a quarter of the memory."""
+    """Returns the requested AdamW; the 8-bit variants need a quarter of the
+    memory for their moments."""
     if settings.optimizer == "adamw_torch":
         return torch.optim.AdamW(
             parameters, lr=settings.learning_rate, weight_decay=0.0, fused=device.type == "cuda" or None
@@ -26,12 +27,12 @@ def make_optimizer(parameters: list[torch.nn.Parameter], settings: Settings, dev
 
 
 def make_scheduler(optimizer: Any, settings: Settings, total_steps: int) -> Any:
-    """The learning rate of each step."""
+    """Returns the learning rate schedule."""
     return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate_at(step, total_steps, settings))
 
 
 def rate_at(step: int, total_steps: int, settings: Settings) -> float:
-    """Share of the peak in step `step` (from 0)."""
+    """Returns the share of the peak in step `step` (from 0)."""
     if settings.lr_scheduler == "constant":
         return 1.0
     warm_up = math.ceil(total_steps * settings.warmup_ratio)

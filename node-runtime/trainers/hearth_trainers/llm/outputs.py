@@ -1,4 +1,4 @@
-"""Writes what a run leaves: the adapter, and a merged model that can be served."""
+"""Writes the results of a run: the adapter, and a merged model that can be served."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _SHARD = "2GB"
 
 
 def write_adapter(model: Any, directory: Path, base_model: str, revision: str | None) -> None:
-    """`adapter/` in the format of PEFT; it names the base by what the run called it, not by a folder of this node."""
+    """Writes `adapter/` in the format of PEFT. It names the base as the run did, not
+    by a folder of this node."""
     for config in model.peft_config.values():
         config.base_model_name_or_path = base_model
         config.revision = revision
@@ -30,7 +31,7 @@ def write_adapter(model: Any, directory: Path, base_model: str, revision: str | 
 
 
 def write_merged(directory: Path, base: Path, settings: Settings, model: Any | None) -> None:
-    """`model/` in bf16. Adapters are folded into the base as it was before it was quantised."""
+    """Writes `model/` in bf16. Adapters are merged into the base as it was before quantisation."""
     target = directory / "model"
     if settings.adapter == "none":
         assert model is not None
@@ -48,8 +49,8 @@ def write_merged(directory: Path, base: Path, settings: Settings, model: Any | N
     gc.collect()
 
 
-def tell_files(directory: Path) -> None:
-    """One `artifact` line for each file."""
+def report_files(directory: Path) -> None:
+    """Writes one `artifact` line for each file."""
     for path in sorted(one for one in directory.rglob("*") if one.is_file()):
         with path.open("rb") as stream:
             sha256 = hashlib.file_digest(stream, "sha256").hexdigest()

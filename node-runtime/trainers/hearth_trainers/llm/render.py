@@ -1,4 +1,4 @@
-"""Turns rows into token ids and says which of them are learnt: the rules of the dataset types."""
+"""Tokenizes rows by the rules of the dataset types, and marks the tokens to train on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from .settings import Settings
 
 IGNORED = -100
 
-# For tokenizers that bring no template: what is taught with it is also what chat asks with, for it is saved with the model.
+# For tokenizers without a template. The model is trained with it, and it is saved with the model,
+# so chats use the same one.
 FALLBACK_TEMPLATE = (
     "{{ bos_token or '' }}{% for message in messages %}"
     "{{ '### ' + message['role'].capitalize() + ':\\n' }}"
@@ -25,14 +26,15 @@ _ROLES = {"human": "user", "gpt": "assistant", "bot": "assistant", "model": "ass
 
 @dataclass
 class Example:
-    """One row as tokens. `labels` holds the token itself where it is learnt, else `IGNORED`."""
+    """One row as tokens. `labels` holds the token itself where it is trained on,
+    and `IGNORED` elsewhere."""
 
     ids: list[int]
     labels: list[int]
 
 
 class Renderer:
-    """Rows of one dataset type for one tokenizer."""
+    """Tokenizes rows of one dataset type for one tokenizer."""
 
     def __init__(self, tokenizer: Any, settings: Settings, max_positions: int) -> None:
         self._tokenizer = tokenizer
@@ -43,7 +45,8 @@ class Renderer:
         self._render = {"alpaca": self._alpaca, "chat": self._chat, "text": self._text}[settings.dataset_type]
 
     def render(self, row: Row, number: int) -> Example:
-        """Tokens of row `number` (from 1); an error that names the row when it cannot be learnt from."""
+        """Returns the tokens of row `number` (from 1); raises an error that names a row
+        that cannot be trained on."""
         return self._render(row, number)
 
     def _alpaca(self, row: Row, number: int) -> Example:
@@ -60,12 +63,12 @@ class Renderer:
         return self._fit_answer(self._ids(prompt), self._ids(answer))
 
     def _split_turn(self, asked: list[dict[str, Any]], output: str) -> tuple[str, str]:
-        """The prompt as chat will ask it, and the answer with the mark that ends it."""
+        """Returns the prompt in the form that chats will have, and the answer with its end mark."""
         prompt = self._template(asked, ask=True)
         whole = self._template([*asked, {"role": "assistant", "content": output}])
         eos = self._tokenizer.eos_token or ""
         if not whole.startswith(prompt):
-            # The template writes past turns in another way than the one it asks for.
+            # The template renders past turns differently from the turn that it prompts for.
             return prompt, output + eos
         answer = whole[len(prompt) :]
         if eos and answer.rstrip().endswith(eos):
@@ -73,12 +76,13 @@ class Renderer:
         return prompt, answer if answer.strip() != output.strip() else output + eos
 
     def _fit_answer(self, prompt: list[int], answer: list[int]) -> Example:
-        """The answer stays whole; the prompt loses its beginning. One token stays, for the answer's first to follow on."""
+        """Truncates the beginning of the prompt and leaves the answer whole. At least one token of
+        the prompt stays, which the answer's first token follows."""
         room = self._limit - len(answer)
         if len(prompt) > room:
             self.cut += 1
             prompt = prompt[-max(1, room) :]
-        # Beyond its positions a model can learn nothing.
+        # A model cannot be trained on tokens beyond its last position.
         ids = (prompt + answer)[: self._max_positions]
         return Example(ids, ([IGNORED] * len(prompt) + answer)[: self._max_positions])
 
@@ -106,7 +110,7 @@ class Renderer:
         try:
             return self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=ask)
         except Exception as error:
-            # Templates refuse, for example, roles that do not alternate; what they raise is theirs.
+            # Templates raise errors of their own, for example about roles that do not alternate.
             raise JobError(f"The chat template refuses a row: {error}", code="bad_data") from error
 
     def _ids(self, text: str) -> list[int]:
@@ -114,7 +118,7 @@ class Renderer:
 
 
 def _messages(row: Row, number: int) -> list[dict[str, Any]]:
-    """`messages` of `{role, content}`, or `conversations` of `{from, value}`."""
+    """Reads `messages` of `{role, content}`, or `conversations` of `{from, value}`."""
     column, role, content = ("messages", "role", "content")
     if row.get("messages") is None:
         column, role, content = ("conversations", "from", "value")

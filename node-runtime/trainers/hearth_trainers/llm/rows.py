@@ -1,4 +1,5 @@
-"""Reads the rows of a dataset as they were written: no text is taken for a number, a date or a missing value."""
+"""Reads the rows of a dataset as they were written: no text is converted to a number, a
+date or a missing value."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ Row = dict[str, Any]
 
 
 def read_rows(job: Job) -> list[Row]:
-    """All rows, in order."""
+    """Returns all rows, in order."""
     readers = {"csv": _read_csv, "jsonl": _read_jsonl, "parquet": _read_parquet, "hf_dataset": _read_hf}
     reader = readers.get(job.format)
     if reader is None:

@@ -1,4 +1,4 @@
-"""The hyperparameters of a fine-tuning run, as this machine can follow them."""
+"""The hyperparameters of a fine-tuning run, adapted to this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EIGHT_BIT_OPTIMIZERS = ("adamw_8bit", "paged_adamw_8bit")
 
 @dataclass(frozen=True)
 class Settings:
-    """By the names of the model config; what they mean is told there."""
+    """The fields have the names of the model config, which explains their meaning."""
 
     adapter: str
     epochs: int
@@ -43,12 +43,13 @@ class Settings:
     text_column: str
 
     def save_every(self, total_steps: int) -> int:
-        """Steps between checkpoints: what was asked for, else about a twentieth of the run and at least 200."""
+        """Returns the steps between checkpoints: as requested, otherwise about a twentieth of
+        the run and at least 200."""
         return self.save_steps or max(200, round(total_steps / 20))
 
 
 def read_settings(job: Job, device: str) -> Settings:
-    """Settings for `device` (`cpu`, `cuda`, `xpu`); refuses what cannot work there."""
+    """Reads the settings for `device` (`cpu`, `cuda`, `xpu`); refuses those that cannot work there."""
     given: dict[str, Any] = {name: job.param(name) for name in Settings.__dataclass_fields__}
     given["flash_attention"] = _flash(given["flash_attention"])
     if job.param("sample_packing"):

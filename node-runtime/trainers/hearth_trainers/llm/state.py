@@ -27,7 +27,8 @@ _FORMAT = "hearth-finetune/1"
 
 @dataclass
 class Position:
-    """Where a run stands: optimizer steps done, the losses of whole epochs, and the sums of the one at hand."""
+    """The progress of a run: optimizer steps, the losses of completed epochs, and the
+    sums of the current one."""
 
     step: int = 0
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -38,7 +39,7 @@ class Position:
 
 @dataclass(frozen=True)
 class Learner:
-    """What changes from step to step."""
+    """The objects whose state changes from step to step."""
 
     model: Any
     optimizer: Any
@@ -46,12 +47,12 @@ class Learner:
     device: torch.device
 
     def weights(self) -> dict[str, torch.Tensor]:
-        """The parameters that are trained."""
+        """Returns the parameters that are trained."""
         return {name: one for name, one in self.model.named_parameters() if one.requires_grad}
 
 
 def random_state(device: torch.device) -> dict[str, Any]:
-    """The generators of this process."""
+    """Returns the state of this process's random generators."""
     state = {"python": random.getstate(), "numpy": np.random.get_state(legacy=False), "torch": torch.get_rng_state()}
     if device.type != "cpu":
         state["device"] = getattr(torch, device.type).get_rng_state(device)
@@ -61,14 +62,15 @@ def random_state(device: torch.device) -> dict[str, Any]:
 def write_state(
     directory: Path, digest: str, position: Position, learner: Learner, randoms: list[dict[str, Any]]
 ) -> None:
-    """Writes aside, flushes, renames; then tells, and forgets the oldest. `randoms` has one entry per process."""
+    """Writes a draft, flushes and renames it; then reports it, and deletes the oldest. `randoms`
+    has one entry per process."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"checkpoint-{position.step:08d}.zip"
     draft = path.with_name(f".{path.name}.draft")
     weights = {name: one.detach().cpu().contiguous() for name, one in learner.weights().items()}
     described = {"format": _FORMAT, "digest": digest, "processes": len(randoms), **position.__dict__}
     with draft.open("wb") as stream:
-        # Weights hardly shrink, and compressing them would take longer than storing them.
+        # Weights hardly compress, and compressing them would take longer than storing them.
         with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
             archive.writestr("state.json", json.dumps({**described, "randoms": [_randoms_json(one) for one in randoms]}))
             archive.writestr("weights.safetensors", save_tensors(weights))
@@ -88,7 +90,8 @@ def write_state(
 
 
 def read_state(path: Path, digest: str, learner: Learner, rank: int) -> Position | None:
-    """Puts a learner back to where it stood. Of another run, or damaged: told, and nothing is touched."""
+    """Restores a learner from a checkpoint. One of another run, or a damaged one, is
+    reported and changes nothing."""
     try:
         with zipfile.ZipFile(path) as archive:
             state = json.loads(archive.read("state.json"))

@@ -58,17 +58,18 @@ class FineTuning:
         self._keeps_logits = "logits_to_keep" in inspect.signature(_inner(model).forward).parameters
         self.position = Position()
         self._saved_step = -1
-        self._told_at = self._logged_at = 0.0
+        self._reported_at = self._logged_at = 0.0
         self._tokens_since = 0
-        # By this process's attempt, without what an earlier one did.
+        # Counted for this attempt only.
         self.tokens_seen = 0
 
     def run(self) -> list[dict[str, Any]]:
-        """Trains to the end and gives the losses of every epoch. Raises `Stopped` after a SIGTERM, with a checkpoint."""
+        """Trains to the end and returns the losses of every epoch. Raises `Stopped` after a
+        SIGTERM, with a checkpoint."""
         self._begin()
         while self.position.step < self.plan.total_steps:
             loss = self._step()
-            self._tell(loss)
+            self._report(loss)
             at = self.position.step
             if at % self.plan.steps_per_epoch == 0 or at == self.plan.total_steps:
                 self._end_epoch()
@@ -80,7 +81,7 @@ class FineTuning:
         return self.position.history
 
     def save(self) -> None:
-        """Writes a checkpoint, unless there is one of this very step."""
+        """Writes a checkpoint unless this very step has one."""
         if self.position.step in (0, self._saved_step):
             return
         self._saved_step = self.position.step
@@ -109,14 +110,15 @@ class FineTuning:
         return self._crew.sums(float(self._stop.requested))[0] > 0
 
     def _step(self) -> float:
-        """One optimizer step; gives the mean loss of its tokens."""
+        """Performs one optimizer step; returns the mean loss of its tokens."""
         batches, targets = self.plan.step(self.position.step, self._crew.rank)
         total = 0.0
         for number, batch in enumerate(batches, 1):
             last = number == len(batches)
             with torch.enable_grad() if last else self._crew.no_exchange(self._model):
                 summed = self._loss(batch)
-                # Processes average their gradients; the loss is the mean over the tokens of all of them.
+                # Gradients are averaged over the processes; this factor makes the loss the mean
+                # over the tokens of all of them.
                 (summed * (self._crew.size / max(1, targets))).backward()
             total += summed.detach()
         if self._settings.max_grad_norm > 0:
@@ -136,7 +138,8 @@ class FineTuning:
         return loss_sum / max(1, targets)
 
     def _loss(self, batch: Batch) -> torch.Tensor:
-        """Sum of the losses of all tokens that are learnt. Only their logits are computed where the model allows it."""
+        """Returns the sum of the losses of all tokens that are trained on. Only their logits are
+        computed where the model allows it."""
         wanted = batch.labels[:, 1:]
         places = (wanted != IGNORED).any(dim=0).nonzero().flatten()
         inputs: dict[str, Any] = {"input_ids": batch.ids, "attention_mask": batch.mask}
@@ -188,10 +191,10 @@ class FineTuning:
             evaluated = f", eval_loss {entry['eval_loss']:.4f}, eval_perplexity {entry['eval_perplexity']:.2f}"
         log(f"Epoch {entry['epoch']} of {self.plan.epochs}: train_loss {entry['train_loss']:.4f}{evaluated}")
 
-    def _tell(self, loss: float) -> None:
+    def _report(self, loss: float) -> None:
         now, at, total = time.monotonic(), self.position.step, self.plan.total_steps
-        if now - self._told_at >= PROGRESS_INTERVAL_S or at == total:
-            self._told_at = now
+        if now - self._reported_at >= PROGRESS_INTERVAL_S or at == total:
+            self._reported_at = now
             epoch = min(self.plan.epochs, len(self.position.history) + 1)
             message = f"Step {at} of {total}"
             emit("progress", epoch=epoch, epochs=self.plan.epochs, fraction=at / total, message=message)
@@ -203,7 +206,7 @@ class FineTuning:
 
 
 def perplexity(loss: float) -> float:
-    """e to the loss; infinite ones are told as missing."""
+    """Returns e to the power of the loss; an infinite result is reported as missing."""
     return math.exp(loss) if loss < 700 else math.inf
 
 

@@ -7,7 +7,7 @@ export interface ToolCall {
   function: { name: string; arguments: string }
 }
 
-/** A part of a tool call as a stream tells it; the first of a call has its id and name. */
+/** A fragment of a tool call in a stream; the first fragment of a call has its id and name. */
 export interface CallFragment {
   index: number
   id?: string
@@ -15,19 +15,19 @@ export interface CallFragment {
   function: { name?: string; arguments: string }
 }
 
-/** Puts the calls of one answer together and tells their fragments as they come. */
-export class CallTeller {
+/** Assembles the calls of one response and streams their fragments as they arrive. */
+export class CallStream {
   readonly calls: ToolCall[] = []
-  readonly #tell: (fragment: CallFragment) => void
+  readonly #emit: (fragment: CallFragment) => void
   #done = 0
-  /** White space that belongs to the arguments only if more of them follows. */
+  /** White space that is part of the arguments only if more of them follow. */
   #held = ''
 
-  constructor(tell: (fragment: CallFragment) => void) {
-    this.#tell = tell
+  constructor(emit: (fragment: CallFragment) => void) {
+    this.#emit = emit
   }
 
-  /** Whether a call has begun and not ended. */
+  /** True while a call has begun and not ended. */
   get isInCall(): boolean {
     return this.calls.length > this.#done
   }
@@ -35,19 +35,19 @@ export class CallTeller {
   add({ functionName, paramsChunk, done }: FunctionCallChunk): void {
     const call = this.#current(functionName)
     const text = this.#held + paramsChunk
-    const told = text.trimEnd()
-    this.#held = done ? '' : text.slice(told.length)
-    if (told === '') return
-    call.function.arguments += told
-    this.#tell({ index: this.#done, function: { arguments: told } })
+    const ready = text.trimEnd()
+    this.#held = done ? '' : text.slice(ready.length)
+    if (ready === '') return
+    call.function.arguments += ready
+    this.#emit({ index: this.#done, function: { arguments: ready } })
   }
 
-  /** The call is whole; one without arguments has told nothing before. */
+  /** Completes a call; a call without arguments has not been streamed before. */
   end(functionName: string): void {
     const call = this.#current(functionName)
     if (call.function.arguments === '') {
       call.function.arguments = '{}'
-      this.#tell({ index: this.#done, function: { arguments: '{}' } })
+      this.#emit({ index: this.#done, function: { arguments: '{}' } })
     }
     this.#held = ''
     this.#done += 1
@@ -59,7 +59,7 @@ export class CallTeller {
     const id = `call_${randomUUID().replaceAll('-', '').slice(0, 24)}`
     const call: ToolCall = { id, type: 'function', function: { name, arguments: '' } }
     this.calls.push(call)
-    this.#tell({ index: this.#done, id, type: 'function', function: { name, arguments: '' } })
+    this.#emit({ index: this.#done, id, type: 'function', function: { name, arguments: '' } })
     return call
   }
 }
