@@ -22,15 +22,15 @@ export interface CandidateTestInput {
   versionId: string
 }
 
-/** Loads that fail before the model counts as one that cannot be loaded. */
+/** After this many failed loads the model counts as impossible to load. */
 const MAX_FAILED_LOADS = 3
-/** How long a candidate waits for a node that has room for it. */
+/** The time that a candidate waits for a node with room for it. */
 const WAIT_MS = 24 * 3_600_000
 const LONGEST_REASON = 300
 
 /**
- * candidate -> ready, or candidate with the reason. The version's row is what callers see; it moves by guarded update,
- * so a version that was disabled meanwhile stays so.
+ * candidate -> ready, or candidate with the reason. Callers see the version's row, which changes by guarded updates, so
+ * that a version that was disabled meanwhile stays disabled.
  */
 export async function candidateTest({ versionId }: CandidateTestInput): Promise<void> {
   const candidate = await openCandidate(versionId)
@@ -40,7 +40,7 @@ export async function candidateTest({ versionId }: CandidateTestInput): Promise<
     await closeCandidate({ versionId, ...verdict })
     describe(verdict)
   } catch (err) {
-    // Cancellation must not stop the record of the cancellation.
+    // A cancellation must not interrupt the step that records it.
     const reason = isCancellation(err) ? 'its test was cancelled' : 'its test could not be run'
     await CancellationScope.nonCancellable(() => closeCandidate({ versionId, passed: false, reason }))
     throw err

@@ -31,24 +31,25 @@ const HEARTH_NODE = defineSearchAttributeKey('HearthNode', SearchAttributeType.K
 
 export interface ColdInferenceInput {
   taskId: string
-  /** Epoch milliseconds since which the task waits; the start of the first run. */
+  /** Epoch milliseconds since which the task has waited; the start of the first run when absent. */
   since?: number
 }
 
-/** The model will not have this input, wherever it runs. */
+/** The model refuses this input on every node. */
 const INPUT_REFUSED = 'input_refused'
 
-/** What became of one try: finished, not taken in time, lost on the way (another node may do it), or refused for good. */
+/** The outcome of one try: finished, not accepted in time, lost (another node may succeed), or refused for good. */
 type Try = 'finished' | 'not taken' | 'lost' | 'refused'
 type Ending = 'finished' | 'ended' | GiveUp
 
 /**
- * queued -> ... -> succeeded | failed. The row in `task` is what callers see; whoever finishes the work writes its end
- * under a lease. A lost node means placing again; without capacity the task waits here, never in a node's slot, until a
- * gateway says that a node has room or its pause ends.
+ * queued -> ... -> succeeded | failed. Callers see the row in `task`, and the holder of its lease writes the result.
+ * After a lost node the task is placed again. Without capacity it waits in this workflow, never in a node's slot, until
+ * a gateway signals that a node has room or the pause ends.
  */
 export async function coldInference({ taskId, since }: ColdInferenceInput): Promise<void> {
-  // Before anything is awaited: of later answers, replay may find another workflow task to ask in.
+  // `patched` is called before the first await. After one, a replay might call it in another workflow task than
+  // the first execution did.
   const isWakeable = patched('woken-by-room')
   const deadline = (since ?? workflowInfo().startTime.getTime()) + QUEUE_LIMIT_MS
   try {
@@ -58,7 +59,7 @@ export async function coldInference({ taskId, since }: ColdInferenceInput): Prom
     await giveUp(taskId, ending)
   } catch (err) {
     if (err instanceof ContinueAsNew || isGivenUp(err)) throw err
-    // Cancellation must not stop the record of the cancellation.
+    // A cancellation must not interrupt the step that records it.
     const reason = isCancellation(err) ? 'cancelled' : 'failed'
     await CancellationScope.nonCancellable(() => giveUpTask({ taskId, reason }))
     setCurrentDetails(`The task has ended without a result (${reason}).`)
@@ -68,7 +69,7 @@ export async function coldInference({ taskId, since }: ColdInferenceInput): Prom
 
 const GIVEN_UP = 'task_given_up'
 
-/** Records the end and shows it to operators as a failed workflow. */
+/** Records the failure, and shows it to operators as a failed workflow. */
 async function giveUp(taskId: string, reason: GiveUp): Promise<never> {
   setCurrentDetails(`Recording that the task was given up (${reason}).`)
   await giveUpTask({ taskId, reason })
@@ -76,7 +77,7 @@ async function giveUp(taskId: string, reason: GiveUp): Promise<never> {
   throw ApplicationFailure.nonRetryable(`the task has failed: ${reason}`, GIVEN_UP)
 }
 
-/** Local activities fail with an ApplicationFailure of their own, so the class alone does not tell. */
+/** Local activities also fail with an ApplicationFailure, so the type is checked too. */
 const isGivenUp = (err: unknown): boolean => err instanceof ApplicationFailure && err.type === GIVEN_UP
 
 async function tryUntil(taskId: string, limit: number, isWakeable: boolean): Promise<Ending> {
@@ -101,10 +102,10 @@ async function tryUntil(taskId: string, limit: number, isWakeable: boolean): Pro
     if (outcome === 'finished') return 'finished'
     if (outcome === 'refused') return 'failed'
     lost = outcome === 'lost'
-    // The limit is one of waiting: what a node spent on the task, loading its model perhaps, does not count.
+    // The limit is for waiting. Time that a node spent on the task, for example to load its model, does not count.
     if (lost && isWakeable) deadline += Date.now() - began
     avoid = lost ? place.avoid : []
-    // Another node may be better; one that has lost the task before gets time to recover.
+    // Another node may do better. A node that has lost the task before gets time to recover.
     if (lost && !(place.nodeId && place.avoid.includes(place.nodeId))) continue
 
     if (workflowInfo().continueAsNewSuggested) {
@@ -123,17 +124,20 @@ async function tryUntil(taskId: string, limit: number, isWakeable: boolean): Pro
   }
 }
 
-/** Where many wait, the first pause is half of the longest. One that was placed and not taken is not woken: it waits a moment. */
+/**
+ * When many tasks wait, the first pause is half of the longest. A task that was placed and not accepted will not be
+ * woken, so its pause is short.
+ */
 function nextPause(last: number, { waiting = 0 }: TaskPlacement): number {
   const { firstMs, longestMs, eachMs, mostMs } = PAUSE.forCapacity
   const crowded = waiting * eachMs
   return Math.min(mostMs, Math.max(longestMs, crowded), Math.max(2 * last, firstMs, crowded / 2))
 }
 
-/** Tasks that began to wait together do not look for a node together for ever. */
+/** Adds jitter, so that tasks that began to wait together do not stay synchronized. */
 const spread = (ms: number): number => ms * (0.75 + Math.random() / 2)
 
-/** Tries the shared queue of the model's warmth first, then the node that placement picked. */
+/** Tries the shared queue of the model's warmth first, then the chosen node. */
 async function tryAt(
   taskId: string,
   { shared, modelKey, accountId }: TaskPlacement,
@@ -156,7 +160,7 @@ async function tryOn(
 ): Promise<Try> {
   const { inferTask } = proxyActivities<NodeActivities>({
     ...options,
-    // The row says how it ended at once; the node stops its work by itself.
+    // The row shows the end at once; the node stops its work by itself.
     cancellationType: ActivityCancellationType.TRY_CANCEL,
     priority: { fairnessKey: accountId },
   })

@@ -15,7 +15,10 @@ export interface DatasetIngestInput {
   uploadId: string
 }
 
-/** Reads an uploaded file from end to end, then makes it the dataset's content or refuses it; commit waits for this. */
+/**
+ * Reads an uploaded file from end to end, then makes it the dataset's content or refuses it. The commit request
+ * waits for this workflow.
+ */
 export async function datasetIngest({ uploadId }: DatasetIngestInput): Promise<{ status: string }> {
   setCurrentDetails('Reading the file: every row is parsed and counted.')
   try {
@@ -25,7 +28,7 @@ export async function datasetIngest({ uploadId }: DatasetIngestInput): Promise<{
     )
     return { status }
   } catch (err) {
-    // Cancellation must not stop the record of the cancellation.
+    // A cancellation must not interrupt the step that records it.
     await CancellationScope.nonCancellable(() => giveUpIngest(uploadId, isCancellation(err)))
     throw err
   }

@@ -6,16 +6,16 @@ import { retentionPass } from './retention.ts'
 
 export interface HousekeepingInput {
   kind: 'reconcile' | 'retention'
-  /** What the last pass of the run before has handed on. */
+  /** The state that the previous run of this workflow passed on. */
   state?: ReconcileState
-  /** The pause between two passes, where it is not that of the policy. */
+  /** The pause between two passes, if it differs from the policy. */
   everyMs?: number
 }
 
 /**
- * Two of these, which never end: one gives every open row an owner again, the other removes what has outlived its time. Passes
- * follow each other in one execution, so that what operators look for is not lost among them; a pass that fails is told in the
- * execution's details and in the log, and the next one comes all the same.
+ * Two of these workflows run without end: one reconciles open rows with their workflows, the other removes expired
+ * data. All passes run in one execution, so that they do not crowd the list of workflows. A failed pass shows in the
+ * execution's details and in the log, and does not prevent the next one.
  */
 export async function housekeeping(input: HousekeepingInput): Promise<void> {
   const { kind, everyMs = PAUSE.housekeeping[kind] } = input

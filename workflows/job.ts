@@ -26,19 +26,19 @@ import { LOCAL, PAUSE } from './contract/policy.ts'
 const { openRun, offersOf, closeAttempt, finishRun } = proxyLocalActivities<ControlActivities>(LOCAL.record)
 const HEARTH_NODE = defineSearchAttributeKey('HearthNode', SearchAttributeType.KEYWORD)
 
-/** Ends of an attempt that say nothing against the run. */
+/** Failure codes that do not count against the run. */
 const INTERRUPTIONS: readonly string[] = ['preempted', 'drained']
 
-/** What a job's workflow is started with. */
+/** The input of a job's workflow. */
 export interface JobInput {
   jobId: string
-  /** Attempts in a row without progress, when history starts anew. */
+  /** The number of attempts in a row without progress, when the workflow continues as new. */
   fruitless?: number
-  /** Why no node could take it when it was accepted. */
+  /** The reason why no node could run the job when it was accepted. */
   waiting?: string
 }
 
-/** Why no node can take the job as things stand. */
+/** The reason why no node can run the job at present. */
 interface Wait {
   reason: string | null
 }
@@ -48,19 +48,20 @@ const told = ({ reason }: Wait, otherwise: string): string =>
 
 type Ending = { status: 'completed' } | { status: 'failed'; reason: GiveUpReason } | { status: 'ended' }
 
-/** The queue that an attempt waits on, and how long. */
+/** The queue on which an attempt is offered, and for how long. */
 export type Offer = Pick<ActivityOptions, 'taskQueue' | 'scheduleToStartTimeout'>
 
-/** How one attempt at a job is made: by an activity of the node that takes it. */
+/** Makes one attempt at a job: an activity of the node that accepts it. */
 export type Attempt = (run: RunToDo, offer: Offer) => Promise<void>
 
 /**
- * pending -> running -> completed | failed | cancelled. The row in `training_run` is what callers see; every writer
- * moves it by guarded update. A lost node means another attempt, from the last checkpoint where there is one.
+ * pending -> running -> completed | failed | cancelled. Callers see the row in `training_run`, which changes by guarded
+ * updates only. After a lost node comes another attempt, from the last checkpoint if there is one.
  */
 export async function runJob(input: JobInput, attempt: Attempt): Promise<void> {
   const { jobId } = input
-  // Before anything is awaited: of later answers, replay may find another workflow task to ask in.
+  // `patched` is called before the first await. After one, a replay might call it in another workflow task than
+  // the first execution did.
   const isOffered = patched('own-nodes-from-start')
   const wait: Wait = { reason: input.waiting ?? null }
   setHandler(jobClaimed, ({ nodeId, attempt }) => {
@@ -81,7 +82,7 @@ export async function runJob(input: JobInput, attempt: Attempt): Promise<void> {
     await finishRun({ jobId, ...ending })
   } catch (err) {
     if (err instanceof ContinueAsNew) throw err
-    // Cancellation must not stop the record of the cancellation.
+    // A cancellation must not interrupt the step that records it.
     const status = isCancellation(err) ? 'cancelled' : 'failed'
     await CancellationScope.nonCancellable(() => finishRun({ jobId, status }))
     setCurrentDetails(`The run has been ${status === 'failed' ? 'given up' : status}.`)
@@ -105,7 +106,7 @@ async function attemptUntilDone(
         fruitless,
         ...(wait.reason !== null && { waiting: wait.reason }),
       })
-    // Where it is offered is looked up anew once all of it has been tried: nodes come and go, and are shared or not.
+    // After all offers have passed, they are computed again, because nodes come and go and may change their sharing.
     if ((isOffered || patched('own-nodes')) && offers.length === 0) offers = await offersOf(jobId)
     const { taskQueue, waitS } = offers.shift() ?? { taskQueue: run.taskQueue, waitS: undefined }
     setCurrentDetails(
@@ -134,7 +135,7 @@ async function attemptUntilDone(
   }
 }
 
-/** `undefined` when the result is stored; a cancellation of this workflow is passed on. */
+/** Returns `undefined` when the result is stored; a cancellation of this workflow is rethrown. */
 async function attemptOnce(
   work: () => Promise<void>,
 ): Promise<{ code: string; isPermanent: boolean } | 'not taken' | undefined> {

@@ -22,12 +22,13 @@ const { followKillSwitch, switchKillSwitch } = proxyLocalActivities<ControlActiv
 
 type Order = Partial<KillSwitchOrder> & { active: boolean }
 
-/** Signals after which history starts anew, well below what makes a replay slow. */
+/** After this many signals the workflow continues as new, well before a replay becomes slow. */
 const ORDERS_PER_RUN = 200
 
 /**
- * One, never ends. A signal from the UI or CLI is written into the row, which is the truth; one from REST, which has
- * written the row, makes this workflow read it. Cancelling it does nothing: admission must not lose its switch.
+ * A single execution that never ends. A signal from the UI or CLI is written into the row, which is authoritative; a
+ * signal from the REST API, which has already written the row, makes this workflow read it. Cancelling it has no
+ * effect, because admission depends on the switch.
  */
 export function killSwitch(known?: KillSwitchState): Promise<void> {
   return CancellationScope.nonCancellable(() => run(known))
@@ -54,7 +55,7 @@ async function run(known: KillSwitchState | undefined): Promise<void> {
   await continueAsNew<typeof killSwitch>(state)
 }
 
-/** Whoever signals by hand may leave out what REST insists on. */
+/** A signal that is sent by hand may lack the fields that the REST API requires. */
 const written = ({ active, reason, actor }: Order): KillSwitchState => ({
   active,
   reason: reason ?? (active ? 'no reason given' : null),

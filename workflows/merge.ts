@@ -3,7 +3,7 @@ import type { MergeActivities } from '../activities/node/jobs/merge.ts'
 import { POLICY } from './contract/policy.ts'
 import { type JobInput, runJob } from './job.ts'
 
-/** A merge: like a training run, except that every attempt begins anew. */
+/** A merge works like a training run, except that every attempt starts from scratch. */
 export async function merge(input: JobInput): Promise<void> {
   await runJob(input, ({ priority, accountId, modelConfigId }, offer) => {
     const activities = proxyActivities<MergeActivities>({

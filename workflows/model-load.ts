@@ -8,8 +8,8 @@ export interface ModelLoadInput {
 }
 
 /**
- * One model becoming warm on one node, for operators to find. Whoever needs the model there joins the one load in the
- * node's process, and so does this workflow.
+ * Makes one model warm on one node, visibly to operators. All callers that need the model there share the one load in
+ * the node's process, and so does this workflow.
  */
 export async function modelLoad({ modelKey, nodeId }: ModelLoadInput): Promise<void> {
   const { loadModel } = proxyActivities<NodeActivities>({

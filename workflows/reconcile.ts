@@ -20,23 +20,26 @@ const {
   tidyLeases,
 } = proxyLocalActivities<ControlActivities>(LOCAL.sweep)
 
-/** Steps of one kind in one pass; what is left waits for the next. */
+/** The number of steps of one kind in one pass; the rest waits for the next pass. */
 const MAX_STEPS = 10
 
-/** What one pass hands to the next: where it stopped looking, and what it has told. */
+/**
+ * The state that one pass hands to the next: the positions at which it stopped, and the version of the kill
+ * switch that it signalled.
+ */
 export interface ReconcileState {
   jobs: string | null
   tasks: string | null
   deliveries: string | null
   candidates?: string | null
   waiting?: string | null
-  /** The version of the kill switch that its workflow was last told of. */
+  /** The version of the kill switch of which its workflow was last signalled. */
   killSwitch: number | null
 }
 
 const NOTHING_YET: ReconcileState = { jobs: null, tasks: null, deliveries: null, killSwitch: null }
 
-/** One pass by itself, as schedules of earlier versions start it; it fails when a step has. */
+/** Runs a single pass, as schedules of earlier versions start it; it fails when a step has failed. */
 export async function reconcile(): Promise<ReconcileState> {
   const last = workflowInfo().lastResult as ReconcileState | undefined
   const looks = { atCandidates: () => patched('candidate-tests'), atWaitingJobs: false }
@@ -46,8 +49,8 @@ export async function reconcile(): Promise<ReconcileState> {
 }
 
 /**
- * Gives every open row an owner again. A step that fails does not keep the others from running, and is told
- * beside what the pass found.
+ * Reconciles every open row with its workflow. A failed step does not prevent the others, and its error is
+ * returned beside the results.
  */
 export async function reconcilePass(
   last: ReconcileState | undefined,
@@ -79,7 +82,7 @@ export async function reconcilePass(
       }
     })
   }
-  // One step a pass: many may wait for a day, and each look asks Temporal once.
+  // There is one step per pass, because many deliveries may wait for a day and each step queries Temporal once.
   await step(async () => {
     const swept = await reconcileDeliveries(state.deliveries)
     done.ended += swept.ended

@@ -5,7 +5,10 @@ import { POLICY } from './contract/policy.ts'
 const { removeOutlivedFiles, removeOutlivedRows, removeOrphanedUploads, resealSecrets } =
   proxyActivities<ControlActivities>(POLICY.maintain)
 
-/** Steps of one kind in one pass; what is left waits for the next, so that a backlog never blocks the schedule. */
+/**
+ * The number of steps of one kind in one pass. The rest waits for the next pass, so that a backlog
+ * never blocks the schedule.
+ */
 const MAX_STEPS = 50
 
 interface Removed {
@@ -13,17 +16,14 @@ interface Removed {
   files: number
 }
 
-/** One pass by itself, as schedules of earlier versions start it; it fails when a step has. */
+/** Runs a single pass, as schedules of earlier versions start it; it fails when a step has failed. */
 export async function retention(): Promise<Removed> {
   const { removed, failures } = await retentionPass()
   if (failures.length > 0) throw failures[0]
   return removed
 }
 
-/**
- * Removes what has outlived its time. A kind of step that fails does not keep the others from running, and is
- * told beside what was removed.
- */
+/** Removes expired data. A failed kind of step does not prevent the others, and its error is returned beside the counts. */
 export async function retentionPass(): Promise<{ removed: Removed; failures: readonly unknown[] }> {
   const removed = { rows: 0, files: 0 }
   const failures: unknown[] = []

@@ -6,7 +6,7 @@ import type { Config } from '../../platform/config.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { ObjectStore } from '../../platform/object-store/store.ts'
 
-/** What control-plane activities are given. */
+/** The dependencies of the control plane's activities. */
 export interface ControlDeps {
   readonly db: Kysely<Database>
   readonly objects: ObjectStore

@@ -8,7 +8,7 @@ import { createInferenceActivities } from './tasks/tasks.ts'
 import { createTrainingActivities } from './training/records.ts'
 import { createWaitingActivities } from './training/waiting-jobs.ts'
 
-/** Every activity of the `control` queue; each is safe to repeat (its doc line says why). */
+/** Every activity of the `control` queue. Each one's doc comment says why it is safe to repeat. */
 export const createControlActivities = (deps: ControlDeps) => ({
   ...createCandidateActivities(deps),
   ...createDatasetActivities(deps),

@@ -2,7 +2,7 @@ import { heartbeat } from '@temporalio/activity'
 
 const BEAT_MS = 2_000
 
-/** Heartbeats until disposed: a sign of life, which says nothing of progress. */
+/** Sends heartbeats until it is disposed. They show that the node is alive, and nothing about progress. */
 export function beat(): Disposable {
   heartbeat()
   const timer = setInterval(() => heartbeat(), BEAT_MS)

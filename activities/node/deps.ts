@@ -10,30 +10,36 @@ import type { Logger } from '../../platform/log.ts'
 import type { SchemaChecks } from '../../platform/schema-checks/checks.ts'
 import type { NodeInventory } from '../../schemas/node.ts'
 
-/** What node activities are given. Nothing here reaches a database. */
+/** The dependencies of node activities. None of them reaches a database. */
 export interface NodeDeps {
   readonly nodeId: string
   readonly catalog: Catalog
-  /** Signed HTTP to any gateway: claims, leases, model specifications. */
+  /** Sends signed HTTP requests to any gateway: claims, leases, model specifications. */
   readonly control: ControlClient
   readonly driver: ProcessDriver
   readonly models: ModelManager
-  /** What of models lies on this disk. */
+  /** The models on this disk. */
   readonly weights: WeightsCache
   readonly inventory: NodeInventory
-  /** What models and trainers hold; a trainer holds its share under its job id until its processes are gone. */
+  /**
+   * The memory of models and trainers. A trainer's reservation is held under its job id until
+   * its processes have exited.
+   */
   readonly memory: MemoryLedger
-  /** Logs and losses of jobs, on disk until a gateway has them. */
+  /** Logs and losses of jobs, on disk until a gateway has stored them. */
   readonly spool: Spool
-  /** Holds answers against schemas that callers wrote. */
+  /** Validates responses against schemas that callers wrote. */
   readonly schemaChecks: SchemaChecks
-  /** Aborts when this node stops or drains: trainers then checkpoint and their activities fail as retryable. */
+  /** Aborts when this node stops or drains. Trainers then write a checkpoint, and their activities fail as retryable. */
   readonly stopping: () => AbortSignal
-  /** Where a cancel over the link finds jobs and tasks. */
+  /** The running jobs and tasks, which a cancel over the link looks up. */
   readonly work: WorkRegistry
-  /** Absolute path of the Python interpreter of a locked environment, installed on first use; `tell` hears of its progress. */
+  /**
+   * Returns the path of the Python interpreter of a locked environment, which the first call installs; `tell` is called
+   * with lines about the progress.
+   */
   readonly pythonOf: (environment: string, tell?: (line: string) => void) => Promise<string>
-  /** Folder for the files of jobs; what is in it may be removed once the job has ended. */
+  /** The folder for the files of jobs; those of a job may be removed once it has ended. */
   readonly workDir: string
   readonly log: Logger
 }

@@ -1,14 +1,14 @@
 import { defineQuery, defineSignal } from '@temporalio/workflow'
 
-/** Who switched, and why; shown to every caller that is refused. */
+/** The actor and the reason of an order; every refused caller sees the reason. */
 export interface KillSwitchOrder {
   reason: string
   actor: string
-  /** Set by whoever has written the row already: the workflow then only reads it again. */
+  /** Set by a sender that has already written the row; the workflow then only reads it. */
   version?: number
 }
 
-/** What the kill switch workflow answers to `state`. */
+/** The response of the kill switch workflow to the query `state`. */
 export interface KillSwitchState {
   active: boolean
   reason: string | null
@@ -19,7 +19,7 @@ export const activateKillSwitch = defineSignal<[KillSwitchOrder]>('activate')
 export const deactivateKillSwitch = defineSignal<[Partial<KillSwitchOrder>?]>('deactivate')
 export const killSwitchState = defineQuery<KillSwitchState>('state')
 
-/** A node has taken a job: told to its workflow so that operators see where it runs. */
+/** Signals a job's workflow that a node has claimed the job, so that operators see where it runs. */
 export interface JobClaimedNotice {
   nodeId: string
   attempt: number
@@ -27,11 +27,11 @@ export interface JobClaimedNotice {
 
 export const jobClaimed = defineSignal<[JobClaimedNotice]>('claimed')
 
-/** Why no node can take a job now: told to its workflow for operators to see. */
+/** Signals a job's workflow why no node can run the job at present, for operators to see. */
 export const jobWaiting = defineSignal<[{ reason: string | null }]>('waiting')
 
-/** A node may have room for a task that waits: it is placed now instead of when its pause ends. */
+/** Signals a waiting task that a node may have room, so that it is placed now and not at the end of its pause. */
 export const nodeHasRoom = defineSignal('node_has_room')
 
-/** Makes the next attempt of a webhook delivery now instead of when it is due. */
+/** Makes the next attempt of a webhook delivery now, before it is due. */
 export const retryDeliveryNow = defineSignal('retry_now')

@@ -5,7 +5,7 @@ interface DatasetPlace {
   datasetId: string
 }
 
-/** The start intent of `datasetIngest`: what is enqueued in the transaction that accepts an upload. */
+/** The start intent of `datasetIngest`, enqueued in the transaction that accepts an upload. */
 export const datasetIngestStart = ({
   accountId,
   datasetId,
@@ -100,7 +100,7 @@ interface JobStart {
   modelConfigId: string
   jobName: string
   priority: number
-  /** Why no node can take it as things stand. */
+  /** The reason why no node can run the job at present. */
   waiting?: string | null
 }
 
@@ -114,7 +114,7 @@ export const trainingRunStart = (job: JobStart) => ({
   args: [jobInput(job)],
   options: {
     search: { HearthAccount: job.accountId, HearthKind: 'training', HearthModel: job.modelConfigId },
-    // Temporal takes 200 bytes.
+    // Temporal limits the summary to 200 bytes.
     summary: `Train ${job.modelConfigId} as ${job.jobName.slice(0, 40)}`,
     priority: job.priority,
     fairnessKey: job.accountId,
@@ -135,7 +135,7 @@ export const mergeStart = (job: JobStart) => ({
   },
 })
 
-/** The start intent of `webhookVerification`: one for each version of a destination. */
+/** The start intent of `webhookVerification`; each version of an endpoint's URL has one. */
 export const webhookVerificationStart = ({
   accountId,
   endpointId,
@@ -155,7 +155,7 @@ export const webhookVerificationStart = ({
   },
 })
 
-/** The start intent of `webhookDelivery`, for a delivery whose first attempt did not succeed. */
+/** The start intent of `webhookDelivery`, for a delivery whose first attempt failed. */
 export const webhookDeliveryStart = ({
   deliveryId,
   accountId,
@@ -173,7 +173,10 @@ export const webhookDeliveryStart = ({
   },
 })
 
-/** Makes the first attempts of all deliveries; every worker makes sure of it. */
+/**
+ * The start intent of `webhookDispatch`, which makes the first attempts of all deliveries; every
+ * worker ensures that it runs.
+ */
 export const webhookDispatchStart = {
   workflowId: WORKFLOW_ID.dispatch,
   workflow: 'webhookDispatch',
@@ -185,7 +188,7 @@ export const webhookDispatchStart = {
   },
 }
 
-/** The one kill switch, which every worker and gateway makes sure of. */
+/** The start intent of the one kill switch; every worker and gateway ensures that it runs. */
 export const killSwitchStart = {
   workflowId: WORKFLOW_ID.killSwitch,
   workflow: 'killSwitch',
@@ -197,7 +200,7 @@ export const killSwitchStart = {
   },
 }
 
-/** The two executions that keep house, which every worker makes sure of. */
+/** The start intents of the two housekeeping workflows; every worker ensures that they run. */
 export const housekeepingStarts = (
   [
     ['reconcile', 'Finishes or restarts work whose workflow is gone'],

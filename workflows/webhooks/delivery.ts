@@ -22,12 +22,13 @@ export interface WebhookDeliveryInput {
 }
 
 const MAX_ATTEMPTS = 8
-/** Short sleeps, so that an endpoint that is disabled meanwhile ends this soon. */
+/** The longest sleep, so that the workflow ends soon after its endpoint is disabled. */
 const LOOK_MS = 3_600_000
 
 /**
- * The second to eighth attempt of one delivery. The row is the truth: this workflow sleeps until the attempt is
- * due, makes it, and looks again. Signal `retry_now` to make the next attempt at once; cancel it to end the delivery.
+ * The second to eighth attempt of one delivery. The row is authoritative: this workflow sleeps until the attempt is
+ * due, makes it, and reads the row again. Signal `retry_now` makes the next attempt at once; cancelling the
+ * workflow ends the delivery.
  */
 export async function webhookDelivery({ deliveryId }: WebhookDeliveryInput): Promise<void> {
   let isHurried = false

@@ -7,8 +7,8 @@ const { dispatchWebhooks } = proxyActivities<WebhookActivities>(POLICY.dispatch)
 const SHIFTS_PER_RUN = 100
 
 /**
- * One, never ends: the first attempt of every delivery is made in shifts, so that what comes in hundreds a second needs no
- * workflow of its own; a delivery that did not succeed at once lives on as `webhookDelivery`.
+ * A single execution that never ends. The first attempts of all deliveries are made in shifts, so that hundreds of
+ * deliveries a second need no workflow each. A delivery whose first attempt failed continues as `webhookDelivery`.
  */
 export async function webhookDispatch(): Promise<void> {
   setCurrentDetails('Makes first attempts as deliveries come in.')

@@ -7,11 +7,11 @@ const { failWebhookVerification } = proxyLocalActivities<WebhookActivities>(LOCA
 
 export interface WebhookVerificationInput {
   endpointId: string
-  /** Of the destination: a changed URL is another version with a challenge of its own. */
+  /** The version of the endpoint's URL. A changed URL is another version, with a challenge of its own. */
   version: number
 }
 
-/** Challenges a destination at 0 s, 30 s, 2 min and 10 min; unanswered, it stays unverified. */
+/** Challenges an endpoint at 0 s, 30 s, 2 min and 10 min; without a response it stays unverified. */
 export async function webhookVerification({
   endpointId,
   version,

@@ -25,18 +25,24 @@ import { datasetIngestStart } from '../../../workflows/contract/starts.ts'
 import type { ControlDeps } from '../deps.ts'
 
 const HEARTBEAT_MS = 1_000
-/** A file that ends its reader so often will do so again. */
+/** A file that has crashed its reader this many times is refused. */
 const MAX_BROKEN_READS = 4
-/** Readers of this process: each may take 2 GB, and an account that sends many files must not have all of them. */
+/**
+ * Reader processes of this worker. Each may use 2 GB, and an account that uploads many files
+ * must not occupy all of them.
+ */
 const READERS = { most: 4, mostPerKey: 2, mostWaiting: 64 }
-/** How many runs of `ingestDataset` a worker holds at most; nearly all of them wait. */
+/** The largest number of `ingestDataset` executions on one worker; nearly all of them wait for a reader. */
 export const MOST_INGESTS = READERS.most + READERS.mostWaiting
-/** Before a file that found no place in the line comes back: so much more after each try, up to the longest. */
+/**
+ * The delay before Temporal retries a file that found the queue full. It grows by this much with
+ * each try, up to the longest.
+ */
 const COME_BACK_MS = 2_000
 const LONGEST_COME_BACK_MS = 15_000
 const STALLED_AFTER_S = 120
 const STALLED_BATCH = 100
-/** Later than the retention of uploads that were never committed. */
+/** Longer than the retention of uploads that were never committed. */
 const ORPHAN_AGE_MS = 25 * 3_600_000
 const ORPHAN_BATCH = 1_000
 
@@ -45,8 +51,8 @@ export interface IngestOutcome {
   numSamples?: number
 }
 
-/** What an attempt leaves for the next one. */
-interface Told {
+/** Heartbeat details, which survive from one attempt to the next. */
+interface Progress {
   brokenReads: number
 }
 
@@ -62,11 +68,14 @@ export const createDatasetActivities = (
   async ingestDataset(uploadId: string): Promise<IngestOutcome> {
     const upload = await findOpenIngest(db, uploadId)
     if (!upload) return { status: 'closed' }
-    const told: Told = { brokenReads: 0, ...(activityInfo().heartbeatDetails as Told | undefined) }
-    const beating = setInterval(() => heartbeat(told), HEARTBEAT_MS)
+    const progress: Progress = {
+      brokenReads: 0,
+      ...(activityInfo().heartbeatDetails as Progress | undefined),
+    }
+    const beating = setInterval(() => heartbeat(progress), HEARTBEAT_MS)
     try {
       using _turn = await turns.take(upload.accountId, cancellationSignal())
-      // It may have been closed while it waited.
+      // The upload may have been closed while it waited.
       if (!(await findOpenIngest(db, uploadId))) return { status: 'closed' }
       const key = await settle(objects, upload)
       const profile = await readStored(objects, { key, upload, bounds })
@@ -77,10 +86,10 @@ export const createDatasetActivities = (
     } catch (err) {
       if (err instanceof LineFull) throw comeBack(err)
       if (err instanceof DatasetReaderBroken) {
-        told.brokenReads += 1
-        heartbeat(told)
+        progress.brokenReads += 1
+        heartbeat(progress)
       }
-      const reason = whyRefused(err, told)
+      const reason = whyRefused(err, progress)
       if (reason === undefined) throw err
       await failIngest(db, uploadId, reason)
       await objects.delete(keyOf(upload))
@@ -90,7 +99,7 @@ export const createDatasetActivities = (
     }
   },
 
-  /** Closes an upload that will not be read any more. Safe to repeat because only an open upload is closed. */
+  /** Closes an upload that will not be read. Safe to repeat because only an open upload is closed. */
   async giveUpIngest(uploadId: string, isCancelled: boolean): Promise<void> {
     const reason = isCancelled
       ? 'an operator cancelled the check of the file'
@@ -98,7 +107,7 @@ export const createDatasetActivities = (
     await failIngest(db, uploadId, reason)
   },
 
-  /** Safe to repeat because deleting what is gone is fine. */
+  /** Removes the files of a deleted dataset. Safe to repeat because deleting an absent object succeeds. */
   async removeDatasetFiles(datasetId: string): Promise<void> {
     const dataset = await db
       .selectFrom('dataset')
@@ -113,8 +122,8 @@ export const createDatasetActivities = (
   },
 
   /**
-   * Promises the workflow again for uploads that nobody reads, for example because it was terminated by hand. Safe to
-   * repeat because a workflow that still runs is not started twice, and a closed upload is not read again.
+   * Enqueues the workflow again for uploads without one, for example because an operator terminated it. Safe to repeat
+   * because a running workflow is not started twice, and a closed upload is not read again.
    */
   async restartStalledIngests(): Promise<{ count: number }> {
     const stalled = await stalledIngests(db, { olderThanS: STALLED_AFTER_S, limit: STALLED_BATCH })
@@ -125,8 +134,8 @@ export const createDatasetActivities = (
   },
 
   /**
-   * Removes uploaded files that no row leads to any more: from a request that was killed, or a PUT after the commit.
-   * Safe to repeat because the age decides, and a file that is still to be read is left alone.
+   * Removes uploaded files without a row, left by a request that was killed or by a PUT after the commit. Safe to
+   * repeat because the age decides, and a file that is still to be read is not removed.
    */
   async removeOrphanedUploads(): Promise<{ count: number }> {
     const oldest = (await databaseNow(db)).getTime() - ORPHAN_AGE_MS
@@ -144,7 +153,7 @@ export const createDatasetActivities = (
 
 const keyOf = (upload: OpenIngest): string => datasetKey('datasets', upload, upload.storageFormat)
 
-/** Takes the file away from the signed URL that it came by: what is checked must not change afterwards. */
+/** Moves the file away from the key of its signed URL, so that it cannot change after the check. */
 async function settle(objects: ObjectStore, upload: OpenIngest): Promise<string> {
   const key = keyOf(upload)
   await objects.move(upload.uploadedKey, key)
@@ -166,7 +175,7 @@ async function readStored(
   return { num_samples, columns, decoded_bytes, total_size_bytes: info?.sizeBytes ?? 0 }
 }
 
-/** Gives the worker's place back and has the server bring the file again: that waits without holding anything. */
+/** Frees this worker's slot and lets Temporal retry later, because a waiting activity would hold the slot. */
 const comeBack = (cause: LineFull): ApplicationFailure =>
   ApplicationFailure.create({
     message: 'as many files wait to be read here as may',
@@ -176,8 +185,8 @@ const comeBack = (cause: LineFull): ApplicationFailure =>
     cause,
   })
 
-/** The sentence for whoever uploaded the file; `undefined` for what is not the file's fault. */
-function whyRefused(err: unknown, { brokenReads }: Told): string | undefined {
+/** Returns the error for the owner of the file; `undefined` for errors that the file did not cause. */
+function whyRefused(err: unknown, { brokenReads }: Progress): string | undefined {
   if (err instanceof DatasetRefused) return err.message
   if (err instanceof ApiError && err.code === 'not_found') return 'the uploaded file is gone'
   const isHopeless = err instanceof DatasetReaderBroken && brokenReads >= MAX_BROKEN_READS

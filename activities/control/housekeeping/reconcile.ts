@@ -33,24 +33,24 @@ import {
 import type { ControlDeps } from '../deps.ts'
 import { emit } from '../events.ts'
 
-/** Rows that one step looks at. */
+/** The number of rows that one step examines. */
 const BATCH = 100
 const AT_ONCE = 10
 const RPC_MS = 3_000
 
-/** What a step found; `next` is where the following one goes on, null at the end. */
+/** The result of a step. `next` is the position of the following step, null at the end. */
 export interface Swept {
   next: string | null
   ended: number
   restarted: number
-  /** Rows that could not be dealt with this time; they do not keep the others waiting. */
+  /** Rows whose reconciliation failed. They do not stop the others. */
   failed: number
 }
 
 export const createReconcileActivities = ({ db, temporal, log, now }: ControlDeps) => ({
   /**
-   * Ends or restarts runs whose workflow is gone. Safe to repeat because a run ends once, and starting what runs
-   * changes nothing.
+   * Ends or restarts runs without a workflow. Safe to repeat because a run ends once, and starting a workflow
+   * that runs changes nothing.
    */
   async reconcileJobs(after: string | null): Promise<Swept> {
     const jobs = await openJobs(db, { after, limit: BATCH })
@@ -64,7 +64,10 @@ export const createReconcileActivities = ({ db, temporal, log, now }: ControlDep
     })
   },
 
-  /** The same for tasks that a workflow has; those that a gateway has are the reaper's. */
+  /**
+   * Does the same for tasks that a workflow owns; the reaper handles those of gateways. Safe to
+   * repeat for the same reason.
+   */
   async reconcileTasks(after: string | null): Promise<Swept> {
     const tasks = await openTasks(db, { after, limit: BATCH })
     return sweep({ temporal, log }, tasks, {
@@ -77,7 +80,10 @@ export const createReconcileActivities = ({ db, temporal, log, now }: ControlDep
     })
   },
 
-  /** The same for deliveries between two attempts; one whose workflow somebody ended is cancelled. */
+  /**
+   * Does the same for deliveries between two attempts; one whose workflow an operator ended is cancelled. Safe to
+   * repeat because a delivery ends once.
+   */
   async reconcileDeliveries(after: string | null): Promise<Swept> {
     return sweep({ temporal, log }, await waitingDeliveries(db, { after, limit: BATCH }), {
       workflowId: WORKFLOW_ID.delivery,
@@ -88,8 +94,8 @@ export const createReconcileActivities = ({ db, temporal, log, now }: ControlDep
   },
 
   /**
-   * Starts a test again, once, whose workflow went without a word; the second time that is its verdict. Safe to repeat
-   * because only the test that was counted is followed by another.
+   * Restarts a candidate's test, once, if its workflow ended without a verdict; the second time the test has failed.
+   * Safe to repeat because a test is restarted only if the number of tests has not changed.
    */
   async reconcileCandidates(after: string | null): Promise<Swept> {
     return sweep({ temporal, log }, await candidatesInTest(db, { after, limit: BATCH }), {
@@ -106,20 +112,20 @@ export const createReconcileActivities = ({ db, temporal, log, now }: ControlDep
     })
   },
 
-  /** Closes expired leases and forgets dead gateways. Safe to repeat because the age decides. */
+  /** Closes expired leases and deletes the rows of dead gateways. Safe to repeat because the age decides. */
   async tidyLeases(): Promise<{ leases: number; gateways: number }> {
     return { leases: await expireLeases(db, 1_000), gateways: await removeDeadGateways(db) }
   },
 
   /**
-   * Makes sure that the kill switch workflow runs and has been told of this version of the row, which it gives back.
-   * Safe to repeat because the workflow then only reads the row. (It is not asked what it knows: a worker that is
-   * stopping would wait for its own answer.)
+   * Makes sure that the kill switch workflow runs and has been signalled for this version of the row, which it returns.
+   * Safe to repeat because a signalled workflow only reads the row. (A query of its state would not do: on a worker
+   * that is stopping it would wait for that worker.)
    */
-  async remindKillSwitch(told: number | null): Promise<number> {
+  async remindKillSwitch(notified: number | null): Promise<number> {
     const row = await readKillSwitch(db)
     const status = await workflowStatus(temporal, WORKFLOW_ID.killSwitch)
-    if (status === 'RUNNING' && row.version === told) return row.version
+    if (status === 'RUNNING' && row.version === notified) return row.version
     const { workflow, workflowId, taskQueue, args, options } = killSwitchStart
     await within(temporal, () =>
       temporal.workflow.signalWithStart(workflow, {
@@ -153,7 +159,7 @@ const startOfTask = (task: OpenTask): WorkflowStart =>
 
 interface Sweep<Row> {
   workflowId: (id: string) => string
-  /** What becomes of a row by how its workflow stands; as of any other row when absent. */
+  /** Decides about a row by the status of its workflow; `orphanOf` when absent. */
   judge?: (workflow: string, row: Row) => Orphan | undefined
   end: (row: Row, orphan: Extract<Orphan, { status: string }>) => Promise<unknown>
   restart: (row: Row) => Promise<unknown>
@@ -191,8 +197,8 @@ async function sweep<Row extends { id: string }>(
 }
 
 /**
- * Which of these workflows run, by Temporal's index and so in one question for all of them. One that ended a moment ago may
- * still be among them and is seen the next time; of those that are not, each is asked about by itself.
+ * Lists which of these workflows run, in one query of Temporal's index. A workflow that ended a moment ago may still be
+ * listed; the next pass finds it. The caller then describes each workflow that is not listed.
  */
 async function runningAmong(
   { temporal, log }: Pick<ControlDeps, 'temporal' | 'log'>,

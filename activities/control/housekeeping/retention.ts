@@ -24,32 +24,32 @@ import { SecretBox } from '../../../platform/secret-box.ts'
 import type { ControlDeps } from '../deps.ts'
 import { emit } from '../events.ts'
 
-/** Files that one step removes; each is a round trip to the object store. */
+/** The number of files that one step removes; each is a round trip to the object store. */
 const FILE_BATCH = 200
-/** Imports, of up to 1,000 files each, and runs, of a folder each, that one step looks at. */
+/** The imports that one step examines, of up to 1,000 files each, and the runs, of one folder each. */
 const IMPORT_BATCH = 2
 const RUN_BATCH = 20
 
 const DAY_MS = 24 * 60 * 60 * 1000
 
-/** Texts of each kind that one step seals again. */
+/** The number of secrets of each kind that one step re-encrypts. */
 const RESEAL_BATCH = 500
 
-/** What a step did: how much, and whether there may be more of it. */
+/** The result of a step: its count, and whether more may be left. */
 export interface Step {
   count: number
   more: boolean
 }
 
 export const createMaintenanceActivities = ({ db, objects, config, log, now }: ControlDeps) => ({
-  /** Adds appended usage counts up. Safe to repeat because taking a delta and counting it is one statement. */
+  /** Folds usage deltas into the totals. Safe to repeat because one statement takes a delta and counts it. */
   async foldUsageCounts(): Promise<Step> {
     const { taken: count, absurd } = await foldUsage(db)
     if (absurd > 0) emit(log, 'usage.counts_cut', { rows: absurd })
     return { count, more: count === FOLD_BATCH }
   },
 
-  /** Removes one batch of rows of every kind that goes by age. Safe to repeat because the age decides. */
+  /** Removes one batch of expired rows of every kind. Safe to repeat because the age decides. */
   async removeOutlivedRows(): Promise<Step> {
     const counts = await Promise.all([
       ...AGED_TABLES.map((table) => removeAged(db, table)),
@@ -59,8 +59,8 @@ export const createMaintenanceActivities = ({ db, objects, config, log, now }: C
   },
 
   /**
-   * Seals what an earlier key of the ring has sealed with the first one, after which the earlier key may leave the ring.
-   * Safe to repeat because only what another key sealed is touched.
+   * Re-encrypts secrets of earlier keys with the first key of the ring, so that the earlier keys can be removed. Safe
+   * to repeat because it changes only secrets of another key.
    */
   async resealSecrets(): Promise<Step> {
     if (config.HEARTH_ENCRYPTION_KEYS.length === 0) return { count: 0, more: false }
@@ -71,8 +71,8 @@ export const createMaintenanceActivities = ({ db, objects, config, log, now }: C
   },
 
   /**
-   * Removes files that nobody can use any more, then their rows. Safe to repeat because a row stays until its file is
-   * gone, and removing a file that is gone is fine.
+   * Removes files that are no longer reachable, then their rows. Safe to repeat because a row stays until its file is
+   * gone, and deleting an absent file succeeds.
    */
   async removeOutlivedFiles(): Promise<Step> {
     const uploads = await outlivedUploads(db, FILE_BATCH)
@@ -120,7 +120,7 @@ async function removeFiles(
   await Promise.all(files.map(({ object_key }) => objects.delete(object_key)))
 }
 
-/** Removes what gateways that were killed have received and not put in its place. */
+/** Removes the partial uploads of gateways that were killed. */
 async function removePutsCutOff(objects: ObjectStore, now: Date): Promise<void> {
   const cutOff: { object_key: string }[] = []
   for await (const { key, lastModified } of objects.list(INCOMING_PUTS)) {
@@ -129,7 +129,7 @@ async function removePutsCutOff(objects: ObjectStore, now: Date): Promise<void> 
   await removeFiles(objects, cutOff)
 }
 
-/** Removes what attempts of an ended run have PUT and the run does not need; gives what that was. */
+/** Removes files that attempts of an ended run have PUT and that the run does not need; returns their number. */
 async function sweepRun(
   { db, objects }: Pick<ControlDeps, 'db' | 'objects'>,
   run: Awaited<ReturnType<typeof unsweptRuns>>[number],

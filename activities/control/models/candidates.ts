@@ -15,20 +15,23 @@ export interface Candidate {
 export interface TestOutcome {
   versionId: string
   passed: boolean
-  /** Why it stays a candidate. */
+  /** The reason why it stays a candidate. */
   reason?: string
-  /** It found no node; what it needs and what there is then belongs to the reason. */
+  /**
+   * True when no node had room; the reason then also states the memory that it needs and the
+   * memory of the largest node.
+   */
   isUnplaced?: boolean
 }
 
 export const createCandidateActivities = ({ db, now }: ControlDeps) => ({
-  /** Null when the version is no candidate any more. Safe to repeat because it only reads. */
+  /** Returns null unless the version is still a candidate. Safe to repeat because it only reads. */
   async openCandidate(versionId: string): Promise<Candidate | null> {
     const version = await findVersion(db, versionId)
     return version?.lifecycle_status === 'candidate' ? { modelKey: version.model_key } : null
   },
 
-  /** Orders a version on the node to test it on; null while none can take it. Safe to repeat: an order stands once. */
+  /** Orders a version on the node that tests it; null while no node can. Safe to repeat because an order is stored once. */
   async placeCandidate(versionId: string): Promise<string | null> {
     const version = await findVersion(db, versionId)
     if (!version) return null
@@ -42,7 +45,10 @@ export const createCandidateActivities = ({ db, now }: ControlDeps) => ({
     return nodeId
   },
 
-  /** Safe to repeat because only a candidate is promoted, and a note said twice stands once. */
+  /**
+   * Records the verdict of a test. Safe to repeat because only a candidate is promoted, and the
+   * same note is stored once.
+   */
   async closeCandidate({
     versionId,
     passed,
@@ -51,7 +57,8 @@ export const createCandidateActivities = ({ db, now }: ControlDeps) => ({
   }: TestOutcome): Promise<void> {
     const shortage = isUnplaced ? await describeShortage(db, versionId) : ''
     await db.transaction().execute(async (trx) => {
-      // What its node has said of its weights is worth more than the kind of the fault, which is all that history keeps.
+      // The node's report about the weights is more precise than the type of the error, which is all
+      // that the history contains.
       const unusable = await lockUnusable(trx, versionId)
       await moveVersion(trx, versionId, {
         from: ['candidate'],
@@ -63,7 +70,7 @@ export const createCandidateActivities = ({ db, now }: ControlDeps) => ({
   },
 })
 
-/** What a version needs beside the largest node that runs such models, as the end of a sentence. */
+/** Describes the memory that a version needs beside that of the largest suitable node, as the end of a sentence. */
 async function describeShortage(db: ControlDeps['db'], versionId: string): Promise<string> {
   const version = await findVersion(db, versionId)
   if (!version) return ''

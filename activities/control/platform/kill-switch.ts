@@ -5,12 +5,12 @@ import type { ControlDeps } from '../deps.ts'
 const stateOf = ({ active, reason, actor }: KillSwitchState): KillSwitchState => ({ active, reason, actor })
 
 export const createKillSwitchActivities = ({ db, now }: ControlDeps) => ({
-  /** Safe to repeat because an order that already holds changes nothing. */
+  /** Writes the state of the kill switch. Safe to repeat because an order that already holds changes nothing. */
   async switchKillSwitch(order: KillSwitchState): Promise<KillSwitchState> {
     return stateOf(await writeKillSwitch(db, order, now()))
   },
 
-  /** What the row says now. Safe to repeat because it only reads. */
+  /** Returns the state in the row. Safe to repeat because it only reads. */
   async followKillSwitch(): Promise<KillSwitchState> {
     return stateOf(await readKillSwitch(db))
   },

@@ -11,35 +11,35 @@ import type { ControlDeps } from '../deps.ts'
 
 export interface PlaceTask {
   taskId: string
-  /** Nodes that lost this task before; asked again only when there is no other. */
+  /** Nodes that lost this task before. They are chosen again only if there is no other. */
   avoid: readonly string[]
-  /** The node that had it last has lost it as well. */
+  /** True if the last node has lost the task as well. */
   lost: boolean
-  /** A gateway has said that a node has room: what others were told before that holds no more. */
+  /** True if a gateway has signalled that a node has room, which outdates the cached refusals. */
   woken?: boolean
 }
 
-/** Where a task can run. Small, for it is kept in the workflow's history. */
+/** The placement of a task. It is small, because the workflow's history stores it. */
 export interface TaskPlacement {
-  /** Somebody has ended the task: nothing is left to do. */
+  /** True if the task has already ended. */
   ended: boolean
-  /** It has been tried often enough. */
+  /** True if the task has reached the limit of attempts. */
   spent: boolean
   modelKey: string
   accountId: string
-  /** The queue to try first: any of its nodes will do. Only shared nodes poll these. */
+  /** The shared queue to try first, where any of its nodes will do. Only shared nodes poll these queues. */
   shared?: 'warm' | 'cached'
-  /** The best node; absent when none can take it. */
+  /** The best node; absent when no node can run the task. */
   nodeId?: string
-  /** `avoid`, with the node that has lost it now. */
+  /** `avoid`, and the node that has just lost the task. */
   avoid: string[]
-  /** In words, when no node can take it. */
+  /** The reason why no node can run the task. */
   why?: string
-  /** How many tasks wait, this one among them, when no node can take it. */
+  /** The number of waiting tasks, including this one, when no node can run it. */
   waiting?: number
 }
 
-/** Why a task ends without a result; the sentence that callers read is made from it. */
+/** The reasons for which a task ends without a result; each has a sentence for callers. */
 export type GiveUp = 'expired' | 'cancelled' | 'attempts' | 'failed'
 
 const SENTENCES: Readonly<Record<GiveUp, string>> = {
@@ -49,16 +49,19 @@ const SENTENCES: Readonly<Record<GiveUp, string>> = {
   failed: 'the task could not be run',
 }
 const LONGEST_WHY = 300
-/** So long what one task was told of its model holds for the others that wait for it. */
+/** The time for which the refusal of one task also holds for other tasks of the same model. */
 const FULL_MS = 1_000
 const MOST_FULL = 10_000
 
 export function createInferenceActivities({ db, now }: ControlDeps) {
-  /** Why no node could take a model for an account a moment ago: one look serves all the tasks that wait for it. */
+  /**
+   * By account and model, the reason why no node could run a task a moment ago. One placement thus serves all tasks
+   * that wait for the model.
+   */
   const full = new LRUCache<string, string>({ max: MOST_FULL, ttl: FULL_MS })
   const counted = new LRUCache<'waiting', number>({ max: 1, ttl: FULL_MS })
 
-  /** Puts a task among those that wait for a node. */
+  /** Records that a task waits for a node. */
   async function unplaced({ id, waiting_since }: TaskRow, why: string): Promise<Waits> {
     if (waiting_since === null) await noteUnplaced(db, id)
     let waiting = counted.get('waiting')
@@ -68,8 +71,8 @@ export function createInferenceActivities({ db, now }: ControlDeps) {
 
   return {
     /**
-     * Takes a task back from whoever had it and picks where it goes. Safe to repeat because nobody works on the task
-     * between the pick and the next step of its workflow.
+     * Takes a task back from its last owner and chooses a node for it. Safe to repeat because no node works on the task
+     * between this step and the next one of its workflow.
      */
     async placeTask({ taskId, avoid, lost, woken = false }: PlaceTask): Promise<TaskPlacement> {
       const task = await db.transaction().execute(async (trx) => {
@@ -118,7 +121,7 @@ export function createInferenceActivities({ db, now }: ControlDeps) {
     async giveUpTask({ taskId, reason }: { taskId: string; reason: GiveUp }): Promise<void> {
       await db.transaction().execute(async (trx) => {
         const task = await lockTask(trx, taskId)
-        // What the last node said is worth more than that all have failed.
+        // The last node's error is more useful than the fact that all attempts failed.
         const said = reason === 'attempts' || reason === 'failed' ? task?.error : undefined
         const error = said ?? SENTENCES[reason]
         await endTask(trx, taskId, { status: 'failed', error, expired: reason === 'expired' }, now())
@@ -135,7 +138,7 @@ function decide(snapshots: readonly NodeSnapshot[], need: PlacementNeed): Decisi
   for (const snapshot of snapshots) index.put(snapshot)
 
   const elsewhere = index.place(need, Math.random).chosen
-  // What a shared queue gives out might go to a node to avoid.
+  // Nodes of the shared queue may include one to avoid, so the task goes to the chosen node alone.
   if (elsewhere && need.exclude?.size) return { nodeId: elsewhere.node_id }
   const { exclude: _, ...anywhere } = need
   const { chosen, explain } = index.place(anywhere, Math.random)
@@ -146,7 +149,7 @@ function decide(snapshots: readonly NodeSnapshot[], need: PlacementNeed): Decisi
   if (node?.sharing !== 'shared') return { nodeId }
   if (warmth === 'warm') return { nodeId, shared: 'warm' }
   const model = node.models.find(({ model_key }) => model_key === need.model_key)
-  // A node that is loading the model already is joined there.
+  // When the node already loads the model, the task goes to it directly and shares the load.
   return { nodeId, ...(model?.state === 'evicted' && { shared: 'cached' as const }) }
 }
 

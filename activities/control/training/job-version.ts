@@ -22,7 +22,7 @@ import type { Catalog } from '../../../platform/catalog.ts'
 import type { ArtifactRef } from '../../../schemas/artifact-ref.ts'
 import { candidateTestStart } from '../../../workflows/contract/starts.ts'
 
-/** What the result of a job says of itself: how it is run, and what goes in and out. */
+/** The fields of a version that describe the result of a job: how it is run, and its input and output. */
 type Nature = Pick<
   NewModelVersion,
   | 'runtime_profile'
@@ -34,7 +34,7 @@ type Nature = Pick<
   | 'example_output'
 >
 
-/** The version that a completed job leaves behind, with the artifacts as its files. */
+/** Creates the version of a completed job, with the job's artifacts as its files. */
 export async function createVersion(
   trx: Transaction<Database>,
   job: JobRow,
@@ -69,18 +69,18 @@ export async function createVersion(
     })),
   )
   if (job.job_type === 'merge') await insertVersionSources(trx, id, job.id)
-  // Starts once this transaction has committed, so after the job has completed.
+  // The workflow starts once this transaction has committed, so after the job has completed.
   if (version.lifecycle_status === 'candidate')
     await enqueueCandidateTest(trx, id, candidateTestStart(version))
 }
 
-/** What a job left behind, and what is known of how such things are run. */
+/** The result of a job, and the catalog that says how such results are run. */
 interface Result {
   catalog: Catalog
   files: readonly { path: string; size_bytes: number }[]
 }
 
-/** As its trainer described it. */
+/** The description that the trainer wrote. */
 async function trainedNature(
   trx: Transaction<Database>,
   run: JobRow,
@@ -97,8 +97,8 @@ async function trainedNature(
 }
 
 /**
- * Like the model that it was merged into, or the first version of those it was merged of; without any version, like the
- * models that this platform trains.
+ * Copies the description of the model that adapters were merged into, or of the first version among the sources;
+ * without any version, the description of the models that this platform trains.
  */
 async function mergedNature(
   trx: Transaction<Database>,
@@ -125,7 +125,7 @@ const described = ({ input_schema, output_schema, example_input, example_output 
   example_output: JSON.stringify(example_output),
 })
 
-/** The version a run started from, for the lineage of what came out. */
+/** Returns the version that a run started from, for the lineage of its result. */
 async function baseVersionId(
   trx: Transaction<Database>,
   { account_id, base, base_revision, hyperparameters }: JobRow,

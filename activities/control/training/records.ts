@@ -15,40 +15,40 @@ import type { ControlDeps } from '../deps.ts'
 import { emit } from '../events.ts'
 import { createVersion } from './job-version.ts'
 
-/** Lines of the log that go into the message of a failed run. */
+/** The number of log lines in the message of a failed run. */
 const LAST_LINES = 20
 
-/** What the workflow needs to know of a run; everything else stays in the row. */
+/** The fields of a run that the workflow needs; all others stay in the row. */
 export interface RunToDo {
   status: TrainingRunStatus
   accountId: string
   modelConfigId: string
   taskQueue: string
   priority: number
-  /** Attempts so far. */
+  /** The number of attempts so far. */
   attempt: number
-  /** Epoch of the newest checkpoint, -1 without any: what progress is measured by. */
+  /** The epoch of the newest checkpoint, -1 without any; the workflow measures progress by it. */
   epoch: number
 }
 
-/** How things stand after an attempt. */
+/** The state of a run after an attempt. */
 export interface AttemptState {
   status: TrainingRunStatus
   attempt: number
   epoch: number
-  /** Its result is stored, whatever became of the node since. */
+  /** True once the result is stored, whatever has happened to the node since. */
   completed: boolean
 }
 
 export interface FinishRun {
   jobId: string
   status: RunEnding['status']
-  /** Why it is given up, when it failed. */
+  /** The reason for a failure. */
   reason?: GiveUpReason
 }
 
 export const createTrainingActivities = ({ db, objects, catalog, log, now }: ControlDeps) => ({
-  /** Safe to repeat because it only reads. */
+  /** Returns what the workflow needs of a run. Safe to repeat because it only reads. */
   async openRun(jobId: string): Promise<RunToDo> {
     const run = await db.selectFrom('training_run').selectAll().where('id', '=', jobId).executeTakeFirst()
     if (!run) throw ApplicationFailure.nonRetryable(`there is no run ${jobId}`, 'not_found')
@@ -64,8 +64,8 @@ export const createTrainingActivities = ({ db, objects, catalog, log, now }: Con
   },
 
   /**
-   * Where the next attempt is offered, in this order: to the nodes of its account, then to those of everybody. Safe to
-   * repeat because it only reads.
+   * Returns the queues on which the next attempt is offered in turn: those of the account's own nodes, then the shared
+   * ones. Safe to repeat because it only reads.
    */
   async offersOf(jobId: string): Promise<JobOffer[]> {
     const run = await db.selectFrom('training_run').selectAll().where('id', '=', jobId).executeTakeFirst()
@@ -74,8 +74,8 @@ export const createTrainingActivities = ({ db, objects, catalog, log, now }: Con
   },
 
   /**
-   * Takes the lease from an attempt that is over: its node is lost or has given up. Safe to repeat because the next
-   * attempt is not scheduled before this is recorded.
+   * Takes the lease from an attempt that is over, because its node is lost or has failed it. Safe to repeat because the
+   * next attempt is scheduled only after this is recorded.
    */
   async closeAttempt(jobId: string): Promise<AttemptState> {
     return db.transaction().execute(async (trx) => {
@@ -88,14 +88,14 @@ export const createTrainingActivities = ({ db, objects, catalog, log, now }: Con
     })
   },
 
-  /** Safe to repeat because deleting what is gone is fine. */
+  /** Removes the files of a deleted job. Safe to repeat because deleting an absent object succeeds. */
   async removeJobFiles(jobId: string): Promise<void> {
     const job = await findJob(db, jobId)
     if (!job?.deleted_at) throw ApplicationFailure.nonRetryable('the job is not deleted', 'conflict')
     await objects.deletePrefix(jobFolder(job))
   },
 
-  /** Safe to repeat because a run that has ended keeps its first outcome. */
+  /** Ends a run. Safe to repeat because a run that has ended retains its first outcome. */
   async finishRun({ jobId, status, reason = 'internal' }: FinishRun): Promise<TrainingRunStatus> {
     const final = await db.transaction().execute(async (trx) => {
       const run = await lockJob(trx, jobId)
@@ -106,7 +106,7 @@ export const createTrainingActivities = ({ db, objects, catalog, log, now }: Con
       return ended?.status ?? run.status
     })
     if (final === 'completed') {
-      // A run that failed or was cancelled keeps them: an equal run goes on from there.
+      // A run that failed or was cancelled retains its checkpoints, from which a run of the same configuration resumes.
       const keys = await pruneCheckpoints(db, jobId, 0)
       await Promise.all(keys.map((key) => objects.delete(key))).catch((err: unknown) =>
         emit(log, 'checkpoint.prune_failed', { err, job_id: jobId }),

@@ -5,14 +5,14 @@ import { WORKFLOW_ID } from '../../../workflows/contract/policy.ts'
 import type { ControlDeps } from '../deps.ts'
 import { emit } from '../events.ts'
 
-/** Jobs that one step looks at. */
+/** The number of jobs that one step examines. */
 const BATCH = 100
 const RPC_MS = 3_000
 
 export const createWaitingActivities = ({ db, temporal, log, now }: ControlDeps) => ({
   /**
-   * Says of jobs that no node can take why that is: on the run, in its log and to its workflow, each time that it changes.
-   * Safe to repeat because a reason that stands is not told again.
+   * Publishes why no node can run a job each time the reason changes: in the run's row, in its log and to its workflow.
+   * Safe to repeat because an unchanged reason is not published again.
    */
   async noteWaitingJobs(after: string | null): Promise<{ next: string | null }> {
     const jobs = await listUnheldJobs(db, { after, limit: BATCH })
@@ -25,7 +25,7 @@ export const createWaitingActivities = ({ db, temporal, log, now }: ControlDeps)
         const isNew = await db.transaction().execute((trx) => noteWaiting(trx, job, reason, now()))
         if (isNew) changed.push({ id: job.id, reason })
       } catch (err) {
-        // One job of which nothing can be noted keeps none of the others from it.
+        // A failure for one job does not stop the others.
         emit(log, 'job.wait_note_failed', { err, job_id: job.id })
       }
     }

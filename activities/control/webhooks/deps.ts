@@ -5,7 +5,7 @@ import type { PublicSender } from '../../../platform/egress/public-sender.ts'
 import type { Logger } from '../../../platform/log.ts'
 import type { SecretBox } from '../../../platform/secret-box.ts'
 
-/** What webhook activities are given. */
+/** The dependencies of the webhook activities. */
 export interface WebhookDeps {
   readonly db: Kysely<Database>
   readonly config: Config

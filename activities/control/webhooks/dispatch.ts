@@ -13,12 +13,13 @@ import { settleInterrupted } from './settle.ts'
 
 const POLL_MS = 500
 const CLEAN_MS = 5_000
-/** One batch; the workflow then asks for the next, so that its history stays short. */
+/** The length of one shift. The workflow runs one activity per shift, so that its history stays short. */
 const SHIFT_MS = 5 * 60_000
 
 /**
- * Turns events into deliveries and makes the first attempt of each for a while; other attempts belong to `webhookDelivery`. What is being sent
- * at the end of the shift goes on beside the next one: a destination that hangs keeps nobody waiting.
+ * Fans out events into deliveries and makes the first attempt of each, for one shift; later attempts belong to
+ * `webhookDelivery`. Attempts in flight at the end of a shift continue during the next one, so that a destination
+ * that hangs delays no other.
  */
 export async function dispatchFor(
   deps: WebhookDeps,
@@ -35,7 +36,7 @@ export async function dispatchFor(
     onError: (err) => emit(deps.log, 'webhook.notify_lost', { err }),
   })
   void listener.start()
-  // Neither steps with the clock.
+  // Both the end and the cleaning use the monotonic clock, which does not jump when the system clock is set.
   const end = performance.now() + Math.min(shiftMs, activityInfo().startToCloseTimeoutMs / 2)
   for (let cleanAt = 0; performance.now() < end && !signal.aborted;) {
     heartbeat()
@@ -49,11 +50,14 @@ export async function dispatchFor(
   if (isShutdown(signal)) await dispatcher.stop()
 }
 
-/** Whether the worker was told to stop; a cancel for any other reason lets what is being sent come to its end. */
+/**
+ * Returns whether the worker is shutting down. After a cancellation for any other reason,
+ * attempts in flight may complete.
+ */
 const isShutdown = ({ aborted, reason }: AbortSignal): boolean =>
   aborted && String((reason as Error | undefined)?.message).includes('SHUTDOWN')
 
-/** Ends what died with its sender, exceeded its deadline or window, or lost its destination. */
+/** Closes attempts whose sender died, and ends deliveries that are past their deadline or have lost their endpoint. */
 async function clean({ db, now, ...rest }: WebhookDeps): Promise<void> {
   const at = now()
   const interrupted = await findInterrupted(db, at, 500)

@@ -8,43 +8,43 @@ import { secretsFor } from './secrets.ts'
 import { makeAttempt } from './send.ts'
 import { type Ended, settlePatiently } from './settle.ts'
 
-/** First attempts under way to one destination: a slow or dead one holds up only itself. */
+/** First attempts in flight to one endpoint, so that a slow or dead one delays only itself. */
 const PER_ENDPOINT = 16
-/** To one whose last attempt failed or took long, and to all of those together. */
+/** First attempts in flight to an endpoint whose last attempt failed or was slow, and to all such endpoints together. */
 const PER_SLOW_ENDPOINT = 4
 const SLOW_IN_FLIGHT = 192
 const SLOW_MS = 5_000
 const MAX_SLOW = 10_000
-/** To all destinations of one account, however many it has: those of the others keep their room. */
+/** First attempts in flight to all endpoints of one account, so that no account can use the whole capacity. */
 const PER_ACCOUNT = 192
 const IN_FLIGHT = 512
-/** What ends within this time of each other is recorded together. */
+/** Attempts that end within this time of each other are recorded together. */
 const SETTLE_MS = 5
 
 /**
- * Makes first attempts: sends what it picks, and records the results in groups. One for the whole life of a worker, so that
- * what it knows of slow destinations, and what it is still sending, outlive a shift.
+ * Makes first attempts: it sends the deliveries that it picks and records the results in groups. One instance lives as
+ * long as its worker, so its list of slow endpoints and its attempts in flight outlive a shift.
  */
 export class Dispatcher {
   readonly #deps: WebhookDeps
-  /** Attempts under way, by destination. */
+  /** Attempts in flight, by endpoint. */
   readonly #busy = new Map<string, { accountId: string; count: number }>()
   readonly #sending = new Set<Promise<void>>()
-  /** Destinations whose last attempt failed or took long. */
+  /** Endpoints whose last attempt failed or was slow. */
   readonly #slow = new LRUCache<string, true>({ max: MAX_SLOW })
   readonly #stop = new AbortController()
   #ended: Ended[] = []
   #settling: Promise<void> | undefined
-  #isRung = false
-  #onRing: (() => void) | undefined
+  #isWoken = false
+  #onWake: (() => void) | undefined
 
   constructor(deps: WebhookDeps) {
     this.#deps = deps
-    // One for each attempt under way.
+    // Each attempt in flight adds a listener.
     setMaxListeners(0, this.#stop.signal)
   }
 
-  /** Starts what there is room for; gives how much that was. */
+  /** Starts as many attempts as there is capacity for, and returns their number. */
   async pick(): Promise<number> {
     const limit = this.#stop.signal.aborted ? 0 : IN_FLIGHT - this.#sending.size
     if (limit <= 0) return 0
@@ -64,25 +64,25 @@ export class Dispatcher {
     return picked.length
   }
 
-  /** There may be something to pick. */
+  /** Signals that deliveries may be ready. */
   wake(): void {
-    this.#isRung = true
-    this.#onRing?.()
+    this.#isWoken = true
+    this.#onWake?.()
   }
 
-  /** Waits until there may be something to pick, for `ms` at most. */
+  /** Waits for `wake`, at most for `ms`. */
   async woken(ms: number): Promise<void> {
-    if (!this.#isRung) {
+    if (!this.#isWoken) {
       const { promise, resolve } = Promise.withResolvers<void>()
-      this.#onRing = resolve
+      this.#onWake = resolve
       const timer = setTimeout(resolve, ms)
       await promise
       clearTimeout(timer)
     }
-    this.#isRung = false
+    this.#isWoken = false
   }
 
-  /** Gives up what is being sent, for its process is about to end, and records that. */
+  /** Aborts the attempts in flight and records that, because the process is about to end. */
   async stop(): Promise<void> {
     this.#stop.abort()
     while (this.#sending.size > 0 || this.#settling) await Promise.all([...this.#sending, this.#settling])
@@ -114,7 +114,7 @@ export class Dispatcher {
       try {
         await settlePatiently(this.#deps, ended)
       } catch (err) {
-        // Left open, they are closed as interrupted once their time is up, by whoever dispatches then.
+        // These attempts stay open until their time is up; the dispatcher then closes them as interrupted.
         emit(this.#deps.log, 'webhook.settle_failed', { err, attempts: ended.length })
       }
     }

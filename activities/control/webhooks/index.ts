@@ -19,30 +19,30 @@ import { makeAttempt } from './send.ts'
 import { settlePatiently } from './settle.ts'
 import { challenge, type Challenged } from './verify.ts'
 
-/** A plan as it travels: times are epoch milliseconds. */
+/** The serialized form of a plan; times are epoch milliseconds. */
 export type DeliveryStep =
   | { state: 'ended' }
   | { state: 'unverified' }
   | { state: 'busy'; until: number }
   | { state: 'due'; attempt: number; at: number; lastError: string | null }
 
-/** Whether an attempt was made, or its destination had as many under way as it may. */
+/** Whether an attempt was made, or refused because its endpoint has too many in flight. */
 export type Attempted = 'done' | 'crowded'
 
-/** Later attempts under way to one destination, so that the workflows of one never use up the worker. */
+/** Later attempts in flight to one endpoint, so that the workflows of one endpoint never occupy the whole worker. */
 const LATER_PER_ENDPOINT = 8
 
-/** Every activity of the `webhooks` queue; each is safe to repeat (its doc line says why). */
+/** Every activity of the `webhooks` queue. Each one's doc comment says why it is safe to repeat. */
 export const createWebhookActivities = (
   deps: WebhookDeps,
   { underWay, dispatcher } = { underWay: new Map<string, number>(), dispatcher: new Dispatcher(deps) },
 ) => ({
-  /** First attempts of fresh deliveries, for minutes. Safe to repeat because a row is picked once, under a lock. */
+  /** Makes first attempts of new deliveries for one shift. Safe to repeat because a row is picked once, under a lock. */
   dispatchWebhooks: (): Promise<void> => dispatchFor(deps, dispatcher),
 
   /**
-   * What a delivery waits for; one that waited past its deadline ends. Safe to repeat because it otherwise only reads, and
-   * a delivery ends once.
+   * Returns the next step of a delivery, and ends one past its deadline. Safe to repeat because it otherwise only
+   * reads, and a delivery ends once.
    */
   async planWebhookAttempt(deliveryId: string): Promise<DeliveryStep> {
     const plan: AttemptPlan = await planAttempt(deps.db, deliveryId, deps.now())
@@ -54,8 +54,8 @@ export const createWebhookActivities = (
   },
 
   /**
-   * One later attempt. Safe to repeat because its number is taken once: an execution that finds it taken sends nothing, and
-   * the attempt of one that died is closed as interrupted.
+   * Makes one later attempt. Safe to repeat because the attempt's number is claimed once: an execution that finds it
+   * claimed sends nothing, and the attempt of one that died is closed as interrupted.
    */
   async attemptWebhook(deliveryId: string, attempt: number): Promise<Attempted> {
     const endpointId = await endpointOfDelivery(deps.db, deliveryId)
@@ -77,12 +77,15 @@ export const createWebhookActivities = (
     }
   },
 
-  /** The delivery ends without another attempt. Safe to repeat because only an open one is moved. */
+  /** Ends a delivery without another attempt. Safe to repeat because only an open delivery changes. */
   async endWebhookDelivery(deliveryId: string, status: 'cancelled' | 'dead_lettered'): Promise<void> {
     await endDelivery(deps.db, deliveryId, status, deps.now())
   },
 
-  /** Challenges a destination once. Safe to repeat because the challenge stays the same and only a pending one counts. */
+  /**
+   * Challenges an endpoint once. Safe to repeat because the challenge stays the same and only a
+   * pending verification changes.
+   */
   async challengeWebhook(endpointId: string, version: number, attempt: number): Promise<Challenged> {
     const pending = await findOpenVerification(deps.db, endpointId, version)
     if (!pending || pending.verification.window_ends_at <= deps.now()) return 'ended'
@@ -102,7 +105,7 @@ export const createWebhookActivities = (
     return counted ? 'verified' : 'ended'
   },
 
-  /** No answer will count any more. Safe to repeat because only a pending verification fails. */
+  /** Fails a verification, after which no response counts. Safe to repeat because only a pending verification fails. */
   async failWebhookVerification(endpointId: string, version: number): Promise<void> {
     const pending = await findOpenVerification(deps.db, endpointId, version)
     if (pending) await finishVerification(deps.db, pending, { status: 'failed', now: deps.now() })

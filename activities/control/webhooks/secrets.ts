@@ -3,8 +3,8 @@ import { signingSecrets } from '../../../db/repositories/webhooks/endpoints.ts'
 import type { WebhookDeps } from './deps.ts'
 
 /**
- * The secrets each attempt is signed with: those valid now, newest first; a redelivery's are pinned, and an emergency
- * rotation overrides any pin.
+ * Returns the secrets that sign each attempt: the valid ones, newest first. A redelivery has pinned secrets, and an
+ * emergency rotation overrides every pin.
  */
 export async function secretsFor(
   { db, secretBox, now }: WebhookDeps,
@@ -16,7 +16,8 @@ export async function secretsFor(
     const own = rows.filter((row) => row.endpoint_id === endpoint_id)
     const current = own.filter(({ expires_at }) => expires_at === null || expires_at > at)
     const pinned = pinned_secrets ? own.filter(({ id }) => pinned_secrets.includes(id)) : []
-    // Every pinned secret may have been revoked: what is sent must still be verifiable.
+    // If every pinned secret has been revoked, the current ones sign, so that the receiver can
+    // still verify the request.
     const chosen = pinned.length > 0 ? pinned : current
     return chosen.map(({ id, sealed }) => secretBox.open(sealed, `webhook_secret/${id}`).toString())
   }

@@ -6,7 +6,7 @@ import { signWebhook } from '../../../platform/webhook-signature.ts'
 import { emit } from '../events.ts'
 import type { WebhookDeps } from './deps.ts'
 
-/** One signed request to a destination. */
+/** One signed request to an endpoint. */
 export interface SignedSend {
   accountId: string
   url: string
@@ -19,8 +19,8 @@ export interface SignedSend {
 }
 
 /**
- * Signs at the moment of sending and posts. Throws `SendError`; another error when there is nothing to sign
- * with, for the endpoint has been deleted meanwhile.
+ * Signs at the moment of sending and posts. Throws a `SendError`; throws another error when there is no secret, because
+ * the endpoint has been deleted.
  */
 export async function sendSigned({ sender, now }: WebhookDeps, send: SignedSend): Promise<Answer> {
   if (send.secrets.length === 0) throw new Error('there is no secret to sign with')
@@ -42,14 +42,14 @@ export async function sendSigned({ sender, now }: WebhookDeps, send: SignedSend)
   })
 }
 
-/** What an attempt brought, and when. */
+/** The verdict on an attempt, with its times. */
 export interface Sent {
   verdict: AttemptVerdict
   retryAfter: string | undefined
   at: Date
 }
 
-/** Makes an attempt that has been opened. Never throws: whatever happens is a verdict. */
+/** Makes an attempt that has been opened. Never throws: every failure becomes a verdict. */
 export async function makeAttempt(
   deps: WebhookDeps,
   { delivery, number, urlSealed, payload }: OpenedAttempt,

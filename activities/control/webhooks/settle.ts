@@ -21,9 +21,9 @@ export interface Ended {
 }
 
 /**
- * Records how attempts ended, in one transaction. What must be tried again lives on as a workflow that is enqueued there; a
- * destination that answered 410 is disabled, and what else it has open ends. Where the destination has been replaced
- * meanwhile, its 410 is one more failed attempt: the next one goes to the new destination.
+ * Records the outcomes of attempts in one transaction. That transaction enqueues a `webhookDelivery` workflow for each
+ * delivery to retry. An endpoint that returned 410 is disabled and its other open deliveries end. If the URL has been
+ * changed meanwhile, its 410 is a failed attempt like any other, and the next one goes to the new URL.
  */
 export async function settleAttempts(deps: WebhookDeps, ended: readonly Ended[]): Promise<void> {
   const now = deps.now()
@@ -73,11 +73,11 @@ const closedAttempt = (
   }),
 })
 
-/** How long results are kept at hand while the database is away; after that their attempts count as interrupted. */
+/** The time for which results wait in memory while the database is away; after that their attempts count as interrupted. */
 const KEEP_MS = 20_000
 const AGAIN_MS = 500
 
-/** `settleAttempts`, again while the database is away: what was delivered need not be sent twice. */
+/** Retries `settleAttempts` while the database is away, so that delivered events are not sent twice. */
 export async function settlePatiently(deps: WebhookDeps, ended: readonly Ended[]): Promise<void> {
   for (const since = performance.now(); ;) {
     try {
@@ -91,7 +91,7 @@ export async function settlePatiently(deps: WebhookDeps, ended: readonly Ended[]
   }
 }
 
-/** Closes attempts whose sender died. Their deliveries go on by the schedule as after any failure. */
+/** Closes attempts whose sender died. Their deliveries are retried by the schedule, as after any failure. */
 export async function settleInterrupted(
   { db, now }: WebhookDeps,
   interrupted: readonly Interrupted[],

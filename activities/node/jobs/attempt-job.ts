@@ -5,7 +5,7 @@ import type { NodeDeps } from '../deps.ts'
 import { emit } from '../events.ts'
 import { failureOf } from './job-failure.ts'
 
-/** What an attempt at a job is given once the job is claimed. */
+/** The input of an attempt at a claimed job. */
 export interface Attempt<Claim> {
   claim: Claim
   report: JobReport
@@ -14,12 +14,12 @@ export interface Attempt<Claim> {
   leaseS: number
 }
 
-/** Long, so that a job outlives a short absence of all gateways; a lost node is found by its heartbeat. */
+/** The term is long, so that a job survives a short absence of all gateways. A lost node is detected by its heartbeat. */
 const LEASE_S = 60
 
 /**
- * Claims a job and works on it as `run` says, with a heartbeat as a sign of life. Every failure leaves as an
- * `ApplicationFailure` whose type is a code; an activity that was cancelled rejects with its cancellation.
+ * Claims a job and executes `run` under heartbeats. Every failure leaves as an `ApplicationFailure` whose type is a
+ * code; a cancelled activity rejects with its cancellation.
  */
 export async function attemptJob<Claim extends { attempt: number }>(
   deps: NodeDeps,
@@ -40,7 +40,8 @@ export async function attemptJob<Claim extends { attempt: number }>(
   } catch (err) {
     const failure = failureOf(err)
     emit(deps.log, 'job.attempt_ended', { job_id: jobId, code: failure.type })
-    // An activity that was cancelled says so; one whose node stops, or that the link cancelled, fails with a code.
+    // A cancelled activity rejects with its cancellation. One whose node stops, or that was cancelled over the
+    // link, fails with a code.
     const { aborted, reason } = cancellationSignal()
     if (aborted && failure.type !== 'drained') throw reason
     throw failure

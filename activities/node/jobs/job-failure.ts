@@ -2,7 +2,7 @@ import { ApplicationFailure } from '@temporalio/activity'
 import { ControlError } from '../../../node-runtime/control/client.ts'
 import { AttemptError } from '../../../node-runtime/training/attempt-error.ts'
 
-/** A code for the workflow; the text is in the row. */
+/** Converts an error for the workflow, which gets only its code; the text is in the row. */
 export function failureOf(err: unknown): ApplicationFailure {
   if (err instanceof AttemptError) {
     const failure = {

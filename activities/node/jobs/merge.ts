@@ -7,11 +7,11 @@ interface MergeInput {
   jobId: string
 }
 
-/** Work of the queue `merge.cpu`. */
+/** The activities of the queue `merge.cpu`. */
 export const createMergeActivities = (deps: NodeDeps) => ({
   /**
-   * One attempt at a merge, from its beginning. Safe to repeat because each attempt is fenced by its own lease: what
-   * another one still does is refused.
+   * Makes one attempt at a merge, from its beginning. Safe to repeat because each attempt is fenced by its own lease:
+   * the platform refuses the results of an earlier one.
    */
   merge: ({ jobId }: MergeInput): Promise<void> =>
     attemptJob<MergeClaim>(deps, jobId, (attempt) => mergeUnderLease(deps, attempt)),

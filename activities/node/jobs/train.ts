@@ -7,11 +7,11 @@ export interface TrainInput {
   jobId: string
 }
 
-/** Work of the queues `train.cpu` and `train.gpu`. */
+/** The activities of the queues `train.cpu` and `train.gpu`. */
 export const createTrainActivities = (deps: NodeDeps) => ({
   /**
-   * One attempt at a job, from its last checkpoint. Safe to repeat because each attempt is fenced by its own lease:
-   * what another one still does is refused.
+   * Makes one attempt at a job, from its last checkpoint. Safe to repeat because each attempt is fenced by its own
+   * lease: the platform refuses the results of an earlier one.
    */
   train: ({ jobId }: TrainInput): Promise<void> =>
     attemptJob<JobClaim>(deps, jobId, (attempt) => trainUnderLease(deps, attempt)),

@@ -13,10 +13,10 @@ import type { NodeDeps } from '../deps.ts'
 import { emit } from '../events.ts'
 
 const LEASE_S = 30
-/** How long a loaded model may work on one input; what comes before that ends by itself when it stands still. */
+/** The time limit of a loaded model for one input. The steps before end by themselves when they stall. */
 const LONGEST_INFERENCE_MS = 6 * 3_600_000
 
-/** The model server refused the input, or failed: what the task's owner is told. */
+/** The model server refused the input or failed; the message is for the owner of the task. */
 class InferenceError extends Error {
   override readonly name = 'InferenceError'
   readonly retryable: boolean
@@ -29,8 +29,8 @@ class InferenceError extends Error {
 
 export const createInferActivities = (deps: NodeDeps) => ({
   /**
-   * Claims a task, has its model loaded, asks it, and hands the result in under the lease. Safe to repeat because a
-   * second claim fences off the first, whose result is then refused.
+   * Claims a task, loads its model, runs the inference, and completes the lease with the result. Safe to repeat because
+   * a second claim fences off the first, whose result is then refused.
    */
   async inferTask({ taskId }: { taskId: string }): Promise<void> {
     using _alive = beat()
@@ -51,7 +51,7 @@ async function claimTask(deps: NodeDeps, taskId: string, signal: AbortSignal): P
   try {
     return await deps.control.claimTask<TaskClaim>(taskId, { lease_s: LEASE_S }, { signal })
   } catch (err) {
-    // Somebody else has it, or it has ended: nothing is left to do here.
+    // Another node has claimed the task, or it has ended.
     if (err instanceof ControlError && err.status < 500) {
       throw ApplicationFailure.nonRetryable(err.message, err.code)
     }
@@ -62,7 +62,7 @@ async function claimTask(deps: NodeDeps, taskId: string, signal: AbortSignal): P
 async function infer(deps: NodeDeps, claim: TaskClaim, signal: AbortSignal): Promise<CompleteTask> {
   const { models } = deps
   const [model_state, input] = [models.startState(claim.model_key), fetchInput(claim.input_url, signal)]
-  // Awaited below; a failure before that must not count as unhandled.
+  // The promise is awaited below; an earlier rejection must not count as unhandled.
   input.catch(() => {})
   await unlessAborted(models.load(claim.model_key), signal)
 
@@ -94,7 +94,7 @@ async function fetchInput(url: string, signal: AbortSignal): Promise<Buffer> {
   return bytes
 }
 
-/** Gives the lease back with the reason, and says what Temporal is to be told. */
+/** Fails the lease with the reason, and returns the failure for Temporal. */
 async function handBack(
   deps: NodeDeps,
   claim: TaskClaim,
@@ -106,7 +106,7 @@ async function handBack(
     .lease('fail', claim.lease_token, failure, { patienceMs: 5_000 })
     .catch((cause: unknown) => emit(deps.log, 'lease.return_failed', { err: cause, task_id: claim.task_id }))
   if (cancellationSignal().aborted) return cancellationSignal().reason
-  // The text stays in the row: it may quote the input.
+  // The text stays in the row, because it may quote the input.
   const { code: type, retryable } = failure
   return ApplicationFailure.create({
     message: `the inference ended: ${type}`,

@@ -4,13 +4,13 @@ import { unlessAborted } from '../../../platform/async/unless-aborted.ts'
 import { beat } from '../beat.ts'
 import type { NodeDeps } from '../deps.ts'
 
-/** The part of a fault that is this node's own words; behind it may stand what a program or a stranger said. */
+/** The first part of an error, which is the node's own text; the rest may quote a program or a stranger. */
 const OWN_WORDS = /^[^\n]*?(?=[.:]\s|\n|$)/
 const MOST_WORDS = 200
 
 /**
- * A model that cannot be had here now, as Temporal and the workflow see it; another node may do better. What its server
- * said last is in the node's report and log, never in history.
+ * Converts the error of a model that this node cannot load for Temporal and the workflow; another node may succeed. The
+ * server's last output is in the node's report and log, never in the history.
  */
 export function toFailure(err: unknown): unknown {
   if (!(err instanceof ModelUnavailableError)) return err
@@ -25,7 +25,7 @@ export function toFailure(err: unknown): unknown {
 }
 
 export const createModelActivities = ({ models }: NodeDeps) => ({
-  /** Loads a model on this node. Safe to repeat because a load under way is joined and a loaded model is left alone. */
+  /** Loads a model on this node. Safe to repeat because a load in progress is shared and a loaded model stays. */
   async loadModel({ modelKey }: { modelKey: string }): Promise<void> {
     using _alive = beat()
     const loaded = models.load(modelKey).catch((err: unknown) => Promise.reject(toFailure(err)))

@@ -12,7 +12,7 @@ import type { NodeDeps } from '../deps.ts'
 import { emit } from '../events.ts'
 import { toFailure } from './load.ts'
 
-/** What a test found. The reason names places and codes and quotes nothing that was said to or by the model. */
+/** The verdict of a test. The reason names locations and codes, and quotes neither input nor output of the model. */
 export interface TestVerdict {
   passed: boolean
   reason?: string
@@ -23,8 +23,8 @@ const LONGEST_TEST_MS = 3_600_000
 
 export const createTestActivities = (deps: NodeDeps) => ({
   /**
-   * Loads a model on this node, asks it its own example, checks what the answer looks like, and, where it is known what
-   * its logits should be, compares them. Safe to repeat because it changes nothing but what is loaded.
+   * Loads a model on this node, runs its own example and checks the form of the output. If the expected logits are
+   * known, it also compares those. Safe to repeat because it changes only which models are loaded.
    */
   async testModel({ modelKey }: { modelKey: string }): Promise<TestVerdict> {
     using _alive = beat()
@@ -57,7 +57,7 @@ async function inferOnce(
   return judge(schemaChecks, answer.statusCode, await answer.body.text(), spec)
 }
 
-/** The model that was just tried may have to leave the memory for this: both do not fit everywhere. */
+/** The tested model may have to be evicted for the comparison, because not every node has memory for both. */
 async function compare(
   deps: NodeDeps,
   { model_key, memory_mb: memoryMb }: NodeModelSpec,
