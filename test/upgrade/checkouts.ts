@@ -105,15 +105,17 @@ async function providePackages(path: string): Promise<void> {
 async function installedPackages(path: string, lock: Buffer): Promise<string> {
   const digest = createHash('sha256').update(lock).update(`${process.platform} ${process.arch}`).digest('hex')
   const installed = join(readConfig().HEARTH_CACHE_DIR, 'release-packages', digest.slice(0, 16))
-  if (existsSync(installed)) return installed
+  // Packages find each other by the name of this folder.
+  const packages = join(installed, 'node_modules')
+  if (existsSync(packages)) return packages
   const draft = `${installed}.${process.pid}.new`
   mkdirSync(draft, { recursive: true })
   try {
     for (const file of ['package.json', 'package-lock.json']) cpSync(join(path, file), join(draft, file))
     await run('npm', ['ci', '--omit=dev', '--no-audit', '--no-fund'], { cwd: draft, maxBuffer: 16 << 20 })
-    renameSync(join(draft, 'node_modules'), installed)
+    renameSync(draft, installed)
   } finally {
     rmSync(draft, { recursive: true, force: true })
   }
-  return installed
+  return packages
 }
