@@ -24,15 +24,15 @@ const RULES: Group = {
 /** Groups and their folders that take long per file stand first, so that no lane is left with one such file at the end. */
 const GROUPS: readonly Group[] = [
   { name: 'platforms', folders: ['e2e', 'faults', 'upgrade', 'compose'], filesPerProcess: 1, sideBySide: 2 },
-  { name: 'jobs', folders: ['activities', 'workers'], filesPerProcess: 3, sideBySide: 1 },
+  { name: 'jobs', folders: ['activities', 'workers'], filesPerProcess: 3, sideBySide: 2 },
   { name: 'nodes', folders: ['node-runtime', 'embedded', 'cli'], filesPerProcess: 8, sideBySide: 2 },
   { name: 'workflows', folders: ['workflows'], filesPerProcess: 6, sideBySide: 2 },
   { name: 'routes', folders: ['api', 'contract'], filesPerProcess: 16, sideBySide: 3 },
   RULES,
 ]
 
-/** Twice the cores, for about half of its time a process of tests waits. */
-const LANES = 2 * availableParallelism()
+/** Tests are busy for most of their time, so one more than cores keeps these busy. */
+const LANES = availableParallelism() + 1
 /** No process of tests takes longer. */
 const MINUTES = 30
 
