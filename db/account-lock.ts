@@ -1,12 +1,12 @@
 import { sql, type Transaction } from 'kysely'
 import type { Database } from './tables.ts'
 
-/** Whoever holds a lock this long has lost its way to the database, or its machine. */
+/** A transaction that holds the lock this long has lost its connection or its machine. */
 const LONGEST_MS = 10_000
 
 /**
- * Lets one transaction of an account at a time go on, whichever gateway it is of, until it ends. One that waits too long, here
- * or for any lock after it, fails with `55P03`: the account is told to try again instead of nothing.
+ * Locks an account until the transaction ends, across all gateways. A transaction that waits too long for this lock, or
+ * for any later one, fails with `55P03`, so that the caller gets an error that it can retry instead of hanging.
  */
 export async function lockAccount(
   trx: Transaction<Database>,

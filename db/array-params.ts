@@ -1,11 +1,11 @@
 /**
- * An array for Postgres of values that need no quotes: ids, numbers, names of states. Much cheaper than what `pg` makes of a
- * list, which quotes every element.
+ * Formats an array for Postgres of values that need no quotes: ids, numbers, names of states. This is much cheaper than
+ * the formatting of `pg`, which quotes every element.
  */
 export const bareArray = (values: readonly (string | number | boolean | null)[]): string =>
   `{${values.map((value) => value ?? 'NULL').join()}}`
 
-/** A list of texts that may need quotes; null, which `unnest` fills up with nulls, when there is none. */
+/** Returns texts that may need quotes, or null when all of them are null, which `unnest` expands to nulls. */
 export const textsOrNull = (values: readonly (string | null)[]): readonly (string | null)[] | null =>
   values.every((value) => value === null) ? null : values
 
@@ -13,7 +13,7 @@ const BYTEA = 17
 const HEADER = 20
 const NO_BYTES = -1
 
-/** `bytea[]` in the binary format, so that no byte is written as text; null when there is nothing in it. */
+/** Encodes `bytea[]` in the binary format, so that no byte is converted to text; null when all elements are null. */
 export function bytesOrNull(values: readonly (Uint8Array | null)[]): Buffer | null {
   let size = HEADER
   let some = false
@@ -24,7 +24,7 @@ export function bytesOrNull(values: readonly (Uint8Array | null)[]): Buffer | nu
   if (!some) return null
 
   const array = Buffer.allocUnsafe(size)
-  // Dimensions, whether there are nulls, type; length and first index of the one dimension.
+  // The header: dimensions, the flag for nulls, the type; then length and lower bound of the only dimension.
   let at = 0
   for (const word of [1, 1, BYTEA, values.length, 1]) at = array.writeInt32BE(word, at)
   for (const value of values) {

@@ -12,12 +12,12 @@ export type CacheName = CacheVersionTable['name']
 type OnChange = () => void
 
 const POLL_MS = 500
-/** Without a look at the versions for this long, what is cached may be out of date. */
+/** Cached data may be outdated when the versions have not been read for this long. */
 const STALE_MS = 2_000
 
 /**
- * Tells caches when their tables have changed: at once by NOTIFY, and by a poll of the version rows every 500 ms, for
- * a half-open connection hears no NOTIFY.
+ * Notifies caches of changes to their tables: at once by NOTIFY, and by a poll of the version rows every 500 ms,
+ * because a half-open connection gets no NOTIFY.
  */
 export class CacheWatch implements AsyncDisposable {
   readonly #db: Kysely<Database>
@@ -41,12 +41,15 @@ export class CacheWatch implements AsyncDisposable {
     })
   }
 
-  /** Calls back whenever the cached table may have changed; also when this process lost sight of it for a while. */
+  /**
+   * Registers a callback for possible changes of a cached table, also after this process could not read
+   * the versions for a while.
+   */
   on(name: CacheName, listener: OnChange): void {
     this.#events.on(name, listener)
   }
 
-  /** Whether the versions were seen lately enough to believe a cache. */
+  /** Returns whether the versions were read recently enough to trust a cache. */
   isFresh(now = performance.now()): boolean {
     return now - this.#seenAt < STALE_MS
   }

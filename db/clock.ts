@@ -2,8 +2,8 @@ import { type Kysely, sql } from 'kysely'
 import type { Database } from './tables.ts'
 
 /**
- * The time by the clock of PostgreSQL, for what decides by the age of something that is not a row: workers may be ahead of
- * each other, and the database is one.
+ * Returns the time of PostgreSQL, for decisions by the age of something other than a row. The clocks of workers may
+ * differ, and there is only one database.
  */
 export async function databaseNow(db: Kysely<Database>): Promise<Date> {
   const { rows } = await sql<{ now: Date }>`select now() as now`.execute(db)
@@ -13,8 +13,8 @@ export async function databaseNow(db: Kysely<Database>): Promise<Date> {
 const REFRESH_MS = 5_000
 
 /**
- * The time by the clock of PostgreSQL for what asks too often for a query each: the last answer, and how long ago that was by
- * a clock that nobody sets. The clock of this process counts for nothing.
+ * The time of PostgreSQL, for callers that need it too often for a query each: the last answer plus the time since on a
+ * monotonic clock. It does not use the system clock of this process.
  */
 export class DatabaseClock implements Disposable {
   readonly #db: Kysely<Database>
@@ -39,7 +39,7 @@ export class DatabaseClock implements Disposable {
     clearInterval(this.#timer)
   }
 
-  /** While the database is away the last answer goes on. */
+  /** While the database is away, the last offset stays in use. */
   async #refresh(): Promise<void> {
     this.#offsetMs = await offsetOf(this.#db).catch(() => this.#offsetMs)
   }

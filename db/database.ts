@@ -7,20 +7,20 @@ const INT8 = 20
 pg.types.setTypeParser(INT8, Number)
 
 export interface DatabaseOptions {
-  /** Connections at most. */
+  /** The largest number of connections. */
   max?: number
-  /** How long a query waits for a connection: a server that hangs must not gather callers without end. */
+  /** The time that a query waits for a connection, so that callers do not pile up while the server hangs. */
   waitMs?: number
 }
 
-/** What polls every few seconds would otherwise log in anew each time, at ten milliseconds of CPU. */
+/** Idle connections stay open for loops that poll every few seconds, because a new login costs ten milliseconds of CPU. */
 const IDLE_MS = 60_000
 
 /** A pool of connections to the platform's database; `destroy()` closes it. */
 export const openDatabase = (url: string, options: DatabaseOptions = {}): Kysely<Database> =>
   new Kysely<Database>({ dialect: new PostgresDialect({ pool: openPool(url, options) }) })
 
-/** The connections alone. */
+/** Opens only the pool of connections. */
 export function openPool(url: string, { max = 10, waitMs = 10_000 }: DatabaseOptions): pg.Pool {
   const pool = new pg.Pool({
     connectionString: url,
@@ -29,14 +29,14 @@ export function openPool(url: string, { max = 10, waitMs = 10_000 }: DatabaseOpt
     connectionTimeoutMillis: waitMs,
     idleTimeoutMillis: IDLE_MS,
   })
-  // A connection that breaks while idle is replaced. One that breaks between two statements of a transaction has nobody
-  // listening and would end the process; in both cases the next query reports what is wrong.
+  // A connection that breaks while idle is replaced. One that breaks between two statements of a transaction has no
+  // error listener and would end the process. In both cases the next query reports the error.
   pool.on('error', () => {})
   pool.on('connect', (client) => client.on('error', () => {}))
   return pool
 }
 
-/** Throws what the server, or the way to it, has against connections. */
+/** Throws the error that prevents a connection. */
 export async function connectOnce(db: Kysely<Database>): Promise<void> {
   await sql`select 1`.execute(db)
 }

@@ -3,7 +3,7 @@ import { sql } from 'kysely'
 import { ApiError } from '../domain/errors.ts'
 import { isUuidV7 } from '../domain/uuid.ts'
 
-/** A digest of what a list is filtered and sorted by: a cursor fits only its own list. */
+/** Returns a digest of a list's filters and order. A cursor is valid only for its own list. */
 export const cursorScope = (...parts: unknown[]): string =>
   createHash('sha256').update(JSON.stringify(parts)).digest('base64url').slice(0, 11)
 
@@ -11,7 +11,7 @@ export const cursorScope = (...parts: unknown[]): string =>
 export const encodeCursor = (scope: string, lastId: string): string =>
   Buffer.from(`${scope}.${lastId}`).toString('base64url')
 
-/** The id to continue below; 422 when the cursor is malformed or belongs to another list. */
+/** Returns the id to continue below; throws a 422 when the cursor is malformed or belongs to another list. */
 export function decodeCursor(scope: string, cursor: string): string {
   const [itsScope, id, ...rest] = Buffer.from(cursor, 'base64url').toString().split('.')
   if (itsScope === scope && id && isUuidV7(id) && rest.length === 0) return id
@@ -21,9 +21,9 @@ export function decodeCursor(scope: string, cursor: string): string {
 }
 
 /**
- * Rows of one account, for lists ordered by account and id: together they leave the planner only the index that leads
- * with the account. Given plain equality it walks the primary key instead and passes over everybody else's newer rows
- * (measured: 93 ms in place of 0.04 ms for a page of 300,000 rows).
+ * Selects the rows of one account, for lists ordered by account and id. This form and that order together let the
+ * planner use only the index that begins with the account. With plain equality it scans the primary key and skips the
+ * newer rows of all other accounts, which takes 93 ms instead of 0.04 ms for a page with 300,000 rows in the table.
  */
 export const ofAccount = (column: string, accountId: string) =>
   sql<boolean>`${sql.ref(column)} = any(array[${accountId}]::uuid[])`

@@ -6,21 +6,24 @@ const ANSWER_MS = 5_000
 const CLOSE_MS = 1_000
 const AGAIN_MS = { first: 100, longest: 2_000 }
 
-/** What a listener does with what it hears. */
+/** The channel of a listener, and its callbacks. */
 export interface Hearing {
   channel: string
   onNotify: (payload: string) => void
-  /** It hears from now on: what was announced before, at first or while it had no connection, is to be read. */
+  /**
+   * Called when the listener begins to receive. Notifications from before, at first or while it had no connection, are
+   * lost, so the caller must read the data itself.
+   */
   onGap: () => void
-  /** It could not connect, and will try again. */
+  /** Called when it could not connect; it will retry. */
   onError: (err: unknown) => void
-  /** How long the server may take for the connection, and for each answer on it. */
+  /** The time limit for the connection, and for each response on it. */
   answerMs?: number
 }
 
 /**
- * Hears one channel of NOTIFY on a connection of its own and connects again whenever that breaks. A connection may also
- * die unnoticed: whoever must not miss anything looks for itself from time to time.
+ * Receives one channel of NOTIFY on a connection of its own, and reconnects whenever that breaks. A connection may also
+ * break unnoticed, so callers that must not miss a change also poll from time to time.
  */
 export class Listener implements AsyncDisposable {
   readonly #url: string
@@ -34,7 +37,7 @@ export class Listener implements AsyncDisposable {
     this.#hearing = hearing
   }
 
-  /** Resolves once it hears, or has failed to connect for the first time. */
+  /** Resolves once it receives, or has failed to connect for the first time. */
   start(): Promise<void> {
     const { promise: tried, resolve } = Promise.withResolvers<void>()
     this.#running = this.#run(resolve)
@@ -79,7 +82,7 @@ export class Listener implements AsyncDisposable {
     }
   }
 
-  /** A server that does not answer is not waited for. */
+  /** A server that does not respond is not waited for. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closing.abort()
     const ended = Promise.all([this.#client?.end().catch(() => {}), this.#running])

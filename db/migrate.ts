@@ -6,24 +6,24 @@ import type { Database } from './tables.ts'
 
 const FOLDER = new URL('./migrations/', import.meta.url)
 
-/** The database was migrated for newer versions than this one: trying again does not help. */
+/** The database was migrated for newer versions than this one; a retry would fail again. */
 export class SchemaTooNewError extends Error {
   override readonly name = 'SchemaTooNewError'
 }
 
 export interface MigrateOptions {
-  /** Another folder than the project's own. */
+  /** A folder to use instead of the project's own. */
   folder?: string
 }
 
 /**
- * Brings the schema to the newest version that this process knows and returns what was applied. Safe to run from several
- * processes at once: kysely takes an advisory lock. Newer migrations that other processes have applied are left alone; when
- * one of them asks for a newer process than this, `SchemaTooNewError` is thrown.
+ * Migrates the schema to the newest version that this process knows and returns the applied migrations. Several
+ * processes may call it at once, because kysely takes an advisory lock. Newer migrations that other processes have
+ * applied stay. When one of them requires a newer process than this, it throws a `SchemaTooNewError`.
  */
 export async function migrate(db: Kysely<Database>, { folder }: MigrateOptions = {}): Promise<string[]> {
   const own = await readMigrations(folder === undefined ? FOLDER : pathToFileURL(`${folder}/`))
-  // Kysely asks for them with its lock held, so nothing is applied between the two looks.
+  // Kysely calls this with its lock held, so no migration is applied between the two reads.
   const getMigrations = async () => ({ ...(await appliedByOthers(db, own)), ...own })
   const migrator = new Migrator({ db, provider: { getMigrations }, allowUnorderedMigrations: true })
   const { error, results } = await migrator.migrateToLatest()
@@ -32,7 +32,7 @@ export async function migrate(db: Kysely<Database>, { folder }: MigrateOptions =
   return (results ?? []).map((result) => result.migrationName)
 }
 
-/** Migrations that this process does not know and that stand in the database: they are not run, only known to be there. */
+/** Returns migrations in the database that this process does not know; they are only listed, never run. */
 async function appliedByOthers(
   db: Kysely<Database>,
   own: Record<string, Migration>,

@@ -5,9 +5,9 @@ export interface AccountTable {
   id: string
   name: string
   training_quota: Defaulted<number>
-  /** Tasks that may wait for a node at once. */
+  /** The largest number of tasks that may wait for a node at once. */
   task_quota: Defaulted<number>
-  /** Private and gated repositories of the hub that it may use: ids, `owner/*` or `*`. */
+  /** Private and gated repositories of the hub that the account may use: ids, `owner/*` or `*`. */
   hub_repos: Defaulted<string[]>
   created_at: CreatedAt
 }
@@ -42,10 +42,10 @@ export interface CacheVersionTable {
   version: Defaulted<number>
 }
 
-/** One row: what a process must know to work on this database. */
+/** One row with the oldest version of Hearth that can work on this database. */
 export interface SchemaCompatibilityTable {
   id: Defaulted<number>
-  /** Number of a migration. */
+  /** The number of a migration. */
   oldest_migration: number
   oldest_version: string
 }
@@ -68,12 +68,12 @@ export interface GatewayTable {
   lease_expires_at: Date
 }
 
-/** What Temporal is given besides the arguments, for operators and for the queue. */
+/** Options of a workflow start besides its arguments, for operators and for the queue. */
 export interface StartOptions {
   /** Typed search attributes by name, for example HearthAccount. */
   search?: Record<string, string>
   summary?: string
-  /** 1 (first) to 5 (last). */
+  /** From 1 (highest) to 5 (lowest). */
   priority?: number
   fairnessKey?: string
 }

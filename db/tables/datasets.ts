@@ -12,9 +12,9 @@ export interface DatasetTable {
   visibility: DatasetVisibility
   num_samples: Optional<number>
   total_size_bytes: Optional<number>
-  /** What its rows take in memory, unpacked and with every value written out. */
+  /** The memory that its rows need when decoded, with every value expanded. */
   decoded_bytes: Optional<number>
-  /** The object that `decoded_bytes` is of; it says nothing about another. */
+  /** The object that `decoded_bytes` was computed for; for another object it is void. */
   decoded_object_key: Optional<string>
   columns: NullableJson<{ name: string; type: string }[]>
   object_key: Optional<string>

@@ -3,7 +3,7 @@ import type { LifecycleStatus } from '../../domain/models/lifecycle.ts'
 import type { CreatedAt, Defaulted, Optional } from './columns.ts'
 
 export interface HubModelTable {
-  /** The `model_config_id` callers see. */
+  /** The `model_config_id` of the API. */
   id: string
   account_id: string
   repo_id: string

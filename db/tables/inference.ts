@@ -24,9 +24,9 @@ export interface TaskTable {
   created_at: Defaulted<Date>
   started_at: Optional<Date>
   completed_at: Optional<Date>
-  /** Since when it waits for a node that can take it; says so only while it is `queued`. */
+  /** The time since which the task has waited for a node; valid only while it is `queued`. */
   waiting_since: Optional<Date>
-  /** When its workflow was last told that a node has room. */
+  /** The time at which its workflow was last signalled that a node has room. */
   woken_at: Optional<Date>
 }
 export type TaskRow = Selectable<TaskTable>
@@ -42,7 +42,7 @@ export interface LedgerTransferTable {
   created_at: Defaulted<Date>
 }
 
-/** A view: the two sides of every transfer, and entries from before there were transfers. */
+/** A view with both sides of every transfer, and entries from before transfers existed. */
 export interface LedgerLineView {
   /** Unique within its task. */
   id: string
@@ -63,7 +63,7 @@ export interface UsageDeltaTable {
   failed: Defaulted<number>
   expired: Defaulted<number>
   tokens: Defaulted<number>
-  /** What those that succeeded took together. */
+  /** The total inference time of the tasks that succeeded. */
   inference_ms: Defaulted<number>
   created_at: Defaulted<Date>
 }

@@ -5,7 +5,7 @@ export interface MergeSourceTable {
   job_id: string
   position: number
   role: 'base' | 'adapter' | 'source'
-  /** The reference as the caller gave it. */
+  /** The reference as the caller sent it. */
   ref: Json<Record<string, unknown>>
   version_id: Optional<string>
   /** Null for a base. */

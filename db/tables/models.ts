@@ -15,18 +15,18 @@ export interface ModelVersionTable {
   id: string
   account_id: string
   model_id: Optional<string>
-  /** Globally unique and immutable: names the queues `warm.<model_key>` and `cached.<model_key>`. */
+  /** Globally unique and immutable; part of the queue names `warm.<model_key>` and `cached.<model_key>`. */
   model_key: string
   name: string
   model_config_id: string
   runtime_profile: string
   visibility: Defaulted<'private' | 'public'>
   lifecycle_status: Defaulted<LifecycleStatus>
-  /** What its test found, or why it was disabled. */
+  /** The result of its test, or the reason why it was disabled. */
   lifecycle_note: Optional<string>
-  /** Why no model server can use its weights, until it is to be tried anew. */
+  /** The reason why no model server can use its weights; null again when they are to be retried. */
   unusable: Optional<string>
-  /** How often its test has been enqueued while it is a candidate. */
+  /** The number of its tests as a candidate. */
   tests: Defaulted<number>
   job_id: Optional<string>
   dataset_id: Optional<string>
@@ -84,16 +84,16 @@ export interface EndpointTable {
   example_output: Json<Record<string, unknown>>
   tags: Defaulted<string[]>
   price_micro: Defaulted<number>
-  /** Whether its owner has named the price; zero otherwise. */
+  /** True if the owner has set the price; otherwise the price is zero. */
   price_set: Defaulted<boolean>
-  /** The commit of the hub repository `base_model`; null for what was not imported. */
+  /** The commit of the hub repository `base_model`; null for a model that was not imported. */
   hub_revision: Optional<string>
-  /** On how many nodes its model is kept loaded. */
+  /** The number of nodes on which its model is pinned. */
   min_warm: Defaulted<number>
   total_requests: Defaulted<number>
   total_tokens_processed: Defaulted<number>
   last_used_at: Optional<Date>
-  /** Moving mean of what its inferences take once the model is loaded; null while none has succeeded. */
+  /** The moving mean of the inference time of a loaded model; null before the first success. */
   latency_ms: Optional<number>
   review_note: Optional<string>
   created_at: CreatedAt

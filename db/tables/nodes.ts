@@ -4,12 +4,12 @@ import type { CreatedAt, Defaulted, Json, Optional } from './columns.ts'
 
 export interface NodeTable {
   id: string
-  /** Who owns the machine and earns its share. */
+  /** The account that owns the machine and earns its share. */
   account_id: string
   name: string
   public_key: Buffer
   status: 'active' | 'draining' | 'removed'
-  /** Whose work it is given: its own account's, or everybody's. */
+  /** Whether the node works for its own account alone or for every account. */
   sharing: Defaulted<NodeSharing>
   hardware: NodeInventory['hardware']
   inventory: Json<Record<string, unknown>>
@@ -24,7 +24,7 @@ export type NodeRow = Selectable<NodeTable>
 export interface NodeTokenTable {
   token_hash: Buffer
   account_id: string
-  /** Of the node that joins with it. */
+  /** The sharing of the node that joins with this token. */
   sharing: Defaulted<NodeSharing>
   node_id: Optional<string>
   expires_at: Date
@@ -51,7 +51,7 @@ export interface NodeModelOrderTable {
   ordered_at: Defaulted<Date>
 }
 
-/** A model that a node may read for a job or comparison. */
+/** A model that a node may download for a job or comparison. */
 export interface NodeModelGrantTable {
   node_id: string
   model_key: string

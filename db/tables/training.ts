@@ -16,16 +16,19 @@ export interface JobTable {
   task_queue: string
   base: NullableJson<Record<string, unknown>>
   parent_job_id: Optional<string>
-  /** Digest of account, config, hyperparameters, dataset and base: equal runs resume one another. */
+  /**
+   * The digest of account, config, hyperparameters, dataset and base. A run may resume from
+   * another run of the same digest.
+   */
   config_digest: string
-  /** Commit of the hub repository it starts from, once that has been resolved. */
+  /** The commit of the base's hub repository, once it has been resolved. */
   base_revision: Optional<string>
   attempt: Defaulted<number>
   metrics: NullableJson<Record<string, unknown>>
-  /** What the trainer said about the model: schemas, examples, measured memory. */
+  /** The trainer's description of the model: schemas, examples, observed memory. */
   output: NullableJson<Record<string, unknown>>
   error_message: Optional<string>
-  /** Why no node can take it, and since when; null while one is at it or could be. */
+  /** The reason why no node can run the job, and since when; null while a node runs it or could. */
   waiting_reason: Optional<string>
   waiting_since: Optional<Date>
   estimated_cost_credits: Optional<number>
@@ -33,7 +36,7 @@ export interface JobTable {
   started_at: Optional<Date>
   completed_at: Optional<Date>
   deleted_at: Optional<Date>
-  /** When what its attempts left behind was removed. */
+  /** The time at which leftover files of its attempts were removed. */
   files_swept_at: Optional<Date>
 }
 export type JobRow = Selectable<JobTable>

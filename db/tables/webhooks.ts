@@ -12,7 +12,7 @@ export interface WebhookEndpointTable {
   enabled: Defaulted<boolean>
   disabled_reason: Optional<string>
   verification_status: 'pending_verification' | 'active'
-  /** What came of the last challenge of this version; null when there was none, or it was answered. */
+  /** The failure of the last challenge of this version; null without a challenge, or after a successful one. */
   verification_failure: NullableJson<ChallengeFailure>
   revision: Defaulted<number>
   destination_version: Defaulted<number>
@@ -21,7 +21,7 @@ export interface WebhookEndpointTable {
   created_at: CreatedAt
   updated_at: Defaulted<Date>
   deleted_at: Optional<Date>
-  /** Since when it is enabled and verified; earlier events are not for it. Kept by a trigger. */
+  /** The time since which it is enabled and verified, set by a trigger; earlier events are not delivered to it. */
   active_since: Optional<Date>
 }
 export type WebhookEndpointRow = Selectable<WebhookEndpointTable>
@@ -44,7 +44,7 @@ export interface WebhookVerificationTable {
   status: 'pending' | 'verified' | 'failed' | 'superseded'
   window_ends_at: Date
   created_at: CreatedAt
-  /** Who had the challenge sent, and to which origin; null in rows from before these columns. */
+  /** The account that requested the challenge, and the origin; null in rows from before these columns. */
   account_id: Optional<string>
   url_origin: Optional<string>
 }
@@ -90,7 +90,7 @@ export interface WebhookAttemptTable {
 }
 export type WebhookAttemptRow = Selectable<WebhookAttemptTable>
 
-/** An event that is to become deliveries. */
+/** An event that is to be fanned out. */
 export interface WebhookOutboxTable {
   event_id: string
   account_id: string
@@ -98,7 +98,7 @@ export interface WebhookOutboxTable {
   created_at: CreatedAt
 }
 
-/** An event that waits until its destination has fewer open deliveries. */
+/** An event that waits until its endpoint has fewer open deliveries. */
 export interface WebhookOverflowTable extends WebhookOutboxTable {
   endpoint_id: string
 }

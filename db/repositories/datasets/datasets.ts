@@ -3,7 +3,7 @@ import { ofAccount } from '../../keyset.ts'
 import type { Database } from '../../tables.ts'
 import type { DatasetRow, DatasetUploadRow, NewDataset } from '../../tables/datasets.ts'
 
-/** Adds a dataset, or throws when its id is taken. */
+/** Inserts a dataset; throws when its id exists. */
 export function insertDataset(db: Kysely<Database>, dataset: NewDataset): Promise<DatasetRow> {
   return db.insertInto('dataset').values(dataset).returningAll().executeTakeFirstOrThrow()
 }
@@ -27,7 +27,7 @@ const LISTED = [
   'deleted_at',
 ] as const
 
-/** Datasets of an account, newest first. */
+/** Lists the datasets of an account, newest first. */
 export function listDatasets(
   db: Kysely<Database>,
   accountId: string,
@@ -46,7 +46,7 @@ export function listDatasets(
   return query.execute()
 }
 
-/** How large a dataset is, as a file and in memory; 0 for what is not known of the file that it has now. */
+/** Returns the size of a dataset, as a file and in memory; 0 where it is unknown for the current file. */
 export async function sizeOfDataset(
   db: Kysely<Database>,
   id: string | null,
@@ -63,7 +63,7 @@ export async function sizeOfDataset(
   }
 }
 
-/** A dataset of this account. */
+/** Finds a dataset of this account. */
 export function findOwnDataset(
   db: Kysely<Database>,
   accountId: string,
@@ -72,7 +72,7 @@ export function findOwnDataset(
   return owned(db, accountId).where('id', '=', id).executeTakeFirst()
 }
 
-/** A dataset that this account may read and train on: its own, or a public one that is ready. */
+/** Finds a dataset that this account may read and train on: its own, or a public one that is ready. */
 export function findUsableDataset(
   db: Kysely<Database>,
   accountId: string,
@@ -82,8 +82,8 @@ export function findUsableDataset(
 }
 
 /**
- * The same, kept from being deleted until the transaction ends: what uses a dataset takes it this way, so that no
- * deletion slips in between the look and the insert.
+ * Does the same and locks the row against deletion until the transaction ends. Every user of a dataset takes this lock,
+ * so that the dataset cannot be deleted between the read and the insert.
  */
 export function holdUsableDataset(
   trx: Transaction<Database>,
@@ -93,7 +93,7 @@ export function holdUsableDataset(
   return usable(trx, accountId, id).forKeyShare().executeTakeFirst()
 }
 
-/** Waits for whoever holds the dataset, and holds it alone. */
+/** Locks the dataset exclusively, after every transaction that holds it has ended. */
 export function lockOwnDataset(
   trx: Transaction<Database>,
   accountId: string,
@@ -102,7 +102,7 @@ export function lockOwnDataset(
   return owned(trx, accountId).where('id', '=', id).forUpdate().executeTakeFirst()
 }
 
-/** Marks a locked dataset as deleted and closes its open uploads; its files go afterwards. */
+/** Marks a locked dataset as deleted and closes its open uploads; its files are removed afterwards. */
 export async function markDatasetDeleted(trx: Transaction<Database>, id: string, now: Date): Promise<void> {
   await trx.updateTable('dataset').set({ deleted_at: now }).where('id', '=', id).execute()
   await trx
@@ -113,7 +113,7 @@ export async function markDatasetDeleted(trx: Transaction<Database>, id: string,
     .execute()
 }
 
-/** Whether a job that is pending or running was started on this dataset. */
+/** Returns whether a pending or running job uses this dataset. */
 export async function isDatasetInUse(trx: Transaction<Database>, id: string): Promise<boolean> {
   const user = await trx
     .selectFrom('training_run')
@@ -132,7 +132,7 @@ export async function insertUpload(
   await db.insertInto('dataset_upload').values(upload).execute()
 }
 
-/** An upload of a dataset of this account that is still there. */
+/** Finds an upload whose dataset belongs to this account and is not deleted. */
 export function findUpload(
   db: Kysely<Database>,
   { accountId, datasetId, uploadId }: { accountId: string; datasetId: string; uploadId: string },

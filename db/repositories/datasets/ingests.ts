@@ -4,17 +4,17 @@ import { lockAccount } from '../../account-lock.ts'
 import type { Database } from '../../tables.ts'
 import type { DatasetRow } from '../../tables/datasets.ts'
 
-/** An upload that is being read, with what its dataset says about it. */
+/** An upload that is being read, with the format that its dataset declares. */
 export interface OpenIngest {
   uploadId: string
   datasetId: string
   accountId: string
   storageFormat: DatasetRow['storage_format']
-  /** Where the client put the file. */
+  /** The key under which the client has PUT the file. */
   uploadedKey: string
 }
 
-/** What reading a file found. */
+/** The result of reading a file. */
 export interface IngestResult {
   object_key: string
   num_samples: number
@@ -23,7 +23,7 @@ export interface IngestResult {
   columns: { name: string; type: string }[]
 }
 
-/** Opens the reading of an upload, once: `false` means that somebody else has. The dataset is locked. */
+/** Marks an upload as being read, once; `false` means that another transaction has. The dataset must be locked. */
 export async function beginIngest(
   trx: Transaction<Database>,
   { id, status }: Pick<DatasetRow, 'id' | 'status'>,
@@ -36,7 +36,7 @@ export async function beginIngest(
     .where('status', '=', 'initialised')
     .executeTakeFirst()
   if (numUpdatedRows === 0n) return false
-  // Data that are ready stay so until better ones have been read.
+  // Data that is ready stays so until newer data has been read.
   if (status !== 'ready') {
     await trx
       .updateTable('dataset')
@@ -47,7 +47,10 @@ export async function beginIngest(
   return true
 }
 
-/** How many files of an account are being read or wait for it; nobody else of the account counts or adds meanwhile. */
+/**
+ * Counts the files of an account that are being read or wait for it, and locks the account against
+ * counting or adding further ones.
+ */
 export async function countUnread(trx: Transaction<Database>, accountId: string): Promise<number> {
   await lockAccount(trx, 'unread', accountId)
   const { count } = await trx
@@ -59,14 +62,14 @@ export async function countUnread(trx: Transaction<Database>, accountId: string)
   return count
 }
 
-/** The upload, while it is to be read; `undefined` once it has been, or its dataset is gone. */
+/** Finds an upload that is still to be read; `undefined` once it has been read, or its dataset is gone. */
 export function findOpenIngest(db: Kysely<Database>, uploadId: string): Promise<OpenIngest | undefined> {
   return openIngests(db).where('upload.id', '=', uploadId).executeTakeFirst()
 }
 
 /**
- * Makes what was read the dataset's content. Answers the key of the content it replaces, if any; `undefined` when
- * the upload was closed meanwhile.
+ * Makes the result the dataset's content. Returns the key of the content that it replaces, if any; `undefined` when the
+ * upload has been closed meanwhile.
  */
 export function finishIngest(
   db: Kysely<Database>,
@@ -91,9 +94,9 @@ export function finishIngest(
   })
 }
 
-/** Closes an upload that cannot be used, with the reason; a dataset that has no earlier content fails with it. */
+/** Closes an upload that cannot be used, with the reason. A dataset without earlier content fails with it. */
 export function failIngest(db: Kysely<Database>, uploadId: string, reason: string): Promise<boolean> {
-  // It may quote the file.
+  // The message may quote the file.
   const message = storable(reason)
   return db.transaction().execute(async (trx) => {
     const dataset = await closeUpload(trx, uploadId, 'failed', message)
@@ -130,7 +133,7 @@ async function closeUpload(
     .executeTakeFirstOrThrow()
 }
 
-/** Uploads that began over `olderThanS` ago, are not read to the end and do not wait to be started. */
+/** Lists uploads whose reading began over `olderThanS` ago, has not ended and has no start enqueued. */
 export function stalledIngests(
   db: Kysely<Database>,
   { olderThanS, limit }: { olderThanS: number; limit: number },
@@ -147,7 +150,7 @@ export function stalledIngests(
     .execute()
 }
 
-/** Which of these keys an upload that is not closed still needs. */
+/** Returns which of these keys an open upload still needs. */
 export async function openUploadKeys(db: Kysely<Database>, keys: readonly string[]): Promise<Set<string>> {
   if (keys.length === 0) return new Set()
   const rows = await db

@@ -3,7 +3,7 @@ import { isUuid } from '../../../domain/uuid.ts'
 import type { Database } from '../../tables.ts'
 import { disabledByOwner } from '../models/config-lifecycle.ts'
 
-/** All that admitting a request to an endpoint takes, by its id or name. */
+/** Reads everything that admission needs of an endpoint, by its id or name. */
 export function findCallableEndpoint(db: Kysely<Database>, idOrName: string) {
   return db
     .selectFrom('endpoint')
@@ -21,11 +21,11 @@ export function findCallableEndpoint(db: Kysely<Database>, idOrName: string) {
       'endpoint.runtime_profile',
       'endpoint.input_schema',
       'endpoint.price_micro',
-      // Names what was compiled of the schema: another one has another digest.
+      // The key of the compiled schema; a changed schema has another digest.
       sql<string>`endpoint.id || md5(endpoint.input_schema::text)`.as('schema_key'),
       'model_version.memory_mb',
       'model_version.unusable',
-      // What the owner has disabled by its config counts as disabled.
+      // An endpoint whose owner has disabled its config counts as disabled.
       (eb) =>
         eb
           .case()

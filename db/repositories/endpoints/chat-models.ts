@@ -5,10 +5,10 @@ import { disabledByOwner } from '../models/config-lifecycle.ts'
 
 const AT_ONCE = 1_000
 
-/** What an account can chat with, newest first: its own active endpoints, and those offered to all. */
+/** Lists the models that an account can chat with, newest first: its own active endpoints, and those offered to all. */
 export async function listChatModels(db: Kysely<Database>, accountId: string): Promise<ChatModelRow[]> {
   const rows: ChatModelRow[] = []
-  // The list has no pages on the wire; the database is asked in pieces, so that none holds a connection for long.
+  // The list has no pages on the wire. The query is paged, so that no page holds a connection for long.
   for (let before: string | undefined; ; before = rows.at(-1)?.id) {
     const page = await chatModels(db, accountId)
       .$if(before !== undefined, (qb) => qb.where('endpoint.id', '<', before ?? ''))
@@ -20,7 +20,7 @@ export async function listChatModels(db: Kysely<Database>, accountId: string): P
   }
 }
 
-/** One of them by its id or its name; of the others' endpoints only base models go by name. */
+/** Finds one of these models by id or name. Of other accounts' endpoints only base models have a name here. */
 export function findChatModel(
   db: Kysely<Database>,
   accountId: string,

@@ -4,7 +4,7 @@ import type { Database } from '../../tables.ts'
 import type { EndpointRow, EndpointTable, NewEndpoint } from '../../tables/models.ts'
 import { bumpCache } from '../platform/cache-versions.ts'
 
-/** An endpoint that has not been deleted, by id or by name; who may see it is for the caller to decide. */
+/** Finds an endpoint that is not deleted, by id or by name. The caller must check who may see it. */
 export function findEndpoint(db: Kysely<Database>, idOrName: string): Promise<EndpointRow | undefined> {
   return db
     .selectFrom('endpoint')
@@ -14,7 +14,7 @@ export function findEndpoint(db: Kysely<Database>, idOrName: string): Promise<En
     .executeTakeFirst()
 }
 
-/** Creates an endpoint; `undefined` when its name is taken, now or by one that was deleted. */
+/** Creates an endpoint; `undefined` when an endpoint, even a deleted one, has its name. */
 export async function insertEndpoint(
   trx: Transaction<Database>,
   endpoint: NewEndpoint,
@@ -29,7 +29,7 @@ export async function insertEndpoint(
   return row
 }
 
-/** The row, held until the transaction ends: whoever changes an endpoint decides by what it is now. */
+/** Locks the row until the transaction ends, so that a change is based on its current state. */
 export function lockEndpoint(trx: Transaction<Database>, id: string): Promise<EndpointRow | undefined> {
   return trx
     .selectFrom('endpoint')
@@ -45,7 +45,7 @@ export type EndpointChange = Omit<
   'id' | 'account_id' | 'version_id' | 'model_key' | 'updated_at'
 >
 
-/** Changes an endpoint and tells every gateway; `undefined` when it is gone. */
+/** Changes an endpoint and notifies every gateway; `undefined` when it is gone. */
 export async function updateEndpoint(
   trx: Transaction<Database>,
   id: string,
@@ -66,12 +66,12 @@ export async function updateEndpoint(
 interface Review {
   verdict: 'approved' | 'rejected'
   note: string | null
-  /** When the endpoint had last changed as the reviewer read it. */
+  /** The time of the last change that the reviewer has seen. */
   seen: Date | undefined
   now: Date
 }
 
-/** Ends a review; `undefined` when the endpoint does not wait for one, or has changed since it was read. */
+/** Ends a review; `undefined` when the endpoint is not in review, or has changed since the reviewer read it. */
 export async function reviewEndpoint(
   trx: Transaction<Database>,
   id: string,

@@ -3,7 +3,7 @@ import type { EndpointFacets, EndpointQuery } from '../../../schemas/endpoint.ts
 import type { Database } from '../../tables.ts'
 import type { EndpointRow } from '../../tables/models.ts'
 
-/** What `GET /endpoints` narrows by. */
+/** The filters of `GET /endpoints`. */
 export type EndpointFilter = Omit<
   EndpointQuery,
   'sort' | 'order' | 'include_facets' | 'include_readiness' | 'limit' | 'offset'
@@ -36,8 +36,8 @@ const COLUMNS = [
 ] as const satisfies (keyof EndpointRow)[]
 
 /**
- * Everything an account sees: its own endpoints, and those of others that are public and approved. Two disjoint parts,
- * each with an index of its own, so the planner never looks at what the account cannot see.
+ * Selects everything that an account sees: its own endpoints, and public approved ones of others. These are two
+ * disjoint parts, each with an index of its own, so the planner never reads what the account cannot see.
  */
 function visibleTo(db: Kysely<Database>, accountId: string, owner: 'me' | undefined) {
   const own = db
@@ -59,14 +59,14 @@ function visibleTo(db: Kysely<Database>, accountId: string, owner: 'me' | undefi
 type Visible = { e: Pick<EndpointRow, (typeof COLUMNS)[number]> }
 type Facetless = Pick<EndpointFilter, 'source' | 'base_model' | 'model_category'>
 
-/** Used or made since then counts as active. */
+/** An endpoint that was used or created since then counts as active. */
 const activeSince = (days: number) =>
   sql<boolean>`greatest(e.last_used_at, e.created_at) > now() - make_interval(days => ${days})`
 
-/** What the reader typed, as a pattern that matches it anywhere and nothing else. */
+/** Returns a LIKE pattern that matches the text anywhere, with its wildcards escaped. */
 export const containing = (text: string): string => `%${text.replaceAll(/[\\%_]/g, '\\$&')}%`
 
-/** The filters that hold for facets as well. */
+/** The filters that also apply to facets. */
 function matches(eb: ExpressionBuilder<Visible, 'e'>, filter: EndpointFilter) {
   const equals = (['visibility', 'review_status', 'task_type'] as const).flatMap((column) =>
     filter[column] === undefined ? [] : [eb(`e.${column}`, '=', filter[column])],
@@ -92,7 +92,7 @@ function matchesFacets(eb: ExpressionBuilder<Visible, 'e'>, filter: Facetless) {
   )
 }
 
-/** One page of what matches, and how many match in all. */
+/** Returns one page of the matching endpoints, and the number of all. */
 export async function listEndpoints(
   db: Kysely<Database>,
   accountId: string,
@@ -102,7 +102,7 @@ export async function listEndpoints(
   const matching = visibleTo(db, accountId, filter.owner)
     .where((eb) => matches(eb, filter))
     .where((eb) => matchesFacets(eb, filter))
-  // Ids first: the wide columns are read for one page only.
+  // The query selects ids first, so that wide columns are read for one page only.
   const ids = matching
     .select('e.id')
     .orderBy(`e.${sort}`, order)
@@ -122,7 +122,7 @@ export async function listEndpoints(
   return { rows, total }
 }
 
-/** How the account's view divides, whatever source, base model and category are chosen. */
+/** Counts the endpoints that an account sees by facet, ignoring the filters for source, base model and category. */
 export async function endpointFacets(
   db: Kysely<Database>,
   accountId: string,
@@ -171,7 +171,7 @@ const OFFERED = [
 ] as const satisfies (keyof EndpointRow)[]
 export type OfferedEndpoint = Pick<EndpointRow, (typeof OFFERED)[number]>
 
-/** What anybody may know of: approved public endpoints and base models, newest first. */
+/** Lists the endpoints that are public to everybody: approved public endpoints and base models, newest first. */
 export function listOfferedEndpoints(
   db: Kysely<Database>,
   filter: { category?: string | undefined; activeOnly: boolean; before?: string | undefined; limit: number },
@@ -190,7 +190,7 @@ export function listOfferedEndpoints(
     .execute()
 }
 
-/** Endpoints under one review status, newest first, for operators. */
+/** Lists endpoints of one review status for operators, newest first. */
 export function listForReview(
   db: Kysely<Database>,
   {

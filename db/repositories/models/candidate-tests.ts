@@ -3,10 +3,10 @@ import type { Database } from '../../tables.ts'
 import type { ModelVersionRow } from '../../tables/models.ts'
 import { enqueueWorkflow, type WorkflowStart } from '../platform/workflow-starts.ts'
 
-/** A candidate whose test is enqueued or under way and has reported nothing yet. */
+/** A candidate whose test is enqueued or running and has no verdict yet. */
 type CandidateInTest = Pick<ModelVersionRow, 'id' | 'account_id' | 'model_key' | 'tests'>
 
-/** Enqueues the test of a candidate that is still there; one that is enqueued or under way stays the only one. */
+/** Enqueues the test of a candidate that still exists; a test that is already enqueued or running stays the only one. */
 export async function enqueueCandidateTest(
   trx: Transaction<Database>,
   versionId: string,
@@ -20,7 +20,10 @@ export async function enqueueCandidateTest(
   if (numUpdatedRows > 0n) await enqueueWorkflow(trx, start)
 }
 
-/** Promises one more test than were counted; false when somebody else did, or when the test has spoken meanwhile. */
+/**
+ * Enqueues one more test than were counted; false when another transaction has, or when the test has
+ * reached a verdict meanwhile.
+ */
 export async function enqueueNextTest(
   trx: Transaction<Database>,
   { id, tests }: CandidateInTest,
@@ -39,7 +42,7 @@ export async function enqueueNextTest(
   return true
 }
 
-/** Candidates whose test should be under way by now: its start is not among those still enqueued. */
+/** Lists candidates whose test should be running by now, because its start is not among those still enqueued. */
 export async function candidatesInTest(
   db: Kysely<Database>,
   { after, limit }: { after: string | null; limit: number },

@@ -3,7 +3,7 @@ import type { Database } from '../../tables.ts'
 import type { ModelConfigLifecycleRow } from '../../tables/hub.ts'
 import { bumpCache } from '../platform/cache-versions.ts'
 
-/** What an account says of configs of the catalog, by the config's id. */
+/** Returns an account's settings for configs of the catalog, by the config's id. */
 export async function readConfigLifecycles(
   db: Kysely<Database>,
   accountId: string,
@@ -16,7 +16,10 @@ export async function readConfigLifecycles(
   return new Map(rows.map((row) => [row.model_config_id, row]))
 }
 
-/** Of a row of `endpoint` joined with its `model_version`: whether the endpoint's owner has disabled the version's config. */
+/**
+ * For a row of `endpoint` joined with its `model_version`: returns whether the endpoint's owner has
+ * disabled the version's config.
+ */
 export const disabledByOwner = () => sql<boolean>`exists (
   select from model_config_lifecycle said
   where said.account_id = endpoint.account_id
@@ -24,7 +27,7 @@ export const disabledByOwner = () => sql<boolean>`exists (
     and said.lifecycle_status = 'disabled'
 )`
 
-/** Writes an account's word on a config and tells every gateway. */
+/** Stores an account's setting for a config and notifies every gateway. */
 export async function saveConfigLifecycle(
   trx: Transaction<Database>,
   row: ModelConfigLifecycleRow,

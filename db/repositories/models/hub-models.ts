@@ -2,7 +2,7 @@ import { type Kysely, type Transaction, sql } from 'kysely'
 import type { Database } from '../../tables.ts'
 import type { HubModelRow } from '../../tables/hub.ts'
 
-/** An import and the version below it. */
+/** An import joined with its version. */
 const imports = (db: Kysely<Database>) =>
   db
     .selectFrom('hub_model')
@@ -19,7 +19,7 @@ const imports = (db: Kysely<Database>) =>
 
 export type HubImportRow = Awaited<ReturnType<typeof listHubModels>>[number]
 
-/** What an account has imported from this repository. */
+/** Finds an account's import of this repository. */
 export function findHubModelByRepo(
   db: Kysely<Database>,
   accountId: string,
@@ -31,7 +31,7 @@ export function findHubModelByRepo(
     .executeTakeFirst()
 }
 
-/** An import of this account; without one, whoever made it. */
+/** Finds an import of this account; without an account, the import of any. */
 export function findHubModel(
   db: Kysely<Database>,
   { id, accountId }: { id: string; accountId: string | undefined },
@@ -42,12 +42,12 @@ export function findHubModel(
     .executeTakeFirst()
 }
 
-/** The import behind a version, whoever made it. */
+/** Finds the import behind a version, of any account. */
 export function findHubImport(db: Kysely<Database>, versionId: string): Promise<HubModelRow | undefined> {
   return db.selectFrom('hub_model').selectAll().where('version_id', '=', versionId).executeTakeFirst()
 }
 
-/** What an account may see in the registry: its own imports, and those of others that are offered to all. */
+/** Selects the imports that the registry shows to an account: its own, and those that others offer to all. */
 const listedImports = (db: Kysely<Database>, accountId: string) =>
   imports(db).where((eb) =>
     eb.or([
@@ -70,7 +70,7 @@ export const listHubModels = (
     .limit(limit)
     .execute()
 
-/** One import, if the registry shows it to this account. */
+/** Finds one import, if the registry shows it to this account. */
 export const findListedHubModel = (
   db: Kysely<Database>,
   accountId: string,
@@ -78,7 +78,10 @@ export const findListedHubModel = (
 ): Promise<HubImportRow | undefined> =>
   listedImports(db, accountId).where('hub_model.id', '=', id).executeTakeFirst()
 
-/** Forgets an import whose endpoint is deleted, so that the repository can be imported anew; undefined when it is no import of this account. */
+/**
+ * Deletes an import whose endpoint is deleted, so that the repository can be imported anew; undefined when this
+ * account has no such import.
+ */
 export async function removeHubModel(
   trx: Transaction<Database>,
   { endpointId, accountId }: { endpointId: string; accountId: string },
@@ -91,7 +94,7 @@ export async function removeHubModel(
     .executeTakeFirst()
 }
 
-/** Remembers an import; the caller holds the account's lock on the repository. */
+/** Stores an import; the caller holds the account's lock on the repository. */
 export async function insertHubModel(
   trx: Transaction<Database>,
   model: Omit<HubModelRow, 'created_at' | 'updated_at'> & { created_at: Date; updated_at: Date },
@@ -99,7 +102,7 @@ export async function insertHubModel(
   await trx.insertInto('hub_model').values(model).execute()
 }
 
-/** Held until the transaction ends: of two imports of one repository by one account the second finds the first. */
+/** Locks a repository for an account until the transaction ends, so that the second of two imports finds the first. */
 export async function lockHubRepo(
   trx: Transaction<Database>,
   accountId: string,

@@ -10,7 +10,7 @@ const hubVersions = (db: Kysely<Database>, accountId: string, repoId: string) =>
     .where('hub_model.account_id', '=', accountId)
     .where('hub_model.repo_id', '=', repoId)
 
-/** The version that an account imported from a repository of the hub; at this revision, if one is given. */
+/** Finds the version that an account imported from a hub repository, at this revision if one is given. */
 export function findHubVersion(
   db: Kysely<Database>,
   accountId: string,
@@ -21,7 +21,10 @@ export function findHubVersion(
     .executeTakeFirst()
 }
 
-/** The version imported from a repository, whatever its revision, with that revision; it is not removed before this transaction ends. */
+/**
+ * Finds the version imported from a repository, at any revision, with that revision; locks it against removal
+ * until the transaction ends.
+ */
 export function holdHubVersion(
   trx: Transaction<Database>,
   accountId: string,

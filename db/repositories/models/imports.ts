@@ -1,19 +1,19 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
 import type { Database } from '../../tables.ts'
 
-/** A model of which some files may have been uploaded. */
+/** A model whose files are being uploaded. */
 export interface ModelImport {
   id: string
   account_id: string
   paths: string[]
 }
 
-/** Remembers which files are about to be uploaded. */
+/** Stores which files are about to be uploaded. */
 export async function insertModelImport(db: Kysely<Database>, model: ModelImport): Promise<void> {
   await db.insertInto('model_import').values(model).execute()
 }
 
-/** Takes an import for completion; false when it is complete, was given up, or never was. */
+/** Claims an import for completion; false when it is complete, has expired, or does not exist. */
 export async function takeModelImport(
   trx: Transaction<Database>,
   { id, account_id }: Pick<ModelImport, 'id' | 'account_id'>,
@@ -28,7 +28,10 @@ export async function takeModelImport(
   return taken !== undefined
 }
 
-/** Imports that nobody completed for 24 hours, marked so that no completion can begin while their files go. */
+/**
+ * Marks and returns imports that were not completed within 24 hours, so that no completion can begin while
+ * their files are removed.
+ */
 export async function outlivedImports(
   db: Kysely<Database>,
   limit: number,

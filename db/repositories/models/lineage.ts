@@ -1,7 +1,7 @@
 import { type Kysely, sql } from 'kysely'
 import type { Database } from '../../tables.ts'
 
-/** A reference to a model outside the platform's own versions. */
+/** A reference to a model that is not a version. */
 export interface ExternalRef {
   type: string
   repo_id?: string
@@ -9,7 +9,7 @@ export interface ExternalRef {
   uri?: string
 }
 
-/** One version on the way back, with what it came out of. */
+/** One version of the lineage, with the job that made it. */
 export interface LineageVersion {
   id: string
   name: string
@@ -32,7 +32,7 @@ export interface LineageVersion {
   revision: string | null
 }
 
-/** One model that a version was merged from: a version, or what `ref` names. */
+/** One model that a version was merged from: a version, or the model in `ref`. */
 export interface LineageSource {
   version_id: string
   role: string
@@ -41,8 +41,8 @@ export interface LineageSource {
 }
 
 /**
- * Everything the versions of a model were made of, however far back. Only what the account may use is walked into; runs
- * and what they were given are shown of its own versions alone.
+ * Returns everything that the versions of a model were made from, at any depth. The walk enters only versions that the
+ * account may use, and shows runs and their inputs only for the account's own versions.
  */
 export async function walkLineage(
   db: Kysely<Database>,

@@ -3,7 +3,7 @@ import { ofAccount } from '../../keyset.ts'
 import type { Database } from '../../tables.ts'
 import type { ModelRow, ModelVersionRow } from '../../tables/models.ts'
 
-/** A version as callers see it: the row and what its files weigh. */
+/** A version as callers see it: the row and the size of its files. */
 export type VersionView = ModelVersionRow & { size_bytes: number }
 
 const versionViews = (db: Kysely<Database>) =>
@@ -20,7 +20,7 @@ const versionViews = (db: Kysely<Database>) =>
         .as('size_bytes'),
     )
 
-/** The model of that name, made if the account has none; of two requests at once both get the same. */
+/** Finds the model of that name, or creates it; two concurrent requests get the same. */
 export function ensureModel(
   trx: Transaction<Database>,
   model: { id: string; account_id: string; name: string; created_at: Date },
@@ -33,7 +33,7 @@ export function ensureModel(
     .executeTakeFirstOrThrow()
 }
 
-/** Makes a version part of a model; `undefined` when it is part of one already. */
+/** Adds a version to a model; `undefined` when it belongs to one already. */
 export function adoptVersion(
   trx: Transaction<Database>,
   versionId: string,
@@ -49,8 +49,8 @@ export function adoptVersion(
 }
 
 /**
- * A version of this account that callers may name: by its id, or by the job it came out of. It is not removed before
- * this transaction ends.
+ * Finds a version of this account by its id, or by the job that made it, and locks it against removal
+ * until the transaction ends.
  */
 export function holdOwnVersion(
   trx: Transaction<Database>,
@@ -63,7 +63,7 @@ export function holdOwnVersion(
     : rows.where('job_id', '=', by.job_id).executeTakeFirst()
 }
 
-/** The versions of a model, or the one of this id, locked for their removal from it. */
+/** Locks the versions of a model, or the one with this id, for their removal from it. */
 export function lockVersionsOf(
   trx: Transaction<Database>,
   modelId: string,
@@ -79,7 +79,7 @@ export function lockVersionsOf(
     .execute()
 }
 
-/** Takes locked versions out of their model; one that a run left is again that run's alone. */
+/** Removes locked versions from their model; a version that a run made then belongs to that run alone. */
 export async function releaseVersions(
   trx: Transaction<Database>,
   versions: readonly ModelVersionRow[],
@@ -90,7 +90,7 @@ export async function releaseVersions(
   await rows.set({ visibility: 'private' }).where('job_id', 'is not', null).execute()
 }
 
-/** The model, locked: no version joins it meanwhile. */
+/** Locks the model, so that no version is added meanwhile. */
 export function lockModel(
   trx: Transaction<Database>,
   accountId: string,
@@ -127,7 +127,7 @@ interface Wanted {
   limit: number
 }
 
-/** A page of an account's models, newest first. */
+/** Returns a page of an account's models, newest first. */
 export function listModels(
   db: Kysely<Database>,
   accountId: string,
@@ -144,7 +144,7 @@ export function listModels(
     .execute()
 }
 
-/** A page of a model's versions, newest first. */
+/** Returns a page of a model's versions, newest first. */
 export function listVersions(
   db: Kysely<Database>,
   modelId: string,
@@ -158,7 +158,7 @@ export function listVersions(
     .execute()
 }
 
-/** The newest version of each of these models, and how many each has. */
+/** Returns the newest version of each of these models, and the number of versions. */
 export async function readLatestVersions(
   db: Kysely<Database>,
   modelIds: readonly string[],
@@ -184,7 +184,7 @@ export async function readLatestVersions(
   )
 }
 
-/** Changes the label or the reach of a version; `undefined` when the model has no such version. */
+/** Changes the label or the visibility of a version; `undefined` when the model has no such version. */
 export async function updateVersion(
   db: Kysely<Database>,
   { modelId, versionId }: { modelId: string; versionId: string },

@@ -6,7 +6,7 @@ import { bumpCache } from '../platform/cache-versions.ts'
 
 export interface Unusable {
   modelKey: string
-  /** Who says so. */
+  /** The node that reported it. */
   nodeId: string
   reason: string
 }
@@ -15,10 +15,10 @@ const LONGEST_REASON = 1_000
 const IS_BELIEVED = sql`(node.account_id = model_version.account_id or node.sharing = 'shared')`
 
 /**
- * Marks a version whose weights cannot be used, tells every gateway, and says whether it is marked now. Counts only from
- * nodes that the version's own account or the operator answers for, because others could close a model to everybody, and
- * only while no node of theirs has it loaded, or is known to have loaded it, for its own test or for a request: where one
- * has, the fault is in the other node. Safe to repeat: the first reason stands.
+ * Marks a version whose weights cannot be used, notifies every gateway, and returns whether it is marked now. Reports
+ * count only from nodes of the version's own account or of the operator, because any other node could close a model to
+ * everybody. They count only while no such node has the model loaded or is known to have loaded it, because then the
+ * reporting node is at fault. Safe to repeat, because the first reason stays.
  */
 export async function markUnusable(
   trx: Transaction<Database>,
@@ -35,7 +35,7 @@ export async function markUnusable(
     .where('unusable', 'is', null)
     .where((eb) => eb.or([eb('job_id', 'is', null), eb('lifecycle_status', '=', 'candidate')]))
     .where(sql<boolean>`exists (select from node where id = ${nodeId}::uuid and ${IS_BELIEVED})`)
-    // The load of one whose environment was installed on the way is not measured.
+    // A load that had to install its environment has no row in `load_time`.
     .where(
       sql<boolean>`not exists (
         select from node_state state join node on node.id = state.node_id, jsonb_array_elements(state.snapshot -> 'models') model
@@ -61,7 +61,7 @@ export async function markUnusable(
   return marked !== undefined
 }
 
-/** Why a version cannot be used, if it has been marked; keeps it from being marked until the transaction ends. */
+/** Returns why a version cannot be used, if it is marked; locks the row against being marked until the transaction ends. */
 export async function lockUnusable(
   trx: Transaction<Database>,
   versionId: string,

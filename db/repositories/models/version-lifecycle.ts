@@ -13,14 +13,14 @@ export interface VersionMove {
   from: readonly LifecycleStatus[]
   to: LifecycleStatus
   note: string | null
-  /** Its weights are tried again, whatever was found of them. */
+  /** True to clear the mark `unusable`, so that the weights are tried again. */
   isTriedAnew?: boolean
   now: Date
 }
 
 /**
- * Moves a version along its lifecycle and tells every gateway; `undefined` when another writer got there first. The
- * endpoint of an imported model opens to all accounts with `ready`, and closes again when the model goes back.
+ * Moves a version along its lifecycle and notifies every gateway; `undefined` when another writer came first. With
+ * `ready` the endpoint of an imported model opens to all accounts, and it closes when the model leaves that state.
  */
 export async function moveVersion(
   trx: Transaction<Database>,

@@ -20,12 +20,12 @@ export async function insertVersion(
   return row
 }
 
-/** The version that came out of a job. */
+/** Finds the version that a job made. */
 export function findVersionOfJob(db: Kysely<Database>, jobId: string): Promise<ModelVersionRow | undefined> {
   return ofJob(db, jobId).executeTakeFirst()
 }
 
-/** The same, held: it is not removed before this transaction ends. */
+/** Does the same and locks it against removal until the transaction ends. */
 export function holdVersionOfJob(
   trx: Transaction<Database>,
   jobId: string,
@@ -33,7 +33,7 @@ export function holdVersionOfJob(
   return ofJob(trx, jobId).forKeyShare().executeTakeFirst()
 }
 
-/** The same, for its removal: waits for everybody who holds it, and lets nobody hold it afterwards. */
+/** Does the same and locks the row exclusively for its removal, after every transaction that holds it has ended. */
 export function lockVersionOfJob(
   trx: Transaction<Database>,
   jobId: string,
@@ -41,12 +41,12 @@ export function lockVersionOfJob(
   return ofJob(trx, jobId).forUpdate().executeTakeFirst()
 }
 
-/** A version, for the end of its use: waits for everybody who holds it, and lets nobody hold it meanwhile. */
+/** Locks a version exclusively, to end its use, after every transaction that holds it has ended. */
 export function lockVersion(trx: Transaction<Database>, id: string): Promise<ModelVersionRow | undefined> {
   return trx.selectFrom('model_version').selectAll().where('id', '=', id).forUpdate().executeTakeFirst()
 }
 
-/** What keeps a version from being removed with its run, in words; `undefined` when nothing does. */
+/** Describes what prevents a version from being removed with its run; `undefined` when nothing does. */
 export async function whatKeepsVersion(
   db: Kysely<Database>,
   version: Pick<ModelVersionRow, 'id' | 'model_id' | 'job_id'>,
@@ -61,7 +61,7 @@ export async function whatKeepsVersion(
   return `it is a version of the model ${model?.name ?? version.model_id}; DELETE /api/builder/v1/models/${version.model_id}/versions/${version.id} takes it out`
 }
 
-/** What works with a version or was made of it, in words; `undefined` when nothing does. */
+/** Describes what uses a version or was made from it; `undefined` when nothing does. */
 export async function whatUsesVersion(
   db: Kysely<Database>,
   version: Pick<ModelVersionRow, 'id' | 'job_id'>,
@@ -86,7 +86,7 @@ export async function whatUsesVersion(
   return findMergeUsing(db, version.id)
 }
 
-/** Removes a version whose files are gone. A deleted endpoint may still name it; then it stays, disabled and empty. */
+/** Removes a version whose files are gone. If a deleted endpoint still refers to it, it stays, disabled and empty. */
 export async function removeVersion(trx: Transaction<Database>, versionId: string): Promise<void> {
   await trx.deleteFrom('version_file').where('version_id', '=', versionId).execute()
   await removeVersionSources(trx, versionId)

@@ -1,7 +1,7 @@
 import { type Kysely, sql } from 'kysely'
 import type { Database } from '../../tables.ts'
 
-/** One task or job, handed to one node. */
+/** A task or job that was handed to a node. */
 export interface Dispatch {
   kind: 'task' | 'job'
   subjectId: string
@@ -9,8 +9,8 @@ export interface Dispatch {
 }
 
 /**
- * Records that a node was handed a task or job, again perhaps, before it hears of it. Safe to repeat until then. Its time is
- * later than that of whatever came before, also where the clock of the database has gone back meanwhile.
+ * Records that a task or job is handed to a node, before the node receives it. Safe to repeat until then. Its time is
+ * later than every earlier time, even if the clock of the database has been set back.
  */
 export async function recordDispatch(
   db: Kysely<Database>,
@@ -27,8 +27,8 @@ export async function recordDispatch(
 const SUBJECTS = { task: sql.table('task'), job: sql.table('training_run') } as const
 
 /**
- * Whether a node may claim a task or job: it was the last that was handed it, no lease that it took since then has ended, and
- * it is still given the work of that account. Under a lock of the task or job the answer holds for the claim.
+ * Returns whether a node may claim a task or job: it was the last node to get it, no lease of it since then has ended,
+ * and it still works for that account. If the task or job is locked, the result also holds for the claim.
  */
 export async function mayClaim(
   db: Kysely<Database>,

@@ -3,12 +3,12 @@ import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
 import type { Database } from '../../tables.ts'
 import type { LoadTimeTable } from '../../tables/models.ts'
 
-/** Reports older than this say nothing about a node any more. */
+/** Reports older than this no longer count. */
 export const FRESH_S = 10
-/** How many samples the mean remembers. */
+/** The number of samples that the mean covers, about. */
 const MEMORY = 10
 
-/** What live nodes last reported. */
+/** Returns the last reports of live nodes. */
 export async function readSnapshots(db: Kysely<Database>): Promise<NodeSnapshot[]> {
   const rows = await db
     .selectFrom('node_state')
@@ -18,13 +18,13 @@ export async function readSnapshots(db: Kysely<Database>): Promise<NodeSnapshot[
     .where('node.status', '!=', 'removed')
     .execute()
   return rows.map(({ snapshot, status, account_id, sharing }) => {
-    // Written by a gateway from a checked report; what was decided about the node stands in its row.
+    // A gateway stored this report after validating it. Decisions about the node are in its own row.
     const report = snapshot as unknown as NodeSnapshot
     return { ...report, account_id, sharing, draining: report.draining || status === 'draining' }
   })
 }
 
-/** Live nodes that take work of this account. */
+/** Counts the live nodes that work for this account. */
 export async function countWorkers(db: Kysely<Database>, accountId: string): Promise<number> {
   const { count } = await db
     .selectFrom('node_state')
@@ -37,7 +37,7 @@ export async function countWorkers(db: Kysely<Database>, accountId: string): Pro
   return Number(count)
 }
 
-/** What running a model takes. */
+/** Returns the profile and memory that a model needs. */
 export function findModelNeeds(
   db: Kysely<Database>,
   modelKey: string,
@@ -51,7 +51,7 @@ export function findModelNeeds(
 
 export type LoadSample = Pick<LoadTimeTable, 'model_key' | 'start_state' | 'hardware' | 'mean_ms'>
 
-/** Takes a measured load into the mean. A sample told twice moves the mean nearer to itself, no more. */
+/** Adds a load time to the mean. A sample that is recorded twice only moves the mean closer to itself. */
 export async function recordLoad(db: Kysely<Database>, sample: LoadSample): Promise<void> {
   await db
     .insertInto('load_time')
@@ -67,7 +67,7 @@ export async function recordLoad(db: Kysely<Database>, sample: LoadSample): Prom
     .execute()
 }
 
-/** How long a load takes from this state, over all kinds of nodes; undefined while nothing is measured. */
+/** Returns the mean load time from this state, over all kinds of nodes; undefined without samples. */
 export async function estimateLoadMs(
   db: Kysely<Database>,
   modelKey: string,

@@ -3,10 +3,10 @@ import type { Database } from '../../tables.ts'
 import type { ModelVersionRow } from '../../tables/models.ts'
 import { bumpCache } from '../platform/cache-versions.ts'
 
-/** As long as the addresses of hub files work. */
+/** The lifetime of signed URLs of hub files. */
 const GRANT_HOURS = 24
 
-/** Whether the account of `node` may use the version `v`: its own, or one that is offered to everybody. */
+/** Returns whether the account of `node` may use the version `v`: its own, or one that is offered to everybody. */
 const USABLE = sql<boolean>`(node.account_id = v.account_id or (v.lifecycle_status <> 'disabled' and exists (
   select 1 from endpoint e where e.version_id = v.id and e.visibility = 'public'
     and e.review_status = 'approved' and e.deleted_at is null)))`
@@ -17,8 +17,8 @@ export interface ModelPlace {
 }
 
 /**
- * Records that the platform orders, or joins, the load of a model on a node: only then may the node have its files, and
- * only then does it count as warm there. Gateways and the gate hear of a new one. Safe to repeat.
+ * Records that the platform orders, or joins, the load of a model on a node. Only then may the node download its files
+ * and count as warm for it. Gateways and the gate are notified of a new order. Safe to repeat.
  */
 export async function orderModel(
   trx: Transaction<Database>,
@@ -32,8 +32,8 @@ export async function orderModel(
 }
 
 /**
- * Orders those of these models that a node's own account may use: such a node may load them by itself, and the platform
- * joins it. Safe to repeat.
+ * Orders those of these models that a node's own account may use. Such a node may load them by itself, and the platform
+ * then uses the load. Safe to repeat.
  */
 export async function joinOwnLoads(
   db: Kysely<Database>,
@@ -50,7 +50,7 @@ export async function joinOwnLoads(
   })
 }
 
-/** Lets a node read the files of these models for a job or comparison that it has at work. Safe to repeat. */
+/** Lets a node download these models for a job or comparison that it runs. Safe to repeat. */
 export async function grantModels(
   db: Kysely<Database>,
   nodeId: string,
@@ -65,12 +65,12 @@ export async function grantModels(
     .execute()
 }
 
-/** Why a node may have the files of a model; undefined when it may not. */
+/** The reason why a node may have the files of a model; undefined when it may not. */
 export type ModelClaim = 'ordered' | 'granted' | 'usable'
 
 /**
- * What lets a node have the files of a model: that the platform ordered its load here, that a job or comparison here needs
- * it, or that the node's own account may use it. An order for another account is void once the node is dedicated.
+ * Returns why a node may have the files of a model: the platform ordered its load, a job or comparison on the node
+ * needs it, or the node's own account may use it. An order for another account is void once the node is dedicated.
  */
 export async function modelClaimOf(
   db: Kysely<Database>,
@@ -94,7 +94,7 @@ export async function modelClaimOf(
   return found.usable ? 'usable' : undefined
 }
 
-/** Whether the platform ordered the load of a model on this node. */
+/** Returns whether the platform ordered the load of a model on this node. */
 export async function isOrdered(db: Kysely<Database>, { nodeId, modelKey }: ModelPlace): Promise<boolean> {
   const row = await db
     .selectFrom('node_model_order')
@@ -106,8 +106,8 @@ export async function isOrdered(db: Kysely<Database>, { nodeId, modelKey }: Mode
 }
 
 /**
- * Drops orders of a day ago whose model the node does not hold any more, nor is to keep: a batch of them, and says how many.
- * What such a node reports of them then counts for nothing until the next order.
+ * Deletes a batch of orders that are older than a day and whose model the node neither has nor pins, and returns their
+ * number. Reports of such a node about the model then do not count until the next order.
  */
 export async function dropOldOrders(db: Kysely<Database>, limit: number): Promise<number> {
   const { numAffectedRows } = await sql`

@@ -2,7 +2,7 @@ import type { Kysely } from 'kysely'
 import type { Database } from '../../tables.ts'
 import type { ModelVersionRow, VersionFileRow } from '../../tables/models.ts'
 
-/** A version by its queue key, with its files. */
+/** Finds a version by its model key, with its files. */
 export async function findModelFiles(
   db: Kysely<Database>,
   modelKey: string,

@@ -9,7 +9,7 @@ import { bumpCache } from '../platform/cache-versions.ts'
 const TOKEN_HOURS = 24
 const digest = (text: string) => createHash('sha256').update(text).digest()
 
-/** Makes a one-time token by which one machine may join for an account; only its hash is kept. */
+/** Creates a one-time token with which one machine may join for an account; only its hash is stored. */
 export async function createNodeToken(
   db: Kysely<Database>,
   { accountId, sharing }: { accountId: string; sharing: NodeSharing },
@@ -35,8 +35,9 @@ export interface Joining {
 }
 
 /**
- * Spends a token on a node. The same key with the same token is the same node again: a crash between the join and the
- * saving of its answer costs nothing. Undefined when the token is unknown, expired or spent on another key.
+ * Redeems a token for a node. The same key with the same token yields the same node again, so a crash between
+ * the join and the storing of its response is harmless. Undefined when the token is unknown, expired, or
+ * redeemed with another key.
  */
 export async function joinNode(trx: Transaction<Database>, joining: Joining): Promise<NodeRow | undefined> {
   const tokenHash = digest(joining.token)
@@ -85,7 +86,7 @@ const findJoined = (trx: Transaction<Database>, nodeId: string, publicKey: Buffe
     .where('status', '!=', 'removed')
     .executeTakeFirst()
 
-/** The key by which a node's signatures are checked; it never changes. */
+/** Returns the public key of a node's signatures, which never changes. */
 export async function findNodeKey(
   db: Kysely<Database>,
   nodeId: string,
@@ -98,7 +99,7 @@ export async function findNodeKey(
   return row && { publicKey: row.public_key, accountId: row.account_id }
 }
 
-/** Remembers a signed message; false when it was seen before on any gateway, or the node has been removed. */
+/** Stores a signature; false when any gateway has seen it before, or the node has been removed. */
 export async function acceptSignature(
   db: Kysely<Database>,
   { nodeId, digest: seen, expiresAt }: { nodeId: string; digest: Buffer; expiresAt: Date },
@@ -113,8 +114,8 @@ export async function acceptSignature(
 }
 
 /**
- * Whether this process is the one that the node runs as. One that has just started takes the place of any other; nobody who was
- * there before gets it back.
+ * Returns whether this process is the node's current one. A process that has just started replaces any other, and a
+ * replaced process never becomes current again.
  */
 export async function isCurrentInstance(
   db: Kysely<Database>,
@@ -134,13 +135,13 @@ export async function isCurrentInstance(
   return row?.instance_id === instanceId
 }
 
-/** Whether a node was removed from the pool. */
+/** Returns whether a node was removed from the pool. */
 export async function isRemoved(db: Kysely<Database>, nodeId: string): Promise<boolean> {
   const row = await db.selectFrom('node').select('status').where('id', '=', nodeId).executeTakeFirst()
   return row?.status === 'removed'
 }
 
-/** Drops signatures whose timestamp would not pass any more. */
+/** Deletes signatures whose timestamp would be refused by now. */
 export async function forgetSignatures(db: Kysely<Database>): Promise<void> {
   await db
     .deleteFrom('node_signature_seen')
@@ -148,7 +149,7 @@ export async function forgetSignatures(db: Kysely<Database>): Promise<void> {
     .execute()
 }
 
-/** Keys of the models that the platform wants kept loaded on a node. */
+/** Keys of the models that the platform pins on a node. */
 const pinned = sql<
   string[]
 >`array(select model_key from warm_pin where node_id = node.id order by model_key)`.as('pinned')
@@ -158,7 +159,7 @@ const ordered = sql<
   string[]
 >`array(select model_key from node_model_order where node_id = node.id order by model_key)`.as('ordered')
 
-/** What operators and the platform have decided about these nodes. */
+/** Returns the decisions of operators and the platform about these nodes. */
 export function nodeDecisions(db: Kysely<Database>, nodeIds: readonly string[]): Promise<NodeDecision[]> {
   return db
     .selectFrom('node')
@@ -172,7 +173,7 @@ export type NodeDecision = Pick<NodeRow, 'id' | 'status' | 'sharing'> & {
   ordered: string[]
 }
 
-/** A page of nodes with what each last reported, newest first. */
+/** Returns a page of nodes with their last reports, newest first. */
 export function listNodes(
   db: Kysely<Database>,
   { before, limit }: { before?: string | undefined; limit: number },
@@ -189,7 +190,10 @@ export function listNodes(
     .execute()
 }
 
-/** Moves a node; undefined when it is removed or absent. Placement forgets one that is removed, and it keeps nothing warm. */
+/**
+ * Changes the status of a node; undefined when it is removed or absent. Placement drops a
+ * removed node, and its pins end.
+ */
 export async function moveNode(
   trx: Transaction<Database>,
   nodeId: string,
@@ -212,7 +216,7 @@ export async function moveNode(
   return node
 }
 
-/** Decides whose work a node is given; undefined when it is removed or absent. What it has at work ends as it would. */
+/** Sets which accounts a node works for; undefined when it is removed or absent. Its running work is not affected. */
 export async function shareNode(
   trx: Transaction<Database>,
   nodeId: string,
@@ -229,7 +233,7 @@ export async function shareNode(
   return node
 }
 
-/** What a node says of itself when its link opens; gives back what was decided meanwhile. */
+/** Stores what a node sends when its link opens; returns the decisions about it. */
 export function recordHello(
   db: Kysely<Database>,
   nodeId: string,
@@ -249,7 +253,7 @@ export function recordHello(
     .executeTakeFirst()
 }
 
-/** Addresses of the gateways that are alive, in an order all agree on. */
+/** Returns the URLs of live gateways, in an order that all of them share. */
 export async function listGatewayUrls(db: Kysely<Database>): Promise<string[]> {
   const rows = await db
     .selectFrom('gateway')

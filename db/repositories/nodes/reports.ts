@@ -9,7 +9,7 @@ export interface NodeStateWrite {
   snapshot: string
 }
 
-/** Writes what nodes last reported, many in one statement; also their sign of life. */
+/** Stores the last reports of many nodes in one statement; a report also shows that its node is alive. */
 export async function saveNodeStates(
   db: Kysely<Database>,
   gatewayId: string,
@@ -32,7 +32,7 @@ export async function saveNodeStates(
   `.execute(db)
 }
 
-/** The links of these nodes to this gateway are gone; what another gateway wrote stays. */
+/** Deletes the states of nodes whose link to this gateway has closed; those that another gateway wrote stay. */
 export async function dropNodeStates(
   db: Kysely<Database>,
   gatewayId: string,
@@ -45,16 +45,16 @@ export async function dropNodeStates(
     .execute()
 }
 
-/** Bytes of the log of one job; a line counts for more than its text, for it takes a row. */
+/** The largest log of one job in bytes. A line counts for more than its text, because it needs a row. */
 const MAX_LOG_BYTES = 64 * 1024 * 1024
 const LINE_BYTES = 128
-/** Epochs (of language models: steps that are told) that one job may have losses for. */
+/** The largest number of epochs (for language models, of reported steps) with losses of one job. */
 const MAX_EPOCHS = 20_000
 
 /**
- * Stores log lines of jobs this node holds or held. Safe to repeat: a line stands once per job, attempt and number;
- * lines of jobs that are gone, or never were this node's, are let go. So are those beyond what a job's log may take: where the
- * first of them would stand, a line says so.
+ * Stores log lines of jobs that this node runs or ran. Safe to repeat, because a line is stored once per job, attempt
+ * and number. Lines of jobs that are deleted, or that never ran on this node, are dropped. So are lines beyond the size
+ * limit, where one line says so.
  */
 export async function insertJobLogs(
   db: Kysely<Database>,
@@ -89,7 +89,7 @@ export async function insertJobLogs(
   `.execute(db)
 }
 
-/** Stores losses per epoch, of a bounded number; a resumed run tells an epoch again, and the later attempt wins. */
+/** Stores losses per epoch, up to a limit. A resumed run reports an epoch again, and the later attempt wins. */
 export async function insertJobEpochs(
   db: Kysely<Database>,
   nodeId: string,

@@ -2,14 +2,14 @@ import { type Kysely, sql } from 'kysely'
 import type { Database } from '../../tables.ts'
 import type { NodeRow } from '../../tables/nodes.ts'
 
-/** What decides which work a node may ask for. */
+/** The facts that decide which queues a node may poll. */
 export interface NodeStanding extends Pick<NodeRow, 'account_id' | 'status' | 'sharing' | 'hardware'> {
   id: string
-  /** Keys of the models whose load here the platform ordered. */
+  /** Keys of the models whose load on this node the platform ordered. */
   ordered: ReadonlySet<string>
 }
 
-/** How these nodes stand now; nodes that do not exist are left out. */
+/** Reads these facts for several nodes; nodes that do not exist are left out. */
 export async function readNodeStandings(
   db: Kysely<Database>,
   nodeIds: readonly string[],

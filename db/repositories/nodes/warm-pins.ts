@@ -4,7 +4,7 @@ import type { Database } from '../../tables.ts'
 import { disabledByOwner } from '../models/config-lifecycle.ts'
 import { bumpCache } from '../platform/cache-versions.ts'
 
-/** Sets on how many nodes an endpoint's model is kept loaded; its version of before is of no use to anybody. */
+/** Sets on how many nodes an endpoint's model is pinned, and ends the pins of its previous version. */
 export async function setMinWarm(
   db: Kysely<Database>,
   endpointId: string,
@@ -19,7 +19,7 @@ export async function setMinWarm(
     .executeTakeFirst()
 }
 
-/** Models that are to be kept loaded: for endpoints that answer, as many nodes as the one that asks for most. */
+/** Lists the models to pin: for active endpoints, each with the largest number that one of them asks for. */
 export function listWarmWants(db: Kysely<Database>): Promise<WarmWant[]> {
   return db
     .selectFrom('endpoint')
@@ -42,7 +42,7 @@ export function listWarmWants(db: Kysely<Database>): Promise<WarmWant[]> {
     .execute()
 }
 
-/** Which nodes keep which models loaded. */
+/** Lists which nodes pin which models. */
 export function listWarmPins(db: Kysely<Database>): Promise<WarmPin[]> {
   return db
     .selectFrom('warm_pin')
@@ -52,7 +52,10 @@ export function listWarmPins(db: Kysely<Database>): Promise<WarmPin[]> {
     .execute()
 }
 
-/** One gateway decides at a time. With `wait` false: false when another one is at it. */
+/**
+ * Locks the planning of pins, so that one gateway plans at a time. With `wait` false, returns false when
+ * another gateway holds the lock.
+ */
 export async function lockWarmPins(
   trx: Transaction<Database>,
   { wait }: { wait: boolean },
@@ -66,7 +69,7 @@ export async function lockWarmPins(
   return rows[0]?.got ?? false
 }
 
-/** Writes a plan, and has the gateways tell their nodes what is new for them. */
+/** Stores a plan, and makes the gateways send their nodes the changes. */
 export async function applyPinPlan(
   trx: Transaction<Database>,
   { add, drop, missing, back }: PinPlan,

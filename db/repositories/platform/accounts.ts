@@ -10,7 +10,7 @@ interface Settings {
   hubRepos: string[]
 }
 
-/** Makes a tenant; it can do nothing until it has a key. */
+/** Creates a tenant, which needs a key before it can do anything. */
 export function createAccount(
   db: Kysely<Database>,
   {
@@ -35,7 +35,7 @@ export function findAccount(db: Kysely<Database>, id: string): Promise<AccountRo
   return db.selectFrom('account').selectAll().where('id', '=', id).executeTakeFirst()
 }
 
-/** Accounts, newest first. */
+/** Lists accounts, newest first. */
 export function listAccounts(
   db: Kysely<Database>,
   { before, limit }: { before: string | undefined; limit: number },
@@ -49,7 +49,7 @@ export function listAccounts(
     .execute()
 }
 
-/** Changes what operators may change; `undefined` when there is no such account. */
+/** Changes the fields that operators may change; `undefined` when the account does not exist. */
 export function updateAccount(
   db: Kysely<Database>,
   id: string,

@@ -7,10 +7,10 @@ import { bumpCache } from './cache-versions.ts'
 
 type Role = ApiKeyRow['role']
 
-/** What is stored of a key, and what it is looked up by. */
+/** Returns the digest of a key, which is stored and looked up in its place. */
 export const hashApiKey = (key: string): Buffer => hash('sha256', key, 'buffer')
 
-/** Makes a key. Its text is returned here and nowhere else; the first key of an account is admin whatever is asked for. */
+/** Creates a key. Its text is returned here and nowhere else. The first key of an account is always an admin key. */
 export async function createApiKey(
   trx: Transaction<Database>,
   { accountId, name, role }: { accountId: string; name: string; role: Role },
@@ -47,7 +47,7 @@ export async function createApiKey(
 export const listApiKeys = (db: Kysely<Database>, accountId: string): Promise<ApiKeyRow[]> =>
   db.selectFrom('api_key').selectAll().where('account_id', '=', accountId).orderBy('id', 'desc').execute()
 
-/** Ends a key; every gateway forgets it within a second. `false` when there is no such live key. */
+/** Revokes a key; every gateway drops it within a second. `false` when there is no such live key. */
 export async function revokeApiKey(trx: Transaction<Database>, id: string, now: Date): Promise<boolean> {
   const revoked = await trx
     .updateTable('api_key')
@@ -60,7 +60,7 @@ export async function revokeApiKey(trx: Transaction<Database>, id: string, now: 
   return revoked !== undefined
 }
 
-/** The live keys among those with these hashes. */
+/** Returns the live keys with these hashes. */
 export const findApiKeys = (
   db: Kysely<Database>,
   keyHashes: readonly Buffer[],
@@ -72,6 +72,6 @@ export const findApiKeys = (
     .where('revoked_at', 'is', null)
     .execute()
 
-/** The live key behind its hash. */
+/** Returns the live key with this hash. */
 export const findApiKey = async (db: Kysely<Database>, keyHash: Buffer) =>
   (await findApiKeys(db, [keyHash])).at(0)

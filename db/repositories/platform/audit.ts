@@ -7,7 +7,7 @@ type Audited = Pick<
   'account_id' | 'endpoint_id' | 'status' | 'price_micro' | 'created_at' | 'completed_at'
 >
 
-/** A task without its contents, and everything it has booked, in order. */
+/** Returns a task without its contents, with all its ledger entries in order. */
 export async function findTaskAudit(
   db: Kysely<Database>,
   taskId: string,

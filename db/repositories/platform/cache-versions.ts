@@ -2,10 +2,10 @@ import { sql, type Transaction } from 'kysely'
 import type { Database } from '../../tables.ts'
 import type { CacheVersionTable } from '../../tables/accounts.ts'
 
-/** The channel on which every change of a cached table is announced; the payload is the cache's name. */
+/** The channel for changes of cached tables; the payload is the name of the cache. */
 export const CACHE_CHANNEL = 'hearth_cache'
 
-/** Call in the transaction that changes a cached table: readers drop what they hold once it commits. */
+/** Must be called in the transaction that changes a cached table; readers drop their cached data once it commits. */
 export async function bumpCache(trx: Transaction<Database>, name: CacheVersionTable['name']): Promise<void> {
   await trx
     .updateTable('cache_version')

@@ -3,7 +3,7 @@ import type { Database } from '../../tables.ts'
 
 const leaseEnd = (leaseS: number) => sql<Date>`now() + make_interval(secs => ${leaseS})`
 
-/** Announces a gateway, or takes its row up again; its open rows are its own while the lease lasts. */
+/** Registers a gateway, or renews its lease; its open rows belong to it while the lease lasts. */
 export async function takeGatewayLease(
   db: Kysely<Database>,
   { id, baseUrl, leaseS }: { id: string; baseUrl: string; leaseS: number },
@@ -17,7 +17,7 @@ export async function takeGatewayLease(
     .execute()
 }
 
-/** Ends a lease at once, so that whatever the gateway left open is taken care of without waiting. */
+/** Ends a lease at once, so that the reaper handles the gateway's open rows without waiting. */
 export async function endGatewayLease(db: Kysely<Database>, id: string): Promise<void> {
   await db
     .updateTable('gateway')

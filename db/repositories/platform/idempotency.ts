@@ -1,7 +1,7 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
 import type { Database } from '../../tables.ts'
 
-/** A request that must have one outcome: `operation` holds the operation id and its path parameters. */
+/** A request that must have one outcome; `operation` holds the operation id and its path parameters. */
 export interface IdempotencyId {
   accountId: string
   operation: string
@@ -16,7 +16,7 @@ export interface StoredReply {
 
 const WINDOW = sql<Date>`now() - interval '24 hours'`
 
-/** The reply that was committed under a key in the last 24 hours. */
+/** Returns the reply that was committed under a key in the last 24 hours. */
 export async function findReply(
   db: Kysely<Database>,
   { accountId, operation, key }: IdempotencyId,
@@ -34,8 +34,8 @@ export async function findReply(
 }
 
 /**
- * Takes a key in the transaction that does the work. Waits while another transaction holds it; `false` when that
- * one committed, so that there is a reply to be found.
+ * Reserves a key in the transaction that does the work. Waits while another transaction holds it; `false` when that one
+ * has committed, so its reply can be read.
  */
 export async function takeKey(
   trx: Transaction<Database>,
@@ -56,7 +56,7 @@ export async function takeKey(
   return taken !== undefined
 }
 
-/** Stores the reply beside the work. */
+/** Stores the reply in the same transaction as the work. */
 export async function storeReply(
   trx: Transaction<Database>,
   { accountId, operation, key }: IdempotencyId,
@@ -71,7 +71,7 @@ export async function storeReply(
     .execute()
 }
 
-/** Gives a key back, for an answer that is not kept. */
+/** Releases a key, for a response that is not stored. */
 export async function releaseKey(
   trx: Transaction<Database>,
   { accountId, operation, key }: IdempotencyId,

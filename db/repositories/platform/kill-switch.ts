@@ -5,14 +5,14 @@ import { bumpCache } from './cache-versions.ts'
 
 const ROW = 1
 
-/** The kill switch; its row is the truth. */
+/** Reads the kill switch; its row is authoritative. */
 export function readKillSwitch(db: Kysely<Database>): Promise<KillSwitchRow> {
   return db.selectFrom('kill_switch').selectAll().where('id', '=', ROW).executeTakeFirstOrThrow()
 }
 
 /**
- * The switch as it holds until the transaction ends: one that throws it waits for those that have looked, and who looks waits for
- * one that is being thrown. To be asked last, so that nobody who throws it waits for long.
+ * Reads the switch and locks it against changes until the transaction ends; a change in progress is waited for. It must
+ * be the last read of a transaction, so that a change never waits for long.
  */
 export function shareKillSwitch(
   trx: Transaction<Database>,
@@ -32,7 +32,7 @@ export interface KillSwitchChange {
 }
 
 /**
- * Throws or releases the switch and tells every gateway once it commits. An order that says what already holds changes
+ * Activates or deactivates the switch and notifies every gateway on commit. An order that already holds changes
  * nothing, so it may be repeated.
  */
 export function writeKillSwitch(
@@ -61,7 +61,7 @@ export function writeKillSwitch(
   })
 }
 
-/** The switch, and the version of it that this gateway has told it knows; `null` while the gateway has no row. */
+/** Reads the switch, and the version that this gateway has acknowledged; `null` while the gateway has no row. */
 export async function lookAtKillSwitch(
   db: Kysely<Database>,
   gatewayId: string,
@@ -75,7 +75,7 @@ export async function lookAtKillSwitch(
     .executeTakeFirstOrThrow()
 }
 
-/** A gateway tells that it acts on this version. */
+/** Records that a gateway applies this version. */
 export async function acknowledgeKillSwitch(
   db: Kysely<Database>,
   gatewayId: string,
@@ -89,7 +89,7 @@ export async function acknowledgeKillSwitch(
     .execute()
 }
 
-/** How many live gateways there are, and how many of them act on at least this version. */
+/** Counts the live gateways, and those that apply at least this version. */
 export async function countAcknowledged(
   db: Kysely<Database>,
   version: number,

@@ -3,11 +3,11 @@ import { TERMINAL_TASK_STATUSES } from '../../../domain/inference-task.ts'
 import type { Database } from '../../tables.ts'
 import type { JobRow } from '../../tables/training.ts'
 
-/** Younger rows are left to whoever is at them. */
+/** Younger rows are skipped, because their owner may still be creating the workflow. */
 const SETTLED_S = 20
-/** How long a gateway without a lease is remembered. */
+/** The time for which a gateway without a lease stays in the table. */
 const DEAD_GATEWAY = '1 hour'
-/** A lease that ran out is closed only later: a node that was cut off for a while may still renew it. */
+/** The delay before an expired lease is closed, because a node that was disconnected for a while may still renew it. */
 const LAPSED_LEASE = '5 minutes'
 
 interface PageAfter {
@@ -15,7 +15,7 @@ interface PageAfter {
   limit: number
 }
 
-/** Whether tasks of other accounts than its owner's are under way on an endpoint. */
+/** Returns whether an endpoint has open tasks of accounts other than its owner's. */
 export async function hasForeignTasks(
   db: Kysely<Database>,
   { id, account_id }: { id: string; account_id: string },
@@ -31,13 +31,13 @@ export async function hasForeignTasks(
   return task !== undefined
 }
 
-/** A run that has not ended, and what its workflow is started with. */
+/** A run that has not ended, with the input of its workflow. */
 export type OpenJob = Pick<
   JobRow,
   'id' | 'account_id' | 'job_type' | 'model_config_id' | 'job_name' | 'operating_mode'
 >
 
-/** Open runs whose workflow should be there by now: its start is not among those still enqueued. */
+/** Lists open runs whose workflow should exist by now, because its start is not among those still enqueued. */
 export async function openJobs(db: Kysely<Database>, { after, limit }: PageAfter): Promise<OpenJob[]> {
   const { rows } = await sql<OpenJob>`
     with open as materialized (
@@ -52,14 +52,14 @@ export async function openJobs(db: Kysely<Database>, { after, limit }: PageAfter
   return rows
 }
 
-/** A task that a workflow has, or should have. */
+/** A task that a workflow owns. */
 export interface OpenTask {
   id: string
   account_id: string
   model_key: string
 }
 
-/** Open tasks that no gateway finishes itself and whose workflow should be there by now. */
+/** Lists open tasks without a gateway whose workflow should exist by now. */
 export async function openTasks(db: Kysely<Database>, { after, limit }: PageAfter): Promise<OpenTask[]> {
   const { rows } = await sql<OpenTask>`
     with open as materialized (
@@ -74,7 +74,7 @@ export async function openTasks(db: Kysely<Database>, { after, limit }: PageAfte
   return rows
 }
 
-/** Closes leases that nobody renewed and nobody took over. */
+/** Closes leases that have expired without being renewed or taken over. */
 export async function expireLeases(db: Kysely<Database>, limit: number): Promise<number> {
   const { numAffectedRows } = await sql`
     update lease set state = 'expired', closed_at = now()
@@ -87,7 +87,7 @@ export async function expireLeases(db: Kysely<Database>, limit: number): Promise
   return Number(numAffectedRows ?? 0)
 }
 
-/** Forgets gateways that are long gone and own nothing any more. */
+/** Deletes gateways that have been dead for long and own no rows. */
 export async function removeDeadGateways(db: Kysely<Database>): Promise<number> {
   const { numAffectedRows } = await sql`
     delete from gateway g

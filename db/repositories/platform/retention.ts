@@ -1,13 +1,10 @@
 import { type Kysely, sql } from 'kysely'
 import type { Database } from '../../tables.ts'
 
-/** Rows that one step removes: a step stays short, however much has piled up. */
+/** The number of rows that one step removes, so that a step stays short however many rows have expired. */
 export const RETENTION_BATCH = 5_000
 
-/**
- * What goes by age alone: how long each kind of row is kept. Signatures and join tokens carry their
- * own end.
- */
+/** How long rows of each kind are stored. Signatures and join tokens have an expiry of their own. */
 const BY_AGE = {
   idempotency: { column: 'created_at', keep: '24 hours' },
   node_signature_seen: { column: 'expires_at', keep: '0 hours' },
@@ -17,12 +14,15 @@ const BY_AGE = {
   event: { column: 'created_at', keep: '30 days' },
   webhook_attempt: { column: 'started_at', keep: '14 days' },
   webhook_delivery: { column: 'created_at', keep: '37 days' },
-  // A redelivery may pin one that has expired, for 48 hours.
+  // A redelivery may pin an expired secret for 48 hours.
   webhook_secret: { column: 'expires_at', keep: '7 days' },
 } as const
-/** What keeps a row though its time is up: an event is still to be delivered, which takes at most 48 hours. */
+/**
+ * Conditions under which an expired row stays: for example, an event must still be delivered,
+ * which takes at most 48 hours.
+ */
 const KEPT = {
-  // It may be claimed until it has ended.
+  // A dispatch allows claims until its task or job has ended.
   node_dispatch: sql`
     and not exists (select 1 from task where task.id = subject_id and task.status not in ('succeeded', 'failed'))
     and not exists (select 1 from training_run r where r.id = subject_id and r.status in ('pending', 'running'))`,
@@ -35,7 +35,7 @@ const KEPT = {
 export type AgedTable = keyof typeof BY_AGE
 export const AGED_TABLES = Object.keys(BY_AGE) as AgedTable[]
 
-/** Removes one batch of rows that are old by the clock of the database, whatever the worker's says; gives their number. */
+/** Removes one batch of expired rows, by the clock of the database and not of the worker; returns their number. */
 export async function removeAged(db: Kysely<Database>, table: AgedTable): Promise<number> {
   const { column, keep } = BY_AGE[table]
   const unless = table in KEPT ? KEPT[table as keyof typeof KEPT] : sql``
@@ -49,15 +49,15 @@ export async function removeAged(db: Kysely<Database>, table: AgedTable): Promis
   return Number(numAffectedRows ?? 0)
 }
 
-/** A stored file whose row has exceeded its time. */
+/** A stored file whose row has expired. */
 export interface OutlivedFile {
   id: string
   object_key: string
 }
 
 /**
- * Uploads that nobody committed for 24 hours. They are marked first, so that no commit can begin while the file goes;
- * marked rows are given again until `removeUploads` has taken them.
+ * Marks and returns uploads that were not committed within 24 hours, so that no commit can begin while the file is
+ * removed. Marked rows are returned again until `removeUploads` deletes them.
  */
 export async function outlivedUploads(db: Kysely<Database>, limit: number): Promise<OutlivedFile[]> {
   const { rows } = await sql<OutlivedFile>`
@@ -77,7 +77,7 @@ export async function removeUploads(db: Kysely<Database>, ids: readonly string[]
   await db.deleteFrom('dataset_upload').where('id', 'in', ids).where('status', '=', 'failed').execute()
 }
 
-/** Inputs whose URL ended an hour after they were stored. */
+/** Returns inputs whose URL expired; it is valid for an hour. */
 export function outlivedInputs(db: Kysely<Database>, limit: number): Promise<OutlivedFile[]> {
   return db
     .selectFrom('uploaded_input')

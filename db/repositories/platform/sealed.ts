@@ -1,13 +1,13 @@
 import { type Kysely, sql } from 'kysely'
 import type { Database } from '../../tables.ts'
 
-/** Where sealed texts that live long are kept, and what binds each to its row. */
+/** The columns with long-lived encrypted texts, and the context that binds each text to its row. */
 const PLACES = [
   { table: 'webhook_endpoint', column: 'url_sealed', context: (id: string) => `webhook_endpoint/${id}` },
   { table: 'webhook_secret', column: 'sealed', context: (id: string) => `webhook_secret/${id}` },
 ] as const
 
-/** Seals again up to `limit` texts of each kind that do not begin with `prefix`, and says how many it was. */
+/** Re-encrypts up to `limit` texts of each kind that do not begin with `prefix`, and returns their number. */
 export async function reencryptTexts(
   db: Kysely<Database>,
   {

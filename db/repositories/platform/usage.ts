@@ -3,19 +3,19 @@ import { MOST_TOKENS } from '../../../domain/chat/chat.ts'
 import { MOST_INFERENCE_MS } from '../../../schemas/lease.ts'
 import type { Database } from '../../tables.ts'
 
-/** Rows that one step folds. */
+/** The number of rows that one step folds. */
 export const FOLD_BATCH = 10_000
 const FOLD_LOCK = 7_301_112
-/** Totals stop here, short of what a bigint holds. */
+/** Totals stop here, below the range of a bigint. */
 const MOST_TOTAL = 9_000_000_000_000_000
-/** How many of its last inferences the mean latency of an endpoint goes by, about. */
+/** The mean latency of an endpoint covers about this many of its last inferences. */
 const LATENCY_MEMORY = 100
 
 /**
- * Adds one batch of appended counts to the account's and the endpoint's totals and says how many rows it took. Each
- * delta counts once: taking it out and adding it up is one statement. One folder works at a time; another one finds
- * nothing to do, so two never wait for each other's totals in a circle. A count that no inference can have had, which a
- * node made up or an earlier version let through, counts as the most that one can, so that it never stops the others.
+ * Adds one batch of usage deltas to the totals of accounts and endpoints, and returns the number of rows. One statement
+ * takes a delta and adds it, so each counts once. An advisory lock lets one folder work at a time, and others find
+ * nothing to do, so they never deadlock on the totals. A count beyond any real inference, which a node invented or an
+ * earlier version accepted, is reduced to the largest possible one, so that it never blocks the others.
  */
 export async function foldUsage(db: Kysely<Database>): Promise<{ taken: number; absurd: number }> {
   return db.transaction().execute(async (trx) => {

@@ -2,7 +2,7 @@ import { type Kysely, sql, type Transaction } from 'kysely'
 import type { Database } from '../../tables.ts'
 import type { StartOptions, WorkflowStartRow } from '../../tables/accounts.ts'
 
-/** A workflow to start once, and what operators see of it. */
+/** A workflow to start once, with the details that operators see. */
 export interface WorkflowStart {
   workflowId: string
   workflow: string
@@ -17,7 +17,7 @@ export interface WorkflowStart {
  */
 export const DUE_AGAIN = 'attempts = workflow_start.attempts + 1, next_attempt_at = now()'
 
-/** Enqueues a workflow in the transaction that creates what it works on, so neither exists without the other. */
+/** Enqueues a workflow in the transaction that creates the row it works on, so that neither exists without the other. */
 export async function enqueueWorkflow(trx: Transaction<Database>, start: WorkflowStart): Promise<void> {
   await trx
     .insertInto('workflow_start')
@@ -32,11 +32,11 @@ export async function enqueueWorkflow(trx: Transaction<Database>, start: Workflo
     .execute()
 }
 
-/** How long a claimed start belongs to who claimed it; longer than one try can take. */
+/** The time for which a claimed start belongs to its gateway, longer than one try can take. */
 const CLAIM_S = 10
 const LONGEST_WAIT_S = 4
 
-/** Takes due starts: nobody else sees them until the claim runs out. */
+/** Claims due starts; other gateways do not see them until the claim expires. */
 export async function claimDueStarts(db: Kysely<Database>, limit: number): Promise<WorkflowStartRow[]> {
   const due = db
     .selectFrom('workflow_start')
@@ -57,7 +57,7 @@ export async function claimDueStarts(db: Kysely<Database>, limit: number): Promi
     .execute()
 }
 
-/** Puts off a start that failed, by twice as long each time. */
+/** Postpones a start that failed, each time by twice as long. */
 export async function deferStart(db: Kysely<Database>, start: WorkflowStartRow): Promise<void> {
   const wait = Math.min(LONGEST_WAIT_S, 0.25 * 2 ** Math.min(start.attempts, 10))
   await db
@@ -67,7 +67,7 @@ export async function deferStart(db: Kysely<Database>, start: WorkflowStartRow):
     .execute()
 }
 
-/** Forgets starts that Temporal has, unless they were enqueued again since they were claimed. */
+/** Deletes starts that Temporal has accepted, unless they were enqueued again since they were claimed. */
 export async function removeStarts(
   db: Kysely<Database>,
   starts: readonly Pick<WorkflowStartRow, 'workflow_id' | 'attempts'>[],
@@ -76,6 +76,6 @@ export async function removeStarts(
   const ids = starts.map(({ workflow_id }) => workflow_id)
   const attempts = starts.map((start) => start.attempts)
   await sql`
-    delete from workflow_start using unnest(${ids}::text[], ${attempts}::int[]) as kept (id, attempts)
-    where workflow_start.workflow_id = kept.id and workflow_start.attempts = kept.attempts`.execute(db)
+    delete from workflow_start using unnest(${ids}::text[], ${attempts}::int[]) as done (id, attempts)
+    where workflow_start.workflow_id = done.id and workflow_start.attempts = done.attempts`.execute(db)
 }

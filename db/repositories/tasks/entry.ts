@@ -26,35 +26,35 @@ export type Shared =
 /** The columns and effects that many tasks share: tasks that hold the same object are written with one copy of it. */
 export interface TaskTemplate extends Readonly<Pick<TaskRow, Shared>>, TaskEffects {}
 
-/** A task's row as it is first written. */
+/** A task's row at its insertion. */
 export interface TaskEntry extends Pick<
   TaskRow,
   'id' | 'input' | 'result' | 'error' | 'inference_time_ms' | 'created_at' | 'started_at' | 'completed_at'
 > {
   template: TaskTemplate
-  /** Tokens that a language model counted, of a task that has ended. */
+  /** Tokens that a language model reported, for a task that has ended. */
   tokens: number
 }
 
-/** How a task ends. */
+/** The end of a task. */
 export interface Settlement {
   taskId: string
   status: 'succeeded' | 'failed'
   result: Buffer | null
   error: string | null
   expired: boolean
-  /** Null keeps what the row says. */
+  /** Null leaves the row's value. */
   modelState: TaskRow['model_state']
   nodeId: string | null
   inferenceTimeMs: number | null
   completedAt: Date
-  /** Shared by many where it is the same. */
+  /** Settlements with the same effects share one object. */
   effects: TaskEffects
-  /** Tokens that a language model counted. */
+  /** Tokens that a language model reported. */
   tokens: number
 }
 
-/** The columns that differ from task to task, one array to a column, in the order of `FRESH_COLUMNS`. */
+/** The columns that differ from task to task, one array per column, in the order of `FRESH_COLUMNS`. */
 export const freshParameters = (entries: readonly TaskEntry[]): unknown[] => [
   bareArray(entries.map(({ id }) => id)),
   bareArray(entries.map((entry) => entry.created_at.getTime())),
@@ -69,11 +69,11 @@ export const freshParameters = (entries: readonly TaskEntry[]): unknown[] => [
 export const FRESH_COLUMNS =
   'id, created_ms, started_ms, completed_ms, inference_time_ms, tokens, input, result, error'
 
-/** An event's frozen payload, from its form and the columns `event_id`, `id` and `at`. */
+/** An SQL expression for an event's frozen payload, from its form and the columns `event_id`, `id` and `at`. */
 export const payloadOf = (form: string): string =>
   `convert_to(format(${form}, event_id, id, to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')), 'UTF8')`
 
-/** The statements never change, so nothing is put together here; see `PreparedPool`. Gives how many rows were written. */
+/** Runs a statement with a constant text (see `PreparedPool`) and returns the number of rows written. */
 export async function runWrite(db: Executor, statement: string, parameters: unknown[]): Promise<number> {
   const query = CompiledQuery.raw(statement, parameters) as CompiledQuery<{ written: number }>
   const { rows } = await db.executeQuery(query)

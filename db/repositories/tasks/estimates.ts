@@ -1,7 +1,7 @@
 import { type Kysely, sql } from 'kysely'
 import type { Database } from '../../tables.ts'
 
-/** What is known of a model: its size, and how long its own loads took; null where none was measured. */
+/** The size of a model, and the mean duration of its own loads; null without samples. */
 export interface ModelFacts {
   model_key: string
   runtime_profile: string
@@ -29,7 +29,7 @@ export async function readModelFacts(
     .execute() as Promise<ModelFacts[]>
 }
 
-/** What the models of one runtime profile and about one size took on average. */
+/** The mean durations of models of one runtime profile and about one size. */
 export interface Measured {
   runtime_profile: string
   what: 'cold' | 'cached' | 'inference'
@@ -37,7 +37,7 @@ export interface Measured {
   ms: number
 }
 
-/** Everything measured so far, by runtime profile and size: each class holds models up to four times the size of the last. */
+/** Reads all samples by runtime profile and size class; each class spans a factor of four. */
 export async function readMeasured(db: Kysely<Database>): Promise<Measured[]> {
   const { rows } = await sql<Measured>`
     select runtime_profile, what, avg(memory_mb)::float8 as memory_mb, avg(ms)::float8 as ms

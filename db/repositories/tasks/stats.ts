@@ -2,7 +2,7 @@ import { type Kysely, sql } from 'kysely'
 import { TERMINAL_TASK_STATUSES } from '../../../domain/inference-task.ts'
 import type { Database } from '../../tables.ts'
 
-/** Tasks of an account that wait or are at work. */
+/** Counts the tasks of an account that are queued or running. */
 export async function countOpenTasks(db: Kysely<Database>, accountId: string): Promise<number> {
   const { count } = await db
     .selectFrom('task')
@@ -20,7 +20,7 @@ export interface Usage {
   expired: number
 }
 
-/** What an account's tasks came to, ever: the totals and the counts that are not folded into them yet, in one look. */
+/** Reads an account's usage in one query: the totals, plus the deltas that are not folded into them yet. */
 export async function readUsage(db: Kysely<Database>, accountId: string): Promise<Usage> {
   const { rows } = await sql<Usage>`
     select coalesce(sum(enqueued), 0)::bigint as enqueued, coalesce(sum(succeeded), 0)::bigint as succeeded,

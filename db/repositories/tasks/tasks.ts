@@ -19,7 +19,7 @@ import { type EventForm, eventForm } from '../webhooks/events.ts'
 import type { TaskEffects, Settlement } from './entry.ts'
 import { settleTasks } from './writes.ts'
 
-/** A task of an account. */
+/** Finds a task of an account. */
 export function findTask(
   db: Kysely<Database>,
   { id, accountId }: { id: string; accountId: string },
@@ -32,12 +32,12 @@ export function findTask(
     .executeTakeFirst()
 }
 
-/** Locks a task, so that its end and its leases change one after the other. */
+/** Locks a task, so that changes of its status and of its leases are serialized. */
 export function lockTask(trx: Transaction<Database>, id: string): Promise<TaskRow | undefined> {
   return trx.selectFrom('task').selectAll().where('id', '=', id).forUpdate().executeTakeFirst()
 }
 
-/** The input of a task, for whoever holds the lease with this token. */
+/** Returns the input of a task for the holder of the lease with this token. */
 export async function findLeasedInput(
   db: Kysely<Database>,
   taskId: string,
@@ -56,7 +56,7 @@ export async function findLeasedInput(
   return row?.input ?? undefined
 }
 
-/** A node has taken the task up. */
+/** Records that a node has claimed the task. */
 export async function claimTask(
   trx: Transaction<Database>,
   task: TaskRow,
@@ -76,7 +76,7 @@ export async function claimTask(
     .execute()
 }
 
-/** What a node tells of a task at work. Steps only go forward here; what comes late or twice is let go. */
+/** Records a node's progress report. Steps only go forward; late and repeated reports are ignored. */
 export async function recordProgress(
   db: Kysely<Database>,
   taskId: string,
@@ -101,7 +101,7 @@ export async function recordProgress(
     .execute()
 }
 
-/** Takes a task from whoever works on it, to be placed again. */
+/** Takes a task from its current owner, so that it can be placed again. */
 export async function requeueTask(trx: Transaction<Database>, task: TaskRow): Promise<TaskRow> {
   await takeLease(trx, 'task', task.id, 'expired')
   if (task.status === 'queued' || !canMoveTask(task.status, 'queued')) return task
@@ -114,7 +114,7 @@ export async function requeueTask(trx: Transaction<Database>, task: TaskRow): Pr
   return { ...task, status: 'queued' }
 }
 
-/** Gives a task that a gateway had to a workflow. */
+/** Hands a task from its gateway over to a workflow. */
 export async function handOverTask(
   trx: Transaction<Database>,
   taskId: string,
@@ -130,14 +130,14 @@ export async function handOverTask(
 }
 
 /**
- * How many tasks of an account wait for a node, counted as far as they may, and how many may. Who queues another in the same
- * transaction does so after all who asked before.
+ * Returns the number of an account's waiting tasks, counted up to the quota, and the quota. The lock lasts until the
+ * transaction ends, so that concurrent transactions add their tasks one after another.
  */
 export async function lockWaiting(
   trx: Transaction<Database>,
   accountId: string,
 ): Promise<{ quota: number; waiting: number }> {
-  // A statement of its own: what follows has to see what the one before has written.
+  // The lock is a statement of its own, so that the next one sees the rows of the transaction that held it before.
   await lockAccount(trx, 'task-quota', accountId)
   const { rows } = await sql<{ quota: number; waiting: number }>`
     select task_quota as quota, (select count(*)::int from (
@@ -147,7 +147,7 @@ export async function lockWaiting(
   return rows[0] ?? { quota: 0, waiting: 0 }
 }
 
-/** Says where a task was sent. */
+/** Records the node that a task was sent to. */
 export async function assignTask(db: Kysely<Database>, taskId: string, nodeId: string): Promise<void> {
   await db
     .updateTable('task')
@@ -160,7 +160,7 @@ export async function assignTask(db: Kysely<Database>, taskId: string, nodeId: s
 export type Outcome =
   | {
       status: 'succeeded'
-      /** Null when it is not kept, as that of a stream. */
+      /** Null for a result that is not stored, such as that of a stream. */
       result: Buffer | null
       inferenceTimeMs: number
       modelState: ModelState
@@ -168,7 +168,10 @@ export type Outcome =
     }
   | { status: 'failed'; error: string; expired?: boolean }
 
-/** What ends a task, from its row and its outcome. `ownerAccountId` is whose node did the work. */
+/**
+ * Builds the settlement of a task from its row and its outcome; `ownerAccountId` is the owner of
+ * the node that did the work.
+ */
 export function settlementOf(
   task: Pick<TaskRow, 'id' | 'account_id' | 'price_micro'>,
   outcome: Outcome,
@@ -193,7 +196,10 @@ export function settlementOf(
 
 const ends = new LRUCache<string, TaskEffects>({ max: 10_000 })
 
-/** What the end of a task brings with it: its price is moved, and its account is told. The same object for the same end. */
+/**
+ * Returns the effects of a task's end: the transfers of its price, and the event. The same
+ * arguments return the same object.
+ */
 export function endOf(
   task: PricedTask,
   status: 'succeeded' | 'failed',
@@ -218,8 +224,8 @@ const taskEvent = (accountId: string, status: 'succeeded' | 'failed'): EventForm
   })
 
 /**
- * Ends a task for good, whoever works on it: its lease is taken, so that a later result is refused. Safe to repeat; gives
- * the row as it was, or undefined when the task is absent.
+ * Ends a task whoever works on it, and takes its lease, so that a later result is refused. Safe to repeat; returns the
+ * previous row, or undefined when the task is absent.
  */
 export async function endTask(
   trx: Transaction<Database>,
@@ -234,7 +240,7 @@ export async function endTask(
   return task
 }
 
-/** Whose node it is, and of what kind. */
+/** Returns the owner of the lease's node, and the node's hardware. */
 export function findNodeOfLease(
   db: Kysely<Database>,
   nodeId: string,
@@ -242,7 +248,7 @@ export function findNodeOfLease(
   return db.selectFrom('node').select(['account_id', 'hardware']).where('id', '=', nodeId).executeTakeFirst()
 }
 
-/** Keeps what a node said when it gave a task back, in case no other finishes it. */
+/** Stores the error with which a node failed its lease, in case no other node completes the task. */
 export async function noteFailure(db: Kysely<Database>, taskId: string, message: string): Promise<void> {
   await db
     .updateTable('task')
@@ -261,7 +267,7 @@ export async function findEndpointName(db: Kysely<Database>, endpointId: string)
   return name
 }
 
-/** Which of these tasks have ended. */
+/** Returns which of these tasks have ended. */
 export async function findEnded(db: Kysely<Database>, ids: readonly string[]): Promise<string[]> {
   const rows = await db
     .selectFrom('task')
@@ -272,12 +278,13 @@ export async function findEnded(db: Kysely<Database>, ids: readonly string[]): P
   return rows.map(({ id }) => id)
 }
 
-/** How long gateways have to renew their leases once the database is back: longer than one that lives takes. */
+/** The time for gateways to renew their leases after a restart of the database; every live gateway renews within it. */
 const RENEWAL_S = 10
 
 /**
- * Locks open tasks whose gateway's lease has run out; another reaper's are passed over. A lease that ran out while the
- * database was away says nothing yet: nobody could renew it. Nor is the reaper's own gateway (`own`) ever lost.
+ * Locks open tasks of gateways whose lease has expired; tasks that another reaper has locked are skipped. A lease
+ * that expired while the database was away does not count, because no gateway could renew it. The reaper's own
+ * gateway (`own`) is never lost.
  */
 export function lockOrphans(
   trx: Transaction<Database>,

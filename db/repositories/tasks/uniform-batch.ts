@@ -8,7 +8,7 @@ import {
   type TaskTemplate,
 } from './entry.ts'
 
-/** What a task brings with it cannot be there before the task is: only that may meet a conflict. */
+/** The effects of a task cannot exist before the task, so only the insert of the task can conflict. */
 const INSERT = `with fresh as (
     select * from unnest($1::uuid[], $2::float8[], $3::float8[], $4::float8[], $5::float8[], $6::bigint[],
       $7::bytea[], $8::bytea[], $9::text[]) as t(${FRESH_COLUMNS})
@@ -40,8 +40,8 @@ const INSERT = `with fresh as (
   select count(*) as written from written`
 
 /**
- * Writes tasks that share one template as `insertTasks` does: a single task, or a batch of a busy endpoint. The statement
- * joins no table of templates, which makes it cheaper than the general one.
+ * Inserts tasks that share one template as `insertTasks` does: a single task, or a batch of a busy endpoint. The
+ * statement does not join a table of templates, which makes it cheaper than the general one.
  */
 export async function insertUniformBatch(
   db: Executor,

@@ -2,12 +2,12 @@ import { type Kysely, sql, type Transaction } from 'kysely'
 import type { HeldModel, WaitingModel } from '../../../domain/placement/waking.ts'
 import type { Database } from '../../tables.ts'
 
-/** A task that was woken and still waits after this long is woken again: the word may not have reached it. */
+/** A woken task that still waits after this long is woken again, because the signal may have been lost. */
 const WOKEN_S = 10
-/** Tasks are counted up to here: by then nobody waits any longer for there being more. */
+/** Tasks are counted up to this number, beyond which the longest pause no longer grows. */
 const MOST_COUNTED = 10_000
 
-/** Notes that no node can take a task now. The place in the order of waiting that it has is kept. */
+/** Records that no node can run a task. A task that waits already retains its place in the order. */
 export async function noteUnplaced(db: Kysely<Database>, taskId: string): Promise<void> {
   await db
     .updateTable('task')
@@ -18,7 +18,7 @@ export async function noteUnplaced(db: Kysely<Database>, taskId: string): Promis
     .execute()
 }
 
-/** How many tasks wait because no node can take them. */
+/** Counts the tasks that wait because no node can run them. */
 export async function countUnplaced(db: Kysely<Database>): Promise<number> {
   const { rows } = await sql<{ count: number }>`
     select count(*)::int as count from (
@@ -27,21 +27,21 @@ export async function countUnplaced(db: Kysely<Database>): Promise<number> {
   return rows[0]?.count ?? 0
 }
 
-/** Whether any task waits because no node can take it. */
+/** Returns whether any task waits because no node can run it. */
 export async function hasUnplaced(db: Kysely<Database>): Promise<boolean> {
   const { rows } = await sql<{ has: boolean }>`
     select exists (select from task where waiting_since is not null and status = 'queued') as has`.execute(db)
   return rows[0]?.has ?? false
 }
 
-/** Lets one gateway at a time decide whom to wake; false when another one does. */
+/** Locks the planning of wake-ups, so that one gateway plans at a time; false when another one does. */
 export async function lockWaking(trx: Transaction<Database>): Promise<boolean> {
   const { rows } = await sql<{ got: boolean }>`
     select pg_try_advisory_xact_lock(hashtextextended('task-waking', 0)) as got`.execute(trx)
   return rows[0]?.got ?? false
 }
 
-/** What tasks wait for, by account and model, who has waited longest first. */
+/** Returns the waiting tasks by account and model, longest waiting first. */
 export async function listWaitingModels(db: Kysely<Database>): Promise<WaitingModel[]> {
   const { rows } = await sql<WaitingModel>`
     with waiting as (
@@ -56,7 +56,7 @@ export async function listWaitingModels(db: Kysely<Database>): Promise<WaitingMo
   return rows
 }
 
-/** What workflows have sent to which nodes and is not done yet. */
+/** Returns the tasks that workflows have sent to nodes and that have not ended. */
 export async function listHeldModels(db: Kysely<Database>): Promise<HeldModel[]> {
   const { rows } = await sql<HeldModel>`
     with held as (
@@ -70,7 +70,7 @@ export async function listHeldModels(db: Kysely<Database>): Promise<HeldModel[]>
   return rows
 }
 
-/** Notes that the tasks of an account that have waited longest for a model are woken; gives them in that order. */
+/** Marks the longest waiting tasks of an account for a model as woken, and returns them in that order. */
 export async function takeWaking(
   trx: Transaction<Database>,
   { account_id, model_key, count }: { account_id: string; model_key: string; count: number },

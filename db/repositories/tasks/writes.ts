@@ -14,10 +14,10 @@ import {
 } from './entry.ts'
 import { insertUniformBatch } from './uniform-batch.ts'
 
-/** The channel on which ended tasks are announced; the payload is the task's id. */
+/** The channel for ended tasks; the payload is the task's id. */
 export const TASK_CHANNEL = 'hearth_task'
 
-/** Ledger lines and events of the tasks in `written`, whose `effects` is the position of their effects, counted from 1. */
+/** Ledger lines and events of the tasks in `written`, whose `effects` is the index of their effects, counted from 1. */
 const WRITE_EFFECTS = `ledger as (
     insert into ledger_transfer (task_id, kind, from_purse, to_purse, amount_micro)
     select written.id, line.kind, line.from_purse, line.to_purse, line.amount_micro
@@ -35,7 +35,7 @@ const WRITE_EFFECTS = `ledger as (
     on conflict (resource_id, type) do nothing
   )`
 
-/** The inference time of all tasks that succeeded, summed up. */
+/** The sum of the inference times of all tasks that succeeded. */
 const INFERENCE_MS = "coalesce(sum(inference_time_ms) filter (where status = 'succeeded'), 0)"
 
 const INSERT = `with fresh as (
@@ -71,8 +71,8 @@ const INSERT_AND_START = `${INSERT}, enqueued as (
   ) select count(*) as written from written`
 
 /**
- * Writes new tasks with their holds, events and counts in one statement, which is one transaction. Safe to repeat after an
- * unknown outcome: rows that are there already bring nothing with them. Gives how many it wrote.
+ * Inserts new tasks with their holds, events and counts in one statement, which is one transaction. Safe to repeat
+ * after an unknown outcome, because rows that exist add no effects. Returns the number of rows inserted.
  */
 export async function insertTasks(
   db: Executor,
@@ -123,8 +123,8 @@ const SETTLE = `with given as (
   select count(pg_notify('${TASK_CHANNEL}', id::text)) as written from written`
 
 /**
- * Ends tasks that are still open, in one statement, and wakes who waits for them. Repeating it, or ending a task that
- * another writer has ended, changes nothing. Gives how many it ended.
+ * Ends tasks that are still open in one statement, and notifies their waiters. Repeating it, or ending a task that
+ * another writer has ended, changes nothing. Returns the number of tasks ended.
  */
 export async function settleTasks(db: Executor, settlements: readonly Settlement[]): Promise<number> {
   const { list, numbers } = distinct(settlements.map(({ effects }) => effects))
@@ -144,7 +144,7 @@ export async function settleTasks(db: Executor, settlements: readonly Settlement
   ])
 }
 
-/** Each of the values once, and for every value the number of its copy there, counted from 1. */
+/** Returns the distinct values, and for every value the index of its copy among them, counted from 1. */
 function distinct<T>(values: readonly T[]): { list: T[]; numbers: number[] } {
   const known = new Map<T, number>()
   const numbers = values.map((value) => {

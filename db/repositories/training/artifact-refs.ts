@@ -3,7 +3,7 @@ import type { ArtifactRef } from '../../../schemas/artifact-ref.ts'
 import type { Database } from '../../tables.ts'
 import type { ModelVersionRow } from '../../tables/models.ts'
 
-/** The references that name a version: by itself, or by the job it came out of. */
+/** The references to a version: by its id, or by the job that made it. */
 export type VersionRef = Extract<ArtifactRef, { type: 'model_version' | 'job' }>
 
 const usableVersions = (db: Kysely<Database>, accountId: string, ref: VersionRef) =>
@@ -13,7 +13,7 @@ const usableVersions = (db: Kysely<Database>, accountId: string, ref: VersionRef
     .where((eb) => eb.or([eb('account_id', '=', accountId), eb('visibility', '=', 'public')]))
     .where((eb) => (ref.type === 'job' ? eb('job_id', '=', ref.job_id) : eb('id', '=', ref.version_id)))
 
-/** The version that an account may start from: one of its own, or a public one. */
+/** Finds the version that an account may start from: one of its own, or a public one. */
 export function findUsableVersion(
   db: Kysely<Database>,
   accountId: string,
@@ -22,7 +22,10 @@ export function findUsableVersion(
   return usableVersions(db, accountId, ref).executeTakeFirst()
 }
 
-/** The same version, held: it is not removed before this transaction ends, so that whatever uses it is seen by its removal. */
+/**
+ * Does the same and locks the version against removal until the transaction ends, so that its
+ * removal sees the new user.
+ */
 export function holdUsableVersion(
   trx: Transaction<Database>,
   accountId: string,
@@ -31,7 +34,7 @@ export function holdUsableVersion(
   return usableVersions(trx, accountId, ref).forKeyShare().executeTakeFirst()
 }
 
-/** Paths of a version's files. */
+/** Lists the paths of a version's files. */
 export async function listVersionPaths(db: Kysely<Database>, versionId: string): Promise<string[]> {
   const rows = await db
     .selectFrom('version_file')
@@ -41,7 +44,7 @@ export async function listVersionPaths(db: Kysely<Database>, versionId: string):
   return rows.map(({ path }) => path)
 }
 
-/** A run that is not over and starts from this version; it keeps the version from being removed. */
+/** Finds an open run that starts from this version, which prevents the version's removal. */
 export function findOpenRunOn(
   db: Kysely<Database>,
   version: Pick<ModelVersionRow, 'id' | 'job_id'>,

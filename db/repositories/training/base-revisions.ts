@@ -2,7 +2,7 @@ import { type Kysely, sql } from 'kysely'
 import type { Database } from '../../tables.ts'
 import type { JobRow } from '../../tables/training.ts'
 
-/** Notes the commit that a run's base was first resolved to, and gives the one that stands: the first. */
+/** Stores the commit that a run's base was resolved to, unless there is one already, and returns the stored one. */
 export async function pinBaseRevision(
   db: Kysely<Database>,
   runId: string,
@@ -17,7 +17,7 @@ export async function pinBaseRevision(
   return row?.base_revision ?? revision
 }
 
-/** The commit that the equal run, whose checkpoint this one goes on from, started at. */
+/** Returns the commit at which the run began whose checkpoint this one resumes from. */
 export async function findRevisionToResume(
   db: Kysely<Database>,
   { id, account_id, config_digest }: Pick<JobRow, 'id' | 'account_id' | 'config_digest'>,

@@ -7,17 +7,17 @@ import { insertJobEvents } from './job-records.ts'
 import { lockJob, moveJob } from './jobs.ts'
 import { takeLease } from './leases.ts'
 
-/** How a run ends. */
+/** The end of a run. */
 export interface RunEnding {
   status: 'completed' | 'failed' | 'cancelled'
-  /** For callers, when it failed. */
+  /** The message for callers of a failed run. */
   errorMessage?: string
-  /** What the event says besides its type. */
+  /** Additional text of the event. */
   detail?: string
 }
 
 /**
- * Ends a run: status, event, announcement and the loss of its lease in one transaction. `undefined` when it had ended
+ * Ends a run: status, event, notification and the end of its lease in one transaction. `undefined` when it had ended
  * before, which makes this safe to repeat.
  */
 export async function endRun(

@@ -4,11 +4,11 @@ import { type LeaseFile, leaseFileKey } from '../../../domain/object-keys.ts'
 import type { Database } from '../../tables.ts'
 import type { ArtifactRow, ArtifactTable, JobCheckpointRow, JobRow } from '../../tables/training.ts'
 
-/** Where everything of a job lies; deleting the job deletes the folder. */
+/** The folder of a job's files; deleting the job deletes the folder. */
 export const jobFolder = ({ account_id, id }: Pick<JobRow, 'account_id' | 'id'>): string =>
   `accounts/${account_id}/jobs/${id}/`
 
-/** A place of its own for each attempt: what a lost node still writes spoils nothing. */
+/** Each attempt has a key of its own, so that late writes of a lost node do no harm. */
 export const attemptFile = (
   job: Pick<JobRow, 'account_id' | 'id'>,
   { attempt, ...file }: LeaseFile & { attempt: number },
@@ -16,7 +16,7 @@ export const attemptFile = (
 
 export type NewArtifact = Omit<Insertable<ArtifactTable>, 'id' | 'last_modified'>
 
-/** Records the files of a finished model; those of an earlier attempt give way. */
+/** Stores the files of a finished model in place of those of an earlier attempt. */
 export async function replaceArtifacts(
   trx: Transaction<Database>,
   jobId: string,
@@ -31,8 +31,8 @@ export async function replaceArtifacts(
 }
 
 /**
- * Runs that ended a day ago, and whose attempts may have left files that belong to nothing. Of a run that was deleted that is
- * every file: an upload that was under way may have come after the others had been removed.
+ * Lists runs that ended a day ago and whose attempts may have left unreferenced files. For a deleted run that is every
+ * file, because an upload in progress may have ended after the deletion.
  */
 export function unsweptRuns(
   db: Kysely<Database>,
@@ -48,7 +48,7 @@ export function unsweptRuns(
     .execute()
 }
 
-/** The objects that a run's artifacts and checkpoints are. */
+/** Returns the keys of a run's artifacts and checkpoints. */
 export async function keptJobFiles(db: Kysely<Database>, jobId: string): Promise<Set<string>> {
   const rows = await db
     .selectFrom('artifact')
@@ -71,7 +71,7 @@ export function listArtifacts(db: Kysely<Database>, jobId: string): Promise<Arti
   return db.selectFrom('artifact').selectAll().where('job_id', '=', jobId).orderBy('filename').execute()
 }
 
-/** Records a checkpoint. Safe to repeat: a file is one checkpoint. */
+/** Stores a checkpoint. Safe to repeat, because a file is one checkpoint. */
 export async function insertCheckpoint(
   trx: Transaction<Database>,
   checkpoint: Omit<JobCheckpointRow, 'id' | 'created_at'>,
@@ -91,9 +91,9 @@ export async function insertCheckpoint(
   return row.id
 }
 
-/** Forgets all checkpoints of a job but the newest `keep`, and says which objects nobody needs any more. */
+/** Deletes all checkpoints of a job but the newest `keep`, and returns the objects that are no longer needed. */
 export async function pruneCheckpoints(db: Kysely<Database>, jobId: string, keep: number): Promise<string[]> {
-  const kept = db
+  const newest = db
     .selectFrom('job_checkpoint')
     .select('id')
     .where('job_id', '=', jobId)
@@ -102,13 +102,13 @@ export async function pruneCheckpoints(db: Kysely<Database>, jobId: string, keep
   const gone = await db
     .deleteFrom('job_checkpoint')
     .where('job_id', '=', jobId)
-    .where('id', 'not in', kept)
+    .where('id', 'not in', newest)
     .returning('object_key')
     .execute()
   return gone.map(({ object_key }) => object_key)
 }
 
-/** The epoch that a job would go on from; -1 while it has no checkpoint of its own. */
+/** Returns the epoch of a job's newest checkpoint; -1 without any. */
 export async function checkpointEpoch(db: Kysely<Database>, jobId: string): Promise<number> {
   const { epoch } = await db
     .selectFrom('job_checkpoint')
@@ -119,8 +119,8 @@ export async function checkpointEpoch(db: Kysely<Database>, jobId: string): Prom
 }
 
 /**
- * Where a job goes on from: its own newest checkpoint, else that of an equal run of the same account which failed or
- * was cancelled.
+ * Returns the checkpoint to resume from: the job's own newest one, otherwise that of a failed or cancelled run of the
+ * same account and configuration.
  */
 export async function findResumePoint(
   db: Kysely<Database>,

@@ -8,12 +8,12 @@ import type { JobEventRow } from '../../tables/training.ts'
 export interface JobEvent {
   jobId: string
   type: JobEventType
-  /** Which occurrence this is, where there can be several: `2` of `resumed/2`. */
+  /** Identifies an event that can occur several times: `2` in `resumed/2`. */
   occurrence?: string | number
   detail?: string
 }
 
-/** Tells what happened to a job. Safe to repeat: an occurrence stands once. */
+/** Stores events of a job. Safe to repeat, because each occurrence is stored once. */
 export async function insertJobEvents(
   db: Kysely<Database>,
   events: readonly JobEvent[],
@@ -36,10 +36,10 @@ export async function insertJobEvents(
     .execute()
 }
 
-/** More than a job of any length that makes sense has. */
+/** More events than any sensible job has. */
 const MAX_EVENTS = 5_000
 
-/** What happened to a job, in order: the newest, where a node has told more than `MAX_EVENTS`. */
+/** Lists the events of a job in order; the newest ones, if there are more than `MAX_EVENTS`. */
 export async function listJobEvents(db: Kysely<Database>, jobId: string): Promise<JobEventRow[]> {
   const newest = await db
     .selectFrom('job_event')
@@ -52,7 +52,7 @@ export async function listJobEvents(db: Kysely<Database>, jobId: string): Promis
   return newest.toReversed()
 }
 
-/** Lines that the platform itself writes come before those of any attempt. */
+/** Lines of the platform precede those of all attempts. */
 const PLATFORM_ATTEMPT = 0
 
 /** Writes the first lines of a job's log. */
@@ -78,7 +78,7 @@ export async function insertJobNotes(
     .execute()
 }
 
-/** Where a line of a job's log stands. */
+/** The position of a line in a job's log. */
 export interface LogPlace {
   attempt: number
   seq: number
@@ -86,7 +86,10 @@ export interface LogPlace {
 
 export type LogLine = LogPlace & { message: string; created_at: Date }
 
-/** The newest lines of a job's log, oldest first: `limit` at most, and as many as `maxBytes` hold, but one at least. */
+/**
+ * Returns the newest lines of a job's log, oldest first: at most `limit`, and as many as fit into
+ * `maxBytes`, but at least one.
+ */
 export async function listJobLogs(
   db: Kysely<Database>,
   jobId: string,
@@ -117,7 +120,7 @@ export async function listJobLogs(
 
 const MAX_PAGE_BYTES = 1024 * 1024
 
-/** Whether a job's log has lines before this one. */
+/** Returns whether a job's log has lines before this one. */
 export async function hasJobLogs(
   db: Kysely<Database>,
   jobId: string,
@@ -129,7 +132,7 @@ export async function hasJobLogs(
   return rows.length > 0
 }
 
-/** The losses of a job so far, by epoch. */
+/** Returns the losses of a job so far, by epoch. */
 export async function listJobEpochs(db: Kysely<Database>, jobId: string): Promise<EpochLoss[]> {
   const rows = await db
     .selectFrom('job_epoch')
@@ -144,10 +147,10 @@ export async function listJobEpochs(db: Kysely<Database>, jobId: string): Promis
   }))
 }
 
-/** Lines of the platform during an attempt come after those of its node, whose numbers never get so far. */
+/** Lines of the platform during an attempt come after those of its node, whose numbers stay below this. */
 export const AFTER_NODE_SEQ = 1_000_000_000
 
-/** Adds a line of the platform's own to the log of an attempt; the caller holds the job's row. */
+/** Adds a line of the platform to the log of an attempt; the caller holds the lock of the job's row. */
 export async function insertJobLine(
   db: Kysely<Database>,
   { jobId, attempt }: { jobId: string; attempt: number },

@@ -7,7 +7,7 @@ import type { Database } from '../../tables.ts'
 import type { NewJob, JobRow } from '../../tables/training.ts'
 import { takeLease } from './leases.ts'
 
-/** A run as callers see it: the row and the version that came out of it. */
+/** A run as callers see it: the row and the version that it made. */
 export type JobView = JobRow & { version_id: string | null }
 
 const OPEN_STATUSES = ['pending', 'running'] as const satisfies TrainingRunStatus[]
@@ -24,7 +24,7 @@ const views = (db: Kysely<Database>) =>
     .select('model_version.id as version_id')
     .where('training_run.deleted_at', 'is', null)
 
-/** A run of this account that has not been deleted. */
+/** Finds a run of this account that has not been deleted. */
 export function findOwnJob(
   db: Kysely<Database>,
   accountId: string,
@@ -36,12 +36,12 @@ export function findOwnJob(
     .executeTakeFirst()
 }
 
-/** A job of any account, deleted or not. */
+/** Finds a job of any account, deleted or not. */
 export function findJob(db: Kysely<Database>, id: string): Promise<JobRow | undefined> {
   return db.selectFrom('training_run').selectAll().where('id', '=', id).executeTakeFirst()
 }
 
-/** A page of an account's runs, newest first. */
+/** Returns a page of an account's runs, newest first. */
 export function listJobs(
   db: Kysely<Database>,
   accountId: string,
@@ -61,7 +61,10 @@ export function listJobs(
     .execute()
 }
 
-/** Whoever changes a run together with its lease takes this lock first, so that two such changes never wait for each other. */
+/**
+ * Locks a run. Transactions that change a run together with its lease take this lock first, so
+ * that they never deadlock.
+ */
 export function lockJob(trx: Transaction<Database>, id: string): Promise<JobRow | undefined> {
   return trx
     .selectFrom('training_run')
@@ -72,13 +75,13 @@ export function lockJob(trx: Transaction<Database>, id: string): Promise<JobRow 
     .executeTakeFirst()
 }
 
-/** What a run may be given besides its new status. */
+/** The fields of a run that may change with its status. */
 export interface JobChange {
   error_message?: string | null
   completed_at?: Date
 }
 
-/** Moves a run as `domain/training-run.ts` allows; `undefined` means another writer got there first. */
+/** Moves a run as `domain/training-run.ts` allows; `undefined` means that another writer came first. */
 export function moveJob(
   db: Kysely<Database>,
   id: string,
@@ -94,7 +97,7 @@ export function moveJob(
     .executeTakeFirst()
 }
 
-/** An attempt begins: the first one starts the run, later ones keep it running. */
+/** Begins an attempt: the first one starts the run, later ones leave it running. */
 export async function beginAttempt(
   trx: Transaction<Database>,
   id: string,
@@ -115,7 +118,7 @@ export async function beginAttempt(
     .execute()
 }
 
-/** The quota of an account, locked: two runs created at once are counted one after the other. */
+/** Returns the quota of an account and locks it, so that runs created at once are counted one after the other. */
 export async function lockTrainingQuota(
   trx: Transaction<Database>,
   accountId: string,
@@ -138,7 +141,7 @@ export async function lockTrainingQuota(
 
 const rank = sql<number>`case operating_mode when 'performance' then 1 when 'balanced' then 3 else 5 end`
 
-/** Jobs that wait for the same hardware and go before this one. */
+/** Counts the jobs that wait for the same hardware and precede this one. */
 export async function countAhead(
   db: Kysely<Database>,
   { id, task_queue, priority }: { id: string; task_queue: string; priority: number },
@@ -154,8 +157,9 @@ export async function countAhead(
 }
 
 /**
- * Whether a low-priority run has to give up its slot on a node: as many of the youngest such runs do as better runs have
- * waited for this hardware longer than a free slot takes to be filled. A dedicated node makes room for its account alone.
+ * Returns whether a low-priority run must free its slot on a node: of the youngest such runs as many as there are
+ * other runs that have waited for this hardware longer than it takes to fill a free slot. A dedicated node makes room
+ * for its own account only.
  */
 export async function mustYield(
   db: Kysely<Database>,
@@ -178,7 +182,7 @@ export async function mustYield(
   return younger < waiting
 }
 
-/** Whether a node with such hardware is there to take work of this account. */
+/** Returns whether a node with such hardware is online that works for this account. */
 export async function isHardwareOnline(
   db: Kysely<Database>,
   hardware: 'cpu' | 'gpu',
@@ -197,7 +201,7 @@ export async function isHardwareOnline(
   return row !== undefined
 }
 
-/** What the trainer measured and said about the model. */
+/** Stores the metrics and the description that the trainer reported. */
 export async function recordResult(
   trx: Transaction<Database>,
   id: string,
@@ -211,7 +215,7 @@ export async function recordResult(
     .execute()
 }
 
-/** Why the last attempt ended; callers see it if the run fails for good. */
+/** Stores the error of the last attempt; callers see it if the run fails. */
 export async function recordFailure(trx: Transaction<Database>, id: string, message: string): Promise<void> {
   await trx
     .updateTable('training_run')
@@ -221,9 +225,9 @@ export async function recordFailure(trx: Transaction<Database>, id: string, mess
     .execute()
 }
 
-/** Marks a locked run as deleted and removes what it wrote; the row stays for what names it as its origin. */
+/** Marks a locked run as deleted and removes its records; the row stays, because models may refer to it as their origin. */
 export async function deleteJob(trx: Transaction<Database>, id: string, now: Date): Promise<void> {
-  // A file that is just being put in its place is waited for; it goes with the others.
+  // This waits for a file that is being moved into its place, which is then deleted with the others.
   await takeLease(trx, 'job', id, 'revoked')
   await trx.updateTable('training_run').set({ deleted_at: now }).where('id', '=', id).execute()
   for (const table of [

@@ -4,12 +4,13 @@ import type { Database } from '../../tables.ts'
 const LEASE_FILE =
   /^(?:accounts\/[0-9a-f-]{36}\/jobs\/([0-9a-f-]{36})|tasks\/[0-9a-f-]{36}\/([0-9a-f-]{36}))\/(\d{1,9})\/(?:checkpoint|artifact|output)\//
 
-/** Whether an object is one that a node PUTs under a lease. */
+/** Returns whether an object is a file that a node PUTs under a lease. */
 export const isLeaseFile = (key: string): boolean => LEASE_FILE.test(key)
 
 /**
- * Whether a file may still be PUT under the lease of its attempt: that is open, its node has not been removed, its run has not
- * been deleted, and the file is no checkpoint yet. In a transaction the lease stays as it is until that ends.
+ * Returns whether a file may still be PUT under the lease of its attempt: the lease is active, its node has not
+ * been removed, its run has not been deleted, and the file is not yet a checkpoint. In a transaction the lease
+ * is locked until the end.
  */
 export async function mayPutLeaseFile(
   db: Kysely<Database> | Transaction<Database>,

@@ -5,11 +5,11 @@ import type { LeaseRow } from '../../tables/nodes.ts'
 
 export type LeaseKind = LeaseRow['kind']
 
-/** The right that a node asks for. */
+/** A request for a lease. */
 export interface LeaseRequest {
   kind: LeaseKind
   subjectId: string
-  /** Whose work it is. */
+  /** The account that the work belongs to. */
   accountId: string
   nodeId: string
   leaseS: number
@@ -18,9 +18,9 @@ export interface LeaseRequest {
 const inSeconds = (seconds: number) => sql<Date>`now() + make_interval(secs => ${seconds})`
 
 /**
- * Gives a node the right to work on a task or job; `undefined` while another lease is in force. One that has run out
- * is closed here, and its token is worth nothing from then on. The database's clock decides, and the unique index on
- * active leases lets one of many claims at once through.
+ * Gives a node the lease of a task or job; `undefined` while another lease is in force. An expired lease is closed
+ * here, after which its token is void. The clock of the database decides, and the unique index on active leases lets
+ * one of several concurrent claims through.
  */
 export async function openLease(
   trx: Transaction<Database>,
@@ -37,7 +37,7 @@ export async function openLease(
   return trx
     .insertInto('lease')
     .values({
-      // Not a UUIDv7: the token is a secret and must not be guessed from its age.
+      // The token is not a UUIDv7, because it is a secret that must not be guessed from its age.
       token: randomUUID(),
       kind,
       subject_id: subjectId,
@@ -47,7 +47,7 @@ export async function openLease(
         select coalesce(max(attempt), 0) + 1 from lease where kind = ${kind} and subject_id = ${subjectId}::uuid)`,
       state: 'active',
       lease_s: leaseS,
-      // The transaction may have begun before the work was handed over, and waited since.
+      // `now()` would be the start of the transaction, which may have begun before the work was handed over.
       created_at: sql<Date>`clock_timestamp()`,
       expires_at: inSeconds(leaseS),
     })
@@ -56,7 +56,7 @@ export async function openLease(
     .executeTakeFirst()
 }
 
-/** The lease with this token if it was given to this node, whatever its state. */
+/** Finds the lease with this token if it belongs to this node, in any state. */
 export function findLease(
   db: Kysely<Database>,
   { token, nodeId }: { token: string; nodeId: string },
@@ -69,7 +69,7 @@ export function findLease(
     .executeTakeFirst()
 }
 
-/** The newest lease of a task or job. */
+/** Finds the newest lease of a task or job. */
 export function findLastLease(
   db: Kysely<Database>,
   kind: LeaseKind,
@@ -85,7 +85,7 @@ export function findLastLease(
     .executeTakeFirst()
 }
 
-/** Whether a node has a job at work, and is still given the work of its account. */
+/** Returns whether a node runs a job and still works for its account. */
 export async function isAtWork(
   db: Kysely<Database>,
   { nodeId, jobId }: { nodeId: string; jobId: string },
@@ -99,7 +99,7 @@ export async function isAtWork(
   return rows.length > 0
 }
 
-/** Makes a lease last from now on; also one that has run out, as long as nobody has taken over. */
+/** Extends a lease from now on, even an expired one, unless another node has taken over. */
 export function renewLease(
   db: Kysely<Database>,
   { token, nodeId }: { token: string; nodeId: string },
@@ -116,7 +116,7 @@ export function renewLease(
     .executeTakeFirst()
 }
 
-/** Locks a lease that is in force; `undefined` means a result under it comes too late. */
+/** Locks a lease that is in force; `undefined` means that a result under it comes too late. */
 export function holdLease(
   trx: Transaction<Database>,
   { token, nodeId }: { token: string; nodeId: string },
@@ -132,7 +132,7 @@ export function holdLease(
     .executeTakeFirst()
 }
 
-/** Ends a lease with its result, which also says that nothing of the work runs any more. */
+/** Closes a lease with its result, which also confirms that its processes have exited. */
 export function closeLease(
   trx: Transaction<Database>,
   { token, nodeId }: { token: string; nodeId: string },
@@ -148,7 +148,7 @@ export function closeLease(
     .executeTakeFirst()
 }
 
-/** The node says that the processes of a lease which was taken from it are gone. Safe to repeat: the first time stands. */
+/** Records that the processes of a revoked lease have exited. Safe to repeat, because the first time is stored. */
 export async function releaseLease(db: Kysely<Database>, token: string, nodeId: string): Promise<void> {
   await db
     .updateTable('lease')
@@ -159,8 +159,8 @@ export async function releaseLease(db: Kysely<Database>, token: string, nodeId: 
 }
 
 /**
- * Takes the right away from whoever holds it: `revoked` by a decision, `expired` when its node is known to be lost.
- * Answers with the lease, so that its node can be told.
+ * Takes a lease from its holder: `revoked` by a decision, `expired` when its node is known to be lost. Returns the
+ * lease, so that its node can be notified.
  */
 export function takeLease(
   trx: Kysely<Database>,

@@ -6,7 +6,7 @@ import type { ModelVersionRow } from '../../tables/models.ts'
 
 export type NewMergeSource = Omit<MergeSourceRow, 'job_id' | 'position' | 'ref'> & { ref: object }
 
-/** Records what a merge is made of, in the order in which it is given. */
+/** Stores the sources of a merge, in the given order. */
 export async function insertMergeSources(
   trx: Transaction<Database>,
   jobId: string,
@@ -20,7 +20,7 @@ export async function insertMergeSources(
     .execute()
 }
 
-/** A source of a merge, with what a node needs to fetch it. */
+/** A source of a merge, with the fields that a node needs to download it. */
 export type MergeSourceView = MergeSourceRow & { model_key: string | null; name: string | null }
 
 export function listMergeSources(db: Kysely<Database>, jobId: string): Promise<MergeSourceView[]> {
@@ -34,7 +34,10 @@ export function listMergeSources(db: Kysely<Database>, jobId: string): Promise<M
     .execute()
 }
 
-/** The version whose schemas, profile and config a merged one takes over: the base, else the first source. */
+/**
+ * Finds the version from which a merged one copies its schemas, profile and config: the base,
+ * otherwise the first source.
+ */
 export function findMergeModel(db: Kysely<Database>, jobId: string): Promise<ModelVersionRow | undefined> {
   return db
     .selectFrom('merge_source')
@@ -46,7 +49,10 @@ export function findMergeModel(db: Kysely<Database>, jobId: string): Promise<Mod
     .executeTakeFirst()
 }
 
-/** Notes the commit that a repository among the sources was first resolved to, and gives the one that stands: the first. */
+/**
+ * Stores the commit that a repository among the sources was resolved to, unless there is one already,
+ * and returns the stored one.
+ */
 export async function pinMergeSource(
   db: Kysely<Database>,
   { job_id, position }: Pick<MergeSourceRow, 'job_id' | 'position'>,
@@ -65,7 +71,7 @@ export async function pinMergeSource(
   return row?.pinned ?? revision
 }
 
-/** Writes down what a merged version was made of. */
+/** Stores the sources of a merged version. */
 export async function insertVersionSources(
   trx: Transaction<Database>,
   versionId: string,
@@ -78,7 +84,7 @@ export async function insertVersionSources(
   if (rows.length > 0) await trx.insertInto('version_source').values(rows).execute()
 }
 
-/** What of a merge needs this version, in words: a merge that is not over, or what came out of one. */
+/** Describes the merge that needs this version: one in progress, or the result of one. */
 export async function findMergeUsing(db: Kysely<Database>, versionId: string): Promise<string | undefined> {
   const open = await db
     .selectFrom('merge_source')
@@ -98,7 +104,7 @@ export async function findMergeUsing(db: Kysely<Database>, versionId: string): P
   return merged && `the version ${merged.version_id} was merged from it`
 }
 
-/** Forgets what a removed version or job was made of. */
+/** Deletes the sources of a removed version or job. */
 export async function removeVersionSources(trx: Transaction<Database>, versionId: string): Promise<void> {
   await trx.deleteFrom('version_source').where('version_id', '=', versionId).execute()
 }

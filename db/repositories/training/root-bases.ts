@@ -1,17 +1,17 @@
 import { type Kysely, sql } from 'kysely'
 import type { Database } from '../../tables.ts'
 
-/** What a model goes back to in the end. */
+/** The origin of a model's chain of bases. */
 export interface RootBase {
-  /** Null where that lies at an address of the object store, which is nobody else's business. */
+  /** Null for an address in the object store, which is private. */
   name: string | null
-  /** Of the import, where it goes back to one. */
+  /** The category of the hub import, if the chain begins with one. */
   category: string | null
 }
 
 /**
- * The model at the beginning of a version's chain of bases: the repository it was imported or fetched from, or the config
- * that it was trained with from nothing.
+ * Finds the start of a version's chain of bases: the repository that it was imported or downloaded from, or the config
+ * that trained it from scratch.
  */
 export async function findRootBase(db: Kysely<Database>, versionId: string): Promise<RootBase> {
   const { rows } = await sql<RootBase>`

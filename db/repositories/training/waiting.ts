@@ -4,10 +4,10 @@ import type { Database } from '../../tables.ts'
 import type { JobRow } from '../../tables/training.ts'
 import { insertJobLine } from './job-records.ts'
 
-/** A node is online while a gateway has heard of it this recently. */
+/** A node is online if a gateway has received its report this recently. */
 const FRESH_S = 30
 
-/** Every node that has not been removed, as the wait of a job goes by it. */
+/** Lists every node that has not been removed, with the facts that decide whether it can run a job. */
 export async function listNodeStandings(db: Kysely<Database>): Promise<NodeStanding[]> {
   const { rows } = await sql<NodeStanding>`
     select node.name, node.account_id, node.sharing, node.hardware,
@@ -24,7 +24,7 @@ export async function listNodeStandings(db: Kysely<Database>): Promise<NodeStand
   return rows
 }
 
-/** An open job that no node works on, or of which it is still said that none does. */
+/** An open job that no node runs, or whose row still says so. */
 export type UnheldJob = Pick<JobRow, 'id' | 'account_id' | 'task_queue' | 'attempt' | 'waiting_reason'> & {
   is_held: boolean
 }
@@ -49,7 +49,7 @@ export async function listUnheldJobs(
   return rows
 }
 
-/** Notes why a job waits, or that it no longer does, with a line in its log; false when that stands already. */
+/** Stores why a job waits, or that it no longer does, with a line in its log; false when the row says so already. */
 export async function noteWaiting(
   trx: Transaction<Database>,
   { id, attempt }: Pick<UnheldJob, 'id' | 'attempt'>,

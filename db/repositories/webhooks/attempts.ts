@@ -3,7 +3,7 @@ import type { AttemptVerdict } from '../../../domain/webhooks/outcome.ts'
 import type { Database } from '../../tables.ts'
 import type { WebhookDeliveryRow } from '../../tables/webhooks.ts'
 
-/** An attempt that has begun: its row stands, and nobody else makes it. */
+/** An attempt that has begun. Its row prevents any other sender from making it. */
 export interface OpenedAttempt {
   delivery: Pick<
     WebhookDeliveryRow,
@@ -11,12 +11,12 @@ export interface OpenedAttempt {
   >
   number: number
   urlSealed: Buffer
-  /** Of the destination that `urlSealed` names: an answer of an earlier one says nothing about the current. */
+  /** The version of the URL in `urlSealed`; the response of an earlier URL does not affect the current one. */
   destinationVersion: number
   payload: Buffer
 }
 
-/** How an attempt ended, and what becomes of its delivery. */
+/** The outcome of an attempt, and the next state of its delivery. */
 export interface ClosedAttempt {
   deliveryId: string
   number: number
@@ -26,16 +26,16 @@ export interface ClosedAttempt {
   nextAttemptAt: Date | null
 }
 
-/** Whoever sends has so long to close the attempt; after that it counts as interrupted. */
+/** The time that a sender has to close the attempt; after that it counts as interrupted. */
 const SENDING_S = 40
 
-/** What a dispatcher has room for. */
+/** The free capacity of a dispatcher. */
 export interface Picking {
-  /** How many attempts are under way to each destination. */
+  /** The attempts in flight, by endpoint. */
   busy: readonly { endpointId: string; accountId: string; count: number }[]
   perEndpoint: number
   perAccount: number
-  /** Destinations that hang or fail, which get less room, each and all together. */
+  /** Endpoints that are slow or fail, which get less capacity, each and all together. */
   slow: readonly string[]
   perSlowEndpoint: number
   perAllSlow: number
@@ -56,8 +56,8 @@ interface PickedRow {
 }
 
 /**
- * Begins first attempts, fairly: of every destination with fresh deliveries as many as it and its account have room for,
- * oldest first, and where there is too little room the accounts take turns, as do the destinations of each. Several
+ * Begins first attempts fairly: for every endpoint with new deliveries as many as it and its account have capacity for,
+ * oldest first. When the capacity is short, the accounts take turns, and so do the endpoints of each. Concurrent
  * dispatchers never pick the same row.
  */
 export async function pickFreshDeliveries(
@@ -132,17 +132,17 @@ const openedOf = (
   payload,
 })
 
-/** What stands between a delivery and its next attempt. */
+/** The obstacle between a delivery and its next attempt, or that attempt. */
 export type AttemptPlan =
   | { state: 'ended' }
-  /** Its deadline has passed while it waited. */
+  /** The deadline has passed while it waited. */
   | { state: 'expired' }
-  /** Somebody is making an attempt, or died doing so and will be missed then. */
+  /** An attempt is being made. If its sender has died, it is closed as interrupted at this time. */
   | { state: 'busy'; until: Date }
   | { state: 'unverified' }
   | { state: 'due'; attempt: number; at: Date; lastError: string | null }
 
-/** Reads what a delivery waits for. */
+/** Reads the next step of a delivery. */
 export async function planAttempt(db: Kysely<Database>, deliveryId: string, now: Date): Promise<AttemptPlan> {
   const row = await db
     .selectFrom('webhook_delivery as d')
@@ -164,7 +164,7 @@ export async function planAttempt(db: Kysely<Database>, deliveryId: string, now:
     .executeTakeFirst()
   if (!row?.next_attempt_at) return { state: 'ended' }
   if (row.status === 'delivering') return { state: 'busy', until: row.next_attempt_at }
-  // At a disabled endpoint it is being cancelled.
+  // The deliveries of a disabled endpoint are being cancelled.
   if (row.status !== 'retrying' || !row.enabled) return { state: 'ended' }
   if (row.deadline_at <= now) return { state: 'expired' }
   if (row.verification_status !== 'active' && row.next_attempt_at <= now) return { state: 'unverified' }
@@ -176,7 +176,7 @@ export async function planAttempt(db: Kysely<Database>, deliveryId: string, now:
   }
 }
 
-/** The destination of a delivery. */
+/** Finds the endpoint of a delivery. */
 export async function endpointOfDelivery(
   db: Kysely<Database>,
   deliveryId: string,
@@ -189,7 +189,7 @@ export async function endpointOfDelivery(
   return row?.endpoint_id
 }
 
-/** Begins one later attempt; `undefined` when the delivery has ended, moved on, or its destination is not verified. */
+/** Begins one later attempt; `undefined` when the delivery has ended or moved on, or its endpoint is not verified. */
 export async function openAttempt(
   db: Kysely<Database>,
   { deliveryId, number, now }: { deliveryId: string; number: number; now: Date },
@@ -217,8 +217,9 @@ export async function openAttempt(
 }
 
 /**
- * Closes attempts and moves their deliveries on. Repeating it changes nothing: only an open attempt is closed, and only its
- * own delivery moved. Deliveries are locked in the order of their ids, as by everybody who locks several.
+ * Closes attempts and updates their deliveries. Repeating it changes nothing, because only an open attempt is
+ * closed, and only its own delivery updated. Deliveries are locked in the order of their ids, as in every
+ * statement that locks several.
  */
 export async function closeAttempts(
   trx: Transaction<Database>,
@@ -247,7 +248,7 @@ export async function closeAttempts(
     where d.id = g.delivery_id and d.status = 'delivering' and d.attempts = g.number`.execute(trx)
 }
 
-/** An attempt whose sender died: closed as interrupted, its delivery to be planned anew. */
+/** An attempt whose sender died: it is closed as interrupted, and its delivery is planned anew. */
 export interface Interrupted {
   deliveryId: string
   accountId: string
@@ -255,7 +256,7 @@ export interface Interrupted {
   createdAt: Date
 }
 
-/** Attempts that are open past their time. */
+/** Finds open attempts whose time is up. */
 export function findInterrupted(db: Kysely<Database>, now: Date, limit: number): Promise<Interrupted[]> {
   return db
     .selectFrom('webhook_delivery')
@@ -266,7 +267,7 @@ export function findInterrupted(db: Kysely<Database>, now: Date, limit: number):
     .execute()
 }
 
-/** Closes attempts that are open past their time though their delivery has ended meanwhile. */
+/** Closes open attempts whose time is up and whose delivery has ended meanwhile. */
 export async function closeAbandonedAttempts(db: Kysely<Database>, now: Date): Promise<void> {
   await sql`
     update webhook_attempt a set outcome = 'interrupted', error_code = 'interrupted', finished_at = ${now}

@@ -4,10 +4,10 @@ import { DELIVERY_DEADLINE_MS } from '../../../domain/webhooks/schedule.ts'
 import type { Database } from '../../tables.ts'
 import type { WebhookAttemptRow, WebhookDeliveryRow, WebhookDeliveryStatus } from '../../tables/webhooks.ts'
 
-/** The channel on which fresh deliveries are announced. */
+/** The channel for new deliveries. */
 export const WEBHOOK_CHANNEL = 'hearth_webhook'
 
-/** States in which a delivery may still be sent. */
+/** The states in which a delivery may still be sent. */
 export const OPEN_DELIVERY = ['pending', 'delivering', 'retrying'] as const satisfies WebhookDeliveryStatus[]
 
 export interface DeliveryFilter {
@@ -18,7 +18,7 @@ export interface DeliveryFilter {
   limit: number
 }
 
-/** Deliveries of an account, newest first. */
+/** Lists the deliveries of an account, newest first. */
 export function listWebhookDeliveries(
   db: Kysely<Database>,
   accountId: string,
@@ -40,7 +40,7 @@ export function findWebhookDelivery(
   return ofAccount(db, accountId).where('id', '=', id).executeTakeFirst()
 }
 
-/** The attempts of a delivery in their order. */
+/** Lists the attempts of a delivery in order. */
 export function listWebhookAttempts(db: Kysely<Database>, deliveryId: string): Promise<WebhookAttemptRow[]> {
   return db
     .selectFrom('webhook_attempt')
@@ -50,10 +50,13 @@ export function listWebhookAttempts(db: Kysely<Database>, deliveryId: string): P
     .execute()
 }
 
-/** A delivery that a workflow has, or should have. */
+/** A delivery that a workflow owns. */
 export type WaitingDelivery = Pick<WebhookDeliveryRow, 'id' | 'account_id'>
 
-/** Deliveries between two attempts, whose workflow should be there by now: its start is not among those still enqueued. */
+/**
+ * Lists deliveries between two attempts whose workflow should exist by now, because its start is not
+ * among those still enqueued.
+ */
 export async function waitingDeliveries(
   db: Kysely<Database>,
   { after, limit }: { after: string | null; limit: number },
@@ -67,7 +70,7 @@ export async function waitingDeliveries(
   return rows
 }
 
-/** Queues an event to one destination whatever it is subscribed to: test events, which have no workload behind them. */
+/** Creates a delivery to one endpoint whatever its subscriptions: test events, which no task or job causes. */
 export async function insertWebhookDelivery(
   trx: Transaction<Database>,
   delivery: { accountId: string; endpointId: string; eventId: string; eventType: string; now: Date },
@@ -92,13 +95,13 @@ export async function insertWebhookDelivery(
   return row
 }
 
-/** When an event was written; `undefined` once retention has removed it. */
+/** Returns the time at which an event was written; `undefined` once retention has removed it. */
 export async function eventCreatedAt(db: Kysely<Database>, eventId: string): Promise<Date | undefined> {
   const row = await db.selectFrom('event').select('created_at').where('id', '=', eventId).executeTakeFirst()
   return row?.created_at
 }
 
-/** Locks every generation of the same event to the same destination, oldest first. */
+/** Locks every generation of the same event to the same endpoint, oldest first. */
 export function lockGenerations(
   trx: Transaction<Database>,
   { endpoint_id, event_id }: Pick<WebhookDeliveryRow, 'endpoint_id' | 'event_id'>,
@@ -113,7 +116,7 @@ export function lockGenerations(
     .execute()
 }
 
-/** The next generation of a delivery: same event, pinned to the destination and secrets of now. */
+/** Creates the next generation of a delivery: the same event, pinned to the current URL and secrets. */
 export async function insertRedelivery(
   trx: Transaction<Database>,
   of: WebhookDeliveryRow,

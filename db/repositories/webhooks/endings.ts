@@ -5,12 +5,12 @@ import { supersedeVerifications } from './endpoints.ts'
 import { dropOverflow } from './fan-out.ts'
 
 /**
- * Deliveries that one step of housekeeping ends. Every statement that moves several deliveries locks them in the order of
- * their ids first, so that no two of them wait for each other.
+ * The number of deliveries that one housekeeping step ends. Every statement that updates several deliveries locks them
+ * in the order of their ids first, so that no two of them deadlock.
  */
 const ENDED_PER_STEP = 5_000
 
-/** Ends a delivery without another attempt. One that is being made ends too: what it brings is only in the history. */
+/** Ends a delivery without another attempt. If an attempt is in flight, its outcome appears only in the history. */
 export async function endDelivery(
   db: Kysely<Database>,
   deliveryId: string,
@@ -25,13 +25,13 @@ export async function endDelivery(
     .execute()
 }
 
-/** Ends what an endpoint still has open; who is sending finds it ended and sends no more. */
+/** Ends all open deliveries of an endpoint. A sender finds its delivery ended and sends no more. */
 export async function cancelDeliveries(trx: Transaction<Database>, endpointId: string): Promise<void> {
   await dropOverflow(trx, endpointId)
   await cancelOpen(trx, endpointId, sql``)
 }
 
-/** The same for redeliveries, which belong to the destination they are pinned to: its URL has changed. */
+/** Does the same for redeliveries, which are pinned to the URL at their creation, after the URL has changed. */
 export async function cancelPinnedDeliveries(trx: Transaction<Database>, endpointId: string): Promise<void> {
   await cancelOpen(trx, endpointId, sql`and pinned_version is not null`)
 }
@@ -51,7 +51,10 @@ async function cancelOpen(
     from locked where d.id = locked.id`.execute(trx)
 }
 
-/** A delivery left behind at a disabled endpoint, as by an event that came while that was being disabled, ends here. */
+/**
+ * Ends deliveries that stayed open at a disabled endpoint, for example because their event arrived
+ * while it was being disabled.
+ */
 export async function cancelStrandedDeliveries(db: Kysely<Database>, now: Date): Promise<void> {
   await sql`
     with locked as materialized (
@@ -63,9 +66,9 @@ export async function cancelStrandedDeliveries(db: Kysely<Database>, now: Date):
     from locked where d.id = locked.id and d.status in ('pending', 'retrying')`.execute(db)
 }
 
-/** Deliveries that their deadline found still waiting: for a verification that did not come, or after a long outage. */
+/** Ends deliveries that still waited at their deadline: for a verification that never succeeded, or after a long outage. */
 export async function expireDeliveries(db: Kysely<Database>, now: Date): Promise<void> {
-  // Two statements, each over its own partial index: nothing is due later than its deadline.
+  // Two statements each use a partial index of their own; no attempt is due later than its deadline.
   await deadLetter(db, sql`status = 'pending'`, now)
   await deadLetter(db, sql`status = 'retrying' and next_attempt_at <= ${now}`, now)
 }
@@ -81,8 +84,8 @@ async function deadLetter(db: Kysely<Database>, which: RawBuilder<unknown>, now:
 }
 
 /**
- * The destination answered 410: it gets nothing more until an administrator enables it again. False when it
- * is not the current one any more, or disabled already.
+ * Disables an endpoint that returned 410, until an administrator enables it again. False when its URL is no longer the
+ * current one, or it is disabled already.
  */
 export async function disableGoneEndpoint(
   trx: Transaction<Database>,

@@ -8,7 +8,10 @@ export type NewWebhookEndpoint = Pick<
   'id' | 'account_id' | 'name' | 'url_sealed' | 'url_origin' | 'event_types' | 'secret_hint'
 >
 
-/** How many destinations an account has, locked: two that are added at once are counted one after the other. */
+/**
+ * Counts the webhook endpoints of an account and locks the count, so that two that are added at once are
+ * counted one after the other.
+ */
 export async function countWebhookEndpoints(trx: Transaction<Database>, accountId: string): Promise<number> {
   await trx
     .selectFrom('account')
@@ -25,7 +28,7 @@ export async function countWebhookEndpoints(trx: Transaction<Database>, accountI
   return count
 }
 
-/** Adds a destination that waits for its verification. */
+/** Adds an endpoint that waits for its verification. */
 export function insertWebhookEndpoint(
   trx: Transaction<Database>,
   endpoint: NewWebhookEndpoint,
@@ -45,7 +48,7 @@ export function findWebhookEndpoint(
   return ofAccount(db, accountId).where('id', '=', id).executeTakeFirst()
 }
 
-/** Locks a destination against other changes; events and deliveries to it are written meanwhile all the same. */
+/** Locks an endpoint against other changes; events and deliveries to it can still be written. */
 export function lockWebhookEndpoint(
   trx: Transaction<Database>,
   accountId: string,
@@ -55,8 +58,8 @@ export function lockWebhookEndpoint(
 }
 
 /**
- * Locks destinations in the order of their ids, always before their verifications and deliveries, and gives the version
- * that each of them now has.
+ * Locks endpoints in the order of their ids, always before their verifications and deliveries, and returns the
+ * current version of each URL.
  */
 export async function lockDestinations(
   trx: Transaction<Database>,
@@ -73,7 +76,7 @@ export async function lockDestinations(
   return new Map(rows.map(({ id, destination_version }) => [id, destination_version]))
 }
 
-/** Destinations of an account, newest first. */
+/** Lists the webhook endpoints of an account, newest first. */
 export function listWebhookEndpoints(
   db: Kysely<Database>,
   accountId: string,
@@ -84,7 +87,7 @@ export function listWebhookEndpoints(
   return query.execute()
 }
 
-/** Changes a locked destination; every change makes a new revision. */
+/** Changes a locked endpoint; every change makes a new revision. */
 export function updateWebhookEndpoint(
   trx: Transaction<Database>,
   id: string,
@@ -127,8 +130,8 @@ export async function insertWebhookSecret(
 }
 
 /**
- * Makes `current` the secret of a destination: the one before it signs until `until`, those before that no longer, and none
- * of them when they are revoked.
+ * Makes `current` the only secret without an end. The one before it signs until `until`, earlier ones no longer; with a
+ * revocation all earlier ones end at once.
  */
 export async function retireWebhookSecrets(
   trx: Transaction<Database>,
@@ -146,12 +149,12 @@ export async function retireWebhookSecrets(
     .execute()
 }
 
-/** Forgets the secrets of a destination that is deleted. */
+/** Deletes the secrets of a deleted endpoint. */
 export async function removeWebhookSecrets(trx: Transaction<Database>, endpointId: string): Promise<void> {
   await trx.deleteFrom('webhook_secret').where('endpoint_id', '=', endpointId).execute()
 }
 
-/** The secrets that may sign at a moment, newest first. */
+/** Returns the secrets that may sign at this time, newest first. */
 export function validWebhookSecrets(
   db: Kysely<Database>,
   endpointId: string,
@@ -167,7 +170,7 @@ export function validWebhookSecrets(
     .execute()
 }
 
-/** Every secret of these destinations that was not revoked, newest first: for signing now or as pinned. */
+/** Returns every secret of these endpoints that was not revoked, newest first, for current and for pinned signatures. */
 export function signingSecrets(
   db: Kysely<Database>,
   endpointIds: readonly string[],
@@ -181,7 +184,7 @@ export function signingSecrets(
     .execute()
 }
 
-/** Opens the verification of a destination's version; earlier ones count no more. */
+/** Opens the verification of a URL's version; earlier ones no longer count. */
 export async function openVerification(
   trx: Transaction<Database>,
   verification: {
@@ -210,13 +213,13 @@ export async function openVerification(
     .execute()
 }
 
-/** How often an account had challenges sent within the last hour, and how long ago the last one was. */
+/** The challenges of an account in the last hour, and the time since the last one. */
 export interface ChallengeCounts {
-  /** By all its destinations together. */
+  /** Challenges to all endpoints of the account. */
   ofAccount: number
-  /** To this origin, whichever of its destinations had it. */
+  /** Challenges to this origin, for any of the account's endpoints. */
   ofOrigin: number
-  /** Seconds since the last challenge of this destination; null when there was none within the hour. */
+  /** Seconds since the last challenge of this endpoint; null without one in the last hour. */
   sinceLastS: number | null
 }
 
@@ -234,7 +237,7 @@ export async function countChallenges(
   return rows[0] ?? { ofAccount: 0, ofOrigin: 0, sinceLastS: null }
 }
 
-/** Ends what is still being verified. */
+/** Ends pending verifications. */
 export async function supersedeVerifications(trx: Transaction<Database>, endpointId: string): Promise<void> {
   await trx
     .updateTable('webhook_verification')

@@ -3,7 +3,7 @@ import { newId } from '../../../domain/ids.ts'
 import type { Database } from '../../tables.ts'
 import type { EventTable } from '../../tables/accounts.ts'
 
-/** A terminal state to announce. */
+/** A terminal status to publish. */
 export interface TerminalEvent {
   accountId: string
   type: string
@@ -15,7 +15,7 @@ export type EventRow = Pick<EventTable, 'id' | 'account_id' | 'type' | 'resource
   created_at: Date
 }
 
-/** Freezes an event: its payload holds no prompt, input, output, log or artifact. */
+/** Builds an event whose payload is final; it contains no prompt, input, output, log or artifact. */
 export function freezeEvent(event: TerminalEvent, now: Date): EventRow {
   const id = newId()
   return {
@@ -28,7 +28,7 @@ export function freezeEvent(event: TerminalEvent, now: Date): EventRow {
   }
 }
 
-/** What the events of many resources have in common, for a statement that freezes each with its row. */
+/** The common part of events for many resources, for a statement that builds one event per row. */
 export interface EventForm {
   readonly type: string
   /** The payload as a pattern of Postgres' `format`: 1 is the event's id, 2 the resource's, 3 the time. */
@@ -39,7 +39,7 @@ const EVENT_ID = '<event id>'
 const RESOURCE_ID = '<resource id>'
 const CREATED_AT = '<created at>'
 
-/** The form of an event whose `resource` has no id yet. */
+/** Builds the form of an event whose `resource` has no id yet. */
 export function eventForm(event: {
   accountId: string
   type: string
@@ -68,7 +68,10 @@ const payloadOf = (id: string, event: TerminalEvent, createdAt: string): string 
     data: { resource: event.resource, resource_url: event.resourceUrl },
   })
 
-/** Writes events in the transaction of the terminal state. Safe to repeat: a resource reaches each terminal type once. */
+/**
+ * Writes events in the transaction of the terminal status. Safe to repeat, because a resource has one
+ * event of each terminal type.
+ */
 export async function insertEvents(
   trx: Kysely<Database>,
   events: readonly TerminalEvent[],
@@ -80,7 +83,7 @@ export async function insertEvents(
   )
 }
 
-/** `insertEvents` for a caller that needs the events' ids. */
+/** Works as `insertEvents`, for a caller that needs the ids of the events. */
 export async function insertFrozenEvents(trx: Kysely<Database>, rows: readonly EventRow[]): Promise<void> {
   if (rows.length === 0) return
   await trx

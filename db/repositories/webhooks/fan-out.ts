@@ -1,21 +1,21 @@
 import { type Kysely, sql } from 'kysely'
 import type { Database } from '../../tables.ts'
 
-/** Events of one account, and of all accounts, that one pass turns into deliveries: accounts take turns. */
+/** The number of events per account, and of all accounts, that one pass fans out; accounts take turns. */
 const EVENTS_PER_ACCOUNT = 64
 const EVENTS_PER_PASS = 256
-/** Deliveries that one destination may have open; what comes beyond waits until some of them have ended. */
+/** The largest number of open deliveries of one endpoint; further events wait until some of them have ended. */
 export const MAX_OPEN_PER_ENDPOINT = 5_000
-/** Moved out of waiting in one pass, for each destination. */
+/** The number of waiting events per endpoint that one pass turns into deliveries. */
 const DRAINED_PER_PASS = 500
 
 const deadline = sql`interval '48 hours'`
 const open = sql`('pending', 'delivering', 'retrying')`
 
 /**
- * Turns events into deliveries: one row for each destination that was subscribed, enabled and verified when the event
- * happened. A destination with too many open deliveries keeps only its own events waiting. Safe to repeat and to run
- * in several processes: an event is taken once, under its row's lock. Answers how many events were taken.
+ * Fans out events: each endpoint that was subscribed, enabled and verified at the time of the event gets one delivery.
+ * For an endpoint with too many open deliveries only its own events wait. Safe to repeat and to run in several
+ * processes, because an event is taken once, under its row's lock. Returns the number of events taken.
  */
 export async function fanOutEvents(
   db: Kysely<Database>,
@@ -67,8 +67,8 @@ export async function fanOutEvents(
 }
 
 /**
- * Turns events that waited for a destination into deliveries, oldest first, as far as the destination has room again.
- * Those whose 48 hours have passed become dead letters, so that they can be seen and sent again by hand. Safe to repeat.
+ * Turns events that waited for an endpoint into deliveries, oldest first, as far as the endpoint has room again. Events
+ * older than 48 hours become dead letters, which can be listed and redelivered by hand. Safe to repeat.
  */
 export async function drainOverflow(
   db: Kysely<Database>,
@@ -112,7 +112,7 @@ export async function drainOverflow(
     from taken on conflict do nothing`.execute(db)
 }
 
-/** A destination that is disabled or deleted gets nothing of what waited for it. */
+/** Drops the waiting events of an endpoint that is disabled or deleted. */
 export async function dropOverflow(db: Kysely<Database>, endpointId: string): Promise<void> {
   await db.deleteFrom('webhook_overflow').where('endpoint_id', '=', endpointId).execute()
 }

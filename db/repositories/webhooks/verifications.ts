@@ -9,7 +9,7 @@ export interface PendingVerification {
   endpoint: WebhookEndpointRow
 }
 
-/** The verification of a destination's version, while it still counts. */
+/** Finds the verification of a URL's version, while it is pending. */
 export async function findOpenVerification(
   db: Kysely<Database>,
   endpointId: string,
@@ -33,7 +33,7 @@ export async function findOpenVerification(
   return verification && endpoint && { verification, endpoint }
 }
 
-/** Keeps what came of a challenge for the owner of the destination, while that challenge still counts. */
+/** Stores the failure of a challenge for the owner of the endpoint, while its verification is pending. */
 export async function noteChallengeFailure(
   db: Kysely<Database>,
   { verification: { endpoint_id, destination_version } }: PendingVerification,
@@ -48,7 +48,7 @@ export async function noteChallengeFailure(
     .execute()
 }
 
-/** Verifications whose window has closed without anybody there to say so. */
+/** Fails verifications whose window has closed while no workflow was there to do so. */
 export async function failLapsedVerifications(db: Kysely<Database>, now: Date): Promise<void> {
   await db.transaction().execute(async (trx) => {
     const expired = await trx
@@ -72,7 +72,7 @@ export async function failLapsedVerifications(db: Kysely<Database>, now: Date): 
   })
 }
 
-/** The owner is told that no challenge comes any more. */
+/** Marks the stored failure as the last one, so that the owner sees that no further challenge comes. */
 async function noteLastFailure(
   trx: Transaction<Database>,
   { endpoint_id, destination_version }: Pick<WebhookVerificationRow, 'endpoint_id' | 'destination_version'>,
@@ -90,8 +90,8 @@ async function noteLastFailure(
 }
 
 /**
- * Ends a verification that still counts, and says whether it did; a destination verified inside its window becomes active in
- * the same transaction.
+ * Ends a pending verification, and returns whether it was pending. An endpoint verified within its window becomes
+ * active in the same transaction.
  */
 export async function finishVerification(
   db: Kysely<Database>,
