@@ -1,9 +1,16 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import Koa from 'koa'
-import { CHAT_PATH } from '../domain/chat/chat.ts'
+import type { Logger } from '../platform/log.ts'
 import type { Family } from './http/family.ts'
-import { Kernel } from './http/mount.ts'
-import type { MountOptions } from './http/operation.ts'
+import { hotPath, type MountedRoute } from './http/hot-path.ts'
+import { answerUnrouted, decodePath, enterRoute, requireHost } from './http/middleware/find-route.ts'
+import { finishRequests } from './http/middleware/finish-requests.ts'
+import type { Middleware } from './http/middleware/middleware.ts'
+import { renderErrors } from './http/middleware/render-errors.ts'
+import { type MountOptions, type Operation, operationsOf } from './http/operation.ts'
+import { createLimits, pipelineOf } from './http/pipeline.ts'
+import { RequestContext } from './http/request-context.ts'
+import { createRouter } from './http/router.ts'
 import { builder } from './routes/builder/family.ts'
 import { docsRoutes } from './routes/docs/index.ts'
 import { openai } from './routes/openai/family.ts'
@@ -14,29 +21,79 @@ import type { Services } from './services.ts'
 export const FAMILIES: readonly Family[] = [builder, openai, orchestrator, root]
 
 export interface AppOptions extends MountOptions {
-  /** Tests of the kernel bring their own routes. */
+  /** Tests of the shell bring their own routes. */
   families?: readonly Family[]
 }
+
+type Listener = (req: IncomingMessage, res: ServerResponse) => void
 
 /** The whole HTTP surface as one request listener for `http.createServer`. */
 export function createApp(
   services: Services,
-  { families = FAMILIES, ...options }: AppOptions = {},
-): (req: IncomingMessage, res: ServerResponse) => void {
-  const docs: Family = { name: 'root', prefix: '', errors: 'builder', routes: docsRoutes(families) }
-  const kernel = new Kernel([...families, docs], services, options)
-  const app = new Koa()
-  // Koa reports only what the kernel cannot answer any more: connections that broke.
-  app.on('error', (err) => services.log.debug({ err }, 'connection lost'))
-  app.use((ctx) => {
-    // The kernel writes its answers itself, headers and all.
-    ctx.respond = false
-    kernel.handle(ctx.req, ctx.res)
-  })
-  const listen = app.callback()
-  // Chats are many and short of time: they go without Koa's context, of which the kernel uses nothing.
+  { families: given = FAMILIES, ...options }: AppOptions = {},
+): Listener {
+  const { config, log } = services
+  const docs: Family = { name: 'root', prefix: '', errors: 'builder', routes: docsRoutes(given) }
+  const families = [...given, docs]
+  const { served, off } = operationsOf(families, config.HEARTH_FEATURES, options)
+  const limits = createLimits(services)
+  const around = [finishRequests(log, limits.bodies), renderErrors(families, limits.strangers)]
+  const routes = served.map((operation) => ({
+    operation,
+    middlewares: pipelineOf(operation, services, limits),
+  }))
+
+  const listen = createShell({ routes, around, off, log }).callback()
+  const serveHot = hotPath(routes, around, log)
   return (req, res) => {
-    if (req.url === CHAT_PATH) kernel.handle(req, res)
-    else void listen(req, res)
+    if (!serveHot(req, res)) void listen(req, res)
   }
+}
+
+interface ShellOptions {
+  routes: readonly MountedRoute[]
+  /** The middlewares of every request, also of one that is for no route. */
+  around: readonly Middleware[]
+  /** Routes of features that are off. */
+  off: readonly Operation[]
+  log: Logger
+}
+
+function createShell({ routes, around, off, log }: ShellOptions): Koa<RequestContext> {
+  const entries = routes.map(({ operation, middlewares }) => ({
+    name: operation.route.operationId,
+    method: operation.route.method,
+    path: operation.path,
+    middlewares: [enterRoute(operation), ...middlewares],
+  }))
+  const offEntries = off.map(({ route, path }) => ({
+    name: route.preview ?? '',
+    method: route.method,
+    path,
+    middlewares: [],
+  }))
+
+  const app = new Koa<RequestContext>()
+  // Koa reports only what the middlewares cannot answer any more: connections that broke.
+  app.on('error', (err) => log.debug({ err }, 'connection lost'))
+  Object.defineProperty(app.context, 'path', PATH)
+  app.use((ctx, next) => {
+    // The middleware `respond` writes the answer, and says why.
+    ctx.respond = false
+    ctx.state = new RequestContext(ctx.req, ctx.res, log)
+    return next()
+  })
+  for (const middleware of around) app.use(middleware)
+  app.use(requireHost)
+  app.use(decodePath([...entries, ...offEntries]))
+  app.use(createRouter(entries).routes())
+  app.use(answerUnrouted(createRouter(offEntries)))
+  return app
+}
+
+/** The router matches `ctx.path`. Koa would parse the address anew, and throw at some that name a host badly. */
+const PATH = {
+  get(this: { state: RequestContext }): string {
+    return this.state.routedPath
+  },
 }

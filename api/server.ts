@@ -52,7 +52,7 @@ export async function startGateway({
     headersTimeout: HEADERS_TIMEOUT_MS,
     // Uploads of a gigabyte over a slow line take their time; every body is bounded by size instead.
     requestTimeout: 0,
-    // The kernel refuses what lacks it in its own words.
+    // The middleware `requireHost` refuses what lacks it in our own words.
     requireHostHeader: false,
     // Some clients offer HTTP/2 in this way; they would get no answer.
     shouldUpgradeCallback: asksForLink,
@@ -67,7 +67,7 @@ export async function startGateway({
       connections.note(req.socket, res)
       answer(req, res)
     }
-    // The kernel itself says "100 Continue", once it knows that it wants the body.
+    // The middleware `takeBody` says "100 Continue", once it knows that the body is wanted.
     for (const event of ['request', 'checkContinue', 'checkExpectation'] as const) {
       server.removeAllListeners(event).on(event, listener)
     }

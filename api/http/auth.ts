@@ -80,7 +80,7 @@ const cohortAuth =
     return { accountId: caller.accountId, userId: req.headers['x-user-id']?.toString() }
   }
 
-/** The signature covers the body, which the kernel has read by now. */
+/** The signature covers the body, which has been read by now. */
 const verifyNode = ({ req, rawBody }: RequestContext, { nodes }: Services): Promise<AnyCaller> =>
   nodes.verify({ ...signedHead(req), body: rawBody })
 

@@ -12,9 +12,9 @@ import { ApiError, invalid } from '../../domain/errors.ts'
 import { isUuid } from '../../domain/uuid.ts'
 import type { Services } from '../services.ts'
 import { canonicalDigest } from './canonical.ts'
+import type { Outgoing } from './outgoing.ts'
 import type { ReplyHeaders } from './reply.ts'
 import type { RequestContext } from './request-context.ts'
-import type { Outgoing } from './respond.ts'
 import type { AnyRoute } from './route.ts'
 
 /** A request under an `Idempotency-Key`, and what its body says. */

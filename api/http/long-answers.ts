@@ -1,6 +1,6 @@
 import { tryLater } from '../../domain/errors.ts'
 import { FairTurns, LineFull } from '../../platform/async/fair-turns.ts'
-import type { Outgoing } from './respond.ts'
+import type { Outgoing } from './outgoing.ts'
 
 /** Of how many accounts at once long answers are made; what waits holds no memory yet. */
 const TURNS = { most: 64, mostPerKey: 1, mostWaiting: 256 } as const

@@ -7,6 +7,8 @@ import type { Held } from './body-budget.ts'
 import type { AnyCaller } from './caller.ts'
 import { ClientDisconnect } from './client-disconnect.ts'
 import { KEEP_ALIVE } from './idle-connections.ts'
+import type { Operation } from './operation.ts'
+import type { Outgoing } from './outgoing.ts'
 import type { AnyRequest } from './route.ts'
 
 const SANE_ID = /^[\w.:/+=@-]{1,128}$/
@@ -19,10 +21,13 @@ function withoutOrigin(url: string): string {
   return path.startsWith('/') ? path : `/${path}`
 }
 
-/** One request on its way through the kernel. What is rarely asked for (disconnect, logger) is made when it is. */
+/**
+ * One request on its way through the middlewares, which have it as Koa's `ctx.state`. What is rarely asked for (disconnect,
+ * logger) is made when it is.
+ */
 export class RequestContext implements AnyRequest {
   readonly req: IncomingMessage
-  /** The response as the kernel writes it: with `head`, in one go. */
+  /** The response as `respond` writes it: with `head`, in one go. */
   readonly response: ServerResponse
   /** Names and values in turn, of what every answer to this request carries. */
   readonly head: string[]
@@ -31,6 +36,10 @@ export class RequestContext implements AnyRequest {
   /** Without the query, which may hold a signed URL's secret. */
   readonly path: string
   readonly search: string
+  /** The path as routes are matched with it. */
+  routedPath: string
+  /** The route that the request is for, once that is known. */
+  operation: Operation | undefined
   caller: AnyCaller
   accountId: string | undefined
   /** Who holds the memory of its body where that is not `accountId`: known before the caller is, or by the URL. */
@@ -43,6 +52,8 @@ export class RequestContext implements AnyRequest {
   /** What it takes of the memory for bodies. */
   held: Held | undefined
   trx: Transaction<Database> | undefined
+  /** What the handler gave, as long as it has not answered by itself. */
+  outgoing: Outgoing | undefined
   readonly #parentLog: Logger
   #log: Logger | undefined
   #disconnect: ClientDisconnect | undefined
@@ -55,6 +66,7 @@ export class RequestContext implements AnyRequest {
     const url = withoutOrigin(req.url ?? '/')
     const mark = url.indexOf('?')
     this.path = mark === -1 ? url : url.slice(0, mark)
+    this.routedPath = this.path
     this.search = mark === -1 ? '' : url.slice(mark + 1)
     const given = req.headers['x-request-id']
     this.requestId = typeof given === 'string' && SANE_ID.test(given) ? given : newId()
@@ -62,7 +74,7 @@ export class RequestContext implements AnyRequest {
     if (res.shouldKeepAlive) this.head.push('keep-alive', KEEP_ALIVE)
   }
 
-  /** For handlers that write by themselves: what the kernel would send is set on it at first use. */
+  /** For handlers that write by themselves: what `respond` would send is set on it at first use. */
   get res(): ServerResponse {
     const { response, head } = this
     if (head.length > 0 && !response.headersSent) {

@@ -107,6 +107,8 @@ export interface Route<
    * takes. Parameters are as they stand in the path.
    */
   grant?(request: Pick<AnyRequest, 'req' | 'params'>, services: Services): string
+  /** Called so often that it goes past Koa and its router (`hot-path.ts`). */
+  isHot?: boolean
   /** Opens no description: an inner route that clients reach by a URL they are given. */
   internal?: boolean
   // A method, so that a table of routes may forget each route's own types.

@@ -1,130 +1,99 @@
-import { ApiError } from '../../domain/errors.ts'
+import Router, { type RouterMiddleware } from '@koa/router'
+import type { RequestContext } from './request-context.ts'
 
-interface SuffixedParam<T> {
+/** A route as it is given to the router. */
+export interface RouterEntry {
   name: string
-  suffix: string
-  node: Segment<T>
+  method: string
+  /** The whole path, in OpenAPI's spelling. */
+  path: string
+  middlewares: readonly RouterMiddleware<RequestContext>[]
 }
 
-/** One position in a path: what may follow it, and what is served when the path ends here. */
-interface Segment<T> {
-  literals: Map<string, Segment<T>>
-  /** `{slug}:invoke`: tried before the bare parameter, longest suffix first. */
-  suffixed: SuffixedParam<T>[]
-  param: { name: string; node: Segment<T> } | undefined
-  methods: Map<string, T> | undefined
-}
-
-type PathParams = Record<string, string>
-
-export interface Match<T> {
-  methods: ReadonlyMap<string, T>
-  params: PathParams
-}
-
-const NO_PARAMS: PathParams = Object.freeze({})
-
-const newSegment = <T>(): Segment<T> => ({
-  literals: new Map(),
-  suffixed: [],
-  param: undefined,
-  methods: undefined,
-})
+export type ApiRouter = Router<RequestContext>
 
 /**
- * Finds what a path names by walking its segments: literals before parameters, so order of registration
- * does not matter. Paths without parameters cost one map look-up. Segments are decoded after splitting:
- * `org%2Fname` is one segment.
+ * An @koa/router with these routes. It takes the first that fits, so they are put in the order of their paths: at each
+ * segment literals come before parameters with a suffix (`{slug}:invoke`), and these before bare parameters. Upper and lower
+ * case differ, and so do paths with and without a slash at their end.
  */
-export class PathRouter<T> {
-  readonly #root = newSegment<T>()
-  readonly #fixed = new Map<string, Match<T>>()
-
-  add(method: string, path: string, value: T): void {
-    let segment = this.#root
-    for (const text of path.split('/').slice(1)) segment = childFor(segment, text)
-
-    const methods = (segment.methods ??= new Map())
-    if (methods.has(method)) throw new Error(`${method} ${path} is declared twice`)
-    methods.set(method, value)
-    if (!path.includes('{')) this.#fixed.set(path, { methods, params: NO_PARAMS })
+export function createRouter(entries: readonly RouterEntry[]): ApiRouter {
+  refuseAmbiguous(entries)
+  const router: ApiRouter = new Router({ sensitive: true, strict: true })
+  const inOrder = entries.map((entry) => ({ entry, rank: rankOf(entry.path) }))
+  inOrder.sort((a, b) => (a.rank < b.rank ? -1 : Number(a.rank > b.rank)))
+  for (const { entry } of inOrder) {
+    const { name, method, path, middlewares } = entry
+    router.register(patternOf(path), [method], [...middlewares], { name })
   }
-
-  /** What `path` (without query) names, or `undefined`. */
-  find(path: string): Match<T> | undefined {
-    const fixed = this.#fixed.get(path)
-    if (fixed) return fixed
-
-    const params: PathParams = {}
-    const methods = walk(this.#root, path, 1, params)
-    return methods && { methods, params }
-  }
+  return router
 }
 
-function childFor<T>(segment: Segment<T>, text: string): Segment<T> {
-  if (!text.startsWith('{')) {
-    const known = segment.literals.get(text)
-    if (known) return known
-    const fresh = newSegment<T>()
-    segment.literals.set(text, fresh)
-    return fresh
-  }
+/** `/actions/{slug}:invoke` as path-to-regexp writes it: `/actions/:slug\:invoke`. */
+const patternOf = (path: string): string =>
+  path.replaceAll(':', String.raw`\:`).replaceAll(/\{(\w+)\}/g, ':$1')
 
-  const end = text.indexOf('}')
-  const name = text.slice(1, end)
-  const suffix = text.slice(end + 1)
-  if (suffix) return suffixedChild(segment, name, suffix)
+const LONGEST_SUFFIX = 999
 
-  segment.param ??= { name, node: newSegment() }
-  if (segment.param.name !== name) throw new Error(`{${name}} and {${segment.param.name}} share a place`)
-  return segment.param.node
-}
+/** Sorts paths: of two that fit the same request, the one that says more about its first different segment comes first. */
+const rankOf = (path: string): string =>
+  segmentsOf(path)
+    .map((segment) => {
+      if (!segment.startsWith('{')) return 'a'
+      const suffix = suffixOf(segment)
+      return suffix ? `b${String(LONGEST_SUFFIX - suffix.length).padStart(3, '0')}` : 'c'
+    })
+    .join('/')
 
-function suffixedChild<T>(segment: Segment<T>, name: string, suffix: string): Segment<T> {
-  const known = segment.suffixed.find((other) => other.suffix === suffix)
-  if (known) return known.node
-  const node = newSegment<T>()
-  segment.suffixed.push({ name, suffix, node })
-  segment.suffixed.sort((a, b) => b.suffix.length - a.suffix.length)
-  return node
-}
+const segmentsOf = (path: string): string[] => path.split('/').slice(1)
+const suffixOf = (segment: string): string => segment.slice(segment.indexOf('}') + 1)
 
-function walk<T>(
-  segment: Segment<T>,
-  path: string,
-  from: number,
-  params: PathParams,
-): Map<string, T> | undefined {
-  if (from > path.length) return segment.methods
+/** Throws when two routes have one method and path, or call the parameter in one place by two names. */
+function refuseAmbiguous(entries: readonly RouterEntry[]): void {
+  const seen = new Set<string>()
+  const names = new Map<string, string>()
+  for (const { method, path } of entries) {
+    if (seen.has(`${method} ${path}`)) throw new Error(`${method} ${path} is declared twice`)
+    seen.add(`${method} ${path}`)
 
-  const slash = path.indexOf('/', from)
-  const end = slash === -1 ? path.length : slash
-  const text = decode(path.slice(from, end))
-
-  const literal = segment.literals.get(text)
-  const found = literal && walk(literal, path, end + 1, params)
-  if (found || text === '') return found
-
-  for (const { name, suffix, node } of segment.suffixed) {
-    if (text.length <= suffix.length || !text.endsWith(suffix)) continue
-    const methods = walk(node, path, end + 1, params)
-    if (methods) {
-      params[name] = text.slice(0, -suffix.length)
-      return methods
+    for (const { index, 0: parameter } of path.matchAll(/\{\w+\}/g)) {
+      const place = path.slice(0, index) + suffixOf(path.slice(index).split('/')[0] ?? '')
+      const known = names.get(place) ?? parameter
+      if (known !== parameter) throw new Error(`${parameter} and ${known} share a place`)
+      names.set(place, parameter)
     }
   }
-
-  if (!segment.param) return undefined
-  const methods = walk(segment.param.node, path, end + 1, params)
-  if (methods) params[segment.param.name] = text
-  return methods
 }
 
-function decode(text: string): string {
-  if (!text.includes('%')) return text
-  try {
-    return decodeURIComponent(text)
-  } catch {
-    throw new ApiError('bad_request', 'the path is not valid percent-encoded UTF-8')
+/**
+ * The path as routes are matched with it: each segment is decoded on its own, so that `%3Ainvoke` is `:invoke`, but for
+ * slashes and percent signs, which the router decodes once it has found the segments. Throws a `URIError` when a segment is
+ * not encoded well.
+ */
+export const routedPath = (path: string): string =>
+  path.includes('%') ? path.split('/').map(decodeSegment).join('/') : path
+
+const decodeSegment = (segment: string): string =>
+  decodeURIComponent(segment).replaceAll('%', '%25').replaceAll('/', '%2F')
+
+/** Says whether some route begins like the path, as far as the path's first segment that cannot be decoded. */
+export function leadsToMalformed(entries: readonly RouterEntry[], path: string): boolean {
+  const given: string[] = []
+  for (const segment of segmentsOf(path)) {
+    try {
+      given.push(decodeURIComponent(segment))
+    } catch {
+      break
+    }
   }
+  return entries.some(({ path: declared }) => {
+    const segments = segmentsOf(declared)
+    return given.length <= segments.length && given.every((text, at) => fits(segments[at] ?? '', text))
+  })
+}
+
+function fits(segment: string, text: string): boolean {
+  if (!segment.startsWith('{')) return segment === text
+  const suffix = suffixOf(segment)
+  return text.length > suffix.length && text.endsWith(suffix)
 }

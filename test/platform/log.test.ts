@@ -2,12 +2,8 @@ import assert from 'node:assert/strict'
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { promisify } from 'node:util'
-import { BodyBudget } from '../../api/http/body-budget.ts'
-import { prepare } from '../../api/http/operation.ts'
-import { Strangers } from '../../api/http/strangers.ts'
+import { operationOf } from '../../api/http/operation.ts'
 import { orchestrator } from '../../api/routes/orchestrator/family.ts'
-import type { Services } from '../../api/services.ts'
-import { readConfig } from '../../platform/config.ts'
 
 const LOG = new URL('../../platform/log.ts', import.meta.url).href
 
@@ -68,16 +64,9 @@ describe('the log', function () {
   })
 
   it('names routes whose address is a credential by their template', () => {
-    const services = { objects: { putBytes: 0 } } as Services
     const of = (operationId: string) => {
       const route = orchestrator.routes.find((each) => each.operationId === operationId)!
-      return prepare(
-        route,
-        orchestrator,
-        services,
-        { budget: new BodyBudget(0), strangers: new Strangers(readConfig({})) },
-        {},
-      ).loggedPath
+      return operationOf(route, orchestrator).loggedPath
     }
 
     assert.equal(of('completeLease'), '/api/v1/leases/{lease_token}:complete')

@@ -48,6 +48,16 @@ const getThing = route({
   },
 })
 
+const callFirst = route({
+  operationId: 'callFirst',
+  summary: 'Do something to the first thing',
+  method: 'POST',
+  path: '/things/first',
+  auth: 'none',
+  success: { status: 204 },
+  handler: () => reply(204),
+})
+
 const breakDown = route({
   operationId: 'breakDown',
   summary: 'Fail in one of several ways',
@@ -73,7 +83,7 @@ const families: Family[] = [
     name: 'builder',
     prefix: '/api/builder/v1',
     errors: 'builder',
-    routes: [echo, getThing, breakDown],
+    routes: [echo, getThing, callFirst, breakDown],
   },
   { name: 'openai', prefix: '/v1', errors: 'openai', routes: [chat] },
 ]
@@ -189,6 +199,25 @@ describe('the kernel', () => {
     assert.equal(wrong.headers.allow, 'GET, HEAD, OPTIONS')
     assert.equal(options.status, 204)
     assert.equal(options.headers.allow, 'GET, HEAD, OPTIONS')
+  })
+
+  it('takes the methods of a path from the one that says most about it', async () => {
+    const first = await api.call('DELETE', '/api/builder/v1/things/first')
+    const other = await api.call('DELETE', '/api/builder/v1/things/other')
+
+    assert.deepEqual([first.status, first.headers.allow], [405, 'POST, OPTIONS'])
+    assert.deepEqual([other.status, other.headers.allow], [405, 'GET, HEAD, OPTIONS'])
+    assert.equal((await api.call('GET', '/api/builder/v1/things/first')).status, 405)
+  })
+
+  it('knows a path as far as a route leads, and only there minds how it is encoded', async () => {
+    const statusOf = async (path: string) => (await api.call('GET', path)).status
+
+    assert.equal(await statusOf('/api/builder/v1/things/%zz/more'), 400)
+    assert.equal(await statusOf('/api/builder/v1/nothing/%zz'), 404)
+    assert.equal(await statusOf('/api/builder/v1/things/x/'), 404)
+    assert.equal(await statusOf('/api/builder/v1//things/x'), 404)
+    assert.equal(await statusOf('/api/builder/v1/Things/x'), 404)
   })
 
   it('answers HEAD like GET, without the body', async () => {

@@ -2,14 +2,13 @@ import assert from 'node:assert/strict'
 import { checkIfMatch, etagMatches, etagOf } from '../../../api/http/etag.ts'
 import { checkKillSwitch, passKillSwitch } from '../../../api/http/kill-switch-gate.ts'
 import { readPage } from '../../../api/http/page.ts'
-import { PathRouter } from '../../../api/http/router.ts'
+import { createRouter, routedPath } from '../../../api/http/router.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import { newId } from '../../../domain/ids.ts'
 
 const isCode = (code: string) => (err: unknown) => err instanceof ApiError && err.code === code
 
 describe('the router', () => {
-  const router = new PathRouter<string>()
   const paths = [
     '/models',
     '/models/{id}',
@@ -24,10 +23,12 @@ describe('the router', () => {
     '/cohorts:plan',
   ]
   // Order of registration must not matter.
-  for (const path of paths.toReversed()) router.add('GET', path, path)
+  const entries = paths.toReversed().map((path) => ({ name: path, method: 'GET', path, middlewares: [] }))
+  const router = createRouter(entries)
   const find = (path: string) => {
-    const match = router.find(path)
-    return match && [match.methods.get('GET'), match.params]
+    const routed = routedPath(path)
+    const [layer] = router.match(routed, 'GET').pathAndMethod
+    return layer && [layer.name, layer.params(routed, layer.captures(routed))]
   }
 
   it('prefers literals to parameters and goes back when they lead nowhere', () => {
@@ -64,8 +65,11 @@ describe('the router', () => {
   })
 
   it('refuses two routes for one place', () => {
-    assert.throws(() => router.add('GET', '/models', 'again'), /twice/)
-    assert.throws(() => router.add('GET', '/models/{other}/x', 'x'), /share a place/)
+    const withOne = (path: string) => () =>
+      createRouter([...entries, { name: 'again', method: 'GET', path, middlewares: [] }])
+
+    assert.throws(withOne('/models'), /twice/)
+    assert.throws(withOne('/models/{other}/x'), /share a place/)
   })
 })
 

@@ -37,6 +37,7 @@ export const infer = route({
   path: '/endpoints/{endpoint_id}/infer',
   auth: 'api-key',
   admitsWork: true,
+  isHot: true,
   params: EndpointParams,
   body: InferBody,
   maxBodyBytes: MAX_INFER_BYTES,

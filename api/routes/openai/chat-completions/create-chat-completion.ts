@@ -22,6 +22,7 @@ export const createChatCompletion = route({
   path: '/chat/completions',
   auth: 'api-key',
   admitsWork: true,
+  isHot: true,
   body: CreateChatCompletion,
   maxBodyBytes: MAX_BYTES,
   success: {

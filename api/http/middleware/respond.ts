@@ -1,33 +1,32 @@
 import { isAscii } from 'node:buffer'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import type { ApiError } from '../../domain/errors.ts'
-import { drain } from './body.ts'
-import { ERROR_BODIES } from './errors.ts'
-import { etagMatches } from './etag.ts'
-import type { Family } from './family.ts'
-import type { ReplyHeaders } from './reply.ts'
-import type { RequestContext } from './request-context.ts'
+import type { ApiError } from '../../../domain/errors.ts'
+import { drain } from '../body.ts'
+import { ERROR_BODIES } from '../errors.ts'
+import { etagMatches } from '../etag.ts'
+import type { Family } from '../family.ts'
+import type { Outgoing } from '../outgoing.ts'
+import type { ReplyHeaders } from '../reply.ts'
+import type { RequestContext } from '../request-context.ts'
+import type { Middleware } from './middleware.ts'
 
-/** An answer ready to send: JSON as text, everything else as it is. */
-export interface Outgoing {
-  status: number
-  body: string | Uint8Array | Readable | undefined
-  headers: ReplyHeaders | undefined
-}
-
-/** Turns what a handler gave into bytes; JSON is written once, so that the stored reply is the sent one. */
-export function encode(status: number, body: unknown, headers: ReplyHeaders | undefined): Outgoing {
-  if (body === undefined) return { status, body: undefined, headers }
-  if (body instanceof Uint8Array || body instanceof Readable) return { status, body, headers }
-  return { status, body: JSON.stringify(body), headers }
+/**
+ * Sends what the handler gave. Koa's own way out (`ctx.body`) is not taken: it spells its headers `Content-Type` and
+ * `Content-Length` where this API has lower case, writes head and body apart, ends a 304 differently, and lets a stream that
+ * breaks end like one that is complete.
+ */
+export const respond: Middleware = async ({ state }, next) => {
+  await next()
+  const sending = state.outgoing && send(state, state.outgoing)
+  if (sending) await sending
 }
 
 /**
  * Writes an answer; what comes back is to be awaited only for streams. A matching `If-None-Match` turns a tagged
  * answer into 304.
  */
-export function send({ req, response, head }: RequestContext, outgoing: Outgoing): Promise<void> | undefined {
+function send({ req, response, head }: RequestContext, outgoing: Outgoing): Promise<void> | undefined {
   const { status, body, headers } = outgoing
   const seen = addHeaders(head, headers)
   if (seen.etag !== undefined && status === 200 && etagMatches(req.headers['if-none-match'], seen.etag)) {

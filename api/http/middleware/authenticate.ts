@@ -1,0 +1,43 @@
+import type { Services } from '../../services.ts'
+import { authenticator, checkNodeHead } from '../auth.ts'
+import type { AnyCaller } from '../caller.ts'
+import type { Operation } from '../operation.ts'
+import type { RequestContext } from '../request-context.ts'
+import { identify } from '../stranger-sockets.ts'
+import type { Strangers } from '../strangers.ts'
+import type { Middleware } from './middleware.ts'
+
+/** Finds out who is calling, by the credential that the route declares. */
+export function authenticate(
+  { route, isOpen }: Operation,
+  services: Services,
+  strangers: Strangers,
+): Middleware {
+  const callerOf = authenticator(route, services, strangers)
+
+  function admit(state: RequestContext, caller: AnyCaller): void {
+    state.caller = caller
+    if (!isOpen || route.grant) identify(state.req.socket)
+    if (caller && 'accountId' in caller) state.accountId = caller.accountId
+  }
+
+  return ({ state }, next) => {
+    const caller = callerOf(state)
+    if (caller instanceof Promise) {
+      return caller.then((found) => {
+        admit(state, found)
+        return next()
+      })
+    }
+    admit(state, caller)
+    return next()
+  }
+}
+
+/** Checks what the head of a node's request says of its sender, before its body is read. */
+export const checkSignedHead =
+  (services: Services): Middleware =>
+  async ({ state }, next) => {
+    await checkNodeHead(state, services)
+    return next()
+  }

@@ -1,0 +1,71 @@
+import type { RouterContext, RouterMiddleware } from '@koa/router'
+import { ApiError } from '../../../domain/errors.ts'
+import type { Operation } from '../operation.ts'
+import type { RequestContext } from '../request-context.ts'
+import { type ApiRouter, leadsToMalformed, routedPath, type RouterEntry } from '../router.ts'
+import type { Middleware } from './middleware.ts'
+
+type ApiMiddleware = RouterMiddleware<RequestContext>
+type Matched = NonNullable<RouterContext<RequestContext>['matched']>
+
+/** An answer repeats so much of a path. */
+const LONGEST_PATH = 200
+
+export const requireHost: Middleware = ({ state: { req } }, next) => {
+  if (req.headers.host !== undefined || req.httpVersion !== '1.1') return next()
+  throw new ApiError('bad_request', 'the header Host is missing')
+}
+
+/** Makes the path ready for the router. */
+export const decodePath =
+  (entries: readonly RouterEntry[]): Middleware =>
+  ({ state }, next) => {
+    try {
+      state.routedPath = routedPath(state.path)
+    } catch {
+      if (!leadsToMalformed(entries, state.path)) throw notFound(state.path)
+      throw new ApiError('bad_request', 'the path is not valid percent-encoded UTF-8')
+    }
+    return next()
+  }
+
+/** Begins the middlewares of a route. */
+export const enterRoute =
+  (operation: Operation): ApiMiddleware =>
+  ({ state, params, matched = [], routerPath }, next) => {
+    // @koa/router goes on to paths that say less where the first one lacks the method.
+    if (matched[0]?.path !== routerPath) throw methodNotAllowed(state, matched)
+    state.operation = operation
+    state.params = params
+    return next()
+  }
+
+/** Answers what no route has taken. `off` holds the routes of features that are off, named as these features. */
+export const answerUnrouted =
+  (off: ApiRouter): ApiMiddleware =>
+  async ({ state, matched = [] }) => {
+    const { req, response, head, path, routedPath: routed } = state
+    if (matched.length === 0) throw notFound(path, off.match(routed, 'GET').path[0]?.name)
+    if (req.method !== 'OPTIONS') throw methodNotAllowed(state, matched)
+    response.writeHead(204, [...head, 'allow', allowed(matched)]).end()
+  }
+
+function notFound(path: string, feature?: string): ApiError {
+  const hint = feature
+    ? `the feature ${feature} is off; an operator turns it on with HEARTH_FEATURES=${feature}`
+    : '/docs shows what there is'
+  return new ApiError('not_found', `there is no ${path.slice(0, LONGEST_PATH)}; ${hint}`)
+}
+
+function methodNotAllowed({ path }: RequestContext, matched: Matched): ApiError {
+  const allow = allowed(matched)
+  return new ApiError('method_not_allowed', `${path} takes ${allow}`, { headers: { allow } })
+}
+
+/** The methods of the first path, in the order in which they are declared. */
+function allowed(matched: Matched): string {
+  const methods = matched.filter(({ path }) => path === matched[0]?.path).flatMap((layer) => layer.methods)
+  const names = methods.filter((method) => method !== 'HEAD')
+  if (methods.includes('HEAD')) names.push('HEAD')
+  return [...names, 'OPTIONS'].join(', ')
+}

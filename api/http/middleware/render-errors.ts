@@ -1,0 +1,55 @@
+import { isDataException } from '../../../db/errors.ts'
+import { ApiError } from '../../../domain/errors.ts'
+import { ClientGoneError } from '../body.ts'
+import { toApiError } from '../errors.ts'
+import type { Family } from '../family.ts'
+import type { RequestContext } from '../request-context.ts'
+import type { Strangers } from '../strangers.ts'
+import { unstorableText } from '../unstorable.ts'
+import type { Middleware } from './middleware.ts'
+import { sendError } from './respond.ts'
+
+/** Answers whatever the middlewares after it throw, in the words of the request's family. Never throws. */
+export function renderErrors(families: readonly Family[], strangers: Strangers): Middleware {
+  function fail(state: RequestContext, err: unknown): void {
+    const { response } = state
+    if (err instanceof ClientGoneError || response.destroyed) {
+      response.destroy()
+      return
+    }
+    try {
+      const isCounted = err instanceof ApiError && isStrangers(state, err)
+      render(state, isCounted ? strangers.refuse(state.req, err) : err)
+    } catch (cause) {
+      state.log.error({ err: cause }, 'an error could not be told')
+      // Nothing but the request's id: what else was to be sent may be what cannot be.
+      state.head.length = 2
+      sendError(state, 'builder', new ApiError('internal', 'internal error'))
+    }
+  }
+
+  function render(state: RequestContext, err: unknown): void {
+    const { path, operation } = state
+    const publicError = toApiError(err)
+    const thrown = (isDataException(err) && unstorableText(state)) || publicError
+    const error = operation?.conformance?.checkError(thrown) ?? thrown
+    if (error.cause !== undefined) {
+      state.log[error.status >= 500 ? 'error' : 'debug']({ err: error.cause }, error.message)
+    }
+    const family = operation?.family ?? families.find(({ prefix }) => prefix && path.startsWith(`${prefix}/`))
+    sendError(state, family?.errors ?? 'builder', error)
+  }
+
+  return async ({ state }, next) => {
+    try {
+      await next()
+    } catch (err) {
+      fail(state, err)
+    }
+  }
+}
+
+/** Says whether it is for want of a valid credential that a request is refused. */
+const isStrangers = ({ operation }: RequestContext, { status }: ApiError): boolean =>
+  status === 401 ||
+  (operation?.isOpen === true && operation.route.internal === true && (status === 403 || status === 404))

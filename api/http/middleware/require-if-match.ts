@@ -1,0 +1,8 @@
+import { ApiError } from '../../../domain/errors.ts'
+import type { Middleware } from './middleware.ts'
+
+/** Refuses a conditional write without its condition. */
+export const requireIfMatch: Middleware = ({ state: { req } }, next) => {
+  if (req.headers['if-match'] !== undefined) return next()
+  throw new ApiError('precondition_required', 'send If-Match with the ETag of what you read')
+}

@@ -1,0 +1,33 @@
+import type { Transaction } from 'kysely'
+import type { Database } from '../../../db/tables.ts'
+import type { Services } from '../../services.ts'
+import { type Idempotency, keyOf } from '../idempotency.ts'
+import { passKillSwitch, passKillSwitchIn } from '../kill-switch-gate.ts'
+import type { Outgoing } from '../outgoing.ts'
+import type { AnyRoute } from '../route.ts'
+import type { Middleware } from './middleware.ts'
+
+/**
+ * Runs the handler of an idempotent route in a transaction, which the key and the stored reply commit with. A request whose
+ * key is known gets the stored reply, and its handler is not called.
+ */
+export function runInTransaction(route: AnyRoute, services: Services, idempotency: Idempotency): Middleware {
+  const { db, outbox, killSwitch } = services
+  const admit = () => (route.admitsWork ? passKillSwitch(killSwitch) : undefined)
+
+  return async ({ state }, next) => {
+    const work = async (trx: Transaction<Database>): Promise<Outgoing> => {
+      state.trx = trx
+      await next()
+      if (route.admitsWork) await passKillSwitchIn(trx)
+      if (!state.outgoing) throw new Error(`${route.operationId} is idempotent: it has to return its answer`)
+      return state.outgoing
+    }
+
+    const keyed = keyOf(route, state)
+    if (!keyed) await admit()
+    state.outgoing = keyed ? await idempotency.run(keyed, admit, work) : await db.transaction().execute(work)
+    state.runAfterCommit()
+    outbox.poke()
+  }
+}

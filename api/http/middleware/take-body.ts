@@ -1,0 +1,65 @@
+import { STRANGERS, type BodyBudget } from '../body-budget.ts'
+import {
+  checkMediaType,
+  declaredLength,
+  fileTooLarge,
+  hasBody,
+  JSON_TYPE,
+  readBody,
+  tooLarge,
+} from '../body.ts'
+import type { Operation } from '../operation.ts'
+import type { RequestContext } from '../request-context.ts'
+import type { Middleware } from './middleware.ts'
+
+const MIB = 1024 * 1024
+const JSON_TYPES = [JSON_TYPE]
+/** What a form may hold beside its file: 32 fields of 64 KiB, and the heads of its parts. */
+const FORM_BYTES = 4 * MIB
+
+/**
+ * Reads a JSON body into the context, or looks at the head of one that the handler will read. Both take their memory from
+ * `bodies`; of a stream, `streamBytes` are in memory at a time.
+ */
+export function takeBody(
+  { route, isOpen }: Operation,
+  { bodies, streamBytes }: { bodies: BodyBudget; streamBytes: number },
+): Middleware {
+  const maxBytes = route.stream ? Infinity : Math.min(route.maxBodyBytes ?? MIB, bodies.share)
+  /** Who holds the memory of a body whose sender is no account. */
+  const fallbackOwner = isOpen ? STRANGERS : route.auth
+
+  /** Refuses by the declared length, before a byte is read. */
+  function checkDeclared(bytes: number): void {
+    const file = route.stream?.file
+    if (file && bytes > file.maxBytes + FORM_BYTES) throw fileTooLarge(file)
+    if (bytes > maxBytes) throw tooLarge(maxBytes)
+  }
+
+  /** Makes sure that there is room for what is coming. */
+  function reserve(state: RequestContext): void {
+    const declared = declaredLength(state.req)
+    const held = (state.held = { owner: state.accountId ?? state.owner ?? fallbackOwner, bytes: 0 })
+    if (!route.stream) return bodies.check(held.owner, declared)
+    bodies.hold(held, Math.min(declared || streamBytes, streamBytes))
+    state.req.once('close', () => bodies.release(held))
+  }
+
+  function read(state: RequestContext): Promise<void> {
+    const { req, held } = state
+    const hold = (bytes: number) => held && bodies.hold(held, bytes)
+    return readBody(req, maxBytes, { hold, done: (bytes) => (state.rawBody = bytes) })
+  }
+
+  return ({ state }, next) => {
+    const { req } = state
+    if (!hasBody(req)) return next()
+    checkDeclared(declaredLength(req))
+    if (route.stream) checkMediaType(req, route.stream.contentTypes)
+    else if (route.body) checkMediaType(req, JSON_TYPES)
+    reserve(state)
+
+    if (req.headers.expect?.toLowerCase() === '100-continue') state.response.writeContinue()
+    return route.stream ? next() : read(state).then(next)
+  }
+}

@@ -1,0 +1,70 @@
+import type { Services } from '../services.ts'
+import { BodyBudget } from './body-budget.ts'
+import { Idempotency } from './idempotency.ts'
+import { LongAnswers } from './long-answers.ts'
+import { authenticate, checkSignedHead } from './middleware/authenticate.ts'
+import { callHandler } from './middleware/call-handler.ts'
+import { limitRate } from './middleware/limit-rate.ts'
+import { limitStrangers } from './middleware/limit-strangers.ts'
+import type { Middleware } from './middleware/middleware.ts'
+import { requireIfMatch } from './middleware/require-if-match.ts'
+import { respond } from './middleware/respond.ts'
+import { runInTransaction } from './middleware/run-in-transaction.ts'
+import { stopAtKillSwitch } from './middleware/stop-at-kill-switch.ts'
+import { takeBody } from './middleware/take-body.ts'
+import { takeTurns } from './middleware/take-turns.ts'
+import { validateInput } from './middleware/validate-input.ts'
+import type { Operation } from './operation.ts'
+import { RateLimiter } from './rate-limit.ts'
+import { Strangers } from './strangers.ts'
+
+const MIB = 1024 * 1024
+
+/** The limits of this gateway, which the routes have in common. */
+export interface SharedLimits {
+  readonly bodies: BodyBudget
+  readonly strangers: Strangers
+  readonly limiter: RateLimiter | undefined
+  readonly longAnswers: LongAnswers
+  readonly idempotency: Idempotency
+}
+
+export function createLimits(services: Services): SharedLimits {
+  const { config } = services
+  const { HEARTH_RATE_LIMIT: perSecond, HEARTH_RATE_BURST: burst } = config
+  return {
+    bodies: new BodyBudget(config.HEARTH_BODY_MEMORY_MB * MIB),
+    strangers: new Strangers(config),
+    limiter: perSecond > 0 ? new RateLimiter({ perSecond, burst }) : undefined,
+    longAnswers: new LongAnswers(),
+    idempotency: new Idempotency(services),
+  }
+}
+
+/** The middlewares that a request to this route passes, in their order. */
+export function pipelineOf(
+  operation: Operation,
+  services: Services,
+  { bodies, strangers, limiter, longAnswers, idempotency }: SharedLimits,
+): Middleware[] {
+  const { route, isOpen } = operation
+  // The signature of a node covers the body, so that is read before anything else is believed.
+  const isBodySigned = route.auth === 'node-signature' && !route.stream
+  const body = takeBody(operation, { bodies, streamBytes: services.objects.putBytes })
+  const caller = authenticate(operation, services, strangers)
+
+  const middlewares = [
+    isOpen && limitStrangers(operation, strangers),
+    ...(isBodySigned ? [checkSignedHead(services), body, caller] : [caller]),
+    route.auth === 'api-key' && limiter && limitRate(limiter),
+    !isBodySigned && body,
+    validateInput(route, bodies),
+    route.ifMatch && requireIfMatch,
+    respond,
+    ...(route.idempotent
+      ? [runInTransaction(route, services, idempotency)]
+      : [route.admitsWork && stopAtKillSwitch(services.killSwitch), route.isLong && takeTurns(longAnswers)]),
+    callHandler(operation, services),
+  ]
+  return middlewares.filter((middleware) => typeof middleware === 'function')
+}
