@@ -1,11 +1,10 @@
-import { execFile } from 'node:child_process'
 import { readdirSync, readlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { promisify } from 'node:util'
 import { request } from 'undici'
 import { openDatabase } from '../db/database.ts'
 import { TERMINAL_TASK_STATUSES } from '../domain/inference-task.ts'
+import { runProgram } from '../platform/processes/run-program.ts'
 import { startWorld, type Target } from './gateway-world.ts'
 import { median } from './platform.ts'
 
@@ -45,7 +44,7 @@ const expect = (holds: boolean, otherwise: string) => void (holds || wrong.push(
 
 async function probe({ url, key, model }: Target): Promise<Probed> {
   const script = join(import.meta.dirname, 'harness', 'abort-probe.mjs')
-  const { stdout } = await promisify(execFile)(process.execPath, [script, url, String(CLIENTS)], {
+  const { stdout } = await runProgram(process.execPath, [script, url, String(CLIENTS)], {
     env: { ...process.env, KEY: key, MODEL: model },
   })
   return JSON.parse(stdout) as Probed

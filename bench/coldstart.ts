@@ -1,11 +1,10 @@
-import { execFile, spawn } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { promisify } from 'node:util'
 import { Client, type Dispatcher, request } from 'undici'
 import { AdminClient } from '../cli/admin-client.ts'
 import { importModel } from '../cli/commands/models.ts'
@@ -15,6 +14,7 @@ import { ensurePythonEnv, pythonProcessEnv } from '../node-runtime/environments/
 import { processCommand } from '../node-runtime/models/launch.ts'
 import { loadCatalog } from '../platform/catalog.ts'
 import { readConfig } from '../platform/config.ts'
+import { runProgram } from '../platform/processes/run-program.ts'
 import type { RuntimeProfile } from '../schemas/runtime-profile.ts'
 import { type BenchPlatform, median, startPlatform } from './platform.ts'
 
@@ -185,7 +185,7 @@ try {
     profile: profileOf('llm-transformers'),
     python,
     make: async (path) =>
-      void (await promisify(execFile)(python, ['test/support/builders/tiny_llm.py', path], {
+      void (await runProgram(python, ['test/support/builders/tiny_llm.py', path], {
         env: pythonProcessEnv(),
       })),
     file: 'tiny',

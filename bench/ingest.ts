@@ -1,12 +1,11 @@
-import { execFile } from 'node:child_process'
 import { createWriteStream } from 'node:fs'
 import { mkdtemp, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import { promisify } from 'node:util'
 import { readDataset } from '../platform/datasets/reader.ts'
+import { runProgram } from '../platform/processes/run-program.ts'
 
 // Reading a 500 MB jsonl file as an ingest does (every row parsed, checked and counted, columns typed) beside DuckDB's
 // plain count of the same file. Each side is a process of its own, its start included.
@@ -57,7 +56,7 @@ async function timed(read: () => Promise<{ rows: number; peakBytes: number }>): 
 
 async function plainCount(path: string): Promise<{ rows: number; peakBytes: number }> {
   const args = ['--input-type=module', '-e', PLAIN_COUNT, path]
-  const { stdout } = await promisify(execFile)(process.execPath, args)
+  const { stdout } = await runProgram(process.execPath, args)
   const [rows = 0, peakBytes = 0] = stdout.trim().split(' ').map(Number)
   return { rows, peakBytes }
 }

@@ -1,7 +1,6 @@
-import { execFile } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
-import { promisify } from 'node:util'
+import { runProgram } from '../platform/processes/run-program.ts'
 
 /** What becomes of a connection in place of a status: the platform has closed it, or the driver once the phase was over. */
 export const CUT = 0
@@ -61,7 +60,7 @@ export async function compressedTable(python: string): Promise<Buffer> {
     '    for _ in range(40): writer.write_table(part)',
     'sys.stdout.buffer.write(out.getvalue())',
   ].join('\n')
-  const { stdout } = await promisify(execFile)(python, ['-c', program], {
+  const { stdout } = await runProgram(python, ['-c', program], {
     encoding: 'buffer',
     maxBuffer: 64 << 20,
   })

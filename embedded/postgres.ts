@@ -1,4 +1,4 @@
-import { execFile, execFileSync, spawnSync } from 'node:child_process'
+import { execFileSync, spawnSync } from 'node:child_process'
 import {
   chmodSync,
   chownSync,
@@ -11,13 +11,11 @@ import {
 } from 'node:fs'
 import { arch, platform, tmpdir, userInfo } from 'node:os'
 import { dirname, join } from 'node:path'
-import { promisify } from 'node:util'
 import pRetry from 'p-retry'
 import pg from 'pg'
+import { runProgram } from '../platform/processes/run-program.ts'
 import { StartError, UsageError } from './options.ts'
 import type { ChildSpec } from './processes/child.ts'
-
-const run = promisify(execFile)
 
 /** A database cluster on the local disk and how its server is started. */
 export interface PostgresCluster {
@@ -208,7 +206,7 @@ function canSetpriv(flags: string[], paths: string[]): boolean {
 async function as(owner: Owner | undefined, command: string, args: string[], needs: string[]): Promise<void> {
   const { command: file, args: rest, ...identity } = commandAs(owner, command, args, { needs })
   try {
-    await run(file, rest, { env: serverEnv(), cwd: '/', ...identity })
+    await runProgram(file, rest, { env: serverEnv(), cwd: '/', ...identity })
   } catch (err) {
     const { stderr = '', message } = err as { stderr?: string; message: string }
     throw new StartError(`${command} failed: ${stderr.trim() || message}`, { cause: err })

@@ -1,12 +1,10 @@
-import { execFile } from 'node:child_process'
 import { accessSync, chmodSync, constants, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { promisify } from 'node:util'
 import { findTemporalCli, goInstall, onPath } from '../embedded/processes/programs.ts'
 import { ensurePackages } from '../node-runtime/environments/npm-env.ts'
 import { ensurePythonEnv } from '../node-runtime/environments/python-env.ts'
+import { runProgram } from '../platform/processes/run-program.ts'
 
-const run = promisify(execFile)
 const VERSITYGW = '1.8.0'
 const TEST_SERVER = '1.38.0'
 /** Locks of the Python environments that only tests need. */
@@ -77,7 +75,9 @@ async function testServer(cacheDir: string, say: Say): Promise<string> {
   mkdirSync(building, { recursive: true })
   try {
     writeFileSync(join(building, 'pom.xml'), pom())
-    await run('mvn', ['-q', '-B', 'dependency:copy-dependencies', '-DoutputDirectory=lib'], { cwd: building })
+    await runProgram('mvn', ['-q', '-B', 'dependency:copy-dependencies', '-DoutputDirectory=lib'], {
+      cwd: building,
+    })
     const java = 'exec java -XX:+UseSerialGC -XX:TieredStopAtLevel=1'
     const main = 'io.temporal.testserver.TestServer "$@"'
     writeFileSync(

@@ -1,13 +1,10 @@
-import { execFile } from 'node:child_process'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { promisify } from 'node:util'
 import { request } from 'undici'
+import { runProgram } from '../../platform/processes/run-program.ts'
 import { ROOT } from '../paths.ts'
 import { writeTinyGguf } from './tiny-gguf.ts'
-
-const run = promisify(execFile)
 
 /** A finished answer, and how long its first word took. */
 export interface Chat {
@@ -42,7 +39,7 @@ export async function importTinyModel({ base_url, operations_key, account_id }: 
       account_id,
     ]
     const env = { ...process.env, HEARTH_BASE_URL: base_url, HEARTH_OPERATIONS_KEY: operations_key }
-    await run(process.execPath, args, { cwd: ROOT, env })
+    await runProgram(process.execPath, args, { cwd: ROOT, env })
     return name
   } finally {
     await rm(folder, { recursive: true, force: true })

@@ -1,10 +1,8 @@
-import { execFile } from 'node:child_process'
 import { performance } from 'node:perf_hooks'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { promisify } from 'node:util'
+import { runProgram } from '../../platform/processes/run-program.ts'
 import type { BuilderClient } from './client.ts'
 
-const run = promisify(execFile)
 const POLL_MS = 200
 
 type Say = (line: string) => void
@@ -45,7 +43,7 @@ export async function exportTable(python: string): Promise<Buffer> {
     'rows.writerow([*table.feature_names, "target"])',
     'rows.writerows([*row, target] for row, target in zip(table.data.tolist(), table.target.tolist()))',
   ].join('\n')
-  const { stdout } = await run(python, ['-c', program], { encoding: 'buffer', maxBuffer: 16 << 20 })
+  const { stdout } = await runProgram(python, ['-c', program], { encoding: 'buffer', maxBuffer: 16 << 20 })
   return stdout
 }
 

@@ -1,11 +1,10 @@
-import { execFile, spawn } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { accessSync, chmodSync, constants, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
-import { promisify } from 'node:util'
+import { runProgram } from '../../platform/processes/run-program.ts'
 import { UsageError } from '../options.ts'
 
 const CLI_VERSION = '1.5.1'
-const run = promisify(execFile)
 
 /** An executable called `name` on PATH. */
 export function onPath(name: string): string | undefined {
@@ -82,7 +81,7 @@ export async function goInstall(
   if (!go) throw new Error('there is no `go` to build it with')
   const name = module.split('/').at(-1) ?? module
   say(
-    `building ${name} ${version} with ${(await run(go, ['version'])).stdout.trim()}; about five minutes, once`,
+    `building ${name} ${version} with ${(await runProgram(go, ['version'])).stdout.trim()}; about five minutes, once`,
   )
   const folder = `${join(target, '..')}.build-${process.pid}`
   mkdirSync(folder, { recursive: true })

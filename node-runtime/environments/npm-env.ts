@@ -1,10 +1,9 @@
-import { execFile } from 'node:child_process'
 import { createHash, randomUUID } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { cp, mkdir, readFile, rename, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { promisify } from 'node:util'
+import { runProgram } from '../../platform/processes/run-program.ts'
 
 export interface PackagesOptions {
   /** Where sets of packages are kept: outside the checkout, shared by all checkouts of this machine. */
@@ -12,7 +11,6 @@ export interface PackagesOptions {
   log: (line: string) => void
 }
 
-const run = promisify(execFile)
 const LOCKS = join(dirname(fileURLToPath(import.meta.url)), 'npm')
 const INSTALL_MS = 600_000
 
@@ -63,7 +61,7 @@ async function install(
     await cp(source, draft, { recursive: true })
     // What is optional in them are builds for other machines and other accelerators.
     const args = ['install', '--omit=optional', '--ignore-scripts', '--no-audit', '--no-fund']
-    await run('npm', args, {
+    await runProgram('npm', args, {
       cwd: draft,
       timeout: INSTALL_MS,
       env: { ...process.env, npm_config_prefix: '' },

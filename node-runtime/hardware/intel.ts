@@ -1,7 +1,5 @@
-import { execFile } from 'node:child_process'
-import { promisify } from 'node:util'
+import { runProgram } from '../../platform/processes/run-program.ts'
 
-const run = promisify(execFile)
 const TIMEOUT_MS = 10_000
 const HEADING = 'Device Name'
 
@@ -9,7 +7,7 @@ const HEADING = 'Device Name'
 export async function findXpus(): Promise<string[]> {
   try {
     // Property 2 is the name. On a machine without a device the tool prints a sentence instead of the heading.
-    const { stdout } = await run('xpu-smi', ['discovery', '--dump', '2'], { timeout: TIMEOUT_MS })
+    const { stdout } = await runProgram('xpu-smi', ['discovery', '--dump', '2'], { timeout: TIMEOUT_MS })
     const [heading, ...names] = stdout.split('\n').map((line) => line.trim().replaceAll('"', ''))
     return heading === HEADING ? names.filter(Boolean) : []
   } catch {

@@ -1,8 +1,6 @@
-import { execFile } from 'node:child_process'
-import { promisify } from 'node:util'
+import { runProgram } from '../../platform/processes/run-program.ts'
 import type { Gpu } from '../../schemas/node.ts'
 
-const run = promisify(execFile)
 const TIMEOUT_MS = 10_000
 
 /** Returns the GPUs of this machine; an empty list without a driver. */
@@ -35,7 +33,7 @@ export function gpuBudgets(gpus: readonly Gpu[], budgetMb: number): number[] {
 /** Returns the rows of nvidia-smi's output; undefined when it fails. */
 async function query(what: string): Promise<string[][] | undefined> {
   try {
-    const { stdout } = await run('nvidia-smi', [what, '--format=csv,noheader,nounits'], {
+    const { stdout } = await runProgram('nvidia-smi', [what, '--format=csv,noheader,nounits'], {
       timeout: TIMEOUT_MS,
     })
     const lines = stdout.trim().split('\n').filter(Boolean)

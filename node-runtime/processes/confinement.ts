@@ -1,10 +1,7 @@
-import { execFile } from 'node:child_process'
 import { existsSync, readlinkSync } from 'node:fs'
 import { basename, delimiter, dirname, isAbsolute, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { promisify } from 'node:util'
-
-const run = promisify(execFile)
+import { runProgram } from '../../platform/processes/run-program.ts'
 
 export const LAUNCHER = fileURLToPath(new URL('launcher.py', import.meta.url))
 const NODE_RUNTIME = fileURLToPath(new URL('..', import.meta.url))
@@ -53,7 +50,9 @@ export interface Order {
 /** Tries every measure in a process that does nothing else. */
 export async function probeConfinement(python: string, network: Confinement['network']): Promise<Held> {
   const order: Order = { reads: [], writes: [], network, hidden: '', oom_score: 0, require: {} }
-  const { stdout } = await run(python, ['-I', '-S', LAUNCHER, JSON.stringify(order)], { timeout: PROBE_MS })
+  const { stdout } = await runProgram(python, ['-I', '-S', LAUNCHER, JSON.stringify(order)], {
+    timeout: PROBE_MS,
+  })
   return JSON.parse(stdout) as Held
 }
 

@@ -1,7 +1,5 @@
-import { execFile } from 'node:child_process'
-import { promisify } from 'node:util'
+import { runProgram } from './run-program.ts'
 
-const run = promisify(execFile)
 const PROBE_MS = 5_000
 
 /**
@@ -30,7 +28,7 @@ export function ownNamespaces(): Promise<readonly string[]> {
 async function probe(): Promise<readonly string[]> {
   const [program = '', ...options] = UNSHARE
   try {
-    await run(program, [...options, process.execPath, '--version'], { timeout: PROBE_MS })
+    await runProgram(program, [...options, process.execPath, '--version'], { timeout: PROBE_MS })
     return UNSHARE
   } catch {
     return []

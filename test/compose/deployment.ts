@@ -1,16 +1,15 @@
-import { execFile, spawn } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { promisify } from 'node:util'
 import { onPath } from '../../embedded/processes/programs.ts'
+import { runProgram } from '../../platform/processes/run-program.ts'
 import { until } from '../support/assertions/until.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
 import { podmanConfiguration } from '../support/servers/container-engine.ts'
 import { skipBecause } from '../support/skip.ts'
 
-const run = promisify(execFile)
 const ROOT = resolve(import.meta.dirname, '..', '..')
 /** The image that the project's own images are built on. */
 const BASE = 'node:24.21.0-bookworm-slim'
@@ -38,7 +37,7 @@ export async function requireDeployment(context: Mocha.Context): Promise<Deploym
   const { command, env } = found
   const compose = async (...args: string[]) => {
     const [program = '', ...first] = command
-    const { stdout } = await run(program, [...first, ...args], { cwd: ROOT, env, maxBuffer: 64 << 20 })
+    const { stdout } = await runProgram(program, [...first, ...args], { cwd: ROOT, env, maxBuffer: 64 << 20 })
     return stdout
   }
   stack.defer(async () => {
@@ -50,7 +49,7 @@ export async function requireDeployment(context: Mocha.Context): Promise<Deploym
     compose,
     async crash(service) {
       const id = (await compose('ps', '--quiet', service)).trim()
-      const { stdout } = await run('docker', ['inspect', '--format', '{{.State.Pid}}', id], { env })
+      const { stdout } = await runProgram('docker', ['inspect', '--format', '{{.State.Pid}}', id], { env })
       process.kill(Number(stdout), 'SIGKILL')
     },
     inside: (service, ...args) =>
@@ -76,14 +75,14 @@ async function prepare(stack: AsyncDisposableStack): Promise<{ command: string[]
     HEARTH_ENCRYPTION_KEYS: randomBytes(32).toString('base64'),
   }
   const answers = () =>
-    run('docker', ['version'], { env }).then(
+    runProgram('docker', ['version'], { env }).then(
       () => true,
       () => false,
     )
   if (!(await answers())) env['DOCKER_HOST'] = await servePodman(stack)
   const command = await composeCommand(env)
   for (const image of [...(await imagesOf(command, env)), BASE]) {
-    await run('docker', ['image', 'inspect', image], { env }).catch(() => {
+    await runProgram('docker', ['image', 'inspect', image], { env }).catch(() => {
       throw new Error(
         `the image ${image} is not on this machine (docker compose pull, or test/compose/stand-ins.sh)`,
       )
@@ -98,7 +97,7 @@ async function composeCommand(env: NodeJS.ProcessEnv): Promise<string[]> {
     const [program = '', ...args] = command ?? []
     if (
       command &&
-      (await run(program, [...args, 'version'], { env }).then(
+      (await runProgram(program, [...args, 'version'], { env }).then(
         () => true,
         () => false,
       ))
@@ -110,7 +109,7 @@ async function composeCommand(env: NodeJS.ProcessEnv): Promise<string[]> {
 
 /** Images of the file that are not built from this checkout. */
 async function imagesOf([program = '', ...args]: string[], env: NodeJS.ProcessEnv): Promise<string[]> {
-  const { stdout } = await run(program, [...args, 'config', '--images'], { cwd: ROOT, env })
+  const { stdout } = await runProgram(program, [...args, 'config', '--images'], { cwd: ROOT, env })
   return stdout.split('\n').filter((image) => image.includes(':') && !image.includes('hearth-test-'))
 }
 
@@ -136,9 +135,9 @@ async function servePodman(stack: AsyncDisposableStack): Promise<string> {
 
 async function checkHealth(env: NodeJS.ProcessEnv, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
-    const { stdout } = await run('podman', ['ps', '--quiet'], { env }).catch(() => ({ stdout: '' }))
+    const { stdout } = await runProgram('podman', ['ps', '--quiet'], { env }).catch(() => ({ stdout: '' }))
     for (const id of stdout.split('\n').filter(Boolean))
-      await run('podman', ['healthcheck', 'run', id], { env }).catch(() => {})
+      await runProgram('podman', ['healthcheck', 'run', id], { env }).catch(() => {})
     await sleep(1_000)
   }
 }

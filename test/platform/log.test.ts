@@ -1,16 +1,16 @@
 import assert from 'node:assert/strict'
-import { execFile, spawn } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { promisify } from 'node:util'
 import { operationOf } from '../../api/http/operation.ts'
 import { orchestrator } from '../../api/routes/orchestrator/family.ts'
+import { runProgram } from '../../platform/processes/run-program.ts'
 
 const LOG = new URL('../../platform/log.ts', import.meta.url).href
 
 /** What is written by a program that has `log`. */
 async function written(program: string, options = '{}'): Promise<string> {
   const text = `import { createLogger } from '${LOG}'; const log = createLogger('test', 'info', ${options}); ${program}`
-  const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', text])
+  const { stdout } = await runProgram(process.execPath, ['--input-type=module', '-e', text])
   return stdout
 }
 

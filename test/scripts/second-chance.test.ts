@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict'
-import { execFile } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
-import { promisify } from 'node:util'
+import { runProgram } from '../../platform/processes/run-program.ts'
 import { type Counts, type Ending, secondChance } from '../../scripts/mocha-run.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
 
@@ -43,7 +42,7 @@ describe('the runner of npm test', () => {
       const first = await suite(${JSON.stringify(specs)})
       const { endings, flaky } = await secondChance(first, (file) => suite([file]))
       console.log(JSON.stringify({ before: countsOf(first), after: countsOf(endings), flaky }))`
-    const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', code], {
+    const { stdout } = await runProgram(process.execPath, ['--input-type=module', '-e', code], {
       env: { ...process.env, HEARTH_TEST_LINGER_MS: '500' },
     })
     told = JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '') as Told

@@ -1,4 +1,3 @@
-import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import {
   cpSync,
@@ -11,11 +10,10 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
-import { promisify } from 'node:util'
 import { readConfig } from '../../platform/config.ts'
+import { runProgram } from '../../platform/processes/run-program.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
 
-const run = promisify(execFile)
 const ROOT = resolve(import.meta.dirname, '..', '..')
 
 /** A released version: found by its commit, so that a clone without tags will do. */
@@ -41,8 +39,8 @@ export async function checkOutRelease({ tag, commit }: Release): Promise<Checkou
   const archive = join(folder.path, 'sources.tar')
   const path = join(folder.path, 'hearth')
   mkdirSync(path)
-  await run('git', ['archive', '--output', archive, commit], { cwd: ROOT })
-  await run('tar', ['-xf', archive, '-C', path])
+  await runProgram('git', ['archive', '--output', archive, commit], { cwd: ROOT })
+  await runProgram('tar', ['-xf', archive, '-C', path])
   await providePackages(path)
   return { name: tag, path, [Symbol.dispose]: () => folder[Symbol.dispose]() }
 }
@@ -66,7 +64,7 @@ const LATER_FRAME = `
 export async function makeLaterVersion(): Promise<Checkout> {
   const folder = temporaryFolder()
   const path = join(folder.path, 'hearth')
-  const { stdout } = await run('git', ['ls-files', '--cached', '--others', '--exclude-standard'], {
+  const { stdout } = await runProgram('git', ['ls-files', '--cached', '--others', '--exclude-standard'], {
     cwd: ROOT,
     maxBuffer: 16 << 20,
   })
@@ -112,7 +110,10 @@ async function installedPackages(path: string, lock: Buffer): Promise<string> {
   mkdirSync(draft, { recursive: true })
   try {
     for (const file of ['package.json', 'package-lock.json']) cpSync(join(path, file), join(draft, file))
-    await run('npm', ['ci', '--omit=dev', '--no-audit', '--no-fund'], { cwd: draft, maxBuffer: 16 << 20 })
+    await runProgram('npm', ['ci', '--omit=dev', '--no-audit', '--no-fund'], {
+      cwd: draft,
+      maxBuffer: 16 << 20,
+    })
     renameSync(draft, installed)
   } finally {
     rmSync(draft, { recursive: true, force: true })

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
-import { execFile, spawn } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { promisify } from 'node:util'
 import { ensurePythonEnv } from '../../../node-runtime/environments/python-env.ts'
+import { runProgram } from '../../../platform/processes/run-program.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
 const RUNTIME = join(import.meta.dirname, '..', '..', '..', 'node-runtime', 'environments')
@@ -48,10 +48,7 @@ describe('a locked Python environment', () => {
 
     assert.equal(otherCode, 0)
     assert.equal(new Set(envs.map(({ directory }) => directory)).size, 1)
-    const { stdout } = await promisify(execFile)(envs[0]?.python ?? '', [
-      '-c',
-      'import h11; print(h11.__name__)',
-    ])
+    const { stdout } = await runProgram(envs[0]?.python ?? '', ['-c', 'import h11; print(h11.__name__)'])
     assert.equal(stdout.trim(), 'h11')
     const [name, ...left] = await readdir(join(options.cacheDir, 'python'))
     assert.match(name ?? '', /^small-[0-9a-f]{16}$/)

@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict'
-import { execFile } from 'node:child_process'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { promisify } from 'node:util'
 import { request } from 'undici'
 import { pythonProcessEnv } from '../../../node-runtime/environments/python-env.ts'
+import { runProgram } from '../../../platform/processes/run-program.ts'
 import type { ImportedModel } from '../../../schemas/model-import.ts'
 import { SOON_MS } from '../../support/assertions/until.ts'
 import { llmPython, requireLlm } from '../../support/builders/tiny-llm.ts'
@@ -12,7 +11,6 @@ import type { AnyBody } from '../../support/servers/api.ts'
 import { chunksOf, LlmWorld, requireLlamaCpp } from '../../support/servers/llm-world.ts'
 import { until } from '../../support/servers/node.ts'
 
-const run = promisify(execFile)
 const PROBE = join(import.meta.dirname, '..', '..', 'support', 'servers', 'start_probe.py')
 const MESSAGES = [{ role: 'user', content: 'What is the capital of France?' }]
 
@@ -217,7 +215,7 @@ for (const [name, form, require] of [
     if (form === 'folder') {
       it('starts without what compiles, spreads or constrains, which can be loaded later', async () => {
         const env = pythonProcessEnv({ OMP_NUM_THREADS: '1' })
-        const { stdout } = await run(await llmPython(), [PROBE, world.pathOf(model.name)], { env })
+        const { stdout } = await runProgram(await llmPython(), [PROBE, world.pathOf(model.name)], { env })
 
         const told = JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '') as object
         assert.deepEqual(told, { said: 2, loaded: [], compiled: false })

@@ -1,12 +1,9 @@
 import assert from 'node:assert/strict'
-import { execFile } from 'node:child_process'
 import { join } from 'node:path'
-import { promisify } from 'node:util'
+import { runProgram } from '../../../platform/processes/run-program.ts'
 import { houses, writeJsonl } from '../../support/builders/sample-data.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { pythonOf, runTrainer } from '../../support/servers/trainer.ts'
-
-const run = promisify(execFile)
 
 /** Writes the rows of data.jsonl as Parquet and as every shape of a saved Hugging Face dataset. */
 const CONVERT = `
@@ -37,7 +34,7 @@ describe('dataset formats', () => {
   it('are all read as the same table', async () => {
     using folder = temporaryFolder()
     await writeJsonl(folder.path, houses(200))
-    await run(await pythonOf('tabular'), ['-c', CONVERT, folder.path])
+    await runProgram(await pythonOf('tabular'), ['-c', CONVERT, folder.path])
     const files: [format: string, name: string][] = [
       ['jsonl', 'data.jsonl'],
       ['parquet', 'data.parquet'],

@@ -1,13 +1,11 @@
 import assert from 'node:assert/strict'
-import { execFile } from 'node:child_process'
 import { join } from 'node:path'
-import { promisify } from 'node:util'
 import { pythonProcessEnv } from '../../../node-runtime/environments/python-env.ts'
 import { mergeModels } from '../../../node-runtime/merge/merge-models.ts'
+import { runProgram } from '../../../platform/processes/run-program.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { llmPython, makeTinyLlm, requireLlm } from '../../support/builders/tiny-llm.ts'
 
-const run = promisify(execFile)
 const SCRIPT = join(import.meta.dirname, '..', '..', 'support', 'builders', 'merge_peft.py')
 const KINDS = ['lora', 'dora', 'saved'] as const
 
@@ -21,7 +19,7 @@ describe('adapter_merge beside PEFT', function () {
     const python = await llmPython()
     const options = { env: pythonProcessEnv({ OMP_NUM_THREADS: '1', HF_HUB_OFFLINE: '1' }) }
     await makeTinyLlm(at('base'), { shardSize: '100KB' })
-    await run(python, [SCRIPT, 'train', at('base'), at('adapters'), ...KINDS], options)
+    await runProgram(python, [SCRIPT, 'train', at('base'), at('adapters'), ...KINDS], options)
 
     for (const kind of KINDS) {
       await mergeModels(
@@ -35,7 +33,7 @@ describe('adapter_merge beside PEFT', function () {
     }
 
     const compare = [SCRIPT, 'compare', at('base'), at('adapters'), at('ours'), ...KINDS]
-    const { stdout } = await run(python, compare, options)
+    const { stdout } = await runProgram(python, compare, options)
     const found = JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '') as Comparison
     assert.deepEqual(Object.keys(found), KINDS)
     for (const [kind, { difference, effect }] of Object.entries(found)) {

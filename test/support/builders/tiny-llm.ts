@@ -1,16 +1,15 @@
-import { execFile, spawn } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { createHash, randomUUID } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { cp, mkdir, readFile, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
-import { promisify } from 'node:util'
 import { pythonProcessEnv } from '../../../node-runtime/environments/python-env.ts'
 import { readConfig } from '../../../platform/config.ts'
+import { runProgram } from '../../../platform/processes/run-program.ts'
 import { pythonOf } from '../servers/trainer.ts'
 import { requireInstalled } from '../skip.ts'
 
-const run = promisify(execFile)
 const MAKER = join(import.meta.dirname, 'tiny_llm.py')
 const PROBE = join(import.meta.dirname, 'llm_probe.py')
 const TRAINERS = join(import.meta.dirname, '..', '..', '..', 'node-runtime', 'trainers')
@@ -62,7 +61,7 @@ export async function makeTinyLlm(folder: string, options: TinyLlm = {}): Promis
   if (!existsSync(kept)) {
     const draft = `${kept}.${randomUUID()}`
     await mkdir(draft, { recursive: true })
-    await run(python, [MAKER, draft, ...flags], { env: pythonProcessEnv({ OMP_NUM_THREADS: '1' }) })
+    await runProgram(python, [MAKER, draft, ...flags], { env: pythonProcessEnv({ OMP_NUM_THREADS: '1' }) })
     // Of two that make it at once the later one throws its away.
     await rename(draft, kept).catch(() => rm(draft, { recursive: true }))
   }

@@ -1,16 +1,14 @@
-import { execFile, spawn } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { copyFileSync, existsSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { promisify } from 'node:util'
 import Docker from 'dockerode'
 import { create } from 'tar'
 import { ContainerDriver } from '../../../node-runtime/processes/container-driver.ts'
 import { readConfig } from '../../../platform/config.ts'
+import { runProgram } from '../../../platform/processes/run-program.ts'
 import { until } from '../assertions/until.ts'
 import { temporaryFolder } from '../builders/temporary-folder.ts'
 import { skipBecause } from '../skip.ts'
-
-const run = promisify(execFile)
 
 /** What tests run: busybox and Node, from this machine's own files, for no registry is asked. */
 export const TEST_IMAGE = 'localhost/hearth-test:1.0'
@@ -58,7 +56,7 @@ events_logger="file"
 async function findEngine(stack: AsyncDisposableStack): Promise<string> {
   const own = readConfig().HEARTH_CONTAINER_SOCKET
   if (await ContainerDriver.connect({ socketPath: own, stateDir: '/' })) return own
-  await run('podman', ['--version']).catch(() => {
+  await runProgram('podman', ['--version']).catch(() => {
     throw new Error('neither Docker nor Podman is here')
   })
   const { path: folder } = stack.use(temporaryFolder())
@@ -72,7 +70,7 @@ async function findEngine(stack: AsyncDisposableStack): Promise<string> {
   stack.defer(async () => {
     service.kill()
     await until(() => service.exitCode !== null || service.signalCode !== null)
-    await run('podman', [...storage, 'system', 'reset', '--force']).catch(() => {})
+    await runProgram('podman', [...storage, 'system', 'reset', '--force']).catch(() => {})
   })
   await until(() => existsSync(socketPath))
   return socketPath
@@ -89,7 +87,7 @@ async function buildImage(docker: Docker): Promise<void> {
   if (isHere) return
   using folder = temporaryFolder()
   const root = join(folder.path, 'root')
-  const busybox = (await run('which', ['busybox'])).stdout.trim()
+  const busybox = (await runProgram('which', ['busybox'])).stdout.trim()
   for (const file of [busybox, process.execPath]) {
     for (const [from, to] of await withLibraries(file)) {
       mkdirSync(dirname(join(root, to)), { recursive: true })
@@ -113,7 +111,7 @@ async function buildImage(docker: Docker): Promise<void> {
 
 /** A program and the libraries that it is linked with, as [file here, path in the image]. */
 async function withLibraries(file: string): Promise<[string, string][]> {
-  const { stdout } = await run('ldd', [file]).catch(() => ({ stdout: '' }))
+  const { stdout } = await runProgram('ldd', [file]).catch(() => ({ stdout: '' }))
   const libraries = [...stdout.matchAll(/(\/\S+) \(0x/g)].map(([, path = '']) => path)
   return [[file, join('/bin', basename(file))], ...libraries.map((path): [string, string] => [path, path])]
 }
