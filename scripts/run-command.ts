@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process'
 import type { ChildProcess } from 'node:child_process'
+import { signalGroup } from '../platform/processes/signals.ts'
 
 interface RunOptions {
   env?: NodeJS.ProcessEnv
@@ -14,7 +15,7 @@ const OUTPUT_MS = 1_000
 const running = new Set<ChildProcess>()
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {
   process.once(signal, () => {
-    for (const child of running) signalGroup(child, 'SIGTERM')
+    for (const child of running) signalAll(child, 'SIGTERM')
     process.exit(130)
   })
 }
@@ -47,7 +48,7 @@ export function run([command = '', ...args]: string[], options: RunOptions = {})
       end(false)
     })
     child.once('exit', (code) => {
-      signalGroup(child, 'SIGKILL')
+      signalAll(child, 'SIGKILL')
       const late = setTimeout(() => end(code === 0), OUTPUT_MS)
       child.once('close', () => {
         clearTimeout(late)
@@ -59,16 +60,11 @@ export function run([command = '', ...args]: string[], options: RunOptions = {})
 
 function stopLate(child: ChildProcess, minutes: number): void {
   console.log(`   no end after ${minutes} minutes: stopped`)
-  signalGroup(child, 'SIGTERM')
-  setTimeout(() => signalGroup(child, 'SIGKILL'), 12_000).unref()
+  signalAll(child, 'SIGTERM')
+  setTimeout(() => signalAll(child, 'SIGKILL'), 12_000).unref()
 }
 
 /** Reaches a command and all that it started in its group. */
-function signalGroup({ pid }: ChildProcess, signal: NodeJS.Signals): void {
-  if (pid === undefined) return
-  try {
-    process.kill(-pid, signal)
-  } catch {
-    // Nobody is left in it.
-  }
+function signalAll({ pid }: ChildProcess, signal: NodeJS.Signals): void {
+  if (pid !== undefined) signalGroup(pid, signal)
 }

@@ -2,7 +2,7 @@
 import { fsyncSync, openSync, readSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { mergeModels, type MergeSpec } from '../../node-runtime/merge/merge-models.ts'
-import { peakMb } from '../../node-runtime/processes/process-table.ts'
+import { peakMb } from '../../node-runtime/processes/process-usage.ts'
 
 const [what = '', dir = '', threads = '2'] = process.argv.slice(2)
 const model = (name: string) => ({ dir: join(dir, name), label: name, weight: 1 })

@@ -3,9 +3,9 @@ import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { backoff } from '../../platform/async/retry.ts'
+import { signalGroup } from '../../platform/processes/signals.ts'
 import type { Output } from '../output.ts'
 import { removePidFile, writePidFile } from './pid-files.ts'
-import { signalGroup } from './process-identity.ts'
 
 const PAUSES_MS = { first: 200, longest: 5_000 }
 /** A child that ran this long starts again without delay. */

@@ -1,8 +1,8 @@
 import { closeSync, openSync, renameSync, rmSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
+import { identify, isAlive } from '../../platform/processes/process-identity.ts'
 import { UsageError } from '../options.ts'
 import { readIdentity } from './pid-files.ts'
-import { identify, isAlive } from './process-identity.ts'
 
 /** Makes this process the only supervisor of a data directory; refuses with a sentence otherwise. */
 export function lockDataDir(dataDir: string): { release(): void } {

@@ -1,8 +1,8 @@
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { identify, isAlive, signalGroup } from './process-identity.ts'
-import type { ProcessIdentity } from './process-identity.ts'
+import { identify, isAlive, type ProcessIdentity } from '../../platform/processes/process-identity.ts'
+import { signalGroup } from '../../platform/processes/signals.ts'
 
 /** Notes a child, so that a later start can end it if this supervisor dies without doing so. */
 export function writePidFile(dir: string, name: string, pid: number): void {

@@ -7,6 +7,7 @@ import { basename, dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
+import { identify } from '../../platform/processes/process-identity.ts'
 import { childEnv } from '../processes/confinement.ts'
 
 /** A Python environment that is complete on this machine. */
@@ -252,18 +253,9 @@ async function isAbandoned(file: string): Promise<boolean> {
     const [text, { mtimeMs }] = await Promise.all([readFile(file, 'utf8'), stat(file)])
     if (Date.now() - mtimeMs > STALE_MS) return true
     const [host, pid] = text.split(' ')
-    return host === hostname() && Number(pid) > 0 && !isAlive(Number(pid))
+    return host === hostname() && Number(pid) > 0 && !identify(Number(pid))
   } catch (error) {
     if (isMissing(error)) return false
     throw error
-  }
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0)
-    return true
-  } catch (error) {
-    return error instanceof Error && 'code' in error && error.code === 'EPERM'
   }
 }

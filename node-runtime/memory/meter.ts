@@ -3,7 +3,7 @@ import { roomOn } from '../../domain/placement/gpu-room.ts'
 import type { Gpu, NodeInventory, NodeModelSpec } from '../../schemas/node.ts'
 import type { RuntimeProfile } from '../../schemas/runtime-profile.ts'
 import { gpuMemoryMb } from '../hardware/nvidia.ts'
-import { peakMb } from '../processes/process-table.ts'
+import { peakMb } from '../processes/process-usage.ts'
 
 /** Measures models in the memory that this node counts: VRAM on GPU nodes, RAM on others. */
 export interface MemoryMeter {

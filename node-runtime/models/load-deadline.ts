@@ -1,4 +1,4 @@
-import { bytesTaken } from '../processes/process-table.ts'
+import { bytesTaken } from '../processes/process-usage.ts'
 
 const LOOK_MS = 1_000
 /** A smaller change between two checks does not count as progress. */

@@ -6,7 +6,9 @@ import { join } from 'node:path'
 import { PassThrough, type Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { MemoryWatch } from '../../platform/processes/memory-watch.ts'
+import { identify, isAlive } from '../../platform/processes/process-identity.ts'
 import { treeOf } from '../../platform/processes/process-tree.ts'
+import { signalGroup, signalProcess } from '../../platform/processes/signals.ts'
 import {
   childEnv,
   type Confinement,
@@ -16,7 +18,6 @@ import {
   orderOf,
   probeConfinement,
 } from './confinement.ts'
-import { signalProcess, startTimeOf } from './process-table.ts'
 
 /** The longest path of a Unix socket that every system takes. */
 const LONGEST_SOCKET = 100
@@ -76,7 +77,7 @@ export class ManagedProcess {
       const finish = async (code: number | null) => {
         // A launcher that ended by itself has taken the tree with it; one that was killed has not.
         const pid = code === null ? await group : undefined
-        if (pid) signalProcess(-pid, 'SIGKILL')
+        if (pid) signalGroup(pid, 'SIGKILL')
         this.#gone = true
         this.#watch?.[Symbol.dispose]()
         await afterwards()
@@ -114,7 +115,7 @@ export class ManagedProcess {
   /** Signals the process group. */
   async signal(signal: NodeJS.Signals): Promise<void> {
     const pid = await this.#group
-    if (pid && !this.#gone) signalProcess(-pid, signal)
+    if (pid && !this.#gone) signalGroup(pid, signal)
   }
 
   /** TERM, then KILL after `graceMs`; resolves when nothing of the tree is left. */
@@ -236,7 +237,7 @@ async function writePidFile(path: string, child: ChildProcess, group: number | u
   if (!child.pid || !group) return
   const content: PidFile = {
     launcher: child.pid,
-    launcher_start: (await startTimeOf(child.pid)) ?? '',
+    launcher_start: identify(child.pid)?.started ?? '',
     group,
   }
   await writeFile(path, JSON.stringify(content))
@@ -259,10 +260,11 @@ async function reapOne(path: string): Promise<boolean> {
   let found = false
   try {
     const { launcher, launcher_start, group } = JSON.parse(await readFile(path, 'utf8')) as PidFile
-    found = launcher_start !== '' && (await startTimeOf(launcher)) === launcher_start
+    const identity = { pid: launcher, started: launcher_start }
+    found = isAlive(identity)
     if (found) {
-      signalProcess(-group, 'SIGKILL')
-      for (let i = 0; i < 20 && (await startTimeOf(launcher)) === launcher_start; i++) await sleep(50)
+      signalGroup(group, 'SIGKILL')
+      for (let i = 0; i < 20 && isAlive(identity); i++) await sleep(50)
       signalProcess(launcher, 'SIGKILL')
     }
   } catch {

@@ -3,7 +3,7 @@ import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'mocha'
 import { lockDataDir } from '../../../embedded/processes/data-lock.ts'
-import { identify } from '../../../embedded/processes/process-identity.ts'
+import { identify } from '../../../platform/processes/process-identity.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 
 describe('the lock of a data directory', () => {

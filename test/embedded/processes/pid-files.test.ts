@@ -6,7 +6,7 @@ import { readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it } from 'mocha'
 import { reapLeftovers, writePidFile } from '../../../embedded/processes/pid-files.ts'
-import { identify } from '../../../embedded/processes/process-identity.ts'
+import { identify } from '../../../platform/processes/process-identity.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { liveInGroup } from '../../support/servers/platform.ts'
 

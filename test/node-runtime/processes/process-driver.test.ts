@@ -7,7 +7,8 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { type ManagedProcess, ProcessDriver } from '../../../node-runtime/processes/process-driver.ts'
-import { peakMb, startTimeOf } from '../../../node-runtime/processes/process-table.ts'
+import { peakMb } from '../../../node-runtime/processes/process-usage.ts'
+import { identify } from '../../../platform/processes/process-identity.ts'
 import { treeOf } from '../../../platform/processes/process-tree.ts'
 import { SOON_MS, until } from '../../support/assertions/until.ts'
 
@@ -56,13 +57,13 @@ describe('process driver', () => {
   it('ends a whole tree that ignores TERM within a second', async () => {
     const work = await shell(newDriver(), STUBBORN)
     const pids = (await firstLine(work)).split(' ').map(Number)
-    assert.ok((await Promise.all(pids.map(startTimeOf))).every(Boolean))
+    assert.ok(pids.every(identify))
 
     const startedAt = performance.now()
     await work.stop({ graceMs: 500 })
 
     assert.ok(performance.now() - startedAt < SOON_MS)
-    assert.deepEqual(await Promise.all(pids.map(startTimeOf)), [undefined, undefined])
+    assert.deepEqual(pids.map(identify), [undefined, undefined])
   })
 
   it('takes what a command leaves behind when it ends by itself', async () => {
@@ -71,7 +72,7 @@ describe('process driver', () => {
 
     await work.exited
 
-    assert.equal(await startTimeOf(orphan), undefined)
+    assert.equal(identify(orphan), undefined)
   })
 
   it('says 127 for a command that does not exist', async () => {
@@ -144,7 +145,7 @@ async function killedNode(stateDir: string, script: string, end: (node: ReturnTy
 }
 
 async function gone(pids: number[]): Promise<void> {
-  await until(async () => (await Promise.all(pids.map(startTimeOf))).every((start) => start === undefined))
+  await until(() => !pids.some(identify))
 }
 
 const firstLine = (work: ManagedProcess) => firstOf(work.stdout)

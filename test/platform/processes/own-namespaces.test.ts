@@ -5,6 +5,7 @@ import { createServer } from 'node:net'
 import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { ownNamespaces } from '../../../platform/processes/own-namespaces.ts'
+import { identify } from '../../../platform/processes/process-identity.ts'
 import { treeOf } from '../../../platform/processes/process-tree.ts'
 import { until } from '../../support/assertions/until.ts'
 import { skipBecause } from '../../support/skip.ts'
@@ -64,14 +65,6 @@ describe('a process in namespaces of its own', () => {
 
     child.kill('SIGKILL')
 
-    await until(() => !isAlive(inner))
+    await until(() => !identify(inner))
   })
 })
-
-function isAlive(pid: number): boolean {
-  try {
-    return process.kill(pid, 0)
-  } catch {
-    return false
-  }
-}

@@ -37,13 +37,3 @@ function startedByPs(pid: number): string | undefined {
     return undefined
   }
 }
-
-/** Signals a process group; false when nothing of it is left. */
-export function signalGroup(pid: number, signal: NodeJS.Signals): boolean {
-  try {
-    process.kill(-pid, signal)
-    return true
-  } catch {
-    return false
-  }
-}
