@@ -12,9 +12,9 @@ import { migrate } from '../db/migrate.ts'
 import { createApiKey } from '../db/repositories/platform/api-keys.ts'
 import type { Database } from '../db/tables.ts'
 import { newId } from '../domain/ids.ts'
-import { freePorts } from '../embedded/ports.ts'
 import { ensureDatabase, initPostgres, postgresChild } from '../embedded/postgres.ts'
 import { readConfig } from '../platform/config.ts'
+import { freePorts } from '../platform/free-ports.ts'
 import { createLogger } from '../platform/log.ts'
 
 /** One PostgreSQL server for the measurement, removed at the end. */

@@ -1,7 +1,6 @@
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -10,6 +9,7 @@ import { generate } from 'selfsigned'
 import { request } from 'undici'
 import { openDatabase } from '../db/database.ts'
 import type { Database } from '../db/tables.ts'
+import { freePort } from '../platform/free-ports.ts'
 import { type BenchPlatform, startPlatform } from './platform.ts'
 import type { Publisher } from './webhook-feed.ts'
 
@@ -165,13 +165,4 @@ export async function call<T>(
   const text = await answer.body.text()
   if (answer.statusCode >= 300) throw new Error(`${method} ${url} answered ${answer.statusCode}: ${text}`)
   return JSON.parse(text) as T
-}
-
-function freePort(): Promise<number> {
-  return new Promise((resolve) => {
-    const probe = createServer().listen(0, '127.0.0.1', () => {
-      const address = probe.address()
-      probe.close(() => resolve(typeof address === 'object' && address ? address.port : 0))
-    })
-  })
 }

@@ -1,9 +1,9 @@
-import { createServer } from 'node:net'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import { memoryLimitMb } from '../../domain/models/memory.ts'
+import { freePort } from '../../platform/free-ports.ts'
 import type { RuntimeProfile } from '../../schemas/runtime-profile.ts'
 import { pythonProcessEnv } from '../environments/python-env.ts'
 import { onlyGpus } from '../hardware/nvidia.ts'
@@ -177,15 +177,3 @@ function threadsOf({ threads }: RuntimeProfile): number {
 
 const mapValues = (record: Record<string, string>, fill: (text: string) => string): Record<string, string> =>
   Object.fromEntries(Object.entries(record).map(([name, value]) => [name, fill(value)]))
-
-/** Returns a port that was free a moment ago, for servers that cannot choose and print one. */
-function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer()
-    server.once('error', reject)
-    server.listen(0, '127.0.0.1', () => {
-      const address = server.address()
-      server.close(() => resolve(typeof address === 'object' && address ? address.port : 0))
-    })
-  })
-}

@@ -7,9 +7,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { after, before, describe, it } from 'mocha'
 import { request } from 'undici'
 import { infer, inferAsync, inferMany, register, train, uploadTable } from '../../embedded/demo/steps.ts'
+import { freePort } from '../../platform/free-ports.ts'
 import { eventually } from '../support/assertions/until.ts'
 import { regressionTable } from '../support/builders/tables.ts'
-import { freePort } from '../support/servers/database.ts'
 import {
   dataDirectory,
   processesOn,

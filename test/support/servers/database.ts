@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto'
 import { chmod, mkdtemp, rm } from 'node:fs/promises'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type Kysely, sql } from 'kysely'
@@ -10,6 +9,7 @@ import type { Database } from '../../../db/tables.ts'
 import { createOutput } from '../../../embedded/output.ts'
 import { ensureDatabase, initPostgres, postgresChild, postgresUrl } from '../../../embedded/postgres.ts'
 import { keepUp } from '../../../embedded/processes/child.ts'
+import { freePort } from '../../../platform/free-ports.ts'
 
 const TEMPLATE = 'hearth_template'
 
@@ -90,16 +90,4 @@ async function administer(address: string, statement: string): Promise<void> {
   } finally {
     await db.destroy()
   }
-}
-
-/** A TCP port that was free a moment ago. */
-export function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const probe = createServer()
-    probe.once('error', reject)
-    probe.listen(0, '127.0.0.1', () => {
-      const address = probe.address()
-      probe.close(() => resolve(typeof address === 'object' && address ? address.port : 0))
-    })
-  })
 }

@@ -1,4 +1,4 @@
-import { freePorts } from '../../../embedded/ports.ts'
+import { freePorts } from '../../../platform/free-ports.ts'
 import { createLogger } from '../../../platform/log.ts'
 import { type OpenGate, openGate } from '../../../workers/gate/open-gate.ts'
 import { startApi, type TestApi, type TestApiOptions } from './api.ts'

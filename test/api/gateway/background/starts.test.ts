@@ -10,8 +10,9 @@ import {
 } from '../../../../db/repositories/platform/workflow-starts.ts'
 import { insertTasks } from '../../../../db/repositories/tasks/writes.ts'
 import { newId } from '../../../../domain/ids.ts'
+import { freePort } from '../../../../platform/free-ports.ts'
 import { createLogger } from '../../../../platform/log.ts'
-import { freePort, startDatabase, type TestDatabase } from '../../../support/servers/database.ts'
+import { startDatabase, type TestDatabase } from '../../../support/servers/database.ts'
 import { until } from '../../../support/servers/node.ts'
 import { startTemporal, type TestTemporal } from '../../../support/servers/temporal.ts'
 
