@@ -110,11 +110,16 @@ function skipSpaces(json: Buffer, from: number): number {
 
 const skipTo = (json: Buffer, from: number, byte: number): number => json.indexOf(byte, from)
 
-/** Just behind the closing quote of the string that opens at `from`. */
-function stringEnd(json: Buffer, from: number): number {
+/**
+ * Finds the place just behind the closing quote of the string that opens at `from`. A string that does not end, as in a
+ * text that is no JSON, ends behind the text.
+ */
+export function stringEnd(json: Buffer, from: number): number {
+  // One search passes over a long string, such as an image in base64.
   const quote = json.indexOf(QUOTE, from + 1)
+  if (quote === -1) return json.length + 1
   if (json[quote - 1] !== BACKSLASH) return quote + 1
-  // Text full of escapes: byte by byte is then faster than one search per escape.
+  // Only a walk from the beginning shows which quote ends a string with escapes; one search per escape is slower.
   let at = from + 1
   while (at < json.length && json[at] !== QUOTE) at += json[at] === BACKSLASH ? 2 : 1
   return at + 1

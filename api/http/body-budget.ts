@@ -1,4 +1,5 @@
 import { tryLater } from '../../domain/errors.ts'
+import { stringEnd } from '../../platform/json-bytes.ts'
 
 /** What one request holds of the budget; given back when it has been answered. */
 export interface Held {
@@ -84,7 +85,6 @@ export class BodyBudget {
 }
 
 const QUOTE = 0x22
-const BACKSLASH = 0x5c
 const COMMA = 0x2c
 const OPEN_LIST = 0x5b
 const OPEN_OBJECT = 0x7b
@@ -104,22 +104,10 @@ export function parsedBytes(json: Buffer): number {
     if (byte === COMMA) members++
     else if (byte === OPEN_LIST || byte === OPEN_OBJECT) containers++
     else if (byte === QUOTE) {
-      const end = textEnd(json, at)
+      const end = stringEnd(json, at) - 1
       if (end - at > SHORT_TEXT) texts += end - at
       at = end
     }
   }
   return texts + containers * CONTAINER_BYTES + members * MEMBER_BYTES
-}
-
-/** Where the closing quote of the text that opens at `from` stands. */
-function textEnd(json: Buffer, from: number): number {
-  // Long texts are passed over in one step: an image in base64.
-  const end = json.indexOf(QUOTE, from + 1)
-  if (end === -1) return json.length
-  if (json[end - 1] !== BACKSLASH) return end
-  // With escapes only a walk from its beginning tells which quote ends it.
-  let at = from + 1
-  while (at < json.length && json[at] !== QUOTE) at += json[at] === BACKSLASH ? 2 : 1
-  return at
 }
