@@ -1,5 +1,4 @@
 import type { Transaction } from 'kysely'
-import Type from 'typebox'
 import { lockEndpoint, updateEndpoint } from '../../../../db/repositories/endpoints/endpoints.ts'
 import { lockHubRepo, removeHubModel } from '../../../../db/repositories/models/hub-models.ts'
 import { moveVersion } from '../../../../db/repositories/models/version-lifecycle.ts'
@@ -11,6 +10,7 @@ import { ApiError } from '../../../../domain/errors.ts'
 import { LIFECYCLE, type LifecycleStatus } from '../../../../domain/models/lifecycle.ts'
 import { route } from '../../../http/route.ts'
 import { endpointNotFound, ownEndpoint, usableEndpoint } from './access.ts'
+import { EndpointParams } from './params.ts'
 
 export const deleteEndpoint = route({
   operationId: 'deleteEndpoint',
@@ -18,7 +18,7 @@ export const deleteEndpoint = route({
   method: 'DELETE',
   path: '/endpoints/{endpoint_id}',
   auth: 'api-key',
-  params: Type.Object({ endpoint_id: Type.String({ minLength: 1, maxLength: 100 }) }),
+  params: EndpointParams,
   success: { status: 204 },
   errors: ['not_found', 'forbidden', 'conflict'],
 

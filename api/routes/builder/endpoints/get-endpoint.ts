@@ -1,7 +1,7 @@
-import Type from 'typebox'
 import { Endpoint } from '../../../../schemas/endpoint.ts'
 import { route } from '../../../http/route.ts'
 import { usableEndpoint } from './access.ts'
+import { EndpointParams } from './params.ts'
 import { presentEndpoint } from './present.ts'
 import { readinessOf } from './readiness.ts'
 
@@ -11,7 +11,7 @@ export const getEndpoint = route({
   method: 'GET',
   path: '/endpoints/{endpoint_id}',
   auth: 'api-key',
-  params: Type.Object({ endpoint_id: Type.String({ minLength: 1, maxLength: 100 }) }),
+  params: EndpointParams,
   success: { status: 200, schema: Endpoint },
   errors: ['not_found', 'forbidden'],
 

@@ -4,7 +4,8 @@ import { route } from '../../../http/route.ts'
 import { modelStateOf } from '../../../inference/admission.ts'
 import { queueTask } from '../../../inference/durable.ts'
 import { pollNote } from '../../../inference/infer-sync.ts'
-import { admit, EndpointParams, MAX_INFER_BYTES } from './infer.ts'
+import { admit, MAX_INFER_BYTES } from './infer.ts'
+import { InferParams } from './params.ts'
 
 export const inferAsync = route({
   operationId: 'inferAsync',
@@ -13,7 +14,7 @@ export const inferAsync = route({
   path: '/endpoints/{endpoint_id}/infer:async',
   auth: 'api-key',
   admitsWork: true,
-  params: EndpointParams,
+  params: InferParams,
   body: InferBody,
   maxBodyBytes: MAX_INFER_BYTES,
   success: { status: 202, schema: InferAccepted },

@@ -1,4 +1,4 @@
-import Type, { type Static } from 'typebox'
+import type { Static } from 'typebox'
 import { isChatCapable } from '../../../../domain/chat/chat.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { memberBytes } from '../../../../platform/json-bytes.ts'
@@ -9,11 +9,9 @@ import { chatInput } from '../../../inference/chat-input.ts'
 import { loadEstimate, queueTask } from '../../../inference/durable.ts'
 import { inferSync, pollNote } from '../../../inference/infer-sync.ts'
 import type { Services } from '../../../services.ts'
+import { InferParams } from './params.ts'
 
 export const MAX_INFER_BYTES = 16 * 1024 * 1024
-
-/** An endpoint's id or its name. */
-export const EndpointParams = Type.Object({ endpoint_id: Type.String({ minLength: 1, maxLength: 200 }) })
 
 /** Checks a request against its endpoint before anything is written or asked. */
 export async function admit(
@@ -38,7 +36,7 @@ export const infer = route({
   auth: 'api-key',
   admitsWork: true,
   isHot: true,
-  params: EndpointParams,
+  params: InferParams,
   body: InferBody,
   maxBodyBytes: MAX_INFER_BYTES,
   success: { status: 200, schema: InferResponse },

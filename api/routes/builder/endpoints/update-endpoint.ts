@@ -1,6 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Transaction } from 'kysely'
-import Type from 'typebox'
 import {
   type EndpointChange,
   lockEndpoint,
@@ -15,6 +14,7 @@ import { Endpoint, UpdateEndpoint } from '../../../../schemas/endpoint.ts'
 import { route } from '../../../http/route.ts'
 import { endpointNotFound, ownEndpoint } from './access.ts'
 import { checkListing } from './check-listing.ts'
+import { EndpointParams } from './params.ts'
 import { presentEndpoint } from './present.ts'
 
 export const updateEndpoint = route({
@@ -24,7 +24,7 @@ export const updateEndpoint = route({
   path: '/endpoints/{endpoint_id}',
   auth: 'api-key',
   role: 'admin',
-  params: Type.Object({ endpoint_id: Type.String({ minLength: 1, maxLength: 100 }) }),
+  params: EndpointParams,
   body: UpdateEndpoint,
   success: { status: 200, schema: Endpoint },
   errors: ['not_found', 'forbidden', 'conflict', 'no_capacity'],

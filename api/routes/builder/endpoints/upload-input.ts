@@ -11,7 +11,7 @@ import {
 import { readMultipart } from '../../../http/multipart.ts'
 import { route } from '../../../http/route.ts'
 import { callableEndpoint } from '../../../inference/admission.ts'
-import { EndpointParams } from './infer.ts'
+import { InferParams } from './params.ts'
 
 const TYPES: ReadonlySet<string> = new Set(INPUT_TYPES)
 const LIMIT = { maxBytes: MAX_INPUT_BYTES }
@@ -22,7 +22,7 @@ export const uploadInput = route({
   method: 'POST',
   path: '/endpoints/{endpoint_id}/upload-input',
   auth: 'api-key',
-  params: EndpointParams,
+  params: InferParams,
   stream: {
     contentTypes: ['multipart/form-data'],
     schema: Type.Object({ file: Type.Unsafe({ type: 'string', format: 'binary' }) }),
