@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import Koa from 'koa'
 import type { Logger } from '../platform/log.ts'
+import { emit } from './events.ts'
 import type { Family } from './http/family.ts'
 import { hotPath, type MountedRoute } from './http/hot-path.ts'
 import { answerUnrouted, decodePath, enterRoute, requireHost } from './http/middleware/find-route.ts'
@@ -75,7 +76,7 @@ function createShell({ routes, around, off, log }: ShellOptions): Koa<RequestCon
 
   const app = new Koa<RequestContext>()
   // Koa reports only what the middlewares cannot answer any more: connections that broke.
-  app.on('error', (err) => log.debug({ err }, 'connection lost'))
+  app.on('error', (err) => emit(log, 'connection.lost', { err }))
   Object.defineProperty(app.context, 'path', PATH)
   app.use((ctx, next) => {
     // The middleware `respond` writes the answer, and says why.

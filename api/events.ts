@@ -21,6 +21,10 @@ export const emit = defineEvents({
     ms: 'number',
   }),
   'request.malformed': info('{message}', { request_id: 'string', status: 'number', reason: 'string?' }),
+  'request.refused': debug('{message}', { err: 'error' }),
+  'request.failed': error('{message}', { err: 'error' }),
+  'request.answer_failed': error('an error could not be told', { err: 'error' }),
+  'connection.lost': debug('connection lost', { err: 'error' }),
   'request.timed_out': info('{message}', { request_id: 'string', status: 'number' }),
 
   'link.accepted': info('node linked', { node_id: 'string', link_version: 'number' }),

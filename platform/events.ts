@@ -2,13 +2,13 @@ import type { Logger } from './log.ts'
 
 export type EventLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal'
 
-/** What a field of an event may hold, by the word that declares it; a `?` behind the word says that it may be missing. */
+/** The types that a field may have, by the word that declares them; a `?` behind the word says that the field may be missing. */
 interface FieldValues {
   string: string
   number: number
   'string[]': readonly string[]
   'number[]': readonly number[]
-  /** An error with its stack and its cause, or whatever else was thrown. */
+  /** It is written with its stack and its cause; whatever else was thrown is written as it is. */
   error: unknown
   json: unknown
 }
@@ -67,14 +67,14 @@ type Given<E extends LogEvent> = keyof TextsOf<E> extends never
     : [fields: FieldsOf<E['fields']>]
   : [fields: FieldsOf<E['fields']>, texts: TextsOf<E>]
 
-/** What writes lines of one level, the fields first. */
+/** A logger of one level, which takes the fields before the sentence. */
 type Writer<L extends EventLevel> = { readonly [K in L]: (fields: object, sentence?: string) => void }
 type LevelOf<E extends LogEvent> = E['level'] extends EventLevel ? E['level'] : never
 
 /** Writes the line of an event: its name as the field `event`, then the fields and the sentence. */
 export interface Emit<E extends LogEvents> {
   <N extends keyof E & string>(log: Logger | Writer<LevelOf<E[N]>>, name: N, ...given: Given<E[N]>): void
-  /** What it knows, for docs/events.md. */
+  /** The declarations, for docs/events.md. */
   readonly events: E
 }
 

@@ -1,6 +1,9 @@
-import { type DestinationStream, type Logger, type LoggerOptions, pino } from 'pino'
+import { type DestinationStream, type Logger as Pino, type LoggerOptions, pino } from 'pino'
 
-export type { Logger } from 'pino'
+/** Where events are written to (events.ts). Its type has no method of a level, so that every line is an event. */
+export interface Logger extends Pick<Pino, 'isLevelEnabled' | 'levels'> {
+  child(bindings: Readonly<Record<string, unknown>>): Logger
+}
 
 /** JSON lines on stdout; what could carry a secret is cut out wherever it appears. */
 export function createLogger(

@@ -10,7 +10,7 @@ import { emit as gate } from '../workers/gate/events.ts'
 import { emit as node } from '../workers/node/events.ts'
 import { emit as workflows } from '../workflows/events.ts'
 
-/** Who logs it, and what each file declares. */
+/** The processes, each with the files that declare its events. */
 const PARTS: readonly { title: string; declared: Readonly<Record<string, { events: LogEvents }>> }[] = [
   { title: 'Gateway', declared: { 'api/events.ts': api } },
   {
@@ -46,7 +46,8 @@ text that comes with each line; where there is no sentence, the \`msg\` is that 
 
 Below, a field is followed by its type; one with a \`?\` may be missing. An \`error\` has \`type\`, \`message\` and \`stack\`. Lines
 about an HTTP request have its \`request_id\` as well, and \`temporal.log\`, which passes on what Temporal's SDK logs, has
-further fields of the SDK. What trainers and model servers print belongs to their runs, and is no event.
+further fields of the SDK. What trainers and model servers print belongs to their runs, and is no event; a worker, gate or
+node that cannot start, or has to end, says why in plain words on stderr.
 
 \`npm run events:write\` writes this page from the declarations.
 `

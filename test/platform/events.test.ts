@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { pino } from 'pino'
 import { anyLevel, defineEvents, info, warn } from '../../platform/events.ts'
+import { createLogger } from '../../platform/log.ts'
 
 const emit = defineEvents({
   'kettle.boiled': info('the water boils', { ms: 'number', cups: 'string[]?' }),
@@ -64,6 +65,8 @@ describe('an event', () => {
   it('is emitted with the fields that it declares, or does not compile', () => {
     const { log } = opened()
     const wrong = () => {
+      // @ts-expect-error not an event
+      createLogger('test', 'silent').info({ ms: 7 }, 'the water boils')
       // @ts-expect-error no such event
       emit(log, 'kettle.boilt')
       // @ts-expect-error no fields

@@ -1,8 +1,8 @@
 import type { Kysely } from 'kysely'
-import type { Logger } from 'pino'
 import { dropNodeStates, saveNodeStates } from '../../../db/repositories/nodes/reports.ts'
 import type { Database } from '../../../db/tables.ts'
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
+import type { Logger } from '../../../platform/log.ts'
 import { emit } from '../../events.ts'
 
 const EVERY_MS = 500

@@ -1,5 +1,6 @@
 import { isDataException } from '../../../db/errors.ts'
 import { ApiError } from '../../../domain/errors.ts'
+import { emit } from '../../events.ts'
 import { ClientGoneError } from '../body.ts'
 import { toApiError } from '../errors.ts'
 import type { Family } from '../family.ts'
@@ -21,7 +22,7 @@ export function renderErrors(families: readonly Family[], strangers: Strangers):
       const isCounted = err instanceof ApiError && isStrangers(state, err)
       render(state, isCounted ? strangers.refuse(state.req, err) : err)
     } catch (cause) {
-      state.log.error({ err: cause }, 'an error could not be told')
+      emit(state.log, 'request.answer_failed', { err: cause })
       // Nothing but the request's id: what else was to be sent may be what cannot be.
       state.head.length = 2
       sendError(state, 'builder', new ApiError('internal', 'internal error'))
@@ -34,7 +35,8 @@ export function renderErrors(families: readonly Family[], strangers: Strangers):
     const thrown = (isDataException(err) && unstorableText(state)) || publicError
     const error = operation?.conformance?.checkError(thrown) ?? thrown
     if (error.cause !== undefined) {
-      state.log[error.status >= 500 ? 'error' : 'debug']({ err: error.cause }, error.message)
+      const event = error.status >= 500 ? 'request.failed' : 'request.refused'
+      emit(state.log, event, { err: error.cause }, { message: error.message })
     }
     const family = operation?.family ?? families.find(({ prefix }) => prefix && path.startsWith(`${prefix}/`))
     sendError(state, family?.errors ?? 'builder', error)
