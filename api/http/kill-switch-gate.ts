@@ -3,7 +3,7 @@ import type { Transaction } from 'kysely'
 import { shareKillSwitch } from '../../db/repositories/platform/kill-switch.ts'
 import type { Database } from '../../db/tables.ts'
 import { ApiError } from '../../domain/errors.ts'
-import type { KillSwitchView } from '../services.ts'
+import type { KillSwitchView } from '../gateway/caches/kill-switch.ts'
 
 /** A gateway that has not seen the switch for this long may not know that it was thrown. */
 const MAX_VIEW_AGE_MS = 2_000

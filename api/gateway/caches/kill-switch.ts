@@ -5,9 +5,16 @@ import type { Database } from '../../../db/tables.ts'
 import { BackgroundLoop } from '../../../platform/async/background-loop.ts'
 import type { Logger } from '../../../platform/log.ts'
 import { emit } from '../../events.ts'
-import type { KillSwitchView } from '../../services.ts'
 
 const POLL_MS = 500
+
+/** The kill switch as this gateway last saw it. */
+export interface KillSwitchView {
+  readonly active: boolean
+  readonly reason: string | null
+  /** When the last look began that succeeded, by the monotonic clock of this process in milliseconds; a view older than 2 s admits no new work. */
+  readonly seenAt: number
+}
 
 export interface KillSwitchDeps {
   db: Kysely<Database>

@@ -8,7 +8,20 @@ import { isCanonicalUuid } from '../../../domain/uuid.ts'
 import { MAX_SKEW_MS, publicKeyFromRaw, sha256Hex, verifyRequest } from '../../../platform/signing.ts'
 import type { NodeCaller } from '../../http/caller.ts'
 import { RateLimiter } from '../../http/rate-limit.ts'
-import type { SignedRequest } from '../../services.ts'
+
+/** The signed parts of a node's request, as they came in. */
+export interface SignedRequest {
+  method: string
+  /** Path and query as on the request line. */
+  path: string
+  timestamp: number
+  accountId: string
+  nodeId: string
+  signature: string
+  /** As the sender declares it; nodes before 0.12 do not. */
+  bodySha256: string | undefined
+  body: Buffer
+}
 
 interface KnownNode {
   key: KeyObject

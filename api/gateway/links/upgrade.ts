@@ -5,7 +5,7 @@ import { ApiError } from '../../../domain/errors.ts'
 import { versionIn } from '../../../platform/link/codec.ts'
 import { LINK_HEADER, LINK_VERSION } from '../../../schemas/link.ts'
 import type { NodeCaller } from '../../http/caller.ts'
-import type { SignedRequest } from '../../services.ts'
+import type { SignedRequest } from './node-authenticator.ts'
 import type { NodeLinks } from './node-links.ts'
 
 const LINK_PATH = '/api/v1/nodes/link'

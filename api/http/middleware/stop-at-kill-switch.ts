@@ -1,4 +1,4 @@
-import type { KillSwitchView } from '../../services.ts'
+import type { KillSwitchView } from '../../gateway/caches/kill-switch.ts'
 import { passKillSwitch } from '../kill-switch-gate.ts'
 import type { Middleware } from './middleware.ts'
 
