@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { pino } from 'pino'
 import { temporalLogger } from '../../workers/temporal-logger.ts'
+import { emit } from '../../workflows/events.ts'
 
 describe('lines of the Temporal SDK', () => {
   it('say why something failed, and hold no token that could end it', () => {
@@ -30,5 +31,20 @@ describe('lines of the Temporal SDK', () => {
     sdk.log('ERROR', ended)
 
     assert.deepEqual(levels, [20, 20, 40, 50])
+  })
+
+  it('are the event temporal.log, but for those of workflows, which have names of their own', () => {
+    const names: unknown[] = []
+    const write = (line: string) => void names.push((JSON.parse(line) as { event: unknown }).event)
+    const sdk = temporalLogger(pino({ base: null }, { write }))
+
+    sdk.warn('Activity failed', { attempt: 3 })
+    emit({ warn: (fields, sentence = '') => sdk.warn(sentence, { ...fields }) }, 'housekeeping.pass_failed', {
+      kind: 'reconcile',
+      failures: 1,
+      err: new Error('no'),
+    })
+
+    assert.deepEqual(names, ['temporal.log', 'housekeeping.pass_failed'])
   })
 })
