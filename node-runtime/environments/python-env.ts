@@ -1,12 +1,13 @@
 import { spawn } from 'node:child_process'
 import { createHash, randomUUID } from 'node:crypto'
-import { existsSync } from 'node:fs'
-import { mkdir, open, readFile, readdir, rename, rm, stat, utimes, writeFile } from 'node:fs/promises'
+import { existsSync, readFileSync, statSync } from 'node:fs'
+import { mkdir, readFile, readdir, rename, rm, utimes, writeFile } from 'node:fs/promises'
 import { constants, hostname, setPriority } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
+import { createLockFile, removeAbandonedLock } from '../../platform/processes/lock-file.ts'
 import { identify } from '../../platform/processes/process-identity.ts'
 import { childEnv } from '../processes/confinement.ts'
 
@@ -222,17 +223,10 @@ async function machineLock(
   onWait: () => void,
 ): Promise<AsyncDisposable> {
   const owner = `${hostname()} ${process.pid} ${randomUUID()}`
-  for (let told = false; ;) {
-    options.signal?.throwIfAborted()
-    try {
-      await using handle = await open(file, 'wx')
-      await handle.writeFile(owner)
-      break
-    } catch (error) {
-      if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error
-    }
-    if (await isAbandoned(file)) {
-      await rm(file, { force: true })
+  options.signal?.throwIfAborted()
+  for (let told = false; !createLockFile(file, owner); options.signal?.throwIfAborted()) {
+    if (isAbandoned(file)) {
+      removeAbandonedLock(file, isAbandoned)
       continue
     }
     if (!told) onWait()
@@ -248,11 +242,10 @@ async function machineLock(
   }
 }
 
-async function isAbandoned(file: string): Promise<boolean> {
+function isAbandoned(file: string): boolean {
   try {
-    const [text, { mtimeMs }] = await Promise.all([readFile(file, 'utf8'), stat(file)])
-    if (Date.now() - mtimeMs > STALE_MS) return true
-    const [host, pid] = text.split(' ')
+    if (Date.now() - statSync(file).mtimeMs > STALE_MS) return true
+    const [host, pid] = readFileSync(file, 'utf8').split(' ')
     return host === hostname() && Number(pid) > 0 && !identify(Number(pid))
   } catch (error) {
     if (isMissing(error)) return false

@@ -1,0 +1,28 @@
+import { randomUUID } from 'node:crypto'
+import { renameSync, rmSync, writeFileSync } from 'node:fs'
+
+/** Creates a lock file that names its holder; returns false when there is a file already. */
+export function createLockFile(file: string, holder: string): boolean {
+  try {
+    writeFileSync(file, holder, { flag: 'wx' })
+    return true
+  } catch (err) {
+    if ((err as NodeJS.ErrnoException).code === 'EEXIST') return false
+    throw err
+  }
+}
+
+/**
+ * Removes a lock file whose holder is gone. Of several processes that find it so, the later ones may have moved the file
+ * of the first one's new lock aside: such a file is put back.
+ */
+export function removeAbandonedLock(file: string, isAbandoned: (file: string) => boolean): void {
+  const aside = `${file}.${randomUUID()}`
+  try {
+    renameSync(file, aside)
+  } catch {
+    return
+  }
+  if (isAbandoned(aside)) rmSync(aside, { force: true })
+  else renameSync(aside, file)
+}
