@@ -8,19 +8,19 @@ import type { RequestContext } from './request-context.ts'
 import type { AnyRoute } from './route.ts'
 import type { Strangers } from './strangers.ts'
 
-/** Finds out who is calling, or throws. */
+/** Returns the caller, or throws. */
 export type Authenticate = (context: RequestContext) => AnyCaller | Promise<AnyCaller>
 
 const RANK: Record<Role, number> = { viewer: 0, operator: 1, admin: 2 }
 
-/** Viewers read, operators create and infer, admins also delete. */
+/** Returns the role that a route requires: viewers read, operators create and infer, admins also delete. */
 export function roleOf({ role, method }: Pick<AnyRoute, 'role' | 'method'>): Role {
   if (role) return role
   if (method === 'GET') return 'viewer'
   return method === 'DELETE' ? 'admin' : 'operator'
 }
 
-/** The check that a route's declaration asks for, made once when it is mounted. */
+/** Returns the check that a route's declaration requires, built once when the route is mounted. */
 export function authenticator(route: AnyRoute, services: Services, strangers: Strangers): Authenticate {
   const byAuth: Record<Auth, Authenticate> = {
     none: (context) => {
@@ -71,7 +71,7 @@ function admit({ req }: RequestContext, caller: AccountCaller | undefined, least
   return caller
 }
 
-/** Cohort routes name their account; the key proves that the caller may speak for it. */
+/** Cohort routes name their account; the key proves that the caller may act for it. */
 const cohortAuth =
   (services: Services, strangers: Strangers, least: Role): Authenticate =>
   async (context) => {
@@ -85,7 +85,7 @@ const cohortAuth =
 const verifyNode = ({ req, rawBody }: RequestContext, { nodes }: Services): Promise<AnyCaller> =>
   nodes.verify({ ...signedHead(req), body: rawBody })
 
-/** Before the body is read: whose it is going to be, as far as its head can say. */
+/** Checks the head of a node's request before its body is read, and determines the account that owns the body's memory. */
 export async function checkNodeHead(context: RequestContext, { nodes }: Services): Promise<void> {
   const { accountId } = await nodes.checkHead(signedHead(context.req))
   context.owner = accountId
@@ -106,7 +106,7 @@ function signedHead(req: IncomingMessage): Omit<SignedRequest, 'body'> {
   }
 }
 
-/** The key in `X-API-Key` or in `Authorization: Bearer`; both may be sent if they agree. */
+/** Returns the key in `X-API-Key` or in `Authorization: Bearer`; both may be sent if they agree. */
 function credentialOf({ headers }: IncomingMessage, what = 'an API key'): string {
   const key = headers['x-api-key']
   const { authorization } = headers
@@ -134,7 +134,7 @@ function one({ headers }: IncomingMessage, name: string): string {
   return value
 }
 
-/** In constant time; an empty expected secret lets nobody in. */
+/** Compares secrets in constant time; an empty expected secret refuses every request. */
 function checkSecret(given: string, expected: string, what: string): undefined {
   const digest = (text: string): Buffer => hash('sha256', text, 'buffer')
   if (expected !== '' && timingSafeEqual(digest(given), digest(expected))) return undefined

@@ -1,46 +1,46 @@
 import { tryLater } from '../../domain/errors.ts'
 import { stringEnd } from '../../platform/json-bytes.ts'
 
-/** What one request holds of the budget; given back when it has been answered. */
+/** The memory that one request holds; it is released after the response. */
 export interface Held {
   readonly owner: string
   bytes: number
 }
 
-/** Owns the bodies of all who are not identified before theirs is read. */
+/** Owns the bodies of all callers that are not identified before their body is read. */
 export const STRANGERS = 'strangers'
 const STRANGERS_FRACTION = 32
-/** What any owner may hold even when others have taken all there is: the body of an ordinary request. */
+/** The memory that any owner may hold even when the budget is exhausted: the body of an ordinary request. */
 const ALWAYS_BYTES = 256 * 1024
 const SWEEP_ABOVE = 10_000
 
 /**
- * The memory that request bodies may take on this gateway, over all connections. An account may hold as much as it leaves
- * free, so half of it when it is alone, and however many hold much, there is something left for one more. All who are not
- * identified before their body is read have a small share beside it. Beyond it: `no_capacity`, but not for the little that
- * any account may always hold: nobody shuts out the others, alone or with help.
+ * The memory for request bodies on this gateway, over all connections. An account may hold as much as it leaves free:
+ * half of the budget when it is alone, and always less than what is left. Callers that are not identified before their
+ * body is read share a small separate part. Beyond that a request gets `no_capacity`, except for the small amount that
+ * any account may always hold, so that no account can shut out the others, alone or with help.
  */
 export class BodyBudget {
   readonly #bytes: number
   readonly #heldBy = new Map<string, { bytes: number }>()
   #held = 0
 
-  /** @param bytes of all bodies together. */
+  /** @param bytes the limit for all bodies together. */
   constructor(bytes: number) {
     this.#bytes = bytes
   }
 
-  /** Bytes held now by accounts. */
+  /** Bytes in use by accounts. */
   get held(): number {
     return this.#held
   }
 
-  /** The most that one owner may hold, and so the largest body there can be. */
+  /** The most that one owner may hold, which is also the largest possible body. */
   get share(): number {
     return Math.floor(this.#bytes / 2)
   }
 
-  /** Whether this owner may hold `bytes` more now. */
+  /** Returns whether this owner may hold `bytes` more now. */
   fits(owner: string, bytes: number): boolean {
     const own = this.#of(owner).bytes + bytes
     const isOver =
@@ -56,7 +56,7 @@ export class BodyBudget {
     throw tryLater('no_capacity', 'too many large requests are being received; try again in a moment', 1)
   }
 
-  /** Takes `bytes` more; throws, and takes nothing, when that would be too much. */
+  /** Reserves `bytes` more; throws, and reserves nothing, when that would be too much. */
   hold(held: Held, bytes: number): void {
     this.check(held.owner, bytes)
     held.bytes += bytes
@@ -64,14 +64,14 @@ export class BodyBudget {
     this.#of(held.owner).bytes += bytes
   }
 
-  /** Gives everything back; safe to repeat. */
+  /** Releases everything; safe to repeat. */
   release(held: Held): void {
     this.#of(held.owner).bytes -= held.bytes
     if (held.owner !== STRANGERS) this.#held -= held.bytes
     held.bytes = 0
   }
 
-  /** Kept between requests; owners without any are forgotten once there are many. */
+  /** The entry stays between requests; owners without any memory are dropped once there are many. */
   #of(owner: string): { bytes: number } {
     const known = this.#heldBy.get(owner)
     if (known) return known
@@ -88,13 +88,16 @@ const QUOTE = 0x22
 const COMMA = 0x2c
 const OPEN_LIST = 0x5b
 const OPEN_OBJECT = 0x7b
-/** A list takes 32 bytes, a row of a table 24 and 8 a column; unlike names take up to 70 (V8, measured). */
+/** In V8 a list occupies 32 bytes, a row of a table 24 and 8 per column; objects with unlike names occupy up to 70. */
 const CONTAINER_BYTES = 32
 const MEMBER_BYTES = 8
-/** Longer texts are held a second time, as values; shorter ones are mostly names, which are held once. */
+/** Longer texts are stored a second time, as values; shorter ones are mostly member names, which are stored once. */
 const SHORT_TEXT = 32
 
-/** About what the values of a JSON text take beside it: as much for long texts, many times as much for `{},{},`. */
+/**
+ * Estimates the memory of a JSON text's parsed values: about the same as the text for long texts, many
+ * times as much for `{},{},`.
+ */
 export function parsedBytes(json: Buffer): number {
   let containers = 0
   let members = 0

@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer'
 import type { IncomingMessage } from 'node:http'
 import { ApiError } from '../../domain/errors.ts'
 
-/** The client closed the connection before its request was complete: nobody is left to answer. */
+/** The client closed the connection before its request was complete, so no response is possible. */
 export class ClientGoneError extends Error {
   override readonly name = 'ClientGoneError'
 }
@@ -10,16 +10,22 @@ export class ClientGoneError extends Error {
 const EMPTY = Buffer.alloc(0)
 const DRAIN_MS = 30_000
 const MIB = 1024 * 1024
-/** The largest JSON body comes within it over 2 Mbit/s; a client that dribbles would hold what it sent for ever. */
+/**
+ * The largest JSON body arrives in this time at 2 Mbit/s. Without a limit, a client that sends slowly would
+ * hold its memory without end.
+ */
 const SLOWEST_MS = 5 * 60_000
 
 export const hasBody = (req: IncomingMessage): boolean =>
   req.headers['transfer-encoding'] !== undefined || (req.headers['content-length'] ?? '0') !== '0'
 
-/** As the client declares it; 0 where it does not say. */
+/** Returns the declared length of the body; 0 without one. */
 export const declaredLength = (req: IncomingMessage): number => Number(req.headers['content-length'] ?? 0)
 
-/** Where a body goes: `hold` is told of each piece before it is kept, and throws when there is no room for it. */
+/**
+ * The destination of a body: `hold` is called with the size of each piece before it is stored, and
+ * throws when there is no room.
+ */
 interface BodySink {
   readonly hold: (bytes: number) => void
   readonly done: (body: Buffer) => void
@@ -46,12 +52,12 @@ export function readBody(req: IncomingMessage, maxBytes: number, { hold, done }:
         reject(err as Error)
       }
     }
-    // Listeners stay on: the request ends with its body, and settling twice does nothing.
+    // The listeners are not removed, because the request ends with its body, and settling twice does nothing.
     req
       .on('data', onData)
       .on('end', () => {
         done(chunks.length === 1 ? (chunks[0] ?? EMPTY) : Buffer.concat(chunks, size))
-        // These listeners live as long as the request, which may be longer than its body is wanted.
+        // These listeners live as long as the request, which may outlive the need for its body.
         chunks.length = 0
         resolve()
       })
@@ -61,13 +67,13 @@ export function readBody(req: IncomingMessage, maxBytes: number, { hold, done }:
   })
 }
 
-/** A 413 in words; `what` is the part that is too large, `hint` ends the sentence. */
+/** Makes a 413. `what` is the part that is too large, and `hint` ends the sentence. */
 export const tooLarge = (maxBytes: number, what = 'body', hint = ''): ApiError =>
   new ApiError('payload_too_large', `the ${what} is larger than ${inWords(maxBytes)}${hint}`, {
     details: { max_bytes: maxBytes },
   })
 
-/** What a form's file may have, and what to do with a larger one. */
+/** The largest file of a form, and the hint for a larger one. */
 export interface FileLimit {
   maxBytes: number
   /** Ends the sentence of a 413. */
@@ -80,8 +86,8 @@ const inWords = (bytes: number): string =>
   bytes % MIB === 0 ? `${bytes / MIB} MB (${bytes} bytes)` : `${bytes} bytes`
 
 /**
- * Throws away what the client is still sending. Closing at once would reset the connection and might destroy the
- * answer before the client reads it; so the rest is discarded for a while.
+ * Discards for a while what the client still sends. Closing at once would reset the connection and might destroy the
+ * response before the client has read it.
  */
 export function drain(req: IncomingMessage): void {
   if (req.complete || req.destroyed) return
@@ -105,7 +111,7 @@ export function parseJson(bytes: Buffer): unknown {
   }
 }
 
-/** Refuses a body whose media type is none of `allowed`; a body without a type passes for JSON. */
+/** Refuses a body whose media type is not one of `allowed`; a body without a type counts as JSON. */
 export function checkMediaType(req: IncomingMessage, allowed: readonly string[]): void {
   const encoding = req.headers['content-encoding']
   if (encoding !== undefined && encoding !== 'identity') {

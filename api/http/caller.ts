@@ -1,4 +1,4 @@
-/** Who a route lets in. */
+/** The kinds of credential that a route can require. */
 export type Auth =
   | 'none'
   | 'api-key'
@@ -10,7 +10,7 @@ export type Auth =
 
 export type Role = 'viewer' | 'operator' | 'admin'
 
-/** The key behind a request, and its account. */
+/** The account of a request's API key. */
 export interface AccountCaller {
   readonly accountId: string
   readonly keyId: string
@@ -29,7 +29,7 @@ interface CohortCaller {
   readonly userId: string | undefined
 }
 
-/** A one-time join token as sent, in `Authorization: Bearer`; the handler spends it in its own transaction. */
+/** A one-time join token in `Authorization: Bearer`; the handler redeems it in its own transaction. */
 interface JoinCaller {
   readonly token: string
 }

@@ -4,7 +4,7 @@ import type { Outgoing } from './outgoing.ts'
 import type { AnyRoute } from './route.ts'
 import { type Check, jsonCheck } from './validate.ts'
 
-/** Holds a route to its own declaration; used in tests, where a lie becomes a 500 that says so. */
+/** Checks a route against its own declaration. Tests use it; a violation becomes a 500 that explains it. */
 export class Conformance {
   readonly #route: AnyRoute
   readonly #codes: ReadonlySet<string>
@@ -20,7 +20,7 @@ export class Conformance {
     }
   }
 
-  /** Throws when a good answer has an undeclared status or a body that its schema does not describe. */
+  /** Throws when a successful response has an undeclared status, or a body that its schema does not describe. */
   checkAnswer({ status, body }: Outgoing): void {
     const check = this.#checks.get(status)
     if (check === undefined) throw this.#lie(`answers ${status}, which it does not declare`)
@@ -37,7 +37,7 @@ export class Conformance {
     }
   }
 
-  /** An error that was declared, or one that says it was not. */
+  /** Returns a declared error, or one that says that it was not declared. */
   checkError(error: ApiError): ApiError {
     if (this.#codes.has(error.code)) return error
     return this.#lie(`fails with ${error.code} (${error.message}), which it does not declare`)

@@ -6,14 +6,17 @@ interface Coded {
   message?: unknown
 }
 
-/** What the network and the drivers call a server that cannot be reached. */
+/** The error codes of network and drivers for an unreachable server. */
 const UNREACHABLE = new Set<unknown>(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND'])
-/** Sentences without a code; the last is of a session that ended before a later statement, such as the roll-back. */
+/**
+ * Messages of errors without a code; the last is for a session that ended before a later
+ * statement, such as the roll-back.
+ */
 const UNREACHABLE_TEXT =
   /Connection terminated|timeout exceeded when trying to connect|Failed to connect|is not queryable/
 const GRPC_UNAVAILABLE = 14
 
-/** The single funnel: whatever was thrown becomes an error the caller may see. */
+/** Converts anything thrown into an error that the caller may see. */
 export function toApiError(err: unknown): ApiError {
   if (err instanceof ApiError) return err
   const { code, message } = (typeof err === 'object' && err !== null ? err : {}) as Coded
@@ -36,19 +39,19 @@ export function toApiError(err: unknown): ApiError {
   return new ApiError('internal', 'internal error', { cause: err })
 }
 
-/** `{error: {code, message, details, request_id}}`; a 422 carries `detail` beside it. */
+/** Builds `{error: {code, message, details, request_id}}`; a 422 also has `detail`. */
 function builderBody(error: ApiError, requestId: string): unknown {
   const { code, message, details } = error
   const body = { error: { code, message, details, request_id: requestId } }
   return code === 'validation_failed' ? { detail: issuesOf(error), ...body } : body
 }
 
-/** `{error: {message, type, code, param}}`, as clients of the OpenAI surface read it. */
+/** Builds `{error: {message, type, code, param}}`, as clients of the OpenAI surface expect it. */
 function openAiBody(error: ApiError): unknown {
   const { code, status } = error
   const issues = (error.details.issues ?? []) as readonly Issue[]
   const [first] = issues
-  // Clients of this surface see nothing but the message: it names all that is wrong.
+  // Clients of this surface show only the message, so it lists all faults.
   const message =
     issues.length > 1
       ? issues.slice(0, MOST_NAMED).map(inWords).join('; ') + (issues.length > MOST_NAMED ? '; ...' : '')
@@ -74,5 +77,5 @@ function issuesOf(error: ApiError): readonly Issue[] {
   return issues ?? [{ loc: ['body'], msg: error.message, type: 'value_error' }]
 }
 
-/** How a family tells its callers what went wrong. */
+/** The error format of each API family. */
 export const ERROR_BODIES = { builder: builderBody, openai: openAiBody } as const

@@ -2,19 +2,22 @@ import { hash } from 'node:crypto'
 import { ApiError } from '../../domain/errors.ts'
 import type { AnyRequest } from './route.ts'
 
-/** A tag over anything that prints as JSON; equal values have equal tags. */
+/** Returns a tag for any JSON value; equal values have equal tags. */
 export const etagOf = (value: unknown): string =>
   `"${hash('sha256', JSON.stringify(value), 'base64url').slice(0, 22)}"`
 
 const bare = (tag: string): string => tag.trim().replace(/^W\//, '')
 
-/** Whether an `If-None-Match` or `If-Match` list names `tag`; weakness is ignored. */
+/** Returns whether an `If-None-Match` or `If-Match` list contains `tag`; weakness is ignored. */
 export function etagMatches(list: string | undefined, tag: string): boolean {
   if (list === undefined) return false
   return list.trim() === '*' || list.split(',').some((other) => bare(other) === bare(tag))
 }
 
-/** For routes with `ifMatch`: 412 unless the caller saw the current state. A missing header was refused before. */
+/**
+ * Throws a 412 on routes with `ifMatch` unless the caller has seen the current state. A missing
+ * header was refused before.
+ */
 export function checkIfMatch({ req }: Pick<AnyRequest, 'req'>, currentTag: string): void {
   if (etagMatches(req.headers['if-match'], currentTag)) return
   throw new ApiError('precondition_failed', 'this has changed since you read it; read it again', {

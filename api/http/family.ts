@@ -1,6 +1,6 @@
 import type { AnyRoute } from './route.ts'
 
-/** Routes under one prefix that speak of errors in one way. */
+/** Routes under one prefix that share an error format. */
 export interface Family {
   name: 'builder' | 'openai' | 'orchestrator' | 'root'
   prefix: '' | `/${string}`

@@ -17,7 +17,7 @@ import type { ReplyHeaders } from './reply.ts'
 import type { RequestContext } from './request-context.ts'
 import type { AnyRoute } from './route.ts'
 
-/** A request under an `Idempotency-Key`, and what its body says. */
+/** A request with an `Idempotency-Key`, and the digest of its body. */
 interface KeyedRequest {
   id: IdempotencyId
   digest: Buffer
@@ -25,7 +25,7 @@ interface KeyedRequest {
 
 type Work = (trx: Transaction<Database>) => Promise<Outgoing>
 
-/** The key of a request, when it carries one. The scope is account, operation and path parameters. */
+/** Returns the key of a request that has one. Its scope is account, operation and path parameters. */
 export function keyOf(
   { operationId }: AnyRoute,
   { req, accountId, params, query, body }: RequestContext,
@@ -43,8 +43,8 @@ export function keyOf(
 }
 
 /**
- * Gives every request under one key one outcome. The row of the key, the work and the reply commit together; who
- * comes second waits, first in this process (so that waiters hold no connections), then on the unique row.
+ * Gives every request with one key the same outcome. The row of the key, the work and the reply commit together. A
+ * concurrent request waits, first in this process (so that waiters hold no connections), then on the unique row.
  */
 export class Idempotency {
   readonly #services: Services
@@ -55,8 +55,8 @@ export class Idempotency {
   }
 
   /**
-   * The stored reply, else what `work` gives. `admit` is asked only before new work, and may throw: a repeat of what
-   * was admitted long ago is answered even while new work is refused.
+   * Returns the stored reply, otherwise the result of `work`. `admit` is called only before new work, and may throw: a
+   * repeat of an earlier request is answered even while new work is refused.
    */
   async run(keyed: KeyedRequest, admit: () => Promise<void> | undefined, work: Work): Promise<Outgoing> {
     const name = nameOf(keyed.id)
@@ -67,7 +67,7 @@ export class Idempotency {
       if (!other) break
       await other.catch(() => {})
     }
-    // Nothing is awaited between the look above and the entry below, so one request of this process gets here.
+    // Nothing is awaited between the look-up above and the entry below, so one request of this process gets here.
     const attempt = this.#admitted(keyed, admit, work)
     this.#atWork.set(name, attempt)
     try {
@@ -103,7 +103,7 @@ export class Idempotency {
     }
   }
 
-  /** Only good replies are kept, encrypted: they may hold a secret. */
+  /** Only successful replies are stored. They are encrypted, because they may contain a secret. */
   async #keep(
     trx: Transaction<Database>,
     id: IdempotencyId,

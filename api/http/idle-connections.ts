@@ -2,34 +2,34 @@ import type { Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 
 interface Connection {
-  /** Of the latest request, until a sweep has seen that it is finished. */
+  /** The latest request, until a sweep has seen that it is finished. */
   response: ServerResponse | undefined
-  /** Since when nothing is asked, by `performance.now()`; unset before the first request. */
+  /** The time since which no request is in progress, by `performance.now()`; unset before the first request. */
   idleSince: number | undefined
-  /** The response that the rest is about, once a sweep has seen it. */
+  /** The response that the following fields describe, once a sweep has seen it. */
   seen: ServerResponse | undefined
   seenAt: number
-  /** Bytes that had come when it was seen. */
+  /** Bytes that had arrived when the sweep first saw it. */
   cameBefore: number
-  /** Bytes that had come or gone when a sweep last saw something new, and when that was. */
+  /** The number of bytes that had arrived or been sent when a sweep last saw a change, and the time of that change. */
   bytes: number
   movedAt: number
 }
 
-/** Longer than that of usual load balancers, so that it is they who close idle connections. */
+/** Longer than the timeout of usual load balancers, so that they are the ones to close idle connections. */
 const KEEP_ALIVE_S = 65
-/** Tells clients how long they may count on a connection. */
+/** Announces the timeout to clients. */
 export const KEEP_ALIVE = `timeout=${KEEP_ALIVE_S}`
-/** A request that was sent at the last moment still arrives. */
+/** The extra second is for a request that was sent at the last moment. */
 const IDLE_MS = (KEEP_ALIVE_S + 1) * 1_000
-/** A body may be large and its line slow, but it has to go on. */
+/** A body may be large and arrive slowly, but it must make progress. */
 const BODY_IDLE_MS = 30_000
-/** So has an answer: whoever reads nothing holds what it would read, and the file or the model that it comes from. */
+/** A response must make progress too: a client that reads nothing holds its memory, and the file or the model behind it. */
 const ANSWER_IDLE_MS = 120_000
-/** Until a body may be called slow, and how many bytes of it a millisecond must have brought by then. */
+/** The time after which a body's rate counts, and the bytes per millisecond that it must have averaged by then. */
 const SLOW_MS = 5 * 60_000
 const SLOWEST_BYTES_PER_MS = 1
-/** A connection is closed at most two of these late. */
+/** A connection is closed at most two sweeps late. */
 const SWEEP_MS = 5_000
 
 const FRESH: Connection = {
@@ -42,7 +42,10 @@ const FRESH: Connection = {
   movedAt: 0,
 }
 
-/** For tests: how long a connection may stay idle, send nothing in the middle of a body, or read nothing of an answer, and how often all are looked at. */
+/**
+ * For tests: the times after which a connection counts as idle, its body or its response as stalled, and
+ * the interval of the sweeps.
+ */
 export interface IdleLimits {
   idleMs?: number
   bodyIdleMs?: number
@@ -60,16 +63,16 @@ const LIMITS: Required<IdleLimits> = {
 }
 
 /**
- * Closes connections on which a client has long asked nothing more, has stopped in the middle of a body, or reads nothing of
- * its answer: it would hold them, and what they carry, for ever. The server's own limits set timers for every request; this looks at all connections
- * now and then.
+ * Closes connections of clients that have long sent no request, have stalled in the middle of a body, or do not read
+ * their response, because such connections would stay open without end. The server's own limits set timers for every
+ * request; this class sweeps all connections at an interval.
  */
 export class IdleConnections {
   readonly #limits: Required<IdleLimits>
   readonly #timeOut: (response: ServerResponse) => void
   readonly #open = new Map<Socket, Connection>()
 
-  /** @param timeOut answers a request whose body has stopped coming, and ends its connection. */
+  /** @param timeOut responds to a request whose body has stalled, and ends its connection. */
   constructor(server: Server, timeOut: (response: ServerResponse) => void, limits: IdleLimits = {}) {
     this.#limits = { ...LIMITS, ...limits }
     this.#timeOut = timeOut
@@ -84,13 +87,13 @@ export class IdleConnections {
     })
   }
 
-  /** A request has come. */
+  /** Records a new request. */
   note(socket: Socket, response: ServerResponse): void {
     const connection = this.#open.get(socket)
     if (connection) connection.response = response
   }
 
-  /** It has closed, or carries something else than requests from now on. */
+  /** Drops a socket that has closed, or no longer carries requests. */
   forget(socket: Socket): void {
     this.#open.delete(socket)
   }
@@ -104,7 +107,7 @@ export class IdleConnections {
         connection.response = undefined
         connection.idleSince = now
       } else if (!response.req.complete) this.#lookAtBody(socket, connection, response, now)
-      // Its body is here: the work that follows may take its time.
+      // The body has arrived, so any delay is that of the handler.
       else if (response.writableLength > 0) this.#lookAtAnswer(socket, connection, now)
       else connection.movedAt = now
     }
@@ -115,7 +118,7 @@ export class IdleConnections {
     if (connection.seen !== response) {
       Object.assign(connection, { seen: response, seenAt: now, cameBefore: came, movedAt: now })
     }
-    // What has come and is not taken yet is not the client's delay.
+    // Bytes that have arrived and have not been consumed are not the client's delay.
     if (connection.bytes !== came || response.req.readableLength > 0) {
       connection.bytes = came
       connection.movedAt = now
@@ -128,7 +131,7 @@ export class IdleConnections {
   }
 
   #lookAtAnswer(socket: Socket, connection: Connection, now: number): void {
-    // Written, less what still waits here for the client to read on.
+    // The bytes written, less those that still wait here for the client.
     const gone = socket.bytesWritten - socket.writableLength
     if (connection.bytes !== gone) {
       connection.bytes = gone

@@ -12,7 +12,7 @@ const BY_AUTH: Record<Auth, readonly ErrorCode[]> = {
   'join-token': ['unauthenticated', 'rate_limited'],
 }
 
-/** Every code an operation may answer with: what its declaration implies, and what it names itself. */
+/** Returns every error code of an operation: those that its declaration implies, and those that it lists. */
 export function errorCodesOf(route: AnyRoute): ErrorCode[] {
   const hasInput = route.params ?? route.query ?? route.headers ?? route.body ?? route.stream
   const takesBody = route.body ?? route.stream

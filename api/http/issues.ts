@@ -7,15 +7,15 @@ export type Where = 'body' | 'query' | 'path' | 'header' | 'response'
 
 const MOST = 100
 
-/** What ajv found, as the `detail` of a 422 spells it. */
+/** Converts ajv's errors to the `detail` of a 422. */
 export function toIssues(where: Where, errors: readonly ErrorObject[]): Issue[] {
   const telling = errors.filter((error) => !isNoise(error, errors))
   return (telling.length ? telling : errors).slice(0, MOST).map((error) => toIssue(where, error))
 }
 
 /**
- * The branch for `null` and the verdict on the whole union say nothing that the other branch does not say better, and
- * what chooses between shapes is told to be missing where it is.
+ * Returns whether another error explains the fault better: the branch for `null` and the error of the whole union add
+ * nothing, and a missing discriminator is reported as such.
  */
 function isNoise(error: ErrorObject, all: readonly ErrorObject[]): boolean {
   if (error.keyword === 'discriminator' && error.params.tagValue === undefined) {
@@ -30,7 +30,7 @@ function isNoise(error: ErrorObject, all: readonly ErrorObject[]): boolean {
   return all.some((other) => other !== error && other.instancePath.startsWith(error.instancePath))
 }
 
-/** The members of which an object takes one, when that is what this fault is about. */
+/** Returns the members of which an object needs one, if the fault is about that choice. */
 function membersToChoose(error: ErrorObject): string[] | undefined {
   const branches = branchesOf(error)
   const isChoice = branches.every((branch) => Object.keys(branch).join() === 'required')
@@ -43,7 +43,7 @@ function branchesOf({ keyword, parentSchema }: ErrorObject): { required?: string
   return (parentSchema?.[keyword] ?? []) as { required?: string[] }[]
 }
 
-/** That one member is missing says nothing where another one would do. */
+/** A missing member is no fault by itself when another member would do. */
 const isBranchOf = ({ keyword, parentSchema }: ErrorObject, union: ErrorObject): boolean =>
   keyword === 'required' &&
   membersToChoose(union) !== undefined &&
@@ -94,7 +94,7 @@ const pointer = (path: string): (string | number)[] =>
     .slice(1)
     .map((part) => (/^\d{1,9}$/.test(part) ? Number(part) : part.replaceAll('~1', '/').replaceAll('~0', '~')))
 
-/** The values of the member that chooses between shapes, as the schema of each shape gives its own. */
+/** Returns the values of the member that selects a shape, from the schemas of all shapes. */
 function tagsOf({ params, parentSchema }: ErrorObject): unknown[] {
   const shapes = (parentSchema?.oneOf ?? []) as { properties?: Record<string, { const?: unknown }> }[]
   return shapes.map(({ properties }) => properties?.[params.tag]?.const)

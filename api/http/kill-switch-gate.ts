@@ -5,15 +5,18 @@ import type { Database } from '../../db/tables.ts'
 import { ApiError } from '../../domain/errors.ts'
 import type { KillSwitchView } from '../gateway/caches/kill-switch.ts'
 
-/** A gateway that has not seen the switch for this long may not know that it was thrown. */
+/** A gateway that has not read the switch for this long may have missed its activation. */
 const MAX_VIEW_AGE_MS = 2_000
-/** Reading a very large body may keep the process from looking; then one look is waited for. */
+/**
+ * Reading a very large body can block the process and delay the next read of the switch, which
+ * a request then waits for.
+ */
 const CATCH_UP_MS = 1_000
 const LOOK_MS = 20
 
 const isStale = ({ seenAt }: KillSwitchView, now: number): boolean => now - seenAt > MAX_VIEW_AGE_MS
 
-/** `checkKillSwitch`, at once when the view is young enough, else after giving it a moment to become so. */
+/** Calls `checkKillSwitch`, at once when the view is recent, otherwise after waiting a moment for the next read. */
 export function passKillSwitch(view: KillSwitchView): Promise<void> | undefined {
   if (!view.active && isStale(view, performance.now())) return catchUp(view)
   checkKillSwitch(view)
@@ -31,8 +34,8 @@ async function catchUp(view: KillSwitchView): Promise<void> {
 }
 
 /**
- * The last look before a transaction commits new work: what passed the gate may have waited for a lock while the switch was
- * thrown. Once an order to throw it is written, no transaction that asks here commits.
+ * The last check before a transaction commits new work, because a request that passed the gate may have waited for a
+ * lock meanwhile. Once the activation of the switch is committed, no transaction that calls this commits.
  */
 export async function passKillSwitchIn(trx: Transaction<Database>): Promise<void> {
   const row = await shareKillSwitch(trx)
@@ -45,7 +48,7 @@ const stopped = ({ reason }: { reason: string | null }) =>
     headers: { 'retry-after': '30' },
   })
 
-/** Refuses new work while the kill switch is active, or while this gateway cannot tell. */
+/** Refuses new work while the kill switch is active, or while this gateway does not know its state. */
 export function checkKillSwitch(view: KillSwitchView, now = performance.now()): void {
   if (view.active) throw stopped(view)
   if (isStale(view, now)) {

@@ -2,18 +2,24 @@ import { tryLater } from '../../domain/errors.ts'
 import { FairTurns, LineFull } from '../../platform/async/fair-turns.ts'
 import type { Outgoing } from './outgoing.ts'
 
-/** Of how many accounts at once long answers are made; what waits holds no memory yet. */
+/** The number of accounts whose long responses are built at once; waiting requests hold no memory. */
 const TURNS = { most: 64, mostPerKey: 1, mostWaiting: 256 } as const
 const RETRY_AFTER_S = 1
-/** What an account gets of long answers: each takes the gateway's one thread for milliseconds a megabyte. */
+/** The rate of an account's long responses: each occupies the gateway's only thread for milliseconds per megabyte. */
 const BYTES_PER_MS = 8 * 1024
 const SHORT_BYTES = 16 * 1024
 
-/** Makes the long answers of an account one after another, with a rest after each by its length: others come in between. */
+/**
+ * Builds the long responses of an account one after another, with a pause after each in proportion to its length, so
+ * that other requests run in between.
+ */
 export class LongAnswers {
   readonly #turns = new FairTurns(TURNS)
 
-  /** Waits for the account's turn and holds it until disposed; throws `rate_limited` when too many wait already. */
+  /**
+   * Waits for the account's turn and holds it until disposed; throws `rate_limited` when too
+   * many requests wait already.
+   */
   async take(accountId: string, signal: AbortSignal): Promise<LongAnswer> {
     try {
       return new LongAnswer(await this.#turns.take(accountId, signal))
@@ -24,7 +30,7 @@ export class LongAnswers {
   }
 }
 
-/** The turn of one answer: ends when disposed, or after the rest that its length calls for. */
+/** The turn of one response. It ends on disposal, or after the pause that the response's length requires. */
 class LongAnswer implements Disposable {
   readonly #turn: Disposable
   #restMs = 0

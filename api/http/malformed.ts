@@ -6,7 +6,7 @@ import type { Logger } from '../../platform/log.ts'
 import { emit } from '../events.ts'
 import { ERROR_BODIES } from './errors.ts'
 
-/** Answers what is not HTTP well enough to become a request, in the same words as everything else, and logs it. */
+/** Responds to bytes that are not a valid HTTP request in the usual error format, and logs them. */
 export function answerMalformed(err: NodeJS.ErrnoException, socket: Duplex, log?: Logger): void {
   if (err.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy()
@@ -26,7 +26,10 @@ export function answerMalformed(err: NodeJS.ErrnoException, socket: Duplex, log?
   socket.end(`${head.join('\r\n')}\r\n\r\n${text}`)
 }
 
-/** Answers a request whose body has stopped coming, and closes its connection: what would follow cannot be told from it. */
+/**
+ * Responds to a request whose body has stalled, and closes its connection, because the following bytes could not be
+ * separated from the body.
+ */
 export function answerTimeout(response: ServerResponse, log?: Logger): void {
   const { req } = response
   const requestId = newId()

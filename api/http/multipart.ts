@@ -7,12 +7,12 @@ import { ClientGoneError, type FileLimit, fileTooLarge } from './body.ts'
 import { type Check, textCheck } from './validate.ts'
 
 const MAX_FIELD_BYTES = 64 * 1024
-// The parser complains on reaching a size, and a size that is named is allowed: so much and one byte more.
+// The parser fails on reaching a limit, while a body of exactly the documented size is valid, hence one byte more.
 const LIMITS = { fields: 32, fieldSize: MAX_FIELD_BYTES + 1, parts: 64, headerPairs: 64 }
 
 /** The file of a form, as it arrives. */
 interface UploadedFile {
-  /** Without any folder; empty when the client named none. */
+  /** The file name without any folder; empty when the client sent none. */
   filename: string
   contentType: string
   /** Fails with `payload_too_large` beyond the limit, and when the client leaves. */
@@ -20,12 +20,12 @@ interface UploadedFile {
 }
 
 export interface MultipartForm<F extends TSchema, T> {
-  /** Name of the one file that the form must have. */
+  /** The name of the one file that the form must have. */
   file: string
   limit: FileLimit
-  /** The other fields; text, coerced. */
+  /** The other fields: text, coerced. */
   fields: F
-  /** Takes the file while it arrives; fields may come after it. */
+  /** Consumes the file while it arrives; fields may come after it. */
   consume: (file: UploadedFile) => Promise<T>
   /** Undoes `consume` when something later in the form is wrong. */
   discard?: (taken: T) => Promise<void>
@@ -33,7 +33,7 @@ export interface MultipartForm<F extends TSchema, T> {
 
 const checks = new WeakMap<TSchema, Check>()
 
-/** Reads a form with one file, never holding more of it in memory than a few chunks. */
+/** Reads a form with one file, never holding more than a few chunks of it in memory. */
 export async function readMultipart<F extends TSchema, T>(
   req: IncomingMessage,
   form: MultipartForm<F, T>,
@@ -67,7 +67,7 @@ class FormParts<T> {
     this.#form = form
   }
 
-  /** Gives what was made of the file, once the whole form was read. */
+  /** Returns the result of `consume`, once the whole form has been read. */
   async read(): Promise<T> {
     const parser = openParser(this.#req, this.#form.limit)
     const fail = (err: Error): void => this.#end.reject(err)
@@ -116,20 +116,20 @@ class FormParts<T> {
   #file(name: string, stream: Readable, { filename = '', mimeType }: busboy.FileInfo): void {
     const { file, limit, consume } = this.#form
     if (name !== file || this.#taking) {
-      // Nobody reads it, but the parser still destroys it with an error when it is let go in the middle.
+      // The stream has no reader, but the parser still destroys it with an error when the form is abandoned.
       stream.on('error', () => {}).resume()
       this.#end.reject(invalid(['body', name], `the form takes one file, called ${file}`, 'extra_forbidden'))
       return
     }
     this.#stream = stream
     stream.on('limit', () => stream.destroy(fileTooLarge(limit)))
-    // Before whoever reads the stream can fail of it: the parser's complaints are the client's fault.
+    // This listener comes before those of the stream's reader, because errors of the parser are the client's fault.
     stream.on('error', (err) => this.#end.reject(err instanceof ApiError ? err : malformed(err)))
     this.#taking = consume({ filename, contentType: mimeType, stream })
     this.#taking.catch((err: unknown) => this.#end.reject(err))
   }
 
-  /** Stops the reader of the file; when it had finished already, undoes it. */
+  /** Stops the reader of the file; if it has already finished, undoes its work. */
   async #abandon(err: Error): Promise<void> {
     this.#stream?.destroy(err)
     const taken = await this.#taking?.then(

@@ -1,10 +1,10 @@
 type Json = Record<string, unknown>
 
-/** Gathers named schemas (`$id`) into `components`, leaving references where they stood. */
+/** Collects named schemas (`$id`) into `components`, and replaces them with references. */
 export class Components {
   readonly schemas: Record<string, unknown> = {}
 
-  /** The schema as the description shows it. */
+  /** Returns the schema as it appears in the description. */
   place(schema: unknown): unknown {
     if (Array.isArray(schema)) return schema.map((item) => this.place(item))
     if (typeof schema !== 'object' || schema === null) return schema
@@ -25,6 +25,6 @@ export class Components {
   }
 }
 
-/** Values that are data, not schemas. */
+/** Returns whether the values under this name are data and not schemas. */
 const keepsNames = (name: string): boolean =>
   ['default', 'example', 'examples', 'enum', 'const', 'required'].includes(name)

@@ -57,7 +57,7 @@ const HEADERS: Partial<Record<Auth, readonly Json[]>> = {
   ],
 }
 
-/** The OpenAPI 3.1 description of all families in one document, from the declarations alone. */
+/** Builds the OpenAPI 3.1 description of all families in one document, from the declarations alone. */
 export function toOpenApi(
   families: readonly Family[],
   { features = [] }: { features?: readonly string[] } = {},
@@ -99,7 +99,7 @@ function describe(family: Family, route: AnyRoute, components: Components): Json
   }
 }
 
-/** The resource: the first part of the path that is not a parameter. */
+/** Returns the resource: the first part of the path that is not a parameter. */
 function tagOf(family: Family, { path }: AnyRoute): string {
   const [, first = ''] = path.split('/')
   return family.name === 'openai' ? 'openai' : (first.split(':')[0] ?? first)
@@ -192,7 +192,7 @@ function goodAnswers({ success, also = {}, idempotent, etag }: AnyRoute, compone
   }
 }
 
-/** One response per status; codes that share one are named together. */
+/** Builds one response per status; codes that share a status are listed together. */
 function errorAnswers(family: Family, route: AnyRoute, components: Components): Json {
   const byStatus = Map.groupBy(errorCodesOf(route), (code) => ERROR_STATUS[code])
   const good = new Set([route.success.status, ...Object.keys(route.also ?? {}).map(Number)])

@@ -4,11 +4,11 @@ import type { Family } from './family.ts'
 import type { AnyRoute } from './route.ts'
 
 export interface MountOptions {
-  /** Tests: refuse to send a body that its schema does not describe, or an error code that is not declared. */
+  /** For tests: refuse a response body that its schema does not describe, or an undeclared error code. */
   validateResponses?: boolean
 }
 
-/** Path parameters that whoever knows them may use. */
+/** Path parameters that act as credentials. */
 const SECRET_PARAM = /\{(?:lease_token|grant)\}/
 
 /** Join tokens are checked by the handler, with the body. */
@@ -22,9 +22,9 @@ export interface Operation {
   readonly path: string
   /** Callers show no credential, or one that only the handler can check. */
   readonly isOpen: boolean
-  /** What the log calls it where the path itself is a credential. */
+  /** The path in the log, when the path itself is a credential. */
   readonly loggedPath: string | undefined
-  /** Tests only. */
+  /** Set in tests only. */
   readonly conformance: Conformance | undefined
 }
 

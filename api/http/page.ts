@@ -6,7 +6,7 @@ interface Wanted {
 }
 
 export interface PageRequest {
-  /** One more than the page: whether it comes tells whether there is a next page. */
+  /** One more than the page, which shows whether there is a next page. */
   limit: number
   /** Only rows with a smaller id. */
   before: string | undefined
@@ -18,8 +18,8 @@ export interface Page<T> {
 }
 
 /**
- * One page of a list that runs newest first by id. `scope` is everything the list is filtered by (account, operation,
- * filters): a cursor of another list is refused.
+ * Returns one page of a list that runs newest first by id. `scope` is everything the list is filtered by (account,
+ * operation, filters); a cursor of another list is refused.
  */
 export async function readPage<T extends { id: string }>(
   { limit = 20, cursor }: Wanted,

@@ -21,7 +21,10 @@ export class RateLimiter {
     this.#limit = limit
   }
 
-  /** Takes one token and says so in `head`, names and values in turn; throws `rate_limited` when there is none. */
+  /**
+   * Takes one token and adds the rate limit headers to `head`, names and values in turn; throws
+   * `rate_limited` when there is none.
+   */
   take(account: string, head: string[], now = performance.now()): void {
     const { perSecond, burst } = this.#limit
     const bucket = this.#bucketOf(account, now)
@@ -43,7 +46,7 @@ export class RateLimiter {
     throw tryLater('rate_limited', `more than ${perSecond} requests a second; try again in ${wait} s`, wait)
   }
 
-  /** Seconds until there is a token; 0 when there is one. */
+  /** Returns the seconds until there is a token; 0 when there is one. */
   waitOf(key: string, now = performance.now()): number {
     const bucket = this.#buckets.get(key)
     if (!bucket) return 0
@@ -51,7 +54,7 @@ export class RateLimiter {
     return bucket.tokens >= 1 ? 0 : Math.max(1, Math.ceil((1 - bucket.tokens) / this.#limit.perSecond))
   }
 
-  /** Takes one token, also where there is none. */
+  /** Takes one token even when there is none, so that the bucket may go below zero. */
   spend(key: string, now = performance.now()): void {
     const bucket = this.#bucketOf(key, now)
     this.#fill(bucket, now)
@@ -73,7 +76,7 @@ export class RateLimiter {
     return fresh
   }
 
-  /** A bucket that has filled up again is like one that was never there. */
+  /** A full bucket equals a new one, so it can be dropped. */
   #forgetFull(now: number): void {
     const { perSecond, burst } = this.#limit
     for (const [account, { tokens, at }] of this.#buckets) {

@@ -14,7 +14,7 @@ import type { AnyRequest } from './route.ts'
 const SANE_ID = /^[\w.:/+=@-]{1,128}$/
 const EMPTY = Buffer.alloc(0)
 
-/** Proxies name the whole address in the request line (RFC 9112, 3.2.2). */
+/** Proxies send the whole URL in the request line (RFC 9112, 3.2.2). */
 function withoutOrigin(url: string): string {
   if (url.startsWith('/')) return url
   const [, path = url] = /^https?:\/\/[^/?]*(.*)$/i.exec(url) ?? []
@@ -29,11 +29,11 @@ export class RequestContext implements AnyRequest {
   readonly req: IncomingMessage
   /** The response as `respond` writes it: with `head`, in one go. */
   readonly response: ServerResponse
-  /** Names and values in turn, of what every answer to this request carries. */
+  /** Names and values in turn of the headers that every response to this request has. */
   readonly head: string[]
   readonly requestId: string
   readonly startedAt = performance.now()
-  /** Without the query, which may hold a signed URL's secret. */
+  /** The path without the query, which may contain the secret of a signed URL. */
   readonly path: string
   readonly search: string
   /** The path as routes are matched with it. */
@@ -42,14 +42,14 @@ export class RequestContext implements AnyRequest {
   operation: Operation | undefined
   caller: AnyCaller
   accountId: string | undefined
-  /** Who holds the memory of its body where that is not `accountId`: known before the caller is, or by the URL. */
+  /** The owner of the body's memory where it is not `accountId`: known before the caller is, or from the URL. */
   owner: string | undefined
   params: unknown
   query: unknown
   headers: unknown
   body: unknown
   rawBody: Buffer = EMPTY
-  /** What it takes of the memory for bodies. */
+  /** The memory that its body holds. */
   held: Held | undefined
   trx: Transaction<Database> | undefined
   /** What the handler gave, as long as it has not answered by itself. */
@@ -96,14 +96,14 @@ export class RequestContext implements AnyRequest {
     return this.disconnect.signal
   }
 
-  /** Handlers take it out of the request, so it may not depend on how it is called. */
+  /** Handlers destructure it, so it must not depend on `this`. */
   get afterCommit(): (action: () => void) => void {
     return (action) => {
       ;(this.#after ??= []).push(action)
     }
   }
 
-  /** Its memory is given back: what holds the request longer must not hold its body. */
+  /** Drops the body after its memory was released, because the request may live longer. */
   dropBody(): void {
     this.rawBody = EMPTY
     this.body = undefined

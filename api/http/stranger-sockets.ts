@@ -5,15 +5,15 @@ import { RemoteAddresses } from '../../platform/remote-address.ts'
 
 const identified = new WeakSet<Socket>()
 
-/** A request with a valid credential has come over this connection. */
+/** Marks a connection as identified, after a request with a valid credential. */
 export const identify = (socket: Socket): void => void identified.add(socket)
 
-/** Of all connections, as many may be those of strangers. */
+/** The fraction of all connections that unidentified ones may be. */
 const STRANGERS_FRACTION = 4
 
 /**
- * Bounds connections over which no valid credential has come, in total and from one address, by closing the oldest: whoever
- * opens one to use it does so at once, and whoever only holds connections goes first.
+ * Bounds connections without a valid credential, in total and per address, by closing the oldest. A client that opens a
+ * connection to use it identifies itself at once, so idle holders are closed first.
  */
 class StrangerSockets {
   readonly #most: number
@@ -57,7 +57,7 @@ class StrangerSockets {
 export const boundStrangers = (server: Server, config: Config): void =>
   void new StrangerSockets(server, config)
 
-/** Those that have been identified since are no longer strangers'. */
+/** Connections that have been identified since no longer count. */
 function closeOldest(strangers: Set<Socket>, most: number): void {
   for (const socket of strangers) {
     if (strangers.size <= most) return

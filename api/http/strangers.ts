@@ -4,12 +4,12 @@ import type { Config } from '../../platform/config.ts'
 import { RemoteAddresses } from '../../platform/remote-address.ts'
 import { RateLimiter } from './rate-limit.ts'
 
-/** At once, as a multiple of what may be sustained for a second. */
+/** The burst, as a multiple of the sustained rate per second. */
 const BURST_S = 5
 
 /**
- * Bounds requests without a valid credential by the address that they come from, so that what strangers cost in look-ups has
- * an end. Requests that turn out to be somebody's are not counted.
+ * Bounds requests without a valid credential per client address, and so the look-ups that they cause. Requests with a
+ * valid credential are not counted.
  */
 export class Strangers {
   readonly #addresses: RemoteAddresses
@@ -23,18 +23,18 @@ export class Strangers {
     this.#limiter = perSecond > 0 ? new RateLimiter({ perSecond, burst: perSecond * BURST_S }) : undefined
   }
 
-  /** Throws `rate_limited` when strangers at this address have sent too much lately. */
+  /** Throws `rate_limited` when this address has sent too many requests without a valid credential. */
   check(req: IncomingMessage): void {
     const wait = this.#limiter?.waitOf(this.#addresses.of(req)) ?? 0
     if (wait > 0) throw tooMany(wait)
   }
 
-  /** Counts a request that was a stranger's. */
+  /** Counts a request without a valid credential. */
   count(req: IncomingMessage): void {
     this.#limiter?.spend(this.#addresses.of(req))
   }
 
-  /** What to answer a stranger: `err`, unless there have been too many. */
+  /** Returns the error for such a request: `err`, or `rate_limited` when there have been too many. */
   refuse(req: IncomingMessage, err: ApiError): ApiError {
     const wait = this.#limiter?.waitOf(this.#addresses.of(req)) ?? 0
     if (wait > 0) return tooMany(wait)

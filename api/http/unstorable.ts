@@ -2,14 +2,14 @@ import { type ApiError, invalid } from '../../domain/errors.ts'
 import { isStorable } from '../../domain/storable-text.ts'
 import type { Where } from './issues.ts'
 
-/** What of a request can hold text that the database does not take. */
+/** The parts of a request that can contain text which the database refuses. */
 export interface Texts {
   readonly params: unknown
   readonly query: unknown
   readonly body: unknown
 }
 
-/** Names the text that Postgres refused: one with a NUL, or with half a surrogate pair. */
+/** Finds the text that Postgres refused: one with a NUL, or with an unpaired surrogate. */
 export function unstorableText({ params, query, body }: Texts): ApiError | undefined {
   const places: [Where, unknown][] = [
     ['body', body],

@@ -7,7 +7,7 @@ import { toIssues, type Where } from './issues.ts'
 const COMMON: Options = {
   useDefaults: true,
   discriminator: true,
-  // Faults carry the schema that they are about: a union's names its members.
+  // Errors then carry the schema that they violate, from which a union's members are read.
   verbose: true,
   addUsedSchema: false,
   strictTypes: false,
@@ -16,14 +16,14 @@ const COMMON: Options = {
 }
 
 /**
- * Returns `value`, defaults filled in and (text only) coerced; throws `validation_failed`. Only the first fault is
- * told of what is `large`: naming half a million of them would cost more than the request may.
+ * Returns `value` with defaults filled in and (text only) coerced; throws `validation_failed`. With `large` only the
+ * first fault is reported, because listing half a million of them would cost more than the request may.
  */
 export type Check = (value: unknown, large?: boolean) => unknown
 
 /**
- * One pair of compilers for a kind of input. The first stops at the first fault, so that good input costs
- * little and hostile input no more; the second is used only to list all faults of input that has one.
+ * Two ajv instances for a kind of input. The first stops at the first fault, so that valid input is cheap and hostile
+ * input no dearer; the second lists all faults, and runs only on input with one.
  */
 class Compiler {
   readonly #first: Ajv2020
@@ -38,7 +38,7 @@ class Compiler {
     }
   }
 
-  /** Compiled at first use: most routes of a process are never called. */
+  /** The schema is compiled at first use, because a process never calls most routes. */
   check(where: Where, schema: TSchema): Check {
     let first: ValidateFunction | undefined
     let all: ValidateFunction | undefined
@@ -58,17 +58,17 @@ class Compiler {
 const strict = new Compiler(false)
 const coercing = new Compiler('array')
 
-/** Checks JSON, types as sent. */
+/** Validates JSON, with types as sent. */
 export const jsonCheck = (where: Where, schema: TSchema): Check => strict.check(where, schema)
 
-/** Checks what arrives as text (query, path, headers), turned into numbers and booleans where the schema says so. */
+/** Validates input that arrives as text (query, path, headers), coerced to numbers and booleans by the schema. */
 export const textCheck = (where: Where, schema: TSchema): Check => coercing.check(where, schema)
 
 const DEEPEST = 64
 
 /**
- * Refuses JSON that is nested deeper than anything we take (so that nothing recursive runs out of stack), `__proto__`
- * members, which turn into something else when copied, and numbers that are too great to be one.
+ * Refuses JSON that is nested too deeply (so that no recursion overflows the stack), `__proto__` members, which change
+ * their meaning when copied, and numbers beyond the range of a double.
  */
 export function checkShape(value: unknown): void {
   if (!holdsInfinite(value, 0)) return
@@ -92,7 +92,7 @@ function holdsInfinite(value: unknown, depth: number): boolean {
   return found
 }
 
-/** Only of what has been checked, so it is not deep. */
+/** The value has been checked, so its depth is bounded. */
 function placeOfInfinite(value: unknown): (string | number)[] | undefined {
   if (isInfinite(value)) return []
   if (typeof value !== 'object' || value === null) return undefined

@@ -12,18 +12,18 @@ const CODES: Readonly<Record<HubFailure, ErrorCode>> = {
   invalid_answer: 'unavailable',
 }
 
-/** What a caller reads when the hub did not give what was asked for. */
+/** Converts an error of the hub into the error for the caller. */
 export function toHubApiError(err: unknown): unknown {
   if (!(err instanceof HubError)) return err
   const { code, message, retryAfterS } = err
   return new ApiError(CODES[code], message, {
-    // What the operator has not set up is no fault to trace, at every request anew.
+    // A missing configuration is not worth a trace at every request.
     ...(code !== 'not_configured' && { cause: err }),
     details: { hub: code },
     ...(retryAfterS !== undefined && { headers: { 'retry-after': String(retryAfterS) } }),
   })
 }
 
-/** Runs what asks the hub; its failures become answers. */
+/** Awaits a hub request and converts its error. */
 export const askingHub = <T>(work: Promise<T>): Promise<T> =>
   work.catch((err: unknown) => Promise.reject(toHubApiError(err)))

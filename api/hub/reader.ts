@@ -6,10 +6,13 @@ import { tryLater } from '../../domain/errors.ts'
 import { isGranted } from '../../domain/hub/grants.ts'
 import { type HubClient, HubError, type HubRepoInfo } from '../../platform/hub/client.ts'
 
-/** How long a search goes by what the hub said before. */
+/** The time for which results of the hub are cached. */
 const REMEMBERED_MS = 60_000
 const MOST_REMEMBERED = 2_000
-/** Requests to the hub that one account may cause at this gateway: a hub counts those of all accounts together. */
+/**
+ * The requests to the hub that one account may cause at this gateway, because the hub counts those
+ * of all accounts together.
+ */
 const BURST = 300
 const PER_SECOND = 2
 const MOST_ACCOUNTS = 10_000
@@ -19,14 +22,14 @@ type Found = Awaited<ReturnType<HubClient['search']>>
 /** A repository, and whether the account may use it. */
 export interface SeenRepo {
   info: HubRepoInfo
-  /** False for a gated one that the platform's access is not lent to the account for. */
+  /** False for a gated repository that the operator has not listed for the account. */
   isOpen: boolean
 }
 
 /**
  * The hub as an account may see it. Every look-up of a repository for an account passes here, because the platform's
- * token also opens what only its operator was given: private and gated repositories are the account's only when an
- * operator lists them for it.
+ * token also opens repositories that only the operator may use: private and gated ones are available to an account only
+ * if an operator lists them for it.
  */
 export class HubReader {
   readonly #hub: HubClient
@@ -40,7 +43,7 @@ export class HubReader {
     this.#db = db
   }
 
-  /** Ids of repositories that fit, the most downloaded first. */
+  /** Returns the ids of matching repositories, most downloaded first. */
   search(accountId: string, query: Parameters<HubClient['search']>[0]): Promise<Found> {
     return this.#remembered(this.#searches, JSON.stringify(query), () => {
       this.#charge(accountId)
@@ -48,7 +51,7 @@ export class HubReader {
     })
   }
 
-  /** A repository as it is now or was a minute ago; for lists. */
+  /** Returns a repository as it was at most a minute ago, for lists. */
   async glance(accountId: string, repoId: string): Promise<SeenRepo> {
     const info = await this.#remembered(this.#infos, repoId, () => {
       this.#charge(accountId)
@@ -57,13 +60,13 @@ export class HubReader {
     return this.#as(accountId, info)
   }
 
-  /** A repository as it is now, or at a revision. One that is private to others looks as if it were absent. */
+  /** Returns the current state of a repository, or of one revision. A repository that is private to others looks absent. */
   async see(accountId: string, repoId: string, revision?: string): Promise<SeenRepo> {
     this.#charge(accountId)
     return this.#as(accountId, await this.#hub.info(repoId, revision))
   }
 
-  /** A repository that the account is about to use; throws `gated_refused` for one that is closed to it. */
+  /** Returns a repository that the account is about to use; throws `gated_refused` if it is closed to the account. */
   async open(accountId: string, repoId: string, revision?: string): Promise<HubRepoInfo> {
     const { info, isOpen } = await this.#as(accountId, await this.#hub.info(repoId, revision))
     if (isOpen) return info
@@ -72,7 +75,7 @@ export class HubReader {
 
   async #as(accountId: string, info: HubRepoInfo): Promise<SeenRepo> {
     const isClosed = info.isPrivate || info.gated
-    // Without a token the hub itself shows and sends only what is open.
+    // Without a token the hub itself returns only open repositories.
     if (!isClosed || !this.#hub.hasToken) return { info, isOpen: true }
     const account = await findAccount(this.#db, accountId)
     const isOpen = account !== undefined && isGranted(account.hub_repos, info.repoId)
@@ -80,7 +83,7 @@ export class HubReader {
     return { info, isOpen }
   }
 
-  /** What several ask for at once is asked for once; what failed is asked for again. */
+  /** Concurrent callers share one request; failed requests are not cached. */
   #remembered<T extends object>(
     cache: LRUCache<string, Promise<T>>,
     key: string,

@@ -4,16 +4,16 @@ import { ApiError, unusableModel } from '../../domain/errors.ts'
 import type { ModelState } from '../../schemas/inference-task.ts'
 import type { Services } from '../services.ts'
 
-/** A request that may be served: its endpoint, and its input checked and as the client sent it. */
+/** An admitted request: its endpoint, and the validated input as the client sent it. */
 export interface Admitted {
   endpoint: CallableEndpointRow
   accountId: string
-  /** Bytes of the JSON text that goes to the model server. */
+  /** The JSON text for the model server. */
   input: Buffer
   surface: 'rest' | 'openai' | 'mcp' | 'action'
 }
 
-/** The endpoint if this account may call it now: 404, 403 or 409 when not. */
+/** Returns the endpoint if this account may call it now; throws a 404, 403 or 409 otherwise. */
 export async function callableEndpoint(
   { endpoints }: Pick<Services, 'endpoints'>,
   accountId: string,
@@ -22,7 +22,7 @@ export async function callableEndpoint(
   return checkCallable(await endpoints.find(idOrName), accountId)
 }
 
-/** Throws what `callableEndpoint` says unless this account may call the endpoint now. */
+/** Throws as `callableEndpoint` does unless this account may call the endpoint now. */
 export function checkCallable(
   endpoint: CallableEndpointRow | undefined,
   accountId: string,
@@ -39,7 +39,7 @@ export function checkCallable(
 
 const notNow = (why: string) => new ApiError('conflict', `this endpoint takes no requests: ${why}`)
 
-/** The state a request of this account to an endpoint would be met in now. */
+/** Returns the state in which a request of this account would find the endpoint's model. */
 export function modelStateOf(
   { links }: Pick<Services, 'links'>,
   { endpoint, accountId }: Pick<Admitted, 'endpoint' | 'accountId'>,

@@ -10,8 +10,8 @@ const INPUT = ['body', 'input']
 type Overrides = Pick<InferBody, 'max_tokens' | 'temperature'>
 
 /**
- * The request to a language model that an `infer` asks for: its input as it came, with the limits of the body over those of
- * the input, under whichever of its names a limit goes. There is no stream here.
+ * Builds the request to a language model for an `infer`: its input as sent, with the limits of the body in place of
+ * those of the input, under any of their names. It never streams.
  */
 export function chatInput({ input, ...overrides }: Overrides & { input: object }, bytes: Buffer): Buffer {
   const { messages } = input as { messages?: unknown }
@@ -26,7 +26,7 @@ export function chatInput({ input, ...overrides }: Overrides & { input: object }
     ...(memberBytes(bytes, 'stream') && { stream: 'false' }),
     ...(memberBytes(bytes, 'stream_options') && { stream_options: 'null' }),
     ...(max_tokens !== undefined && { max_tokens: String(max_tokens) }),
-    // Model servers follow this name of the limit where a request has both.
+    // Model servers use this name of the limit when a request has both.
     ...(max_tokens !== undefined &&
       memberBytes(bytes, 'max_completion_tokens') && { max_completion_tokens: String(max_tokens) }),
     ...(temperature !== undefined && { temperature: String(temperature) }),

@@ -18,13 +18,16 @@ const startOf = ({ taskId, accountId, endpoint }: TaskDraft) =>
 
 const RETRY_AFTER_S = 10
 
-/** A gateway writes one task of an account at a time: one connection waits for the lock of its quota, not all. */
+/**
+ * A gateway writes one task of an account at a time, so that only one connection waits for the
+ * lock of the account's quota.
+ */
 const turns = new FairTurns({ most: Number.POSITIVE_INFINITY, mostPerKey: 1, mostWaiting: 10_000 })
 const LONGEST_TURN_MS = 30_000
 
 /**
- * Writes the task, its hold and the start of its workflow in one transaction. Throws `task_quota_exceeded` when as many of
- * the account's tasks wait as may, and `operator_kill_switch` when the switch was thrown meanwhile.
+ * Writes the task, its hold and the start of its workflow in one transaction. Throws `task_quota_exceeded` when too
+ * many of the account's tasks wait, and `operator_kill_switch` when the switch was activated meanwhile.
  */
 export async function queueTask(
   { db, outbox }: Pick<Services, 'db' | 'outbox'>,
@@ -35,7 +38,7 @@ export async function queueTask(
   outbox.poke()
 }
 
-/** Nobody waits behind a database that does not answer for longer than it would be waited for. */
+/** The wait for the turn is bounded like the wait for the database, in case the request before hangs on it. */
 const takeTurn = (accountId: string): Promise<Disposable> =>
   turns.take(accountId, AbortSignal.timeout(LONGEST_TURN_MS)).catch((cause: unknown) => {
     const message = 'too many tasks of this account wait to be written; try again'
@@ -58,11 +61,14 @@ const quotaExceeded = (quota: number, waiting: number): ApiError =>
     { details: { quota, waiting } },
   )
 
-/** So long a task is kept at hand while the database is away, and tried again so often. */
+/** The time for which a task waits in memory while the database is away, and the interval of the retries. */
 const KEEP_MS = 10 * 60_000
 const AGAIN_MS = 1_000
 
-/** Gives a task that this gateway cannot finish to a workflow; again while the database is away, for nobody else would. */
+/**
+ * Hands a task that this gateway cannot finish over to a workflow. Retries while the database is away,
+ * because no other process would.
+ */
 export async function handOver(
   { db, outbox, log }: Pick<Services, 'db' | 'outbox' | 'log'>,
   draft: TaskDraft,
@@ -78,7 +84,7 @@ export async function handOver(
   }
 }
 
-/** Waits for a task's end and gives its row; undefined when it is not over in time. */
+/** Waits for a task's end and returns its row; undefined when the time is up first. */
 export async function awaitTask(
   { db }: Pick<Services, 'db'>,
   { taskId, accountId }: TaskDraft,
@@ -89,7 +95,7 @@ export async function awaitTask(
   return row && isTerminalTask(row.status) ? row : undefined
 }
 
-/** What to say of the load of a model that was not loaded: about how many seconds it takes. */
+/** Returns the note about a model that is not loaded: about how many seconds the load takes. */
 export async function loadEstimate(
   { estimates }: Pick<Services, 'estimates'>,
   modelKey: string,

@@ -9,7 +9,7 @@ import { emit } from '../../events.ts'
 const LEASE_S = 10
 const RENEW_MS = 2_000
 
-/** This process as the others see it: its address, and a lease on the rows it has open. */
+/** Registers this process for other gateways: its address, and a lease on its open rows. */
 export class GatewayLease implements AsyncDisposable {
   readonly id = newId()
   readonly baseUrl: string
@@ -25,7 +25,7 @@ export class GatewayLease implements AsyncDisposable {
     })
   }
 
-  /** Takes the lease and keeps it until disposed. */
+  /** Takes the lease and renews it until disposed. */
   async start(): Promise<void> {
     await this.#take()
     this.#loop.start()

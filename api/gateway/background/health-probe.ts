@@ -6,10 +6,10 @@ import { VERSION } from '../../../platform/version.ts'
 import type { Health, SystemHealth } from '../../../schemas/health.ts'
 
 const PATIENCE_MS = 1_500
-/** Whoever asks more often is told what was seen last. */
+/** More frequent callers get the previous result. */
 const FRESH_MS = 500
 
-/** Asks the systems behind this gateway whether they answer; the same look serves everybody who asks meanwhile. */
+/** Checks whether the systems behind this gateway respond; concurrent callers share one check. */
 export class HealthProbe {
   readonly #db: Kysely<Database>
   readonly #temporal: Client

@@ -11,8 +11,8 @@ const SIGNAL_MS = 5_000
 const PAUSE_MS = 3_000
 
 /**
- * Lets the kill switch workflow know of what REST has written, as soon as Temporal takes it. Should this process end
- * before, the reconciler does it: the row already holds.
+ * Signals the kill switch workflow after a change over REST, as soon as Temporal accepts it. If this process ends
+ * before, the reconciler signals it; the row is already in force.
  */
 export class KillSwitchSignal implements AsyncDisposable {
   readonly #temporal: Client
@@ -26,7 +26,7 @@ export class KillSwitchSignal implements AsyncDisposable {
     this.#log = log
   }
 
-  /** Never throws, and does not wait; of several changes only the latest has to arrive. */
+  /** Sends the signal in the background and never throws; of several changes only the latest must arrive. */
   send(row: KillSwitchRow): void {
     this.#latest = row
     this.#telling ??= this.#tell().finally(() => {
@@ -57,7 +57,7 @@ export class KillSwitchSignal implements AsyncDisposable {
   }
 }
 
-/** With the version in it the workflow reads the row instead of writing it, so a late signal undoes nothing. */
+/** With a version in the signal the workflow reads the row and does not write it, so a late signal undoes nothing. */
 const signal = (temporal: Client, { active, reason, actor, version }: KillSwitchRow): Promise<unknown> =>
   temporal.workflow.signalWithStart(killSwitchStart.workflow, {
     workflowId: killSwitchStart.workflowId,

@@ -10,7 +10,10 @@ import { emit } from '../../events.ts'
 
 const POLL_MS = 1_000
 
-/** Wakes who waits for a task: by NOTIFY when it ends, and by a look every second, for a NOTIFY may be missed. */
+/**
+ * Wakes requests that wait for a task: by NOTIFY when it ends, and by a poll every second,
+ * because a NOTIFY may be lost.
+ */
 export class TaskWaiters implements AsyncDisposable {
   readonly #db: Kysely<Database>
   readonly #waiting = new Map<string, Set<() => void>>()
@@ -30,7 +33,7 @@ export class TaskWaiters implements AsyncDisposable {
       onGap: () => void this.#loop.run(),
       onError: (err) => emit(log, 'task.ends_notify_lost', { err }),
     })
-    // One for each request that waits.
+    // Each waiting request adds a listener.
     setMaxListeners(0, this.#closing.signal)
   }
 
@@ -39,7 +42,10 @@ export class TaskWaiters implements AsyncDisposable {
     this.#loop.start()
   }
 
-  /** True once the task has ended; false when the time is up, the signal aborts or the gateway stops first. */
+  /**
+   * Resolves to true once the task has ended; to false when the time is up, the signal aborts or
+   * the gateway stops first.
+   */
   wait(taskId: string, timeoutMs: number, signal: AbortSignal): Promise<boolean> {
     const { promise, resolve } = Promise.withResolvers<boolean>()
     const wake = () => resolve(true)

@@ -22,18 +22,21 @@ export interface TaskWakerOptions {
   log: Logger
 }
 
-/** Tasks that one look wakes. */
+/** The largest number of tasks that one pass wakes. */
 const MOST = 256
 const AT_ONCE = 16
 const RPC_MS = 3_000
-/** Between two looks: what comes meanwhile counts as one. A look that took long is followed by a longer rest, up to the longest. */
+/**
+ * The pause between two passes, during which further triggers count as one. A pass that took long is followed by a
+ * longer pause, up to the longest.
+ */
 const REST_MS = { least: 200, times: 20, most: 2_000 }
-/** After a look that woke somebody, or that another gateway had begun: what has changed since is seen then. */
+/** The pause after a pass that woke tasks, or that another gateway had begun; the next pass sees what changed meanwhile. */
 const AGAIN_MS = 500
 
 /**
- * Tells tasks that wait for a node when there is room for them, in the order in which they came to wait. Looked at whenever
- * nodes have told something new. Whom no word reaches places itself again when its pause ends.
+ * Signals tasks that wait for a node when nodes have room for them, in the order in which they began to wait. It runs
+ * whenever nodes have reported changes. A task that gets no signal is placed again when its pause ends.
  */
 export class TaskWaker implements AsyncDisposable {
   readonly #options: TaskWakerOptions
@@ -45,7 +48,7 @@ export class TaskWaker implements AsyncDisposable {
     this.#options = options
   }
 
-  /** Nodes have told something new. Never throws. */
+  /** Triggers a pass after nodes have reported changes. Never throws. */
   poke(): void {
     if (this.#closing.signal.aborted) return
     this.#isNews = true
@@ -75,7 +78,7 @@ export class TaskWaker implements AsyncDisposable {
     }
   }
 
-  /** Wakes whom there is room for; whether it is worth looking again soon. */
+  /** Wakes the tasks that nodes have room for; returns whether another pass is worthwhile soon. */
   async #look(): Promise<boolean> {
     const { db, log } = this.#options
     if (!(await hasUnplaced(db))) return false
@@ -110,7 +113,7 @@ export class TaskWaker implements AsyncDisposable {
         temporal.workflow.getHandle(WORKFLOW_ID.task(id)).signal(nodeHasRoom),
       )
     } catch (err) {
-      // It has ended, or will be started and place itself.
+      // The workflow has ended, or will start and place the task itself.
       if (err instanceof WorkflowNotFoundError) return
       emit(log, 'task.wake_signal_failed', { err, task_id: id })
     }

@@ -24,8 +24,9 @@ export interface WarmPinsOptions {
 const EVERY_MS = 2_000
 
 /**
- * Sees to it that every model that operators want warm is kept by as many nodes. Every gateway looks; one decides at a
- * time. Nodes are told over their links and load what is missing; the enqueued `modelLoad` shows it to operators.
+ * Pins models that operators want warm on the required number of nodes. Every gateway checks, and one plans at
+ * a time. Nodes get their pins over their links and load missing models; the enqueued `modelLoad` workflow
+ * shows a load to operators.
  */
 export class WarmPins implements AsyncDisposable {
   readonly #options: WarmPinsOptions
@@ -39,7 +40,7 @@ export class WarmPins implements AsyncDisposable {
     }).start()
   }
 
-  /** Decides by how things stand now; undefined when another gateway does so already and `wait` is false. */
+  /** Plans by the current state and applies the plan; undefined when another gateway is planning and `wait` is false. */
   async keep({ wait }: { wait: boolean }): Promise<PinPlan | undefined> {
     const { db, outbox } = this.#options
     const now = new Date()
@@ -57,7 +58,7 @@ export class WarmPins implements AsyncDisposable {
     return plan
   }
 
-  /** What would be decided now. */
+  /** Returns the plan for the current state without applying it. */
   look(): Promise<PinPlan> {
     return this.#plan(this.#options.db, new Date())
   }

@@ -12,13 +12,13 @@ import type { Logger } from '../../../platform/log.ts'
 import { searchAttributes } from '../../../platform/temporal.ts'
 import { emit } from '../../events.ts'
 
-/** Rows that one look takes; a full look is followed by another at once. */
+/** The number of rows that one sweep claims; a full sweep is followed by another at once. */
 const BATCH = 64
 const SWEEP_MS = 1_000
 const RPC_DEADLINE_MS = 4_000
 
 export interface WorkflowOutbox extends AsyncDisposable {
-  /** Starts enqueued workflows now instead of at the next sweep. Never throws. */
+  /** Starts enqueued workflows now rather than at the next sweep. Never throws. */
   poke: () => void
 }
 
@@ -33,8 +33,9 @@ interface Sweep extends WorkflowOutboxDeps {
 }
 
 /**
- * Starts the workflows enqueued in `workflow_start`: at once when poked, else within a second, and again until Temporal has them.
- * Several gateways may sweep: a row is claimed by moving its next attempt, so a crash only delays it.
+ * Starts the workflows enqueued in `workflow_start`: at once when poked, otherwise within a second, and
+ * repeatedly until Temporal has accepted them. Several gateways may sweep: a row is claimed by moving its next
+ * attempt, so a crash only delays it.
  */
 export function openWorkflowOutbox({ db, temporal, log }: WorkflowOutboxDeps): WorkflowOutbox {
   const closing = new AbortController()
@@ -85,7 +86,7 @@ async function startBatch(sweep: Sweep): Promise<number> {
   return rows.length
 }
 
-/** A closed workflow may be started again under its id: whether there is work left is decided by the guards in SQL. */
+/** A closed workflow may be started again under its id; guards in SQL decide whether work is left. */
 async function start({ temporal, signal }: Sweep, row: WorkflowStartRow): Promise<void> {
   const { search, summary, priority, fairnessKey } = row.options ?? {}
   const limited = AbortSignal.any([signal, AbortSignal.timeout(RPC_DEADLINE_MS)])

@@ -7,11 +7,17 @@ import {
 } from '../../../db/repositories/endpoints/callable.ts'
 import type { Database } from '../../../db/tables.ts'
 
-/** Rows kept, by what they take: half a kilobyte and their schema, of which a wide table may have a megabyte. */
+/**
+ * The limit of the cache by size: a row counts half a kilobyte plus its schema, which may have a
+ * megabyte for a wide table.
+ */
 const MOST_BYTES = 16 * 1024 * 1024
 const ROW_BYTES = 512
 
-/** Endpoints as inference needs them. Forgotten as soon as any endpoint changes; not believed while changes cannot be seen. */
+/**
+ * The endpoint rows that inference needs. All are dropped when any endpoint changes, and none is used
+ * while changes cannot be seen.
+ */
 export class EndpointCache {
   readonly #db: Kysely<Database>
   readonly #watch: Pick<CacheWatch, 'on' | 'isFresh'>
@@ -27,12 +33,12 @@ export class EndpointCache {
     })
   }
 
-  /** Bytes that the rows are taken to hold. */
+  /** The estimated size of the cached rows in bytes. */
   get bytes(): number {
     return this.#known.calculatedSize
   }
 
-  /** The endpoint with this id or name; at once when it is known. */
+  /** Returns the endpoint with this id or name, without a promise when it is cached. */
   find(idOrName: string): CallableEndpointRow | undefined | Promise<CallableEndpointRow | undefined> {
     const name = idOrName.toLowerCase()
     const known = this.#known.get(name)
@@ -42,7 +48,7 @@ export class EndpointCache {
   async #look(idOrName: string): Promise<CallableEndpointRow | undefined> {
     const epoch = this.#epoch
     const row = await findCallableEndpoint(this.#db, idOrName)
-    // What was read before a change must not outlive it.
+    // A row read before a change must not be cached after it.
     if (row && epoch === this.#epoch) this.#known.set(idOrName, row, { size: ROW_BYTES + textBytes(row) })
     return row
   }

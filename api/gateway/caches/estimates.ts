@@ -8,12 +8,15 @@ import {
 import type { Database } from '../../../db/tables.ts'
 import { estimateByKin, estimateBySize } from '../../../domain/estimates.ts'
 
-/** How old what was measured of all models may be. */
+/** The largest age of the cached samples of all models. */
 const REMEMBERED_MS = 10_000
 
 type What = Measured['what']
 
-/** How long a model takes to load or to answer: as measured of itself, else of its kind, else by its size. */
+/**
+ * Estimates how long a model takes to load or to respond: from its own samples, otherwise from similar models,
+ * otherwise from its size.
+ */
 export class Estimates {
   readonly #db: Kysely<Database>
   #measured: { rows: Promise<Measured[]>; until: number } | undefined
@@ -22,7 +25,7 @@ export class Estimates {
     this.#db = db
   }
 
-  /** Milliseconds, by model; a model that is not there any more takes none. */
+  /** Returns a function for milliseconds by model; 0 for a model that no longer exists. */
   async of(modelKeys: readonly string[]): Promise<(modelKey: string, what: What) => number> {
     const facts = new Map((await readModelFacts(this.#db, modelKeys)).map((one) => [one.model_key, one]))
     const kin = await this.#kin()
@@ -32,7 +35,7 @@ export class Estimates {
     }
   }
 
-  /** The same for one load, in seconds to a millisecond. */
+  /** Estimates one load in seconds, with millisecond precision. */
   async loadS(modelKey: string, state: 'cold' | 'cached'): Promise<number> {
     return Math.round((await this.of([modelKey]))(modelKey, state)) / 1_000
   }

@@ -9,13 +9,13 @@ import type { AccountCaller } from '../../http/caller.ts'
 
 const LONGEST_KEY = 200
 const MOST_UNKNOWN = 10_000
-/** A key is made of random bits: nobody has used one before it was made, so what is unknown stays so. */
+/** Unknown keys can be cached: a key consists of random bits, so no request can have used it before its creation. */
 const UNKNOWN_MS = 10_000
-/** Between two questions to the database, each for all keys that are wanted by then. */
+/** The pause between two queries, each of which looks up all keys requested by then. */
 const PAUSE_MS = 5
 const MOST_AT_ONCE = 500
 
-/** Live API keys by their hash. Forgotten as soon as any key changes; not believed while changes cannot be seen. */
+/** Live API keys by their hash. All are dropped when any key changes, and none is used while changes cannot be seen. */
 export class KeyCache {
   readonly #db: Kysely<Database>
   readonly #watch: Pick<CacheWatch, 'on' | 'isFresh'>
@@ -34,7 +34,7 @@ export class KeyCache {
     })
   }
 
-  /** The caller behind a key; a question to the database, which is asked when it is called, where that is not known. */
+  /** Returns the caller of a key if it is cached; otherwise a function that queries the database when it is called. */
   find(key: string): AccountCaller | undefined | (() => Promise<AccountCaller | undefined>) {
     if (key.length > LONGEST_KEY) return undefined
     const keyHash = hash('sha256', key, 'hex')
@@ -43,7 +43,7 @@ export class KeyCache {
     return this.#unknown.has(keyHash) ? undefined : () => this.#look(keyHash)
   }
 
-  /** Keys that nobody knows cost one question at a time, however many of them come. */
+  /** Requests with one unknown key share a single query, however many arrive. */
   #look(keyHash: string): Promise<AccountCaller | undefined> {
     const asked = this.#wanted.get(keyHash)
     if (asked) return asked.promise
@@ -82,7 +82,7 @@ export class KeyCache {
     for (const { key_hash, account_id, id, role } of rows) {
       found.set(key_hash.toString('hex'), Object.freeze({ accountId: account_id, keyId: id, role }))
     }
-    // What was read before a change must not outlive it.
+    // A key read before a change must not be cached after it.
     if (epoch === this.#epoch) for (const [keyHash, caller] of found) this.#known.set(keyHash, caller)
     for (const keyHash of hashes) if (!found.has(keyHash)) this.#unknown.set(keyHash, true)
     return found

@@ -20,13 +20,13 @@ export interface KillSwitchDeps {
   db: Kysely<Database>
   watch: Pick<CacheWatch, 'on'>
   log: Logger
-  /** The row of `gateway` in which this process tells what it knows. */
+  /** The row of `gateway` in which this process acknowledges versions of the switch. */
   gatewayId: string
 }
 
 /**
- * The kill switch as this gateway sees it: read at once when told of a change, and every 500 ms. What it read is in
- * force before it is acknowledged. While the row cannot be read `seenAt` grows old, and the gate closes.
+ * The kill switch as this gateway sees it: read on every notification of a change, and every 500 ms. A state is in
+ * force here before it is acknowledged. While the row cannot be read, `seenAt` grows old and the gate closes.
  */
 export class KillSwitch implements KillSwitchView, AsyncDisposable {
   active = false
@@ -44,12 +44,12 @@ export class KillSwitch implements KillSwitchView, AsyncDisposable {
     deps.watch.on('kill_switch', () => void this.look())
   }
 
-  /** The first look has happened when this resolves. */
+  /** Resolves after the first read. */
   start(): Promise<void> {
     return this.look()
   }
 
-  /** Never throws: a look that fails leaves the view as old as it is. */
+  /** Reads the switch. Never throws: a failed read leaves the view, which then grows old. */
   look(): Promise<void> {
     return this.#loop.run()
   }
@@ -61,7 +61,7 @@ export class KillSwitch implements KillSwitchView, AsyncDisposable {
     this.active = active
     this.reason = reason
     this.seenAt = startedAt
-    // Again whenever the gateway's row is new, for a row starts at version 0.
+    // The acknowledgement is repeated when the gateway's row is new, because a row starts at version 0.
     if (acknowledged !== null && acknowledged < version) await acknowledgeKillSwitch(db, gatewayId, version)
   }
 

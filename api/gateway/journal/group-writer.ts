@@ -11,21 +11,24 @@ interface Waiting<T> {
   since: number
   resolve: () => void
   reject: (err: unknown) => void
-  /** Told in place of `reject` that the item is not durable yet: its caller still hears of the end. */
+  /** Called instead of `reject` when the item is not yet durable; the caller still learns the outcome later. */
   onLate: ((err: ApiError) => void) | undefined
   isToldLate: boolean
 }
 
 export interface GroupWriterOptions<T> {
-  /** Writes a group in one transaction; writing the same group again must change nothing. */
+  /** Writes a group in one transaction. Writing the same group again must change nothing. */
   write(items: readonly T[]): Promise<unknown>
   sizeOf(item: T): number
   log: Logger
-  /** What the caller that brought the item is told in place of `err`. */
+  /** Returns the error for the caller that added the item, in place of `err`. */
   explain?: (err: ApiError, item: T) => ApiError
-  /** How long a group gathers before it goes, where that matters to nobody; else it goes once the one before it has gone. */
+  /**
+   * The time that a group gathers before it is written, if latency does not matter; without it a group is written as
+   * soon as the previous one is.
+   */
   gatherMs?: number
-  /** How long a caller waits for a database that does not answer. */
+  /** The time that a caller waits for a database that does not respond. */
   patienceMs?: number
 }
 
@@ -39,8 +42,8 @@ const LONGEST_PAUSE_MS = 1_000
 const STOP_MS = 3_000
 
 /**
- * Writes what many requests leave in few transactions: while one group is on its way, the next one gathers. A group
- * whose outcome is unknown is written again; one that a bad row fails is halved until that row stands alone.
+ * Writes the rows of many requests in few transactions: while one group is being written, the next one gathers. A group
+ * whose outcome is unknown is written again. A group that fails because of a bad row is halved until that row is alone.
  */
 export class GroupWriter<T> implements AsyncDisposable {
   readonly #options: GroupWriterOptions<T>
@@ -58,20 +61,20 @@ export class GroupWriter<T> implements AsyncDisposable {
     return this.#options.patienceMs ?? PATIENCE_MS
   }
 
-  /** Whether there is room for more; what was admitted before is never turned away. */
+  /** True when no further items should be admitted. Items of work that was admitted before are always accepted. */
   get isFull(): boolean {
     return this.#queue.length >= MAX_QUEUED || this.#bytes >= MAX_QUEUED_BYTES
   }
 
-  /** It is neither being closed, nor is there a group's worth already. */
+  /** True while the queue may gather further items: the writer is not closing, and the queue does not fill a group yet. */
   get #hasTime(): boolean {
     const isFullGroup = this.#queue.length >= MAX_GROUP || this.#bytes >= MAX_GROUP_BYTES
     return !isFullGroup && this.#stopAt === Number.POSITIVE_INFINITY
   }
 
   /**
-   * Resolves once the item is durable. Rejects when it cannot be written, or is not yet and the caller should not wait on;
-   * a caller that waits on in any case is told of the latter by `onLate`.
+   * Resolves once the item is durable. Rejects when it cannot be written. When it is not durable in time, rejects too,
+   * unless there is `onLate`, which is then called while the promise stays pending.
    */
   add(item: T, onLate?: (err: ApiError) => void): Promise<void> {
     return new Promise((resolve, reject) => {
@@ -97,7 +100,7 @@ export class GroupWriter<T> implements AsyncDisposable {
 
   async #run(): Promise<void> {
     const { gatherMs } = this.#options
-    // Requests that are handled in this turn of the loop share the first group.
+    // Requests that are handled in the same turn of the event loop share the first group.
     await Promise.resolve()
     while (this.#queue.length > 0) {
       if (gatherMs !== undefined && this.#hasTime) await sleep(gatherMs)
@@ -137,7 +140,7 @@ export class GroupWriter<T> implements AsyncDisposable {
     }
   }
 
-  /** One try; callers do not wait for a database that hangs any longer than for one that refuses. */
+  /** Makes one attempt. Callers wait for a database that hangs no longer than for one that refuses. */
   async #attempt(group: readonly Waiting<T>[]): Promise<void> {
     const silent = () => this.#losePatience(new Error('the database does not answer'))
     const timer = setInterval(silent, Math.min(LONGEST_PAUSE_MS, this.#patienceMs))
@@ -163,7 +166,7 @@ export class GroupWriter<T> implements AsyncDisposable {
     for (const waiting of group) waiting.reject(this.#explain(waiting, err))
   }
 
-  /** Callers are let go after a while; their rows are still written once the database is back. */
+  /** Fails the callers that have waited too long; their rows are still written once the database is back. */
   #losePatience(cause: unknown): void {
     const before = performance.now() - this.#patienceMs
     const err = new ApiError('unavailable', 'the result could not be recorded yet', { cause })

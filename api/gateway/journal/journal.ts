@@ -5,20 +5,23 @@ import { ApiError } from '../../../domain/errors.ts'
 import type { Logger } from '../../../platform/log.ts'
 import { GroupWriter } from './group-writer.ts'
 
-/** Ends of streams, which their clients have seen by then, and of tasks that are polled for go together. */
+/**
+ * The gathering time for ends of tasks, because no client waits for them: streams have delivered their last chunk,
+ * and other tasks are polled.
+ */
 const SETTLE_GATHER_MS = 10
-/** A row's share of memory besides its bodies. */
+/** The memory of a row in bytes, without its bodies. */
 const ROW_BYTES = 512
 
-/** The row of work that goes on. */
+/** The row of a task that is still running. */
 export interface OpenRow {
-  /** Rejects as well when its caller should not wait on. */
+  /** Rejects also when the row is late and the caller should not wait. */
   readonly opened: Promise<void>
-  /** Rejects only when there will never be a row: one that is late has to be ended like any other. */
+  /** Rejects only when the row will never exist; a late row must be settled like any other. */
   readonly written: Promise<void>
 }
 
-/** The rows of warm inference: many requests to a transaction, each answered once its row is durable. */
+/** Writes the rows of warm inference, many requests to a transaction. Each request is answered once its row is durable. */
 export class Journal implements AsyncDisposable {
   readonly #opened: GroupWriter<TaskEntry>
   readonly #settled: GroupWriter<Settlement>
@@ -41,7 +44,7 @@ export class Journal implements AsyncDisposable {
     })
   }
 
-  /** Refuses new work while too much waits to be written. */
+  /** Refuses new work while too many rows wait to be written. */
   admit(): void {
     if (!this.#opened.isFull && !this.#settled.isFull) return
     throw new ApiError('no_capacity', 'too many results wait to be recorded; try again in a moment', {
@@ -49,41 +52,44 @@ export class Journal implements AsyncDisposable {
     })
   }
 
-  /** Writes the row of a task that has ended already. */
+  /** Writes the row of a task that has already ended. */
   insert(entry: TaskEntry): Promise<void> {
     return this.#opened.add(entry)
   }
 
-  /** Writes the row of a task that is seen to, and settled, by this gateway: nobody else does while it lives. */
+  /** Writes the row of a task that this gateway will settle; no other gateway does while this one lives. */
   open(entry: TaskEntry): OpenRow {
     const { promise: opened, resolve, reject } = Promise.withResolvers<void>()
     const written = this.#opened.add(entry, reject)
     written.then(resolve, reject)
-    // Awaited where it matters; a failure before that must not count as unhandled.
+    // The promise is awaited later; an earlier rejection must not count as unhandled.
     opened.catch(() => {})
     return { opened, written }
   }
 
-  /** Ends a task whose row was opened, once it is written. */
+  /** Settles a task whose row was opened, once that row is written. */
   settle(settlement: Settlement): Promise<void> {
     return this.#settled.add(settlement)
   }
 
-  /** Lets work on an open row end before this closes. */
+  /** Delays the closing of the journal until this work has settled its row. */
   keep(work: Promise<void>): void {
     this.#open.add(work)
     void work.finally(() => this.#open.delete(work))
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    // What waits for rows that the database does not take waits no longer.
+    // Work that waits for rows which the database does not accept stops waiting here.
     await this.#opened[Symbol.asyncDispose]()
     await Promise.all(this.#open)
     await this.#settled[Symbol.asyncDispose]()
   }
 }
 
-/** A row that was not recorded in time may still be: its caller reads the task instead of asking, and paying, twice. */
+/**
+ * A late row may still be written, so its caller gets the task's id to read. Repeating the
+ * request would charge it twice.
+ */
 function nameTask(err: ApiError, taskId: string): ApiError {
   if (err.code !== 'unavailable') return err
   const message = `${err.message}; read task ${taskId} before you ask again`

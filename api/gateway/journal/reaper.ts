@@ -9,7 +9,7 @@ import { emit } from '../../events.ts'
 const EVERY_MS = 3_000
 const BATCH = 200
 
-/** Fails and refunds the open tasks of gateways whose lease has run out, never those of `own`; gives how many. */
+/** Fails and refunds the open tasks of gateways whose lease has expired, never those of `own`; returns their number. */
 export async function reapOrphans(db: Kysely<Database>, now: Date, own?: string): Promise<number> {
   return db.transaction().execute(async (trx) => {
     const tasks = await lockOrphans(trx, { own, limit: BATCH })
@@ -20,7 +20,10 @@ export async function reapOrphans(db: Kysely<Database>, now: Date, own?: string)
   })
 }
 
-/** Looks for what lost gateways left open. Every gateway does; rows that another one has locked are passed over. */
+/**
+ * Periodically handles the open rows of lost gateways. Every gateway does so; rows that another
+ * one has locked are skipped.
+ */
 export const startReaper = (db: Kysely<Database>, log: Logger, own: string): BackgroundLoop =>
   new BackgroundLoop(
     async () => {

@@ -2,15 +2,15 @@ import { ApiError, tryLater } from '../../../domain/errors.ts'
 import { BodyBudget, type Held, parsedBytes } from '../../http/body-budget.ts'
 
 const MIB = 1024 * 1024
-/** Larger answers are for streams. */
+/** Larger responses must be streamed. */
 const MAX_ANSWER = 64 * MIB
-/** What any answer may take uncounted: those that come in one frame. */
+/** Responses up to one frame are not counted. */
 const UNCOUNTED = 64 * 1024
 
-/** Whether an answer is large enough to be counted. */
+/** Returns whether a response is large enough to be counted. */
 export const isCounted = (answer: Buffer): boolean => answer.length > UNCOUNTED
 
-/** The memory that answers of models take on this gateway while they are put together and sent on; one account has half of it. */
+/** The memory for model responses on this gateway while they are assembled and sent; one account may use half of it. */
 export class AnswerMemory {
   readonly #budget: BodyBudget
 
@@ -18,18 +18,18 @@ export class AnswerMemory {
     this.#budget = new BodyBudget(bytes)
   }
 
-  /** Bytes held now. */
+  /** Bytes in use. */
   get held(): number {
     return this.#budget.held
   }
 
-  /** @param accountId who the answer is for. */
+  /** @param accountId the account that the response is for. */
   room(accountId: string): AnswerRoom {
     return new AnswerRoom(this.#budget, accountId)
   }
 }
 
-/** What one answer holds of the memory, until it is released. */
+/** The memory that one response uses, until it is released. */
 export class AnswerRoom {
   readonly #budget: BodyBudget
   readonly #owner: string
@@ -41,7 +41,7 @@ export class AnswerRoom {
     this.#owner = owner
   }
 
-  /** Whether `bytes` more could be had, which then are held. */
+  /** Reserves `bytes` more; returns false when they are not available. */
   grow(bytes: number): boolean {
     if (this.#isOver || !this.#budget.fits(this.#owner, bytes)) return false
     this.#held ??= { owner: this.#owner, bytes: 0 }
@@ -49,12 +49,12 @@ export class AnswerRoom {
     return true
   }
 
-  /** Holds what the values of a JSON text take beside it; throws when that is too much. */
+  /** Reserves the memory for the parsed values of a JSON text; throws when that is too much. */
   holdValues(json: Buffer): void {
     if (isCounted(json) && !this.grow(parsedBytes(json))) throw tooMuch()
   }
 
-  /** Gives everything back, for good; safe to repeat. */
+  /** Releases everything for good; safe to repeat. */
   release(): void {
     this.#isOver = true
     if (this.#held) this.#budget.release(this.#held)
@@ -62,7 +62,7 @@ export class AnswerRoom {
   }
 }
 
-/** Bytes that come in pieces, as one; the pieces are not kept, which may be small parts of what they came in. */
+/** Assembles bytes that arrive in pieces. The pieces are copied, because each may be a small part of a large buffer. */
 export class AnswerBuffer {
   readonly #room: AnswerRoom
   #bytes: Buffer = Buffer.alloc(0)
@@ -76,7 +76,7 @@ export class AnswerBuffer {
     return this.#length
   }
 
-  /** Throws `no_capacity` when no memory is left, `internal` when the answer is larger than any may be. */
+  /** Throws `no_capacity` when no memory is left, `internal` when the response exceeds the largest size. */
   append(chunk: Buffer): void {
     const length = this.#length + chunk.length
     if (length > MAX_ANSWER) {
@@ -87,7 +87,7 @@ export class AnswerBuffer {
     this.#length = length
   }
 
-  /** All there is; the buffer is empty afterwards, and its memory still held. */
+  /** Returns all bytes and empties the buffer; their memory stays reserved. */
   take(): Buffer {
     const bytes = this.#bytes.subarray(0, this.#length)
     this.#bytes = Buffer.alloc(0)

@@ -2,17 +2,17 @@ import { ApiError } from '../../../domain/errors.ts'
 import { AnswerBuffer, type AnswerMemory, type AnswerRoom } from './answer-memory.ts'
 import { type Head, LinkError, type LinkStream, type LinkHandlers } from './link-request.ts'
 
-/** A whole answer of a model server, as it came. */
+/** A complete response of a model server. */
 export interface LinkAnswer {
   head: Head
   body: Buffer
-  /** The memory that the body holds: to be released once it has been passed on. */
+  /** The memory of the body, which must be released once the body has been sent. */
   room: AnswerRoom
 }
 
 const NO_HEAD: Head = { status: 0, contentType: '', tokens: undefined }
 
-/** Puts an answer together that is wanted whole; `answer` rejects with a `LinkError`, or `no_capacity` when memory is short. */
+/** Assembles a complete response; `answer` rejects with a `LinkError`, or `no_capacity` when memory is short. */
 export class BufferedResponse implements LinkHandlers {
   readonly answer: Promise<LinkAnswer>
   readonly #resolve: (answer: LinkAnswer) => void
@@ -20,11 +20,11 @@ export class BufferedResponse implements LinkHandlers {
   readonly #exchange: LinkStream
   readonly #room: AnswerRoom
   #head = NO_HEAD
-  /** The only piece of a short answer. */
+  /** The only piece of a short response. */
   #first: Buffer | undefined
   #body: AnswerBuffer | undefined
 
-  /** @param request starts what is to be answered; no handler is called before it returns. */
+  /** @param request starts the request; it calls no handler before it returns. */
   constructor(memory: AnswerMemory, accountId: string, request: (handlers: LinkHandlers) => LinkStream) {
     const { promise, resolve, reject } = Promise.withResolvers<LinkAnswer>()
     this.answer = promise

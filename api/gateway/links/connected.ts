@@ -4,37 +4,37 @@ import type { NodeInventory, NodeReport } from '../../../schemas/node.ts'
 import type { Decided } from './decided.ts'
 import type { NodeLink } from './node-link.ts'
 
-/** Bytes of lines and losses of one node. */
+/** Bytes of log lines and losses per node. */
 const SPOOLED = { perSecond: 1024 * 1024, burst: 8 * 1024 * 1024 }
 const SOON = { perSecond: 10, burst: 40 }
 
-/** A linked node, as its gateway knows it. */
+/** The gateway's state of a linked node. */
 export interface Connected {
   link: NodeLink
-  /** Whose node it is. */
+  /** The account that owns the node. */
   accountId: string
-  /** As the newest hello has it. */
+  /** The inventory of the newest hello. */
   inventory: NodeInventory | undefined
-  /** A hello is being recorded; what comes meanwhile follows as one. */
+  /** True while a hello is being recorded; hellos that arrive meanwhile are recorded as one. */
   recording: boolean
   snapshot: NodeSnapshot | undefined
-  /** What operators have decided; unknown until its hello is recorded, and nothing is placed on it before. */
+  /** The platform's decisions about the node; undefined until its hello is recorded. No work is placed on it before. */
   decided: Decided | undefined
-  /** As it was last told, with models that nobody ordered. */
+  /** The last report, including models without an order. */
   report: NodeReport | undefined
-  /** Its reports hold more models than are told on. */
+  /** True when its reports hold more models than are passed on. */
   isCut: boolean
-  /** Frames of types that this version does not know. */
+  /** The number of frames of unknown types. */
   unknownFrames: number
-  /** Changes that workers see at once; others come with the next beat. */
+  /** Limits the changes that are written at once for workers; others wait for the next periodic write. */
   soon: Allowance
-  /** Bytes of lines and losses that it may have stored. */
+  /** Limits the bytes of log lines and losses that are stored. */
   spooled: Allowance
-  /** Models without an order that it was seen to have, and that its account may have loaded by itself. */
+  /** Models without an order that the node has reported, for which its account's right to load them has been checked. */
   asked: Set<string>
 }
 
-/** A node whose link has just been opened. */
+/** Creates the state of a node whose link has just been opened. */
 export const connected = (link: NodeLink, accountId: string): Connected => ({
   link,
   accountId,

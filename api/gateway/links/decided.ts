@@ -1,13 +1,13 @@
 import type { NodeDecision } from '../../../db/repositories/nodes/nodes.ts'
 import type { NodeSharing } from '../../../schemas/node.ts'
 
-/** What operators and the platform have decided about a linked node. */
+/** The decisions of operators and the platform about a linked node. */
 export interface Decided {
   readonly draining: boolean
   readonly sharing: NodeSharing
-  /** Models that it keeps loaded. */
+  /** Models that are pinned on the node. */
   readonly pinned: readonly string[]
-  /** Models whose load the platform ordered: what the node says of others counts for nothing. */
+  /** Models whose load the platform ordered. The node's reports about other models do not count. */
   readonly ordered: ReadonlySet<string>
 }
 

@@ -1,4 +1,4 @@
-/** Why a request over a link came to nothing. */
+/** The reasons for which a request over a link fails. */
 export type LinkFault =
   | 'model_cold'
   | 'no_capacity'
@@ -19,35 +19,35 @@ export class LinkError extends Error {
   }
 }
 
-/** As much of an `AbortSignal` as work needs that only has to hear once that it is not wanted any more. */
+/** The part of an `AbortSignal` that suffices for work that only needs one notification of an abort. */
 export interface Aborting {
   readonly aborted: boolean
   addEventListener(type: 'abort', listener: () => void): void
 }
 
-/** One request to a model on a node; its body is passed on untouched. */
+/** One request to a model on a node; its body is passed on unchanged. */
 export interface LinkRequest {
-  /** Who it is for: a large answer takes of the memory of this account. */
+  /** The account whose memory a large response uses. */
   accountId: string
   modelKey: string
   path: string
   body: Buffer
   contentType?: string
-  /** After this long the request is cancelled on the node. */
+  /** The request is cancelled on the node after this time. */
   deadlineMs?: number
-  /** Of one request of a caller: it lives no longer than that. */
+  /** The signal of one request of a caller; it does not outlive that request. */
   signal?: Aborting | undefined
 }
 
-/** The head of a model server's answer. */
+/** The head of a model server's response. */
 export interface Head {
   status: number
   contentType: string
-  /** Of a short answer to a chat, what it counts in its `usage`; undefined where that has still to be read. */
+  /** The `usage` of a short chat response in tokens; undefined when it must still be parsed. */
   tokens: number | undefined
 }
 
-/** What becomes of a request: one head, any number of chunks, one end; or an error at any point. */
+/** The handlers of a response: one head, any number of chunks, one end; or an error at any point. */
 export interface LinkHandlers {
   onHead(head: Head): void
   onChunk(chunk: Buffer): void
@@ -55,7 +55,7 @@ export interface LinkHandlers {
   onError(error: LinkError): void
 }
 
-/** A request under way. After `cancel` no handler is called any more. */
+/** A request in flight. After `cancel` no handler is called. */
 export interface LinkStream {
   cancel(): void
   /** Stops the node's chunks while the client is slow; only this stream waits. */

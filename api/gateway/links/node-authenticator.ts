@@ -28,16 +28,16 @@ interface KnownNode {
   accountId: string
 }
 
-/** Ids that nobody has are asked for no more often than this, in a second and at once; those that are known need no question. */
+/** Limits database look-ups of unknown node ids per second and at once; known ids need none. */
 const UNKNOWN_IDS = { perSecond: 50, burst: 500 }
 const ANYBODY = ''
-/** A node's id is made before it is told to anybody. */
+/** Unknown ids can be cached, because a node learns its id only after it is stored. */
 const UNKNOWN = { max: 10_000, ttl: 10_000 }
 
-/** Checks `X-Node-Signature`; a message is taken once, whichever gateway it comes to. */
+/** Verifies `X-Node-Signature`. A signed message is accepted once over all gateways. */
 export class NodeAuthenticator {
   readonly #db: Kysely<Database>
-  // Keys never change; whether the node was removed is asked with each signature.
+  // Keys never change. Whether the node has been removed is checked with each signature.
   readonly #known = new LRUCache<string, KnownNode>({ max: 10_000 })
   readonly #unknown = new LRUCache<string, true>(UNKNOWN)
   readonly #questions = new RateLimiter(UNKNOWN_IDS)
@@ -46,7 +46,7 @@ export class NodeAuthenticator {
     this.#db = db
   }
 
-  /** Throws `unauthenticated` unless a node that was not removed signed this and it was not seen before. */
+  /** Throws `unauthenticated` unless a node that was not removed signed the request and it was not seen before. */
   async verify(request: SignedRequest): Promise<NodeCaller> {
     const node = await this.#nodeOf(request)
     const bodySha256 = sha256Hex(request.body)
@@ -64,8 +64,9 @@ export class NodeAuthenticator {
   }
 
   /**
-   * The node that a request claims to be of. Throws `unauthenticated` when there is none, the request is too old, or the
-   * signature does not fit the digest that is declared for the body; without one, it is looked at once the body is here.
+   * Returns the node that a request claims to come from. Throws `unauthenticated` when the node is unknown, the request
+   * is too old, or the signature does not match the declared digest of the body. Without a declared digest, `verify`
+   * checks the signature once the body has arrived.
    */
   async checkHead(request: Omit<SignedRequest, 'body'>): Promise<NodeCaller> {
     const node = await this.#nodeOf(request)
@@ -109,6 +110,6 @@ function signatureOf(
 
 const tooOld = () =>
   refused(`X-Node-Timestamp is more than ${MAX_SKEW_MS / 1000} s away from this gateway's clock`)
-/** `reason` tells a node that no request of its will ever be taken. */
+/** `reason` informs a node that none of its requests will ever be accepted. */
 const refused = (message: string, reason?: 'node_removed' | 'node_unknown') =>
   new ApiError('unauthenticated', message, reason && { details: { reason } })

@@ -35,21 +35,21 @@ import {
 } from './link-request.ts'
 import { readHello, readLogs, readMetrics, readState } from './reports.ts'
 
-/** What a link tells the hub. */
+/** The events of a link for the hub. */
 export interface LinkEvents {
   onHello(hello: HelloMeta): void
   onState(state: StateBody): void
-  /** One batch at a time: nothing more is read from the node while a second one waits. */
+  /** Stores one batch at a time; nothing more is read from the node while a second one waits. */
   onLogs(entries: LogEntry[], place: BatchPlace): Promise<void>
   onMetrics(entries: MetricEntry[], place: BatchPlace): Promise<void>
-  /** The node sent a frame of a type that only a later version knows. */
+  /** The node sent a frame of a type that this version does not know. */
   onUnknown(type: number): void
   onClose(reason: string): void
-  /** A handler of a request threw. */
+  /** A handler of a request threw an error. */
   onFault(err: unknown): void
 }
 
-/** What a batch of lines or losses is acknowledged by, and its size. */
+/** The position that acknowledges a batch of lines or losses, and its size. */
 export interface BatchPlace {
   upto: number
   bytes: number
@@ -62,7 +62,7 @@ interface Pending {
 
 type OwnMeta = Required<Pick<RequestMeta, 'model_key' | 'path' | 'content_type' | 'more'>>
 
-/** The meta that a model was last asked with, and its text. */
+/** The last meta of requests to a model, and its text. */
 interface KnownMeta {
   meta: OwnMeta
   text: string
@@ -71,9 +71,9 @@ interface KnownMeta {
 const JSON_TYPE = 'application/json'
 const MAX_METAS = 1_000
 const MAX_HEADS = 1_000
-/** Bytes of a head, above which it is read anew each time. */
+/** Longer heads in bytes are not cached and are parsed each time. */
 const LONGEST_KEPT = 200
-/** Characters of an error of a node that are passed on. */
+/** The largest part of a node's error text that is passed on. */
 const LONGEST_ERROR = 4_000
 const FAULTS: ReadonlySet<string> = new Set<LinkFault>([
   'model_cold',
@@ -85,10 +85,10 @@ const FAULTS: ReadonlySet<string> = new Set<LinkFault>([
   'unsupported',
   'internal',
 ])
-/** What one node may make a gateway do: tens of thousands of chunks a second, and hundreds of reports. */
+/** The largest frame rate of one node: tens of thousands of chunks a second, and hundreds of reports. */
 const PACE = { perSecond: 60_000, burst: 60_000 }
 
-/** The gateway's end of one node's link: requests out, answers and reports in. */
+/** The gateway's end of one node's link: it sends requests, and receives responses and reports. */
 export class NodeLink {
   readonly nodeId: string
   readonly #channel: LinkChannel
@@ -99,7 +99,7 @@ export class NodeLink {
   readonly #heads = new Map<string, Head>()
   #lastStream = 0
   #retiring = false
-  /** The batch of lines or losses that is being stored, and those behind it. */
+  /** The batch of lines or losses that is being stored, and those that wait for it. */
   #storing: Promise<void> = Promise.resolve()
   #batches = 0
 
@@ -116,7 +116,7 @@ export class NodeLink {
     })
   }
 
-  /** Requests under way on this link. */
+  /** Requests in flight on this link. */
   get inFlight(): number {
     return this.#pending.size
   }
@@ -141,7 +141,7 @@ export class NodeLink {
     this.#channel.close(reason)
   }
 
-  /** Closes as soon as no request is under way. */
+  /** Closes as soon as no request is in flight. */
   retire(): void {
     this.#retiring = true
     if (this.#pending.size === 0) this.close('the gateway is stopping')
@@ -174,7 +174,7 @@ export class NodeLink {
     this.#channel.end(stream)
   }
 
-  /** A model is asked with the same meta again and again; its text is kept. */
+  /** Requests to one model repeat the same meta, so its text is cached. */
   #meta(meta: OwnMeta): string {
     const last = this.#metas.get(meta.model_key)
     if (last && isSame(last.meta, meta)) return last.text
@@ -190,14 +190,14 @@ export class NodeLink {
     return this.#lastStream
   }
 
-  /** The listener stays and goes with the signal; once the stream has ended it finds nothing. */
+  /** The listener is not removed and lives as long as the signal; after the end of the stream it does nothing. */
   #follow(stream: number, signal: Aborting): void {
     const abort = () => this.#fail(stream, 'cancelled', 'the caller has left')
     if (signal.aborted) queueMicrotask(abort)
     else signal.addEventListener('abort', abort)
   }
 
-  /** A handler that throws ends its own request, never the gateway. */
+  /** A handler that throws ends only its own request. */
   #guarded(frame: Frame): void {
     try {
       this.#receive(frame)
@@ -240,7 +240,10 @@ export class NodeLink {
     }
   }
 
-  /** A node sends the next batch once the last one was acknowledged; one that does not wait is not read meanwhile. */
+  /**
+   * A node sends the next batch after the acknowledgement of the last one; a node that does not
+   * wait is not read meanwhile.
+   */
   #store<T>(frame: Frame, entries: T[], store: (entries: T[], place: BatchPlace) => Promise<void>): void {
     const { upto } = parseMeta<SpoolMeta>(frame)
     if (!Number.isSafeInteger(upto)) throw new LinkProtocolError('a batch without its position')
@@ -256,7 +259,7 @@ export class NodeLink {
   }
 
   #end(frame: Frame): void {
-    // Read first: a head that breaks the link is told to whoever waits for it, like any other break.
+    // The head is parsed first, so that the request also fails if the head breaks the link.
     const head = frame.meta.length > 0 ? this.#headOf(frame) : undefined
     const handlers = this.#take(frame.stream)?.handlers
     if (!handlers) return
@@ -267,7 +270,7 @@ export class NodeLink {
     handlers.onEnd()
   }
 
-  /** The same short heads come again and again. */
+  /** The same short heads arrive repeatedly, so they are cached. */
   #headOf(frame: Frame): Head {
     if (frame.meta.length > LONGEST_KEPT) return readHead(frame)
     const bytes = frame.meta.toString('latin1')
@@ -291,7 +294,7 @@ export class NodeLink {
     return pending
   }
 
-  /** Closes the books on a stream; undefined when that has happened already. */
+  /** Removes a stream and returns it; undefined when it has already ended. */
   #take(stream: number): Pending | undefined {
     const pending = this.#pending.get(stream)
     if (!pending) return undefined
@@ -312,7 +315,7 @@ export class NodeLink {
   }
 }
 
-/** A later version may know faults that this one does not. */
+/** A later version may send fault codes that this one does not know. */
 function errorOf(frame: Frame): LinkError {
   const { code, message } = parseMeta<Partial<Record<keyof ErrorMeta, unknown>>>(frame)
   const fault = typeof code === 'string' && FAULTS.has(code) ? (code as LinkFault) : 'internal'
@@ -329,7 +332,7 @@ function readHead(frame: Frame): Head {
     throw new LinkError('unsupported', `the node answers with ${unknown}, which this gateway does not know`)
   }
   if (!Number.isInteger(status)) throw new LinkProtocolError('a head without a status')
-  // It is booked: what is no number would fail the rows that are written with it.
+  // The count goes into the database, where a value that is no number would fail the rows written with it.
   const isCount = frame.type === FRAME.end && isTokenCount(tokens)
   return {
     status: status as number,

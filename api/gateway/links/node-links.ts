@@ -31,9 +31,9 @@ import { boundedInventory, boundedModels, MAX_MODELS } from './reports.ts'
 import { StateWriter, type StateWriterOptions } from './state-writer.ts'
 
 export interface NodeLinksOptions extends StateWriterOptions {
-  /** Says when something was decided about a node, at whichever gateway. */
+  /** Notifies of decisions about nodes, made by any gateway. */
   watch: Pick<CacheWatch, 'on'>
-  /** Memory for the answers of all models at once. */
+  /** The memory for the responses of all models at once. */
   answerBytes: number
 }
 
@@ -43,14 +43,14 @@ const GATEWAY_LIST_MS = 5_000
 const FORGET_MS = 60_000
 const RETRY_MS = 500
 const LINKS = { perSecond: 0.5, burst: 30 }
-/** Models of one link about which the database is asked. */
+/** The largest number of models of one link that the database is queried for. */
 const MAX_ASKED = 1_000
 
-/** Every node linked to this gateway: what they report, and the way to their models. */
+/** The nodes linked to this gateway: their reports, and requests to their models. */
 export class NodeLinks implements AsyncDisposable {
-  /** The linked nodes' reports, ordered for the pick of a warm node. */
+  /** The linked nodes' reports, ordered for the choice of a warm node. */
   readonly placement = new PlacementIndex()
-  /** What answers take while they go through this gateway. */
+  /** The memory of responses on their way through this gateway. */
   readonly memory: AnswerMemory
   readonly #db: Kysely<Database>
   readonly #log: Logger
@@ -63,7 +63,7 @@ export class NodeLinks implements AsyncDisposable {
   #snapshots: readonly NodeSnapshot[] | undefined
   #gateways: readonly string[] = []
   #telling: Promise<void> = Promise.resolve()
-  /** Something was decided that no look at the decisions has seen yet. */
+  /** True after a notification of decisions that have not been read yet. */
   #isOutdated = false
   #closed = false
 
@@ -72,7 +72,7 @@ export class NodeLinks implements AsyncDisposable {
     this.#log = options.log
     this.memory = new AnswerMemory(options.answerBytes)
     this.#states = new StateWriter(options)
-    // One after the other: what was decided last is told last.
+    // Decisions are read and sent one after the other, so that the last decision is sent last.
     options.watch.on('node', () => {
       if (this.#isOutdated) return
       this.#isOutdated = true
@@ -85,12 +85,12 @@ export class NodeLinks implements AsyncDisposable {
     for (const timer of this.#timers) timer.unref()
   }
 
-  /** What linked nodes last reported, for placement. The same array until something changes. */
+  /** Returns the last reports of linked nodes, for placement. The same array is returned until something changes. */
   snapshot(): readonly NodeSnapshot[] {
     return (this.#snapshots ??= [...this.#nodes.values()].flatMap(({ snapshot }) => snapshot ?? []))
   }
 
-  /** Sends a request to a model on a node; what becomes of it goes to the handlers, never before this returns. */
+  /** Sends a request to a model on a node; its handlers are never called before this returns. */
   request(nodeId: string, request: LinkRequest, handlers: LinkHandlers): LinkStream {
     const node = this.#nodes.get(nodeId)
     if (node) return node.link.request(request, handlers)
@@ -98,33 +98,36 @@ export class NodeLinks implements AsyncDisposable {
     return { cancel() {}, pause() {}, resume() {} }
   }
 
-  /** `request` for answers that are wanted whole; rejects with a `LinkError`, or `no_capacity` when memory is short. */
+  /**
+   * Sends a request whose response is wanted complete; rejects with a `LinkError`, or
+   * `no_capacity` when memory is short.
+   */
   ask(nodeId: string, request: LinkRequest): Promise<LinkAnswer> {
     const ask = (handlers: LinkHandlers) => this.request(nodeId, request, handlers)
     return new BufferedResponse(this.memory, request.accountId, ask).answer
   }
 
-  /** Whose node it is, while it is linked. */
+  /** Returns the account that owns a node, while it is linked. */
   ownerOf(nodeId: string): string | undefined {
     return this.#nodes.get(nodeId)?.accountId
   }
 
-  /** The version of the runtime on a linked node. */
+  /** Returns the runtime version of a linked node. */
   versionOf(nodeId: string): string | undefined {
     return this.#nodes.get(nodeId)?.inventory?.version
   }
 
-  /** Tells every linked node to stop a job, for the one that has it. */
+  /** Sends the cancel of a job to every linked node, because any of them may run it. */
   cancelJob(jobId: string): void {
     for (const { link } of this.#nodes.values()) link.cancelWork({ job_id: jobId })
   }
 
-  /** Tells every linked node to stop a task, for the one that has it. */
+  /** Sends the cancel of a task to every linked node, because any of them may run it. */
   cancelTask(taskId: string): void {
     for (const { link } of this.#nodes.values()) link.cancelWork({ task_id: taskId })
   }
 
-  /** Calls back on every change of a model's state on a linked node; gives the way to stop that. */
+  /** Registers a listener for changes of models on linked nodes; returns a function that removes it. */
   onModel(listener: ModelListener): () => void {
     this.#listeners.add(listener)
     return () => this.#listeners.delete(listener)
@@ -134,19 +137,25 @@ export class NodeLinks implements AsyncDisposable {
     this.#nodes.get(nodeId)?.link.close(reason)
   }
 
-  /** The gateway is stopping: links close as their last requests end, and nodes go to the other gateways. */
+  /**
+   * Retires all links, because the gateway is stopping: they close as their last requests end, and
+   * nodes use the other gateways.
+   */
   retire(): void {
     for (const { link } of this.#nodes.values()) link.retire()
   }
 
-  /** Whether a node may link again: each link is recorded, and one that is broken for its faults comes back at once. */
+  /**
+   * Returns whether a node may link again. Each link is recorded in the database, and a node whose link was broken for
+   * a fault reconnects at once, so the rate is limited.
+   */
   mayLink(nodeId: string): boolean {
     let known = this.#linking.get(nodeId)
     if (!known) this.#linking.set(nodeId, (known = new Allowance(LINKS)))
     return known.take()
   }
 
-  /** Takes over a socket whose handshake was signed by this node. */
+  /** Takes over a socket whose handshake this node signed. */
   accept(nodeId: string, socket: WebSocket, accountId: string, linkVersion = 1): void {
     const earlier = this.#nodes.get(nodeId)
     const link = new NodeLink(nodeId, socket, this.#wheel, {
@@ -234,7 +243,7 @@ export class NodeLinks implements AsyncDisposable {
     if (isTold && added.size === 0 && before.ordered.size === ordered.size) return
     if (!node.report) return
     this.#report(node, node.report, { soon: true })
-    // The node may have been quicker than the word of its order.
+    // The node may have reported the model before the order arrived here.
     for (const model of node.report.models) if (added.has(model.model_key)) this.#announce(node, model)
   }
 
@@ -293,7 +302,10 @@ export class NodeLinks implements AsyncDisposable {
     this.#announce(node, model)
   }
 
-  /** Orders what a node has loaded by itself, where its account may; how things stand then comes as any decision does. */
+  /**
+   * Orders models that a node has loaded by itself, if its account may use them; the result arrives
+   * like any other decision.
+   */
   #join(node: Connected, models: readonly NodeModel[], { ordered }: Decided): void {
     const room = MAX_ASKED - node.asked.size
     const fresh = models
@@ -350,12 +362,15 @@ export class NodeLinks implements AsyncDisposable {
     if (!this.#closed) this.#states.drop(nodeId)
   }
 
-  /** Acknowledges a batch once it is stored. A failing database is waited for; bad data is let go, not sent for ever. */
+  /**
+   * Acknowledges a batch once it is stored. Waits for a failing database; drops bad data, which the node would
+   * otherwise resend without end.
+   */
   async #store(node: Connected, { upto, bytes }: BatchPlace, write: () => Promise<void>): Promise<void> {
     while (!this.#closed && this.#nodes.get(node.link.nodeId) === node) {
       try {
         await write()
-        // A node sends its next batch once it has the acknowledgement of this one.
+        // The acknowledgement is delayed, because a node sends its next batch after it.
         const wait = node.spooled.spend(bytes)
         if (wait > 0) await new Promise((resolve) => setTimeout(resolve, wait))
         return node.link.acknowledge(upto)

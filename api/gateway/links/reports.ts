@@ -8,8 +8,8 @@ import { NodeInventory, NodeModel } from '../../../schemas/node.ts'
 import { jsonCheck } from '../../http/validate.ts'
 
 /**
- * Reads what a node says of itself. Every gateway and worker places work by it, so one node that speaks otherwise than
- * agreed (another version, or worse) may lose its link, and nobody else anything.
+ * Parses and checks a node's message. Every gateway and worker places work by reports, so a node that breaks the schema
+ * (another version, or a hostile node) may lose its link, and nothing else may be affected.
  */
 const readerOf = <S extends TSchema>(schema: S) => {
   const check = jsonCheck('body', schema)
@@ -23,23 +23,26 @@ const readerOf = <S extends TSchema>(schema: S) => {
   }
 }
 
-/** Models of one node that placement, other gateways and workers are told of. */
+/** The largest number of models of one node that are passed on to placement, other gateways and workers. */
 export const MAX_MODELS = 1_000
 const MAX_ENTRIES = 2_000
 const LONGEST_NAME = 300
 const LONGEST_ERROR = 2_000
 const LONGEST_MESSAGE = 16 * 1024
 const LARGEST_INT4 = 2_147_483_647
-/** Lines that one attempt may number; the platform's own come after them. */
+/** The largest line number of an attempt; lines of the platform come after it. */
 const MAX_LINES = AFTER_NODE_SEQ - 1
 const CUT = ' [cut]'
 
-/** The body of a `state` or `progress` frame. */
+/** Reads the body of a `state` or `progress` frame. */
 export const readState = readerOf(StateBody)
-/** The body of a node's `hello`. */
+/** Reads the body of a node's `hello`. */
 export const readHello = readerOf(HelloMeta)
 
-/** The lines of a `log` frame. What is no line is let go: a node would send it for ever. Long lines lose their end. */
+/**
+ * Reads the lines of a `log` frame. Anything else in it is dropped, because a node would resend it without end.
+ * Long lines are truncated.
+ */
 export const readLogs = (frame: Pick<Frame, 'body'>): LogEntry[] =>
   entriesOf(frame)
     .filter(
@@ -48,7 +51,7 @@ export const readLogs = (frame: Pick<Frame, 'body'>): LogEntry[] =>
     )
     .map((entry) => ({ ...entry, message: cut(entry.message, LONGEST_MESSAGE) }))
 
-/** The losses of a `metric` frame, as far as they are losses. */
+/** Reads the valid losses of a `metric` frame. */
 export const readMetrics = (frame: Pick<Frame, 'body'>): MetricEntry[] =>
   entriesOf(frame).filter(
     (entry): entry is MetricEntry =>
@@ -75,7 +78,7 @@ const MEASURES = ['train_loss', 'val_loss', 'eval_loss', 'eval_perplexity'] as c
 const isLoss = (value: unknown): boolean => value === null || typeof value === 'number'
 const isTime = (text: string): boolean => text.length <= 40 && !Number.isNaN(Date.parse(text))
 
-/** What a node says it is made of, in the members that this version knows and with texts of bounded length. */
+/** Returns the members of an inventory that this version knows, with texts of bounded length. */
 export function boundedInventory(inventory: NodeInventory): NodeInventory {
   const { gpus, profiles, platform, version, ...known } = pick(inventory, INVENTORY_MEMBERS)
   return {
@@ -87,7 +90,10 @@ export function boundedInventory(inventory: NodeInventory): NodeInventory {
   }
 }
 
-/** The models of a report that are told on: beyond `MAX_MODELS` those go first that only lie on the node's disk. */
+/**
+ * Returns the models of a report that are passed on: beyond `MAX_MODELS`, models that are only on the
+ * node's disk are dropped first.
+ */
 export function boundedModels(models: readonly NodeModel[]): NodeModel[] {
   const named = models.filter(({ model_key }) => model_key.length <= LONGEST_NAME)
   if (named.length <= MAX_MODELS) return named.map(boundedModel)
@@ -107,14 +113,14 @@ function boundedModel(model: NodeModel): NodeModel {
 const INVENTORY_MEMBERS: ReadonlySet<string> = new Set(Object.keys(NodeInventory.properties))
 const MODEL_MEMBERS: ReadonlySet<string> = new Set(Object.keys(NodeModel.properties))
 
-/** Members that only a later version knows are not kept: nobody has said how large they may be. */
+/** Drops members that this version does not know, because their size has no limit. */
 function pick<T extends object>(value: T, members: ReadonlySet<string>): T {
   const names = Object.keys(value)
   if (names.every((name) => members.has(name))) return value
   return Object.fromEntries(Object.entries(value).filter(([name]) => members.has(name))) as T
 }
 
-/** At most `bytes` of a text, in UTF-8, with a word about what is gone. */
+/** Truncates a text to at most `bytes` in UTF-8, with a mark. */
 function cut(text: string, bytes: number): string {
   if (Buffer.byteLength(text) <= bytes) return text
   const most = Buffer.from(text.slice(0, bytes)).subarray(0, bytes - CUT.length)

@@ -12,11 +12,11 @@ export interface StateWriterOptions {
   db: Kysely<Database>
   gatewayId: string
   log: Logger
-  /** Called when placement may see something new. */
+  /** Called when placement may have a new state to use. */
   onStates?: () => void
 }
 
-/** Writes what nodes report for the placement of workers: one statement per beat, sooner when a model changed. */
+/** Writes the reports of nodes for placement by workers: one statement per interval, and sooner when a model changed. */
 export class StateWriter implements AsyncDisposable {
   readonly #db: Kysely<Database>
   readonly #gatewayId: string
@@ -35,14 +35,14 @@ export class StateWriter implements AsyncDisposable {
     this.#onStates = onStates
   }
 
-  /** Notes the newest state of a node; `soon` when workers should see it at once. */
+  /** Stores the newest state of a node for the next write; `soon` when workers should see it at once. */
   note(snapshot: NodeSnapshot, { soon }: { soon: boolean }): void {
     this.#gone.delete(snapshot.node_id)
     this.#dirty.set(snapshot.node_id, snapshot)
     this.#schedule(soon ? SOON_MS : EVERY_MS)
   }
 
-  /** A node's link is gone, unless it is noted again before this is written. */
+  /** Records that a node's link has closed, unless the node is noted again before the next write. */
   drop(nodeId: string): void {
     this.#dirty.delete(nodeId)
     this.#gone.add(nodeId)

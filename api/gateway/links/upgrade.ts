@@ -11,11 +11,11 @@ import type { NodeLinks } from './node-links.ts'
 const LINK_PATH = '/api/v1/nodes/link'
 const MAX_FRAME = 1024 * 1024
 
-/** Whether a request asks for a link; what else asks for an upgrade is answered as if it did not (RFC 9110, 7.8). */
+/** Returns whether a request opens a link. Other upgrade requests are handled as if they asked for none (RFC 9110, 7.8). */
 export const asksForLink = ({ url, headers }: IncomingMessage): boolean =>
   url?.split('?')[0] === LINK_PATH && headers.upgrade?.toLowerCase() === 'websocket'
 
-/** Answers `GET /api/v1/nodes/link` with a link; the handshake carries the same signature as any node request. */
+/** Upgrades `GET /api/v1/nodes/link` to a link; the handshake has the same signature as any node request. */
 export function serveLinks(
   server: Server,
   { links, verify }: { links: NodeLinks; verify: (request: SignedRequest) => Promise<NodeCaller> },

@@ -23,8 +23,8 @@ export const respond: Middleware = async ({ state }, next) => {
 }
 
 /**
- * Writes an answer; what comes back is to be awaited only for streams. A matching `If-None-Match` turns a tagged
- * answer into 304.
+ * Writes a response; the returned promise exists only for streams. A matching `If-None-Match` turns a
+ * tagged response into a 304.
  */
 function send({ req, response, head }: RequestContext, outgoing: Outgoing): Promise<void> | undefined {
   const { status, body, headers } = outgoing
@@ -58,7 +58,7 @@ function send({ req, response, head }: RequestContext, outgoing: Outgoing): Prom
   return undefined
 }
 
-/** As text of one byte per character a body goes out in one piece with its head. */
+/** A body of one-byte characters is sent in one piece with its head. */
 const SHORT_BYTES = 16 * 1024
 
 const JSON_UTF8 = 'application/json; charset=utf-8'
@@ -72,11 +72,11 @@ interface Seen {
 
 const NOTHING: Seen = { etag: undefined, cacheControl: false, contentType: false, contentLength: false }
 
-/** Adds the handler's headers, and tells of those for which there is a default. */
+/** Adds the handler's headers, and returns which of those with a default it has set. */
 function addHeaders(head: string[], headers: ReplyHeaders | undefined): Seen {
   if (!headers) return NOTHING
   const seen = { ...NOTHING }
-  // Every answer comes through here: no list of pairs is made of them.
+  // Every response passes here, so the loop avoids building a list of pairs.
   for (const name in headers) {
     const text = String(headers[name])
     const lower = name.toLowerCase()
@@ -89,7 +89,7 @@ function addHeaders(head: string[], headers: ReplyHeaders | undefined): Seen {
   return seen
 }
 
-/** Writes an error in the family's words; one that comes after the head was sent can only cut the connection. */
+/** Writes an error in the family's format; after the head was sent, an error can only close the connection. */
 export function sendError(
   { req, response, head, requestId }: RequestContext,
   family: Family['errors'],
@@ -100,7 +100,7 @@ export function sendError(
     return
   }
   const text = JSON.stringify(ERROR_BODIES[family](error, requestId))
-  // What a handler had prepared for the answer that it did not get to give.
+  // Removes the headers that a handler has prepared for a response that was never sent.
   for (const name of response.getHeaderNames()) if (ABOUT_BODY.has(name)) response.removeHeader(name)
   addHeaders(head, error.headers)
   head.push(
