@@ -5,18 +5,18 @@ import { emit } from './events.ts'
 import { openServices } from './open-services.ts'
 import { type Gateway, startGateway } from './server.ts'
 
-/** Ends the process when stopping takes longer: nothing may hold up a restart. */
+/** The process exits when stopping takes longer, so that it never delays a restart. */
 const STOP_DEADLINE_MS = 9_000
 
 /**
- * What a request leaves behind outlives young collections when the database is slow; collected by thirds of the heap rather
- * than by multiples of it, a gateway under load needs a third less (bench/gateway).
+ * With a slow database the garbage of requests survives young collections. Growing the heap by thirds rather than by
+ * multiples saves a third of the memory of a gateway under load (bench/gateway).
  */
 setFlagsFromString('--heap-growing-percent=30')
-/** Young collections are short here: starting and joining helper threads costs more than they save. */
+/** Young collections are short here, and starting helper threads would cost more than they save. */
 setFlagsFromString('--no-parallel-scavenge')
 
-/** Runs a gateway until it is told to stop. */
+/** Runs a gateway until it is stopped. */
 async function main(): Promise<void> {
   const config = readConfig()
   const log = createLogger('api', config.HEARTH_LOG_LEVEL, { buffered: true })
@@ -42,7 +42,7 @@ function stopOnSignals(gateway: Gateway, log: Logger): void {
   }
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stop(signal))
 
-  // Whatever state is left behind a fault that nobody caught, it is not one to serve from.
+  // After an uncaught error the state of the process is unknown, so it must not serve requests.
   process.on('uncaughtException', (err) => {
     emit(log, 'gateway.crashed', { err })
     process.exitCode = 1

@@ -37,7 +37,7 @@ const DATABASE_CONNECTIONS = 20
 
 export type OpenServices = Services & AsyncDisposable
 
-/** Builds what handlers are given, in order of need; disposing it closes everything in the opposite order. */
+/** Builds the services in the order of their dependencies; disposing closes them in the opposite order. */
 export async function openServices(config: Config, baseUrl: string, log: Logger): Promise<OpenServices> {
   await using stack = new AsyncDisposableStack()
   const url = required(config, 'DATABASE_URL')

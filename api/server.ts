@@ -21,14 +21,14 @@ export interface Gateway {
   readonly server: Server
   readonly services: OpenServices
   readonly baseUrl: string
-  /** Takes no more connections, gives requests at work 5 s, then closes everything. */
+  /** Accepts no further connections, gives requests in progress 5 s, then closes everything. */
   stop(): Promise<void>
 }
 
 export interface ListenOptions extends AppOptions {
   host: string
   port: number
-  /** Where clients reach this gateway; by default the address it listens on. */
+  /** The address at which clients reach this gateway; by default the one it listens on. */
   baseUrl?: string | undefined
   idleLimits?: IdleLimits
   /** Builds the services once the address is known. */
@@ -36,8 +36,8 @@ export interface ListenOptions extends AppOptions {
 }
 
 /**
- * Listens, then builds the services; requests that come in between wait for them. Throws a `ConfigError` when host and
- * port cannot be listened on.
+ * Listens, then builds the services; requests that arrive in between wait for them. Throws a `ConfigError` when it
+ * cannot listen on host and port.
  */
 export async function startGateway({
   host,
@@ -50,11 +50,11 @@ export async function startGateway({
   const server = createServer({
     noDelay: true,
     headersTimeout: HEADERS_TIMEOUT_MS,
-    // Uploads of a gigabyte over a slow line take their time; every body is bounded by size instead.
+    // Uploads of a gigabyte over a slow line take long; the limit of a body is its size.
     requestTimeout: 0,
     // The middleware `requireHost` refuses what lacks it in our own words.
     requireHostHeader: false,
-    // Some clients offer HTTP/2 in this way; they would get no answer.
+    // Some clients offer an upgrade to HTTP/2, which would otherwise get no response.
     shouldUpgradeCallback: asksForLink,
   })
   let log: Logger | undefined
@@ -106,9 +106,9 @@ export async function startGateway({
 async function stop(server: Server, services: OpenServices): Promise<void> {
   const closed = once(server, 'close')
   server.close()
-  // A link counts as a connection.
+  // A link counts as a connection, so it must close before the server can.
   services.links.retire()
-  // A kept connection would otherwise go on sending requests.
+  // A client would otherwise continue to send requests on a keep-alive connection.
   server.prependListener('request', (_req: IncomingMessage, res: ServerResponse) =>
     res.setHeader('connection', 'close'),
   )

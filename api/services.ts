@@ -48,32 +48,32 @@ export interface Services {
   readonly killSwitchSignal: Pick<KillSwitchSignal, 'send'>
   /** Encryption at rest, for stored replies and other texts that may hold a secret. */
   readonly secretBox: SecretBox
-  /** The one way to the model hub, where the account was let in already. */
+  /** The model hub, for callers that have checked the account's access. */
   readonly hub: Omit<HubClient, 'info' | 'search'>
-  /** The hub as accounts may see it. */
+  /** The model hub as accounts may see it. */
   readonly hubReader: HubReader
-  /** Where user-given addresses may lead. */
+  /** The policy for addresses that users supply. */
   readonly egress: EgressPolicy
   /** Checks the signatures of nodes. */
   readonly nodes: Pick<NodeAuthenticator, 'checkHead' | 'verify'>
   /** What nodes show to the Temporal gate. */
   readonly nodeCredentials: NodeCredentials
-  /** Endpoints as inference needs them. */
+  /** The endpoint rows that inference needs. */
   readonly endpoints: EndpointCache
-  /** How long models take. */
+  /** Estimates of load and inference times. */
   readonly estimates: Estimates
-  /** Holds values against schemas that callers wrote, in child processes. */
+  /** Validates values against schemas that callers wrote, in child processes. */
   readonly schemaChecks: SchemaChecks
-  /** The same for inputs of inference, which mostly need no child. */
+  /** Validates inputs of inference, mostly without a child process. */
   readonly inputChecks: InputChecks
-  /** The rows of warm inference, many to a transaction. */
+  /** Writes the rows of warm inference, many to a transaction. */
   readonly journal: Journal
-  /** Wakes who waits for a task to end. */
+  /** Wakes requests that wait for a task to end. */
   readonly taskWaiters: TaskWaiters
-  /** The nodes linked to this gateway and the way to their models. */
+  /** The nodes linked to this gateway, and requests to their models. */
   readonly links: NodeLinks
-  /** Models that requests wait for. */
+  /** Loads of models that requests wait for. */
   readonly loads: ModelLoads
-  /** Models that are kept loaded. */
+  /** The pins of models on nodes. */
   readonly warmPins: WarmPins
 }

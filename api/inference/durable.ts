@@ -105,8 +105,8 @@ export async function loadEstimate(
 }
 
 /**
- * Ends an open task at its owner's wish: its row at once, then whatever works on it, by the link and by Temporal. Gives the
- * row as it was; undefined when there is no such task.
+ * Ends an open task at its owner's request: first its row, then the work on it, by a cancel over the links and by
+ * Temporal. Returns the previous row; undefined when there is no such task.
  */
 export async function cancelTask(
   { db, now, links, temporal, log }: Pick<Services, 'db' | 'now' | 'links' | 'temporal' | 'log'>,
@@ -119,7 +119,7 @@ export async function cancelTask(
   if (!before || isTerminalTask(before.status)) return before
 
   links.cancelTask(taskId)
-  // With Temporal down the workflow finds the ended row by itself.
+  // When Temporal is away, the workflow finds the ended row by itself.
   temporal.workflow
     .getHandle(WORKFLOW_ID.task(taskId))
     .cancel()

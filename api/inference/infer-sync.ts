@@ -15,7 +15,7 @@ import { askWarm, type WarmAnswer } from './warm.ts'
 const LATE: unique symbol = Symbol('late')
 const LONGEST_MS = 60 * 60 * 1000
 
-/** A request to a loaded model that is under way, and the way to stop it. */
+/** A request in flight to a loaded model, with a way to stop it. */
 interface Running {
   asked: Promise<WarmAnswer | undefined>
   work: AbortController
@@ -23,15 +23,15 @@ interface Running {
 
 export interface SyncOptions {
   timeoutMs: number
-  /** Aborts when the client leaves before its answer is written. */
+  /** Aborts when the client leaves before its response is written. */
   signal: AbortSignal
-  /** Calls back once the client has its answer or is gone. */
+  /** Calls the listener once the response is sent or the client has left. */
   whenOver: (listener: () => void) => void
 }
 
 export const pollNote = (taskId: string): string => `Poll GET /api/builder/v1/tasks/${taskId} for the result.`
 
-/** Answers with the result when it comes in time: from a loaded model at once, else by way of a task. */
+/** Responds with the result when it is ready in time: from a loaded model at once, otherwise through a task. */
 export async function inferSync(
   services: Services,
   admitted: Admitted,
@@ -44,7 +44,7 @@ export async function inferSync(
   const leave = () => work.abort()
   options.signal.addEventListener('abort', leave, { once: true })
   const asked = askWarm(services, admitted, work.signal)
-  // Awaited in several places; none of them may be too late to count.
+  // The promise is awaited in several places; a rejection must never count as unhandled.
   asked.catch(() => {})
   const late = Promise.withResolvers<typeof LATE>()
   const timer = setTimeout(() => late.resolve(LATE), options.timeoutMs)
@@ -57,7 +57,7 @@ export async function inferSync(
     return await answerFromTask(services, draft, options, began)
   } catch (err) {
     work.abort()
-    // What was asked may fail as well, for example because this has just broken it off.
+    // The request may fail as well, for example because it has just been aborted here.
     void asked.then(
       (answer) => answer?.room.release(),
       () => {},
@@ -70,7 +70,7 @@ export async function inferSync(
   }
 }
 
-/** The usual way: one row, written with those of other requests, and then the answer. */
+/** The usual case: one row, written together with those of other requests, and then the response. */
 async function answerEnded(
   services: Services,
   draft: TaskDraft,
@@ -89,7 +89,7 @@ async function answerEnded(
   }
 }
 
-/** A loaded model that takes longer than the client waits: the row is written, and this gateway sees to its end. */
+/** A loaded model that takes longer than the client waits: the row is written, and this gateway settles the task later. */
 async function answerRunning(
   services: Services,
   draft: TaskDraft,
@@ -98,7 +98,8 @@ async function answerRunning(
 ): Promise<InferResponse> {
   const { opened, written } = services.journal.open(runningEntry(draft, services.gateway.id))
   const told = opened.then(() => cancelUnlessTold(services, draft.taskId, signal))
-  // Also when it should have been cancelled and could not be, or is late: nobody else ends the row while this gateway lives.
+  // This gateway settles the row in any case, even if the cancellation failed or came late, because no other
+  // process does while it lives.
   const finished = told
     .catch(() => written)
     .then(() => finish(services, draft, request))
@@ -116,11 +117,11 @@ async function answerRunning(
 
 async function finish(services: Services, draft: TaskDraft, { asked, work }: Running): Promise<void> {
   const over = new AbortController()
-  // Cancelled, on whichever gateway.
+  // The task may be cancelled through any gateway.
   void services.taskWaiters.wait(draft.taskId, LONGEST_MS, over.signal).then((ended) => ended && work.abort())
   const answer = await asked.catch(() => undefined)
   over.abort()
-  // Every node that had the model is gone, and a workflow finds another; a cancelled task stays as it is.
+  // Every node with the model is gone, so a workflow finds another; a cancelled task stays cancelled.
   if (!answer) return handOver(services, draft)
   const owner = await ownerOfNode(services, draft.endpoint.price_micro, answer.nodeId)
   try {
@@ -130,7 +131,7 @@ async function finish(services: Services, draft: TaskDraft, { asked, work }: Run
   }
 }
 
-/** No node has the model loaded: a workflow sees to it, and the client waits for that as long as it asked to. */
+/** No node has the model loaded: a workflow runs the task, and the client waits for it as long as it requested. */
 async function answerFromTask(
   services: Services,
   draft: TaskDraft,
@@ -142,7 +143,7 @@ async function answerFromTask(
   const ended = services.taskWaiters.wait(draft.taskId, left, signal)
   await queueTask(services, draft)
   const row = await awaitTask(services, draft, ended)
-  // What the model was met in once it was served, which another request may have loaded meanwhile.
+  // The state in which the task was served; another request may have loaded the model meanwhile.
   const met = row?.model_state ?? state
   const estimate = await loadEstimate(services, draft.endpoint.model_key, met)
   if (row) return { ...fromRow(row, sinceMs(began)), ...estimate }
@@ -158,7 +159,7 @@ async function answerFromTask(
   }
 }
 
-/** What became of a task that is not over in time: that its model is not ready, or that no node is there for it. */
+/** Returns why a task did not end in time: its model is not ready, or no node can run it. */
 async function whyNotYet(
   { db, links, now }: Services,
   { endpoint: { model_key }, accountId: account_id }: TaskDraft,
@@ -171,8 +172,8 @@ async function whyNotYet(
 }
 
 /**
- * For a task whose id the client has not seen yet: when it leaves before its answer is written, nobody will ever ask for the
- * task, so it is cancelled; throws when it has left already.
+ * Cancels a task if its client leaves before the response is written, because the client does not know the task's id
+ * and could never read it. Throws when the client has already left.
  */
 async function cancelUnlessTold(services: Services, taskId: string, signal: AbortSignal): Promise<void> {
   const cancel = () => cancelTask(services, taskId, 'the caller left before the result')

@@ -11,45 +11,48 @@ import type { CheckResult, SchemaChecks } from '../../platform/schema-checks/che
 import { UserSchemaError } from '../../platform/schema-checks/user-schema.ts'
 import { toIssues } from '../http/issues.ts'
 
-/** Schemas that are compiled here: 10 ms at most; larger ones take up to 200 ms (measured), for which a child has the time. */
+/**
+ * Smaller schemas are compiled in this process, in 10 ms at most; larger ones may take 200 ms, so a
+ * child process compiles them.
+ */
 const SMALL_BYTES = 2 * 1024
 const FEW_PATTERNS = 8
 const MOST_COMPILED_BYTES = 32 * 1024 * 1024
-/** A compiled schema takes at least 16 to 60 KB, and five times its text (measured). */
+/** A compiled schema occupies at least 16 to 60 KB, and about five times its text. */
 const COMPILED_BYTES = 32 * 1024
 const COMPILED_FACTOR = 6
-/** Of the schemas that children compile only that they are large. */
+/** The cache entry of a large schema only records that it is large. */
 const KNOWN_BYTES = 512
-/** The weight of the schema by the bytes of the value: some milliseconds at the very most. */
+/** The limit for a schema's weight times the bytes of the value: a few milliseconds at most. */
 const MOST_WORK = 1_000_000
 
 type Endpoint = Pick<CallableEndpointRow, 'schema_key' | 'input_schema'>
 
-/** An input as it came, parsed and as JSON text. */
+/** An input as the client sent it, parsed and as JSON text. */
 export interface GivenInput {
   value: unknown
   json: Uint8Array
 }
 
 /**
- * Holds inputs against the schemas of their endpoints. What is proven to take a moment is done at once; everything else goes
- * to child processes, where it cannot hold up other requests.
+ * Validates inputs against the schemas of their endpoints. Checks with a proven bound run at once; all others run in
+ * child processes, where they cannot delay other requests.
  */
 export class InputChecks {
   readonly #checks: Pick<SchemaChecks, 'check'>
-  // By the schema, so that these outlive a change of the rest.
+  // Keyed by the schema, so that entries survive changes of an endpoint's other fields.
   readonly #compiled = new LRUCache<string, CompiledSchema | 'large'>({ maxSize: MOST_COMPILED_BYTES })
 
   constructor(checks: Pick<SchemaChecks, 'check'>) {
     this.#checks = checks
   }
 
-  /** Bytes that the compiled schemas are taken to hold. */
+  /** The estimated size of the compiled schemas in bytes. */
   get bytes(): number {
     return this.#compiled.calculatedSize
   }
 
-  /** Throws `validation_failed` for an input that breaks the endpoint's schema, or cannot be held against it in time. */
+  /** Throws `validation_failed` for an input that breaks the endpoint's schema, or cannot be validated in time. */
   check(endpoint: Endpoint, accountId: string, input: GivenInput): Promise<void> | undefined {
     const compiled = this.#compiledOf(endpoint)
     if (compiled === 'large' || compiled.perPlace * input.json.byteLength > MOST_WORK) {
@@ -83,7 +86,7 @@ export class InputChecks {
 const isSmall = (schema: string): boolean =>
   schema.length <= SMALL_BYTES && schema.split('"pattern').length <= FEW_PATTERNS + 1
 
-/** What cannot be used is left to a child to say. */
+/** For an invalid schema the child process reports the error. */
 function compiledHere(schema: CallableEndpointRow['input_schema']): CompiledSchema | 'large' {
   try {
     return compileWeighed(schema)

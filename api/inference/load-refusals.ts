@@ -1,9 +1,9 @@
 import { ApiError } from '../../domain/errors.ts'
 import type { NodeEnvironment } from '../../schemas/node.ts'
 
-/** Seconds to come back after, where nothing better is known. */
+/** The default of `Retry-After` in seconds. */
 export const RETRY_AFTER_S = 5
-/** The most that is told, whatever a node says of itself. */
+/** The limit for a node's own estimate. */
 const LONGEST_RETRY_AFTER_S = 3_600
 
 export const unavailable = (code: 'model_cold' | 'no_capacity', message: string, seconds: number): ApiError =>

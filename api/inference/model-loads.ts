@@ -15,10 +15,10 @@ import type { NodeLinks } from '../gateway/links/node-links.ts'
 import { cold, installMs, RETRY_AFTER_S, unavailable, unprepared } from './load-refusals.ts'
 import { whyNoNode } from './no-node.ts'
 
-/** What running a model takes. */
+/** The requirements of a model. */
 export interface LoadNeed {
   readonly model_key: string
-  /** The account whose request waits for it. */
+  /** The account of the waiting request. */
   readonly account_id: string
   readonly runtime_profile: string
   readonly memory_mb: number
@@ -31,22 +31,31 @@ export interface ModelLoadsOptions {
   log: Logger
 }
 
-/** The same for everybody whom the same nodes serve: null for accounts that only shared nodes do. */
+/**
+ * The part of a need that is shared by all accounts with the same nodes; `account_id` is null for accounts that
+ * only shared nodes serve.
+ */
 type SharedNeed = Omit<LoadNeed, 'account_id'> & { readonly account_id: string | null }
 
-/** A load under way, and who waits for it. */
+/** A load in progress, with the requests that wait for it. */
 interface Load {
   readonly need: SharedNeed
   readonly beganAt: number
-  /** Nodes that failed to load it for these waiters. */
+  /** Nodes that failed to load it for these requests. */
   readonly tried: Set<string>
   readonly waiters: Set<Waiter>
   place: Chosen | undefined
-  /** When its node was told to load it; undefined where it joined a load that had begun before, which measures nothing. */
+  /**
+   * The time at which its node got the order. Undefined if this load joined an earlier one, whose
+   * duration is then unknown.
+   */
   orderedAt: number | undefined
-  /** When to place it again, after a node had no room for it or while one does not try; never while a node is at it. */
+  /**
+   * The time at which to place it again, after a node had no memory for it or is backing off;
+   * unset while a node loads it.
+   */
   againAt: number
-  /** Milliseconds for which its node has been installing what the model runs in: they count against nobody's wait. */
+  /** Milliseconds for which its node has been installing the environment; they do not count against the waiting time. */
   installingMs: number
 }
 
@@ -56,29 +65,29 @@ interface Waiter {
   readonly reject: (err: unknown) => void
 }
 
-/** Ceiling of the wait: this many times the measured load, or a fixed time while nothing is measured. */
+/** The longest wait: this multiple of the mean load time, or a fixed time without samples. */
 const CEILING_FACTOR = 1.5
 const UNMEASURED_CEILING_MS = 120_000
-/** What tasks measure begins at the node: it leaves out how the order gets there, which counts for more where a load is short. */
+/** Load times are taken on the node and leave out the delivery of the order, which matters for short loads. */
 const LEAST_CEILING_MS = 2_000
 const MAX_WAITERS = 4_096
 const MAX_WAITING_BYTES = 256 * 1024 * 1024
-/** Reports may bring what no single frame told. */
+/** The interval for checking reports, which may show changes that no single frame announced. */
 const LOOK_MS = 250
-/** A node that will try again so soon is waited for: its model server has just died, or a load has just failed. */
+/** A node whose back-off ends this soon is waited for: its model server has just died, or a load has just failed. */
 const NEAR_MS = 5_000
-/** A node that gave a load up for lack of room may have some in a moment. */
+/** A node that failed a load for lack of memory may have some after this time. */
 const AGAIN_MS = 1_000
-/** For so long a load for which nobody waits is remembered. */
+/** The time for which a load without waiting requests stays in the table. */
 const UNATTENDED_MS = 60_000
 
 /**
- * Models on their way to being warm, for requests that wait for them: however many wait for a model, one `modelLoad` is
- * enqueued, and they all wake when a node says that it is loaded.
+ * Loads of models that requests wait for. However many requests wait for a model, one `modelLoad` workflow is enqueued,
+ * and all of them wake when a node reports the model as loaded.
  */
 export class ModelLoads implements Disposable {
   readonly #options: ModelLoadsOptions
-  /** By model, then by the account that it is for. */
+  /** By model, then by account. */
   readonly #loads = new Map<string, Map<string | null, Load>>()
   readonly #stopListening: () => void
   readonly #timer: NodeJS.Timeout
@@ -93,12 +102,12 @@ export class ModelLoads implements Disposable {
     this.#timer.unref()
   }
 
-  /** Requests that wait for some model now. */
+  /** The number of requests that wait for a model. */
   get waiting(): number {
     return this.#waiting
   }
 
-  /** Milliseconds that a request may wait for a model before it is told to come back. */
+  /** Returns the milliseconds that a request may wait for a model before it is refused with `Retry-After`. */
   async ceilingMs({ model_key, account_id }: Pick<LoadNeed, 'model_key' | 'account_id'>): Promise<number> {
     const { db, links } = this.#options
     const state = links.placement.count(model_key, account_id).cached > 0 ? 'cached' : 'cold'
@@ -108,8 +117,9 @@ export class ModelLoads implements Disposable {
   }
 
   /**
-   * Resolves when some node has the model loaded. Throws `model_cold` after `timeoutMs` or when it cannot be loaded,
-   * `no_capacity` when no node can take it or too many wait already. `bytes` is what the request holds meanwhile.
+   * Resolves when a node has the model loaded. Throws `model_cold` after `timeoutMs` or when the model cannot be
+   * loaded, and `no_capacity` when no node can load it or too many requests wait. `bytes` is the memory that the
+   * request holds meanwhile.
    */
   wait(
     need: LoadNeed,
@@ -120,7 +130,7 @@ export class ModelLoads implements Disposable {
     }
     const account_id = this.#options.links.placement.hasOwnNode(need.account_id) ? need.account_id : null
     const load = this.#loads.get(need.model_key)?.get(account_id) ?? this.#begin({ ...need, account_id })
-    // It goes on without anybody who waits: whoever comes back finds it done.
+    // The load continues without a waiting request, so that a retry finds the model loaded.
     const missing = this.#missing(load)
     if (missing && installMs(missing) > timeoutMs) throw unprepared(missing)
     const { promise, resolve, reject } = Promise.withResolvers<void>()
@@ -167,12 +177,15 @@ export class ModelLoads implements Disposable {
     const loads = this.#loads.get(need.model_key)
     if (loads) loads.set(need.account_id, load)
     else this.#loads.set(need.model_key, new Map([[need.account_id, load]]))
-    // Whoever begins a load joins it first, so that its failure finds somebody.
+    // The caller that begins a load joins it first, so that a failure has a waiter.
     queueMicrotask(() => this.#start(load))
     return load
   }
 
-  /** Gives a waiter up after `timeoutMs`, in which the installation of an environment does not count unless it has overrun by far. */
+  /**
+   * Rejects a waiter after `timeoutMs`. The installation of an environment does not count, unless it takes
+   * far longer than expected.
+   */
   #lateness(load: Load, timeoutMs: number, reject: (err: unknown) => void): Disposable {
     const before = load.installingMs
     const longestMs = timeoutMs + 2 * installMs(this.#missing(load)) + UNMEASURED_CEILING_MS
@@ -190,7 +203,10 @@ export class ModelLoads implements Disposable {
     return { [Symbol.dispose]: () => clearTimeout(timer) }
   }
 
-  /** What the node of a load has to install first; before there is a node, what the one that is ready soonest has to. */
+  /**
+   * Returns the environment that the load's node must install first; before a node is chosen, that of the node
+   * that will be ready first.
+   */
   #missing({ need, place, tried }: Load): NodeEnvironment | undefined {
     const { placement } = this.#options.links
     const now = Date.now()
@@ -208,7 +224,7 @@ export class ModelLoads implements Disposable {
     return soonest
   }
 
-  /** Picks a node and enqueues the load there; a load that is under way is joined. */
+  /** Picks a node and enqueues the load there; a load in progress is joined. */
   #start(load: Load): void {
     const need = { ...load.need, exclude: load.tried, now: Date.now() }
     const { chosen, explain } = this.#place(need)
@@ -230,7 +246,7 @@ export class ModelLoads implements Disposable {
     void this.#promise(load, chosen.node_id)
   }
 
-  /** Somebody else has a node at it already: another gateway, a task or the node itself. */
+  /** The node already loads the model, for another gateway, for a task or by itself. */
   #isUnderWay(nodeId: string, modelKey: string): boolean {
     const { placement } = this.#options.links
     const node = placement.snapshots().find(({ node_id }) => node_id === nodeId)
@@ -238,7 +254,7 @@ export class ModelLoads implements Disposable {
     return state === 'downloading_model' || state === 'loading_model'
   }
 
-  /** A node that has what the model runs in, before one that has to install it. */
+  /** Prefers a node that has the environment over one that must install it. */
   #place(need: PlacementNeed & { exclude: Set<string> }) {
     const { placement } = this.#options.links
     const unready = placement
@@ -250,7 +266,7 @@ export class ModelLoads implements Disposable {
     return ready.chosen ? ready : placement.place(need, Math.random)
   }
 
-  /** Milliseconds until a node that puts its next try off could take the model; infinite when there is none. */
+  /** Returns the milliseconds until a node that backs off could load the model; infinite when there is none. */
   #nextTryMs(need: PlacementNeed): number {
     const { placement } = this.#options.links
     const tries = placement.snapshots().flatMap(({ node_id, models }) => {
@@ -271,7 +287,7 @@ export class ModelLoads implements Disposable {
       })
       outbox.poke()
     } catch (err) {
-      // Those who wait are told so when their time is up; the next one tries again.
+      // Waiting requests are refused when their time is up; the next request tries again.
       emit(log, 'model.load_promise_failed', { err, model_key: need.model_key })
     }
   }
@@ -296,7 +312,7 @@ export class ModelLoads implements Disposable {
     else this.#tryElsewhere(load, nodeId, model)
   }
 
-  /** No other node can do better with weights that are at fault; but not every node is believed. */
+  /** When the weights are at fault, no other node can load them; but only reports of trusted nodes count. */
   async #condemn(load: Load, nodeId: string, model: NodeModel, reason: string): Promise<void> {
     const { db, log } = this.#options
     const { model_key: modelKey } = model
@@ -357,7 +373,7 @@ export class ModelLoads implements Disposable {
   async #record({ need, orderedAt, installingMs }: Load, { node_id, warmth }: Chosen): Promise<void> {
     const { db, links, log } = this.#options
     const hardware = links.placement.hardware(node_id)
-    // What was installed on the way is there from now on: the next load says more.
+    // A load that installed an environment is not recorded, because the next one will not have to.
     if (warmth === 'warm' || !hardware || installingMs > 0 || orderedAt === undefined) return
     const mean_ms = performance.now() - orderedAt
     await recordLoad(db, { model_key: need.model_key, start_state: warmth, hardware, mean_ms }).catch(

@@ -2,7 +2,7 @@ import { OF_OTHERS, type Verdict } from '../../domain/placement/placement.ts'
 
 const LONGEST = 300
 
-/** Why no node can take a request, for its caller: whose the nodes of others are, and what they are called, is not said. */
+/** Explains to a caller why no node can run a request, without disclosing the owners and names of other accounts' nodes. */
 export function whyNoNode(verdicts: readonly Verdict[]): string {
   if (verdicts.length === 0) return 'no node is connected'
   const reasons = new Set(verdicts.map(({ reason }) => reason))

@@ -1,7 +1,7 @@
 import { findNodeOfLease } from '../../db/repositories/tasks/tasks.ts'
 import type { Services } from '../services.ts'
 
-/** Whose node earns the payout of a task; free work needs to know nobody. */
+/** Returns the account that earns the payout of a task; free tasks need none. */
 export function ownerOfNode(
   { db, links }: Pick<Services, 'db' | 'links'>,
   priceMicro: number,

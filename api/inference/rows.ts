@@ -6,11 +6,11 @@ import type { ModelState } from '../../schemas/inference-task.ts'
 import type { Admitted } from './admission.ts'
 import type { WarmWork } from './warm.ts'
 
-/** A request as it becomes a row. */
+/** The fields of a task before its row exists. */
 export interface TaskDraft extends Omit<Admitted, 'input'> {
-  /** Null where it is not kept: that of a chat is its client's alone. */
+  /** Null when it is not stored, as for a chat, whose content only the client has. */
   input: Buffer | null
-  /** The state its model was met in, when that is not `resident`. */
+  /** The state in which the task found its model, unless it was `resident`. */
   modelState?: ModelState
   taskId: string
   createdAt: Date
@@ -24,13 +24,13 @@ type Varying = Pick<TaskTemplate, 'status' | 'node_id' | 'gateway_id'> & {
   owner: string | undefined
 }
 
-/** The template used last, by endpoint: the next task mostly uses it again, which saves putting the key together. */
+/** The last template of each endpoint. The next task usually needs the same one, which saves building its key. */
 const latest = new WeakMap<
   Admitted['endpoint'],
   { accountId: string; surface: string; varying: Varying; template: TaskTemplate }
 >()
 
-/** The template of this row: one object for all rows that share it, so that a batch carries it once. */
+/** Returns the template of this row: rows with the same values share one object, so that a batch carries it once. */
 function templateOf(draft: TaskDraft, varying: Varying): TaskTemplate {
   const { endpoint, accountId, surface } = draft
   const last = latest.get(endpoint)
@@ -74,7 +74,7 @@ function newTemplate(
   }
 }
 
-/** A row whose work has not ended. */
+/** The row of a task that has not ended. */
 const openEntry = (draft: TaskDraft, template: TaskTemplate, startedAt: Date | null): TaskEntry => ({
   template,
   id: draft.taskId,
@@ -88,20 +88,20 @@ const openEntry = (draft: TaskDraft, template: TaskTemplate, startedAt: Date | n
   tokens: 0,
 })
 
-/** A task for a workflow to finish. */
+/** The row of a task that a workflow runs. */
 export const queuedEntry = (draft: TaskDraft): TaskEntry => {
   const queued = { status: 'queued', modelState: null, node_id: null, gateway_id: null } as const
   return openEntry(draft, templateOf(draft, { ...queued, owner: undefined }), null)
 }
 
-/** A task that this gateway goes on with after it has answered `running`. */
+/** The row of a task that this gateway continues after it has responded with `running`. */
 export const runningEntry = (draft: TaskDraft, gatewayId: string): TaskEntry => {
   const running = { status: 'running', node_id: null, gateway_id: gatewayId, owner: undefined } as const
   const modelState = draft.modelState ?? 'resident'
   return openEntry(draft, templateOf(draft, { ...running, modelState }), draft.createdAt)
 }
 
-/** A task that has ended before its row is written. */
+/** The row of a task that has ended before its row is written. */
 export function endedEntry(
   draft: TaskDraft,
   { nodeId, startedAt, inferenceTimeMs, outcome }: WarmWork,
@@ -118,7 +118,7 @@ export function endedEntry(
       owner,
     }),
     id: draft.taskId,
-    // Kept for whoever still has to do the work.
+    // Only a row of unfinished work needs the input.
     input: null,
     result: succeeded ? outcome.result : null,
     error: succeeded ? null : outcome.error,
@@ -130,7 +130,7 @@ export function endedEntry(
   }
 }
 
-/** The end of a task that was written as running. */
+/** The settlement of a task that was written as running. */
 export function runningSettlement(
   draft: TaskDraft,
   work: WarmWork,

@@ -7,7 +7,7 @@ import { LinkError } from '../gateway/links/link-request.ts'
 import type { Services } from '../services.ts'
 import type { Admitted } from './admission.ts'
 
-/** What a warm model made of an input, for the row of its task. */
+/** The result of a warm model, for the row of its task. */
 export interface WarmWork {
   nodeId: string
   startedAt: Date
@@ -15,9 +15,9 @@ export interface WarmWork {
   outcome: { status: 'succeeded'; result: Buffer | null; tokens: number } | Failed
 }
 
-/** The same with the answer itself. */
+/** The result together with the response itself. */
 export interface WarmAnswer extends WarmWork {
-  /** Holds the memory of the outcome until that has been passed on. */
+  /** Holds the memory of the outcome until it has been sent. */
   room: AnswerRoom
   outcome: { status: 'succeeded'; result: Buffer; tokens: number; value: Record<string, unknown> } | Failed
 }
@@ -28,15 +28,15 @@ interface Failed {
 }
 
 const MAX_TRIES = 3
-/** For a profile that nodes know and this gateway's catalog does not yet. */
+/** The default for a profile that is not in this gateway's catalog yet. */
 const USUAL_PATH = '/infer'
 const DEADLINE_MS = 60 * 60 * 1000
-/** Another node may do better; for all else the answer would be the same. */
+/** Codes after which another node may succeed; with any other it would fail in the same way. */
 const ELSEWHERE = new Set(['model_cold', 'no_capacity', 'link_lost', 'unsupported'])
 
 /**
- * Asks a node that has the model loaded; undefined when there is none. A node that is lost on the way, or has dropped the
- * model meanwhile, is passed over for another one.
+ * Sends a request to a node with the model loaded; undefined when there is none. If the node is lost, or has evicted
+ * the model meanwhile, another one is tried.
  */
 export async function askWarm(
   services: Pick<Services, 'links' | 'catalog' | 'now'>,
@@ -95,7 +95,7 @@ export async function askWarm(
 
 const since = (began: number): number => Math.round((performance.now() - began) * 100) / 100
 
-/** Language models are asked through `infer` under one name; their answers say which of them it was. */
+/** `infer` calls language models under one internal name; their responses show the endpoint's name. */
 const calledBy = ({ task_type, name }: Admitted['endpoint']): string | undefined =>
   isChatCapable(task_type) ? name : undefined
 
@@ -120,7 +120,7 @@ function outcomeOf(
       return { status: 'succeeded', result, tokens, value: { ...answer, model } }
     }
   } catch {
-    // Said below.
+    // The error is returned below.
   }
   return { status: 'failed', error: 'the model answered with something else than a JSON object' }
 }

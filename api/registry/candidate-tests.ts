@@ -8,7 +8,7 @@ type Candidate = Pick<
   'id' | 'account_id' | 'model_key' | 'lifecycle_status' | 'lifecycle_note'
 >
 
-/** Has a candidate tested that nobody has tested yet; any other is left alone, and so is a test under way. */
+/** Starts the test of a candidate that has not been tested; any other version, and a test in progress, is left alone. */
 export async function startCandidateTest(
   { db, outbox }: Pick<Services, 'db' | 'outbox'>,
   version: Candidate,

@@ -1,7 +1,7 @@
 import { ApiError } from '../../domain/errors.ts'
 import type { AccountCaller } from '../http/caller.ts'
 
-/** Who offers something to others decides for the account: an admin, at creation as at every change after it. */
+/** Requires the role admin for offering something to other accounts, at creation and at every later change. */
 export function assertMayPublish({ role }: AccountCaller, visibility: string | undefined): void {
   if (visibility !== 'public' || role === 'admin') return
   throw new ApiError(

@@ -2,17 +2,17 @@ import { invalid } from '../../domain/errors.ts'
 import type { Config } from '../../platform/config.ts'
 import { assertPrefix } from '../../platform/object-store/store.ts'
 
-/** What says which addresses of the object store callers may name. */
+/** The settings that decide which addresses of the object store callers may name. */
 export interface Storage {
   readonly config: Pick<Config, 'S3_BUCKET'>
 }
 
-/** The name that stands for the bucket where objects lie in a directory. */
+/** The bucket name for an object store in a directory. */
 const LOCAL_BUCKET = 'hearth'
 
 /**
- * The folder behind an `s3://` address of an ArtifactRef. An account reads below its own folder in the platform's bucket and
- * nowhere else: any other address is refused alike, whether something is there or not.
+ * Returns the folder behind an `s3://` address of an ArtifactRef. An account may read below its own folder in the
+ * platform's bucket and nowhere else; any other address gets the same error, whether an object exists or not.
  */
 export function storagePrefix(
   uri: string,

@@ -1,7 +1,7 @@
 import { reply } from '../../http/reply.ts'
 import { route } from '../../http/route.ts'
 
-/** The page names its parts beside itself, so it has one address. */
+/** The page refers to its assets by relative paths, so it needs a single address. */
 export const getDocsFolder = route({
   operationId: 'getDocsFolder',
   summary: 'The same page under the address that people may type',

@@ -4,7 +4,7 @@ import { toOpenApi } from '../../http/openapi.ts'
 import { reply } from '../../http/reply.ts'
 import { route } from '../../http/route.ts'
 
-/** Describes what these families serve, once. */
+/** Serves the description of these families, which is built once. */
 export function getOpenApiOf(families: readonly Family[]) {
   let document: { bytes: Buffer; etag: string } | undefined
 

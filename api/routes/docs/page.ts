@@ -1,4 +1,4 @@
-/** Everything comes from here: the page runs nothing and reads nothing of anybody else's. */
+/** All assets come from this gateway: the page runs no script and reads no data from elsewhere. */
 const CSP = [
   "default-src 'none'",
   "script-src 'self'",

@@ -4,7 +4,7 @@ import { accountOfKey } from '../../../domain/object-keys.ts'
 import { isLocalStore } from '../../../platform/object-store/local.ts'
 import type { ObjectStore } from '../../../platform/object-store/store.ts'
 
-/** What a signed URL allows; 404 where the platform keeps its objects elsewhere. */
+/** Returns what a signed URL allows; 404 when the platform stores its objects elsewhere. */
 export function authorize(
   store: ObjectStore,
   method: 'GET' | 'PUT',
@@ -16,7 +16,7 @@ export function authorize(
   return { store, grant: store.authorize({ method, key, query }) }
 }
 
-/** The account whose object a signed URL is for; throws as `authorize` does. */
+/** Returns the account whose object a signed URL is for; throws as `authorize` does. */
 export function grantedTo(
   store: ObjectStore,
   method: 'GET' | 'PUT',

@@ -34,7 +34,7 @@ export const getObject = route({
       'accept-ranges': 'bytes',
       etag: info.etag,
       'last-modified': info.lastModified.toUTCString(),
-      // What somebody uploaded must never run as a page of ours.
+      // Uploaded content must never run as a page of this origin.
       'x-content-type-options': 'nosniff',
       'content-security-policy': 'sandbox',
       'content-disposition': grant.filename ? attachment(grant.filename) : 'attachment',
@@ -43,7 +43,7 @@ export const getObject = route({
   },
 })
 
-/** The one range asked for; several, or none that can be read, mean the whole object (RFC 9110, 14.2). */
+/** Returns the single requested range; several ranges, or an invalid one, mean the whole object (RFC 9110, 14.2). */
 function wantedRange(
   headers: { range?: string | undefined; 'if-range'?: string | undefined },
   { sizeBytes, etag }: { sizeBytes: number; etag: string },

@@ -1,5 +1,5 @@
 import { getObject } from './get-object.ts'
 import { putObject } from './put-object.ts'
 
-/** Where the signed URLs of the local object store lead. */
+/** The targets of the local object store's signed URLs. */
 export const objects = [getObject, putObject]

@@ -7,7 +7,7 @@ import { reply } from '../../http/reply.ts'
 import { route } from '../../http/route.ts'
 import { authorize, grantedTo } from './authorize.ts'
 
-/** What S3 takes in one PUT. */
+/** The largest PUT that S3 accepts. */
 const MAX_BYTES = 5 * 1024 ** 3
 
 const over = () =>
@@ -50,7 +50,7 @@ export const putObject = route({
       ...(grant.sha256 !== undefined && { sha256: grant.sha256 }),
     })
     if (isLeased) {
-      // What was completed or registered meanwhile stays as it was.
+      // A file that was completed or registered meanwhile is not replaced.
       await db.transaction().execute(async (trx) => {
         if (await mayPutLeaseFile(trx, key)) return store.move(place, key)
         await store.delete(place)

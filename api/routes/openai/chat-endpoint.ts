@@ -7,8 +7,8 @@ import { checkCallable } from '../../inference/admission.ts'
 import type { Services } from '../../services.ts'
 
 /**
- * The endpoint behind `model`: any that the account may use by its id; by name one of its own, else an active
- * base model. At once when it is known.
+ * Returns the endpoint behind `model`: any that the account may use by its id; by name one of its own, otherwise an
+ * active base model. Returns no promise when it is cached.
  */
 export function chatEndpoint(
   { endpoints }: Pick<Services, 'endpoints'>,

@@ -14,7 +14,7 @@ export const orchestrator: Family = {
   routes: [...admin, ...nodes, ...jobs, ...leases, ...taskClaims],
 }
 
-/** The few that live at the root as well: `/tasks/{task_id}/claim`, stored objects, the description. */
+/** The few routes that also exist at the root: `/tasks/{task_id}/claim`, stored objects, the description. */
 export const root: Family = {
   name: 'root',
   prefix: '',

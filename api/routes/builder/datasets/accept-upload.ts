@@ -9,30 +9,30 @@ import { tryLater } from '../../../../domain/errors.ts'
 import { datasetIngestStart } from '../../../../workflows/contract/starts.ts'
 import { noDataset } from './present.ts'
 
-/** Which upload of whose dataset. */
+/** The account, dataset and id of an upload. */
 export interface UploadPlace {
   accountId: string
   datasetId: string
   uploadId: string
 }
 
-/** How long a caller waits for its file to be read, and for the reading to begin. */
+/** The longest wait for a file to be read, and for the reading to begin. */
 const LONGEST_WAIT_MS = 2 * 60_000
 const LONGEST_START_MS = 10_000
 const FIRST_LOOK_MS = 25
 const LAST_LOOK_MS = 250
 
-/** Said when a caller is answered before its file has been read. */
+/** The message of a response that is sent before the file has been read. */
 export const STILL_READING =
   'The file is stored and will be checked; this takes longer than usual. Read the dataset, or commit again, to learn the outcome.'
 
-/** Files of an account that are being read or wait for it. */
+/** The largest number of an account's files that are being read or wait for it. */
 export const MOST_UNREAD = 100
 const RETRY_AFTER_S = 30
 
 /**
- * Accepts a file that is in the object store: it will be read, whatever happens to this process. Throws `rate_limited` when
- * as many files of the account as may wait for it.
+ * Accepts a file that is in the object store: it will be read even if this process dies. Throws `rate_limited` when too
+ * many files of the account wait already.
  */
 export async function acceptUpload(
   trx: Transaction<Database>,
@@ -51,8 +51,8 @@ export async function acceptUpload(
 }
 
 /**
- * Waits until an accepted file has been read. Gives up, with the upload still `ingesting`, after two minutes; or after
- * seconds while the workflow cannot even be started, because Temporal is away.
+ * Waits until an accepted file has been read. Stops waiting after two minutes, with the upload still `ingesting`, or
+ * after seconds if the workflow cannot be started because Temporal is away.
  */
 export async function awaitIngest(
   db: Kysely<Database>,

@@ -23,7 +23,7 @@ export const commitUpload = route({
     const place = { accountId, datasetId: params.dataset_id, uploadId: params.upload_id }
     const upload = await findUpload(services.db, place)
     if (!upload) throw new ApiError('not_found', 'there is no upload with this id')
-    // Safe to repeat: whoever comes later waits for the same reading and gets the same answer.
+    // Safe to repeat, because a later request waits for the same reading and gets the same response.
     if (upload.status === 'initialised') await begin(services, place, upload)
 
     const { status, error_message: reason } = await awaitIngest(services.db, place, signal)

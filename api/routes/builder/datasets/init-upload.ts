@@ -5,7 +5,7 @@ import { DatasetParams, InitUpload, UploadSession } from '../../../../schemas/da
 import { route } from '../../../http/route.ts'
 import { noDataset } from './present.ts'
 
-/** Time to begin the PUT; one that has begun may take as long as it needs. */
+/** The time to begin the PUT, whose duration is not limited. */
 const URL_LIFETIME_S = 3_600
 
 export const initUpload = route({

@@ -3,10 +3,10 @@ import type { DatasetRow } from '../../../../db/tables/datasets.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import type { Dataset } from '../../../../schemas/dataset.ts'
 
-/** A dataset as the API shows it by itself. */
+/** Returns a dataset in full. */
 export const presentDataset = (row: DatasetRow): Dataset => ({ ...presentListed(row), columns: row.columns })
 
-/** A dataset in a list: counts are numbers from the start. */
+/** Returns a dataset as a list shows it; counts are numbers from the start. */
 export const presentListed = (row: ListedDataset): Dataset => ({
   dataset_id: row.id,
   account_id: row.account_id,
@@ -23,7 +23,7 @@ export const presentListed = (row: ListedDataset): Dataset => ({
 
 export const noDataset = (): ApiError => new ApiError('not_found', 'there is no dataset with this id')
 
-/** A file that is not what it was declared to be; the dataset's own record says the same. */
+/** Makes the error for a file that is not of its declared format; the dataset shows the same message. */
 export const refusedFile = (datasetId: string, reason: string): ApiError =>
   new ApiError('validation_failed', `the file was refused: ${reason}`, {
     details: {

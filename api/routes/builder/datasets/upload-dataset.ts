@@ -10,7 +10,7 @@ import type { Services } from '../../../services.ts'
 import { acceptUpload, awaitIngest, STILL_READING, type UploadPlace } from './accept-upload.ts'
 import { noDataset, refusedFile } from './present.ts'
 
-/** Larger files go by init, PUT, commit. */
+/** Larger files need init, PUT and commit. */
 const LIMIT = {
   maxBytes: 100 * 1024 * 1024,
   hint: '; larger files go another way: POST /datasets, POST /datasets/{dataset_id}/uploads/init, PUT the file to the signed URL, POST the commit',
@@ -38,7 +38,7 @@ export const uploadDataset = route({
         file: 'file',
         limit: LIMIT,
         fields: UploadFields,
-        // The file may come before the fields, so it is stored first and judged later.
+        // The file may precede the fields, so it is stored first and checked later.
         async consume({ filename: name, stream }) {
           await objects.put(key, stream, { contentType: CONTENT_TYPE, signal })
           return name

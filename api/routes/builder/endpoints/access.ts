@@ -8,7 +8,10 @@ import { ApiError } from '../../../../domain/errors.ts'
 export const endpointNotFound = (): ApiError =>
   new ApiError('not_found', 'there is no endpoint with this id or name')
 
-/** The endpoint if this account may use it: 404 when it may not even know of it, 403 when it may know but not use it. */
+/**
+ * Returns the endpoint if this account may use it: 404 when the account must not know of it, 403 when it
+ * may know but not use it.
+ */
 export async function usableEndpoint(
   db: Kysely<Database>,
   accountId: string,
@@ -26,7 +29,7 @@ export async function usableEndpoint(
   }
 }
 
-/** The endpoint if this account owns it; one that it may merely use is 403. */
+/** Returns the endpoint if this account owns it; one that it may only use is a 403. */
 export async function ownEndpoint(
   db: Kysely<Database>,
   accountId: string,

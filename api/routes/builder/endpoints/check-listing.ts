@@ -10,7 +10,7 @@ interface Listing {
   example_output: Record<string, unknown>
 }
 
-/** Refuses schemas that are none or that take too long, and examples that break the schema beside them. */
+/** Refuses invalid schemas, schemas that are too expensive, and examples that break the schema beside them. */
 export async function checkListing(checks: SchemaChecks, owner: string, listing: Listing): Promise<void> {
   const issues = await Promise.all([
     issueOf(checks, owner, listing, 'input_schema', 'example_input'),

@@ -39,7 +39,7 @@ export const deleteEndpoint = route({
 
 const LONGEST_NAME = 80
 
-/** An import that others may be calling is closed to them first, so that nobody loses a model without a word. */
+/** An import that other accounts may use must be closed to them first, so that no account loses a model without notice. */
 async function assertRetirable(trx: Transaction<Database>, row: EndpointRow): Promise<void> {
   if (row.review_status === 'approved') {
     throw new ApiError('conflict', 'every account may call this import; disable it before you delete it')
@@ -50,8 +50,8 @@ async function assertRetirable(trx: Transaction<Database>, row: EndpointRow): Pr
 }
 
 /**
- * Takes an import back that nothing was built on. Its version stays, disabled, for the tasks that name it; its name is
- * given back, for whoever takes it serves the same repository.
+ * Removes an import that nothing was built on. Its version stays, disabled, because tasks refer to it. Its name becomes
+ * free again, since any new import under it is of the same repository.
  */
 async function retireImport(
   trx: Transaction<Database>,
@@ -59,7 +59,7 @@ async function retireImport(
   gone: { deleted_at: Date; status: 'inactive' },
 ): Promise<EndpointRow | undefined> {
   if (seen.base_model) await lockHubRepo(trx, seen.account_id, seen.base_model)
-  // The version before the endpoint, as its lifecycle takes them.
+  // The version is locked before the endpoint, in the same order as by lifecycle changes.
   const version = await lockVersion(trx, seen.version_id)
   const row = await lockEndpoint(trx, seen.id)
   if (!row || !version) return undefined

@@ -4,13 +4,13 @@ import type { Config } from '../../../../platform/config.ts'
 import type { Endpoint, HubOrigin, ModelReadiness } from '../../../../schemas/endpoint.ts'
 
 interface View {
-  /** Who looks. */
+  /** The account that reads the endpoint. */
   accountId: string
   config: Pick<Config, 'HEARTH_CREDIT_USD'>
   readiness?: ModelReadiness | undefined
 }
 
-/** What everybody is told of an import: its name alone does not say whose weights answer. */
+/** Returns the origin of an import for all accounts, because the name alone does not say whose weights are served. */
 export const hubOriginOf = ({
   hub_revision: revision,
   base_model,
@@ -20,7 +20,7 @@ export const hubOriginOf = ({
     ? { repo_id: null, revision: null, imported_by: null }
     : { repo_id: base_model, revision, imported_by: account_id }
 
-/** An endpoint as this account sees it. */
+/** Returns an endpoint as this account sees it. */
 export function presentEndpoint(row: EndpointRow, { accountId, config, readiness }: View): Endpoint {
   const owned = row.account_id === accountId
   return {

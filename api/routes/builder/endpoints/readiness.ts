@@ -6,8 +6,9 @@ import type { Services } from '../../../services.ts'
 type Row = Pick<EndpointRow, 'model_key' | 'latency_ms'>
 
 /**
- * Says of each endpoint how near its model is to answering, by what the linked nodes that serve this account last reported
- * (`null`: any account at all), and how long an answer takes by what loads and inferences have taken so far, its own or those of its kind.
+ * Returns, for each endpoint, the warmth of its model by the last reports of linked nodes that serve this
+ * account (`null` for any account), and an estimate of the time to a response from earlier loads and inferences
+ * of this or similar models.
  */
 export async function readinessOf(
   { estimates, links }: Pick<Services, 'estimates' | 'links'>,

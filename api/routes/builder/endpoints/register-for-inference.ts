@@ -37,7 +37,7 @@ export const registerForInference = route({
     assertMayPublish(caller, body.visibility)
     checkBody(body)
     const { db, catalog, config, now, schemaChecks } = services
-    // Before the transaction: a check may take its time, and holds nothing meanwhile.
+    // The check precedes the transaction, so that a slow one holds no locks.
     const seen = await findVersionOfJob(db, run_id)
     const isChecked = isOwn(body) && seen?.account_id === accountId
     if (isChecked) {
@@ -65,7 +65,7 @@ function checkBody(body: RegisterForInference): void {
   }
 }
 
-/** Holds the run, so that it is not deleted while its model becomes an endpoint. */
+/** Locks the run, so that it is not deleted while its model becomes an endpoint. */
 async function completedVersion(
   trx: Transaction<Database>,
   accountId: string,
@@ -89,7 +89,7 @@ async function completedVersion(
 const isOwn = (body: RegisterForInference): boolean =>
   (body.input_schema ?? body.output_schema ?? body.example_input ?? body.example_output) !== undefined
 
-/** What the caller gave, and what the training said of everything else. */
+/** Takes fields from the caller, and all others from the training result. */
 const listingOf = (body: RegisterForInference, version: ModelVersionRow) => ({
   input_schema: body.input_schema ?? version.input_schema,
   output_schema: body.output_schema ?? version.output_schema,
@@ -113,7 +113,7 @@ async function create(
   const { name, visibility = 'account' } = body
   const model = catalog.model(version.model_config_id)
   const root = await findRootBase(trx, version.id)
-  // A merge has no model config: its task is the first of those that its servers are for.
+  // A merge has no model config, so its task is the first one of its runtime profile.
   const servedTask = catalog.profile(version.runtime_profile)?.task_types[0]
   const listing = listingOf(body, version)
 

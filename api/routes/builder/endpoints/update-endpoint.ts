@@ -40,7 +40,7 @@ export const updateEndpoint = route({
       now: now(),
     }
     if (seen.is_base_model) refuseForBaseModel(body)
-    // Before the transaction: a check may take its time, and holds nothing meanwhile.
+    // The check precedes the transaction, so that a slow one holds no locks.
     else if (SCHEMAS.some((field) => body[field] !== undefined)) {
       await checkListing(schemaChecks, accountId, {
         input_schema: body.input_schema ?? seen.input_schema,
@@ -54,13 +54,13 @@ export const updateEndpoint = route({
   },
 })
 
-/** What is checked together: a schema and the example that has to fit it. */
+/** Fields that are checked together, because an example must match its schema. */
 const SCHEMAS = ['input_schema', 'output_schema', 'example_input', 'example_output'] as const
-/** What others judge an endpoint by, so that a reviewer has to see it as it is. */
+/** Fields that other accounts see; a change of an approved endpoint needs a new review. */
 const LISTING = ['display_name', 'description', 'tags', 'price_micro', ...SCHEMAS] as const
 
 interface Change {
-  /** The endpoint when its listing was checked. */
+  /** The endpoint at the time when its listing was checked. */
   seen: EndpointRow
   body: UpdateEndpoint
   priceMicro: number | undefined
@@ -104,7 +104,7 @@ async function apply(
   })
   const row = await changeEndpoint(trx, seen.id, change, now)
   if (!row) throw endpointNotFound()
-  // What others see has to stay complete, whichever field was changed.
+  // A public listing must stay complete, whichever field was changed.
   if (row.visibility === 'public' && !row.is_base_model) requireListing(row, before)
   return row
 }
@@ -117,7 +117,7 @@ const defined = <T extends object>(values: T): { [K in keyof T]?: Exclude<T[K], 
 const asJson = (values: object): Record<string, string> =>
   Object.fromEntries(Object.entries(values).map(([field, value]) => [field, JSON.stringify(value)]))
 
-/** An import is offered under the name of its repository without a review, so its listing is what the hub says. */
+/** An import is offered under its repository's name without a review, so its listing is that of the hub. */
 function refuseForBaseModel(body: UpdateEndpoint): void {
   if (body.visibility !== undefined && body.visibility !== 'public')
     throw new ApiError('conflict', 'base models stay public')
@@ -125,7 +125,10 @@ function refuseForBaseModel(body: UpdateEndpoint): void {
   if (field) throw new ApiError('conflict', `${field} of a base model is given by its repository on the hub`)
 }
 
-/** To `public` by review only, back at once; what was approved is reviewed anew as it now reads. */
+/**
+ * Returns the new review status: a public endpoint needs a review, leaving `public` needs none, and a changed
+ * listing is reviewed again.
+ */
 function reviewOf(
   before: EndpointRow,
   {
@@ -140,7 +143,7 @@ function reviewOf(
 }
 
 function requireListing(row: EndpointRow, before: EndpointRow): void {
-  // One that is public already had its price when it became so.
+  // An endpoint that is public already got its price when it became so.
   const isPriced = row.price_set || before.visibility === 'public'
   const issues = missingForPublic({ ...row, price_per_request: isPriced ? row.price_micro : undefined })
   const [first] = issues

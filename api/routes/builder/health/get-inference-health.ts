@@ -15,7 +15,7 @@ export const getInferenceHealth = route({
   async handler(_request, { health, links, killSwitch }) {
     const seen = await health.look()
     const nodes = links.snapshot()
-    // Without a node nothing is answered, though it is accepted and kept.
+    // Without a node, work is accepted and stored but not done.
     const status = seen.status === 'ok' && nodes.length === 0 ? 'degraded' : seen.status
     return reply(status === 'unavailable' ? 503 : 200, {
       ...seen,

@@ -17,7 +17,7 @@ import { newId } from '../../../../domain/ids.ts'
 import { modelKeyOf } from '../../../../domain/training-run.ts'
 import type { HubLook } from './look-at-repo.ts'
 
-/** A repository that may be imported, with the digest of every file that will be fetched. */
+/** A repository that may be imported, with the digest of every file that nodes will download. */
 export interface HubImport extends HubLook {
   accountId: string
   task: HubTask
@@ -25,7 +25,7 @@ export interface HubImport extends HubLook {
   now: Date
 }
 
-/** Everything an import is, in the transaction of its request; an earlier import of the same account is found again. */
+/** Creates all rows of an import in the transaction of its request; an earlier import of the same account is returned. */
 export async function createHubModel(trx: Transaction<Database>, order: HubImport): Promise<HubImportRow> {
   const { accountId, info } = order
   await lockHubRepo(trx, accountId, info.repoId)
@@ -52,7 +52,7 @@ async function insertAll(trx: Transaction<Database>, order: HubImport): Promise<
       name: info.repoId,
       model_config_id: id,
       runtime_profile: profile,
-      // Others may build on what everybody could fetch, and on nothing that was opened to this account alone.
+      // Other accounts may build only on repositories that are open to everybody.
       visibility: isClosed ? 'private' : 'public',
       lifecycle_status: 'candidate',
       memory_mb: verdict.requirements.vram_mb ?? 1,
@@ -105,7 +105,10 @@ interface Listing {
   now: Date
 }
 
-/** The name says the repository; where another account has imported that already, enough of the id is added. */
+/**
+ * The endpoint is named after the repository; if another account has imported it already, the
+ * end of the id is appended.
+ */
 async function listEndpoint(trx: Transaction<Database>, listing: Listing): Promise<EndpointRow> {
   const id = newId()
   for (const tried of [hubModelName(listing.repoId), distinctHubName(listing.repoId, id)]) {
@@ -117,8 +120,8 @@ async function listEndpoint(trx: Transaction<Database>, listing: Listing): Promi
       display_name: listing.repoId,
       description: `${listing.repoId} from the model hub.`,
       visibility: 'public',
-      // Only its owner calls a candidate; the promotion to `ready` opens it to all, except what an operator has to
-      // look at first: whether the licence of a closed repository lets others use it.
+      // Only its owner may call a candidate; `ready` opens it to all accounts. For a closed repository an operator must
+      // review first whether its licence allows that.
       review_status: listing.isClosed ? 'pending_review' : 'active',
       source: 'catalog',
       is_base_model: true,

@@ -3,8 +3,8 @@ import { HubError, MAX_COMMITS } from '../../../../platform/hub/client.ts'
 import type { Services } from '../../../services.ts'
 
 /**
- * The commit that a revision of the default branch stands for. Anybody can put commits into a repository beside that
- * branch, by proposing a change, so that only what its owners have taken into it is offered under its name.
+ * Resolves a revision to a commit of the default branch. Anyone can add other commits to a repository by proposing a
+ * change, so only commits that its owners have merged are offered under its name.
  */
 export async function commitOnDefaultBranch(
   { hub, hubReader }: Pick<Services, 'hub' | 'hubReader'>,
@@ -23,7 +23,7 @@ export async function commitOnDefaultBranch(
   )
 }
 
-/** Undefined when the hub knows of no such thing. */
+/** Returns undefined when the hub has no such revision. */
 const known = <T>(work: Promise<T>): Promise<T | undefined> =>
   work.catch((err: unknown) => {
     if (err instanceof HubError && err.code === 'not_found') return undefined

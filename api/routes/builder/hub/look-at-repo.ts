@@ -14,7 +14,7 @@ import type { Services } from '../../../services.ts'
 
 type Needs = Pick<Services, 'hub' | 'hubReader' | 'catalog' | 'links'>
 
-/** A repository, and whether and how it can be served here. */
+/** A repository, with the verdict whether and how it can be served here. */
 export interface HubLook {
   info: HubRepoInfo
   verdict: HubVerdict
@@ -22,11 +22,14 @@ export interface HubLook {
 
 export interface LookOptions {
   task?: HubTask | undefined
-  /** Also reads config.json and the index of the shards, and tries the gate: three requests more. Without it the hub's word may be a minute old. */
+  /**
+   * True to also read config.json and the index of the shards, and to test the access: three more requests. Otherwise
+   * the hub's data may be a minute old.
+   */
   thorough: boolean
 }
 
-/** Asks the hub for a repository and judges it. */
+/** Reads a repository from the hub and judges it. */
 export async function lookAtRepo(
   services: Needs,
   { accountId, repoId, revision }: { accountId: string; repoId: string; revision?: string | undefined },
@@ -98,7 +101,7 @@ function parse(bytes: Buffer): unknown {
 
 const MB = 1024 * 1024
 
-/** Of what would be fetched; of a repository that cannot be served, all that is in it. */
+/** Returns the size of the files that would be downloaded; for a repository that cannot be served, of all its files. */
 function sizeMb({ files }: HubRepoInfo, verdict: HubVerdict): number | null {
   const bytes =
     verdict.files.length > 0 ? verdict.sizeBytes : files.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)

@@ -14,7 +14,7 @@ import { createHubModel, type HubImport } from './create-hub-model.ts'
 import { commitOnDefaultBranch } from './default-branch.ts'
 import { type HubLook, lookAtRepo } from './look-at-repo.ts'
 
-/** Files whose digest the hub does not tell are small by its own rule; more than this is none of them. */
+/** The hub omits digests only for small files; a larger file without one is an error. */
 const MAX_SMALL_FILE_BYTES = 64 * 1024 * 1024
 
 export const registerHubModel = route({
@@ -65,7 +65,7 @@ function refuseIncompatible({ info, verdict: { compatibility } }: HubLook): void
   )
 }
 
-/** The digest of every file a node will fetch: the hub's own word for large files, the bytes themselves for small ones. */
+/** Adds the digest of every file that a node will download: from the hub for large files, computed for small ones. */
 async function withDigests(
   hub: Pick<HubClient, 'read'>,
   { info, verdict }: HubLook,

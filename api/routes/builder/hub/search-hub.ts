@@ -7,7 +7,7 @@ import type { Services } from '../../../services.ts'
 import { lookAtRepo, presentHubEntry } from './look-at-repo.ts'
 
 const RESULTS = 20
-/** Hits that are looked at until enough of them fit: each is a request to the hub. */
+/** The largest number of hits that are examined to find enough matches; each is a request to the hub. */
 const MOST_LOOKED_AT = 100
 const AT_A_TIME = 5
 const GB_IN_MB = 1024
@@ -24,7 +24,7 @@ export const searchHub = route({
   errors: ['rate_limited', 'unavailable'],
 
   async handler({ caller: { accountId }, body }, services) {
-    // What does not map to the vocabulary filters nothing.
+    // An unknown task does not filter.
     const task = body.task_type !== undefined && isHubTask(body.task_type) ? body.task_type : undefined
     const found = await askingHub(
       services.hubReader.search(accountId, {
@@ -39,20 +39,20 @@ export const searchHub = route({
       return entry && isWanted(entry, body) ? entry : undefined
     }
     const results: HubEntry[] = []
-    // A few at a time, in the order of the hits, and no more than are needed.
+    // Hits are examined a few at a time, in order, until there are enough.
     let at = 0
     while (at < hits.length && results.length < RESULTS) {
       const next = hits.slice(at, (at += AT_A_TIME)).map(({ repoId }) => look(repoId))
       results.push(...(await askingHub(Promise.all(next))).filter((entry) => entry !== undefined))
     }
-    // The most downloaded come first: once one is below the limit, all that were not listed are.
+    // Hits are sorted by downloads, so once one is below the limit, all further ones are too.
     const areAll = found.length < MOST_LOOKED_AT || hits.length < found.length
     const complete = areAll && at >= hits.length && results.length <= RESULTS
     return { results: results.slice(0, RESULTS), complete }
   },
 })
 
-/** One repository that is gone, or not to be seen, keeps none of the others from being told. */
+/** A repository that is gone or not visible does not affect the others. */
 async function glance(
   services: Services,
   { accountId, repoId, task }: { accountId: string; repoId: string; task: HubTask | undefined },

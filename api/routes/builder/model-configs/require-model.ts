@@ -10,10 +10,10 @@ export function requireModel(catalog: Catalog, modelId: string): CatalogModel {
   return model
 }
 
-/** As many as a sentence can name. */
+/** The largest number of names in one sentence. */
 const SHOWN = 10
 
-/** That there is none of this name, and which there are. */
+/** Explains that no config has this name, and lists those that exist. */
 export function noModelConfig({ models }: Catalog, name: string): string {
   const ids = models.filter(({ config }) => config.is_active).map(({ config }) => config.model_id)
   const shown = ids.slice(0, SHOWN).join(', ') + (ids.length > SHOWN ? ' and more' : '')

@@ -45,7 +45,7 @@ export function requireReason({ lifecycle_status, reason }: Static<typeof Change
   throw invalid(['body', 'reason'], 'a reason is required to disable a model', 'missing')
 }
 
-/** An account speaks for itself: what it says of a config of the catalog holds for its own runs and endpoints. */
+/** A change of a catalog config applies to this account's own runs and endpoints only. */
 async function changeCatalogEntry({ db, catalog, now }: Services, { accountId, id, to, reason }: Change) {
   const model = catalog.model(id)
   if (!model) throw noModel()

@@ -24,7 +24,7 @@ export const createModel = route({
   async handler({ caller: { accountId }, body }, { db, now }) {
     const by = versionIn(body)
     const row = await db.transaction().execute(async (trx) => {
-      // The model first, as its removal locks them too.
+      // The model is locked before the version, in the same order as by its removal.
       const model = await ensureModel(trx, {
         id: newId(),
         account_id: accountId,
@@ -43,6 +43,6 @@ export const createModel = route({
   },
 })
 
-/** The schema takes exactly one of the two. */
+/** The schema requires exactly one of the two. */
 const versionIn = ({ version_id, job_id = '' }: Static<typeof CreateModel>) =>
   version_id === undefined ? { job_id } : { version_id }

@@ -25,7 +25,7 @@ export const listRegistry = route({
       ),
       readConfigLifecycles(db, accountId),
     ])
-    // The catalog is short and comes whole, once the last import is told.
+    // The catalog is short and follows whole, after the last page of imports.
     const configs = next_cursor === null ? catalog.models : []
     return {
       models: [

@@ -9,13 +9,13 @@ export interface ImportMove {
   id: string
   to: LifecycleStatus
   reason: string | null
-  /** Whose admin moves it; undefined for the operator of the platform, who may move every import. */
+  /** The account whose admin moves it; undefined for an operator, who may move every import. */
   accountId: string | undefined
 }
 
 /**
- * Moves a hub import along its lifecycle. `ready` opens it to every account, so its own account never says that: the
- * test of the candidate does, or the operator.
+ * Moves a hub import along its lifecycle. `ready` opens it to every account, so the importing account cannot set it:
+ * the candidate's test does, or an operator.
  */
 export async function moveImport(services: Services, move: ImportMove): Promise<HubImportRow> {
   const { db, now } = services
@@ -25,7 +25,7 @@ export async function moveImport(services: Services, move: ImportMove): Promise<
     if (!found) throw noModel()
     checkStep(found.lifecycle_status, to)
     if (to === 'ready' && found.lifecycle_status !== to && accountId !== undefined) throw untested()
-    // The note of a candidate says what its test found, so one that is to be tested anew has none.
+    // A candidate's note is the result of its test, so a candidate that will be tested again has none.
     const note = to === 'candidate' ? null : reason
     const from = [found.lifecycle_status]
     const moved = await moveVersion(trx, found.version_id, {
@@ -44,7 +44,7 @@ export async function moveImport(services: Services, move: ImportMove): Promise<
   return row
 }
 
-/** Throws `conflict` for a step that the lifecycle does not have. */
+/** Throws `conflict` for a step that the lifecycle does not allow. */
 export function checkStep(from: LifecycleStatus, to: LifecycleStatus): void {
   if (mayMove(from, to)) return
   throw new ApiError('conflict', `a model that is ${from} cannot become ${to}`, {

@@ -32,7 +32,7 @@ export const presentModel = (
   created_at: row.created_at.toISOString(),
 })
 
-/** A config of the catalog, as an account has it. */
+/** Returns a config of the catalog with the account's own setting. */
 export const presentCatalogEntry = (
   { config, listEntry }: CatalogModel,
   said: ModelConfigLifecycleRow | undefined,
@@ -57,7 +57,7 @@ export const presentCatalogEntry = (
   licence: null,
 })
 
-/** An import from the hub. */
+/** Returns an import from the hub. */
 export const presentHubImport = (row: HubImportRow, accountId: string, catalog: Catalog): RegistryEntry => ({
   model_config_id: row.id,
   model_id: row.id,

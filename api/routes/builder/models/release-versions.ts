@@ -8,7 +8,7 @@ import { whatUsesVersion } from '../../../../db/repositories/models/versions.ts'
 import type { Database } from '../../../../db/tables.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 
-/** Takes versions out of a model that nothing uses any more, and gives how many; without an id all of them. */
+/** Removes unused versions from a model and returns their number; without an id all of them. */
 export async function releaseVersions(
   trx: Transaction<Database>,
   { accountId, modelId, versionId }: { accountId: string; modelId: string; versionId?: string },

@@ -4,7 +4,7 @@ import type { Database } from '../../../../db/tables.ts'
 import type { ModelRow } from '../../../../db/tables/models.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 
-/** The model if this account has it. */
+/** Returns the model if it belongs to this account. */
 export async function requireModel(db: Kysely<Database>, accountId: string, id: string): Promise<ModelRow> {
   const row = await findModel(db, accountId, id)
   if (!row) throw new ApiError('not_found', 'there is no model with this id')

@@ -7,15 +7,15 @@ import type { NodeEnvironment, NodeModel } from '../../../../schemas/node.ts'
 
 type Placement = Pick<PlacementIndex, 'model' | 'environments'>
 
-/** Whether the node that has a task has anything left to install; what the model needs of that, its profile says. */
+/** Returns whether the node of a task has anything left to install; whether the model needs it depends on the profile. */
 export const hasUnreadyNode = ({ status, node_id }: TaskRow, placement: Placement): boolean =>
   node_id !== null &&
   !isTerminalTask(status) &&
   placement.environments(node_id).some(({ state }) => state !== 'ready')
 
 /**
- * A task as callers see it. While its node prepares the model, the node's own reports say how far that is; with the
- * runtime profile of the model also how far what it runs in is installed.
+ * Returns a task as callers see it. While its node prepares the model, the progress comes from the node's reports. With
+ * the model's runtime profile it also includes the installation of the environment.
  */
 export function presentTask(row: TaskRow, placement: Placement, profileId?: string): InferenceTask {
   const live = isTerminalTask(row.status) ? undefined : liveDetail(row, placement, profileId)
@@ -45,7 +45,7 @@ function liveDetail(
   const missing = profileId === undefined ? undefined : missingEnvironment({ environments }, profileId)
   switch (model?.state) {
     case 'downloading_model':
-      // Both go on at once; the weights are waited for first.
+      // Download and installation run at the same time; the download is reported first.
       if (missing && percent(model) === 100) return installation(row, missing)
       return { status: 'downloading_model', progress_pct: percent(model), metadata: download(model) }
     case 'loading_model': {
@@ -59,7 +59,7 @@ function liveDetail(
     case 'cold':
     case 'evicted':
     case undefined:
-      // The node has the task and not begun with its model: it makes room, or installs what runs it.
+      // The node has the task but has not begun with the model: it frees memory, or installs the environment.
       if (missing && row.status !== 'assigned') return installation(row, missing)
       return row.status === 'claimed'
         ? { status: 'preparing', progress_pct: 0, metadata: { model_id: row.model_key } }

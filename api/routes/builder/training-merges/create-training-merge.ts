@@ -99,7 +99,10 @@ function assertMergeable(
   if (fault) throw invalid(['body', ...fault.path], fault.message)
 }
 
-/** Without a version among the models nothing says how the result is served, unless this platform trains such models. */
+/**
+ * Without a version among the models nothing says how to serve the result, unless this platform
+ * trains models of that kind.
+ */
 const noModel = (method: MergeMethod) =>
   invalid(
     ['body', method === 'adapter_merge' ? 'base' : 'sources'],
@@ -121,7 +124,7 @@ function parametersOf(body: CreateTrainingMerge, method: MergeMethod): Record<st
   }
 }
 
-/** What is accepted without an effect. */
+/** Returns notes about fields that are accepted and have no effect. */
 function notesOn({ base, density, seed }: CreateTrainingMerge, method: MergeMethod): string[] {
   const unused = [
     ...(method === 'slerp' && base ? ['base'] : []),

@@ -24,16 +24,16 @@ interface Asked {
   storage: Storage & { objects: ObjectStore; config: Pick<Config, 'HEARTH_HUB_ENDPOINT'> }
 }
 
-/** What a merge is made of. */
+/** The resolved inputs of a merge. */
 interface Resolved {
   sources: NewMergeSource[]
-  /** The version that the result takes after; `undefined` when none of the models is one. */
+  /** The version whose description the result copies; `undefined` when no model is a version. */
   model: ModelVersionRow | undefined
-  /** The base as it was given, or as the adapters were trained on it; `undefined` where it has no part. */
+  /** The base as the caller named it, or as the adapters were trained on it; `undefined` for methods without one. */
   base: { ref: ArtifactRef; version: ModelVersionRow | undefined } | undefined
 }
 
-/** What is to be merged, checked reference by reference. */
+/** Resolves the references of a merge and checks each of them. */
 export async function resolveSources(
   asked: Asked,
   body: CreateTrainingMerge,
@@ -54,7 +54,7 @@ export async function resolveSources(
   }
   const ref = body.base ?? (isFolding ? await recordedBase(asked, parts) : undefined)
   const given = ref && { ref, version: await resolve(asked, ref, { place: ['base'], kind: 'model' }) }
-  // What slerp is given as a base has no part in its arithmetic.
+  // slerp does not compute with its base.
   const base = method === 'slerp' ? undefined : given
   if (base) {
     const version_id = base.version?.id ?? null
@@ -65,7 +65,7 @@ export async function resolveSources(
   return { sources: parts.map(({ source }) => source), model, base }
 }
 
-/** The version behind a reference, held until the merge stands; `undefined` for what lies elsewhere. */
+/** Returns the version behind a reference, locked until the merge is committed; `undefined` for any other reference. */
 async function resolve(
   asked: Asked,
   ref: ArtifactRef,
@@ -82,7 +82,7 @@ async function resolve(
   }
   const version =
     ref.type === 'hf' ? await importOf(asked, ref, place) : await holdUsableVersion(trx, accountId, ref)
-  // Which files an unregistered repository has, the node finds when it fetches them.
+  // The node finds out which files an unregistered repository has when it downloads them.
   if (!version && ref.type === 'hf') return undefined
   if (!version) throw absent(ref, place)
   assertVersionEnabled(version, ['body', ...place])
@@ -95,7 +95,7 @@ const absent = ({ type }: ArtifactRef, place: Place) =>
     ? invalid(['body', ...place, 'job_id'], 'there is no such job of yours with a finished model')
     : invalid(['body', ...place, 'version_id'], 'there is no such version')
 
-/** The import of a repository, where its revision is the one that is asked for. */
+/** Finds the import of a repository, if it is of the requested revision. */
 async function importOf(
   { trx, accountId, storage }: Asked,
   { repo_id, revision }: Extract<ArtifactRef, { type: 'hf' }>,
@@ -126,7 +126,7 @@ function assertHolds(paths: readonly string[], kind: Kind, place: Place): void {
   throw invalid(['body', ...place], 'holds no language model with config.json and safetensors weights')
 }
 
-/** The base that all adapters were trained on, whatever kind of reference names it. */
+/** Returns the base that all adapters were trained on, whatever kind of reference names it. */
 async function recordedBase(
   asked: Asked,
   adapters: readonly { version: ModelVersionRow | undefined }[],

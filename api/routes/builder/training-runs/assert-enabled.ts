@@ -4,14 +4,14 @@ import type { Database } from '../../../../db/tables.ts'
 import type { ModelVersionRow } from '../../../../db/tables/models.ts'
 import { ApiError, invalid } from '../../../../domain/errors.ts'
 
-/** Refuses a config that the account itself has disabled in its registry. */
+/** Refuses a config that the account has disabled in its registry. */
 export async function assertEnabled(db: Kysely<Database>, accountId: string, modelId: string): Promise<void> {
   const said = (await readConfigLifecycles(db, accountId)).get(modelId)
   if (said?.lifecycle_status !== 'disabled') return
   throw new ApiError('conflict', `your account has disabled ${modelId}: ${said.reason ?? 'no reason given'}`)
 }
 
-/** Refuses a version that has been disabled, at the place of the request that names it. */
+/** Refuses a version that has been disabled; the error names its location in the request. */
 export function assertVersionEnabled(
   { lifecycle_status }: Pick<ModelVersionRow, 'lifecycle_status'>,
   place: readonly (string | number)[],

@@ -6,8 +6,8 @@ import { ApiError } from '../../../../domain/errors.ts'
 const RETRY_AFTER_S = 30
 
 /**
- * Runs and merges count alike. Called last before the insert: it locks the account, and what is refused for other
- * reasons should not wait for that.
+ * Checks the quota, which runs and merges share. It must be called last before the insert, because it locks the
+ * account, and requests that fail for other reasons should not wait for that.
  */
 export async function assertQuota(trx: Transaction<Database>, accountId: string): Promise<void> {
   const { quota, open } = await lockTrainingQuota(trx, accountId)

@@ -25,7 +25,7 @@ export const cancelTrainingRun = route({
       throw new ApiError('conflict', `a run that has ${status} cannot be cancelled`, { details: { status } })
     }
 
-    // The row has decided; these make the node and the workflow follow at once instead of by themselves.
+    // The row has already decided; these calls only make the node and the workflow stop sooner.
     afterCommit(() => {
       links.cancelJob(id)
       temporal.workflow

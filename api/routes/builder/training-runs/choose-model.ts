@@ -10,13 +10,13 @@ import { noModelConfig } from '../model-configs/require-model.ts'
 
 interface Chosen {
   model: CatalogModel
-  /** What the run starts from: as it was asked for, or the import that stands for a config. */
+  /** The base of the run: as requested, or the import that the config refers to. */
   base: CreateTrainingRun['base']
 }
 
 /**
- * The config that a request names as `model_config_id` or as `model`: one of the catalog, or an import from the hub,
- * which the catalog's config for language models trains.
+ * Returns the config that a request names as `model_config_id` or `model`: one of the catalog, or a hub import, which
+ * the catalog's config for language models trains.
  */
 export async function chooseModel(
   db: Kysely<Database>,
@@ -25,7 +25,7 @@ export async function chooseModel(
 ): Promise<Chosen> {
   const { model_config_id, model, base } = body
   const field = model_config_id === undefined ? 'model' : 'model_config_id'
-  // The schema asks for one of them.
+  // The schema requires one of them.
   const name = model_config_id ?? model ?? ''
   if (model !== undefined && model !== name) {
     throw invalid(['body', 'model'], 'names another model config than model_config_id')

@@ -114,7 +114,7 @@ export const createTrainingRun = route({
   },
 })
 
-/** With a base of its own a run's hyperparameters are only hyperparameters: which model they name has no effect. */
+/** When the request has a base, a hyperparameter that names a model has no effect. */
 function withoutNamedBase(
   hyperparameters: Record<string, unknown>,
   base: CreateTrainingRun['base'],

@@ -40,7 +40,7 @@ export const deleteTrainingRun = route({
 
       if (version) await removeVersion(trx, version.id)
       await deleteRows(trx, run.id, now())
-      // Whatever breaks in between, the files go once nothing names them any more, and not before.
+      // The files are removed by a workflow, after the commit, so never while rows refer to them and always in the end.
       await enqueueWorkflow(trx, jobRemovalStart({ accountId: caller.accountId, jobId: run.id }))
       return version
     })

@@ -5,7 +5,7 @@ import { hardwareFor } from '../../../../domain/training-run.ts'
 import type { CatalogModel } from '../../../../platform/catalog.ts'
 import type { HardwarePreference } from '../../../../schemas/training-run.ts'
 
-/** As much of a caller's word as an answer repeats. */
+/** The longest part of a caller's text that a response quotes. */
 const LONGEST_NAME = 200
 
 /** Refuses a dataset that this config cannot be trained on now. */
@@ -23,7 +23,10 @@ export function assertTrainable({ config }: CatalogModel, dataset: DatasetRow): 
   )
 }
 
-/** Values with defaults filled in, and warnings for what is ignored; 422 names every known one that is wrong. */
+/**
+ * Returns the values with defaults filled in, and warnings for those that are ignored; a 422 names every
+ * known one that is wrong.
+ */
 export function resolveHyperparameters(
   model: CatalogModel,
   given: Record<string, unknown>,
@@ -51,7 +54,10 @@ interface ResolvedRun {
   columns: NonNullable<DatasetRow['columns']>
 }
 
-/** The column to predict, chosen here where the run names none, so that the run shows it; or why it cannot be one. */
+/**
+ * Returns the column to predict, chosen here when the run names none, so that the run shows it; or the
+ * reason why it cannot be one.
+ */
 function targetOf(
   { config }: CatalogModel,
   { given, values, columns }: ResolvedRun,
@@ -68,14 +74,14 @@ function targetOf(
   return { issue: { loc, msg, type: 'column' } }
 }
 
-/** As the caller wrote the name of a hyperparameter. */
+/** Returns the caller's spelling of a hyperparameter. */
 const spellingOf = (
   { aliases }: CatalogModel['config'],
   given: Record<string, unknown>,
   name: string,
 ): string => Object.keys(given).find((one) => (aliases[one] ?? one) === name) ?? name
 
-/** Columns that the dataset lacks: those that hyperparameters name, and those that its kind of rows must have. */
+/** Returns faults for missing columns: those that hyperparameters name, and those that the type of rows requires. */
 function missingColumns({ config }: CatalogModel, run: ResolvedRun): Issue[] {
   const names = run.columns.map(({ name }) => name)
   const { dataset_rules: rules } = config
@@ -123,11 +129,14 @@ const listed = (names: readonly string[]): string =>
     ? names.join(', ')
     : `${names.slice(0, SHOWN).join(', ')} and ${names.length - SHOWN} more`
 
-/** Whether a GPU node is taken when one is there, without waiting for one: language models train anywhere, but not equally fast. */
+/**
+ * Returns whether a GPU node is preferred, without waiting for one. Language models train on any
+ * node, but faster on a GPU.
+ */
 export const prefersGpu = ({ config }: CatalogModel, preference: HardwarePreference): boolean =>
   preference === 'gpu_preferred' || (preference === 'auto' && config.vram_required_mb > 0)
 
-/** The kind of node to wait for; 422 when there can be none. */
+/** Returns the kind of node to wait for; throws a 422 when there can be none. */
 export function chooseHardware(
   { config }: CatalogModel,
   preference: HardwarePreference,

@@ -3,13 +3,13 @@ import { isTerminal } from '../../../../domain/training-run.ts'
 import type { ArtifactRef } from '../../../../schemas/artifact-ref.ts'
 import type { EpochLoss, TrainingMetrics, TrainingRun } from '../../../../schemas/training-run.ts'
 
-/** What a run has measured: the final figures once there are some, and the losses so far. */
+/** Returns the metrics of a run: the final values once there are some, and the losses so far. */
 export function presentMetrics({ metrics }: JobView, live: readonly EpochLoss[]): TrainingMetrics {
   const final = (metrics ?? {}) as Partial<TrainingMetrics>
   return { ...final, epochs: final.epochs ?? [...live] }
 }
 
-/** A run as the wire shows it. Lists leave the losses per epoch out. */
+/** Returns a run as the API shows it. Lists leave the losses per epoch out. */
 export function presentRun(
   run: JobView,
   metrics: Record<string, unknown> = withoutEpochs(run.metrics),
@@ -27,14 +27,14 @@ export function presentRun(
     hardware_preference: run.hardware_preference,
     hyperparameters: run.hyperparameters,
     metrics,
-    // While it runs this is what became of the last attempt, which another one may make good.
+    // While the run continues, this column has the error of the last attempt, which the next one may overcome.
     error_message: run.status === 'failed' ? run.error_message : null,
     parent_job_id: run.parent_job_id,
     base: baseOfRun(run),
     version_id: run.version_id,
     attempt: run.attempt,
     waiting: waitingOf(run),
-    // No job is charged.
+    // Jobs are not charged.
     estimated_cost_credits: null,
     created_at: run.created_at.toISOString(),
     started_at: time(run.started_at),
@@ -42,7 +42,7 @@ export function presentRun(
   }
 }
 
-/** What a run starts from; of a repository, at the commit it was pinned to, once a node has asked for it. */
+/** Returns the base of a run; for a repository with the commit that it was pinned to, once a node has requested it. */
 export function baseOfRun({
   base,
   job_type,

@@ -3,7 +3,7 @@ import { findOwnJob, type JobView } from '../../../../db/repositories/training/j
 import type { Database } from '../../../../db/tables.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 
-/** The caller's run, or 404: whose it is otherwise stays unsaid. */
+/** Returns the caller's run, or throws a 404, also for runs of other accounts. */
 export async function requireRun(db: Kysely<Database>, accountId: string, runId: string): Promise<JobView> {
   const run = await findOwnJob(db, accountId, runId)
   if (!run) throw noSuchRun()

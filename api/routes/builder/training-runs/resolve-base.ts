@@ -27,19 +27,19 @@ interface Asked {
   baseModel: unknown
 }
 
-/** What a run starts from. */
+/** The base of a run. */
 export interface ResolvedBase {
-  /** Null where the config's own base is kept. */
+  /** Null when the config's own base is used. */
   ref: ArtifactRef | null
-  /** What the base is called; `undefined` for configs that name none. */
+  /** The name of the base; `undefined` for configs without one. */
   named: BaseModel | undefined
   /** The job that the run descends from when the caller names none. */
   parentJobId: string | null
-  /** What is accepted without an effect. */
+  /** Notes about fields that are accepted and have no effect. */
   notes: string[]
 }
 
-/** Checks what a run starts from, and holds it until the run stands. */
+/** Checks the base of a run, and locks it until the run is committed. */
 export async function resolveBase(
   trx: Transaction<Database>,
   { accountId, model, base, baseModel }: Asked,
@@ -63,20 +63,20 @@ export async function resolveBase(
   }
   const version = await usableVersion(trx, accountId, base)
   await assertFits(trx, model, version)
-  // Of a public version the run stays its owner's matter; the version itself is in the lineage.
+  // The run behind a public version belongs to its owner; the version itself is in the lineage.
   const parent = version.job_id && (await findOwnJob(trx, accountId, version.job_id))
   const named = baseModelOf(version.id, await findHubImport(trx, version.id))
   return { ref: base, named, parentJobId: parent ? parent.id : null, notes: [] }
 }
 
-/** Said now, not by an attempt that cannot succeed. */
+/** The request fails here, rather than an attempt that cannot succeed. */
 const needsBase = () =>
   invalid(
     ['body', 'base'],
     'must be a model_version, job or storage: there is no model hub here to fetch one from (the operator sets HEARTH_HUB_ENDPOINT)',
   )
 
-/** A repository that the account has imported and disabled is not fetched past that import. */
+/** A repository whose import the account has disabled must not be downloaded directly either. */
 async function assertImportEnabled(
   trx: Transaction<Database>,
   accountId: string,
@@ -113,7 +113,7 @@ async function usableVersion(
   return version
 }
 
-/** A language model needs a folder of the Hugging Face kind; the others a model of their own config. */
+/** A language model needs a Hugging Face folder as its base; other configs need a model of their own config. */
 async function assertFits(
   trx: Transaction<Database>,
   { config }: CatalogModel,

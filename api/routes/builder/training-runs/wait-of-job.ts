@@ -4,12 +4,12 @@ import type { Database } from '../../../../db/tables.ts'
 import type { JobRow } from '../../../../db/tables/training.ts'
 import { whyWaiting } from '../../../../domain/waiting.ts'
 
-/** What a new job says of its wait for a node that is not there; null where one is, busy or not. */
+/** The reason why a new job waits for a node; null when a suitable node is online, busy or not. */
 export interface Wait {
-  /** As the run keeps it from its first moment on. */
+  /** Columns of the run's row. */
   readonly columns: Pick<JobRow, 'waiting_reason' | 'waiting_since'>
   readonly reason: string | null
-  /** For its log. */
+  /** Lines for the job's log. */
   readonly notes: readonly string[]
 }
 
@@ -26,10 +26,10 @@ export async function waitOf(
   }
 }
 
-/** Of what a job ignores; the rest stands in its log. */
+/** The largest number of ignored fields in the message; the log lists all. */
 const MOST_TOLD = 10
 
-/** That a job is queued, that it waits for a node that is not there, and what of its request has no effect. */
+/** Builds the message of a queued job: that it waits for a node, and which fields have no effect. */
 export function queuedMessage({ reason }: Wait, queued: string, ignored: readonly string[] = []): string {
   const waits =
     reason === null

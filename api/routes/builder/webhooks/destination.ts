@@ -12,14 +12,14 @@ import type { SecretBox } from '../../../../platform/secret-box.ts'
 import { newWebhookSecret } from '../../../../platform/webhook-signature.ts'
 import { webhookVerificationStart } from '../../../../workflows/contract/starts.ts'
 
-/** How long a destination has to answer its challenge. */
+/** The time that an endpoint has to answer its challenge. */
 const VERIFICATION_WINDOW_MS = 15 * 60_000
-/** Hosts that an account may have challenged as often as each of them may be. */
+/** An account may have this many hosts challenged, each as often as one host may be. */
 const CHALLENGED_HOSTS = 3
-/** When it may be worth trying again, seconds. */
+/** The `Retry-After` in seconds. */
 const CROWDED_RETRY_S = 300
 
-/** A URL's text as it is kept: sealed, and the origin that reads show. 422 for what the text shows to be refused. */
+/** Returns the encrypted text of a URL, and the origin that responses show. Throws a 422 for a URL that is refused. */
 export function sealUrl(
   { egress, secretBox }: { egress: EgressPolicy; secretBox: SecretBox },
   endpointId: string,
@@ -34,7 +34,7 @@ export function sealUrl(
   }
 }
 
-/** A new secret: the row that keeps it sealed, its text to be shown once, and its last four characters. */
+/** Makes a new secret: the row with its encrypted text, the text for a single response, and its last four characters. */
 export function makeSecret(secretBox: SecretBox, endpointId: string) {
   const id = newId()
   const secret = newWebhookSecret()
@@ -43,9 +43,9 @@ export function makeSecret(secretBox: SecretBox, endpointId: string) {
 }
 
 /**
- * Challenges the current destination; the earlier challenge counts no more. A challenge is a request to a
- * host that has not agreed to any: 429 when this destination had one a moment ago, or when the account has had many sent,
- * to this host or in all.
+ * Challenges the current URL; an earlier challenge no longer counts. A challenge is a request to a host that has not
+ * agreed to any, so a 429 refuses it when this endpoint had one a moment ago, or when the account has caused many,
+ * to this host or in total.
  */
 export async function startVerification(
   trx: Transaction<Database>,

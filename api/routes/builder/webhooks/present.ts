@@ -8,7 +8,7 @@ import { ApiError } from '../../../../domain/errors.ts'
 import { challengeFailureInWords } from '../../../../domain/webhooks/challenge.ts'
 import type { WebhookAttempt, WebhookDelivery, WebhookEndpoint } from '../../../../schemas/webhook.ts'
 
-/** A destination as it is read: neither its URL nor its secret. */
+/** Returns a webhook endpoint without its URL and secret. */
 export const presentWebhookEndpoint = (row: WebhookEndpointRow): WebhookEndpoint => ({
   endpoint_id: row.id,
   name: row.name,
@@ -32,7 +32,7 @@ function verificationErrorOf({
   return { error_code, status_class, message: challengeFailureInWords(failure) }
 }
 
-/** The tag of a destination's current state. */
+/** Returns the tag of a webhook endpoint's current state. */
 export const tagOfWebhookEndpoint = (row: WebhookEndpointRow): string => `"${row.revision}"`
 
 export const presentWebhookDelivery = (row: WebhookDeliveryRow): WebhookDelivery => ({
@@ -44,7 +44,7 @@ export const presentWebhookDelivery = (row: WebhookDeliveryRow): WebhookDelivery
   redelivery_of_delivery_id: row.redelivery_of,
   status: row.status,
   attempt_count: row.attempts,
-  // While one is being made, the row says until when its sender is believed to live.
+  // While an attempt is in flight, the column has the time until which its sender counts as alive.
   next_attempt_at: (row.status === 'delivering' ? null : row.next_attempt_at?.toISOString()) ?? null,
   created_at: row.created_at.toISOString(),
   completed_at: row.completed_at?.toISOString() ?? null,

@@ -35,7 +35,7 @@ export const redeliverWebhook = route({
       const at = now()
       const generations = await lockGenerations(trx, delivery)
       refuseExpired(await eventCreatedAt(trx, delivery.event_id), at)
-      // The first generation is no redelivery: it goes on by its schedule beside the one that is sent now.
+      // The first generation is not a redelivery: it continues by its schedule beside the new one.
       const open = generations.find(
         ({ generation, status }) => generation > 1 && OPEN_DELIVERY.some((other) => other === status),
       )
@@ -53,7 +53,7 @@ export const redeliverWebhook = route({
   },
 })
 
-/** Delivery rows outlive their events by a week, so that a late request learns why it comes too late. */
+/** Delivery rows outlive their events by a week, so that a late request gets the reason. */
 function refuseExpired(createdAt: Date | undefined, at: Date): void {
   if (createdAt && at.getTime() - createdAt.getTime() <= EVENT_RETENTION_MS) return
   throw new ApiError('gone', 'the event is past its retention of 30 days; read the resource instead')

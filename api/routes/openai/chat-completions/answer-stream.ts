@@ -21,7 +21,7 @@ const HEADERS = {
   'x-accel-buffering': 'no',
 }
 
-/** A stream's row, and which node worked on it last. */
+/** A stream's row, and the last node that worked on it. */
 interface Row {
   open: OpenRow | undefined
   nodeId: string | undefined
@@ -36,8 +36,8 @@ function roomFor({ links }: Services, { draft, disconnect }: Chat): AnswerRoom {
 }
 
 /**
- * Streams a chat. Its row is opened while the node is asked and before the first byte goes out, and closed after the
- * last; nothing is sent before the model is loaded, so that a status other than 200 stays possible.
+ * Streams a chat. Its row is opened while the node works and before the first byte is sent, and closed after the last.
+ * Nothing is sent before the model is loaded, so that a status other than 200 stays possible.
  */
 export async function answerStream(
   services: Services,
@@ -54,7 +54,7 @@ export async function answerStream(
   } catch (err) {
     const error = toApiError(err)
     close(services, chat, row, { tokens: 0, error: err instanceof Error ? err.message : error.message })
-    // A comment may have opened the stream already.
+    // A keep-alive comment may have opened the stream already.
     if (res.destroyed) throw err
     if (!client.hasHead) throw row.open ? naming(chat, error) : err
     client.fail(error)
@@ -89,13 +89,13 @@ async function stream(services: Services, chat: Chat, client: SseClient, row: Ro
   }
 }
 
-/** For a node that cannot pass a stream on. */
+/** Removes the stream options for a node that cannot stream. */
 function withoutStream(body: Buffer): Buffer {
   const hasOptions = memberBytes(body, 'stream_options') !== undefined
   return spliceMembers(body, { stream: 'false', ...(hasOptions && { stream_options: 'null' }) })
 }
 
-/** Ends the task's row; the client has its answer by now, or was let go before the row was durable. */
+/** Settles the task's row. By now the client has its response, or was refused before the row was durable. */
 function close(services: Services, chat: Chat, row: Row, { tokens, error }: Streamed): void {
   const { journal, log, now } = services
   const { draft, endpoint } = chat

@@ -16,7 +16,7 @@ const OPENING = 0x7b
 const CLOSING = 0x7d
 const NO_USAGE = '{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}'
 
-/** Answers a chat in one piece, once the row of its task is durable. */
+/** Responds to a chat in one piece, once the row of its task is durable. */
 export async function answerWhole(services: Services, chat: Chat): Promise<Reply> {
   const { links } = services
   const picker = new NodePicker(services, chat)
@@ -44,13 +44,13 @@ export async function answerWhole(services: Services, chat: Chat): Promise<Reply
     if (isCounted(body)) chat.disconnect.whenOver(() => room.release())
     read = readAnswer(answer)
   } catch (err) {
-    // What no node was asked for is no task, and neither is what its client no longer waits for.
+    // A chat that no node received, or whose client has left, does not become a task.
     if (!asked || chat.disconnect.aborted) throw err
     const error = toApiError(err)
     await record(services, chat, { ...asked, outcome: { status: 'failed', error: error.message } })
     throw naming(chat, error)
   }
-  // What was said is the client's alone, as with a stream.
+  // The content of a chat is not stored, as with a stream.
   const outcome =
     read instanceof ApiError
       ? { status: 'failed' as const, error: read.message }
@@ -70,7 +70,7 @@ function record(services: Services, { draft, endpoint }: Chat, work: WarmWork): 
   return owner instanceof Promise ? owner.then(write) : write(owner)
 }
 
-/** The answer as it goes to the client: the model server's bytes, with usage said to be zero where it says nothing. */
+/** Returns the response for the client: the model server's bytes, with a usage of zero where it reports none. */
 function readAnswer({ head, body, room }: LinkAnswer): { body: Buffer; tokens: number } | ApiError {
   const { status, tokens } = head
   if (status !== 200) return refusalOf(status, body)
@@ -82,7 +82,10 @@ function readAnswer({ head, body, room }: LinkAnswer): { body: Buffer; tokens: n
   return { body: isCounted ? body : spliceMembers(body, { usage: NO_USAGE }), tokens: tokensIn(value) }
 }
 
-/** A glance at what a node has read and counted: it is not the node's owner who is to say what is a whole answer. */
+/**
+ * Returns whether the bytes look like a complete response. The node has parsed it, but the gateway does not
+ * rely on the node for that.
+ */
 const seemsCounted = (body: Buffer): boolean =>
   body[0] === OPENING && body.at(-1) === CLOSING && body.includes('"usage"')
 

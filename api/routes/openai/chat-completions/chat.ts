@@ -7,21 +7,21 @@ import type { LinkRequest } from '../../../gateway/links/link-request.ts'
 import type { ClientDisconnect } from '../../../http/client-disconnect.ts'
 import type { TaskDraft } from '../../../inference/rows.ts'
 
-/** A chat that may be served: its endpoint, and the client's bytes. */
+/** An admitted chat: its endpoint, and the client's bytes. */
 export interface Chat {
   readonly endpoint: CallableEndpointRow
   readonly draft: TaskDraft
   readonly body: Buffer
-  /** Where the name of the model stands in them. */
+  /** The position of the model's name in these bytes. */
   readonly modelPlace: Place
-  /** Of the client, before its answer is complete. */
+  /** Reports that the client has left before its response is complete. */
   readonly disconnect: ClientDisconnect
 }
 
 const DEADLINE_MS = 60 * 60 * 1000
 const SERVED_NAME = Buffer.from(JSON.stringify(SERVED_MODEL))
 
-/** The bytes for a node of this version: as they came, unless its model servers know their model by one name only. */
+/** Returns the bytes for a node of this version: unchanged, unless its model servers accept only one model name. */
 export const bytesFor = ({ body, modelPlace }: Chat, version: string): Buffer =>
   takesModelName(version) ? body : replaceAt(body, modelPlace, SERVED_NAME)
 
@@ -34,7 +34,7 @@ export const linkRequest = ({ endpoint, disconnect, draft }: Chat, body: Buffer)
   signal: disconnect,
 })
 
-/** How an answer of a model server other than 200 is told: its own words and field under a status that clients know. */
+/** Converts an error response of a model server: its own message and field, under a status that clients know. */
 export function refusalOf(status: number, body: Buffer): ApiError {
   const text = body.toString()
   const message = modelFault(status, text)
@@ -49,9 +49,9 @@ export function refusalOf(status: number, body: Buffer): ApiError {
   return new ApiError(status >= 400 && status < 500 ? 'bad_request' : 'internal', message, options)
 }
 
-/** The header that names the task which a chat becomes. */
+/** The header with the id of the task that a chat becomes. */
 export const TASK_HEADER = 'x-hearth-task-id'
 
-/** The error, with the id of the failed task for whoever looks into it. */
+/** Adds the id of the failed task to an error, for its investigation. */
 export const naming = ({ draft }: Chat, { code, message, details, cause, headers }: ApiError): ApiError =>
   new ApiError(code, message, { details, cause, headers: { ...headers, [TASK_HEADER]: draft.taskId } })

@@ -38,7 +38,7 @@ export const createChatCompletion = route({
     checkMessages(request.body.messages, MESSAGES)
     const answer = (endpoint: CallableEndpointRow) => {
       const modelPlace = modelIn(request.rawBody)
-      // Whoever reads the first of two and whoever reads the last would see different models.
+      // Parsers differ in whether the first or the last of two members counts.
       if (!modelPlace) throw invalid(['body', 'model'], 'stands twice')
       services.journal.admit()
       const draft = {

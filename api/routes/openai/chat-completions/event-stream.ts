@@ -6,13 +6,13 @@ const LF = 0x0a
 const CR = 0x0d
 const DONE = '[DONE]'
 const USAGE = '"usage"'
-/** An event that is longer is passed on in pieces, and so is one that finds no memory. */
+/** A longer event is passed on in pieces, and so is one for which there is no memory. */
 const MAX_HELD = 4 * 1024 * 1024
 const FIRST_HELD = 64 * 1024
 
 /**
- * The events of a model server on their way to a client: whole ones, byte for byte, and nothing behind `[DONE]`. What an
- * event says of usage is looked at, never changed.
+ * Cuts a model server's stream into complete events for the client, byte for byte, and drops everything after `[DONE]`.
+ * The usage in events is read and never changed.
  */
 export class EventStream {
   readonly #room: Pick<AnswerRoom, 'grow'>
@@ -25,29 +25,29 @@ export class EventStream {
     this.#room = room
   }
 
-  /** The server has said `[DONE]`. */
+  /** True once the server has sent `[DONE]`. */
   get isDone(): boolean {
     return this.#isDone
   }
 
-  /** Gives the bytes that may go on now: all events that are complete. */
+  /** Returns the bytes that can be sent now: all complete events. */
   take(chunk: Buffer): Buffer | undefined {
     if (this.#isDone) return undefined
-    // The blank line may come in two pieces.
+    // The blank line may arrive in two pieces.
     const meets = this.#heldBytes > 0 && (chunk[0] === LF || chunk[0] === CR)
     const bytes = meets ? this.#takeHeld(chunk) : chunk
     const end = eventsEnd(bytes)
     if (end === bytes.length && this.#heldBytes === 0) return this.#pass(bytes)
     if (end > 0) {
       const whole = this.#takeHeld(bytes.subarray(0, end))
-      // Less than a chunk: it always fits.
+      // The rest is less than a chunk, so it always fits.
       this.#hold(bytes.subarray(end))
       return this.#pass(whole)
     }
     return this.#hold(bytes) ? undefined : this.#pass(this.#takeHeld(bytes))
   }
 
-  /** What is left when the server has ended: an event without its blank line gets one. */
+  /** Returns the rest when the server has ended; an event without its blank line gets one. */
   rest(): Buffer | undefined {
     if (this.#isDone || this.#heldBytes === 0) return undefined
     const last = this.#takeHeld()
@@ -55,11 +55,11 @@ export class EventStream {
     return this.#pass(Buffer.concat([last, Buffer.from('\n\n')]))
   }
 
-  /** The tokens that the server has counted; 0 when it did not say. */
+  /** Returns the tokens that the server reported; 0 when it reported none. */
   tokens(): number {
     const bytes = this.#lastUsage
     if (!bytes) return 0
-    // The last of hundreds of events, most likely: from behind, one at a time.
+    // The usage is most likely in the last of hundreds of events, so the search runs backwards.
     let end = bytes.length
     for (let at = bytes.lastIndexOf(USAGE); at !== -1; at = bytes.subarray(0, end).lastIndexOf(USAGE)) {
       const start = eventsEnd(bytes.subarray(0, at))
@@ -70,7 +70,7 @@ export class EventStream {
     return 0
   }
 
-  /** Keeps a copy of the bytes, which may be a small part of what they came in; false when there are too many. */
+  /** Stores a copy of the bytes, which may be a small part of a large buffer; false when there are too many. */
   #hold(bytes: Buffer): boolean {
     const length = this.#heldBytes + bytes.length
     if (length > this.#held.length && !this.#widen(length)) return false
@@ -94,7 +94,7 @@ export class EventStream {
     if (this.#heldBytes === 0 && more) return more
     const held = this.#held.subarray(0, this.#heldBytes)
     this.#heldBytes = 0
-    // What is held is written over by what comes next.
+    // The buffer is reused for the next bytes, hence the copy.
     return Buffer.concat(more ? [held, more] : [held])
   }
 
@@ -107,7 +107,7 @@ export class EventStream {
   }
 }
 
-/** Just behind the last blank line; 0 when there is none. */
+/** Returns the position after the last blank line; 0 when there is none. */
 function eventsEnd(bytes: Buffer): number {
   for (let at = bytes.lastIndexOf(LF); at > 0; at = bytes.lastIndexOf(LF, at - 1)) {
     if (bytes[at - 1] === LF) return at + 1
@@ -116,7 +116,10 @@ function eventsEnd(bytes: Buffer): number {
   return 0
 }
 
-/** Behind the event that ends the stream; text of a token may hold the same word, but not at the start of a line. */
+/**
+ * Returns the position after the event that ends the stream. The text of a token may contain the same word, but
+ * not at the start of a line.
+ */
 function doneEnd(events: Buffer): number | undefined {
   for (let at = events.indexOf(DONE); at !== -1; at = events.indexOf(DONE, at + 1)) {
     const lineStart = at === 0 ? 0 : events.lastIndexOf(LF, at - 1) + 1

@@ -6,14 +6,14 @@ import { modelStateOf } from '../../../inference/admission.ts'
 import type { Services } from '../../../services.ts'
 import type { Chat } from './chat.ts'
 
-/** Nodes that have dropped the model since they last said otherwise. */
+/** The number of nodes that may turn out to have evicted the model since their last report. */
 const MAX_MISSED = 8
-/** Node or model server broke before the first byte: once more elsewhere. */
+/** After a node or model server broke before the first byte, one more node is tried. */
 const MAX_BROKEN = 1
-/** How long a node takes at most to notice that its model server is gone. */
+/** The longest time in which a node notices that its model server has exited. */
 const NOTICE_MS = 200
 
-/** Finds a chat a node that has its model loaded, waiting for a load where there is none. */
+/** Picks a node with the chat's model loaded, and waits for a load if there is none. */
 export class NodePicker {
   readonly #services: Services
   readonly #chat: Chat
@@ -27,12 +27,12 @@ export class NodePicker {
     this.#chat = chat
   }
 
-  /** A node with the model loaded. Throws `model_cold` or `no_capacity` when there is none in time. */
+  /** Returns a node with the model loaded. Throws `model_cold` or `no_capacity` when there is none in time. */
   pick(): string | Promise<string> {
     return this.#warmNode() ?? this.#wait()
   }
 
-  /** A node did not answer: takes note, or throws what the client is told when nothing is left to try. */
+  /** Records the failure of a node; throws the error for the client when there is nothing left to try. */
   failed(nodeId: string, err: unknown): void {
     if (this.#chat.disconnect.aborted) throw new ClientGoneError('the client left before its answer')
     if (!(err instanceof LinkError)) throw err
@@ -69,7 +69,7 @@ export class NodePicker {
     if (this.#exclude) await sleep(NOTICE_MS)
     this.#deadline ??= performance.now() + (await loads.ceilingMs(need))
     for (;;) {
-      // Nodes that failed may have loaded it anew.
+      // Nodes that failed may have loaded the model again.
       this.#exclude = undefined
       const timeoutMs = Math.max(0, this.#deadline - performance.now())
       try {

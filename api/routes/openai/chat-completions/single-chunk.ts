@@ -4,7 +4,7 @@ interface Choice {
   [field: string]: unknown
 }
 
-/** A complete answer as the one event of a stream, for servers that cannot stream. */
+/** Converts a complete response to the one event of a stream, for servers that cannot stream. */
 export function singleChunk(completion: Record<string, unknown>): Buffer {
   const choices = Array.isArray(completion.choices) ? (completion.choices as Choice[]) : []
   const chunk = {
@@ -15,7 +15,7 @@ export function singleChunk(completion: Record<string, unknown>): Buffer {
   return Buffer.from(`data: ${JSON.stringify(chunk)}\n\n`)
 }
 
-/** Fragments of tool calls are told apart by their index. */
+/** Clients distinguish fragments of tool calls by their index. */
 function deltaOf(message: Choice['message'] = {}): object {
   if (!Array.isArray(message.tool_calls)) return message
   return { ...message, tool_calls: message.tool_calls.map((call, index) => ({ index, ...call })) }

@@ -3,10 +3,10 @@ import type { ApiError } from '../../../../domain/errors.ts'
 import { ERROR_BODIES } from '../../../http/errors.ts'
 
 const DONE = 'data: [DONE]\n\n'
-/** A timer that is set for longer goes off at once. */
+/** A timer with a longer delay fires at once. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1
 
-/** The client's end of a stream of events. Its head goes out with its first byte. */
+/** The client's end of an event stream. The head is sent with the first byte. */
 export class SseClient implements Disposable {
   readonly #res: ServerResponse
   readonly #headers: Record<string, string>
@@ -26,7 +26,7 @@ export class SseClient implements Disposable {
     return this.#res.headersSent
   }
 
-  /** Sends a comment from time to time until the first event: proxies close what is silent for long. */
+  /** Sends comments at an interval until the first event, because proxies close silent connections. */
   keepAlive(): void {
     if (this.#keepAliveMs === 0) return
     this.#keepAlive ??= setInterval(
@@ -35,13 +35,13 @@ export class SseClient implements Disposable {
     )
   }
 
-  /** Sends no more comments: while no model is loaded, a status has to stay possible. */
+  /** Stops the comments: while no model is loaded, an error status must stay possible. */
   stopKeepAlive(): void {
     clearInterval(this.#keepAlive)
     this.#keepAlive = undefined
   }
 
-  /** Sends whole events. False asks to wait for `onDrain`. */
+  /** Sends complete events. False means that the caller must wait for `onDrain`. */
   write(events: Buffer, onDrain: () => void): boolean {
     this.stopKeepAlive()
     if (this.#send(events)) return true
@@ -49,14 +49,14 @@ export class SseClient implements Disposable {
     return false
   }
 
-  /** Ends the stream; `[DONE]` is its last event, whoever says it. */
+  /** Ends the stream; `[DONE]` is its last event, from the server or from here. */
   end({ saidDone }: { saidDone: boolean }): void {
     this.stopKeepAlive()
     if (!saidDone) this.#send(DONE)
     this.#res.end()
   }
 
-  /** Ends the stream with an error that clients raise. */
+  /** Ends the stream with an error event, which clients raise. */
   fail(error: ApiError): void {
     this.stopKeepAlive()
     this.#send(`data: ${JSON.stringify(ERROR_BODIES.openai(error))}\n\n`)

@@ -9,38 +9,38 @@ import { EventStream } from './event-stream.ts'
 import { singleChunk } from './single-chunk.ts'
 import type { SseClient } from './sse-client.ts'
 
-/** How a stream ended, for its row. */
+/** The end of a stream, for its row. */
 export interface Streamed {
   tokens: number
-  /** Why it is not whole. */
+  /** The reason why the stream is incomplete. */
   error: string | undefined
 }
 
-/** Bytes of events that wait for the row to be durable, above which the node waits as well. */
+/** The limit for events that wait until the row is durable; beyond it the node is paused. */
 const MAX_WAITING = 64 * 1024
 const CLIENT_LEFT = 'the client left before the end of its stream'
 
 /**
- * Carries one node's answer to the client: events as they come, waiting while the client is slow, or an answer that came
- * in one piece as a single event.
+ * Relays one node's response to the client: events as they arrive, pausing while the client is slow; a complete
+ * response is sent as a single event.
  */
 export class StreamRelay implements LinkHandlers {
   readonly wantsEvents: boolean
   readonly #client: SseClient
   readonly #opened: Promise<void>
   readonly #events: EventStream
-  /** An answer that comes in one piece. */
+  /** A response that arrives in one piece. */
   readonly #whole: AnswerBuffer
   readonly #room: AnswerRoom
   readonly #result = Promise.withResolvers<Streamed>()
   #exchange: LinkStream | undefined
   #status = 0
   #isStreamed = false
-  /** What came before the row was durable. */
+  /** Events that arrived before the row was durable. */
   #waiting: Buffer[] = []
   #waitingBytes = 0
   #isOpen = false
-  /** The client has had an event of this answer. */
+  /** True once the client has received an event of this response. */
   #hasBegun = false
 
   constructor(
@@ -56,7 +56,7 @@ export class StreamRelay implements LinkHandlers {
     this.#whole = new AnswerBuffer(room)
   }
 
-  /** Resolves when the client has all it will get. Rejects while another node may still be asked. */
+  /** Resolves when the client has received everything. Rejects while another node may still be tried. */
   async run(request: (handlers: LinkHandlers) => LinkStream): Promise<Streamed> {
     this.#exchange = request(this)
     this.#opened.then(
@@ -83,7 +83,7 @@ export class StreamRelay implements LinkHandlers {
   onEnd(): void {
     void this.#opened
       .then(() => this.#finish())
-      // When it was not opened that has been told already, and this says nothing new.
+      // If the row was not opened, the error is already known, and this one adds nothing.
       .catch((cause: unknown) => {
         const known = cause instanceof ApiError ? cause : undefined
         this.#refuse(
@@ -155,7 +155,7 @@ export class StreamRelay implements LinkHandlers {
     this.#result.resolve({ tokens, error: undefined })
   }
 
-  /** By a status while that is possible, else by an event. */
+  /** Reports the error by a status while that is possible, otherwise by an event. */
   #refuse(error: ApiError): void {
     if (!this.#client.hasHead) return this.#result.reject(error)
     this.#client.fail(error)

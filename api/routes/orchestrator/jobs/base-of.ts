@@ -13,10 +13,10 @@ import type { Services } from '../../../services.ts'
 import { type HubFileReader, hubFileUrl } from '../nodes/hub-file-url.ts'
 
 const URL_LIFETIME_S = 3_600
-/** What passes by itself: the run waits and the node asks again. */
+/** Temporary failures: the run waits and the node retries its claim. */
 const PASSING: readonly HubFailure[] = ['rate_limited', 'unavailable', 'invalid_answer']
 
-/** What a run starts from, as its node is to fetch it; null for models that start from nothing. */
+/** Returns the base of a run for its node to download; null for models that are trained from scratch. */
 export async function baseOf(
   services: Services,
   run: JobRow,
@@ -32,7 +32,8 @@ export async function baseOf(
     const version = await findUsableVersion(db, run.account_id, base)
     return version ? { type: 'version', model_key: version.model_key } : gone('The base of this run is gone.')
   }
-  // `hf` and no base at all keep the config's own: for a language model the repository it names.
+  // An `hf` base, and none at all, both mean the config's own: for a language model the
+  // repository in its hyperparameters.
   return kind === 'required'
     ? hubModel(services, { run, reader }, String(run.hyperparameters['base_model']))
     : null
@@ -40,7 +41,7 @@ export async function baseOf(
 
 export const gone = (message: string): JobBase => ({ type: 'unavailable', message })
 
-/** The files below an address of the object store that a job names. */
+/** Returns the files below an address of the object store that a job names. */
 export async function storedFiles(
   { objects, config }: Services,
   { account_id }: Pick<JobRow, 'account_id'>,
@@ -56,8 +57,8 @@ export async function storedFiles(
 }
 
 /**
- * A repository of the hub: as the account has registered it, else as it was when this run, or the one it goes on from,
- * first asked. Every attempt gets the same commit.
+ * Returns a hub repository: as the account has registered it, otherwise at the commit that this run, or the one that it
+ * resumes from, first resolved. Every attempt gets the same commit.
  */
 async function hubModel(
   services: Services,
@@ -77,15 +78,18 @@ async function hubModel(
 
 interface Fetching {
   reader: HubFileReader
-  /** What messages call it. */
+  /** The name in messages. */
   what: string
-  /** Notes the commit, and gives the one that stands. */
+  /** Stores the commit and returns the one that counts. */
   pin: (revision: string) => Promise<string>
-  /** The files that are needed. */
+  /** Chooses the files that are needed. */
   choose: typeof trainingFiles
 }
 
-/** A repository as the account has registered it at this revision, else as the hub has it; what it is resolved to is pinned. */
+/**
+ * Returns a repository as the account has registered it at this revision, otherwise as the hub has it; the
+ * resolved commit is pinned.
+ */
 export async function hubRepository(
   services: Services,
   accountId: string,
@@ -104,7 +108,7 @@ export async function hubRepository(
   try {
     const { revision, files } = await hubReader.open(accountId, repoId, repo.revision)
     const first = await pin(revision)
-    // Of two gateways that ask at once the second one's answer may be of another commit.
+    // Two gateways that resolve it at once may get different commits; the first one stored counts.
     if (first !== revision) {
       return await hubRepository(services, accountId, { repoId, revision: first }, fetching)
     }
@@ -115,7 +119,7 @@ export async function hubRepository(
       )
     const lacking = choose === trainingFiles ? chooseWeights(files, null)?.missing[0] : undefined
     if (lacking !== undefined) return gone(`The weights of ${repoId} are not whole: it lacks ${lacking}.`)
-    // An adapter is small, and would stand in the cache for the whole repository.
+    // An adapter is small, and in the cache it would be taken for the whole repository.
     return {
       type: 'files',
       files: needed,

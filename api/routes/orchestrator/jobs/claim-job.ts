@@ -66,7 +66,7 @@ export const claimJob = route({
       return { run, lease, checkpoint }
     })
 
-    // Only for operators who look at the workflow.
+    // This signal is only for operators who inspect the workflow.
     afterCommit(() => {
       temporal.workflow
         .getHandle(WORKFLOW_ID.job(jobId))
@@ -88,7 +88,7 @@ export const claimJob = route({
 
 const noSuchJob = () => new ApiError('not_found', 'this node was given no such job')
 
-/** Before an attempt begins: a hub that does not answer now, or a node that is too small, costs the job nothing. */
+/** Runs before an attempt begins, so that an unavailable hub, or a node that is too small, costs the job no attempt. */
 async function prepare(
   services: Services,
   jobId: string,

@@ -7,10 +7,10 @@ import type { CompleteJob, CompleteLease } from '../../../../schemas/lease.ts'
 import type { LeaseWork } from '../leases/work.ts'
 import { assertStored } from './stored-file.ts'
 
-/** Reasons to stop that say nothing against the run: another attempt follows. */
+/** Failure codes that do not count against the run: another attempt follows. */
 const INTERRUPTIONS = new Set(['preempted', 'drained', 'cancelled'])
 
-/** Of metrics, and of each schema and example: they are shown whole, and in lists. */
+/** The limit for the metrics and for each schema and example, because responses and lists show them in full. */
 const MAX_RESULT_CHARS = 2 * 1024 * 1024
 
 const fileKey: LeaseWork['fileKey'] = ({ account_id, subject_id, attempt }: LeaseRow, file) =>
@@ -21,7 +21,7 @@ function jobResult(body: CompleteLease): CompleteJob {
   throw invalid(['body', 'artifacts'], 'Field required', 'missing')
 }
 
-/** A lease on a job. Completing it stores the result; the workflow makes the run terminal. */
+/** The rules of a lease on a job. Completing it stores the result; the workflow ends the run. */
 export const jobWork = {
   fileKey,
 

@@ -14,7 +14,7 @@ import type { Services } from '../../../services.ts'
 import type { HubFileReader } from '../nodes/hub-file-url.ts'
 import { gone, hubRepository, storedFiles } from './base-of.ts'
 
-/** Everything a node needs for one attempt at a merge. */
+/** Returns everything that a node needs for one attempt at a merge. */
 export async function specifyMerge(
   services: Services,
   job: JobRow,
@@ -30,7 +30,7 @@ export async function specifyMerge(
     seed?: number
   }
   const all = await listMergeSources(services.db, job.id)
-  // What slerp is given as a base says where the models come from; it has no part in the arithmetic.
+  // The base of slerp only documents the models' origin; slerp does not compute with it.
   const sources = method === 'slerp' ? all.filter(({ role }) => role !== 'base') : all
   const counts = { base: 0, adapter: 0, source: 0 }
   const ingredients: MergeIngredient[] = []

@@ -1,10 +1,10 @@
 import type { JobBase } from '../../../../schemas/lease.ts'
 import type { MergeIngredient } from '../../../../schemas/training-merge.ts'
 
-/** Keys of the models whose files a node asks for by their key, to work on a job or a comparison. */
+/** Returns the keys of models whose files a node requests by key for a job or a comparison. */
 export const modelKeysOf = (ingredients: readonly Pick<MergeIngredient, 'from'>[]): string[] =>
   ingredients.flatMap(({ from }) => keysOfBase(from))
 
-/** The same of the model that a run starts from. */
+/** Returns the key of the model that a run starts from, in the same way. */
 export const keysOfBase = (base: JobBase | null): string[] =>
   base?.type === 'version' ? [base.model_key] : []

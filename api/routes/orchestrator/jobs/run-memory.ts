@@ -12,15 +12,18 @@ import type { Services } from '../../../services.ts'
 
 const BF16_BYTES = 2
 
-/** What a run starts from, and what it will hold; a base that no node has room for is `unavailable`, with the numbers. */
+/**
+ * The base of a run, and the memory that it will use. A base that no node has memory for is
+ * `unavailable`, with the numbers.
+ */
 export interface WeighedRun {
   base: JobBase | null
   memoryMb: number
 }
 
 /**
- * Reckons what a run takes from its dataset, its base and how that is trained. Throws `conflict` when the node that asks
- * is too small and another one is not: the run then waits for that one.
+ * Estimates a run's memory from its dataset, its base and the training method. Throws `conflict` when the requesting
+ * node is too small and another one is not; the run then waits for that one.
  */
 export async function estimateRunMemory(
   services: Services,
@@ -45,7 +48,7 @@ export async function estimateRunMemory(
       loraRank: Number(lora_r),
       isOnCpu,
     })
-  // What data take beyond their own size is too rough a guess to refuse a run; that they fit at all is not.
+  // The estimate for working data is too rough to refuse a run; the decoded data itself must fit.
   const leastMb = model && decoded > 0 ? model.leastMemoryMb(decoded) : 0
   if (asking && asking.hardware !== 'gpu' && asking.memory_total_mb < leastMb) {
     return { base: tooLarge(run, { memoryMb: leastMb, asking, nodes }), memoryMb }
@@ -84,6 +87,6 @@ async function parametersOf({ db }: Services, base: JobBase): Promise<number> {
   const found = await findModelFiles(db, base.model_key)
   if (!found) return 0
   const hub = await findHubImport(db, found.version.id)
-  // Weights on the hub may be in float32; what was trained or merged here is in bf16.
+  // Weights on the hub may be in float32; models trained or merged here are in bf16.
   return hub?.params_b ? hub.params_b * 1e9 : weightsBytes(found.files) / BF16_BYTES
 }

@@ -14,16 +14,16 @@ import type { WeighedRun } from './run-memory.ts'
 
 const URL_LIFETIME_S = 3_600
 
-/** The checkpoint an attempt goes on from. */
+/** Finds the checkpoint that an attempt resumes from. */
 export const resumePoint = findResumePoint
 
 type ProgressUnit = JobClaim['specification']['progress_unit']
 
-/** What the position of a run's checkpoints counts. */
+/** Returns the unit of a run's checkpoint positions. */
 export const progressUnit = (catalog: Catalog, { model_config_id }: JobRow): ProgressUnit =>
   catalog.model(model_config_id)?.config.trainer.progress_unit ?? 'epoch'
 
-/** Tells that an attempt begins, and in words where from and why. */
+/** Builds the event of an attempt's start, with the reason and the checkpoint. */
 export async function startEvent(
   db: Kysely<Database>,
   attempt: {
@@ -44,7 +44,7 @@ export async function startEvent(
     : checkpoint.job_id === run.id
       ? `from the checkpoint after ${unit} ${checkpoint.epoch}`
       : `from the checkpoint after ${unit} ${checkpoint.epoch} of the equal run ${checkpoint.job_id}`
-  // Read before it was closed: a lease that was still active has just run out.
+  // The lease was read before it was closed, so one that was still active has just expired.
   const isLost = earlier?.state === 'expired' || earlier?.state === 'active'
   const why = isLost ? `, after node ${names.get(earlier.node_id)} was lost` : ''
   return {
@@ -60,7 +60,7 @@ async function nodeNames(db: Kysely<Database>, ids: readonly string[]): Promise<
   return new Map(rows.map(({ id, name }) => [id, name || id]))
 }
 
-/** Everything a node needs for one attempt, with addresses that live from now on. */
+/** Returns everything that a node needs for one attempt, with URLs that are valid from now on. */
 export async function specify(
   { db, objects, catalog }: Services,
   run: JobRow,

@@ -3,7 +3,7 @@ import { newId } from '../../../../domain/ids.ts'
 import type { LeaseFile } from '../../../../domain/object-keys.ts'
 import type { ObjectInfo, ObjectStore } from '../../../../platform/object-store/store.ts'
 
-/** A file that a node says it has PUT. */
+/** A file that a node claims to have PUT. */
 interface ToldFile {
   filename: string
   size_bytes: number
@@ -11,8 +11,8 @@ interface ToldFile {
 }
 
 /**
- * Where a file lies that was PUT, as the object store has found it to be: refuses one that is missing, not whole, or not the
- * bytes that were told. What lies there never changes.
+ * Returns the key of a file that was PUT, after comparing it with the object store: a file that is missing, incomplete
+ * or different from the announced bytes is refused. The object under this key never changes.
  */
 export async function assertStored(
   objects: ObjectStore,
@@ -26,7 +26,8 @@ export async function assertStored(
     assertTold(stored, told)
     return key
   }
-  // A node that told no digest beforehand may write here until its address expires: what is checked must be out of its reach.
+  // A node that announced no digest can write to this key until its URL expires, so the file is
+  // moved before it is checked.
   const open = placeOf({ filename })
   if (!(await objects.head(open))) throw new ApiError('conflict', `${filename} has not been stored`)
   const apart = placeOf({ filename: `checking=${newId()}` })

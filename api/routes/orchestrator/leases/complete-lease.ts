@@ -23,7 +23,7 @@ export const completeLease = route({
     const holder = { token: params.lease_token, nodeId: caller.nodeId }
     const lease = await findLease(services.db, holder)
     if (!lease) throw leaseNotFound()
-    // The answer to the first time may have been lost.
+    // The request is a repeat whose first response may have been lost.
     if (lease.state === 'completed') return { state: lease.state }
     const work = workOf(lease)
     await work.check?.({ lease, body, services })

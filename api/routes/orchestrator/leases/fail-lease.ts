@@ -32,7 +32,7 @@ export const failLease = route({
     for (const action of done) afterCommit(action)
     if (closed) return { state: closed.state }
 
-    // Taken away before: what is told is that nothing of it runs any more.
+    // The lease was taken before; the request now confirms that its processes have exited.
     const lost = (await findLease(services.db, holder)) ?? lease
     if (lost.state === 'completed') throw leaseLost(lost)
     await releaseLease(services.db, holder.token, holder.nodeId)

@@ -5,5 +5,5 @@ import type { LeaseWork } from './work.ts'
 
 const WORK: Record<LeaseRow['kind'], LeaseWork> = { job: jobWork, task: taskWork }
 
-/** The rules that a lease follows. */
+/** Returns the rules of a lease's kind. */
 export const workOf = ({ kind }: Pick<LeaseRow, 'kind'>): LeaseWork => WORK[kind]

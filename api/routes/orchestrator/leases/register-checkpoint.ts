@@ -11,7 +11,7 @@ import { assertStored } from '../jobs/stored-file.ts'
 import { LeaseParams } from './params.ts'
 import { leaseNotFound, leaseLost } from './work.ts'
 
-/** One to go on from, and the one before in case the newest turns out to be unusable. */
+/** The checkpoint to resume from, and the previous one in case the newest is unusable. */
 const KEPT = 2
 
 export const registerCheckpoint = route({
@@ -55,7 +55,7 @@ export const registerCheckpoint = route({
       return { id, preempt, superseded: await pruneCheckpoints(trx, run.id, KEPT) }
     })
     for (const key of registered.superseded) {
-      // What stays behind goes with the run.
+      // A file that could not be deleted is deleted with the run.
       objects.delete(key).catch((err: unknown) => emit(log, 'checkpoint.delete_failed', { err }))
     }
     return { checkpoint_id: registered.id, preempt: registered.preempt }

@@ -6,7 +6,7 @@ import { route } from '../../../http/route.ts'
 import { LeaseParams } from './params.ts'
 import { leaseNotFound, leaseLost } from './work.ts'
 
-/** Callers read it with every look at their task. */
+/** The limit is small, because callers get the progress with every read of their task. */
 const MAX_PROGRESS_CHARS = 16 * 1024
 
 export const renewLease = route({

@@ -6,23 +6,26 @@ import type { LeaseFile } from '../../../../domain/object-keys.ts'
 import type { CompleteLease, FailLease } from '../../../../schemas/lease.ts'
 import type { Services } from '../../../services.ts'
 
-/** One verb on the work behind a lease, within the transaction that also closes the lease. */
+/** The input of a step on the work behind a lease, within the transaction that also closes the lease. */
 export interface LeaseStep<B> {
   trx: Transaction<Database>
   lease: LeaseRow
   body: B
   services: Services
-  /** Runs once everything is committed. */
+  /** Runs an action once the transaction is committed. */
   afterCommit(action: () => void): void
 }
 
-/** What a lease can be on. A step locks the row of its subject; the lease itself is checked and closed around it. */
+/**
+ * The rules of a kind of work. A step locks the row of its subject; the lease itself is checked
+ * and closed around the step.
+ */
 export interface LeaseWork {
   /** Locks the row behind the lease, always before the lease itself. */
   lock(trx: Transaction<Database>, lease: LeaseRow): Promise<void>
-  /** Where a file PUT under this lease lies. */
+  /** Returns the key of a file that is PUT under this lease. */
   fileKey: (lease: LeaseRow, file: LeaseFile) => string
-  /** Looks at what was stored, before anything is locked. */
+  /** Checks the stored files, before anything is locked. */
   check?(step: Omit<LeaseStep<CompleteLease>, 'trx' | 'afterCommit'>): Promise<void>
   complete(step: LeaseStep<CompleteLease>): Promise<void>
   fail(step: LeaseStep<FailLease>): Promise<void>
@@ -36,10 +39,10 @@ const WHY: Record<LeaseRow['state'], string> = {
   expired: 'this lease ran out and the work went to another attempt',
 }
 
-/** What a node hears that comes too late. */
+/** The error for a node whose lease is no longer in force. */
 export const leaseLost = ({ state }: Pick<LeaseRow, 'state'>): ApiError =>
   new ApiError('conflict', WHY[state], { details: { state } })
 
-/** A token that was never given to this node. */
+/** The error for a token that was never issued to this node. */
 export const leaseNotFound = (): ApiError =>
   new ApiError('not_found', 'this node was given no lease with this token')

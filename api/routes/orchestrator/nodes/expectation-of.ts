@@ -8,8 +8,8 @@ import { specifyMerge } from '../jobs/merge-specification.ts'
 import type { HubFileReader } from './hub-file-url.ts'
 
 /**
- * What the logits of a version are to be: for a merge of adapters those of the base under them, for a run that left an
- * adapter those of its base under it. Empty where nothing says what to expect, or where the base cannot be had any more.
+ * Returns the ingredients of the expected logits: for a merge of adapters the base with the adapters, for a run that
+ * made an adapter its base with that adapter. Empty when nothing is known, or when the base is no longer available.
  */
 export async function expectationOf(
   services: Services,
@@ -22,7 +22,7 @@ export async function expectationOf(
     const { method } = job.hyperparameters as { method: MergeMethod }
     if (method !== 'adapter_merge') return []
     const { ingredients } = (await specifyMerge(services, job, reader)).merge
-    // What it was made of has been deleted since, and no later try would find it.
+    // Ingredients that have been deleted stay unavailable at every retry.
     return ingredients.some(({ from }) => from.type === 'unavailable') ? [] : ingredients
   }
   const paths = await listVersionPaths(services.db, id)

@@ -4,7 +4,7 @@ import { route } from '../../../http/route.ts'
 import { askingHub } from '../../../hub/errors.ts'
 import { assertStillNeeded, openHubFileGrant } from './hub-file-url.ts'
 
-/** What of the hub's head belongs to the bytes. */
+/** Headers of the hub's response that describe the bytes. */
 const KEPT = ['content-length', 'content-range', 'accept-ranges', 'etag'] as const
 
 export const getHubFile = route({
@@ -12,7 +12,7 @@ export const getHubFile = route({
   summary: 'Read a file of the model hub with the platform’s own access',
   method: 'GET',
   path: '/hub-files/{grant}',
-  // The address is the credential.
+  // The URL is the credential.
   auth: 'none',
   internal: true,
   grant: ({ params }, services) => openHubFileGrant(services, (params as { grant: string }).grant).repoId,

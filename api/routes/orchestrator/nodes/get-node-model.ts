@@ -26,12 +26,12 @@ export const getNodeModel = route({
     const claim = found && (await modelClaimOf(db, nodeId, found.version))
     if (!found || !claim)
       throw new ApiError('not_found', 'this node has no order to load a model with this key')
-    // A node may load by itself what its account may use; the platform joins that.
+    // A node may load models of its own account by itself; the platform then uses the load.
     if (claim === 'usable') await joinOwnLoads(db, nodeId, [params.model_key])
 
     const { version, files } = found
     const reader = { nodeId, modelKey: version.model_key }
-    // A model of the hub is tested by the load that its first request causes.
+    // A hub model is tested by the load that its first request causes.
     if (files.some(({ object_key }) => parseHubKey(object_key))) await startCandidateTest(services, version)
     return {
       model_key: version.model_key,

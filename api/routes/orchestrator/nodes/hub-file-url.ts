@@ -4,18 +4,18 @@ import { ApiError } from '../../../../domain/errors.ts'
 import type { HubFileRef } from '../../../../domain/hub/files.ts'
 import type { Services } from '../../../services.ts'
 
-/** Long enough for the largest models over slow lines. */
+/** Long enough to download the largest models over slow lines. */
 const LIFETIME_MS = 24 * 3_600_000
 const CONTEXT = 'hub-file'
 
-/** The node that an address is for, and what it needs the file for: a job it has at work, or a model it may load. */
+/** The node that a URL is for, and the job that it runs or the model that it may load. */
 export type HubFileReader = { nodeId: string } & ({ jobId: string } | { modelKey: string })
 
 type Grant = HubFileRef & { expires: number; reader: HubFileReader }
 
 /**
- * Where a node fetches a hub file: from the hub itself, or, so that it never sees the platform's token, from a gateway
- * that shows it. The address carries its own permission, for as long as its reader has that need.
+ * Returns the URL of a hub file for a node: of the hub itself, or, when the platform's token is needed, of a gateway,
+ * so that the node never sees the token. The URL is its own credential, valid while the reader needs the file.
  */
 export function hubFileUrl(
   { hub, gateway, secretBox, now }: Pick<Services, 'hub' | 'gateway' | 'secretBox' | 'now'>,
@@ -27,7 +27,7 @@ export function hubFileUrl(
   return `${gateway.baseUrl}/api/v1/hub-files/${secretBox.seal(JSON.stringify(grant), CONTEXT).toString('base64url')}`
 }
 
-/** The file that such an address allows; throws `forbidden` when it is forged or expired. */
+/** Returns the file of such a URL; throws `forbidden` when it is forged or expired. */
 export function openHubFileGrant(
   { secretBox, now }: Pick<Services, 'secretBox' | 'now'>,
   text: string,
@@ -39,7 +39,7 @@ export function openHubFileGrant(
     throw new ApiError('forbidden', 'this address is not one of ours', { cause })
   }
   if (now().getTime() >= grant.expires) throw new ApiError('forbidden', 'this address has expired')
-  // Gateways before 0.12 bound it to nobody.
+  // Gateways before 0.12 issued URLs without a reader.
   if (!grant.reader) throw over()
   return { ...grant, reader: grant.reader }
 }
@@ -47,7 +47,7 @@ export function openHubFileGrant(
 const over = () =>
   new ApiError('forbidden', 'the node that this address was given to has no need of the file any more')
 
-/** Throws `forbidden` when the node of an address was removed, or has no such job or model any more. */
+/** Throws `forbidden` when the node of a URL was removed, or no longer has the job or model. */
 export async function assertStillNeeded(db: Services['db'], reader: HubFileReader): Promise<void> {
   const { nodeId } = reader
   const isNeeded =

@@ -11,14 +11,17 @@ export const Moved = Type.Object({ node_id: Uuid, status: Type.String() })
 
 export const Shared = Type.Object({ node_id: Uuid, sharing: NodeSharing })
 
-/** Every gateway hears of it and tells the node, whose link it has. */
+/** Changes the status of a node. Every gateway is notified, and the one with the node's link sends it the change. */
 export async function move({ db }: Services, nodeId: string, status: 'active' | 'draining' | 'removed') {
   const node = await db.transaction().execute((trx) => moveRow(trx, nodeId, status))
   if (!node) throw new ApiError('not_found', 'there is no node with this id')
   return { node_id: nodeId, status }
 }
 
-/** Placement and the node itself go by it within a second; a node that becomes dedicated ends what it has at work for others. */
+/**
+ * Changes the sharing of a node. Placement and the node itself follow within a second; a node that becomes dedicated
+ * finishes its running work for other accounts.
+ */
 export async function share({ db }: Services, nodeId: string, sharing: NodeSharing) {
   const node = await db.transaction().execute((trx) => shareRow(trx, nodeId, sharing))
   if (!node) throw new ApiError('not_found', 'there is no node with this id')

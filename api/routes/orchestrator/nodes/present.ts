@@ -2,7 +2,7 @@ import type { NodeRow } from '../../../../db/tables/nodes.ts'
 import type { NodeSnapshot } from '../../../../domain/placement/node-snapshot.ts'
 import type { NodeInventory, NodeView } from '../../../../schemas/node.ts'
 
-/** A node that reported nothing for so long counts as offline. */
+/** A node without a report for this long counts as offline. */
 const SILENT_MS = 15_000
 
 type Listed = NodeRow & {

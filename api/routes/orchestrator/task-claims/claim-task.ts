@@ -38,7 +38,7 @@ export const claimTask = route({
         throw new ApiError('not_found', 'this node was given no such task')
       }
       if (isTerminalTask(task.status)) throw conflict(`this task has ${task.status} already`, 'closed')
-      // The gateway that admitted a warm request sees to it itself.
+      // A warm request belongs to the gateway that admitted it.
       if (task.gateway_id) throw conflict('this task is at work on a gateway', 'held')
 
       const lease = await openLease(trx, {
@@ -52,7 +52,7 @@ export const claimTask = route({
       await recordClaim(trx, task, { nodeId, attempt: lease.attempt, now: now() })
 
       const isWarm = warmthOf(links.placement.model(nodeId, task.model_key)) === 'warm'
-      // Operators see the load that this claim brings about.
+      // The workflow shows operators the load that this claim causes.
       const place = { modelKey: task.model_key, nodeId }
       if (!isWarm) await enqueueWorkflow(trx, modelLoadStart(place))
       await orderModel(trx, place)

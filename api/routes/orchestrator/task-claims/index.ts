@@ -3,5 +3,5 @@ import { readTaskInput } from './read-task-input.ts'
 
 export const taskClaims = [claimTask, readTaskInput]
 
-/** The claim at the root of the address as well. */
+/** Serves the claim at the root as well. */
 export const rootTaskClaims = [{ ...claimTask, operationId: 'claimTaskAtRoot' }]

@@ -17,10 +17,10 @@ import { leaseFileKey } from '../../../../domain/object-keys.ts'
 import type { CompleteLease, CompleteTask } from '../../../../schemas/lease.ts'
 import type { LeaseWork } from '../leases/work.ts'
 
-/** To see that an environment is there takes no longer; a load that waited longer for it had it installed. */
+/** A check that the environment exists is shorter than this; a longer wait means that it was installed. */
 const LONGEST_CHECK_MS = 1_000
 
-/** Reasons to stop that say nothing against the task. */
+/** Failure codes that do not count against the task. */
 const INTERRUPTIONS = new Set(['cancelled', 'drained', 'preempted'])
 
 function taskResult(body: CompleteLease): CompleteTask {
@@ -28,7 +28,7 @@ function taskResult(body: CompleteLease): CompleteTask {
   throw invalid(['body', 'result'], 'Field required', 'missing')
 }
 
-/** Language models are asked by tasks under one name; the answer says which of them it was. */
+/** Tasks call language models under one internal name; the response must show the endpoint's name. */
 async function namingModel(
   trx: Transaction<Database>,
   { endpoint_id }: TaskRow,
@@ -38,7 +38,7 @@ async function namingModel(
   return endpoint && isChatCapable(endpoint.task_type) ? { ...result, model: endpoint.name } : result
 }
 
-/** A lease on a task. Completing it is the task's end: row, ledger, event and counts in one transaction. */
+/** The rules of a lease on a task. Completing it ends the task: row, ledger, event and counts in one transaction. */
 export const taskWork = {
   fileKey: ({ account_id, subject_id, attempt }, file) =>
     `tasks/${account_id}/${subject_id}/${leaseFileKey(attempt, file)}`,
@@ -62,7 +62,7 @@ export const taskWork = {
     }
     const { node_id: nodeId } = lease
     await settleTasks(trx, [settlementOf(task, outcome, { now, nodeId, ownerAccountId: node?.account_id })])
-    // What was installed on the way is there from now on: the next load says more.
+    // A load that installed an environment is not recorded, because the next one will not have to.
     if (model_state === 'resident' || !node || environment_ms > LONGEST_CHECK_MS) return
     await recordLoad(trx, {
       model_key: task.model_key,
@@ -79,7 +79,7 @@ export const taskWork = {
     const isUnusable =
       code === 'unusable' &&
       (await markUnusable(trx, { modelKey: task.model_key, nodeId: lease.node_id, reason: message }))
-    // Where the word of this node does not count, another one is asked.
+    // When this node's report about the weights does not count, another node tries.
     if (retryable || (code === 'unusable' && !isUnusable)) {
       if (!INTERRUPTIONS.has(code)) await noteFailure(trx, lease.subject_id, message)
       return

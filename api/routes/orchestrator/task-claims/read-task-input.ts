@@ -8,7 +8,7 @@ import { route } from '../../../http/route.ts'
 
 const JSON_TYPE = 'application/json'
 
-/** The `input_url` of a claim: the lease token in it is the credential, so it ends with the lease. */
+/** Serves the `input_url` of a claim. The lease token in it is the credential, so it ends with the lease. */
 export const readTaskInput = route({
   operationId: 'readTaskInput',
   summary: 'Read the input of a claimed task',

@@ -4,5 +4,5 @@ import { Uuid } from '../../../../../schemas/common.ts'
 
 export const params = Type.Object({ account_id: Uuid })
 
-/** What a route answers for an account that does not exist. */
+/** The error for an account that does not exist. */
 export const accountNotFound = (): ApiError => new ApiError('not_found', 'there is no account with this id')

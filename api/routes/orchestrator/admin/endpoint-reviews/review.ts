@@ -18,7 +18,7 @@ export const present = (row: EndpointRow, config: Config) => ({
   account_id: row.account_id,
 })
 
-/** Saying the same again is fine; an endpoint that is not public has nothing to review. */
+/** Ends a review. Repeating a decision is allowed; an endpoint that is not public has no review. */
 export async function review(
   { db, config, now }: Services,
   id: string,

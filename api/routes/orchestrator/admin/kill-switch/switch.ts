@@ -8,11 +8,11 @@ import type { KillSwitchRow } from '../../../../../db/tables/accounts.ts'
 import { emit } from '../../../../events.ts'
 import type { Services } from '../../../../services.ts'
 
-/** How long the caller waits for gateways; one that is silent for longer closes its own gate. */
+/** The longest wait for gateways; one that is silent for longer closes its own gate. */
 const ACKNOWLEDGE_MS = 2_000
 const LOOK_MS = 25
 
-/** Writes the row, lets the workflow know, and waits until every live gateway acts on it. */
+/** Writes the row, signals the workflow, and waits until every live gateway has acknowledged it. */
 export async function switchKillSwitch(
   { db, killSwitchSignal, log, now }: Pick<Services, 'db' | 'killSwitchSignal' | 'log' | 'now'>,
   change: KillSwitchChange,

@@ -60,7 +60,7 @@ export const completeModelImport = route({
   },
 })
 
-/** That the bytes have their digest is for the node to find when it fetches them. */
+/** The node verifies the digest of the bytes when it downloads them. */
 async function checkFile(
   objects: ObjectStore,
   versionId: string,

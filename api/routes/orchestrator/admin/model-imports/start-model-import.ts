@@ -28,7 +28,7 @@ export const startModelImport = route({
       const { url } = await objects.signPut(key, { expiresInS: URL_LIFETIME_S, contentType: OCTETS })
       return { path, url, content_type: OCTETS }
     }
-    // Written first: what is uploaded and never completed is found by it.
+    // The row comes first, so that retention finds uploads that are never completed.
     await insertModelImport(db, { id: version_id, account_id, paths })
     return { version_id, uploads: await Promise.all(paths.map(sign)) }
   },
