@@ -28,7 +28,7 @@ export interface AppOptions extends MountOptions {
 
 type Listener = (req: IncomingMessage, res: ServerResponse) => void
 
-/** The whole HTTP surface as one request listener for `http.createServer`. */
+/** Builds the whole HTTP surface as one request listener for `http.createServer`. */
 export function createApp(
   services: Services,
   { families: given = FAMILIES, ...options }: AppOptions = {},
@@ -53,9 +53,9 @@ export function createApp(
 
 interface ShellOptions {
   routes: readonly MountedRoute[]
-  /** The middlewares of every request, also of one that is for no route. */
+  /** The middlewares of every request, including one that matches no route. */
   around: readonly Middleware[]
-  /** Routes of features that are off. */
+  /** Routes of disabled features. */
   off: readonly Operation[]
   log: Logger
 }
@@ -79,7 +79,7 @@ function createShell({ routes, around, off, log }: ShellOptions): Koa<RequestCon
   app.on('error', (err) => emit(log, 'connection.lost', { err }))
   Object.defineProperty(app.context, 'path', PATH)
   app.use((ctx, next) => {
-    // The middleware `respond` writes the answer, and says why.
+    // The middleware `respond` writes the response; its comment has the reason.
     ctx.respond = false
     ctx.state = new RequestContext(ctx.req, ctx.res, log)
     return next()
@@ -92,7 +92,7 @@ function createShell({ routes, around, off, log }: ShellOptions): Koa<RequestCon
   return app
 }
 
-/** The router matches `ctx.path`. Koa would parse the address anew, and throw at some that name a host badly. */
+/** The router matches `ctx.path`. Koa's own getter would parse the URL again, and throw for an invalid host. */
 const PATH = {
   get(this: { state: RequestContext }): string {
     return this.state.routedPath

@@ -52,7 +52,7 @@ export async function startGateway({
     headersTimeout: HEADERS_TIMEOUT_MS,
     // Uploads of a gigabyte over a slow line take long; the limit of a body is its size.
     requestTimeout: 0,
-    // The middleware `requireHost` refuses what lacks it in our own words.
+    // The middleware `requireHost` refuses such requests in the usual error format.
     requireHostHeader: false,
     // Some clients offer an upgrade to HTTP/2, which would otherwise get no response.
     shouldUpgradeCallback: asksForLink,
@@ -67,7 +67,7 @@ export async function startGateway({
       connections.note(req.socket, res)
       answer(req, res)
     }
-    // The middleware `takeBody` says "100 Continue", once it knows that the body is wanted.
+    // The middleware `takeBody` sends "100 Continue" itself, once it knows that the body will be accepted.
     for (const event of ['request', 'checkContinue', 'checkExpectation'] as const) {
       server.removeAllListeners(event).on(event, listener)
     }

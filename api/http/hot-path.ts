@@ -4,7 +4,7 @@ import type { Middleware } from './middleware/middleware.ts'
 import type { Operation } from './operation.ts'
 import { RequestContext } from './request-context.ts'
 
-/** A route with the middlewares that its requests pass. */
+/** A route with the middlewares of its requests. */
 export interface MountedRoute {
   operation: Operation
   middlewares: readonly Middleware[]
@@ -15,18 +15,18 @@ type Run = (ctx: { readonly state: RequestContext }) => Promise<void>
 interface HotEntry {
   operation: Operation
   run: Run
-  /** The path before its parameter, or the whole path where there is none. */
+  /** The path before its parameter, or the whole path without one. */
   before: string
   after: string
   name: string | undefined
 }
 
 /**
- * Serves chats and inferences past Koa and its router, with the very middlewares that Koa would call, in the same order.
- * A gateway answers thousands of them a second. Through Koa each takes some 20 µs of CPU more, half as much again: for
- * its context, for the search through a hundred patterns, and for a promise at each middleware. Everything else goes through
- * Koa, also what is not plain about these routes: other methods, a query, anything encoded, no Host. The function returns
- * false for it.
+ * Serves chats and inferences without Koa and its router, with the same middlewares in the same order. A gateway
+ * answers thousands of them a second, and Koa would add about 20 µs of CPU to each, half as much again: for its
+ * context, for the search through a hundred patterns, and for a promise per middleware. Every other request goes
+ * through Koa, including unusual ones to these routes: other methods, a query, an encoded path, no Host. For those
+ * the function returns false.
  */
 export function hotPath(
   routes: readonly MountedRoute[],
@@ -64,7 +64,7 @@ function valueIn({ before, after }: HotEntry, url: string): string | undefined {
   return value === '' || NOT_PLAIN.test(value) ? undefined : value
 }
 
-/** As koa-compose does, with no promise for each middleware. */
+/** Works as koa-compose, without a promise per middleware. */
 const compose = (middlewares: readonly Middleware[]): Run =>
   middlewares.reduceRight<Run>(
     (next, middleware) => (ctx) => middleware(ctx, () => next(ctx)),

@@ -14,13 +14,13 @@ const SECRET_PARAM = /\{(?:lease_token|grant)\}/
 /** Join tokens are checked by the handler, with the body. */
 const OPEN: ReadonlySet<Auth> = new Set(['none', 'join-token'])
 
-/** A route of a family, with what several middlewares ask about its declaration. */
+/** A route of a family, with the properties of its declaration that several middlewares use. */
 export interface Operation {
   readonly route: AnyRoute
   readonly family: Family
   /** The whole path, in OpenAPI's spelling. */
   readonly path: string
-  /** Callers show no credential, or one that only the handler can check. */
+  /** True when callers need no credential, or one that only the handler can check. */
   readonly isOpen: boolean
   /** The path in the log, when the path itself is a credential. */
   readonly loggedPath: string | undefined
@@ -44,7 +44,7 @@ export function operationOf(
   }
 }
 
-/** The routes of all families, apart from those of features that are off. */
+/** Returns the routes of all families, apart from those of disabled features. */
 export function operationsOf(
   families: readonly Family[],
   features: readonly string[],

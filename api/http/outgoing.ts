@@ -1,14 +1,14 @@
 import { Readable } from 'node:stream'
 import type { ReplyHeaders } from './reply.ts'
 
-/** An answer ready to send: JSON as text, everything else as it is. */
+/** An encoded response: JSON as text, everything else as it is. */
 export interface Outgoing {
   status: number
   body: string | Uint8Array | Readable | undefined
   headers: ReplyHeaders | undefined
 }
 
-/** Turns what a handler gave into bytes; JSON is written once, so that the stored reply is the sent one. */
+/** Encodes a handler's result. JSON is serialized once, so that the stored reply equals the one sent. */
 export function encode(status: number, body: unknown, headers: ReplyHeaders | undefined): Outgoing {
   if (body === undefined) return { status, body: undefined, headers }
   if (body instanceof Uint8Array || body instanceof Readable) return { status, body, headers }

@@ -20,7 +20,7 @@ import { Strangers } from './strangers.ts'
 
 const MIB = 1024 * 1024
 
-/** The limits of this gateway, which the routes have in common. */
+/** The limits that all routes of this gateway share. */
 export interface SharedLimits {
   readonly bodies: BodyBudget
   readonly strangers: Strangers
@@ -41,14 +41,14 @@ export function createLimits(services: Services): SharedLimits {
   }
 }
 
-/** The middlewares that a request to this route passes, in their order. */
+/** Returns the middlewares of a route in order. */
 export function pipelineOf(
   operation: Operation,
   services: Services,
   { bodies, strangers, limiter, longAnswers, idempotency }: SharedLimits,
 ): Middleware[] {
   const { route, isOpen } = operation
-  // The signature of a node covers the body, so that is read before anything else is believed.
+  // The signature of a node covers the body, so the body is read before the request is trusted.
   const isBodySigned = route.auth === 'node-signature' && !route.stream
   const body = takeBody(operation, { bodies, streamBytes: services.objects.putBytes })
   const caller = authenticate(operation, services, strangers)

@@ -22,12 +22,12 @@ function withoutOrigin(url: string): string {
 }
 
 /**
- * One request on its way through the middlewares, which have it as Koa's `ctx.state`. What is rarely asked for (disconnect,
- * logger) is made when it is.
+ * One request on its way through the middlewares, as Koa's `ctx.state`. Parts that are rarely needed (disconnect,
+ * logger) are created on demand.
  */
 export class RequestContext implements AnyRequest {
   readonly req: IncomingMessage
-  /** The response as `respond` writes it: with `head`, in one go. */
+  /** The response as `respond` writes it, together with `head`. */
   readonly response: ServerResponse
   /** Names and values in turn of the headers that every response to this request has. */
   readonly head: string[]
@@ -36,9 +36,9 @@ export class RequestContext implements AnyRequest {
   /** The path without the query, which may contain the secret of a signed URL. */
   readonly path: string
   readonly search: string
-  /** The path as routes are matched with it. */
+  /** The path that the router matches. */
   routedPath: string
-  /** The route that the request is for, once that is known. */
+  /** The route of the request, once it is known. */
   operation: Operation | undefined
   caller: AnyCaller
   accountId: string | undefined
@@ -52,7 +52,7 @@ export class RequestContext implements AnyRequest {
   /** The memory that its body holds. */
   held: Held | undefined
   trx: Transaction<Database> | undefined
-  /** What the handler gave, as long as it has not answered by itself. */
+  /** The encoded result of the handler, unless it has responded itself. */
   outgoing: Outgoing | undefined
   readonly #parentLog: Logger
   #log: Logger | undefined
@@ -74,7 +74,7 @@ export class RequestContext implements AnyRequest {
     if (res.shouldKeepAlive) this.head.push('keep-alive', KEEP_ALIVE)
   }
 
-  /** For handlers that write by themselves: what `respond` would send is set on it at first use. */
+  /** The response for handlers that write by themselves; the headers of `respond` are set on it at first use. */
   get res(): ServerResponse {
     const { response, head } = this
     if (head.length > 0 && !response.headersSent) {

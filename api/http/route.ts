@@ -113,9 +113,9 @@ export interface Route<
    * memory. Parameters are as in the path.
    */
   grant?(request: Pick<AnyRequest, 'req' | 'params'>, services: Services): string
-  /** Called so often that it goes past Koa and its router (`hot-path.ts`). */
+  /** Called so often that it bypasses Koa and its router (`hot-path.ts`). */
   isHot?: boolean
-  /** Opens no description: an inner route that clients reach by a URL they are given. */
+  /** Excludes the route from the description: an inner route that clients reach by a URL from a response. */
   internal?: boolean
   // A method rather than a property, so that a table of routes may forget each route's own types.
   handler(

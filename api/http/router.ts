@@ -1,7 +1,7 @@
 import Router, { type RouterMiddleware } from '@koa/router'
 import type { RequestContext } from './request-context.ts'
 
-/** A route as it is given to the router. */
+/** A route for the router. */
 export interface RouterEntry {
   name: string
   method: string
@@ -13,9 +13,9 @@ export interface RouterEntry {
 export type ApiRouter = Router<RequestContext>
 
 /**
- * An @koa/router with these routes. It takes the first that fits, so they are put in the order of their paths: at each
- * segment literals come before parameters with a suffix (`{slug}:invoke`), and these before bare parameters. Upper and lower
- * case differ, and so do paths with and without a slash at their end.
+ * Creates an @koa/router with these routes. It uses the first route that matches, so they are sorted by path: at each
+ * segment literals precede parameters with a suffix (`{slug}:invoke`), and these precede bare parameters. Paths are
+ * case-sensitive, and a trailing slash makes another path.
  */
 export function createRouter(entries: readonly RouterEntry[]): ApiRouter {
   refuseAmbiguous(entries)
@@ -29,13 +29,16 @@ export function createRouter(entries: readonly RouterEntry[]): ApiRouter {
   return router
 }
 
-/** `/actions/{slug}:invoke` as path-to-regexp writes it: `/actions/:slug\:invoke`. */
+/** Translates a path for path-to-regexp: `/actions/{slug}:invoke` becomes `/actions/:slug\:invoke`. */
 const patternOf = (path: string): string =>
   path.replaceAll(':', String.raw`\:`).replaceAll(/\{(\w+)\}/g, ':$1')
 
 const LONGEST_SUFFIX = 999
 
-/** Sorts paths: of two that fit the same request, the one that says more about its first different segment comes first. */
+/**
+ * Returns a sort key: of two paths that match the same request, the one with the more specific first
+ * different segment comes first.
+ */
 const rankOf = (path: string): string =>
   segmentsOf(path)
     .map((segment) => {
@@ -48,7 +51,7 @@ const rankOf = (path: string): string =>
 const segmentsOf = (path: string): string[] => path.split('/').slice(1)
 const suffixOf = (segment: string): string => segment.slice(segment.indexOf('}') + 1)
 
-/** Throws when two routes have one method and path, or call the parameter in one place by two names. */
+/** Throws when two routes have the same method and path, or different names for the same parameter. */
 function refuseAmbiguous(entries: readonly RouterEntry[]): void {
   const seen = new Set<string>()
   const names = new Map<string, string>()
@@ -66,9 +69,8 @@ function refuseAmbiguous(entries: readonly RouterEntry[]): void {
 }
 
 /**
- * The path as routes are matched with it: each segment is decoded on its own, so that `%3Ainvoke` is `:invoke`, but for
- * slashes and percent signs, which the router decodes once it has found the segments. Throws a `URIError` when a segment is
- * not encoded well.
+ * Decodes a path for the router: each segment separately, so that `%3Ainvoke` becomes `:invoke`, except for slashes and
+ * percent signs, which the router decodes after splitting. Throws a `URIError` for a segment with invalid encoding.
  */
 export const routedPath = (path: string): string =>
   path.includes('%') ? path.split('/').map(decodeSegment).join('/') : path
@@ -76,7 +78,7 @@ export const routedPath = (path: string): string =>
 const decodeSegment = (segment: string): string =>
   decodeURIComponent(segment).replaceAll('%', '%25').replaceAll('/', '%2F')
 
-/** Says whether some route begins like the path, as far as the path's first segment that cannot be decoded. */
+/** Returns whether a route matches the path up to its first segment that cannot be decoded. */
 export function leadsToMalformed(entries: readonly RouterEntry[], path: string): boolean {
   const given: string[] = []
   for (const segment of segmentsOf(path)) {

@@ -7,7 +7,7 @@ import { identify } from '../stranger-sockets.ts'
 import type { Strangers } from '../strangers.ts'
 import type { Middleware } from './middleware.ts'
 
-/** Finds out who is calling, by the credential that the route declares. */
+/** Identifies the caller by the credential that the route declares. */
 export function authenticate(
   { route, isOpen }: Operation,
   services: Services,
@@ -34,7 +34,7 @@ export function authenticate(
   }
 }
 
-/** Checks what the head of a node's request says of its sender, before its body is read. */
+/** Checks the signed head of a node's request, before its body is read. */
 export const checkSignedHead =
   (services: Services): Middleware =>
   async ({ state }, next) => {

@@ -4,18 +4,18 @@ import { encode, type Outgoing } from '../outgoing.ts'
 import { HANDLED, Reply } from '../reply.ts'
 import type { Middleware } from './middleware.ts'
 
-/** Calls the route's handler, and makes what it gives ready to send; `respond` sends it. */
+/** Calls the route's handler and encodes its result; `respond` sends it. */
 export const callHandler =
   (operation: Operation, services: Services): Middleware =>
   async ({ state }) => {
     const { route } = operation
     const result = await route.handler(state as never, services)
-    // Of an idempotent route, nothing has been committed yet.
+    // On an idempotent route nothing is committed yet.
     if (!route.idempotent) state.runAfterCommit()
     state.outgoing = outgoingOf(operation, result)
   }
 
-/** Makes ready to send what a handler gave; nothing when the handler has answered by itself. */
+/** Encodes a handler's result; nothing when the handler has responded itself. */
 function outgoingOf({ route, conformance }: Operation, result: unknown): Outgoing | undefined {
   if (result === HANDLED) return undefined
   const outgoing =

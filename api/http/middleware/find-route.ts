@@ -8,7 +8,7 @@ import type { Middleware } from './middleware.ts'
 type ApiMiddleware = RouterMiddleware<RequestContext>
 type Matched = NonNullable<RouterContext<RequestContext>['matched']>
 
-/** An answer repeats so much of a path. */
+/** The longest part of a path that a response quotes. */
 const LONGEST_PATH = 200
 
 export const requireHost: Middleware = ({ state: { req } }, next) => {
@@ -16,7 +16,7 @@ export const requireHost: Middleware = ({ state: { req } }, next) => {
   throw new ApiError('bad_request', 'the header Host is missing')
 }
 
-/** Makes the path ready for the router. */
+/** Decodes the path for the router. */
 export const decodePath =
   (entries: readonly RouterEntry[]): Middleware =>
   ({ state }, next) => {
@@ -29,18 +29,18 @@ export const decodePath =
     return next()
   }
 
-/** Begins the middlewares of a route. */
+/** Enters a route: the first of its middlewares. */
 export const enterRoute =
   (operation: Operation): ApiMiddleware =>
   ({ state, params, matched = [], routerPath }, next) => {
-    // @koa/router goes on to paths that say less where the first one lacks the method.
+    // @koa/router continues with less specific paths when the first one lacks the method.
     if (matched[0]?.path !== routerPath) throw methodNotAllowed(state, matched)
     state.operation = operation
     state.params = params
     return next()
   }
 
-/** Answers what no route has taken. `off` holds the routes of features that are off, named as these features. */
+/** Responds to requests without a route. `off` holds the routes of disabled features, under the names of these features. */
 export const answerUnrouted =
   (off: ApiRouter): ApiMiddleware =>
   async ({ state, matched = [] }) => {
@@ -62,7 +62,7 @@ function methodNotAllowed({ path }: RequestContext, matched: Matched): ApiError 
   return new ApiError('method_not_allowed', `${path} takes ${allow}`, { headers: { allow } })
 }
 
-/** The methods of the first path, in the order in which they are declared. */
+/** Returns the methods of the first path, in the order of their declaration. */
 function allowed(matched: Matched): string {
   const methods = matched.filter(({ path }) => path === matched[0]?.path).flatMap((layer) => layer.methods)
   const names = methods.filter((method) => method !== 'HEAD')

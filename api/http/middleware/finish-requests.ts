@@ -4,10 +4,10 @@ import type { RequestContext } from '../request-context.ts'
 import { requestLog } from '../request-log.ts'
 import type { Middleware } from './middleware.ts'
 
-/** The log has this status where the client left before its answer. */
+/** The status in the log for a client that left before the response. */
 const CLIENT_GONE = 499
 
-/** Gives the memory of the request's body back once the request has been answered, and logs its line. */
+/** Releases the memory of the body once the request has been answered, and logs the request. */
 export function finishRequests(log: Logger, bodies: BodyBudget): Middleware {
   const logLine = requestLog(log)
 

@@ -1,7 +1,7 @@
 import type { RateLimiter } from '../rate-limit.ts'
 import type { Middleware } from './middleware.ts'
 
-/** Takes a request from what its account may send, and says in the head how much is left. */
+/** Counts a request against its account's rate, and adds the rate limit headers. */
 export const limitRate =
   (limiter: RateLimiter): Middleware =>
   ({ state: { accountId, head } }, next) => {

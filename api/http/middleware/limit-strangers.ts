@@ -2,7 +2,10 @@ import type { Operation } from '../operation.ts'
 import type { Strangers } from '../strangers.ts'
 import type { Middleware } from './middleware.ts'
 
-/** What is open to everybody counts at once; a URL that is a credential only when it turns out to be none. */
+/**
+ * Counts unauthenticated requests by address: on open routes at once, and on routes whose URL is a credential only when
+ * it turns out to be invalid.
+ */
 export const limitStrangers =
   ({ route }: Operation, strangers: Strangers): Middleware =>
   ({ state: { req } }, next) => {

@@ -10,7 +10,7 @@ import { unstorableText } from '../unstorable.ts'
 import type { Middleware } from './middleware.ts'
 import { sendError } from './respond.ts'
 
-/** Answers whatever the middlewares after it throw, in the words of the request's family. Never throws. */
+/** Responds to any error of the later middlewares in the format of the request's family. Never throws. */
 export function renderErrors(families: readonly Family[], strangers: Strangers): Middleware {
   function fail(state: RequestContext, err: unknown): void {
     const { response } = state
@@ -51,7 +51,7 @@ export function renderErrors(families: readonly Family[], strangers: Strangers):
   }
 }
 
-/** Says whether it is for want of a valid credential that a request is refused. */
+/** Returns whether a request is refused for lack of a valid credential. */
 const isStrangers = ({ operation }: RequestContext, { status }: ApiError): boolean =>
   status === 401 ||
   (operation?.isOpen === true && operation.route.internal === true && (status === 403 || status === 404))

@@ -12,9 +12,9 @@ import type { RequestContext } from '../request-context.ts'
 import type { Middleware } from './middleware.ts'
 
 /**
- * Sends what the handler gave. Koa's own way out (`ctx.body`) is not taken: it spells its headers `Content-Type` and
- * `Content-Length` where this API has lower case, writes head and body apart, ends a 304 differently, and lets a stream that
- * breaks end like one that is complete.
+ * Sends the handler's result. It does not use Koa's `ctx.body`, which spells its headers `Content-Type` and
+ * `Content-Length` where this API has lower case, writes head and body separately, ends a 304 differently, and lets a
+ * stream that breaks end like a complete one.
  */
 export const respond: Middleware = async ({ state }, next) => {
   await next()

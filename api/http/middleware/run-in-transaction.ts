@@ -8,8 +8,8 @@ import type { AnyRoute } from '../route.ts'
 import type { Middleware } from './middleware.ts'
 
 /**
- * Runs the handler of an idempotent route in a transaction, which the key and the stored reply commit with. A request whose
- * key is known gets the stored reply, and its handler is not called.
+ * Runs the handler of an idempotent route in a transaction, together with the key and the stored reply. A request with
+ * a known key gets the stored reply, and its handler is not called.
  */
 export function runInTransaction(route: AnyRoute, services: Services, idempotency: Idempotency): Middleware {
   const { db, outbox, killSwitch } = services

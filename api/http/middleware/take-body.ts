@@ -14,19 +14,19 @@ import type { Middleware } from './middleware.ts'
 
 const MIB = 1024 * 1024
 const JSON_TYPES = [JSON_TYPE]
-/** What a form may hold beside its file: 32 fields of 64 KiB, and the heads of its parts. */
+/** The size of a form apart from its file: 32 fields of 64 KiB, and the heads of its parts. */
 const FORM_BYTES = 4 * MIB
 
 /**
- * Reads a JSON body into the context, or looks at the head of one that the handler will read. Both take their memory from
- * `bodies`; of a stream, `streamBytes` are in memory at a time.
+ * Reads a JSON body into the context, or checks the head of one that the handler will read. Both reserve their memory
+ * in `bodies`; of a stream, `streamBytes` are in memory at a time.
  */
 export function takeBody(
   { route, isOpen }: Operation,
   { bodies, streamBytes }: { bodies: BodyBudget; streamBytes: number },
 ): Middleware {
   const maxBytes = route.stream ? Infinity : Math.min(route.maxBodyBytes ?? MIB, bodies.share)
-  /** Who holds the memory of a body whose sender is no account. */
+  /** The owner of a body's memory when its sender has no account. */
   const fallbackOwner = isOpen ? STRANGERS : route.auth
 
   /** Refuses by the declared length, before a byte is read. */
@@ -36,7 +36,7 @@ export function takeBody(
     if (bytes > maxBytes) throw tooLarge(maxBytes)
   }
 
-  /** Makes sure that there is room for what is coming. */
+  /** Reserves memory for the body. */
   function reserve(state: RequestContext): void {
     const declared = declaredLength(state.req)
     const held = (state.held = { owner: state.accountId ?? state.owner ?? fallbackOwner, bytes: 0 })

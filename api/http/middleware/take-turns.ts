@@ -1,7 +1,7 @@
 import type { LongAnswers } from '../long-answers.ts'
 import type { Middleware } from './middleware.ts'
 
-/** Makes the long answers of an account one after another. */
+/** Builds the long responses of an account one after another. */
 export const takeTurns =
   (longAnswers: LongAnswers): Middleware =>
   async ({ state }, next) => {

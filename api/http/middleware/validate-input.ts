@@ -9,13 +9,13 @@ import type { Middleware } from './middleware.ts'
 
 const LARGE_BYTES = 64 * 1024
 
-/** Checks everything the route declares, and puts the checked values where the handler finds them. */
+/** Validates everything that the route declares, and stores the values for the handler. */
 export function validateInput(route: AnyRoute, bodies: BodyBudget): Middleware {
   const params = route.params && textCheck('path', route.params)
   const query = route.query && textCheck('query', route.query)
   const headers = route.headers && textCheck('header', route.headers)
   const body = route.body && jsonCheck('body', route.body)
-  // What a node gives back is trusted.
+  // Results of nodes are exempt from the count of values.
   const isTrusted = route.auth === 'node-signature'
 
   return ({ state }, next) => {
@@ -33,7 +33,7 @@ export function validateInput(route: AnyRoute, bodies: BodyBudget): Middleware {
   }
 }
 
-/** Counts what the values of a large body will take beside its text. */
+/** Reserves memory for the parsed values of a large body. */
 function holdValues(bodies: BodyBudget, { held, rawBody }: RequestContext): void {
   const bytes = parsedBytes(rawBody)
   if (rawBody.length + bytes > bodies.share) {
