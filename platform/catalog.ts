@@ -12,18 +12,18 @@ import {
 } from '../schemas/model-config.ts'
 import { RuntimeProfile } from '../schemas/runtime-profile.ts'
 
-/** What is wrong with one value, with its JSON pointer below `hyperparameters`. */
+/** A fault of one value, with its JSON pointer below `hyperparameters`. */
 interface HyperparameterIssue {
   path: string
   message: string
 }
 
-/** A run's hyperparameters after aliases and defaults, and what the caller should hear about them. */
+/** A run's hyperparameters after aliases and defaults, with the notes for its owner. */
 interface ResolvedHyperparameters {
   values: Record<string, unknown>
-  /** Unknown keys: ignored, told in the run's log. */
+  /** Unknown keys, which are ignored and noted in the run's log. */
   warnings: string[]
-  /** Known keys out of range: the request is refused. */
+  /** Known keys with invalid values; the request is refused. */
   issues: HyperparameterIssue[]
 }
 
@@ -33,12 +33,15 @@ export interface CatalogModel {
   profile: RuntimeProfile
   listEntry: ModelConfig
   detail: ModelConfigDetail
-  /** The schema of the hyperparameters as callers see it. */
+  /** The schema of the hyperparameters in responses. */
   schema: HyperparameterSchema
   resolveHyperparameters(given: Record<string, unknown>): ResolvedHyperparameters
-  /** Memory the trainer is expected to hold, by the size of the dataset as a file or, where it is known, in memory. */
+  /**
+   * Returns the memory that the trainer is expected to use, by the size of the dataset as a file or,
+   * where it is known, in memory.
+   */
   estimateMemoryMb(datasetBytes: number): number
-  /** Memory without which it cannot even hold so many bytes of decoded data. */
+  /** Returns the memory that the decoded data alone needs. */
   leastMemoryMb(decodedBytes: number): number
 }
 
@@ -48,14 +51,14 @@ export interface Catalog {
   profiles: readonly RuntimeProfile[]
   model(modelId: string): CatalogModel | undefined
   profile(profileId: string): RuntimeProfile | undefined
-  /** The config that trains language models of any repository; the first of them, if there are several. */
+  /** The config that trains language models of any repository; the first of several. */
   readonly tuner: CatalogModel | undefined
 }
 
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), '..')
 const ajv = new Ajv2020({ allErrors: true, strict: false, coerceTypes: false })
 
-/** Reads and checks the catalog. A bad file stops the start with a sentence that names the file and the place in it. */
+/** Reads and checks the catalog. A bad file stops the start with an error that names the file and the location in it. */
 export function loadCatalog(directory = join(ROOT, 'catalog')): Catalog {
   const profiles = readAll<RuntimeProfile>(join(directory, 'runtime-profiles'), RuntimeProfile, 'profile_id')
   const profileById = new Map(profiles.map(({ value }) => [value.profile_id, value]))
@@ -119,7 +122,7 @@ function resolve(
       warnings.push(`Hyperparameter ${short(key)} is not known to ${config.model_id} and is ignored.`)
       continue
     }
-    // The proper names come last, so they win over their aliases.
+    // Proper names come last, so they override their aliases.
     if (name in known)
       warnings.push(`Hyperparameter ${spelling[name]} is ignored because ${key} is given too.`)
     known[name] = value

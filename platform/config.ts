@@ -18,7 +18,7 @@ const setting = <K extends KindName, D extends string | undefined>(
   meaning,
 })
 
-/** Where this machine's user keeps caches; an empty variable counts as none. */
+/** The cache folder of this machine's user; an empty variable counts as unset. */
 export const CACHE_HOME = process.env.XDG_CACHE_HOME || join(homedir(), '.cache')
 
 /** Every environment variable the platform reads: type, default and meaning. */
@@ -223,7 +223,7 @@ export class ConfigError extends Error {
   override readonly name = 'ConfigError'
 }
 
-/** Parses every setting; the first bad value throws a `ConfigError` naming it. */
+/** Parses every setting; the first bad value throws a `ConfigError` that names it. */
 export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   const entries = Object.entries(SETTINGS).map(([name, declared]) => [
     name,
@@ -248,7 +248,7 @@ function valueOf(
   )
 }
 
-/** The value of a setting that this process cannot do without. */
+/** Returns a setting that this process requires; throws a `ConfigError` when it is unset. */
 export function required<N extends Name>(config: Config, name: N): Exclude<Config[N], undefined> {
   const value = config[name]
   if (value !== undefined && value !== '') return value as Exclude<Config[N], undefined>

@@ -2,13 +2,13 @@ import type { Logger } from './log.ts'
 
 export type EventLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal'
 
-/** The types that a field may have, by the word that declares them; a `?` behind the word says that the field may be missing. */
+/** The types of fields, by the name that declares them; a `?` after the name makes the field optional. */
 interface FieldValues {
   string: string
   number: number
   'string[]': readonly string[]
   'number[]': readonly number[]
-  /** It is written with its stack and its cause; whatever else was thrown is written as it is. */
+  /** An Error is logged with its stack and its cause; any other value as it is. */
   error: unknown
   json: unknown
 }
@@ -21,9 +21,9 @@ export interface LogEvent<
   S extends string | undefined = string | undefined,
   F extends FieldTypes = FieldTypes,
 > {
-  /** `any` where whoever emits the event says the level. */
+  /** `any` when the caller chooses the level. */
   readonly level: L
-  /** The `msg` of the line; a word in braces stands for a text that comes with each line. */
+  /** The `msg` of the line; a name in braces is replaced by a text of each line. */
   readonly sentence: S
   readonly fields: F
 }
@@ -79,8 +79,8 @@ export interface Emit<E extends LogEvents> {
 }
 
 /**
- * Declares the events that a part of the platform logs, and gives the function that emits them. Names are for operators to
- * count and to alarm on: a name stays with its event for ever, and one that is given up is not used again.
+ * Declares the events that a part of the platform logs, and returns the function that emits them. Operators count
+ * events by name and alert on them, so a name always stays with its event, and a retired name is not reused.
  */
 export function defineEvents<const E extends LogEvents>(events: E): Emit<E> {
   const emit = (

@@ -1,12 +1,12 @@
 import { ConfigError } from './config.ts'
 
-/** Where a server listens, as it was asked to. */
+/** The configured address of a server. */
 export interface ListenAddress {
   host: string
   port: number
 }
 
-/** Why the API cannot listen there, naming the setting to change. */
+/** Explains why the API cannot listen there, and names the setting to change. */
 export function listenError(cause: unknown, { host, port }: ListenAddress): ConfigError {
   const { code = '', message } = cause as NodeJS.ErrnoException
   return new ConfigError(reason(code, message), { cause })
@@ -29,7 +29,7 @@ export function listenError(cause: unknown, { host, port }: ListenAddress): Conf
   }
 }
 
-/** How programs on this machine reach a server that listens there. */
+/** Returns the URL at which programs on this machine reach the server. */
 export function localUrl({ host, port }: ListenAddress): string {
   const name = host === '0.0.0.0' || host === '::' ? '127.0.0.1' : host
   return `http://${name.includes(':') ? `[${name}]` : name}:${port}`

@@ -1,15 +1,18 @@
 import { type DestinationStream, type Logger as Pino, type LoggerOptions, pino } from 'pino'
 
-/** Where events are written to (events.ts). Its type has no method of a level, so that every line is an event. */
+/** The destination of events (events.ts). Its type has no method per level, so that every line is an event. */
 export interface Logger extends Pick<Pino, 'isLevelEnabled' | 'levels'> {
   child(bindings: Readonly<Record<string, unknown>>): Logger
 }
 
-/** JSON lines on stdout; what could carry a secret is cut out wherever it appears. */
+/** Logs JSON lines to stdout; fields that may contain a secret are redacted wherever they appear. */
 export function createLogger(
   name: string,
   level: string,
-  /** For processes that write thousands of lines a second: whole blocks, at the latest after 100 ms and at exit. */
+  /**
+   * For processes that log thousands of lines a second: lines are written in whole blocks, at the latest
+   * after 100 ms and at exit.
+   */
   { buffered = false }: { buffered?: boolean } = {},
 ): Logger {
   const options: LoggerOptions = {
@@ -25,7 +28,7 @@ export function createLogger(
         '*.secret',
         '*.token',
         '*.signed_url',
-        // Of database errors: they quote the row, and with it inputs and results.
+        // Fields of database errors that quote the row, and with it inputs and results.
         'err.detail',
         'err.where',
       ],
@@ -35,20 +38,20 @@ export function createLogger(
   return buffered ? pino(options, blocksOfLines()) : pino(options)
 }
 
-/** Half of what a pipe holds: one that is on its way when the process ends still goes whole. */
+/** Half of a pipe's capacity, so that a block in progress at exit is still written whole. */
 const BLOCK_BYTES = 32 * 1024
-/** Of one character, in UTF-8. */
+/** The largest UTF-8 size of one UTF-16 unit. */
 const MAX_BYTES = 3
 const LONGEST_MS = 100
 
-/** Lines become bytes as they come: as texts, in pieces, they would outlive young collections, and be copied by each. */
+/** Lines are encoded as they arrive. As strings they would survive young collections and be copied by each. */
 function blocksOfLines(): DestinationStream & { flushSync(): void } {
   const out = pino.destination({ sync: false, contentMode: 'buffer' })
   const block = Buffer.allocUnsafeSlow(BLOCK_BYTES)
   let length = 0
   let timer: NodeJS.Timeout | undefined
   const write = (bytes: Buffer) => {
-    // In this mode it takes bytes, which its types do not know.
+    // In this mode pino accepts bytes, which its types lack.
     out.write(bytes as unknown as string)
   }
   const pass = () => {
@@ -58,7 +61,7 @@ function blocksOfLines(): DestinationStream & { flushSync(): void } {
     write(Buffer.from(block.subarray(0, length)))
     length = 0
   }
-  // Before pino's own listeners, which write out and close what has been passed on.
+  // The listeners precede pino's own, which flush and close its destination.
   process.prependListener('beforeExit', pass)
   process.prependListener('exit', pass)
   return {

@@ -1,7 +1,7 @@
 import { createHash, createHmac, hkdfSync, timingSafeEqual } from 'node:crypto'
 import { ConfigError } from './config.ts'
 
-/** How long a credential lets its node through; nodes earn the next one well before. */
+/** The lifetime of a credential; nodes renew it well before. */
 export const CREDENTIAL_LIFETIME_MS = 600_000
 
 const ID_BYTES = 4
@@ -13,7 +13,7 @@ interface RingKey {
   key: Buffer
 }
 
-/** Whom a credential speaks for, and until when. */
+/** The node that a credential identifies, and its expiry. */
 export interface Credential {
   nodeId: string
   /** Epoch milliseconds. */
@@ -21,9 +21,9 @@ export interface Credential {
 }
 
 /**
- * What the Temporal gate knows nodes and their work by: a short-lived credential per node, and task tokens bound to the node
- * they were handed to. Nothing is stored: whoever has the ring of `HEARTH_ENCRYPTION_KEYS` can make and check both, with keys
- * derived for this alone. The first key signs and all keys check, so keys can be rotated.
+ * The credentials of nodes at the Temporal gate: a short-lived one per node, and task tokens that are bound to the node
+ * they were handed to. Nothing is stored: a process with the ring of `HEARTH_ENCRYPTION_KEYS` can make and check both,
+ * with keys derived for this purpose. The first key signs and all keys verify, so keys can be rotated.
  */
 export class NodeCredentials {
   readonly #keys: readonly RingKey[]
@@ -42,24 +42,24 @@ export class NodeCredentials {
     return `hgt_${this.#sign('credential', body).toString('base64url')}`
   }
 
-  /** Undefined for a token that is not ours; one that has expired is told apart by `expiresAt`. */
+  /** Returns undefined for a token with an invalid signature; the caller must check `expiresAt`. */
   read(token: string): Credential | undefined {
     const [, text] = TOKEN.exec(token) ?? []
     const body = text === undefined ? undefined : this.#check('credential', Buffer.from(text, 'base64url'))
     return body && (JSON.parse(body.toString()) as Credential)
   }
 
-  /** A task token as the node gets it: no other node can answer with it. */
+  /** Binds a task token to a node, so that no other node can use it. */
   bind(nodeId: string, taskToken: Uint8Array): Buffer {
     return this.#sign(`task ${nodeId}`, taskToken)
   }
 
-  /** Temporal's own task token; undefined when it was not handed to this node. */
+  /** Returns Temporal's own task token; undefined when it was not bound to this node. */
   unbind(nodeId: string, bound: Uint8Array): Buffer | undefined {
     return this.#check(`task ${nodeId}`, Buffer.from(bound.buffer, bound.byteOffset, bound.byteLength))
   }
 
-  /** Key id, code, body. */
+  /** The format is key id, code, body. */
   #sign(purpose: string, body: Uint8Array): Buffer {
     return Buffer.concat([this.#current.id, codeOf(this.#current, purpose, body), body])
   }

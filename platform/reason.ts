@@ -7,13 +7,16 @@ interface Fault {
   errors?: readonly unknown[]
 }
 
-/** What an error says, in one line. Where a name has several addresses, the words are in the errors gathered. */
+/**
+ * Returns the message of an error in one line. For a name with several addresses, the messages are
+ * in the aggregated errors.
+ */
 export function reasonOf(err: unknown): string {
   const { message, details, code, errors = [] } = err as Fault
   const text = details || message || (errors.length > 0 ? reasonOf(errors[0]) : String(code ?? err))
   return text.split('\n')[0] ?? text
 }
 
-/** Names the setting whose system cannot be reached, or does not take what the setting says. */
+/** Makes the error for a setting whose system cannot be reached, or refuses the setting's value. */
 export const unusable = (setting: string, cause: unknown): ConfigError =>
   new ConfigError(`${setting} cannot be used: ${reasonOf(cause)}.`, { cause })

@@ -1,12 +1,12 @@
 import type { IncomingMessage } from 'node:http'
 import { BlockList, isIPv4, isIPv6 } from 'node:net'
 
-/** Finds out which address a request is from: that of its connection, or what a trusted proxy says. */
+/** Determines the client address of a request: that of its connection, or the one that a trusted proxy reports. */
 export class RemoteAddresses {
   readonly #proxies = new BlockList()
   readonly #trustsAny: boolean
 
-  /** @param networks of proxies whose `X-Forwarded-For` is believed, in CIDR notation. */
+  /** @param networks the networks of proxies whose `X-Forwarded-For` is trusted, in CIDR notation. */
   constructor(networks: readonly string[]) {
     this.#trustsAny = networks.length > 0
     for (const network of networks) {
@@ -15,11 +15,11 @@ export class RemoteAddresses {
     }
   }
 
-  /** A network of 64 bits counts as one address of IPv6: whoever has one has all of it. */
+  /** For IPv6 a network of 64 bits counts as one address, because its owner controls all of it. */
   of({ socket, headers }: Pick<IncomingMessage, 'socket' | 'headers'>): string {
     const direct = plain(socket.remoteAddress ?? '')
     if (!this.isProxy(direct)) return grouped(direct)
-    // From the right: what stands further left was written by whoever came before.
+    // The list is read from the right, because entries further left come from earlier, untrusted hops.
     const hops = String(headers['x-forwarded-for'] ?? '').split(',')
     for (const hop of hops.toReversed()) {
       const address = plain(hop.trim())
@@ -37,7 +37,7 @@ export class RemoteAddresses {
   }
 }
 
-/** IPv4 addresses of sockets that take both families come as `::ffff:1.2.3.4`. */
+/** Dual-stack sockets report IPv4 addresses as `::ffff:1.2.3.4`. */
 const plain = (address: string): string =>
   address.startsWith('::ffff:') && isIPv4(address.slice(7)) ? address.slice(7) : address
 

@@ -13,8 +13,8 @@ interface RingKey {
 }
 
 /**
- * Encryption at rest, AES-256-GCM under a ring of keys: the first encrypts, all decrypt, so keys can be rotated.
- * `context` binds a text to its place: one moved to another row does not open.
+ * Encryption at rest with AES-256-GCM under a ring of keys: the first encrypts, all decrypt, so keys can be rotated.
+ * `context` binds a text to its place, so that one moved to another row cannot be decrypted.
  */
 export class SecretBox {
   readonly #keys: readonly RingKey[]
@@ -28,7 +28,7 @@ export class SecretBox {
     this.#current = current
   }
 
-  /** Version, key id, nonce, ciphertext, tag. */
+  /** The format is version, key id, nonce, ciphertext, tag. */
   seal(plain: string | Uint8Array, context: string): Buffer {
     const { id, key } = this.#current
     const nonce = randomBytes(NONCE_BYTES)
@@ -37,12 +37,12 @@ export class SecretBox {
     return Buffer.concat([Buffer.of(VERSION), id, nonce, text, cipher.getAuthTag()])
   }
 
-  /** What sealed texts of the first key begin with: those that begin otherwise are to be sealed again after a rotation. */
+  /** The prefix of texts that the first key has encrypted; all others must be re-encrypted after a rotation. */
   get currentPrefix(): Buffer {
     return Buffer.concat([Buffer.of(VERSION), this.#current.id])
   }
 
-  /** Throws when the text was changed, belongs elsewhere, or its key has left the ring. */
+  /** Throws when the text was changed, belongs elsewhere, or its key has been removed from the ring. */
   open(sealed: Buffer, context: string): Buffer {
     const id = sealed.subarray(1, 1 + ID_BYTES)
     const key = this.#keys.find((other) => other.id.equals(id))?.key

@@ -8,10 +8,10 @@ import {
   verify,
 } from 'node:crypto'
 
-/** How far a node's clock may be from ours. */
+/** The largest difference between a node's clock and ours. */
 export const MAX_SKEW_MS = 300_000
 
-/** What a node signs. `path` is as sent on the request line, query included. */
+/** The signed parts of a node's request. `path` is as sent on the request line, with its query. */
 export interface SignedParts {
   method: string
   path: string
@@ -21,16 +21,16 @@ export interface SignedParts {
   body: Uint8Array | string
 }
 
-/** What is known of them before the body has come: its digest as the sender declares it. */
+/** The parts that are known before the body has arrived, with the digest that the sender declares. */
 export type SignedHead = Omit<SignedParts, 'body'> & { bodySha256: string }
 
-/** The headers that carry a node's signature. */
+/** The headers of a node's signature. */
 export type SignatureHeaders = {
   'x-account-id': string
   'x-node-id': string
   'x-node-timestamp': string
   'x-node-signature': string
-  /** Lets a gateway check the signature before it takes the body. */
+  /** Lets a gateway verify the signature before it accepts the body. */
   'x-node-body-sha256': string
 }
 
@@ -40,7 +40,7 @@ export const sha256Hex = (body: Uint8Array | string): string =>
 const signedText = ({ method, path, timestamp, accountId, nodeId, bodySha256 }: SignedHead) =>
   ['v1', method, path, timestamp, accountId, nodeId, bodySha256].join('\n')
 
-/** Signs one request as `X-Node-Signature` wants it. */
+/** Signs one request with the headers of `X-Node-Signature`. */
 export function signRequest(key: KeyObject, parts: SignedParts): SignatureHeaders {
   const bodySha256 = sha256Hex(parts.body)
   return {
@@ -55,8 +55,8 @@ export function signRequest(key: KeyObject, parts: SignedParts): SignatureHeader
 export type SignatureFault = 'skew' | 'signature'
 
 /**
- * Checks skew and signature. A sound signature gives the digest under which the
- * message must be remembered until `expiresAt`, so that a replay is refused.
+ * Verifies the clock and the signature. Returns the digest under which the message must be stored until `expiresAt`, so
+ * that a replay is refused.
  */
 export function verifyRequest(
   publicKey: KeyObject,
@@ -69,12 +69,12 @@ export function verifyRequest(
   const text = signedText(parts)
   const bytes = Buffer.from(signature, 'base64')
   if (bytes.length !== 64 || !verify(null, Buffer.from(text), publicKey, bytes)) return { fault: 'signature' }
-  // Not the signature itself: the same message under another encoding of it is still a replay.
+  // The signature itself is not the digest, because the same message with another encoding of it is still a replay.
   const digest = createHash('sha256').update(text).digest()
   return { digest, expiresAt: new Date(parts.timestamp + MAX_SKEW_MS) }
 }
 
-/** A new identity: the private key as PKCS #8 PEM, the public one as raw base64. */
+/** Makes a new identity: the private key as PKCS #8 PEM, the public one as raw base64. */
 export function newNodeKey(): { privatePem: string; publicKey: string } {
   const { privateKey, publicKey } = generateKeyPairSync('ed25519')
   return {
@@ -85,13 +85,13 @@ export function newNodeKey(): { privatePem: string; publicKey: string } {
 
 export const privateKeyFromPem = (pem: string): KeyObject => createPrivateKey(pem)
 
-/** The raw base64 public half of a key of either kind. */
+/** Returns the raw base64 public key of either kind of key. */
 export function rawPublicKey(key: KeyObject): string {
   const { x } = (key.type === 'private' ? createPublicKey(key) : key).export({ format: 'jwk' })
   return Buffer.from(x ?? '', 'base64url').toString('base64')
 }
 
-/** Undefined when the text is not 32 bytes of base64. */
+/** Returns undefined when the text is not 32 bytes of base64. */
 export function publicKeyFromRaw(raw: string): KeyObject | undefined {
   const bytes = Buffer.from(raw, 'base64')
   if (bytes.length !== 32) return undefined

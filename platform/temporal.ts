@@ -12,7 +12,7 @@ export const SEARCH_ATTRIBUTES = {
   HearthNode: defineSearchAttributeKey('HearthNode', SearchAttributeType.KEYWORD),
 } as const
 
-/** Values by attribute name as Temporal's typed pairs; unknown names are a programming error. */
+/** Converts values by attribute name to Temporal's typed pairs; an unknown name is a programming error. */
 export function searchAttributes(values: Readonly<Record<string, string>>): TypedSearchAttributes {
   return new TypedSearchAttributes(
     Object.entries(values).map(([name, value]) => {
@@ -24,8 +24,8 @@ export function searchAttributes(values: Readonly<Record<string, string>>): Type
 }
 
 /**
- * Retries by the channel itself. Those of the SDK leave timers behind that throw, with nobody to catch it, when the
- * connection is closed while Temporal is away.
+ * The channel itself retries. The SDK's retries leave timers behind that throw uncaught errors when the connection is
+ * closed while Temporal is away.
  */
 const RETRIES = {
   interceptors: [],
@@ -47,14 +47,14 @@ const RETRIES = {
   },
 }
 
-/** How any process of the control plane reaches Temporal, for the SDK's connections of both kinds. */
+/** The options with which any process of the control plane connects to Temporal, for both kinds of SDK connection. */
 export interface TemporalAccess {
   address: string
   tls: TLSConfig | false
   metadata: Record<string, string>
 }
 
-/** TLS, client certificate and API key, as the settings say. */
+/** Returns TLS, client certificate and API key by the settings. */
 export function temporalAccess(config: Config): TemporalAccess {
   const { TEMPORAL_API_KEY: apiKey } = config
   return {
@@ -67,7 +67,7 @@ export function temporalAccess(config: Config): TemporalAccess {
   }
 }
 
-/** The same for a plain gRPC channel. */
+/** Returns the same for a plain gRPC channel. */
 export function channelCredentials(config: Config): {
   credentials: ChannelCredentials
   options: ChannelOptions
@@ -82,7 +82,7 @@ export function channelCredentials(config: Config): {
   }
 }
 
-/** Undefined for a connection in the clear: the default while nothing is set that only TLS can carry. */
+/** Returns undefined for a connection without TLS, which is the default while no setting requires TLS. */
 function tlsOf(config: Config): TLSConfig | undefined {
   const {
     TEMPORAL_TLS_CA: ca,
@@ -105,7 +105,7 @@ function tlsOf(config: Config): TLSConfig | undefined {
   }
 }
 
-/** A client that connects when first used, so that a process starts while Temporal is down. */
+/** Makes a client that connects at its first use, so that a process can start while Temporal is down. */
 export function openTemporal(config: Config): { client: Client; close: () => Promise<void> } {
   const connection = Connection.lazy({ ...temporalAccess(config), ...RETRIES })
   const client = new Client({ connection, namespace: config.TEMPORAL_NAMESPACE })

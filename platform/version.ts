@@ -4,5 +4,5 @@ const manifest = JSON.parse(readFileSync(new URL('../package.json', import.meta.
   version: string
 }
 
-/** The version of the platform, also that of its node runtime. */
+/** The version of the platform, and of its node runtime. */
 export const VERSION = manifest.version

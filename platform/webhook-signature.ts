@@ -1,10 +1,11 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 
-/** A new signing secret: 32 random bytes behind the prefix. The whole text is the key. */
+/** Makes a signing secret: 32 random bytes after the prefix. The whole text is the key. */
 export const newWebhookSecret = (): string => `whsec_${randomBytes(32).toString('base64url')}`
 
 /**
- * `Service-Signature`: HMAC-SHA256 in hex over `<unix seconds>.<raw body>`, one `v1` for each secret that is valid, newest first.
+ * Builds `Service-Signature`: HMAC-SHA256 in hex over `<unix seconds>.<raw body>`, with one `v1` for each
+ * valid secret, newest first.
  */
 export function signWebhook(secrets: readonly string[], timestamp: number, body: Buffer): string {
   const signatures = secrets.map((secret) => {
@@ -14,10 +15,13 @@ export function signWebhook(secrets: readonly string[], timestamp: number, body:
   return [`t=${timestamp}`, ...signatures].join(',')
 }
 
-/** How far from now a signature's time may be: older ones may be replays. */
+/** The largest difference between the signature's time and now; an older signature may be a replay. */
 const TOLERANCE_S = 300
 
-/** What a receiver does: whether `header` signs exactly these bytes with one of the secrets, not too long ago. */
+/**
+ * Verifies as a receiver does: returns whether `header` signs exactly these bytes with one of
+ * the secrets, and is recent.
+ */
 export function verifyWebhook(
   secrets: readonly string[],
   header: string,

@@ -1,11 +1,11 @@
 export interface BackgroundLoopOptions {
-  /** Milliseconds between the end of one run and the begin of the next. */
+  /** Milliseconds between the end of one run and the start of the next. */
   everyMs: number
-  /** Hears what a run throws; the loop goes on. */
+  /** Called with the error of a run; the loop continues. */
   onError: (err: unknown) => void
 }
 
-/** Runs some work again and again until disposed, never twice at a time. */
+/** Repeats some work until disposed, never twice at a time. */
 export class BackgroundLoop implements AsyncDisposable {
   readonly #work: () => Promise<unknown>
   readonly #options: BackgroundLoopOptions
@@ -19,13 +19,13 @@ export class BackgroundLoop implements AsyncDisposable {
     this.#options = options
   }
 
-  /** Begins with a pause; `run` begins with a run. */
+  /** Starts with a pause; `run` starts with a run. */
   start(): this {
     if (!this.#running && !this.#isClosed) this.#pause()
     return this
   }
 
-  /** Runs now, and once more when a run is under way; resolves when that is over. Never throws. */
+  /** Runs now, or once more after a run in progress; resolves when that run has ended. Never throws. */
   run(): Promise<void> {
     if (this.#isClosed) return Promise.resolve()
     this.#isPoked = true
@@ -33,7 +33,7 @@ export class BackgroundLoop implements AsyncDisposable {
     return this.#running
   }
 
-  /** Waits for the run that is under way, if any. */
+  /** Waits for the run in progress, if any. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#isClosed = true
     clearTimeout(this.#timer)
@@ -50,7 +50,7 @@ export class BackgroundLoop implements AsyncDisposable {
         this.#options.onError(err)
       }
     }
-    // Not a turn later: whoever asks for a run in between would be given this one, which is over.
+    // This must not be a turn later: a caller of `run` in between would get the run that has just ended.
     this.#running = undefined
     if (!this.#isClosed) this.#pause()
   }

@@ -1,13 +1,13 @@
 export interface FairTurnsOptions {
-  /** How many may be at work at once, of all keys together. */
+  /** The number of turns at work at once, of all keys together. */
   most: number
-  /** How many of one key may be at work at once. */
+  /** The number of turns of one key at work at once. */
   mostPerKey: number
-  /** How many may wait. */
+  /** The number of callers that may wait. */
   mostWaiting: number
 }
 
-/** There is no place in the line, or it was given to a key that holds fewer of them. */
+/** The queue is full, or the place was given to a key that has fewer. */
 export class LineFull extends Error {
   override readonly name = 'LineFull'
 }
@@ -25,13 +25,13 @@ interface Line {
 }
 
 /**
- * Hands out a bounded number of turns in this process. The next turn is that of the key with the fewest at work, and
- * among equals of the one that has waited longest since it was served: what one key has waiting does not hold up another.
+ * Grants a bounded number of turns in this process. The next turn goes to the key with the fewest turns at work, and
+ * among equals to the one that was served longest ago, so that the queue of one key does not delay another.
  */
 export class FairTurns {
   readonly #options: FairTurnsOptions
   readonly #lines = new Map<string, Line>()
-  /** Counts who came and who was served. */
+  /** Numbers arrivals and grants. */
   #clock = 0
   #atWork = 0
   #waiting = 0
@@ -87,7 +87,7 @@ export class FairTurns {
     return able.toSorted((a, b) => a.atWork - b.atWork || idleSince(a) - idleSince(b))[0]
   }
 
-  /** The last to come of the key that has most waiting. */
+  /** Rejects the latest arrival of the key with the longest queue. */
   #sendAwayOne(): void {
     const [longest] = [...this.#lines].toSorted(([, a], [, b]) => b.waiting.length - a.waiting.length)
     const last = longest?.[1].waiting.at(-1)

@@ -3,23 +3,23 @@ import { setTimeout as sleep } from 'node:timers/promises'
 export interface Backoff {
   /** Milliseconds after the first failure. */
   first: number
-  /** Milliseconds at most. */
+  /** The longest pause in milliseconds. */
   longest: number
 }
 
-/** Milliseconds to wait after a failure: twice as long for each one before it in a row. */
+/** Returns the pause in milliseconds after a failure, doubled for each failure in a row before it. */
 export const backoff = (failuresBefore: number, { first, longest }: Backoff): number =>
   Math.min(longest, first * 2 ** failuresBefore)
 
 export interface RetryOptions extends Backoff {
   signal: AbortSignal
-  /** Hears of each failure and of how many came before it; what it throws ends the retries. */
+  /** Called with each failure and the number of failures before it; an error that it throws ends the retries. */
   onFailure: (err: unknown, failuresBefore: number) => void
 }
 
 /**
- * Runs some work again and again until it succeeds or the signal aborts. Unlike p-retry it returns a result that comes
- * after the signal has aborted, which may be a connection that the caller has to close, and tries again after a TypeError.
+ * Retries some work until it succeeds or the signal aborts. Unlike p-retry it returns a result that arrives after the
+ * abort, which may be a connection that the caller must close, and it retries after a TypeError.
  */
 export async function retryUntilAborted<T>(
   work: () => Promise<T>,

@@ -1,19 +1,19 @@
 export interface WheelTimer {
   readonly tick: number
   readonly expire: () => void
-  /** Where it stands among those of its tick; -1 once it is cancelled. */
+  /** The position within the list of its tick; -1 once it is cancelled. */
   index: number
 }
 
 /**
- * Many coarse timers behind one interval: for deadlines that almost always are cancelled before they are due. Lists, because
- * sets and maps whose entries come and go all the time burden the garbage collector (see `StreamTable`).
+ * Many coarse timers behind one interval, for deadlines that are almost always cancelled. It uses arrays, because sets
+ * and maps with a high turnover burden the garbage collector (see `StreamTable`).
  */
 export class TimerWheel implements Disposable {
   readonly #tickMs: number
   readonly #slots = new Map<number, WheelTimer[]>()
   #next = 0
-  /** The tick that was added to last: its list stays, empty or not, for the next one. */
+  /** The latest tick that was added to. Its list stays, even when empty, for the next timer. */
   #latest = 0
   #interval: NodeJS.Timeout | undefined
 
@@ -21,7 +21,7 @@ export class TimerWheel implements Disposable {
     this.#tickMs = tickMs
   }
 
-  /** Calls `expire` once `ms` are over, never sooner and at most two ticks later. */
+  /** Calls `expire` after `ms`, never sooner and at most two ticks later. */
   add(ms: number, expire: () => void): WheelTimer {
     if (!this.#interval) {
       this.#next = Math.floor(this.#now())
@@ -64,7 +64,7 @@ export class TimerWheel implements Disposable {
     return slot
   }
 
-  /** In ticks and parts of one. */
+  /** The current time in ticks, with fractions. */
   #now(): number {
     return performance.now() / this.#tickMs
   }

@@ -1,6 +1,6 @@
-/** Waits for work that others may wait for as well: a caller that is stopped leaves, and the work goes on. */
+/** Waits for shared work: a caller whose signal aborts stops waiting, and the work continues. */
 export async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  // Nobody may be left to hear of its failure.
+  // No caller may be left to handle a rejection.
   work.catch(() => {})
   signal.throwIfAborted()
   const { promise: aborted, reject } = Promise.withResolvers<never>()

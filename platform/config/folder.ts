@@ -15,7 +15,7 @@ const WHY: Readonly<Record<string, string>> = {
   ELOOP: 'its links lead in a circle',
 }
 
-/** Makes the folder that a setting names and tries to write in it; throws a `ConfigError` with the setting and the reason. */
+/** Creates the folder of a setting and tries to write in it; throws a `ConfigError` with the setting and the reason. */
 export function usableFolder(setting: string, path: string): void {
   try {
     make(path)

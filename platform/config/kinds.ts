@@ -1,15 +1,15 @@
 import { isIP } from 'node:net'
 import { resolve } from 'node:path'
 
-/** How the text of an environment variable becomes a value. */
+/** A kind of setting: it parses the text of an environment variable. */
 export interface Kind<T = unknown> {
-  /** What the variable must be, as the end of a sentence. */
+  /** The expected value, as the end of a sentence. */
   readonly expected: string
-  /** Gives the value; `undefined` refuses the text. */
+  /** Returns the value; `undefined` refuses the text. */
   readonly read: (text: string) => T | undefined
-  /** An empty variable counts as none: an empty path would mean the current folder, an empty host every network. */
+  /** An empty variable counts as unset: an empty path would mean the current folder, and an empty host every network. */
   readonly emptyIsAbsent?: true
-  /** A refused text is not repeated, for it may hold a secret. */
+  /** An error does not quote the refused text, which may be a secret. */
   readonly isSecret?: true
 }
 
@@ -74,7 +74,7 @@ export const KINDS = {
   networks: { expected: 'comma-separated CIDR:port entries', read: lists(isNetwork) },
   subnets: {
     expected: 'comma-separated CIDR networks',
-    // As an entry with a port is written, for IPv4 or for IPv6.
+    // The check adds a port, because `isNetwork` expects one, for IPv4 or IPv6.
     read: lists((item) => isNetwork(`${item}:0`) || isNetwork(`[${item.replace('/', ']/')}:0`)),
   },
   domains: { expected: 'comma-separated domain names', read: lists((item) => DOMAIN.test(item)) },

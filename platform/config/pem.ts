@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { ConfigError } from '../config.ts'
 
-/** The bytes of a file of certificates or of a key; a `ConfigError` naming the setting when it cannot be read. */
+/** Reads a file of certificates or of a key; throws a `ConfigError` with the setting when it cannot. */
 export function readPem(setting: string, file: string): Buffer {
   try {
     return readFileSync(file)

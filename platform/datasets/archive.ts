@@ -6,16 +6,16 @@ import { Parser, type ReadEntry } from 'tar'
 import { openPromise as openZip } from 'yauzl'
 import { DatasetRefused, quoted } from './profile.ts'
 
-/** What an archive may unpack to: enough for real data, too little for a bomb. */
+/** The limits of an archive's content: enough for real data, too little for a decompression bomb. */
 const MAX_ENTRIES = 10_000
 const MAX_BYTES = 64 * 1024 ** 3
-/** Real tables seldom shrink more; a bomb shrinks a thousandfold. Small archives are never a danger. */
+/** Real tables rarely compress more; a bomb compresses a thousandfold. Small archives are harmless. */
 const MAX_RATIO = 200
 const ALWAYS_FINE_BYTES = 256 * 1024 ** 2
 
-/** One file of an archive, readable until the visit of it ends. */
+/** One file of an archive, readable until its visit ends. */
 export interface ArchiveFile {
-  /** As written in the archive: to be shown and compared, never to be opened. */
+  /** The name in the archive, for display and comparison only; it must never be opened as a path. */
   name: string
   sizeBytes: number
   saveTo(path: string): Promise<void>
@@ -23,7 +23,7 @@ export interface ArchiveFile {
 
 type Visit = (file: ArchiveFile) => Promise<void>
 
-/** Walks a zip or a (gzipped) tar in order. Names, kinds and sizes are checked before anything is read. */
+/** Visits the files of a zip or a (gzipped) tar in order. Names, kinds and sizes are checked before anything is read. */
 export async function walkArchive(path: string, visit: Visit): Promise<void> {
   const { head, sizeBytes } = await readHead(path)
   const guard = new ArchiveGuard(sizeBytes)
@@ -40,7 +40,7 @@ async function readHead(path: string) {
   return { head: buffer.subarray(0, bytesRead), sizeBytes: (await file.stat()).size }
 }
 
-/** Refuses what no dataset needs: names that lead elsewhere, too many files, too many bytes. */
+/** Refuses entries that no dataset needs: names that lead elsewhere, too many files, too many bytes. */
 class ArchiveGuard {
   readonly #limit: number
   #entries = 0
@@ -66,7 +66,7 @@ class ArchiveGuard {
 
 const isLink = (name: string) => new DatasetRefused(`${quoted(name)} is a link; archives hold files only`)
 
-/** Turns a reader's own complaint into a refusal of the file. */
+/** Converts a reader's own error into a refusal of the file. */
 function damaged(err: unknown): never {
   if (err instanceof DatasetRefused) throw err
   const reason = err instanceof Error ? err.message : String(err)
@@ -81,7 +81,7 @@ async function walkZip(path: string, guard: ArchiveGuard, visit: Visit): Promise
   try {
     for await (const entry of zip.eachEntry()) {
       const { fileName: name, uncompressedSize: sizeBytes } = entry
-      // The declared size is enforced while reading, so it may be counted beforehand.
+      // The declared size is enforced while reading, so it can be counted beforehand.
       guard.admit(name, sizeBytes)
       if (((entry.externalFileAttributes >>> 16) & KIND) === SYMLINK) throw isLink(name)
       if (entry.isEncrypted()) throw new DatasetRefused(`${quoted(name)} is encrypted`)
@@ -103,7 +103,7 @@ async function walkTar(path: string, guard: ArchiveGuard, visit: Visit): Promise
   const { promise: finished, resolve, reject } = Promise.withResolvers<void>()
   const source = createReadStream(path)
   const parser = new Parser({ strict: true })
-  // The parser tells the next entry only when this one has been read.
+  // The parser emits the next entry only when this one has been read.
   let visited = Promise.resolve()
   parser.on('entry', (entry: ReadEntry) => {
     visited = visited.then(() => visitTarEntry(entry, guard, visit))
@@ -137,6 +137,6 @@ async function visitTarEntry(entry: ReadEntry, guard: ArchiveGuard, visit: Visit
   } else if (type !== 'Directory') {
     throw new DatasetRefused(`${quoted(name)} is a ${type}; archives hold files only`)
   }
-  // Whatever the visitor left unread.
+  // Discards the part that the visitor has not read.
   entry.resume()
 }

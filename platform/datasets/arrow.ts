@@ -2,7 +2,7 @@ import { open } from 'node:fs/promises'
 import { type Data, type DataType, RecordBatchReader, Type } from 'apache-arrow'
 import { decodedBytes, DatasetRefused, type ColumnType, type DatasetProfile } from './profile.ts'
 
-/** Counts an Arrow file batch by batch; both layouts, file and stream, as Hugging Face and others save them. */
+/** Profiles an Arrow file batch by batch, in both layouts, file and stream, that Hugging Face and others write. */
 export async function readArrow(path: string): Promise<DatasetProfile> {
   await using file = await open(path)
   try {
@@ -21,7 +21,7 @@ export async function readArrow(path: string): Promise<DatasetProfile> {
   }
 }
 
-/** Bytes of a column in a batch with every value written out, also one that the file holds once for all rows. */
+/** Returns the bytes of a column in a batch with every value expanded, even if the file stores it once for all rows. */
 function sizeOf(data: Data): number {
   if (!data.dictionary) return data.byteLength
   const lengths: number[] = data.dictionary.data.flatMap(({ valueOffsets, length, byteLength }) =>
@@ -55,7 +55,7 @@ const TYPES: Partial<Record<Type, ColumnType>> = {
 }
 
 function columnType(type: DataType): ColumnType {
-  // A dictionary only says how its values are stored.
+  // A dictionary only determines how its values are stored.
   const stored = 'dictionary' in type ? (type.dictionary as DataType) : type
   return TYPES[stored.typeId] ?? 'string'
 }

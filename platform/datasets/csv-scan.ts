@@ -2,7 +2,7 @@ import { faultOfFile } from './duckdb.ts'
 import { decodeLine, readLines, tooLong } from './lines.ts'
 import { DatasetRefused, MAX_COLUMNS, MAX_ROW_BYTES, quoted, refusedLine } from './profile.ts'
 
-/** How one file separates its fields, and the names it gives them. */
+/** The delimiter of a file, and the names of its columns. */
 export interface CsvDialect {
   delimiter: string
   header: string[]
@@ -13,10 +13,10 @@ const NEWLINE = 0x0a
 const RETURN = 0x0d
 const DELIMITERS = [',', ';', '\t', '|']
 
-/** The names of all columns have to fit into this start of the file. */
+/** The names of all columns must fit into this many bytes at the start of the file. */
 export const HEADER_BYTES = 1024 * 1024
 
-/** Reads the header from the start of a file: a name for every column, none twice. */
+/** Parses the header at the start of a file: a unique name for every column. */
 export function parseHeader(start: Buffer): CsvDialect {
   if (start.length === 0) throw new DatasetRefused('the file is empty')
   if ((start[0] === 0xff && start[1] === 0xfe) || (start[0] === 0xfe && start[1] === 0xff)) {
@@ -58,7 +58,7 @@ function endOfRecord(bytes: Buffer, from: number): number {
 
 const outsideQuotes = (text: string) => text.replaceAll(/"(?:[^"]|"")*"/g, '')
 
-/** A comma if there is one, as the trainers choose; else the most frequent of the other marks. */
+/** Returns a comma if there is one, as the trainers do; otherwise the most frequent of the other delimiters. */
 function separatorOf(text: string): string {
   const bare = outsideQuotes(text)
   const count = (mark: string) => bare.split(mark).length
@@ -82,12 +82,12 @@ function splitRecord(text: string, delimiter: string): string[] {
 const indexOrEnd = (text: string, found: string): number =>
   text.includes(found) ? text.indexOf(found) : text.length
 
-/** Where a scan stands within a field: before it, in it, inside its quotes, just after their end. */
+/** The state of a scan within a field: before it, in it, inside its quotes, just after their end. */
 type State = 'start' | 'plain' | 'quoted' | 'closed'
 
 /**
- * Reads a refused file once more, line by line, and throws for the first record at fault; `cause` is what made the
- * first reader refuse it, and is told when nothing is found.
+ * Reads a refused file again, line by line, and throws for the first faulty record; when there is none, it throws
+ * `cause`, the error of the first reader.
  */
 export async function nameFirstBadRecord(path: string, dialect: CsvDialect, cause: unknown): Promise<never> {
   const record = new OpenRecord(dialect)
@@ -108,7 +108,7 @@ export async function nameFirstBadRecord(path: string, dialect: CsvDialect, caus
   throw new DatasetRefused(`the file is not CSV: ${faultOfFile(cause)}`, { cause })
 }
 
-/** One record as its lines come in; a quoted field may hold newlines. */
+/** One record as its lines arrive; a quoted field may contain newlines. */
 class OpenRecord {
   readonly #expected: number
   readonly #delimiter: string
@@ -128,7 +128,7 @@ class OpenRecord {
 
   take(line: number, text: string): void {
     if (!this.isOpen) {
-      // Blank lines are no records.
+      // Blank lines are not records.
       if (text === '') return
       this.#line = line
       this.#fields = 1

@@ -12,16 +12,16 @@ import {
 } from './profile.ts'
 
 const SAMPLE_ROWS = 8_192
-/** Every counted column costs memory in each thread. */
+/** Every counted column needs memory in each thread. */
 const COLUMNS_PER_PASS = 100
 
-/** Casts that fail are slow, so only what begins like a date is tried. */
+/** Failing casts are slow, so only text that begins like a date is tried. */
 const likeDate = (c: string, test: string) =>
   `case when ${c} similar to '[0-9]{4}-[0-9]{2}.*' then ${test} else false end`
 
-/** What a text value has to look like to count as each type, from the narrowest on, and DuckDB's type for it. */
+/** The test by which a text value counts as each type, narrowest type first, and DuckDB's type for it. */
 const TYPES = {
-  // Fractions may follow; then all of them are numbers.
+  // A fraction in a later row makes the whole column a number.
   integer: { duckdb: 'DOUBLE', fits: (c: string) => `regexp_full_match(${c}, '\\s*[+-]?[0-9]{1,18}\\s*')` },
   number: { duckdb: 'DOUBLE', fits: (c: string) => `try_cast(${c} as double) is not null` },
   boolean: { duckdb: 'BOOLEAN', fits: (c: string) => `lower(${c}) in ('true', 'false')` },
@@ -41,13 +41,13 @@ interface CsvFile {
   db: DuckDBConnection
   path: string
   dialect: CsvDialect
-  /** The columns as our statements call them. */
+  /** The names of the columns in our statements. */
   names: string[]
 }
 
 /**
- * CSV with a header line, separated by comma, semicolon, tab or bar, quoted as in RFC 4180. Nothing is guessed per
- * row: every row has the header's number of fields, or the file is refused.
+ * Profiles a CSV file with a header line, delimited by comma, semicolon, tab or bar, and quoted as in RFC 4180. Rows
+ * are not guessed: a row whose number of fields differs from the header's makes the file invalid.
  */
 export async function readCsv(path: string): Promise<DatasetProfile> {
   const dialect = parseHeader(await readStart(path, HEADER_BYTES))
@@ -62,7 +62,8 @@ async function readWith(file: CsvFile): Promise<DatasetProfile> {
     return nameFirstBadRecord(path, dialect, err)
   }
   const likely = await sampleTypes(file).catch(whatIsWrong)
-  // The types of the first rows nearly always hold, and reading with them is fast. If not, everything is read as text.
+  // The types of the first rows nearly always hold, and reading with them is fast. Otherwise
+  // everything is read as text.
   const { rows, types } = await readTyped(file, likely)
     .catch(() => readAsText(file, likely))
     .catch(whatIsWrong)
@@ -74,7 +75,7 @@ async function readWith(file: CsvFile): Promise<DatasetProfile> {
   }
 }
 
-/** For each column the types that fit all values of the first rows. */
+/** Returns, for each column, the types that fit all values of the first rows. */
 async function sampleTypes(file: CsvFile): Promise<Typed[][]> {
   const sample = await countAll(file, `(select * from ${source(file)} limit ${SAMPLE_ROWS})`, (c) =>
     NARROWEST_FIRST.map((t) => fitting(c, t)),
@@ -107,7 +108,7 @@ async function readAsText(file: CsvFile, likely: readonly Typed[][]): Promise<Fo
   return { rows: found.n ?? 0, types: file.names.map(typeOf) }
 }
 
-/** Rows, values of each column, and what else is to be counted of it; few columns at a time. */
+/** Counts the rows, the values of each column and further aggregates, a few columns at a time. */
 async function countAll(
   { db, names }: CsvFile,
   from: string,
@@ -123,7 +124,7 @@ async function countAll(
   return found
 }
 
-/** Texts that stand for a missing value, as the trainers read them. */
+/** Texts that mean a missing value, as for the trainers. */
 const MISSING = ['', 'NA', 'N/A', 'NaN', 'nan', 'null', 'NULL', 'None', '?']
 
 const source = ({ path, dialect, names }: CsvFile, types: readonly string[] = []): string =>
@@ -135,5 +136,5 @@ const source = ({ path, dialect, names }: CsvFile, types: readonly string[] = []
 const fitting = (column: string, type: Typed): string =>
   countIf(TYPES[type].fits(column), `${column}_${type}`)
 
-/** Not `filter`, whose cost grows with the square of the number of columns. */
+/** `filter` is not used, because its cost grows with the square of the number of columns. */
 const countIf = (test: string, name: string): string => `count(case when ${test} then 1 end) as ${name}`

@@ -7,15 +7,15 @@ export interface ReaderOptions {
 }
 
 /**
- * Two threads and their read buffers fit; more of either only moves the memory up (bench/ingest). What does not fit is read
- * by one thread that has plenty.
+ * Two threads and their read buffers fit into this memory; more of either only raises its use (bench/ingest). A file
+ * that does not fit is read by one thread with plenty.
  */
 export const ATTEMPTS: readonly ReaderOptions[] = [
   { memoryMb: 160, threads: 2 },
   { memoryMb: 1_024, threads: 1 },
 ]
 
-/** A database that can read exactly one file and nothing else of this machine. */
+/** Opens a database that can read exactly one file and nothing else of this machine. */
 async function openReader(path: string, { memoryMb, threads }: ReaderOptions): Promise<DuckDBConnection> {
   const instance = await DuckDBInstance.create(':memory:', {
     preserve_insertion_order: 'false',
@@ -31,8 +31,8 @@ async function openReader(path: string, { memoryMb, threads }: ReaderOptions): P
 }
 
 /**
- * Reads a file, and again as the next attempt says while memory does not do: what threads hold at once is a matter of
- * their timing, not of the file.
+ * Reads a file, and retries with the next attempt's options after a lack of memory, because the memory that threads
+ * hold at once depends on their timing and not on the file.
  */
 export async function reading<T>(
   path: string,
@@ -51,17 +51,17 @@ export async function reading<T>(
   throw cause
 }
 
-/** DuckDB met its limit, or the machine had no more; neither makes a file a bad one. */
+/** Returns whether DuckDB reached its limit, or the machine had no more memory; neither makes a file invalid. */
 export const isOutOfMemory = (err: unknown): boolean =>
   err instanceof Error && /Out of Memory|bad_alloc/i.test(err.message)
 
-/** The one row of an aggregate, every value as a number. */
+/** Returns the one row of an aggregate, with every value as a number. */
 export async function numbers(db: DuckDBConnection, sql: string): Promise<Record<string, number>> {
   const [row = {}] = (await db.runAndReadAll(sql)).getRowObjects()
   return Object.fromEntries(Object.entries(row).map(([name, value]) => [name, Number(value)]))
 }
 
-/** The columns of a query by DuckDB's own types. */
+/** Returns the columns of a query with DuckDB's own types. */
 export async function describe(
   db: DuckDBConnection,
   query: string,
@@ -73,7 +73,7 @@ export async function describe(
 export const literal = (text: string): string => `'${text.replaceAll("'", "''")}'`
 export const identifier = (text: string): string => `"${text.replaceAll('"', '""')}"`
 
-/** DuckDB's type in the words that all formats share. */
+/** Maps DuckDB's type to the types that all formats share. */
 export function columnType(duckdb: string): ColumnType {
   if (duckdb.endsWith(']')) return 'list'
   const base = /^[A-Z]+/.exec(duckdb)?.[0] ?? ''
@@ -91,14 +91,14 @@ export function columnType(duckdb: string): ColumnType {
   return others[base] ?? 'string'
 }
 
-/** What DuckDB says of files that people send most, in words for them. */
+/** DuckDB's messages for the most common faults, in words for the owner of the file. */
 const FAULTS: readonly [RegExp, string][] = [
   [/magic bytes|too small to be a Parquet/i, 'it does not begin and end as one; was it cut short?'],
   [/Footer length/i, 'its footer is damaged; was it cut short?'],
   [/TProtocolException|Invalid data|Corrupt|decompress|snappy|ZSTD|gzip/i, 'its data are damaged'],
 ]
 
-/** What DuckDB found wrong with a file, without our path, its advice and the class of its error. */
+/** Returns DuckDB's error about a file, without our path, its advice and the class of the error. */
 export function faultOfFile(err: unknown): string {
   const text = err instanceof Error ? err.message : String(err)
   const known = FAULTS.find(([pattern]) => pattern.test(text))

@@ -12,12 +12,13 @@ interface DataFile extends DatasetProfile {
 }
 
 /**
- * An archive of a saved Hugging Face dataset (`save_to_disk`, one split or several) or of Parquet files. All data
- * files have the same columns; the rows of all of them count. Each is unpacked by itself into `directory`.
+ * Profiles an archive of a saved Hugging Face dataset (`save_to_disk`, one split or several) or of Parquet
+ * files. All data files must have the same columns, and the rows of all of them count. Files are unpacked one at
+ * a time into `directory`.
  */
 export async function readHfDataset(path: string, directory: string): Promise<DatasetProfile> {
   const files: DataFile[] = []
-  /** Folder to the data files that its `state.json` names; others there are left-overs of earlier steps. */
+  /** By folder, the data files that its `state.json` names; other files are left over from earlier steps. */
   const named = new Map<string, Set<string>>()
   const unpacked = join(directory, 'entry')
 
@@ -87,7 +88,7 @@ function combine(files: readonly DataFile[]): DatasetProfile {
   return { num_samples: rows, columns: first.columns, decoded_bytes }
 }
 
-/** The first column that is not in both under the same type; an empty column goes with any. */
+/** Returns the first column that the two do not share with the same type; an empty column matches any. */
 function difference(ours: readonly DatasetColumn[], theirs: readonly DatasetColumn[]): string | undefined {
   const types = new Map(theirs.map(({ name, type }) => [name, type]))
   for (const { name, type } of ours) {

@@ -5,13 +5,13 @@ const TIMESTAMP = /^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+
 const TEXTS: readonly ColumnType[] = ['date', 'timestamp', 'string']
 const NUMBERS: readonly ColumnType[] = ['integer', 'number']
 
-/** The keys of JSON objects and the type that the values of each have in common. */
+/** The keys of JSON objects, with the common type of each key's values. */
 export class JsonColumns {
   readonly #types = new Map<string, ColumnType | undefined>()
 
   add(row: object): void {
     for (const [name, value] of Object.entries(row)) {
-      // One more than may be is enough to tell.
+      // One more than the limit suffices to detect the excess.
       if (!this.#types.has(name) && this.#types.size > MAX_COLUMNS) continue
       this.#types.set(name, common(this.#types.get(name), typeOf(value)))
     }

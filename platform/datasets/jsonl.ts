@@ -14,18 +14,21 @@ import {
   type DatasetProfile,
 } from './profile.ts'
 
-/** DuckDB's names are equal in any case, so of `a` and `A` it renames the second. */
+/** DuckDB compares names case-insensitively, so it renames the second of `a` and `A`. */
 const RENAMED = /_\d+$/
-/** DuckDB takes a comma before a closing bracket, which JSON does not have; inside a string it is fine. */
+/** DuckDB accepts a comma before a closing bracket, which JSON does not; inside a string it is valid. */
 const LOOSE_COMMA = String.raw`,\s*[}\]]`
 
-/** JSON Lines: every line that is not blank is one JSON object. Columns are those of the first `SNIFFED_ROWS`. */
+/**
+ * Profiles JSON Lines: every line that is not blank must be one JSON object. Columns are those of
+ * the first `SNIFFED_ROWS`.
+ */
 export async function readJsonl(path: string, attempts = ATTEMPTS): Promise<DatasetProfile> {
   try {
     return await reading(path, attempts, (db) => readWith(db, path))
   } catch (err) {
     if (err instanceof DatasetRefused) throw err
-    // Of DuckDB's errors none says that a file is bad: it also takes a last long line without its end for one.
+    // None of DuckDB's errors proves that a file is bad: a long last line without a newline also causes one.
     return scan(path)
   }
 }
@@ -51,7 +54,7 @@ async function readWith(db: DuckDBConnection, path: string): Promise<DatasetProf
   return { num_samples: found.n, columns, decoded_bytes: decodedBytes(found.n, columns.length, size) }
 }
 
-/** All keys of the first rows, by the type that their values have in common. */
+/** Returns all keys of the first rows with the common type of their values. */
 async function columnsOf(db: DuckDBConnection, path: string, rows: string): Promise<DatasetColumn[]> {
   const described = await describe(
     db,
@@ -80,15 +83,15 @@ async function hasLooseComma(db: DuckDBConnection, rows: string): Promise<boolea
 }
 
 /**
- * Reads the lines once more, in order, for DuckDB's own line numbers cannot be relied on. Slower than DuckDB, and
- * only for files that are refused.
+ * Reads the lines again in order, because DuckDB's line numbers are unreliable. This is slower than DuckDB, and only
+ * for files that are refused.
  */
 async function nameFirstBadLine(path: string): Promise<never> {
   await scanLines(path, () => {})
   throw new DatasetRefused('the file is not JSON Lines')
 }
 
-/** Reads line by line, which takes the memory of one row and much longer than DuckDB. */
+/** Reads line by line, with the memory of one row, and much slower than DuckDB. */
 async function scan(path: string): Promise<DatasetProfile> {
   let rows = 0
   const found = new JsonColumns()
@@ -102,7 +105,7 @@ async function scan(path: string): Promise<DatasetProfile> {
   return { num_samples: rows, columns, decoded_bytes: decodedBytes(rows, columns.length, size) }
 }
 
-/** Hands out the object of each line that is not blank; throws for the first line that holds none. */
+/** Passes on the object of each line that is not blank; throws for the first line without one. */
 async function scanLines(path: string, take: (value: object) => void): Promise<void> {
   for await (const { line, bytes } of readLines(path)) {
     if (bytes.length > MAX_ROW_BYTES) throw tooLong(line)
@@ -123,7 +126,7 @@ const notUtf8 = (bytes: Uint8Array): string =>
     ? 'not UTF-8 (it looks like UTF-16)'
     : 'not valid UTF-8'
 
-/** The object that a line holds, or what is wrong with it. */
+/** Parses the object of a line, or returns its fault. */
 function objectOf(text: string): object | string {
   let value: unknown
   try {
@@ -136,10 +139,13 @@ function objectOf(text: string): object | string {
   return `not a JSON object but ${Array.isArray(value) ? 'an array' : quoted(text.trim(), 40)}`
 }
 
-/** A number in JSON that is infinite once read. */
+/** A JSON number that becomes infinite. */
 const OVERFLOWING = '1e999'
 
-/** JSON as DuckDB and Python take it: with NaN and Infinity, which the standard lacks, and no lone surrogates. */
+/**
+ * Parses JSON as DuckDB and Python do: with NaN and Infinity, which the standard lacks, and
+ * without unpaired surrogates.
+ */
 function parse(text: string): unknown {
   const standard = text.replaceAll(/"(?:[^"\\]|\\.)*"|-?\b(?:NaN|Infinity)\b/g, (found) =>
     found.startsWith('"') ? found : OVERFLOWING,

@@ -5,7 +5,7 @@ import { MAX_ROW_BYTES, refusedLine } from './profile.ts'
 const NEWLINE = 0x0a
 const CHUNK = 1024 * 1024
 
-/** The lines of a file with their numbers, without their newline; no line may be longer than a row. */
+/** Yields the lines of a file with their numbers, without the newline; no line may exceed the limit of a row. */
 export async function* readLines(path: string): AsyncIterable<{ line: number; bytes: Buffer }> {
   let line = 1
   let held: Buffer[] = []
@@ -30,20 +30,20 @@ export async function* readLines(path: string): AsyncIterable<{ line: number; by
   if (held.length) yield { line, bytes: finish(Buffer.alloc(0)) }
 }
 
-/** At most the first `most` bytes of a file. */
+/** Returns at most the first `most` bytes of a file. */
 export async function readStart(path: string, most: number): Promise<Buffer> {
   await using file = await open(path)
   const { buffer, bytesRead } = await file.read(Buffer.alloc(most), 0, most, 0)
   return buffer.subarray(0, bytesRead)
 }
 
-/** A line that no reader should have to hold. */
+/** Makes the error for a line beyond the limit of a row. */
 export const tooLong = (line: number) =>
   refusedLine(line, `longer than ${MAX_ROW_BYTES / 1024 / 1024} MB, the most a row may have`)
 
 const strict = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
-/** The text of a line, or `undefined` when it is not UTF-8. */
+/** Returns the text of a line, or `undefined` when it is not UTF-8. */
 export function decodeLine(bytes: Uint8Array): string | undefined {
   try {
     return strict.decode(bytes)

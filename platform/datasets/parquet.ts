@@ -11,21 +11,25 @@ import {
 } from './duckdb.ts'
 import { decodedBytes, DatasetRefused, type DatasetProfile } from './profile.ts'
 
-/** A column chunk is unpacked as a whole, and writers differ in how large they make it. */
+/** A column chunk is decoded as a whole, and its size depends on the writer. */
 const ATTEMPTS = [
   { memoryMb: 1_024, threads: 2 },
   { memoryMb: 1_024, threads: 1 },
 ]
-/** How DuckDB says that its own limit was met. */
+/** DuckDB's message about its own memory limit. */
 const MET_LIMIT = /[KMGT]iB\/[^)]* used\)/
-/** Few columns at a time keep the memory at few column chunks; a pass for each of thousands would take minutes. */
+/** A few columns at a time limit the memory to a few column chunks; a pass for each of thousands would take minutes. */
 const MAX_PASSES = 64
 
-/** Parquet: the footer says what there is, and every page is decoded, for a damaged one shows only then. */
+/**
+ * Profiles a Parquet file: the footer describes it, and every page is decoded, because only
+ * that reveals a damaged page.
+ */
 export function readParquet(path: string): Promise<DatasetProfile> {
   return reading(path, ATTEMPTS, (db) => readWith(db, `read_parquet(${literal(path)})`)).catch(
     (err: unknown) => {
-      // One thread holds one row group; what met the limit then is that, and not the load of the machine.
+      // One thread holds one row group. If that still reaches the limit, the row group is the cause, and not
+      // the load of the machine.
       if (!isOutOfMemory(err) || !MET_LIMIT.test(String(err))) throw err
       throw new DatasetRefused('a row group is too large; write smaller ones', { cause: err })
     },
@@ -58,7 +62,7 @@ async function readWith(db: DuckDBConnection, source: string): Promise<DatasetPr
   }
 }
 
-/** Has every value of these columns looked at, for a hash needs them all; gives the bytes of what has no fixed size. */
+/** Decodes every value of these columns by hashing it; returns the bytes of values without a fixed size. */
 async function decode(db: DuckDBConnection, source: string, columns: readonly Described[]): Promise<number> {
   const asked = columns.flatMap(({ name, type }, i) => [
     `bit_xor(hash(${identifier(name)})) as h${i}`,
@@ -73,7 +77,10 @@ interface Described {
   type: string
 }
 
-/** The size of a value in SQL, of types whose values differ in it. Of nested ones the text is about half. */
+/**
+ * Returns the SQL for the size of a value, for types whose values vary in size. For nested types the
+ * text is about half of it.
+ */
 function sizeOf(column: string, type: string): string[] {
   const kind = columnType(type)
   if (type === 'BLOB') return [`octet_length(${column})`]

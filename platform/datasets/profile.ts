@@ -1,7 +1,7 @@
 /** The formats a dataset may have; the contract's vocabulary. */
 export type DatasetFormat = 'csv' | 'jsonl' | 'parquet' | 'hf_dataset'
 
-/** One column, by a type that means the same in every format. */
+/** One column, with a type that means the same in every format. */
 export interface DatasetColumn {
   name: string
   type: ColumnType
@@ -20,37 +20,37 @@ export type ColumnType =
   /** Values of several kinds, or none at all. */
   | 'any'
 
-/** What a dataset holds, found by reading all of it. */
+/** The content of a dataset, determined by reading all of it. */
 export interface DatasetProfile {
   num_samples: number
   columns: DatasetColumn[]
-  /** What its rows take in memory, unpacked and with every value written out. */
+  /** The memory that its rows need when decoded, with every value expanded. */
   decoded_bytes: number
 }
 
-/** A value takes a word: its number, or where its text is. */
+/** A value counts one machine word: its number, or a pointer to its text. */
 export const VALUE_BYTES = 8
 
-/** The size in memory of rows whose texts take so many bytes together. */
+/** Returns the size in memory of rows whose texts have this many bytes together. */
 export const decodedBytes = (rows: number, columns: number, textBytes: number): number =>
   Math.min(Number.MAX_SAFE_INTEGER, Math.ceil(rows * columns * VALUE_BYTES + textBytes))
 
-/** A row may have this many bytes: it bounds the memory of every reader, ours and the trainers'. */
+/** The largest row in bytes, which bounds the memory of every reader, ours and the trainers'. */
 export const MAX_ROW_BYTES = 8 * 1024 * 1024
 
-/** More names than this are no table any more but data of their own. */
+/** With more names than this a file is not a table; the names are data themselves. */
 export const MAX_COLUMNS = 10_000
 
-/** The file is not what it was declared to be; the message names the first place, for whoever uploaded it. */
+/** The file is not of its declared format; the message for its owner names the first faulty location. */
 export class DatasetRefused extends Error {
   override readonly name = 'DatasetRefused'
 }
 
-/** Refuses a file for one of its lines, counted from one. */
+/** Makes the refusal of a file for one of its lines, counted from one. */
 export const refusedLine = (line: number, what: string): DatasetRefused =>
   new DatasetRefused(`line ${line}: ${what}`)
 
-/** Cuts what a file contains down to something that may stand in a message. */
+/** Truncates and quotes a file's content for a message. */
 export function quoted(text: string, limit = 80): string {
   return JSON.stringify(text.length > limit ? `${text.slice(0, limit)}…` : text)
 }

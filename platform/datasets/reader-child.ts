@@ -4,8 +4,8 @@ import { readStart } from './lines.ts'
 import { DatasetRefused, MAX_COLUMNS, type DatasetProfile } from './profile.ts'
 import type { ReadAnswer, ReadOrder } from './reader.ts'
 
-// Reads one dataset in a process of its own: what the native readers take, or break, ends with it. Each reader is
-// loaded only when it is needed, for loading all of them takes longer than reading a usual file.
+// Reads one dataset in a process of its own, so that the memory and the crashes of native readers end with it. Each
+// reader is imported only when needed, because importing all of them takes longer than reading a usual file.
 
 const read: Record<ReadOrder['format'], (order: ReadOrder) => Promise<DatasetProfile>> = {
   csv: async ({ path }) => (await import('./csv.ts')).readCsv(path),
@@ -14,7 +14,7 @@ const read: Record<ReadOrder['format'], (order: ReadOrder) => Promise<DatasetPro
   hf_dataset: async ({ path, directory }) => (await import('./hf.ts')).readHfDataset(path, directory),
 }
 
-/** Enough to tell what kind of file it is. */
+/** Enough bytes to identify the kind of a file. */
 const KIND_BYTES = 1024
 
 async function answer(order: ReadOrder): Promise<ReadAnswer> {
@@ -42,5 +42,5 @@ const finish = (answered: ReadAnswer) =>
   process.send?.({ ...answered, peakBytes: process.resourceUsage().maxRSS * 1024 }, () => process.exit(0))
 
 process.once('message', (order: ReadOrder) => void answer(order).then(finish))
-// The parent is gone: nobody waits for the answer.
+// The parent has exited, so no process waits for the result.
 process.once('disconnect', () => process.exit(1))

@@ -12,19 +12,19 @@ import { DatasetRefused, type DatasetFormat, type DatasetProfile } from './profi
 export interface ReadOrder {
   path: string
   format: DatasetFormat
-  /** An empty folder to unpack into. */
+  /** An empty folder for unpacking. */
   directory: string
 }
 
 export type ReadAnswer = { profile: DatasetProfile } | { refused: string } | { broken: string }
 
-/** The reader's process ended without an answer, or with one that makes no sense. */
+/** The reader's process ended without a result, or with an invalid one. */
 export class DatasetReaderBroken extends Error {
   override readonly name = 'DatasetReaderBroken'
 }
 
 const CHILD = fileURLToPath(new URL('reader-child.ts', import.meta.url))
-/** What a reader may take: one of Parquet is given 1 GB, and whatever takes twice that is no honest file. */
+/** The limits of a reader. For Parquet it may use 1 GB, and a file that needs twice that is not legitimate. */
 export interface ReadBounds {
   memoryMb: number
   ms: number
@@ -34,8 +34,8 @@ const HEAP_MB = 512
 const FOLDER_LIFE_MS = 24 * 3_600_000
 
 /**
- * Reads a file from end to end as `format`: its rows, its columns, and whether it is what it claims to be; throws
- * `DatasetRefused` when it is not. Works in a process of its own, so memory is bounded and a bad file breaks only that.
+ * Reads a file from end to end as `format` and returns its rows and columns; throws `DatasetRefused` when the file is
+ * not of that format. It runs in a process of its own, so memory is bounded and a bad file can crash only that.
  */
 export async function readDataset(
   file: { path: string; format: DatasetFormat },
@@ -61,7 +61,7 @@ async function askChild(order: ReadOrder, { memoryMb, ms }: ReadBounds, signal: 
     execPath: program,
     execArgv: before,
     stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
-    // What parses a stranger's file holds no secret.
+    // The process parses untrusted files, so it gets no secret.
     env: { ...(PATH !== undefined && { PATH }), ...(TMPDIR !== undefined && { TMPDIR }) },
   })
   const kill = () => void child.kill('SIGKILL')
@@ -99,7 +99,7 @@ async function askChild(order: ReadOrder, { memoryMb, ms }: ReadBounds, signal: 
   }
 }
 
-/** A folder for one piece of work on datasets; those that a killed process left go after a day. */
+/** Creates a folder for work on one dataset, and removes folders that a killed process left a day ago. */
 export async function temporaryFolder(): Promise<AsyncDisposable & { path: string }> {
   const root = join(tmpdir(), 'hearth-datasets')
   await mkdir(root, { recursive: true, mode: 0o700 })

@@ -4,35 +4,35 @@ import pTimeout from 'p-timeout'
 
 export type Resolve = (hostname: string) => Promise<string[]>
 
-/** System resolver, so that hosts files and split DNS hold; both families, in the resolver's order. */
+/** Uses the system resolver, so that hosts files and split DNS apply; both address families, in the resolver's order. */
 const resolveBySystem: Resolve = async (hostname) =>
   (await lookup(hostname, { all: true, order: 'verbatim' })).map(({ address }) => address)
 
 const MOST_NAMES = 10_000
 
 export const LOOKUP_LIMITS = {
-  /** How long a look-up may take. */
+  /** The time limit of a look-up. */
   resolveMs: 5_000,
-  /** A name that took this long is slow. */
+  /** A name that takes longer is slow. */
   slowMs: 1_000,
-  /** Names not known to be quick that are looked up at a time, of the 64 threads that there are (`UV_THREADPOOL_SIZE`). */
+  /** Concurrent look-ups of names that are not known to be quick, out of the 64 threads (`UV_THREADPOOL_SIZE`). */
   slowAtOnce: 16,
-  /** Look-ups of one owner at a time, of which half may be of names not known to be quick. */
+  /** Concurrent look-ups of one owner, of which half may be of names that are not known to be quick. */
   ownerAtOnce: 8,
-  /** Quick answers in a row after which a name that was slow counts as quick again. */
+  /** The number of quick look-ups in a row after which a slow name counts as quick again. */
   quickAgainAfter: 4,
 }
 
 /**
- * Looks names up, each time anew. The resolver has few threads and holds one for as long as a name's servers like: those who
- * want the same name at the same time share one question, names that are not known to be quick leave room for the others,
- * and so does each owner, whose names may all turn slow at once.
+ * Resolves names, each time anew. The resolver has few threads, and a name's servers can occupy one for long. So
+ * concurrent callers of one name share a look-up, names that are not known to be quick leave threads for others, and so
+ * does each owner, whose names may all become slow at once.
  */
 export class NameLookup {
   readonly #resolve: Resolve
   readonly #limits: typeof LOOKUP_LIMITS
   readonly #questions = new Map<string, Promise<string[]>>()
-  /** Quick answers in a row that a name still has to give. */
+  /** The number of quick look-ups in a row that a name still needs to count as quick. */
   readonly #toProve = new LRUCache<string, number>({ max: MOST_NAMES })
   readonly #asking = new Map<string, { all: number; unproven: number }>()
   #unproven = 0
@@ -43,7 +43,7 @@ export class NameLookup {
     this.#limits = { ...LOOKUP_LIMITS, ...limits }
   }
 
-  /** Every address of a name. Throws when there is no answer in time, the wait for room to ask included. */
+  /** Returns every address of a name. Throws without a result in time, which includes the wait for a thread. */
   addressesOf(hostname: string, owner: string): Promise<string[]> {
     const asked = this.#questions.get(hostname) ?? this.#ask(hostname, owner)
     const { resolveMs: milliseconds } = this.#limits
@@ -58,7 +58,7 @@ export class NameLookup {
       const asked = this.#questions.get(hostname)
       if (asked) return asked
     }
-    // Nobody knows how long a name takes that was never asked for.
+    // A name that was never looked up is not known to be quick.
     const toProve = this.#toProve.get(hostname) ?? 1
     const isUnproven = toProve > 0
     const own = this.#asking.get(owner) ?? { all: 0, unproven: 0 }

@@ -3,7 +3,7 @@ import { domainToASCII } from 'node:url'
 import { parse as parseName } from 'tldts'
 import { type Config, ConfigError } from '../config.ts'
 
-/** Why a destination is refused: a closed word for records, a sentence for people. */
+/** The reason why a destination is refused: a code of a closed vocabulary, and a sentence. */
 export class EgressRefused extends Error {
   override readonly name = 'EgressRefused'
   readonly reason: EgressReason
@@ -14,13 +14,13 @@ export class EgressRefused extends Error {
 }
 export type EgressReason = 'url_not_allowed' | 'name_not_allowed' | 'address_not_allowed'
 
-/** A URL whose text is in order; its addresses are still to be checked, at every attempt anew. */
+/** A URL with a valid text; its addresses must still be checked, at every attempt. */
 export interface Destination {
   readonly url: URL
   /** ASCII, lower case, without the trailing dot. */
   readonly hostname: string
   readonly port: number
-  /** The text is fine only for addresses on the operator's allow list: another port, or a reserved name. */
+  /** The text is acceptable only for addresses on the operator's allow list: another port, or a reserved name. */
   readonly needsAllowance: boolean
 }
 
@@ -74,7 +74,7 @@ const refusedV4 = blockList(IPV4_REFUSED)
 const globalV6 = blockList([IPV6_GLOBAL])
 const refusedV6 = blockList(IPV6_REFUSED)
 
-/** Whether an address belongs to a public host. */
+/** Returns whether an address belongs to a public host. */
 export function isPublicAddress(address: string): boolean {
   switch (isIP(address)) {
     case 4:
@@ -86,15 +86,15 @@ export function isPublicAddress(address: string): boolean {
   }
 }
 
-/** What an operator may set: `HEARTH_EGRESS_ALLOW` and `HEARTH_EGRESS_BLOCK`. */
+/** The operator's rules: `HEARTH_EGRESS_ALLOW` and `HEARTH_EGRESS_BLOCK`. */
 export interface EgressRules {
-  /** `CIDR:port` entries. Throws at construction when one cannot be read. */
+  /** Entries of the form `CIDR:port`. The constructor throws for an invalid one. */
   allow: readonly string[]
-  /** Domains that are refused with everything below them. */
+  /** Domains that are refused, including their subdomains. */
   block: readonly string[]
 }
 
-/** Decides where calls to user-given addresses may go. */
+/** Decides where requests to user-supplied addresses may go. */
 export class EgressPolicy {
   readonly #allowed = new Map<number, BlockList>()
   readonly #blocked: readonly string[]
@@ -112,7 +112,7 @@ export class EgressPolicy {
     this.#blocked = block.map((domain) => domainToASCII(domain.replace(/\.$/, '')))
   }
 
-  /** Checks what the text of a URL shows. Throws `EgressRefused`. */
+  /** Checks the text of a URL. Throws `EgressRefused`. */
   parse(text: string): Destination {
     const url = parseStrictly(text)
     const hostname = url.hostname.replace(/\.$/, '')
@@ -136,7 +136,7 @@ export class EgressPolicy {
     return { url, hostname, port, needsAllowance }
   }
 
-  /** Checks every address a name resolved to; one unsafe answer refuses them all. Throws `EgressRefused`. */
+  /** Checks every address that a name resolved to; one unsafe address refuses them all. Throws `EgressRefused`. */
   checkAddresses({ port, needsAllowance }: Destination, addresses: readonly string[]): void {
     for (const address of addresses) {
       if (this.#isAllowed(address, port) || (!needsAllowance && isPublicAddress(address))) continue
@@ -152,7 +152,7 @@ export class EgressPolicy {
   }
 }
 
-/** The operator's policy; the platform's own name is never a destination, so that deliveries cannot loop back. */
+/** Builds the operator's policy. The platform's own name is never a destination, so that deliveries cannot loop back. */
 export function openEgressPolicy(config: Config): EgressPolicy {
   const own = config.HEARTH_BASE_URL === undefined ? [] : [new URL(config.HEARTH_BASE_URL).hostname]
   return new EgressPolicy({
@@ -161,7 +161,7 @@ export function openEgressPolicy(config: Config): EgressPolicy {
   })
 }
 
-/** Looks at the raw text first: the parser repairs what other parsers read differently. */
+/** Checks the raw text first, because the URL parser repairs texts that other parsers read differently. */
 function parseStrictly(text: string): URL {
   const refuse = (message: string): never => {
     throw new EgressRefused('url_not_allowed', message)
@@ -180,7 +180,7 @@ function parseStrictly(text: string): URL {
   return new URL(text)
 }
 
-/** One DNS name: labels of 1 to 63 letters, digits, hyphens; not something that a resolver reads as a number. */
+/** Checks a DNS name: labels of 1 to 63 letters, digits and hyphens, and not a form that a resolver reads as a number. */
 function checkName(hostname: string): void {
   const labels = hostname.split('.')
   const last = labels.at(-1) ?? ''
@@ -191,7 +191,10 @@ function checkName(hostname: string): void {
   if (!isName) throw new EgressRefused('url_not_allowed', 'the host is not a valid DNS name')
 }
 
-/** Whether a public resolver can know the name: it stands below a suffix of the Public Suffix List's part for registries. */
+/**
+ * Returns whether a public resolver can know the name: it is below a suffix in the registry part
+ * of the Public Suffix List.
+ */
 function isUnderPublicSuffix(hostname: string): boolean {
   const { isIcann, domain } = parseName(hostname, { extractHostname: false, validateHostname: false })
   return isIcann === true && domain !== null

@@ -5,14 +5,14 @@ import { type LOOKUP_LIMITS, NameLookup, type Resolve } from './name-lookup.ts'
 import { type Destination, type EgressPolicy, EgressRefused, type EgressReason } from './policy.ts'
 import { type Answer, exchange, ExchangeAborted, type Outgoing, Deadline } from './public-exchange.ts'
 
-/** How long a whole exchange may take, from the look-up of the name to the end of the answer. */
+/** The time limit of an exchange, from the look-up of the name to the end of the response. */
 const EXCHANGE_MS = 15_000
 const CONNECT_MS = 5_000
 const MAX_POOLS = 1_000
-/** A pool nobody used for this long is closed with its connections. */
+/** A pool that has been idle for this long is closed with its connections. */
 const POOL_IDLE_MS = 60_000
 
-/** Why no answer came: a closed vocabulary, safe to show to the owner of the destination. */
+/** The reasons for a missing response: a closed vocabulary that the owner of the destination may see. */
 export type SendFailure =
   | EgressReason
   | 'name_not_resolved'
@@ -24,7 +24,7 @@ export type SendFailure =
   | 'invalid_answer'
   | 'aborted'
 
-/** An exchange that brought no answer. `cause` is for operators. */
+/** An exchange without a response. `cause` is for operators. */
 export class SendError extends Error {
   override readonly name = 'SendError'
   readonly reason: SendFailure
@@ -35,9 +35,10 @@ export class SendError extends Error {
 }
 
 /**
- * Sends to user-given addresses under the egress policy: the name is resolved for each exchange, any unsafe answer
- * refuses it, the connection goes to the checked addresses with the name kept for TLS and Host, and a kept connection
- * is used again only while its address is in the fresh answer. No redirects, no proxy environment; time and size bounded.
+ * Sends requests to user-supplied addresses under the egress policy. The name is resolved for each exchange, and
+ * one unsafe address refuses it. The connection goes to the checked addresses, with the name for TLS and Host. An
+ * idle connection is reused only while its address is in the latest result. There are no redirects and no proxies;
+ * time and size are bounded.
  */
 export class PublicSender implements AsyncDisposable {
   readonly #policy: EgressPolicy
@@ -48,7 +49,7 @@ export class PublicSender implements AsyncDisposable {
     ttl: POOL_IDLE_MS,
     ttlAutopurge: true,
     updateAgeOnGet: true,
-    // What is still in flight ends by its own deadline.
+    // Requests in flight end by their own deadline.
     dispose: (pool) => void pool.close().catch(() => {}),
   })
 
@@ -62,7 +63,7 @@ export class PublicSender implements AsyncDisposable {
     this.#exchangeMs = exchangeMs
   }
 
-  /** One exchange. Throws `SendError`; every status, redirects included, is an answer. */
+  /** Makes one exchange. Throws `SendError`; every status, including redirects, counts as a response. */
   async send(url: string, outgoing: Outgoing): Promise<Answer> {
     using deadline = new Deadline(this.#exchangeMs, outgoing.signal)
     try {
@@ -83,7 +84,7 @@ export class PublicSender implements AsyncDisposable {
     return addresses
   }
 
-  /** The next address is tried only when nothing was sent to the one before. */
+  /** The next address is tried only when nothing was sent to the previous one. */
   async #sendToFirst(
     destination: Destination,
     addresses: string[],
@@ -107,8 +108,8 @@ export class PublicSender implements AsyncDisposable {
     const known = this.#pools.get(key)
     if (known) return known
     const pool = new Pool(destination.url.origin, {
-      // As many as its callers want, who bound that for each destination: destinations that share a host, as those of a
-      // relay do, never wait for each other.
+      // Callers limit the connections per destination. Destinations that share a host, such as those of a relay, must
+      // not wait for each other.
       connections: null,
       pipelining: 1,
       allowH2: false,

@@ -1,7 +1,7 @@
 import type { Dispatcher } from 'undici'
 import { retryAfter } from './rate-limit-headers.ts'
 
-/** A hub that says nothing of when to come again is asked after so long. */
+/** The pause when a hub limits its rate without saying for how long. */
 const UNSAID_WAIT_S = 60
 
 export type HubFailure =
@@ -13,11 +13,11 @@ export type HubFailure =
   | 'unavailable'
   | 'invalid_answer'
 
-/** The hub did not give what was asked for. `message` is fit for callers; `cause` is for operators. */
+/** The hub's response was an error. `message` may be shown to callers; `cause` is for operators. */
 export class HubError extends Error {
   override readonly name = 'HubError'
   readonly code: HubFailure
-  /** After how many seconds to ask again, when the hub limits its rate. */
+  /** The seconds after which to retry, when the hub limits its rate. */
   readonly retryAfterS: number | undefined
 
   constructor(
@@ -30,13 +30,13 @@ export class HubError extends Error {
     this.retryAfterS = retryAfterS
   }
 
-  /** A hub does not tell what is absent from what is private. */
+  /** A hub does not distinguish absent repositories from private ones. */
   static notFound(): HubError {
     return new HubError('not_found', 'the hub has no such repository, revision or file, or does not show it')
   }
 }
 
-/** One file of a repository. The hub knows the SHA-256 only of large files; of the others it tells the git blob id. */
+/** One file of a repository. The hub returns the SHA-256 of large files only, and the git blob id of others. */
 export interface HubFile {
   path: string
   sizeBytes: number
@@ -49,7 +49,7 @@ export interface HubRepoInfo {
   repoId: string
   revision: string
   gated: boolean
-  /** Shown to the platform's token alone. */
+  /** True when only the platform's token can read it. */
   isPrivate: boolean
   licence: string | null
   pipelineTag: string | null
@@ -59,13 +59,13 @@ export interface HubRepoInfo {
   architectures: readonly string[]
   modelType: string | null
   hasRemoteCode: boolean
-  /** Parameters as the hub counted them in the weights. */
+  /** The number of parameters that the hub has counted in the weights. */
   params: number | null
   ggufArchitecture: string | null
   files: readonly HubFile[]
 }
 
-/** Why the hub did not answer with what was asked for. */
+/** Converts an error response of the hub. */
 export function hubRefusal({ statusCode, headers }: Dispatcher.ResponseData, hasToken: boolean): HubError {
   const code = String(headers['x-error-code'] ?? '')
   if (statusCode === 429) {
@@ -83,7 +83,7 @@ export function hubRefusal({ statusCode, headers }: Dispatcher.ResponseData, has
   return new HubError('unavailable', `the model hub answered ${statusCode}`)
 }
 
-/** What the hub says of a repository, taken for what it is: anything may be missing. */
+/** Parses the hub's description of a repository, in which any field may be missing. */
 export function readHubInfo(repoId: string, answer: Record<string, unknown>): HubRepoInfo {
   const revision = answer['sha']
   if (typeof revision !== 'string' || !/^[0-9a-f]{40,64}$/.test(revision)) {

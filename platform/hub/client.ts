@@ -16,10 +16,10 @@ const JSON_MS = 15_000
 const FILE_MS = 60_000
 const MAX_JSON_BYTES = 16 * 1024 * 1024
 const MAX_REDIRECTS = 5
-/** A hub lists at most so many commits at once. */
+/** The largest page of commits that a hub returns. */
 const COMMITS_PER_PAGE = 1_000
 const MAX_COMMIT_PAGES = 5
-/** How far back a commit is looked for at most. */
+/** The largest number of commits that a search goes back. */
 export const MAX_COMMITS = COMMITS_PER_PAGE * MAX_COMMIT_PAGES
 
 export interface HubOptions {
@@ -27,7 +27,10 @@ export interface HubOptions {
   token: string
 }
 
-/** The one way to a Hugging Face-compatible hub: time, size and redirects bounded, the token shown to the hub alone. */
+/**
+ * The only client of a Hugging Face-compatible hub: time, size and redirects are bounded, and the token
+ * is sent to the hub alone.
+ */
 export class HubClient {
   readonly #endpoint: string | undefined
   readonly #token: string
@@ -45,18 +48,18 @@ export class HubClient {
     return this.#token !== ''
   }
 
-  /** Where a person looks at a repository. */
+  /** Returns the web page of a repository. */
   pageUrl(repoId: string): string {
     return `${this.#base()}/${repoId}`
   }
 
-  /** Where a file's bytes are, pinned to a revision. */
+  /** Returns the URL of a file, pinned to a revision. */
   fileUrl(repoId: string, revision: string, path: string): string {
     const parts = path.split('/').map(encodeURIComponent).join('/')
     return `${this.#base()}/${repoId}/resolve/${encodeURIComponent(revision)}/${parts}`
   }
 
-  /** Ids of repositories that fit, the most downloaded first. */
+  /** Returns the ids of matching repositories, most downloaded first. */
   async search({
     query,
     pipelineTag,
@@ -84,14 +87,14 @@ export class HubClient {
     })
   }
 
-  /** A repository as it is now, or at a commit. */
+  /** Returns the current state of a repository, or its state at a commit. */
   async info(repoId: string, revision?: string): Promise<HubRepoInfo> {
     const at = revision === undefined ? '' : `/revision/${encodeURIComponent(revision)}`
     const { value } = await this.#json(`${this.#base()}/api/models/${repoId}${at}?blobs=true`)
     return readHubInfo(repoId, asRecord(value))
   }
 
-  /** Whether one commit is another, or among the `MAX_COMMITS` that came before it. */
+  /** Returns whether one commit equals another, or is among the `MAX_COMMITS` before it. */
   async isAncestor(repoId: string, { head, commit }: { head: string; commit: string }): Promise<boolean> {
     if (head === commit) return true
     const home = `${this.#base()}/api/models/${repoId}/commits/${head}`
@@ -106,7 +109,7 @@ export class HubClient {
     return false
   }
 
-  /** A small file, whole and checked against what the repository says of it. */
+  /** Reads a small file and checks it against the repository's digest. */
   async read(
     repo: Pick<HubRepoInfo, 'repoId' | 'revision'>,
     file: HubFile,
@@ -119,7 +122,7 @@ export class HubClient {
     return bytes
   }
 
-  /** A file's bytes, from `range` on if given; the caller reads or dumps the body. */
+  /** Opens a file, from `range` on if given; the caller must read or dump the body. */
   async open(
     repoId: string,
     revision: string,
@@ -187,7 +190,7 @@ export class HubClient {
     throw new HubError('invalid_answer', `the hub redirects more than ${MAX_REDIRECTS} times`)
   }
 
-  /** Where the hub sends its readers on to is told nothing. */
+  /** Redirect targets of the hub get no credentials. */
   #credentials(url: URL, home: string): Record<string, string> {
     return this.#token && url.origin === home ? { authorization: `Bearer ${this.#token}` } : {}
   }
@@ -215,7 +218,10 @@ export class HubClient {
   }
 }
 
-/** Where a list goes on, by its `Link` header. Only the query is taken over: the token is shown to no other host or path. */
+/**
+ * Returns the next page of a list from its `Link` header. Only the query is used, so that the token goes
+ * to no other host or path.
+ */
 function nextPage({ link }: Dispatcher.ResponseData['headers'], from: string): string | undefined {
   const [, target] = /<([^>]+)>\s*;[^,]*\brel="?next"?/.exec(String(link ?? '')) ?? []
   const search = target === undefined ? undefined : URL.parse(target, from)?.search

@@ -1,4 +1,7 @@
-/** Seconds until a rate limit ends: `Retry-After`, else the `t` of `RateLimit`, which is all that some hubs send. */
+/**
+ * Returns the seconds until a rate limit ends: `Retry-After`, otherwise the `t` of `RateLimit`, which is
+ * all that some hubs send.
+ */
 export function retryAfter(
   headers: Readonly<Record<string, string | string[] | undefined>>,
   now: number,

@@ -5,29 +5,29 @@ import { type InboundPace, LinkInbox, unitsOf } from './inbox.ts'
 import { StreamTable } from './stream-table.ts'
 import { TurnWriter } from './turn-writer.ts'
 
-/** Bytes waiting in the socket above which data frames wait in their streams, so that control frames overtake them. */
+/** When more bytes wait in the socket, data frames wait in their streams, so that control frames overtake them. */
 const SOCKET_HIGH_WATER = 2 * MAX_CHUNK
 const GRANT_STEP = STREAM_CREDIT / 2
-/** Bytes on this side of the network above which the other side counts as one that does not read. */
+/** When more bytes wait on this side of the network, the other side counts as not reading. */
 const MAX_UNREAD = 64 * 1024 * 1024
-/** How long the other side may take to answer that the link closes. */
+/** The time that the other side has to confirm the close. */
 const CLOSING_MS = 2_000
 const LAST_TYPE = Math.max(...Object.values(FRAME))
 const TOO_LONG = `a frame of a stream holds more than ${MAX_CHUNK} bytes`
-/** Streams in line that are not worth a look whether they still matter. */
+/** Below this number of queued streams, dropped ones are not searched for. */
 const FEW = 64
 
 export interface ChannelOptions {
   onFrame: (frame: Frame) => void
   onClose: (reason: string) => void
-  /** A stream whose reader granted nothing for `stallMs` while data waited. */
+  /** Called for a stream whose reader granted no credit for `stallMs` while data waited. */
   onStall: (stream: number) => void
-  /** A frame of a type that this version does not know was passed over. */
+  /** Called when a frame of an unknown type was ignored. */
   onUnknown?: (type: number) => void
-  /** How much work the other side may cause; unbounded without. */
+  /** Limits the work that the other side may cause; unlimited when absent. */
   pace?: InboundPace
   pingMs?: number
-  /** Silence after which the link counts as broken. */
+  /** The silence after which the link counts as broken. */
   idleMs?: number
   stallMs?: number
 }
@@ -37,37 +37,37 @@ interface Sending {
   queue: Buffer[]
   queuedBytes: number
   credit: number
-  /** The frame that closes the stream once the queue has gone. */
+  /** The frame that closes the stream once its queue is empty. */
   last: Buffer | undefined
   waitingSince: number
   onDrain: (() => void) | undefined
-  /** It is in the line of those that may have something to send. */
+  /** True while the stream is in the queue of those that may have data to send. */
   inLine: boolean
 }
 
 interface Receiving {
-  /** Received since credit was last granted: `STREAM_CREDIT` at most, whatever was granted before. */
+  /** Bytes received since the last grant of credit, at most `STREAM_CREDIT`. */
   ungranted: number
   paused: boolean
 }
 
 /**
  * One end of a link: frames in and out of a WebSocket. Control frames go first; data frames go round robin over the
- * streams, each within its credit. What a stream is given in one turn of the event loop goes as one frame.
+ * streams, each within its credit. The bytes that a stream gets in one turn of the event loop form one frame.
  */
 export class LinkChannel {
   readonly #socket: WebSocket
   readonly #options: Required<Omit<ChannelOptions, 'pace'>>
   readonly #sending = new StreamTable<Sending>()
   readonly #receiving = new StreamTable<Receiving>()
-  /** Streams whose turn is to come. */
+  /** The queue of streams that wait for their turn. */
   readonly #line: Sending[] = []
   #isPumping = false
   readonly #timer: NodeJS.Timeout
   readonly #out: TurnWriter
   readonly #inbox: LinkInbox
   #lastIn = performance.now()
-  /** When the other side last took something of what waits for it. */
+  /** The time at which the other side last accepted waiting bytes. */
   #lastTaken = performance.now()
   #closed = false
 
@@ -97,15 +97,15 @@ export class LinkChannel {
     return this.#closed
   }
 
-  /** Sends a control frame, past any data that waits. */
+  /** Sends a control frame ahead of waiting data. */
   send(type: FrameType, stream: number, meta?: string, body?: Uint8Array): void {
     if (this.#closed) return
     this.#out.put(encodeFrame(type, stream, meta, body))
   }
 
   /**
-   * Queues bytes on a stream. False asks the producer to wait for `onDrain`;
-   * what is written regardless is kept, so a producer that cannot pause is only slow, not lossy.
+   * Queues bytes on a stream. False means that the producer must wait for `onDrain`; bytes that are written regardless
+   * are queued too, so a producer that cannot pause loses nothing.
    */
   write(stream: number, bytes: Buffer, onDrain?: () => void): boolean {
     if (this.#closed) return true
@@ -121,7 +121,7 @@ export class LinkChannel {
     return false
   }
 
-  /** Ends a stream with `end` after whatever is queued on it; at once when nothing is. */
+  /** Ends a stream with `end` after all queued bytes; at once when there are none. */
   end(stream: number, meta?: string, body?: Uint8Array): void {
     const sending = this.#sending.get(stream)
     if (!sending) return this.send(FRAME.end, stream, meta, body)
@@ -130,19 +130,19 @@ export class LinkChannel {
     this.#out.begin()
   }
 
-  /** Grants credit for what arrives on a stream from now on; without it a sender stops at `STREAM_CREDIT`. */
+  /** Grants credit for data that arrives on a stream from now on; without it a sender stops at `STREAM_CREDIT`. */
   expect(stream: number): void {
     this.#receiving.set(stream, { ungranted: 0, paused: false })
   }
 
-  /** Drops what is queued on a stream and what is known of it. */
+  /** Drops the queue and the state of a stream. */
   forget(stream: number): void {
     const sending = this.#sending.get(stream)
     if (sending) this.#drop(sending)
     this.#receiving.delete(stream)
   }
 
-  /** Stops or restarts the granting of credit to the sender of a stream. */
+  /** Stops or resumes the credit of a stream's sender. */
   setPaused(stream: number, paused: boolean): void {
     const receiving = this.#receiving.get(stream)
     if (!receiving) return
@@ -150,14 +150,14 @@ export class LinkChannel {
     if (!paused) this.#grant(stream, receiving)
   }
 
-  /** Reads nothing more from the other side until what comes back is called. */
+  /** Stops reading from the other side until the returned function is called. */
   hold(): () => void {
     return this.#inbox.hold()
   }
 
   close(reason: string, code = 1000): void {
     if (this.#closed) return
-    // What streams were given in this turn of the event loop goes out first.
+    // Data of this turn of the event loop is sent before the close.
     this.#pump()
     this.#out.flush()
     this.#socket.close(code, reason.slice(0, 120))
@@ -188,7 +188,7 @@ export class LinkChannel {
     this.close(err.message, 1002)
   }
 
-  /** Gives the units that the frame was worth. */
+  /** Returns the units of work that the frame costs. */
   #take(frame: Frame): number {
     const { type } = frame
     if (type === FRAME.chunk) return this.#takeChunk(frame)
@@ -201,7 +201,7 @@ export class LinkChannel {
     return unitsOf(frame, false)
   }
 
-  /** An empty chunk says nothing; what comes for a stream that is over was under way when it ended. */
+  /** An empty chunk is ignored, and so is one of a stream that ended while the chunk was in flight. */
   #takeChunk(frame: Frame): number {
     const { length } = frame.body
     if (length > MAX_CHUNK) throw new LinkProtocolError(TOO_LONG)
@@ -237,7 +237,7 @@ export class LinkChannel {
     receiving.ungranted = 0
   }
 
-  /** It may stand in a line that does not move: nothing of what it held stays with it, and it does not stay long. */
+  /** The stream may remain in a queue that does not move, so its buffers are released here, and its entry soon. */
   #drop(sending: Sending): void {
     this.#sending.delete(sending.stream)
     sending.queue = []
@@ -254,9 +254,9 @@ export class LinkChannel {
     this.#line.push(sending)
   }
 
-  /** One frame per stream in turn, until the socket is full or nothing may go. */
+  /** Sends one frame per stream in turn, until the socket is full or no stream may send. */
   #pump(): void {
-    // What a producer writes when it is called back is reached by the loop that called it.
+    // Bytes that a producer writes in its callback are sent by the loop that called it.
     if (this.#isPumping) return
     this.#isPumping = true
     const line = this.#line
@@ -297,7 +297,7 @@ export class LinkChannel {
     sending.credit -= bytes
     sending.queuedBytes -= bytes
     this.#out.put(encodeChunk(stream, sending.queue.splice(0, count), bytes))
-    // Its place in line does not hang on what its producer does now.
+    // The stream is queued again before its producer is called, so that its place does not depend on the producer.
     this.#queueUp(sending)
     if (sending.onDrain && sending.queuedBytes <= MAX_CHUNK) {
       const drained = sending.onDrain

@@ -5,19 +5,19 @@ const NO_BODY = Buffer.alloc(0)
 
 /** A decoded frame; `meta` and `body` are views of the received bytes. */
 export interface Frame {
-  /** One of `FRAME`, or a type that only a later version knows. */
+  /** One of `FRAME`, or an unknown type of a later version. */
   type: number
   stream: number
   meta: Buffer
   body: Buffer
 }
 
-/** The other side broke the frame format; the link is closed. */
+/** The other side broke the frame format, so the link is closed. */
 export class LinkProtocolError extends Error {
   override readonly name = 'LinkProtocolError'
 }
 
-/** `meta` is JSON text, so that a caller can keep the text of metas it sends often. */
+/** Encodes a frame. `meta` is JSON text, so that a caller can cache the text of frequent metas. */
 export function encodeFrame(type: FrameType, stream: number, meta = '', body: Uint8Array = NO_BODY): Buffer {
   const metaLength = Buffer.byteLength(meta)
   if (metaLength > 0xffff) throw new LinkProtocolError('meta exceeds 64 KB')
@@ -28,7 +28,7 @@ export function encodeFrame(type: FrameType, stream: number, meta = '', body: Ui
   return frame
 }
 
-/** A `chunk` frame of pieces that follow one another, `bytes` long together. */
+/** Encodes a `chunk` frame of consecutive pieces with `bytes` in total. */
 export function encodeChunk(stream: number, pieces: readonly Uint8Array[], bytes: number): Buffer {
   const frame = newFrame(FRAME.chunk, stream, 0, bytes)
   let at = HEADER
@@ -48,7 +48,7 @@ function newFrame(type: FrameType, stream: number, metaLength: number, bodyLengt
   return frame
 }
 
-/** The frame that begins at `at`; throws when none does. Types that this version does not know are frames as well. */
+/** Decodes the frame at `at`; throws when there is none. Unknown types are valid. */
 export function frameAt(message: Buffer, at: number): Frame {
   const metaAt = at + HEADER
   const type = message[at]
@@ -64,16 +64,16 @@ export function frameAt(message: Buffer, at: number): Frame {
   }
 }
 
-/** The bytes that a frame takes in its message. */
+/** Returns the bytes of a frame in its message. */
 export const frameLength = ({ meta, body }: Frame): number => HEADER + meta.length + body.length
 
-/** The version of a link that a peer tells in a header; 1 when it tells none. */
+/** Returns the version of a link in a peer's header; 1 without one. */
 export function versionIn(header: string | string[] | undefined): number {
   const version = Number(header ?? 1)
   return Number.isSafeInteger(version) && version > 0 ? version : 1
 }
 
-/** The first thing that a stream needs and this version does not know. */
+/** Returns the first need of a stream that this version does not know. */
 export function unknownNeed(needs: unknown): string | undefined {
   if (!Array.isArray(needs)) return undefined
   const need = (needs as unknown[]).find((one) => typeof one !== 'string' || !KNOWN_NEEDS.has(one))
@@ -81,7 +81,7 @@ export function unknownNeed(needs: unknown): string | undefined {
   return typeof need === 'string' ? need.slice(0, 100) : 'something that has no name'
 }
 
-/** The bytes themselves, copied where they are the smaller part of what came with them and would be kept for their sake. */
+/** Returns the bytes, copied if they are the smaller part of their buffer, which would otherwise stay in memory. */
 export const compact = (bytes: Buffer): Buffer =>
   2 * bytes.length < bytes.buffer.byteLength ? Buffer.from(bytes) : bytes
 
@@ -90,7 +90,10 @@ export function parseMeta<T>(frame: Frame): T {
   return parseJson<T>(frame.meta)
 }
 
-/** Parses a JSON body the way `parseMeta` parses a meta. The two ends trust each other's shapes after the signed handshake. */
+/**
+ * Parses a JSON body as `parseMeta` parses a meta. After the signed handshake the two ends trust the shape
+ * of each other's messages.
+ */
 export function parseJson<T>(bytes: Buffer): T {
   if (bytes.length === 0) return {} as T
   let value: unknown

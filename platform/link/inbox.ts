@@ -2,15 +2,15 @@ import type { WebSocket } from 'ws'
 import { FRAME } from '../../schemas/link.ts'
 import { type Frame, frameAt, frameLength } from './codec.ts'
 
-/** The work that the other side of a link may cause, in units of about a chunk of a stream. */
+/** The work that the other side of a link may cause, in units of about one chunk of a stream. */
 export interface InboundPace {
   perSecond: number
   burst: number
 }
 
 /**
- * Units that a frame of each type takes beside its bytes: chunks of streams are bounded by credit and cheap, whatever is JSON
- * has to be parsed, and a hello or a batch of lines reaches the database.
+ * The units of a frame of each type, in addition to its bytes. Chunks of streams are bounded by credit and cheap; JSON
+ * must be parsed; a hello or a batch of lines reaches the database.
  */
 const UNITS: Readonly<Record<number, number>> = {
   [FRAME.chunk]: 1,
@@ -26,40 +26,40 @@ const UNITS: Readonly<Record<number, number>> = {
   [FRAME.hello]: 5_000,
 }
 const UNKNOWN_UNITS = 50
-/** A unit for each 64 bytes that nobody granted credit for. */
+/** One unit for each 64 bytes without credit. */
 const BYTES_SHIFT = 6
-/** Units of one turn of the event loop; then other sockets have theirs. */
+/** The units of one turn of the event loop, after which other sockets get theirs. */
 const TURN_UNITS = 2_000
 const SHORTEST_WAIT_MS = 5
 
-/** @param isGranted the bytes of the frame are bounded by the credit of their stream. */
+/** @param isGranted true when the bytes of the frame are bounded by the credit of their stream. */
 export function unitsOf({ type, meta, body }: Frame, isGranted: boolean): number {
   const units = UNITS[type] ?? UNKNOWN_UNITS
   return isGranted ? units : units + ((meta.length + body.length) >> BYTES_SHIFT)
 }
 
 export interface InboxEvents {
-  /** Takes a frame and says how many units it was worth; may throw. */
+  /** Handles a frame and returns its units; may throw. */
   take: (frame: Frame) => number
-  /** The bytes are no frames, or `take` threw. */
+  /** Called when the bytes are not valid frames, or `take` threw. */
   onFault: (err: unknown) => void
 }
 
 /**
- * What comes in over a socket, frame by frame and a bounded amount per turn of the event loop. A sender that causes more work
- * than its pace allows is not read until it is within it again: it waits, and nobody else does.
+ * Reads the frames of a socket, a bounded amount per turn of the event loop. A sender that causes more work than its
+ * pace allows is not read until it is within the pace again, and delays no other sender.
  */
 export class LinkInbox {
   readonly #socket: WebSocket
   readonly #events: InboxEvents
   readonly #pace: InboundPace | undefined
   readonly #messages: Buffer[] = []
-  /** Where in the first message the next frame begins. */
+  /** The position of the next frame in the first message. */
   #at = 0
   #units: number
   #refilledAt = performance.now()
   #holds = 0
-  /** A timer or an immediate goes on with what waits. */
+  /** The timer or immediate that continues with the waiting messages. */
   #next: { cancel: () => void } | undefined
   #isPaused = false
   #isDraining = false
@@ -72,7 +72,7 @@ export class LinkInbox {
     this.#units = pace?.burst ?? 0
   }
 
-  /** The sender is not being read, so its silence says nothing. */
+  /** True while the sender is not being read, so that its silence does not count. */
   get isPaused(): boolean {
     return this.#isPaused
   }
@@ -83,7 +83,7 @@ export class LinkInbox {
     if (!this.#next && this.#holds === 0) this.#drain()
   }
 
-  /** Reads nothing more from the sender until what comes back is called. */
+  /** Stops reading from the sender until the returned function is called. */
   hold(): () => void {
     let isHeld = true
     this.#holds += 1
@@ -96,7 +96,7 @@ export class LinkInbox {
     }
   }
 
-  /** Takes nothing more; the socket is read on, so that it can end. */
+  /** Handles no further frames; the socket is still read, so that it can close. */
   close(): void {
     if (this.#closed) return
     this.#closed = true
@@ -116,7 +116,7 @@ export class LinkInbox {
     }
   }
 
-  /** True when nothing waits and more may come. */
+  /** Handles waiting frames; returns true when none is left and more may arrive. */
   #takeSome(): boolean {
     let left = TURN_UNITS
     for (;;) {

@@ -9,13 +9,13 @@ const emptySlots = <T>(capacity: number): (Slot<T> | undefined)[] =>
   Array.from<undefined>({ length: capacity }).fill(undefined)
 
 /**
- * What belongs to the streams under way, by their numbers, which are given out in turn. Not a `Map`: where entries come and
- * go without end, each table that a map has outgrown keeps the next one, and all it held, from every small garbage
- * collection (a tenth of a gateway's CPU, measured).
+ * The values of streams in flight, by consecutive numbers. A `Map` would not do: with a steady turnover each table
+ * that it has outgrown retains the next one, and all its values, from every young garbage collection, which costs a
+ * tenth of a gateway's CPU.
  */
 export class StreamTable<T> {
   #slots = emptySlots<T>(FIRST_CAPACITY)
-  /** Streams whose slot another one has: a few that live long. */
+  /** Streams whose slot is occupied: a few that live long. */
   readonly #others = new Map<number, T>()
   #inSlots = 0
 
@@ -59,7 +59,7 @@ export class StreamTable<T> {
     this.#inSlots = 0
   }
 
-  /** Number and value of every stream; entries may be deleted meanwhile. */
+  /** Returns number and value of every stream; entries may be deleted meanwhile. */
   entries(): [number, T][] {
     const inSlots = this.#slots.flatMap((slot): [number, T][] => (slot ? [[slot.stream, slot.value]] : []))
     return [...inSlots, ...this.#others]

@@ -2,15 +2,15 @@ import type { WebSocket } from 'ws'
 import { MAX_CHUNK } from '../../schemas/link.ts'
 
 export interface TurnEvents {
-  /** The turn of the event loop is over: what is put now still goes with its frames. */
+  /** Called at the end of a turn of the event loop; frames written in it are sent with the others. */
   onTurnOver: () => void
-  /** A message has left for the network. */
+  /** Called when a message has been sent to the network. */
   onSent: () => void
 }
 
 /**
- * Sends the frames of one turn of the event loop as one message, or a few where they are large: with small frames, messages
- * and writes cost more than everything else.
+ * Sends the frames of one turn of the event loop as one message, or several if they are large. With small frames the
+ * cost is mainly that of messages and writes.
  */
 export class TurnWriter {
   readonly #socket: WebSocket
@@ -26,12 +26,12 @@ export class TurnWriter {
     this.#events = events
   }
 
-  /** Bytes on this side of the network. */
+  /** Bytes that wait on this side of the network. */
   get waitingBytes(): number {
     return this.#frameBytes + this.#socket.bufferedAmount
   }
 
-  /** When something was last sent, by the monotonic clock of this process, in milliseconds. */
+  /** The time of the last send, by the monotonic clock of this process in milliseconds. */
   get lastOut(): number {
     return this.#lastOut
   }
@@ -43,7 +43,7 @@ export class TurnWriter {
     if (this.#frameBytes >= MAX_CHUNK) this.flush()
   }
 
-  /** Makes sure that the end of this turn is told. */
+  /** Schedules the end of this turn. */
   begin(): void {
     if (this.#inTurn) return
     this.#inTurn = true

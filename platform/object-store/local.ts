@@ -9,31 +9,35 @@ import { ApiError } from '../../domain/errors.ts'
 import { loadSigningKey, signObjectUrl, verifyObjectUrl, type ObjectGrant } from './signature.ts'
 import { assertKey, assertPrefix, meter, type ObjectInfo, type ObjectStore } from './store.ts'
 
-/** Some chunks on their way from the socket to the disk. */
+/** A few chunks on their way from the socket to the disk. */
 const PUT_BYTES = 256 * 1024
 
 const OCTETS = 'application/octet-stream'
 const TEMPORARY_LIFE_MS = 24 * 3_600_000
 
 export interface LocalObjectStoreOptions {
-  /** Made when absent; every process of the platform may share it. */
+  /** Created when absent; every process of the platform may share it. */
   directory: string
-  /** Where signed URLs point: asked at each signature, for a port may be known only after listening. */
+  /**
+   * Returns the base of signed URLs. It is called at each signature, because the port may be
+   * known only after listening.
+   */
   baseUrl: () => string
 }
 
-/** A store whose signed URLs lead back to this platform, which asks it what they allow. */
+/** A store whose signed URLs are served by this platform, which calls `authorize` for each. */
 export interface LocalObjectStore extends ObjectStore {
-  /** Throws `forbidden` when the URL is forged, expired or for something else. */
+  /** Throws `forbidden` when the URL is forged, expired or for another request. */
   authorize(request: { method: 'GET' | 'PUT'; key: string; query: URLSearchParams }): ObjectGrant
 }
 
-/** Whether signed URLs of this store are served by this platform. */
+/** Returns whether this platform serves the signed URLs of a store. */
 export const isLocalStore = (store: ObjectStore): store is LocalObjectStore => 'authorize' in store
 
 /**
- * Objects as files of one directory: `objects/` holds the bytes under their key, `types/` the content types, `digests/`
- * their SHA-256, `incoming/` what is still being written. A write becomes visible by one rename, after its bytes are on disk.
+ * Stores objects as files of one directory: `objects/` holds the bytes under their key, `types/` the content types,
+ * `digests/` their SHA-256, `incoming/` files that are still being written. A write becomes visible by one rename,
+ * after its bytes are on disk.
  */
 export async function openLocalObjectStore({
   directory,
@@ -89,7 +93,7 @@ const layout = (directory: string): Layout => ({
   incoming: join(directory, 'incoming'),
 })
 
-/** Everything that is kept of an object: its bytes last, for they are what makes it one. */
+/** All files of an object. The bytes come last, because they make the object exist. */
 const rootsOf = ({ types, digests, objects }: Layout) => [types, digests, objects]
 
 const missing = () => new ApiError('not_found', 'there is no object with this name')
@@ -104,10 +108,10 @@ const put = async (
   const temporary = join(at.incoming, randomUUID())
   try {
     const source = body instanceof Readable ? body : Readable.from([body], { objectMode: false })
-    // `flush` syncs the bytes before the stream closes, so the rename never shows a hole.
+    // `flush` syncs the bytes before the stream closes, so the rename never exposes a hole.
     const file = createWriteStream(temporary, { flush: true, highWaterMark: 1 << 20 })
     await pipeline(source, through, file, signal ? { signal } : {})
-    // These go first: without their object they are harmless, the other way round they would be wrong.
+    // These are written first: without their object they are harmless, while an object without them would be wrong.
     await writeInto(join(at.types, key), (path) => writeFile(path, contentType))
     await writeInto(join(at.digests, key), (path) => writeFile(path, measured.sha256))
     await writeInto(join(at.objects, key), (path) => rename(temporary, path))
@@ -127,7 +131,7 @@ async function get(at: Layout, key: string, { range, signal }: Parameters<Object
       details: { size_bytes: info.sizeBytes },
     })
   }
-  // A stream that is aborted as it is made fails before anybody can listen to it.
+  // A stream that is aborted at its creation fails before a listener can be added.
   signal?.throwIfAborted()
   const body = createReadStream(join(at.objects, key), {
     highWaterMark: 256 * 1024,
@@ -174,7 +178,7 @@ async function move(at: Layout, from: string, to: string): Promise<void> {
   }
   for (const root of rootsOf(at)) {
     await writeInto(join(root, to), (path) => rename(join(root, from), path)).catch((err: unknown) => {
-      // Somebody moves the same object: the check above decides when it is repeated.
+      // Another process may be moving the same object; a repeat is decided by the check above.
       if (root === at.objects) throw err
       ignoreMissing(err)
     })
@@ -199,7 +203,7 @@ async function removeEmptyFolders(root: string, folder: string): Promise<void> {
   if (removed) await removeEmptyFolders(root, dirname(folder))
 }
 
-/** A folder can vanish under a writer when its last object is deleted: then it is made anew. */
+/** A folder can vanish under a writer when its last object is deleted, and is then created again. */
 function writeInto(path: string, write: (path: string) => Promise<void>): Promise<void> {
   const writeOnce = async () => {
     await mkdir(dirname(path), { recursive: true })
@@ -215,7 +219,7 @@ async function syncDirectory(path: string): Promise<void> {
   await folder.close()
 }
 
-/** Removes what a killed writer left; living writers touch their file far more often than this. */
+/** Removes files of killed writers; a living writer touches its file far more often than this. */
 async function sweepIncoming(incoming: string): Promise<void> {
   const oldest = Date.now() - TEMPORARY_LIFE_MS
   for await (const entry of await opendir(incoming)) {

@@ -4,7 +4,7 @@ import { openLocalObjectStore } from './local.ts'
 import { openS3ObjectStore } from './s3.ts'
 import type { ObjectStore } from './store.ts'
 
-/** The store that the configuration names: the bucket of `S3_BUCKET`, else the directory `HEARTH_OBJECT_DIR`. */
+/** Opens the configured store: the bucket of `S3_BUCKET`, otherwise the directory `HEARTH_OBJECT_DIR`. */
 export async function openObjectStore(
   config: Config,
   baseUrl: () => string = () => required(config, 'HEARTH_BASE_URL'),
@@ -20,7 +20,7 @@ export async function openObjectStore(
     secretAccessKey: required(config, 'S3_SECRET_ACCESS_KEY'),
     ...(config.S3_ENDPOINT && { endpoint: config.S3_ENDPOINT }),
     ...(config.S3_PUBLIC_ENDPOINT && { publicEndpoint: config.S3_PUBLIC_ENDPOINT }),
-    // Other servers than AWS seldom have a host name per bucket.
+    // Servers other than AWS rarely have a host name per bucket.
     forcePathStyle: config.S3_ENDPOINT !== undefined,
   })
 }

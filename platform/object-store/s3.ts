@@ -40,21 +40,21 @@ export interface S3ObjectStoreOptions {
   forcePathStyle: boolean
 }
 
-/** Two parts of this size are in memory at most; S3 takes 10,000 parts, so an object may have 80 GB. */
+/** At most two parts of this size are in memory; S3 accepts 10,000 parts, so an object may have 80 GB. */
 const PART_BYTES = 8 * 1024 * 1024
 const PARTS_AT_ONCE = 2
 const OCTETS = 'application/octet-stream'
-/** As a signed header of an upload: S3 refuses other bytes, and tells the digest from then on. */
+/** As a signed header of an upload it makes S3 refuse other bytes, and return the digest from then on. */
 const CHECKSUM = 'x-amz-checksum-sha256'
 
 interface Bucket {
   client: S3Client
-  /** Signs only; never connects. */
+  /** Used for signing only; it never connects. */
   signer: S3Client
   name: string
 }
 
-/** Objects in an S3 bucket that exists already. */
+/** Stores objects in an existing S3 bucket. */
 export function openS3ObjectStore(options: S3ObjectStoreOptions): ObjectStore & Disposable {
   const client = connect(options, options.endpoint)
   const signer = options.publicEndpoint ? connect(options, options.publicEndpoint) : client
@@ -118,7 +118,7 @@ function connect(options: S3ObjectStoreOptions, endpoint: string | undefined): S
     forcePathStyle,
     credentials: { accessKeyId, secretAccessKey },
     ...(endpoint && { endpoint }),
-    // The newer default checksums would be part of a signed URL, where nobody can know them beforehand.
+    // The newer default checksums would be part of a signed URL, where they are not known in advance.
     requestChecksumCalculation: 'WHEN_REQUIRED',
     responseChecksumValidation: 'WHEN_REQUIRED',
   })
@@ -141,7 +141,7 @@ const put = async (
   const abort = () => void upload.abort()
   signal?.addEventListener('abort', abort, { once: true })
   try {
-    // A source that fails fails `through`, which the upload is reading, and the parts sent so far are given up.
+    // When the source fails, `through` fails too, which the upload reads, and the parts sent so far are aborted.
     await Promise.all([upload.done(), pipeline(source, through, signal ? { signal } : {})])
   } finally {
     signal?.removeEventListener('abort', abort)
@@ -177,7 +177,7 @@ async function head({ client, name }: Bucket, key: string): Promise<ObjectInfo |
       new HeadObjectCommand({ Bucket: name, Key: key, ChecksumMode: 'ENABLED' }),
     )
     const { ChecksumSHA256: checksum, ChecksumType: type } = found
-    // That of an object of parts is one of their digests, and ends in their number.
+    // The checksum of a multipart object is computed from the digests of its parts, and ends in their number.
     const isWhole = checksum !== undefined && type !== 'COMPOSITE' && !checksum.includes('-')
     const sha256 = isWhole ? Buffer.from(checksum, 'base64').toString('hex') : undefined
     return { ...describe(key, found.ContentLength ?? 0, found), ...(sha256 && { sha256 }) }
@@ -190,7 +190,7 @@ async function head({ client, name }: Bucket, key: string): Promise<ObjectInfo |
 async function* list({ client, name }: Bucket, prefix: string): AsyncIterable<ObjectInfo> {
   for await (const page of paginateListObjectsV2({ client }, { Bucket: name, Prefix: prefix })) {
     for (const object of page.Contents ?? []) {
-      // Some servers show folders as empty objects.
+      // Some servers list folders as empty objects.
       if (!object.Key || object.Key.endsWith('/')) continue
       yield describe(object.Key, object.Size ?? 0, object)
     }

@@ -4,19 +4,22 @@ import { join } from 'node:path'
 import { ApiError } from '../../domain/errors.ts'
 import type { SignedUrl } from './store.ts'
 
-/** What one signed URL allows. */
+/** The permission in a signed URL. */
 export interface ObjectGrant {
   method: 'GET' | 'PUT'
   key: string
   /** Unix seconds. */
   expires: number
   contentType?: string
-  /** Of the only bytes that may be PUT. */
+  /** The digest of the only bytes that may be PUT. */
   sha256?: string
   filename?: string
 }
 
-/** The key of all signed URLs of a directory: made once, shared by every process that opens the directory. */
+/**
+ * Returns the key for the signed URLs of a directory, which is created once and shared by every process
+ * that opens the directory.
+ */
 export async function loadSigningKey(directory: string): Promise<Buffer> {
   const path = join(directory, 'signing-key')
   await mkdir(directory, { recursive: true })
@@ -30,7 +33,7 @@ export async function loadSigningKey(directory: string): Promise<Buffer> {
   return readFile(path)
 }
 
-/** A URL that carries its own permission: the key as one path segment, `signature` last in the query. */
+/** Makes a URL with its own permission: the key is one path segment, and `signature` comes last in the query. */
 export function signObjectUrl(
   signingKey: Buffer,
   { baseUrl, expiresInS, ...rest }: Omit<ObjectGrant, 'expires'> & { baseUrl: string; expiresInS: number },
@@ -46,7 +49,7 @@ export function signObjectUrl(
   return { url, expiresAt: new Date(expires * 1000) }
 }
 
-/** The grant that a request's URL carries; throws `forbidden` when it is forged, expired or for something else. */
+/** Returns the grant of a request's URL; throws `forbidden` when it is forged, expired or for another request. */
 export function verifyObjectUrl(
   signingKey: Buffer,
   { method, key, query }: { method: 'GET' | 'PUT'; key: string; query: URLSearchParams },
@@ -62,7 +65,8 @@ export function verifyObjectUrl(
     ...(sha256 !== null && { sha256 }),
     ...(filename !== null && { filename }),
   }
-  // As text: several texts stand for the same bytes, and only one of them was given out.
+  // The texts are compared rather than the bytes, because several base64 texts decode to the same bytes and
+  // only one of them was issued.
   const given = Buffer.from(query.get('signature') ?? '')
   const expected = Buffer.from(digest(signingKey, grant).toString('base64url'))
   const isWhole = new Set(query.keys()).size === query.size
@@ -80,7 +84,7 @@ const digest = (
   createHmac('sha256', signingKey)
     .update(
       JSON.stringify(
-        // A digest stands last, and only where there is one: addresses without one stay what they were.
+        // The digest comes last, and only if there is one, so that URLs without one stay valid.
         ['v1', method, key, expires, contentType ?? null, filename ?? null].concat(sha256 ?? []),
       ),
     )

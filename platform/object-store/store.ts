@@ -2,18 +2,18 @@ import { createHash } from 'node:crypto'
 import { Transform, type Readable } from 'node:stream'
 import { ApiError } from '../../domain/errors.ts'
 
-/** What is stored under a key. */
+/** The metadata of an object. */
 export interface ObjectInfo {
   key: string
   sizeBytes: number
   contentType: string
   lastModified: Date
   etag: string
-  /** Hexadecimal, of the bytes as the store itself has read them; only `head` tells it, where the store knows it. */
+  /** Hexadecimal, computed by the store itself; only `head` returns it, and only if the store has it. */
   sha256?: string
 }
 
-/** Bytes `start` to `end`, both counted in, as in a Range header. */
+/** Bytes `start` to `end`, both inclusive, as in a Range header. */
 export interface ByteRange {
   start: number
   end?: number
@@ -30,25 +30,25 @@ export interface SignedUrl {
 }
 
 export interface SignedPut extends SignedUrl {
-  /** What the upload has to carry, the content type among it. */
+  /** The headers that the upload must have, including the content type. */
   headers: Record<string, string>
 }
 
-/** A file on this machine with an object's bytes; disposing it gives back what it took. */
+/** A file on this machine with an object's bytes; disposing it removes a download. */
 export interface LocalCopy extends AsyncDisposable {
   path: string
 }
 
 /**
- * Where files live: S3 or a directory. Keys are slash-separated ASCII names; no key may be a folder
- * of another one (`a/b` beside `a/b/c`). Every write is all or nothing.
+ * A store of files: S3 or a directory. Keys are slash-separated ASCII names, and no key may be a folder of another one
+ * (`a/b` beside `a/b/c`). Every write is atomic.
  */
 export interface ObjectStore {
-  /** Memory that one `put` of a stream takes at most. */
+  /** The most memory that one `put` of a stream uses. */
   readonly putBytes: number
   /**
-   * Streams `body` in. More than `maxBytes` is `payload_too_large`, bytes of another digest than `sha256` are `bad_request`;
-   * both leave nothing behind.
+   * Stores the stream `body`. More than `maxBytes` is `payload_too_large`, and bytes of another digest than `sha256`
+   * are `bad_request`; neither leaves anything behind.
    */
   put(
     key: string,
@@ -59,40 +59,49 @@ export interface ObjectStore {
   get(key: string, options?: { range?: ByteRange; signal?: AbortSignal }): Promise<OpenObject>
   head(key: string): Promise<ObjectInfo | undefined>
   list(prefix: string): AsyncIterable<ObjectInfo>
-  /** Gives an object another key, where `head` tells its digest; safe to repeat. Throws `not_found` when it is under neither. */
+  /**
+   * Moves an object to another key, for which `head` returns its digest; safe to repeat. Throws `not_found` when
+   * it is under neither key.
+   */
   move(from: string, to: string): Promise<void>
-  /** Deleting what is not there is fine. */
+  /** Deletes an object; deleting an absent one succeeds. */
   delete(key: string): Promise<void>
   /** Deletes everything below a folder; `prefix` ends in a slash. */
   deletePrefix(prefix: string): Promise<void>
-  /** With `filename` the answer is offered as a download under that name. */
+  /** Signs a download URL; with `filename` the response is offered as a download under that name. */
   signGet(key: string, options: { expiresInS: number; filename?: string }): Promise<SignedUrl>
-  /** The upload has to carry exactly this content type; with `sha256` the store takes only bytes of this digest. */
+  /**
+   * Signs an upload URL. The upload must have exactly this content type; with `sha256` the store accepts
+   * only bytes of this digest.
+   */
   signPut(
     key: string,
     options: { expiresInS: number; contentType: string; sha256?: string },
   ): Promise<SignedPut>
-  /** For readers that need a file: the stored one itself where there is one, else a download into `directory`. */
+  /**
+   * Returns a file for readers that need one: the stored file itself if there is one, otherwise a
+   * download into `directory`.
+   */
   localCopy(key: string, options: { directory: string; signal?: AbortSignal }): Promise<LocalCopy>
 }
 
 const SEGMENT = /^[A-Za-z0-9_.@=+ ()-]{1,200}$/
 
-/** Refuses keys that could leave the store or that the two kinds of store would read differently. */
+/** Refuses keys that could lead out of the store, or that the two kinds of store would interpret differently. */
 export function assertKey(key: string): string {
   const bad = key.length > 900 || key.split('/').some((part) => !SEGMENT.test(part) || /^\.+$/.test(part))
   if (bad) throw new ApiError('not_found', 'there is no object with this name')
   return key
 }
 
-/** The folder form of `assertKey`. */
+/** The variant of `assertKey` for folders. */
 export function assertPrefix(prefix: string): string {
   if (!prefix.endsWith('/')) throw new Error(`an object prefix ends in a slash: ${prefix}`)
   assertKey(prefix.slice(0, -1))
   return prefix
 }
 
-/** Passes on what may be stored, and measures it; fails at the end when the bytes are not the ones announced. */
+/** Returns a stream that passes bytes on and measures them; it fails at the end when they are not the announced ones. */
 export function meter({ maxBytes, sha256 }: { maxBytes?: number; sha256?: string }) {
   const hash = createHash('sha256')
   const measured = { sizeBytes: 0, sha256: '' }
@@ -115,7 +124,7 @@ export function meter({ maxBytes, sha256 }: { maxBytes?: number; sha256?: string
   return { through, measured }
 }
 
-/** A Content-Disposition that every client understands, with the exact name beside an ASCII one. */
+/** Builds a Content-Disposition that every client understands, with the exact name beside an ASCII one. */
 export function attachment(filename: string): string {
   const ascii = filename.replaceAll(/[^\x20-\x7e]|["\\%]/g, '_')
   const exact = encodeURIComponent(filename).replaceAll(/['()*]/g, (c) => `%${c.charCodeAt(0).toString(16)}`)

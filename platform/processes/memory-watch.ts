@@ -1,23 +1,26 @@
 import { readFile } from 'node:fs/promises'
 
 const LOOK_MS = 200
-/** More than any honest program here starts; a run that forks without end is ended as one that takes all memory. */
+/**
+ * No legitimate program here starts more processes; a run that forks without end is ended like
+ * one that uses all memory.
+ */
 const MOST_PROCESSES = 1_024
 
 export interface MemoryWatchOptions {
-  /** The processes that are counted together, as they are now. */
+  /** Returns the current processes that are counted together. */
   pids: () => Promise<readonly number[]>
   limitMb: number
-  /** Called once, with what was found. */
+  /** Called once, with a description of the excess. */
   onOver: (found: string) => void
 }
 
-/** Looks at the memory of processes that run strangers' work and says when it is more than they may have. */
+/** Watches the memory of processes that run untrusted work, and reports when it exceeds their limit. */
 export class MemoryWatch implements Disposable {
   readonly #options: MemoryWatchOptions
   readonly #timer: NodeJS.Timeout
   #isLooking = false
-  /** The most that was seen, in MB. */
+  /** The highest value so far in MB. */
   peakMb = 0
 
   constructor(options: MemoryWatchOptions) {
@@ -51,7 +54,10 @@ export class MemoryWatch implements Disposable {
   }
 }
 
-/** Memory in MB that goes with these processes: mapped files are not counted, for the kernel takes those back by itself. */
+/**
+ * Returns the memory in MB that is freed with these processes. Mapped files do not count, because the kernel
+ * reclaims those by itself.
+ */
 export async function ownMb(pids: readonly number[]): Promise<number> {
   const each = await Promise.all(pids.map(ownKbOf))
   return each.reduce((sum, kb) => sum + kb, 0) / 1024

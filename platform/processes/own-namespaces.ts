@@ -3,8 +3,8 @@ import { runProgram } from './run-program.ts'
 const PROBE_MS = 5_000
 
 /**
- * util-linux's `unshare`: in a user namespace of its own a process may not look into others of its user, in one of process
- * ids it cannot signal them, and a network of its own has nothing in it. It goes when `unshare` goes.
+ * util-linux's `unshare`: in a user namespace of its own a process cannot inspect others of its user, in a pid
+ * namespace it cannot signal them, and a network namespace is empty. The process exits when `unshare` does.
  */
 const UNSHARE = [
   'unshare',
@@ -19,7 +19,7 @@ const UNSHARE = [
 
 let probed: Promise<readonly string[]> | undefined
 
-/** What stands before a command that is to run in namespaces of its own; empty where this machine has none for it. */
+/** Returns the prefix of a command that runs in namespaces of its own; empty where this machine does not support them. */
 export function ownNamespaces(): Promise<readonly string[]> {
   probed ??= probe()
   return probed

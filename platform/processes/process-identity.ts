@@ -1,19 +1,19 @@
 import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 
-/** A process told apart from a later one that got the same pid. */
+/** Identifies a process, also against a later one with the same pid. */
 export interface ProcessIdentity {
   pid: number
   started: string
 }
 
-/** The identity of a running process; `undefined` when it is gone or only waits to be collected. */
+/** Returns the identity of a running process; `undefined` when it has exited or is a zombie. */
 export function identify(pid: number): ProcessIdentity | undefined {
   const started = process.platform === 'linux' ? startedOnLinux(pid) : startedByPs(pid)
   return started === undefined ? undefined : { pid, started }
 }
 
-/** Whether this very process still runs. */
+/** Returns whether this very process still runs. */
 export function isAlive({ pid, started }: ProcessIdentity): boolean {
   return identify(pid)?.started === started
 }
@@ -21,7 +21,7 @@ export function isAlive({ pid, started }: ProcessIdentity): boolean {
 function startedOnLinux(pid: number): string | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
-    // The command name may hold spaces and brackets: fields are counted after its last bracket.
+    // The command name may contain spaces and brackets, so fields are counted after its last bracket.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
     return fields[0] === 'Z' || fields[0] === 'X' ? undefined : fields[19]
   } catch {

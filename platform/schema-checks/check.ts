@@ -2,23 +2,26 @@ import type { ErrorObject, ValidateFunction } from 'ajv/dist/2020.js'
 import { weighSchema } from '../../domain/schema-weight.ts'
 import { compileUserSchema, prepareUserSchema, UserSchemaError } from './user-schema.ts'
 
-/** Subschemas that one place of a value may be held against through references and branches: far above what people write. */
+/**
+ * The largest number of subschemas that may apply at one location through references and
+ * branches, far above real schemas.
+ */
 const MOST_AT_ONCE = 10_000
 const MOST_FAULTS = 100
-/** Of a list of allowed values, which comes back with each fault. */
+/** The part of a list of allowed values that is returned with each fault. */
 const MOST_ALLOWED = 50
 
-/** What ajv found, as far as it can be told. */
+/** The serializable part of an ajv error. */
 export type Fault = Pick<ErrorObject, 'keyword' | 'instancePath' | 'schemaPath' | 'params' | 'message'>
 
-/** A schema ready to be held against values. */
+/** A compiled schema. */
 export interface CompiledSchema {
   readonly validate: ValidateFunction
-  /** As `weighSchema` says: `Infinity` where no bound is known. */
+  /** The weight from `weighSchema`: `Infinity` when no bound is known. */
   readonly perPlace: number
 }
 
-/** Throws a `UserSchemaError` for a schema that cannot be used, or that would be worked through without an end. */
+/** Compiles a schema; throws a `UserSchemaError` for one that is invalid or unbounded. */
 export function compileWeighed(given: Readonly<Record<string, unknown>>): CompiledSchema {
   const schema = prepareUserSchema(given)
   const { perPlace, atOnce } = weighSchema(schema)
@@ -32,7 +35,7 @@ export function compileWeighed(given: Readonly<Record<string, unknown>>): Compil
   return { validate: compileUserSchema(schema), perPlace }
 }
 
-/** The faults of a value, none when it fits. */
+/** Returns the faults of a value; an empty list when it is valid. */
 export function faultsOf(validate: ValidateFunction, value: unknown): Fault[] {
   if (validate(value)) return []
   return (validate.errors ?? []).slice(0, MOST_FAULTS).map(toFault)

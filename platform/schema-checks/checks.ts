@@ -5,37 +5,37 @@ import type { CheckOrder, CheckReply } from './child.ts'
 
 export const CHECK_LIMITS = {
   children: 2,
-  /** For compiling a schema and checking a value; starting a child does not count. */
+  /** For compiling a schema and checking a value; the start of a child does not count. */
   deadlineMs: 3_000,
-  /** Of one owner, waiting. */
+  /** Waiting checks of one owner. */
   perOwner: 32,
-  /** For its turn. */
+  /** The longest wait for a turn. */
   waitMs: 15_000,
-  /** How long an owner counts as slow after one of its checks was stopped. */
+  /** The time for which an owner counts as slow after one of its checks was stopped. */
   slowMs: 60_000,
-  /** Between a check that was stopped and the next one of a slow owner. */
+  /** The pause between a stopped check and the next one of a slow owner. */
   restMs: 9_000,
   heapMb: 256,
 }
 type Limits = typeof CHECK_LIMITS
 
-/** Schemas that a child keeps compiled: their text, of which the compiled one is some six times. */
+/** The schemas that a child caches, by the bytes of their text; compiled ones are about six times as large. */
 const KEPT_BYTES = 4 * 1024 * 1024
-/** Below whoever answers requests. */
+/** A lower priority than that of processes that answer requests. */
 const PRIORITY = 10
 const SWEEP_MS = 500
 
 export interface CheckRequest {
-  /** Whose check this is: owners take turns. */
+  /** The owner of the check; owners take turns. */
   owner: string
-  /** Names the schema: the same key always stands for the same one. */
+  /** The name of the schema: the same key always means the same schema. */
   key: string
   schema: Readonly<Record<string, unknown>>
   /** JSON text. */
   value: Uint8Array
 }
 
-/** What came of a check; `stopped` when it took too long or too much memory, `busy` when there was no room for it. */
+/** The result of a check: `stopped` when it used too much time or memory, `busy` when there was no capacity for it. */
 export type CheckResult = CheckReply | { readonly busy: true }
 
 interface Waiting extends CheckRequest {
@@ -54,9 +54,10 @@ interface Checker {
 }
 
 /**
- * Compiles schemas that callers wrote, and holds values against them, in child processes that are killed when one takes too
- * long. Not in threads: a thread that runs out of memory inside the engine takes the whole process with it. An owner has one
- * check at work at a time; those whose checks had to be stopped share one child, so that the others always find one.
+ * Compiles schemas that callers wrote, and validates values against them, in child processes that are killed when a
+ * check takes too long. Threads would not do, because one that runs out of memory inside the engine ends the whole
+ * process. An owner has one check at work at a time. Owners whose checks had to be stopped share one child, so that
+ * others always find a free one.
  */
 export class SchemaChecks implements AsyncDisposable {
   readonly #limits: Limits
@@ -108,7 +109,7 @@ export class SchemaChecks implements AsyncDisposable {
     }
   }
 
-  /** The owner whose turn it is: who has waited longest stands first. */
+  /** Returns the next owner; the one that has waited longest comes first. */
   #nextOwner(): string | undefined {
     const now = performance.now()
     const isSlow = (owner: string): boolean => (this.#slowUntil.get(owner) ?? 0) > now
@@ -122,7 +123,7 @@ export class SchemaChecks implements AsyncDisposable {
   #take(owner: string): Waiting | undefined {
     const queue = this.#queues.get(owner)
     const next = queue?.shift()
-    // Whoever has more to do goes to the end of the line.
+    // An owner with further checks goes to the end of the queue.
     this.#queues.delete(owner)
     if (queue && queue.length > 0) this.#queues.set(owner, queue)
     return next
@@ -143,9 +144,9 @@ export class SchemaChecks implements AsyncDisposable {
     }
     const { deadlineMs } = this.#limits
     const order: CheckOrder = { key: next.key, schema, value: next.value, forget, deadlineMs }
-    // A child that is gone says so by its end.
+    // The exit of a child is handled by its listener.
     checker.child.send(order, () => undefined)
-    // The child stops in time by itself, unless it is busy collecting garbage.
+    // The child stops a check by itself, unless it is busy collecting garbage.
     checker.deadline = setTimeout(() => this.#end(checker, { stopped: true }), deadlineMs + SWEEP_MS)
   }
 
@@ -162,7 +163,7 @@ export class SchemaChecks implements AsyncDisposable {
     const child = fork(new URL('./start-child.mjs', import.meta.url), [], {
       serialization: 'advanced',
       execArgv: [`--max-old-space-size=${this.#limits.heapMb}`, '--max-semi-space-size=8'],
-      // Nothing of this process is needed there, least of all its secrets.
+      // The child needs none of this environment, and must not see its secrets.
       env: { PATH: process.env.PATH },
       stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
     })
@@ -195,21 +196,21 @@ export class SchemaChecks implements AsyncDisposable {
     try {
       if (pid !== undefined) setPriority(pid, PRIORITY)
     } catch {
-      // It ended meanwhile, of which its exit tells.
+      // The child has exited meanwhile, which its listener handles.
     }
   }
 
   #finish(checker: Checker, reply: CheckReply): void {
-    // What was broken off may have left its compiler in the middle of something.
+    // The aborted work may have left the child's compiler in an inconsistent state.
     if ('stopped' in reply) return this.#end(checker, reply)
-    // The child keeps only what it could compile.
+    // The child caches only schemas that compiled.
     if (checker.current && !('faults' in reply)) checker.known.delete(checker.current.key)
     this.#settle(checker, reply)
   }
 
-  /** It ended by itself: out of memory, or unable to start. */
+  /** Handles a child that exited by itself: out of memory, or unable to start. */
   #lost(checker: Checker, err: Error): void {
-    // One that cannot even start would be started for ever.
+    // A child that cannot even start would be restarted without end.
     if (!checker.isReady && this.#checkers.has(checker)) {
       const queues = [...this.#queues.values()]
       this.#queues.clear()
@@ -218,7 +219,7 @@ export class SchemaChecks implements AsyncDisposable {
     this.#end(checker, { stopped: true })
   }
 
-  /** Ends a child with whatever it is at; the next check that needs one starts another. */
+  /** Ends a child and its current check; the next check that needs a child starts another. */
   #end(checker: Checker, result: CheckResult): void {
     if (!this.#checkers.delete(checker)) return
     this.#settle(checker, result)
@@ -239,7 +240,7 @@ export class SchemaChecks implements AsyncDisposable {
     current.resolve(result)
   }
 
-  /** Lets go who has waited too long, and forgets who is no longer slow. */
+  /** Fails checks that have waited too long, and clears the mark of owners that are no longer slow. */
   #sweep(): void {
     const now = performance.now()
     for (const [owner, until] of this.#slowUntil) if (until <= now) this.#slowUntil.delete(owner)

@@ -2,22 +2,22 @@ import { Script } from 'node:vm'
 import { type CompiledSchema, compileWeighed, type Fault, faultsOf } from './check.ts'
 import { UserSchemaError } from './user-schema.ts'
 
-/** A value to hold against a schema; `schema` is sent along when the child has none under the key. */
+/** A value to validate against a schema; `schema` is included when the child has not cached the key. */
 export interface CheckOrder {
   readonly key: string
   readonly schema: string | undefined
   /** JSON text. */
   readonly value: Uint8Array
-  /** All schemas sent so far are done with. */
+  /** True to drop all schemas sent so far. */
   readonly forget: boolean
   readonly deadlineMs: number
 }
 
 export type CheckReply =
   | { readonly faults: Fault[] }
-  /** The schema cannot be used, for this reason. */
+  /** The reason why the schema cannot be used. */
   | { readonly unusable: string }
-  /** It cannot be checked in the time and with the stack that there are. */
+  /** The check exceeded the time or the stack. */
   | { readonly stopped: true }
 
 const schemas = new Map<string, CompiledSchema>()
@@ -40,7 +40,7 @@ function check({ key, schema, value, forget }: CheckOrder): CheckReply {
   }
 }
 
-/** Ends a check by itself: should the parent be gone, nobody else would. */
+/** The script stops a check by its own timeout, which works even after the parent has exited. */
 const timed = new Script('hearthCheck()')
 
 function checkInTime(order: CheckOrder): CheckReply {

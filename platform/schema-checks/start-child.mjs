@@ -1,4 +1,4 @@
-// Plain JavaScript, so that the cache of compiled code is on before the first module is loaded.
+// This file is plain JavaScript, so that the compile cache is on before the first module is loaded.
 import { enableCompileCache } from 'node:module'
 
 enableCompileCache()

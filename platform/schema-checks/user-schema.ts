@@ -5,9 +5,9 @@ import { canonicalJson } from '../../domain/canonical-json.ts'
 
 const LARGEST_BYTES = 128 * 1024
 const DEEPEST = 64
-/** What ajv makes of an object's properties is nested as deep as they are many: with 2,000 it overflows the stack (measured). */
+/** ajv nests its code as deeply as an object has properties; with 2,000 it overflows the stack. */
 const WIDEST = 500
-/** Those that are cheap to check whatever the text. */
+/** Formats that are cheap to check for any text. */
 const FORMATS = [
   'date',
   'time',
@@ -21,19 +21,19 @@ const FORMATS = [
   'uuid',
 ] as const
 
-/** Why a schema cannot be used, in words for whoever wrote it. */
+/** The reason why a schema cannot be used, in words for its author. */
 export class UserSchemaError extends Error {
   override readonly name = 'UserSchemaError'
 }
 
 /**
- * Patterns run in linear time: those of JavaScript can take for ever on the right text, and one account's pattern would
- * hold up everybody's requests. Look-around and back-references are the price.
+ * Patterns run in linear time. JavaScript's own can take exponential time on a suitable text, so one account's pattern
+ * could block all requests. The price is that look-around and back-references are not supported.
  */
 const linearRegExp = Object.assign(
   (pattern: string) => {
     const compiled = RE2JS.compile(RE2JS.translateRegExp(pattern))
-    // ajv tells patterns apart by what they print.
+    // ajv distinguishes patterns by their text.
     return { test: (text: string) => compiled.matcher(text).find(), toString: () => pattern }
   },
   { code: 'linearRegExp' },
@@ -43,14 +43,14 @@ const OPTIONS: Options = {
   strict: false,
   addUsedSchema: false,
   logger: false,
-  // What is referred to often would be written out as often.
+  // Inlining would repeat a schema as often as it is referenced.
   inlineRefs: false,
   code: { regExp: linearRegExp },
 }
 
 /**
- * A JSON Schema that a caller wrote, as it is checked: the members of objects with more than 500 properties are left to the
- * model. Throws a `UserSchemaError` for what is too large or too deep.
+ * Prepares a JSON Schema that a caller wrote: keywords about members are removed from objects with more than 500
+ * properties, which the model itself checks. Throws a `UserSchemaError` for a schema that is too large or too deep.
  */
 export function prepareUserSchema(given: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const schema = withoutWideObjects(given)
@@ -61,8 +61,8 @@ export function prepareUserSchema(given: Readonly<Record<string, unknown>>): Rec
 }
 
 /**
- * Compiles what `prepareUserSchema` gave. What ajv does not know in it is passed over and nothing is filled in. Compiling and
- * checking can take as long as the schema's author likes: `SchemaChecks` does both where they hold nobody up.
+ * Compiles the result of `prepareUserSchema`. Unknown keywords are ignored and no defaults are filled in. The schema's
+ * author controls how long compiling and checking take, so `SchemaChecks` does both in child processes.
  */
 export function compileUserSchema(prepared: Readonly<Record<string, unknown>>): ValidateFunction {
   if (++compiledWith > COMPILED_WITH_ONE) {
@@ -79,7 +79,10 @@ export function compileUserSchema(prepared: Readonly<Record<string, unknown>>): 
   }
 }
 
-/** One compiles several: each compiles the schema of schemas anew (10 ms, measured), and keeps something of all that it did. */
+/**
+ * One ajv instance compiles several schemas, because each instance compiles the meta-schema in about 10 ms, and
+ * retains data of every schema.
+ */
 const COMPILED_WITH_ONE = 64
 let compiler = openCompiler()
 let compiledWith = 0
@@ -87,7 +90,7 @@ let compiledWith = 0
 function openCompiler(): Ajv2020 {
   const ajv = new Ajv2020(OPTIONS)
   formats.default(ajv, { mode: 'fast', formats: [...FORMATS] })
-  // Its own compares every pair of items.
+  // ajv's own implementation compares every pair of items.
   ajv.removeKeyword('uniqueItems')
   ajv.addKeyword({
     keyword: 'uniqueItems',
@@ -98,7 +101,7 @@ function openCompiler(): Ajv2020 {
   return ajv
 }
 
-/** Names that would make ajv look elsewhere, or answer later than it is asked. */
+/** Keywords that would make ajv load other schemas, or respond asynchronously. */
 const IDENTITY = new Set(['$schema', '$id', '$async'])
 
 function withoutIdentity(value: unknown, depth = 0): Record<string, unknown> {
@@ -111,7 +114,7 @@ function withoutIdentity(value: unknown, depth = 0): Record<string, unknown> {
 const visit = (value: unknown, depth: number): unknown =>
   typeof value === 'object' && value !== null ? withoutIdentity(value, depth + 1) : value
 
-/** What says something of the members of an object. */
+/** Keywords about the members of an object. */
 const ABOUT_MEMBERS = new Set([
   'properties',
   'patternProperties',
@@ -120,7 +123,7 @@ const ABOUT_MEMBERS = new Set([
   'required',
 ])
 
-/** Leaves out what a schema says of the members of very wide objects: the model itself checks the rows of such a table. */
+/** Removes keywords about the members of very wide objects: the model itself checks the rows of such a table. */
 function withoutWideObjects(schema: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const leftOut = isWide(schema) ? ABOUT_MEMBERS : undefined
   const kept = Object.entries(schema).filter(([name]) => !leftOut?.has(name))
