@@ -45,7 +45,7 @@ export class MemoryLedger {
    * Sets the reservation of a holder, an estimate or an observed peak, in equal parts over the pools; without
    * `pools` it stays where it is.
    */
-  hold(holder: string, mb: number, pools: readonly number[] = this.#poolsOf(holder)): void {
+  reserve(holder: string, mb: number, pools: readonly number[] = this.#poolsOf(holder)): void {
     this.#held.set(holder, new Map(pools.map((pool) => [pool, mb / pools.length])))
   }
 

@@ -20,7 +20,7 @@ import type { ModelManager } from './manager.ts'
 
 /** The parts of a node that a comparison uses. */
 export interface ComparisonTools extends BaseTools {
-  readonly models: Pick<ModelManager, 'report' | 'room'>
+  readonly models: Pick<ModelManager, 'report' | 'memoryAllocator'>
   readonly memory: MemoryLedger
   readonly driver: ProcessDriver
   readonly pythonOf: (environment: string) => Promise<string>
@@ -76,7 +76,7 @@ export async function compareLogits(
   const dir = join(tools.workDir, name)
   // The environment comes first: without it no model needs to be evicted.
   const command = await needed(unlessAborted(tools.pythonOf(ENVIRONMENT), signal), signal)
-  const gpus = await tools.models.room.hold(name, memoryMb)
+  const gpus = await tools.models.memoryAllocator.reserve(name, memoryMb)
   try {
     await mkdir(dir, { recursive: true })
     // The tested model is linked like the others, because an evicted model may be removed from the disk

@@ -2,10 +2,10 @@ import { unlessAborted } from '../../platform/async/unless-aborted.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { NodeModel } from '../../schemas/node.ts'
 import { emit } from '../events.ts'
+import { MemoryAllocator, NoRoomError } from '../memory/allocator.ts'
 import type { MemoryLedger } from '../memory/ledger.ts'
 import type { MeasuredMemory } from '../memory/measured.ts'
 import type { MemoryMeter } from '../memory/meter.ts'
-import { MemoryRoom, NoRoomError } from '../memory/room.ts'
 import type { ProcessExit } from '../processes/process-driver.ts'
 import { StrayFileError } from './folder.ts'
 import { LoadedModel } from './loaded-model.ts'
@@ -50,7 +50,7 @@ const MAX_SICK = 3
  */
 export class ModelManager implements AsyncDisposable {
   /** The memory of this node, for models and all other work. */
-  readonly room: MemoryRoom
+  readonly memoryAllocator: MemoryAllocator
   readonly #options: ModelManagerOptions
   readonly #loader: ModelLoader
   readonly #models = new Map<string, LoadedModel>()
@@ -61,7 +61,7 @@ export class ModelManager implements AsyncDisposable {
   constructor(options: ModelManagerOptions) {
     this.#options = options
     this.#loader = new ModelLoader(options)
-    this.room = new MemoryRoom({
+    this.memoryAllocator = new MemoryAllocator({
       ...options,
       models: () => this.#models.values(),
       onMove: (model, state) => this.#move(model, state),
@@ -162,7 +162,7 @@ export class ModelManager implements AsyncDisposable {
     const startedAt = performance.now()
     try {
       // The model's last server may still be stopping and use its memory.
-      await this.#getRoom(this.room.whenGone(model))
+      await this.#getRoom(this.memoryAllocator.whenGone(model))
       await this.#bringUp(model)
     } catch (err) {
       const message = err instanceof Error ? err.message : String(err)
@@ -225,7 +225,7 @@ export class ModelManager implements AsyncDisposable {
     model.memoryMb = needed
     try {
       const count = profile.tensor_parallel ?? 1
-      model.gpus = await this.#getRoom(this.room.hold(model.modelKey, needed, count))
+      model.gpus = await this.#getRoom(this.memoryAllocator.reserve(model.modelKey, needed, count))
     } catch (err) {
       model.memoryMb = 0
       throw err
@@ -260,7 +260,7 @@ export class ModelManager implements AsyncDisposable {
       model.lastUsed = Date.now()
       void server.exited.then((exit) => this.#died(model, server, exit))
     } catch (err) {
-      this.room.giveUp(model)
+      this.memoryAllocator.releaseWhenFree(model)
       throw err
     }
     void this.#options.cache.touch(model.modelKey)
@@ -275,7 +275,7 @@ export class ModelManager implements AsyncDisposable {
         ? `the model server ended by itself ${how}. ${server.lastWords || 'It wrote nothing.'}`
         : `the model server was ended: ${server.excess}`,
     )
-    this.room.giveUp(model)
+    this.memoryAllocator.releaseWhenFree(model)
     this.#move(model, 'evicted')
     emit(this.#options.log, 'model.server_died', { model_key: model.modelKey, err: model.error })
   }
@@ -301,7 +301,7 @@ export class ModelManager implements AsyncDisposable {
     if (model.server === server || model.loading) model.sawPids(pids)
     if (peak === 0 || (model.server !== server && !model.loading)) return
     model.memoryMb = peak
-    this.#options.memory.hold(model.modelKey, peak)
+    this.#options.memory.reserve(model.modelKey, peak)
     this.#options.measured.note(model.modelKey, peak)
   }
 

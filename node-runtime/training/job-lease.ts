@@ -18,7 +18,7 @@ export interface LeaseTools {
   readonly workDir: string
   readonly memory: MemoryLedger
   /** A job may evict idle models. */
-  readonly models: Pick<ModelManager, 'room'>
+  readonly models: Pick<ModelManager, 'memoryAllocator'>
   /** Aborts when the node stops or drains. */
   readonly stopping: () => AbortSignal
 }
@@ -53,7 +53,7 @@ export async function underLease(
   try {
     // The job runs even when memory is short: its need is an estimate, and a wait would risk the training so far.
     const isCounted = gpuCount !== undefined || tools.memory.gpus.length === 0
-    const holding = tools.models.room.holdAnyway(claim.job_id, isCounted ? memoryMb : 0, gpuCount)
+    const holding = tools.models.memoryAllocator.reserveUpTo(claim.job_id, isCounted ? memoryMb : 0, gpuCount)
     const missing = await unlessAborted(holding, signal)
     if (missing > 0) report.log(`The job may need ${missing} MB more than this node has free.`)
     await work({ dir, signal })

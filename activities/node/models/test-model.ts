@@ -1,7 +1,7 @@
 import { ApplicationFailure, cancellationSignal } from '@temporalio/activity'
 import { faultInWords } from '../../../domain/fault-words.ts'
 import { newId } from '../../../domain/ids.ts'
-import { NoRoomError } from '../../../node-runtime/memory/room.ts'
+import { NoRoomError } from '../../../node-runtime/memory/allocator.ts'
 import { ComparisonError, compareLogits } from '../../../node-runtime/models/logit-comparison.ts'
 import { ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
 import { AttemptError } from '../../../node-runtime/training/attempt-error.ts'

@@ -65,7 +65,7 @@ describe('memory on a GPU', function () {
     using driver = new Driver()
     const [old, fresh] = [await addModel(api, { name: 'old' }), await addModel(api, { name: 'fresh' })]
     await using node = await loaded(driver, old)
-    const loading = node.parts.models.room.hold(fresh, 900)
+    const loading = node.parts.models.memoryAllocator.reserve(fresh, 900)
     await until(() => node.parts.driver.running.length === 0)
     await sleep(LOOKS_MS)
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { pino } from 'pino'
+import { MemoryAllocator, NoRoomError, type MemoryTimeouts } from '../../../node-runtime/memory/allocator.ts'
 import { MemoryLedger } from '../../../node-runtime/memory/ledger.ts'
 import { memoryMeter } from '../../../node-runtime/memory/meter.ts'
-import { MemoryRoom, NoRoomError, type Patience } from '../../../node-runtime/memory/room.ts'
 import { LoadedModel } from '../../../node-runtime/models/loaded-model.ts'
 import { Pins } from '../../../node-runtime/models/pins.ts'
 import type { ModelServer } from '../../../node-runtime/models/server.ts'
@@ -11,7 +11,7 @@ import { until } from '../../support/assertions/until.ts'
 const FOR_EVER = 60_000
 
 /** A room of 100 MB in which one idle model holds 80, and whose meter gives these answers, the last one for ever. */
-function roomWith(answers: (boolean | undefined)[], patience: Partial<Patience> = {}) {
+function roomWith(answers: (boolean | undefined)[], patience: Partial<MemoryTimeouts> = {}) {
   const memory = new MemoryLedger(100)
   const model = new LoadedModel('old', 'idle', new Pins())
   const calls: string[] = []
@@ -24,9 +24,9 @@ function roomWith(answers: (boolean | undefined)[], patience: Partial<Patience> 
     },
   } as unknown as ModelServer
   model.memoryMb = 80
-  memory.hold('old', 80)
+  memory.reserve('old', 80)
   const lines: string[] = []
-  const room = new MemoryRoom({
+  const room = new MemoryAllocator({
     memory,
     meter: {
       ...memoryMeter({ hardware: 'cpu', gpus: [] }),
@@ -42,7 +42,7 @@ function roomWith(answers: (boolean | undefined)[], patience: Partial<Patience> 
       moved.state = state
       calls.push(state)
     },
-    patience: { pollMs: 5, alarmMs: FOR_EVER, untoldMs: FOR_EVER, waitMs: FOR_EVER, ...patience },
+    timeouts: { pollMs: 5, alarmMs: FOR_EVER, unknownMs: FOR_EVER, waitMs: FOR_EVER, ...patience },
   })
   return { room, memory, model, calls, lines }
 }
@@ -51,7 +51,7 @@ describe('memory of a model that has to leave', () => {
   it('stays reserved until it is seen to be back, and only then does whoever needs it begin', async () => {
     const { room, memory, model, calls, lines } = roomWith([false, false, true])
 
-    await room.hold('new', 90)
+    await room.reserve('new', 90)
 
     assert.deepEqual(calls, [
       'evicted',
@@ -67,7 +67,7 @@ describe('memory of a model that has to leave', () => {
   it('is reported while it is awaited, and told to operators again and again, less and less often', async () => {
     const { room, model, lines, calls } = roomWith([false], { alarmMs: 20, waitMs: 500 })
 
-    await assert.rejects(room.hold('new', 90), NoRoomError)
+    await assert.rejects(room.reserve('new', 90), NoRoomError)
 
     assert.deepEqual(model.report(), { model_key: 'old', state: 'evicted', in_flight: 0, memory_mb: 80 })
     assert.ok(lines.length >= 2 && lines.length <= 5, lines.join(''))
@@ -76,11 +76,11 @@ describe('memory of a model that has to leave', () => {
   })
 
   it('is never given away while it is seen to be held: who needs it is told so', async () => {
-    const { room, memory, model } = roomWith([false], { untoldMs: 10, waitMs: 100 })
+    const { room, memory, model } = roomWith([false], { unknownMs: 10, waitMs: 100 })
 
-    await assert.rejects(room.hold('new', 90), /the memory of old, which has ended, is not back/)
+    await assert.rejects(room.reserve('new', 90), /the memory of old, which has ended, is not back/)
     await assert.rejects(room.whenGone(model), NoRoomError)
-    const missing = await room.holdAnyway('job', 90)
+    const missing = await room.reserveUpTo('job', 90)
 
     assert.deepEqual([memory.heldBy('old'), memory.heldBy('new'), missing], [80, 0, 70])
   })
@@ -88,15 +88,15 @@ describe('memory of a model that has to leave', () => {
   it('counts as missing to a job that begins without it', async () => {
     const { room, memory } = roomWith([false], { waitMs: 50 })
 
-    const missing = await room.holdAnyway('job', 90)
+    const missing = await room.reserveUpTo('job', 90)
 
     assert.deepEqual([missing, memory.heldBy('old'), memory.heldBy('job')], [70, 80, 90])
   })
 
   it('does not hold a node up for ever when nobody can tell where it is', async () => {
-    const { room, memory, lines, calls } = roomWith([undefined], { untoldMs: 100 })
+    const { room, memory, lines, calls } = roomWith([undefined], { unknownMs: 100 })
 
-    await room.hold('new', 90)
+    await room.reserve('new', 90)
 
     assert.equal(memory.heldBy('old'), 0)
     assert.ok(calls.filter((call) => call.endsWith('undefined; held: 80')).length > 2, calls.join('\n'))
@@ -105,9 +105,9 @@ describe('memory of a model that has to leave', () => {
   })
 
   it('is waited for anew when the driver finds its voice again', async () => {
-    const { room, calls } = roomWith([undefined, false, undefined, true], { untoldMs: 2_000 })
+    const { room, calls } = roomWith([undefined, false, undefined, true], { unknownMs: 2_000 })
 
-    await room.hold('new', 90)
+    await room.reserve('new', 90)
 
     assert.equal(calls.length, 6)
   })
@@ -117,7 +117,7 @@ describe('memory of a model that has to leave', () => {
     const server = { pids: () => Promise.reject(new Error('the engine is away')) } as unknown as ModelServer
     model.server = server
 
-    await assert.rejects(room.hold('new', 90), /the engine is away/)
+    await assert.rejects(room.reserve('new', 90), /the engine is away/)
 
     await until(() => model.leaving === undefined)
     assert.deepEqual([memory.heldBy('old'), memory.heldBy('new')], [80, 0])

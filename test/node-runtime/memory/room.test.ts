@@ -59,7 +59,7 @@ describe('memory for jobs', function () {
     await Promise.all([pinned, busy, idle].map((key) => models.load(key)))
     using _use = models.use(busy)
 
-    const missing = await models.room.holdAnyway('job', 350)
+    const missing = await models.memoryAllocator.reserveUpTo('job', 350)
 
     assert.deepEqual(
       [pinned, busy, idle].map((key) => isLoaded(node, key)),
@@ -67,7 +67,7 @@ describe('memory for jobs', function () {
     )
     const held = node.parts.memory.heldBy(pinned) + node.parts.memory.heldBy(busy)
     assert.equal(missing, 350 - (400 - held))
-    models.room.release('job')
+    models.memoryAllocator.release('job')
     assert.equal(node.parts.memory.freeMb, 400 - held)
   })
 })

@@ -76,12 +76,12 @@ describe('a node with several GPUs', function () {
     await models.load(key)
     using _use = models.use(key)
 
-    assert.equal(await models.room.holdAnyway('small', 300), 0)
+    assert.equal(await models.memoryAllocator.reserveUpTo('small', 300), 0)
     assert.deepEqual(memory.gpusOf('small'), [1])
-    models.room.release('small')
-    assert.equal(await models.room.holdAnyway('both', 800, 2), 200)
+    models.memoryAllocator.release('small')
+    assert.equal(await models.memoryAllocator.reserveUpTo('both', 800, 2), 200)
     assert.deepEqual(memory.gpusOf('both'), [0, 1])
-    models.room.release('both')
+    models.memoryAllocator.release('both')
     assert.deepEqual(memory.freeByPool, [200, 500])
   })
 
@@ -127,9 +127,9 @@ describe('a node with several GPUs', function () {
 
   it('keeps what was measured where the room is', () => {
     const ledger = new MemoryLedger(400, [100, 100, 200])
-    ledger.hold('split', 120, [1, 2])
+    ledger.reserve('split', 120, [1, 2])
 
-    ledger.hold('split', 160)
+    ledger.reserve('split', 160)
 
     assert.deepEqual(
       [ledger.heldByPool('split'), ledger.freeByPool],

@@ -37,8 +37,8 @@ describe('how long a chat waits for a cold model (4.7, design 10.7)', () => {
     await chat.measured(endpoint, 'cached', 10_000)
     const { models, inventory } = chat.node.parts
 
-    await models.room.hold('a job', inventory.memory_mb)
-    models.room.release('a job')
+    await models.memoryAllocator.reserve('a job', inventory.memory_mb)
+    models.memoryAllocator.release('a job')
     await until(() => chat.api.services.links.placement.count(endpoint.model_key).cached === 1)
 
     assert.equal(await ceilingMs(endpoint), 15_000)

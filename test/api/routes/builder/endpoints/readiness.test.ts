@@ -34,9 +34,9 @@ describe('the readiness of a model (2.8, 3.3)', () => {
 
   /** Takes the memory of a node for something else, so that its idle models go, and gives it back. */
   async function evictOn({ parts }: TestNode) {
-    const { room } = parts.models
-    await room.hold('a job', parts.inventory.memory_mb)
-    room.release('a job')
+    const { memoryAllocator } = parts.models
+    await memoryAllocator.reserve('a job', parts.inventory.memory_mb)
+    memoryAllocator.release('a job')
   }
   const counted = (warm: number, cached: number) =>
     until(() => {

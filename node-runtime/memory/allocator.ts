@@ -8,7 +8,7 @@ import { planRoom, type PooledModel, type RoomPlan } from './eviction.ts'
 import type { MemoryLedger } from './ledger.ts'
 import type { MemoryMeter } from './meter.ts'
 
-export interface MemoryRoomOptions {
+export interface MemoryAllocatorOptions {
   memory: MemoryLedger
   meter: MemoryMeter
   log: Logger
@@ -19,17 +19,17 @@ export interface MemoryRoomOptions {
    * server could not be stopped.
    */
   onMove: (model: LoadedModel, state: 'evicted' | 'idle') => void
-  patience?: Patience
+  timeouts?: MemoryTimeouts
 }
 
 /** Time limits for memory that is not freed, in milliseconds. */
-export interface Patience {
+export interface MemoryTimeouts {
   /** The interval between two checks. */
   pollMs: number
   /** The time before the first error in the log; each further one comes after twice the time. */
   alarmMs: number
   /** The time before a reservation is released although nothing reports whether the memory is free. */
-  untoldMs: number
+  unknownMs: number
   /** The time before a caller that needs the memory gets a `NoRoomError`. */
   waitMs: number
 }
@@ -41,16 +41,16 @@ export class NoRoomError extends Error {
 
 type Evictable = PooledModel & { readonly model: LoadedModel }
 
-const PATIENCE: Patience = { pollMs: 250, alarmMs: 10_000, untoldMs: 30_000, waitMs: 60_000 }
+const TIMEOUTS: MemoryTimeouts = { pollMs: 250, alarmMs: 10_000, unknownMs: 30_000, waitMs: 60_000 }
 
 /** Reserves this node's memory, and evicts idle models to make room, least recently used first. */
-export class MemoryRoom {
-  readonly #options: MemoryRoomOptions
-  readonly #patience: Patience
+export class MemoryAllocator {
+  readonly #options: MemoryAllocatorOptions
+  readonly #timeouts: MemoryTimeouts
 
-  constructor(options: MemoryRoomOptions) {
+  constructor(options: MemoryAllocatorOptions) {
     this.#options = options
-    this.#patience = options.patience ?? PATIENCE
+    this.#timeouts = options.timeouts ?? TIMEOUTS
   }
 
   /**
@@ -58,13 +58,13 @@ export class MemoryRoom {
    * Resolves once every evicted model has freed its memory. Throws a `NoRoomError` when there is not enough memory,
    * without evicting anything, or when evicted memory is not freed in time.
    */
-  async hold(holder: string, neededMb: number, count = 1): Promise<readonly number[]> {
+  async reserve(holder: string, neededMb: number, count = 1): Promise<readonly number[]> {
     const { memory } = this.#options
     const idle = this.#evictable()
     const plan = planRoom({ neededMb, count }, memory.freeByPool, idle)
     if (!plan) throw new NoRoomError(shortage({ neededMb, count }, reachOf(memory, idle), memory.gpus.length))
     // The reservation precedes the evictions, so that no other caller counts the same memory.
-    memory.hold(holder, neededMb, plan.pools)
+    memory.reserve(holder, neededMb, plan.pools)
     try {
       await Promise.all(plan.victims.map(({ model }) => this.#evict(model)))
     } catch (err) {
@@ -78,14 +78,14 @@ export class MemoryRoom {
    * Does the same as `hold` for work that must run with the memory there is: when that is not enough, it evicts every
    * idle model in the largest pools. Returns the missing megabytes.
    */
-  async holdAnyway(holder: string, neededMb: number, count = 1): Promise<number> {
+  async reserveUpTo(holder: string, neededMb: number, count = 1): Promise<number> {
     const { memory } = this.#options
     const idle = this.#evictable()
     const free = memory.freeByPool
     const { pools, victims } =
       planRoom({ neededMb, count }, free, idle) ?? mostRoom(count, reachOf(memory, idle), idle)
     const left = new Map(pools.map((pool) => [pool, free[pool] ?? 0]))
-    memory.hold(holder, neededMb, pools)
+    memory.reserve(holder, neededMb, pools)
     await Promise.all(
       victims.map(async ({ model, heldByPool }) => {
         const isGone = await this.#evict(model).then(
@@ -105,14 +105,14 @@ export class MemoryRoom {
   }
 
   /** Ends the reservation of a model whose processes have exited, as soon as their memory is free. */
-  giveUp(model: LoadedModel): void {
+  releaseWhenFree(model: LoadedModel): void {
     this.#leave(model, Promise.resolve())
   }
 
   /** Waits until the memory of a model's last server is free; throws a `NoRoomError` when that takes too long. */
   async whenGone({ modelKey, leaving }: LoadedModel): Promise<void> {
     if (!leaving) return
-    const timeout = AbortSignal.timeout(this.#patience.waitMs)
+    const timeout = AbortSignal.timeout(this.#timeouts.waitMs)
     await unlessAborted(leaving, timeout).catch((err: unknown) => {
       throw timeout.aborted ? new NoRoomError(`the memory of ${modelKey}, which has ended, is not back`) : err
     })
@@ -167,8 +167,8 @@ export class MemoryRoom {
   async #untilBack({ modelKey, memoryMb, pids }: LoadedModel): Promise<void> {
     if (memoryMb === 0 || pids.length === 0) return
     const { meter, log } = this.#options
-    const { pollMs, untoldMs } = this.#patience
-    let { alarmMs } = this.#patience
+    const { pollMs, unknownMs } = this.#timeouts
+    let { alarmMs } = this.#timeouts
     const startedAt = performance.now()
     let knownAt = startedAt
     for (;;) {
@@ -177,7 +177,7 @@ export class MemoryRoom {
       const now = performance.now()
       const seen = { model_key: modelKey, pids, memory_mb: memoryMb, s: Math.round((now - startedAt) / 1000) }
       if (isBack === false) knownAt = now
-      else if (now - knownAt > untoldMs) {
+      else if (now - knownAt > unknownMs) {
         emit(log, 'memory.unmeasured', seen)
         return
       }
