@@ -19,7 +19,7 @@ export class Pins {
   }
 
   /** Replaces the models that the platform assigned. */
-  tell(modelKeys: readonly string[]): void {
+  setAssigned(modelKeys: readonly string[]): void {
     this.#assigned = new Set(modelKeys)
   }
 }

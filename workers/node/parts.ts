@@ -136,7 +136,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     onDraining,
     onSharing,
     onPinned: (modelKeys) => {
-      pins.tell(modelKeys)
+      pins.setAssigned(modelKeys)
       models.keepPinned()
     },
   })
