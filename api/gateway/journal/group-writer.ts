@@ -13,7 +13,7 @@ interface Waiting<T> {
   reject: (err: unknown) => void
   /** Called instead of `reject` when the item is not yet durable; the caller still learns the outcome later. */
   onLate: ((err: ApiError) => void) | undefined
-  isToldLate: boolean
+  deadlineReported: boolean
 }
 
 export interface GroupWriterOptions<T> {
@@ -87,7 +87,7 @@ export class GroupWriter<T> implements AsyncDisposable {
         resolve,
         reject,
         onLate,
-        isToldLate: false,
+        deadlineReported: false,
       })
       this.#running ??= this.#run()
     })
@@ -171,8 +171,8 @@ export class GroupWriter<T> implements AsyncDisposable {
     const before = performance.now() - this.#patienceMs
     const err = new ApiError('unavailable', 'the result could not be recorded yet', { cause })
     for (const waiting of [...this.#inFlight, ...this.#queue]) {
-      if (waiting.since >= before || waiting.isToldLate) continue
-      waiting.isToldLate = true
+      if (waiting.since >= before || waiting.deadlineReported) continue
+      waiting.deadlineReported = true
       const tell = waiting.onLate ?? waiting.reject
       tell(this.#explain(waiting, err))
     }
