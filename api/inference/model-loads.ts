@@ -98,7 +98,7 @@ export class ModelLoads implements Disposable {
   constructor(options: ModelLoadsOptions) {
     this.#options = options
     this.#stopListening = options.links.onModel((nodeId, model) => this.#told(nodeId, model))
-    this.#timer = setInterval(() => this.#look(), LOOK_MS)
+    this.#timer = setInterval(() => this.#poll(), LOOK_MS)
     this.#timer.unref()
   }
 
@@ -338,7 +338,7 @@ export class ModelLoads implements Disposable {
     this.#fail(load, unavailable('model_cold', `the model could not be loaded: ${model.error}`, wait))
   }
 
-  #look(): void {
+  #poll(): void {
     const now = performance.now()
     const sinceLookMs = now - this.#lookedAt
     this.#lookedAt = now

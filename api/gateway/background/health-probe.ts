@@ -13,7 +13,7 @@ const FRESH_MS = 500
 export class HealthProbe {
   readonly #db: Kysely<Database>
   readonly #temporal: Client
-  #look: Promise<Health> | undefined
+  #reading: Promise<Health> | undefined
   #freshUntil = 0
 
   constructor(db: Kysely<Database>, temporal: Client) {
@@ -21,16 +21,16 @@ export class HealthProbe {
     this.#temporal = temporal
   }
 
-  look(): Promise<Health> {
-    if (this.#look && performance.now() < this.#freshUntil) return this.#look
+  check(): Promise<Health> {
+    if (this.#reading && performance.now() < this.#freshUntil) return this.#reading
     this.#freshUntil = Infinity
-    this.#look = this.#ask().finally(() => {
+    this.#reading = this.#read().finally(() => {
       this.#freshUntil = performance.now() + FRESH_MS
     })
-    return this.#look
+    return this.#reading
   }
 
-  async #ask(): Promise<Health> {
+  async #read(): Promise<Health> {
     const [database, temporal] = await Promise.all([
       timed(() => sql`select 1`.execute(this.#db)),
       timed(() =>

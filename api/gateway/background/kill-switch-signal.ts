@@ -19,7 +19,7 @@ export class KillSwitchSignal implements AsyncDisposable {
   readonly #log: Logger
   readonly #closing = new AbortController()
   #latest: KillSwitchRow | undefined
-  #telling: Promise<void> | undefined
+  #publishing: Promise<void> | undefined
 
   constructor(temporal: Client, log: Logger) {
     this.#temporal = temporal
@@ -29,12 +29,12 @@ export class KillSwitchSignal implements AsyncDisposable {
   /** Sends the signal in the background and never throws; of several changes only the latest must arrive. */
   send(row: KillSwitchRow): void {
     this.#latest = row
-    this.#telling ??= this.#tell().finally(() => {
-      this.#telling = undefined
+    this.#publishing ??= this.#publish().finally(() => {
+      this.#publishing = undefined
     })
   }
 
-  async #tell(): Promise<void> {
+  async #publish(): Promise<void> {
     const { signal: closing } = this.#closing
     while (this.#latest && !closing.aborted) {
       const row = this.#latest
@@ -53,7 +53,7 @@ export class KillSwitchSignal implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closing.abort()
-    await this.#telling
+    await this.#publishing
   }
 }
 

@@ -23,7 +23,7 @@ export class TaskWaiters implements AsyncDisposable {
 
   constructor(db: Kysely<Database>, url: string, log: Logger) {
     this.#db = db
-    this.#loop = new BackgroundLoop(() => this.#look(), {
+    this.#loop = new BackgroundLoop(() => this.#poll(), {
       everyMs: POLL_MS,
       onError: (err) => emit(log, 'task.ends_read_failed', { err }),
     })
@@ -74,7 +74,7 @@ export class TaskWaiters implements AsyncDisposable {
     for (const wake of this.#waiting.get(taskId) ?? []) wake()
   }
 
-  async #look(): Promise<void> {
+  async #poll(): Promise<void> {
     if (this.#waiting.size === 0) return
     for (const taskId of await findEnded(this.#db, [...this.#waiting.keys()])) this.#wake(taskId)
   }

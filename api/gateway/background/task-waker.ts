@@ -65,7 +65,7 @@ export class TaskWaker implements AsyncDisposable {
     while (this.#isNews && !signal.aborted) {
       this.#isNews = false
       const began = performance.now()
-      const isUnsettled = await this.#look().catch((err: unknown) => {
+      const isUnsettled = await this.#wakeAll().catch((err: unknown) => {
         emit(this.#options.log, 'task.wake_failed', { err })
         return false
       })
@@ -79,7 +79,7 @@ export class TaskWaker implements AsyncDisposable {
   }
 
   /** Wakes the tasks that nodes have room for; returns whether another pass is worthwhile soon. */
-  async #look(): Promise<boolean> {
+  async #wakeAll(): Promise<boolean> {
     const { db, log } = this.#options
     if (!(await hasUnplaced(db))) return false
     const ids = await db.transaction().execute(async (trx) => {

@@ -34,7 +34,7 @@ export class WarmPins implements AsyncDisposable {
 
   constructor(options: WarmPinsOptions) {
     this.#options = options
-    this.#loop = new BackgroundLoop(() => this.#look(), {
+    this.#loop = new BackgroundLoop(() => this.#refresh(), {
       everyMs: EVERY_MS,
       onError: (err) => emit(options.log, 'model.pins_failed', { err }),
     }).start()
@@ -59,7 +59,7 @@ export class WarmPins implements AsyncDisposable {
   }
 
   /** Returns the plan for the current state without applying it. */
-  look(): Promise<PinPlan> {
+  preview(): Promise<PinPlan> {
     return this.#plan(this.#options.db, new Date())
   }
 
@@ -67,7 +67,7 @@ export class WarmPins implements AsyncDisposable {
     await this.#loop[Symbol.asyncDispose]()
   }
 
-  async #look(): Promise<void> {
+  async #refresh(): Promise<void> {
     const { db, log } = this.#options
     const [wants, pins] = await Promise.all([listWarmWants(db), listWarmPins(db)])
     if (wants.length === 0 && pins.length === 0) return

@@ -42,10 +42,10 @@ export class EndpointCache {
   find(idOrName: string): CallableEndpointRow | undefined | Promise<CallableEndpointRow | undefined> {
     const name = idOrName.toLowerCase()
     const known = this.#known.get(name)
-    return known && this.#watch.isFresh() ? known : this.#look(name)
+    return known && this.#watch.isFresh() ? known : this.#fetch(name)
   }
 
-  async #look(idOrName: string): Promise<CallableEndpointRow | undefined> {
+  async #fetch(idOrName: string): Promise<CallableEndpointRow | undefined> {
     const epoch = this.#epoch
     const row = await findCallableEndpoint(this.#db, idOrName)
     // A row read before a change must not be cached after it.

@@ -22,7 +22,7 @@ export class KeyCache {
   readonly #known = new LRUCache<string, AccountCaller>({ max: 50_000 })
   readonly #unknown = new LRUCache<string, true>({ max: MOST_UNKNOWN, ttl: UNKNOWN_MS })
   readonly #wanted = new Map<string, PromiseWithResolvers<AccountCaller | undefined>>()
-  #isAsking = false
+  #isFetching = false
   #epoch = 0
 
   constructor(db: Kysely<Database>, watch: Pick<CacheWatch, 'on' | 'isFresh'>) {
@@ -40,21 +40,21 @@ export class KeyCache {
     const keyHash = hash('sha256', key, 'hex')
     const known = this.#known.get(keyHash)
     if (known && this.#watch.isFresh()) return known
-    return this.#unknown.has(keyHash) ? undefined : () => this.#look(keyHash)
+    return this.#unknown.has(keyHash) ? undefined : () => this.#fetch(keyHash)
   }
 
   /** Requests with one unknown key share a single query, however many arrive. */
-  #look(keyHash: string): Promise<AccountCaller | undefined> {
+  #fetch(keyHash: string): Promise<AccountCaller | undefined> {
     const asked = this.#wanted.get(keyHash)
     if (asked) return asked.promise
     const wanted = Promise.withResolvers<AccountCaller | undefined>()
     this.#wanted.set(keyHash, wanted)
-    if (!this.#isAsking) void this.#ask()
+    if (!this.#isFetching) void this.#fetchBatches()
     return wanted.promise
   }
 
-  async #ask(): Promise<void> {
-    this.#isAsking = true
+  async #fetchBatches(): Promise<void> {
+    this.#isFetching = true
     while (this.#wanted.size > 0) {
       const batch = [...this.#wanted].slice(0, MOST_AT_ONCE)
       for (const [keyHash] of batch) this.#wanted.delete(keyHash)
@@ -69,7 +69,7 @@ export class KeyCache {
       )
       if (this.#wanted.size > 0) await sleep(PAUSE_MS)
     }
-    this.#isAsking = false
+    this.#isFetching = false
   }
 
   async #read(hashes: readonly string[]): Promise<Map<string, AccountCaller>> {

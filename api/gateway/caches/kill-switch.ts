@@ -1,6 +1,6 @@
 import type { Kysely } from 'kysely'
 import type { CacheWatch } from '../../../db/cache-watch.ts'
-import { acknowledgeKillSwitch, lookAtKillSwitch } from '../../../db/repositories/platform/kill-switch.ts'
+import { acknowledgeKillSwitch, readKillSwitchFor } from '../../../db/repositories/platform/kill-switch.ts'
 import type { Database } from '../../../db/tables.ts'
 import { BackgroundLoop } from '../../../platform/async/background-loop.ts'
 import type { Logger } from '../../../platform/log.ts'
@@ -37,27 +37,27 @@ export class KillSwitch implements KillSwitchView, AsyncDisposable {
 
   constructor(deps: KillSwitchDeps) {
     this.#deps = deps
-    this.#loop = new BackgroundLoop(() => this.#look(), {
+    this.#loop = new BackgroundLoop(() => this.#read(), {
       everyMs: POLL_MS,
       onError: (err) => emit(deps.log, 'kill_switch.read_failed', { err }),
     })
-    deps.watch.on('kill_switch', () => void this.look())
+    deps.watch.on('kill_switch', () => void this.refresh())
   }
 
   /** Resolves after the first read. */
   start(): Promise<void> {
-    return this.look()
+    return this.refresh()
   }
 
   /** Reads the switch. Never throws: a failed read leaves the view, which then grows old. */
-  look(): Promise<void> {
+  refresh(): Promise<void> {
     return this.#loop.run()
   }
 
-  async #look(): Promise<void> {
+  async #read(): Promise<void> {
     const { db, gatewayId } = this.#deps
     const startedAt = performance.now()
-    const { active, reason, version, acknowledged } = await lookAtKillSwitch(db, gatewayId)
+    const { active, reason, version, acknowledged } = await readKillSwitchFor(db, gatewayId)
     this.active = active
     this.reason = reason
     this.seenAt = startedAt

@@ -62,7 +62,7 @@ export class NodeLinks implements AsyncDisposable {
   readonly #timers: NodeJS.Timeout[]
   #snapshots: readonly NodeSnapshot[] | undefined
   #gateways: readonly string[] = []
-  #telling: Promise<void> = Promise.resolve()
+  #syncing: Promise<void> = Promise.resolve()
   /** True after a notification of decisions that have not been read yet. */
   #isOutdated = false
   #closed = false
@@ -76,7 +76,7 @@ export class NodeLinks implements AsyncDisposable {
     options.watch.on('node', () => {
       if (this.#isOutdated) return
       this.#isOutdated = true
-      this.#telling = this.#telling.then(() => this.#syncDecisions())
+      this.#syncing = this.#syncing.then(() => this.#syncDecisions())
     })
     this.#timers = [
       setInterval(() => void this.#refreshGateways(), GATEWAY_LIST_MS),

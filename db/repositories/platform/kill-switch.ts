@@ -62,7 +62,7 @@ export function writeKillSwitch(
 }
 
 /** Reads the switch, and the version that this gateway has acknowledged; `null` while the gateway has no row. */
-export async function lookAtKillSwitch(
+export async function readKillSwitchFor(
   db: Kysely<Database>,
   gatewayId: string,
 ): Promise<KillSwitchRow & { acknowledged: number | null }> {

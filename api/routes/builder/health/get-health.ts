@@ -12,7 +12,7 @@ export const getHealth = route({
   also: { 503: Health },
 
   async handler(_request, { health }) {
-    const seen = await health.look()
+    const seen = await health.check()
     return reply(seen.status === 'unavailable' ? 503 : 200, seen)
   },
 })

@@ -13,7 +13,7 @@ export const getInferenceHealth = route({
   also: { 503: InferenceHealth },
 
   async handler(_request, { health, links, killSwitch }) {
-    const seen = await health.look()
+    const seen = await health.check()
     const nodes = links.snapshot()
     // Without a node, work is accepted and stored but not done.
     const status = seen.status === 'ok' && nodes.length === 0 ? 'degraded' : seen.status
