@@ -13,7 +13,7 @@ const TIMEOUT_MS = 180_000
 const HOPELESS = 5
 const REACHABLE_MS = 10_000
 
-interface Surroundings {
+interface ReadinessOptions {
   /** Where the API listens on this machine. */
   localBase: string
   /** Where it is told to be. */
@@ -34,7 +34,7 @@ export async function waitUntilServing({
   children,
   logs,
   signal,
-}: Surroundings): Promise<void> {
+}: ReadinessOptions): Promise<void> {
   const since = new Date()
   const deadline = Date.now() + TIMEOUT_MS
   await until('the API', () => isHealthy(localBase))

@@ -65,7 +65,7 @@ async function main(): Promise<void> {
   if (stop.signal.reason instanceof DismissedError) throw stop.signal.reason
 }
 
-interface Surroundings {
+interface NodeWorkerOptions {
   config: Config
   log: Logger
   stop: AbortController
@@ -76,7 +76,7 @@ interface Surroundings {
 async function openQueues(
   node: NodeParts,
   stack: AsyncDisposableStack,
-  { config, log, stop, drain }: Surroundings,
+  { config, log, stop, drain }: NodeWorkerOptions,
 ): Promise<{ queues: ActivityQueues; access: GateAccess }> {
   const { identity, control } = node
   const onDismissed = (why: DismissedError) => stop.abort(why)

@@ -1,6 +1,6 @@
 import { cursorScope, decodeCursor, encodeCursor } from '../../db/keyset.ts'
 
-interface Wanted {
+interface PageOptions {
   limit?: number
   cursor?: string
 }
@@ -22,7 +22,7 @@ export interface Page<T> {
  * operation, filters); a cursor of another list is refused.
  */
 export async function readPage<T extends { id: string }>(
-  { limit = 20, cursor }: Wanted,
+  { limit = 20, cursor }: PageOptions,
   scope: readonly unknown[],
   read: (request: PageRequest) => Promise<readonly T[]>,
 ): Promise<Page<T>> {

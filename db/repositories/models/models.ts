@@ -122,7 +122,7 @@ export function findModel(
     .executeTakeFirst()
 }
 
-interface Wanted {
+interface ListVersionsOptions {
   before: string | undefined
   limit: number
 }
@@ -131,7 +131,7 @@ interface Wanted {
 export function listModels(
   db: Kysely<Database>,
   accountId: string,
-  { before, limit }: Wanted,
+  { before, limit }: ListVersionsOptions,
 ): Promise<ModelRow[]> {
   return db
     .selectFrom('model')
@@ -148,7 +148,7 @@ export function listModels(
 export function listVersions(
   db: Kysely<Database>,
   modelId: string,
-  { before, limit }: Wanted,
+  { before, limit }: ListVersionsOptions,
 ): Promise<VersionView[]> {
   return versionViews(db)
     .where('model_id', '=', modelId)

@@ -18,7 +18,7 @@ import { baseOfRun } from '../training-runs/present.ts'
 type Place = readonly (string | number)[]
 type Kind = 'model' | 'adapter'
 
-interface Asked {
+interface ResolveSourcesOptions {
   trx: Transaction<Database>
   accountId: string
   storage: Storage & { objects: ObjectStore; config: Pick<Config, 'HEARTH_HUB_ENDPOINT'> }
@@ -35,7 +35,7 @@ interface Resolved {
 
 /** Resolves the references of a merge and checks each of them. */
 export async function resolveSources(
-  asked: Asked,
+  asked: ResolveSourcesOptions,
   body: CreateTrainingMerge,
   method: MergeMethod,
 ): Promise<Resolved> {
@@ -67,7 +67,7 @@ export async function resolveSources(
 
 /** Returns the version behind a reference, locked until the merge is committed; `undefined` for any other reference. */
 async function resolve(
-  asked: Asked,
+  asked: ResolveSourcesOptions,
   ref: ArtifactRef,
   { place, kind }: { place: Place; kind: Kind },
 ): Promise<ModelVersionRow | undefined> {
@@ -97,7 +97,7 @@ const absent = ({ type }: ArtifactRef, place: Place) =>
 
 /** Finds the import of a repository, if it is of the requested revision. */
 async function importOf(
-  { trx, accountId, storage }: Asked,
+  { trx, accountId, storage }: ResolveSourcesOptions,
   { repo_id, revision }: Extract<ArtifactRef, { type: 'hf' }>,
   place: Place,
 ): Promise<ModelVersionRow | undefined> {
@@ -128,7 +128,7 @@ function assertHolds(paths: readonly string[], kind: Kind, place: Place): void {
 
 /** Returns the base that all adapters were trained on, whatever kind of reference names it. */
 async function recordedBase(
-  asked: Asked,
+  asked: ResolveSourcesOptions,
   adapters: readonly { version: ModelVersionRow | undefined }[],
 ): Promise<ArtifactRef> {
   const bases = new Map<string, ArtifactRef>()
@@ -144,7 +144,7 @@ async function recordedBase(
 }
 
 async function baseOf(
-  { trx, accountId }: Asked,
+  { trx, accountId }: ResolveSourcesOptions,
   { base_model_version_id: version_id, job_id }: ModelVersionRow,
 ): Promise<ArtifactRef | undefined> {
   if (version_id) {

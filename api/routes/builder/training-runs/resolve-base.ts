@@ -19,7 +19,7 @@ import type { CreateTrainingRun } from '../../../../schemas/training-run.ts'
 import { type Storage, storagePrefix } from '../../../registry/storage-ref.ts'
 import { assertVersionEnabled } from './assert-enabled.ts'
 
-interface Asked {
+interface ResolveBaseOptions {
   accountId: string
   model: CatalogModel
   base: CreateTrainingRun['base']
@@ -42,7 +42,7 @@ export interface ResolvedBase {
 /** Checks the base of a run, and locks it until the run is committed. */
 export async function resolveBase(
   trx: Transaction<Database>,
-  { accountId, model, base, baseModel }: Asked,
+  { accountId, model, base, baseModel }: ResolveBaseOptions,
   storage: Storage & { objects: ObjectStore; config: Pick<Config, 'HEARTH_HUB_ENDPOINT'> },
 ): Promise<ResolvedBase> {
   const { model_id, trainer } = model.config
