@@ -1,15 +1,15 @@
-import { outlivedImports, removeModelImports } from '../../../db/repositories/models/imports.ts'
+import { expiredImports, removeModelImports } from '../../../db/repositories/models/imports.ts'
 import { dropOldOrders } from '../../../db/repositories/nodes/model-orders.ts'
 import {
   AGED_TABLES,
-  outlivedInputs,
-  outlivedUploads,
+  expiredInputs,
+  expiredUploads,
   removeAged,
   removeInputs,
   removeUploads,
   RETENTION_BATCH,
 } from '../../../db/repositories/platform/retention.ts'
-import type { OutlivedFile } from '../../../db/repositories/platform/retention.ts'
+import type { ExpiredFile } from '../../../db/repositories/platform/retention.ts'
 import { reencryptTexts } from '../../../db/repositories/platform/sealed.ts'
 import { FOLD_BATCH, foldUsage } from '../../../db/repositories/platform/usage.ts'
 import {
@@ -33,7 +33,7 @@ const RUN_BATCH = 20
 const DAY_MS = 24 * 60 * 60 * 1000
 
 /** The number of secrets of each kind that one step re-encrypts. */
-const RESEAL_BATCH = 500
+const REENCRYPT_BATCH = 500
 
 /** The result of a step: its count, and whether more may be left. */
 export interface Step {
@@ -66,8 +66,8 @@ export const createMaintenanceActivities = ({ db, objects, config, log, now }: C
     if (config.HEARTH_ENCRYPTION_KEYS.length === 0) return { count: 0, more: false }
     const box = new SecretBox(config.HEARTH_ENCRYPTION_KEYS)
     const reencrypt = (sealed: Buffer, context: string) => box.seal(box.open(sealed, context), context)
-    const count = await reencryptTexts(db, { prefix: box.currentPrefix, reencrypt, limit: RESEAL_BATCH })
-    return { count, more: count >= RESEAL_BATCH }
+    const count = await reencryptTexts(db, { prefix: box.currentPrefix, reencrypt, limit: REENCRYPT_BATCH })
+    return { count, more: count >= REENCRYPT_BATCH }
   },
 
   /**
@@ -75,14 +75,14 @@ export const createMaintenanceActivities = ({ db, objects, config, log, now }: C
    * gone, and deleting an absent file succeeds.
    */
   async removeOutlivedFiles(): Promise<Step> {
-    const uploads = await outlivedUploads(db, FILE_BATCH)
+    const uploads = await expiredUploads(db, FILE_BATCH)
     await removeFiles(objects, uploads)
     await removeUploads(
       db,
       uploads.map(({ id }) => id),
     )
 
-    const imports = await outlivedImports(db, IMPORT_BATCH)
+    const imports = await expiredImports(db, IMPORT_BATCH)
     await removeFiles(
       objects,
       imports.flatMap(({ id, paths }) => paths.map((path) => ({ object_key: importKey(id, path) }))),
@@ -97,7 +97,7 @@ export const createMaintenanceActivities = ({ db, objects, config, log, now }: C
 
     await removePutsCutOff(objects, now())
 
-    const inputs = await outlivedInputs(db, FILE_BATCH)
+    const inputs = await expiredInputs(db, FILE_BATCH)
     await removeFiles(objects, inputs)
     await removeInputs(
       db,
@@ -115,7 +115,7 @@ export const createMaintenanceActivities = ({ db, objects, config, log, now }: C
 
 async function removeFiles(
   objects: ObjectStore,
-  files: readonly Pick<OutlivedFile, 'object_key'>[],
+  files: readonly Pick<ExpiredFile, 'object_key'>[],
 ): Promise<void> {
   await Promise.all(files.map(({ object_key }) => objects.delete(object_key)))
 }

@@ -4,7 +4,7 @@ import { closeAbandonedAttempts, findInterrupted } from '../../../db/repositorie
 import { WEBHOOK_CHANNEL } from '../../../db/repositories/webhooks/deliveries.ts'
 import { cancelStrandedDeliveries, expireDeliveries } from '../../../db/repositories/webhooks/endings.ts'
 import { drainOverflow, fanOutEvents } from '../../../db/repositories/webhooks/fan-out.ts'
-import { failLapsedVerifications } from '../../../db/repositories/webhooks/verifications.ts'
+import { failExpiredVerifications } from '../../../db/repositories/webhooks/verifications.ts'
 import { required } from '../../../platform/config.ts'
 import { emit } from '../events.ts'
 import type { WebhookDeps } from './deps.ts'
@@ -66,5 +66,5 @@ async function clean({ db, now, ...rest }: WebhookDeps): Promise<void> {
   await drainOverflow(db)
   await cancelStrandedDeliveries(db, at)
   await expireDeliveries(db, at)
-  await failLapsedVerifications(db, at)
+  await failExpiredVerifications(db, at)
 }

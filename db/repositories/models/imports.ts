@@ -32,7 +32,7 @@ export async function takeModelImport(
  * Marks and returns imports that were not completed within 24 hours, so that no completion can begin while
  * their files are removed.
  */
-export async function outlivedImports(
+export async function expiredImports(
   db: Kysely<Database>,
   limit: number,
 ): Promise<Pick<ModelImport, 'id' | 'paths'>[]> {

@@ -122,7 +122,7 @@ export function findModel(
     .executeTakeFirst()
 }
 
-interface ListVersionsOptions {
+interface ListOptions {
   before: string | undefined
   limit: number
 }
@@ -131,7 +131,7 @@ interface ListVersionsOptions {
 export function listModels(
   db: Kysely<Database>,
   accountId: string,
-  { before, limit }: ListVersionsOptions,
+  { before, limit }: ListOptions,
 ): Promise<ModelRow[]> {
   return db
     .selectFrom('model')
@@ -148,7 +148,7 @@ export function listModels(
 export function listVersions(
   db: Kysely<Database>,
   modelId: string,
-  { before, limit }: ListVersionsOptions,
+  { before, limit }: ListOptions,
 ): Promise<VersionView[]> {
   return versionViews(db)
     .where('model_id', '=', modelId)

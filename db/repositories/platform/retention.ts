@@ -50,7 +50,7 @@ export async function removeAged(db: Kysely<Database>, table: AgedTable): Promis
 }
 
 /** A stored file whose row has expired. */
-export interface OutlivedFile {
+export interface ExpiredFile {
   id: string
   object_key: string
 }
@@ -59,8 +59,8 @@ export interface OutlivedFile {
  * Marks and returns uploads that were not committed within 24 hours, so that no commit can begin while the file is
  * removed. Marked rows are returned again until `removeUploads` deletes them.
  */
-export async function outlivedUploads(db: Kysely<Database>, limit: number): Promise<OutlivedFile[]> {
-  const { rows } = await sql<OutlivedFile>`
+export async function expiredUploads(db: Kysely<Database>, limit: number): Promise<ExpiredFile[]> {
+  const { rows } = await sql<ExpiredFile>`
     update dataset_upload set status = 'failed', error_message = 'not committed within 24 hours'
     where id in (
       select id from dataset_upload
@@ -78,7 +78,7 @@ export async function removeUploads(db: Kysely<Database>, ids: readonly string[]
 }
 
 /** Returns inputs whose URL expired; it is valid for an hour. */
-export function outlivedInputs(db: Kysely<Database>, limit: number): Promise<OutlivedFile[]> {
+export function expiredInputs(db: Kysely<Database>, limit: number): Promise<ExpiredFile[]> {
   return db
     .selectFrom('uploaded_input')
     .select(['id', 'object_key'])

@@ -49,7 +49,7 @@ export async function noteChallengeFailure(
 }
 
 /** Fails verifications whose window has closed while no workflow was there to do so. */
-export async function failLapsedVerifications(db: Kysely<Database>, now: Date): Promise<void> {
+export async function failExpiredVerifications(db: Kysely<Database>, now: Date): Promise<void> {
   await db.transaction().execute(async (trx) => {
     const expired = await trx
       .selectFrom('webhook_verification')
