@@ -17,7 +17,7 @@ export class BufferedResponse implements LinkHandlers {
   readonly answer: Promise<LinkAnswer>
   readonly #resolve: (answer: LinkAnswer) => void
   readonly #reject: (error: Error) => void
-  readonly #exchange: LinkStream
+  readonly #stream: LinkStream
   readonly #room: AnswerRoom
   #head = NO_HEAD
   /** The only piece of a short response. */
@@ -31,7 +31,7 @@ export class BufferedResponse implements LinkHandlers {
     this.#resolve = resolve
     this.#reject = reject
     this.#room = memory.room(accountId)
-    this.#exchange = request(this)
+    this.#stream = request(this)
   }
 
   onHead(head: Head): void {
@@ -49,7 +49,7 @@ export class BufferedResponse implements LinkHandlers {
       this.#first = undefined
       this.#body.append(chunk)
     } catch (err) {
-      this.#exchange.cancel()
+      this.#stream.cancel()
       this.#fail(
         err instanceof ApiError && err.code === 'internal' ? new LinkError('internal', err.message) : err,
       )

@@ -33,7 +33,7 @@ export class StreamRelay implements LinkHandlers {
   readonly #whole: AnswerBuffer
   readonly #room: AnswerRoom
   readonly #result = Promise.withResolvers<Streamed>()
-  #exchange: LinkStream | undefined
+  #stream: LinkStream | undefined
   #status = 0
   #isStreamed = false
   /** Events that arrived before the row was durable. */
@@ -58,11 +58,11 @@ export class StreamRelay implements LinkHandlers {
 
   /** Resolves when the client has received everything. Rejects while another node may still be tried. */
   async run(request: (handlers: LinkHandlers) => LinkStream): Promise<Streamed> {
-    this.#exchange = request(this)
+    this.#stream = request(this)
     this.#opened.then(
       () => this.#open(),
       (err: unknown) => {
-        this.#exchange?.cancel()
+        this.#stream?.cancel()
         this.#result.reject(err)
       },
     )
@@ -107,7 +107,7 @@ export class StreamRelay implements LinkHandlers {
     const waiting = this.#waiting
     this.#waiting = []
     this.#waitingBytes = 0
-    this.#exchange?.resume()
+    this.#stream?.resume()
     for (const events of waiting) this.#send(events)
   }
 
@@ -115,11 +115,11 @@ export class StreamRelay implements LinkHandlers {
     if (!this.#isOpen) {
       this.#waiting.push(events)
       this.#waitingBytes += events.length
-      if (this.#waitingBytes > MAX_WAITING) this.#exchange?.pause()
+      if (this.#waitingBytes > MAX_WAITING) this.#stream?.pause()
       return
     }
     this.#hasBegun = true
-    const exchange = this.#exchange
+    const exchange = this.#stream
     if (!this.#client.write(events, () => exchange?.resume())) exchange?.pause()
   }
 
@@ -127,7 +127,7 @@ export class StreamRelay implements LinkHandlers {
     try {
       this.#whole.append(chunk)
     } catch (err) {
-      this.#exchange?.cancel()
+      this.#stream?.cancel()
       this.#refuse(toApiError(err))
     }
   }
