@@ -20,7 +20,7 @@ export interface Answer {
 
 /** The reason why an exchange was aborted before its response. */
 export class ExchangeAborted extends Error {
-  override readonly name = 'GivenUp'
+  override readonly name = 'ExchangeAborted'
   readonly reason: 'timeout' | 'aborted'
   constructor(reason: 'timeout' | 'aborted') {
     super(reason)

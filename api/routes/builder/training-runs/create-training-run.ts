@@ -55,9 +55,9 @@ export const createTrainingRun = route({
 
     const hardware_preference = body.hardware_preference ?? 'auto'
     const operating_mode = body.operating_mode ?? 'balanced'
-    const likesGpu = prefersGpu(model, hardware_preference)
-    const gpuOnline = likesGpu && (await isHardwareOnline(trx, 'gpu', accountId))
-    const hardware = chooseHardware(model, likesGpu ? 'gpu_preferred' : hardware_preference, {
+    const gpuPreferred = prefersGpu(model, hardware_preference)
+    const gpuOnline = gpuPreferred && (await isHardwareOnline(trx, 'gpu', accountId))
+    const hardware = chooseHardware(model, gpuPreferred ? 'gpu_preferred' : hardware_preference, {
       values,
       gpuOnline,
     })

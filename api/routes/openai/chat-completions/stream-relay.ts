@@ -119,8 +119,8 @@ export class StreamRelay implements LinkHandlers {
       return
     }
     this.#hasBegun = true
-    const exchange = this.#stream
-    if (!this.#client.write(events, () => exchange?.resume())) exchange?.pause()
+    const stream = this.#stream
+    if (!this.#client.write(events, () => stream?.resume())) stream?.pause()
   }
 
   #collect(chunk: Buffer): void {
