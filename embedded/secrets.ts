@@ -1,17 +1,17 @@
 import { randomBytes } from 'node:crypto'
 import { readFileSync, renameSync, writeFileSync } from 'node:fs'
 
-/** What an embedded platform makes up once and keeps in its data directory. */
+/** The secrets that an embedded platform generates once and stores in its data directory. */
 export interface Secrets {
   postgres_password: string
   encryption_key: string
   operations_key: string
-  /** Of the first account; absent until the first start has created it. */
+  /** Those of the first account; absent until the first start has created it. */
   account_id?: string
   api_key?: string
 }
 
-/** Reads the secrets of a data directory, making them on the first start. */
+/** Reads the secrets of a data directory, or generates them on the first start. */
 export function loadSecrets(file: string): Secrets {
   try {
     return JSON.parse(readFileSync(file, 'utf8')) as Secrets
@@ -27,12 +27,12 @@ export function loadSecrets(file: string): Secrets {
   return secrets
 }
 
-/** Replaces the file in one step; only its owner may read it. */
+/** Replaces the file atomically; only its owner may read it. */
 export function saveSecrets(file: string, secrets: Secrets): void {
   writeJsonFile(file, secrets)
 }
 
-/** Writes JSON beside its place and moves it there, so that nobody reads half of it. */
+/** Writes JSON to a temporary file and renames it, so that a reader never sees a part of it. */
 export function writeJsonFile(file: string, value: unknown): void {
   const next = `${file}.${process.pid}.new`
   writeFileSync(next, `${JSON.stringify(value, null, 2)}\n`, { mode: 0o600 })

@@ -13,11 +13,11 @@ import type { Layout } from './paths.ts'
 import { saveSecrets } from './secrets.ts'
 import type { Secrets } from './secrets.ts'
 
-/** Who the embedded platform is used as. */
+/** The account with which the embedded platform is used. */
 export interface FirstAccount {
   accountId: string
   apiKey: string
-  /** One-time join token; empty when the node has joined before. */
+  /** A one-time join token; empty when the node has joined before. */
   nodeToken: string
 }
 
@@ -30,12 +30,12 @@ export async function prepareDatabase(url: string, layout: Layout, secrets: Secr
   await migrate(db)
   const { accountId, apiKey } = await firstAccount(db, layout, secrets)
   const hasJoined = await staysJoined(db, layout.node)
-  // The machine of whoever runs the platform works for every account on it.
+  // The owner of the machine runs the platform, so its node works for every account.
   const nodeToken = hasJoined ? '' : await createNodeToken(db, { accountId, sharing: 'shared' })
   return { accountId, apiKey, nodeToken }
 }
 
-/** The account and key of earlier starts while the database knows them, else new ones. */
+/** Returns the account and key of earlier starts if the database still has them, otherwise new ones. */
 async function firstAccount(db: Kysely<Database>, layout: Layout, secrets: Secrets) {
   if (secrets.api_key && secrets.account_id) {
     const known = await findApiKey(db, hashApiKey(secrets.api_key))
@@ -50,13 +50,14 @@ async function firstAccount(db: Kysely<Database>, layout: Layout, secrets: Secre
     const accountId = known?.id ?? newId()
     if (!known) await trx.insertInto('account').values({ id: accountId, name: 'embedded' }).execute()
     const { key: apiKey } = await createApiKey(trx, { accountId, name: 'embedded', role: 'admin' })
-    // Before the commit: a crash in between leaves a key that is not known and is made again, never one nobody has.
+    // The file is written before the commit. A crash in between leaves a key that does not exist and is made again,
+    // rather than a key that is lost.
     saveSecrets(layout.secrets, { ...secrets, account_id: accountId, api_key: apiKey })
     return { accountId, apiKey }
   })
 }
 
-/** Whether the node of this machine has joined before and may stay; an identity that opens nothing any more is let go. */
+/** Returns whether the node of this machine has joined before and may stay; an invalid identity is removed. */
 async function staysJoined(db: Kysely<Database>, nodeDir: string): Promise<boolean> {
   const file = join(nodeDir, 'identity.json')
   const nodeId = joinedAs(file)

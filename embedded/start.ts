@@ -4,7 +4,7 @@ import { stopRequested } from './stop-requested.ts'
 import { startPlatform } from './supervisor.ts'
 import type { Ready } from './supervisor.ts'
 
-/** `npm start`: the platform stays up until it is told to stop. */
+/** `npm start`: the platform runs until it is stopped. */
 async function main(): Promise<number> {
   const config = readConfig()
   const options = startOptions(process.argv.slice(2), config)

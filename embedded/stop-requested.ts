@@ -1,9 +1,9 @@
-/** Why what was under way when it was asked to stop has come to nothing. */
+/** The error of work that was interrupted by a request to stop. */
 export class StoppedError extends Error {
   override readonly name = 'StoppedError'
 }
 
-/** Told once, by the first Ctrl-C or SIGTERM, or when the script that started this process is gone. */
+/** Resolves once, at the first Ctrl-C or SIGTERM, or when the script that started this process has exited. */
 export function stopRequested(): { requested: Promise<void>; signal: AbortSignal } {
   const controller = new AbortController()
   const stop = () => controller.abort(new StoppedError('stopped'))

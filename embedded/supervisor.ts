@@ -29,7 +29,7 @@ import {
   temporalReady,
 } from './temporal.ts'
 
-/** What `--ready-file` tells. */
+/** The content of `--ready-file`. */
 export interface Ready {
   base_url: string
   api_key: string
@@ -54,9 +54,9 @@ interface Context {
   children: Child[]
 }
 
-/** How long each kind of process may take to end, in the order in which they are told; the last may take the rest. */
+/** The time that each kind of process has to stop, in stopping order; the last may use the rest. */
 const STOP_ORDER = [
-  // The node first: its trainers checkpoint while the API can still take what they saved.
+  // The node stops first, so that its trainers' checkpoints can still be stored over the API.
   ['node', 4000],
   ['gate', 500],
   ['api', 1500],
@@ -65,21 +65,24 @@ const STOP_ORDER = [
   ['postgres', 0],
 ] as const
 const STOP_WITHIN_MS = 9500
-/** How long our own Temporal may take to answer: that is work of this machine, however busy it is. */
+/** The time that our own Temporal has to respond, which depends only on this machine, however busy it is. */
 const OWN_SERVER_MS = 120_000
-/** Half of the usual young heap: a gateway under load stays below 250 MB, and half as large costs a chat 2 % more (bench/gateway). */
+/**
+ * Half of the usual young heap keeps a gateway under load below 250 MB; half as large again would cost a chat
+ * 2 % more (bench/gateway).
+ */
 export const GATEWAY_FLAGS = ['--max-semi-space-size=32']
-/** Fewer places for memory that threads leave behind. */
+/** Fewer malloc arenas, which retain memory of threads. */
 export const GATEWAY_ENV = { MALLOC_ARENA_MAX: '2' }
-/** A worker has several heaps, one for each thread of workflows: with a small young part it stays below 350 MB (bench/webhooks). */
+/** A worker has a heap for each workflow thread. A small young heap keeps it below 350 MB (bench/webhooks). */
 const WORKER_FLAGS = ['--max-semi-space-size=8']
-/** The gate moves bytes and keeps nothing. */
+/** The gate only passes bytes on and stores nothing. */
 const GATE_FLAGS = ['--max-semi-space-size=8']
 const GATE_HOST = '127.0.0.1'
-/** Names are looked up on these threads, and each may hang; without a bound each keeps memory of its own. */
+/** Names are resolved on these threads, and each may hang; without a bound each thread would retain memory of its own. */
 const WORKER_ENV = { UV_THREADPOOL_SIZE: '64', MALLOC_ARENA_MAX: '2' }
 
-/** Brings the whole platform up; when it cannot, what was started is stopped before the error is thrown. */
+/** Starts the whole platform; when it cannot, everything that was started is stopped before the error is thrown. */
 export async function startPlatform(
   options: EmbeddedOptions,
   config: Config,
@@ -111,7 +114,7 @@ export async function startPlatform(
   }
 }
 
-/** What cannot be written to is told before anything is started. */
+/** Reports folders that are not writable before anything is started. */
 function checkFolders({ dataDir, readyFile }: EmbeddedOptions, config: Config): void {
   try {
     usableFolder('HEARTH_DATA_DIR', dataDir)
@@ -213,7 +216,7 @@ async function startTemporal(context: Context): Promise<{ place: TemporalPlace; 
   return { place, ui: `http://127.0.0.1:${uiPort}` }
 }
 
-/** A Node child: it ends when the pipe to this process does (die-with-parent.ts). */
+/** Returns a Node child that exits when its pipe from this process closes (die-with-parent.ts). */
 function main(name: string, file: string, env: NodeJS.ProcessEnv, flags: string[] = []): ChildSpec {
   const preload = join(import.meta.dirname, 'processes', 'die-with-parent.ts')
   return {
@@ -239,14 +242,14 @@ function commonEnv(
     HEARTH_CACHE_DIR: config.HEARTH_CACHE_DIR,
     HEARTH_OBJECT_DIR: layout.objects,
     HEARTH_NODE_DIR: layout.node,
-    // Gigabytes are not fetched to a machine that may only want to look around.
+    // By default no gigabytes are downloaded to a machine that may only be used for a first look.
     HEARTH_NODE_PREPARE: process.env['HEARTH_NODE_PREPARE'] ?? 'none',
     HEARTH_BASE_URL: at.baseUrl,
     HEARTH_GATEWAY_URL: at.localBase,
     HEARTH_OPERATIONS_KEY: config.HEARTH_OPERATIONS_KEY || secrets.operations_key,
     HEARTH_ENCRYPTION_KEYS: config.HEARTH_ENCRYPTION_KEYS.join(',') || secrets.encryption_key,
     TEMPORAL_ADDRESS: at.temporal.address,
-    // What these settings say is meant for a server of somebody else.
+    // These settings are meant for a Temporal server that the user runs.
     ...(!config.TEMPORAL_ADDRESS && { TEMPORAL_TLS: '0', TEMPORAL_API_KEY: '' }),
     HEARTH_GATE_HOST: GATE_HOST,
     HEARTH_GATE_PORT: String(at.gatePort),
@@ -257,11 +260,11 @@ function commonEnv(
   }
 }
 
-/** What only the control plane may have; nodes reach Temporal through the gate, and files by signed URLs. */
+/** Settings for the control plane only; nodes reach Temporal through the gate, and files by signed URLs. */
 const OF_CONTROL =
   /^(DATABASE_URL|TEMPORAL_.*|S3_.*|HEARTH_(OPERATIONS_KEY|ENCRYPTION_KEYS|EVALUATOR_TOKEN|HUB_TOKEN|GATE_.*))$/
 
-/** Nodes hold neither database credentials nor the platform's keys, nor a way around the gate. */
+/** Returns the environment of a node, without database credentials, the platform's keys, and ways around the gate. */
 const nodeEnv = (common: NodeJS.ProcessEnv): NodeJS.ProcessEnv =>
   Object.fromEntries(Object.entries(common).filter(([name]) => !OF_CONTROL.test(name)))
 
@@ -276,7 +279,7 @@ async function stopInOrder({ children, output }: Context): Promise<void> {
   }
 }
 
-/** `--fresh`: everything but the lock that this process holds. */
+/** `--fresh`: removes everything but the lock of this process. */
 function removeData(layout: Layout): void {
   const { data: _data, ...parts } = layout
   for (const part of Object.values(parts))

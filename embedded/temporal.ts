@@ -8,11 +8,11 @@ import { StartError } from './options.ts'
 import type { ChildSpec } from './processes/child.ts'
 import { onPath } from './processes/programs.ts'
 
-/** What workflows are found by in the UI; every one is a Keyword. */
+/** The search attributes of workflows in the UI, all of type Keyword. */
 const SEARCH_ATTRIBUTES = ['HearthAccount', 'HearthKind', 'HearthModel', 'HearthNode']
 
 export interface TemporalServer {
-  /** Where its state is kept. */
+  /** The file with its state. */
   file: string
   port: number
   uiPort: number
@@ -20,7 +20,7 @@ export interface TemporalServer {
   namespace: string
 }
 
-/** The development server, its state kept in one file. */
+/** Returns the command of the development server, which stores its state in one file. */
 export function temporalChild(
   cli: string,
   { file, port, uiPort, cwd, namespace }: TemporalServer,
@@ -43,12 +43,12 @@ export function temporalChild(
   }
 }
 
-/** A server, the way to it, and what of it is ours. */
+/** A Temporal server, the access to it, and the namespace of Hearth. */
 export interface TemporalPlace extends TemporalAccess {
   namespace: string
 }
 
-/** A server of this machine. */
+/** Returns a server on this machine. */
 export const localPlace = (address: string, namespace: string): TemporalPlace => ({
   address,
   namespace,
@@ -57,15 +57,15 @@ export const localPlace = (address: string, namespace: string): TemporalPlace =>
 })
 
 const NOT_FOUND = 5
-/** A server that is starting may take a call and never answer it. */
+/** A server that is starting may accept a call and never answer it. */
 const ANSWER_MS = 10_000
 
-/** What a server keeps of closed workflows in a namespace that Hearth makes. */
+/** The retention of closed workflows in a namespace that Hearth creates. */
 const NAMESPACE_DAYS = 3
 
 /**
- * Waits until the server answers; throws a `StartError` when it does not, or has no such namespace, unless that is to be
- * made then.
+ * Waits until the server responds. Throws a `StartError` when it does not, or when the namespace does not exist
+ * and must not be created.
  */
 export async function temporalReady(
   { namespace, ...access }: TemporalPlace,
@@ -90,7 +90,7 @@ export async function temporalReady(
       factor: 1,
       maxRetryTime: timeoutMs,
       shouldRetry: ({ error }) => makesNamespace || !isNotFound(error),
-      // A server that is starting may not know yet which namespaces it has: what is refused now is tried again.
+      // A server that is starting may not know its namespaces yet, so a missing namespace is retried.
       async onFailedAttempt({ error, retryDelay }) {
         if (!makesNamespace || !isNotFound(error) || retryDelay === 0) return
         await registerNamespace({ ...access, namespace }).catch(() => {})
@@ -120,7 +120,7 @@ async function registerNamespace({ namespace, ...access }: TemporalPlace): Promi
   }
 }
 
-/** Whether any process polls a task queue for workflows; throws when the server does not answer in time. */
+/** Returns whether any process polls a task queue for workflows; throws when the server does not respond in time. */
 export async function queueIsPolled(
   { namespace, ...access }: TemporalPlace,
   queue: string,
@@ -141,7 +141,7 @@ export async function queueIsPolled(
   }
 }
 
-/** Makes sure that a server which somebody else runs knows the search attributes. */
+/** Adds the search attributes to a server that the user runs. */
 export async function addSearchAttributes({ namespace, ...access }: TemporalPlace): Promise<void> {
   const KEYWORD = 2
   const connection = await Connection.connect(access)

@@ -5,7 +5,7 @@ import { join, resolve } from 'node:path'
 import { bundleWorkflowCode, type WorkflowBundleOption } from '@temporalio/worker'
 
 const ROOT = resolve(import.meta.dirname, '..')
-/** Everything that workflow code may import, so everything that can change the bundle. */
+/** The folders that workflow code may import, which therefore determine the bundle. */
 const SOURCES = ['workflows', 'domain', 'schemas']
 const KEPT = 4
 
@@ -14,7 +14,7 @@ const { version: SDK_VERSION } = createRequire(import.meta.url)('@temporalio/wor
 }
 
 /**
- * The workflow code as one file, built once (2 CPU-seconds) and kept in the cache under the digest of what went in.
+ * Returns the workflow code as one file, built once (2 CPU-seconds) and cached under the digest of its sources.
  * Processes that start at once may each build it; the last rename wins with the same bytes.
  */
 export async function workflowBundle(cacheDir: string): Promise<WorkflowBundleOption> {
@@ -45,7 +45,7 @@ async function sourceDigest(): Promise<string> {
   return hash.digest('hex').slice(0, 32)
 }
 
-/** Workers of several versions may share the cache, so the newest few stay. */
+/** Workers of several versions may share the cache, so the newest few bundles stay. */
 async function removeOld(folder: string): Promise<void> {
   const names = (await readdir(folder)).filter((name) => name.endsWith('.js'))
   const dated = await Promise.all(

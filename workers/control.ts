@@ -26,21 +26,21 @@ import { openTemporalRuntime } from './temporal-logger.ts'
 
 const WORKER_OPTIONS = {
   maxCachedWorkflows: 500,
-  // With the default throttle a cancelled activity learns of it 6 to 9 s late (measured).
+  // With the default throttle an activity gets its cancellation 6 to 9 s late.
   maxHeartbeatThrottleInterval: '500ms',
   defaultHeartbeatThrottleInterval: '500ms',
-  // The supervisor allows 1.5 s: steps on rows end within it, an ingest is taken up again from its start.
+  // The supervisor allows 1.5 s: short steps end within it, and an ingest starts again from the beginning.
   shutdownGraceTime: '1s',
   shutdownForceTime: '5s',
 } as const
 
-/** Besides files that wait to be read, which take no place from other work. */
+/** Files that wait for a reader are counted separately, so that they do not block other activities. */
 const MOST_ACTIVITIES = 100
 
-/** How often it is looked whether what runs for ever does. */
+/** The interval for checking that the workflows without an end are running. */
 const STANDING_MS = 300_000
 
-/** Runs every workflow and the control-plane activities until told to stop. */
+/** Runs every workflow and the control-plane activities until it is stopped. */
 async function main(): Promise<void> {
   const config = readConfig()
   const log = createLogger('control', config.HEARTH_LOG_LEVEL)
@@ -109,7 +109,7 @@ async function main(): Promise<void> {
   }
 }
 
-/** Again and again: what an operator has ended by mistake comes back. */
+/** Repeats the check, so that a workflow that an operator ended by mistake is restarted. */
 async function keepStanding(
   temporal: Client,
   features: { hasWebhooks: boolean },

@@ -5,7 +5,10 @@ import { emit } from './gate/events.ts'
 import { openGate } from './gate/open-gate.ts'
 import { aborted, stopSignal } from './process.ts'
 
-/** Runs the gate between nodes and Temporal until told to stop; with `--check` says whether one that runs here can serve. */
+/**
+ * Runs the gate between nodes and Temporal until it is stopped; with `--check` reports whether a gate
+ * on this machine can serve.
+ */
 async function main(): Promise<void> {
   const config = readConfig()
   if (process.argv.includes('--check')) return checkHealth(config)

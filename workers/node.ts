@@ -15,10 +15,10 @@ import { wantedQueues } from './node/queues.ts'
 import { aborted, stopSignal } from './process.ts'
 import { openTemporalRuntime } from './temporal-logger.ts'
 
-/** Trainers checkpoint within it; all of a stop stays below 8 s. */
+/** Trainers write a checkpoint within this time; the whole stop takes less than 8 s. */
 const GRACE_MS = 3_000
 
-/** Runs a node until told to stop: joins, links up, and takes work from the queues that fit what it has. */
+/** Runs a node until it is stopped: it joins, opens its links, and polls the queues that its hardware and models allow. */
 async function main(): Promise<void> {
   const config = readConfig()
   const log = createLogger('node', config.HEARTH_LOG_LEVEL)
@@ -72,7 +72,7 @@ interface NodeWorkerOptions {
   drain: DrainController
 }
 
-/** The way to Temporal; nothing is polled yet. Closed with the stack, before the node itself. */
+/** Opens the connection to Temporal without polling. It closes with the stack, before the node itself. */
 async function openQueues(
   node: NodeParts,
   stack: AsyncDisposableStack,
@@ -90,7 +90,10 @@ async function openQueues(
   return { queues, access }
 }
 
-/** The supervisor does not start again what ends with it: another start would end the same way. */
+/**
+ * The exit code of a dismissed node, which the supervisor does not restart, because a restart
+ * would end in the same way.
+ */
 const DISMISSED = 3
 
 main().catch((err: unknown) => {

@@ -3,7 +3,7 @@ import { ConfigError } from '../platform/config.ts'
 import type { Logger } from '../platform/log.ts'
 import { emit } from './events.ts'
 
-/** Aborts when this process is asked to end. */
+/** Aborts when this process is asked to stop. */
 export function stopSignal(): AbortController {
   const controller = new AbortController()
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => controller.abort())
@@ -15,11 +15,11 @@ const PAUSES_MS = { first: 100, longest: 2_000 }
 interface RetryOptions {
   log: Logger
   signal: AbortSignal
-  /** Whether trying again cannot help. */
+  /** Returns whether a retry would fail again. */
   isFinal?: (err: unknown) => boolean
 }
 
-/** Tries until it works or the process is told to stop; says what it waits for once every ten tries. */
+/** Retries until it succeeds or the process is stopped; logs the dependency once every ten tries. */
 export function retry<T>(
   dependency: string,
   attempt: () => Promise<T>,

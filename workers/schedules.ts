@@ -4,10 +4,13 @@ import { searchAttributes } from '../platform/temporal.ts'
 import { housekeepingStarts, killSwitchStart, webhookDispatchStart } from '../workflows/contract/starts.ts'
 import { emit } from './control/events.ts'
 
-/** By which earlier versions started a workflow for each pass of housekeeping. */
+/** The schedules by which earlier versions started a workflow for each housekeeping pass. */
 const FORMER_SCHEDULES = ['reconcile', 'retention']
 
-/** What runs for ever beside the work: the kill switch, housekeeping and first attempts. Safe to repeat from any worker. */
+/**
+ * Ensures that the workflows without an end are running: kill switch, housekeeping and first attempts. Safe
+ * to repeat from any worker.
+ */
 export async function ensureSchedules(
   temporal: Client,
   log: Logger,

@@ -5,15 +5,15 @@ import { emit } from './events.ts'
 const LEVELS = { TRACE: 'trace', DEBUG: 'debug', INFO: 'debug', WARN: 'warn', ERROR: 'error' } as const
 
 /**
- * What the SDK warns of that is as it should be: that a worker is for activities alone, which all of a node's are, and that
- * a worker which ends could not say so to the server, which no longer takes a removed node's word or ends as well.
+ * Expected warnings of the SDK: a worker has activities only, which is true for all workers of a node; or a stopping
+ * worker could not report that to the server, because the node was removed or the server stops as well.
  */
 const ORDINARY = ['No workflows registered', 'shutdown_worker rpc errored during worker shutdown']
 const isOrdinary = (message: string): boolean => ORDINARY.some((start) => message.startsWith(start))
 
 /**
- * The SDK's runtime of this process, whose native part tells its warnings and errors through our log as well, instead of
- * printing them. It keeps the process until it is disposed of, also one that never came to use it.
+ * Installs the SDK's runtime of this process, whose native part then logs its warnings and errors through our log. It
+ * keeps the process alive until it is disposed of, even when it was never used.
  */
 export function openTemporalRuntime(log: Logger): AsyncDisposable {
   const runtime = Runtime.install({
@@ -24,7 +24,7 @@ export function openTemporalRuntime(log: Logger): AsyncDisposable {
   return { [Symbol.asyncDispose]: () => runtime.shutdown() }
 }
 
-/** The SDK's own lines in our log; what it calls information is detail to an operator. */
+/** Adapts the SDK's logger to ours; its information messages are debug messages to an operator. */
 export function temporalLogger(log: Logger): TemporalLogger {
   const tell: TemporalLogger['log'] = (level, message, meta) => {
     const isDetail = level === 'WARN' && isOrdinary(message)
@@ -44,7 +44,7 @@ export function temporalLogger(log: Logger): TemporalLogger {
   }
 }
 
-/** Errors under the name that our log writes out, and no token with which a task could be ended. */
+/** Puts errors under the name that our log serializes, and drops the task token, with which a task could be ended. */
 function fieldsOf({ error, taskToken: _token, ...rest }: LogMetadata = {}): object {
   return error === undefined ? rest : { ...rest, err: error }
 }

@@ -6,7 +6,7 @@ import { runProgram } from '../../platform/processes/run-program.ts'
 import { ROOT } from '../paths.ts'
 import { writeTinyGguf } from './tiny-gguf.ts'
 
-/** A finished answer, and how long its first word took. */
+/** A complete response, with the time to its first token. */
 export interface Chat {
   text: string
   words: number
@@ -20,7 +20,7 @@ interface Platform {
   account_id: string
 }
 
-/** Makes a small language model on this machine and imports it with the command that operators use. */
+/** Writes a small language model on this machine and imports it with the command that operators use. */
 export async function importTinyModel({ base_url, operations_key, account_id }: Platform): Promise<string> {
   const name = `tiny-${Date.now().toString(36)}`
   const folder = await mkdtemp(join(tmpdir(), 'hearth-demo-'))
@@ -46,7 +46,7 @@ export async function importTinyModel({ base_url, operations_key, account_id }: 
   }
 }
 
-/** Asks a language model over the OpenAI-compatible API and hands its words on as they come. */
+/** Sends a chat over the OpenAI-compatible API and passes on its text as it arrives. */
 export async function chat(
   { base_url, api_key }: Platform,
   question: { model: string; content: string },
@@ -80,7 +80,7 @@ interface Chunk {
   error?: { message: string }
 }
 
-/** The text of each event of a stream. */
+/** Yields the text of each event of a stream. */
 async function* wordsOf(body: AsyncIterable<string>): AsyncGenerator<string> {
   let rest = ''
   for await (const part of body) {

@@ -1,13 +1,13 @@
 import { request } from 'undici'
 
-/** The Builder API as any client sees it: addresses, a key, JSON. */
+/** The Builder API as any client sees it: URLs, a key, JSON. */
 export interface BuilderClient {
   get<T>(path: string): Promise<T>
   post<T>(path: string, body?: unknown): Promise<T>
   upload<T>(path: string, file: { name: string; bytes: Buffer }, fields: Record<string, string>): Promise<T>
 }
 
-/** A client of one running platform; an answer that is not 2xx throws with the platform's own sentence. */
+/** Makes a client of a running platform; a response other than 2xx throws with the platform's own message. */
 export function builderClient(baseUrl: string, apiKey: string): BuilderClient {
   const url = (path: string) => `${baseUrl}/api/builder/v1${path}`
   const headers = { 'x-api-key': apiKey }
@@ -26,7 +26,7 @@ export function builderClient(baseUrl: string, apiKey: string): BuilderClient {
       const form = new FormData()
       for (const [field, value] of Object.entries(fields)) form.append(field, value)
       form.append('file', new Blob([new Uint8Array(bytes)]), name)
-      // Not undici's own FormData: its request hangs on one when undici was loaded before Node's fetch (8.12, measured).
+      // undici's own FormData is not used, because its request hangs when undici was loaded before Node's fetch (8.12).
       const answer = await fetch(url(path), { method: 'POST', headers, body: form })
       return answerOf(path, { statusCode: answer.status, body: answer })
     },

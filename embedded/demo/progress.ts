@@ -1,7 +1,7 @@
-/** What happened: one row per step. */
+/** The results: one row per step. */
 export type Rows = [step: string, result: string, ms: number][]
 
-/** What a demo tells while it works. Once it is asked to stop it says no more, and no further step begins. */
+/** Reports the progress of a demo. Once it is asked to stop it prints nothing more, and no further step begins. */
 export class Progress {
   readonly rows: Rows = []
   readonly #signal: AbortSignal
@@ -15,7 +15,7 @@ export class Progress {
     this.#print = print
   }
 
-  /** Runs one step and keeps what came of it. */
+  /** Runs one step and stores its result. */
   async step<T>(name: string, work: () => Promise<T>, result: (value: T) => string): Promise<T> {
     this.#signal.throwIfAborted()
     this.write(`\n${name} ...\n`)

@@ -33,7 +33,7 @@ interface Inference {
   error?: string | null
 }
 
-/** The diabetes study (442 patients) that ships inside scikit-learn, as CSV with its header line. */
+/** Returns the diabetes study (442 patients) that ships with scikit-learn, as CSV with its header line. */
 export async function exportTable(python: string): Promise<Buffer> {
   const program = [
     'import csv, sys',
@@ -56,7 +56,7 @@ export async function uploadTable(
   return api.upload('/datasets/upload', { name: 'diabetes.csv', bytes: csv }, fields)
 }
 
-/** Starts a run and follows it to its end, telling every epoch when it is known. */
+/** Starts a run and follows it to its end, printing each epoch. */
 export async function train(
   api: BuilderClient,
   datasetId: string,
@@ -96,7 +96,7 @@ async function tellEpochs(api: BuilderClient, jobId: string, told: number, say: 
   return epochs.length
 }
 
-/** Makes an endpoint out of a finished run. */
+/** Makes an endpoint of a completed run. */
 export async function register(api: BuilderClient, jobId: string): Promise<Required<Endpoint>> {
   const name = `diabetes-${Date.now().toString(36)}`
   const { endpoint_id: id } = await api.post<Endpoint>(`/training/runs/${jobId}/register-for-inference`, {
@@ -106,7 +106,7 @@ export async function register(api: BuilderClient, jobId: string): Promise<Requi
   return { ...endpoint, example_input: endpoint.example_input ?? {} }
 }
 
-/** One synchronous request; one that had to be queued is polled to its end. */
+/** Sends one synchronous request; if it was queued, it is polled to its end. */
 export async function infer(api: BuilderClient, endpoint: Required<Endpoint>): Promise<Inference> {
   const body = { input: endpoint.example_input, sync: true, sync_timeout_s: 60 }
   const answer = await api.post<Inference>(`/endpoints/${endpoint.endpoint_id}/infer`, body)
@@ -115,7 +115,7 @@ export async function infer(api: BuilderClient, endpoint: Required<Endpoint>): P
     : { ...(await poll(api, answer.task_id)), model_state: answer.model_state ?? '' }
 }
 
-/** One asynchronous request, polled to its end. */
+/** Sends one asynchronous request and polls it to its end. */
 export async function inferAsync(api: BuilderClient, endpoint: Required<Endpoint>): Promise<Inference> {
   const body = { input: endpoint.example_input }
   const { task_id: taskId } = await api.post<Inference>(
@@ -125,7 +125,7 @@ export async function inferAsync(api: BuilderClient, endpoint: Required<Endpoint
   return poll(api, taskId)
 }
 
-/** Milliseconds of each of `count` requests, one after the other. */
+/** Returns the milliseconds of each of `count` requests, one after the other. */
 export async function inferMany(
   api: BuilderClient,
   endpoint: Required<Endpoint>,
@@ -156,7 +156,7 @@ function succeeded(task: Inference): Inference {
   return task
 }
 
-/** A number in a width that lines up. */
+/** Formats a number to a fixed width. */
 export function number(value: number): string {
   return value.toPrecision(5).padStart(8)
 }

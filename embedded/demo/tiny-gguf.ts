@@ -1,6 +1,6 @@
 import { writeFile } from 'node:fs/promises'
 
-/** What the tiny model says, in the pieces it is made of: each piece is one token, and none occurs twice. */
+/** The answer of the tiny model in pieces: each piece is one token, and none occurs twice. */
 const ANSWER = [
   'Hello!',
   ' I am',
@@ -23,7 +23,7 @@ const ANSWER = [
 
 const WIDTH = 64
 const HEADS = 4
-/** Logits of the next piece are this far above all others: chance has no part in what it says. */
+/** The logit of the next piece exceeds all others by this much, so sampling never changes the answer. */
 const CERTAINTY = 32
 const ALIGNMENT = 32
 const TEMPLATE =
@@ -53,15 +53,15 @@ const END = 2
 const FIRST = COMMON.length
 
 export interface TinyGguf {
-  /** What it says: fewer than 64 pieces, of which none occurs twice. */
+  /** The answer: fewer than 64 pieces, none of them twice. */
   answer?: readonly string[]
-  /** The most tokens it reads and writes. */
+  /** The largest number of tokens in the context. */
   context?: number
 }
 
 /**
  * Writes a real, if tiny, Llama as GGUF. Its weights are computed rather than trained: each piece of its one sentence
- * leads to the next, anything else to the first.
+ * leads to the next, and anything else to the first.
  */
 export async function writeTinyGguf(
   path: string,
@@ -93,7 +93,7 @@ export async function writeTinyGguf(
 
 interface Tensor {
   name: string
-  /** Fastest first. */
+  /** Fastest dimension first. */
   dims: number[]
   data: Float32Array
 }
@@ -107,7 +107,7 @@ function tensorsOf(tokens: number, pieces: number): Tensor[] {
   const ones = (name: string): Tensor => ({ name, dims: [WIDTH], data: new Float32Array(WIDTH).fill(1) })
   const embedding = zeros('token_embd.weight', WIDTH, tokens)
   const output = zeros('output.weight', WIDTH, tokens)
-  // One direction per token that can follow; after the norm it has the length sqrt(WIDTH).
+  // There is one direction per token that can follow; after the norm it has the length sqrt(WIDTH).
   for (let token = 0; token < tokens; token++) {
     const piece = token >= FIRST ? token - FIRST + 1 : 0
     embedding.data[token * WIDTH + piece] = 1
@@ -116,7 +116,7 @@ function tensorsOf(tokens: number, pieces: number): Tensor[] {
     const next = piece < pieces ? FIRST + piece : END
     output.data[next * WIDTH + piece] = CERTAINTY / Math.sqrt(WIDTH)
   }
-  // The layer adds nothing: all that it would mix in is zero.
+  // The layer adds nothing, because all its weights are zero.
   const layer = ['attn_q', 'attn_k', 'attn_v', 'attn_output', 'ffn_gate', 'ffn_up', 'ffn_down']
   return [
     embedding,
@@ -179,7 +179,7 @@ function settingsOf(tokens: readonly Token[], context: number): Setting[] {
   ]
 }
 
-/** Little-endian, as the format has it. */
+/** Little-endian, as the format requires. */
 class Writer {
   readonly #parts: Buffer[] = []
 

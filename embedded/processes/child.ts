@@ -8,14 +8,14 @@ import type { Output } from '../output.ts'
 import { removePidFile, writePidFile } from './pid-files.ts'
 
 const PAUSES_MS = { first: 200, longest: 5_000 }
-/** A child that ran this long starts again without delay. */
+/** A child that ran this long is restarted without delay. */
 const SETTLED_MS = 20_000
-/** By it our mains say that a setting is wrong. */
+/** The exit code of our mains for a wrong setting. */
 const WRONG_SETTING = 2
-/** By it a node says that the platform will not have it any more. */
+/** The exit code of a node that the platform has dismissed. */
 const DISMISSED = 3
 
-/** A process the supervisor keeps up. */
+/** A process that the supervisor keeps running. */
 export interface ChildSpec {
   name: string
   command: string
@@ -25,24 +25,24 @@ export interface ChildSpec {
   uid?: number
   gid?: number
   stopSignal: NodeJS.Signals
-  /** Print its lines on the console as well as in its log file. */
+  /** True to print its lines on the console as well as in its log file. */
   echo: boolean
-  /** Ran before each restart: what a crash of this child makes necessary. */
+  /** Runs before each restart, after a crash of this child. */
   beforeRestart?: () => Promise<void>
 }
 
 export interface Child {
   readonly name: string
   readonly pid: number | undefined
-  /** How often in a row it ended unasked soon after a start. */
+  /** The number of unexpected exits in a row, each soon after a start. */
   readonly failures: number
-  /** Whether it said, by its exit code, that it cannot run with its settings. */
+  /** True when its exit code says that it cannot run with its settings. */
   readonly refused: boolean
-  /** Asks it to end, then kills its process group; it is not started again. */
+  /** Asks it to stop, then kills its process group; it is not restarted. */
   stop(graceMs: number): Promise<void>
 }
 
-/** Starts a child in its own process group and starts it again whenever it ends unasked. */
+/** Starts a child in its own process group and restarts it whenever it exits unexpectedly. */
 export function keepUp(spec: ChildSpec, { runDir, output }: { runDir: string; output: Output }): Child {
   let current: ChildProcess | undefined
   let stopping = false
@@ -56,7 +56,7 @@ export function keepUp(spec: ChildSpec, { runDir, output }: { runDir: string; ou
       current = launch(spec, output)
       if (current.pid !== undefined) writePidFile(runDir, spec.name, current.pid)
       const how = await ended(current)
-      // Whatever it left in its group goes with it.
+      // The rest of its process group is killed too.
       if (current.pid !== undefined) signalGroup(current.pid, 'SIGKILL')
       removePidFile(runDir, spec.name)
       refused = current.exitCode === WRONG_SETTING

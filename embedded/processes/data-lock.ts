@@ -5,7 +5,7 @@ import { identify, isAlive } from '../../platform/processes/process-identity.ts'
 import { UsageError } from '../options.ts'
 import { readIdentity } from './pid-files.ts'
 
-/** Makes this process the only supervisor of a data directory; refuses with a sentence otherwise. */
+/** Makes this process the only supervisor of a data directory; throws an error otherwise. */
 export function lockDataDir(dataDir: string): { release(): void } {
   const file = join(dataDir, 'supervisor.lock')
   const holder = JSON.stringify(identify(process.pid))

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { identify, isAlive, type ProcessIdentity } from '../../platform/processes/process-identity.ts'
 import { signalGroup } from '../../platform/processes/signals.ts'
 
-/** Notes a child, so that a later start can end it if this supervisor dies without doing so. */
+/** Records a child, so that a later start can end it if this supervisor dies without doing so. */
 export function writePidFile(dir: string, name: string, pid: number): void {
   const identity = identify(pid)
   if (!identity) return
@@ -18,7 +18,7 @@ export function removePidFile(dir: string, name: string): void {
   rmSync(join(dir, `${name}.pid`), { force: true })
 }
 
-/** Ends what an earlier supervisor left running; answers the names of what it found. */
+/** Ends processes that an earlier supervisor left running; returns their names. */
 export async function reapLeftovers(dir: string): Promise<string[]> {
   const found: string[] = []
   for (const file of listPidFiles(dir)) {
@@ -32,7 +32,7 @@ export async function reapLeftovers(dir: string): Promise<string[]> {
   return found
 }
 
-/** SIGINT is the fast shutdown of PostgreSQL and an orderly end for everything else here. */
+/** SIGINT is the fast shutdown of PostgreSQL, and a graceful end for all other processes here. */
 async function end(identity: ProcessIdentity): Promise<void> {
   for (const [signal, waitMs] of [
     ['SIGINT', 4000],
@@ -43,7 +43,7 @@ async function end(identity: ProcessIdentity): Promise<void> {
     while (isAlive(identity) && Date.now() < deadline) await sleep(50)
     if (!isAlive(identity)) break
   }
-  // Its leader is gone; what else was in the group goes with it.
+  // The leader has exited; the rest of its group is killed.
   signalGroup(identity.pid, 'SIGKILL')
 }
 
@@ -55,7 +55,7 @@ function listPidFiles(dir: string): string[] {
   }
 }
 
-/** The process a pid file names; `undefined` when the file is absent or was torn by a crash. */
+/** Returns the process that a pid file names; `undefined` when the file is absent or was truncated by a crash. */
 export function readIdentity(file: string): ProcessIdentity | undefined {
   try {
     const value: unknown = JSON.parse(readFileSync(file, 'utf8'))

@@ -6,7 +6,7 @@ import { UsageError } from '../options.ts'
 
 const CLI_VERSION = '1.5.1'
 
-/** An executable called `name` on PATH. */
+/** Finds an executable called `name` on PATH. */
 export function onPath(name: string): string | undefined {
   const folders = (process.env['PATH'] ?? '').split(delimiter).filter(Boolean)
   return folders.map((folder) => join(folder, name)).find(isExecutable)
@@ -21,7 +21,7 @@ function isExecutable(file: string): boolean {
   }
 }
 
-/** The Temporal CLI: on PATH, in the cache, downloaded, or built once. */
+/** Finds the Temporal CLI: on PATH, in the cache, downloaded, or built once. */
 export async function findTemporalCli(cacheDir: string, say: (line: string) => void): Promise<string> {
   const cached = join(cacheDir, `temporal-${CLI_VERSION}`, 'temporal')
   const present = onPath('temporal') ?? (isExecutable(cached) ? cached : undefined)
@@ -44,7 +44,7 @@ export async function findTemporalCli(cacheDir: string, say: (line: string) => v
   )
 }
 
-/** The SDK's own download: it starts a server once, which is how it is asked to fetch the program. */
+/** Uses the SDK's own download, which only happens when the SDK starts a server. */
 async function download(target: string, say: (line: string) => void): Promise<void> {
   say('trying the download of the Temporal SDK')
   const folder = `${join(target, '..')}.download`
@@ -70,7 +70,7 @@ async function build(target: string, say: (line: string) => void): Promise<void>
   await goInstall('github.com/temporalio/cli/cmd/temporal', `v${CLI_VERSION}`, target, say)
 }
 
-/** Installs one Go program into the cache, saying every half minute that it is still at it. */
+/** Installs one Go program into the cache, and reports every half minute that it is still working. */
 export async function goInstall(
   module: string,
   version: string,

@@ -6,7 +6,7 @@ import type { ModelExpectation } from '../../schemas/training-merge.ts'
 import { withoutPaths } from '../models/without-paths.ts'
 import type { Identity } from './identity.ts'
 
-/** A gateway's refusal; `code` is the contract's error code. */
+/** A gateway's refusal; `code` is the error code of the API. */
 export class ControlError extends Error {
   override readonly name = 'ControlError'
   readonly status: number
@@ -28,7 +28,7 @@ export class ControlError extends Error {
 
 export interface CallOptions {
   signal?: AbortSignal
-  /** How long to go on trying gateways that do not answer. */
+  /** The time for which gateways that do not respond are retried. */
   patienceMs?: number
 }
 
@@ -37,8 +37,8 @@ const CALL_TIMEOUT_MS = 20_000
 const PAUSES_MS = { first: 100, longest: 5_000 }
 
 /**
- * Signed HTTP to whichever gateway answers. A gateway that is down or failing
- * is passed over for the next; each try is signed anew.
+ * Sends signed HTTP requests to any gateway. One that is down or failing is skipped for the next;
+ * each try is signed anew.
  */
 export class ControlClient {
   readonly #identity: Identity
@@ -59,7 +59,7 @@ export class ControlClient {
     return this.call('POST', `/api/v1/tasks/${taskId}/claim`, body, options)
   }
 
-  /** One of the lease routes: what the node does under its fenced right to a task or job. Why it failed goes without paths. */
+  /** Calls one of the lease routes. Paths are removed from the reason of a failure. */
   lease<T>(
     verb: 'renew' | 'urls' | 'checkpoint' | 'complete' | 'fail',
     leaseToken: string,
@@ -73,7 +73,7 @@ export class ControlClient {
     return this.call('POST', `/api/v1/leases/${leaseToken}:${verb}`, told, options)
   }
 
-  /** The node's way to Temporal for the next minutes. */
+  /** Requests the node's credential for Temporal. */
   temporalCredential(asked: AskTemporalCredential, options?: CallOptions): Promise<TemporalCredential> {
     return this.call('POST', '/api/v1/nodes:temporal-credential', asked, options)
   }
@@ -82,13 +82,13 @@ export class ControlClient {
     return this.call('GET', `/api/v1/nodes/models/${encodeURIComponent(modelKey)}`, undefined, options)
   }
 
-  /** What the logits of a model are to be compared with. */
+  /** Returns the ingredients with whose logits a model must be compared. */
   modelExpectation(modelKey: string, options?: CallOptions): Promise<ModelExpectation> {
     const path = `/api/v1/nodes/models/${encodeURIComponent(modelKey)}/expectation`
     return this.call('GET', path, undefined, options)
   }
 
-  /** Calls a route; throws a `ControlError` for a refusal, and the last error once patience is spent. */
+  /** Calls a route; throws a `ControlError` for a refusal, and the last error when the time is up. */
   async call<T>(method: 'GET' | 'POST', path: string, body?: object, options: CallOptions = {}): Promise<T> {
     const { signal, patienceMs = 60_000 } = options
     const deadline = performance.now() + patienceMs
@@ -100,7 +100,7 @@ export class ControlClient {
         const refused = err instanceof ControlError && !RETRY_STATUS.has(err.status)
         if (refused || signal?.aborted || performance.now() > deadline) throw err
         this.#preferred += 1
-        // The first round over all gateways is at once.
+        // The first round over all gateways has no pause.
         const round = Math.floor(attempt / Math.max(1, this.#gateways().length))
         await sleep(backoff(round, PAUSES_MS), undefined, signal && { signal })
       }

@@ -2,12 +2,12 @@ import { join } from 'node:path'
 import { ControlError } from './client.ts'
 import { type Identity, joinedAs } from './identity.ts'
 
-/** Why a node ends for good: its identity opens nothing any more. */
+/** The reason why a node ends for good: its identity is no longer valid. */
 export class DismissedError extends Error {
   override readonly name = 'DismissedError'
 }
 
-/** What a gateway's refusal means for a node that was joined from this folder; undefined when it may pass. */
+/** Converts a gateway's refusal of a node that was joined from this folder; undefined when it is temporary. */
 export function dismissalOf(err: unknown, dir: string): DismissedError | undefined {
   const reason = err instanceof ControlError && err.status === 401 ? err.details['reason'] : undefined
   const file = join(dir, 'identity.json')
@@ -25,7 +25,7 @@ export function dismissalOf(err: unknown, dir: string): DismissedError | undefin
   return undefined
 }
 
-/** Why this node ends when another identity lies in its folder now: the machine was joined anew. */
+/** Returns why this node must end when its folder now has another identity: the machine was joined anew. */
 export async function successorOf(
   dir: string,
   { nodeId }: Pick<Identity, 'nodeId'>,

@@ -19,7 +19,10 @@ interface Stored {
   gateways?: readonly string[]
 }
 
-/** Lies beside the identity: whoever lets a machine join anew removes that at any time, and no late list may bring it back. */
+/**
+ * A file of its own beside the identity. Joining a machine anew removes the identity at any time, and a late list of
+ * gateways must not restore it.
+ */
 const GATEWAYS_FILE = 'gateways.json'
 
 interface KeptGateways {
@@ -27,12 +30,12 @@ interface KeptGateways {
   gateways: readonly string[]
 }
 
-/** Why a node could not join; the start stops with this sentence. */
+/** The reason why a node could not join; the start stops with this message. */
 export class JoinError extends Error {
   override readonly name = 'JoinError'
 }
 
-/** Who this node is: its id, its account, its key. Signs what it sends. */
+/** The identity of this node: its id, its account, its key. Signs its requests. */
 export class Identity {
   readonly nodeId: string
   readonly accountId: string
@@ -52,7 +55,10 @@ export class Identity {
     this.#key = privateKeyFromPem(stored.private_pem)
   }
 
-  /** Headers for one request. No two carry the same timestamp, so an honest repetition is never taken for a replay. */
+  /**
+   * Returns the headers for one request. No two have the same timestamp, so a legitimate repeat is
+   * never taken for a replay.
+   */
   sign(method: string, path: string, body: Uint8Array | string = ''): SignatureHeaders {
     this.#lastTimestamp = Math.max(Date.now(), this.#lastTimestamp + 1)
     return signRequest(this.#key, {
@@ -72,13 +78,13 @@ export interface JoinOptions {
   token: string
   name: string
   inventory: NodeInventory
-  /** How long to wait for a gateway that does not answer yet. */
+  /** The time to wait for a gateway that does not respond yet. */
   waitMs?: number
 }
 
 /**
- * The node's identity: from disk, or by joining. The key is on disk before the
- * token is used, so a crash in between joins again as the same node.
+ * Returns the node's identity: from disk, or by joining. The key is on disk before the token is used, so after a crash
+ * in between the node joins again as the same one.
  */
 export async function loadOrJoin(options: JoinOptions): Promise<Identity> {
   const path = join(options.dir, 'identity.json')
@@ -102,11 +108,11 @@ export async function loadOrJoin(options: JoinOptions): Promise<Identity> {
   return identityOf(complete)
 }
 
-/** As which node this folder has joined; undefined while it has not. */
+/** Returns the id of the node that joined from this folder; undefined without one. */
 export const joinedAs = async (dir: string): Promise<string | undefined> =>
   (await readStored(join(dir, 'identity.json')))?.node_id
 
-/** Keeps the list of gateways for the next start of this node. */
+/** Stores the list of gateways for the next start of this node. */
 export const saveGateways = (
   dir: string,
   { nodeId }: Pick<Identity, 'nodeId'>,
@@ -146,7 +152,7 @@ async function readJson<T>(path: string): Promise<T | undefined> {
 
 async function save(path: string, stored: Stored | KeptGateways): Promise<void> {
   await mkdir(dirname(path), { recursive: true })
-  // Two gateways may tell their list at the same moment.
+  // Two gateways may send their lists at the same time.
   const part = `${path}.${randomUUID()}.part`
   await writeFile(part, JSON.stringify(stored, undefined, 2), { mode: 0o600 })
   await chmod(part, 0o600)

@@ -1,12 +1,12 @@
 import type { LeaseRenewed } from '../../schemas/lease.ts'
 import { type ControlClient, ControlError } from './client.ts'
 
-/** A lease that is renewed for as long as this is not disposed; `lost` aborts when it is over without our doing. */
+/** A lease that is renewed until it is disposed of; `lost` aborts when it is refused or expires. */
 export interface KeptLease extends Disposable {
   readonly lost: AbortSignal
 }
 
-/** Renews a lease three times per term. Gateways that do not answer are waited for until the term is over. */
+/** Renews a lease three times per term. Gateways that do not respond are retried until the term is over. */
 export function keepLease(control: ControlClient, leaseToken: string, leaseS: number): KeptLease {
   const lost = new AbortController()
   const over = new AbortController()

@@ -17,30 +17,30 @@ interface Segment {
   last: number
 }
 
-/** Whoever can carry a batch to a gateway now; throws nothing, answers by `Spool.acknowledge`. */
+/** A link that can send a batch to a gateway now. It throws nothing; the gateway's response calls `Spool.acknowledge`. */
 export interface SpoolCarrier {
   sendBatch(kind: SpoolKind, upto: number, body: Buffer): void
 }
 
-/** What is measured after an epoch; the evaluation only where rows are held out for it. */
+/** The losses after an epoch; the evaluation only with an evaluation split. */
 export type EpochMeasures = Pick<MetricEntry, 'train_loss' | 'val_loss' | 'eval_loss' | 'eval_perplexity'>
 
-/** What one attempt at a job tells while it runs. */
+/** Reports the progress of one attempt at a job. */
 export interface JobReport {
   log(message: string): void
   metric(epoch: number, losses: EpochMeasures): void
 }
 
-/** Longest log line kept, in characters. */
+/** The longest log line in characters. */
 const MAX_MESSAGE = 8_000
 const SEGMENT_BYTES = 1024 * 1024
 const BATCH_ENTRIES = 500
 const DISK_RETRY_MS = 1_000
 
 /**
- * Logs and metrics on their way to a gateway: on disk until acknowledged, one
- * batch under way at a time, sent again when a link breaks or the node restarts.
- * Bounded: beyond `maxBytes` the oldest log lines go, and a line says how many.
+ * Logs and metrics on their way to a gateway. They are on disk until acknowledged, with one batch in flight at a
+ * time, which is sent again when a link breaks or the node restarts. Beyond `maxBytes` the oldest log lines are
+ * dropped, and a line says how many.
  */
 export class Spool {
   readonly #dir: string
@@ -54,7 +54,7 @@ export class Spool {
   #file: { fd: number; bytes: number } | undefined
   #inFlight: { upto: number; carrier: SpoolCarrier } | undefined
   #scheduled = false
-  /** When the disk is tried again after it has failed. */
+  /** The time at which a disk that failed is retried. */
   #diskAt = Number.NEGATIVE_INFINITY
 
   constructor({ dir, maxBytes = 32 * 1024 * 1024 }: { dir: string; maxBytes?: number }) {
@@ -64,7 +64,7 @@ export class Spool {
     this.#load()
   }
 
-  /** Entries not yet acknowledged. */
+  /** The number of entries that are not acknowledged. */
   get pending(): number {
     return this.#entries.length
   }
@@ -77,7 +77,7 @@ export class Spool {
     this.#append(FRAME.metric, JSON.stringify(entry))
   }
 
-  /** The log and the losses of one attempt at a job; lines are numbered here. */
+  /** Returns the report of one attempt at a job; lines are numbered here. */
   job(jobId: string, attempt: number): JobReport {
     let seq = 0
     const stamp = () => ({ job_id: jobId, attempt, at: new Date().toISOString() })
@@ -92,14 +92,14 @@ export class Spool {
     this.#schedule()
   }
 
-  /** The carrier is gone: what it carried goes with the next one. */
+  /** Removes a link that has closed; the batch that it carried goes with the next one. */
   detach(carrier: SpoolCarrier): void {
     this.#carriers.delete(carrier)
     if (this.#inFlight?.carrier === carrier) this.#inFlight = undefined
     this.#schedule()
   }
 
-  /** Everything up to `upto` is stored by a gateway. */
+  /** Records that a gateway has stored every entry up to `upto`. */
   acknowledge(upto: number): void {
     if (this.#inFlight && this.#inFlight.upto <= upto) this.#inFlight = undefined
     let count = 0
@@ -114,7 +114,7 @@ export class Spool {
     else for (const waiter of this.#waiters) waiter()
   }
 
-  /** True once nothing waits; false when that took longer than `timeoutMs`. */
+  /** Resolves to true once nothing waits; to false when that takes longer than `timeoutMs`. */
   flush({ timeoutMs }: { timeoutMs: number }): Promise<boolean> {
     if (this.#entries.length === 0) return Promise.resolve(true)
     return new Promise((resolve) => {
@@ -156,7 +156,7 @@ export class Spool {
     this.#schedule()
   }
 
-  /** A disk that takes nothing more costs what a crash would lose, never the node or its jobs. */
+  /** A full disk costs only the entries that a crash would lose, never the node or its jobs. */
   #write(line: Buffer): void {
     if (!this.#file && performance.now() < this.#diskAt) return
     try {
@@ -164,10 +164,10 @@ export class Spool {
       if (!this.#file) return
       const written = writeSync(this.#file.fd, line)
       this.#file.bytes += written
-      // What is cut off has to be the last of its file.
+      // A truncated line must be the last of its file.
       if (written === line.length) return
     } catch {
-      // Tried again in a while.
+      // The disk is retried after a while.
     }
     this.#diskAt = performance.now() + DISK_RETRY_MS
     this.#closeFile()
@@ -205,7 +205,7 @@ export class Spool {
     })
     const last = dropped.at(-1)
     if (!last) return
-    // It stands where the last of them stood, under its number.
+    // The line takes the place and number of the last dropped one.
     const message = `${dropped.length} log lines up to here were dropped: no gateway took them`
     const text = JSON.stringify({ ...(JSON.parse(last.text) as LogEntry), message })
     const after = kept.findIndex(({ position }) => position > last.position)
@@ -223,7 +223,7 @@ export class Spool {
     }
   }
 
-  /** Collects for a moment, so that a burst of lines travels together. */
+  /** Waits a moment, so that a burst of lines is sent together. */
   #schedule(): void {
     if (this.#scheduled || this.#inFlight || this.#carriers.size === 0 || this.#entries.length === 0) return
     this.#scheduled = true
@@ -245,7 +245,7 @@ export class Spool {
       if (entry.kind !== first.kind || texts.length >= BATCH_ENTRIES) break
       if (texts.length && bytes + entry.bytes + 2 > MAX_CHUNK) break
       texts.push(entry.text)
-      // A comma or bracket comes with each.
+      // Each entry adds a comma or bracket.
       bytes += entry.bytes + 1
       upto = entry.position
     }

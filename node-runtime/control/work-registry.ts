@@ -1,15 +1,15 @@
-/** Jobs and tasks at work on this node, so that a `cancel` frame finds them before Temporal does. */
+/** The jobs and tasks that run on this node, so that a `cancel` frame reaches them before Temporal does. */
 export class WorkRegistry {
   readonly #work = new Map<string, Set<AbortController>>()
 
-  /** Jobs and tasks now at work. */
+  /** The number of running jobs and tasks. */
   get size(): number {
     return this.#work.size
   }
 
   /**
-   * Registers work under its job or task id. The signal fires when the link or
-   * `signal` (Temporal's) cancels it; dispose when the work has ended.
+   * Registers work under its job or task id. The signal aborts when the link or `signal` (Temporal's) cancels the work;
+   * dispose when it has ended.
    */
   begin(id: string, signal?: AbortSignal): Disposable & { readonly signal: AbortSignal } {
     const controller = new AbortController()
@@ -24,7 +24,7 @@ export class WorkRegistry {
     }
   }
 
-  /** Cancels what runs under an id; false when nothing does. */
+  /** Cancels the work of an id; false when there is none. */
   cancel(id: string): boolean {
     const set = this.#work.get(id)
     for (const controller of set ?? []) controller.abort(new Error('cancelled over the link'))

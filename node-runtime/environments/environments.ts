@@ -9,7 +9,7 @@ import { withoutPaths } from '../models/without-paths.ts'
 import { hasPackages, ensurePackages } from './npm-env.ts'
 import { ensurePythonEnv, hasPythonEnv } from './python-env.ts'
 
-/** What an installation takes where this machine has not measured one. */
+/** The expected duration and size of an installation before the first one on this machine. */
 const USUAL: Readonly<Record<string, { seconds: number; diskMb: number }>> = {
   tabular: { seconds: 30, diskMb: 600 },
   llamacpp: { seconds: 30, diskMb: 300 },
@@ -17,17 +17,20 @@ const USUAL: Readonly<Record<string, { seconds: number; diskMb: number }>> = {
   vllm: { seconds: 600, diskMb: 16_000 },
 }
 const OTHERS = { seconds: 120, diskMb: 2_000 }
-/** An installation that takes longer than expected is told to take so much of its time again, and never less than this. */
+/**
+ * An installation that takes longer than expected is estimated to need this share of its time again, but
+ * at least the second value.
+ */
 const OVERRUN = 0.5
 const LEAST_ETA_S = 2
 const MEASURED = 'install-times.json'
 const MB = 1024 * 1024
 
 export interface EnvironmentsOptions {
-  /** Those that this node offers. */
+  /** The profiles that this node offers. */
   profiles: readonly RuntimeProfile[]
   cacheDir: string
-  /** Folder of the locks of Python environments, where it is not the runtime's own. */
+  /** The folder of the locks of Python environments, if it is not the runtime's own. */
   locksDir?: string | undefined
   log: Logger
 }
@@ -47,7 +50,7 @@ export const environmentLog =
   (line: string): void =>
     emit(log, 'environment.progressed', {}, { line })
 
-/** The environments that this node's profiles run in: installs them when they are needed, or before, and tells how far that is. */
+/** The environments of this node's profiles. It installs them on demand or in advance, and reports the progress. */
 export class Environments {
   readonly #options: EnvironmentsOptions
   readonly #known = new Map<string, Environment>()
@@ -60,7 +63,7 @@ export class Environments {
     }
   }
 
-  /** Looks which of them lie on this machine already. */
+  /** Checks which of them are installed on this machine. */
   async init(): Promise<void> {
     for (const environment of this.#known.values()) {
       const isThere = await this.#isInstalled(environment).catch(() => false)
@@ -68,7 +71,7 @@ export class Environments {
     }
   }
 
-  /** The interpreter of a locked environment, installed on first use. */
+  /** Returns the interpreter of a locked environment, which the first call installs. */
   async python(name: string, tell?: (line: string) => void): Promise<string> {
     const { cacheDir, locksDir, log } = this.#options
     const options = { cacheDir, locksDir, log: tell ?? environmentLog(log) }
@@ -76,14 +79,14 @@ export class Environments {
     return (await this.#installing(this.#environment(name, 'python'), install)).python
   }
 
-  /** The folder of a locked set of npm packages, installed on first use. */
+  /** Returns the folder of a locked set of npm packages, which the first call installs. */
   packages(name: string): Promise<string> {
     const { cacheDir, log } = this.#options
     const install = () => ensurePackages(name, { cacheDir, log: environmentLog(log) })
     return this.#installing(this.#environment(name, 'npm'), install)
   }
 
-  /** Installs those that are wanted, the cheapest first and one at a time, in the background of whatever else this machine does. */
+  /** Installs the wanted environments, the cheapest first and one at a time, at low priority. */
   async prepare(wanted: readonly string[], signal: AbortSignal): Promise<void> {
     const chosen = [...this.#known.values()]
       .filter(({ name, state }) => state === 'absent' && (wanted.includes('all') || wanted.includes(name)))
@@ -141,7 +144,7 @@ export class Environments {
       kind === 'python'
         ? ensurePythonEnv(name, { cacheDir, locksDir, log: tell, isBackground: true, signal })
         : ensurePackages(name, { cacheDir, log: tell })
-    // Whoever needs it later tries again and is told why it failed.
+    // A later caller tries again and gets the error.
     await this.#installing<unknown>(environment, install).catch(() => {})
   }
 
@@ -183,7 +186,7 @@ export class Environments {
     return this.#measured()[name] ?? costOf(name).seconds
   }
 
-  /** Kept beside the environments: another node of this machine learns from it. */
+  /** The durations are stored beside the environments, so that other nodes of this machine can use them. */
   #measured(): Record<string, number> {
     try {
       return JSON.parse(readFileSync(join(this.#options.cacheDir, MEASURED), 'utf8')) as Record<
@@ -200,7 +203,7 @@ export class Environments {
     try {
       writeFileSync(join(this.#options.cacheDir, MEASURED), JSON.stringify(all))
     } catch {
-      // An estimate is lost, nothing more.
+      // Only an estimate is lost.
     }
   }
 }

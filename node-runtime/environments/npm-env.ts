@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url'
 import { runProgram } from '../../platform/processes/run-program.ts'
 
 export interface PackagesOptions {
-  /** Where sets of packages are kept: outside the checkout, shared by all checkouts of this machine. */
+  /** The folder of installed packages, outside of the checkout and shared by all checkouts on this machine. */
   cacheDir: string
   log: (line: string) => void
 }
@@ -17,8 +17,8 @@ const INSTALL_MS = 600_000
 const underWay = new Map<string, Promise<string>>()
 
 /**
- * The folder of a locked set of npm packages, installed if this machine does not have it yet. It is made in a folder of
- * its own and renamed into place: a half-made one is never seen, and of two processes the later one throws its away.
+ * Returns the folder of a locked set of npm packages, installed if necessary. It is built in a folder of its own and
+ * renamed, so a partial one is never visible, and of two processes the later one discards its copy.
  */
 export async function ensurePackages(name: string, options: PackagesOptions): Promise<string> {
   const { source, directory } = await whereAre(name, options)
@@ -31,7 +31,7 @@ export async function ensurePackages(name: string, options: PackagesOptions): Pr
   return work
 }
 
-/** Whether this machine has the packages already. */
+/** Returns whether the packages are installed on this machine. */
 export const hasPackages = async (name: string, options: PackagesOptions): Promise<boolean> =>
   existsSync((await whereAre(name, options)).directory)
 
@@ -59,7 +59,7 @@ async function install(
   await mkdir(draft, { recursive: true })
   try {
     await cp(source, draft, { recursive: true })
-    // What is optional in them are builds for other machines and other accelerators.
+    // Their optional dependencies are builds for other machines and accelerators.
     const args = ['install', '--omit=optional', '--ignore-scripts', '--no-audit', '--no-fund']
     await runProgram('npm', args, {
       cwd: draft,

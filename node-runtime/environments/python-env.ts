@@ -13,21 +13,21 @@ import { childEnv } from '../processes/confinement.ts'
 
 /** A Python environment that is complete on this machine. */
 export interface PythonEnv {
-  /** Interpreter of the environment. */
+  /** The interpreter of the environment. */
   python: string
   directory: string
 }
 
 export interface PythonEnvOptions {
-  /** Where environments are kept: outside the checkout, shared by all checkouts of this machine. */
+  /** The folder of environments, outside of the checkout and shared by all checkouts on this machine. */
   cacheDir: string
   log: (line: string) => void
-  /** Folder of the locks, one folder per environment; node-runtime/environments/python when absent. */
+  /** The folder of the locks, with one folder per environment; node-runtime/environments/python when absent. */
   locksDir?: string | undefined
-  /** Interpreter to build on; found on PATH when absent. */
+  /** The interpreter to build on; found on PATH when absent. */
   basePython?: string | undefined
   signal?: AbortSignal | undefined
-  /** What installs it leaves the processor to others. */
+  /** True to install at low priority. */
   isBackground?: boolean
 }
 
@@ -40,8 +40,8 @@ const STALE_MS = 15_000
 const underWay = new Map<string, Promise<PythonEnv>>()
 
 /**
- * Makes the locked environment `name` if this machine does not have it yet. Safe under any number of callers and processes: it
- * is built in a directory of its own and renamed into place, so a half-made one is never seen.
+ * Creates the locked environment `name` unless this machine has it. Safe for any number of callers and processes: it is
+ * built in a directory of its own and renamed, so a partial one is never visible.
  */
 export async function ensurePythonEnv(name: string, options: PythonEnvOptions): Promise<PythonEnv> {
   const env = await whereIs(name, options)
@@ -54,13 +54,13 @@ export async function ensurePythonEnv(name: string, options: PythonEnvOptions): 
   return work
 }
 
-/** Whether this machine has the environment already. */
+/** Returns whether the environment is installed on this machine. */
 export const hasPythonEnv = async (name: string, options: PythonEnvOptions): Promise<boolean> =>
   isComplete(await whereIs(name, options))
 
-/** Environment for a child that runs in a locked Python: nothing of the caller's own Python leaks in, and no secret. */
+/** Returns the environment of a process in a locked Python, without the caller's own Python settings and secrets. */
 export const pythonProcessEnv = (extra: Record<string, string> = {}): NodeJS.ProcessEnv =>
-  // With bytecode on disk imports take a third of the time, so nothing here turns that off.
+  // With bytecode on disk, imports take a third of the time, so bytecode stays enabled.
   childEnv({ PYTHONUNBUFFERED: '1', PYTHONNOUSERSITE: '1', ...extra })
 
 async function whereIs(name: string, options: PythonEnvOptions): Promise<PythonEnv> {
@@ -78,7 +78,7 @@ async function whereIs(name: string, options: PythonEnvOptions): Promise<PythonE
 const lockFile = (name: string, { locksDir = LOCKS }: PythonEnvOptions): string =>
   join(locksDir, name, 'requirements.lock')
 
-/** The marker is written last; the link to the base interpreter breaks when that is uninstalled. */
+/** The marker is written last. The link to the base interpreter breaks when that is uninstalled. */
 const isComplete = ({ directory, python }: PythonEnv): boolean =>
   existsSync(join(directory, 'complete')) && existsSync(python)
 
@@ -103,7 +103,7 @@ async function build(name: string, env: PythonEnv, options: PythonEnvOptions): P
       'pip',
       'install',
       '--require-hashes',
-      // The lock is complete; what it leaves out on purpose stays out.
+      // The lock is complete; packages that it leaves out must stay out.
       '--no-deps',
       '--progress-bar',
       'off',
@@ -127,7 +127,8 @@ async function build(name: string, env: PythonEnv, options: PythonEnvOptions): P
 }
 
 async function publish(draft: string, env: PythonEnv): Promise<void> {
-  // What lies there is either broken (no interpreter any more) or complete, made by a process that took our lock for stale.
+  // An existing directory is either broken (without an interpreter), or complete, made by a process that
+  // took our lock for stale.
   if (!isComplete(env)) await rm(env.directory, { recursive: true, force: true })
   await rename(draft, env.directory).catch((error: unknown) => {
     if (!isComplete(env)) throw error
@@ -143,7 +144,7 @@ async function removeLeftovers(directory: string): Promise<void> {
   )
 }
 
-/** An interpreter of this machine that is new enough; throws a sentence saying what was found instead. */
+/** Finds a recent enough interpreter on this machine; throws an error that lists those it found instead. */
 export async function findPython(options: PythonEnvOptions): Promise<string> {
   const seen: string[] = []
   const probe = 'import sys, venv, ensurepip; print(sys.version_info[0], sys.version_info[1], sys.executable)'
@@ -176,7 +177,7 @@ export async function findPython(options: PythonEnvOptions): Promise<string> {
 const isMissing = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && error.code === 'ENOENT'
 
-/** Runs a program to its end and gives its output; a failure carries the last lines it said. */
+/** Runs a program to its end and returns its output; a failure has the last lines of it. */
 async function run(
   command: string,
   args: readonly string[],
@@ -209,13 +210,14 @@ function yieldProcessor(pid: number): void {
   try {
     setPriority(pid, constants.priority.PRIORITY_BELOW_NORMAL)
   } catch {
-    // It has ended, or this system knows no priorities.
+    // The process has exited, or this system has no priorities.
   }
 }
 
 /**
- * Keeps processes of this machine from doing the same work twice. Its owner touches the file every second; one that was killed is
- * known by its process id, or by a file that nobody touches. Losing the lock costs work, never a wrong result.
+ * Keeps processes of this machine from doing the same work twice. The owner touches the file every second. An
+ * owner that was killed is detected by its process id, or by the age of the file. A lost lock costs work but
+ * never gives a wrong result.
  */
 async function machineLock(
   file: string,

@@ -31,15 +31,15 @@ import { ServeRequest } from './serve-request.ts'
 const LINK_PATH = '/api/v1/nodes/link'
 const PAUSES_MS = { first: 200, longest: 2_000 }
 /**
- * Masks keep who steers the bytes, as whoever asks a model does, from speaking to caches on the way (RFC 6455, 10.3). Where TLS
- * or the machine itself leaves no way for any, they are zeroes, and neither end goes through the bytes: an eighth of a node's
- * CPU in streams (measured).
+ * Masking prevents a sender who chooses the bytes, such as the caller of a model, from addressing caches on the way
+ * (RFC 6455, 10.3). Over TLS, or within this machine, there can be no cache, so the mask is all zeroes and neither end
+ * applies it, which saves an eighth of a node's CPU in streams.
  */
 const noMask = (mask: Buffer): void => void mask.fill(0)
 const isSealed = ({ protocol, hostname }: URL): boolean =>
   protocol === 'https:' || ['127.0.0.1', '[::1]', 'localhost'].includes(hostname)
 const HANDSHAKE_MS = 10_000
-/** So long a link that does not come up is no news: gateways start, and say at once when they close one. */
+/** A link that is down for less than this is not worth a warning: gateways restart, and announce when they close a link. */
 const BRIEF_MS = 10_000
 
 export interface GatewayLinkOptions {
@@ -51,7 +51,7 @@ export interface GatewayLinkOptions {
   work: WorkRegistry
   report: () => NodeReport
   onHello: (hello: HelloMeta) => void
-  /** The link broke, or the gateway refused it. */
+  /** Called when the link broke, or the gateway refused it. */
   onNoLink: () => void
   log: Logger
 }
@@ -61,7 +61,10 @@ interface Inbound {
   chunks: Buffer[]
 }
 
-/** The node's end of its link to one gateway; opened again, ever more slowly, for as long as the gateway is on the list. */
+/**
+ * The node's end of its link to one gateway. It is reopened, with growing pauses, as long as
+ * the gateway is on the list.
+ */
 export class GatewayLink {
   readonly url: string
   readonly #options: GatewayLinkOptions
@@ -90,7 +93,7 @@ export class GatewayLink {
     return this.#channel !== undefined
   }
 
-  /** Tells one step of a model now, the rest with the next report. */
+  /** Sends a change of one model now; all other changes wait for the next report. */
   tellModel(model: NodeModel): void {
     const type = model.bytes_downloaded === undefined ? FRAME.state : FRAME.progress
     this.#channel?.send(type, 0, '', Buffer.from(JSON.stringify({ model })))
@@ -236,7 +239,7 @@ export class GatewayLink {
     this.#channel = undefined
     this.#options.spool.detach(this.#carrier)
     this.#inbound.clear()
-    // Whoever asked has been told that the link broke.
+    // The gateway has already failed these requests, because the link broke.
     for (const [, serving] of this.#serving.entries()) serving.abort()
     this.#again(reason)
   }
@@ -246,7 +249,7 @@ export class GatewayLink {
     const delay = backoff(this.#failures, PAUSES_MS) * (0.5 + Math.random() / 2)
     this.#failures += 1
     this.#failingSince ??= performance.now()
-    // A gateway that is being started, or has just closed the link, is mostly back soon.
+    // A gateway that is starting, or has just closed the link, is usually back soon.
     const isBrief = performance.now() - this.#failingSince < BRIEF_MS
     emit(this.#options.log, isBrief ? 'link.interrupted' : 'link.lost', {
       gateway: this.url,

@@ -4,25 +4,25 @@ import { emit } from '../events.ts'
 import { GatewayLink, type GatewayLinkOptions } from './gateway-link.ts'
 
 export interface LinksOptions extends Omit<GatewayLinkOptions, 'url' | 'onHello'> {
-  /** The configured gateway: the way back when every gateway of the list is gone. */
+  /** The configured gateway, which is used when every gateway of the list is gone. */
   home: string
   gateways: readonly string[]
   onGateways: (gateways: readonly string[]) => void
   onDraining: (draining: boolean) => void
   onSharing: (sharing: NodeSharing) => void
   onPinned: (modelKeys: readonly string[]) => void
-  /** How long the node goes without any link before it tries `home` as well. */
+  /** The time without any link after which `home` is tried as well. */
   homelessMs?: number
 }
 
 const REPORT_MS = 1_000
-/** A report goes out at least so often, changed or not: it is the node's sign of life. */
+/** A report is sent at least this often, changed or not, because it shows that the node is alive. */
 const LONGEST_SILENCE = 3
 
-/** So long without any link, and the list that the last gateway left behind is not believed any more. */
+/** After this time without any link, the last list of gateways is no longer trusted. */
 const HOMELESS_MS = 15_000
 
-/** One link per gateway; the list of gateways comes over the links themselves. */
+/** One link per gateway; the list of gateways arrives over the links themselves. */
 export class Links {
   readonly #options: LinksOptions
   readonly #links = new Map<string, GatewayLink>()
@@ -40,7 +40,7 @@ export class Links {
     this.#timer = setInterval(() => this.#report(), REPORT_MS)
   }
 
-  /** Addresses of the gateways, those with an open link first. */
+  /** The addresses of the gateways, those with an open link first. */
   get gateways(): readonly string[] {
     const links = [...this.#links.values()]
     return links.toSorted((a, b) => Number(b.isOpen) - Number(a.isOpen)).map(({ url }) => url)
@@ -50,7 +50,7 @@ export class Links {
     return [...this.#links.values()].filter(({ isOpen }) => isOpen).length
   }
 
-  /** Tells every gateway how things stand, now. */
+  /** Sends a report to every gateway now. */
   reportNow(): void {
     this.#lastReport = ''
     this.#report()
@@ -72,7 +72,7 @@ export class Links {
     for (const link of this.#links.values()) link.tellReport(body)
   }
 
-  /** Gateways may all have moved while none was there to say so. */
+  /** All gateways may have moved while no link was open to announce it. */
   #stayInReach(): void {
     const { home, log, homelessMs = HOMELESS_MS } = this.#options
     if (this.openCount > 0) this.#linkedAt = performance.now()
@@ -86,7 +86,7 @@ export class Links {
     if (draining !== undefined) this.#options.onDraining(draining)
     if (sharing) this.#options.onSharing(sharing)
     if (pinned) this.#options.onPinned(pinned)
-    // An empty list means that nobody knows better, not that there is no gateway.
+    // An empty list means that the sender does not know the gateways, not that there are none.
     if (!gateways?.length) return
     this.#setGateways(gateways)
     this.#options.onGateways(gateways)

@@ -17,8 +17,8 @@ export interface ServedRequest {
 }
 
 /**
- * Carries one request from a link to a model server and its answer back. A short answer goes as a single `end` frame;
- * what is long or streamed goes chunk by chunk, and waits at the model server while the stream has no credit.
+ * Carries one request from a link to a model server, and the response back. A short response is a single `end` frame. A
+ * long or streamed one is sent in chunks, and waits at the model server while the stream has no credit.
  */
 export class ServeRequest implements Dispatcher.DispatchHandler {
   readonly #channel: LinkChannel
@@ -29,7 +29,7 @@ export class ServeRequest implements Dispatcher.DispatchHandler {
   #isChat = false
   #name: ServedName | undefined
   #head: HeadMeta = { status: 0 }
-  /** Chunks of an answer that may still turn out to be short; undefined once the head has gone. */
+  /** The chunks of a response that may still be short; undefined once the head has been sent. */
   #short: Buffer[] | undefined = []
   #shortBytes = 0
   #isOver = false
@@ -57,7 +57,7 @@ export class ServeRequest implements Dispatcher.DispatchHandler {
     )
   }
 
-  /** The caller has left: the model server's connection is cut at once. */
+  /** Closes the connection to the model server at once, because the caller has left. */
   abort(): void {
     this.#over()
     this.#controller?.abort(new Error('cancelled by the gateway'))
@@ -65,7 +65,7 @@ export class ServeRequest implements Dispatcher.DispatchHandler {
 
   onRequestStart(controller: ResponseController): void {
     this.#controller = controller
-    // It may have been cancelled while it waited for its turn.
+    // The request may have been cancelled while it waited for its turn.
     if (this.#isOver) controller.abort(new Error('cancelled by the gateway'))
   }
 
@@ -109,10 +109,10 @@ export class ServeRequest implements Dispatcher.DispatchHandler {
     if (this.#shortBytes > MAX_CHUNK) this.#sendHead()
   }
 
-  /** What a chat counts is read here, where there are many, and not at the gateway, through which all of them go. */
+  /** The usage of a chat is parsed here, on one of many nodes, and not at the gateway, through which all chats pass. */
   #endShort(body: Buffer): void {
     const tokens = this.#isChat && this.#head.status === 200 ? tokensOf(body.toString()) : undefined
-    // What went wrong inside may name files of this node's disk; what a request is refused for quotes the request.
+    // An internal error may name files on this node's disk; a refusal only quotes the request.
     const told = this.#head.status >= 500 ? Buffer.from(withoutPaths(body.toString())) : body
     this.#channel.end(this.#stream, JSON.stringify({ ...this.#head, tokens }), told)
   }
@@ -137,6 +137,9 @@ export class ServeRequest implements Dispatcher.DispatchHandler {
   }
 }
 
-/** Whether nobody listens for the model any more: it has heard nothing of the request, which may be asked elsewhere. */
+/**
+ * Returns whether the model server is not listening any more. It has not received the request, which may
+ * therefore go to another node.
+ */
 const isUnreached = (err: Error): boolean =>
   'code' in err && (err.code === 'ECONNREFUSED' || err.code === 'ENOENT')

@@ -3,9 +3,9 @@ import { memberFinder, replaceAt } from '../../platform/json-bytes.ts'
 const modelIn = memberFinder('model')
 
 /**
- * Lets a model server that knows its model by one name only be asked under any: puts that name into a request, and the
- * caller's name into what is answered. Answers of such a server are JSON without spaces; text inside of them that looks
- * like a name has its quotes escaped, so bytes are compared and nothing is parsed.
+ * Lets callers use any name for a model server that accepts only one: it puts the server's name into the request, and
+ * the caller's name into the response. Responses of such a server are JSON without spaces, and text inside of them has
+ * its quotes escaped, so comparing bytes suffices and nothing is parsed.
  */
 export class ServedName {
   readonly #served: Buffer
@@ -18,7 +18,7 @@ export class ServedName {
     this.#told = Buffer.from(`"model":${JSON.stringify(served)}`)
   }
 
-  /** The request as the server takes it. One that names no model stays as it is. */
+  /** Returns the request for the server. One that names no model is unchanged. */
   request(body: Buffer): Buffer {
     const place = modelIn(body)
     if (!place) return body
@@ -26,7 +26,7 @@ export class ServedName {
     return replaceAt(body, place, this.#served)
   }
 
-  /** What can be told of an answer; its last bytes may be the beginning of a name. */
+  /** Returns the part of a response that is ready; its last bytes may begin a name. */
   answer(chunk: Buffer): Buffer {
     const called = this.#called
     if (!called) return chunk
@@ -43,7 +43,7 @@ export class ServedName {
     return Buffer.concat(parts)
   }
 
-  /** What was held back when the answer has ended. */
+  /** Returns the bytes that were held back when the response has ended. */
   rest(): Buffer {
     return this.#held
   }

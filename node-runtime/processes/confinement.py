@@ -1,8 +1,8 @@
-"""Takes from this process, for good, what the command that it becomes has no use for.
+"""Confines this process for good before it becomes the command.
 
-Each measure is tried by itself: kernels and their administrators differ in what they let an ordinary user do. The answer
-says which hold. It is all done by system calls through ctypes, for there is nothing but the standard library here.
-"""
+Each measure is tried separately, because kernels and their administrators differ in what they
+allow an ordinary user. The result lists those in force. All of it uses system calls through
+ctypes, because only the standard library is available here."""
 
 import ctypes
 import fcntl
@@ -21,13 +21,13 @@ LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
 CAPSET = {"x86_64": 126, "aarch64": 91}
 
 EXECUTE, WRITE, READ, READ_DIR, TRUNCATE, IOCTL = 1, 2, 4, 8, 1 << 14, 1 << 15
-# What makes sense for a file; the rest is for folders.
+# The rights that apply to a file; all others are for folders.
 FILE_RIGHTS = EXECUTE | WRITE | READ | TRUNCATE | IOCTL
-# How many rights a version of Landlock knows, from the first version on.
+# The number of rights in each version of Landlock, from the first version on.
 RIGHTS_OF = (13, 14, 15, 15, 16)
 BIND_TCP, CONNECT_TCP = 1, 2
 
-# What programs and their libraries read of any machine.
+# The files that programs and their libraries read on any machine.
 SYSTEM = """/usr /bin /sbin /lib /lib32 /lib64 /opt /nix/store /gnu/store /proc /sys /etc/ld.so.cache /etc/ld.so.conf
 /etc/ld.so.conf.d /etc/localtime /etc/timezone /etc/passwd /etc/group /etc/nsswitch.conf /etc/hosts /etc/alternatives
 /etc/ssl/openssl.cnf /etc/pki/tls/openssl.cnf /etc/crypto-policies /etc/mime.types /etc/OpenCL /etc/vulkan /etc/nvidia
@@ -39,11 +39,11 @@ libc = None
 
 
 class Refused(Exception):
-    """The kernel will not have it."""
+    """The kernel refused a call."""
 
 
 def call(name, *arguments):
-    """A function of the C library; its failure as an exception."""
+    """Calls a function of the C library and raises an exception on failure."""
     answer = getattr(libc, name)(*arguments)
     if answer < 0:
         raise Refused(f"{name}: {os.strerror(ctypes.get_errno())}")
@@ -51,7 +51,7 @@ def call(name, *arguments):
 
 
 def confine(order):
-    """Applies what `order` asks for and says what holds: see process-driver.ts for its fields."""
+    """Applies `order` and returns the measures in force; process-driver.ts describes its fields."""
     global libc
     set_limits(order)
     held = {"network": "none", "files": "none", "mounts": "none", "privileges": "none"}
@@ -88,7 +88,8 @@ def set_limits(order):
     if order.get("file_mb"):
         lower(resource.RLIMIT_FSIZE, order["file_mb"] << 20)
     try:
-        # When the whole machine runs out of memory this goes before the node and whatever else runs here.
+        # When the whole machine runs out of memory, the kernel ends this process before the
+        # node and other programs.
         with open("/proc/self/oom_score_adj", "w") as score:
             score.write(str(order.get("oom_score", 500)))
     except OSError:
@@ -103,7 +104,7 @@ def lower(limit, most):
 
 
 def enter_namespaces(own_network):
-    """Namespaces of its own: directly where this is root's privilege, else in a user namespace."""
+    """Enters new namespaces: directly with root's privileges, otherwise in a user namespace."""
     wanted = CLONE_NEWNS | CLONE_NEWIPC | (CLONE_NEWNET if own_network else 0)
     user, group = os.geteuid(), os.getegid()
     try:
@@ -123,7 +124,7 @@ def write(path, text):
 
 
 def raise_loopback():
-    """Processes of one run may speak to each other."""
+    """Processes of one run may connect to each other."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         name = struct.pack("16sh14x", b"lo", 0)
         flags = struct.unpack("16sh14x", fcntl.ioctl(any_socket, SIOCGIFFLAGS, name))[1]
@@ -131,9 +132,10 @@ def raise_loopback():
 
 
 def mount_read_only(order):
-    """Every folder but `writes` is read-only, also to who owns what lies there. Nothing of this is seen outside."""
+    """Makes every folder but `writes` read-only, even for the owner of its files. Other
+    processes are not affected."""
     mount("none", "/", None, MS_REC | MS_PRIVATE)
-    # Services listen at sockets there, and /dev/shm is memory that counts as nobody's.
+    # Services listen at sockets there, and memory in /dev/shm is not counted for any process.
     if os.path.isdir("/run"):
         mount("none", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "size=4k")
     if os.path.isdir("/dev/shm"):
@@ -146,12 +148,12 @@ def mount_read_only(order):
     change_mount("/", AT_RECURSIVE, add=MOUNT_RDONLY)
     for path in ["/dev/shm", *writable]:
         change_mount(path, 0, remove=MOUNT_RDONLY)
-    # The folder at hand still belongs to the mount from before.
+    # The current folder still belongs to the previous mount.
     os.chdir(order.get("cwd", "/"))
 
 
 def hide_neighbours(folder):
-    """Model servers listen at sockets in such folders; whoever finds one could speak to it."""
+    """Model servers listen at sockets in such folders, which other processes must not find."""
     own = os.open(folder, os.O_PATH | os.O_CLOEXEC)
     try:
         mount("none", os.path.dirname(folder), "tmpfs", MS_NOSUID | MS_NODEV, "size=4k,mode=755")
@@ -172,7 +174,7 @@ def change_mount(path, flags, add=0, remove=0):
 
 
 def drop_privileges():
-    """Root's powers end here, also those that a program would give back."""
+    """Drops root's capabilities, also for programs that would restore them."""
     number = 0
     while libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0) == 0:
         number += 1
@@ -187,11 +189,12 @@ def landlock_version():
 
 
 def restrict(order, version):
-    """Only what is named can be opened. A second name for a file in another folder gives no more rights than the first."""
+    """Allows only the listed paths. A second name for a file in another folder
+    gives no further rights."""
     known = (1 << RIGHTS_OF[min(version, len(RIGHTS_OF)) - 1]) - 1
     connections = 0
     if version >= 4:
-        # A server of an earlier kind listens on a port; nobody connects to anything.
+        # A server of the older kind listens on a port; no child may connect to anything.
         connections = CONNECT_TCP if order["network"] == "listen" else 0
     scopes = 3 if version >= 6 else 0
     attributes = struct.pack("QQQ", known, connections, scopes)[: 24 if version >= 6 else 16 if version >= 4 else 8]
@@ -201,7 +204,7 @@ def restrict(order, version):
         for path in readable:
             for part in without(path, order["hidden"]):
                 allow(ruleset, part, known & (EXECUTE | READ | READ_DIR))
-        # A GPU has as many devices as it pleases its driver.
+        # The number of GPU devices depends on the driver.
         gpus = [entry.path for entry in os.scandir("/dev") if entry.name.startswith("nvidia")]
         for path in [*DEVICES, *gpus, *order["writes"]]:
             allow(ruleset, path, known)
@@ -212,7 +215,8 @@ def restrict(order, version):
 
 
 def without(path, hidden):
-    """The path, or what lies in it beside `hidden`: a rule for a folder could not be taken back further below."""
+    """Yields the path, or its entries without `hidden`, because a rule for a folder cannot
+    be revoked further below."""
     if not hidden.startswith(f"{path}/"):
         yield path
         return

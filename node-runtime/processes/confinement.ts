@@ -8,25 +8,25 @@ const NODE_RUNTIME = fileURLToPath(new URL('..', import.meta.url))
 const PACKAGE = fileURLToPath(new URL('../../package.json', import.meta.url))
 const PROBE_MS = 20_000
 
-/** What a child is let do; everything else on this machine is kept from it as far as the kernel goes. */
+/** The permissions of a child process; everything else on this machine is denied as far as the kernel supports it. */
 export interface Confinement {
-  /** Files and folders that it reads, besides programs, libraries and what its command names. */
+  /** Files and folders that it may read, besides programs, libraries and the files that its command names. */
   reads: readonly string[]
-  /** Folders that it writes, besides its own, which goes with it. */
+  /** Folders that it may write, besides its own, which is removed with it. */
   writes?: readonly string[]
-  /** `listen`: it serves on a port of this machine instead of a socket in its folder. */
+  /** `listen` lets it serve on a port of this machine instead of a socket in its folder. */
   network: 'none' | 'listen'
-  /** Beyond so much memory it is ended. */
+  /** The process is ended when it uses more memory. */
   memoryMb: number
-  /** A GPU's driver reserves more of everything than it ever takes. */
+  /** A GPU's driver reserves more address space than it ever uses, so that is not limited. */
   hasGpu: boolean
-  /** Of all that runs here the kernel ends the highest first when memory is short, up to 1,000. */
+  /** When memory is short, the kernel ends the processes with the highest score first, up to 1,000. */
   oomScore: number
   /** The largest file that it may write. */
   fileMb?: number
 }
 
-/** How this kernel holds each measure, as confinement.py names it. */
+/** The mechanism of each measure on this kernel, as confinement.py names it. */
 export interface Held {
   network: 'namespace' | 'landlock' | 'none'
   files: 'landlock' | 'none'
@@ -47,7 +47,7 @@ export interface Order {
   require: Partial<Held>
 }
 
-/** Tries every measure in a process that does nothing else. */
+/** Tries every measure in a process without another purpose. */
 export async function probeConfinement(python: string, network: Confinement['network']): Promise<Held> {
   const order: Order = { reads: [], writes: [], network, hidden: '', oom_score: 0, require: {} }
   const { stdout } = await runProgram(python, ['-I', '-S', LAUNCHER, JSON.stringify(order)], {
@@ -56,7 +56,7 @@ export async function probeConfinement(python: string, network: Confinement['net
   return JSON.parse(stdout) as Held
 }
 
-/** What the launcher is told about a command. */
+/** Builds the launcher's order for a command. */
 export function orderOf(
   confinement: Confinement,
   {
@@ -74,25 +74,28 @@ export function orderOf(
     writes: [folder, ...(confinement.writes ?? [])],
     network: confinement.network,
     hidden,
-    // Where it lies in the common folder of them all.
+    // The position of its folder within the common folder.
     ...(folder.startsWith(`${hidden}/`) && { folder }),
     cwd,
     oom_score: confinement.oomScore,
-    // Behind the watch, which looks at what is held: a program that asks for everything at once is refused it.
+    // A limit above that of the memory watch, which polls: a program that allocates everything at once is refused.
     ...(!confinement.hasGpu && { data_mb: 2 * confinement.memoryMb + 2_048 }),
     ...(confinement.fileMb !== undefined && { file_mb: confinement.fileMb }),
     require,
   }
 }
 
-/** A program by its path, found as the launcher finds it. */
+/** Returns the path of a program, resolved as the launcher does. */
 function locate(program: string): string {
   if (program.includes('/')) return program
   const folders = (process.env['PATH'] ?? '').split(delimiter)
   return folders.map((folder) => join(folder, program)).find((path) => existsSync(path)) ?? program
 }
 
-/** Where a program's own libraries lie: beside it, and beside what it is a link to, as in a Python environment. */
+/**
+ * Returns the folders of a program's own libraries: beside it, and beside the target of a link, as
+ * in a Python environment.
+ */
 function librariesOf(program: string): string[] {
   const found: string[] = []
   for (let at = program, hops = 0; hops < 8; hops++) {
@@ -110,17 +113,17 @@ function librariesOf(program: string): string[] {
   return found.filter((path) => existsSync(path))
 }
 
-/** Of the node's environment only what programs need to find and drive this machine. */
+/** The variables of the node's environment that programs need to use this machine. */
 const HARMLESS =
   /^(?:PATH|LANG|LANGUAGE|LC_[A-Z]+|TZ|LD_LIBRARY_PATH|CC|CXX|(?:OMP|MKL|OPENBLAS|KMP|GOMP|NUMEXPR|MALLOC|CUDA|NVIDIA|NCCL|ROCR|HIP|HSA)_\w+|PYTORCH_(?:CUDA_)?ALLOC_CONF)$/
 
-/** The environment of a child, with what is its own. */
+/** Returns the environment of a child, with its own variables. */
 export const childEnv = (own: NodeJS.ProcessEnv = {}): NodeJS.ProcessEnv => ({
   ...Object.fromEntries(Object.entries(process.env).filter(([name]) => HARMLESS.test(name))),
   ...own,
 })
 
-/** Variables of a child that lead to its own folder. */
+/** Variables of a child that point to its own folder. */
 export const homeEnv = (folder: string): NodeJS.ProcessEnv => ({
   HOME: folder,
   TMPDIR: join(folder, 'tmp'),

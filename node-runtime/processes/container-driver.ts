@@ -11,8 +11,8 @@ const PROBE_MS = 3_000
 const OWNER_LABEL = 'hearth.owner'
 
 /**
- * Runs containers over the engine's API. They carry the mark of this node, by which its next life finds and ends what
- * an earlier one left.
+ * Runs containers over the engine's API. They have a label of this node, by which its next run
+ * finds and ends leftovers.
  */
 export class ContainerDriver {
   readonly #docker: Docker
@@ -24,7 +24,7 @@ export class ContainerDriver {
     this.#owner = createHash('sha256').update(resolve(stateDir)).digest('hex').slice(0, 12)
   }
 
-  /** Finds the engine at a Unix socket; undefined when none answers there. */
+  /** Connects to the engine at a Unix socket; undefined when none responds. */
   static async connect(options: {
     socketPath: string
     stateDir: string
@@ -50,7 +50,7 @@ export class ContainerDriver {
     try {
       const name = `hearth-${this.#owner}-${safeName(spec.name)}`
       const labels = { [OWNER_LABEL]: this.#owner, 'hearth.name': spec.name }
-      // A leftover under this name is ours, and nobody knows it any more.
+      // A leftover under this name is ours and no longer in use.
       await this.#remove(name)
       const container = await this.#docker.createContainer(
         containerOptions(spec, { name, labels, socketDir }),
@@ -76,7 +76,7 @@ export class ContainerDriver {
     }
   }
 
-  /** Ends what an earlier life of this node left behind. */
+  /** Ends the containers that an earlier run of this node left. */
   async reap(): Promise<number> {
     const filters = { label: [`${OWNER_LABEL}=${this.#owner}`] }
     const left = await this.#docker.listContainers({ all: true, filters })
@@ -86,7 +86,7 @@ export class ContainerDriver {
     return orphans.length
   }
 
-  /** Stops everything at once: TERM, then KILL after `graceMs`. */
+  /** Stops all containers at once: TERM, then KILL after `graceMs`. */
   async stopAll(options: { graceMs: number }): Promise<void> {
     await Promise.all(this.running.map((managed) => managed.stop(options)))
   }
@@ -132,7 +132,7 @@ const safeName = (name: string): string => name.replaceAll(/[^a-zA-Z0-9_.-]/g, '
 
 const statusOf = (err: unknown): number | undefined => (err as { statusCode?: number }).statusCode
 
-/** Engines put the sentence that matters into the body of the answer. */
+/** Engines put the useful message into the body of the response. */
 function reasonOf(err: unknown): string {
   const { json, message } = err as { json?: { message?: string }; message?: string }
   return (json?.message ?? message ?? String(err)).slice(0, 500)

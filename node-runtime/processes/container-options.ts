@@ -7,7 +7,7 @@ interface Mount {
 }
 
 export interface ContainerSpec {
-  /** Unique among what runs on this node. */
+  /** Unique on this node. */
   name: string
   /** By version or digest; a floating tag is refused. */
   image: string
@@ -15,28 +15,28 @@ export interface ContainerSpec {
   command: readonly string[]
   env: Record<string, string>
   mounts: readonly Mount[]
-  /** Where in the container a folder of its own on this machine appears, for the socket it listens on. */
+  /** The path in the container at which a folder of this machine is mounted, for the socket it listens on. */
   socketDir?: string
   memoryMb: number
-  /** Sizes of its `/tmp` and `/dev/shm`; what lies there counts as its memory. */
+  /** Sizes of its `/tmp` and `/dev/shm`, which count as its memory. */
   temporaryMb?: number | undefined
   sharedMb?: number | undefined
   cpus: number
-  /** Those that it gets, by the numbers under which the driver lists them. */
+  /** The indexes of its GPUs by the driver. */
   gpus: readonly number[]
-  /** Whether it may speak to the outside; without, it has no interface but loopback. */
+  /** True if it may reach other machines; otherwise it has only the loopback interface. */
   network: boolean
 }
 
 const MB = 1024 * 1024
 const MOST_PROCESSES = 1_024
 const TEMPORARY_MB = 256
-/** What engines give when nobody says. */
+/** The default of the engines. */
 const SHARED_MB = 64
 const DIGEST = /@sha256:[0-9a-f]{64}$/
 const TAG = /:([A-Za-z0-9_][A-Za-z0-9_.-]{0,127})$/
 
-/** The image as given if it names one fixed thing: what a tag like `latest` means today it does not mean tomorrow. */
+/** Returns the image if its name is fixed; the meaning of a tag like `latest` changes. */
 export function fixedImage(image: string): string {
   if (DIGEST.test(image)) return image
   const tag = TAG.exec(image)?.[1]
@@ -44,7 +44,7 @@ export function fixedImage(image: string): string {
   throw new Error(`the image ${image} is not named by a version or a digest`)
 }
 
-/** All that the engine is told about a container: as little as the program in it needs. */
+/** Builds the engine's options of a container, with as few rights as its program needs. */
 export function containerOptions(
   spec: ContainerSpec,
   { name, labels, socketDir }: { name: string; labels: Record<string, string>; socketDir: string },
@@ -68,7 +68,7 @@ export function containerOptions(
         Target: target,
         ReadOnly: readOnly,
       })),
-      // Model servers compile kernels and run them from there; engines mount it `noexec` unless told.
+      // Model servers compile kernels and run them from there; engines mount it `noexec` by default.
       Tmpfs: { '/tmp': `rw,exec,nosuid,nodev,size=${spec.temporaryMb ?? TEMPORARY_MB}m` },
       ShmSize: (spec.sharedMb ?? SHARED_MB) * MB,
       Memory: spec.memoryMb * MB,

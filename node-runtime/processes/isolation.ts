@@ -12,7 +12,7 @@ const NETWORK = {
   none: 'not enforced: this kernel lets the node make no namespaces and has no Landlock for networks',
 } as const
 
-/** What holds processes of this node, in words. */
+/** Describes the isolation of this node's processes. */
 export function processIsolation({ network, files, mounts, privileges }: Held): Isolation {
   const isLinux = process.platform === 'linux'
   const isReadOnly = mounts === 'read_only' ? '; everything else is mounted read-only' : ''
@@ -33,7 +33,7 @@ export function processIsolation({ network, files, mounts, privileges }: Held): 
   }
 }
 
-/** What containers are started with (container-options.ts), whatever the machine. */
+/** The isolation of containers (container-options.ts), the same on every machine. */
 export const CONTAINER_ISOLATION: Isolation = {
   memory: { enforced: true, by: 'the memory limit of the container' },
   network: { enforced: true, by: 'no network but loopback' },
@@ -41,7 +41,7 @@ export const CONTAINER_ISOLATION: Isolation = {
   privileges: { enforced: true, by: 'no capabilities, no new privileges, an environment of its own' },
 }
 
-/** What is not held to, one phrase for each. */
+/** Returns one phrase for each measure that is not enforced. */
 export const gapsOf = (isolation: Readonly<Record<string, Isolation | undefined>>): string[] =>
   Object.entries(isolation).flatMap(([driver, measures]) =>
     Object.entries(measures ?? {}).flatMap(([name, { enforced, by }]) =>

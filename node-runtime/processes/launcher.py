@@ -1,12 +1,14 @@
-"""Runs one command so that nothing of it outlives the node: `launcher.py ORDER COMMAND [ARG...]`.
+"""Runs one command so that none of its processes outlives the node: `launcher.py ORDER COMMAND
+[ARG...]`.
 
-File descriptor 3 is a socket whose other end the node holds: the command's process id is written to it once, and when
-the node dies in any way it reads end-of-file here. The command gets its own process group. When it ends, or the node
-does, everything that descends from it is killed, whatever group or session it moved to.
+File descriptor 3 is a socket whose other end the node holds. The command's process id is written
+to it once, and the end of the node, for any reason, is read as end-of-file here. The command
+gets its own process group. When it exits, or the node does, all its descendants are killed,
+whatever group or session they moved to.
 
-ORDER is JSON: what the command is confined to (confinement.py), or `null`. What `require` of it names must hold, else the
-command is not run. Without a command it is only tried, and what holds is written to standard output.
-"""
+ORDER is JSON: the confinement of the command (confinement.py), or `null`. The measures in its
+`require` must be in force, otherwise the command is not run. Without a command the launcher only
+tries the measures and prints those in force."""
 
 import ctypes
 import json
@@ -40,7 +42,7 @@ def start(command, order, prctl):
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
     os.set_inheritable(LIFELINE, False)
-    # Confined, this interpreter can no longer read its own library.
+    # Once confined, this interpreter can no longer read its own library.
     candidates = [os.path.join(folder, command[0]) for folder in os.get_exec_path()]
     program = command[0] if "/" in command[0] else next(filter(os.path.isfile, candidates), command[0])
     if order is not None:
@@ -50,7 +52,7 @@ def start(command, order, prctl):
             os.write(2, f"this node's isolation cannot be set up: {', '.join(missing)}\n".encode())
             os._exit(126)
     if prctl:
-        # After everything that changes privileges, for that takes it back.
+        # This must follow everything that changes privileges, because such a change clears it.
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != launcher:
             os._exit(1)
@@ -62,7 +64,7 @@ def start(command, order, prctl):
 
 
 def descendants(root):
-    """Process ids below `root`; empty where there is no /proc."""
+    """Returns the process ids below `root`; empty without /proc."""
     children = {}
     try:
         names = os.listdir("/proc")
@@ -84,7 +86,8 @@ def descendants(root):
 
 
 def kill_tree(group):
-    """Kills until nothing is left. As subreaper this process inherits every orphan, so it can see them all."""
+    """Kills until nothing is left. As subreaper this process inherits every
+    orphan, so it can see them all."""
     try:
         os.killpg(group, signal.SIGKILL)
     except OSError:
@@ -120,7 +123,7 @@ def main():
     try:
         os.setpgid(child, child)
     except OSError:
-        pass  # The child was faster.
+        pass  # The child has exited already.
     try:
         os.write(LIFELINE, f"{child}\n".encode())
     except OSError:

@@ -9,11 +9,11 @@ interface Parts {
   name: string
   container: Docker.Container
   output: { stdout: PassThrough; stderr: PassThrough }
-  /** The folder on this machine that it has its socket in. */
+  /** The folder on this machine that contains its socket. */
   socketDir: string
 }
 
-/** A container that was started here; removed, with all its processes, before `exited` settles. */
+/** A running container; it is removed, with all its processes, before `exited` settles. */
 export class ManagedContainer {
   readonly name: string
   readonly id: string
@@ -35,7 +35,7 @@ export class ManagedContainer {
     this.exited = this.#end(output, afterwards)
   }
 
-  /** Process id on this machine; undefined once it has gone. */
+  /** Returns the process id on this machine; undefined once it has exited. */
   async pid(): Promise<number | undefined> {
     if (this.#gone) return undefined
     this.#pid ??= await this.#container.inspect().then(
@@ -45,7 +45,7 @@ export class ManagedContainer {
     return this.#gone ? undefined : this.#pid
   }
 
-  /** TERM, then KILL after `graceMs`; resolves when the container is removed. */
+  /** Sends TERM, then KILL after `graceMs`; resolves when the container is removed. */
   async stop({ graceMs }: { graceMs: number }): Promise<ProcessExit> {
     if (!this.#gone) {
       await this.#signal('SIGTERM')
@@ -60,7 +60,7 @@ export class ManagedContainer {
   }
 
   async #signal(signal: NodeJS.Signals): Promise<void> {
-    // One that has ended meanwhile needs no signal.
+    // A container that has exited meanwhile needs no signal.
     await this.#container.kill({ signal }).catch(() => {})
   }
 
@@ -82,7 +82,7 @@ export class ManagedContainer {
     return { code }
   }
 
-  /** The engine's word for it; an engine that restarts meanwhile is asked again. */
+  /** Waits for the exit status from the engine, and asks again after a restart of the engine. */
   async #wait(): Promise<number> {
     for (;;) {
       try {

@@ -19,25 +19,25 @@ import {
   probeConfinement,
 } from './confinement.ts'
 
-/** The longest path of a Unix socket that every system takes. */
+/** The longest path of a Unix socket that every system accepts. */
 const LONGEST_SOCKET = 100
 
 export interface ProcessSpec {
-  /** Unique among what runs on this node; names the pid file. */
+  /** Unique on this node; names the pid file. */
   name: string
   command: string
   args: readonly string[]
   cwd?: string
-  /** The whole environment of the command; what is harmless of this process's own by default. */
+  /** The whole environment of the command; by default the harmless part of this process's own. */
   env?: NodeJS.ProcessEnv
-  /** What it is kept to; undefined for commands that touch nothing of strangers'. */
+  /** The permissions of the process; undefined for commands that read no untrusted data. */
   confinement: Confinement | undefined
-  /** From `makeFolder`; one is made where none is given. */
+  /** From `makeFolder`; one is created when absent. */
   folder?: string
 }
 
 export interface ProcessExit {
-  /** Exit status; 128 + n after signal n. */
+  /** The exit status, or 128 + n after signal n. */
   code: number
 }
 
@@ -47,18 +47,18 @@ interface PidFile {
   group: number
 }
 
-/** A child with everything below it, in a process group of its own. */
+/** A child with all its descendants, in a process group of its own. */
 export class ManagedProcess {
   readonly name: string
   readonly stdout: Readable
   readonly stderr: Readable
-  /** Settles once the whole tree is gone. */
+  /** Settles once the whole tree has exited. */
   readonly exited: Promise<ProcessExit>
   readonly #child: ChildProcess
   readonly #group: Promise<number | undefined>
   #gone = false
   #watch: MemoryWatch | undefined
-  /** Why the node ended it, in words: it took more than it may have. */
+  /** The reason why the node ended it, in words: it exceeded its memory limit. */
   excess: string | undefined
 
   constructor(
@@ -70,12 +70,12 @@ export class ManagedProcess {
     this.name = name
     this.#child = child
     this.#group = group
-    // Node drops what nobody reads once a child has ended, and a reader that comes then would wait for ever.
+    // Node discards unread output once a child has exited, and a reader that is attached later would wait forever.
     this.stdout = child.stdout!.pipe(new PassThrough())
     this.stderr = child.stderr!.pipe(new PassThrough())
     this.exited = new Promise((resolve) => {
       const finish = async (code: number | null) => {
-        // A launcher that ended by itself has taken the tree with it; one that was killed has not.
+        // A launcher that exited by itself has ended the tree; one that was killed has not.
         const pid = code === null ? await group : undefined
         if (pid) signalGroup(pid, 'SIGKILL')
         this.#gone = true
@@ -92,7 +92,7 @@ export class ManagedProcess {
     return this.#gone
   }
 
-  /** Ends the whole tree as soon as it holds more than this. */
+  /** Ends the whole tree as soon as it uses more memory than this. */
   limitMemory(limitMb: number): void {
     this.#watch = new MemoryWatch({
       pids: async () => {
@@ -107,7 +107,7 @@ export class ManagedProcess {
     })
   }
 
-  /** The most memory that it was seen to hold, in MB. */
+  /** The highest observed memory in MB. */
   get peakMb(): number {
     return this.#watch?.peakMb ?? 0
   }
@@ -118,12 +118,12 @@ export class ManagedProcess {
     if (pid && !this.#gone) signalGroup(pid, signal)
   }
 
-  /** TERM, then KILL after `graceMs`; resolves when nothing of the tree is left. */
+  /** Sends TERM, then KILL after `graceMs`; resolves when the whole tree has exited. */
   async stop({ graceMs }: { graceMs: number }): Promise<ProcessExit> {
     if (this.#gone) return this.exited
     await this.signal('SIGTERM')
     const timer = setTimeout(() => void this.signal('SIGKILL'), graceMs)
-    // A launcher that does not answer goes as well; its death signal takes the command.
+    // A launcher that hangs is killed too; its death signal ends the command.
     const last = setTimeout(() => this.#child.kill('SIGKILL'), graceMs + 1_000)
     try {
       return await this.exited
@@ -133,7 +133,7 @@ export class ManagedProcess {
     }
   }
 
-  /** Process id of the command itself; undefined once it has gone. */
+  /** Returns the process id of the command itself; undefined once it has exited. */
   async pid(): Promise<number | undefined> {
     const pid = await this.#group
     return this.#gone ? undefined : pid
@@ -141,8 +141,8 @@ export class ManagedProcess {
 }
 
 /**
- * Starts children that cannot outlive the node: a launcher kills the tree when
- * the node dies, and pid files let the next start reap what a launcher missed.
+ * Starts children that cannot outlive the node: a launcher kills the tree when the node dies, and pid files let the
+ * next start end processes that a launcher missed.
  */
 export class ProcessDriver {
   readonly #stateDir: string
@@ -151,7 +151,7 @@ export class ProcessDriver {
   readonly #python: () => Promise<string>
   readonly #running = new Set<ManagedProcess>()
 
-  /** `python` runs the launcher; it is asked for when the first child is started. */
+  /** `python` runs the launcher; it is resolved when the first child is started. */
   constructor({ stateDir, python }: { stateDir: string; python: () => Promise<string> }) {
     this.#stateDir = stateDir
     this.#pidDir = join(stateDir, 'pids')
@@ -162,7 +162,7 @@ export class ProcessDriver {
     return [...this.#running]
   }
 
-  /** What this kernel lets this node keep its children to; found out once. */
+  /** Returns the measures that this kernel supports, probed once. */
   held(network: Confinement['network'] = 'none'): Promise<Held> {
     let held = this.#held.get(network)
     if (!held)
@@ -170,7 +170,7 @@ export class ProcessDriver {
     return held
   }
 
-  /** A folder of a child's own, for its files and the socket it listens on; it goes with the child. */
+  /** Creates a folder for a child, for its files and the socket it listens on; it is removed with the child. */
   async makeFolder(): Promise<string> {
     const own = join(this.#stateDir, 'own')
     await mkdir(own, { recursive: true, mode: 0o700 })
@@ -197,7 +197,8 @@ export class ProcessDriver {
         folder,
         cwd,
         hidden: await realpath(this.#stateDir),
-        // What was promised at the start of the node holds for each child, or the child does not run.
+        // The measures that the node reported at its start must be in force for each child,
+        // otherwise the child does not run.
         require: await this.held(confinement.network),
       })
     const child = spawn(python, ['-I', '-S', LAUNCHER, JSON.stringify(order ?? null), ...command], {
@@ -219,7 +220,7 @@ export class ProcessDriver {
     return managed
   }
 
-  /** Ends what an earlier life of this node left behind. */
+  /** Ends the processes that an earlier run of this node left. */
   async reap(): Promise<number> {
     const names = await readdir(this.#pidDir).catch(() => [])
     const reaped = await Promise.all(names.map((name) => reapOne(join(this.#pidDir, name))))
@@ -227,7 +228,7 @@ export class ProcessDriver {
     return reaped.filter(Boolean).length
   }
 
-  /** Stops everything at once: TERM, then KILL after `graceMs`. */
+  /** Stops all processes at once: TERM, then KILL after `graceMs`. */
   async stopAll(options: { graceMs: number }): Promise<void> {
     await Promise.all(this.running.map((managed) => managed.stop(options)))
   }
@@ -241,11 +242,11 @@ async function writePidFile(path: string, child: ChildProcess, group: number | u
     group,
   }
   await writeFile(path, JSON.stringify(content))
-  // It may have ended while the file was being written.
+  // The child may have exited while the file was being written.
   if (child.exitCode !== null || child.signalCode !== null) await rm(path, { force: true })
 }
 
-/** The process id, and so the group, of the command: the launcher's one line on the lifeline. */
+/** Returns the process id of the command, and so its group: the launcher's one line on the lifeline. */
 function groupOf(child: ChildProcess): Promise<number | undefined> {
   return new Promise((resolve) => {
     const lifeline = child.stdio[3] as Readable | null
@@ -268,7 +269,7 @@ async function reapOne(path: string): Promise<boolean> {
       signalProcess(launcher, 'SIGKILL')
     }
   } catch {
-    // A pid file cut short by a crash names nobody.
+    // A pid file that a crash truncated names no process.
   }
   await rm(path, { force: true })
   return found

@@ -1,12 +1,12 @@
 import { readFile } from 'node:fs/promises'
 
-/** Peak resident memory of processes together, in MB; 0 where it cannot be read. */
+/** Returns the peak resident memory of processes together, in MB; 0 where it cannot be read. */
 export async function peakMb(pids: readonly number[]): Promise<number> {
   const peaks = await Promise.all(pids.map(peakOf))
   return peaks.reduce((sum, mb) => sum + mb, 0)
 }
 
-/** Bytes that processes have read and hold in memory: what grows while a model is loaded. */
+/** Returns the bytes that processes have read and that they have in memory, which grow during a load. */
 export async function bytesTaken(pids: readonly number[]): Promise<{ read: number; held: number }> {
   const parts = await Promise.all(pids.map(takenBy))
   return {

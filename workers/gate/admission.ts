@@ -2,9 +2,12 @@ import { type Metadata, ServerInterceptingCall, type ServerInterceptor, status }
 import type { OpenCalls } from './open-polls.ts'
 import { Refusal } from './refusal.ts'
 
-/** Decides on calls by their headers alone, before anything of their messages is read: strangers fill no memory here. */
+/**
+ * Decides about calls by their headers alone, before any message is read, so that
+ * unauthenticated callers use no memory.
+ */
 export function admission(
-  /** The node that a call comes from; throws a `Refusal`. */
+  /** Returns the node that makes a call; throws a `Refusal`. */
   nodeOf: (metadata: Metadata) => string,
   calls: OpenCalls,
   isOpen: (path: string) => boolean,
@@ -28,7 +31,7 @@ export function admission(
               call.sendStatus({ code: err.code, details: err.message })
             }
           },
-          // It comes once, when the call's stream is closed for whatever reason.
+          // Called once, when the call's stream closes for any reason.
           onCancel() {
             if (admitted !== undefined) calls.end(admitted)
           },

@@ -6,11 +6,11 @@ import { asBytes } from './upstream.ts'
 const WITHIN_MS = 3_000
 const SERVING = 1
 
-/** Ends this process with 1 unless a gate that these settings describe says that it can serve. */
+/** Exits with 1 unless a gate with these settings reports that it can serve. */
 export async function checkHealth(config: Config): Promise<void> {
   const { HEARTH_GATE_HOST: host, HEARTH_GATE_PORT: port, HEARTH_GATE_TLS_CERT: cert } = config
   const local = host === '0.0.0.0' || host === '::' ? '127.0.0.1' : host
-  // It is asked for at this machine, not by the name that its certificate is for.
+  // The check connects to this machine and not by the name in the certificate.
   const channel = cert
     ? credentials.createSsl(readPem('HEARTH_GATE_TLS_CERT', cert), null, null, {
         checkServerIdentity: () => undefined,

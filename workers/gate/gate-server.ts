@@ -27,7 +27,7 @@ export interface GateOptions {
   standings: Standings
   handOvers: HandOvers
   log: Logger
-  /** How long a poll that may not be passed on is kept before it is refused. */
+  /** The time for which a poll that is not allowed is held before it is refused. */
   holdMs: number | undefined
 }
 
@@ -35,26 +35,26 @@ type Call = ServerUnaryCall<Buffer, Buffer>
 type Handler = (call: Call, node: NodeStanding) => Promise<Buffer>
 
 const BEARER = /^Bearer (.+)$/i
-/** Nodes ask for a queue as soon as it is theirs: by then the gate may not have heard of it. */
+/** A node may poll a queue as soon as it is allowed to, which the gate may not know yet. */
 const HOLD_MS = 20_000
 const LOOK_AGAIN_MS = 1_000
-/** Streams of one connection; one node has one. */
+/** The streams of one connection; a node has one connection. */
 const MAX_STREAMS = 1_000
 /** Temporal answers polls within a minute, with or without work. */
 const LONGEST_CALL_MS = 90_000
-/** Nodes answer with ids and numbers: what they make goes to the object store. */
+/** Nodes respond with ids and numbers only; their results go to the object store. */
 const MAX_REQUEST_BYTES = 1024 * 1024
 const HEALTH_CHECK = '/grpc.health.v1.Health/Check'
 const EMPTY = Buffer.alloc(0)
 
-/** Fields of polls and of their answers, and of what is answered to those: the same in all four requests. */
+/** Fields of polls, of their responses, and of the responses of nodes; they are the same in all four requests. */
 const POLL = { namespace: 1, taskQueue: 2, taskToken: 1 } as const
 const QUEUE = { name: 1 } as const
 const ANSWER = { taskToken: 1, namespace: 4 } as const
 
 /**
- * What nodes have of Temporal: the work of their own queues, and a way to answer it. Everything else is refused by name, so
- * that a node cannot list, start, signal or query workflows, whatever it sends.
+ * The part of Temporal's API that nodes may use: polls of their own queues, and responses to the work they got. Every
+ * other method is refused by name, so that a node can never list, start, signal or query workflows.
  */
 export class GateServer {
   readonly #options: GateOptions
@@ -81,7 +81,7 @@ export class GateServer {
       RespondActivityTaskFailed: answer,
       RespondActivityTaskCanceled: answer,
       RecordActivityTaskHeartbeat: answer,
-      // It would let go of polls that wait: those of this node end with its own connection.
+      // The call would end waiting polls; those of this node end with its own connection anyway.
       ShutdownWorker: () => Promise.resolve(EMPTY),
     }
     for (const [service, methods] of Object.entries(methodsOfTemporal())) {
@@ -94,14 +94,14 @@ export class GateServer {
     this.#options.standings.onChange(() => this.#calls.recheck())
   }
 
-  /** Resolves to the port; rejects when it cannot be listened on. */
+  /** Resolves to the port; rejects when it cannot listen. */
   listen(address: string, credentials = ServerCredentials.createInsecure()): Promise<number> {
     const { promise, resolve, reject } = Promise.withResolvers<number>()
     this.#server.bindAsync(address, credentials, (err, port) => (err ? reject(err) : resolve(port)))
     return promise
   }
 
-  /** Ends every call: nodes take up their polls at the next gate, or when this one is back. */
+  /** Ends every call; nodes resume their polls at another gate, or when this one is back. */
   close(): void {
     this.#server.forceShutdown()
   }
@@ -128,7 +128,7 @@ export class GateServer {
     return { code: status.INTERNAL, details: 'the gate failed' }
   }
 
-  /** What a call shows by its headers; throws a `Refusal`. */
+  /** Returns the credential in a call's headers; throws a `Refusal`. */
   #credentialOf(metadata: Metadata): Credential {
     const { credentials } = this.#options
     const [, token = ''] = BEARER.exec(String(metadata.get('authorization')[0] ?? '')) ?? []
@@ -158,7 +158,10 @@ export class GateServer {
     return this.#options.upstream.call(methodOf(call), call.request, deadlineOf(call)).answer
   }
 
-  /** Its name and that it is there: nothing of what operators wrote there, and nothing that this gate does not do. */
+  /**
+   * Returns only the namespace's name and existence: nothing that operators wrote there, and no
+   * capability that this gate lacks.
+   */
   async #describeNamespace(call: Call): Promise<Buffer> {
     const { upstream } = this.#options
     this.#checkNamespace(new Message(call.request).text(1))
@@ -171,7 +174,7 @@ export class GateServer {
     return Buffer.from(DescribeNamespaceResponse.encode({ namespaceInfo: info }).finish())
   }
 
-  /** An answer or a sign of life, for work that this node was handed. */
+  /** Passes on a response or a heartbeat for work that was handed to this node. */
   async #answer(call: Call, { id }: NodeStanding): Promise<Buffer> {
     const { credentials, upstream } = this.#options
     const request = new Message(call.request)
@@ -182,17 +185,18 @@ export class GateServer {
     return upstream.call(methodOf(call), bytes, deadlineOf(call)).answer
   }
 
-  /** Asks for the work of one queue, for as long as the node waits and may have it. */
+  /** Polls one queue for a node, as long as the node waits and may have the work. */
   async #poll(call: Call, { id }: NodeStanding): Promise<Buffer> {
     const { credentials, handOvers, standings, upstream } = this.#options
-    // Out of touch, it looks at this node itself: what has been decided since would not be heard of.
+    // Without notifications of decisions the gate reads this node's row itself.
     if (!standings.isFresh) await standings.look(id).catch(databaseAway)
     const request = new Message(call.request)
     this.#checkNamespace(request.text(POLL.namespace))
     const queue = new Message(request.bytes(POLL.taskQueue)).text(QUEUE.name)
     await this.#untilAllowed(call, id, queue)
 
-    // Only what says who asks for which work: nothing by which one node could slow the queue down for others.
+    // The request contains only the identity and the queue, so that a node cannot set options that slow
+    // the queue down for others.
     const bytes = PollActivityTaskQueueRequest.encode({
       namespace: upstream.namespace,
       taskQueue: { name: queue, kind: NORMAL },
@@ -217,13 +221,16 @@ export class GateServer {
     }
   }
 
-  /** As when a poll brings no work; the next one is then kept, or refused when the node is gone. */
+  /** Returns the response of a poll without work; the next poll is then held, or refused when the node has been removed. */
   #nothing(nodeId: string): Buffer {
     if (this.#options.standings.known(nodeId)?.status === 'removed') throw removed()
     return EMPTY
   }
 
-  /** A refusal that came at once would be repeated at once, or slow down the poll of a queue that is theirs a moment later. */
+  /**
+   * Holds a poll that is not allowed. An immediate refusal would be repeated immediately, or delay the poll of a queue
+   * that becomes allowed a moment later.
+   */
   async #untilAllowed(call: Call, nodeId: string, queue: string): Promise<void> {
     const { standings, holdMs = HOLD_MS } = this.#options
     const deadline = performance.now() + holdMs
@@ -249,7 +256,7 @@ const { DescribeNamespaceRequest, DescribeNamespaceResponse, PollActivityTaskQue
   proto.temporal.api.workflowservice.v1
 const NORMAL = proto.temporal.api.enums.v1.TaskQueueKind.TASK_QUEUE_KIND_NORMAL
 
-/** What a node leaves open, or asks for beyond what its SDK ever does, Temporal does not take. */
+/** Bounds a deadline that a node left out or set beyond that of its SDK, because Temporal refuses such calls. */
 const deadlineOf = (call: Call): number => Math.min(Number(call.getDeadline()), Date.now() + LONGEST_CALL_MS)
 
 const methodOf = (call: Call): string => call.getPath().slice(call.getPath().lastIndexOf('/') + 1)
@@ -268,7 +275,7 @@ const isPermitted = (standings: Standings, nodeId: string, queue: string): boole
   return node !== undefined && mayPoll(node, queue)
 }
 
-/** Waits until something was decided about nodes, the node hung up, or the time is over. */
+/** Waits for a decision about nodes, the end of the call, or the timeout. */
 function changeWithin(standings: Standings, call: Call, ms: number): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>()
   const timer = setTimeout(resolve, ms)
@@ -281,7 +288,7 @@ function changeWithin(standings: Standings, call: Call, ms: number): Promise<voi
   })
 }
 
-/** Every method that Temporal's own services have, by service. */
+/** Returns every method of Temporal's own services, by service. */
 function methodsOfTemporal(): Record<string, string[]> {
   const { workflowservice, operatorservice } = proto.temporal.api
   const methods = (service: unknown) => Object.keys((service as { methods: object }).methods)

@@ -13,15 +13,15 @@ import { Message } from './wire.ts'
 const ANSWER = { taskToken: 1, workflowExecution: 4 } as const
 const EXECUTION = { workflowId: 1 } as const
 
-/** Within the 10 s after which an activity that gives no sign of life is lost anyway. */
+/** Shorter than the heartbeat timeout of 10 s, after which the activity is lost anyway. */
 const RECORD_WITHIN_MS = 5_000
 const AGAIN_MS = 200
 
-/** An answer to a poll with work in it, before the node has seen it. */
+/** A response to a poll with work in it, before the node gets it. */
 export interface HandOver {
   nodeId: string
   answer: Message
-  /** Whether the node still waits for it, and may have it. */
+  /** Returns whether the node still waits for the work, and may have it. */
   isWanted: () => boolean
 }
 
@@ -37,10 +37,10 @@ export class HandOvers {
   }
 
   /**
-   * Records that the node is handed this work, before it hears of it. What cannot be recorded, or is not wanted any more, is
-   * given back to Temporal as a failed attempt, at once rather than when its time is up; false then. Temporal had counted it
-   * as begun when the poll was answered, so there is no other way back. Should Temporal not hear that either, the attempt
-   * ends when no heartbeat comes.
+   * Records that the node is handed this work, before the node gets it. Work that cannot be recorded, or that the node
+   * no longer wants, is failed at once in Temporal, which does not wait for its timeout; the method then returns false.
+   * Temporal has counted the attempt as started when the poll was answered, so there is no other way to return it. If
+   * Temporal is unreachable too, the attempt ends at its heartbeat timeout.
    */
   async record({ nodeId, answer, isWanted }: HandOver): Promise<boolean> {
     const workflowId = new Message(answer.bytes(ANSWER.workflowExecution)).text(EXECUTION.workflowId)

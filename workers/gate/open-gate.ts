@@ -12,7 +12,7 @@ import { Standings } from './standings.ts'
 import { Upstream } from './upstream.ts'
 
 const DATABASE_CONNECTIONS = 4
-/** Work that is handed over waits for its record, and is given back soon when there is none. */
+/** Work waits for its record at the hand-over, so a missing connection must fail soon. */
 const CONNECTION_WITHIN_MS = 2_000
 
 /** A gate that listens. */
@@ -20,7 +20,7 @@ export interface OpenGate extends AsyncDisposable {
   readonly port: number
 }
 
-/** Waits for PostgreSQL and its tables, which gateways and workers make; Temporal may come up later. */
+/** Waits for PostgreSQL and its tables, which gateways and workers create; Temporal may start later. */
 export async function openGate(
   config: Config,
   log: Logger,

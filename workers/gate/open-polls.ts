@@ -2,19 +2,19 @@
 export interface OpenPoll {
   readonly nodeId: string
   readonly queue: string
-  /** Ends it when the node may not have that work any more. */
+  /** Ends the poll when the node may no longer have that work. */
   recheck(): void
 }
 
-/** Polls and other calls of one node at once: more than its SDK ever has (ten for each of fifty models). */
+/** The limit for concurrent calls of one node, above what its SDK needs (ten for each of fifty models). */
 const MOST_CALLS = 600
 
-/** What each node has under way at this gate. */
+/** The calls in flight at this gate, by node. */
 export class OpenCalls {
   readonly #counts = new Map<string, number>()
   readonly #polls = new Set<OpenPoll>()
 
-  /** False when the node has as many as it may. */
+  /** Returns false when the node has reached its limit. */
   begin(nodeId: string): boolean {
     const count = this.#counts.get(nodeId) ?? 0
     if (count >= MOST_CALLS) return false

@@ -2,7 +2,7 @@ import type { NodeStanding } from '../../db/repositories/nodes/standings.ts'
 import { mayPoll as mayEverPoll } from '../../domain/placement/node-queues.ts'
 import { QUEUES } from '../../workflows/contract/policy.ts'
 
-/** Whether a node may ask for the work of a queue now: while it drains only for its own, once it is removed for none. */
+/** Returns whether a node may poll a queue now: a draining node only its own, a removed one none. */
 export function mayPoll(
   { id, account_id, status, sharing, hardware, ordered }: NodeStanding,
   queue: string,

@@ -1,6 +1,6 @@
 import { status } from '@grpc/grpc-js'
 
-/** Why the gate does not let a call through, as its caller is told. */
+/** The reason why the gate refuses a call, as its caller gets it. */
 export class Refusal extends Error {
   override readonly name = 'Refusal'
   readonly code: status

@@ -7,12 +7,12 @@ import type { Logger } from '../../platform/log.ts'
 import { emit } from './events.ts'
 
 const MAX_KNOWN = 10_000
-/** A node that asks for what it may not have is looked up anew, at most so often. */
+/** The interval at which the row of a node that polls a forbidden queue is read again. */
 const LOOK_MS = 500
 
 /**
- * How nodes stand, so that no poll costs a query. A decision about any node reaches this by NOTIFY, and by the watch's own poll
- * at the latest; then all that is known is read again in one query.
+ * Caches the status of nodes, so that polls cost no query. A decision about a node arrives by NOTIFY, or at the latest
+ * by the watch's own poll; then one query reads all cached nodes again.
  */
 export class Standings {
   readonly #db: Kysely<Database>
@@ -31,17 +31,17 @@ export class Standings {
     watch.on('node', () => this.#refresh())
   }
 
-  /** Whether decisions about nodes are being heard. */
+  /** True while notifications of decisions about nodes arrive. */
   get isFresh(): boolean {
     return this.#watch.isFresh()
   }
 
-  /** What is known of a node, without a look. */
+  /** Returns the cached status of a node, without a query. */
   known(nodeId: string): NodeStanding | undefined {
     return this.#known.get(nodeId)
   }
 
-  /** Reads how a node stands, unless that was just done. */
+  /** Reads the status of a node, unless it was read just now. */
   look(nodeId: string): Promise<NodeStanding | undefined> {
     const last = this.#looks.get(nodeId)
     if (last && performance.now() - last.at < LOOK_MS) return last.look
@@ -56,13 +56,13 @@ export class Standings {
     return look
   }
 
-  /** Calls back whenever something may have been decided; gives the way to stop that. */
+  /** Registers a callback for possible decisions; returns a function that removes it. */
   onChange(listener: () => void): () => void {
     this.#listeners.add(listener)
     return () => this.#listeners.delete(listener)
   }
 
-  /** One look at a time; what is decided during one is read by another right after it. */
+  /** Runs one query at a time; a decision during a query causes another one. */
   #refresh(): void {
     this.#isOutdated = true
     if (!this.#isReading) void this.#readAll()
@@ -81,7 +81,7 @@ export class Standings {
         await new Promise((resolve) => setTimeout(resolve, LOOK_MS))
       }
     }
-    // In the same turn as the last look: what is decided from here on is read anew.
+    // This must be in the same turn as the last check, so that every later decision causes a new query.
     this.#isReading = false
   }
 

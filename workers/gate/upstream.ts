@@ -5,7 +5,7 @@ import { channelCredentials } from '../../platform/temporal.ts'
 
 export const WORKFLOW_SERVICE = 'temporal.api.workflowservice.v1.WorkflowService'
 
-/** What Temporal allows one message to have, and somewhat more. */
+/** Slightly more than Temporal's own limit for one message. */
 export const MAX_MESSAGE_BYTES = 8 * 1024 * 1024
 const ANSWER_MS = 10_000
 
@@ -18,13 +18,13 @@ const OPTIONS: ClientOptions = {
   'grpc.keepalive_timeout_ms': 10_000,
 }
 
-/** A call under way to Temporal. */
+/** A call to Temporal in flight. */
 export interface UpstreamCall {
   readonly answer: Promise<Buffer>
   cancel(): void
 }
 
-/** The gate's own way to Temporal: calls of the workflow service, as bytes. */
+/** The gate's connection to Temporal, for raw calls of the workflow service. */
 export class Upstream {
   readonly namespace: string
   readonly #client: Client
@@ -53,7 +53,7 @@ export class Upstream {
     return { answer, cancel: () => call.cancel() }
   }
 
-  /** Ends an attempt at an activity that no node was handed; its workflow places it again. */
+  /** Fails an attempt at an activity that was not handed to a node; its workflow places it again. */
   async failTask(taskToken: Buffer, message: string): Promise<void> {
     const applicationFailureInfo = { type: 'not_handed_over', nonRetryable: false }
     const failure = { message, source: 'hearth', applicationFailureInfo }

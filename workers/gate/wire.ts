@@ -1,13 +1,13 @@
-/** One field of a message, where it lies in the message's bytes. */
+/** One field of a message, with its position in the message's bytes. */
 interface Field {
   number: number
   start: number
-  /** Of what a length-delimited field holds; undefined for numbers. */
+  /** The content of a length-delimited field; undefined for numbers. */
   value: Buffer | undefined
   end: number
 }
 
-/** A message that cannot be read, or says the same twice: two readers may not find the same in it. */
+/** A message that cannot be parsed, or repeats a field; two parsers might interpret it differently. */
 export class WireError extends Error {
   override readonly name = 'WireError'
 }
@@ -17,12 +17,12 @@ const FIXED64 = 1
 const DELIMITED = 2
 const FIXED32 = 5
 const LONGEST_VARINT = 10
-/** Beyond it a length is none that a message here can have. */
+/** A larger length is not valid in any message here. */
 const MOST_BITS = 49
 
 /**
- * The outermost fields of a protocol buffer, as bytes: what the gate has no business with is neither read nor copied into
- * objects, whatever a node puts there.
+ * The top-level fields of a protocol buffer, as bytes. Fields that the gate does not use are neither parsed nor copied,
+ * whatever a node puts there.
  */
 export class Message {
   readonly #bytes: Buffer
@@ -33,7 +33,7 @@ export class Message {
     this.#fields = fieldsOf(bytes)
   }
 
-  /** What a length-delimited field holds; empty when it is absent, as the encoding has it. */
+  /** Returns the content of a length-delimited field; empty when it is absent, as the encoding defines. */
   bytes(number: number): Buffer {
     const found = this.#fields.filter((field) => field.number === number)
     const [field] = found
@@ -46,7 +46,7 @@ export class Message {
     return this.bytes(number).toString()
   }
 
-  /** The same message with another value in one field. */
+  /** Returns the message with another value in one field. */
   with(number: number, value: Uint8Array): Buffer {
     const others = this.#fields
       .filter((field) => field.number !== number)
@@ -94,7 +94,7 @@ function readVarint(bytes: Buffer, start: number): { value: number; end: number 
   for (let index = 0; index < LONGEST_VARINT; index++) {
     const byte = bytes[start + index]
     if (byte === undefined) break
-    // What is larger is a number that is passed over, never a tag or a length that is believed.
+    // A larger value is a number that is skipped, never a tag or a length that is used.
     value +=
       index * 7 <= MOST_BITS - 7 ? (byte & 0x7f) * 2 ** (index * 7) : (byte & 0x7f) * Number.MAX_SAFE_INTEGER
     if (byte < 0x80) return { value, end: start + index + 1 }

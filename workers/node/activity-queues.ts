@@ -8,7 +8,7 @@ export interface ActivityQueuesOptions {
   connection: NativeConnection
   namespace: string
   activities: NodeActivities
-  /** How long work may go on after its queue was closed, before it is cancelled. */
+  /** The time for which work may continue after its queue was closed, before it is cancelled. */
   graceMs: number
   log: Logger
 }
@@ -20,7 +20,7 @@ interface Open {
 
 const RETRY_MS = 1_000
 
-/** The task queues that this node polls: opened and closed as models come and go, by one small worker each. */
+/** The task queues that this node polls, each with a small worker, opened and closed as models load and unload. */
 export class ActivityQueues implements AsyncDisposable {
   readonly #options: ActivityQueuesOptions
   readonly #open = new Map<string, Open>()
@@ -33,19 +33,19 @@ export class ActivityQueues implements AsyncDisposable {
     this.#options = options
   }
 
-  /** Says which queues are to be polled, with how many activities at once; what is at work on a closed one goes on. */
+  /** Sets the queues to poll, with the number of concurrent activities; work of a closed queue continues. */
   want(queues: ReadonlyMap<string, number>): void {
     if (this.#isDisposed) return
     this.#wanted = new Map(queues)
     this.#settling ??= this.#settle()
   }
 
-  /** The queues polled now. */
+  /** The queues that are polled now. */
   get polled(): string[] {
     return [...this.#open.keys()].toSorted()
   }
 
-  /** Resolves once what is polled is what was last wanted. */
+  /** Resolves once the polled queues equal the wanted ones. */
   async settled(): Promise<void> {
     await this.#settling
   }
@@ -72,13 +72,13 @@ export class ActivityQueues implements AsyncDisposable {
         await sleep(RETRY_MS)
       })
     }
-    // In the same turn as the last look: what is wanted from here on settles anew.
+    // This must be in the same turn as the last check, so that every later change settles again.
     this.#settling = undefined
   }
 
   async #poll(queue: string, slots: number): Promise<void> {
     const { connection, namespace, activities, graceMs, log } = this.#options
-    // A worker that cannot be created keeps its queue until it is garbage: whether the server answers is asked before.
+    // A worker that fails to start stays in memory, so the server is checked first.
     await connection.workflowService.describeNamespace({ namespace })
     const worker = await Worker.create({
       connection,
@@ -86,7 +86,7 @@ export class ActivityQueues implements AsyncDisposable {
       taskQueue: queue,
       activities,
       maxConcurrentActivityTaskExecutions: slots,
-      // With the default throttle a cancelled activity learns of it 6 to 9 s late (measured).
+      // With the default throttle an activity gets its cancellation 6 to 9 s late.
       maxHeartbeatThrottleInterval: '500ms',
       defaultHeartbeatThrottleInterval: '500ms',
       shutdownGraceTime: graceMs,

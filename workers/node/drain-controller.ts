@@ -1,4 +1,4 @@
-/** Whether this node gives its work up, because it drains or stops; trainers follow the signal. */
+/** Tracks whether this node drains or stops; trainers follow the signal. */
 export class DrainController {
   #controller = new AbortController()
   #draining = false
@@ -7,12 +7,12 @@ export class DrainController {
     return this.#draining
   }
 
-  /** Aborts once the node drains or stops; a new one when it takes work again. */
+  /** Aborts once the node drains or stops; replaced when the node accepts work again. */
   get signal(): AbortSignal {
     return this.#controller.signal
   }
 
-  /** False when nothing changes. */
+  /** Returns false when nothing changes. */
   drain(draining: boolean): boolean {
     if (draining === this.#draining) return false
     this.#draining = draining

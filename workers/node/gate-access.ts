@@ -16,22 +16,26 @@ export interface GateAccessOptions {
   identity: Identity
   control: ControlClient
   log: Logger
-  /** The platform will not have this node any more. */
+  /** Called when the platform has dismissed this node. */
   onDismissed: (why: DismissedError) => void
 }
 
 const CONNECT_PAUSES_MS = { first: 100, longest: 2_000 }
-/** How soon a credential is renewed, and how soon after a failure. */
+/** The bounds for the renewal of a credential, and the pause after a failure. */
 const RENEW_MS = { least: 5_000, most: 240_000, afterFailure: 5_000 }
-/** After a lost link the credential is asked for anew, at most so often: the answer tells whether the node may stay. */
+/**
+ * The shortest interval between requests for a credential after lost links; the response shows
+ * whether the node may stay.
+ */
 const ASK_AGAIN_MS = 2_000
 const PATIENCE_MS = 10_000
-/** How often the node looks whether its machine was joined anew. */
+/** The interval for checking whether the machine was joined anew. */
 const LOOK_MS = 2_000
 
 /**
- * The node's way to Temporal: a connection to the gate, and the credential for it, earned from any gateway by the node's
- * signature and renewed long before it expires. The same question tells a node that it was removed.
+ * The node's access to Temporal: a connection to the gate, and a credential for it. Any gateway issues the
+ * credential for the node's signature, and it is renewed long before it expires. The same request informs a
+ * node that it was removed.
  */
 export class GateAccess implements AsyncDisposable {
   readonly connection: NativeConnection
@@ -60,7 +64,7 @@ export class GateAccess implements AsyncDisposable {
     this.#schedule(untilRenewal(credential))
   }
 
-  /** Waits for a gateway that knows the gate, and for the gate. Throws a `DismissedError` when the node may not stay. */
+  /** Waits for a gateway that knows the gate, and for the gate. Throws a `DismissedError` when the node was dismissed. */
   static async open(options: GateAccessOptions, signal: AbortSignal): Promise<GateAccess> {
     const { control, config, log } = options
     const instanceId = randomUUID()
@@ -90,7 +94,7 @@ export class GateAccess implements AsyncDisposable {
     })
   }
 
-  /** Asks the platform whether this node may stay; soon, and never twice at once. */
+  /** Requests a new credential soon, and so finds out whether this node may stay; never twice at once. */
   ask(): void {
     if (this.#isClosed || this.#asking) return
     const wait = Math.max(0, this.#askedAt + ASK_AGAIN_MS - performance.now())
@@ -141,7 +145,7 @@ export class GateAccess implements AsyncDisposable {
 
 const metadataOf = (token: string) => ({ authorization: `Bearer ${token}` })
 
-/** Clocks may differ by minutes, so the time is taken within bounds that fit whatever this one says. */
+/** Clocks may differ by minutes, so the result is bounded whatever this clock says. */
 function untilRenewal({ expires_at }: TemporalCredential): number {
   const half = (Date.parse(expires_at) - Date.now()) / 2
   return Math.min(RENEW_MS.most, Math.max(RENEW_MS.least, half))

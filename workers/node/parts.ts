@@ -26,7 +26,7 @@ import { SchemaChecks } from '../../platform/schema-checks/checks.ts'
 import type { NodeInventory, NodeReport, NodeSharing } from '../../schemas/node.ts'
 import { emit } from './events.ts'
 
-/** What a node is made of once it has joined; nothing in it takes work yet. */
+/** The parts of a node after it has joined; none of them accepts work yet. */
 export interface NodeParts {
   identity: Identity
   inventory: NodeInventory
@@ -43,7 +43,7 @@ export interface NodeParts {
   schemaChecks: SchemaChecks
   links: Links
   pythonOf: (environment: string, tell?: (line: string) => void) => Promise<string>
-  /** Ends the installation of what nobody waits for. */
+  /** Aborts installations of environments that no load waits for. */
   preparing: AbortController
   workDir: string
 }
@@ -56,13 +56,13 @@ export interface NodeOptions {
   isDraining: () => boolean
   onDraining: (draining: boolean) => void
   onSharing: (sharing: NodeSharing) => void
-  /** A link broke, or a gateway refused one. */
+  /** Called when a link broke, or a gateway refused one. */
   onNoLink: () => void
-  /** Folder of the locks of Python environments, where it is not the runtime's own. */
+  /** The folder of the locks of Python environments, if it is not the runtime's own. */
   locksDir?: string | undefined
 }
 
-/** Reaps what an earlier life left, joins if need be, and opens the links. */
+/** Ends processes that an earlier run left, joins if necessary, and opens the links. */
 export async function openNode(config: Config, log: Logger, options: NodeOptions): Promise<NodeParts> {
   const dir = config.HEARTH_NODE_DIR
   const { catalog, isDraining, onDraining, onNoLink, onSharing } = options
@@ -143,7 +143,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
   const preparing = new AbortController()
   void environments.prepare(config.HEARTH_NODE_PREPARE, preparing.signal)
   const workDir = join(dir, 'work')
-  // Files of attempts that an earlier life did not end: each attempt begins with its own.
+  // These files belong to attempts that an earlier run did not end; each attempt downloads its own.
   await rm(workDir, { recursive: true, force: true })
   return {
     identity,
@@ -166,7 +166,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
   }
 }
 
-/** Says which profiles ask for what this machine has not, and when it has what none of them can use. */
+/** Logs the profiles that this machine cannot run with the reason, and hardware that none of them can use. */
 function tellLacks(
   { profiles }: Catalog,
   { hardware, gpus }: NodeInventory,
@@ -216,7 +216,7 @@ function gpusOf({ gpus, freeByPool }: MemoryLedger): Pick<NodeReport, 'gpus'> {
   return { gpus: gpus.map((memory_mb, gpu) => ({ memory_mb, free_mb: Math.floor(freeByPool[gpu] ?? 0) })) }
 }
 
-/** Stops the node's processes, hands over what it still has to tell, and closes its links. */
+/** Stops the node's processes, sends the rest of its spool, and closes its links. */
 export async function closeNode(node: NodeParts): Promise<void> {
   const { models, driver, containers, spool, links, control } = node
   node.preparing.abort()

@@ -7,11 +7,11 @@ const INFER_SLOTS = 32
 
 export interface NodeStanding {
   draining: boolean
-  /** Whose work it is given; undefined until a gateway has said so. */
+  /** The accounts that the node works for; undefined until a gateway has sent them. */
   sharing: NodeSharing | undefined
 }
 
-/** The queues whose work this node can do now, and how much of it at once. */
+/** Returns the queues whose work this node can do now, with the number of concurrent activities. */
 export function wantedQueues(
   { identity, inventory, models }: NodeParts,
   { draining, sharing }: NodeStanding,
@@ -24,7 +24,7 @@ export function wantedQueues(
       queues.set(queue, inventory.train_slots)
     }
   }
-  // What a dedicated node is to answer is placed on it by name.
+  // Inference for a dedicated node is placed on its own queue.
   if (sharing === 'dedicated') return queues
   for (const { model_key, state } of models.report()) {
     if (state === 'warm' || state === 'running' || state === 'idle')
