@@ -8,8 +8,8 @@ import pRetry from 'p-retry'
 import { request } from 'undici'
 import { openDatabase } from '../db/database.ts'
 import { migrate } from '../db/migrate.ts'
-import { createNodeToken } from '../db/repositories/nodes/nodes.ts'
-import { createApiKey } from '../db/repositories/platform/api-keys.ts'
+import * as nodeRepository from '../db/repositories/nodes/nodes.ts'
+import * as apiKeyRepository from '../db/repositories/platform/api-keys.ts'
 import { newId } from '../domain/ids.ts'
 import { GATEWAY_ENV, GATEWAY_FLAGS } from '../embedded/supervisor.ts'
 import { freePorts } from '../platform/free-ports.ts'
@@ -182,8 +182,8 @@ async function seed(url: string) {
     .execute()
   const { key } = await db
     .transaction()
-    .execute((trx) => createApiKey(trx, { accountId, name: 'bench', role: 'admin' }))
-  const nodeToken = await createNodeToken(db, { accountId, sharing: 'shared' })
+    .execute((trx) => apiKeyRepository.createApiKey(trx, { accountId, name: 'bench', role: 'admin' }))
+  const nodeToken = await nodeRepository.createNodeToken(db, { accountId, sharing: 'shared' })
   await db.destroy()
   return { endpointId, modelKey, key, nodeToken }
 }

@@ -9,7 +9,7 @@ import { openServices } from '../api/open-services.ts'
 import { startGateway } from '../api/server.ts'
 import { openDatabase } from '../db/database.ts'
 import { migrate } from '../db/migrate.ts'
-import { createApiKey } from '../db/repositories/platform/api-keys.ts'
+import * as apiKeyRepository from '../db/repositories/platform/api-keys.ts'
 import type { Database } from '../db/tables.ts'
 import { newId } from '../domain/ids.ts'
 import { ensureDatabase, initPostgres, postgresChild } from '../embedded/postgres.ts'
@@ -97,7 +97,7 @@ export async function createAccount(db: Kysely<Database>): Promise<BenchAccount>
   await db.insertInto('account').values({ id, name: 'bench' }).execute()
   const { key } = await db
     .transaction()
-    .execute((trx) => createApiKey(trx, { accountId: id, name: 'bench', role: 'admin' }))
+    .execute((trx) => apiKeyRepository.createApiKey(trx, { accountId: id, name: 'bench', role: 'admin' }))
   return { id, key }
 }
 

@@ -5,7 +5,7 @@ import type { Kysely } from 'kysely'
 import { Pool } from 'undici'
 import { Journal } from '../api/gateway/journal/journal.ts'
 import type { TaskEntry } from '../db/repositories/tasks/entry.ts'
-import { eventForm, freezeEvent, insertFrozenEvents } from '../db/repositories/webhooks/events.ts'
+import * as eventRepository from '../db/repositories/webhooks/events.ts'
 import type { Database } from '../db/tables.ts'
 import { newId } from '../domain/ids.ts'
 import { createLogger } from '../platform/log.ts'
@@ -39,7 +39,7 @@ export async function startBareFeed(
   const pool = new Pool(origin, { connections: 16, connect: { ca } })
   const server = await serve(async (_path, body) => {
     const event = eventOf(newId(), publisher, body)
-    await insertFrozenEvents(db, [event])
+    await eventRepository.insertFrozenEvents(db, [event])
     const answer = await pool.request({ method: 'POST', path: pathname, body: event.payload })
     await answer.body.dump()
   })
@@ -48,7 +48,7 @@ export async function startBareFeed(
 
 function endedTask({ accountId, endpointId, modelKey }: Publisher, lab: string): TaskEntry {
   const now = new Date()
-  const form = eventForm({
+  const form = eventRepository.eventForm({
     accountId,
     type: 'inference.task.succeeded',
     resource: { object: 'inference.task', status: 'succeeded' },
@@ -84,7 +84,7 @@ function endedTask({ accountId, endpointId, modelKey }: Publisher, lab: string):
 
 /** A frozen event whose payload also carries the driver's marks. */
 function eventOf(id: string, { accountId }: Publisher, lab: string) {
-  const event = freezeEvent(
+  const event = eventRepository.freezeEvent(
     {
       accountId,
       type: 'inference.task.succeeded',

@@ -3,8 +3,8 @@ import { join } from 'node:path'
 import type { Kysely } from 'kysely'
 import { connectOnce, openDatabase } from '../db/database.ts'
 import { migrate } from '../db/migrate.ts'
-import { createNodeToken } from '../db/repositories/nodes/nodes.ts'
-import { createApiKey, findApiKey, hashApiKey } from '../db/repositories/platform/api-keys.ts'
+import * as nodeRepository from '../db/repositories/nodes/nodes.ts'
+import * as apiKeyRepository from '../db/repositories/platform/api-keys.ts'
 import type { Database } from '../db/tables.ts'
 import { newId } from '../domain/ids.ts'
 import { unusable } from '../platform/reason.ts'
@@ -31,14 +31,16 @@ export async function prepareDatabase(url: string, layout: Layout, secrets: Secr
   const { accountId, apiKey } = await firstAccount(db, layout, secrets)
   const hasJoined = await staysJoined(db, layout.node)
   // The owner of the machine runs the platform, so its node works for every account.
-  const nodeToken = hasJoined ? '' : await createNodeToken(db, { accountId, sharing: 'shared' })
+  const nodeToken = hasJoined
+    ? ''
+    : await nodeRepository.createNodeToken(db, { accountId, sharing: 'shared' })
   return { accountId, apiKey, nodeToken }
 }
 
 /** Returns the account and key of earlier starts if the database still has them, otherwise new ones. */
 async function firstAccount(db: Kysely<Database>, layout: Layout, secrets: Secrets) {
   if (secrets.api_key && secrets.account_id) {
-    const known = await findApiKey(db, hashApiKey(secrets.api_key))
+    const known = await apiKeyRepository.findApiKey(db, apiKeyRepository.hashApiKey(secrets.api_key))
     if (known) return { accountId: secrets.account_id, apiKey: secrets.api_key }
   }
   return db.transaction().execute(async (trx) => {
@@ -49,7 +51,11 @@ async function firstAccount(db: Kysely<Database>, layout: Layout, secrets: Secre
       .executeTakeFirst()
     const accountId = known?.id ?? newId()
     if (!known) await trx.insertInto('account').values({ id: accountId, name: 'embedded' }).execute()
-    const { key: apiKey } = await createApiKey(trx, { accountId, name: 'embedded', role: 'admin' })
+    const { key: apiKey } = await apiKeyRepository.createApiKey(trx, {
+      accountId,
+      name: 'embedded',
+      role: 'admin',
+    })
     // The file is written before the commit. A crash in between leaves a key that does not exist and is made again,
     // rather than a key that is lost.
     saveSecrets(layout.secrets, { ...secrets, account_id: accountId, api_key: apiKey })

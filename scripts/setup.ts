@@ -3,8 +3,8 @@ import { join } from 'node:path'
 import { CreateBucketCommand, S3Client } from '@aws-sdk/client-s3'
 import { openDatabase } from '../db/database.ts'
 import { migrate } from '../db/migrate.ts'
-import { createNodeToken } from '../db/repositories/nodes/nodes.ts'
-import { createApiKey } from '../db/repositories/platform/api-keys.ts'
+import * as nodeRepository from '../db/repositories/nodes/nodes.ts'
+import * as apiKeyRepository from '../db/repositories/platform/api-keys.ts'
 import { newId } from '../domain/ids.ts'
 import { addSearchAttributes, temporalReady } from '../embedded/temporal.ts'
 import { readConfig, required } from '../platform/config.ts'
@@ -31,10 +31,14 @@ if (!existsSync(credentials)) {
   const accountId = newId()
   const key = await db.transaction().execute(async (trx) => {
     await trx.insertInto('account').values({ id: accountId, name: 'first' }).execute()
-    const { key: text } = await createApiKey(trx, { accountId, name: 'first', role: 'admin' })
+    const { key: text } = await apiKeyRepository.createApiKey(trx, {
+      accountId,
+      name: 'first',
+      role: 'admin',
+    })
     return text
   })
-  const nodeToken = await createNodeToken(db, { accountId, sharing: 'shared' })
+  const nodeToken = await nodeRepository.createNodeToken(db, { accountId, sharing: 'shared' })
   mkdirSync(nodeFolder, { recursive: true })
   writeFileSync(join(nodeFolder, 'token'), nodeToken, { mode: 0o644 })
   writeFileSync(credentials, `${JSON.stringify({ account_id: accountId, api_key: key }, null, 2)}\n`, {

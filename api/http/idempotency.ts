@@ -1,12 +1,6 @@
 import type { Transaction } from 'kysely'
-import {
-  findReply,
-  type IdempotencyId,
-  releaseKey,
-  storeReply,
-  type StoredReply,
-  takeKey,
-} from '../../db/repositories/platform/idempotency.ts'
+import * as idempotencyRepository from '../../db/repositories/platform/idempotency.ts'
+import type { IdempotencyId, StoredReply } from '../../db/repositories/platform/idempotency.ts'
 import type { Database } from '../../db/tables.ts'
 import { ApiError, invalid } from '../../domain/errors.ts'
 import { isUuid } from '../../domain/uuid.ts'
@@ -61,7 +55,7 @@ export class Idempotency {
   async run(keyed: KeyedRequest, admit: () => Promise<void> | undefined, work: Work): Promise<Outgoing> {
     const name = nameOf(keyed.id)
     for (;;) {
-      const stored = await findReply(this.#services.db, keyed.id)
+      const stored = await idempotencyRepository.findReply(this.#services.db, keyed.id)
       if (stored) return this.#open(keyed, stored)
       const other = this.#atWork.get(name)
       if (!other) break
@@ -91,14 +85,14 @@ export class Idempotency {
     const { id, digest } = keyed
     for (;;) {
       const outgoing = await db.transaction().execute(async (trx) => {
-        if (!(await takeKey(trx, id, digest))) return undefined
+        if (!(await idempotencyRepository.takeKey(trx, id, digest))) return undefined
         const done = await work(trx)
         await this.#keep(trx, id, done)
         return done
       })
       if (outgoing) return outgoing
 
-      const stored = await findReply(db, id)
+      const stored = await idempotencyRepository.findReply(db, id)
       if (stored) return this.#open(keyed, stored)
     }
   }
@@ -110,13 +104,13 @@ export class Idempotency {
     { status, body, headers }: Outgoing,
   ): Promise<void> {
     if (status < 200 || status > 299) {
-      await releaseKey(trx, id)
+      await idempotencyRepository.releaseKey(trx, id)
       return
     }
     if (body !== undefined && typeof body !== 'string') throw new Error('an idempotent route answers in JSON')
     const text = JSON.stringify({ body, headers })
     const reply = this.#services.secretBox.seal(text, nameOf(id))
-    await storeReply(trx, id, { status, reply })
+    await idempotencyRepository.storeReply(trx, id, { status, reply })
   }
 
   #open({ id, digest }: KeyedRequest, { bodyDigest, status, reply }: StoredReply): Outgoing {

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Transaction } from 'kysely'
-import { shareKillSwitch } from '../../db/repositories/platform/kill-switch.ts'
+import * as killSwitchRepository from '../../db/repositories/platform/kill-switch.ts'
 import type { Database } from '../../db/tables.ts'
 import { ApiError } from '../../domain/errors.ts'
 import type { KillSwitchView } from '../gateway/caches/kill-switch.ts'
@@ -38,7 +38,7 @@ async function catchUp(view: KillSwitchView): Promise<void> {
  * lock meanwhile. Once the activation of the switch is committed, no transaction that calls this commits.
  */
 export async function passKillSwitchIn(trx: Transaction<Database>): Promise<void> {
-  const row = await shareKillSwitch(trx)
+  const row = await killSwitchRepository.shareKillSwitch(trx)
   if (row.active) throw stopped(row)
 }
 

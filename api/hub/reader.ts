@@ -1,6 +1,6 @@
 import type { Kysely } from 'kysely'
 import { LRUCache } from 'lru-cache'
-import { findAccount } from '../../db/repositories/platform/accounts.ts'
+import * as accountRepository from '../../db/repositories/platform/accounts.ts'
 import type { Database } from '../../db/tables.ts'
 import { tryLater } from '../../domain/errors.ts'
 import { isGranted } from '../../domain/hub/grants.ts'
@@ -77,7 +77,7 @@ export class HubReader {
     const isClosed = info.isPrivate || info.gated
     // Without a token the hub itself returns only open repositories.
     if (!isClosed || !this.#hub.hasToken) return { info, isOpen: true }
-    const account = await findAccount(this.#db, accountId)
+    const account = await accountRepository.findAccount(this.#db, accountId)
     const isOpen = account !== undefined && isGranted(account.hub_repos, info.repoId)
     if (info.isPrivate && !isOpen) throw HubError.notFound()
     return { info, isOpen }

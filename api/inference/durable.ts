@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { endTask, findTask, handOverTask, lockWaiting } from '../../db/repositories/tasks/tasks.ts'
-import { insertTasks } from '../../db/repositories/tasks/writes.ts'
+import * as taskRepository from '../../db/repositories/tasks/tasks.ts'
+import * as taskWriteRepository from '../../db/repositories/tasks/writes.ts'
 import type { TaskRow } from '../../db/tables/inference.ts'
 import { type ApiError, tryLater } from '../../domain/errors.ts'
 import { isTerminalTask } from '../../domain/inference-task.ts'
@@ -47,9 +47,9 @@ const takeTurn = (accountId: string): Promise<Disposable> =>
 
 const writeQueued = (db: Services['db'], draft: TaskDraft): Promise<void> =>
   db.transaction().execute(async (trx) => {
-    const { quota, waiting } = await lockWaiting(trx, draft.accountId)
+    const { quota, waiting } = await taskRepository.lockWaiting(trx, draft.accountId)
     if (waiting >= quota) throw quotaExceeded(quota, waiting)
-    await insertTasks(trx, [queuedEntry(draft)], startOf(draft))
+    await taskWriteRepository.insertTasks(trx, [queuedEntry(draft)], startOf(draft))
     await passKillSwitchIn(trx)
   })
 
@@ -75,7 +75,7 @@ export async function handOver(
 ): Promise<void> {
   for (const since = performance.now(); ; await sleep(AGAIN_MS)) {
     try {
-      await db.transaction().execute((trx) => handOverTask(trx, draft.taskId, startOf(draft)))
+      await db.transaction().execute((trx) => taskRepository.handOverTask(trx, draft.taskId, startOf(draft)))
       return outbox.poke()
     } catch (err) {
       if (performance.now() - since > KEEP_MS) throw err
@@ -91,7 +91,7 @@ export async function awaitTask(
   ended: Promise<boolean>,
 ): Promise<TaskRow | undefined> {
   await ended
-  const row = await findTask(db, { id: taskId, accountId })
+  const row = await taskRepository.findTask(db, { id: taskId, accountId })
   return row && isTerminalTask(row.status) ? row : undefined
 }
 
@@ -115,7 +115,7 @@ export async function cancelTask(
 ): Promise<TaskRow | undefined> {
   const before = await db
     .transaction()
-    .execute((trx) => endTask(trx, taskId, { status: 'failed', error }, now()))
+    .execute((trx) => taskRepository.endTask(trx, taskId, { status: 'failed', error }, now()))
   if (!before || isTerminalTask(before.status)) return before
 
   links.cancelTask(taskId)

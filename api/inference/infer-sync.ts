@@ -1,4 +1,4 @@
-import { findModelNeeds } from '../../db/repositories/nodes/loads.ts'
+import * as nodeLoadRepository from '../../db/repositories/nodes/loads.ts'
 import type { TaskRow } from '../../db/tables/inference.ts'
 import { newId } from '../../domain/ids.ts'
 import type { InferResponse } from '../../schemas/inference-task.ts'
@@ -164,7 +164,7 @@ async function whyNotYet(
   { db, links, now }: Services,
   { endpoint: { model_key }, accountId: account_id }: TaskDraft,
 ): Promise<string> {
-  const needs = await findModelNeeds(db, model_key)
+  const needs = await nodeLoadRepository.findModelNeeds(db, model_key)
   const need = needs && { ...needs, model_key, account_id, now: now().getTime() }
   const placed = need && links.placement.place(need, Math.random)
   if (!placed || placed.chosen) return 'The model was not ready in time; the task goes on.'

@@ -1,8 +1,8 @@
 import type { Kysely } from 'kysely'
-import { markUnusable } from '../../db/repositories/models/unusable-versions.ts'
-import { estimateLoadMs, recordLoad } from '../../db/repositories/nodes/loads.ts'
-import { orderModel } from '../../db/repositories/nodes/model-orders.ts'
-import { enqueueWorkflow } from '../../db/repositories/platform/workflow-starts.ts'
+import * as unusableVersionRepository from '../../db/repositories/models/unusable-versions.ts'
+import * as nodeLoadRepository from '../../db/repositories/nodes/loads.ts'
+import * as modelOrderRepository from '../../db/repositories/nodes/model-orders.ts'
+import * as workflowStartRepository from '../../db/repositories/platform/workflow-starts.ts'
 import type { Database } from '../../db/tables.ts'
 import { ApiError, unusableModel } from '../../domain/errors.ts'
 import { missingEnvironment, warmthOf } from '../../domain/placement/node-snapshot.ts'
@@ -111,7 +111,7 @@ export class ModelLoads implements Disposable {
   async ceilingMs({ model_key, account_id }: Pick<LoadNeed, 'model_key' | 'account_id'>): Promise<number> {
     const { db, links } = this.#options
     const state = links.placement.count(model_key, account_id).cached > 0 ? 'cached' : 'cold'
-    const measured = await estimateLoadMs(db, model_key, state)
+    const measured = await nodeLoadRepository.estimateLoadMs(db, model_key, state)
     if (measured === undefined) return UNMEASURED_CEILING_MS
     return Math.max(LEAST_CEILING_MS, CEILING_FACTOR * measured)
   }
@@ -282,8 +282,8 @@ export class ModelLoads implements Disposable {
     const place = { modelKey: need.model_key, nodeId }
     try {
       await db.transaction().execute(async (trx) => {
-        await orderModel(trx, place)
-        await enqueueWorkflow(trx, modelLoadStart(place))
+        await modelOrderRepository.orderModel(trx, place)
+        await workflowStartRepository.enqueueWorkflow(trx, modelLoadStart(place))
       })
       outbox.poke()
     } catch (err) {
@@ -318,7 +318,7 @@ export class ModelLoads implements Disposable {
     const { model_key: modelKey } = model
     const isMarked = await db
       .transaction()
-      .execute((trx) => markUnusable(trx, { modelKey, nodeId, reason }))
+      .execute((trx) => unusableVersionRepository.markUnusable(trx, { modelKey, nodeId, reason }))
       .catch((err: unknown) => {
         emit(log, 'model.mark_failed', { err, model_key: modelKey })
         return false
@@ -376,8 +376,8 @@ export class ModelLoads implements Disposable {
     // A load that installed an environment is not recorded, because the next one will not have to.
     if (warmth === 'warm' || !hardware || installingMs > 0 || orderedAt === undefined) return
     const mean_ms = performance.now() - orderedAt
-    await recordLoad(db, { model_key: need.model_key, start_state: warmth, hardware, mean_ms }).catch(
-      (err: unknown) => emit(log, 'model.load_time_failed', { err, model_key: need.model_key }),
-    )
+    await nodeLoadRepository
+      .recordLoad(db, { model_key: need.model_key, start_state: warmth, hardware, mean_ms })
+      .catch((err: unknown) => emit(log, 'model.load_time_failed', { err, model_key: need.model_key }))
   }
 }

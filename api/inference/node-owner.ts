@@ -1,4 +1,4 @@
-import { findNodeOfLease } from '../../db/repositories/tasks/tasks.ts'
+import * as taskRepository from '../../db/repositories/tasks/tasks.ts'
 import type { Services } from '../services.ts'
 
 /** Returns the account that earns the payout of a task; free tasks need none. */
@@ -8,5 +8,5 @@ export function ownerOfNode(
   nodeId: string,
 ): string | undefined | Promise<string | undefined> {
   if (priceMicro === 0) return undefined
-  return links.ownerOf(nodeId) ?? findNodeOfLease(db, nodeId).then((node) => node?.account_id)
+  return links.ownerOf(nodeId) ?? taskRepository.findNodeOfLease(db, nodeId).then((node) => node?.account_id)
 }

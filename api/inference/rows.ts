@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import type { Settlement, TaskEntry, TaskTemplate } from '../../db/repositories/tasks/entry.ts'
-import { endOf, settlementOf } from '../../db/repositories/tasks/tasks.ts'
+import * as taskRepository from '../../db/repositories/tasks/tasks.ts'
 import { hold } from '../../domain/ledger.ts'
 import type { ModelState } from '../../schemas/inference-task.ts'
 import type { Admitted } from './admission.ts'
@@ -58,7 +58,8 @@ function newTemplate(
 ): TaskTemplate {
   const { id: endpoint_id, model_key, price_micro } = endpoint
   const price = { accountId, priceMicro: price_micro }
-  const end = status === 'succeeded' || status === 'failed' ? endOf(price, status, owner) : undefined
+  const end =
+    status === 'succeeded' || status === 'failed' ? taskRepository.endOf(price, status, owner) : undefined
   return {
     account_id: accountId,
     endpoint_id,
@@ -139,7 +140,7 @@ export function runningSettlement(
 ): Settlement {
   const { taskId, accountId, endpoint } = draft
   const { nodeId, inferenceTimeMs, outcome } = work
-  return settlementOf(
+  return taskRepository.settlementOf(
     { id: taskId, account_id: accountId, price_micro: endpoint.price_micro },
     outcome.status === 'succeeded'
       ? {

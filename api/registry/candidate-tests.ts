@@ -1,4 +1,4 @@
-import { enqueueCandidateTest } from '../../db/repositories/models/candidate-tests.ts'
+import * as candidateTestRepository from '../../db/repositories/models/candidate-tests.ts'
 import type { ModelVersionRow } from '../../db/tables/models.ts'
 import { candidateTestStart } from '../../workflows/contract/starts.ts'
 import type { Services } from '../services.ts'
@@ -14,6 +14,10 @@ export async function startCandidateTest(
   version: Candidate,
 ): Promise<void> {
   if (version.lifecycle_status !== 'candidate' || version.lifecycle_note !== null) return
-  await db.transaction().execute((trx) => enqueueCandidateTest(trx, version.id, candidateTestStart(version)))
+  await db
+    .transaction()
+    .execute((trx) =>
+      candidateTestRepository.enqueueCandidateTest(trx, version.id, candidateTestStart(version)),
+    )
   outbox.poke()
 }

@@ -5,7 +5,7 @@ import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { request } from 'undici'
-import { createApiKey } from '../../db/repositories/platform/api-keys.ts'
+import * as apiKeyRepository from '../../db/repositories/platform/api-keys.ts'
 import { newId } from '../../domain/ids.ts'
 import { startDatabase, type TestDatabase } from '../support/servers/database.ts'
 import { gatewayEnv, runGateway } from '../support/servers/gateway-process.ts'
@@ -31,7 +31,7 @@ describe('the gateway process', () => {
     await database.db.insertInto('account').values({ id: accountId, name: 'a' }).execute()
     const { key } = await database.db
       .transaction()
-      .execute((trx) => createApiKey(trx, { accountId, name: 'k', role: 'admin' }))
+      .execute((trx) => apiKeyRepository.createApiKey(trx, { accountId, name: 'k', role: 'admin' }))
 
     const answer = await request(`${baseUrl}/api/builder/v1/datasets?signature=s3cret`, {
       headers: { 'x-api-key': key },

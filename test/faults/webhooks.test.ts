@@ -3,7 +3,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Client, Connection } from '@temporalio/client'
 import type { Kysely } from 'kysely'
 import { openDatabase } from '../../db/database.ts'
-import { insertEvents, type TerminalEvent } from '../../db/repositories/webhooks/events.ts'
+import * as eventRepository from '../../db/repositories/webhooks/events.ts'
+import type { TerminalEvent } from '../../db/repositories/webhooks/events.ts'
 import type { Database } from '../../db/tables.ts'
 import { newId } from '../../domain/ids.ts'
 import { eventually } from '../support/assertions/until.ts'
@@ -30,7 +31,7 @@ describe('webhooks while processes are killed', function () {
     let senderDiedAt = new Date(0)
     for (let sent = 0; sent < EVENTS; sent += GROUP) {
       const events = Array.from({ length: GROUP }, () => eventOf(platform.ready.account_id))
-      await persistently(() => insertEvents(db, events, new Date()))
+      await persistently(() => eventRepository.insertEvents(db, events, new Date()))
       expected.push(...events.map(({ resource }) => resource.id))
       const victim = VICTIMS[Math.floor(sent / (EVENTS / (VICTIMS.length + 1))) - 1]
       if (!victim || sent % (EVENTS / (VICTIMS.length + 1)) !== 0) continue

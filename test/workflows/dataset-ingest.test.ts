@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { cancelled } from '@temporalio/activity'
 import { ApplicationFailure } from '@temporalio/common'
 import { createDatasetActivities } from '../../activities/control/datasets/datasets.ts'
-import { sizeOfDataset } from '../../db/repositories/datasets/datasets.ts'
+import * as datasetRepository from '../../db/repositories/datasets/datasets.ts'
 import { freePort } from '../../platform/free-ports.ts'
 import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
 import { failingAt, twice } from '../support/assertions/at-least-once.ts'
@@ -69,11 +69,11 @@ describe('datasetIngest', () => {
     const id = await on.create()
     await on.fill(id, CSV)
 
-    const measured = await sizeOfDataset(db, id)
+    const measured = await datasetRepository.sizeOfDataset(db, id)
     // As a worker of a version that knows no measure does.
     const other = { object_key: `datasets/${on.accountId}/${id}/other/data.csv`, total_size_bytes: 5_000 }
     await db.updateTable('dataset').set(other).where('id', '=', id).execute()
-    const replaced = await sizeOfDataset(db, id)
+    const replaced = await datasetRepository.sizeOfDataset(db, id)
 
     assert.equal(measured.fileBytes, CSV.length)
     assert.ok(measured.decodedBytes > CSV.length, String(measured.decodedBytes))

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { readKillSwitch, writeKillSwitch } from '../../db/repositories/platform/kill-switch.ts'
+import * as killSwitchRepository from '../../db/repositories/platform/kill-switch.ts'
 import { createLogger } from '../../platform/log.ts'
 import { ensureSchedules } from '../../workers/schedules.ts'
 import {
@@ -37,7 +37,7 @@ describe('killSwitch', () => {
   const handle = () => temporal.client.workflow.getHandle(WORKFLOW_ID.killSwitch)
   const rest = (action: string) =>
     api.call('POST', `/api/v1/admin/killswitch/${action}`, { key: OPERATIONS_KEY })
-  const row = () => readKillSwitch(api.database.db)
+  const row = () => killSwitchRepository.readKillSwitch(api.database.db)
   const knows = (state: Partial<KillSwitchState>) =>
     until(async () => {
       const known = await handle().query(killSwitchState)
@@ -72,7 +72,7 @@ describe('killSwitch', () => {
   })
 
   it('is not turned back by the signal of an earlier change that comes late', async () => {
-    const { version } = await writeKillSwitch(
+    const { version } = await killSwitchRepository.writeKillSwitch(
       api.database.db,
       { active: false, reason: 'over', actor: 'me' },
       new Date(),
@@ -105,7 +105,11 @@ describe('killSwitch', () => {
 
   it('is reminded of the row, and runs again, after it was terminated', async () => {
     await handle().terminate('by mistake')
-    await writeKillSwitch(api.database.db, { active: true, reason: 'meanwhile', actor: 'me' }, new Date())
+    await killSwitchRepository.writeKillSwitch(
+      api.database.db,
+      { active: true, reason: 'meanwhile', actor: 'me' },
+      new Date(),
+    )
 
     await until(async () => (await handle().describe()).status.name === 'RUNNING', 60_000)
     await knows({ active: true, reason: 'meanwhile', actor: 'me' })

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { ApplicationFailure } from '@temporalio/common'
 import { createMaintenanceActivities } from '../../activities/control/housekeeping/retention.ts'
-import { attemptFile, insertCheckpoint, jobFolder } from '../../db/repositories/training/job-files.ts'
+import * as jobFileRepository from '../../db/repositories/training/job-files.ts'
 import { newId } from '../../domain/ids.ts'
 import { QUEUES } from '../../workflows/contract/policy.ts'
 import { failingAt, twice } from '../support/assertions/at-least-once.ts'
@@ -238,7 +238,7 @@ describe('housekeeping', () => {
         ),
       )
       const keyOf = (run: { id: string }, attempt: number, kind: 'artifact' | 'checkpoint') =>
-        attemptFile({ account_id: accountId, id: run.id }, { attempt, kind, filename: 'f' })
+        jobFileRepository.attemptFile({ account_id: accountId, id: run.id }, { attempt, kind, filename: 'f' })
       for (const run of [old!, young!]) {
         for (const attempt of [1, 2]) {
           for (const kind of ['artifact', 'checkpoint'] as const) {
@@ -253,16 +253,21 @@ describe('housekeeping', () => {
           size_bytes: 1,
           sha256: 'x',
         }
-        await db
-          .transaction()
-          .execute((trx) => insertCheckpoint(trx, { ...checkpoint, object_key: keyOf(run, 2, 'checkpoint') }))
+        await db.transaction().execute((trx) =>
+          jobFileRepository.insertCheckpoint(trx, {
+            ...checkpoint,
+            object_key: keyOf(run, 2, 'checkpoint'),
+          }),
+        )
       }
 
       await twice(createMaintenanceActivities(api.services)).removeOutlivedFiles()
 
       const left = async (run: { id: string }) => {
         const keys: string[] = []
-        for await (const { key } of objects.list(jobFolder({ account_id: accountId, id: run.id })))
+        for await (const { key } of objects.list(
+          jobFileRepository.jobFolder({ account_id: accountId, id: run.id }),
+        ))
           keys.push(key)
         return keys
       }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { sql } from 'kysely'
-import { listWaitingModels, lockWaking, takeWaking } from '../../db/repositories/tasks/waiting.ts'
+import * as waitingTaskRepository from '../../db/repositories/tasks/waiting.ts'
 import type { EndpointRow } from '../../db/tables/models.ts'
 import { TaskProbe } from '../support/assertions/task-probe.ts'
 import { OPERATIONS_KEY } from '../support/servers/api.ts'
@@ -73,7 +73,7 @@ describe('tasks that wait for a node', () => {
     const deciding = db()
       .transaction()
       .execute(async (trx) => {
-        lock(await lockWaking(trx))
+        lock(await waitingTaskRepository.lockWaking(trx))
         await over
       })
     try {
@@ -96,7 +96,7 @@ describe('tasks that wait for a node', () => {
     for (const endpoint of [early, early, late, early]) ids.push(await queueInVain(endpoint))
     const [first, second, other, third] = ids
 
-    const waiting = await listWaitingModels(db())
+    const waiting = await waitingTaskRepository.listWaitingModels(db())
     assert.deepEqual(
       waiting.map(({ model_key, waiting, woken }) => [model_key, waiting, woken]),
       [
@@ -107,11 +107,17 @@ describe('tasks that wait for a node', () => {
     const take = (count: number) =>
       db()
         .transaction()
-        .execute((trx) => takeWaking(trx, { account_id: world.accountId, model_key: early.model_key, count }))
+        .execute((trx) =>
+          waitingTaskRepository.takeWaking(trx, {
+            account_id: world.accountId,
+            model_key: early.model_key,
+            count,
+          }),
+        )
     assert.deepEqual(await take(2), [first, second])
     assert.deepEqual(await take(2), [third])
     assert.deepEqual(await take(2), [])
-    assert.equal((await listWaitingModels(db()))[0]?.woken, 3)
+    assert.equal((await waitingTaskRepository.listWaitingModels(db()))[0]?.woken, 3)
 
     await sql`update task set woken_at = now() - interval '1 minute' where id = ${second}`.execute(db())
     assert.deepEqual(await take(2), [second])

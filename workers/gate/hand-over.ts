@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Kysely } from 'kysely'
 import pTimeout from 'p-timeout'
-import { recordDispatch } from '../../db/repositories/nodes/dispatches.ts'
+import * as dispatchRepository from '../../db/repositories/nodes/dispatches.ts'
 import type { Database } from '../../db/tables.ts'
 import type { Logger } from '../../platform/log.ts'
 import { subjectOf } from '../../workflows/contract/policy.ts'
@@ -55,12 +55,15 @@ export class HandOvers {
     return false
   }
 
-  async #insert(dispatch: Parameters<typeof recordDispatch>[1], isWanted: () => boolean): Promise<boolean> {
+  async #insert(
+    dispatch: Parameters<typeof dispatchRepository.recordDispatch>[1],
+    isWanted: () => boolean,
+  ): Promise<boolean> {
     const deadline = performance.now() + RECORD_WITHIN_MS
     for (;;) {
       try {
         const left = Math.max(1, deadline - performance.now())
-        const recorded = recordDispatch(this.#db, dispatch)
+        const recorded = dispatchRepository.recordDispatch(this.#db, dispatch)
         await pTimeout(recorded, { milliseconds: left, message: 'the database does not answer' })
         return true
       } catch (err) {

@@ -1,7 +1,8 @@
 import type { Kysely } from 'kysely'
 import { LRUCache } from 'lru-cache'
 import type { CacheWatch } from '../../db/cache-watch.ts'
-import { type NodeStanding, readNodeStandings } from '../../db/repositories/nodes/standings.ts'
+import * as nodeStandingRepository from '../../db/repositories/nodes/standings.ts'
+import type { NodeStanding } from '../../db/repositories/nodes/standings.ts'
 import type { Database } from '../../db/tables.ts'
 import type { Logger } from '../../platform/log.ts'
 import { emit } from './events.ts'
@@ -87,6 +88,7 @@ export class Standings {
 
   async #read(nodeIds: readonly string[]): Promise<void> {
     if (nodeIds.length === 0) return
-    for (const standing of await readNodeStandings(this.#db, nodeIds)) this.#known.set(standing.id, standing)
+    for (const standing of await nodeStandingRepository.readNodeStandings(this.#db, nodeIds))
+      this.#known.set(standing.id, standing)
   }
 }

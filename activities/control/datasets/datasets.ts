@@ -1,15 +1,9 @@
 import { activityInfo, cancellationSignal, heartbeat } from '@temporalio/activity'
 import { ApplicationFailure, ApplicationFailureCategory } from '@temporalio/common'
 import { databaseNow } from '../../../db/clock.ts'
-import {
-  failIngest,
-  findOpenIngest,
-  finishIngest,
-  openUploadKeys,
-  stalledIngests,
-  type OpenIngest,
-} from '../../../db/repositories/datasets/ingests.ts'
-import { enqueueWorkflow } from '../../../db/repositories/platform/workflow-starts.ts'
+import * as ingestRepository from '../../../db/repositories/datasets/ingests.ts'
+import type { OpenIngest } from '../../../db/repositories/datasets/ingests.ts'
+import * as workflowStartRepository from '../../../db/repositories/platform/workflow-starts.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import { datasetFolder, datasetKey } from '../../../domain/object-keys.ts'
 import { FairTurns, LineFull } from '../../../platform/async/fair-turns.ts'
@@ -66,7 +60,7 @@ export const createDatasetActivities = (
    * it is read, reading changes nothing, and the outcome is written by one guarded update.
    */
   async ingestDataset(uploadId: string): Promise<IngestOutcome> {
-    const upload = await findOpenIngest(db, uploadId)
+    const upload = await ingestRepository.findOpenIngest(db, uploadId)
     if (!upload) return { status: 'closed' }
     const progress: Progress = {
       brokenReads: 0,
@@ -76,10 +70,10 @@ export const createDatasetActivities = (
     try {
       using _turn = await turns.take(upload.accountId, cancellationSignal())
       // The upload may have been closed while it waited.
-      if (!(await findOpenIngest(db, uploadId))) return { status: 'closed' }
+      if (!(await ingestRepository.findOpenIngest(db, uploadId))) return { status: 'closed' }
       const key = await settle(objects, upload)
       const profile = await readStored(objects, { key, upload, bounds })
-      const finished = await finishIngest(db, uploadId, { object_key: key, ...profile })
+      const finished = await ingestRepository.finishIngest(db, uploadId, { object_key: key, ...profile })
       const unwanted = finished ? finished.replacedKey : key
       if (unwanted) await objects.delete(unwanted)
       return finished ? { status: 'ready', numSamples: profile.num_samples } : { status: 'closed' }
@@ -91,7 +85,7 @@ export const createDatasetActivities = (
       }
       const reason = whyRefused(err, progress)
       if (reason === undefined) throw err
-      await failIngest(db, uploadId, reason)
+      await ingestRepository.failIngest(db, uploadId, reason)
       await objects.delete(keyOf(upload))
       return { status: 'failed' }
     } finally {
@@ -104,7 +98,7 @@ export const createDatasetActivities = (
     const reason = isCancelled
       ? 'an operator cancelled the check of the file'
       : 'the file could not be checked'
-    await failIngest(db, uploadId, reason)
+    await ingestRepository.failIngest(db, uploadId, reason)
   },
 
   /** Removes the files of a deleted dataset. Safe to repeat because deleting an absent object succeeds. */
@@ -126,9 +120,13 @@ export const createDatasetActivities = (
    * because a running workflow is not started twice, and a closed upload is not read again.
    */
   async restartStalledIngests(): Promise<{ count: number }> {
-    const stalled = await stalledIngests(db, { olderThanS: STALLED_AFTER_S, limit: STALLED_BATCH })
+    const stalled = await ingestRepository.stalledIngests(db, {
+      olderThanS: STALLED_AFTER_S,
+      limit: STALLED_BATCH,
+    })
     await db.transaction().execute(async (trx) => {
-      for (const upload of stalled) await enqueueWorkflow(trx, datasetIngestStart(upload))
+      for (const upload of stalled)
+        await workflowStartRepository.enqueueWorkflow(trx, datasetIngestStart(upload))
     })
     return { count: stalled.length }
   },
@@ -144,7 +142,7 @@ export const createDatasetActivities = (
       if (lastModified.getTime() < oldest) old.push(key)
       if (old.length === ORPHAN_BATCH) break
     }
-    const wanted = await openUploadKeys(db, old)
+    const wanted = await ingestRepository.openUploadKeys(db, old)
     const orphans = old.filter((key) => !wanted.has(key))
     for (const key of orphans) await objects.delete(key)
     return { count: orphans.length }

@@ -1,21 +1,16 @@
 import { type Client, type WorkflowExecutionStatusName, WorkflowNotFoundError } from '@temporalio/client'
 import type { Kysely } from 'kysely'
-import { candidatesInTest, enqueueNextTest } from '../../../db/repositories/models/candidate-tests.ts'
-import { moveVersion } from '../../../db/repositories/models/version-lifecycle.ts'
-import { readKillSwitch } from '../../../db/repositories/platform/kill-switch.ts'
-import {
-  expireLeases,
-  openJobs,
-  openTasks,
-  type OpenJob,
-  type OpenTask,
-  removeDeadGateways,
-} from '../../../db/repositories/platform/open-work.ts'
-import { enqueueWorkflow, type WorkflowStart } from '../../../db/repositories/platform/workflow-starts.ts'
-import { endTask } from '../../../db/repositories/tasks/tasks.ts'
-import { endRun } from '../../../db/repositories/training/endings.ts'
-import { waitingDeliveries } from '../../../db/repositories/webhooks/deliveries.ts'
-import { endDelivery } from '../../../db/repositories/webhooks/endings.ts'
+import * as candidateTestRepository from '../../../db/repositories/models/candidate-tests.ts'
+import * as versionLifecycleRepository from '../../../db/repositories/models/version-lifecycle.ts'
+import * as killSwitchRepository from '../../../db/repositories/platform/kill-switch.ts'
+import * as openWorkRepository from '../../../db/repositories/platform/open-work.ts'
+import type { OpenJob, OpenTask } from '../../../db/repositories/platform/open-work.ts'
+import * as workflowStartRepository from '../../../db/repositories/platform/workflow-starts.ts'
+import type { WorkflowStart } from '../../../db/repositories/platform/workflow-starts.ts'
+import * as taskRepository from '../../../db/repositories/tasks/tasks.ts'
+import * as jobEndingRepository from '../../../db/repositories/training/endings.ts'
+import * as deliveryRepository from '../../../db/repositories/webhooks/deliveries.ts'
+import * as deliveryEndingRepository from '../../../db/repositories/webhooks/endings.ts'
 import type { Database } from '../../../db/tables.ts'
 import { type Orphan, orphanedTest, orphanOf } from '../../../domain/orphan.ts'
 import { PRIORITY } from '../../../domain/training-run.ts'
@@ -53,13 +48,15 @@ export const createReconcileActivities = ({ db, temporal, log, now }: ControlDep
    * that runs changes nothing.
    */
   async reconcileJobs(after: string | null): Promise<Swept> {
-    const jobs = await openJobs(db, { after, limit: BATCH })
+    const jobs = await openWorkRepository.openJobs(db, { after, limit: BATCH })
     return sweep({ temporal, log }, jobs, {
       workflowId: WORKFLOW_ID.job,
       end: ({ id }, { status, reason }) =>
         db
           .transaction()
-          .execute((trx) => endRun(trx, id, { status, errorMessage: `${reason} of this run` }, now())),
+          .execute((trx) =>
+            jobEndingRepository.endRun(trx, id, { status, errorMessage: `${reason} of this run` }, now()),
+          ),
       restart: (job) => enqueueStart(db, startOfJob(job)),
     })
   },
@@ -69,12 +66,14 @@ export const createReconcileActivities = ({ db, temporal, log, now }: ControlDep
    * repeat for the same reason.
    */
   async reconcileTasks(after: string | null): Promise<Swept> {
-    const tasks = await openTasks(db, { after, limit: BATCH })
+    const tasks = await openWorkRepository.openTasks(db, { after, limit: BATCH })
     return sweep({ temporal, log }, tasks, {
       workflowId: WORKFLOW_ID.task,
       end: ({ id }, { status, reason }) => {
         const error = status === 'cancelled' ? 'the task was cancelled' : `${reason} of this task`
-        return db.transaction().execute((trx) => endTask(trx, id, { status: 'failed', error }, now()))
+        return db
+          .transaction()
+          .execute((trx) => taskRepository.endTask(trx, id, { status: 'failed', error }, now()))
       },
       restart: (task) => enqueueStart(db, startOfTask(task)),
     })
@@ -85,9 +84,9 @@ export const createReconcileActivities = ({ db, temporal, log, now }: ControlDep
    * repeat because a delivery ends once.
    */
   async reconcileDeliveries(after: string | null): Promise<Swept> {
-    return sweep({ temporal, log }, await waitingDeliveries(db, { after, limit: BATCH }), {
+    return sweep({ temporal, log }, await deliveryRepository.waitingDeliveries(db, { after, limit: BATCH }), {
       workflowId: WORKFLOW_ID.delivery,
-      end: ({ id }) => endDelivery(db, id, 'cancelled', now()),
+      end: ({ id }) => deliveryEndingRepository.endDelivery(db, id, 'cancelled', now()),
       restart: ({ id, account_id: accountId }) =>
         enqueueStart(db, webhookDeliveryStart({ deliveryId: id, accountId })),
     })
@@ -98,23 +97,37 @@ export const createReconcileActivities = ({ db, temporal, log, now }: ControlDep
    * Safe to repeat because a test is restarted only if the number of tests has not changed.
    */
   async reconcileCandidates(after: string | null): Promise<Swept> {
-    return sweep({ temporal, log }, await candidatesInTest(db, { after, limit: BATCH }), {
-      workflowId: WORKFLOW_ID.candidateTest,
-      judge: (workflow, { tests }) => orphanedTest(workflow, tests),
-      end: ({ id }, { reason }) =>
-        db
-          .transaction()
-          .execute((trx) =>
-            moveVersion(trx, id, { from: ['candidate'], to: 'candidate', note: reason, now: now() }),
+    return sweep(
+      { temporal, log },
+      await candidateTestRepository.candidatesInTest(db, { after, limit: BATCH }),
+      {
+        workflowId: WORKFLOW_ID.candidateTest,
+        judge: (workflow, { tests }) => orphanedTest(workflow, tests),
+        end: ({ id }, { reason }) =>
+          db.transaction().execute((trx) =>
+            versionLifecycleRepository.moveVersion(trx, id, {
+              from: ['candidate'],
+              to: 'candidate',
+              note: reason,
+              now: now(),
+            }),
           ),
-      restart: (candidate) =>
-        db.transaction().execute((trx) => enqueueNextTest(trx, candidate, candidateTestStart(candidate))),
-    })
+        restart: (candidate) =>
+          db
+            .transaction()
+            .execute((trx) =>
+              candidateTestRepository.enqueueNextTest(trx, candidate, candidateTestStart(candidate)),
+            ),
+      },
+    )
   },
 
   /** Closes expired leases and deletes the rows of dead gateways. Safe to repeat because the age decides. */
   async tidyLeases(): Promise<{ leases: number; gateways: number }> {
-    return { leases: await expireLeases(db, 1_000), gateways: await removeDeadGateways(db) }
+    return {
+      leases: await openWorkRepository.expireLeases(db, 1_000),
+      gateways: await openWorkRepository.removeDeadGateways(db),
+    }
   },
 
   /**
@@ -123,7 +136,7 @@ export const createReconcileActivities = ({ db, temporal, log, now }: ControlDep
    * that is stopping it would wait for that worker.)
    */
   async remindKillSwitch(notified: number | null): Promise<number> {
-    const row = await readKillSwitch(db)
+    const row = await killSwitchRepository.readKillSwitch(db)
     const status = await workflowStatus(temporal, WORKFLOW_ID.killSwitch)
     if (status === 'RUNNING' && row.version === notified) return row.version
     const { workflow, workflowId, taskQueue, args, options } = killSwitchStart
@@ -143,7 +156,7 @@ export const createReconcileActivities = ({ db, temporal, log, now }: ControlDep
 })
 
 const enqueueStart = (db: Kysely<Database>, start: WorkflowStart): Promise<void> =>
-  db.transaction().execute((trx) => enqueueWorkflow(trx, start))
+  db.transaction().execute((trx) => workflowStartRepository.enqueueWorkflow(trx, start))
 
 const startOfJob = (job: OpenJob): WorkflowStart =>
   (job.job_type === 'merge' ? mergeStart : trainingRunStart)({

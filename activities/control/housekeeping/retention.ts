@@ -1,23 +1,10 @@
-import { expiredImports, removeModelImports } from '../../../db/repositories/models/imports.ts'
-import { dropOldOrders } from '../../../db/repositories/nodes/model-orders.ts'
-import {
-  AGED_TABLES,
-  expiredInputs,
-  expiredUploads,
-  removeAged,
-  removeInputs,
-  removeUploads,
-  RETENTION_BATCH,
-} from '../../../db/repositories/platform/retention.ts'
+import * as modelImportRepository from '../../../db/repositories/models/imports.ts'
+import * as modelOrderRepository from '../../../db/repositories/nodes/model-orders.ts'
+import * as retentionRepository from '../../../db/repositories/platform/retention.ts'
 import type { ExpiredFile } from '../../../db/repositories/platform/retention.ts'
-import { reencryptTexts } from '../../../db/repositories/platform/sealed.ts'
-import { FOLD_BATCH, foldUsage } from '../../../db/repositories/platform/usage.ts'
-import {
-  jobFolder,
-  keptJobFiles,
-  noteSwept,
-  unsweptRuns,
-} from '../../../db/repositories/training/job-files.ts'
+import * as sealedTextRepository from '../../../db/repositories/platform/sealed.ts'
+import * as usageRepository from '../../../db/repositories/platform/usage.ts'
+import * as jobFileRepository from '../../../db/repositories/training/job-files.ts'
 import { importKey, INCOMING_PUTS } from '../../../domain/object-keys.ts'
 import type { ObjectStore } from '../../../platform/object-store/store.ts'
 import { SecretBox } from '../../../platform/secret-box.ts'
@@ -44,18 +31,21 @@ export interface Step {
 export const createMaintenanceActivities = ({ db, objects, config, log, now }: ControlDeps) => ({
   /** Folds usage deltas into the totals. Safe to repeat because one statement takes a delta and counts it. */
   async foldUsageCounts(): Promise<Step> {
-    const { taken: count, absurd } = await foldUsage(db)
+    const { taken: count, absurd } = await usageRepository.foldUsage(db)
     if (absurd > 0) emit(log, 'usage.counts_cut', { rows: absurd })
-    return { count, more: count === FOLD_BATCH }
+    return { count, more: count === usageRepository.FOLD_BATCH }
   },
 
   /** Removes one batch of expired rows of every kind. Safe to repeat because the age decides. */
   async removeOutlivedRows(): Promise<Step> {
     const counts = await Promise.all([
-      ...AGED_TABLES.map((table) => removeAged(db, table)),
-      dropOldOrders(db, RETENTION_BATCH),
+      ...retentionRepository.AGED_TABLES.map((table) => retentionRepository.removeAged(db, table)),
+      modelOrderRepository.dropOldOrders(db, retentionRepository.RETENTION_BATCH),
     ])
-    return { count: counts.reduce((sum, each) => sum + each, 0), more: counts.includes(RETENTION_BATCH) }
+    return {
+      count: counts.reduce((sum, each) => sum + each, 0),
+      more: counts.includes(retentionRepository.RETENTION_BATCH),
+    }
   },
 
   /**
@@ -66,7 +56,11 @@ export const createMaintenanceActivities = ({ db, objects, config, log, now }: C
     if (config.HEARTH_ENCRYPTION_KEYS.length === 0) return { count: 0, more: false }
     const box = new SecretBox(config.HEARTH_ENCRYPTION_KEYS)
     const reencrypt = (sealed: Buffer, context: string) => box.seal(box.open(sealed, context), context)
-    const count = await reencryptTexts(db, { prefix: box.currentPrefix, reencrypt, limit: REENCRYPT_BATCH })
+    const count = await sealedTextRepository.reencryptTexts(db, {
+      prefix: box.currentPrefix,
+      reencrypt,
+      limit: REENCRYPT_BATCH,
+    })
     return { count, more: count >= REENCRYPT_BATCH }
   },
 
@@ -75,31 +69,31 @@ export const createMaintenanceActivities = ({ db, objects, config, log, now }: C
    * gone, and deleting an absent file succeeds.
    */
   async removeOutlivedFiles(): Promise<Step> {
-    const uploads = await expiredUploads(db, FILE_BATCH)
+    const uploads = await retentionRepository.expiredUploads(db, FILE_BATCH)
     await removeFiles(objects, uploads)
-    await removeUploads(
+    await retentionRepository.removeUploads(
       db,
       uploads.map(({ id }) => id),
     )
 
-    const imports = await expiredImports(db, IMPORT_BATCH)
+    const imports = await modelImportRepository.expiredImports(db, IMPORT_BATCH)
     await removeFiles(
       objects,
       imports.flatMap(({ id, paths }) => paths.map((path) => ({ object_key: importKey(id, path) }))),
     )
-    await removeModelImports(
+    await modelImportRepository.removeModelImports(
       db,
       imports.map(({ id }) => id),
     )
 
-    const runs = await unsweptRuns(db, RUN_BATCH)
+    const runs = await jobFileRepository.unsweptRuns(db, RUN_BATCH)
     const left = await Promise.all(runs.map((run) => sweepRun({ db, objects }, run)))
 
     await removePutsCutOff(objects, now())
 
-    const inputs = await expiredInputs(db, FILE_BATCH)
+    const inputs = await retentionRepository.expiredInputs(db, FILE_BATCH)
     await removeFiles(objects, inputs)
-    await removeInputs(
+    await retentionRepository.removeInputs(
       db,
       inputs.map(({ id }) => id),
     )
@@ -132,15 +126,16 @@ async function removePutsCutOff(objects: ObjectStore, now: Date): Promise<void> 
 /** Removes files that attempts of an ended run have PUT and that the run does not need; returns their number. */
 async function sweepRun(
   { db, objects }: Pick<ControlDeps, 'db' | 'objects'>,
-  run: Awaited<ReturnType<typeof unsweptRuns>>[number],
+  run: Awaited<ReturnType<typeof jobFileRepository.unsweptRuns>>[number],
 ): Promise<string[]> {
-  const kept = await keptJobFiles(db, run.id)
+  const kept = await jobFileRepository.keptJobFiles(db, run.id)
   const left: string[] = []
-  for await (const { key } of objects.list(jobFolder(run))) if (!kept.has(key)) left.push(key)
+  for await (const { key } of objects.list(jobFileRepository.jobFolder(run)))
+    if (!kept.has(key)) left.push(key)
   await removeFiles(
     objects,
     left.map((object_key) => ({ object_key })),
   )
-  await noteSwept(db, run.id)
+  await jobFileRepository.noteSwept(db, run.id)
   return left
 }

@@ -1,7 +1,7 @@
-import { lockUnusable } from '../../../db/repositories/models/unusable-versions.ts'
-import { findVersion, moveVersion } from '../../../db/repositories/models/version-lifecycle.ts'
-import { readSnapshots } from '../../../db/repositories/nodes/loads.ts'
-import { orderModel } from '../../../db/repositories/nodes/model-orders.ts'
+import * as unusableVersionRepository from '../../../db/repositories/models/unusable-versions.ts'
+import * as versionLifecycleRepository from '../../../db/repositories/models/version-lifecycle.ts'
+import * as nodeLoadRepository from '../../../db/repositories/nodes/loads.ts'
+import * as modelOrderRepository from '../../../db/repositories/nodes/model-orders.ts'
 import { capacityFor } from '../../../domain/placement/gpu-room.ts'
 import { serves } from '../../../domain/placement/node-snapshot.ts'
 import { PlacementIndex } from '../../../domain/placement/placement.ts'
@@ -27,21 +27,23 @@ export interface TestOutcome {
 export const createCandidateActivities = ({ db, now }: ControlDeps) => ({
   /** Returns null unless the version is still a candidate. Safe to repeat because it only reads. */
   async openCandidate(versionId: string): Promise<Candidate | null> {
-    const version = await findVersion(db, versionId)
+    const version = await versionLifecycleRepository.findVersion(db, versionId)
     return version?.lifecycle_status === 'candidate' ? { modelKey: version.model_key } : null
   },
 
   /** Orders a version on the node that tests it; null while no node can. Safe to repeat because an order is stored once. */
   async placeCandidate(versionId: string): Promise<string | null> {
-    const version = await findVersion(db, versionId)
+    const version = await versionLifecycleRepository.findVersion(db, versionId)
     if (!version) return null
     const index = new PlacementIndex()
-    for (const snapshot of await readSnapshots(db)) index.put(snapshot)
+    for (const snapshot of await nodeLoadRepository.readSnapshots(db)) index.put(snapshot)
     const { model_key, account_id, runtime_profile, memory_mb } = version
     const need = { model_key, account_id, runtime_profile, memory_mb, now: now().getTime() }
     const nodeId = index.place(need, Math.random).chosen?.node_id
     if (nodeId === undefined) return null
-    await db.transaction().execute((trx) => orderModel(trx, { nodeId, modelKey: model_key }))
+    await db
+      .transaction()
+      .execute((trx) => modelOrderRepository.orderModel(trx, { nodeId, modelKey: model_key }))
     return nodeId
   },
 
@@ -59,8 +61,8 @@ export const createCandidateActivities = ({ db, now }: ControlDeps) => ({
     await db.transaction().execute(async (trx) => {
       // The node's report about the weights is more precise than the type of the error, which is all
       // that the history contains.
-      const unusable = await lockUnusable(trx, versionId)
-      await moveVersion(trx, versionId, {
+      const unusable = await unusableVersionRepository.lockUnusable(trx, versionId)
+      await versionLifecycleRepository.moveVersion(trx, versionId, {
         from: ['candidate'],
         to: passed ? 'ready' : 'candidate',
         note: passed ? null : (unusable ?? reason + shortage),
@@ -72,10 +74,10 @@ export const createCandidateActivities = ({ db, now }: ControlDeps) => ({
 
 /** Describes the memory that a version needs beside that of the largest suitable node, as the end of a sentence. */
 async function describeShortage(db: ControlDeps['db'], versionId: string): Promise<string> {
-  const version = await findVersion(db, versionId)
+  const version = await versionLifecycleRepository.findVersion(db, versionId)
   if (!version) return ''
   const { account_id, runtime_profile, memory_mb } = version
-  const able = (await readSnapshots(db)).filter(
+  const able = (await nodeLoadRepository.readSnapshots(db)).filter(
     (node) => serves(node, account_id) && node.profiles.includes(runtime_profile),
   )
   if (able.length === 0) return `: it needs ${memory_mb} MB, and no node runs ${runtime_profile}`

@@ -1,4 +1,4 @@
-import { readKillSwitch, writeKillSwitch } from '../../../db/repositories/platform/kill-switch.ts'
+import * as killSwitchRepository from '../../../db/repositories/platform/kill-switch.ts'
 import type { KillSwitchState } from '../../../workflows/contract/messages.ts'
 import type { ControlDeps } from '../deps.ts'
 
@@ -7,11 +7,11 @@ const stateOf = ({ active, reason, actor }: KillSwitchState): KillSwitchState =>
 export const createKillSwitchActivities = ({ db, now }: ControlDeps) => ({
   /** Writes the state of the kill switch. Safe to repeat because an order that already holds changes nothing. */
   async switchKillSwitch(order: KillSwitchState): Promise<KillSwitchState> {
-    return stateOf(await writeKillSwitch(db, order, now()))
+    return stateOf(await killSwitchRepository.writeKillSwitch(db, order, now()))
   },
 
   /** Returns the state in the row. Safe to repeat because it only reads. */
   async followKillSwitch(): Promise<KillSwitchState> {
-    return stateOf(await readKillSwitch(db))
+    return stateOf(await killSwitchRepository.readKillSwitch(db))
   },
 })

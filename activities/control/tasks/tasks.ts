@@ -1,8 +1,8 @@
 import { LRUCache } from 'lru-cache'
-import { findModelNeeds, readSnapshots } from '../../../db/repositories/nodes/loads.ts'
-import { orderModel } from '../../../db/repositories/nodes/model-orders.ts'
-import { assignTask, endTask, lockTask, requeueTask } from '../../../db/repositories/tasks/tasks.ts'
-import { countUnplaced, noteUnplaced } from '../../../db/repositories/tasks/waiting.ts'
+import * as nodeLoadRepository from '../../../db/repositories/nodes/loads.ts'
+import * as modelOrderRepository from '../../../db/repositories/nodes/model-orders.ts'
+import * as taskRepository from '../../../db/repositories/tasks/tasks.ts'
+import * as waitingTaskRepository from '../../../db/repositories/tasks/waiting.ts'
 import type { TaskRow } from '../../../db/tables/inference.ts'
 import { isTerminalTask, MAX_TASK_ATTEMPTS } from '../../../domain/inference-task.ts'
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
@@ -63,9 +63,10 @@ export function createInferenceActivities({ db, now }: ControlDeps) {
 
   /** Records that a task waits for a node. */
   async function unplaced({ id, waiting_since }: TaskRow, why: string): Promise<Waits> {
-    if (waiting_since === null) await noteUnplaced(db, id)
+    if (waiting_since === null) await waitingTaskRepository.noteUnplaced(db, id)
     let waiting = counted.get('waiting')
-    if (waiting === undefined) counted.set('waiting', (waiting = await countUnplaced(db)))
+    if (waiting === undefined)
+      counted.set('waiting', (waiting = await waitingTaskRepository.countUnplaced(db)))
     return { why, waiting }
   }
 
@@ -76,8 +77,8 @@ export function createInferenceActivities({ db, now }: ControlDeps) {
      */
     async placeTask({ taskId, avoid, lost, woken = false }: PlaceTask): Promise<TaskPlacement> {
       const task = await db.transaction().execute(async (trx) => {
-        const row = await lockTask(trx, taskId)
-        return row && !isTerminalTask(row.status) ? requeueTask(trx, row) : undefined
+        const row = await taskRepository.lockTask(trx, taskId)
+        return row && !isTerminalTask(row.status) ? taskRepository.requeueTask(trx, row) : undefined
       })
       if (!task) return { ended: true, spent: false, modelKey: '', accountId: '', avoid: [] }
 
@@ -91,16 +92,16 @@ export function createInferenceActivities({ db, now }: ControlDeps) {
       const key = `${task.account_id} ${task.model_key}`
       const known = base.avoid.length === 0 && !woken ? full.get(key) : undefined
       if (known !== undefined) return { ...base, ...(await unplaced(task, known)) }
-      const needs = await findModelNeeds(db, task.model_key)
+      const needs = await nodeLoadRepository.findModelNeeds(db, task.model_key)
       if (!needs) return { ...base, spent: true }
       const { unusable, ...need } = needs
       if (unusable !== null) {
         const outcome = { status: 'failed', error: unusable } as const
-        await db.transaction().execute((trx) => endTask(trx, taskId, outcome, now()))
+        await db.transaction().execute((trx) => taskRepository.endTask(trx, taskId, outcome, now()))
         return { ...base, ended: true }
       }
 
-      const place = decide(await readSnapshots(db), {
+      const place = decide(await nodeLoadRepository.readSnapshots(db), {
         ...need,
         model_key: task.model_key,
         account_id: task.account_id,
@@ -112,19 +113,26 @@ export function createInferenceActivities({ db, now }: ControlDeps) {
         return { ...base, ...(await unplaced(task, place.why)) }
       }
       const { nodeId } = place
-      await db.transaction().execute((trx) => orderModel(trx, { nodeId, modelKey: task.model_key }))
-      await assignTask(db, taskId, nodeId)
+      await db
+        .transaction()
+        .execute((trx) => modelOrderRepository.orderModel(trx, { nodeId, modelKey: task.model_key }))
+      await taskRepository.assignTask(db, taskId, nodeId)
       return { ...base, ...place }
     },
 
     /** Ends a task without a result. Safe to repeat because a task ends once. */
     async giveUpTask({ taskId, reason }: { taskId: string; reason: GiveUp }): Promise<void> {
       await db.transaction().execute(async (trx) => {
-        const task = await lockTask(trx, taskId)
+        const task = await taskRepository.lockTask(trx, taskId)
         // The last node's error is more useful than the fact that all attempts failed.
         const said = reason === 'attempts' || reason === 'failed' ? task?.error : undefined
         const error = said ?? SENTENCES[reason]
-        await endTask(trx, taskId, { status: 'failed', error, expired: reason === 'expired' }, now())
+        await taskRepository.endTask(
+          trx,
+          taskId,
+          { status: 'failed', error, expired: reason === 'expired' },
+          now(),
+        )
       })
     },
   }

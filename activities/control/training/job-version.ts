@@ -1,15 +1,11 @@
 import { ApplicationFailure } from '@temporalio/common'
 import type { Transaction } from 'kysely'
-import { enqueueCandidateTest } from '../../../db/repositories/models/candidate-tests.ts'
-import { findHubVersion } from '../../../db/repositories/models/hub-versions.ts'
-import { insertVersion } from '../../../db/repositories/models/versions.ts'
-import { findUsableVersion } from '../../../db/repositories/training/artifact-refs.ts'
-import { listArtifacts } from '../../../db/repositories/training/job-files.ts'
-import {
-  findMergeModel,
-  insertVersionSources,
-  listMergeSources,
-} from '../../../db/repositories/training/merges.ts'
+import * as candidateTestRepository from '../../../db/repositories/models/candidate-tests.ts'
+import * as hubVersionRepository from '../../../db/repositories/models/hub-versions.ts'
+import * as versionRepository from '../../../db/repositories/models/versions.ts'
+import * as artifactRefRepository from '../../../db/repositories/training/artifact-refs.ts'
+import * as jobFileRepository from '../../../db/repositories/training/job-files.ts'
+import * as mergeRepository from '../../../db/repositories/training/merges.ts'
 import type { Database } from '../../../db/tables.ts'
 import type { ModelVersionRow, NewModelVersion } from '../../../db/tables/models.ts'
 import type { JobRow } from '../../../db/tables/training.ts'
@@ -40,14 +36,14 @@ export async function createVersion(
   job: JobRow,
   catalog: Catalog,
 ): Promise<void> {
-  const artifacts = await listArtifacts(trx, job.id)
+  const artifacts = await jobFileRepository.listArtifacts(trx, job.id)
   const files = artifacts.map(({ filename: path, size_bytes }) => ({ path, size_bytes }))
   const nature = await (job.job_type === 'merge' ? mergedNature : trainedNature)(trx, job, { catalog, files })
   if (!nature || artifacts.length === 0) {
     throw ApplicationFailure.nonRetryable(`job ${job.id} has no result to make a version of`, 'no_result')
   }
   const id = newId()
-  const version = await insertVersion(
+  const version = await versionRepository.insertVersion(
     trx,
     {
       id,
@@ -68,10 +64,10 @@ export async function createVersion(
       sha256,
     })),
   )
-  if (job.job_type === 'merge') await insertVersionSources(trx, id, job.id)
+  if (job.job_type === 'merge') await mergeRepository.insertVersionSources(trx, id, job.id)
   // The workflow starts once this transaction has committed, so after the job has completed.
   if (version.lifecycle_status === 'candidate')
-    await enqueueCandidateTest(trx, id, candidateTestStart(version))
+    await candidateTestRepository.enqueueCandidateTest(trx, id, candidateTestStart(version))
 }
 
 /** The result of a job, and the catalog that says how such results are run. */
@@ -105,7 +101,10 @@ async function mergedNature(
   job: JobRow,
   { catalog, files }: Result,
 ): Promise<Nature | undefined> {
-  const [model, [first]] = [await findMergeModel(trx, job.id), await listMergeSources(trx, job.id)]
+  const [model, [first]] = [
+    await mergeRepository.findMergeModel(trx, job.id),
+    await mergeRepository.listMergeSources(trx, job.id),
+  ]
   const profile = model ? catalog.profile(model.runtime_profile) : catalog.tuner?.profile
   if (!model && !profile) return undefined
   return {
@@ -135,9 +134,12 @@ async function baseVersionId(
   const repo_id = hyperparameters['base_model']
   const version =
     ref && ref.type !== 'hf'
-      ? await findUsableVersion(trx, account_id, ref)
+      ? await artifactRefRepository.findUsableVersion(trx, account_id, ref)
       : typeof repo_id === 'string'
-        ? await findHubVersion(trx, account_id, { repo_id, revision: base_revision ?? undefined })
+        ? await hubVersionRepository.findHubVersion(trx, account_id, {
+            repo_id,
+            revision: base_revision ?? undefined,
+          })
         : undefined
   return version?.id ?? null
 }

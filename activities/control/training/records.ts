@@ -1,11 +1,12 @@
 import { ApplicationFailure } from '@temporalio/common'
 import type { Transaction } from 'kysely'
-import { readSnapshots } from '../../../db/repositories/nodes/loads.ts'
-import { endRun, type RunEnding } from '../../../db/repositories/training/endings.ts'
-import { checkpointEpoch, jobFolder, pruneCheckpoints } from '../../../db/repositories/training/job-files.ts'
-import { listJobLogs } from '../../../db/repositories/training/job-records.ts'
-import { findJob, lockJob } from '../../../db/repositories/training/jobs.ts'
-import { findLastLease, takeLease } from '../../../db/repositories/training/leases.ts'
+import * as nodeLoadRepository from '../../../db/repositories/nodes/loads.ts'
+import * as jobEndingRepository from '../../../db/repositories/training/endings.ts'
+import type { RunEnding } from '../../../db/repositories/training/endings.ts'
+import * as jobFileRepository from '../../../db/repositories/training/job-files.ts'
+import * as jobRecordRepository from '../../../db/repositories/training/job-records.ts'
+import * as jobRepository from '../../../db/repositories/training/jobs.ts'
+import * as leaseRepository from '../../../db/repositories/training/leases.ts'
 import type { Database } from '../../../db/tables.ts'
 import type { JobRow } from '../../../db/tables/training.ts'
 import { type JobOffer, jobOffers } from '../../../domain/placement/job-offers.ts'
@@ -59,7 +60,7 @@ export const createTrainingActivities = ({ db, objects, catalog, log, now }: Con
       taskQueue: run.task_queue,
       priority: PRIORITY[run.operating_mode],
       attempt: run.attempt,
-      epoch: await checkpointEpoch(db, jobId),
+      epoch: await jobFileRepository.checkpointEpoch(db, jobId),
     }
   },
 
@@ -70,7 +71,7 @@ export const createTrainingActivities = ({ db, objects, catalog, log, now }: Con
   async offersOf(jobId: string): Promise<JobOffer[]> {
     const run = await db.selectFrom('training_run').selectAll().where('id', '=', jobId).executeTakeFirst()
     if (!run) throw ApplicationFailure.nonRetryable(`there is no run ${jobId}`, 'not_found')
-    return jobOffers(await readSnapshots(db), run)
+    return jobOffers(await nodeLoadRepository.readSnapshots(db), run)
   },
 
   /**
@@ -79,35 +80,40 @@ export const createTrainingActivities = ({ db, objects, catalog, log, now }: Con
    */
   async closeAttempt(jobId: string): Promise<AttemptState> {
     return db.transaction().execute(async (trx) => {
-      const run = await lockJob(trx, jobId)
+      const run = await jobRepository.lockJob(trx, jobId)
       if (!run) throw ApplicationFailure.nonRetryable(`there is no run ${jobId}`, 'not_found')
-      await takeLease(trx, 'job', jobId, 'expired')
-      const lease = await findLastLease(trx, 'job', jobId)
-      const epoch = await checkpointEpoch(trx, jobId)
+      await leaseRepository.takeLease(trx, 'job', jobId, 'expired')
+      const lease = await leaseRepository.findLastLease(trx, 'job', jobId)
+      const epoch = await jobFileRepository.checkpointEpoch(trx, jobId)
       return { status: run.status, attempt: run.attempt, epoch, completed: lease?.state === 'completed' }
     })
   },
 
   /** Removes the files of a deleted job. Safe to repeat because deleting an absent object succeeds. */
   async removeJobFiles(jobId: string): Promise<void> {
-    const job = await findJob(db, jobId)
+    const job = await jobRepository.findJob(db, jobId)
     if (!job?.deleted_at) throw ApplicationFailure.nonRetryable('the job is not deleted', 'conflict')
-    await objects.deletePrefix(jobFolder(job))
+    await objects.deletePrefix(jobFileRepository.jobFolder(job))
   },
 
   /** Ends a run. Safe to repeat because a run that has ended retains its first outcome. */
   async finishRun({ jobId, status, reason = 'internal' }: FinishRun): Promise<TrainingRunStatus> {
     const final = await db.transaction().execute(async (trx) => {
-      const run = await lockJob(trx, jobId)
+      const run = await jobRepository.lockJob(trx, jobId)
       if (!run) throw ApplicationFailure.nonRetryable(`there is no run ${jobId}`, 'not_found')
       const errorMessage = status === 'failed' ? await whyFailed(trx, run, reason) : undefined
-      const ended = await endRun(trx, jobId, { status, ...(errorMessage && { errorMessage }) }, now())
+      const ended = await jobEndingRepository.endRun(
+        trx,
+        jobId,
+        { status, ...(errorMessage && { errorMessage }) },
+        now(),
+      )
       if (ended && status === 'completed') await createVersion(trx, ended, catalog)
       return ended?.status ?? run.status
     })
     if (final === 'completed') {
       // A run that failed or was cancelled retains its checkpoints, from which a run of the same configuration resumes.
-      const keys = await pruneCheckpoints(db, jobId, 0)
+      const keys = await jobFileRepository.pruneCheckpoints(db, jobId, 0)
       await Promise.all(keys.map((key) => objects.delete(key))).catch((err: unknown) =>
         emit(log, 'checkpoint.prune_failed', { err, job_id: jobId }),
       )
@@ -117,6 +123,8 @@ export const createTrainingActivities = ({ db, objects, catalog, log, now }: Con
 })
 
 async function whyFailed(trx: Transaction<Database>, run: JobRow, reason: GiveUpReason): Promise<string> {
-  const lastLines = (await listJobLogs(trx, run.id, { limit: LAST_LINES })).map(({ message }) => message)
+  const lastLines = (await jobRecordRepository.listJobLogs(trx, run.id, { limit: LAST_LINES })).map(
+    ({ message }) => message,
+  )
   return failureText(reason, { lastError: run.error_message, lastLines })
 }

@@ -1,4 +1,4 @@
-import { listNodeStandings, listUnheldJobs, noteWaiting } from '../../../db/repositories/training/waiting.ts'
+import * as waitingJobRepository from '../../../db/repositories/training/waiting.ts'
 import { whyWaiting } from '../../../domain/waiting.ts'
 import { jobWaiting } from '../../../workflows/contract/messages.ts'
 import { WORKFLOW_ID } from '../../../workflows/contract/policy.ts'
@@ -15,14 +15,16 @@ export const createWaitingActivities = ({ db, temporal, log, now }: ControlDeps)
    * Safe to repeat because an unchanged reason is not published again.
    */
   async noteWaitingJobs(after: string | null): Promise<{ next: string | null }> {
-    const jobs = await listUnheldJobs(db, { after, limit: BATCH })
-    const nodes = jobs.length > 0 ? await listNodeStandings(db) : []
+    const jobs = await waitingJobRepository.listUnheldJobs(db, { after, limit: BATCH })
+    const nodes = jobs.length > 0 ? await waitingJobRepository.listNodeStandings(db) : []
     const changed: { id: string; reason: string | null }[] = []
     for (const job of jobs) {
       const reason = job.is_held ? null : whyWaiting(nodes, job)
       if (reason === job.waiting_reason) continue
       try {
-        const isNew = await db.transaction().execute((trx) => noteWaiting(trx, job, reason, now()))
+        const isNew = await db
+          .transaction()
+          .execute((trx) => waitingJobRepository.noteWaiting(trx, job, reason, now()))
         if (isNew) changed.push({ id: job.id, reason })
       } catch (err) {
         // A failure for one job does not stop the others.

@@ -1,10 +1,10 @@
 import { activityInfo, cancellationSignal, heartbeat } from '@temporalio/activity'
 import { Listener } from '../../../db/listener.ts'
-import { closeAbandonedAttempts, findInterrupted } from '../../../db/repositories/webhooks/attempts.ts'
-import { WEBHOOK_CHANNEL } from '../../../db/repositories/webhooks/deliveries.ts'
-import { cancelStrandedDeliveries, expireDeliveries } from '../../../db/repositories/webhooks/endings.ts'
-import { drainOverflow, fanOutEvents } from '../../../db/repositories/webhooks/fan-out.ts'
-import { failExpiredVerifications } from '../../../db/repositories/webhooks/verifications.ts'
+import * as attemptRepository from '../../../db/repositories/webhooks/attempts.ts'
+import * as deliveryRepository from '../../../db/repositories/webhooks/deliveries.ts'
+import * as deliveryEndingRepository from '../../../db/repositories/webhooks/endings.ts'
+import * as fanOutRepository from '../../../db/repositories/webhooks/fan-out.ts'
+import * as verificationRepository from '../../../db/repositories/webhooks/verifications.ts'
 import { required } from '../../../platform/config.ts'
 import { emit } from '../events.ts'
 import type { WebhookDeps } from './deps.ts'
@@ -30,7 +30,7 @@ export async function dispatchFor(
   const wake = () => dispatcher.wake()
   signal.addEventListener('abort', wake)
   await using listener = new Listener(required(deps.config, 'DATABASE_URL'), {
-    channel: WEBHOOK_CHANNEL,
+    channel: deliveryRepository.WEBHOOK_CHANNEL,
     onNotify: wake,
     onGap: wake,
     onError: (err) => emit(deps.log, 'webhook.notify_lost', { err }),
@@ -44,7 +44,7 @@ export async function dispatchFor(
       cleanAt = performance.now() + CLEAN_MS
       await clean(deps)
     }
-    const fannedOut = await fanOutEvents(deps.db)
+    const fannedOut = await fanOutRepository.fanOutEvents(deps.db)
     if ((await dispatcher.pick()) === 0 && fannedOut === 0) await dispatcher.woken(POLL_MS)
   }
   if (isShutdown(signal)) await dispatcher.stop()
@@ -60,11 +60,11 @@ const isShutdown = ({ aborted, reason }: AbortSignal): boolean =>
 /** Closes attempts whose sender died, and ends deliveries that are past their deadline or have lost their endpoint. */
 async function clean({ db, now, ...rest }: WebhookDeps): Promise<void> {
   const at = now()
-  const interrupted = await findInterrupted(db, at, 500)
+  const interrupted = await attemptRepository.findInterrupted(db, at, 500)
   if (interrupted.length > 0) await settleInterrupted({ db, now, ...rest }, interrupted)
-  await closeAbandonedAttempts(db, at)
-  await drainOverflow(db)
-  await cancelStrandedDeliveries(db, at)
-  await expireDeliveries(db, at)
-  await failExpiredVerifications(db, at)
+  await attemptRepository.closeAbandonedAttempts(db, at)
+  await fanOutRepository.drainOverflow(db)
+  await deliveryEndingRepository.cancelStrandedDeliveries(db, at)
+  await deliveryEndingRepository.expireDeliveries(db, at)
+  await verificationRepository.failExpiredVerifications(db, at)
 }

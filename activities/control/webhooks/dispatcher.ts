@@ -1,7 +1,8 @@
 import { setMaxListeners } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'
-import { type OpenedAttempt, pickFreshDeliveries } from '../../../db/repositories/webhooks/attempts.ts'
+import * as attemptRepository from '../../../db/repositories/webhooks/attempts.ts'
+import type { OpenedAttempt } from '../../../db/repositories/webhooks/attempts.ts'
 import { emit } from '../events.ts'
 import type { WebhookDeps } from './deps.ts'
 import { secretsFor } from './secrets.ts'
@@ -48,7 +49,7 @@ export class Dispatcher {
   async pick(): Promise<number> {
     const limit = this.#stop.signal.aborted ? 0 : IN_FLIGHT - this.#sending.size
     if (limit <= 0) return 0
-    const picked = await pickFreshDeliveries(this.#deps.db, {
+    const picked = await attemptRepository.pickFreshDeliveries(this.#deps.db, {
       busy: [...this.#busy].map(([endpointId, one]) => ({ endpointId, ...one })),
       perEndpoint: PER_ENDPOINT,
       perAccount: PER_ACCOUNT,

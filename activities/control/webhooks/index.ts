@@ -1,15 +1,7 @@
-import {
-  type AttemptPlan,
-  endpointOfDelivery,
-  openAttempt,
-  planAttempt,
-} from '../../../db/repositories/webhooks/attempts.ts'
-import { disableGoneEndpoint, endDelivery } from '../../../db/repositories/webhooks/endings.ts'
-import {
-  findOpenVerification,
-  finishVerification,
-  noteChallengeFailure,
-} from '../../../db/repositories/webhooks/verifications.ts'
+import * as attemptRepository from '../../../db/repositories/webhooks/attempts.ts'
+import type { AttemptPlan } from '../../../db/repositories/webhooks/attempts.ts'
+import * as deliveryEndingRepository from '../../../db/repositories/webhooks/endings.ts'
+import * as verificationRepository from '../../../db/repositories/webhooks/verifications.ts'
 import { emit } from '../events.ts'
 import type { WebhookDeps } from './deps.ts'
 import { dispatchFor } from './dispatch.ts'
@@ -45,11 +37,11 @@ export const createWebhookActivities = (
    * reads, and a delivery ends once.
    */
   async planWebhookAttempt(deliveryId: string): Promise<DeliveryStep> {
-    const plan: AttemptPlan = await planAttempt(deps.db, deliveryId, deps.now())
+    const plan: AttemptPlan = await attemptRepository.planAttempt(deps.db, deliveryId, deps.now())
     if (plan.state === 'due') return { ...plan, at: plan.at.getTime() }
     if (plan.state === 'busy') return { ...plan, until: plan.until.getTime() }
     if (plan.state !== 'expired') return plan
-    await endDelivery(deps.db, deliveryId, 'dead_lettered', deps.now())
+    await deliveryEndingRepository.endDelivery(deps.db, deliveryId, 'dead_lettered', deps.now())
     return { state: 'ended' }
   },
 
@@ -58,13 +50,17 @@ export const createWebhookActivities = (
    * claimed sends nothing, and the attempt of one that died is closed as interrupted.
    */
   async attemptWebhook(deliveryId: string, attempt: number): Promise<Attempted> {
-    const endpointId = await endpointOfDelivery(deps.db, deliveryId)
+    const endpointId = await attemptRepository.endpointOfDelivery(deps.db, deliveryId)
     if (endpointId === undefined) return 'done'
     const before = underWay.get(endpointId) ?? 0
     if (before >= LATER_PER_ENDPOINT) return 'crowded'
     underWay.set(endpointId, before + 1)
     try {
-      const opened = await openAttempt(deps.db, { deliveryId, number: attempt, now: deps.now() })
+      const opened = await attemptRepository.openAttempt(deps.db, {
+        deliveryId,
+        number: attempt,
+        now: deps.now(),
+      })
       if (!opened) return 'done'
       const secretsOf = await secretsFor(deps, [opened])
       const sent = await makeAttempt(deps, opened, { secrets: () => secretsOf(opened) })
@@ -79,7 +75,7 @@ export const createWebhookActivities = (
 
   /** Ends a delivery without another attempt. Safe to repeat because only an open delivery changes. */
   async endWebhookDelivery(deliveryId: string, status: 'cancelled' | 'dead_lettered'): Promise<void> {
-    await endDelivery(deps.db, deliveryId, status, deps.now())
+    await deliveryEndingRepository.endDelivery(deps.db, deliveryId, status, deps.now())
   },
 
   /**
@@ -87,28 +83,32 @@ export const createWebhookActivities = (
    * pending verification changes.
    */
   async challengeWebhook(endpointId: string, version: number, attempt: number): Promise<Challenged> {
-    const pending = await findOpenVerification(deps.db, endpointId, version)
+    const pending = await verificationRepository.findOpenVerification(deps.db, endpointId, version)
     if (!pending || pending.verification.window_ends_at <= deps.now()) return 'ended'
     const outcome = await challenge(deps, pending, attempt)
     if (typeof outcome === 'object') {
-      await noteChallengeFailure(deps.db, pending, outcome)
+      await verificationRepository.noteChallengeFailure(deps.db, pending, outcome)
       return 'unanswered'
     }
     if (outcome === 'gone') {
       const disabled = await deps.db
         .transaction()
-        .execute((trx) => disableGoneEndpoint(trx, { endpointId, version }))
+        .execute((trx) => deliveryEndingRepository.disableGoneEndpoint(trx, { endpointId, version }))
       if (disabled) emit(deps.log, 'webhook.disabled', { webhook_endpoint_id: endpointId })
       return 'ended'
     }
-    const counted = await finishVerification(deps.db, pending, { status: 'verified', now: deps.now() })
+    const counted = await verificationRepository.finishVerification(deps.db, pending, {
+      status: 'verified',
+      now: deps.now(),
+    })
     return counted ? 'verified' : 'ended'
   },
 
   /** Fails a verification, after which no response counts. Safe to repeat because only a pending verification fails. */
   async failWebhookVerification(endpointId: string, version: number): Promise<void> {
-    const pending = await findOpenVerification(deps.db, endpointId, version)
-    if (pending) await finishVerification(deps.db, pending, { status: 'failed', now: deps.now() })
+    const pending = await verificationRepository.findOpenVerification(deps.db, endpointId, version)
+    if (pending)
+      await verificationRepository.finishVerification(deps.db, pending, { status: 'failed', now: deps.now() })
   },
 })
 export type WebhookActivities = ReturnType<typeof createWebhookActivities>

@@ -1,5 +1,5 @@
 import type { OpenedAttempt } from '../../../db/repositories/webhooks/attempts.ts'
-import { signingSecrets } from '../../../db/repositories/webhooks/endpoints.ts'
+import * as webhookEndpointRepository from '../../../db/repositories/webhooks/endpoints.ts'
 import type { WebhookDeps } from './deps.ts'
 
 /**
@@ -10,7 +10,9 @@ export async function secretsFor(
   { db, secretBox, now }: WebhookDeps,
   attempts: readonly OpenedAttempt[],
 ): Promise<(attempt: OpenedAttempt) => string[]> {
-  const rows = await signingSecrets(db, [...new Set(attempts.map(({ delivery }) => delivery.endpoint_id))])
+  const rows = await webhookEndpointRepository.signingSecrets(db, [
+    ...new Set(attempts.map(({ delivery }) => delivery.endpoint_id)),
+  ])
   const at = now()
   return ({ delivery: { endpoint_id, pinned_secrets } }) => {
     const own = rows.filter((row) => row.endpoint_id === endpoint_id)

@@ -1,13 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { enqueueWorkflow } from '../../../db/repositories/platform/workflow-starts.ts'
-import {
-  type ClosedAttempt,
-  closeAttempts,
-  type Interrupted,
-  type OpenedAttempt,
-} from '../../../db/repositories/webhooks/attempts.ts'
-import { disableGoneEndpoint } from '../../../db/repositories/webhooks/endings.ts'
-import { lockDestinations } from '../../../db/repositories/webhooks/endpoints.ts'
+import * as workflowStartRepository from '../../../db/repositories/platform/workflow-starts.ts'
+import * as attemptRepository from '../../../db/repositories/webhooks/attempts.ts'
+import type { ClosedAttempt, Interrupted, OpenedAttempt } from '../../../db/repositories/webhooks/attempts.ts'
+import * as deliveryEndingRepository from '../../../db/repositories/webhooks/endings.ts'
+import * as webhookEndpointRepository from '../../../db/repositories/webhooks/endpoints.ts'
 import { type AttemptVerdict, INTERRUPTED } from '../../../domain/webhooks/outcome.ts'
 import { planDelivery } from '../../../domain/webhooks/plan.ts'
 import { webhookDeliveryStart } from '../../../workflows/contract/starts.ts'
@@ -29,7 +25,7 @@ export async function settleAttempts(deps: WebhookDeps, ended: readonly Ended[])
   const now = deps.now()
   const gone = ended.filter(({ sent }) => sent.verdict.disablesEndpoint).map(({ opened }) => opened)
   await deps.db.transaction().execute(async (trx) => {
-    const versions = await lockDestinations(
+    const versions = await webhookEndpointRepository.lockDestinations(
       trx,
       gone.map(({ delivery }) => delivery.endpoint_id),
     )
@@ -40,15 +36,17 @@ export async function settleAttempts(deps: WebhookDeps, ended: readonly Ended[])
         ? closedAttempt(each, { ...each.sent.verdict, outcome: 'retryable' }, now)
         : closedAttempt(each, each.sent.verdict, now),
     )
-    await closeAttempts(trx, closed)
+    await attemptRepository.closeAttempts(trx, closed)
     for (const [i, { opened }] of ended.entries()) {
       const { delivery, number } = opened
       if (number > 1 || closed[i]?.status !== 'retrying') continue
       const start = webhookDeliveryStart({ deliveryId: delivery.id, accountId: delivery.account_id })
-      await enqueueWorkflow(trx, start)
+      await workflowStartRepository.enqueueWorkflow(trx, start)
     }
     for (const { delivery, destinationVersion: version } of gone) {
-      if (await disableGoneEndpoint(trx, { endpointId: delivery.endpoint_id, version }))
+      if (
+        await deliveryEndingRepository.disableGoneEndpoint(trx, { endpointId: delivery.endpoint_id, version })
+      )
         emit(deps.log, 'webhook.disabled', { webhook_endpoint_id: delivery.endpoint_id })
     }
   })
@@ -115,7 +113,7 @@ export async function settleInterrupted(
     closed[i]?.status === 'retrying' ? [webhookDeliveryStart({ deliveryId, accountId })] : [],
   )
   await db.transaction().execute(async (trx) => {
-    await closeAttempts(trx, closed)
-    for (const start of starts) await enqueueWorkflow(trx, start)
+    await attemptRepository.closeAttempts(trx, closed)
+    for (const start of starts) await workflowStartRepository.enqueueWorkflow(trx, start)
   })
 }

@@ -1,4 +1,4 @@
-import { validWebhookSecrets } from '../../../db/repositories/webhooks/endpoints.ts'
+import * as webhookEndpointRepository from '../../../db/repositories/webhooks/endpoints.ts'
 import type { PendingVerification } from '../../../db/repositories/webhooks/verifications.ts'
 import { type ChallengeFailure, challengeFault } from '../../../domain/webhooks/challenge.ts'
 import { SendError } from '../../../platform/egress/public-sender.ts'
@@ -37,7 +37,7 @@ export async function challenge(
   attempt: number,
 ): Promise<'answered' | 'gone' | Omit<ChallengeFailure, 'is_last'>> {
   const { endpoint, verification } = pending
-  const secrets = await validWebhookSecrets(deps.db, endpoint.id, deps.now())
+  const secrets = await webhookEndpointRepository.validWebhookSecrets(deps.db, endpoint.id, deps.now())
   try {
     const { status, headers, body } = await sendSigned(deps, {
       accountId: endpoint.account_id,

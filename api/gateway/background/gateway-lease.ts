@@ -1,5 +1,5 @@
 import type { Kysely } from 'kysely'
-import { endGatewayLease, takeGatewayLease } from '../../../db/repositories/platform/gateways.ts'
+import * as gatewayRepository from '../../../db/repositories/platform/gateways.ts'
 import type { Database } from '../../../db/tables.ts'
 import { newId } from '../../../domain/ids.ts'
 import { BackgroundLoop } from '../../../platform/async/background-loop.ts'
@@ -32,11 +32,15 @@ export class GatewayLease implements AsyncDisposable {
   }
 
   #take(): Promise<void> {
-    return takeGatewayLease(this.#db, { id: this.id, baseUrl: this.baseUrl, leaseS: LEASE_S })
+    return gatewayRepository.takeGatewayLease(this.#db, {
+      id: this.id,
+      baseUrl: this.baseUrl,
+      leaseS: LEASE_S,
+    })
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#loop[Symbol.asyncDispose]()
-    await endGatewayLease(this.#db, this.id).catch(() => {})
+    await gatewayRepository.endGatewayLease(this.#db, this.id).catch(() => {})
   }
 }

@@ -1,8 +1,8 @@
 import { setMaxListeners } from 'node:events'
 import type { Kysely } from 'kysely'
 import { Listener } from '../../../db/listener.ts'
-import { findEnded } from '../../../db/repositories/tasks/tasks.ts'
-import { TASK_CHANNEL } from '../../../db/repositories/tasks/writes.ts'
+import * as taskRepository from '../../../db/repositories/tasks/tasks.ts'
+import * as taskWriteRepository from '../../../db/repositories/tasks/writes.ts'
 import type { Database } from '../../../db/tables.ts'
 import { BackgroundLoop } from '../../../platform/async/background-loop.ts'
 import type { Logger } from '../../../platform/log.ts'
@@ -28,7 +28,7 @@ export class TaskWaiters implements AsyncDisposable {
       onError: (err) => emit(log, 'task.ends_read_failed', { err }),
     })
     this.#listener = new Listener(url, {
-      channel: TASK_CHANNEL,
+      channel: taskWriteRepository.TASK_CHANNEL,
       onNotify: (taskId) => this.#wake(taskId),
       onGap: () => void this.#loop.run(),
       onError: (err) => emit(log, 'task.ends_notify_lost', { err }),
@@ -76,6 +76,7 @@ export class TaskWaiters implements AsyncDisposable {
 
   async #poll(): Promise<void> {
     if (this.#waiting.size === 0) return
-    for (const taskId of await findEnded(this.#db, [...this.#waiting.keys()])) this.#wake(taskId)
+    for (const taskId of await taskRepository.findEnded(this.#db, [...this.#waiting.keys()]))
+      this.#wake(taskId)
   }
 }

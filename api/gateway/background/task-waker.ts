@@ -1,14 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Client, WorkflowNotFoundError } from '@temporalio/client'
 import type { Kysely } from 'kysely'
-import { readSnapshots } from '../../../db/repositories/nodes/loads.ts'
-import {
-  hasUnplaced,
-  listHeldModels,
-  listWaitingModels,
-  lockWaking,
-  takeWaking,
-} from '../../../db/repositories/tasks/waiting.ts'
+import * as nodeLoadRepository from '../../../db/repositories/nodes/loads.ts'
+import * as waitingTaskRepository from '../../../db/repositories/tasks/waiting.ts'
 import type { Database } from '../../../db/tables.ts'
 import { planWaking } from '../../../domain/placement/waking.ts'
 import type { Logger } from '../../../platform/log.ts'
@@ -81,16 +75,16 @@ export class TaskWaker implements AsyncDisposable {
   /** Wakes the tasks that nodes have room for; returns whether another pass is worthwhile soon. */
   async #wakeAll(): Promise<boolean> {
     const { db, log } = this.#options
-    if (!(await hasUnplaced(db))) return false
+    if (!(await waitingTaskRepository.hasUnplaced(db))) return false
     const ids = await db.transaction().execute(async (trx) => {
-      if (!(await lockWaking(trx))) return undefined
-      const waiting = await listWaitingModels(trx)
-      const held = await listHeldModels(trx)
-      const snapshots = await readSnapshots(trx)
+      if (!(await waitingTaskRepository.lockWaking(trx))) return undefined
+      const waiting = await waitingTaskRepository.listWaitingModels(trx)
+      const held = await waitingTaskRepository.listHeldModels(trx)
+      const snapshots = await nodeLoadRepository.readSnapshots(trx)
       const now = new Date()
       const plan = planWaking({ waiting, held, snapshots, most: MOST, now, random: Math.random })
       const chosen: string[] = []
-      for (const waking of plan) chosen.push(...(await takeWaking(trx, waking)))
+      for (const waking of plan) chosen.push(...(await waitingTaskRepository.takeWaking(trx, waking)))
       return chosen
     })
     if (ids === undefined) return true

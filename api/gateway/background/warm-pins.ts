@@ -1,13 +1,8 @@
 import type { Kysely } from 'kysely'
-import { readSnapshots } from '../../../db/repositories/nodes/loads.ts'
-import { orderModel } from '../../../db/repositories/nodes/model-orders.ts'
-import {
-  applyPinPlan,
-  listWarmPins,
-  listWarmWants,
-  lockWarmPins,
-} from '../../../db/repositories/nodes/warm-pins.ts'
-import { enqueueWorkflow } from '../../../db/repositories/platform/workflow-starts.ts'
+import * as nodeLoadRepository from '../../../db/repositories/nodes/loads.ts'
+import * as modelOrderRepository from '../../../db/repositories/nodes/model-orders.ts'
+import * as warmPinRepository from '../../../db/repositories/nodes/warm-pins.ts'
+import * as workflowStartRepository from '../../../db/repositories/platform/workflow-starts.ts'
 import type { Database } from '../../../db/tables.ts'
 import { type PinPlan, planPins } from '../../../domain/placement/warm-pins.ts'
 import { BackgroundLoop } from '../../../platform/async/background-loop.ts'
@@ -45,12 +40,12 @@ export class WarmPins implements AsyncDisposable {
     const { db, outbox } = this.#options
     const now = new Date()
     const plan = await db.transaction().execute(async (trx) => {
-      if (!(await lockWarmPins(trx, { wait }))) return undefined
+      if (!(await warmPinRepository.lockWarmPins(trx, { wait }))) return undefined
       const decided = await this.#plan(trx, now)
-      await applyPinPlan(trx, decided, now)
+      await warmPinRepository.applyPinPlan(trx, decided, now)
       for (const { model_key: modelKey, node_id: nodeId } of decided.add) {
-        await orderModel(trx, { nodeId, modelKey })
-        await enqueueWorkflow(trx, modelLoadStart({ modelKey, nodeId }))
+        await modelOrderRepository.orderModel(trx, { nodeId, modelKey })
+        await workflowStartRepository.enqueueWorkflow(trx, modelLoadStart({ modelKey, nodeId }))
       }
       return decided
     })
@@ -69,7 +64,10 @@ export class WarmPins implements AsyncDisposable {
 
   async #refresh(): Promise<void> {
     const { db, log } = this.#options
-    const [wants, pins] = await Promise.all([listWarmWants(db), listWarmPins(db)])
+    const [wants, pins] = await Promise.all([
+      warmPinRepository.listWarmWants(db),
+      warmPinRepository.listWarmPins(db),
+    ])
     if (wants.length === 0 && pins.length === 0) return
     const plan = await this.keep({ wait: false })
     if (plan && plan.add.length + plan.drop.length > 0) {
@@ -79,9 +77,9 @@ export class WarmPins implements AsyncDisposable {
 
   async #plan(db: Kysely<Database>, now: Date): Promise<PinPlan> {
     const [wants, pins, snapshots] = [
-      await listWarmWants(db),
-      await listWarmPins(db),
-      await readSnapshots(db),
+      await warmPinRepository.listWarmWants(db),
+      await warmPinRepository.listWarmPins(db),
+      await nodeLoadRepository.readSnapshots(db),
     ]
     return planPins({ wants, pins, snapshots, now, random: Math.random })
   }

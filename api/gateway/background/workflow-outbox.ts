@@ -1,10 +1,6 @@
 import { type Client, WorkflowExecutionAlreadyStartedError } from '@temporalio/client'
 import type { Kysely } from 'kysely'
-import {
-  claimDueStarts,
-  deferStart,
-  removeStarts,
-} from '../../../db/repositories/platform/workflow-starts.ts'
+import * as workflowStartRepository from '../../../db/repositories/platform/workflow-starts.ts'
 import type { Database } from '../../../db/tables.ts'
 import type { WorkflowStartRow } from '../../../db/tables/accounts.ts'
 import { BackgroundLoop } from '../../../platform/async/background-loop.ts'
@@ -60,7 +56,7 @@ export function openWorkflowOutbox({ db, temporal, log }: WorkflowOutboxDeps): W
 
 async function startBatch(sweep: Sweep): Promise<number> {
   const { db, log } = sweep
-  const rows = await claimDueStarts(db, BATCH)
+  const rows = await workflowStartRepository.claimDueStarts(db, BATCH)
   const started: WorkflowStartRow[] = []
   let failure: string | undefined
   await Promise.all(
@@ -74,11 +70,11 @@ async function startBatch(sweep: Sweep): Promise<number> {
           return
         }
         failure = err instanceof Error ? err.message : 'unknown'
-        await deferStart(db, row)
+        await workflowStartRepository.deferStart(db, row)
       }
     }),
   )
-  await removeStarts(db, started)
+  await workflowStartRepository.removeStarts(db, started)
   if (failure !== undefined) {
     const waiting = rows.length - started.length
     emit(log, 'outbox.start_failed', { reason: failure.split('\n')[0], waiting })

@@ -1,10 +1,8 @@
 import type { Kysely } from 'kysely'
 import { LRUCache } from 'lru-cache'
 import type { CacheWatch } from '../../../db/cache-watch.ts'
-import {
-  type CallableEndpointRow,
-  findCallableEndpoint,
-} from '../../../db/repositories/endpoints/callable.ts'
+import * as callableEndpointRepository from '../../../db/repositories/endpoints/callable.ts'
+import type { CallableEndpointRow } from '../../../db/repositories/endpoints/callable.ts'
 import type { Database } from '../../../db/tables.ts'
 
 /**
@@ -47,7 +45,7 @@ export class EndpointCache {
 
   async #fetch(idOrName: string): Promise<CallableEndpointRow | undefined> {
     const epoch = this.#epoch
-    const row = await findCallableEndpoint(this.#db, idOrName)
+    const row = await callableEndpointRepository.findCallableEndpoint(this.#db, idOrName)
     // A row read before a change must not be cached after it.
     if (row && epoch === this.#epoch) this.#known.set(idOrName, row, { size: ROW_BYTES + textBytes(row) })
     return row

@@ -1,10 +1,6 @@
 import type { Kysely } from 'kysely'
-import {
-  type Measured,
-  type ModelFacts,
-  readMeasured,
-  readModelFacts,
-} from '../../../db/repositories/tasks/estimates.ts'
+import * as taskEstimateRepository from '../../../db/repositories/tasks/estimates.ts'
+import type { Measured, ModelFacts } from '../../../db/repositories/tasks/estimates.ts'
 import type { Database } from '../../../db/tables.ts'
 import { estimateByKin, estimateBySize } from '../../../domain/estimates.ts'
 
@@ -27,7 +23,9 @@ export class Estimates {
 
   /** Returns a function for milliseconds by model; 0 for a model that no longer exists. */
   async of(modelKeys: readonly string[]): Promise<(modelKey: string, what: What) => number> {
-    const facts = new Map((await readModelFacts(this.#db, modelKeys)).map((one) => [one.model_key, one]))
+    const facts = new Map(
+      (await taskEstimateRepository.readModelFacts(this.#db, modelKeys)).map((one) => [one.model_key, one]),
+    )
     const kin = await this.#kin()
     return (modelKey, what) => {
       const model = facts.get(modelKey)
@@ -43,7 +41,7 @@ export class Estimates {
   #kin(): Promise<Measured[]> {
     const now = performance.now()
     if (this.#measured && now < this.#measured.until) return this.#measured.rows
-    const rows = readMeasured(this.#db)
+    const rows = taskEstimateRepository.readMeasured(this.#db)
     this.#measured = { rows, until: now + REMEMBERED_MS }
     rows.catch(() => (this.#measured = undefined))
     return rows

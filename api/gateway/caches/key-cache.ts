@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Kysely } from 'kysely'
 import { LRUCache } from 'lru-cache'
 import type { CacheWatch } from '../../../db/cache-watch.ts'
-import { findApiKeys } from '../../../db/repositories/platform/api-keys.ts'
+import * as apiKeyRepository from '../../../db/repositories/platform/api-keys.ts'
 import type { Database } from '../../../db/tables.ts'
 import type { AccountCaller } from '../../http/caller.ts'
 
@@ -74,7 +74,7 @@ export class KeyCache {
 
   async #read(hashes: readonly string[]): Promise<Map<string, AccountCaller>> {
     const epoch = this.#epoch
-    const rows = await findApiKeys(
+    const rows = await apiKeyRepository.findApiKeys(
       this.#db,
       hashes.map((keyHash) => Buffer.from(keyHash, 'hex')),
     )

@@ -1,6 +1,6 @@
 import type { Kysely } from 'kysely'
 import type { CacheWatch } from '../../../db/cache-watch.ts'
-import { acknowledgeKillSwitch, readKillSwitchFor } from '../../../db/repositories/platform/kill-switch.ts'
+import * as killSwitchRepository from '../../../db/repositories/platform/kill-switch.ts'
 import type { Database } from '../../../db/tables.ts'
 import { BackgroundLoop } from '../../../platform/async/background-loop.ts'
 import type { Logger } from '../../../platform/log.ts'
@@ -57,12 +57,16 @@ export class KillSwitch implements KillSwitchView, AsyncDisposable {
   async #read(): Promise<void> {
     const { db, gatewayId } = this.#deps
     const startedAt = performance.now()
-    const { active, reason, version, acknowledged } = await readKillSwitchFor(db, gatewayId)
+    const { active, reason, version, acknowledged } = await killSwitchRepository.readKillSwitchFor(
+      db,
+      gatewayId,
+    )
     this.active = active
     this.reason = reason
     this.seenAt = startedAt
     // The acknowledgement is repeated when the gateway's row is new, because a row starts at version 0.
-    if (acknowledged !== null && acknowledged < version) await acknowledgeKillSwitch(db, gatewayId, version)
+    if (acknowledged !== null && acknowledged < version)
+      await killSwitchRepository.acknowledgeKillSwitch(db, gatewayId, version)
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -1,6 +1,6 @@
 import type { Executor } from '../../../db/prepared-pool.ts'
 import type { Settlement, TaskEntry } from '../../../db/repositories/tasks/entry.ts'
-import { insertTasks, settleTasks } from '../../../db/repositories/tasks/writes.ts'
+import * as taskWriteRepository from '../../../db/repositories/tasks/writes.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import type { Logger } from '../../../platform/log.ts'
 import { GroupWriter } from './group-writer.ts'
@@ -30,7 +30,7 @@ export class Journal implements AsyncDisposable {
   constructor(db: Executor, log: Logger, patience: { patienceMs?: number } = {}) {
     this.#opened = new GroupWriter({
       ...patience,
-      write: (entries) => insertTasks(db, entries),
+      write: (entries) => taskWriteRepository.insertTasks(db, entries),
       sizeOf: ({ input, result }) => ROW_BYTES + (input?.length ?? 0) + (result?.length ?? 0),
       explain: (err, { id }) => nameTask(err, id),
       log,
@@ -38,7 +38,7 @@ export class Journal implements AsyncDisposable {
     this.#settled = new GroupWriter({
       ...patience,
       gatherMs: SETTLE_GATHER_MS,
-      write: (settlements) => settleTasks(db, settlements),
+      write: (settlements) => taskWriteRepository.settleTasks(db, settlements),
       sizeOf: ({ result }) => ROW_BYTES + (result?.length ?? 0),
       log,
     })

@@ -1,6 +1,6 @@
 import type { Kysely } from 'kysely'
-import { lockOrphans, settlementOf } from '../../../db/repositories/tasks/tasks.ts'
-import { settleTasks } from '../../../db/repositories/tasks/writes.ts'
+import * as taskRepository from '../../../db/repositories/tasks/tasks.ts'
+import * as taskWriteRepository from '../../../db/repositories/tasks/writes.ts'
 import type { Database } from '../../../db/tables.ts'
 import { BackgroundLoop } from '../../../platform/async/background-loop.ts'
 import type { Logger } from '../../../platform/log.ts'
@@ -12,11 +12,13 @@ const BATCH = 200
 /** Fails and refunds the open tasks of gateways whose lease has expired, never those of `own`; returns their number. */
 export async function reapOrphans(db: Kysely<Database>, now: Date, own?: string): Promise<number> {
   return db.transaction().execute(async (trx) => {
-    const tasks = await lockOrphans(trx, { own, limit: BATCH })
+    const tasks = await taskRepository.lockOrphans(trx, { own, limit: BATCH })
     if (tasks.length === 0) return 0
     const error = 'the gateway that ran this task was lost'
-    const settlements = tasks.map((task) => settlementOf(task, { status: 'failed', error }, { now }))
-    return settleTasks(trx, settlements)
+    const settlements = tasks.map((task) =>
+      taskRepository.settlementOf(task, { status: 'failed', error }, { now }),
+    )
+    return taskWriteRepository.settleTasks(trx, settlements)
   })
 }
 

@@ -1,7 +1,7 @@
 import type { KeyObject } from 'node:crypto'
 import type { Kysely } from 'kysely'
 import { LRUCache } from 'lru-cache'
-import { acceptSignature, findNodeKey, isRemoved } from '../../../db/repositories/nodes/nodes.ts'
+import * as nodeRepository from '../../../db/repositories/nodes/nodes.ts'
 import type { Database } from '../../../db/tables.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import { isCanonicalUuid } from '../../../domain/uuid.ts'
@@ -56,8 +56,9 @@ export class NodeAuthenticator {
     const checked = signatureOf(node, { ...request, bodySha256 })
 
     const { nodeId, accountId } = request
-    if (!(await acceptSignature(this.#db, { nodeId, ...checked }))) {
-      if (await isRemoved(this.#db, nodeId)) throw refused('this node has been removed', 'node_removed')
+    if (!(await nodeRepository.acceptSignature(this.#db, { nodeId, ...checked }))) {
+      if (await nodeRepository.isRemoved(this.#db, nodeId))
+        throw refused('this node has been removed', 'node_removed')
       throw refused('this signature was used before')
     }
     return { nodeId, accountId }
@@ -88,7 +89,7 @@ export class NodeAuthenticator {
     if (known) return known
     if (!isCanonicalUuid(nodeId) || this.#unknown.has(nodeId)) return undefined
     this.#questions.take(ANYBODY, [])
-    const row = await findNodeKey(this.#db, nodeId)
+    const row = await nodeRepository.findNodeKey(this.#db, nodeId)
     if (!row) this.#unknown.set(nodeId, true)
     const key = row && publicKeyFromRaw(row.publicKey.toString('base64'))
     if (!row || !key) return undefined

@@ -3,15 +3,10 @@ import { LRUCache } from 'lru-cache'
 import type { WebSocket } from 'ws'
 import type { CacheWatch } from '../../../db/cache-watch.ts'
 import { isBadRow } from '../../../db/errors.ts'
-import { joinOwnLoads } from '../../../db/repositories/nodes/model-orders.ts'
-import {
-  forgetSignatures,
-  listGatewayUrls,
-  type NodeDecision,
-  nodeDecisions,
-  recordHello,
-} from '../../../db/repositories/nodes/nodes.ts'
-import { insertJobEpochs, insertJobLogs } from '../../../db/repositories/nodes/reports.ts'
+import * as modelOrderRepository from '../../../db/repositories/nodes/model-orders.ts'
+import * as nodeRepository from '../../../db/repositories/nodes/nodes.ts'
+import type { NodeDecision } from '../../../db/repositories/nodes/nodes.ts'
+import * as nodeReportRepository from '../../../db/repositories/nodes/reports.ts'
 import type { Database } from '../../../db/tables.ts'
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
 import { PlacementIndex } from '../../../domain/placement/placement.ts'
@@ -80,7 +75,7 @@ export class NodeLinks implements AsyncDisposable {
     })
     this.#timers = [
       setInterval(() => void this.#refreshGateways(), GATEWAY_LIST_MS),
-      setInterval(() => void forgetSignatures(this.#db).catch(() => {}), FORGET_MS),
+      setInterval(() => void nodeRepository.forgetSignatures(this.#db).catch(() => {}), FORGET_MS),
     ]
     for (const timer of this.#timers) timer.unref()
   }
@@ -161,9 +156,10 @@ export class NodeLinks implements AsyncDisposable {
     const link = new NodeLink(nodeId, socket, this.#wheel, {
       onHello: (hello) => this.#hello(node, hello),
       onState: (state) => this.#state(node, state),
-      onLogs: (entries, place) => this.#store(node, place, () => insertJobLogs(this.#db, nodeId, entries)),
+      onLogs: (entries, place) =>
+        this.#store(node, place, () => nodeReportRepository.insertJobLogs(this.#db, nodeId, entries)),
       onMetrics: (entries, place) =>
-        this.#store(node, place, () => insertJobEpochs(this.#db, nodeId, entries)),
+        this.#store(node, place, () => nodeReportRepository.insertJobEpochs(this.#db, nodeId, entries)),
       onUnknown: (type) => this.#unknown(node, type),
       onClose: (reason) => this.#lost(node, reason),
       onFault: (err) => emit(this.#log, 'link.request_failed', { err, node_id: nodeId }),
@@ -197,7 +193,7 @@ export class NodeLinks implements AsyncDisposable {
       while (node.inventory && recorded !== node.inventory && !node.link.closed) {
         const { inventory } = node
         const [row] = await Promise.all([
-          recordHello(this.#db, node.link.nodeId, inventory),
+          nodeRepository.recordHello(this.#db, node.link.nodeId, inventory),
           this.#refreshGateways(),
         ])
         if (!row) return node.link.close('this node has been removed')
@@ -219,11 +215,13 @@ export class NodeLinks implements AsyncDisposable {
     while (rows === undefined && !this.#closed) {
       this.#isOutdated = false
       if (this.#nodes.size === 0) return
-      rows = await nodeDecisions(this.#db, [...this.#nodes.keys()]).catch(async (err: unknown) => {
-        emit(this.#log, 'node.decisions_read_failed', { err })
-        await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
-        return undefined
-      })
+      rows = await nodeRepository
+        .nodeDecisions(this.#db, [...this.#nodes.keys()])
+        .catch(async (err: unknown) => {
+          emit(this.#log, 'node.decisions_read_failed', { err })
+          await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
+          return undefined
+        })
     }
     for (const row of rows ?? []) {
       const node = this.#nodes.get(row.id)
@@ -315,7 +313,7 @@ export class NodeLinks implements AsyncDisposable {
     if (fresh.length === 0) return
     for (const modelKey of fresh) node.asked.add(modelKey)
     const { nodeId } = node.link
-    joinOwnLoads(this.#db, nodeId, fresh).catch((err: unknown) => {
+    modelOrderRepository.joinOwnLoads(this.#db, nodeId, fresh).catch((err: unknown) => {
       emit(this.#log, 'node.load_check_failed', { err, node_id: nodeId })
       for (const modelKey of fresh) node.asked.delete(modelKey)
     })
@@ -383,7 +381,7 @@ export class NodeLinks implements AsyncDisposable {
   }
 
   async #refreshGateways(): Promise<void> {
-    const gateways = await listGatewayUrls(this.#db).catch(() => this.#gateways)
+    const gateways = await nodeRepository.listGatewayUrls(this.#db).catch(() => this.#gateways)
     if (gateways.join() === this.#gateways.join()) return
     this.#gateways = gateways
     for (const { link } of this.#nodes.values()) link.hello({ gateways: [...gateways] })

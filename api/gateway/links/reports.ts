@@ -1,5 +1,5 @@
 import type { Static, TSchema } from 'typebox'
-import { AFTER_NODE_SEQ } from '../../../db/repositories/training/job-records.ts'
+import * as jobRecordRepository from '../../../db/repositories/training/job-records.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import { isCanonicalUuid } from '../../../domain/uuid.ts'
 import { type Frame, LinkProtocolError, parseJson } from '../../../platform/link/codec.ts'
@@ -31,7 +31,7 @@ const LONGEST_ERROR = 2_000
 const LONGEST_MESSAGE = 16 * 1024
 const LARGEST_INT4 = 2_147_483_647
 /** The largest line number of an attempt; lines of the platform come after it. */
-const MAX_LINES = AFTER_NODE_SEQ - 1
+const MAX_LINES = jobRecordRepository.AFTER_NODE_SEQ - 1
 const CUT = ' [cut]'
 
 /** Reads the body of a `state` or `progress` frame. */

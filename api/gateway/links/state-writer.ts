@@ -1,5 +1,5 @@
 import type { Kysely } from 'kysely'
-import { dropNodeStates, saveNodeStates } from '../../../db/repositories/nodes/reports.ts'
+import * as nodeReportRepository from '../../../db/repositories/nodes/reports.ts'
 import type { Database } from '../../../db/tables.ts'
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
 import type { Logger } from '../../../platform/log.ts'
@@ -76,9 +76,9 @@ export class StateWriter implements AsyncDisposable {
     this.#gone.clear()
     this.#dirty.clear()
     try {
-      if (gone.length) await dropNodeStates(this.#db, this.#gatewayId, gone)
+      if (gone.length) await nodeReportRepository.dropNodeStates(this.#db, this.#gatewayId, gone)
       if (states.length === 0) return
-      await saveNodeStates(
+      await nodeReportRepository.saveNodeStates(
         this.#db,
         this.#gatewayId,
         states.map((snapshot) => ({ nodeId: snapshot.node_id, snapshot: JSON.stringify(snapshot) })),

@@ -1,5 +1,5 @@
 import Type from 'typebox'
-import { isLeaseFile, mayPutLeaseFile } from '../../../db/repositories/training/lease-files.ts'
+import * as leaseFileRepository from '../../../db/repositories/training/lease-files.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import { newId } from '../../../domain/ids.ts'
 import { INCOMING_PUTS } from '../../../domain/object-keys.ts'
@@ -33,8 +33,8 @@ export const putObject = route({
   async handler({ req, params, signal }, { objects, db }) {
     const { key } = params
     const { store, grant } = authorize(objects, 'PUT', key, req)
-    const isLeased = isLeaseFile(key)
-    if (isLeased && !(await mayPutLeaseFile(db, key))) throw over()
+    const isLeased = leaseFileRepository.isLeaseFile(key)
+    if (isLeased && !(await leaseFileRepository.mayPutLeaseFile(db, key))) throw over()
     const contentType = req.headers['content-type'] ?? ''
     if (grant.contentType !== undefined && contentType.toLowerCase() !== grant.contentType.toLowerCase()) {
       throw new ApiError(
@@ -52,7 +52,7 @@ export const putObject = route({
     if (isLeased) {
       // A file that was completed or registered meanwhile is not replaced.
       await db.transaction().execute(async (trx) => {
-        if (await mayPutLeaseFile(trx, key)) return store.move(place, key)
+        if (await leaseFileRepository.mayPutLeaseFile(trx, key)) return store.move(place, key)
         await store.delete(place)
         throw over()
       })

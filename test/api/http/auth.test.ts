@@ -3,7 +3,7 @@ import Type from 'typebox'
 import type { Auth, Role } from '../../../api/http/caller.ts'
 import type { Family } from '../../../api/http/family.ts'
 import { route } from '../../../api/http/route.ts'
-import { revokeApiKey } from '../../../db/repositories/platform/api-keys.ts'
+import * as apiKeyRepository from '../../../db/repositories/platform/api-keys.ts'
 import { newId } from '../../../domain/ids.ts'
 import { SOON_MS, until } from '../../support/assertions/until.ts'
 import { EVALUATOR_TOKEN, OPERATIONS_KEY, startApi, type TestApi } from '../../support/servers/api.ts'
@@ -170,7 +170,7 @@ describe('authentication', () => {
       .orderBy('id', 'desc')
       .executeTakeFirstOrThrow()
 
-    await database.db.transaction().execute((trx) => revokeApiKey(trx, row.id, new Date()))
+    await database.db.transaction().execute((trx) => apiKeyRepository.revokeApiKey(trx, row.id, new Date()))
 
     for (const gateway of [api, other])
       await until(async () => (await get('/viewer', { 'x-api-key': key }, gateway)).status === 401, SOON_MS)

@@ -7,7 +7,7 @@ import type { Family } from '../../../api/http/family.ts'
 import { Idempotency } from '../../../api/http/idempotency.ts'
 import { reply } from '../../../api/http/reply.ts'
 import { route } from '../../../api/http/route.ts'
-import { writeKillSwitch } from '../../../db/repositories/platform/kill-switch.ts'
+import * as killSwitchRepository from '../../../db/repositories/platform/kill-switch.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import { newId } from '../../../domain/ids.ts'
 import { until } from '../../support/assertions/until.ts'
@@ -245,7 +245,11 @@ describe('idempotency', () => {
     const id = randomUUID()
     const first = await create(id, { name: 'admitted' })
     const stop = (active: boolean) =>
-      writeKillSwitch(database.db, { active, reason: active ? 'test' : null, actor: 'test' }, new Date())
+      killSwitchRepository.writeKillSwitch(
+        database.db,
+        { active, reason: active ? 'test' : null, actor: 'test' },
+        new Date(),
+      )
     await stop(true)
     await until(() => api.services.killSwitch.active)
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { request } from 'undici'
-import { bumpCache } from '../../../db/repositories/platform/cache-versions.ts'
+import * as cacheVersionRepository from '../../../db/repositories/platform/cache-versions.ts'
 import type { EndpointRow } from '../../../db/tables/models.ts'
 import { newId } from '../../../domain/ids.ts'
 import { SOON_MS, until } from '../../support/assertions/until.ts'
@@ -41,7 +41,7 @@ describe('who may infer, and what of', () => {
 
     await on.api.database.db.transaction().execute(async (trx) => {
       await trx.updateTable('endpoint').set({ status: 'paused' }).where('id', '=', endpoint.id).execute()
-      await bumpCache(trx, 'endpoint')
+      await cacheVersionRepository.bumpCache(trx, 'endpoint')
     })
 
     const ask = () => on.infer(endpoint.id, { input: { instances: [1] } })

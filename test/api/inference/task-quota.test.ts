@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import type { ControlDeps } from '../../../activities/control/deps.ts'
 import { createInferenceActivities } from '../../../activities/control/tasks/tasks.ts'
-import { lockWaiting } from '../../../db/repositories/tasks/tasks.ts'
+import * as taskRepository from '../../../db/repositories/tasks/tasks.ts'
 import { buildEndpoint } from '../../support/builders/build-endpoint.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../../support/servers/api.ts'
 
@@ -86,7 +86,7 @@ describe('tasks that wait for a node', () => {
     const { db } = api.database
     const [held, end] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
     const lost = db.transaction().execute(async (trx) => {
-      await lockWaiting(trx, mine.accountId)
+      await taskRepository.lockWaiting(trx, mine.accountId)
       held.resolve()
       await end.promise
     })

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { orderModel } from '../../../db/repositories/nodes/model-orders.ts'
+import * as modelOrderRepository from '../../../db/repositories/nodes/model-orders.ts'
 import type { NodeModel, NodeModelSpec } from '../../../schemas/node.ts'
 import { addHubModel } from '../../support/builders/hub-model.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
@@ -113,7 +113,9 @@ describe('weights from the hub', () => {
     const { modelKey } = await addHubModel(guarded, hub, { name: 'bound' }, { gated: true })
     const [one, two] = [await signedNode(guarded, 'one'), await signedNode(guarded, 'two')]
     const addressOf = async (node: SignedNode) => {
-      await db.transaction().execute((trx) => orderModel(trx, { nodeId: node.nodeId, modelKey }))
+      await db
+        .transaction()
+        .execute((trx) => modelOrderRepository.orderModel(trx, { nodeId: node.nodeId, modelKey }))
       const { body } = await node.get<NodeModelSpec>(`/api/v1/nodes/models/${modelKey}`)
       return new URL(String(body.files[0]?.url)).pathname
     }
@@ -124,7 +126,9 @@ describe('weights from the hub', () => {
     await db.updateTable('node').set({ status: 'removed' }).where('id', '=', one.nodeId).execute()
     await db.deleteFrom('node_model_order').where('node_id', '=', two.nodeId).execute()
     assert.deepEqual([await read(of1), await read(of2)], [403, 403])
-    await db.transaction().execute((trx) => orderModel(trx, { nodeId: two.nodeId, modelKey }))
+    await db
+      .transaction()
+      .execute((trx) => modelOrderRepository.orderModel(trx, { nodeId: two.nodeId, modelKey }))
     assert.equal(await read(of2), 200)
     await db.updateTable('node').set({ sharing: 'dedicated' }).where('id', '=', two.nodeId).execute()
     assert.equal(await read(of2), 403, 'it works for another account alone by now')

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { insertEvents } from '../../../db/repositories/webhooks/events.ts'
+import * as eventRepository from '../../../db/repositories/webhooks/events.ts'
 import { newId } from '../../../domain/ids.ts'
 import { EgressPolicy } from '../../../platform/egress/policy.ts'
 import { PublicSender } from '../../../platform/egress/public-sender.ts'
@@ -51,7 +51,7 @@ export class WebhookProbe {
   async emit(): Promise<void> {
     const id = newId()
     const resource = { id, object: 'inference.task', status: 'succeeded' }
-    await insertEvents(
+    await eventRepository.insertEvents(
       this.#platform.deps.db,
       [
         {

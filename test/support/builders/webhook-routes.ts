@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
-import { insertEvents } from '../../../db/repositories/webhooks/events.ts'
-import { fanOutEvents } from '../../../db/repositories/webhooks/fan-out.ts'
+import * as eventRepository from '../../../db/repositories/webhooks/events.ts'
+import * as fanOutRepository from '../../../db/repositories/webhooks/fan-out.ts'
 import { newId } from '../../../domain/ids.ts'
 import type { Config } from '../../../platform/config.ts'
 import { type Call, startApi, type TestApi } from '../servers/api.ts'
@@ -57,8 +57,8 @@ export class WebhookRoutes {
     const id = newId()
     const resource = { id, object: 'inference.task', status: 'succeeded' }
     const event = { accountId: this.accountId, type, resource, resourceUrl: `/api/builder/v1/tasks/${id}` }
-    await insertEvents(this.api.database.db, [event], new Date())
-    await fanOutEvents(this.api.database.db)
+    await eventRepository.insertEvents(this.api.database.db, [event], new Date())
+    await fanOutRepository.fanOutEvents(this.api.database.db)
   }
 
   async listed(query = '') {

@@ -8,7 +8,7 @@ import type { AppOptions } from '../../../api/app.ts'
 import type { IdleLimits } from '../../../api/http/idle-connections.ts'
 import { type OpenServices, openServices } from '../../../api/open-services.ts'
 import { startGateway } from '../../../api/server.ts'
-import { createApiKey } from '../../../db/repositories/platform/api-keys.ts'
+import * as apiKeyRepository from '../../../db/repositories/platform/api-keys.ts'
 import { newId } from '../../../domain/ids.ts'
 import { type Config, readConfig } from '../../../platform/config.ts'
 import { createLogger } from '../../../platform/log.ts'
@@ -110,7 +110,9 @@ export async function startApi({
 
   const { db } = database
   const key = (accountId: string, role: Role): Promise<string> =>
-    db.transaction().execute(async (trx) => (await createApiKey(trx, { accountId, name: role, role })).key)
+    db
+      .transaction()
+      .execute(async (trx) => (await apiKeyRepository.createApiKey(trx, { accountId, name: role, role })).key)
   const opened = stack.move()
   return {
     baseUrl: gateway.baseUrl,

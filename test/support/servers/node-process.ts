@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
-import { createNodeToken } from '../../../db/repositories/nodes/nodes.ts'
+import * as nodeRepository from '../../../db/repositories/nodes/nodes.ts'
 import { newId } from '../../../domain/ids.ts'
 import { temporaryFolder } from '../builders/temporary-folder.ts'
 import type { TestApi } from './api.ts'
@@ -35,7 +35,7 @@ export async function startNodeProcess(
       ...process.env,
       HEARTH_LOG_LEVEL: 'warn',
       HEARTH_GATEWAY_URL: api.baseUrl,
-      HEARTH_NODE_TOKEN: await createNodeToken(db, { accountId, sharing: 'shared' }),
+      HEARTH_NODE_TOKEN: await nodeRepository.createNodeToken(db, { accountId, sharing: 'shared' }),
       HEARTH_NODE_DIR: dir,
       HEARTH_NODE_NAME: name,
       HEARTH_NODE_MEMORY_MB: '2000',

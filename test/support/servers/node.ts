@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { recordDispatch } from '../../../db/repositories/nodes/dispatches.ts'
-import { createNodeToken } from '../../../db/repositories/nodes/nodes.ts'
+import * as dispatchRepository from '../../../db/repositories/nodes/dispatches.ts'
+import * as nodeRepository from '../../../db/repositories/nodes/nodes.ts'
 import { newId } from '../../../domain/ids.ts'
 import { loadCatalog } from '../../../platform/catalog.ts'
 import { readConfig } from '../../../platform/config.ts'
@@ -67,7 +67,8 @@ export async function startNode(api: TestApi, options: TestNodeOptions = {}): Pr
   const config = readConfig({
     HEARTH_GATEWAY_URL: api.baseUrl,
     HEARTH_NODE_TOKEN:
-      options.token ?? (await createNodeToken(db, { accountId, sharing: options.sharing ?? 'shared' })),
+      options.token ??
+      (await nodeRepository.createNodeToken(db, { accountId, sharing: options.sharing ?? 'shared' })),
     HEARTH_NODE_DIR: dir,
     HEARTH_NODE_NAME: 'test-node',
     HEARTH_NODE_MEMORY_MB: String(options.memoryMb ?? 1_000),
@@ -96,7 +97,7 @@ export async function startNode(api: TestApi, options: TestNodeOptions = {}): Pr
 
 /** Takes a job as a node does that the gate has handed it to. */
 export async function claimOn(api: TestApi, { parts, nodeId }: TestNode, jobId: string): Promise<JobClaim> {
-  await recordDispatch(api.database.db, { kind: 'job', subjectId: jobId, nodeId })
+  await dispatchRepository.recordDispatch(api.database.db, { kind: 'job', subjectId: jobId, nodeId })
   return parts.control.claimJob<JobClaim>(jobId, { lease_s: 30 })
 }
 

@@ -1,4 +1,4 @@
-import { recordDispatch } from '../../../db/repositories/nodes/dispatches.ts'
+import * as dispatchRepository from '../../../db/repositories/nodes/dispatches.ts'
 import { newId } from '../../../domain/ids.ts'
 import { newNodeKey, privateKeyFromPem, rawPublicKey, signRequest } from '../../../platform/signing.ts'
 import type { NodeSharing } from '../../../schemas/node.ts'
@@ -65,7 +65,11 @@ export async function signedNode(
     async post(path, body = {}) {
       const [, kind, subjectId] = CLAIM.exec(path) ?? []
       if (isHanded && subjectId)
-        await recordDispatch(db, { kind: kind === 'job' ? 'job' : 'task', subjectId, nodeId })
+        await dispatchRepository.recordDispatch(db, {
+          kind: kind === 'job' ? 'job' : 'task',
+          subjectId,
+          nodeId,
+        })
       const raw = JSON.stringify(body)
       const headers = { 'content-type': 'application/json', ...sign('POST', path, raw) }
       return api.call('POST', path, { raw, headers })

@@ -4,8 +4,8 @@ import {
   createWebhookActivities,
   type WebhookActivities,
 } from '../../../activities/control/webhooks/index.ts'
-import { insertEvents } from '../../../db/repositories/webhooks/events.ts'
-import { fanOutEvents } from '../../../db/repositories/webhooks/fan-out.ts'
+import * as eventRepository from '../../../db/repositories/webhooks/events.ts'
+import * as fanOutRepository from '../../../db/repositories/webhooks/fan-out.ts'
 import { newId } from '../../../domain/ids.ts'
 import { EgressPolicy } from '../../../platform/egress/policy.ts'
 import { PublicSender } from '../../../platform/egress/public-sender.ts'
@@ -91,8 +91,8 @@ export class WebhookDays implements AsyncDisposable {
     await this.#tick()
     const resource = { id, object: 'training.run', status: 'failed' }
     const event = { accountId: this.accountId, type: 'training.run.failed', resource, resourceUrl: '/x' }
-    await insertEvents(db, [event], this.deps.now())
-    await fanOutEvents(db)
+    await eventRepository.insertEvents(db, [event], this.deps.now())
+    await fanOutRepository.fanOutEvents(db)
     const { id: deliveryId } = await db
       .selectFrom('webhook_delivery')
       .select('id')

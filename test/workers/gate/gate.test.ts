@@ -3,7 +3,7 @@ import { status } from '@grpc/grpc-js'
 import { Client } from '@temporalio/client'
 import proto from '@temporalio/proto'
 import { after, before, describe, it } from 'mocha'
-import { orderModel } from '../../../db/repositories/nodes/model-orders.ts'
+import * as modelOrderRepository from '../../../db/repositories/nodes/model-orders.ts'
 import { newId } from '../../../domain/ids.ts'
 import { NodeCredentials } from '../../../platform/node-credentials.ts'
 import { killSwitchStart } from '../../../workflows/contract/starts.ts'
@@ -138,7 +138,9 @@ describe('the gate to Temporal', function () {
 
       await db
         .transaction()
-        .execute((trx) => orderModel(trx, { nodeId: node.nodeId, modelKey: 'ordered-model' }))
+        .execute((trx) =>
+          modelOrderRepository.orderModel(trx, { nodeId: node.nodeId, modelKey: 'ordered-model' }),
+        )
 
       for (const queue of queues) {
         await world.schedule(queue)

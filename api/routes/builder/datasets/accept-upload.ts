@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Kysely, Transaction } from 'kysely'
-import { findUpload } from '../../../../db/repositories/datasets/datasets.ts'
-import { beginIngest, countUnread } from '../../../../db/repositories/datasets/ingests.ts'
-import { enqueueWorkflow } from '../../../../db/repositories/platform/workflow-starts.ts'
+import * as datasetRepository from '../../../../db/repositories/datasets/datasets.ts'
+import * as ingestRepository from '../../../../db/repositories/datasets/ingests.ts'
+import * as workflowStartRepository from '../../../../db/repositories/platform/workflow-starts.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { DatasetRow, DatasetUploadRow } from '../../../../db/tables/datasets.ts'
 import { tryLater } from '../../../../domain/errors.ts'
@@ -39,15 +39,15 @@ export async function acceptUpload(
   dataset: DatasetRow,
   place: UploadPlace,
 ): Promise<void> {
-  if (!(await beginIngest(trx, dataset, place.uploadId))) return
-  if ((await countUnread(trx, place.accountId)) > MOST_UNREAD) {
+  if (!(await ingestRepository.beginIngest(trx, dataset, place.uploadId))) return
+  if ((await ingestRepository.countUnread(trx, place.accountId)) > MOST_UNREAD) {
     throw tryLater(
       'rate_limited',
       `${MOST_UNREAD} files of this account wait to be read, as many as may; send this one again once some have been`,
       RETRY_AFTER_S,
     )
   }
-  await enqueueWorkflow(trx, datasetIngestStart(place))
+  await workflowStartRepository.enqueueWorkflow(trx, datasetIngestStart(place))
 }
 
 /**
@@ -61,7 +61,7 @@ export async function awaitIngest(
 ): Promise<DatasetUploadRow> {
   const since = performance.now()
   for (let pause = FIRST_LOOK_MS; ; pause = Math.min(pause * 1.5, LAST_LOOK_MS)) {
-    const upload = await findUpload(db, place)
+    const upload = await datasetRepository.findUpload(db, place)
     if (!upload) throw noDataset()
     const waited = performance.now() - since
     if (upload.status !== 'ingesting' || waited > LONGEST_WAIT_MS) return upload

@@ -1,4 +1,4 @@
-import { findUpload, isDatasetInUse, lockOwnDataset } from '../../../../db/repositories/datasets/datasets.ts'
+import * as datasetRepository from '../../../../db/repositories/datasets/datasets.ts'
 import type { DatasetUploadRow } from '../../../../db/tables/datasets.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { CommittedUpload, UploadParams } from '../../../../schemas/dataset.ts'
@@ -21,7 +21,7 @@ export const commitUpload = route({
 
   async handler({ caller: { accountId }, params, signal }, services) {
     const place = { accountId, datasetId: params.dataset_id, uploadId: params.upload_id }
-    const upload = await findUpload(services.db, place)
+    const upload = await datasetRepository.findUpload(services.db, place)
     if (!upload) throw new ApiError('not_found', 'there is no upload with this id')
     // Safe to repeat, because a later request waits for the same reading and gets the same response.
     if (upload.status === 'initialised') await begin(services, place, upload)
@@ -41,9 +41,9 @@ async function begin(
     throw new ApiError('conflict', 'nothing has been PUT to the signed URL of this upload yet')
   }
   await db.transaction().execute(async (trx) => {
-    const dataset = await lockOwnDataset(trx, place.accountId, place.datasetId)
+    const dataset = await datasetRepository.lockOwnDataset(trx, place.accountId, place.datasetId)
     if (!dataset) throw noDataset()
-    if (await isDatasetInUse(trx, dataset.id)) {
+    if (await datasetRepository.isDatasetInUse(trx, dataset.id)) {
       throw new ApiError('conflict', 'a pending or running job uses this dataset; its data cannot change now')
     }
     await acceptUpload(trx, dataset, place)

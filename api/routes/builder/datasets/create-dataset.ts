@@ -1,4 +1,4 @@
-import { insertDataset } from '../../../../db/repositories/datasets/datasets.ts'
+import * as datasetRepository from '../../../../db/repositories/datasets/datasets.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { CreateDataset, Dataset } from '../../../../schemas/dataset.ts'
 import { route } from '../../../http/route.ts'
@@ -18,7 +18,7 @@ export const createDataset = route({
 
   async handler({ caller, body, trx }) {
     assertMayPublish(caller, body.visibility)
-    const row = await insertDataset(trx, {
+    const row = await datasetRepository.insertDataset(trx, {
       id: newId(),
       account_id: caller.accountId,
       dataset_name: body.dataset_name,

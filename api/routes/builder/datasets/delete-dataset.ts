@@ -1,9 +1,5 @@
-import {
-  isDatasetInUse,
-  lockOwnDataset,
-  markDatasetDeleted,
-} from '../../../../db/repositories/datasets/datasets.ts'
-import { enqueueWorkflow } from '../../../../db/repositories/platform/workflow-starts.ts'
+import * as datasetRepository from '../../../../db/repositories/datasets/datasets.ts'
+import * as workflowStartRepository from '../../../../db/repositories/platform/workflow-starts.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { DatasetParams } from '../../../../schemas/dataset.ts'
 import { datasetRemovalStart } from '../../../../workflows/contract/starts.ts'
@@ -23,12 +19,12 @@ export const deleteDataset = route({
 
   async handler({ caller: { accountId }, params: { dataset_id: datasetId } }, { db, now, outbox }) {
     await db.transaction().execute(async (trx) => {
-      if (!(await lockOwnDataset(trx, accountId, datasetId))) throw noDataset()
-      if (await isDatasetInUse(trx, datasetId)) {
+      if (!(await datasetRepository.lockOwnDataset(trx, accountId, datasetId))) throw noDataset()
+      if (await datasetRepository.isDatasetInUse(trx, datasetId)) {
         throw new ApiError('conflict', 'a pending or running job uses this dataset; cancel it first')
       }
-      await markDatasetDeleted(trx, datasetId, now())
-      await enqueueWorkflow(trx, datasetRemovalStart({ accountId, datasetId }))
+      await datasetRepository.markDatasetDeleted(trx, datasetId, now())
+      await workflowStartRepository.enqueueWorkflow(trx, datasetRemovalStart({ accountId, datasetId }))
     })
     outbox.poke()
     return reply(204)

@@ -1,4 +1,4 @@
-import { findUsableDataset } from '../../../../db/repositories/datasets/datasets.ts'
+import * as datasetRepository from '../../../../db/repositories/datasets/datasets.ts'
 import { Dataset, DatasetParams } from '../../../../schemas/dataset.ts'
 import { route } from '../../../http/route.ts'
 import { noDataset, presentDataset } from './present.ts'
@@ -14,7 +14,7 @@ export const getDataset = route({
   errors: ['not_found'],
 
   async handler({ caller, params }, { db }) {
-    const row = await findUsableDataset(db, caller.accountId, params.dataset_id)
+    const row = await datasetRepository.findUsableDataset(db, caller.accountId, params.dataset_id)
     if (!row) throw noDataset()
     return presentDataset(row)
   },

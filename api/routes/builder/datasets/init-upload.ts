@@ -1,4 +1,4 @@
-import { findOwnDataset, insertUpload } from '../../../../db/repositories/datasets/datasets.ts'
+import * as datasetRepository from '../../../../db/repositories/datasets/datasets.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { datasetKey } from '../../../../domain/object-keys.ts'
 import { DatasetParams, InitUpload, UploadSession } from '../../../../schemas/dataset.ts'
@@ -20,7 +20,7 @@ export const initUpload = route({
   errors: ['not_found'],
 
   async handler({ caller: { accountId }, params, body }, { db, objects }) {
-    const dataset = await findOwnDataset(db, accountId, params.dataset_id)
+    const dataset = await datasetRepository.findOwnDataset(db, accountId, params.dataset_id)
     if (!dataset) throw noDataset()
 
     const uploadId = newId()
@@ -29,7 +29,7 @@ export const initUpload = route({
       expiresInS: URL_LIFETIME_S,
       contentType: body.content_type,
     })
-    await insertUpload(db, {
+    await datasetRepository.insertUpload(db, {
       id: uploadId,
       dataset_id: dataset.id,
       account_id: accountId,

@@ -1,4 +1,4 @@
-import { listDatasets as readDatasets } from '../../../../db/repositories/datasets/datasets.ts'
+import * as datasetRepository from '../../../../db/repositories/datasets/datasets.ts'
 import { DatasetList, DatasetQuery } from '../../../../schemas/dataset.ts'
 import { readPage } from '../../../http/page.ts'
 import { route } from '../../../http/route.ts'
@@ -16,7 +16,7 @@ export const listDatasets = route({
   async handler({ caller, query }, { db }) {
     const { status } = query
     const page = await readPage(query, ['datasets', caller.accountId, status], (request) =>
-      readDatasets(db, caller.accountId, { ...request, ...(status && { status }) }),
+      datasetRepository.listDatasets(db, caller.accountId, { ...request, ...(status && { status }) }),
     )
     return { datasets: page.items.map(presentListed), next_cursor: page.next_cursor }
   },

@@ -1,4 +1,4 @@
-import { findOwnDataset, insertDataset, insertUpload } from '../../../../db/repositories/datasets/datasets.ts'
+import * as datasetRepository from '../../../../db/repositories/datasets/datasets.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { datasetKey } from '../../../../domain/object-keys.ts'
 import { UploadedDataset, UploadFields, UploadForm } from '../../../../schemas/dataset.ts'
@@ -64,7 +64,7 @@ async function createWithUpload(
   { fields, filename, key }: { fields: UploadFields; filename: string; key: string },
 ): Promise<void> {
   await db.transaction().execute(async (trx) => {
-    const dataset = await insertDataset(trx, {
+    const dataset = await datasetRepository.insertDataset(trx, {
       id: place.datasetId,
       account_id: place.accountId,
       dataset_name: fields.name,
@@ -73,7 +73,7 @@ async function createWithUpload(
       storage_format: fields.storage_format,
       visibility: fields.visibility ?? 'private',
     })
-    await insertUpload(trx, {
+    await datasetRepository.insertUpload(trx, {
       id: place.uploadId,
       dataset_id: place.datasetId,
       account_id: place.accountId,
@@ -88,7 +88,7 @@ async function createWithUpload(
 }
 
 async function answer({ db }: Services, { accountId, datasetId }: UploadPlace, isReading: boolean) {
-  const dataset = await findOwnDataset(db, accountId, datasetId)
+  const dataset = await datasetRepository.findOwnDataset(db, accountId, datasetId)
   if (!dataset) throw noDataset()
   const body = {
     dataset_id: dataset.id,

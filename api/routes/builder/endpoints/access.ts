@@ -1,5 +1,5 @@
 import type { Kysely } from 'kysely'
-import { findEndpoint } from '../../../../db/repositories/endpoints/endpoints.ts'
+import * as endpointRepository from '../../../../db/repositories/endpoints/endpoints.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { EndpointRow } from '../../../../db/tables/models.ts'
 import { accessTo } from '../../../../domain/endpoint.ts'
@@ -17,7 +17,7 @@ export async function usableEndpoint(
   accountId: string,
   idOrName: string,
 ): Promise<EndpointRow> {
-  const row = await findEndpoint(db, idOrName)
+  const row = await endpointRepository.findEndpoint(db, idOrName)
   switch (row ? accessTo(row, accountId) : 'none') {
     case 'own':
     case 'use':

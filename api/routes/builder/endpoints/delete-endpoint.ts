@@ -1,9 +1,9 @@
 import type { Transaction } from 'kysely'
-import { lockEndpoint, updateEndpoint } from '../../../../db/repositories/endpoints/endpoints.ts'
-import { lockHubRepo, removeHubModel } from '../../../../db/repositories/models/hub-models.ts'
-import { moveVersion } from '../../../../db/repositories/models/version-lifecycle.ts'
-import { lockVersion, whatUsesVersion } from '../../../../db/repositories/models/versions.ts'
-import { hasForeignTasks } from '../../../../db/repositories/platform/open-work.ts'
+import * as endpointRepository from '../../../../db/repositories/endpoints/endpoints.ts'
+import * as hubModelRepository from '../../../../db/repositories/models/hub-models.ts'
+import * as versionLifecycleRepository from '../../../../db/repositories/models/version-lifecycle.ts'
+import * as versionRepository from '../../../../db/repositories/models/versions.ts'
+import * as openWorkRepository from '../../../../db/repositories/platform/open-work.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { EndpointRow } from '../../../../db/tables/models.ts'
 import { ApiError } from '../../../../domain/errors.ts'
@@ -31,7 +31,9 @@ export const deleteEndpoint = route({
     const deleted = await db
       .transaction()
       .execute((trx) =>
-        is_base_model ? retireImport(trx, seen, gone) : updateEndpoint(trx, seen.id, gone, gone.deleted_at),
+        is_base_model
+          ? retireImport(trx, seen, gone)
+          : endpointRepository.updateEndpoint(trx, seen.id, gone, gone.deleted_at),
       )
     if (!deleted) throw endpointNotFound()
   },
@@ -44,7 +46,7 @@ async function assertRetirable(trx: Transaction<Database>, row: EndpointRow): Pr
   if (row.review_status === 'approved') {
     throw new ApiError('conflict', 'every account may call this import; disable it before you delete it')
   }
-  if (await hasForeignTasks(trx, row)) {
+  if (await openWorkRepository.hasForeignTasks(trx, row)) {
     throw new ApiError('conflict', 'requests of other accounts to this endpoint are still under way')
   }
 }
@@ -58,17 +60,17 @@ async function retireImport(
   seen: EndpointRow,
   gone: { deleted_at: Date; status: 'inactive' },
 ): Promise<EndpointRow | undefined> {
-  if (seen.base_model) await lockHubRepo(trx, seen.account_id, seen.base_model)
+  if (seen.base_model) await hubModelRepository.lockHubRepo(trx, seen.account_id, seen.base_model)
   // The version is locked before the endpoint, in the same order as by lifecycle changes.
-  const version = await lockVersion(trx, seen.version_id)
-  const row = await lockEndpoint(trx, seen.id)
+  const version = await versionRepository.lockVersion(trx, seen.version_id)
+  const row = await endpointRepository.lockEndpoint(trx, seen.id)
   if (!row || !version) return undefined
   await assertRetirable(trx, row)
-  if (!(await removeHubModel(trx, { endpointId: row.id, accountId: row.account_id })))
+  if (!(await hubModelRepository.removeHubModel(trx, { endpointId: row.id, accountId: row.account_id })))
     throw new ApiError('conflict', 'base models cannot be deleted')
   const name = `${row.name.slice(0, LONGEST_NAME)}--${row.id.slice(-12)}`
-  const deleted = await updateEndpoint(trx, row.id, { ...gone, name }, gone.deleted_at)
-  if (await whatUsesVersion(trx, version)) {
+  const deleted = await endpointRepository.updateEndpoint(trx, row.id, { ...gone, name }, gone.deleted_at)
+  if (await versionRepository.whatUsesVersion(trx, version)) {
     throw new ApiError(
       'conflict',
       'a run, merge, version or model was built on this import; disable it instead',
@@ -76,6 +78,11 @@ async function retireImport(
   }
   const from = Object.keys(LIFECYCLE) as LifecycleStatus[]
   const note = 'its import was deleted'
-  await moveVersion(trx, version.id, { from, to: 'disabled', note, now: gone.deleted_at })
+  await versionLifecycleRepository.moveVersion(trx, version.id, {
+    from,
+    to: 'disabled',
+    note,
+    now: gone.deleted_at,
+  })
   return deleted
 }

@@ -1,7 +1,4 @@
-import {
-  endpointFacets,
-  listEndpoints as readEndpoints,
-} from '../../../../db/repositories/endpoints/lists.ts'
+import * as endpointListRepository from '../../../../db/repositories/endpoints/lists.ts'
 import { EndpointList, EndpointQuery } from '../../../../schemas/endpoint.ts'
 import { route } from '../../../http/route.ts'
 import { presentEndpoint } from './present.ts'
@@ -28,8 +25,8 @@ export const listEndpoints = route({
     } = query
     const { db, config } = services
     const [{ rows, total }, facets] = await Promise.all([
-      readEndpoints(db, accountId, filter, { sort, order, limit, offset }),
-      include_facets ? endpointFacets(db, accountId, filter) : undefined,
+      endpointListRepository.listEndpoints(db, accountId, filter, { sort, order, limit, offset }),
+      include_facets ? endpointListRepository.endpointFacets(db, accountId, filter) : undefined,
     ])
     const readiness = include_readiness ? await readinessOf(services, rows, accountId) : undefined
 

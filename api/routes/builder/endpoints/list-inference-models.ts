@@ -1,6 +1,6 @@
 import Type from 'typebox'
 import { cursorScope, decodeCursor, encodeCursor } from '../../../../db/keyset.ts'
-import { listOfferedEndpoints } from '../../../../db/repositories/endpoints/lists.ts'
+import * as endpointListRepository from '../../../../db/repositories/endpoints/lists.ts'
 import { Nullable } from '../../../../schemas/common.ts'
 import { InferenceModel, InferenceModelQuery } from '../../../../schemas/endpoint.ts'
 import { route } from '../../../http/route.ts'
@@ -23,7 +23,12 @@ export const listInferenceModels = route({
     const { category, active_only: activeOnly = true, include_readiness, limit = 1000, cursor } = query
     const scope = cursorScope('inference-models', category, activeOnly)
     const before = cursor === undefined ? undefined : decodeCursor(scope, cursor)
-    const rows = await listOfferedEndpoints(services.db, { category, activeOnly, before, limit: limit + 1 })
+    const rows = await endpointListRepository.listOfferedEndpoints(services.db, {
+      category,
+      activeOnly,
+      before,
+      limit: limit + 1,
+    })
     const page = rows.slice(0, limit)
     const last = page.at(-1)
     const readiness = include_readiness ? await readinessOf(services, page, null) : undefined

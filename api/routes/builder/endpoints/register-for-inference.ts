@@ -1,9 +1,9 @@
 import type { Transaction } from 'kysely'
 import Type from 'typebox'
-import { insertEndpoint } from '../../../../db/repositories/endpoints/endpoints.ts'
-import { findVersionOfJob, holdVersionOfJob } from '../../../../db/repositories/models/versions.ts'
-import { findOwnJob, lockJob } from '../../../../db/repositories/training/jobs.ts'
-import { findRootBase } from '../../../../db/repositories/training/root-bases.ts'
+import * as endpointRepository from '../../../../db/repositories/endpoints/endpoints.ts'
+import * as versionRepository from '../../../../db/repositories/models/versions.ts'
+import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
+import * as rootBaseRepository from '../../../../db/repositories/training/root-bases.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { EndpointRow, ModelVersionRow } from '../../../../db/tables/models.ts'
 import { reviewAfter } from '../../../../domain/endpoint.ts'
@@ -38,7 +38,7 @@ export const registerForInference = route({
     checkBody(body)
     const { db, catalog, config, now, schemaChecks } = services
     // The check precedes the transaction, so that a slow one holds no locks.
-    const seen = await findVersionOfJob(db, run_id)
+    const seen = await versionRepository.findVersionOfJob(db, run_id)
     const isChecked = isOwn(body) && seen?.account_id === accountId
     if (isChecked) {
       await checkListing(schemaChecks, accountId, listingOf(body, seen))
@@ -71,15 +71,15 @@ async function completedVersion(
   accountId: string,
   runId: string,
 ): Promise<ModelVersionRow> {
-  await lockJob(trx, runId)
-  const run = await findOwnJob(trx, accountId, runId)
+  await jobRepository.lockJob(trx, runId)
+  const run = await jobRepository.findOwnJob(trx, accountId, runId)
   if (!run) throw new ApiError('not_found', 'there is no training run with this id')
   if (run.status !== 'completed') {
     throw new ApiError('conflict', `only a completed run can be registered; this one is ${run.status}`, {
       details: { status: run.status },
     })
   }
-  const version = await holdVersionOfJob(trx, runId)
+  const version = await versionRepository.holdVersionOfJob(trx, runId)
   if (!version) throw new ApiError('conflict', 'this run has left no model behind')
   if (version.lifecycle_status === 'disabled')
     throw new ApiError('conflict', 'the model of this run is disabled')
@@ -112,12 +112,12 @@ async function create(
 ): Promise<EndpointRow> {
   const { name, visibility = 'account' } = body
   const model = catalog.model(version.model_config_id)
-  const root = await findRootBase(trx, version.id)
+  const root = await rootBaseRepository.findRootBase(trx, version.id)
   // A merge has no model config, so its task is the first one of its runtime profile.
   const servedTask = catalog.profile(version.runtime_profile)?.task_types[0]
   const listing = listingOf(body, version)
 
-  const row = await insertEndpoint(trx, {
+  const row = await endpointRepository.insertEndpoint(trx, {
     id: newId(),
     account_id: accountId,
     name,

@@ -1,10 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Transaction } from 'kysely'
-import {
-  type EndpointChange,
-  lockEndpoint,
-  updateEndpoint as changeEndpoint,
-} from '../../../../db/repositories/endpoints/endpoints.ts'
+import * as endpointRepository from '../../../../db/repositories/endpoints/endpoints.ts'
+import type { EndpointChange } from '../../../../db/repositories/endpoints/endpoints.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { EndpointRow } from '../../../../db/tables/models.ts'
 import { missingForPublic, reviewAfter } from '../../../../domain/endpoint.ts'
@@ -78,7 +75,7 @@ async function apply(
   trx: Transaction<Database>,
   { seen, body, priceMicro, now }: Change,
 ): Promise<EndpointRow> {
-  const before = await lockEndpoint(trx, seen.id)
+  const before = await endpointRepository.lockEndpoint(trx, seen.id)
   if (!before) throw endpointNotFound()
   if (!isDeepStrictEqual(pickSchemas(before), pickSchemas(seen)))
     throw new ApiError('conflict', 'the endpoint was changed by another request; try again')
@@ -102,7 +99,7 @@ async function apply(
     review_status,
     review_note: review_status === before.review_status ? before.review_note : null,
   })
-  const row = await changeEndpoint(trx, seen.id, change, now)
+  const row = await endpointRepository.updateEndpoint(trx, seen.id, change, now)
   if (!row) throw endpointNotFound()
   // A public listing must stay complete, whichever field was changed.
   if (row.visibility === 'public' && !row.is_base_model) requireListing(row, before)

@@ -1,5 +1,5 @@
 import Type from 'typebox'
-import { insertUploadedInput } from '../../../../db/repositories/tasks/uploaded-inputs.ts'
+import * as uploadedInputRepository from '../../../../db/repositories/tasks/uploaded-inputs.ts'
 import { ApiError, invalid } from '../../../../domain/errors.ts'
 import { newId } from '../../../../domain/ids.ts'
 import {
@@ -65,7 +65,7 @@ export const uploadInput = route({
       },
       discard: () => objects.delete(key),
     })
-    await insertUploadedInput(db, {
+    await uploadedInputRepository.insertUploadedInput(db, {
       id,
       account_id: accountId,
       object_key: key,

@@ -1,12 +1,8 @@
 import type { Transaction } from 'kysely'
-import { insertEndpoint } from '../../../../db/repositories/endpoints/endpoints.ts'
-import {
-  findHubModelByRepo,
-  type HubImportRow,
-  insertHubModel,
-  lockHubRepo,
-} from '../../../../db/repositories/models/hub-models.ts'
-import { insertVersion } from '../../../../db/repositories/models/versions.ts'
+import * as endpointRepository from '../../../../db/repositories/endpoints/endpoints.ts'
+import * as hubModelRepository from '../../../../db/repositories/models/hub-models.ts'
+import type { HubImportRow } from '../../../../db/repositories/models/hub-models.ts'
+import * as versionRepository from '../../../../db/repositories/models/versions.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { EndpointRow } from '../../../../db/tables/models.ts'
 import { CHAT_LISTING, PLAIN_LISTING } from '../../../../domain/chat/listing.ts'
@@ -28,10 +24,10 @@ export interface HubImport extends HubLook {
 /** Creates all rows of an import in the transaction of its request; an earlier import of the same account is returned. */
 export async function createHubModel(trx: Transaction<Database>, order: HubImport): Promise<HubImportRow> {
   const { accountId, info } = order
-  await lockHubRepo(trx, accountId, info.repoId)
-  const known = await findHubModelByRepo(trx, accountId, info.repoId)
+  await hubModelRepository.lockHubRepo(trx, accountId, info.repoId)
+  const known = await hubModelRepository.findHubModelByRepo(trx, accountId, info.repoId)
   if (!known) await insertAll(trx, order)
-  const row = await findHubModelByRepo(trx, accountId, info.repoId)
+  const row = await hubModelRepository.findHubModelByRepo(trx, accountId, info.repoId)
   if (!row) throw new Error('an import was not found in the transaction that made it')
   return row
 }
@@ -43,7 +39,7 @@ async function insertAll(trx: Transaction<Database>, order: HubImport): Promise<
   const profile = verdict.compatibility.runtime_profile_id ?? ''
   const modelKey = modelKeyOf(`hf-${info.repoId}`, versionId)
   const listing = listingOf(task)
-  await insertVersion(
+  await versionRepository.insertVersion(
     trx,
     {
       id: versionId,
@@ -75,7 +71,7 @@ async function insertAll(trx: Transaction<Database>, order: HubImport): Promise<
     profile,
     now,
   })
-  await insertHubModel(trx, {
+  await hubModelRepository.insertHubModel(trx, {
     id,
     account_id: accountId,
     repo_id: info.repoId,
@@ -113,7 +109,7 @@ async function listEndpoint(trx: Transaction<Database>, listing: Listing): Promi
   const id = newId()
   for (const tried of [hubModelName(listing.repoId), distinctHubName(listing.repoId, id)]) {
     if (tried === null) continue
-    const row = await insertEndpoint(trx, {
+    const row = await endpointRepository.insertEndpoint(trx, {
       id,
       account_id: listing.accountId,
       name: tried,

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
-import { findHubModelByRepo, type HubImportRow } from '../../../../db/repositories/models/hub-models.ts'
+import * as hubModelRepository from '../../../../db/repositories/models/hub-models.ts'
+import type { HubImportRow } from '../../../../db/repositories/models/hub-models.ts'
 import { CHAT_LISTING, PLAIN_LISTING } from '../../../../domain/chat/listing.ts'
 import { ApiError, type Issue } from '../../../../domain/errors.ts'
 import type { HubClient } from '../../../../platform/hub/client.ts'
@@ -30,7 +31,7 @@ export const registerHubModel = route({
   async handler({ caller: { accountId }, body }, services) {
     const { db, hub, now, gateway } = services
     const { repo_id: repoId, task_type: task, revision } = body
-    const known = await findHubModelByRepo(db, accountId, repoId)
+    const known = await hubModelRepository.findHubModelByRepo(db, accountId, repoId)
     if (known) return present(known, gateway.baseUrl)
 
     const commit =

@@ -1,8 +1,5 @@
 import Type, { type Static } from 'typebox'
-import {
-  readConfigLifecycles,
-  saveConfigLifecycle,
-} from '../../../../db/repositories/models/config-lifecycle.ts'
+import * as configLifecycleRepository from '../../../../db/repositories/models/config-lifecycle.ts'
 import { invalid } from '../../../../domain/errors.ts'
 import type { LifecycleStatus } from '../../../../domain/models/lifecycle.ts'
 import { isUuid } from '../../../../domain/uuid.ts'
@@ -50,7 +47,7 @@ async function changeCatalogEntry({ db, catalog, now }: Services, { accountId, i
   const model = catalog.model(id)
   if (!model) throw noModel()
   const said = await db.transaction().execute(async (trx) => {
-    const current = (await readConfigLifecycles(trx, accountId)).get(id)
+    const current = (await configLifecycleRepository.readConfigLifecycles(trx, accountId)).get(id)
     checkStep(current?.lifecycle_status ?? model.config.lifecycle_status, to)
     const row = {
       account_id: accountId,
@@ -59,7 +56,7 @@ async function changeCatalogEntry({ db, catalog, now }: Services, { accountId, i
       reason,
       updated_at: now(),
     }
-    await saveConfigLifecycle(trx, row)
+    await configLifecycleRepository.saveConfigLifecycle(trx, row)
     return row
   })
   return presentCatalogEntry(model, said)

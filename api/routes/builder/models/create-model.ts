@@ -1,10 +1,5 @@
 import type { Static } from 'typebox'
-import {
-  adoptVersion,
-  ensureModel,
-  holdOwnVersion,
-  readLatestVersions,
-} from '../../../../db/repositories/models/models.ts'
+import * as modelRepository from '../../../../db/repositories/models/models.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { CreateModel, Model } from '../../../../schemas/model.ts'
@@ -25,21 +20,21 @@ export const createModel = route({
     const by = versionIn(body)
     const row = await db.transaction().execute(async (trx) => {
       // The model is locked before the version, in the same order as by its removal.
-      const model = await ensureModel(trx, {
+      const model = await modelRepository.ensureModel(trx, {
         id: newId(),
         account_id: accountId,
         name: body.name,
         created_at: now(),
       })
-      const version = await holdOwnVersion(trx, accountId, by)
+      const version = await modelRepository.holdOwnVersion(trx, accountId, by)
       if (!version) throw new ApiError('not_found', 'there is no such version of yours')
       if (version.model_id === model.id) return model
-      if (await adoptVersion(trx, version.id, model.id)) return model
+      if (await modelRepository.adoptVersion(trx, version.id, model.id)) return model
       throw new ApiError('conflict', 'this version is part of another model', {
         details: { model_id: version.model_id },
       })
     })
-    return presentModel(row, (await readLatestVersions(db, [row.id])).get(row.id))
+    return presentModel(row, (await modelRepository.readLatestVersions(db, [row.id])).get(row.id))
   },
 })
 

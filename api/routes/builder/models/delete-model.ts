@@ -1,4 +1,4 @@
-import { removeModel } from '../../../../db/repositories/models/models.ts'
+import * as modelRepository from '../../../../db/repositories/models/models.ts'
 import { ModelParams } from '../../../../schemas/model.ts'
 import { route } from '../../../http/route.ts'
 import { releaseVersions } from './release-versions.ts'
@@ -16,7 +16,7 @@ export const deleteModel = route({
   async handler({ caller: { accountId }, params: { model_id: modelId } }, { db }) {
     await db.transaction().execute(async (trx) => {
       await releaseVersions(trx, { accountId, modelId })
-      await removeModel(trx, modelId)
+      await modelRepository.removeModel(trx, modelId)
     })
   },
 })

@@ -1,4 +1,4 @@
-import { walkLineage } from '../../../../db/repositories/models/lineage.ts'
+import * as lineageRepository from '../../../../db/repositories/models/lineage.ts'
 import { lineageGraph } from '../../../../domain/models/lineage.ts'
 import { Lineage, ModelParams } from '../../../../schemas/model.ts'
 import { route } from '../../../http/route.ts'
@@ -16,7 +16,7 @@ export const getModelLineage = route({
 
   async handler({ caller: { accountId }, params }, { db }) {
     const { id } = await requireModel(db, accountId, params.model_id)
-    const { versions, sources } = await walkLineage(db, accountId, id)
+    const { versions, sources } = await lineageRepository.walkLineage(db, accountId, id)
     return lineageGraph(versions, sources)
   },
 })

@@ -1,4 +1,4 @@
-import { readLatestVersions } from '../../../../db/repositories/models/models.ts'
+import * as modelRepository from '../../../../db/repositories/models/models.ts'
 import { Model, ModelParams } from '../../../../schemas/model.ts'
 import { route } from '../../../http/route.ts'
 import { presentModel } from './present.ts'
@@ -16,6 +16,6 @@ export const getModel = route({
 
   async handler({ caller: { accountId }, params }, { db }) {
     const row = await requireModel(db, accountId, params.model_id)
-    return presentModel(row, (await readLatestVersions(db, [row.id])).get(row.id))
+    return presentModel(row, (await modelRepository.readLatestVersions(db, [row.id])).get(row.id))
   },
 })

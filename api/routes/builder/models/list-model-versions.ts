@@ -1,4 +1,4 @@
-import { listVersions } from '../../../../db/repositories/models/models.ts'
+import * as modelRepository from '../../../../db/repositories/models/models.ts'
 import { ModelListQuery, ModelParams, ModelVersionList } from '../../../../schemas/model.ts'
 import { readPage } from '../../../http/page.ts'
 import { route } from '../../../http/route.ts'
@@ -19,7 +19,7 @@ export const listModelVersions = route({
   async handler({ caller: { accountId }, params, query }, { db }) {
     const { id } = await requireModel(db, accountId, params.model_id)
     const page = await readPage(query, ['versions', accountId, id], (request) =>
-      listVersions(db, id, request),
+      modelRepository.listVersions(db, id, request),
     )
     return { versions: page.items.map(presentVersion), next_cursor: page.next_cursor }
   },

@@ -1,4 +1,4 @@
-import { listModels as readModels, readLatestVersions } from '../../../../db/repositories/models/models.ts'
+import * as modelRepository from '../../../../db/repositories/models/models.ts'
 import { ModelList, ModelListQuery } from '../../../../schemas/model.ts'
 import { readPage } from '../../../http/page.ts'
 import { route } from '../../../http/route.ts'
@@ -14,8 +14,10 @@ export const listModels = route({
   success: { status: 200, schema: ModelList },
 
   async handler({ caller: { accountId }, query }, { db }) {
-    const page = await readPage(query, ['models', accountId], (request) => readModels(db, accountId, request))
-    const versions = await readLatestVersions(
+    const page = await readPage(query, ['models', accountId], (request) =>
+      modelRepository.listModels(db, accountId, request),
+    )
+    const versions = await modelRepository.readLatestVersions(
       db,
       page.items.map(({ id }) => id),
     )

@@ -1,5 +1,5 @@
-import { readConfigLifecycles } from '../../../../db/repositories/models/config-lifecycle.ts'
-import { listHubModels } from '../../../../db/repositories/models/hub-models.ts'
+import * as configLifecycleRepository from '../../../../db/repositories/models/config-lifecycle.ts'
+import * as hubModelRepository from '../../../../db/repositories/models/hub-models.ts'
 import { LONGEST_REGISTRY_PAGE, RegistryList, RegistryQuery } from '../../../../schemas/model.ts'
 import { readPage } from '../../../http/page.ts'
 import { route } from '../../../http/route.ts'
@@ -21,9 +21,9 @@ export const listRegistry = route({
   ) {
     const [{ items, next_cursor }, said] = await Promise.all([
       readPage({ limit, ...(cursor !== undefined && { cursor }) }, ['registry', accountId], (request) =>
-        listHubModels(db, accountId, request),
+        hubModelRepository.listHubModels(db, accountId, request),
       ),
-      readConfigLifecycles(db, accountId),
+      configLifecycleRepository.readConfigLifecycles(db, accountId),
     ])
     // The catalog is short and follows whole, after the last page of imports.
     const configs = next_cursor === null ? catalog.models : []

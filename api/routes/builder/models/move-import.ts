@@ -1,5 +1,6 @@
-import { findHubModel, type HubImportRow } from '../../../../db/repositories/models/hub-models.ts'
-import { moveVersion } from '../../../../db/repositories/models/version-lifecycle.ts'
+import * as hubModelRepository from '../../../../db/repositories/models/hub-models.ts'
+import type { HubImportRow } from '../../../../db/repositories/models/hub-models.ts'
+import * as versionLifecycleRepository from '../../../../db/repositories/models/version-lifecycle.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { LIFECYCLE, type LifecycleStatus, mayMove } from '../../../../domain/models/lifecycle.ts'
 import { startCandidateTest } from '../../../registry/candidate-tests.ts'
@@ -21,14 +22,14 @@ export async function moveImport(services: Services, move: ImportMove): Promise<
   const { db, now } = services
   const { id, to, reason, accountId } = move
   const tested = await db.transaction().execute(async (trx) => {
-    const found = await findHubModel(trx, { id, accountId })
+    const found = await hubModelRepository.findHubModel(trx, { id, accountId })
     if (!found) throw noModel()
     checkStep(found.lifecycle_status, to)
     if (to === 'ready' && found.lifecycle_status !== to && accountId !== undefined) throw untested()
     // A candidate's note is the result of its test, so a candidate that will be tested again has none.
     const note = to === 'candidate' ? null : reason
     const from = [found.lifecycle_status]
-    const moved = await moveVersion(trx, found.version_id, {
+    const moved = await versionLifecycleRepository.moveVersion(trx, found.version_id, {
       from,
       to,
       note,
@@ -39,7 +40,7 @@ export async function moveImport(services: Services, move: ImportMove): Promise<
     return to === 'candidate' ? moved : undefined
   })
   if (tested) await startCandidateTest(services, tested)
-  const row = await findHubModel(db, { id, accountId })
+  const row = await hubModelRepository.findHubModel(db, { id, accountId })
   if (!row) throw noModel()
   return row
 }

@@ -1,10 +1,6 @@
 import type { Transaction } from 'kysely'
-import {
-  lockModel,
-  lockVersionsOf,
-  releaseVersions as release,
-} from '../../../../db/repositories/models/models.ts'
-import { whatUsesVersion } from '../../../../db/repositories/models/versions.ts'
+import * as modelRepository from '../../../../db/repositories/models/models.ts'
+import * as versionRepository from '../../../../db/repositories/models/versions.ts'
 import type { Database } from '../../../../db/tables.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 
@@ -13,17 +9,17 @@ export async function releaseVersions(
   trx: Transaction<Database>,
   { accountId, modelId, versionId }: { accountId: string; modelId: string; versionId?: string },
 ): Promise<number> {
-  if (!(await lockModel(trx, accountId, modelId))) {
+  if (!(await modelRepository.lockModel(trx, accountId, modelId))) {
     throw new ApiError('not_found', 'there is no model with this id')
   }
-  const versions = await lockVersionsOf(trx, modelId, versionId)
+  const versions = await modelRepository.lockVersionsOf(trx, modelId, versionId)
   for (const version of versions) {
-    const user = await whatUsesVersion(trx, version)
+    const user = await versionRepository.whatUsesVersion(trx, version)
     if (user === undefined) continue
     throw new ApiError('conflict', `the version ${version.id} is in use: ${user}`, {
       details: { version_id: version.id },
     })
   }
-  await release(trx, versions)
+  await modelRepository.releaseVersions(trx, versions)
   return versions.length
 }

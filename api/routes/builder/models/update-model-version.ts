@@ -1,4 +1,4 @@
-import { updateVersion } from '../../../../db/repositories/models/models.ts'
+import * as modelRepository from '../../../../db/repositories/models/models.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { ModelVersion, ModelVersionParams, UpdateModelVersion } from '../../../../schemas/model.ts'
 import { route } from '../../../http/route.ts'
@@ -21,7 +21,7 @@ export const updateModelVersion = route({
       throw new ApiError('forbidden', 'only an admin key changes who may use a version')
     }
     const { id } = await requireModel(db, accountId, params.model_id)
-    const row = await updateVersion(db, { modelId: id, versionId: params.version_id }, body)
+    const row = await modelRepository.updateVersion(db, { modelId: id, versionId: params.version_id }, body)
     if (!row) throw new ApiError('not_found', 'this model has no version with this id')
     return presentVersion(row)
   },

@@ -1,4 +1,4 @@
-import { findTask } from '../../../../db/repositories/tasks/tasks.ts'
+import * as taskRepository from '../../../../db/repositories/tasks/tasks.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { isTerminalTask } from '../../../../domain/inference-task.ts'
 import { TaskCancelled, TaskParams } from '../../../../schemas/inference-task.ts'
@@ -16,7 +16,10 @@ export const cancelTask = route({
   errors: ['not_found', 'conflict'],
 
   async handler({ caller, params }, services) {
-    const task = await findTask(services.db, { id: params.task_id, accountId: caller.accountId })
+    const task = await taskRepository.findTask(services.db, {
+      id: params.task_id,
+      accountId: caller.accountId,
+    })
     if (!task) throw new ApiError('not_found', 'there is no task with this id')
     const before = await cancel(services, task.id, 'cancelled by the caller')
     if (!before || isTerminalTask(before.status)) {

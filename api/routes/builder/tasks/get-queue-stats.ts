@@ -1,5 +1,5 @@
-import { countWorkers } from '../../../../db/repositories/nodes/loads.ts'
-import { countOpenTasks, readUsage } from '../../../../db/repositories/tasks/stats.ts'
+import * as nodeLoadRepository from '../../../../db/repositories/nodes/loads.ts'
+import * as taskStatsRepository from '../../../../db/repositories/tasks/stats.ts'
 import { QueueStats } from '../../../../schemas/inference-task.ts'
 import { route } from '../../../http/route.ts'
 
@@ -13,9 +13,9 @@ export const getQueueStats = route({
 
   async handler({ caller }, { db }) {
     const [queue_size, workers, metrics] = await Promise.all([
-      countOpenTasks(db, caller.accountId),
-      countWorkers(db, caller.accountId),
-      readUsage(db, caller.accountId),
+      taskStatsRepository.countOpenTasks(db, caller.accountId),
+      nodeLoadRepository.countWorkers(db, caller.accountId),
+      taskStatsRepository.readUsage(db, caller.accountId),
     ])
     return { queue_size, workers, metrics }
   },

@@ -1,5 +1,5 @@
-import { findModelNeeds } from '../../../../db/repositories/nodes/loads.ts'
-import { findTask } from '../../../../db/repositories/tasks/tasks.ts'
+import * as nodeLoadRepository from '../../../../db/repositories/nodes/loads.ts'
+import * as taskRepository from '../../../../db/repositories/tasks/tasks.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { InferenceTask, TaskParams } from '../../../../schemas/inference-task.ts'
 import { route } from '../../../http/route.ts'
@@ -16,9 +16,11 @@ export const getTask = route({
   errors: ['not_found'],
 
   async handler({ caller, params }, { db, links }) {
-    const row = await findTask(db, { id: params.task_id, accountId: caller.accountId })
+    const row = await taskRepository.findTask(db, { id: params.task_id, accountId: caller.accountId })
     if (!row) throw new ApiError('not_found', 'there is no task with this id')
-    const needs = hasUnreadyNode(row, links.placement) ? await findModelNeeds(db, row.model_key) : undefined
+    const needs = hasUnreadyNode(row, links.placement)
+      ? await nodeLoadRepository.findModelNeeds(db, row.model_key)
+      : undefined
     return presentTask(row, links.placement, needs?.runtime_profile)
   },
 })

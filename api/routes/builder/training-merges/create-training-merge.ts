@@ -1,7 +1,7 @@
-import { enqueueWorkflow } from '../../../../db/repositories/platform/workflow-starts.ts'
-import { insertJobEvents, insertJobNotes } from '../../../../db/repositories/training/job-records.ts'
-import { countAhead, findOwnJob, insertJob } from '../../../../db/repositories/training/jobs.ts'
-import { insertMergeSources } from '../../../../db/repositories/training/merges.ts'
+import * as workflowStartRepository from '../../../../db/repositories/platform/workflow-starts.ts'
+import * as jobRecordRepository from '../../../../db/repositories/training/job-records.ts'
+import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
+import * as mergeRepository from '../../../../db/repositories/training/merges.ts'
 import { invalid } from '../../../../domain/errors.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { DEFAULT_DENSITY, DEFAULT_SEED, faultOfMerge } from '../../../../domain/merge.ts'
@@ -41,12 +41,12 @@ export const createTrainingMerge = route({
     const model_config_id = model?.model_config_id ?? catalog.tuner?.config.model_id
     if (model_config_id === undefined) throw noModel(method)
     const parentId = base?.version?.job_id
-    const parent = parentId && (await findOwnJob(trx, accountId, parentId))
+    const parent = parentId && (await jobRepository.findOwnJob(trx, accountId, parentId))
     const parameters = parametersOf(body, method)
     await assertQuota(trx, accountId)
     const task_queue = QUEUES.mergeCpu
     const wait = await waitOf(trx, { account_id: accountId, task_queue }, now())
-    const job = await insertJob(trx, {
+    const job = await jobRepository.insertJob(trx, {
       id: newId(),
       account_id: accountId,
       job_type: 'merge',
@@ -64,11 +64,11 @@ export const createTrainingMerge = route({
       config_digest: canonicalDigest([accountId, 'merge', parameters, sources]).toString('hex'),
       created_at: now(),
     })
-    await insertMergeSources(trx, job.id, sources)
-    await insertJobEvents(trx, [{ jobId: job.id, type: 'queued' }], now())
-    await insertJobNotes(trx, job.id, [...notesOn(body, method), ...wait.notes], now())
+    await mergeRepository.insertMergeSources(trx, job.id, sources)
+    await jobRecordRepository.insertJobEvents(trx, [{ jobId: job.id, type: 'queued' }], now())
+    await jobRecordRepository.insertJobNotes(trx, job.id, [...notesOn(body, method), ...wait.notes], now())
     const priority = PRIORITY[OPERATING_MODE]
-    await enqueueWorkflow(
+    await workflowStartRepository.enqueueWorkflow(
       trx,
       mergeStart({
         jobId: job.id,
@@ -85,7 +85,7 @@ export const createTrainingMerge = route({
       status: job.status,
       message: queuedMessage(wait, messageFor(body)),
       estimated_cost_credits: null,
-      queue_position: await countAhead(trx, { ...job, priority }),
+      queue_position: await jobRepository.countAhead(trx, { ...job, priority }),
     }
   },
 })

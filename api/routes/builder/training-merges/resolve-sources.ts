@@ -1,7 +1,7 @@
 import type { Transaction } from 'kysely'
-import { holdHubVersion } from '../../../../db/repositories/models/hub-versions.ts'
-import { holdUsableVersion, listVersionPaths } from '../../../../db/repositories/training/artifact-refs.ts'
-import { findOwnJob } from '../../../../db/repositories/training/jobs.ts'
+import * as hubVersionRepository from '../../../../db/repositories/models/hub-versions.ts'
+import * as artifactRefRepository from '../../../../db/repositories/training/artifact-refs.ts'
+import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
 import type { NewMergeSource } from '../../../../db/repositories/training/merges.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { ModelVersionRow } from '../../../../db/tables/models.ts'
@@ -81,12 +81,14 @@ async function resolve(
     return undefined
   }
   const version =
-    ref.type === 'hf' ? await importOf(asked, ref, place) : await holdUsableVersion(trx, accountId, ref)
+    ref.type === 'hf'
+      ? await importOf(asked, ref, place)
+      : await artifactRefRepository.holdUsableVersion(trx, accountId, ref)
   // The node finds out which files an unregistered repository has when it downloads them.
   if (!version && ref.type === 'hf') return undefined
   if (!version) throw absent(ref, place)
   assertVersionEnabled(version, ['body', ...place])
-  assertHolds(await listVersionPaths(trx, version.id), kind, place)
+  assertHolds(await artifactRefRepository.listVersionPaths(trx, version.id), kind, place)
   return version
 }
 
@@ -101,7 +103,7 @@ async function importOf(
   { repo_id, revision }: Extract<ArtifactRef, { type: 'hf' }>,
   place: Place,
 ): Promise<ModelVersionRow | undefined> {
-  const imported = await holdHubVersion(trx, accountId, repo_id)
+  const imported = await hubVersionRepository.holdHubVersion(trx, accountId, repo_id)
   if (imported) assertVersionEnabled(imported, ['body', ...place])
   if (imported && (revision === undefined || revision === imported.revision)) return imported
   if (storage.config.HEARTH_HUB_ENDPOINT) return undefined
@@ -149,9 +151,9 @@ async function baseOf(
 ): Promise<ArtifactRef | undefined> {
   if (version_id) {
     const ref = { type: 'model_version', version_id } as const
-    return (await holdUsableVersion(trx, accountId, ref)) && ref
+    return (await artifactRefRepository.holdUsableVersion(trx, accountId, ref)) && ref
   }
-  const run = job_id ? await findOwnJob(trx, accountId, job_id) : undefined
+  const run = job_id ? await jobRepository.findOwnJob(trx, accountId, job_id) : undefined
   const ref = run?.job_type === 'training' ? baseOfRun(run) : null
   return ref?.type === 'storage' || ref?.type === 'hf' ? ref : undefined
 }

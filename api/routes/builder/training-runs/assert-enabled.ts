@@ -1,12 +1,12 @@
 import type { Kysely } from 'kysely'
-import { readConfigLifecycles } from '../../../../db/repositories/models/config-lifecycle.ts'
+import * as configLifecycleRepository from '../../../../db/repositories/models/config-lifecycle.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { ModelVersionRow } from '../../../../db/tables/models.ts'
 import { ApiError, invalid } from '../../../../domain/errors.ts'
 
 /** Refuses a config that the account has disabled in its registry. */
 export async function assertEnabled(db: Kysely<Database>, accountId: string, modelId: string): Promise<void> {
-  const said = (await readConfigLifecycles(db, accountId)).get(modelId)
+  const said = (await configLifecycleRepository.readConfigLifecycles(db, accountId)).get(modelId)
   if (said?.lifecycle_status !== 'disabled') return
   throw new ApiError('conflict', `your account has disabled ${modelId}: ${said.reason ?? 'no reason given'}`)
 }

@@ -1,5 +1,5 @@
 import type { Transaction } from 'kysely'
-import { lockTrainingQuota } from '../../../../db/repositories/training/jobs.ts'
+import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
 import type { Database } from '../../../../db/tables.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 
@@ -10,7 +10,7 @@ const RETRY_AFTER_S = 30
  * account, and requests that fail for other reasons should not wait for that.
  */
 export async function assertQuota(trx: Transaction<Database>, accountId: string): Promise<void> {
-  const { quota, open } = await lockTrainingQuota(trx, accountId)
+  const { quota, open } = await jobRepository.lockTrainingQuota(trx, accountId)
   if (open < quota) return
   throw new ApiError(
     'training_quota_exceeded',

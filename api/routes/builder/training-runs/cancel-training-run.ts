@@ -1,4 +1,4 @@
-import { endRun } from '../../../../db/repositories/training/endings.ts'
+import * as jobEndingRepository from '../../../../db/repositories/training/endings.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { TrainingRunCancelled, TrainingRunParams } from '../../../../schemas/training-run.ts'
 import { WORKFLOW_ID } from '../../../../workflows/contract/policy.ts'
@@ -18,7 +18,9 @@ export const cancelTrainingRun = route({
 
   async handler({ caller, params, log, afterCommit }, { db, now, links, temporal }) {
     const { id } = await requireRun(db, caller.accountId, params.run_id)
-    const ended = await db.transaction().execute((trx) => endRun(trx, id, { status: 'cancelled' }, now()))
+    const ended = await db
+      .transaction()
+      .execute((trx) => jobEndingRepository.endRun(trx, id, { status: 'cancelled' }, now()))
     if (!ended) {
       const { status } = await requireRun(db, caller.accountId, id)
       if (status === 'cancelled') return { run_id: id, status }

@@ -1,5 +1,6 @@
 import type { Kysely } from 'kysely'
-import { findListedHubModel, type HubImportRow } from '../../../../db/repositories/models/hub-models.ts'
+import * as hubModelRepository from '../../../../db/repositories/models/hub-models.ts'
+import type { HubImportRow } from '../../../../db/repositories/models/hub-models.ts'
 import type { Database } from '../../../../db/tables.ts'
 import { invalid } from '../../../../domain/errors.ts'
 import { isUuid } from '../../../../domain/uuid.ts'
@@ -31,7 +32,7 @@ export async function chooseModel(
     throw invalid(['body', 'model'], 'names another model config than model_config_id')
   }
   if (isUuid(name)) {
-    const imported = await findListedHubModel(db, accountId, name)
+    const imported = await hubModelRepository.findListedHubModel(db, accountId, name)
     if (imported) return chooseImport(catalog, imported, { field, base })
   }
   const found = catalog.model(name)

@@ -1,13 +1,8 @@
 import type { Transaction } from 'kysely'
-import { holdUsableDataset } from '../../../../db/repositories/datasets/datasets.ts'
-import { enqueueWorkflow } from '../../../../db/repositories/platform/workflow-starts.ts'
-import { insertJobEvents, insertJobNotes } from '../../../../db/repositories/training/job-records.ts'
-import {
-  countAhead,
-  findOwnJob,
-  insertJob,
-  isHardwareOnline,
-} from '../../../../db/repositories/training/jobs.ts'
+import * as datasetRepository from '../../../../db/repositories/datasets/datasets.ts'
+import * as workflowStartRepository from '../../../../db/repositories/platform/workflow-starts.ts'
+import * as jobRecordRepository from '../../../../db/repositories/training/job-records.ts'
+import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
 import type { Database } from '../../../../db/tables.ts'
 import { completeColumns } from '../../../../domain/dataset-columns.ts'
 import { invalid } from '../../../../domain/errors.ts'
@@ -40,7 +35,7 @@ export const createTrainingRun = route({
   async handler({ caller: { accountId }, body, trx }, { catalog, config, objects, now }) {
     const { model, base } = await chooseModel(trx, catalog, { accountId, body })
     await assertEnabled(trx, accountId, model.config.model_id)
-    const dataset = await holdUsableDataset(trx, accountId, body.dataset_id)
+    const dataset = await datasetRepository.holdUsableDataset(trx, accountId, body.dataset_id)
     if (!dataset) throw invalid(['body', 'dataset_id'], 'there is no such dataset')
     assertTrainable(model, dataset)
     const { given, notes } = withoutNamedBase(body.hyperparameters ?? {}, base)
@@ -56,7 +51,7 @@ export const createTrainingRun = route({
     const hardware_preference = body.hardware_preference ?? 'auto'
     const operating_mode = body.operating_mode ?? 'balanced'
     const gpuPreferred = prefersGpu(model, hardware_preference)
-    const gpuOnline = gpuPreferred && (await isHardwareOnline(trx, 'gpu', accountId))
+    const gpuOnline = gpuPreferred && (await jobRepository.isHardwareOnline(trx, 'gpu', accountId))
     const hardware = chooseHardware(model, gpuPreferred ? 'gpu_preferred' : hardware_preference, {
       values,
       gpuOnline,
@@ -64,7 +59,7 @@ export const createTrainingRun = route({
     await assertQuota(trx, accountId)
     const task_queue = QUEUES.train(hardware)
     const wait = await waitOf(trx, { account_id: accountId, task_queue }, now())
-    const run = await insertJob(trx, {
+    const run = await jobRepository.insertJob(trx, {
       id: newId(),
       account_id: accountId,
       job_type: 'training',
@@ -89,10 +84,10 @@ export const createTrainingRun = route({
       ]).toString('hex'),
       created_at: now(),
     })
-    await insertJobEvents(trx, [{ jobId: run.id, type: 'queued' }], now())
+    await jobRecordRepository.insertJobEvents(trx, [{ jobId: run.id, type: 'queued' }], now())
     const ignored = [...notes, ...resolved.warnings, ...start.notes]
-    await insertJobNotes(trx, run.id, [...ignored, ...wait.notes], now())
-    await enqueueWorkflow(
+    await jobRecordRepository.insertJobNotes(trx, run.id, [...ignored, ...wait.notes], now())
+    await workflowStartRepository.enqueueWorkflow(
       trx,
       trainingRunStart({
         jobId: run.id,
@@ -109,7 +104,7 @@ export const createTrainingRun = route({
       status: run.status,
       message: queuedMessage(wait, 'Training run queued', ignored),
       estimated_cost_credits: null,
-      queue_position: await countAhead(trx, { ...run, priority: PRIORITY[operating_mode] }),
+      queue_position: await jobRepository.countAhead(trx, { ...run, priority: PRIORITY[operating_mode] }),
     }
   },
 })
@@ -129,6 +124,6 @@ async function assertOwnParent(
   accountId: string,
   { parent_job_id }: CreateTrainingRun,
 ): Promise<void> {
-  if (!parent_job_id || (await findOwnJob(trx, accountId, parent_job_id))) return
+  if (!parent_job_id || (await jobRepository.findOwnJob(trx, accountId, parent_job_id))) return
   throw invalid(['body', 'parent_job_id'], 'there is no such job')
 }

@@ -1,10 +1,6 @@
-import {
-  lockVersionOfJob,
-  removeVersion,
-  whatKeepsVersion,
-} from '../../../../db/repositories/models/versions.ts'
-import { enqueueWorkflow } from '../../../../db/repositories/platform/workflow-starts.ts'
-import { deleteJob as deleteRows, lockJob } from '../../../../db/repositories/training/jobs.ts'
+import * as versionRepository from '../../../../db/repositories/models/versions.ts'
+import * as workflowStartRepository from '../../../../db/repositories/platform/workflow-starts.ts'
+import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { isTerminal } from '../../../../domain/training-run.ts'
 import { TrainingRunParams } from '../../../../schemas/training-run.ts'
@@ -27,21 +23,24 @@ export const deleteTrainingRun = route({
   async handler({ caller, params, log, afterCommit }, { db, now, outbox, temporal }) {
     await requireRun(db, caller.accountId, params.run_id)
     const removed = await db.transaction().execute(async (trx) => {
-      const run = await lockJob(trx, params.run_id)
+      const run = await jobRepository.lockJob(trx, params.run_id)
       if (!run) throw noSuchRun()
       if (!isTerminal(run.status)) {
         throw new ApiError('conflict', `a run that is ${run.status} cannot be deleted; cancel it first`, {
           details: { status: run.status },
         })
       }
-      const version = await lockVersionOfJob(trx, run.id)
-      const user = version && (await whatKeepsVersion(trx, version))
+      const version = await versionRepository.lockVersionOfJob(trx, run.id)
+      const user = version && (await versionRepository.whatKeepsVersion(trx, version))
       if (user) throw new ApiError('conflict', `the model of this run is in use: ${user}`)
 
-      if (version) await removeVersion(trx, version.id)
-      await deleteRows(trx, run.id, now())
+      if (version) await versionRepository.removeVersion(trx, version.id)
+      await jobRepository.deleteJob(trx, run.id, now())
       // The files are removed by a workflow, after the commit, so never while rows refer to them and always in the end.
-      await enqueueWorkflow(trx, jobRemovalStart({ accountId: caller.accountId, jobId: run.id }))
+      await workflowStartRepository.enqueueWorkflow(
+        trx,
+        jobRemovalStart({ accountId: caller.accountId, jobId: run.id }),
+      )
       return version
     })
     outbox.poke()

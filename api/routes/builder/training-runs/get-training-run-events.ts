@@ -1,4 +1,4 @@
-import { listJobEvents } from '../../../../db/repositories/training/job-records.ts'
+import * as jobRecordRepository from '../../../../db/repositories/training/job-records.ts'
 import { TrainingRunEvents, TrainingRunParams } from '../../../../schemas/training-run.ts'
 import { route } from '../../../http/route.ts'
 import { requireRun } from './require-run.ts'
@@ -15,7 +15,7 @@ export const getTrainingRunEvents = route({
 
   async handler({ caller, params }, { db }) {
     const run = await requireRun(db, caller.accountId, params.run_id)
-    const events = await listJobEvents(db, run.id)
+    const events = await jobRecordRepository.listJobEvents(db, run.id)
     return {
       run_id: run.id,
       events: events.map(({ event_type, created_at, detail }) => ({

@@ -1,6 +1,7 @@
 import Type from 'typebox'
 import { cursorScope } from '../../../../db/keyset.ts'
-import { hasJobLogs, listJobLogs, type LogPlace } from '../../../../db/repositories/training/job-records.ts'
+import * as jobRecordRepository from '../../../../db/repositories/training/job-records.ts'
+import type { LogPlace } from '../../../../db/repositories/training/job-records.ts'
 import { invalid } from '../../../../domain/errors.ts'
 import { TrainingRunLogs, TrainingRunParams } from '../../../../schemas/training-run.ts'
 import { route } from '../../../http/route.ts'
@@ -26,9 +27,9 @@ export const getTrainingRunLogs = route({
   async handler({ caller, params, query: { limit = DEFAULT_LINES, cursor } }, { db }) {
     const run = await requireRun(db, caller.accountId, params.run_id)
     const before = cursor === undefined ? undefined : decodePlace(run.id, cursor)
-    const lines = await listJobLogs(db, run.id, { limit, before })
+    const lines = await jobRecordRepository.listJobLogs(db, run.id, { limit, before })
     const [oldest] = lines
-    const isMore = oldest !== undefined && (await hasJobLogs(db, run.id, oldest))
+    const isMore = oldest !== undefined && (await jobRecordRepository.hasJobLogs(db, run.id, oldest))
     return {
       run_id: run.id,
       logs: lines.map(({ created_at, message }) => ({ timestamp: created_at.toISOString(), message })),

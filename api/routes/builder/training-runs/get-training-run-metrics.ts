@@ -1,4 +1,4 @@
-import { listJobEpochs } from '../../../../db/repositories/training/job-records.ts'
+import * as jobRecordRepository from '../../../../db/repositories/training/job-records.ts'
 import { TrainingRunMetrics, TrainingRunParams } from '../../../../schemas/training-run.ts'
 import { route } from '../../../http/route.ts'
 import { presentMetrics } from './present.ts'
@@ -17,6 +17,9 @@ export const getTrainingRunMetrics = route({
 
   async handler({ caller, params }, { db }) {
     const run = await requireRun(db, caller.accountId, params.run_id)
-    return { run_id: run.id, metrics: presentMetrics(run, await listJobEpochs(db, run.id)) }
+    return {
+      run_id: run.id,
+      metrics: presentMetrics(run, await jobRecordRepository.listJobEpochs(db, run.id)),
+    }
   },
 })

@@ -1,4 +1,4 @@
-import { listJobEpochs } from '../../../../db/repositories/training/job-records.ts'
+import * as jobRecordRepository from '../../../../db/repositories/training/job-records.ts'
 import { TrainingRun, TrainingRunParams } from '../../../../schemas/training-run.ts'
 import { route } from '../../../http/route.ts'
 import { presentMetrics, presentRun } from './present.ts'
@@ -17,6 +17,6 @@ export const getTrainingRun = route({
 
   async handler({ caller, params }, { db }) {
     const run = await requireRun(db, caller.accountId, params.run_id)
-    return presentRun(run, presentMetrics(run, await listJobEpochs(db, run.id)))
+    return presentRun(run, presentMetrics(run, await jobRecordRepository.listJobEpochs(db, run.id)))
   },
 })

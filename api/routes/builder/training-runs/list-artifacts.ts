@@ -1,4 +1,4 @@
-import { listArtifacts as readArtifacts } from '../../../../db/repositories/training/job-files.ts'
+import * as jobFileRepository from '../../../../db/repositories/training/job-files.ts'
 import { ArtifactList, TrainingRunParams } from '../../../../schemas/training-run.ts'
 import { route } from '../../../http/route.ts'
 import { requireRun } from './require-run.ts'
@@ -15,7 +15,7 @@ export const listArtifacts = route({
 
   async handler({ caller, params }, { db }) {
     const run = await requireRun(db, caller.accountId, params.run_id)
-    const artifacts = await readArtifacts(db, run.id)
+    const artifacts = await jobFileRepository.listArtifacts(db, run.id)
     return {
       job_id: run.id,
       artifacts: artifacts.map(({ filename, size_bytes, last_modified }) => ({

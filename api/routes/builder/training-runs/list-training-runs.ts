@@ -1,4 +1,4 @@
-import { listJobs as readRuns } from '../../../../db/repositories/training/jobs.ts'
+import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
 import { TrainingRunList, TrainingRunListQuery } from '../../../../schemas/training-run.ts'
 import { readPage } from '../../../http/page.ts'
 import { route } from '../../../http/route.ts'
@@ -16,7 +16,7 @@ export const listTrainingRuns = route({
   async handler({ caller: { accountId }, query }, { db }) {
     const { status } = query
     const page = await readPage(query, ['runs', accountId, status], (request) =>
-      readRuns(db, accountId, { ...request, status }),
+      jobRepository.listJobs(db, accountId, { ...request, status }),
     )
     return { runs: page.items.map((run) => presentRun(run)), next_cursor: page.next_cursor }
   },

@@ -1,11 +1,12 @@
 import type { Kysely } from 'kysely'
-import { findOwnJob, type JobView } from '../../../../db/repositories/training/jobs.ts'
+import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
+import type { JobView } from '../../../../db/repositories/training/jobs.ts'
 import type { Database } from '../../../../db/tables.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 
 /** Returns the caller's run, or throws a 404, also for runs of other accounts. */
 export async function requireRun(db: Kysely<Database>, accountId: string, runId: string): Promise<JobView> {
-  const run = await findOwnJob(db, accountId, runId)
+  const run = await jobRepository.findOwnJob(db, accountId, runId)
   if (!run) throw noSuchRun()
   return run
 }

@@ -1,12 +1,9 @@
 import type { Transaction } from 'kysely'
-import { findHubImport } from '../../../../db/repositories/models/hub-models.ts'
-import { holdHubVersion } from '../../../../db/repositories/models/hub-versions.ts'
-import {
-  holdUsableVersion,
-  listVersionPaths,
-  type VersionRef,
-} from '../../../../db/repositories/training/artifact-refs.ts'
-import { findOwnJob } from '../../../../db/repositories/training/jobs.ts'
+import * as hubModelRepository from '../../../../db/repositories/models/hub-models.ts'
+import * as hubVersionRepository from '../../../../db/repositories/models/hub-versions.ts'
+import * as artifactRefRepository from '../../../../db/repositories/training/artifact-refs.ts'
+import type { VersionRef } from '../../../../db/repositories/training/artifact-refs.ts'
+import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { ModelVersionRow } from '../../../../db/tables/models.ts'
 import { invalid } from '../../../../domain/errors.ts'
@@ -64,8 +61,8 @@ export async function resolveBase(
   const version = await usableVersion(trx, accountId, base)
   await assertFits(trx, model, version)
   // The run behind a public version belongs to its owner; the version itself is in the lineage.
-  const parent = version.job_id && (await findOwnJob(trx, accountId, version.job_id))
-  const named = baseModelOf(version.id, await findHubImport(trx, version.id))
+  const parent = version.job_id && (await jobRepository.findOwnJob(trx, accountId, version.job_id))
+  const named = baseModelOf(version.id, await hubModelRepository.findHubImport(trx, version.id))
   return { ref: base, named, parentJobId: parent ? parent.id : null, notes: [] }
 }
 
@@ -82,7 +79,7 @@ async function assertImportEnabled(
   accountId: string,
   repoId: string,
 ): Promise<void> {
-  const imported = await holdHubVersion(trx, accountId, repoId)
+  const imported = await hubVersionRepository.holdHubVersion(trx, accountId, repoId)
   if (imported) assertVersionEnabled(imported, ['body', 'hyperparameters', 'base_model'])
 }
 
@@ -107,7 +104,7 @@ async function usableVersion(
 ): Promise<ModelVersionRow> {
   const [field, what] =
     base.type === 'job' ? ['job_id', 'job of yours with a finished model'] : ['version_id', 'version']
-  const version = await holdUsableVersion(trx, accountId, base)
+  const version = await artifactRefRepository.holdUsableVersion(trx, accountId, base)
   if (!version) throw invalid(['body', 'base', field], `there is no such ${what}`)
   assertVersionEnabled(version, ['body', 'base', field])
   return version
@@ -120,7 +117,7 @@ async function assertFits(
   version: ModelVersionRow,
 ): Promise<void> {
   if (config.trainer.base === 'required') {
-    assertModelFolder(await listVersionPaths(trx, version.id))
+    assertModelFolder(await artifactRefRepository.listVersionPaths(trx, version.id))
   } else if (version.model_config_id !== config.model_id) {
     const msg = `is a model of ${version.model_config_id}; ${config.model_id} goes on only from one of its own`
     throw invalid(['body', 'base'], msg)

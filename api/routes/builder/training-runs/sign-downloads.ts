@@ -1,4 +1,4 @@
-import { listArtifacts } from '../../../../db/repositories/training/job-files.ts'
+import * as jobFileRepository from '../../../../db/repositories/training/job-files.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { DownloadUrls, DownloadUrlsQuery, TrainingRunParams } from '../../../../schemas/training-run.ts'
 import { route } from '../../../http/route.ts'
@@ -19,7 +19,7 @@ export const signDownloads = route({
 
   async handler({ caller, params, query: { files, expiration = DEFAULT_LIFETIME_S } }, { db, objects }) {
     const run = await requireRun(db, caller.accountId, params.run_id)
-    const artifacts = await listArtifacts(db, run.id)
+    const artifacts = await jobFileRepository.listArtifacts(db, run.id)
     const wanted = files?.split(',').map((name) => name.trim())
     const absent = wanted?.filter((name) => !artifacts.some(({ filename }) => filename === name)) ?? []
     if (absent.length > 0) {

@@ -1,5 +1,5 @@
 import type { Kysely } from 'kysely'
-import { listNodeStandings } from '../../../../db/repositories/training/waiting.ts'
+import * as waitingJobRepository from '../../../../db/repositories/training/waiting.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { JobRow } from '../../../../db/tables/training.ts'
 import { whyWaiting } from '../../../../domain/waiting.ts'
@@ -18,7 +18,7 @@ export async function waitOf(
   job: Pick<JobRow, 'account_id' | 'task_queue'>,
   now: Date,
 ): Promise<Wait> {
-  const reason = whyWaiting(await listNodeStandings(db), job)
+  const reason = whyWaiting(await waitingJobRepository.listNodeStandings(db), job)
   return {
     columns: { waiting_reason: reason, waiting_since: reason === null ? null : now },
     reason,

@@ -1,8 +1,4 @@
-import {
-  countWebhookEndpoints,
-  insertWebhookEndpoint,
-  insertWebhookSecret,
-} from '../../../../db/repositories/webhooks/endpoints.ts'
+import * as webhookEndpointRepository from '../../../../db/repositories/webhooks/endpoints.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { CreateWebhookEndpoint, WebhookEndpointWithSecret } from '../../../../schemas/webhook.ts'
@@ -27,11 +23,11 @@ export const createWebhookEndpoint = route({
 
   async handler({ caller: { accountId }, body: { name, url, event_types }, trx, afterCommit }, services) {
     const most = services.config.HEARTH_WEBHOOK_DESTINATIONS
-    if ((await countWebhookEndpoints(trx, accountId)) >= most)
+    if ((await webhookEndpointRepository.countWebhookEndpoints(trx, accountId)) >= most)
       throw new ApiError('conflict', `an account has at most ${most} webhook endpoints; delete one first`)
     const id = newId()
     const { row: secretRow, secret, hint } = makeSecret(services.secretBox, id)
-    const endpoint = await insertWebhookEndpoint(trx, {
+    const endpoint = await webhookEndpointRepository.insertWebhookEndpoint(trx, {
       id,
       account_id: accountId,
       name,
@@ -39,7 +35,7 @@ export const createWebhookEndpoint = route({
       event_types,
       secret_hint: hint,
     })
-    await insertWebhookSecret(trx, secretRow)
+    await webhookEndpointRepository.insertWebhookSecret(trx, secretRow)
     await startVerification(trx, endpoint, services)
     afterCommit(() => services.outbox.poke())
     const body = { ...presentWebhookEndpoint(endpoint), secret }

@@ -1,10 +1,5 @@
-import { cancelDeliveries } from '../../../../db/repositories/webhooks/endings.ts'
-import {
-  lockWebhookEndpoint,
-  removeWebhookSecrets,
-  supersedeVerifications,
-  updateWebhookEndpoint as changeEndpoint,
-} from '../../../../db/repositories/webhooks/endpoints.ts'
+import * as deliveryEndingRepository from '../../../../db/repositories/webhooks/endings.ts'
+import * as webhookEndpointRepository from '../../../../db/repositories/webhooks/endpoints.ts'
 import { WebhookEndpointParams } from '../../../../schemas/webhook.ts'
 import { checkIfMatch } from '../../../http/etag.ts'
 import { reply } from '../../../http/reply.ts'
@@ -27,14 +22,21 @@ export const deleteWebhookEndpoint = route({
   async handler(request, { db, now }) {
     const { caller, params } = request
     await db.transaction().execute(async (trx) => {
-      const endpoint = await lockWebhookEndpoint(trx, caller.accountId, params.endpoint_id)
+      const endpoint = await webhookEndpointRepository.lockWebhookEndpoint(
+        trx,
+        caller.accountId,
+        params.endpoint_id,
+      )
       if (!endpoint) throw noWebhookEndpoint()
       checkIfMatch(request, tagOfWebhookEndpoint(endpoint))
 
-      await changeEndpoint(trx, endpoint.id, { enabled: false, deleted_at: now() })
-      await removeWebhookSecrets(trx, endpoint.id)
-      await supersedeVerifications(trx, endpoint.id)
-      await cancelDeliveries(trx, endpoint.id)
+      await webhookEndpointRepository.updateWebhookEndpoint(trx, endpoint.id, {
+        enabled: false,
+        deleted_at: now(),
+      })
+      await webhookEndpointRepository.removeWebhookSecrets(trx, endpoint.id)
+      await webhookEndpointRepository.supersedeVerifications(trx, endpoint.id)
+      await deliveryEndingRepository.cancelDeliveries(trx, endpoint.id)
     })
     return reply(204)
   },

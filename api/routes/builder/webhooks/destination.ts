@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Transaction } from 'kysely'
-import { enqueueWorkflow } from '../../../../db/repositories/platform/workflow-starts.ts'
-import { countChallenges, openVerification } from '../../../../db/repositories/webhooks/endpoints.ts'
+import * as workflowStartRepository from '../../../../db/repositories/platform/workflow-starts.ts'
+import * as webhookEndpointRepository from '../../../../db/repositories/webhooks/endpoints.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { WebhookEndpointRow } from '../../../../db/tables/webhooks.ts'
 import { invalid, tryLater } from '../../../../domain/errors.ts'
@@ -53,7 +53,11 @@ export async function startVerification(
   { config, now }: { config: Config; now: () => Date },
 ): Promise<void> {
   const { HEARTH_WEBHOOK_COOLDOWN_S: cooldownS, HEARTH_WEBHOOK_CHALLENGES: perHost } = config
-  const counts = await countChallenges(trx, { accountId, endpointId: id, urlOrigin })
+  const counts = await webhookEndpointRepository.countChallenges(trx, {
+    accountId,
+    endpointId: id,
+    urlOrigin,
+  })
   if (counts.sinceLastS !== null && counts.sinceLastS < cooldownS) {
     throw tryLater(
       'rate_limited',
@@ -70,7 +74,7 @@ export async function startVerification(
     )
   }
   const windowEndsAt = new Date(now().getTime() + VERIFICATION_WINDOW_MS)
-  await openVerification(trx, {
+  await webhookEndpointRepository.openVerification(trx, {
     endpointId: id,
     accountId,
     urlOrigin,
@@ -78,5 +82,8 @@ export async function startVerification(
     challenge: randomBytes(24).toString('base64url'),
     windowEndsAt,
   })
-  await enqueueWorkflow(trx, webhookVerificationStart({ accountId, endpointId: id, version }))
+  await workflowStartRepository.enqueueWorkflow(
+    trx,
+    webhookVerificationStart({ accountId, endpointId: id, version }),
+  )
 }

@@ -1,4 +1,4 @@
-import { findWebhookDelivery, listWebhookAttempts } from '../../../../db/repositories/webhooks/deliveries.ts'
+import * as deliveryRepository from '../../../../db/repositories/webhooks/deliveries.ts'
 import { WebhookDeliveryDetail, WebhookDeliveryParams } from '../../../../schemas/webhook.ts'
 import { route } from '../../../http/route.ts'
 import { noWebhookDelivery, presentWebhookAttempt, presentWebhookDelivery } from './present.ts'
@@ -15,9 +15,9 @@ export const getWebhookDelivery = route({
   errors: ['not_found'],
 
   async handler({ caller, params }, { db }) {
-    const delivery = await findWebhookDelivery(db, caller.accountId, params.delivery_id)
+    const delivery = await deliveryRepository.findWebhookDelivery(db, caller.accountId, params.delivery_id)
     if (!delivery) throw noWebhookDelivery()
-    const attempts = await listWebhookAttempts(db, delivery.id)
+    const attempts = await deliveryRepository.listWebhookAttempts(db, delivery.id)
     return { ...presentWebhookDelivery(delivery), attempts: attempts.map(presentWebhookAttempt) }
   },
 })

@@ -1,4 +1,4 @@
-import { findWebhookEndpoint } from '../../../../db/repositories/webhooks/endpoints.ts'
+import * as webhookEndpointRepository from '../../../../db/repositories/webhooks/endpoints.ts'
 import { WebhookEndpoint, WebhookEndpointParams } from '../../../../schemas/webhook.ts'
 import { reply } from '../../../http/reply.ts'
 import { route } from '../../../http/route.ts'
@@ -17,7 +17,11 @@ export const getWebhookEndpoint = route({
   errors: ['not_found'],
 
   async handler({ caller, params }, { db }) {
-    const endpoint = await findWebhookEndpoint(db, caller.accountId, params.endpoint_id)
+    const endpoint = await webhookEndpointRepository.findWebhookEndpoint(
+      db,
+      caller.accountId,
+      params.endpoint_id,
+    )
     if (!endpoint) throw noWebhookEndpoint()
     return reply(200, presentWebhookEndpoint(endpoint), { etag: tagOfWebhookEndpoint(endpoint) })
   },

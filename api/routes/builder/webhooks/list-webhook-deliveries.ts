@@ -1,4 +1,4 @@
-import { listWebhookDeliveries as readDeliveries } from '../../../../db/repositories/webhooks/deliveries.ts'
+import * as deliveryRepository from '../../../../db/repositories/webhooks/deliveries.ts'
 import { WebhookDeliveryList, WebhookDeliveryQuery } from '../../../../schemas/webhook.ts'
 import { readPage } from '../../../http/page.ts'
 import { route } from '../../../http/route.ts'
@@ -18,7 +18,7 @@ export const listWebhookDeliveries = route({
     const { endpoint_id: endpointId, status, event_type: eventType } = query
     const scope = ['webhook-deliveries', accountId, endpointId, status, eventType]
     const page = await readPage(query, scope, (request) =>
-      readDeliveries(db, accountId, {
+      deliveryRepository.listWebhookDeliveries(db, accountId, {
         ...request,
         ...(endpointId !== undefined && { endpointId }),
         ...(status !== undefined && { status }),

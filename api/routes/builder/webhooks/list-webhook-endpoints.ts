@@ -1,4 +1,4 @@
-import { listWebhookEndpoints as readEndpoints } from '../../../../db/repositories/webhooks/endpoints.ts'
+import * as webhookEndpointRepository from '../../../../db/repositories/webhooks/endpoints.ts'
 import { PageQuery } from '../../../../schemas/common.ts'
 import { WebhookEndpointList } from '../../../../schemas/webhook.ts'
 import { readPage } from '../../../http/page.ts'
@@ -17,7 +17,7 @@ export const listWebhookEndpoints = route({
 
   async handler({ caller, query }, { db }) {
     const page = await readPage(query, ['webhook-endpoints', caller.accountId], (request) =>
-      readEndpoints(db, caller.accountId, request),
+      webhookEndpointRepository.listWebhookEndpoints(db, caller.accountId, request),
     )
     return { webhook_endpoints: page.items.map(presentWebhookEndpoint), next_cursor: page.next_cursor }
   },

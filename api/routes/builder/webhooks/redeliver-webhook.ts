@@ -1,11 +1,5 @@
-import {
-  eventCreatedAt,
-  findWebhookDelivery,
-  insertRedelivery,
-  lockGenerations,
-  OPEN_DELIVERY,
-} from '../../../../db/repositories/webhooks/deliveries.ts'
-import { lockWebhookEndpoint, validWebhookSecrets } from '../../../../db/repositories/webhooks/endpoints.ts'
+import * as deliveryRepository from '../../../../db/repositories/webhooks/deliveries.ts'
+import * as webhookEndpointRepository from '../../../../db/repositories/webhooks/endpoints.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { EVENT_RETENTION_MS } from '../../../../domain/webhooks/schedule.ts'
 import { WebhookDeliveryParams, WebhookRedelivery } from '../../../../schemas/webhook.ts'
@@ -26,23 +20,28 @@ export const redeliverWebhook = route({
 
   async handler({ caller: { accountId }, params }, { db, now }) {
     return db.transaction().execute(async (trx) => {
-      const delivery = await findWebhookDelivery(trx, accountId, params.delivery_id)
+      const delivery = await deliveryRepository.findWebhookDelivery(trx, accountId, params.delivery_id)
       if (!delivery) throw noWebhookDelivery()
-      const endpoint = await lockWebhookEndpoint(trx, accountId, delivery.endpoint_id)
+      const endpoint = await webhookEndpointRepository.lockWebhookEndpoint(
+        trx,
+        accountId,
+        delivery.endpoint_id,
+      )
       if (!endpoint?.enabled || endpoint.verification_status !== 'active') {
         throw new ApiError('conflict', 'the destination must be enabled and verified to be sent to again')
       }
       const at = now()
-      const generations = await lockGenerations(trx, delivery)
-      refuseExpired(await eventCreatedAt(trx, delivery.event_id), at)
+      const generations = await deliveryRepository.lockGenerations(trx, delivery)
+      refuseExpired(await deliveryRepository.eventCreatedAt(trx, delivery.event_id), at)
       // The first generation is not a redelivery: it continues by its schedule beside the new one.
       const open = generations.find(
-        ({ generation, status }) => generation > 1 && OPEN_DELIVERY.some((other) => other === status),
+        ({ generation, status }) =>
+          generation > 1 && deliveryRepository.OPEN_DELIVERY.some((other) => other === status),
       )
       if (open) return { ...presentWebhookDelivery(open), replayed: true }
 
-      const secrets = await validWebhookSecrets(trx, endpoint.id, at)
-      const next = await insertRedelivery(trx, delivery, {
+      const secrets = await webhookEndpointRepository.validWebhookSecrets(trx, endpoint.id, at)
+      const next = await deliveryRepository.insertRedelivery(trx, delivery, {
         generation: (generations.at(-1)?.generation ?? delivery.generation) + 1,
         version: endpoint.destination_version,
         secretIds: secrets.map(({ id }) => id),

@@ -1,9 +1,4 @@
-import {
-  insertWebhookSecret,
-  lockWebhookEndpoint,
-  retireWebhookSecrets,
-  updateWebhookEndpoint as changeEndpoint,
-} from '../../../../db/repositories/webhooks/endpoints.ts'
+import * as webhookEndpointRepository from '../../../../db/repositories/webhooks/endpoints.ts'
 import {
   RotateSecret,
   WebhookEndpointParams,
@@ -31,20 +26,26 @@ export const rotateWebhookSecret = route({
 
   async handler({ caller, params, body, trx }, { secretBox, now }) {
     const { mode = 'graceful', overlap_s = 86_400 } = body
-    const endpoint = await lockWebhookEndpoint(trx, caller.accountId, params.endpoint_id)
+    const endpoint = await webhookEndpointRepository.lockWebhookEndpoint(
+      trx,
+      caller.accountId,
+      params.endpoint_id,
+    )
     if (!endpoint) throw noWebhookEndpoint()
 
     const isEmergency = mode === 'emergency'
     const { row, secret, hint } = makeSecret(secretBox, endpoint.id)
-    await insertWebhookSecret(trx, row)
+    await webhookEndpointRepository.insertWebhookSecret(trx, row)
     const at = now()
-    await retireWebhookSecrets(trx, endpoint.id, {
+    await webhookEndpointRepository.retireWebhookSecrets(trx, endpoint.id, {
       current: row.id,
       now: at,
       until: new Date(at.getTime() + (isEmergency ? 0 : overlap_s * 1000)),
       revoke: isEmergency,
     })
-    const changed = await changeEndpoint(trx, endpoint.id, { secret_hint: hint })
+    const changed = await webhookEndpointRepository.updateWebhookEndpoint(trx, endpoint.id, {
+      secret_hint: hint,
+    })
     return reply(200, { ...presentWebhookEndpoint(changed), secret }, { etag: tagOfWebhookEndpoint(changed) })
   },
 })

@@ -1,6 +1,6 @@
-import { insertWebhookDelivery } from '../../../../db/repositories/webhooks/deliveries.ts'
-import { lockWebhookEndpoint } from '../../../../db/repositories/webhooks/endpoints.ts'
-import { freezeEvent, insertFrozenEvents } from '../../../../db/repositories/webhooks/events.ts'
+import * as deliveryRepository from '../../../../db/repositories/webhooks/deliveries.ts'
+import * as webhookEndpointRepository from '../../../../db/repositories/webhooks/endpoints.ts'
+import * as eventRepository from '../../../../db/repositories/webhooks/events.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { TEST_EVENT, WebhookEndpointParams, WebhookTestQueued } from '../../../../schemas/webhook.ts'
@@ -21,14 +21,14 @@ export const testWebhookEndpoint = route({
   errors: ['not_found', 'conflict'],
 
   async handler({ caller: { accountId }, params, trx }, { now }) {
-    const endpoint = await lockWebhookEndpoint(trx, accountId, params.endpoint_id)
+    const endpoint = await webhookEndpointRepository.lockWebhookEndpoint(trx, accountId, params.endpoint_id)
     if (!endpoint) throw noWebhookEndpoint()
     if (!endpoint.enabled || endpoint.verification_status !== 'active') {
       throw new ApiError('conflict', 'only an enabled and verified endpoint receives events')
     }
 
     const at = now()
-    const event = freezeEvent(
+    const event = eventRepository.freezeEvent(
       {
         accountId,
         type: TEST_EVENT,
@@ -37,8 +37,8 @@ export const testWebhookEndpoint = route({
       },
       at,
     )
-    await insertFrozenEvents(trx, [event])
-    const delivery = await insertWebhookDelivery(trx, {
+    await eventRepository.insertFrozenEvents(trx, [event])
+    const delivery = await deliveryRepository.insertWebhookDelivery(trx, {
       accountId,
       endpointId: endpoint.id,
       eventId: event.id,

@@ -1,9 +1,5 @@
-import { cancelDeliveries, cancelPinnedDeliveries } from '../../../../db/repositories/webhooks/endings.ts'
-import {
-  lockWebhookEndpoint,
-  supersedeVerifications,
-  updateWebhookEndpoint as changeEndpoint,
-} from '../../../../db/repositories/webhooks/endpoints.ts'
+import * as deliveryEndingRepository from '../../../../db/repositories/webhooks/endings.ts'
+import * as webhookEndpointRepository from '../../../../db/repositories/webhooks/endpoints.ts'
 import { UpdateWebhookEndpoint, WebhookEndpoint, WebhookEndpointParams } from '../../../../schemas/webhook.ts'
 import { checkIfMatch } from '../../../http/etag.ts'
 import { reply } from '../../../http/reply.ts'
@@ -30,14 +26,18 @@ export const updateWebhookEndpoint = route({
     const { caller, params, body } = request
     const { url, ...changes } = body
     const changed = await services.db.transaction().execute(async (trx) => {
-      const endpoint = await lockWebhookEndpoint(trx, caller.accountId, params.endpoint_id)
+      const endpoint = await webhookEndpointRepository.lockWebhookEndpoint(
+        trx,
+        caller.accountId,
+        params.endpoint_id,
+      )
       if (!endpoint) throw noWebhookEndpoint()
       checkIfMatch(request, tagOfWebhookEndpoint(endpoint))
 
       const isEnabled = body.enabled ?? endpoint.enabled
       const isEnabledAgain = isEnabled && !endpoint.enabled
       const newDestination = url !== undefined || isEnabledAgain
-      const row = await changeEndpoint(
+      const row = await webhookEndpointRepository.updateWebhookEndpoint(
         trx,
         endpoint.id,
         {
@@ -49,10 +49,10 @@ export const updateWebhookEndpoint = route({
         { newDestination },
       )
       if (!isEnabled) {
-        await supersedeVerifications(trx, row.id)
-        await cancelDeliveries(trx, row.id)
+        await webhookEndpointRepository.supersedeVerifications(trx, row.id)
+        await deliveryEndingRepository.cancelDeliveries(trx, row.id)
       } else if (newDestination) {
-        await cancelPinnedDeliveries(trx, row.id)
+        await deliveryEndingRepository.cancelPinnedDeliveries(trx, row.id)
         await startVerification(trx, row, services)
       }
       return row

@@ -1,5 +1,5 @@
 import type { ServerResponse } from 'node:http'
-import { settlementOf } from '../../../../db/repositories/tasks/tasks.ts'
+import * as taskRepository from '../../../../db/repositories/tasks/tasks.ts'
 import { canStream } from '../../../../domain/chat/chat.ts'
 import { memberBytes, spliceMembers } from '../../../../platform/json-bytes.ts'
 import { emit } from '../../../events.ts'
@@ -117,7 +117,11 @@ function close(services: Services, chat: Chat, row: Row, { tokens, error }: Stre
         : { status: 'failed' as const, error }
     const task = { id: draft.taskId, account_id: draft.accountId, price_micro: endpoint.price_micro }
     await journal.settle(
-      settlementOf(task, outcome, { now: ended, ...(nodeId && { nodeId }), ownerAccountId: owner }),
+      taskRepository.settlementOf(task, outcome, {
+        now: ended,
+        ...(nodeId && { nodeId }),
+        ownerAccountId: owner,
+      }),
     )
   }
   journal.keep(

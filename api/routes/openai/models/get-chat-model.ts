@@ -1,5 +1,5 @@
 import Type from 'typebox'
-import { findChatModel } from '../../../../db/repositories/endpoints/chat-models.ts'
+import * as chatModelRepository from '../../../../db/repositories/endpoints/chat-models.ts'
 import { isUuid } from '../../../../domain/uuid.ts'
 import { ChatModel } from '../../../../schemas/openai.ts'
 import { route } from '../../../http/route.ts'
@@ -17,7 +17,7 @@ export const getChatModel = route({
 
   async handler({ caller: { accountId }, params: { model } }, { db }) {
     const by = isUuid(model) ? { id: model.toLowerCase() } : { name: model.toLowerCase() }
-    const row = await findChatModel(db, accountId, by)
+    const row = await chatModelRepository.findChatModel(db, accountId, by)
     if (!row) throw noModel(model)
     return presentChatModel(row, accountId)
   },

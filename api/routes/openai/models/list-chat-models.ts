@@ -1,4 +1,4 @@
-import { listChatModels as listRows } from '../../../../db/repositories/endpoints/chat-models.ts'
+import * as chatModelRepository from '../../../../db/repositories/endpoints/chat-models.ts'
 import { ChatModelList } from '../../../../schemas/openai.ts'
 import { route } from '../../../http/route.ts'
 import { presentChatModel } from './present.ts'
@@ -12,7 +12,7 @@ export const listChatModels = route({
   success: { status: 200, schema: ChatModelList },
 
   async handler({ caller: { accountId } }, { db }) {
-    const rows = await listRows(db, accountId)
+    const rows = await chatModelRepository.listChatModels(db, accountId)
     return { object: 'list', data: rows.map((row) => presentChatModel(row, accountId)) }
   },
 })

@@ -1,5 +1,5 @@
 import Type from 'typebox'
-import { findTaskAudit } from '../../../../db/repositories/platform/audit.ts'
+import * as auditRepository from '../../../../db/repositories/platform/audit.ts'
 import type { LedgerLineRow } from '../../../../db/tables/inference.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { TaskAudit } from '../../../../schemas/admin.ts'
@@ -17,7 +17,7 @@ export const auditTask = route({
   errors: ['not_found'],
 
   async handler({ params: { task_id } }, { db }) {
-    const found = await findTaskAudit(db, task_id)
+    const found = await auditRepository.findTaskAudit(db, task_id)
     if (!found) throw new ApiError('not_found', 'there is no task with this id')
     const { task, entries } = found
     return {

@@ -1,5 +1,5 @@
-import { createNodeToken as makeNodeToken } from '../../../../db/repositories/nodes/nodes.ts'
-import { findAccount } from '../../../../db/repositories/platform/accounts.ts'
+import * as nodeRepository from '../../../../db/repositories/nodes/nodes.ts'
+import * as accountRepository from '../../../../db/repositories/platform/accounts.ts'
 import { CreateNodeToken, NodeToken } from '../../../../schemas/admin.ts'
 import { route } from '../../../http/route.ts'
 import { accountNotFound } from './accounts/account.ts'
@@ -15,8 +15,8 @@ export const createNodeToken = route({
   errors: ['not_found'],
 
   async handler({ body: { account_id, sharing = 'dedicated' } }, { db }) {
-    if (!(await findAccount(db, account_id))) throw accountNotFound()
-    const node_token = await makeNodeToken(db, { accountId: account_id, sharing })
+    if (!(await accountRepository.findAccount(db, account_id))) throw accountNotFound()
+    const node_token = await nodeRepository.createNodeToken(db, { accountId: account_id, sharing })
     return { account_id, sharing, node_token }
   },
 })

@@ -1,7 +1,7 @@
-import { findHubImport } from '../../../../db/repositories/models/hub-models.ts'
-import { findHubVersion } from '../../../../db/repositories/models/hub-versions.ts'
-import { findUsableVersion } from '../../../../db/repositories/training/artifact-refs.ts'
-import { findRevisionToResume, pinBaseRevision } from '../../../../db/repositories/training/base-revisions.ts'
+import * as hubModelRepository from '../../../../db/repositories/models/hub-models.ts'
+import * as hubVersionRepository from '../../../../db/repositories/models/hub-versions.ts'
+import * as artifactRefRepository from '../../../../db/repositories/training/artifact-refs.ts'
+import * as baseRevisionRepository from '../../../../db/repositories/training/base-revisions.ts'
 import type { JobRow } from '../../../../db/tables/training.ts'
 import { adapterFiles, chooseWeights, trainingFiles } from '../../../../domain/hub/weights.ts'
 import { HubError, type HubFailure, type HubRepoInfo } from '../../../../platform/hub/client.ts'
@@ -29,7 +29,7 @@ export async function baseOf(
   const base = run.base as ArtifactRef | null
   if (base?.type === 'storage') return storedFiles(services, run, base.uri)
   if (base?.type === 'model_version' || base?.type === 'job') {
-    const version = await findUsableVersion(db, run.account_id, base)
+    const version = await artifactRefRepository.findUsableVersion(db, run.account_id, base)
     return version ? { type: 'version', model_key: version.model_key } : gone('The base of this run is gone.')
   }
   // An `hf` base, and none at all, both mean the config's own: for a language model the
@@ -66,12 +66,12 @@ async function hubModel(
   repoId: string,
 ): Promise<JobBase> {
   const { db } = services
-  const pinned = run.base_revision ?? (await findRevisionToResume(db, run))
+  const pinned = run.base_revision ?? (await baseRevisionRepository.findRevisionToResume(db, run))
   const repo = { repoId, revision: pinned ?? undefined }
   return hubRepository(services, run.account_id, repo, {
     what: 'The base model',
     reader,
-    pin: (revision) => pinBaseRevision(db, run.id, revision),
+    pin: (revision) => baseRevisionRepository.pinBaseRevision(db, run.id, revision),
     choose: trainingFiles,
   })
 }
@@ -99,9 +99,12 @@ export async function hubRepository(
   const { what, pin, choose, reader } = fetching
   const { db, hubReader } = services
   const { repoId } = repo
-  const version = await findHubVersion(db, accountId, { repo_id: repoId, revision: repo.revision })
+  const version = await hubVersionRepository.findHubVersion(db, accountId, {
+    repo_id: repoId,
+    revision: repo.revision,
+  })
   if (version) {
-    const registered = await findHubImport(db, version.id)
+    const registered = await hubModelRepository.findHubImport(db, version.id)
     if (registered) await pin(registered.revision)
     return { type: 'version', model_key: version.model_key }
   }

@@ -1,9 +1,9 @@
 import Type from 'typebox'
-import { mayClaim } from '../../../../db/repositories/nodes/dispatches.ts'
-import { grantModels } from '../../../../db/repositories/nodes/model-orders.ts'
-import { insertJobEvents } from '../../../../db/repositories/training/job-records.ts'
-import { beginAttempt, findJob, lockJob } from '../../../../db/repositories/training/jobs.ts'
-import { findLastLease, openLease } from '../../../../db/repositories/training/leases.ts'
+import * as dispatchRepository from '../../../../db/repositories/nodes/dispatches.ts'
+import * as modelOrderRepository from '../../../../db/repositories/nodes/model-orders.ts'
+import * as jobRecordRepository from '../../../../db/repositories/training/job-records.ts'
+import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
+import * as leaseRepository from '../../../../db/repositories/training/leases.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { isTerminal } from '../../../../domain/training-run.ts'
 import { Uuid } from '../../../../schemas/common.ts'
@@ -35,18 +35,18 @@ export const claimJob = route({
     const { db, now, temporal, catalog } = services
     const jobId = params.job_id
     const dispatch = { kind: 'job', subjectId: jobId, nodeId: caller.nodeId } as const
-    if (!(await mayClaim(db, dispatch))) throw noSuchJob()
+    if (!(await dispatchRepository.mayClaim(db, dispatch))) throw noSuchJob()
     const prepared = await prepare(services, jobId, caller.nodeId)
     const { run, lease, checkpoint } = await db.transaction().execute(async (trx) => {
-      const run = await lockJob(trx, jobId)
-      if (!run || !(await mayClaim(trx, dispatch))) throw noSuchJob()
-      const earlier = await findLastLease(trx, 'job', jobId)
+      const run = await jobRepository.lockJob(trx, jobId)
+      if (!run || !(await dispatchRepository.mayClaim(trx, dispatch))) throw noSuchJob()
+      const earlier = await leaseRepository.findLastLease(trx, 'job', jobId)
       if (isTerminal(run.status) || earlier?.state === 'completed') {
         throw new ApiError('conflict', `this job is ${run.status} and takes no more work`, {
           details: { state: 'closed' },
         })
       }
-      const lease = await openLease(trx, {
+      const lease = await leaseRepository.openLease(trx, {
         kind: 'job',
         subjectId: jobId,
         accountId: run.account_id,
@@ -57,8 +57,8 @@ export const claimJob = route({
         throw new ApiError('conflict', 'this job is held under another lease', { details: { state: 'held' } })
       }
       const checkpoint = await resumePoint(trx, run)
-      await beginAttempt(trx, jobId, { attempt: lease.attempt, now: now() })
-      await insertJobEvents(
+      await jobRepository.beginAttempt(trx, jobId, { attempt: lease.attempt, now: now() })
+      await jobRecordRepository.insertJobEvents(
         trx,
         [await startEvent(trx, { run, lease, earlier, checkpoint, unit: progressUnit(catalog, run) })],
         now(),
@@ -75,7 +75,7 @@ export const claimJob = route({
     })
     const work = 'merge' in prepared ? prepared : await specify(services, run, { ...prepared, checkpoint })
     const needed = 'merge' in work ? modelKeysOf(work.merge.ingredients) : keysOfBase(work.specification.base)
-    await grantModels(db, caller.nodeId, needed)
+    await modelOrderRepository.grantModels(db, caller.nodeId, needed)
     return {
       job_id: jobId,
       lease_token: lease.token,
@@ -94,7 +94,7 @@ async function prepare(
   jobId: string,
   nodeId: string,
 ): Promise<WeighedRun | Pick<MergeClaim, 'merge'>> {
-  const job = await findJob(services.db, jobId)
+  const job = await jobRepository.findJob(services.db, jobId)
   if (!job || isTerminal(job.status)) return { base: null, memoryMb: 0 }
   if (job.job_type === 'merge') return specifyMerge(services, job, { nodeId, jobId })
   return estimateRunMemory(services, job, { base: await baseOf(services, job, { nodeId, jobId }), nodeId })

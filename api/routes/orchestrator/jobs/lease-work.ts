@@ -1,6 +1,6 @@
-import { attemptFile, replaceArtifacts } from '../../../../db/repositories/training/job-files.ts'
-import { insertJobEvents } from '../../../../db/repositories/training/job-records.ts'
-import { lockJob, recordFailure, recordResult } from '../../../../db/repositories/training/jobs.ts'
+import * as jobFileRepository from '../../../../db/repositories/training/job-files.ts'
+import * as jobRecordRepository from '../../../../db/repositories/training/job-records.ts'
+import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
 import type { LeaseRow } from '../../../../db/tables/nodes.ts'
 import { invalid } from '../../../../domain/errors.ts'
 import type { CompleteJob, CompleteLease } from '../../../../schemas/lease.ts'
@@ -14,7 +14,7 @@ const INTERRUPTIONS = new Set(['preempted', 'drained', 'cancelled'])
 const MAX_RESULT_CHARS = 2 * 1024 * 1024
 
 const fileKey: LeaseWork['fileKey'] = ({ account_id, subject_id, attempt }: LeaseRow, file) =>
-  attemptFile({ account_id, id: subject_id }, { attempt, ...file })
+  jobFileRepository.attemptFile({ account_id, id: subject_id }, { attempt, ...file })
 
 function jobResult(body: CompleteLease): CompleteJob {
   if ('artifacts' in body) return body
@@ -26,7 +26,7 @@ export const jobWork = {
   fileKey,
 
   async lock(trx, lease) {
-    await lockJob(trx, lease.subject_id)
+    await jobRepository.lockJob(trx, lease.subject_id)
   },
 
   async check({ lease, body, services: { objects } }) {
@@ -51,9 +51,9 @@ export const jobWork = {
       object_key: fileKey(lease, { kind: 'artifact', ...file }),
       ...file,
     }))
-    await replaceArtifacts(trx, jobId, files, now())
-    await recordResult(trx, jobId, { metrics, output })
-    await insertJobEvents(
+    await jobFileRepository.replaceArtifacts(trx, jobId, files, now())
+    await jobRepository.recordResult(trx, jobId, { metrics, output })
+    await jobRecordRepository.insertJobEvents(
       trx,
       artifacts.map(({ filename }) => ({
         jobId,
@@ -67,9 +67,9 @@ export const jobWork = {
 
   async fail({ trx, lease, body: { code, message }, services: { now } }) {
     const jobId = lease.subject_id
-    if (!INTERRUPTIONS.has(code)) await recordFailure(trx, jobId, message)
+    if (!INTERRUPTIONS.has(code)) await jobRepository.recordFailure(trx, jobId, message)
     if (code !== 'preempted') return
-    await insertJobEvents(
+    await jobRecordRepository.insertJobEvents(
       trx,
       [{ jobId, type: 'preempted', occurrence: lease.attempt, detail: message }],
       now(),

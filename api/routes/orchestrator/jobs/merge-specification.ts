@@ -1,9 +1,6 @@
-import { findModelFiles } from '../../../../db/repositories/nodes/models.ts'
-import {
-  listMergeSources,
-  type MergeSourceView,
-  pinMergeSource,
-} from '../../../../db/repositories/training/merges.ts'
+import * as nodeModelRepository from '../../../../db/repositories/nodes/models.ts'
+import * as mergeRepository from '../../../../db/repositories/training/merges.ts'
+import type { MergeSourceView } from '../../../../db/repositories/training/merges.ts'
 import type { JobRow } from '../../../../db/tables/training.ts'
 import { adapterFiles, trainingFiles } from '../../../../domain/hub/weights.ts'
 import { DEFAULT_DENSITY, DEFAULT_SEED, mergeMemoryMb } from '../../../../domain/merge.ts'
@@ -29,7 +26,7 @@ export async function specifyMerge(
     density?: number
     seed?: number
   }
-  const all = await listMergeSources(services.db, job.id)
+  const all = await mergeRepository.listMergeSources(services.db, job.id)
   // The base of slerp only documents the models' origin; slerp does not compute with it.
   const sources = method === 'slerp' ? all.filter(({ role }) => role !== 'base') : all
   const counts = { base: 0, adapter: 0, source: 0 }
@@ -71,13 +68,14 @@ async function placeOf(
   return hubRepository(services, job.account_id, repo, {
     what: 'The model',
     reader,
-    pin: (revision) => pinMergeSource(services.db, source, revision),
+    pin: (revision) => mergeRepository.pinMergeSource(services.db, source, revision),
     choose: source.role === 'adapter' ? adapterFiles : trainingFiles,
   })
 }
 
 async function bytesOfAdapter({ db }: Services, from: MergeIngredient['from']): Promise<number> {
   if (from.type === 'files') return adapterBytes(from.files)
-  const found = from.type === 'version' ? await findModelFiles(db, from.model_key) : undefined
+  const found =
+    from.type === 'version' ? await nodeModelRepository.findModelFiles(db, from.model_key) : undefined
   return found ? adapterBytes(found.files) : 0
 }

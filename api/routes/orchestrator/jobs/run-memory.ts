@@ -1,6 +1,6 @@
-import { sizeOfDataset } from '../../../../db/repositories/datasets/datasets.ts'
-import { findHubImport } from '../../../../db/repositories/models/hub-models.ts'
-import { findModelFiles } from '../../../../db/repositories/nodes/models.ts'
+import * as datasetRepository from '../../../../db/repositories/datasets/datasets.ts'
+import * as hubModelRepository from '../../../../db/repositories/models/hub-models.ts'
+import * as nodeModelRepository from '../../../../db/repositories/nodes/models.ts'
 import type { JobRow } from '../../../../db/tables/training.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { type Adapter, tuningMemoryMb, weightsBytes } from '../../../../domain/models/memory.ts'
@@ -31,7 +31,10 @@ export async function estimateRunMemory(
   { base, nodeId }: { base: JobBase | null; nodeId: string },
 ): Promise<WeighedRun> {
   const model = services.catalog.model(run.model_config_id)
-  const { fileBytes, decodedBytes: decoded } = await sizeOfDataset(services.db, run.dataset_id)
+  const { fileBytes, decodedBytes: decoded } = await datasetRepository.sizeOfDataset(
+    services.db,
+    run.dataset_id,
+  )
   const nodes = services.links.snapshot().filter((node) => serves(node, run.account_id))
   const asking = nodes.find(({ node_id }) => node_id === nodeId)
   const ownMb = model?.estimateMemoryMb(Math.max(fileBytes, decoded)) ?? 0
@@ -84,9 +87,9 @@ function tooLarge(
 async function parametersOf({ db }: Services, base: JobBase): Promise<number> {
   if (base.type === 'unavailable') return 0
   if (base.type === 'files') return weightsBytes(base.files) / BF16_BYTES
-  const found = await findModelFiles(db, base.model_key)
+  const found = await nodeModelRepository.findModelFiles(db, base.model_key)
   if (!found) return 0
-  const hub = await findHubImport(db, found.version.id)
+  const hub = await hubModelRepository.findHubImport(db, found.version.id)
   // Weights on the hub may be in float32; models trained or merged here are in bf16.
   return hub?.params_b ? hub.params_b * 1e9 : weightsBytes(found.files) / BF16_BYTES
 }

@@ -1,6 +1,6 @@
 import { basename } from 'node:path'
 import type { Kysely } from 'kysely'
-import { findResumePoint } from '../../../../db/repositories/training/job-files.ts'
+import * as jobFileRepository from '../../../../db/repositories/training/job-files.ts'
 import type { JobEvent } from '../../../../db/repositories/training/job-records.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { LeaseRow } from '../../../../db/tables/nodes.ts'
@@ -15,7 +15,7 @@ import type { WeighedRun } from './run-memory.ts'
 const URL_LIFETIME_S = 3_600
 
 /** Finds the checkpoint that an attempt resumes from. */
-export const resumePoint = findResumePoint
+export const resumePoint = jobFileRepository.findResumePoint
 
 type ProgressUnit = JobClaim['specification']['progress_unit']
 

@@ -1,4 +1,4 @@
-import { closeLease, findLease, holdLease } from '../../../../db/repositories/training/leases.ts'
+import * as leaseRepository from '../../../../db/repositories/training/leases.ts'
 import { CompleteLease, LeaseClosed } from '../../../../schemas/lease.ts'
 import { route } from '../../../http/route.ts'
 import { workOf } from './kinds.ts'
@@ -21,7 +21,7 @@ export const completeLease = route({
 
   async handler({ caller, params, body, afterCommit }, services) {
     const holder = { token: params.lease_token, nodeId: caller.nodeId }
-    const lease = await findLease(services.db, holder)
+    const lease = await leaseRepository.findLease(services.db, holder)
     if (!lease) throw leaseNotFound()
     // The request is a repeat whose first response may have been lost.
     if (lease.state === 'completed') return { state: lease.state }
@@ -31,13 +31,13 @@ export const completeLease = route({
     const done: (() => void)[] = []
     await services.db.transaction().execute(async (trx) => {
       await work.lock(trx, lease)
-      if (!(await holdLease(trx, holder))) {
-        const lost = (await findLease(trx, holder)) ?? lease
+      if (!(await leaseRepository.holdLease(trx, holder))) {
+        const lost = (await leaseRepository.findLease(trx, holder)) ?? lease
         if (lost.state === 'completed') return
         throw leaseLost(lost)
       }
       await work.complete({ trx, lease, body, services, afterCommit: (action) => done.push(action) })
-      await closeLease(trx, holder, 'completed')
+      await leaseRepository.closeLease(trx, holder, 'completed')
     })
     for (const action of done) afterCommit(action)
     return { state: 'completed' as const }

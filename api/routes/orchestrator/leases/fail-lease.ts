@@ -1,4 +1,4 @@
-import { closeLease, findLease, releaseLease } from '../../../../db/repositories/training/leases.ts'
+import * as leaseRepository from '../../../../db/repositories/training/leases.ts'
 import { FailLease, LeaseClosed } from '../../../../schemas/lease.ts'
 import { route } from '../../../http/route.ts'
 import { workOf } from './kinds.ts'
@@ -18,14 +18,14 @@ export const failLease = route({
 
   async handler({ caller, params, body, afterCommit }, services) {
     const holder = { token: params.lease_token, nodeId: caller.nodeId }
-    const lease = await findLease(services.db, holder)
+    const lease = await leaseRepository.findLease(services.db, holder)
     if (!lease) throw leaseNotFound()
     const work = workOf(lease)
 
     const done: (() => void)[] = []
     const closed = await services.db.transaction().execute(async (trx) => {
       await work.lock(trx, lease)
-      const failed = await closeLease(trx, holder, 'failed')
+      const failed = await leaseRepository.closeLease(trx, holder, 'failed')
       if (failed) await work.fail({ trx, lease, body, services, afterCommit: (action) => done.push(action) })
       return failed
     })
@@ -33,9 +33,9 @@ export const failLease = route({
     if (closed) return { state: closed.state }
 
     // The lease was taken before; the request now confirms that its processes have exited.
-    const lost = (await findLease(services.db, holder)) ?? lease
+    const lost = (await leaseRepository.findLease(services.db, holder)) ?? lease
     if (lost.state === 'completed') throw leaseLost(lost)
-    await releaseLease(services.db, holder.token, holder.nodeId)
+    await leaseRepository.releaseLease(services.db, holder.token, holder.nodeId)
     return { state: lost.state }
   },
 })

@@ -1,7 +1,7 @@
-import { insertCheckpoint, pruneCheckpoints } from '../../../../db/repositories/training/job-files.ts'
-import { insertJobEvents } from '../../../../db/repositories/training/job-records.ts'
-import { lockJob, mustYield } from '../../../../db/repositories/training/jobs.ts'
-import { findLease, holdLease } from '../../../../db/repositories/training/leases.ts'
+import * as jobFileRepository from '../../../../db/repositories/training/job-files.ts'
+import * as jobRecordRepository from '../../../../db/repositories/training/job-records.ts'
+import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
+import * as leaseRepository from '../../../../db/repositories/training/leases.ts'
 import { CheckpointRegistered, RegisterCheckpoint } from '../../../../schemas/lease.ts'
 import { emit } from '../../../events.ts'
 import { route } from '../../../http/route.ts'
@@ -27,7 +27,7 @@ export const registerCheckpoint = route({
 
   async handler({ caller, params, body }, { db, catalog, objects, now, log }) {
     const holder = { token: params.lease_token, nodeId: caller.nodeId }
-    const lease = await findLease(db, holder)
+    const lease = await leaseRepository.findLease(db, holder)
     if (!lease || lease.kind !== 'job') throw leaseNotFound()
 
     const objectKey = await assertStored(
@@ -36,12 +36,12 @@ export const registerCheckpoint = route({
       body,
     )
     const registered = await db.transaction().execute(async (trx) => {
-      const run = await lockJob(trx, lease.subject_id)
-      if (!run || !(await holdLease(trx, holder))) {
-        throw leaseLost((await findLease(trx, holder)) ?? lease)
+      const run = await jobRepository.lockJob(trx, lease.subject_id)
+      if (!run || !(await leaseRepository.holdLease(trx, holder))) {
+        throw leaseLost((await leaseRepository.findLease(trx, holder)) ?? lease)
       }
       const { filename: _, ...file } = body
-      const id = await insertCheckpoint(trx, {
+      const id = await jobFileRepository.insertCheckpoint(trx, {
         job_id: run.id,
         attempt: lease.attempt,
         object_key: objectKey,
@@ -49,10 +49,15 @@ export const registerCheckpoint = route({
         ...file,
       })
       const detail = `${progressUnit(catalog, run)} ${body.epoch}`
-      await insertJobEvents(trx, [{ jobId: run.id, type: 'checkpoint', occurrence: id, detail }], now())
+      await jobRecordRepository.insertJobEvents(
+        trx,
+        [{ jobId: run.id, type: 'checkpoint', occurrence: id, detail }],
+        now(),
+      )
       const preempt =
-        run.operating_mode === 'eco' && (await mustYield(trx, { ...run, nodeId: lease.node_id }))
-      return { id, preempt, superseded: await pruneCheckpoints(trx, run.id, KEPT) }
+        run.operating_mode === 'eco' &&
+        (await jobRepository.mustYield(trx, { ...run, nodeId: lease.node_id }))
+      return { id, preempt, superseded: await jobFileRepository.pruneCheckpoints(trx, run.id, KEPT) }
     })
     for (const key of registered.superseded) {
       // A file that could not be deleted is deleted with the run.

@@ -1,5 +1,5 @@
-import { recordProgress } from '../../../../db/repositories/tasks/tasks.ts'
-import { findLease, renewLease as extend } from '../../../../db/repositories/training/leases.ts'
+import * as taskRepository from '../../../../db/repositories/tasks/tasks.ts'
+import * as leaseRepository from '../../../../db/repositories/training/leases.ts'
 import { invalid } from '../../../../domain/errors.ts'
 import { LeaseRenewed, RenewLease } from '../../../../schemas/lease.ts'
 import { route } from '../../../http/route.ts'
@@ -25,11 +25,12 @@ export const renewLease = route({
       throw invalid(['body', 'progress'], `holds more than ${MAX_PROGRESS_CHARS} characters of JSON`)
     }
     const holder = { token: params.lease_token, nodeId: caller.nodeId }
-    const lease = await extend(db, holder, body.lease_s)
-    if (lease?.kind === 'task' && body.progress) await recordProgress(db, lease.subject_id, body.progress)
+    const lease = await leaseRepository.renewLease(db, holder, body.lease_s)
+    if (lease?.kind === 'task' && body.progress)
+      await taskRepository.recordProgress(db, lease.subject_id, body.progress)
     if (lease) return { lease_expires_at: lease.expires_at.toISOString() }
 
-    const lost = await findLease(db, holder)
+    const lost = await leaseRepository.findLease(db, holder)
     throw lost ? leaseLost(lost) : leaseNotFound()
   },
 })

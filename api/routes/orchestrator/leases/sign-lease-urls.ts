@@ -1,4 +1,4 @@
-import { findLease } from '../../../../db/repositories/training/leases.ts'
+import * as leaseRepository from '../../../../db/repositories/training/leases.ts'
 import { UploadUrls, UploadUrlsRequest } from '../../../../schemas/lease.ts'
 import { route } from '../../../http/route.ts'
 import { workOf } from './kinds.ts'
@@ -20,7 +20,7 @@ export const signLeaseUrls = route({
   errors: ['not_found', 'conflict'],
 
   async handler({ caller, params, body }, { db, objects }) {
-    const lease = await findLease(db, { token: params.lease_token, nodeId: caller.nodeId })
+    const lease = await leaseRepository.findLease(db, { token: params.lease_token, nodeId: caller.nodeId })
     if (!lease) throw leaseNotFound()
     if (lease.state !== 'active') throw leaseLost(lease)
 

@@ -1,5 +1,5 @@
-import { listVersionPaths } from '../../../../db/repositories/training/artifact-refs.ts'
-import { findJob } from '../../../../db/repositories/training/jobs.ts'
+import * as artifactRefRepository from '../../../../db/repositories/training/artifact-refs.ts'
+import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
 import type { ModelVersionRow } from '../../../../db/tables/models.ts'
 import type { MergeIngredient, MergeMethod } from '../../../../schemas/training-merge.ts'
 import type { Services } from '../../../services.ts'
@@ -16,7 +16,7 @@ export async function expectationOf(
   { id, job_id, model_key }: ModelVersionRow,
   reader: HubFileReader,
 ): Promise<MergeIngredient[]> {
-  const job = job_id === null ? undefined : await findJob(services.db, job_id)
+  const job = job_id === null ? undefined : await jobRepository.findJob(services.db, job_id)
   if (!job) return []
   if (job.job_type === 'merge') {
     const { method } = job.hyperparameters as { method: MergeMethod }
@@ -25,7 +25,7 @@ export async function expectationOf(
     // Ingredients that have been deleted stay unavailable at every retry.
     return ingredients.some(({ from }) => from.type === 'unavailable') ? [] : ingredients
   }
-  const paths = await listVersionPaths(services.db, id)
+  const paths = await artifactRefRepository.listVersionPaths(services.db, id)
   if (!paths.includes('adapter/adapter_config.json')) return []
   const base = await baseOf(services, job, reader)
   if (!base || base.type === 'unavailable') return []

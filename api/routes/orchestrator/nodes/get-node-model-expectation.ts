@@ -1,6 +1,6 @@
 import Type from 'typebox'
-import { grantModels, isOrdered } from '../../../../db/repositories/nodes/model-orders.ts'
-import { findModelFiles } from '../../../../db/repositories/nodes/models.ts'
+import * as modelOrderRepository from '../../../../db/repositories/nodes/model-orders.ts'
+import * as nodeModelRepository from '../../../../db/repositories/nodes/models.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { ModelExpectation } from '../../../../schemas/training-merge.ts'
 import { route } from '../../../http/route.ts'
@@ -19,12 +19,14 @@ export const getNodeModelExpectation = route({
 
   async handler({ caller: { nodeId }, params: { model_key: modelKey } }, services) {
     const { db } = services
-    const found = (await isOrdered(db, { nodeId, modelKey })) && (await findModelFiles(db, modelKey))
+    const found =
+      (await modelOrderRepository.isOrdered(db, { nodeId, modelKey })) &&
+      (await nodeModelRepository.findModelFiles(db, modelKey))
     if (!found || found.version.lifecycle_status !== 'candidate') {
       throw new ApiError('not_found', 'this node has no candidate with this key to test')
     }
     const ingredients = await expectationOf(services, found.version, { nodeId, modelKey })
-    await grantModels(db, nodeId, modelKeysOf(ingredients))
+    await modelOrderRepository.grantModels(db, nodeId, modelKeysOf(ingredients))
     return { ingredients }
   },
 })

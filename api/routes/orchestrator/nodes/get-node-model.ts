@@ -1,6 +1,6 @@
 import Type from 'typebox'
-import { joinOwnLoads, modelClaimOf } from '../../../../db/repositories/nodes/model-orders.ts'
-import { findModelFiles } from '../../../../db/repositories/nodes/models.ts'
+import * as modelOrderRepository from '../../../../db/repositories/nodes/model-orders.ts'
+import * as nodeModelRepository from '../../../../db/repositories/nodes/models.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { parseHubKey } from '../../../../domain/hub/files.ts'
 import { NodeModelSpec } from '../../../../schemas/node.ts'
@@ -22,12 +22,12 @@ export const getNodeModel = route({
 
   async handler({ caller: { nodeId }, params }, services) {
     const { db, objects } = services
-    const found = await findModelFiles(db, params.model_key)
-    const claim = found && (await modelClaimOf(db, nodeId, found.version))
+    const found = await nodeModelRepository.findModelFiles(db, params.model_key)
+    const claim = found && (await modelOrderRepository.modelClaimOf(db, nodeId, found.version))
     if (!found || !claim)
       throw new ApiError('not_found', 'this node has no order to load a model with this key')
     // A node may load models of its own account by itself; the platform then uses the load.
-    if (claim === 'usable') await joinOwnLoads(db, nodeId, [params.model_key])
+    if (claim === 'usable') await modelOrderRepository.joinOwnLoads(db, nodeId, [params.model_key])
 
     const { version, files } = found
     const reader = { nodeId, modelKey: version.model_key }

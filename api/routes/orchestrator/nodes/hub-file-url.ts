@@ -1,5 +1,5 @@
-import { modelClaimOf } from '../../../../db/repositories/nodes/model-orders.ts'
-import { isAtWork } from '../../../../db/repositories/training/leases.ts'
+import * as modelOrderRepository from '../../../../db/repositories/nodes/model-orders.ts'
+import * as leaseRepository from '../../../../db/repositories/training/leases.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import type { HubFileRef } from '../../../../domain/hub/files.ts'
 import type { Services } from '../../../services.ts'
@@ -52,7 +52,7 @@ export async function assertStillNeeded(db: Services['db'], reader: HubFileReade
   const { nodeId } = reader
   const isNeeded =
     'jobId' in reader
-      ? await isAtWork(db, { nodeId, jobId: reader.jobId })
-      : await modelClaimOf(db, nodeId, { model_key: reader.modelKey })
+      ? await leaseRepository.isAtWork(db, { nodeId, jobId: reader.jobId })
+      : await modelOrderRepository.modelClaimOf(db, nodeId, { model_key: reader.modelKey })
   if (!isNeeded) throw over()
 }

@@ -1,4 +1,4 @@
-import { isCurrentInstance } from '../../../../db/repositories/nodes/nodes.ts'
+import * as nodeRepository from '../../../../db/repositories/nodes/nodes.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { CREDENTIAL_LIFETIME_MS } from '../../../../platform/node-credentials.ts'
 import { AskTemporalCredential, TemporalCredential } from '../../../../schemas/node.ts'
@@ -23,7 +23,7 @@ export const issueTemporalCredential = route({
       )
     }
     const { instance_id: instanceId, is_start: isStart } = body
-    if (!(await isCurrentInstance(db, nodeId, { instanceId, isStart }))) {
+    if (!(await nodeRepository.isCurrentInstance(db, nodeId, { instanceId, isStart }))) {
       throw new ApiError('unauthenticated', 'another process was started as this node since', {
         details: { reason: 'node_replaced' },
       })

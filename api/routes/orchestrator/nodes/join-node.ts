@@ -1,4 +1,4 @@
-import { joinNode as spendToken, listGatewayUrls } from '../../../../db/repositories/nodes/nodes.ts'
+import * as nodeRepository from '../../../../db/repositories/nodes/nodes.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { publicKeyFromRaw } from '../../../../platform/signing.ts'
 import { JoinNode, NodeJoined } from '../../../../schemas/node.ts'
@@ -23,9 +23,13 @@ export const joinNode = route({
     const publicKey = Buffer.from(public_key, 'base64')
     const node = await db
       .transaction()
-      .execute((trx) => spendToken(trx, { token, name, publicKey, inventory }))
+      .execute((trx) => nodeRepository.joinNode(trx, { token, name, publicKey, inventory }))
     if (!node) throw new ApiError('unauthenticated', 'this join token is unknown, expired or already used')
 
-    return { node_id: node.id, account_id: node.account_id, gateways: await listGatewayUrls(db) }
+    return {
+      node_id: node.id,
+      account_id: node.account_id,
+      gateways: await nodeRepository.listGatewayUrls(db),
+    }
   },
 })

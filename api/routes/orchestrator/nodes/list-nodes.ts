@@ -1,6 +1,6 @@
 import Type from 'typebox'
 import { cursorScope, decodeCursor, encodeCursor } from '../../../../db/keyset.ts'
-import { listNodes as readNodes } from '../../../../db/repositories/nodes/nodes.ts'
+import * as nodeRepository from '../../../../db/repositories/nodes/nodes.ts'
 import { Nullable, PageQuery } from '../../../../schemas/common.ts'
 import { NodeView } from '../../../../schemas/node.ts'
 import { route } from '../../../http/route.ts'
@@ -22,7 +22,7 @@ export const listNodes = route({
 
   async handler({ query: { limit = 20, cursor } }, { db, now }) {
     const before = cursor === undefined ? undefined : decodeCursor(SCOPE, cursor)
-    const rows = await readNodes(db, { before, limit: limit + 1 })
+    const rows = await nodeRepository.listNodes(db, { before, limit: limit + 1 })
     const page = rows.slice(0, limit)
     const last = page.at(-1)
     return {

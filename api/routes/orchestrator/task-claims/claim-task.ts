@@ -1,12 +1,8 @@
-import { mayClaim } from '../../../../db/repositories/nodes/dispatches.ts'
-import { orderModel } from '../../../../db/repositories/nodes/model-orders.ts'
-import { enqueueWorkflow } from '../../../../db/repositories/platform/workflow-starts.ts'
-import {
-  claimTask as recordClaim,
-  findEndpointName,
-  lockTask,
-} from '../../../../db/repositories/tasks/tasks.ts'
-import { openLease } from '../../../../db/repositories/training/leases.ts'
+import * as dispatchRepository from '../../../../db/repositories/nodes/dispatches.ts'
+import * as modelOrderRepository from '../../../../db/repositories/nodes/model-orders.ts'
+import * as workflowStartRepository from '../../../../db/repositories/platform/workflow-starts.ts'
+import * as taskRepository from '../../../../db/repositories/tasks/tasks.ts'
+import * as leaseRepository from '../../../../db/repositories/training/leases.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { isTerminalTask } from '../../../../domain/inference-task.ts'
 import { warmthOf } from '../../../../domain/placement/node-snapshot.ts'
@@ -33,15 +29,15 @@ export const claimTask = route({
     const { db, now, links, gateway, outbox } = services
     const { nodeId } = caller
     const claimed = await db.transaction().execute(async (trx) => {
-      const task = await lockTask(trx, params.task_id)
-      if (!task || !(await mayClaim(trx, { kind: 'task', subjectId: task.id, nodeId }))) {
+      const task = await taskRepository.lockTask(trx, params.task_id)
+      if (!task || !(await dispatchRepository.mayClaim(trx, { kind: 'task', subjectId: task.id, nodeId }))) {
         throw new ApiError('not_found', 'this node was given no such task')
       }
       if (isTerminalTask(task.status)) throw conflict(`this task has ${task.status} already`, 'closed')
       // A warm request belongs to the gateway that admitted it.
       if (task.gateway_id) throw conflict('this task is at work on a gateway', 'held')
 
-      const lease = await openLease(trx, {
+      const lease = await leaseRepository.openLease(trx, {
         kind: 'task',
         subjectId: task.id,
         accountId: task.account_id,
@@ -49,14 +45,14 @@ export const claimTask = route({
         leaseS: body.lease_s ?? LEASE_SECONDS.default,
       })
       if (!lease) throw conflict('this task is held under another lease', 'held')
-      await recordClaim(trx, task, { nodeId, attempt: lease.attempt, now: now() })
+      await taskRepository.claimTask(trx, task, { nodeId, attempt: lease.attempt, now: now() })
 
       const isWarm = warmthOf(links.placement.model(nodeId, task.model_key)) === 'warm'
       // The workflow shows operators the load that this claim causes.
       const place = { modelKey: task.model_key, nodeId }
-      if (!isWarm) await enqueueWorkflow(trx, modelLoadStart(place))
-      await orderModel(trx, place)
-      return { task, lease, model_name: await findEndpointName(trx, task.endpoint_id) }
+      if (!isWarm) await workflowStartRepository.enqueueWorkflow(trx, modelLoadStart(place))
+      await modelOrderRepository.orderModel(trx, place)
+      return { task, lease, model_name: await taskRepository.findEndpointName(trx, task.endpoint_id) }
     })
     afterCommit(() => outbox.poke())
 

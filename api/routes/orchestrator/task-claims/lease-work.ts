@@ -1,14 +1,9 @@
 import type { Transaction } from 'kysely'
-import { findEndpoint } from '../../../../db/repositories/endpoints/endpoints.ts'
-import { markUnusable } from '../../../../db/repositories/models/unusable-versions.ts'
-import { recordLoad } from '../../../../db/repositories/nodes/loads.ts'
-import {
-  findNodeOfLease,
-  lockTask,
-  noteFailure,
-  settlementOf,
-} from '../../../../db/repositories/tasks/tasks.ts'
-import { settleTasks } from '../../../../db/repositories/tasks/writes.ts'
+import * as endpointRepository from '../../../../db/repositories/endpoints/endpoints.ts'
+import * as unusableVersionRepository from '../../../../db/repositories/models/unusable-versions.ts'
+import * as nodeLoadRepository from '../../../../db/repositories/nodes/loads.ts'
+import * as taskRepository from '../../../../db/repositories/tasks/tasks.ts'
+import * as taskWriteRepository from '../../../../db/repositories/tasks/writes.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { TaskRow } from '../../../../db/tables/inference.ts'
 import { isChatCapable, tokensIn } from '../../../../domain/chat/chat.ts'
@@ -34,7 +29,7 @@ async function namingModel(
   { endpoint_id }: TaskRow,
   result: CompleteTask['result'],
 ): Promise<CompleteTask['result']> {
-  const endpoint = await findEndpoint(trx, endpoint_id)
+  const endpoint = await endpointRepository.findEndpoint(trx, endpoint_id)
   return endpoint && isChatCapable(endpoint.task_type) ? { ...result, model: endpoint.name } : result
 }
 
@@ -44,14 +39,17 @@ export const taskWork = {
     `tasks/${account_id}/${subject_id}/${leaseFileKey(attempt, file)}`,
 
   async lock(trx, lease) {
-    await lockTask(trx, lease.subject_id)
+    await taskRepository.lockTask(trx, lease.subject_id)
   },
 
   async complete(step) {
     const { trx, lease, services } = step
     const { result, inference_time_ms, model_state, environment_ms = 0 } = taskResult(step.body)
     const now = services.now()
-    const [task, node] = [await lockTask(trx, lease.subject_id), await findNodeOfLease(trx, lease.node_id)]
+    const [task, node] = [
+      await taskRepository.lockTask(trx, lease.subject_id),
+      await taskRepository.findNodeOfLease(trx, lease.node_id),
+    ]
     if (!task) return
     const outcome = {
       status: 'succeeded' as const,
@@ -61,10 +59,12 @@ export const taskWork = {
       tokens: tokensIn(result),
     }
     const { node_id: nodeId } = lease
-    await settleTasks(trx, [settlementOf(task, outcome, { now, nodeId, ownerAccountId: node?.account_id })])
+    await taskWriteRepository.settleTasks(trx, [
+      taskRepository.settlementOf(task, outcome, { now, nodeId, ownerAccountId: node?.account_id }),
+    ])
     // A load that installed an environment is not recorded, because the next one will not have to.
     if (model_state === 'resident' || !node || environment_ms > LONGEST_CHECK_MS) return
-    await recordLoad(trx, {
+    await nodeLoadRepository.recordLoad(trx, {
       model_key: task.model_key,
       start_state: model_state,
       hardware: node.hardware,
@@ -74,19 +74,23 @@ export const taskWork = {
 
   async fail({ trx, lease, body, services }) {
     const { code, message, retryable } = body
-    const task = await lockTask(trx, lease.subject_id)
+    const task = await taskRepository.lockTask(trx, lease.subject_id)
     if (!task) return
     const isUnusable =
       code === 'unusable' &&
-      (await markUnusable(trx, { modelKey: task.model_key, nodeId: lease.node_id, reason: message }))
+      (await unusableVersionRepository.markUnusable(trx, {
+        modelKey: task.model_key,
+        nodeId: lease.node_id,
+        reason: message,
+      }))
     // When this node's report about the weights does not count, another node tries.
     if (retryable || (code === 'unusable' && !isUnusable)) {
-      if (!INTERRUPTIONS.has(code)) await noteFailure(trx, lease.subject_id, message)
+      if (!INTERRUPTIONS.has(code)) await taskRepository.noteFailure(trx, lease.subject_id, message)
       return
     }
     const now = services.now()
-    await settleTasks(trx, [
-      settlementOf(task, { status: 'failed', error: message }, { now, nodeId: lease.node_id }),
+    await taskWriteRepository.settleTasks(trx, [
+      taskRepository.settlementOf(task, { status: 'failed', error: message }, { now, nodeId: lease.node_id }),
     ])
   },
 } satisfies LeaseWork

@@ -1,5 +1,5 @@
 import Type from 'typebox'
-import { findLeasedInput } from '../../../../db/repositories/tasks/tasks.ts'
+import * as taskRepository from '../../../../db/repositories/tasks/tasks.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { Uuid } from '../../../../schemas/common.ts'
 import { TaskParams } from '../../../../schemas/inference-task.ts'
@@ -22,7 +22,7 @@ export const readTaskInput = route({
   errors: ['not_found'],
 
   async handler({ params, query }, { db }) {
-    const input = await findLeasedInput(db, params.task_id, query.lease_token)
+    const input = await taskRepository.findLeasedInput(db, params.task_id, query.lease_token)
     if (!input) throw new ApiError('not_found', 'there is no such task under this lease')
     return reply(200, input, { 'content-type': JSON_TYPE })
   },

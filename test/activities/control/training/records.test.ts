@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { createTrainingActivities } from '../../../../activities/control/training/records.ts'
-import { findLastLease } from '../../../../db/repositories/training/leases.ts'
+import * as leaseRepository from '../../../../db/repositories/training/leases.ts'
 import {
   checkpoint,
   claimJob,
@@ -58,7 +58,7 @@ describe('the steps of a training run, repeated in sequence', () => {
     })
 
     assert.deepEqual([await count('event'), await count('model_version')], [1, 1])
-    assert.equal((await findLastLease(api.database.db, 'job', jobId))?.state, 'completed')
+    assert.equal((await leaseRepository.findLastLease(api.database.db, 'job', jobId))?.state, 'completed')
   })
 
   it("takes a lost attempt's lease once and measures progress by its checkpoint", async () => {
@@ -70,7 +70,7 @@ describe('the steps of a training run, repeated in sequence', () => {
       assert.deepEqual(state, { status: 'running', attempt: 1, epoch: 4, completed: false })
     })
 
-    assert.equal((await findLastLease(api.database.db, 'job', jobId))?.state, 'expired')
+    assert.equal((await leaseRepository.findLastLease(api.database.db, 'job', jobId))?.state, 'expired')
     assert.equal((await row()).status, 'running')
   })
 

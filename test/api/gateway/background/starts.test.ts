@@ -2,13 +2,9 @@ import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Client, Connection } from '@temporalio/client'
 import { openWorkflowOutbox } from '../../../../api/gateway/background/workflow-outbox.ts'
-import {
-  claimDueStarts,
-  enqueueWorkflow,
-  removeStarts,
-  type WorkflowStart,
-} from '../../../../db/repositories/platform/workflow-starts.ts'
-import { insertTasks } from '../../../../db/repositories/tasks/writes.ts'
+import * as workflowStartRepository from '../../../../db/repositories/platform/workflow-starts.ts'
+import type { WorkflowStart } from '../../../../db/repositories/platform/workflow-starts.ts'
+import * as taskWriteRepository from '../../../../db/repositories/tasks/writes.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { freePort } from '../../../../platform/free-ports.ts'
 import { createLogger } from '../../../../platform/log.ts'
@@ -39,7 +35,9 @@ describe('starts', () => {
     options: { search: { HearthKind: 'inference' }, summary: 'A test', priority: 2, fairnessKey: 'a' },
   })
   const promise = (workflowId: string) =>
-    database.db.transaction().execute((trx) => enqueueWorkflow(trx, startOf(workflowId)))
+    database.db
+      .transaction()
+      .execute((trx) => workflowStartRepository.enqueueWorkflow(trx, startOf(workflowId)))
   const left = async () =>
     (await database.db.selectFrom('workflow_start').select('workflow_id').execute()).map(
       ({ workflow_id }) => workflow_id,
@@ -92,18 +90,21 @@ describe('starts', () => {
 
   for (const [name, again] of [
     ['by itself', promise],
-    ['together with its task', (id: string) => insertTasks(database.db, [], startOf(id))],
+    ['together with its task', (id: string) => taskWriteRepository.insertTasks(database.db, [], startOf(id))],
   ] as const) {
     it(`keeps a start that is enqueued again, ${name}, while the earlier one is being performed`, async () => {
       const id = `task/${newId()}`
       await promise(id)
-      const claimed = await claimDueStarts(database.db, 10)
+      const claimed = await workflowStartRepository.claimDueStarts(database.db, 10)
       await again(id)
 
-      await removeStarts(database.db, claimed)
+      await workflowStartRepository.removeStarts(database.db, claimed)
 
       assert.deepEqual(await left(), [id])
-      await removeStarts(database.db, await claimDueStarts(database.db, 10))
+      await workflowStartRepository.removeStarts(
+        database.db,
+        await workflowStartRepository.claimDueStarts(database.db, 10),
+      )
       assert.deepEqual(await left(), [])
     })
   }

@@ -12,10 +12,10 @@ import {
 } from '../../../../api/inference/rows.ts'
 import type { WarmWork } from '../../../../api/inference/warm.ts'
 import { openDatabase } from '../../../../db/database.ts'
-import { takeGatewayLease, endGatewayLease } from '../../../../db/repositories/platform/gateways.ts'
+import * as gatewayRepository from '../../../../db/repositories/platform/gateways.ts'
 import type { TaskEntry } from '../../../../db/repositories/tasks/entry.ts'
-import { readUsage } from '../../../../db/repositories/tasks/stats.ts'
-import { insertTasks, settleTasks } from '../../../../db/repositories/tasks/writes.ts'
+import * as taskStatsRepository from '../../../../db/repositories/tasks/stats.ts'
+import * as taskWriteRepository from '../../../../db/repositories/tasks/writes.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { createLogger } from '../../../../platform/log.ts'
@@ -95,12 +95,12 @@ describe('journal', () => {
   it('leaves the row, its bookings, its event and its count once the answer may go out', async () => {
     await using journal = new Journal(database.db, log)
     const entry = ended()
-    const before = await readUsage(database.db, accountId)
+    const before = await taskStatsRepository.readUsage(database.db, accountId)
 
     await journal.insert(entry)
 
     const { task, entries, events } = await rowsOf(entry.id)
-    const after = await readUsage(database.db, accountId)
+    const after = await taskStatsRepository.readUsage(database.db, accountId)
     assert.equal(task?.status, 'succeeded')
     assert.equal(task.result?.toString(), '{"ok":"\\u0000"}')
     assert.deepEqual(
@@ -140,7 +140,7 @@ describe('journal', () => {
       new Date(),
     )
 
-    await insertTasks(database.db, [free])
+    await taskWriteRepository.insertTasks(database.db, [free])
 
     assert.deepEqual((await rowsOf(free.id)).entries, [])
   })
@@ -148,7 +148,7 @@ describe('journal', () => {
   it('writes hundreds of requests in a few transactions', async () => {
     const sizes: number[] = []
     await using writer = new GroupWriter<TaskEntry>({
-      write: (items) => (sizes.push(items.length), insertTasks(database.db, items)),
+      write: (items) => (sizes.push(items.length), taskWriteRepository.insertTasks(database.db, items)),
       sizeOf: () => 1,
       log,
     })
@@ -168,18 +168,18 @@ describe('journal', () => {
     let tries = 0
     await using writer = new GroupWriter<TaskEntry>({
       async write(items) {
-        await insertTasks(database.db, items)
+        await taskWriteRepository.insertTasks(database.db, items)
         // As when the connection breaks between COMMIT and its answer.
         if (++tries === 1) throw new Error('Connection terminated unexpectedly')
       },
       sizeOf: () => 1,
       log,
     })
-    const before = await readUsage(database.db, accountId)
+    const before = await taskStatsRepository.readUsage(database.db, accountId)
 
     await Promise.all(entries.map((entry) => writer.add(entry)))
 
-    const after = await readUsage(database.db, accountId)
+    const after = await taskStatsRepository.readUsage(database.db, accountId)
     const all = await Promise.all(entries.map(({ id }) => rowsOf(id)))
     assert.equal(tries, 2)
     assert.deepEqual(
@@ -219,7 +219,9 @@ describe('journal', () => {
     let isAway = true
     await using writer = new GroupWriter<TaskEntry>({
       write: (items) =>
-        isAway ? Promise.reject(new Error('connect ECONNREFUSED')) : insertTasks(database.db, items),
+        isAway
+          ? Promise.reject(new Error('connect ECONNREFUSED'))
+          : taskWriteRepository.insertTasks(database.db, items),
       sizeOf: () => 1,
       log,
       patienceMs: 50,
@@ -264,7 +266,9 @@ describe('journal', () => {
     const settlement = runningSettlement(open, answered(), ownerId, new Date())
 
     await journal.settle(settlement)
-    const again = await settleTasks(database.db, [{ ...settlement, status: 'failed', error: 'too late' }])
+    const again = await taskWriteRepository.settleTasks(database.db, [
+      { ...settlement, status: 'failed', error: 'too late' },
+    ])
 
     const { task, entries } = await rowsOf(open.taskId)
     assert.equal(again, 0)
@@ -284,14 +288,14 @@ describe('journal', () => {
   it('fails and refunds the open rows of a gateway that died, and leaves those of the living', async () => {
     const { db } = database
     const [dead, alive] = [newId(), newId()]
-    await takeGatewayLease(db, { id: dead, baseUrl: 'http://dead', leaseS: 60 })
-    await takeGatewayLease(db, { id: alive, baseUrl: 'http://alive', leaseS: 60 })
+    await gatewayRepository.takeGatewayLease(db, { id: dead, baseUrl: 'http://dead', leaseS: 60 })
+    await gatewayRepository.takeGatewayLease(db, { id: alive, baseUrl: 'http://alive', leaseS: 60 })
     const [lost, kept] = [ticket(), ticket()]
-    await insertTasks(db, [runningEntry(lost, dead), runningEntry(kept, alive)])
+    await taskWriteRepository.insertTasks(db, [runningEntry(lost, dead), runningEntry(kept, alive)])
     await reapOrphans(db, new Date())
     assert.equal((await rowsOf(lost.taskId)).task?.status, 'running')
 
-    await endGatewayLease(db, dead)
+    await gatewayRepository.endGatewayLease(db, dead)
     await sleep(5)
     await Promise.all([reapOrphans(db, new Date()), reapOrphans(db, new Date())])
 

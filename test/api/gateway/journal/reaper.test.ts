@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { sql } from 'kysely'
 import { reapOrphans } from '../../../../api/gateway/journal/reaper.ts'
-import { takeGatewayLease } from '../../../../db/repositories/platform/gateways.ts'
+import * as gatewayRepository from '../../../../db/repositories/platform/gateways.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { buildHeldTask } from '../../../support/builders/build-endpoint.ts'
 import { startDatabase, type TestDatabase } from '../../../support/servers/database.ts'
@@ -21,7 +21,7 @@ describe('the reaper', () => {
     const { db } = database
     const [accountId, cutOff] = [newId(), newId()]
     await db.insertInto('account').values({ id: accountId, name: 'a' }).execute()
-    await takeGatewayLease(db, { id: cutOff, baseUrl: 'http://cut-off', leaseS: 60 })
+    await gatewayRepository.takeGatewayLease(db, { id: cutOff, baseUrl: 'http://cut-off', leaseS: 60 })
     const id = await buildHeldTask(db, accountId, { status: 'running', gateway_id: cutOff })
     const statusAfter = async (own: string) => {
       await reapOrphans(db, new Date(), own)

@@ -3,8 +3,8 @@ import type { Admitted } from '../../../../api/inference/admission.ts'
 import { endedEntry, runningEntry, type TaskDraft } from '../../../../api/inference/rows.ts'
 import type { WarmWork } from '../../../../api/inference/warm.ts'
 import type { TaskEntry } from '../../../../db/repositories/tasks/entry.ts'
-import { insertTasks } from '../../../../db/repositories/tasks/writes.ts'
-import { freezeEvent } from '../../../../db/repositories/webhooks/events.ts'
+import * as taskWriteRepository from '../../../../db/repositories/tasks/writes.ts'
+import * as eventRepository from '../../../../db/repositories/webhooks/events.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { buildEndpoint } from '../../../support/builders/build-endpoint.ts'
 import { startDatabase, type TestDatabase } from '../../../support/servers/database.ts'
@@ -79,7 +79,7 @@ describe('rows of the journal', () => {
       endedEntry(ticket(), bare, accountId, at),
     ]
 
-    assert.equal(await insertTasks(database.db, group), group.length)
+    assert.equal(await taskWriteRepository.insertTasks(database.db, group), group.length)
 
     const [first, failed, running, streamed] = await Promise.all(group.map(({ id }) => rowsOf(id)))
     assert.equal(first!.task?.result?.toString(), said)
@@ -123,8 +123,8 @@ describe('rows of the journal', () => {
       })
     const written = async (id: string, groups: TaskEntry[][]) => {
       for (const group of groups) {
-        assert.equal(await insertTasks(database.db, group), group.length)
-        assert.equal(await insertTasks(database.db, group), 0)
+        assert.equal(await taskWriteRepository.insertTasks(database.db, group), group.length)
+        assert.equal(await taskWriteRepository.insertTasks(database.db, group), 0)
       }
       const rows = await Promise.all(groups.flat().map((entry) => rowsOf(entry.id)))
       const usage = await database.db
@@ -164,10 +164,10 @@ describe('rows of the journal', () => {
   it('freezes the event of a task as any other event is frozen', async () => {
     const at = new Date(1_700_000_000_070)
     const entry = endedEntry(ticket(), answer({ status: 'failed', error: 'no' }), undefined, at)
-    await insertTasks(database.db, [entry])
+    await taskWriteRepository.insertTasks(database.db, [entry])
 
     const [event] = (await rowsOf(entry.id)).events
-    const frozen = freezeEvent(
+    const frozen = eventRepository.freezeEvent(
       {
         accountId,
         type: 'inference.task.failed',

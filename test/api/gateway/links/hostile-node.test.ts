@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { request } from 'undici'
-import { createApiKey } from '../../../../db/repositories/platform/api-keys.ts'
+import * as apiKeyRepository from '../../../../db/repositories/platform/api-keys.ts'
 import type { EndpointRow } from '../../../../db/tables/models.ts'
 import { newId } from '../../../../domain/ids.ts'
 import type { NodeSnapshot } from '../../../../domain/placement/node-snapshot.ts'
@@ -63,7 +63,7 @@ describe('a node that does what it should not', () => {
     await database.db.insertInto('account').values({ id: accountId, name: 'a' }).execute()
     const made = await database.db
       .transaction()
-      .execute((trx) => createApiKey(trx, { accountId, name: 'k', role: 'admin' }))
+      .execute((trx) => apiKeyRepository.createApiKey(trx, { accountId, name: 'k', role: 'admin' }))
     return { accountId, key: made.key }
   }
 

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import WebSocket from 'ws'
 import { LinkError } from '../../../../api/gateway/links/link-request.ts'
-import { insertJobLogs } from '../../../../db/repositories/nodes/reports.ts'
+import * as nodeReportRepository from '../../../../db/repositories/nodes/reports.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { encodeFrame } from '../../../../platform/link/codec.ts'
 import { FRAME, type FrameType } from '../../../../schemas/link.ts'
@@ -212,7 +212,7 @@ describe('logs and losses over the link', () => {
       at: new Date().toISOString(),
     })
     const store = (...seqs: number[]) =>
-      insertJobLogs(api.database.db, node.nodeId, seqs.map(line), { maxBytes: 4_000 })
+      nodeReportRepository.insertJobLogs(api.database.db, node.nodeId, seqs.map(line), { maxBytes: 4_000 })
 
     await store(0, 1)
     await store(0, 1, 2, 3, 4)

@@ -5,11 +5,7 @@ import type { Family } from '../../../../api/http/family.ts'
 import { route } from '../../../../api/http/route.ts'
 import { switchKillSwitch } from '../../../../api/routes/orchestrator/admin/kill-switch/switch.ts'
 import { orchestrator } from '../../../../api/routes/orchestrator/family.ts'
-import {
-  countAcknowledged,
-  readKillSwitch,
-  writeKillSwitch,
-} from '../../../../db/repositories/platform/kill-switch.ts'
+import * as killSwitchRepository from '../../../../db/repositories/platform/kill-switch.ts'
 import { SOON_MS, until } from '../../../support/assertions/until.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../../../support/servers/api.ts'
 
@@ -104,10 +100,18 @@ describe('the kill switch (3.8, 4.9)', () => {
   })
 
   it('follows the row whoever writes it', async () => {
-    await writeKillSwitch(here.database.db, { active: true, reason: 'by hand', actor: 'me' }, new Date())
+    await killSwitchRepository.writeKillSwitch(
+      here.database.db,
+      { active: true, reason: 'by hand', actor: 'me' },
+      new Date(),
+    )
     await until(async () => (await work(there)).status === 503, SOON_MS)
 
-    await writeKillSwitch(here.database.db, { active: false, reason: null, actor: null }, new Date())
+    await killSwitchRepository.writeKillSwitch(
+      here.database.db,
+      { active: false, reason: null, actor: null },
+      new Date(),
+    )
     await until(async () => (await work(there)).status === 200, SOON_MS)
   })
 
@@ -153,12 +157,15 @@ describe('the kill switch (3.8, 4.9)', () => {
   it('counts gateways by the clock of the database', async () => {
     const { db } = here.database
     const ahead = { ...here.services, db, now: () => new Date(Date.now() + 60_000) }
-    const row = await readKillSwitch(db)
+    const row = await killSwitchRepository.readKillSwitch(db)
 
     const switched = await switchKillSwitch(ahead, { active: true, reason: 'clock', actor: null })
 
     assert.ok(switched.version > row.version)
-    assert.deepEqual(await countAcknowledged(db, switched.version), { live: 2, acknowledged: 2 })
+    assert.deepEqual(await killSwitchRepository.countAcknowledged(db, switched.version), {
+      live: 2,
+      acknowledged: 2,
+    })
     await admin('deactivate')
     await until(async () => (await work(there)).status === 200, SOON_MS)
   })

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { type Kysely, sql } from 'kysely'
-import { cancelStrandedDeliveries, expireDeliveries } from '../../../../db/repositories/webhooks/endings.ts'
-import { insertEvents } from '../../../../db/repositories/webhooks/events.ts'
-import { drainOverflow, fanOutEvents } from '../../../../db/repositories/webhooks/fan-out.ts'
+import * as deliveryEndingRepository from '../../../../db/repositories/webhooks/endings.ts'
+import * as eventRepository from '../../../../db/repositories/webhooks/events.ts'
+import * as fanOutRepository from '../../../../db/repositories/webhooks/fan-out.ts'
 import type { Database } from '../../../../db/tables.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { WEBHOOK_BODY, WebhookRoutes } from '../../../support/builders/webhook-routes.ts'
@@ -30,7 +30,7 @@ describe('fan-out of events to webhook destinations', () => {
   }
   /** Events as a journal writes them: many in one statement. */
   const happen = (count: number, accountId = on.accountId) =>
-    insertEvents(
+    eventRepository.insertEvents(
       db,
       Array.from({ length: count }, () => {
         const id = newId()
@@ -51,7 +51,7 @@ describe('fan-out of events to webhook destinations', () => {
     await happen(50)
 
     assert.deepEqual([await count('webhook_outbox'), await count('webhook_delivery')], [50, 0])
-    assert.equal(await fanOutEvents(db), 50)
+    assert.equal(await fanOutRepository.fanOutEvents(db), 50)
     assert.deepEqual([await count('webhook_outbox'), await count('webhook_delivery')], [0, 1_000])
   })
 
@@ -66,8 +66,8 @@ describe('fan-out of events to webhook destinations', () => {
     await destination()
     await happen(300)
 
-    const taken = await Promise.all(Array.from({ length: 6 }, () => fanOutEvents(db)))
-    while ((await fanOutEvents(db)) > 0) taken.push(0)
+    const taken = await Promise.all(Array.from({ length: 6 }, () => fanOutRepository.fanOutEvents(db)))
+    while ((await fanOutRepository.fanOutEvents(db)) > 0) taken.push(0)
 
     assert.ok(taken.length > 0)
     assert.deepEqual([await count('webhook_outbox'), await count('webhook_delivery')], [0, 300])
@@ -80,7 +80,7 @@ describe('fan-out of events to webhook destinations', () => {
     await destination()
     await happen(1)
 
-    await fanOutEvents(db)
+    await fanOutRepository.fanOutEvents(db)
 
     assert.equal(await count('webhook_delivery', on.accountId), 1)
   })
@@ -90,9 +90,9 @@ describe('fan-out of events to webhook destinations', () => {
     await happen(1)
     const late = await destination()
 
-    await fanOutEvents(db)
+    await fanOutRepository.fanOutEvents(db)
     await happen(1)
-    await fanOutEvents(db)
+    await fanOutRepository.fanOutEvents(db)
 
     const rows = await db
       .selectFrom('webhook_delivery')
@@ -110,26 +110,26 @@ describe('fan-out of events to webhook destinations', () => {
       db.updateTable('webhook_delivery').set({ status: 'succeeded' }).where('endpoint_id', '=', id).execute()
     for (let n = 0; n < 4; n++) {
       await happen(5)
-      await fanOutEvents(db, { maxOpen: 10 })
+      await fanOutRepository.fanOutEvents(db, { maxOpen: 10 })
       await succeed(healthy)
     }
 
     assert.deepEqual([await of(dead), await of(healthy), await count('webhook_overflow')], [10, 20, 10])
-    await drainOverflow(db, { maxOpen: 10 })
+    await fanOutRepository.drainOverflow(db, { maxOpen: 10 })
     assert.equal(await of(dead), 10, 'it has no room yet')
 
     await succeed(dead)
-    await drainOverflow(db, { maxOpen: 10 })
+    await fanOutRepository.drainOverflow(db, { maxOpen: 10 })
     assert.deepEqual([await of(dead), await count('webhook_overflow')], [20, 0])
   })
 
   it('makes a dead letter of what waited for 48 hours', async () => {
     await destination()
     await happen(2)
-    await fanOutEvents(db, { maxOpen: 0 })
+    await fanOutRepository.fanOutEvents(db, { maxOpen: 0 })
     await sql`update webhook_overflow set created_at = now() - interval '49 hours'`.execute(db)
 
-    await drainOverflow(db, { maxOpen: 0 })
+    await fanOutRepository.drainOverflow(db, { maxOpen: 0 })
 
     const rows = await db.selectFrom('webhook_delivery').select(['status', 'next_attempt_at']).execute()
     assert.deepEqual(rows, [
@@ -141,7 +141,7 @@ describe('fan-out of events to webhook destinations', () => {
   it('forgets what waited for a destination that is disabled', async () => {
     const id = await destination()
     await happen(2)
-    await fanOutEvents(db, { maxOpen: 0 })
+    await fanOutRepository.fanOutEvents(db, { maxOpen: 0 })
     const path = `/api/builder/v1/webhook-endpoints/${id}`
     const { headers } = await on.call('GET', path)
 
@@ -158,7 +158,7 @@ describe('fan-out of events to webhook destinations', () => {
   it('housekeeping ends deliveries in the order in which attempts are closed, so that neither waits for the other', async () => {
     const id = await destination()
     await happen(200)
-    await fanOutEvents(db)
+    await fanOutRepository.fanOutEvents(db)
     await db.updateTable('webhook_endpoint').set({ enabled: false }).where('id', '=', id).execute()
     const past = new Date(Date.now() - 1_000)
     // The physical order of the rows is the opposite of the order of their ids.
@@ -180,8 +180,8 @@ describe('fan-out of events to webhook destinations', () => {
           .forNoKeyUpdate()
           .execute()
         const housekeeping = Promise.all([
-          cancelStrandedDeliveries(db, new Date()),
-          expireDeliveries(db, new Date()),
+          deliveryEndingRepository.cancelStrandedDeliveries(db, new Date()),
+          deliveryEndingRepository.expireDeliveries(db, new Date()),
         ])
         await new Promise((resolve) => setTimeout(resolve, 300))
         // Housekeeping waits for the first row and holds no later one.

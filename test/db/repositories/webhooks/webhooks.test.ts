@@ -1,15 +1,9 @@
 import assert from 'node:assert/strict'
 import { type Kysely, sql } from 'kysely'
 import { createMaintenanceActivities } from '../../../../activities/control/housekeeping/retention.ts'
-import { pickFreshDeliveries } from '../../../../db/repositories/webhooks/attempts.ts'
-import {
-  lockWebhookEndpoint,
-  supersedeVerifications,
-} from '../../../../db/repositories/webhooks/endpoints.ts'
-import {
-  findOpenVerification,
-  finishVerification,
-} from '../../../../db/repositories/webhooks/verifications.ts'
+import * as attemptRepository from '../../../../db/repositories/webhooks/attempts.ts'
+import * as webhookEndpointRepository from '../../../../db/repositories/webhooks/endpoints.ts'
+import * as verificationRepository from '../../../../db/repositories/webhooks/verifications.ts'
 import type { Database } from '../../../../db/tables.ts'
 import { SecretBox } from '../../../../platform/secret-box.ts'
 import { until } from '../../../support/assertions/until.ts'
@@ -31,8 +25,8 @@ describe('webhook rows', () => {
     await db.deleteFrom('event').execute()
   })
 
-  const pick = (options: Partial<Parameters<typeof pickFreshDeliveries>[1]> = {}) =>
-    pickFreshDeliveries(on.api.database.db, {
+  const pick = (options: Partial<Parameters<typeof attemptRepository.pickFreshDeliveries>[1]> = {}) =>
+    attemptRepository.pickFreshDeliveries(on.api.database.db, {
       busy: [],
       perEndpoint: 16,
       perAccount: 192,
@@ -221,14 +215,17 @@ describe('webhook rows', () => {
   it('of a destination do not deadlock when it changes while its challenge is being answered', async () => {
     const { id } = await on.create()
     const { db } = on.api.database
-    const pending = await findOpenVerification(db, id, 1)
+    const pending = await verificationRepository.findOpenVerification(db, id, 1)
     assert.ok(pending)
 
     const answered = await db.transaction().execute(async (trx) => {
-      await lockWebhookEndpoint(trx, on.accountId, id)
-      const finishing = finishVerification(db, pending, { status: 'verified', now: new Date() })
+      await webhookEndpointRepository.lockWebhookEndpoint(trx, on.accountId, id)
+      const finishing = verificationRepository.finishVerification(db, pending, {
+        status: 'verified',
+        now: new Date(),
+      })
       await until(async () => (await waiters(db)) === 1)
-      await supersedeVerifications(trx, id)
+      await webhookEndpointRepository.supersedeVerifications(trx, id)
       return { finishing }
     })
 
@@ -240,7 +237,7 @@ describe('webhook rows', () => {
     const { db } = on.api.database
 
     await db.transaction().execute(async (trx) => {
-      await lockWebhookEndpoint(trx, on.accountId, id)
+      await webhookEndpointRepository.lockWebhookEndpoint(trx, on.accountId, id)
       await on.emit()
     })
 

@@ -1,4 +1,4 @@
-import { createAccount as insertAccount } from '../../../../../db/repositories/platform/accounts.ts'
+import * as accountRepository from '../../../../../db/repositories/platform/accounts.ts'
 import { Account, CreateAccount } from '../../../../../schemas/admin.ts'
 import { route } from '../../../../http/route.ts'
 import { presentAccount } from '../present.ts'
@@ -13,7 +13,11 @@ export const createAccount = route({
   success: { status: 201, schema: Account },
 
   async handler({ body: { name, training_quota, task_quota } }, { db }) {
-    const row = await insertAccount(db, { name, trainingQuota: training_quota, taskQuota: task_quota })
+    const row = await accountRepository.createAccount(db, {
+      name,
+      trainingQuota: training_quota,
+      taskQuota: task_quota,
+    })
     return presentAccount(row)
   },
 })

@@ -1,4 +1,4 @@
-import { findAccount } from '../../../../../db/repositories/platform/accounts.ts'
+import * as accountRepository from '../../../../../db/repositories/platform/accounts.ts'
 import { Account } from '../../../../../schemas/admin.ts'
 import { route } from '../../../../http/route.ts'
 import { presentAccount } from '../present.ts'
@@ -15,7 +15,7 @@ export const getAccount = route({
   errors: ['not_found'],
 
   async handler({ params: { account_id } }, { db }) {
-    const row = await findAccount(db, account_id)
+    const row = await accountRepository.findAccount(db, account_id)
     if (!row) throw accountNotFound()
     return presentAccount(row)
   },

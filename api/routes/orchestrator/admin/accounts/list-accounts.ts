@@ -1,4 +1,4 @@
-import { listAccounts as readAccounts } from '../../../../../db/repositories/platform/accounts.ts'
+import * as accountRepository from '../../../../../db/repositories/platform/accounts.ts'
 import { Account } from '../../../../../schemas/admin.ts'
 import { PageQuery, pageOf } from '../../../../../schemas/common.ts'
 import { readPage } from '../../../../http/page.ts'
@@ -18,7 +18,9 @@ export const listAccounts = route({
   },
 
   async handler({ query }, { db }) {
-    const { items, next_cursor } = await readPage(query, ['accounts'], (page) => readAccounts(db, page))
+    const { items, next_cursor } = await readPage(query, ['accounts'], (page) =>
+      accountRepository.listAccounts(db, page),
+    )
     return { accounts: items.map(presentAccount), next_cursor }
   },
 })

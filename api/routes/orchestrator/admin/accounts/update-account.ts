@@ -1,4 +1,4 @@
-import { updateAccount as changeAccount } from '../../../../../db/repositories/platform/accounts.ts'
+import * as accountRepository from '../../../../../db/repositories/platform/accounts.ts'
 import { Account, UpdateAccount } from '../../../../../schemas/admin.ts'
 import { route } from '../../../../http/route.ts'
 import { presentAccount } from '../present.ts'
@@ -17,7 +17,7 @@ export const updateAccount = route({
 
   async handler({ params: { account_id }, body: { name, training_quota, task_quota, hub_repos } }, { db }) {
     const change = { name, trainingQuota: training_quota, taskQuota: task_quota, hubRepos: hub_repos }
-    const row = await changeAccount(db, account_id, change)
+    const row = await accountRepository.updateAccount(db, account_id, change)
     if (!row) throw accountNotFound()
     return presentAccount(row)
   },

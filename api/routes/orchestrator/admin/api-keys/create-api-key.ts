@@ -1,5 +1,5 @@
-import { findAccount } from '../../../../../db/repositories/platform/accounts.ts'
-import { createApiKey as makeApiKey } from '../../../../../db/repositories/platform/api-keys.ts'
+import * as accountRepository from '../../../../../db/repositories/platform/accounts.ts'
+import * as apiKeyRepository from '../../../../../db/repositories/platform/api-keys.ts'
 import { CreateApiKey, CreatedApiKey } from '../../../../../schemas/admin.ts'
 import { route } from '../../../../http/route.ts'
 import { accountNotFound } from '../accounts/account.ts'
@@ -18,10 +18,10 @@ export const createApiKey = route({
   errors: ['not_found'],
 
   async handler({ params: { account_id }, body: { name, role = 'operator' } }, { db }) {
-    if (!(await findAccount(db, account_id))) throw accountNotFound()
+    if (!(await accountRepository.findAccount(db, account_id))) throw accountNotFound()
     const { row, key } = await db
       .transaction()
-      .execute((trx) => makeApiKey(trx, { accountId: account_id, name, role }))
+      .execute((trx) => apiKeyRepository.createApiKey(trx, { accountId: account_id, name, role }))
     return { ...presentApiKey(row), api_key: key }
   },
 })

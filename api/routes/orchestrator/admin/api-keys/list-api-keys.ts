@@ -1,6 +1,6 @@
 import Type from 'typebox'
-import { findAccount } from '../../../../../db/repositories/platform/accounts.ts'
-import { listApiKeys as readApiKeys } from '../../../../../db/repositories/platform/api-keys.ts'
+import * as accountRepository from '../../../../../db/repositories/platform/accounts.ts'
+import * as apiKeyRepository from '../../../../../db/repositories/platform/api-keys.ts'
 import { ApiKey } from '../../../../../schemas/admin.ts'
 import { route } from '../../../../http/route.ts'
 import { accountNotFound } from '../accounts/account.ts'
@@ -18,7 +18,7 @@ export const listApiKeys = route({
   errors: ['not_found'],
 
   async handler({ params: { account_id } }, { db }) {
-    if (!(await findAccount(db, account_id))) throw accountNotFound()
-    return { keys: (await readApiKeys(db, account_id)).map(presentApiKey) }
+    if (!(await accountRepository.findAccount(db, account_id))) throw accountNotFound()
+    return { keys: (await apiKeyRepository.listApiKeys(db, account_id)).map(presentApiKey) }
   },
 })

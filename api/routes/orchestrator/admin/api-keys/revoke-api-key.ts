@@ -1,5 +1,5 @@
 import Type from 'typebox'
-import { revokeApiKey as endApiKey } from '../../../../../db/repositories/platform/api-keys.ts'
+import * as apiKeyRepository from '../../../../../db/repositories/platform/api-keys.ts'
 import { ApiError } from '../../../../../domain/errors.ts'
 import { Uuid } from '../../../../../schemas/common.ts'
 import { route } from '../../../../http/route.ts'
@@ -15,7 +15,7 @@ export const revokeApiKey = route({
   errors: ['not_found'],
 
   async handler({ params: { key_id } }, { db, now }) {
-    const revoked = await db.transaction().execute((trx) => endApiKey(trx, key_id, now()))
+    const revoked = await db.transaction().execute((trx) => apiKeyRepository.revokeApiKey(trx, key_id, now()))
     if (!revoked) throw new ApiError('not_found', 'there is no live key with this id')
   },
 })

@@ -1,5 +1,5 @@
 import Type from 'typebox'
-import { listForReview } from '../../../../../db/repositories/endpoints/lists.ts'
+import * as endpointListRepository from '../../../../../db/repositories/endpoints/lists.ts'
 import { PageQuery, pageOf } from '../../../../../schemas/common.ts'
 import { ReviewStatus } from '../../../../../schemas/endpoint.ts'
 import { readPage } from '../../../../http/page.ts'
@@ -20,7 +20,7 @@ export const listEndpointsForReview = route({
 
   async handler({ query: { review_status: reviewStatus = 'pending_review', ...paging } }, { db, config }) {
     const { items, next_cursor } = await readPage(paging, ['review', reviewStatus], (page) =>
-      listForReview(db, { reviewStatus, ...page }),
+      endpointListRepository.listForReview(db, { reviewStatus, ...page }),
     )
     return { endpoints: items.map((row) => present(row, config)), next_cursor }
   },

@@ -1,5 +1,5 @@
 import Type, { type Static } from 'typebox'
-import { findEndpoint, reviewEndpoint } from '../../../../../db/repositories/endpoints/endpoints.ts'
+import * as endpointRepository from '../../../../../db/repositories/endpoints/endpoints.ts'
 import type { EndpointRow } from '../../../../../db/tables/models.ts'
 import { ApiError } from '../../../../../domain/errors.ts'
 import type { Config } from '../../../../../platform/config.ts'
@@ -28,10 +28,12 @@ export async function review(
   const seen = updated_at === undefined ? undefined : new Date(updated_at)
   const reviewed = await db
     .transaction()
-    .execute((trx) => reviewEndpoint(trx, id, { verdict, note: note ?? null, seen, now: now() }))
+    .execute((trx) =>
+      endpointRepository.reviewEndpoint(trx, id, { verdict, note: note ?? null, seen, now: now() }),
+    )
   if (reviewed) return present(reviewed, config)
 
-  const row = await findEndpoint(db, id)
+  const row = await endpointRepository.findEndpoint(db, id)
   if (!row) throw endpointNotFound()
   if (row.review_status === verdict) return present(row, config)
   if (row.visibility === 'public')

@@ -1,4 +1,4 @@
-import { readKillSwitch } from '../../../../../db/repositories/platform/kill-switch.ts'
+import * as killSwitchRepository from '../../../../../db/repositories/platform/kill-switch.ts'
 import { KillSwitchStatus } from '../../../../../schemas/admin.ts'
 import { route } from '../../../../http/route.ts'
 import { present } from './present.ts'
@@ -12,6 +12,6 @@ export const getKillSwitch = route({
   success: { status: 200, schema: KillSwitchStatus },
 
   async handler(_request, services) {
-    return present(await readKillSwitch(services.db), services)
+    return present(await killSwitchRepository.readKillSwitch(services.db), services)
   },
 })

@@ -1,4 +1,4 @@
-import { countAcknowledged } from '../../../../../db/repositories/platform/kill-switch.ts'
+import * as killSwitchRepository from '../../../../../db/repositories/platform/kill-switch.ts'
 import type { KillSwitchRow } from '../../../../../db/tables/accounts.ts'
 import type { KillSwitchStatus } from '../../../../../schemas/admin.ts'
 import type { Services } from '../../../../services.ts'
@@ -7,7 +7,7 @@ import type { Services } from '../../../../services.ts'
 export const ACTOR = 'operations-key'
 
 export async function present(row: KillSwitchRow, { db }: Services): Promise<KillSwitchStatus> {
-  const { live, acknowledged } = await countAcknowledged(db, row.version)
+  const { live, acknowledged } = await killSwitchRepository.countAcknowledged(db, row.version)
   return {
     active: row.active,
     reason: row.reason,

@@ -1,9 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import {
-  countAcknowledged,
-  type KillSwitchChange,
-  writeKillSwitch,
-} from '../../../../../db/repositories/platform/kill-switch.ts'
+import * as killSwitchRepository from '../../../../../db/repositories/platform/kill-switch.ts'
+import type { KillSwitchChange } from '../../../../../db/repositories/platform/kill-switch.ts'
 import type { KillSwitchRow } from '../../../../../db/tables/accounts.ts'
 import { emit } from '../../../../events.ts'
 import type { Services } from '../../../../services.ts'
@@ -17,11 +14,11 @@ export async function switchKillSwitch(
   { db, killSwitchSignal, log, now }: Pick<Services, 'db' | 'killSwitchSignal' | 'log' | 'now'>,
   change: KillSwitchChange,
 ): Promise<KillSwitchRow> {
-  const row = await writeKillSwitch(db, change, now())
+  const row = await killSwitchRepository.writeKillSwitch(db, change, now())
   killSwitchSignal.send(row)
   const deadline = performance.now() + ACKNOWLEDGE_MS
   for (;;) {
-    const { live, acknowledged } = await countAcknowledged(db, row.version)
+    const { live, acknowledged } = await killSwitchRepository.countAcknowledged(db, row.version)
     if (acknowledged >= live) return row
     if (performance.now() > deadline) {
       emit(log, 'kill_switch.unacknowledged', { live, acknowledged, version: row.version })

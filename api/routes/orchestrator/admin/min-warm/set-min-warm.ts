@@ -1,4 +1,4 @@
-import { setMinWarm as writeMinWarm } from '../../../../../db/repositories/nodes/warm-pins.ts'
+import * as warmPinRepository from '../../../../../db/repositories/nodes/warm-pins.ts'
 import { KeptWarm, SetMinWarm } from '../../../../../schemas/admin.ts'
 import { route } from '../../../../http/route.ts'
 import { endpointNotFound, params } from '../endpoint.ts'
@@ -16,7 +16,7 @@ export const setMinWarm = route({
   errors: ['not_found'],
 
   async handler({ params: { endpoint_id }, body: { min_warm } }, services) {
-    if (!(await writeMinWarm(services.db, endpoint_id, min_warm))) throw endpointNotFound()
+    if (!(await warmPinRepository.setMinWarm(services.db, endpoint_id, min_warm))) throw endpointNotFound()
     return present(services, endpoint_id, await services.warmPins.keep({ wait: true }))
   },
 })

@@ -1,9 +1,9 @@
 import type { Transaction } from 'kysely'
 import Type from 'typebox'
-import { insertEndpoint } from '../../../../../db/repositories/endpoints/endpoints.ts'
-import { takeModelImport } from '../../../../../db/repositories/models/imports.ts'
-import { insertVersion } from '../../../../../db/repositories/models/versions.ts'
-import { findAccount } from '../../../../../db/repositories/platform/accounts.ts'
+import * as endpointRepository from '../../../../../db/repositories/endpoints/endpoints.ts'
+import * as modelImportRepository from '../../../../../db/repositories/models/imports.ts'
+import * as versionRepository from '../../../../../db/repositories/models/versions.ts'
+import * as accountRepository from '../../../../../db/repositories/platform/accounts.ts'
 import type { Database } from '../../../../../db/tables.ts'
 import type { EndpointRow } from '../../../../../db/tables/models.ts'
 import { isChatCapable } from '../../../../../domain/chat/chat.ts'
@@ -33,7 +33,7 @@ export const completeModelImport = route({
   errors: ['not_found', 'conflict'],
 
   async handler({ params: { version_id }, body }, { db, objects, catalog, now }) {
-    if (!(await findAccount(db, body.account_id))) throw accountNotFound()
+    if (!(await accountRepository.findAccount(db, body.account_id))) throw accountNotFound()
     if (isHubName(body.name)) {
       throw invalid(
         ['body', 'name'],
@@ -84,7 +84,7 @@ async function create(
   { versionId, body, profile, now }: Creation,
 ): Promise<EndpointRow> {
   const { account_id, name, task_type, files } = body
-  if (!(await takeModelImport(trx, { id: versionId, account_id }))) {
+  if (!(await modelImportRepository.takeModelImport(trx, { id: versionId, account_id }))) {
     throw new ApiError(
       'conflict',
       'this import is complete already, or its files were removed after 24 hours',
@@ -93,7 +93,7 @@ async function create(
   const model_key = modelKeyOf(name, versionId)
   const common = { account_id, name, model_key, runtime_profile: profile.profile_id, ...listingOf(task_type) }
   const bytes = files.reduce((sum, { size_bytes }) => sum + size_bytes, 0)
-  await insertVersion(
+  await versionRepository.insertVersion(
     trx,
     {
       ...common,
@@ -105,7 +105,7 @@ async function create(
     },
     files.map((file) => ({ ...file, object_key: importKey(versionId, file.path) })),
   )
-  const row = await insertEndpoint(trx, {
+  const row = await endpointRepository.insertEndpoint(trx, {
     ...common,
     id: newId(),
     version_id: versionId,

@@ -1,5 +1,5 @@
-import { insertModelImport } from '../../../../../db/repositories/models/imports.ts'
-import { findAccount } from '../../../../../db/repositories/platform/accounts.ts'
+import * as modelImportRepository from '../../../../../db/repositories/models/imports.ts'
+import * as accountRepository from '../../../../../db/repositories/platform/accounts.ts'
 import { newId } from '../../../../../domain/ids.ts'
 import { importKey } from '../../../../../domain/object-keys.ts'
 import { ModelImportStarted, StartModelImport } from '../../../../../schemas/model-import.ts'
@@ -21,7 +21,7 @@ export const startModelImport = route({
   errors: ['not_found'],
 
   async handler({ body: { account_id, paths } }, { db, objects }) {
-    if (!(await findAccount(db, account_id))) throw accountNotFound()
+    if (!(await accountRepository.findAccount(db, account_id))) throw accountNotFound()
     const version_id = newId()
     const sign = async (path: string) => {
       const key = importKey(version_id, path)
@@ -29,7 +29,7 @@ export const startModelImport = route({
       return { path, url, content_type: OCTETS }
     }
     // The row comes first, so that retention finds uploads that are never completed.
-    await insertModelImport(db, { id: version_id, account_id, paths })
+    await modelImportRepository.insertModelImport(db, { id: version_id, account_id, paths })
     return { version_id, uploads: await Promise.all(paths.map(sign)) }
   },
 })

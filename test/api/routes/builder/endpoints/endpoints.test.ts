@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { foldUsage } from '../../../../../db/repositories/platform/usage.ts'
+import * as usageRepository from '../../../../../db/repositories/platform/usage.ts'
 import { newId } from '../../../../../domain/ids.ts'
 import type { EndpointFacets } from '../../../../../schemas/endpoint.ts'
 import { buildEndpoint, OFFERED } from '../../../../support/builders/build-endpoint.ts'
@@ -162,8 +162,12 @@ describe('GET /endpoints (4.5)', () => {
       .values(Array.from({ length: 500 }, () => delta))
       .execute()
 
-    await Promise.all([foldUsage(db), foldUsage(db), foldUsage(db)])
-    await foldUsage(db)
+    await Promise.all([
+      usageRepository.foldUsage(db),
+      usageRepository.foldUsage(db),
+      usageRepository.foldUsage(db),
+    ])
+    await usageRepository.foldUsage(db)
 
     const { body } = await api.call('GET', `${PATH}/busy`, { key: mine.key })
     assert.deepEqual([body.total_requests, body.total_tokens_processed], [500, 3500])

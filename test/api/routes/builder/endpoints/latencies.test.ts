@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { foldUsage } from '../../../../../db/repositories/platform/usage.ts'
+import * as usageRepository from '../../../../../db/repositories/platform/usage.ts'
 import type { EndpointRow } from '../../../../../db/tables/models.ts'
 import { buildEndpoint } from '../../../../support/builders/build-endpoint.ts'
 import { InferenceApi } from '../../../../support/servers/inference-api.ts'
@@ -30,10 +30,10 @@ describe('the estimated latency of an endpoint (2.8)', () => {
     const unmeasured = await estimate(endpoint)
 
     await on.infer(endpoint.id, { input: { instances: [1], refuse: 'no' } })
-    await foldUsage(on.api.database.db)
+    await usageRepository.foldUsage(on.api.database.db)
     const failed = await estimate(endpoint)
     await Promise.all([1, 2].map(() => on.infer(endpoint.id, { input: { wait_s: WAIT_MS / 1_000 } })))
-    await foldUsage(on.api.database.db)
+    await usageRepository.foldUsage(on.api.database.db)
 
     assert.equal(failed, unmeasured)
     assert.ok(unmeasured < WAIT_MS && (await estimate(endpoint)) >= WAIT_MS)
@@ -43,16 +43,16 @@ describe('the estimated latency of an endpoint (2.8)', () => {
     const { db } = on.api.database
     const endpoint = await buildEndpoint(db, on.caller.accountId, { model_key: await on.loadedModel() })
     await took(endpoint, 1, 1_000)
-    await foldUsage(db)
+    await usageRepository.foldUsage(db)
     assert.equal(await estimate(endpoint), 1_000)
 
     await took(endpoint, 10, 10 * 2_000)
-    await foldUsage(db)
+    await usageRepository.foldUsage(db)
     assert.equal(await estimate(endpoint), 1_100)
 
     await took(endpoint, 200, 200 * 400)
-    await foldUsage(db)
-    await foldUsage(db)
+    await usageRepository.foldUsage(db)
+    await usageRepository.foldUsage(db)
     assert.equal(await estimate(endpoint), 400)
   })
 
@@ -61,12 +61,12 @@ describe('the estimated latency of an endpoint (2.8)', () => {
     const endpoint = await buildEndpoint(db, on.caller.accountId, { model_key: await on.loadedModel() })
     const unmeasured = await estimate(endpoint)
     await took(endpoint, 50, 0)
-    await foldUsage(db)
+    await usageRepository.foldUsage(db)
     assert.equal(await estimate(endpoint), unmeasured)
 
     await took(endpoint, 50, 0)
     await took(endpoint, 1, 1_000)
-    await foldUsage(db)
+    await usageRepository.foldUsage(db)
     assert.equal(await estimate(endpoint), 1_000)
   })
 
@@ -75,7 +75,7 @@ describe('the estimated latency of an endpoint (2.8)', () => {
     const model_key = await addModel(on.api, { name: 'cold' })
     const endpoint = await on.endpointOver(model_key)
     await took(endpoint, 1, 500)
-    await foldUsage(db)
+    await usageRepository.foldUsage(db)
     await db
       .insertInto('load_time')
       .values({ model_key, start_state: 'cold', hardware: 'cpu', mean_ms: 7_000, samples: 1 })

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { createCandidateActivities } from '../../../../../activities/control/models/candidates.ts'
-import { markUnusable } from '../../../../../db/repositories/models/unusable-versions.ts'
-import { recordLoad } from '../../../../../db/repositories/nodes/loads.ts'
-import { saveNodeStates } from '../../../../../db/repositories/nodes/reports.ts'
+import * as unusableVersionRepository from '../../../../../db/repositories/models/unusable-versions.ts'
+import * as nodeLoadRepository from '../../../../../db/repositories/nodes/loads.ts'
+import * as nodeReportRepository from '../../../../../db/repositories/nodes/reports.ts'
 import { newId } from '../../../../../domain/ids.ts'
 import { buildRun, buildVersion } from '../../../../support/builders/build-endpoint.ts'
 import { llamaRepo } from '../../../../support/builders/hub-repos.ts'
@@ -49,7 +49,9 @@ describe('a version whose weights are said to be unusable', () => {
   const version = (change: object = {}) =>
     buildVersion(api.database.db, owner.accountId, { lifecycle_status: 'ready', ...change })
   const mark = (modelKey: string, nodeId: string, reason = REASON) =>
-    api.database.db.transaction().execute((trx) => markUnusable(trx, { modelKey, nodeId, reason }))
+    api.database.db
+      .transaction()
+      .execute((trx) => unusableVersionRepository.markUnusable(trx, { modelKey, nodeId, reason }))
   const found = (id: string) =>
     api.database.db
       .selectFrom('model_version')
@@ -88,7 +90,7 @@ describe('a version whose weights are said to be unusable', () => {
     const shared = await node(owner.accountId, 'shared')
     const loaded = await version()
     const sample = { model_key: loaded.model_key, start_state: 'cold' as const, hardware: 'cpu' as const }
-    await recordLoad(api.database.db, { ...sample, mean_ms: 10 })
+    await nodeLoadRepository.recordLoad(api.database.db, { ...sample, mean_ms: 10 })
     const run = await buildRun(api.database.db, owner.accountId)
     const tested = await version({ job_id: run.id })
 
@@ -108,7 +110,7 @@ describe('a version whose weights are said to be unusable', () => {
     for (const [nodeId, state, isBelieved] of cases) {
       const { model_key } = await version()
       const snapshot = JSON.stringify({ models: [{ model_key, state }] })
-      await saveNodeStates(api.database.db, newId(), [{ nodeId, snapshot }])
+      await nodeReportRepository.saveNodeStates(api.database.db, newId(), [{ nodeId, snapshot }])
       assert.equal(await mark(model_key, saying), isBelieved)
     }
   })

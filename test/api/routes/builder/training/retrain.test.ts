@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { createTrainingActivities } from '../../../../../activities/control/training/records.ts'
-import { insertVersion } from '../../../../../db/repositories/models/versions.ts'
+import * as versionRepository from '../../../../../db/repositories/models/versions.ts'
 import type { NewModelVersion } from '../../../../../db/tables/models.ts'
 import { newId } from '../../../../../domain/ids.ts'
 import { claimJob, completeJob, createRun, readyDataset } from '../../../../support/builders/training.ts'
@@ -69,7 +69,7 @@ describe('retraining (2.4, 4.3)', () => {
       example_output: '{}',
       ...change,
     }
-    await api.database.db.transaction().execute((trx) => insertVersion(trx, row, files))
+    await api.database.db.transaction().execute((trx) => versionRepository.insertVersion(trx, row, files))
     return id
   }
 

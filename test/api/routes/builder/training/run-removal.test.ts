@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { type Kysely, sql } from 'kysely'
 import { createTrainingActivities } from '../../../../../activities/control/training/records.ts'
-import { enqueueCandidateTest } from '../../../../../db/repositories/models/candidate-tests.ts'
+import * as candidateTestRepository from '../../../../../db/repositories/models/candidate-tests.ts'
 import type { Database } from '../../../../../db/tables.ts'
 import { candidateTestStart } from '../../../../../workflows/contract/starts.ts'
 import { until } from '../../../../support/assertions/until.ts'
@@ -163,7 +163,9 @@ describe('removal of a run beside those who use its model', function () {
     assert.equal((await remove()).status, 204)
     await db.deleteFrom('workflow_start').execute()
     const start = candidateTestStart({ id: made.versionId, account_id: own.accountId, model_key: 'm' })
-    await db.transaction().execute((trx) => enqueueCandidateTest(trx, made.versionId, start))
+    await db
+      .transaction()
+      .execute((trx) => candidateTestRepository.enqueueCandidateTest(trx, made.versionId, start))
 
     const starts = await db
       .selectFrom('workflow_start')

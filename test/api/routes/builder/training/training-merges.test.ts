@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
-import { findMergeUsing } from '../../../../../db/repositories/training/merges.ts'
+import * as mergeRepository from '../../../../../db/repositories/training/merges.ts'
 import { newId } from '../../../../../domain/ids.ts'
 import { filesBelow, writeCheckpoint } from '../../../../support/builders/checkpoints.ts'
 import { addLlmVersion, createMerge, versionRef } from '../../../../support/builders/merges.ts'
@@ -227,7 +227,7 @@ describe('training merges (4.3)', () => {
     await createMerge(api, key, { method: 'slerp', sources: [base, other] })
 
     assert.match(
-      (await findMergeUsing(api.database.db, other.version_id)) ?? '',
+      (await mergeRepository.findMergeUsing(api.database.db, other.version_id)) ?? '',
       /^the merge .* is made of it$/,
     )
   })

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { sql } from 'kysely'
-import { validWebhookSecrets } from '../../../../../db/repositories/webhooks/endpoints.ts'
+import * as webhookEndpointRepository from '../../../../../db/repositories/webhooks/endpoints.ts'
 import { newId } from '../../../../../domain/ids.ts'
 import {
   DELIVERIES,
@@ -123,7 +123,7 @@ describe('webhook endpoint routes', () => {
 
     for (let n = 0; n < 3; n++) await on.call('POST', `${path}/rotate-secret`, { mode: 'graceful' })
 
-    const valid = await validWebhookSecrets(db, id, new Date())
+    const valid = await webhookEndpointRepository.validWebhookSecrets(db, id, new Date())
     assert.deepEqual(
       valid.map(({ expires_at }) => expires_at === null),
       [true, false],
@@ -136,7 +136,7 @@ describe('webhook endpoint routes', () => {
     await on.call('DELETE', path, undefined, ifMatch(headers['etag']))
 
     const { db } = on.api.database
-    assert.deepEqual(await validWebhookSecrets(db, id, new Date()), [])
+    assert.deepEqual(await webhookEndpointRepository.validWebhookSecrets(db, id, new Date()), [])
   })
 
   it('queue one test event for a repeated key, and none to an endpoint that is not verified', async () => {

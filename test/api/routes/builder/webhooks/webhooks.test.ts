@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { createHmac } from 'node:crypto'
-import { insertEvents } from '../../../../../db/repositories/webhooks/events.ts'
+import * as eventRepository from '../../../../../db/repositories/webhooks/events.ts'
 import { newId } from '../../../../../domain/ids.ts'
 import {
   startDestination,
@@ -54,7 +54,7 @@ describe('webhooks', () => {
 
   const emit = async (accountId: string, type = 'inference.task.succeeded') => {
     const id = newId()
-    await insertEvents(
+    await eventRepository.insertEvents(
       platform.api.database.db,
       [
         {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { text } from 'node:stream/consumers'
 import { request } from 'undici'
 import { createMaintenanceActivities } from '../../../../../activities/control/housekeeping/retention.ts'
-import { attemptFile, jobFolder } from '../../../../../db/repositories/training/job-files.ts'
+import * as jobFileRepository from '../../../../../db/repositories/training/job-files.ts'
 import { INCOMING_PUTS } from '../../../../../domain/object-keys.ts'
 import type { JobClaim } from '../../../../../schemas/lease.ts'
 import { addLlmVersion, createMerge, versionRef } from '../../../../support/builders/merges.ts'
@@ -189,10 +189,10 @@ for (const [name, open] of Object.entries({ 'a local directory': openLocal, S3: 
         .where('token', '=', token)
         .execute()
 
-      const folder = jobFolder({ account_id: accountId, id: jobId })
+      const folder = jobFileRepository.jobFolder({ account_id: accountId, id: jobId })
       if (name === 'S3') assert.equal(await put(places[0]!, GOOD), 200, 'the bucket knows of no lease')
       else assert.equal(await put(places[1]!, EVIL), 403)
-      const late = attemptFile(
+      const late = jobFileRepository.attemptFile(
         { account_id: accountId, id: jobId },
         { attempt: 1, kind: 'artifact', filename: 'f' },
       )

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { orderModel } from '../../../../../db/repositories/nodes/model-orders.ts'
+import * as modelOrderRepository from '../../../../../db/repositories/nodes/model-orders.ts'
 import {
   addLlmVersion,
   createMerge,
@@ -32,7 +32,9 @@ describe('what the logits of a version are compared with', () => {
   async function ingredients(modelKey: string): Promise<unknown[]> {
     const { nodeId } = node
     const path = `/api/v1/nodes/models/${modelKey}/expectation`
-    await api.database.db.transaction().execute((trx) => orderModel(trx, { nodeId, modelKey }))
+    await api.database.db
+      .transaction()
+      .execute((trx) => modelOrderRepository.orderModel(trx, { nodeId, modelKey }))
     const { status, body } = await node.get(path)
     assert.equal(status, 200)
     return body.ingredients

@@ -3,8 +3,8 @@ import { readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from 'kysely'
-import { createNodeToken } from '../../../../../db/repositories/nodes/nodes.ts'
-import { bumpCache } from '../../../../../db/repositories/platform/cache-versions.ts'
+import * as nodeRepository from '../../../../../db/repositories/nodes/nodes.ts'
+import * as cacheVersionRepository from '../../../../../db/repositories/platform/cache-versions.ts'
 import { loadOrJoin, type JoinOptions, saveGateways } from '../../../../../node-runtime/control/identity.ts'
 import { RUNTIME_VERSION } from '../../../../../node-runtime/hardware/inventory.ts'
 import { newNodeKey } from '../../../../../platform/signing.ts'
@@ -33,7 +33,10 @@ describe('nodes', () => {
   after(() => api[Symbol.asyncDispose]())
 
   const newToken = async () =>
-    createNodeToken(api.database.db, { accountId: (await api.account()).accountId, sharing: 'shared' })
+    nodeRepository.createNodeToken(api.database.db, {
+      accountId: (await api.account()).accountId,
+      sharing: 'shared',
+    })
   const options = (dir: string, token: string): JoinOptions => ({
     dir,
     token,
@@ -153,7 +156,7 @@ describe('nodes', () => {
     await sql`alter table node_model_order rename to node_model_order_away`.execute(db)
     const drained = db.updateTable('node').set({ status: 'draining' }).where('id', '=', node.nodeId)
     await drained.execute()
-    await db.transaction().execute((trx) => bumpCache(trx, 'node'))
+    await db.transaction().execute((trx) => cacheVersionRepository.bumpCache(trx, 'node'))
     await sleep(1_000)
     assert.equal(isDraining(), false)
     await sql`alter table node_model_order_away rename to node_model_order`.execute(db)

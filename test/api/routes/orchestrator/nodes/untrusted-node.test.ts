@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import WebSocket from 'ws'
-import { recordDispatch } from '../../../../../db/repositories/nodes/dispatches.ts'
-import { orderModel } from '../../../../../db/repositories/nodes/model-orders.ts'
-import { foldUsage } from '../../../../../db/repositories/platform/usage.ts'
+import * as dispatchRepository from '../../../../../db/repositories/nodes/dispatches.ts'
+import * as modelOrderRepository from '../../../../../db/repositories/nodes/model-orders.ts'
+import * as usageRepository from '../../../../../db/repositories/platform/usage.ts'
 import type { EndpointRow } from '../../../../../db/tables/models.ts'
 import { newId } from '../../../../../domain/ids.ts'
 import { encodeFrame } from '../../../../../platform/link/codec.ts'
@@ -92,8 +92,12 @@ describe('a node that tries what it was not given', () => {
     assert.equal(claimed.status, 200, claimed.text)
     for (const path of paths) assert.equal((await hostile.post(path)).status, 404, path)
     // Something else that it was handed opens nothing.
-    await recordDispatch(db(), { kind: 'job', subjectId: taskId, nodeId: hostile.nodeId })
-    await recordDispatch(db(), { kind: 'task', subjectId: newId(), nodeId: hostile.nodeId })
+    await dispatchRepository.recordDispatch(db(), { kind: 'job', subjectId: taskId, nodeId: hostile.nodeId })
+    await dispatchRepository.recordDispatch(db(), {
+      kind: 'task',
+      subjectId: newId(),
+      nodeId: hostile.nodeId,
+    })
     assert.equal((await hostile.post(paths[0] ?? '')).status, 404)
 
     const input = await chat.api.call(
@@ -124,7 +128,8 @@ describe('a node that tries what it was not given', () => {
 
     for (const [kind, subjectId] of [['task', taskId] as const, ['job', jobId] as const]) {
       const path = `/api/v1/${kind}s/${subjectId}/claim`
-      const handTo = ({ nodeId }: SignedNode) => recordDispatch(db(), { kind, subjectId, nodeId })
+      const handTo = ({ nodeId }: SignedNode) =>
+        dispatchRepository.recordDispatch(db(), { kind, subjectId, nodeId })
       const claim = async (node: SignedNode) => {
         const { status, body } = await node.post<AnyBody>(path)
         return { status, token: String(body.lease_token) }
@@ -159,11 +164,11 @@ describe('a node that tries what it was not given', () => {
     const { nodeId } = await signedNode(chat.api, 'other')
     await db()
       .transaction()
-      .execute((trx) => orderModel(trx, { nodeId, modelKey }))
+      .execute((trx) => modelOrderRepository.orderModel(trx, { nodeId, modelKey }))
     assert.equal((await hostile.get(path)).status, 404, 'ordered on another node')
     await db()
       .transaction()
-      .execute((trx) => orderModel(trx, { nodeId: hostile.nodeId, modelKey }))
+      .execute((trx) => modelOrderRepository.orderModel(trx, { nodeId: hostile.nodeId, modelKey }))
     assert.equal((await hostile.get(path)).status, 200, 'ordered on this one')
     await db().updateTable('node').set({ sharing: 'dedicated' }).where('id', '=', hostile.nodeId).execute()
     assert.equal((await hostile.get(path)).status, 404, 'ordered for others, before it was dedicated')
@@ -189,7 +194,9 @@ describe('a node that tries what it was not given', () => {
     // Once the platform orders the load, what it says counts, without being said again.
     await db()
       .transaction()
-      .execute((trx) => orderModel(trx, { nodeId: liar.nodeId, modelKey: cold.model_key }))
+      .execute((trx) =>
+        modelOrderRepository.orderModel(trx, { nodeId: liar.nodeId, modelKey: cold.model_key }),
+      )
     await until(() => placement.count(cold.model_key).warm === 1)
     socket.terminate()
   })
@@ -220,7 +227,7 @@ describe('a node that tries what it was not given', () => {
         { account_id, endpoint_id: other.id, succeeded: 1, enqueued: 1, tokens: 7, inference_ms: 10 },
       ])
       .execute()
-    const folded = await foldUsage(db())
+    const folded = await usageRepository.foldUsage(db())
     assert.ok(folded.taken >= 4)
     assert.equal(folded.absurd, 3)
     const totals = await db()
