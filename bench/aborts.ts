@@ -8,27 +8,27 @@ import { runProgram } from '../platform/processes/run-program.ts'
 import { startWorld, type Target } from './gateway-world.ts'
 import { median } from './platform.ts'
 
-// Clients that leave before the first byte, in mid-stream and in a flood: whether the model server hears of every one within
-// a second, whether the gateway goes on answering, and whether anything is left behind. Needs go.
+// Clients that leave before the first byte, in mid-stream and in a flood. The bench checks that the model server learns
+// of every one within a second, that the gateway continues to respond, and that nothing is left behind. Needs go.
 
 const CLIENTS = 60
 const MOST_MS = 1_000
-/** In a flood some leave before the gateway has read what they ask: the model server never hears of them. */
+/** In a flood some clients leave before the gateway has read their request, so the model server never gets it. */
 const FLOOD = 'sync_flood_drop'
-/** Until what has ended is closed and written. */
+/** The time until ended requests are closed and their rows written. */
 const SETTLED_MS = 5_000
-/** Longer than an idle connection to the database is kept. */
+/** Longer than the lifetime of an idle database connection. */
 const BACK_MS = 90_000
 
 interface Probed {
   before: number | string
   phases: {
     name: string
-    /** The status of a chat afterwards, or why there was none. */
+    /** The status of a chat afterwards, or the error. */
     alive: number | string
-    /** Its requests have the numbers from this one on. */
+    /** The number of its first request. */
     from: number
-    /** When each client left, in Unix microseconds. */
+    /** The time at which each client left, in Unix microseconds. */
     left: number[]
   }[]
 }
@@ -55,7 +55,7 @@ async function statsOf({ url }: Target): Promise<Stats> {
   return (await body.json()) as Stats
 }
 
-/** Tells what the model server saw of each phase. */
+/** Prints the observations of the model server by phase. */
 function report({ before, phases }: Probed, { watched }: Stats): void {
   expect(before === 200, `the gateway answered ${before} before anybody left`)
   for (const { name, alive, from, left } of phases) {
@@ -84,7 +84,7 @@ function report({ before, phases }: Probed, { watched }: Stats): void {
   }
 }
 
-/** The sockets that a process has open; throws when it is gone. */
+/** Returns the open sockets of a process; throws when it has exited. */
 const socketsOf = (pid: number) =>
   readdirSync(`/proc/${pid}/fd`).filter((fd) => {
     try {
@@ -94,7 +94,7 @@ const socketsOf = (pid: number) =>
     }
   }).length
 
-/** Looks until nothing more than `most` is there; gives what it saw last. */
+/** Polls until at most `most` are left; returns the last value. */
 async function falls(look: () => number | Promise<number>, most: number, withinMs: number): Promise<number> {
   const deadline = performance.now() + withinMs
   for (;;) {
@@ -110,7 +110,7 @@ const { pid } = gateway
 if (pid === undefined) throw new Error('there is no gateway')
 const db = openDatabase(world.databaseUrl, { max: 1 })
 try {
-  // What grows once, like pools of connections, has grown after the first.
+  // Caches that grow once, like connection pools, have grown after the first time.
   for (const time of ['first', 'second']) {
     await sleep(SETTLED_MS)
     const before = socketsOf(pid)

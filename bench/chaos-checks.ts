@@ -19,14 +19,14 @@ export interface Evidence {
   tally: Tally
 }
 
-/** What the client was cut off from may have been settled by a gateway that died right after it. */
+/** The work of a disconnected client may have been settled by a gateway that died right afterwards. */
 const AROUND_A_KILL_MS = 5_000
-/** What a failed run of words says: no other run may fail. */
+/** The error of a run on a table of words; no other run may fail. */
 const OWN_FAILURE = /numbers|number|cannot be trained|numeric/i
 const AT_ONCE = 4
 const LAST_STEPS_MS = 60_000
 
-/** What is still under way, as counts by name; nothing once all of it has ended. */
+/** Returns counts of open work by name; an empty object once all has ended. */
 export async function openWork({ db, dataDir }: Evidence): Promise<Record<string, number>> {
   const { rows } = await sql<{ what: string; n: number }>`
     select 'tasks' as what, count(*)::int as n from task where status not in ('succeeded', 'failed')
@@ -45,7 +45,7 @@ export async function openWork({ db, dataDir }: Evidence): Promise<Record<string
   return Object.fromEntries(counts.filter(({ n }) => n > 0).map(({ what, n }) => [what, n]))
 }
 
-/** Every check, once nothing is under way; what is violated goes into the tally. */
+/** Runs every check once no work is open; violations go into the tally. */
 export async function checkAll(evidence: Evidence): Promise<void> {
   for (const customer of evidence.customers) {
     await checkTasks(evidence, customer)
@@ -59,7 +59,7 @@ export async function checkAll(evidence: Evidence): Promise<void> {
   await checkNothingOpen(evidence)
 }
 
-/** Reads each of them over the API; an id that was answered and cannot be read is lost. */
+/** Reads each of them over the API; an id that was returned and cannot be read is lost. */
 async function readEach<T>(
   { tally }: Evidence,
   { platform, name }: Customer,
@@ -86,7 +86,7 @@ async function checkTasks(evidence: Evidence, customer: Customer): Promise<void>
     if (told !== undefined && told !== task.status) {
       tally.violation('what was told is what stands', `task ${taskId} was ${told} and is ${task.status}`)
     }
-    // A request that waits for its answer ends with its gateway; one that was put in the queue does not.
+    // A request that waits for its response ends with its gateway; a queued one does not.
     if (kind === 'later' && task.status !== 'succeeded') {
       tally.violation('queued tasks succeed', `task ${taskId} is ${task.status}: ${task.error}`)
     }
@@ -110,7 +110,7 @@ async function checkChats({ db, kills, tally }: Evidence, { chats }: Customer): 
     )
     if (status === undefined) tally.violation('nothing is lost', what)
     else if (end === 'whole' && status !== 'succeeded' && !(kind === 'stream' && gatewayDied)) {
-      // A stream's row is closed after its last byte: with the gateway it fails, and the chat is not paid for.
+      // A stream's row is closed after its last byte. If its gateway dies, the row fails and the chat is not charged.
       tally.violation('what was told is what stands', what)
     } else if (end !== 'whole' && status === 'succeeded' && !(end === 'cut' && gatewayDied)) {
       tally.violation('what was told is what stands', what)
@@ -189,7 +189,7 @@ async function checkDatasets(evidence: Evidence, customer: Customer): Promise<vo
   }
 }
 
-/** The books of every task there is, whether its id was answered or not. */
+/** Checks the ledger of every task, whether or not a client got its id. */
 async function checkLedger({ db, customers, tally }: Evidence): Promise<void> {
   const [customer] = customers
   if (!customer) return
@@ -205,7 +205,7 @@ async function checkLedger({ db, customers, tally }: Evidence): Promise<void> {
   for (const { purse, sum } of rows) tally.violation('nothing stays in escrow', `${purse} holds ${sum} micro`)
 }
 
-/** One terminal event for each task and run, and of the type of its end. */
+/** Checks that each task and run has one terminal event, of the type of its end. */
 async function checkEvents({ db, tally }: Evidence): Promise<void> {
   const { rows } = await sql<{ id: string; expected: string; found: string[] | null }>`
     with ended as (
@@ -259,7 +259,10 @@ async function checkNothingOpen(evidence: Evidence): Promise<void> {
     if (length > 1) tally.violation('no process is left behind', `${length} servers of ${modelKey}`)
 }
 
-/** Workflows of single things that run on although these have ended; their last steps, and the index, may take a while. */
+/**
+ * Returns workflows of single resources that still run although these have ended. Their last steps, and the
+ * index, may need a moment.
+ */
 async function openWorkflows(temporal: Client): Promise<string[]> {
   const until = Date.now() + LAST_STEPS_MS
   for (;;) {
@@ -272,7 +275,7 @@ async function openWorkflows(temporal: Client): Promise<string[]> {
   }
 }
 
-/** A few at once, so that thousands of reads do not take minutes. */
+/** Runs a few at once, so that thousands of reads do not take minutes. */
 async function inTurn<T>(items: readonly T[], act: (item: T) => Promise<void>): Promise<void> {
   const left = items.values()
   const worker = async () => {

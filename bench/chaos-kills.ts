@@ -21,7 +21,7 @@ export interface Kill {
   prey: Prey
 }
 
-/** Kills one random process every 10 to 40 s until the time is over. */
+/** Kills a random process every 10 to 40 s until the time is over. */
 export async function hunt(
   platform: TestPlatform,
   dataDir: string,
@@ -58,7 +58,7 @@ function pidsOf(platform: TestPlatform, dataDir: string, prey: Prey): number[] {
   return pid === undefined ? [] : [pid]
 }
 
-/** Every model server with the key of its model. */
+/** Returns every model server with the key of its model. */
 export function modelServers(dataDir: string): { pid: number; modelKey: string }[] {
   return processesOn(dataDir).flatMap(({ pid, command }) => {
     const modelKey = /\/weights\/models\/([^/\s]+)/.exec(command)?.[1]

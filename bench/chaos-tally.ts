@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
-/** Numbers in [0, 1) that are the same for the same seed. */
+/** Returns numbers in [0, 1) that are the same for the same seed. */
 export type Random = () => number
 
 export function randomFrom(seed: number): Random {
@@ -17,16 +17,16 @@ export function oneOf<T>(random: Random, list: readonly T[]): T | undefined {
   return list[Math.floor(random() * list.length)]
 }
 
-/** One violated check and what shows it. */
+/** One violated check with its evidence. */
 export interface Violation {
   check: string
   evidence: string
 }
 
-/** Refusals that stay what they are. */
+/** Refusals that a retry does not change. */
 const FINAL = /answered 4(?!08|09|25|29)\d\d/
 
-/** What was asked of the platform and how it answered, by kind of work. */
+/** The requests to the platform and their outcomes, by kind of work. */
 export class Tally {
   readonly #kinds = new Map<
     string,
@@ -34,7 +34,7 @@ export class Tally {
   >()
   readonly violations: Violation[] = []
 
-  /** Asks once; `undefined` when the platform did not take it. */
+  /** Makes one request; returns `undefined` when the platform refused it. */
   async attempt<T>(kind: string, call: () => Promise<T>): Promise<T | undefined> {
     const row = this.#row(kind)
     row.asked += 1
@@ -51,10 +51,7 @@ export class Tally {
     }
   }
 
-  /**
-   * Asks again and again, as a client does with what is safe to repeat, until it is taken, the time is over, or the answer is
-   * one that no repetition changes.
-   */
+  /** Retries a request, as a client does when that is safe, until it succeeds, the time is over, or the error is final. */
   async insist<T>(kind: string, call: () => Promise<T>, until: number): Promise<T | undefined> {
     let last = ''
     const noting = () =>
@@ -92,7 +89,7 @@ export class Tally {
     this.violations.push({ check, evidence })
   }
 
-  /** Lines of a table. */
+  /** Returns the lines of a table. */
   lines(): string[] {
     return [...this.#kinds]
       .toSorted(([a], [b]) => a.localeCompare(b))
@@ -114,7 +111,7 @@ export class Tally {
   }
 }
 
-/** A status with its code, or how the connection failed. */
+/** Returns a status with its code, or the error of the connection. */
 function reasonOf(err: unknown): string {
   const { message, code } = err as { message?: string; code?: string }
   const status = / answered (\d{3})/.exec(message ?? '')?.[1]

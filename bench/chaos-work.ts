@@ -6,18 +6,18 @@ import { type Accepted, inferLater, inferNow, type Model, putTable } from '../te
 import type { TestPlatform } from '../test/support/servers/platform.ts'
 import { oneOf, type Random, randomFrom, type Tally } from './chaos-tally.ts'
 
-/** A run that the platform has taken. */
+/** A run that the platform has accepted. */
 export interface Run {
   id: string
   kind: 'short' | 'medium' | 'retrain' | 'doomed'
-  /** Whether a cancel was sent, and whether it was answered. */
+  /** Whether a cancel was sent, and whether it got a response. */
   cancel?: 'sent' | 'answered'
   cancelAt?: number
-  /** The end that a read told. */
+  /** The terminal status that a read returned. */
   told?: string
 }
 
-/** A task that the platform has answered with. */
+/** A task whose id the platform has returned. */
 export type Task = Accepted & { kind: 'later' | 'now' }
 
 export interface EndedChat extends Chat {
@@ -25,12 +25,12 @@ export interface EndedChat extends Chat {
   ended: number
 }
 
-/** What one account has, and what it was promised. */
+/** The resources of one account, and the work that was accepted for it. */
 export interface Customer {
   name: string
-  /** The platform as this account sees it. */
+  /** A client of the platform for this account. */
   platform: TestPlatform
-  /** A table to train on, and one that no regression can learn from. */
+  /** A table to train on, and one that makes a regression fail. */
   table: string
   wordsTable: string
   models: Model[]
@@ -43,9 +43,9 @@ export interface Customer {
 
 export interface Shift {
   tally: Tally
-  /** No new work is begun after it. */
+  /** No new work begins after this time. */
   until: number
-  /** What was begun is asked for until then. */
+  /** Work in progress is polled until this time. */
   patience: number
 }
 
@@ -54,7 +54,10 @@ const MOST_MODELS = 6
 const ENDED = new Set(['completed', 'failed', 'cancelled'])
 const EPOCHS = { short: 20, medium: 1500, retrain: 60, doomed: 20 } as const
 
-/** Every kind of work at once, with random pauses; resolves when all of it is answered. `weight` 1 is a busy account. */
+/**
+ * Does every kind of work at once, with random pauses; resolves when all requests have a response.
+ * `weight` 1 is a busy account.
+ */
 export async function work(customer: Customer, shift: Shift, seed: number, weight = 1): Promise<void> {
   const lane = async (number: number, pauseMs: number, step: (random: Random) => Promise<void>) => {
     const random = randomFrom(seed + number * 7919)
@@ -89,7 +92,7 @@ async function upload({ platform, datasets }: Customer, shift: Shift, random: Ra
   }
 }
 
-/** Looks after the account's runs and starts another where there is room. */
+/** Checks the account's runs, and starts another one when the quota allows it. */
 async function train(customer: Customer, shift: Shift, random: Random): Promise<void> {
   await lookAfterRuns(customer, shift)
   if (customer.runs.filter(({ told }) => told === undefined).length >= MOST_RUNS) return
@@ -119,7 +122,7 @@ async function train(customer: Customer, shift: Shift, random: Random): Promise<
   customer.runs.push({ id: started.job_id, kind, ...cancelAt })
 }
 
-/** The same key again stands for the same run. */
+/** The same key always refers to the same run. */
 async function startOnce({ platform: { ready } }: Customer, body: object, key: string) {
   const path = '/api/builder/v1/training/runs'
   const answer = await request(ready.base_url + path, {
@@ -132,7 +135,7 @@ async function startOnce({ platform: { ready } }: Customer, body: object, key: s
   return JSON.parse(text) as { job_id: string }
 }
 
-/** Cancels those whose time has come and notes which have ended. */
+/** Cancels runs whose time has come, and records which have ended. */
 export async function lookAfterRuns({ platform: { api }, runs }: Customer, { tally }: Shift): Promise<void> {
   for (const run of runs.filter(({ told }) => told === undefined)) {
     if (run.cancelAt !== undefined && Date.now() > run.cancelAt && run.cancel !== 'answered') {
@@ -153,7 +156,7 @@ async function infer(
   random: Random,
   kind: 'later' | 'now',
 ): Promise<void> {
-  // Most requests go to a model that is loaded; the others find theirs on disk, or nowhere.
+  // Most requests go to a loaded model; the others find theirs cached, or cold.
   const model = random() < 0.6 ? models[0] : oneOf(random, models)
   if (!model) return
   const ask = kind === 'later' ? inferLater : inferNow
@@ -175,7 +178,10 @@ async function chat({ platform, chatModels, chats }: Customer, { tally }: Shift,
   if (ended.end !== 'whole') tally.refused(`chat ${kind}`, ended.end)
 }
 
-/** An endpoint for a run that has completed, under a name of its own: what was perhaps registered is not asked for again. */
+/**
+ * Registers an endpoint for a completed run, under a name of its own; one that may have been
+ * registered is not requested again.
+ */
 async function register({ platform, runs, models }: Customer, { tally }: Shift, random: Random) {
   const run = oneOf(
     random,

@@ -20,12 +20,12 @@ import { hunt, PREY } from './chaos-kills.ts'
 import { randomFrom, Tally } from './chaos-tally.ts'
 import { type Customer, lookAfterRuns, work } from './chaos-work.ts'
 
-// Two accounts at work while random processes are killed, then a check that nothing was lost, invented, booked twice or left
-// behind: `chaos.ts [minutes] [seed]`.
+// Two accounts work while random processes are killed. Then the bench checks that no work was lost, invented, charged
+// twice or left behind: `chaos.ts [minutes] [seed]`.
 
 const minutes = Number(process.argv[2] ?? 20)
 const seed = Number(process.argv[3] ?? Math.floor(Math.random() * 1e9))
-/** How long what was begun may stand still once nothing is killed any more, and how long all of it may take. */
+/** The time for which open work may make no progress after the last kill, and the time for all of it. */
 const STILL_MS = 4 * 60_000
 const PATIENCE_MS = 30 * 60_000
 const EVENT_TYPES = [
@@ -75,7 +75,7 @@ for (const { pid, command } of processesOn(data.path))
 report()
 process.exitCode = tally.violations.length > 0 ? 1 : 0
 
-/** Waits until nothing is under way, or there is no patience left for it. */
+/** Waits until no work is open, or the time is up. */
 async function settle(): Promise<void> {
   const killedLast = new Date(kills.at(-1)?.at ?? began)
   let said = 0
@@ -96,10 +96,10 @@ async function settle(): Promise<void> {
   say('the patience is over')
 }
 
-/** A customer with models, tables and a destination for its events. */
+/** Opens a customer with models, tables and a webhook endpoint. */
 async function open(name: string, own: TestPlatform, number: number): Promise<Customer> {
   const { dataset_id: table } = await uploadTable(own.api, regressionTable(3_000, number))
-  // Only the trainer sees that its target is not all numbers.
+  // Only the trainer finds out that its target contains text.
   const mixed = Array.from({ length: 200 }, (_, i) =>
     JSON.stringify({ age: i, target: i % 2 ? i : `word ${i}` }),
   )
@@ -133,7 +133,7 @@ async function open(name: string, own: TestPlatform, number: number): Promise<Cu
   }
 }
 
-/** The platform as an account of its own sees it. */
+/** Returns a client of the platform with an account of its own. */
 async function anotherAccount(): Promise<TestPlatform> {
   const { base_url, operations_key } = platform.ready
   const admin = new AdminClient(base_url, operations_key)
@@ -149,7 +149,7 @@ async function anotherAccount(): Promise<TestPlatform> {
   }
 }
 
-/** How everything ended, with the reasons of what failed. */
+/** Returns the outcomes of all work, with the errors of failures. */
 async function endsByKind(): Promise<string[]> {
   const { rows } = await sql<{ what: string; status: string; why: string | null; n: number }>`
     select 'task ' || surface as what, status, error as why, count(*)::int as n from task group by 1, 2, 3

@@ -18,8 +18,9 @@ import { runProgram } from '../platform/processes/run-program.ts'
 import type { RuntimeProfile } from '../schemas/runtime-profile.ts'
 import { type BenchPlatform, median, startPlatform } from './platform.ts'
 
-// From a request for a model that no node has to its first token, through the platform (download, placement, load, one
-// token of warm-up, the answer), beside starting the same model server by hand and asking it. Then many who ask at once.
+// The time from a request for a model that no node has to its first token, through the platform (download, placement,
+// load, one token of warm-up, response), beside starting the same model server by hand and sending the request to it.
+// Then many such requests at once.
 
 const ROUNDS = 3
 const WAITERS = 1_000
@@ -28,13 +29,13 @@ const MOST_MORE_S = 1
 
 interface Runtime {
   name: string
-  /** Threads, concurrency and all: started by hand as a node starts it. */
+  /** Threads and concurrency included: the server is started by hand as a node starts it. */
   profile: RuntimeProfile
   python: string | undefined
   packages?: string
   make: (path: string) => Promise<void>
   file: string
-  /** What the server is given: the folder that holds it, where the model is a file. */
+  /** The path for the server: its folder, when the model is a file. */
   modelDir: (path: string) => string
 }
 
@@ -47,7 +48,7 @@ interface Chunk {
   }[]
 }
 
-/** Whether an event holds something that the model has generated; some servers tell its role before they begin. */
+/** Returns whether an event contains generated text; some servers send the role first. */
 function isToken(line: string): boolean {
   if (!line.startsWith('data: {')) return false
   const { choices = [] } = JSON.parse(line.slice('data: '.length)) as Chunk
@@ -56,7 +57,7 @@ function isToken(line: string): boolean {
   )
 }
 
-/** Seconds until the first token of a stream. */
+/** Returns the seconds until the first token of a stream. */
 async function firstToken(
   url: string,
   model: string,
@@ -79,7 +80,7 @@ async function firstToken(
   return (first - began) / 1_000
 }
 
-/** Starts the server as one would in a shell and asks it as soon as it says that it is ready. */
+/** Starts the server as one would in a shell, and sends a request as soon as it is ready. */
 async function byHand(runtime: Runtime, path: string): Promise<number> {
   const socket = join(tmpdir(), `hearth-${randomUUID().slice(0, 8)}.sock`)
   const { command, args, env } = processCommand({ ...runtime, modelDir: runtime.modelDir(path) }, { socket })
@@ -126,7 +127,7 @@ async function measure(platform: BenchPlatform, runtime: Runtime, folder: string
 
 const seconds = (count = Number.NaN) => `${count.toFixed(2)} s`
 
-/** What the node says of the loads of a model: milliseconds from the order to the end of the warm-up. */
+/** Returns the load times in the node's log: milliseconds from the order to the end of the warm-up. */
 const loadsOf = (platform: BenchPlatform, modelKey: string) =>
   readFileSync(join(platform.logs, 'node.log'), 'utf8')
     .split('\n')
@@ -141,7 +142,7 @@ const take = (platform: BenchPlatform, name: string, path: string) =>
     accountId: platform.accountId,
   })
 
-/** Many ask for one cold model at once: how many are answered, and how often it was loaded. */
+/** Sends many requests for one cold model at once; prints how many succeed, and how often the model was loaded. */
 async function herd(platform: BenchPlatform, path: string): Promise<boolean> {
   const { model_key } = await take(platform, 'cold-herd', path)
   const began = performance.now()

@@ -7,9 +7,9 @@ import { infer } from '../embedded/demo/steps.ts'
 import { BARE_QUEUE } from './bare/activities.ts'
 import { median, startPlatform } from './platform.ts'
 
-// What the platform adds to a task on the durable path (row, start intent, placement, claim under a lease, result, ledger,
-// event) beside the same Temporal steps with nothing in them: a workflow, a local activity, an activity of another process.
-// Each goes from the request to the result that the caller sees; the time inside the model is taken off.
+// The time that the platform adds to a task on the durable path (row, start intent, placement, claim under a lease,
+// result, ledger, event), beside the same Temporal steps without content: a workflow, a local activity, an activity of
+// another process. Each side is timed from the request to the result that the caller gets, less the time in the model.
 
 const WARM_UP = 10
 const TASKS = 60

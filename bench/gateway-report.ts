@@ -1,7 +1,7 @@
 import type { Target } from './gateway-world.ts'
 import { median } from './platform.ts'
 
-// What the rounds of `bench/gateway.ts` come to, and the goals beside it.
+// The results of the rounds of `bench/gateway.ts`, with their goals.
 
 export const CONNECTIONS = 64
 export const RATE = 100
@@ -32,7 +32,7 @@ export interface Sse {
   incomplete: number
 }
 
-/** What was measured of one target; the n-th of every list is from the n-th round. */
+/** The results of one target; the n-th entry of every list is from the n-th round. */
 export class Rounds {
   readonly target: Target
   readonly warm: Closed[] = []
@@ -48,7 +48,7 @@ export class Rounds {
     this.target = target
   }
 
-  /** Requests that were not answered, or not to their end. */
+  /** The number of requests without a complete response. */
   get failed(): number {
     const bad = [
       ...[...this.warm, ...this.closed, ...this.alone].map((run) => run.bad),
@@ -59,7 +59,7 @@ export class Rounds {
   }
 }
 
-/** The gateway, and what it is compared with. */
+/** The gateway, and the targets it is compared with. */
 export interface Compared {
   direct: Rounds
   bare: Rounds
@@ -97,7 +97,10 @@ export function report(rounds: Rounds, { direct, bare }: Compared): void {
   console.log(`  failed: ${rounds.failed}`)
 }
 
-/** The gateway's figures beside their goals. They only tell: on a busy machine they say more of it than of the gateway. */
+/**
+ * Prints the gateway's figures beside their goals. They do not fail the bench, because on a busy machine they depend
+ * more on the machine than on the gateway.
+ */
 export function reportGoals({ direct, bare, gateway }: Compared): void {
   const goals: { what: string; goal: number; measured: number; least?: boolean }[] = [
     { what: 'CPU per request, of bare proxy', goal: 1.3, measured: cpuOfBare(gateway.closed, bare.closed) },

@@ -16,7 +16,7 @@ import { freePorts } from '../platform/free-ports.ts'
 import { startServer } from './list-fixture.ts'
 import { descendants, listeningPort } from './platform.ts'
 
-/** Where a chat can be sent, and the process that is measured. */
+/** A target for chats, with the process whose CPU time counts. */
 export interface Target {
   name: string
   url: string
@@ -31,18 +31,18 @@ export interface World extends AsyncDisposable {
   targets: Record<'direct' | 'bare' | 'gateway', Target>
   nodePid: number
   databaseUrl: string
-  /** Moves what Hearth has besides the gateway, the node and PostgreSQL, to a core. It starts on the measured one. */
+  /** Moves the parts of Hearth other than gateway, node and PostgreSQL to a core. They start on the measured one. */
   placeRest: (core: string) => void
 }
 
 const HARNESS = join(import.meta.dirname, 'harness')
-/** What is measured has one core; the model server and the clients share the other. */
+/** The measured processes have one core; the model server and the clients share the other. */
 export const MEASURED_CORE = '0'
 export const OTHER_CORE = '1'
 const CONNECTIONS = 256
 const PRICE = 1_000
 
-/** Brings everything up; disposing it stops and removes it. */
+/** Starts everything; disposing stops and removes it. */
 export async function startWorld(): Promise<World> {
   await using stack = new AsyncDisposableStack()
   const folder = mkdtempSync(join(tmpdir(), 'hearth-bench-'))
@@ -119,7 +119,7 @@ export async function startWorld(): Promise<World> {
   const placeRest = (core: string) => {
     for (const pid of [nodePid, postgres.pid, ...descendants(postgres.pid, 'postgres')]) {
       const { status } = spawnSync('taskset', ['-a', '-c', '-p', core, String(pid)])
-      // One of PostgreSQL's may have ended meanwhile.
+      // A process of PostgreSQL may have exited meanwhile.
       if (status !== 0 && (pid === nodePid || pid === postgres.pid)) throw new Error(`cannot move ${pid}`)
     }
   }
@@ -142,7 +142,7 @@ async function end(child: ChildProcess): Promise<void> {
   await once(child, 'exit')
 }
 
-/** An account with a key and a priced endpoint over a model, and a token for the node. */
+/** Creates an account with a key and a priced endpoint, and a token for the node. */
 async function seed(url: string) {
   const db = openDatabase(url, { max: 2 })
   await migrate(db)
@@ -188,7 +188,7 @@ async function seed(url: string) {
   return { endpointId, modelKey, key, nodeToken }
 }
 
-/** A catalog whose one profile is the fake model server. */
+/** Writes a catalog whose one profile is the fake model server. */
 function catalog(folder: string): string {
   const directory = join(folder, 'catalog')
   for (const name of ['runtime-profiles', 'model-configs'])

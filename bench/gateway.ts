@@ -15,17 +15,18 @@ import {
 import { MEASURED_CORE, OTHER_CORE, startWorld, type Target } from './gateway-world.ts'
 import { cpuSeconds } from './platform.ts'
 
-// Chats through the gateway (key, routing, link to a node, journal, ledger and event of every one) beside a bare Koa proxy and
-// beside the model server itself, in turn over many short rounds. Needs wrk and go. Arguments: rounds, seconds.
+// Chats through the gateway (key, routing, link to a node, journal, ledger and event of each), beside a bare Koa proxy
+// and the model server itself, in turn over many short rounds. Needs wrk and go. Arguments: rounds, seconds.
 //
-// All of Hearth (gateway, node, PostgreSQL) has the core that the bare proxy has when its turn comes; the model server and the
-// clients have the other, as when there is nothing between them. CPU per request is also told with the gateway
-// alone on that core: it then waits for what shares the other with the clients, and turns of its event loop hold few requests.
+// All of Hearth (gateway, node, PostgreSQL) has the core that the bare proxy has in its turn. The model server and the
+// clients have the other one, as without a proxy. CPU per request is also printed with the gateway alone on its core:
+// it then waits for the processes that share the other core with the clients, and turns of its event loop hold few
+// requests.
 
 const [, , roundsText = '3', secondsText = '2'] = process.argv
 const ROUNDS = Number(roundsText)
 const SECONDS = Number(secondsText)
-/** Until what is run again and again has been compiled for it: before, half of the CPU goes there. */
+/** The time until hot code has been compiled; before that, compilation takes half of the CPU. */
 const WARM_S = 40
 const SSE = join(import.meta.dirname, 'harness', 'sse.mjs')
 
@@ -50,7 +51,7 @@ const chat = (model: string) =>
     temperature: 0.7,
   })
 
-/** The same bytes in every round, as a client sends them; wrk itself puts headers in another order at every start. */
+/** Returns the same bytes in every round, because wrk itself orders headers differently at every start. */
 function requestText({ url, key, model }: Pick<Target, 'url' | 'key' | 'model'>): string {
   const { host, pathname } = new URL(url)
   const body = chat(model)
@@ -79,7 +80,7 @@ async function closedLoop({ url, key, model, pid, name }: Target): Promise<Close
   }
 }
 
-/** wrk counts slow answers as timeouts, too; those are not failures. */
+/** wrk also counts slow responses as timeouts, which are not failures. */
 function wrkFailures(text: string): number {
   const [, connects = 0, reads = 0, writes = 0] =
     /Socket errors: connect (\d+), read (\d+), write (\d+)/.exec(text) ?? []
@@ -114,7 +115,7 @@ const measured: Compared = {
   gateway: new Rounds(world.targets.gateway),
 }
 const all = [measured.direct, measured.bare, measured.gateway]
-/** The bare proxy before and after the gateway: the pace of a machine changes from one second to the next. */
+/** The bare proxy runs before and after the gateway, because the speed of a machine changes from one second to the next. */
 async function closedRound(placement: 'closed' | 'alone'): Promise<void> {
   const { direct, bare, gateway } = measured
   direct[placement].push(await closedLoop(direct.target))
@@ -129,7 +130,7 @@ async function closedRound(placement: 'closed' | 'alone'): Promise<void> {
   })
 }
 
-// In rounds like those that are measured: how clients come and go is to be known, too.
+// The warm-up uses rounds like the measured ones, so that connecting and closing clients is warmed up too.
 for (let warmS = 0; warmS < WARM_S; warmS += SECONDS) {
   for (const { target, warm } of all) warm.push(await closedLoop(target))
 }
@@ -148,7 +149,7 @@ for (const rounds of all) {
   report(rounds, measured)
 }
 reportGoals(measured)
-// A request that fails is a fault; figures are not made one, for machines are noisy.
+// Failed requests fail the bench; slow figures do not, because machines are noisy.
 const failed = all.reduce((sum, rounds) => sum + rounds.failed, 0)
 if (failed > 0) {
   console.log(`${failed} requests failed`)

@@ -7,8 +7,8 @@ import { pipeline } from 'node:stream/promises'
 import { readDataset } from '../platform/datasets/reader.ts'
 import { runProgram } from '../platform/processes/run-program.ts'
 
-// Reading a 500 MB jsonl file as an ingest does (every row parsed, checked and counted, columns typed) beside DuckDB's
-// plain count of the same file. Each side is a process of its own, its start included.
+// Reads a 500 MB jsonl file as an ingest does (every row parsed, checked and counted, columns typed), beside DuckDB's
+// plain count of the same file. Each side is a process of its own, and its start counts.
 
 const BYTES = 500_000_000
 const ROUNDS = 7
@@ -35,7 +35,7 @@ function* lines(): Iterable<string> {
   }
 }
 
-/** DuckDB as anybody would use it, with its own choice of threads and memory. */
+/** DuckDB with its own choice of threads and memory. */
 const PLAIN_COUNT = `
   const { DuckDBInstance } = await import('@duckdb/node-api')
   const db = await (await DuckDBInstance.create(':memory:')).connect()

@@ -17,10 +17,10 @@ import { readConfig } from '../platform/config.ts'
 import { freePorts } from '../platform/free-ports.ts'
 import { createLogger } from '../platform/log.ts'
 
-/** One PostgreSQL server for the measurement, removed at the end. */
+/** One PostgreSQL server for the bench, removed at the end. */
 export interface Server extends AsyncDisposable {
   pid: number
-  /** A migrated database of its own. */
+  /** Creates a migrated database. */
   create(name: string): Promise<string>
 }
 
@@ -101,7 +101,7 @@ export async function createAccount(db: Kysely<Database>): Promise<BenchAccount>
   return { id, key }
 }
 
-/** Row `n` was made `n` ms ago; those that failed are the oldest, which a plan by averages would not expect. */
+/** Row `n` was created `n` ms ago; failed rows are the oldest, which a plan based on averages would not expect. */
 const ID = sql`uuidv7(make_interval(secs => n / -1000.0))`
 const TIME = sql`now() + make_interval(secs => n / -1000.0)`
 

@@ -13,7 +13,7 @@ import {
 import { median } from './platform.ts'
 
 // Any page of the lists of an account with 1,000,000 rows beside the same of one with 1,000, and /endpoints of an
-// account that sees 1,000 of 1,000,000 beside one that sees 1,000 of 1,000. Over HTTP, both sides by turns.
+// account that sees 1,000 of 1,000,000 beside one that sees 1,000 of 1,000. Over HTTP, both sides in turn.
 
 const MANY = 1_000_000
 const FEW = 1_000
@@ -44,7 +44,7 @@ const totalOf = async (target: Target): Promise<string> => String((await read(ta
 
 let worst = 0
 
-/** Measures two targets by turns, so that whatever else the machine does meets both. */
+/** Measures two targets in turn, so that other load on the machine affects both. */
 async function compare(what: string, many: Target, few: Target): Promise<void> {
   const times: { many: number[]; few: number[] } = { many: [], few: [] }
   for (let round = 0; round <= ROUNDS; round++) {
@@ -62,7 +62,7 @@ async function compare(what: string, many: Target, few: Target): Promise<void> {
   console.log(`${what.padEnd(58)} ${slow.toFixed(2)} ms beside ${fast.toFixed(2)} ms   ${ratio.toFixed(2)}x`)
 }
 
-/** The cursor that continues below an id: a list takes any id of its own after its own scope. */
+/** Returns the cursor that continues below an id: the list's own scope with that id. */
 async function cursorAt(target: Target, id: string): Promise<string> {
   const { next_cursor } = await read(target)
   const [scope] = Buffer.from(String(next_cursor), 'base64url').toString().split('.')
@@ -123,7 +123,7 @@ const [many, few, busy] = [
 for (const fill of [fillDatasets, fillRuns]) {
   await fill(large.db, many.id, MANY)
   await fill(large.db, few.id, FEW)
-  // Newer than everything: what a page must not have to pass over.
+  // These rows are newer than all others, and a page must not have to skip them.
   await fill(large.db, busy.id, MANY / 10)
 }
 const seers: { side: Side; account: BenchAccount }[] = []

@@ -10,12 +10,12 @@ import { makeInputs } from './merge/inputs.ts'
 const METHODS = ['slerp', 'ties', 'dare', 'adapter_merge'] as const
 type Method = (typeof METHODS)[number]
 
-/** Most that each may take, in times of the copy with fsync. */
+/** The goals, as multiples of the time of the copy with fsync. */
 const GOALS: Record<Method, number> = { slerp: 1, ties: 2, dare: 1.5, adapter_merge: 1.5 }
 const MEMORY_GOAL_MB = 160
 const DISK_BYTES = 7e9
 
-/** What one child process took. */
+/** The figures of one child process. */
 interface Figure {
   wall_s: number
   cpu_s: number
@@ -74,7 +74,7 @@ function report(method: Method): void {
 /** Runs `merge/one.ts` in a process of its own. */
 function measure(what: Method | 'copy', threads = '1'): Figure {
   rmSync(join(dir, 'out'), { recursive: true, force: true })
-  // What earlier writes left to do for the disk is not charged to this one.
+  // Pending writes of earlier steps must not count for this one.
   spawnSync('sync')
   const script = join(import.meta.dirname, 'merge', 'one.ts')
   const output = execFileSync(process.execPath, [script, what, dir, threads], { encoding: 'utf8' })

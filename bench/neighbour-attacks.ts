@@ -15,36 +15,36 @@ import { FRAME } from '../schemas/link.ts'
 import { compressedTable, environmentOf, openSockets } from './neighbour-tools.ts'
 import type { BenchPlatform } from './platform.ts'
 
-/** One way to bother others, and something of the same size that bothers nobody. */
+/** A way to disturb other accounts, and a harmless request of the same size. */
 export interface Attack {
   name: string
   perSecond: number
   bytes: number
-  /** Gives the status of the answer, `CUT` or `HELD`. */
+  /** Returns the status of the response, `CUT` or `HELD`. */
   act: (nth: number) => Promise<number>
   harmless: (nth: number) => Promise<number>
   prepare?: () => Promise<void>
-  /** Lets go what the attack holds. */
+  /** Releases the resources that the attack holds. */
   end?: () => Promise<void>
 }
 
 interface Attacks extends AsyncDisposable {
   attacks: Attack[]
-  /** What cannot be driven on one machine, and where it is shown instead. */
+  /** Attacks that one machine cannot run, and the place where they are tested instead. */
   notDriven: string[]
 }
 
 type Json = Record<string, unknown>
 
 const BUILDER = '/api/builder/v1'
-/** Destinations that an account may have, and some more. */
+/** More webhook endpoints than an account may have. */
 const DESTINATIONS = 40
 const WAIT_MS = 20_000
 const MOST_TRIES = 60
-/** As many as one read gives. */
+/** The number of lines that one read returns. */
 const LOG_LINES = 5_000
 
-/** Definitions that each are made of the next one twice. */
+/** Builds definitions that each refer to the next one twice. */
 function ladder(depth: number, step: (next: Json) => Json): Json {
   const steps = Array.from({ length: depth }, (_, i) => [
     `d${i}`,
@@ -53,13 +53,13 @@ function ladder(depth: number, step: (next: Json) => Json): Json {
   return { type: 'object', properties: { x: { $ref: '#/$defs/d0' } }, $defs: Object.fromEntries(steps) }
 }
 const byDepth = ladder(34, (next) => ({ anyOf: [{ properties: { a: next } }, { properties: { a: next } }] }))
-/** Asks again each second, for a while. */
+/** Retries each second, for a while. */
 const patiently = <T>(ask: () => Promise<T>): Promise<T> =>
   pRetry(ask, { retries: MOST_TRIES - 1, minTimeout: 1_000, factor: 1 })
 
 const nested = (levels: number): unknown => (levels === 0 ? 'leaf' : { a: nested(levels - 1) })
 
-/** Sets up the second account, its model and its node, and says what they can do to others. */
+/** Sets up the second account with its model and node, and returns its attacks. */
 export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
   await using stack = new AsyncDisposableStack()
   const { baseUrl, operationsKey } = platform
@@ -110,7 +110,7 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
   const infer = (id: string, input: unknown, verb = 'infer') =>
     ask('POST', `/endpoints/${id}/${verb}`, { input })
   const list = () => ask('GET', '/endpoints')
-  /** A request of about so many bytes that is answered at once. */
+  /** Makes a request of about this many bytes that gets an immediate response. */
   const padded = (bytes: number) => {
     const pad = 'x'.repeat(bytes)
     return () => infer('none', { pad })
@@ -153,7 +153,7 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
     async prepare() {
       const made = { name: `costly-${newId()}`, input_schema: byDepth, example_input: { x: 1 } }
       const path = `/training/runs/${jobId}/register-for-inference`
-      // What the attacks before have left in the line goes first.
+      // Work of the earlier attacks is ahead in the queue.
       costly = (await patiently(() => api.post<{ endpoint_id: string }>(path, made))).endpoint_id
     },
     act: () => infer(costly, { x: nested(40) }),
@@ -225,7 +225,7 @@ export async function openAttacks(platform: BenchPlatform): Promise<Attacks> {
         })
         if (status < 300) hooks.push((JSON.parse(text) as { endpoint_id: string }).endpoint_id)
       }
-      // Nobody on this machine answers challenges: what is measured is what comes after them.
+      // No host on this machine answers challenges, and the bench is about the deliveries after them.
       await db
         .updateTable('webhook_endpoint')
         .set({ verification_status: 'active' })
@@ -353,7 +353,7 @@ const INVENTORY = {
   version: '0.12.0',
 }
 
-/** A node of the loud account that only this driver speaks for. */
+/** Joins a node of the attacking account that only this driver controls. */
 async function joined(
   made: <T>(path: string, key: string, body: unknown) => Promise<T>,
   { operationsKey, accountId }: { operationsKey: string; accountId: string },

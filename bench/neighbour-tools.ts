@@ -2,11 +2,11 @@ import { readFileSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
 import { runProgram } from '../platform/processes/run-program.ts'
 
-/** What becomes of a connection in place of a status: the platform has closed it, or the driver once the phase was over. */
+/** Used in place of a status: the platform has closed the connection, or the driver has after the phase. */
 export const CUT = 0
 export const HELD = 1
 
-/** Connections that are held open without going on. */
+/** Opens connections and holds them without sending. */
 export function openSockets(baseUrl: string) {
   const { hostname, port } = new URL(baseUrl)
   const open = new Set<Socket>()
@@ -49,7 +49,7 @@ export function openSockets(baseUrl: string) {
   }
 }
 
-/** A column of one text, many times. */
+/** Returns a table with a column that repeats one text. */
 export async function compressedTable(python: string): Promise<Buffer> {
   const program = [
     'import sys, io',
@@ -67,7 +67,7 @@ export async function compressedTable(python: string): Promise<Buffer> {
   return stdout
 }
 
-/** A variable of another process. */
+/** Returns a variable of another process's environment. */
 export const environmentOf = (pid: number, name: string): string | undefined =>
   readFileSync(`/proc/${pid}/environ`, 'utf8')
     .split('\0')

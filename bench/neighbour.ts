@@ -4,22 +4,23 @@ import { type Attack, openAttacks } from './neighbour-attacks.ts'
 import { CUT, HELD } from './neighbour-tools.ts'
 import { startPlatform } from './platform.ts'
 
-// A quiet account's warm inference while another account, or a stranger, attacks: its p99 during each attack beside its p99 while
-// the other account sends harmless requests of the same size at the same rate, in turn. `neighbour.ts short` takes three minutes.
+// Warm inference of a quiet account while another account, or a stranger, attacks: its p99 during each attack beside
+// its p99 while the other account sends harmless requests of the same size at the same rate, in turn. `neighbour.ts
+// short` takes three minutes.
 
 const isShort = process.argv.includes('short')
 const only = process.argv.slice(2).filter((word) => word !== 'short')
 const PHASE_MS = isShort ? 3_000 : 5_000
 const ROUNDS = isShort ? 1 : 2
-/** Between two phases, so that what one left under way does not count for the next. */
+/** The pause between two phases, so that open work of one does not count for the next. */
 const REST_MS = isShort ? 500 : 1_000
 const QUIET_PER_S = 40
 const WARM_UP = 100
-/** What is not answered by then counts as such: attackers do not wait for ever. */
+/** Requests without a response by then count as such, because an attacker does not wait forever. */
 const MOST_OPEN = 400
 const DEADLINE_MS = 10 * 60_000
 
-/** Calls `send` at a steady rate, whatever the answers do, until the time is over; waits for none. */
+/** Calls `send` at a steady rate, without waiting for responses, until the time is over. */
 async function atRate(perSecond: number, forMs: number, send: (nth: number) => void): Promise<void> {
   const began = performance.now()
   for (let nth = 0; ; nth++) {
@@ -32,10 +33,10 @@ async function atRate(perSecond: number, forMs: number, send: (nth: number) => v
 }
 
 interface Phase {
-  /** Milliseconds of the quiet account's requests, from when each was due. */
+  /** Milliseconds of the quiet account's requests, from the time when each was due. */
   times: number[]
   failed: number
-  /** How often the other side was answered with which status, `CUT` or `HELD`. */
+  /** The responses to the other side by status, `CUT` or `HELD`. */
   statuses: Map<number, number>
 }
 

@@ -15,7 +15,7 @@ const PROFILES = ['tabular', 'llm', 'generative']
 const STATES = ['warm', 'idle', 'running', 'evicted', 'loading_model'] as const
 
 let seed = 20_261
-/** A small fixed generator, so that two runs do the same. */
+/** A small generator with a fixed seed, so that two runs do the same. */
 const random = () => {
   seed = (Math.imul(seed, 1_664_525) + 1_013_904_223) >>> 0
   return seed / 2 ** 32

@@ -10,13 +10,13 @@ import { readIdentity } from '../embedded/processes/pid-files.ts'
 import { ensurePythonEnv } from '../node-runtime/environments/python-env.ts'
 import { readConfig } from '../platform/config.ts'
 
-/** A whole platform of its own, as `npm start` gives it, with one trained model behind an endpoint. */
+/** A whole platform as `npm start` runs it, with one trained model behind an endpoint. */
 export interface BenchPlatform extends AsyncDisposable {
   baseUrl: string
   apiKey: string
   accountId: string
   operationsKey: string
-  /** What its processes log. */
+  /** The folder of its logs. */
   logs: string
   api: BuilderClient
   endpoint: Awaited<ReturnType<typeof register>>
@@ -24,7 +24,7 @@ export interface BenchPlatform extends AsyncDisposable {
   pidOf: (name: 'api' | 'gate' | 'node' | 'control' | 'postgres' | 'temporal') => number
 }
 
-/** Starts it on a directory of its own and trains a tabular model; disposing it removes everything. */
+/** Starts a platform on a directory of its own and trains a tabular model; disposing it removes everything. */
 export async function startPlatform(env: NodeJS.ProcessEnv = {}): Promise<BenchPlatform> {
   const dataDir = mkdtempSync(join(tmpdir(), 'hearth-bench-'))
   const readyFile = join(dataDir, 'ready.json')
@@ -78,14 +78,14 @@ async function trainEndpoint(api: BuilderClient) {
 
 const TICKS_PER_SECOND = 100
 
-/** CPU seconds that a process has used so far. */
+/** Returns the CPU seconds that a process has used so far. */
 export function cpuSeconds(pid: number): number {
   const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
   return (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND
 }
 
-/** The live descendants of a process whose command holds a word. */
+/** Returns the live descendants of a process whose command contains a word. */
 export function descendants(pid: number, word: string): number[] {
   const parents = new Map<number, number>()
   for (const name of readdirSync('/proc').filter((each) => /^\d+$/.test(each))) {
@@ -93,7 +93,7 @@ export function descendants(pid: number, word: string): number[] {
       const stat = readFileSync(`/proc/${name}/stat`, 'utf8')
       parents.set(Number(name), Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]))
     } catch {
-      // It has ended meanwhile.
+      // The process has exited meanwhile.
     }
   }
   const isBelow = (child: number): boolean => {
@@ -110,7 +110,7 @@ export function descendants(pid: number, word: string): number[] {
   return [...parents.keys()].filter((each) => isBelow(each) && commandOf(each).includes(word))
 }
 
-/** The TCP port that a process listens on, if it does. */
+/** Returns the TCP port that a process listens on, if it does. */
 export function listeningPort(pid: number): number | undefined {
   const sockets = new Set(
     readdirSync(`/proc/${pid}/fd`).flatMap((fd) => {
@@ -129,7 +129,7 @@ export function listeningPort(pid: number): number | undefined {
   return undefined
 }
 
-/** The middle of a list of figures. */
+/** Returns the middle of a list of figures. */
 export function median(figures: readonly number[]): number {
   return figures.toSorted((a, b) => a - b)[Math.floor(figures.length / 2)] ?? Number.NaN
 }

@@ -7,7 +7,7 @@ interface ErrorBody {
   error?: { code?: string; message?: string }
 }
 
-/** Speaks to `/api/v1/admin` with the operations key; every failure is a sentence that says what to do. */
+/** Sends requests to `/api/v1/admin` with the operations key; every failure has a message that says what to do. */
 export class AdminClient {
   readonly baseUrl: string
   readonly #operationsKey: string
@@ -17,7 +17,7 @@ export class AdminClient {
     this.#operationsKey = operationsKey
   }
 
-  /** The answer's JSON; `undefined` for an answer without a body. */
+  /** Returns the JSON of the response; `undefined` without a body. */
   async call<T>(method: Method, path: string, body?: unknown): Promise<T> {
     const { statusCode, text } = await this.#send(method, path, body)
     const parsed = parse(text)
@@ -25,7 +25,7 @@ export class AdminClient {
     throw new CliError(this.#explain(statusCode, parsed), statusCode === 422 ? WRONG_USE : 1)
   }
 
-  /** Every page of a list. */
+  /** Returns the items of every page of a list. */
   async all<T>(path: string, plural: string): Promise<T[]> {
     const items: T[] = []
     for (let cursor: string | null = ''; cursor !== null;) {

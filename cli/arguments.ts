@@ -1,7 +1,7 @@
 import { InvalidArgumentError } from 'commander'
 import { ENDPOINT_NAME } from '../schemas/endpoint.ts'
 
-/** Parses an option that counts something. */
+/** Parses an option that is a count. */
 export function wholeNumber(text: string): number {
   if (/^\d{1,9}$/.test(text)) return Number(text)
   throw new InvalidArgumentError('It has to be a whole number of at least 0.')
@@ -13,13 +13,13 @@ export function port(text: string): number {
   throw new InvalidArgumentError('It has to be a port: a whole number from 0 (any free one) to 65535.')
 }
 
-/** Parses an option that is a status of HTTP. */
+/** Parses an option that is an HTTP status. */
 export function httpStatus(text: string): number {
   if (/^[2-5]\d\d$/.test(text)) return Number(text)
   throw new InvalidArgumentError('It has to be a status of HTTP from 200 to 599.')
 }
 
-/** Parses an option that is the address of a platform. */
+/** Parses an option that is the URL of a platform. */
 export function baseUrl(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined
   if (url && (url.protocol === 'http:' || url.protocol === 'https:') && url.search === '' && url.hash === '')
@@ -27,13 +27,13 @@ export function baseUrl(text: string): string {
   throw new InvalidArgumentError('It has to be an address such as http://127.0.0.1:8420.')
 }
 
-/** Parses an option that goes into a header of a request. */
+/** Parses an option that becomes a request header. */
 export function headerText(text: string): string {
   if (/^[!-~]+$/.test(text)) return text
   throw new InvalidArgumentError('It has to be one word of printable ASCII characters.')
 }
 
-/** Adds a signing secret to those before it. */
+/** Appends a signing secret to the earlier ones. */
 export function signingSecret(text: string, earlier: string[]): string[] {
   if (/^whsec_[A-Za-z0-9_-]+$/.test(text)) return [...earlier, text]
   throw new InvalidArgumentError(
@@ -41,7 +41,7 @@ export function signingSecret(text: string, earlier: string[]): string[] {
   )
 }
 
-/** Parses an option that has to say something. */
+/** Parses an option that must not be blank. */
 export function filled(text: string): string {
   if (/\S/.test(text)) return text
   throw new InvalidArgumentError('It must not be blank.')

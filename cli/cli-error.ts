@@ -1,4 +1,4 @@
-/** A failure that its sentence explains: printed without a stack. */
+/** A failure whose message explains it, so it is printed without a stack. */
 export class CliError extends Error {
   override readonly name = 'CliError'
   readonly exitCode: number
@@ -9,7 +9,7 @@ export class CliError extends Error {
   }
 }
 
-/** A mistake in what was typed, or in the environment. */
+/** Makes the error for a mistake in the command line or the environment. */
 export const usageError = (message: string): CliError => new CliError(message, WRONG_USE)
 
 export const WRONG_USE = 2

@@ -4,29 +4,29 @@ import { type Config, readConfig } from '../platform/config.ts'
 import { AdminClient } from './admin-client.ts'
 import { CliError, usageError } from './cli-error.ts'
 
-/** Options that every command takes. */
+/** Options that every command accepts. */
 export interface GlobalOptions {
   baseUrl?: string
   operationsKey?: string
   json?: boolean
 }
 
-/** What `npm start` leaves in its data directory while it is up. */
+/** The file that `npm start` writes to its data directory while it is up. */
 interface Ready {
   base_url: string
   operations_key: string
   account_id: string
 }
 
-/** Where to speak to, and as whom. */
+/** The platform to send requests to, and the credentials. */
 export interface Context {
   client: AdminClient
-  /** The account of a running embedded platform, for commands that need one and are given none. */
+  /** The account of a running embedded platform, for commands that need one and have no option. */
   defaultAccount: string | undefined
   json: boolean
 }
 
-/** Options win over the environment, that over a platform running on this machine. */
+/** Options override the environment, which overrides a platform running on this machine. */
 export function openContext(options: GlobalOptions, config: Config = readConfig()): Context {
   const readyFile = join(config.HEARTH_DATA_DIR, 'ready.json')
   const ready = readReady(readyFile)

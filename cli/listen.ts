@@ -34,7 +34,7 @@ interface Event {
   data?: { verification_challenge?: string; resource?: { id?: string; status?: string } }
 }
 
-/** A receiver of webhooks to try them with. */
+/** Receives webhooks, for trying them out. */
 export function listenCommand(program: Command): void {
   program
     .command('listen')
@@ -177,7 +177,10 @@ function fileOf(option: string, path: string): Buffer {
   }
 }
 
-/** The caller's own, or one for `localhost` that is made once and kept, so that a platform can be told to trust it. */
+/**
+ * Returns the caller's certificate, or one for `localhost` that is made once and stored, so that a platform can
+ * be configured to trust it.
+ */
 async function certificateFor({
   cert,
   key,

@@ -4,7 +4,7 @@ type Cell = string | number | boolean | null | undefined
 
 const show = (cell: Cell): string => (cell === null || cell === undefined || cell === '' ? '-' : String(cell))
 
-/** Rows under headings, each column as wide as it needs to be. */
+/** Formats rows under headings, with each column as wide as necessary. */
 export function table(headings: readonly string[], rows: readonly (readonly Cell[])[]): string {
   const lines = [headings, ...rows.map((row) => row.map(show))]
   const widths = headings.map((_, column) => Math.max(...lines.map((line) => (line[column] ?? '').length)))
@@ -18,7 +18,7 @@ export function table(headings: readonly string[], rows: readonly (readonly Cell
     .join('\n')
 }
 
-/** For scripts the answer as it came, for people the words. */
+/** Prints the response as JSON for scripts, and the text for people. */
 export function print({ json }: Pick<Context, 'json'>, answer: unknown, words: string): void {
   console.log(json ? JSON.stringify(answer, null, 2) : words)
 }

@@ -9,7 +9,7 @@ import { auditCommands, endpointCommands, killSwitchCommands } from './commands/
 import { type Context, type GlobalOptions, openContext } from './context.ts'
 import { listenCommand } from './listen.ts'
 
-/** Everything that operators do from a shell. */
+/** Builds the commands of operators. */
 export function createProgram(): Command {
   const program = new Command('hearth')
     .description('Administers a Hearth platform through its admin routes.')
@@ -22,7 +22,7 @@ export function createProgram(): Command {
     )
     .option('--json', 'print the answer as JSON')
     .configureOutput({ outputError: (text, write) => write(inOneLine(text)) })
-    // Commands that are made from here on inherit it.
+    // Commands that are added from here on inherit it.
     .exitOverride((err) => {
       process.exit(err.exitCode === 0 ? 0 : WRONG_USE)
     })
@@ -52,7 +52,7 @@ Examples:
   return program
 }
 
-/** What is wrong with the command line, and where to look. */
+/** Shortens the error about a command line to one line with a hint at the help. */
 function inOneLine(text: string): string {
   const said = text
     .trim()

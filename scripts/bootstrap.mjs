@@ -31,7 +31,7 @@ function read(file) {
   }
 }
 
-/** Whether node_modules holds what package-lock.json asks for. */
+/** Returns whether node_modules has the packages of package-lock.json. */
 function isInstalled() {
   if (!existsSync(join(BIN, 'node'))) return false
   if (read(STAMP)?.trim() === lockDigest()) return true
@@ -58,7 +58,7 @@ async function install() {
   const npm = process.platform === 'win32' ? 'npm.cmd' : 'npm'
   const quiet = ['--no-audit', '--no-fund', '--loglevel=error']
   let { code, output } = await capture(npm, ['ci', ...quiet])
-  // A registry that lacks packages of other platforms makes `npm ci` refuse a lock file that is otherwise whole.
+  // With a registry that lacks packages of other platforms, `npm ci` refuses a valid lock file.
   if (code !== 0 && output.includes('EUSAGE')) {
     say('npm ci does not take package-lock.json as it is; installing with npm install, versions as locked')
     ;({ code, output } = await capture(npm, ['install', '--no-save', ...quiet]))
@@ -107,7 +107,7 @@ async function installOnce() {
   }
 }
 
-/** Runs a program with Node 24, which is first on its PATH as well; signals reach it as they reach us. */
+/** Runs a program with Node 24, which also comes first on its PATH; signals to this process are passed on. */
 function run(program, args) {
   const env = {
     ...process.env,
@@ -120,7 +120,7 @@ function run(program, args) {
   process.on('SIGINT', () => !process.stdin.isTTY && forward('SIGINT'))
   process.on('SIGTERM', forward)
   process.on('SIGHUP', forward)
-  // npm ends at once on SIGTERM and tells its scripts nothing: what it started must notice.
+  // npm exits at once on SIGTERM without signalling its scripts, so this process watches its parent.
   const npm = process.ppid
   const watch = () => process.ppid !== npm && forward('SIGTERM')
   if (process.env.npm_lifecycle_event) setInterval(watch, 300).unref()

@@ -4,7 +4,7 @@ import asc from 'assemblyscript/asc'
 const ROOT = join(import.meta.dirname, '..')
 const MERGE = 'node-runtime/merge'
 
-/** Compiles node-runtime/merge/assembly; the same sources and compiler give the same bytes. */
+/** Compiles node-runtime/merge/assembly; the same sources and compiler yield the same bytes. */
 export async function buildKernels(outFile: string): Promise<void> {
   const { error } = await asc.main(
     [

@@ -7,9 +7,12 @@ import { readFileSync } from 'node:fs'
 const TYPES = 'feat fix refactor perf test docs build ci chore revert'.split(' ')
 const HEADER = new RegExp(`^(?:${TYPES.join('|')})(?:\\([^()\\s]+\\))?!?: \\S`)
 const LONGEST = 72
-/** As `git revert` words it. */
+/** The subject that `git revert` writes. */
 const REVERT = /^(?:Revert|Reapply) "/
-/** Merges, and what a rebase folds into an earlier commit: the hook lets git's own words pass, a range must not hold the latter. */
+/**
+ * Merges, and commits that a rebase folds into an earlier one: the hook accepts git's own subjects, but a range
+ * must not contain the latter.
+ */
 const OF_GIT = /^(?:Merge|fixup!|squash!|amend!) /
 const NEEDS_NO_BODY = /^(?:chore: release\b|revert[(!:])/
 
@@ -27,7 +30,10 @@ function faultsOf(message) {
   ].filter(Boolean)
 }
 
-/** The message in git's file, without what git takes out of it: comments, and the difference that `commit -v` shows. */
+/**
+ * Returns the message in git's file without the parts that git removes: comments, and the
+ * difference that `commit -v` shows.
+ */
 function fromFile(file) {
   const [text = ''] = readFileSync(file, 'utf8').split(/^# -+ >8 -+$/m)
   const message = text.replace(/^#.*\n?/gm, '').trim()
@@ -38,7 +44,7 @@ function fromRange(range) {
   const args = ['log', '--no-merges', '--reverse', '--format=%h%n%B%x00', '--end-of-options', range, '--']
   const options = { encoding: 'utf8', stdio: ['ignore', 'pipe', 'inherit'], maxBuffer: Infinity }
   const { status, stdout } = spawnSync('git', args, options)
-  // Git has said why.
+  // git has printed the error.
   if (status !== 0) process.exit(2)
   const commits = stdout.split('\0').map((text) => text.trim().split('\n'))
   return commits.slice(0, -1).map(([hash, ...lines]) => [hash, lines.join('\n')])

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// Writes the secrets that docker-compose.yml asks for into .env, once: an existing file is left as it is.
+// Writes the secrets that docker-compose.yml needs into .env, once: an existing file is not changed.
 import { randomBytes } from 'node:crypto'
 import { writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'

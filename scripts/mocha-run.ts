@@ -3,21 +3,21 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { run } from './run-command.ts'
 
-/** How many tests ended in which way. */
+/** The number of tests by outcome. */
 export interface Counts {
   passed: number
   failed: number
   skipped: number
 }
 
-/** How one test ended, or a hook that failed. */
+/** The outcome of one test, or of a hook that failed. */
 export interface Ending {
-  /** Relative to the checkout; empty for what belongs to no file. */
+  /** Relative to the checkout; empty for a failure without a file. */
   file: string
-  /** With the titles of the suites around it. */
+  /** With the titles of the enclosing suites. */
   title: string
   outcome: keyof Counts
-  /** Milliseconds that it took with its hooks, where that is known. */
+  /** Milliseconds of the test with its hooks, where known. */
   ms?: number
 }
 
@@ -25,19 +25,19 @@ export interface Ending {
 export interface Suite {
   name: string
   specs: string[]
-  /** It is stopped after this long. */
+  /** The time after which it is stopped. */
   minutes: number
 }
 
 interface MochaOptions {
-  /** Added to the environment of this process. */
+  /** Variables that are added to the environment of this process. */
   env: NodeJS.ProcessEnv
   /** Further arguments for mocha. */
   args?: string[]
   output?: 'live' | 'afterwards'
 }
 
-/** Runs one suite and tells how each of its tests ended; a run that dies or hangs counts as one more failure. */
+/** Runs one suite and returns the outcome of each of its tests; a run that dies or hangs counts as one more failure. */
 export async function runSuite(suite: Suite, options: MochaOptions): Promise<Ending[]> {
   const { env, args = [], output = 'live' } = options
   const folder = mkdtempSync(join(tmpdir(), 'hearth-tests-'))
@@ -64,15 +64,18 @@ export async function runSuite(suite: Suite, options: MochaOptions): Promise<End
   }
 }
 
-/** A process that had to be killed after its last test: something leaks, but what the tests said stands. */
+/**
+ * The failure of a process that had to be killed after its last test: something leaks, but the
+ * outcomes of its tests count.
+ */
 const LINGERS = 'the process ends with its last test'
 
-/** Where more files than this have failures, it is no accident. */
+/** With failures in more files than this, they are not accidental. */
 const MOST_FILES = 5
 
 /**
- * Runs each file that has failures once more by itself, unless these are more than a few. What happened then stands in
- * the place of what happened before; `flaky` are the failures that did not come again.
+ * Runs each file with failures again by itself, unless there are many such files. The new outcomes replace the earlier
+ * ones; `flaky` has the failures that did not recur.
  */
 export async function secondChance(
   first: Ending[],
@@ -86,7 +89,7 @@ export async function secondChance(
   for (const [file, before] of byFile) {
     const now = await again(file)
     const failing = new Set(now.filter(({ outcome }) => outcome === 'failed').map(({ title }) => title))
-    // A run that broke off says nothing of the tests it did not come to.
+    // A run that broke off has no outcome for the tests it did not reach.
     const isWhole = now.every((ending) => ending.file === file)
     if (isWhole) flaky.push(...before.filter(({ title }) => !failing.has(title)))
     endings = [...endings.filter((ending) => ending.file !== file), ...now]
@@ -102,7 +105,7 @@ export function countsOf(endings: Ending[]): Counts {
   return counts
 }
 
-/** The files that took longest, as lines to print. */
+/** Returns the slowest files, as lines to print. */
 export function slowestFiles(endings: readonly Ending[], most: number): string[] {
   const byFile = new Map<string, number>()
   for (const { file, ms = 0 } of endings) if (file !== '') byFile.set(file, (byFile.get(file) ?? 0) + ms)
@@ -112,7 +115,7 @@ export function slowestFiles(endings: readonly Ending[], most: number): string[]
     .map(([file, ms]) => `${(ms / 1000).toFixed(1).padStart(7)} s  ${file}`)
 }
 
-/** What the reporter wrote, whether it came to the end, and whether its process then lived on. */
+/** Returns the records of the reporter, whether the run was complete, and whether its process then lived on. */
 function read(record: string): { endings: Ending[]; isWhole: boolean; lingers: boolean } {
   const lines = existsSync(record) ? readFileSync(record, 'utf8').split('\n').filter(Boolean) : []
   const told = lines.map((line) => JSON.parse(line) as Ending | { ended: true } | { lingers: true })

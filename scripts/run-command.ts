@@ -5,11 +5,11 @@ import { signalGroup } from '../platform/processes/signals.ts'
 interface RunOptions {
   env?: NodeJS.ProcessEnv
   minutes?: number
-  /** `afterwards` keeps what it prints until it has ended, so that it does not mix with what runs beside it. */
+  /** `afterwards` prints the output when the command has ended, so that it does not mix with others. */
   output?: 'live' | 'afterwards'
 }
 
-/** How long what it printed may still be on its way once a command has ended. */
+/** The time in which the last output may still arrive after a command has ended. */
 const OUTPUT_MS = 1_000
 
 const running = new Set<ChildProcess>()
@@ -20,11 +20,11 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) {
   })
 }
 
-/** Runs one command to its end, or to the end of its time; answers whether it succeeded. */
+/** Runs one command to its end, or until its time is up; returns whether it succeeded. */
 export function run([command = '', ...args]: string[], options: RunOptions = {}): Promise<boolean> {
   const { env = {}, minutes = 10, output = 'live' } = options
   const stdio = output === 'live' ? ('inherit' as const) : ('pipe' as const)
-  // A group of its own, so that what it leaves behind can be found.
+  // The command has a process group of its own, so that processes it leaves can be found.
   const child = spawn(command, args, {
     stdio: ['ignore', stdio, stdio],
     env: { ...process.env, ...env },
@@ -64,7 +64,7 @@ function stopLate(child: ChildProcess, minutes: number): void {
   setTimeout(() => signalAll(child, 'SIGKILL'), 12_000).unref()
 }
 
-/** Reaches a command and all that it started in its group. */
+/** Signals a command and all processes of its group. */
 function signalAll({ pid }: ChildProcess, signal: NodeJS.Signals): void {
   if (pid !== undefined) signalGroup(pid, signal)
 }

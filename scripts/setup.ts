@@ -47,7 +47,7 @@ if (!existsSync(credentials)) {
 }
 console.log(readFileSync(credentials, 'utf8'))
 
-/** Makes the bucket of the object store where it is missing. */
+/** Creates the bucket of the object store if it is missing. */
 async function createBucket(): Promise<void> {
   if (!config.S3_BUCKET) return
   const client = new S3Client({

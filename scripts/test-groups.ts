@@ -8,20 +8,20 @@ interface Group {
   name: string
   /** Folders of `test/`. */
   folders: string[]
-  /** How many files one mocha process runs, one after the other. */
+  /** The number of files that one mocha process runs, one after the other. */
   filesPerProcess: number
-  /** The most of its processes that run at once. */
+  /** The largest number of its processes that run at once. */
   sideBySide: number
 }
 
-/** Folders that no group names run with it. */
+/** The group of folders that no other group names. */
 const RULES: Group = {
   name: 'rules and outside systems',
   folders: ['domain', 'platform', 'db'],
   filesPerProcess: 20,
   sideBySide: 2,
 }
-/** Groups and their folders that take long per file stand first, so that no lane is left with one such file at the end. */
+/** Slow groups and folders come first, so that no lane is left with one slow file at the end. */
 const GROUPS: readonly Group[] = [
   { name: 'platforms', folders: ['e2e', 'faults', 'upgrade', 'compose'], filesPerProcess: 1, sideBySide: 2 },
   { name: 'jobs', folders: ['activities', 'workers'], filesPerProcess: 3, sideBySide: 2 },
@@ -31,12 +31,12 @@ const GROUPS: readonly Group[] = [
   RULES,
 ]
 
-/** Tests are busy for most of their time, so one more than cores keeps these busy. */
+/** Tests use most of a core, so one lane more than cores keeps all cores busy. */
 const LANES = availableParallelism() + 1
-/** No process of tests takes longer. */
+/** The time limit of one process of tests. */
 const MINUTES = 30
 
-/** Runs every test file of the checkout, and prints how long each group took. A free lane takes the next process. */
+/** Runs every test file of the checkout, and prints the duration of each group. A free lane takes the next process. */
 export async function runGroups(run: (suite: Suite) => Promise<Ending[]>): Promise<Ending[]> {
   const groups = GROUPS.map((group) => {
     return { ...group, waiting: suitesOf(group), running: 0, seconds: 0, endings: [] as Ending[] }
@@ -65,7 +65,7 @@ export async function runGroups(run: (suite: Suite) => Promise<Ending[]>): Promi
   return groups.flatMap(({ endings }) => endings)
 }
 
-/** Files of a folder take alike long, so they are dealt out in turn. */
+/** Files of a folder have similar durations, so they are distributed in turn. */
 function suitesOf(group: Group): Suite[] {
   const files = globSync('test/*/**/*.test.ts')
     .filter((file) => groupOf(file) === group)

@@ -12,16 +12,16 @@ export const TEST_LOCKS = join(import.meta.dirname, '..', 'test', 'support', 'se
 
 type Say = (line: string) => void
 
-/** Something tests need beside the npm packages: where it is, or why this machine has none. */
+/** A program that tests need beside the npm packages: its path, or the reason why this machine has none. */
 export interface Tool {
   name: string
-  /** Environment variable that tells tests where it is. */
+  /** The environment variable with its path. */
   variable: string
   path?: string
   missing?: string
 }
 
-/** Finds or installs every outside program of the tests; what cannot be had is named with its reason. */
+/** Finds or installs every external program of the tests; a missing one is reported with its reason. */
 export async function provideTools(cacheDir: string, say: Say): Promise<Tool[]> {
   const python = async (name: string, locksDir?: string) =>
     (await ensurePythonEnv(name, { cacheDir, log: say, locksDir })).python
@@ -33,7 +33,8 @@ export async function provideTools(cacheDir: string, say: Say): Promise<Tool[]> 
     await tool('S3 server', 'HEARTH_TEST_VERSITYGW', () => versitygw(cacheDir, say)),
     await tool('Python environment for tables', 'HEARTH_TEST_TABULAR', () => python('tabular')),
     await tool('openai client of Python', 'HEARTH_TEST_OPENAI', () => python('openai', TEST_LOCKS)),
-    // Installed here and not by the first test that needs them: that takes minutes of both cores.
+    // These are installed here and not by the first test that needs them, because the installation
+    // occupies both cores for minutes.
     await tool('Python environment for language models', 'HEARTH_TEST_LLM', () => python('llm')),
     await tool('llama.cpp', 'HEARTH_TEST_LLAMACPP', () => ensurePackages('llamacpp', { cacheDir, log: say })),
     await tool('nginx', 'HEARTH_TEST_NGINX', findNginx),
@@ -48,14 +49,14 @@ async function tool(name: string, variable: string, provide: () => Promise<strin
   }
 }
 
-/** A proxy as callers have them before the gateway; it comes with the machine or not at all. */
+/** Finds a proxy like those in front of a gateway; it is never installed. */
 export async function findNginx(): Promise<string> {
   const path = onPath('nginx')
   if (!path) throw new Error('there is no `nginx`')
   return path
 }
 
-/** A real S3-compatible server, built once per machine. */
+/** Returns a real S3-compatible server, built once per machine. */
 async function versitygw(cacheDir: string, say: Say): Promise<string> {
   const target = join(cacheDir, `versitygw-${VERSITYGW}`, 'versitygw')
   if (!isThere(target))
@@ -63,7 +64,7 @@ async function versitygw(cacheDir: string, say: Say): Promise<string> {
   return target
 }
 
-/** The Java server that skips time, from Maven Central, behind a script that takes the port as its argument. */
+/** Returns the Java server that skips time, from Maven Central, behind a script with the port as its argument. */
 async function testServer(cacheDir: string, say: Say): Promise<string> {
   const folder = join(cacheDir, `temporal-test-server-${TEST_SERVER}`)
   const script = join(folder, 'temporal-test-server')

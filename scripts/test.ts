@@ -62,7 +62,7 @@ async function runCheck({ name, script }: Check): Promise<Ending> {
   return { file: '', title: name, outcome: ok ? 'passed' : 'failed' }
 }
 
-/** Where tests find outside programs; the reason for an absent one becomes the reason of what is skipped. */
+/** Provides the external programs; the reason for a missing one becomes the reason of the skipped tests. */
 async function tools(): Promise<NodeJS.ProcessEnv> {
   const env: NodeJS.ProcessEnv = {}
   const say = (line: string) => console.log(`   ${line}`)
@@ -75,7 +75,7 @@ async function tools(): Promise<NodeJS.ProcessEnv> {
   return env
 }
 
-/** One PostgreSQL server for all of them; where it does not start, each process of tests says why. */
+/** Starts one PostgreSQL server for all tests; if it does not start, each process of tests reports why. */
 async function runAll(env: NodeJS.ProcessEnv): Promise<Ending[]> {
   const server = await startDatabaseServer().catch(() => undefined)
   const shared = { ...env, ...(server && { HEARTH_TEST_POSTGRES: server.address }) }

@@ -1,7 +1,8 @@
 // abort-probe.mjs: does a gateway survive clients that leave? It opens N clients and drops them (a) before the upstream
-// answers, (b) right after the first byte of a stream, (c) in a flood, one after the other from 3 ms on, wherever their
-// requests are then; and then: does the gateway still answer 200? Every request has a number by which fakellm tells when
-// its client left (GET /stats); the first number of each phase and when the clients left are printed.
+// responds, (b) right after the first byte of a stream, (c) in a flood, one after the other from 3 ms on, wherever
+// their requests are then; and then: does the gateway still return 200? Every request has a number, under which fakellm
+// reports when its client left (GET /stats); the first number of each phase and the times at which the clients left are
+// printed.
 // [KEY=key] [MODEL=model] node abort-probe.mjs URL [N] ['k: v' ...]   (loopback only)
 import net from 'node:net'
 const u = new URL(process.argv[2])
@@ -54,7 +55,7 @@ const alive = async () => {
     return e.cause?.code || e.name
   }
 }
-// what is asked would take far longer than anybody waits: only a cancelled request ends
+// The request would take far longer than the bench, so only a cancelled one ends.
 const PHASES = [
   { name: 'sync_before_headers', shape: 'fake-n1-g0-d60000', more: {}, when: () => 500 },
   { name: 'sse_before_headers', shape: 'fake-n20-g10-d60000', more: { stream: true }, when: () => 500 },

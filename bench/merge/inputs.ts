@@ -7,7 +7,10 @@ import { llamaShapes, writeLargeCheckpoint } from '../../test/support/builders/l
 const SIZE = { hidden: 1_024, inner: 4_096, layers: 24, vocab: 35_200 }
 const RANK = 16
 
-/** A base, two models near it and a LoRA adapter on all its linear layers; gives the number of parameters of each model. */
+/**
+ * Writes a base, two models near it and a LoRA adapter on all its linear layers; returns the number of
+ * parameters of each model.
+ */
 export function makeInputs(dir: string): number {
   const [parameters = 0] = [0, 1, 2].map((seed) =>
     writeLargeCheckpoint(join(dir, `m${seed}`), { seed, ...SIZE }),

@@ -70,7 +70,7 @@ export function accountCommands(program: Command, open: Open): void {
     })
 }
 
-/** API keys: their text is shown once, when they are made. */
+/** API keys: their text is shown once, at their creation. */
 export function keyCommands(program: Command, open: Open): void {
   const keys = program.command('keys').description('create, list and revoke API keys')
   keys
@@ -128,14 +128,14 @@ export function keyCommands(program: Command, open: Open): void {
     })
 }
 
-/** The account named, or that of the embedded platform. */
+/** Returns the named account, or that of the embedded platform. */
 export function account({ defaultAccount }: Context, given: string | undefined): string {
   const chosen = given ?? defaultAccount
   if (chosen) return id(chosen)
   throw usageError('Name an account: `hearth accounts list` shows them.')
 }
 
-/** An id as part of a path. */
+/** Checks an id that becomes part of a path. */
 export function id(text: string): string {
   if (isUuid(text)) return text
   throw usageError(`${JSON.stringify(text)} is no id: ids are UUIDs, which the list commands show`)

@@ -24,7 +24,7 @@ interface ImportOptions {
   account?: string
 }
 
-/** Models that come from this machine's disk, and those that accounts import from the hub. */
+/** Models from this machine's disk, and models that accounts import from the hub. */
 export function modelCommands(program: Command, open: Open): void {
   const models = program
     .command('models')
@@ -91,7 +91,7 @@ export async function importModel(
   return client.call('POST', `/model-imports/${version_id}:complete`, body)
 }
 
-/** Weights as pickles can run code when they are read, so they stay where they are. */
+/** Weights as pickles can run code when they are loaded, so they are not uploaded. */
 const LEFT_OUT = /(^|\/)\.|\.(bin|pt|pth|pkl|ckpt|py)$/
 
 async function filesBelow(path: string): Promise<LocalFile[]> {

@@ -4,7 +4,7 @@ import type { Context } from '../context.ts'
 import { print, table } from '../print.ts'
 import { account, id } from './accounts.ts'
 
-/** A move answers with what it changed. */
+/** The response to a change of a node has the changed field. */
 interface Moved {
   status?: string
   sharing?: string
@@ -12,7 +12,7 @@ interface Moved {
 
 type Open = (command: Command) => Context
 
-/** Machines of the pool and the tokens by which they join. */
+/** Machines of the pool, and the tokens with which they join. */
 export function nodeCommands(program: Command, open: Open): void {
   const create = async (
     accountId: string | undefined,
@@ -98,7 +98,7 @@ export function nodeCommands(program: Command, open: Open): void {
   }
 }
 
-/** What is missing between the node and the programs that it runs, or `full`. */
+/** Returns the measures that isolate the node from its programs and are missing, or `full`. */
 function isolationOf({ inventory: { isolation } }: NodeView): string {
   if (!isolation) return 'not known'
   const missing = Object.values(isolation).flatMap((measures) =>

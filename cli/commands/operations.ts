@@ -8,7 +8,7 @@ import { id } from './accounts.ts'
 
 type Open = (command: Command) => Context
 
-/** Stop admitting new work, and admit it again. */
+/** Stops the admission of new work, and resumes it. */
 export function killSwitchCommands(program: Command, open: Open): void {
   const killSwitch = program.command('killswitch').description('refuse all new work, or admit it again')
   const tell = (context: Context, status: KillSwitchStatus) => {
@@ -45,7 +45,7 @@ export function killSwitchCommands(program: Command, open: Open): void {
     })
 }
 
-/** Review of what is offered to everybody, and what is kept loaded. */
+/** Reviews public endpoints, and pins their models. */
 export function endpointCommands(program: Command, open: Open): void {
   const endpoints = program.command('endpoints').description('review public endpoints, keep models loaded')
   endpoints
@@ -107,7 +107,7 @@ export function endpointCommands(program: Command, open: Open): void {
     })
 }
 
-/** What a task has booked. */
+/** Shows the ledger entries of a task. */
 export function auditCommands(program: Command, open: Open): void {
   program
     .command('audit <task_id>')
