@@ -72,7 +72,7 @@ describe('hearth', () => {
 
     const [{ key_id }] = await json(['keys', 'list', account.account_id])
     assert.equal((await run(['keys', 'revoke', key_id])).code, 0)
-    // Within a second; this machine may be busy.
+    // The contract says within a second, but this machine may be busy.
     await until(async () => (await api.call('GET', '/api/builder/v1/endpoints', { key })).status === 401)
   })
 

@@ -11,17 +11,17 @@ import { podmanConfiguration } from '../support/servers/container-engine.ts'
 import { skipBecause } from '../support/skip.ts'
 
 const ROOT = resolve(import.meta.dirname, '..', '..')
-/** The image that the project's own images are built on. */
+/** The base image of the project's own images. */
 const BASE = 'node:24.21.0-bookworm-slim'
 const UP_MINUTES = 10
 
 /** The services of `docker-compose.yml`, running under a project name of their own. */
 export interface Deployment extends AsyncDisposable {
-  /** Runs `docker compose` on it; answers what it printed. */
+  /** Runs `docker compose` on it; returns its output. */
   compose(...args: string[]): Promise<string>
   /** Kills the first process of a service from outside its container, as a crash would. */
   crash(service: string): Promise<void>
-  /** Runs a program inside a service's container; answers how it ended. */
+  /** Runs a program inside a service's container; returns its exit code and output. */
   inside(service: string, ...command: string[]): Promise<{ code: number; output: string }>
 }
 

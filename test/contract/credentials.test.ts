@@ -8,7 +8,7 @@ const ROLES = ['viewer', 'operator', 'admin'] as const
 type Sent = 'nothing' | 'unknown key' | (typeof ROLES)[number] | 'operations key' | 'evaluator token'
 type Verdict = 'in' | 401 | 403
 
-/** What has to happen when a route that asks for `needed` is called with `sent`. */
+/** Returns the expected outcome when a route that requires `needed` is called with `sent`. */
 function verdict(needed: Credential, sent: Sent): Verdict {
   if (needed === 'none' || needed === 'signed-url') return 'in'
   if (needed === 'operations-key') return sent === 'operations key' ? 'in' : 401
@@ -61,17 +61,20 @@ describe('credentials', () => {
   }
 })
 
-/** Whether a status says "not you"; a join token and a signed URL are judged by their route, which may say so too. */
+/**
+ * Returns whether a status refuses the caller. The route itself checks a join token and a signed
+ * URL, and may refuse too.
+ */
 function isRefusal({ route }: Served, status: number): boolean {
   const needed = CREDENTIALS[route.operationId]
   if (needed === 'join-token' || needed === 'signed-url') return false
   return status === 401 || status === 403
 }
 
-/** The path with ids that exist nowhere. */
+/** Returns the path with ids that do not exist. */
 const concrete = ({ path }: Served): string => path.replaceAll(/\{\w+\}/g, () => newId())
 
-/** Something every route can look at and none can do anything with. */
+/** Returns a body that every route can parse and none accepts. */
 function bodyFor({ route }: Served, headers: Record<string, string>) {
   if (!route.body) return { headers }
   return { headers: { 'content-type': 'application/json', ...headers }, raw: '{}' }

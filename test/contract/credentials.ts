@@ -1,6 +1,6 @@
 import type { Role } from '../../api/http/caller.ts'
 
-/** The least that lets a caller in. `signed-url` is checked by the route itself. */
+/** The least credential that a route accepts. `signed-url` is checked by the route itself. */
 export type Credential =
   | Role
   | 'none'
@@ -11,7 +11,10 @@ export type Credential =
   | 'cohort'
   | 'signed-url'
 
-/** What each operation asks for, written down apart from the routes: a route that is not here fails the test. */
+/**
+ * The credential that each operation requires, listed apart from the routes: a route that is
+ * missing here fails the test.
+ */
 export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   getHealth: 'none',
   getInferenceHealth: 'none',

@@ -69,7 +69,7 @@ describe('route declarations', () => {
         'GET only reads',
       )
       for (const schema of [params, body, query, headers, success.schema, ...Object.values(also)]) {
-        // Compiles at first use; what does not compile fails here and not in front of a caller.
+        // Schemas are compiled at their first use; an invalid one must fail here and not at a request.
         if (schema) compile(schema)
       }
     })
@@ -81,7 +81,7 @@ describe('the OpenAPI document', () => {
     const now = JSON.stringify(toOpenApi(FAMILIES))
     const then = JSON.stringify(JSON.parse(await readFile(CHECKED_IN, 'utf8')))
 
-    // Not compared by assert: the difference of two whole documents helps nobody.
+    // assert is not used for the comparison, because the difference of two whole documents is of no use.
     assert.ok(now === then, 'docs/openapi/hearth.json is out of date')
   })
 

@@ -13,7 +13,7 @@ import { WebhookDeliveryStatus } from '../../schemas/webhook.ts'
 
 const FOLDER = new URL('../../db/migrations/', import.meta.url)
 
-/** The values that a CHECK constraint of the schema allows, by `table.column`. */
+/** Returns the values that each CHECK constraint of the schema allows, by `table.column`. */
 async function checkedValues(): Promise<Map<string, string[]>> {
   const found = new Map<string, string[]>()
   for (const name of (await readdir(FOLDER)).toSorted()) {

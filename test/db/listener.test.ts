@@ -81,7 +81,10 @@ describe('listener', () => {
     await eventually('the end of its connection', async () => (await connections()).length === 0 || undefined)
   })
 
-  /** A way to the database that is cut, both ends open, once a message from this side holds `mark`. */
+  /**
+   * Starts a proxy to the database that stops forwarding, with both ends open, once a message from
+   * this side contains `mark`.
+   */
   async function wayUntil(mark: string) {
     const { hostname, port } = new URL(database.url)
     const sockets: Socket[] = []

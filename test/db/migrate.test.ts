@@ -8,7 +8,7 @@ import { temporaryFolder } from '../support/builders/temporary-folder.ts'
 import { startDatabase, type TestDatabase } from '../support/servers/database.ts'
 
 const MIGRATIONS = fileURLToPath(new URL('../../db/migrations', import.meta.url))
-/** The first that had to keep the processes of the version before at work. */
+/** The first migration that had to be compatible with processes of the previous version. */
 const FIRST_EXPANDING = 22
 
 describe('migrate', () => {

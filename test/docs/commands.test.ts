@@ -12,16 +12,16 @@ const DOCUMENTS = [
   ...globSync('docs/**/*.md'),
 ]
 
-/** What npm itself does, and what is said of npm. */
+/** npm's own commands, and words that follow npm in prose. */
 const OF_NPM = new Set(['cache', 'ci', 'install', 'packages', 'run'])
 
-/** What a document tells its readers to type, by a pattern whose first group is the name of the command. */
+/** Returns the commands in the documents, by a pattern whose first group is the command's name. */
 const typed = (pattern: RegExp) =>
   DOCUMENTS.flatMap((file) =>
     [...readFileSync(file, 'utf8').matchAll(pattern)].map(([, words = '']) => ({ file, words })),
   )
 
-/** The first word that is no subcommand where one has to be; nothing when the command exists. */
+/** Returns the first word that should be a subcommand and is not; nothing when the command exists. */
 function unknownWord(program: Command, words: readonly string[]): string | undefined {
   const [word, ...rest] = words
   if (program.commands.length === 0 || word === undefined || !/^[a-z][a-z-]*$/.test(word)) return undefined

@@ -22,7 +22,7 @@ describe('access to an endpoint', () => {
     assert.equal(accessTo(of('public', 'approved'), 'other'), 'use')
     assert.equal(accessTo(of('public', 'pending_review'), 'other'), 'known')
     assert.equal(accessTo(of('public', 'rejected'), 'other'), 'known')
-    // Approved once, and taken back since.
+    // The endpoint was approved once, and is no longer public.
     assert.equal(accessTo(of('account', 'approved'), 'other'), 'none')
     assert.equal(accessTo(of('private', 'active'), 'other'), 'none')
   })

@@ -42,7 +42,7 @@ describe('the way from rows to a chat', function () {
   let hub: TestHub
   let platform: TestPlatform
   let datasetId: string
-  /** The first run that completed, and the one that began where it ended. */
+  /** The first run that completed, and the one that started from its model. */
   let tuned: string
   let retrained: string
 

@@ -157,7 +157,7 @@ describe('npm start', function () {
     await uploadTable(first.api, regressionTable(10))
     await first.stop()
 
-    // Reached by an address of its own choosing, as it is told; in a namespace of its own.
+    // The platform uses a configured address, and a namespace of its own.
     const port = await freePort()
     const env = {
       HEARTH_HOST: '0.0.0.0',
@@ -219,7 +219,7 @@ async function runToEnd(args: string[], env: NodeJS.ProcessEnv): Promise<{ code:
   return { code, stderr }
 }
 
-/** A run of some ten seconds that checkpoints on its way. */
+/** Starts a run of some ten seconds with checkpoints. */
 async function longRun({ api }: TestPlatform): Promise<string> {
   const { dataset_id: datasetId } = await uploadTable(api, regressionTable(4000))
   const { job_id: jobId } = await api.post<{ job_id: string }>('/training/runs', {

@@ -22,7 +22,7 @@ async function listening(server: Server): Promise<AsyncDisposable & { port: numb
   }
 }
 
-/** Takes connections, as a Temporal server does while it starts, and leaves every call unanswered. */
+/** Accepts connections, as a Temporal server does while it starts, and leaves every call unanswered. */
 function silentTemporal(): Promise<AsyncDisposable & { port: number }> {
   const server = createHttp2Server()
   server.on('stream', (stream, headers) => {

@@ -21,7 +21,10 @@ export const FAKE_LLM_ENV = { NODE_OPTIONS: `${process.env.NODE_OPTIONS ?? ''} -
 const STREAMS = 8
 const WHOLES = 3
 const LATE = 2
-/** More than 5 s each, with the 2 s of the cold one's load: all begin before their victim goes, and none may have ended by then. */
+/**
+ * Each takes more than 5 s, with the 2 s of the cold load, so all begin before their victim is killed
+ * and none has ended by then.
+ */
 const STREAM = { stream: true, fake: { tokens: 350, gap_ms: 15 } }
 const WHOLE = { fake: { delay_ms: 5_000 } }
 const COLD = { stream: true, fake: { tokens: 200, gap_ms: 15 } }
@@ -29,14 +32,14 @@ const COLD = { stream: true, fake: { tokens: 200, gap_ms: 15 } }
 const BESIDE_THE_WAY: ReadonlySet<Victim> = new Set(['control', 'gate', 'temporal', 'postgres'])
 const PRICE_MICRO = 10_000
 
-/** What a client saw of its chat: all of it, an error in its words, or an end without one. */
+/** The outcome of a chat for its client: complete, an error, a refusal, or an end without an error. */
 export type End = 'whole' | 'failed' | 'refused' | 'cut'
 
 export interface Chat {
   kind: 'stream' | 'whole' | 'cold' | 'late'
   end: End
   taskId: string | undefined
-  /** What was said in place of an answer. */
+  /** The error in place of a response. */
   said: string
 }
 
@@ -45,7 +48,7 @@ export interface ChatModel {
   modelKey: string
 }
 
-/** A language model with a price that nothing has loaded yet. */
+/** Imports a language model with a price that no node has loaded yet. */
 export async function importChatModel(
   platform: TestPlatform,
   name: string,
@@ -127,7 +130,7 @@ export class ChatsInFlight {
     for (const taskId of tasks.keys()) await checkBooks(this.#platform, taskId)
   }
 
-  /** Every task that these chats became, by its id. */
+  /** Returns every task that these chats became, by its id. */
   async #endedTasks(): Promise<Map<string, string>> {
     await using db = openDatabase(databaseUrl(this.#platform), { max: 1 })
     const ids = this.#models.map(({ endpointId }) => endpointId)
@@ -144,9 +147,9 @@ export class ChatsInFlight {
   }
 }
 
-/** The ends that a chat may come to while this victim is away. */
+/** Returns the outcomes that are allowed for a chat while this victim is away. */
 function expected(victim: Victim, kind: Chat['kind']): End[] {
-  // It may be asked, and be refused, before a database or a gateway is back.
+  // The request may be refused before a database or a gateway is back.
   if (kind === 'late' && (victim === 'postgres' || victim === 'api')) return ['whole', 'refused', 'cut']
   if (BESIDE_THE_WAY.has(victim)) return ['whole']
   if (victim === 'api') return ['cut']
@@ -163,7 +166,7 @@ export function serversOf(dataDir: string, { modelKey }: ChatModel): number[] {
   return servers.map(({ pid }) => pid)
 }
 
-/** Asks at once; what the client sees of it is told when it has ended. */
+/** Sends the request at once; the outcome is available when it has ended. */
 export function openChat(
   { ready }: TestPlatform,
   { endpointId }: ChatModel,
@@ -200,7 +203,7 @@ export function openChat(
   return { chat, begun, ended: ask() }
 }
 
-/** As the gateway was told it. */
+/** Returns the database URL of the gateway process. */
 export function databaseUrl(platform: TestPlatform): string {
   const env = readFileSync(`/proc/${platform.pidOf('api')}/environ`, 'utf8').split('\0')
   const url = env.find((entry) => entry.startsWith('DATABASE_URL='))

@@ -9,12 +9,12 @@ import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
 import { eventually } from '../support/assertions/until.ts'
 import { startReceiver } from '../support/servers/receiver.ts'
 
-/** A destination of webhooks which proves itself when asked to, takes every event and notes it. */
+/** A webhook endpoint that answers its challenge, accepts every event and records it. */
 export interface Inbox extends AsyncDisposable {
-  /** By event id: how often it came, where to, and with which bodies. */
+  /** By event id: how often it arrived, at which paths, and with which bodies. */
   readonly received: ReadonlyMap<string, { times: number; paths: Set<string>; bodies: Set<string> }>
   url(path: string): string
-  /** What a platform needs in order to deliver to it; its certificate is put into the folder. */
+  /** Returns the settings that let a platform deliver to it; its certificate is written to the folder. */
   environment(folder: string): NodeJS.ProcessEnv
 }
 
@@ -51,7 +51,7 @@ export async function startInbox(): Promise<Inbox> {
   }
 }
 
-/** What has not been delivered: events that are not deliveries yet, and deliveries that have not succeeded. */
+/** Returns the undelivered work: events that have not been fanned out, and deliveries that have not succeeded. */
 export const undelivered = async (db: Kysely<Database>): Promise<{ id: string; status: string }[]> => {
   const outbox = await db.selectFrom('webhook_outbox').select('event_id as id').execute()
   const deliveries = await db
@@ -90,7 +90,7 @@ export async function hurry(
   }
 }
 
-/** A destination that gets events of these types from now on. */
+/** Creates a verified endpoint that receives events of these types from now on. */
 export async function verifiedEndpoint(
   api: BuilderClient,
   url: string,

@@ -56,7 +56,7 @@ describe('work under way when a process is killed', function () {
       await eventually('the run', async () => (await epochsOf(run)) > 0 || undefined)
       await endings(platform, [await accepted(warm)])
 
-      // Everything at once: chats, an ingest, the run, a cold load, queued and direct requests.
+      // All kinds of work at once: chats, an ingest, the run, a cold load, queued and direct requests.
       const chats = await ChatsInFlight.begin(platform, warmLlm, untouchedLlm)
       const ingest = persistently('the ingest', () => platform.api.post<{ num_samples: number }>(commit))
       const first = await accepted(untouched)

@@ -57,7 +57,7 @@ describe('a model of the hub on its way to ready when a process is killed', func
   }
 
   const task = (id: string) => persistently('the task', () => platform.api.get<Task>(`/tasks/${id}`))
-  /** Ranges of the requests for bytes since then; the first asks for all. */
+  /** Returns the ranges of download requests since then; the first request has no range. */
   const ranges = (from: number) =>
     hub.requests.slice(from).flatMap(({ line, headers }) => (line.includes('/cdn/') ? [headers.range] : []))
 
@@ -85,7 +85,7 @@ describe('a model of the hub on its way to ready when a process is killed', func
       await kill(victim)
       hub.faults.halfway = undefined
       half.resolve()
-      // Its test has waited for the weights since the download began; now it loads the model and asks it.
+      // Its test has waited for the download since it began; now it loads the model and runs an inference.
       await eventually('the end of the download', () => partsOf(data).length === 0 || undefined)
       await kill(victim)
 
@@ -119,6 +119,6 @@ describe('a model of the hub on its way to ready when a process is killed', func
 
 /** Downloads and models on the node's disk that are not whole. */
 function partsOf(data: string): string[] {
-  // Unlike a recursive listing, a glob does not mind a folder that is renamed while it looks.
+  // Unlike a recursive listing, a glob tolerates a folder that is renamed meanwhile.
   return globSync('**/weights/**/*.part', { cwd: data })
 }

@@ -14,15 +14,15 @@ export interface Served {
   api: BuilderClient
 }
 
-/** A model with a price that nothing has loaded yet. */
+/** A model with a price that no node has loaded yet. */
 export interface Model {
   endpointId: string
 }
 
-/** What the platform promised to do with one request. */
+/** A request that the platform has accepted. */
 export interface Accepted {
   taskId: string
-  /** What the answer said already, when it did. */
+  /** The result, when the response already had it. */
   told?: string
 }
 
@@ -122,11 +122,11 @@ export async function inferNow({ api }: Served, model: Model): Promise<Accepted>
   return { taskId: answer.task_id, ...(ENDED.has(answer.status) && { told: answer.status }) }
 }
 
-/** One asynchronous request; `undefined` when the platform did not take it. */
+/** Sends one asynchronous request; returns `undefined` when the platform refused it. */
 export const ask = (platform: Served, model: Model): Promise<Accepted | undefined> =>
   inferLater(platform, model).catch(() => undefined)
 
-/** Asks a warm model, `width` requests at a time, until told to stop; answers everything that was accepted. */
+/** Sends requests to a warm model, `width` at a time, until stopped; returns all that were accepted. */
 export function burst(platform: Served, model: Model, width: number) {
   const accepted: Accepted[] = []
   let stopped = false
@@ -152,7 +152,7 @@ export function burst(platform: Served, model: Model, width: number) {
   }
 }
 
-/** How each accepted task ended. */
+/** Returns the outcome of each accepted task. */
 export async function endings({ api }: Served, accepted: Accepted[]): Promise<Map<string, string>> {
   const ends = new Map<string, string>()
   for (const { taskId } of accepted) {

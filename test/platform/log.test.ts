@@ -7,7 +7,7 @@ import { runProgram } from '../../platform/processes/run-program.ts'
 
 const LOG = new URL('../../platform/log.ts', import.meta.url).href
 
-/** What is written by a program that has `log`. */
+/** Returns the output of a program that has `log`. */
 async function written(program: string, options = '{}'): Promise<string> {
   const text = `import { createLogger } from '${LOG}'; const log = createLogger('test', 'info', ${options}); ${program}`
   const { stdout } = await runProgram(process.execPath, ['--input-type=module', '-e', text])
@@ -33,7 +33,7 @@ describe('the log', function () {
         '{ buffered: true }',
       )
     const many = written(`for (let i = 0; i < 3_000; i++) log.info({ i }, 'a line')`, '{ buffered: true }')
-    // Through a pipe: it holds less than what is being written when the process ends.
+    // The output is a pipe, whose capacity is smaller than the data at the process's exit.
     const ended = written(
       `for (let i = 0; i < 3_000; i++) log.info({ i, text: 'x'.repeat(200) }, 'a line'); process.exit()`,
       '{ buffered: true }',

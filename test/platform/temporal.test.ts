@@ -27,7 +27,7 @@ describe('the connection to a Temporal that is secured', function () {
   })
   after(() => stack.disposeAsync())
 
-  /** What a gateway has, and what a worker has. */
+  /** Connects as a gateway does, and as a worker does. */
   async function bothConnect(env: NodeJS.ProcessEnv): Promise<void> {
     const config = readConfig(env)
     const { client, close } = openTemporal(config)

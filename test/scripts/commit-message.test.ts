@@ -24,7 +24,7 @@ function run(command: string, args: string[], cwd: string): { status: number | n
   return { status, lines: stderr.split('\n').filter(Boolean) }
 }
 
-/** What the hook says of a message. */
+/** Returns the hook's faults for a message. */
 function faultsOf(message: string): string[] {
   using folder = temporaryFolder()
   const file = join(folder.path, 'COMMIT_EDITMSG')
@@ -34,7 +34,7 @@ function faultsOf(message: string): string[] {
   return lines
 }
 
-/** A repository with one commit that is in order. */
+/** Creates a repository with one valid commit. */
 function repository(): { path: string; commit(message: string): void } & Disposable {
   const folder = temporaryFolder()
   const git = (...args: string[]) => {

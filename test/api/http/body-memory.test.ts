@@ -80,7 +80,7 @@ describe('the memory of request bodies', () => {
     )
   }
 
-  /** By a body that is announced and never sent: to ask takes none of the memory asked for. */
+  /** Announces a body and never sends it, because an announcement reserves no memory. */
   const isFull = async (key: string) => {
     const { socket, answer } = begin(key, { sent: 0, length: 2_000 })
     await sleep(50)
@@ -96,7 +96,7 @@ describe('the memory of request bodies', () => {
       [theirs, MIB - 4_000],
       [third, MIB / 2],
     ]
-    // One after the other: each may hold as much as those before it have left.
+    // One after the other, because each may reserve as much as the earlier ones have left.
     for (const [key, sent] of sizes) {
       open.push(begin(key, { sent, length: sent + 399 }).socket)
       await sleep(300)

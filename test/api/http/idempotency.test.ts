@@ -14,7 +14,7 @@ import { until } from '../../support/assertions/until.ts'
 import { type AnyBody, type Answer, startApi, type TestApi } from '../../support/servers/api.ts'
 import { startDatabase, type TestDatabase } from '../../support/servers/database.ts'
 
-/** Makes an account row: something to count. */
+/** Creates an account row, which the tests count. */
 const createThing = route({
   operationId: 'createThing',
   summary: 'Create a thing',

@@ -34,7 +34,7 @@ describe('connections on which nothing is asked any more', () => {
     return socket
   }
 
-  /** Asks for an answer that takes `ms`, and waits for it. */
+  /** Sends a request whose response takes `ms`, and waits for it. */
   async function ask(socket: Socket, ms: number): Promise<void> {
     socket.write(`GET /api/builder/v1/wait/${ms} HTTP/1.1\r\nHost: x\r\n\r\n`)
     const [answer] = (await once(socket, 'data')) as [Buffer]

@@ -15,7 +15,7 @@ const ping = route({
   success: { status: 200, schema: Type.Object({}) },
   handler: () => ({}),
 })
-/** How many of an account were at work at once, now and at most. */
+/** The concurrent requests of an account, now and at most. */
 const atWork = new Map<string, number>()
 const most = new Map<string, number>()
 const long = route({

@@ -11,7 +11,7 @@ import { signedNode } from '../../support/servers/signed-node.ts'
 
 const KIB = 1024
 
-/** Sends a head and some of its body, and gathers what comes back. */
+/** Sends a head and a part of its body, and collects the response. */
 function begin(api: TestApi, lines: string[], body: string | Buffer = '') {
   const socket = connectTo(api.baseUrl)
   socket.write(`${[...lines, 'host: x'].join('\r\n')}\r\n\r\n`)
@@ -118,7 +118,7 @@ describe('callers who show no valid credential', () => {
     for (const socket of still) socket.pause()
     const reader = open()
     let read = 0
-    // Slow, but it goes on.
+    // The body is slow, but makes progress.
     reader.on('data', (chunk) => {
       read += chunk.length
       reader.pause()

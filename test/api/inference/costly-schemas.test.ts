@@ -27,7 +27,7 @@ describe('schemas that take too long (4.4, 4.5)', () => {
   })
   after(() => api[Symbol.asyncDispose]())
 
-  /** The longest that another account waited for an answer while `work` went on. */
+  /** Returns the longest response time of another account during `work`. */
   async function worstOfOthers(work: Promise<unknown>): Promise<number> {
     let isOver = false
     const over = work.finally(() => (isOver = true))

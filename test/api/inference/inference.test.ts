@@ -179,7 +179,10 @@ describe('inference over HTTP', () => {
     assert.equal(await on.count(warm.id), before)
   })
 
-  /** Asks for what takes long, and leaves while the row of the running task is being written; gives the row as `done` wants it. */
+  /**
+   * Starts a slow request, and leaves while the row of the running task is being written; returns the row
+   * once it satisfies `done`.
+   */
   async function leaveAsItTurnsRunning(done: string): Promise<{ id: string; error: string | null }> {
     const { db } = on.api.database
     const before = await on.count(warm.id)

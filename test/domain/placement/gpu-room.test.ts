@@ -59,7 +59,7 @@ function faultOf(node: NodeSnapshot, wanted: PlacementNeed): string | undefined 
   const index = new PlacementIndex()
   index.put(node)
   const fault = index.rejectReason('n', wanted)
-  // What is refused is never chosen, and the other way round.
+  // A refused node is never chosen, and a chosen one never refused.
   assert.equal(index.place(wanted, Math.random).chosen === undefined, fault !== undefined)
   return fault
 }

@@ -15,7 +15,7 @@ describe('webhook outcome', () => {
     [499, 'permanent', 'http_499', '4xx'],
     [500, 'retryable', 'http_500', '5xx'],
     [599, 'retryable', 'http_599', '5xx'],
-    // Not HTTP: told without a class, for there is none.
+    // These are not HTTP statuses, so they have no class.
     [199, 'retryable', 'invalid_answer', null],
     [600, 'retryable', 'invalid_answer', null],
     [999, 'retryable', 'invalid_answer', null],

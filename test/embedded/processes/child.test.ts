@@ -39,7 +39,7 @@ describe('a child that is kept up', () => {
 
     await child.stop(200)
 
-    // What was killed takes a moment to be gone.
+    // Killed processes need a moment to exit.
     await until(() => liveInGroup(pid).length === 0, SOON_MS)
   })
 

@@ -7,7 +7,7 @@ import { FRAME, type LogEntry, MAX_CHUNK } from '../../../schemas/link.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { until } from '../../support/servers/node.ts'
 
-/** Takes batches and keeps them; acknowledges when told. */
+/** Stores batches, and acknowledges them on demand. */
 class Carrier {
   readonly batches: { kind: number; upto: number; messages: string[]; bytes: number }[] = []
 

@@ -13,7 +13,7 @@ const profiles = [
   { profile_id: 'large', requires_gpu: true, driver: 'process' as const },
 ]
 
-/** An `nvidia-smi` that knows two GPUs, and one process that holds 700 MB on them. */
+/** Writes an `nvidia-smi` that reports two GPUs, and one process that uses 700 MB on them. */
 function fakeDriver(folder: string, pid: number): void {
   const script = `#!/bin/sh
 case "$1" in

@@ -12,7 +12,7 @@ import { startNode, type TestNode } from '../../support/servers/node.ts'
 
 const NOBODY = 'http://127.0.0.1:1'
 
-/** A gateway that tells every node of these gateways and does nothing else. */
+/** Starts a gateway that only sends every node this list of gateways. */
 async function startTeller(gateways: readonly string[]) {
   const server = new WebSocketServer({ host: '127.0.0.1', port: 0 })
   await once(server, 'listening')

@@ -5,7 +5,7 @@ import type { AnyBody } from '../../support/servers/api.ts'
 import { startApi } from '../../support/servers/api.ts'
 import { ChatApi, eventsOf, FAKE_LLM_SERVER, startChatNode } from '../../support/servers/chat-api.ts'
 
-/** A gateway and a node whose model server, like vLLM, knows its model by one name only. */
+/** Starts a gateway and a node whose model server, like vLLM, accepts only one model name. */
 async function startStubborn(): Promise<ChatApi> {
   const api = await startApi()
   const server = { ...FAKE_LLM_SERVER, servedModel: 'model' }

@@ -7,10 +7,10 @@ import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
 import { addModel, startNode, type TestNode, until } from '../../support/servers/node.ts'
 
-/** Longer than a node takes between two looks. */
+/** Longer than the interval between two checks of a node. */
 const LOOKS_MS = 1_000
 
-/** An `nvidia-smi` of one GPU that lists what a file says, and fails when there is no such file. */
+/** An `nvidia-smi` of one GPU that prints the content of a file, and fails when there is no such file. */
 class Driver implements Disposable {
   readonly #folder = temporaryFolder()
   readonly #path = process.env.PATH
@@ -53,7 +53,7 @@ describe('memory on a GPU', function () {
   const told = ({ parts }: TestNode, key: string) =>
     parts.models.report().find(({ model_key }) => model_key === key)
   const pidOf = async ({ parts }: TestNode) => (await parts.driver.running[0]?.pid()) ?? 0
-  /** A node whose model is loaded and listed by the driver with 300 MB. */
+  /** Starts a node with a loaded model, which the driver lists with 300 MB. */
   async function loaded(driver: Driver, key: string): Promise<TestNode> {
     const node = await startNode(api, { memoryMb: 1_000, vramMb: 200 })
     await node.parts.models.load(key)

@@ -10,7 +10,10 @@ import { until } from '../../support/assertions/until.ts'
 
 const FOR_EVER = 60_000
 
-/** A room of 100 MB in which one idle model holds 80, and whose meter gives these answers, the last one for ever. */
+/**
+ * Returns an allocator of 100 MB in which one idle model uses 80, and whose meter returns these values,
+ * the last one repeatedly.
+ */
 function roomWith(answers: (boolean | undefined)[], patience: Partial<MemoryTimeouts> = {}) {
   const memory = new MemoryLedger(100)
   const model = new LoadedModel('old', 'idle', new Pins())

@@ -9,7 +9,7 @@ import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
 import { addModel, startNode, type TestNode, until } from '../../support/servers/node.ts'
 
-/** An `nvidia-smi` of two GPUs of 12 GB on which no process is ever listed. */
+/** Provides an `nvidia-smi` of two GPUs of 12 GB that never lists a process. */
 function twoGpus(): Disposable {
   const folder = temporaryFolder()
   const path = process.env.PATH

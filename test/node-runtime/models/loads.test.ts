@@ -17,7 +17,7 @@ describe('the first request to a language model', function () {
   })
   after(() => api?.[Symbol.asyncDispose]())
 
-  /** A node whose model servers are asked this before they count as warm. */
+  /** Starts a node whose model servers get this request before they count as warm. */
   const startWith = (fake: object) =>
     startChatNode(api, { server: { ...FAKE_LLM_SERVER, warmupInput: { ...FIRST, fake } } })
   async function seenBy({ parts }: TestNode, modelKey: string): Promise<FakeStats> {

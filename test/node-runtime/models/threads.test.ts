@@ -16,7 +16,7 @@ describe('threads of a model server', () => {
   const driver = new ProcessDriver({ stateDir: folder.path, python: async () => 'python3' })
   after(() => folder[Symbol.dispose]())
 
-  /** What the program of a profile with so many threads is given, as an argument and in its environment. */
+  /** Returns the arguments and environment of a profile's program with so many threads. */
   async function given(threads: number): Promise<unknown> {
     const [profile] = loadCatalog().profiles
     assert.ok(profile)

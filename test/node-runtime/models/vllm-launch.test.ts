@@ -17,7 +17,7 @@ import { realPython } from '../../support/servers/python.ts'
 
 const MB = 1024 * 1024
 const HERMES = ['--enable-auto-tool-choice', '--tool-call-parser', 'hermes']
-/** What vLLM is told for a model of a family. */
+/** The arguments of vLLM for a model of each family. */
 const OPTIONS: [type: string, options: string[]][] = [
   ['qwen2', HERMES],
   ['qwen3', [...HERMES, '--reasoning-parser', 'qwen3']],
@@ -26,7 +26,7 @@ const OPTIONS: [type: string, options: string[]][] = [
   ['mistral', ['--enable-auto-tool-choice', '--tool-call-parser', 'mistral']],
   ['a-family-of-tomorrow', []],
 ]
-/** What it is told for a chat template, beside what the family says. */
+/** The additional arguments for each chat template. */
 const TRACES: [what: string, type: string, template: string, options: string[]][] = [
   [
     'begins the trace',
@@ -49,7 +49,7 @@ const TRACES: [what: string, type: string, template: string, options: string[]][
   ['knows no trace', 'qwen2', '{% if add_generation_prompt %}<|assistant|>{% endif %}', HERMES],
 ]
 
-/** An environment in which vLLM is the fake one. */
+/** Creates an environment in which vLLM is the fake one. */
 function fakeEnvironment(dir: string): string {
   execFileSync(realPython(), ['-m', 'venv', '--without-pip', '--system-site-packages', dir])
   const [version = ''] = readdirSync(join(dir, 'lib'))
@@ -86,7 +86,7 @@ describe('a language model on vLLM', () => {
     writeFileSync(join(folder.path, 'config.json'), JSON.stringify({ model_type: modelType }))
     return { name: 'model-a', profile, python: undefined, modelDir: folder.path, ramMb: 20_000, gpus: [0] }
   }
-  /** What the engine is asked to create. */
+  /** Returns the container that the engine is asked to create. */
   async function created(profile: RuntimeProfile, modelType?: string) {
     await assert.rejects(launch(drivers, specOf(profile, modelType)), /noted/)
     const options = engine.created.at(-1)

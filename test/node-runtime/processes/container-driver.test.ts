@@ -11,7 +11,7 @@ import type { RuntimeProfile } from '../../../schemas/runtime-profile.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { type Engine, requireEngine, TEST_IMAGE } from '../../support/servers/container-engine.ts'
 
-/** A model server in one line: answers health at once and inference with what lies in its model's folder. */
+/** A model server in one line: it is healthy at once, and answers inference with the files of its model. */
 const SERVER = `
 const answer = (request, response) => response.end(request.url === '/health' ? 'ok'
   : require('fs').readFileSync('/model/weights.txt'))

@@ -128,7 +128,7 @@ describe('process driver', () => {
   })
 })
 
-/** Starts a node process of its own that runs the script, ends it, and gives the script's process ids. */
+/** Starts a node process that runs the script, ends it, and returns the script's process ids. */
 async function killedNode(stateDir: string, script: string, end: (node: ReturnType<typeof spawn>) => void) {
   const program = `
     const { ProcessDriver } = await import(${JSON.stringify(DRIVER)})

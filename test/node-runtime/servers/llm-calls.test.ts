@@ -16,7 +16,7 @@ interface Told {
   cut: boolean
 }
 
-/** An answer in pieces, with what its prompt ends with and what its request asks for. */
+/** A response in pieces, with the end of its prompt and the fields of its request. */
 interface Said {
   texts: string[]
   prompt?: string
@@ -26,7 +26,7 @@ interface Said {
   bare_calls?: boolean
 }
 
-/** What a caller is told of texts that come in these pieces; `f` and `g` may be called unless it is said otherwise. */
+/** Returns the output for texts in these pieces; `f` and `g` may be called unless specified otherwise. */
 async function told(answers: (string[] | Said)[]): Promise<Told[]> {
   const child = spawn(await llmPython(), [PROBE], { env: pythonProcessEnv() })
   child.stdin.end(JSON.stringify(answers))

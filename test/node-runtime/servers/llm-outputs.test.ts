@@ -39,7 +39,7 @@ const validate = new Ajv2020()
 const isPlace = validate.compile(PLACE)
 const isReport = validate.compile(REPORT)
 
-/** Both know one sentence, and no schema of these tests; what they are not led to say is up to chance. */
+/** Both models know one sentence and none of these schemas, so unconstrained output is random. */
 for (const [name, form, require, says] of [
   ['llama.cpp', 'gguf', requireLlamaCpp, ['{"ok": true}', '||call: ']],
   ['PyTorch', 'folder', requireLlm, ['{"ok": true}', '<tool_call>', '\n{"name": ']],
@@ -257,7 +257,7 @@ for (const [name, form, require, says] of [
         assert.equal(status, 400, JSON.stringify(body))
         const { message, param, type } = (body as AnyBody).error
         assert.equal(type, 'invalid_request_error')
-        // Where a server can tell, it names the very part of a schema.
+        // If the server knows it, the error names the very part of the schema.
         assert.ok(param === field || param?.startsWith(`${field}.`), `${param}: ${message}`)
         assert.ok(message.includes(field.split('.')[0]), message)
       })

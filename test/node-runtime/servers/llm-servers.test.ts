@@ -14,7 +14,7 @@ import { until } from '../../support/servers/node.ts'
 const PROBE = join(import.meta.dirname, '..', '..', 'support', 'servers', 'start_probe.py')
 const MESSAGES = [{ role: 'user', content: 'What is the capital of France?' }]
 
-/** Together they take many times `SOON_MS`, and leave one connection to the model server for the question how it is. */
+/** Together they take many times `SOON_MS`, and leave one connection to the model server free for its health check. */
 const LEAVING = 3
 const LONG = {
   messages: MESSAGES,
@@ -25,7 +25,7 @@ const LONG = {
   },
 }
 
-/** A text in the middle of an answer. */
+/** Returns a text from the middle of a response. */
 const middle = (text: string) => text.slice(Math.floor(text.length / 2), Math.floor(text.length / 2) + 2)
 
 for (const [name, form, require] of [
@@ -62,7 +62,7 @@ for (const [name, form, require] of [
       )
     })
 
-    /** What the model server itself says. */
+    /** Returns the health response of the model server itself. */
     async function health(): Promise<{ in_flight: number }> {
       using use = world.node.parts.models.use(model.model_key)
       assert.ok(use)
@@ -208,7 +208,7 @@ for (const [name, form, require] of [
         times.push(performance.now() - began)
       }
 
-      // Held back, every one of them takes 40 ms.
+      // With Nagle's algorithm each of them would take 40 ms.
       assert.ok(Math.min(...times) < 30, times.join())
     })
 

@@ -9,7 +9,7 @@ const ROME = '{"city": "Rome", "days": 2}'
 const PLACE = { type: 'object', properties: { city: { type: 'string' }, days: { type: 'integer' } } }
 const TOOLS = [{ type: 'function', function: { name: 'get_weather', parameters: PLACE } }]
 
-/** What a caller is told, put together from one answer. */
+/** The output for the caller, assembled from one response. */
 interface Told {
   content: string
   thought: string
@@ -69,7 +69,7 @@ for (const [server, form, require] of [
       return model
     }
 
-    /** What is told whole, which a stream tells too. */
+    /** Returns a complete response, after checking that a stream has the same content. */
     async function told({ name }: ImportedModel, asked: object): Promise<Told> {
       const body = { messages: MESSAGES, max_tokens: 40, temperature: 0, ...asked }
       const whole = await world.chat(name, body)

@@ -62,7 +62,7 @@ describe('comparing the logits of a merge', function () {
   })
 })
 
-/** Puts one number that is none among the weights. */
+/** Writes one NaN into the weights. */
 async function spoil(path: string): Promise<void> {
   const place = (await readTensors(path, path)).get('model.norm.weight')
   assert.ok(place)

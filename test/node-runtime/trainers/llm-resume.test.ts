@@ -16,14 +16,14 @@ const COMMON = {
   val_set_size: 0.2,
 }
 
-/** What a run keeps of its checkpoints, oldest first. */
+/** Returns the checkpoints of a run, oldest first. */
 async function checkpointsOf(folder: string): Promise<string[]> {
   const names = await readdir(join(folder, 'checkpoints'))
   const kept = names.filter((name) => /^checkpoint-\d+\.zip$/.test(name)).toSorted()
   return kept.map((name) => join(folder, 'checkpoints', name))
 }
 
-/** Digest of every weight that the run left. */
+/** Returns the digest of every weight file of a run. */
 async function weightsOf({ outputDir }: TrainerRun, adapter: string): Promise<string[]> {
   const files = [
     'model/model.safetensors',
@@ -75,7 +75,7 @@ describe('a fine-tuning run that was stopped', function () {
       let seen = 0
       const first = await runTrainer({
         ...broken,
-        // In the middle of the second epoch, after an evaluation.
+        // The stop is in the middle of the second epoch, after an evaluation.
         onEvent: ({ event }) => (event === 'checkpoint' && ++seen === 4 ? signal : undefined),
       })
       const second = await runTrainer({ ...broken, resumeFrom: (await checkpointsOf(broken.folder)).at(-1) })

@@ -108,7 +108,8 @@ describe('rows as a language model learns them', () => {
     assert.equal(cut, 2)
     assert.deepEqual(rows.map(learntText), [`Paris.${eos}`, AGAIN + eos])
     assert.deepEqual(rows[0]!.ids, seen.whole.rows[0]!.ids.slice(-32))
-    // One token stays before an output that is longer than everything: its first token is learnt too.
+    // One token of the prompt stays before an output that exceeds the limit, so that the first token of the
+    // output is trained on too.
     assert.equal(rows[1]!.learnt.indexOf(true), 1)
   })
 

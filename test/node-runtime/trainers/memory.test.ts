@@ -8,7 +8,10 @@ import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { pythonOf, runTrainer } from '../../support/servers/trainer.ts'
 
 const ROWS = 3_000_000
-/** One text for all rows: as a file it takes next to nothing. Written as a Parquet file, and zipped as a saved dataset. */
+/**
+ * One text for all rows, which needs almost no space in a file. Written as a Parquet file, and
+ * zipped as a saved dataset.
+ */
 const MAKE = `
 import sys, zipfile
 import numpy as np, pyarrow as pa, pyarrow.ipc as ipc, pyarrow.parquet as pq

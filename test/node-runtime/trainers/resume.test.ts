@@ -7,7 +7,7 @@ import { runTrainer, treesOf, type TrainerJob, type TrainerRun } from '../../sup
 
 const CHECKPOINTS = { checkpoint_every_epochs: 20 }
 
-/** The newest complete checkpoint that a stopped run left. */
+/** Returns the newest complete checkpoint of a stopped run. */
 async function newestCheckpoint(folder: string): Promise<string> {
   const names = (await readdir(join(folder, 'checkpoints'))).filter((name) => name.endsWith('.zip'))
   const newest = names.toSorted().at(-1)
@@ -15,7 +15,7 @@ async function newestCheckpoint(folder: string): Promise<string> {
   return join(folder, 'checkpoints', newest)
 }
 
-/** Interrupts a job with `signal` at its second checkpoint, then lets it go on. */
+/** Interrupts a job with `signal` at its second checkpoint, then resumes it. */
 async function interrupted(job: TrainerJob, signal: NodeJS.Signals): Promise<[TrainerRun, TrainerRun]> {
   let seen = 0
   const first = await runTrainer({

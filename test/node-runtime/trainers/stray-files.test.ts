@@ -31,7 +31,7 @@ describe('a model whose description names files outside of its folder', () => {
     texts = second.outputDir
   })
 
-  /** A copy of a trained model whose manifest says something else. */
+  /** Copies a trained model and replaces its manifest. */
   async function spoilt(model: string, name: string, manifest: object): Promise<string> {
     const dir = join(folder.path, name)
     await cp(model, dir, { recursive: true })

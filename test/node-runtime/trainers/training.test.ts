@@ -6,7 +6,7 @@ import { runTrainer, startModelServer, type TrainerRun } from '../../support/ser
 
 const ajv = new Ajv2020({ strict: false })
 
-/** What every finished run must have said, whatever it trained. */
+/** Checks the output that every finished run must have, whatever it trained. */
 function checkRun(run: TrainerRun, epochs: number): void {
   assert.equal(run.code, 0, run.error?.message)
   const { result } = run
@@ -26,7 +26,7 @@ function checkRun(run: TrainerRun, epochs: number): void {
   assert.ok(!ajv.validate(result.input_schema, { instances: [] }))
 }
 
-/** The server must give the very answers the trainer gave. */
+/** Checks that the server returns exactly the trainer's predictions. */
 async function checkServed(run: TrainerRun): Promise<void> {
   await using server = await startModelServer(run.outputDir)
   const { status, body } = await server.post(run.result.example_input)

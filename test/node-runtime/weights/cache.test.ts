@@ -167,7 +167,7 @@ describe('weights cache', () => {
   })
 
   describe('when its quota is full', () => {
-    /** A cache of 1 MB with three models of 300 KB that were used in this order, a second apart. */
+    /** Creates a cache of 1 MB with three models of 300 KB that were used in this order, a second apart. */
     async function fullCache(dir: string) {
       const cache = new WeightsCache({ dir, quotaMb: 1 })
       for (const [age, key] of ['a', 'b', 'c'].entries()) {

@@ -4,7 +4,7 @@ import { FairTurns, LineFull } from '../../../platform/async/fair-turns.ts'
 
 const LIMITS = { most: 3, mostPerKey: 2, mostWaiting: 5 }
 
-/** Takes turns for keys and keeps what became of each. */
+/** Requests turns for keys and records the outcome of each. */
 class Takers {
   readonly begun: string[] = []
   readonly refused: string[] = []
@@ -16,7 +16,7 @@ class Takers {
     await setImmediate()
   }
 
-  /** Ends the turn of a name, the earliest one. */
+  /** Ends the earliest turn of a name. */
   async end(name: string): Promise<void> {
     const at = this.#held.findIndex((held) => held.name === name)
     assert.notEqual(at, -1, `${name} is not at work`)

@@ -14,7 +14,7 @@ describe('timer wheel', () => {
     wheel.cancel(wheel.add(30, hear('never')))
 
     await until(() => heard.length === 2)
-    // What was cancelled would have been due in between.
+    // The cancelled timers would have been due in between.
     assert.deepEqual(
       heard.map(([what]) => what),
       ['first', 'second'],

@@ -18,7 +18,7 @@ const COLUMNS = [
   { name: 'more', type: 'object' },
   { name: 'none', type: 'any' },
 ]
-/** Less than DuckDB's buffers for one file take. */
+/** Less memory than DuckDB's buffers for one file need. */
 const TOO_LITTLE = [
   { memoryMb: 8, threads: 2 },
   { memoryMb: 8, threads: 1 },

@@ -233,7 +233,7 @@ describe('the process that reads a file', () => {
 const namespaceOf = (pid: number | 'self' | undefined, kind: string): string =>
   readlinkSync(`/proc/${pid}/ns/${kind}`)
 
-/** The reader that this process has started, and what its environment held when it began. */
+/** Returns the reader process that this process has started, and its environment. */
 async function readerOfThis(): Promise<{ pid: number; environment: string } | undefined> {
   for (const pid of await treeOf(process.pid)) {
     try {

@@ -25,7 +25,7 @@ function refusedAt(
 ): 'url' | 'dns' | undefined {
   const destination = attempt(() => policy.parse(url))
   if (!destination) return 'url'
-  // A name without an answer is a failed look-up: the sender's business, not the policy's.
+  // A name without an address is a failed look-up, which the sender reports and not the policy.
   return attempt(() => (policy.checkAddresses(destination, addresses), true)) ? undefined : 'dns'
 }
 

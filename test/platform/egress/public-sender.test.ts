@@ -60,7 +60,7 @@ describe('public sender', () => {
 
     for (let i = 0; i < 5; i++) await post(one, to)
 
-    // A request that comes before the last connection is back may open a second one.
+    // A request that arrives before the last connection is free may open a second one.
     assert.ok(to.connections() <= 2, `${to.connections()} connections`)
   })
 

@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 
-/** What a destination does with a request. */
+/** Handles a request to a webhook endpoint. */
 export type Answering = (req: IncomingMessage, res: ServerResponse) => void
 
 export const answerWith =
@@ -8,7 +8,7 @@ export const answerWith =
   (_req, res) =>
     res.writeHead(code, headers).end('not for anybody: whsec_body')
 
-/** What a destination does, and how the attempt is then told: status, outcome, error code, class. */
+/** The behaviours of a webhook endpoint, each with the recorded attempt: status, outcome, error code, class. */
 export const ANSWERS: [string, Answering, [string, string, string | null, string | null]][] = [
   ['answers 200', answerWith(200), ['succeeded', 'succeeded', null, '2xx']],
   ['answers 202', answerWith(202), ['succeeded', 'succeeded', null, '2xx']],

@@ -3,7 +3,10 @@ import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { temporaryFolder } from '../builders/temporary-folder.ts'
 
-/** A socket that tells the first fake model server that asks to end, and all others to live: they can write no file. */
+/**
+ * Opens a socket that tells the first fake model server to exit, and all later ones to live. A socket,
+ * because they can write no file.
+ */
 export async function dieOnce(): Promise<Disposable & { path: string }> {
   const folder = temporaryFolder()
   const path = join(folder.path, 'die.sock')

@@ -6,7 +6,7 @@ type History = temporal.api.history.v1.IHistory
 const { History } = proto.temporal.api.history.v1
 
 const FOLDER = new URL('../../histories/', import.meta.url)
-/** What names the machine that recorded, and tells nothing about the workflow. */
+/** Fields that identify the recording machine and are irrelevant to the workflow. */
 const LEFT_OUT = new Set(['identity', 'stackTrace', 'binaryChecksum'])
 
 /** Keeps a workflow's history for the replay test, when `HEARTH_RECORD_HISTORIES` is set. */

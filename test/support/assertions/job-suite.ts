@@ -6,7 +6,7 @@ import { until } from './until.ts'
 
 const RUNS = '/api/builder/v1/training/runs'
 
-/** What the tests of jobs on real nodes ask and do, each with an account of its own. */
+/** The helpers of tests of jobs on real nodes, each with an account of its own. */
 export interface JobSuite {
   readonly world: TrainingWorld
   readonly key: string
@@ -15,7 +15,7 @@ export interface JobSuite {
   readonly get: (path: string) => Promise<AnyBody>
   /** Event types of a job, oldest first. */
   readonly types: (jobId: string) => Promise<string[]>
-  /** Lines of a job's log, oldest first. */
+  /** Returns the lines of a job's log, oldest first. */
   readonly messages: (jobId: string) => Promise<string[]>
   readonly reached: (jobId: string, status: string, timeoutMs?: number) => Promise<void>
   readonly cancel: (jobId: string) => Promise<AnyBody>
@@ -24,7 +24,7 @@ export interface JobSuite {
   readonly startNode: (name: string) => Promise<NodeProcess>
 }
 
-/** Sets up a suite: a gateway, Temporal and a control worker for all of its tests; nodes are up to each. */
+/** Sets up a suite: a gateway, Temporal and a control worker for all of its tests; each test starts its nodes. */
 export function jobSuite(): JobSuite {
   let world: TrainingWorld
   let control: AsyncDisposable

@@ -4,7 +4,7 @@ import { type SignedNode, signedNode } from '../servers/signed-node.ts'
 
 const RUNS = '/api/builder/v1/training/runs'
 
-/** What the tests of claims and leases ask, each with an account and a dataset of its own. */
+/** The helpers of tests of claims and leases, each with an account and a dataset of its own. */
 export interface LeaseSuite {
   readonly api: TestApi
   readonly accountId: string

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import type { Kysely } from 'kysely'
 import type { Database } from '../../../db/tables.ts'
 
-/** Checks that a task has failed for good: its account has its money back, and was told once. */
+/** Checks that a task has failed for good: its account was refunded, and has one event. */
 export async function assertRefunded(db: Kysely<Database>, taskId: string): Promise<void> {
   const task = await db.selectFrom('task').selectAll().where('id', '=', taskId).executeTakeFirstOrThrow()
   const lines = await db

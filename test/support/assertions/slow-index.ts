@@ -18,11 +18,11 @@ with zipfile.ZipFile(sys.argv[1], 'w') as wheel:
     wheel.writestr('${NAME}-1.0.dist-info/RECORD', '')
 `
 
-/** An environment called `slow` whose one package comes from an index that takes its time. */
+/** An environment called `slow` whose one package comes from a slow index. */
 export interface SlowEnvironment extends AsyncDisposable {
   locksDir: string
   cacheDir: string
-  /** How often its package was fetched. */
+  /** The number of downloads of its package. */
   readonly fetched: number
 }
 

@@ -8,7 +8,7 @@ import { until } from '../servers/node.ts'
 
 const HISTORIES = new URL('../../histories/', import.meta.url)
 
-/** What tests of tasks do and look at, over and over. */
+/** Helpers that tests of tasks share. */
 export class TaskProbe {
   readonly #world: () => InferenceWorld
 
@@ -16,7 +16,7 @@ export class TaskProbe {
     this.#world = world
   }
 
-  /** Queues a task; gives its id. */
+  /** Queues a task; returns its id. */
   async queue(endpoint: EndpointRow, input: object): Promise<string> {
     return (await this.#world().infer(endpoint, { input, sync: false })).body.task_id
   }
@@ -29,7 +29,7 @@ export class TaskProbe {
     return task
   }
 
-  /** Waits until the task's workflow is closed; gives how. */
+  /** Waits until the task's workflow is closed; returns its status. */
   async closed(id: string): Promise<string> {
     const status = async () => (await this.#world().workflow(id).describe()).status.name
     await until(async () => (await status()) !== 'RUNNING')
@@ -56,7 +56,7 @@ export class TaskProbe {
     return rows.map(({ type }) => type)
   }
 
-  /** What the task's workflow says it is doing. */
+  /** Returns the current details of the task's workflow. */
   async details(id: string): Promise<string> {
     const metadata = await this.#world()
       .workflow(id)
@@ -65,7 +65,7 @@ export class TaskProbe {
     return metadata?.currentDetails ?? ''
   }
 
-  /** Keeps a history for the replay test when asked to. */
+  /** Records a history for the replay test on request. */
   async record(name: string, workflow: WorkflowHandle): Promise<void> {
     if (!process.env.HEARTH_RECORD_HISTORIES) return
     await mkdir(HISTORIES, { recursive: true })

@@ -1,6 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
-/** What is promised within a second is given this long here, where the machine is busy: less than anything takes by itself. */
+/**
+ * The time that tests allow for events which the contract promises within a second, because the machine may be busy. It
+ * is shorter than any timeout of the platform.
+ */
 export const SOON_MS = 5_000
 
 /** Waits until something holds; fails after `timeoutMs`, which is there to end what hangs. */
@@ -13,7 +16,7 @@ export async function until(check: () => boolean | Promise<boolean>, timeoutMs =
   }
 }
 
-/** Asks until the answer is there. */
+/** Polls until there is a result. */
 export async function eventually<T>(
   what: string,
   ask: () => T | undefined | Promise<T | undefined>,

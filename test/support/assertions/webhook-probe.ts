@@ -32,7 +32,7 @@ export class WebhookProbe {
     })
   }
 
-  /** A destination that counts as verified, whatever it answers to its challenge. */
+  /** Creates an endpoint that counts as verified, whatever it answers to its challenge. */
   async endpoint(url: string): Promise<{ id: string; secret: string }> {
     const { status, body, text } = await this.call('POST', '/webhook-endpoints', {
       name: 'probed',
@@ -71,7 +71,7 @@ export class WebhookProbe {
     return this.deliveryTo(endpointId)
   }
 
-  /** The one delivery to a destination. */
+  /** Returns the only delivery to an endpoint. */
   async deliveryTo(endpointId: string): Promise<string> {
     let id: string | undefined
     await this.until('the delivery', async () => {
@@ -86,7 +86,7 @@ export class WebhookProbe {
     return id ?? ''
   }
 
-  /** A delivery whose first attempt was begun by somebody who then died. */
+  /** Creates a delivery whose first attempt was begun by a sender that then died. */
   async diedSending(endpointId: string): Promise<string> {
     const { db } = this.#platform.deps
     return db.transaction().execute(async (trx) => {
@@ -152,7 +152,7 @@ export class WebhookProbe {
     return this.told(deliveryId)
   }
 
-  /** A sender for which every name leads to one address. */
+  /** Returns a sender for which every name resolves to one address. */
   resolvingTo(address: string): PublicSender {
     return new PublicSender(
       new EgressPolicy({ allow: this.#platform.deps.config.HEARTH_EGRESS_ALLOW, block: [] }),

@@ -8,7 +8,7 @@ import { newId } from '../../../domain/ids.ts'
 const OBJECT_SCHEMA = JSON.stringify({ type: 'object' })
 const EXAMPLE = JSON.stringify({ instances: [{ x: 1 }] })
 
-/** A training run of an account, completed unless told otherwise. */
+/** Builds a training run of an account, completed by default. */
 export function buildRun(
   db: Kysely<Database>,
   accountId: string,
@@ -61,7 +61,7 @@ export function buildVersion(
     .executeTakeFirstOrThrow()
 }
 
-/** An endpoint of an account over a version of its own, private to the account unless told otherwise. */
+/** Builds an endpoint of an account over a version of its own, private by default. */
 export async function buildEndpoint(
   db: Kysely<Database>,
   accountId: string,
@@ -92,13 +92,13 @@ export async function buildEndpoint(
     .executeTakeFirstOrThrow()
 }
 
-/** What makes an endpoint everybody's. */
+/** The fields that offer an endpoint to every account. */
 export const OFFERED = {
   visibility: 'public',
   review_status: 'approved',
 } as const satisfies Partial<NewEndpoint>
 
-/** A queued task of a minute ago with the hold that it was admitted under. */
+/** Builds a queued task, a minute old, with the hold of its admission. */
 export async function buildHeldTask(
   db: Kysely<Database>,
   accountId: string,

@@ -1,7 +1,7 @@
 import { newId } from '../../../domain/ids.ts'
 import type { TestApi } from '../servers/api.ts'
 
-/** A candidate without files, which nobody has tested. */
+/** Adds a candidate without files and without a test. */
 export async function addCandidate(
   api: TestApi,
   accountId: string,

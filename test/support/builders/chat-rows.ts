@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
-/** Sums in the alpaca form: short enough for a tiny model to learn. */
+/** Returns sums in the alpaca format, short enough for a tiny model to learn. */
 export function sums(count: number): { instruction: string; input: string; output: string }[] {
   return Array.from({ length: count }, (_, index) => ({
     instruction: `Add ${index} and ${index + 1}.`,
@@ -10,7 +10,7 @@ export function sums(count: number): { instruction: string; input: string; outpu
   }))
 }
 
-/** Writes rows as jsonl and gives the path. */
+/** Writes rows as jsonl and returns the path. */
 export async function writeJsonl(
   folder: string,
   rows: readonly object[],

@@ -20,16 +20,16 @@ export interface TinyCheckpoint {
   /** Types of tensors whose name contains a text. */
   dtypes?: Record<string, Dtype>
   tied?: boolean
-  /** Weight files. */
+  /** The number of weight files. */
   shards?: number
-  /** How far from the common start the weights of this seed are. */
+  /** The distance of this seed's weights from the common start. */
   spread?: number
   config?: Record<string, unknown>
   tokens?: string[]
   change?: (tensors: Map<string, Tensor>) => void
 }
 
-/** Numbers that look normal, the same for the same seed. */
+/** Returns normally distributed numbers, the same for the same seed. */
 export function randomNumbers(count: number, seed: number, scale = 1): Float32Array {
   let state = (seed * 2_654_435_761 + 12_345) >>> 0
   const next = () => {
@@ -43,7 +43,7 @@ export function randomNumbers(count: number, seed: number, scale = 1): Float32Ar
 
 const view = new DataView(new ArrayBuffer(4))
 
-/** Bits of the nearest bfloat16; of two that are equally near the even one. */
+/** Returns the bits of the nearest bfloat16, with ties to even. */
 export function toBf16(value: number): number {
   if (Number.isNaN(value)) return 0x7fc0
   view.setFloat32(0, value)
@@ -95,7 +95,7 @@ export function tinyTensors(options: TinyCheckpoint = {}): Map<string, Tensor> {
   return tensors
 }
 
-/** Writes a tiny Llama without any Python: config, tokenizer and weights. */
+/** Writes a tiny Llama without Python: config, tokenizer and weights. */
 export function writeCheckpoint(dir: string, options: TinyCheckpoint = {}): Map<string, Tensor> {
   const { hidden = 24, layers = 2, vocab = 50, tied = false, shards = 1, tokens } = options
   mkdirSync(dir, { recursive: true })
@@ -185,7 +185,7 @@ export interface TinyAdapter {
   config?: Record<string, unknown>
   /** Modules and the shape of what is added to them. */
   modules?: Record<string, [number, number]>
-  /** Whether each module also gets the magnitudes of DoRA. */
+  /** True if each module also has the magnitudes of DoRA. */
   dora?: boolean
   /** Tensors saved whole, and their shape. */
   saved?: Record<string, [number, number]>
@@ -193,7 +193,7 @@ export interface TinyAdapter {
   dtype?: Dtype
 }
 
-/** Writes a LoRA adapter in the format of PEFT; gives its factors by the name of the tensor they change. */
+/** Writes a LoRA adapter in the format of PEFT; returns its factors by the name of the tensor they change. */
 export function writeAdapter(
   dir: string,
   {

@@ -3,7 +3,7 @@ import type { TestApi } from '../servers/api.ts'
 import { commitOf, type HubRepo, type TestHub } from '../servers/hub-server.ts'
 import { addModel } from '../servers/node.ts'
 
-/** A model of the tiny runtime whose weights lie on the hub; gives its key. */
+/** Adds a model of the tiny runtime whose weights are on the hub; returns its key. */
 export async function addHubModel(
   api: TestApi,
   hub: TestHub,

@@ -23,7 +23,7 @@ export function safetensors(elements: number, seed = 0): Buffer {
   return Buffer.concat([length, header, Buffer.alloc(elements * 2, seed)])
 }
 
-/** A repository of a Llama, no larger than a test needs; its weights are of no use. */
+/** Builds a repository of a Llama, as small as possible; its weights cannot be used. */
 export function llamaRepo(repoId: string, overrides: Partial<HubRepo> = {}): HubRepo {
   const config = {
     architectures: ['LlamaForCausalLM'],

@@ -15,7 +15,7 @@ export interface LargeCheckpoint {
   vocab: number
 }
 
-/** Names and shapes of a Llama with as many parameters as these sizes give. */
+/** Returns the names and shapes of a Llama with these sizes. */
 export function llamaShapes({
   hidden,
   layers,
@@ -44,7 +44,7 @@ export function llamaShapes({
   ]
 }
 
-/** Writes a bf16 model of any size in about the time of a copy; the weights of every seed are near those of seed 0. */
+/** Writes a bf16 model of any size in about the time of a copy; the weights of every seed are close to those of seed 0. */
 export function writeLargeCheckpoint(dir: string, { seed, ...size }: LargeCheckpoint): number {
   mkdirSync(dir, { recursive: true })
   const config = {

@@ -1,4 +1,5 @@
-"""Looks at models and renderings the way tests need: JSON requests on standard input, as many JSON answers on standard output."""
+"""Inspects models and renderings for tests: JSON requests on standard input, as many JSON
+responses on standard output."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def render(request: dict[str, Any]) -> Any:
 
 
 def assistant_mask(request: dict[str, Any]) -> Any:
-    """What the chat template itself marks as the assistant's words."""
+    """Returns the tokens that the chat template itself marks as the assistant's."""
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(request["model"])
@@ -55,7 +56,7 @@ def logits(request: dict[str, Any]) -> Any:
 
 
 def compare(request: dict[str, Any]) -> Any:
-    """What a candidate's test finds, as one list of verdicts for each of the merged models."""
+    """Returns the verdicts of a candidate's test, as one list for each of the merged models."""
     from hearth_trainers.llm.compare import Adapter, compare
 
     adapters = [Adapter(Path(one["dir"]), one["weight"]) for one in request["adapters"]]

@@ -18,7 +18,7 @@ export interface NewVersion {
   model?: TinyCheckpoint
   large?: LargeCheckpoint
   adapter?: TinyAdapter
-  /** A folder whose files are the version's, as they are. */
+  /** A folder with the version's files. */
   folder?: string
   /** Its key on queues and nodes. */
   model_key?: string

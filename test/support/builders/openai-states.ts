@@ -11,7 +11,7 @@ export const TOOLS = [
 const base = { id: 'c', created: 1, model: 'm' }
 const base64 = (text: string) => Buffer.from(text).toString('base64')
 
-/** An answer that calls the tool with `{"q":"x"}`, as a model server gives it whole. */
+/** Builds a complete response that calls the tool with `{"q":"x"}`. */
 export const wholeToolCall = (): object => {
   const call = { id: 'call_1', type: 'function', function: { name: 'look_up', arguments: '{"q":"x"}' } }
   const message = { role: 'assistant', content: null, tool_calls: [call] }
@@ -37,7 +37,7 @@ export const streamedToolCall = (): object => {
   ])
 }
 
-/** A stream whose usage stands in a last chunk without choices, as `stream_options.include_usage` asks for it. */
+/** Builds a stream with its usage in a last chunk without choices, as `stream_options.include_usage` requires. */
 export const streamWithUsage = (): object =>
   streamOf([
     { choices: [{ index: 0, delta: { role: 'assistant', content: 'Grüße' }, finish_reason: null }] },
@@ -52,7 +52,10 @@ function streamOf(chunks: object[]): object {
   return { pieces: [base64(text)] }
 }
 
-/** An endpoint whose model no node has loaded; as its load was measured to be quick, a chat waits for it only a second or so. */
+/**
+ * Creates an endpoint whose model no node has loaded. Its recorded load time is short, so a chat waits
+ * for it only about a second.
+ */
 export async function coldForNow(chat: ChatApi): Promise<EndpointRow> {
   const endpoint = await chat.cold({ name: 'cold' })
   await chat.measured(endpoint, 'cold', 1)

@@ -1,6 +1,6 @@
 import { randomNumbers, type TinyCheckpoint } from './checkpoints.ts'
 
-/** The models that test/fixtures/merges/mergekit.json was made of; a change here needs a new fixture. */
+/** The models behind test/fixtures/merges/mergekit.json; a change here needs a new fixture. */
 export const oracleModel = (seed: number): TinyCheckpoint => ({
   seed,
   hidden: 32,

@@ -54,7 +54,7 @@ export function reviews(count: number): Row[] {
   })
 }
 
-/** Writes rows as CSV and gives the path. */
+/** Writes rows as CSV and returns the path. */
 export async function writeCsv(folder: string, rows: readonly Row[], name = 'data.csv'): Promise<string> {
   const columns = Object.keys(rows[0] ?? {})
   const lines = rows.map((row) => columns.map((column) => row[column] ?? '').join(','))
@@ -63,7 +63,7 @@ export async function writeCsv(folder: string, rows: readonly Row[], name = 'dat
   return file
 }
 
-/** Writes rows as JSON lines and gives the path. */
+/** Writes rows as JSON lines and returns the path. */
 export async function writeJsonl(folder: string, rows: readonly Row[]): Promise<string> {
   const file = join(folder, 'data.jsonl')
   await writeFile(file, rows.map((row) => `${JSON.stringify(row)}\n`).join(''))

@@ -18,7 +18,10 @@ const SIZES: Readonly<Record<number, number>> = {
   12: 8,
 }
 
-/** Cuts a GGUF in parts as llama.cpp does: the first has all settings, each some of the tensors. Gives their paths. */
+/**
+ * Splits a GGUF as llama.cpp does: the first part has all settings, and each part some of the
+ * tensors. Returns their paths.
+ */
 export async function splitGguf(
   path: string,
   { count, stem }: { count: number; stem: string },

@@ -1,4 +1,4 @@
-/** A CSV of `rows` rows whose column `target` follows from the others, the same every time. */
+/** Returns a CSV of `rows` rows whose column `target` follows from the others, the same every time. */
 export function regressionTable(rows: number, seed = 1): Buffer {
   const next = generator(seed)
   const lines = ['age,income,region,target']
@@ -12,7 +12,7 @@ export function regressionTable(rows: number, seed = 1): Buffer {
   return Buffer.from(`${lines.join('\n')}\n`)
 }
 
-/** Numbers in [0, 1) from a linear congruential generator. */
+/** Returns numbers in [0, 1) from a linear congruential generator. */
 function generator(seed: number): () => number {
   let state = seed
   return () => (state = (state * 1_103_515_245 + 12_345) % 2 ** 31) / 2 ** 31

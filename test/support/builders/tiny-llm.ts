@@ -14,7 +14,7 @@ const MAKER = join(import.meta.dirname, 'tiny_llm.py')
 const PROBE = join(import.meta.dirname, 'llm_probe.py')
 const TRAINERS = join(import.meta.dirname, '..', '..', '..', 'node-runtime', 'trainers')
 
-/** What a tiny model differs in from the usual one. */
+/** The differences of a tiny model from the usual one. */
 export interface TinyLlm {
   seed?: number
   hidden?: number
@@ -28,7 +28,7 @@ export interface TinyLlm {
   noTemplate?: boolean
   /** Its template begins a trace for it. */
   thinks?: boolean
-  /** Its only answer in pieces, none of them twice; without it the weights are random. */
+  /** Its only response in pieces, none of them twice; without it the weights are random. */
   says?: readonly string[]
 }
 
@@ -42,8 +42,8 @@ export async function requireLlm(this: Mocha.Context): Promise<void> {
 }
 
 /**
- * Makes a tiny Llama with random weights, a byte-level tokenizer and a chat template in `folder`. Equal ones are made once
- * per machine: what makes them takes seconds to load.
+ * Writes a tiny Llama with random weights, a byte-level tokenizer and a chat template to `folder`. Equal ones are made
+ * once per machine, because the libraries take seconds to import.
  */
 export async function makeTinyLlm(folder: string, options: TinyLlm = {}): Promise<void> {
   const flags = Object.entries(options).flatMap(([name, value]) => {
@@ -68,7 +68,10 @@ export async function makeTinyLlm(folder: string, options: TinyLlm = {}): Promis
   await cp(kept, folder, { recursive: true })
 }
 
-/** Asks `llm_probe.py`, which sees models and tokens with the eyes of the trainer. Loading its libraries takes seconds: ask for much at once. */
+/**
+ * Calls `llm_probe.py`, which uses the trainer's code for models and tokens. Its libraries take seconds to import, so
+ * callers send many requests at once.
+ */
 export async function probeLlm<T extends unknown[]>(
   requests: { ask: string; [name: string]: unknown }[],
 ): Promise<T> {

@@ -1,4 +1,5 @@
-"""Makes a tiny Llama with random weights: `python tiny_llm.py FOLDER [--hidden 64] [--layers 2] [--seed 0] ...`."""
+"""Writes a tiny Llama with random weights: `python tiny_llm.py FOLDER [--hidden 64]
+[--layers 2] [--seed 0] ...`."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ ASSISTANT_END = "add_generation_prompt %}<|assistant|>"
 
 
 def make(options: argparse.Namespace) -> None:
-    """Weights, config, tokenizer and generation settings in one folder."""
+    """Writes weights, config, tokenizer and generation settings to one folder."""
     folder = Path(options.folder)
     tokenizer = _tokenizer(options)
     torch.manual_seed(options.seed)
@@ -63,7 +64,8 @@ def _teach(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, says: li
         for layer in model.model.layers:
             layer.self_attn.o_proj.weight.zero_()
             layer.mlp.down_proj.weight.zero_()
-        # One direction per token that can follow; after the norm it has the length sqrt(width).
+        # There is one direction per token that can follow; after the norm it
+        # has the length sqrt(width).
         model.model.embed_tokens.weight.zero_()[:, 0] = 1
         model.lm_head.weight.zero_()
         for number, piece in enumerate(pieces, 1):

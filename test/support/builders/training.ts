@@ -10,7 +10,7 @@ import { regressionTable } from './tables.ts'
 
 const COLUMNS = ['age', 'income', 'region', 'target']
 
-/** A dataset that is ready, with its file in the store. */
+/** Creates a ready dataset with its file in the store. */
 export async function readyDataset(
   api: TestApi,
   accountId: string,
@@ -62,14 +62,14 @@ export async function createRun(
   return answer.body.job_id
 }
 
-/** Takes a job as a node does. */
+/** Claims a job as a node does. */
 export async function claimJob(node: SignedNode, jobId: string, leaseS = 30): Promise<JobClaim> {
   const answer = await node.post<JobClaim>(`/api/v1/jobs/${jobId}/claim`, { lease_s: leaseS })
   assert.equal(answer.status, 200, answer.text)
   return answer.body
 }
 
-/** PUTs a file under a lease and gives what is said of it afterwards. */
+/** PUTs a file under a lease and returns its description. */
 export async function putUnderLease(
   node: SignedNode,
   token: string,
@@ -84,7 +84,7 @@ export async function putUnderLease(
   return told
 }
 
-/** What is told of a file. */
+/** Describes a file as a node does. */
 export const fileOf = (filename: string, text: string) => ({
   filename,
   size_bytes: Buffer.byteLength(text),
@@ -92,7 +92,7 @@ export const fileOf = (filename: string, text: string) => ({
   content_type: 'text/plain',
 })
 
-/** Where to PUT a file under a lease, and with which headers. */
+/** Returns the URL and headers of a PUT under a lease. */
 export async function signedPut(node: SignedNode, token: string, file: UploadUrlsRequest['files'][number]) {
   const urls = await node.post<UploadUrls>(`/api/v1/leases/${token}:urls`, { files: [file] })
   assert.equal(urls.status, 200, urls.text)
@@ -111,12 +111,12 @@ export async function checkpoint(node: SignedNode, token: string, epoch: number)
   return node.post(`/api/v1/leases/${token}:checkpoint`, { ...file, epoch })
 }
 
-/** Gives a job back with a model of two small files. */
+/** Completes a job with a model of two small files. */
 export async function completeJob(node: SignedNode, token: string) {
   return node.post(`/api/v1/leases/${token}:complete`, await resultOf(node, token))
 }
 
-/** What is told of a model of two small files, once they are stored. */
+/** Stores a model of two small files and returns the result of its job. */
 export async function resultOf(node: SignedNode, token: string) {
   const artifacts = []
   for (const filename of ['manifest.json', 'model.txt']) {
@@ -125,7 +125,7 @@ export async function resultOf(node: SignedNode, token: string) {
   return { artifacts, ...RESULT }
 }
 
-/** What a trainer says of a finished model. */
+/** A trainer's description of a finished model. */
 export const RESULT = {
   metrics: { mae: 1.5, rmse: 2, r2: 0.9, epochs: [{ epoch: 1, train_loss: 3, val_loss: 4 }] },
   input_schema: { type: 'object' },

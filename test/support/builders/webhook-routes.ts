@@ -15,7 +15,7 @@ export const WEBHOOK_BODY = {
 
 export const ifMatch = (etag: unknown): Call => ({ headers: { 'if-match': String(etag) } })
 
-/** The webhook routes of one account, with nobody there who delivers. */
+/** The webhook routes of one account, without a process that delivers. */
 export class WebhookRoutes {
   readonly api: TestApi
   accountId = ''

@@ -13,7 +13,7 @@ import { startApi, type TestApi } from '../servers/api.ts'
 import { type Receiver, startReceiver } from '../servers/receiver.ts'
 import { runWorker, startTemporal, type TestTemporal } from '../servers/temporal.ts'
 
-/** What a destination got. */
+/** A request that a webhook endpoint received. */
 export interface Received {
   headers: Record<string, string | string[] | undefined>
   body: string
@@ -21,11 +21,11 @@ export interface Received {
   at: number
 }
 
-/** A destination that answers challenges; `answer` decides what becomes of other events. */
+/** A webhook endpoint that answers challenges; `answer` decides about other events. */
 export interface TestDestination extends AsyncDisposable {
   readonly receiver: Receiver
   readonly received: Received[]
-  /** Status for the next events; a function may look at the event. */
+  /** The status for the next events; a function gets the event. */
   answer: number | ((received: Received) => { status: number; headers?: Record<string, string> })
 }
 
@@ -85,7 +85,7 @@ export async function startWebhookPlatform(
   const { config, db, secretBox } = api.services
   const sender = stack.use(
     new PublicSender(new EgressPolicy({ allow, block: [] }), async () => ['127.0.0.1'], {
-      // A third of the usual: who hangs is found out sooner.
+      // A third of the default, so that tests of hanging endpoints end sooner.
       exchangeMs: 5_000,
     }),
   )

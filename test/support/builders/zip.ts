@@ -5,7 +5,7 @@ export interface ZipEntry {
   bytes: Uint8Array
   /** Unix file mode, for links. */
   mode?: number
-  /** What the archive claims, where that is not the truth. */
+  /** The size that the archive claims, if it is not the real one. */
   claimedSize?: number
 }
 
@@ -42,7 +42,7 @@ export function zip(entries: readonly ZipEntry[]): Buffer {
   return Buffer.concat([...locals, directory, end])
 }
 
-/** The part that local and central headers share, from signature to the length of the extra field. */
+/** Writes the part that local and central headers share, from signature to the length of the extra field. */
 function common(
   signature: number,
   { name, crc, packed, size }: { name: Buffer; crc: number; packed: number; size: number },

@@ -16,7 +16,7 @@ import { startDatabase, type TestDatabase } from './database.ts'
 
 export const OPERATIONS_KEY = 'ops-test-key'
 export const EVALUATOR_TOKEN = 'evaluator-test-token'
-/** A port on which nothing listens: Temporal is down unless a test brings one. */
+/** A port on which nothing listens: Temporal is down unless a test starts it. */
 const NO_TEMPORAL = '127.0.0.1:1'
 
 type Role = 'viewer' | 'operator' | 'admin'
@@ -45,13 +45,13 @@ export interface TestApi extends AsyncDisposable {
   readonly baseUrl: string
   readonly services: OpenServices
   readonly database: TestDatabase
-  /** How many connections the gateway has open, links among them. */
+  /** Returns the number of connections to the gateway, including links. */
   connections(): Promise<number>
   /** `path` is absolute: `/api/builder/v1/datasets`. */
   call<B = AnyBody>(method: string, path: string, call?: Call): Promise<Answer<B>>
-  /** A new account with one key of the given role (admin by default). */
+  /** Creates an account with one key of the given role (admin by default). */
   account(options?: { role?: Role }): Promise<{ accountId: string; key: string }>
-  /** Another key of an account. */
+  /** Creates another key of an account. */
   key(accountId: string, role: Role): Promise<string>
 }
 
@@ -63,7 +63,7 @@ export interface TestApiOptions extends AppOptions {
   idleLimits?: IdleLimits
 }
 
-/** A connection to write bytes to that no HTTP client would. */
+/** Opens a connection for bytes that no HTTP client would send. */
 export function connectTo(url: string): Socket {
   const { hostname, port } = new URL(url)
   return connect(Number(port), hostname)

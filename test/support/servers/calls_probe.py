@@ -1,4 +1,5 @@
-"""Reads answers as the PyTorch model server does: answers as JSON on standard input, what is told of each on standard output."""
+"""Reads responses as the PyTorch model server does: responses as JSON on standard input, the output
+of each on standard output."""
 
 from __future__ import annotations
 

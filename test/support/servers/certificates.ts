@@ -14,7 +14,7 @@ export interface Certificates {
 
 const DAYS = '2'
 
-/** Makes them in a folder with OpenSSL; undefined where there is none. */
+/** Creates them in a folder with OpenSSL; undefined where OpenSSL is missing. */
 export function makeCertificates(folder: string): Certificates | undefined {
   const file = (name: string) => join(folder, `${name}.pem`)
   const openssl = (...args: string[]) => execFileSync('openssl', args, { stdio: 'pipe' })

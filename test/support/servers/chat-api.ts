@@ -7,7 +7,7 @@ import { type AnyBody, type Answer, startApi, type TestApi, type TestApiOptions 
 import { addModel, startNode, type TestNode, type TestNodeOptions, until } from './node.ts'
 
 const FAKE_LLM = fileURLToPath(new URL('fake-llm.ts', import.meta.url))
-/** Node's own start-up is most of what a fake model server takes to load. */
+/** The start of Node is most of the load time of a fake model server. */
 export const FAKE_LLM_SERVER = { command: [process.execPath, FAKE_LLM, '{model_dir}'], inferPath: CHAT_PATH }
 
 type Weights = Parameters<typeof addModel>[1]
@@ -16,7 +16,7 @@ export interface FakeStats {
   requests: number
   in_flight: number
   aborted: number
-  /** The last request as the server got it. */
+  /** The last request as the server received it. */
   last: string
 }
 
@@ -42,7 +42,7 @@ export class ChatApi implements AsyncDisposable {
     await this.api[Symbol.asyncDispose]()
   }
 
-  /** An endpoint over a model that is loaded on these nodes (the first, unless told otherwise). */
+  /** Creates an endpoint over a model that is loaded on these nodes, by default on the first. */
   async warm(
     overrides: Partial<NewEndpoint> = {},
     nodes: readonly TestNode[] = [this.node],
@@ -55,7 +55,7 @@ export class ChatApi implements AsyncDisposable {
     return endpoint
   }
 
-  /** An endpoint over a model that no node has. */
+  /** Creates an endpoint over a model that no node has. */
   async cold(weights: Weights, overrides: Partial<NewEndpoint> = {}): Promise<EndpointRow> {
     const modelKey = await addModel(this.api, weights)
     const { db } = this.api.database
@@ -91,14 +91,14 @@ export class ChatApi implements AsyncDisposable {
     })
   }
 
-  /** The task that an answer was. */
+  /** Returns the task of a response. */
   async task(answer: Answer): Promise<AnyBody> {
     const id = String(answer.headers['x-hearth-task-id'])
     const { db } = this.api.database
     return db.selectFrom('task').selectAll().where('id', '=', id).executeTakeFirst()
   }
 
-  /** What a model's server on a node has seen. */
+  /** Returns the statistics of a model's server on a node. */
   async stats({ model_key }: EndpointRow, node = this.node): Promise<FakeStats> {
     using use = node.parts.models.use(model_key)
     if (!use) throw new Error('the model is not loaded')
@@ -111,7 +111,7 @@ export class ChatApi implements AsyncDisposable {
 export const startChatNode = (api: TestApi, options: TestNodeOptions = {}): Promise<TestNode> =>
   startNode(api, { concurrency: 256, server: FAKE_LLM_SERVER, ...options })
 
-/** Opens a stream of events and gives it as it comes. */
+/** Opens an event stream and returns its events as they arrive. */
 export async function openStream(
   { api, caller }: { api: Pick<TestApi, 'baseUrl'>; caller: Pick<ChatApi['caller'], 'key'> },
   model: string,
@@ -127,9 +127,9 @@ export async function openStream(
 }
 
 export interface FollowedStream {
-  /** The data of the events that have come so far. */
+  /** The data of the events so far. */
   readonly events: readonly string[]
-  /** Settles when no more come: true when the stream was whole, false when its connection broke. */
+  /** Settles at the end: true when the stream was complete, false when its connection broke. */
   readonly isWhole: Promise<boolean>
 }
 
@@ -148,6 +148,6 @@ export function follow({ body }: Awaited<ReturnType<typeof openStream>>): Follow
   }
 }
 
-/** The data of every event of a stream. */
+/** Returns the data of every event of a stream. */
 export const eventsOf = (text: string): string[] =>
   text.split('\n\n').flatMap((event) => (event.startsWith('data: ') ? event.slice('data: '.length) : []))

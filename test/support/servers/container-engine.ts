@@ -10,7 +10,7 @@ import { until } from '../assertions/until.ts'
 import { temporaryFolder } from '../builders/temporary-folder.ts'
 import { skipBecause } from '../skip.ts'
 
-/** What tests run: busybox and Node, from this machine's own files, for no registry is asked. */
+/** The image of the tests: busybox and Node, from this machine's own files, because no registry is used. */
 export const TEST_IMAGE = 'localhost/hearth-test:1.0'
 
 /** A real container engine for the tests of one suite. */
@@ -103,13 +103,13 @@ async function buildImage(docker: Docker): Promise<void> {
   const steps = await new Promise<{ status?: string }[]>((done, fail) =>
     docker.modem.followProgress(progress, (err, all: { status?: string }[]) => (err ? fail(err) : done(all))),
   )
-  // Not every engine takes a name with the import.
+  // Not every engine accepts a name at the import.
   const [repo = '', tag = ''] = TEST_IMAGE.split(/:(?=[^:]*$)/)
   const id = steps.findLast(({ status }) => /^(sha256:)?[0-9a-f]{12,}\s*$/.test(status ?? ''))?.status ?? ''
   await docker.getImage(id.trim()).tag({ repo, tag })
 }
 
-/** A program and the libraries that it is linked with, as [file here, path in the image]. */
+/** Returns a program and its shared libraries, as [file here, path in the image]. */
 async function withLibraries(file: string): Promise<[string, string][]> {
   const { stdout } = await runProgram('ldd', [file]).catch(() => ({ stdout: '' }))
   const libraries = [...stdout.matchAll(/(\/\S+) \(0x/g)].map(([, path = '']) => path)

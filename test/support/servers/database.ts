@@ -13,7 +13,7 @@ import { freePort } from '../../../platform/free-ports.ts'
 
 const TEMPLATE = 'hearth_template'
 
-/** A database of one test file: cloned from a migrated template, dropped at the end. */
+/** The database of one test file: cloned from a migrated template, dropped at the end. */
 export interface TestDatabase extends AsyncDisposable {
   readonly url: string
   readonly db: Kysely<Database>
@@ -28,7 +28,7 @@ export interface DatabaseServer {
 
 let server: Promise<DatabaseServer> | undefined
 
-/** Gives a fresh database, migrated unless it is to be empty. */
+/** Creates a database, migrated unless it is to be empty. */
 export async function startDatabase({ isEmpty = false } = {}): Promise<TestDatabase> {
   const { address } = await (server ??= ownOrShared())
   const name = `test_${randomUUID().replaceAll('-', '')}`

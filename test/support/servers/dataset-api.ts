@@ -107,7 +107,7 @@ export class DatasetApi implements AsyncDisposable {
     return this.call('POST', `/${id}/uploads/${uploadId}/commit`)
   }
 
-  /** Init and PUT; what is left is the commit. */
+  /** Does the init and the PUT, without the commit. */
   async send(id: string, text: string): Promise<string> {
     const { upload_id, signed_url } = await this.init(id)
     const { status } = await this.put(signed_url, text)

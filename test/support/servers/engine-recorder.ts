@@ -4,7 +4,7 @@ import { json } from 'node:stream/consumers'
 import type Docker from 'dockerode'
 import { temporaryFolder } from '../builders/temporary-folder.ts'
 
-/** What speaks like a container engine that has every image, notes what it is told to create, and then refuses. */
+/** A fake container engine that has every image, records each container that it is asked to create, and refuses it. */
 export interface EngineRecorder extends AsyncDisposable {
   readonly socketPath: string
   readonly created: readonly Docker.ContainerCreateOptions[]

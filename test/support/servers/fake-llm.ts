@@ -7,17 +7,17 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 // A language model server for tests: `node fake-llm.ts <model dir>`. What it does is said in the request's `fake`.
 
-/** What a request may ask of it; everything is optional. */
+/** The behaviour that a request can specify; everything is optional. */
 interface Fake {
-  /** Tokens of the answer, and the time between two of them. */
+  /** The tokens of the response, and the time between two of them. */
   tokens?: number
   gap_ms?: number
-  /** Before the first byte. */
+  /** The delay before the first byte. */
   delay_ms?: number
   status?: number
-  /** Of that answer. */
+  /** The message of that response. */
   message?: string
-  /** Sent as the whole body of the answer: pieces, each in a write of its own (base64). */
+  /** The pieces of the response's whole body, each in a write of its own (base64). */
   pieces?: string[]
   content_type?: string
   /** Bytes of text in every token. */
@@ -130,9 +130,9 @@ const weights = JSON.parse(readFileSync(join(process.argv[2] ?? '.', 'weights.js
   load_s?: number
   broken?: boolean
   unusable?: boolean
-  /** The only name that it knows, and under which it answers. */
+  /** The only model name that it accepts, and under which it responds. */
   served?: string
-  /** It answers under the name that it is asked by. */
+  /** True to respond under the name in the request. */
   echo?: boolean
 }
 await sleep((weights.load_s ?? 0) * 1000)

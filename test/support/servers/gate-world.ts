@@ -7,13 +7,13 @@ import { startGatedApi } from './gate.ts'
 import { signedNode, type SignedNode } from './signed-node.ts'
 import { startTemporal, type TestTemporal } from './temporal.ts'
 
-/** Where nodes ask for their way to Temporal. */
+/** The route at which nodes request their credential for Temporal. */
 export const CREDENTIAL = '/api/v1/nodes:temporal-credential'
 type Service = Connection['workflowService']
 
-/** A node that a test speaks for itself, at the gate. */
+/** A node that the test itself controls, with a connection to the gate. */
 export interface GateNode extends SignedNode {
-  /** What the SDK would use, on the gate's address and with the node's credential. */
+  /** The connection that the SDK would use, to the gate and with the node's credential. */
   connection: Connection
   service: Service
   poll(queue: string, withinMs?: number): ReturnType<Service['pollActivityTaskQueue']>
@@ -24,18 +24,18 @@ export interface GateWorld extends AsyncDisposable {
   api: TestApi
   temporal: TestTemporal
   gateAddress: string
-  /** At the world's gate, or at another one. */
+  /** A node at the world's gate, or at another one. */
   node(name?: string, options?: { address?: string; sharing?: NodeSharing }): Promise<GateNode>
   /** As whoever has this token. */
   connect(token: string | undefined, address?: string): Connection
-  /** An activity for that queue, of a workflow with this id that a test has written by hand. */
+  /** Schedules an activity on that queue, of a hand-made workflow with this id. */
   schedule(queue: string, options?: { workflowId?: string; input?: object }): Promise<string>
 }
 
 export interface GateWorldOptions {
   holdMs?: number
   env?: NodeJS.ProcessEnv
-  /** A server of the test; one of its own when absent. */
+  /** The test's server; a server of its own when absent. */
   temporal?: TestTemporal
 }
 

@@ -19,14 +19,14 @@ interface Line {
 export interface GatewayProcess extends AsyncDisposable {
   child: ChildProcess
   lines: Line[]
-  /** The first line that is wanted, once it is there. */
+  /** Returns the first matching line, once it is there. */
   line(wanted: (line: Line) => boolean): Promise<Line>
-  /** Where it listens and what it is called, once it is ready. */
+  /** Returns its address and id, once it is ready. */
   ready(): Promise<{ baseUrl: string; gatewayId: string }>
   kill(): Promise<void>
 }
 
-/** What a gateway needs to run on a database of the test, without Temporal. */
+/** Returns the settings of a gateway with a database of the test, without Temporal. */
 export const gatewayEnv = (databaseUrl: string, objectDir: string): NodeJS.ProcessEnv => ({
   PATH: process.env.PATH,
   DATABASE_URL: databaseUrl,

@@ -11,7 +11,7 @@ import {
 import { startApi, type TestApi } from '../../../support/servers/api.ts'
 import { type SignedNode, signedNode } from '../../../support/servers/signed-node.ts'
 
-/** A worker killed before its workflow task is recorded runs all local activities of that task once more. */
+/** If a worker is killed before its workflow task is recorded, all local activities of that task run again. */
 describe('the steps of a training run, repeated in sequence', () => {
   let api: TestApi
   let node: SignedNode

@@ -5,7 +5,7 @@ import { SOON_MS, until } from '../../../support/assertions/until.ts'
 import { addLlmVersion, createMerge, versionRef } from '../../../support/builders/merges.ts'
 import type { NodeProcess } from '../../../support/servers/node-process.ts'
 
-/** Enough weights to be caught in the middle: 200 MB each. */
+/** Enough weights to be interrupted in the middle: 200 MB each. */
 const LARGE = { hidden: 1_024, inner: 2_048, layers: 8, vocab: 8_000 }
 
 describe('merging on a node', function () {
@@ -67,7 +67,7 @@ describe('merging on a node', function () {
         .executeTakeFirstOrThrow()
       assert.equal(version.lifecycle_status, 'candidate')
       assert.equal(version.runtime_profile, 'llm-transformers')
-      // What its profile takes, and its weights.
+      // The base memory of its profile, plus its weights.
       assert.equal(version.memory_mb, 701)
       assert.equal(version.base_model_version_id, base.version_id)
       assert.deepEqual(version.example_input, { messages: [] })

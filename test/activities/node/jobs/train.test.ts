@@ -4,7 +4,7 @@ import { SOON_MS, until } from '../../../support/assertions/until.ts'
 import { createRun, readyDataset } from '../../../support/builders/training.ts'
 import type { NodeProcess } from '../../../support/servers/node-process.ts'
 
-/** Enough to be caught in the middle: each epoch takes a few milliseconds. */
+/** Long enough to be interrupted in the middle: each epoch takes a few milliseconds. */
 const LONG = { epochs: 100_000, checkpoint_every_epochs: 50 }
 
 describe('training on a node', function () {

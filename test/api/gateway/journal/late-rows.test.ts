@@ -6,7 +6,7 @@ import { until } from '../../../support/assertions/until.ts'
 import type { AnyBody, Answer } from '../../../support/servers/api.ts'
 import { ChatApi } from '../../../support/servers/chat-api.ts'
 
-/** The rows of work that goes on, when the database takes them after their clients were let go. */
+/** The rows of running work, when the database accepts them only after their clients were refused. */
 describe('rows that are written late', () => {
   let chat: ChatApi
   const stack = new AsyncDisposableStack()
@@ -19,7 +19,7 @@ describe('rows that are written late', () => {
   })
   after(() => stack.disposeAsync())
 
-  /** What a request is told while no task can be written, and its task once it can. */
+  /** Returns the response of a request while no task can be written, and its task once it can. */
   async function whileLocked(ask: () => Promise<Answer<AnyBody>>) {
     const { db } = chat.api.database
     const answer = await db.transaction().execute(async (trx) => {

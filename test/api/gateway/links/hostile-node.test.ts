@@ -24,9 +24,9 @@ import {
 } from '../../../support/servers/raw-node.ts'
 
 const MB = 1024 * 1024
-/** What a gateway may grow by, whatever one node does. */
+/** The limit for a gateway's growth, whatever one node does. */
 const GROWTH_MB = 300
-/** What another account may wait for an answer meanwhile; before there were bounds it was seconds. */
+/** The limit for another account's response time meanwhile; without bounds it was seconds. */
 const LATENCY_MS = 1_500
 
 describe('a node that does what it should not', () => {
@@ -88,7 +88,7 @@ describe('a node that does what it should not', () => {
     return { status: statusCode, answer }
   }
 
-  /** Runs an attack while another account asks for its lists, and says what both cost. */
+  /** Runs an attack while another account reads its lists, and checks the cost of both. */
   async function under(attack: () => Promise<void>): Promise<void> {
     const before = rssMb()
     let most = before
@@ -282,7 +282,7 @@ describe('a node that does what it should not', () => {
     assert.ok(gateway.lines.some(({ msg }) => /more models/.test(msg ?? '')))
   })
 
-  /** A running job that the node holds. */
+  /** Creates a running job on the node. */
   async function jobOfNode(): Promise<string> {
     const { accountId } = await account()
     const { id } = await buildRun(database.db, accountId, { status: 'running', attempt: 1 })

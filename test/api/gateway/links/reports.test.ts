@@ -23,7 +23,7 @@ describe('logs and losses over the link', () => {
     await api[Symbol.asyncDispose]()
   })
 
-  /** A running job whose attempts are all held by a node. */
+  /** Creates a running job, all of whose attempts are on a node. */
   async function addJob({ nodeId = node.nodeId, attempts = 1 } = {}): Promise<string> {
     const { db } = api.database
     const { accountId } = await api.account()
@@ -299,7 +299,7 @@ describe('reports over the link', () => {
     await api[Symbol.asyncDispose]()
   })
 
-  /** A link over which a test speaks for the node, whose own makes way for it. */
+  /** Opens a link on which the test acts as the node, in place of the node's own. */
   async function speakFor(): Promise<WebSocket> {
     const path = '/api/v1/nodes/link'
     const socket = new WebSocket(api.baseUrl.replace('http', 'ws') + path, {

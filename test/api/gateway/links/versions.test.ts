@@ -119,7 +119,7 @@ describe('a link between versions', () => {
     })
     after(() => node[Symbol.asyncDispose]())
 
-    /** A gateway of which the test speaks every byte, and the node's link to it. */
+    /** Starts a gateway on which the test sends every byte, and the node's link to it. */
     async function speak(headers: string[]) {
       const server = createServer()
       const sockets = new WebSocketServer({ server, path: '/api/v1/nodes/link' })

@@ -12,15 +12,15 @@ const CLIENTS = 60
 /** No request ends by itself while a test runs. */
 const NEVER_MS = 600_000
 
-/** One way in which clients leave (bench/harness/abort-probe.mjs has the same). */
+/** One way in which clients leave; bench/harness/abort-probe.mjs has the same ones. */
 interface Leaving {
   title: string
   body: object
   /** Settles when the client is to leave. */
   until: (socket: Socket, at: { number: number; allAsked: () => Promise<void> }) => Promise<unknown>
-  /** Streams have a row from the moment a node is asked. */
+  /** Streams have a row from the moment when a node gets the request. */
   rows: number
-  /** Some leave before the gateway has read what they ask: the model server never hears of them. */
+  /** In a flood some clients leave before the gateway has read their request, so the model server never gets it. */
   isFlood?: boolean
 }
 
@@ -80,7 +80,7 @@ describe('chats whose clients leave', () => {
 
       await leave(endpoint, leaving)
 
-      // Asked after all others: none of them reaches the model server any more.
+      // This request comes after all others, none of which reaches the model server any more.
       assert.equal((await chat.chat(endpoint.id)).status, 200)
       await until(async () => (await chat.stats(endpoint)).in_flight === 0, SOON_MS)
       const { aborted, requests } = await chat.stats(endpoint)
@@ -97,14 +97,14 @@ describe('chats whose clients leave', () => {
     })
   }
 
-  /** Lets all ask, and leave. */
+  /** Sends all requests, and closes their connections. */
   async function leave(endpoint: EndpointRow, { body, until: time }: Leaving): Promise<void> {
     const text = JSON.stringify({
       model: endpoint.id,
       messages: [{ role: 'user', content: 'hi' }],
       ...body,
     })
-    // One look for all of them: who leaves first changes what the others would see.
+    // All share one check, because the first client to leave changes the result for the others.
     let allThere: Promise<void> | undefined
     const allAsked = () =>
       (allThere ??= until(async () => (await chat.stats(endpoint)).in_flight === CLIENTS))
@@ -120,13 +120,13 @@ describe('chats whose clients leave', () => {
     await Promise.all(Array.from({ length: CLIENTS }, one))
   }
 
-  /** Tasks of an endpoint: those of one status, or all. */
+  /** Counts the tasks of an endpoint, of one status or of all. */
   async function rows({ id }: EndpointRow, status?: TaskStatus): Promise<number> {
     const all = chat.api.database.db.selectFrom('task').select('id').where('endpoint_id', '=', id)
     return (await (status ? all.where('status', '=', status) : all).execute()).length
   }
 
-  /** A link that retires closes only when no request is under way on it; its node then comes back. */
+  /** Retires all links. A link closes only when no request is in flight; its node then reconnects. */
   async function noneOnLinks(): Promise<void> {
     const { links } = chat.api.services
     links.retire()

@@ -58,7 +58,7 @@ describe('chat completions', () => {
     const answers = [
       await chat.chat(endpoint.id, { fake: { tokens: 5 } }),
       await chat.chat(endpoint.id, { stream: true, fake: { tokens: 6 } }),
-      // Too long for the node to look into it: its bytes go on as they come.
+      // The response is too long for the node to parse, so its bytes are passed on as they arrive.
       await chat.chat(endpoint.id, { fake: { tokens: 30_000 } }),
     ]
 

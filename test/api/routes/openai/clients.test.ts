@@ -6,7 +6,7 @@ import { ChatApi } from '../../../support/servers/chat-api.ts'
 
 const messages = [{ role: 'user' as const, content: 'hi' }]
 
-/** What the fake model server is to do; the client sends unknown fields as they are. */
+/** The behaviour of the fake model server; the client sends unknown fields unchanged. */
 const fake = (what: object): object => ({ fake: what })
 
 describe('the official openai client', () => {

@@ -40,7 +40,7 @@ describe('a chat on a machine whose environment is not installed yet', function 
     return new ChatApi(api, node, await api.account())
   }
 
-  /** How long an earlier installation on this machine took. */
+  /** Stores the duration of an earlier installation on this machine. */
   const measured = (cacheDir: string, slow: number) => {
     mkdirSync(cacheDir, { recursive: true })
     writeFileSync(join(cacheDir, 'install-times.json'), JSON.stringify({ slow }))
@@ -69,7 +69,7 @@ describe('a chat on a machine whose environment is not installed yet', function 
       .where('start_state', '=', 'cold')
       .executeTakeFirstOrThrow()
     assert.equal(mean_ms, 40_000, 'what was installed on the way is no part of how long a load takes')
-    // What operators see is stored now and then.
+    // The state that operators see is stored at intervals.
     await until(async () => (await environmentsOf(chat.node.nodeId))[0]?.state === 'ready')
   })
 
@@ -95,7 +95,7 @@ describe('a chat on a machine whose environment is not installed yet', function 
       const seconds = Number(headers['retry-after'])
       assert.ok(seconds >= 100 && seconds <= 125, `${seconds} s`)
     }
-    // Being told so has set it going.
+    // The refused request has started the installation.
     await until(async () => (await chat.chat(endpoint.id)).status === 200, 200_000)
     assert.equal(environment.fetched, 1)
   })

@@ -6,7 +6,7 @@ const event = (value: object | string, gap = '\n\n') =>
 const word = (content: string, usage: object | null = null) => ({ choices: [{ delta: { content } }], usage })
 const usage = { prompt_tokens: 12, completion_tokens: 200, total_tokens: 212 }
 
-/** What a stream counts, of events that come in these pieces. */
+/** Returns the tokens that a stream counts, for events in these pieces. */
 function tokensOf(...pieces: string[]): number {
   const events = new EventStream({ grow: () => true })
   for (const piece of pieces) events.take(Buffer.from(piece))

@@ -121,7 +121,7 @@ describe('a chat that fails is a failed task, costs nothing and is told once (6.
 
     await assert.rejects(asked)
     await until(async () => (await chat.stats(endpoint)).in_flight === 0, SOON_MS)
-    // What the next chat leaves behind is written after anything that this one could.
+    // The rows of the next chat are written after all that this one could write.
     assert.equal((await chat.chat(endpoint.id)).status, 200)
     assert.deepEqual(
       (await tasks()).map(({ status }) => status),

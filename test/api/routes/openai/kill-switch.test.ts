@@ -26,7 +26,7 @@ describe('chats while the kill switch is active (3.8, 7)', () => {
     const refused = [
       await chat.chat(endpoint.id),
       await chat.chat(endpoint.id, { stream: true }),
-      // Whoever asks for what is not there is not told so either.
+      // Callers of a model that does not exist get the same refusal.
       await chat.chat('no-such-model'),
     ]
     const cameMeanwhile = admitted.events.length

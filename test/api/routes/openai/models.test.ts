@@ -123,7 +123,7 @@ describe('models to chat with (4.7)', () => {
       assert.equal(refused.status, 404)
       assert.equal(refused.body.error.type, 'not_found_error')
       assert.equal(paused.status, 409)
-      // Nobody serves it here: it was found.
+      // No node serves it here, so this error shows that it was found.
       assert.equal(active.body.error.code, 'no_capacity')
     })
   }

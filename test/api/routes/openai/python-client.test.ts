@@ -33,7 +33,7 @@ describe('the official openai client of Python', () => {
     await chat?.[Symbol.asyncDispose]()
   })
 
-  /** A call with what every chat has; `extra_body` is how the client sends fields that it does not know. */
+  /** Builds the arguments of a chat; `extra_body` is how the client sends fields that it does not know. */
   const chatOf = (fake: object, more: object = {}) => ({
     model: endpoint.id,
     messages,

@@ -7,7 +7,7 @@ import { request } from 'undici'
 import { SseClient } from '../../../../api/routes/openai/chat-completions/sse-client.ts'
 
 describe('the stream of a chat', () => {
-  /** What a client has got after a moment in which the stream was kept alive. */
+  /** Returns the bytes that a client has received after a moment of keep-alive comments. */
   async function received(keepAliveMs: number): Promise<string> {
     const server = createServer((_req, res) => {
       const client = new SseClient(res, { headers: {}, keepAliveMs })

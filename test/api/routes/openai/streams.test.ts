@@ -18,7 +18,7 @@ function cut(text: string, size: number): string[] {
 const event = (value: object) => `data: ${JSON.stringify(value)}\n\n`
 const delta = (content: object) => event({ choices: [{ index: 0, delta: content, finish_reason: null }] })
 
-/** Text of at least so many UTF-16 units in which no two places look alike, with characters of every length in UTF-8. */
+/** Returns a text of at least so many UTF-16 units without repetitions, with characters of every length in UTF-8. */
 function prose(length: number): string {
   let text = ''
   for (let i = 0; text.length < length; i++) text += `${i} é"\\ 漢 🌍\n`
@@ -115,7 +115,7 @@ describe('streams of chats', () => {
     it(`carry a prompt of 200 KB to the model server byte for byte (stream: ${stream})`, async () => {
       const endpoint = await warm()
       const messages = [{ role: 'user', content: prose(200_000) }]
-      // Spaces and escapes that nobody would write again the same way.
+      // Spaces and escapes that a serializer would not reproduce.
       const sent = `{ "model" :"${endpoint.id}",\n"messages":${JSON.stringify(messages)}, "stream":${stream}, "x":"\\u00fc\\/" }`
 
       const { status } = await chat.api.call('POST', CHAT_PATH, {

@@ -17,7 +17,7 @@ describe('min_warm', function () {
   })
   afterEach(() => api[Symbol.asyncDispose]())
 
-  /** An endpoint over a model that no node has. */
+  /** Creates an endpoint over a model that no node has. */
   async function endpoint(name: string, memoryMb = 90): Promise<EndpointRow> {
     const { accountId } = await api.account()
     const { db } = api.database

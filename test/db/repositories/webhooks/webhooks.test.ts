@@ -56,7 +56,7 @@ describe('webhook rows', () => {
         .insertInto('webhook_attempt')
         .values({ delivery_id: delivery, number: 1, started_at: created_at, outcome: 'succeeded' })
         .execute()
-      // One is still being retried; nobody was there to end another, whose deadline has passed.
+      // One is still being retried; another is past its deadline, and no process was there to end it.
       const status = i === 6 ? 'retrying' : i === 7 ? 'pending' : 'succeeded'
       await db
         .updateTable('webhook_delivery')
@@ -245,7 +245,7 @@ describe('webhook rows', () => {
   })
 })
 
-/** Sessions that wait for a lock of another. */
+/** Counts the sessions that wait for a lock. */
 async function waiters(db: Kysely<Database>): Promise<number> {
   const { rows } = await sql<{ count: number }>`
     select count(*) as count from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`.execute(

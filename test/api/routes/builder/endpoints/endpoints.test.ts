@@ -276,7 +276,7 @@ describe('one endpoint', () => {
     })
     assert.deepEqual([asked.status, asked.body.review_status], [200, 'pending_review'])
     assert.deepEqual([asked.body.tags, asked.body.price_per_request], [['homes'], 0.02])
-    // What others may read has to stay complete.
+    // A public listing must stay complete.
     assert.equal((await call('PATCH', endpoint.id, { description: ' ' })).status, 422)
 
     const back = await call('PATCH', endpoint.id, { visibility: 'account' })

@@ -18,7 +18,7 @@ describe('the estimated latency of an endpoint (2.8)', () => {
     const { body } = await on.api.call('GET', `/api/builder/v1/endpoints/${id}`, { key: on.caller.key })
     return body.estimated_latency_ms
   }
-  /** What inferences of an endpoint took together, as the journal appends it. */
+  /** Adds the total duration of an endpoint's inferences, as the journal does. */
   const took = ({ id, account_id }: EndpointRow, succeeded: number, inference_ms: number) =>
     on.api.database.db
       .insertInto('usage_delta')

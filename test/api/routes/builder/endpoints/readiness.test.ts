@@ -21,7 +21,7 @@ describe('the readiness of a model (2.8, 3.3)', () => {
     await chat[Symbol.asyncDispose]()
   })
 
-  /** As every route tells it that does. */
+  /** Reads the readiness from every route that returns it. */
   async function told() {
     const { key } = chat.caller
     const get = async (path: string) => (await chat.api.call('GET', BUILDER + path, { key })).body
@@ -32,7 +32,7 @@ describe('the readiness of a model (2.8, 3.3)', () => {
   }
   const thrice = <T>(entry: T) => [entry, entry, entry]
 
-  /** Takes the memory of a node for something else, so that its idle models go, and gives it back. */
+  /** Reserves the memory of a node, so that its idle models are evicted, and releases it. */
   async function evictOn({ parts }: TestNode) {
     const { memoryAllocator } = parts.models
     await memoryAllocator.reserve('a job', parts.inventory.memory_mb)

@@ -261,7 +261,7 @@ describe('lineage tells the truth (4.4)', function () {
       async fold() {
         const adapter = pick(made.filter(({ hasAdapter }) => hasAdapter))
         if (!adapter?.base) return undefined
-        // A repository that has been imported since at the same commit is that import.
+        // A repository that was imported later at the same commit is that import.
         const same = [...imports.values()].find(({ nodes }) => nodes.some((node) => node === adapter.base))
         const base = same ?? adapter.base
         return world.merge(own, { parts: [base, adapter], base, body: { adapters: [refOf(adapter)] } })

@@ -67,7 +67,7 @@ describe('base models of runs, merges and endpoints', function () {
       })
     ).body
 
-  /** What a node is told to train on, as it writes it into the adapter. */
+  /** Returns the base in a node's claim, as the adapter will name it. */
   async function namedBase(body: object): Promise<{ name: unknown; revision: unknown; shown: unknown }> {
     const { status, body: accepted, text } = await tune(body)
     assert.equal(status, 202, text)

@@ -34,7 +34,7 @@ describe('retraining (2.4, 4.3)', () => {
       body: { job_name: 'again', model_config_id: 'tabular-regression', dataset_id, ...body },
     })
 
-  /** A run that has ended with a model, as the workflow ends it. */
+  /** Creates a run that has completed with a model, as the workflow ends it. */
   async function finished(body: object = {}): Promise<{ jobId: string; versionId: string }> {
     const jobId = await createRun(api, key, { dataset_id, ...body })
     const { lease_token } = await claimJob(node, jobId)
@@ -192,7 +192,7 @@ describe('runs of the language model config (4.3)', () => {
   let key: string
 
   before(async () => {
-    // Nothing is fetched before a node takes a run.
+    // Nothing is downloaded before a node claims a run.
     api = await startApi({ env: { HEARTH_HUB_ENDPOINT: 'http://127.0.0.1:9' } })
   })
   after(() => api[Symbol.asyncDispose]())

@@ -137,7 +137,7 @@ describe('claims of jobs (10.10)', () => {
   })
 
   it('asks an eco run to yield at a checkpoint when a better one has waited', async () => {
-    // What earlier tests left would wait as well.
+    // Jobs of earlier tests would wait as well.
     await on.api.database.db
       .updateTable('training_run')
       .set({ status: 'failed' })

@@ -56,7 +56,7 @@ describe('claims of runs on language models', function () {
   const tune = (hyperparameters: Record<string, unknown>, body: object = {}) =>
     createRun(api, key, { model_config_id: 'llm-qlora-finetune', dataset_id, hyperparameters, ...body })
 
-  /** A version that says it has the weights of a model of 7B. */
+  /** Creates a version with the file sizes of a model of 7B. */
   async function largeVersion(): Promise<string> {
     const id = await addLlmVersion(api, accountId, { model: {} })
     await api.database.db

@@ -27,7 +27,7 @@ describe('leases of jobs (10.10)', () => {
     await expire(first.lease_token)
     const late = () => lease(on.node, first.lease_token, 'complete', { artifacts: [artifact], ...RESULT })
 
-    // Nobody has taken over yet: too late all the same, but it may be renewed.
+    // The lease has expired but may still be renewed, because no other node has taken over.
     assert.equal((await late()).status, 409)
     const second = await claimJob(on.other, jobId)
     const refused = await late()

@@ -91,7 +91,7 @@ for (const [name, open] of Object.entries({ 'a local directory': openLocal, S3: 
     const told = (content: string, of = 'weights.bin') => fileOf(of, content)
     const artifact = (token: string, content: string) =>
       signedPut(node, token, { ...told(content), kind: 'artifact' })
-    /** As nodes ask that tell no digest. */
+    /** Requests URLs like a node that sends no digest. */
     const untold = (token: string, kind: 'artifact' | 'checkpoint') => {
       const { sha256: _, ...file } = told(GOOD)
       return signedPut(node, token, { ...file, kind })
@@ -182,7 +182,7 @@ for (const [name, open] of Object.entries({ 'a local directory': openLocal, S3: 
       const path = `/api/builder/v1/training/runs/${jobId}`
       assert.equal((await api.call('POST', `${path}/cancel`, { key })).status, 200)
       assert.equal((await api.call('DELETE', path, { key })).status, 204)
-      // Whatever becomes of leases, a deleted run takes no file from a gateway.
+      // Whatever happens to leases, a gateway accepts no file for a deleted run.
       await db
         .updateTable('lease')
         .set({ state: 'active', closed_at: null })

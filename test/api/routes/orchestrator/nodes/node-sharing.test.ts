@@ -23,7 +23,7 @@ describe('nodes of accounts', () => {
       headers: { authorization: `Bearer ${OPERATIONS_KEY}` },
       ...(body && { body }),
     })
-  /** Another account, and a node of its own that works for nobody else. */
+  /** Creates another account with a dedicated node. */
   async function owner() {
     const account = await chat.api.account()
     const node = await startChatNode(chat.api, { accountId: account.accountId, sharing: 'dedicated' })

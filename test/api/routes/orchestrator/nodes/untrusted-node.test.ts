@@ -16,7 +16,7 @@ import { type SignedNode, signedNode } from '../../../../support/servers/signed-
 
 const BUILDER = '/api/builder/v1'
 
-/** A node that an operator shares, and that was given nothing. */
+/** A node that an operator shares, and that was handed no work. */
 describe('a node that tries what it was not given', () => {
   let chat: ChatApi
   let hostile: SignedNode
@@ -35,7 +35,7 @@ describe('a node that tries what it was not given', () => {
     assert.equal(status, 200, text)
     return String(body.task_id)
   }
-  /** Speaks on a link as the node, telling that it has these models loaded. */
+  /** Opens a link as the node and reports these models as loaded. */
   async function tellWarm(node: SignedNode, modelKeys: readonly string[]): Promise<WebSocket> {
     const path = '/api/v1/nodes/link'
     const socket = new WebSocket(chat.api.baseUrl.replace('http', 'ws') + path, {
@@ -216,7 +216,7 @@ describe('a node that tries what it was not given', () => {
     const done = await complete(5, { total_tokens: 9_000_000_000_000_000 })
     assert.equal(done.status, 200, done.text)
 
-    // What an earlier version let through stops nothing either.
+    // A count that an earlier version accepted does not block the others either.
     const { id: endpoint_id, account_id } = endpoint
     const other = await chat.cold({ name: 'fake' })
     const absurd = { account_id, endpoint_id, succeeded: 1, tokens: 9_000_000_000_000_000 }
