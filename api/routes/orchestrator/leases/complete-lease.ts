@@ -3,6 +3,7 @@ import { CompleteLease, LeaseClosed } from '../../../../schemas/lease.ts'
 import { route } from '../../../http/route.ts'
 import { workOf } from './kinds.ts'
 import { LeaseParams } from './params.ts'
+import { settleLease } from './settle.ts'
 import { leaseNotFound, leaseLost } from './work.ts'
 
 const MIB = 1024 * 1024
@@ -28,18 +29,15 @@ export const completeLease = route({
     const work = workOf(lease)
     await work.check?.({ lease, body, services })
 
-    const done: (() => void)[] = []
-    await services.db.transaction().execute(async (trx) => {
-      await work.lock(trx, lease)
-      if (!(await leaseRepository.holdLease(trx, holder))) {
-        const lost = (await leaseRepository.findLease(trx, holder)) ?? lease
+    await settleLease({ lease, body, services, afterCommit }, async (step) => {
+      if (!(await leaseRepository.holdLease(step.trx, holder))) {
+        const lost = (await leaseRepository.findLease(step.trx, holder)) ?? lease
         if (lost.state === 'completed') return
         throw leaseLost(lost)
       }
-      await work.complete({ trx, lease, body, services, afterCommit: (action) => done.push(action) })
-      await leaseRepository.closeLease(trx, holder, 'completed')
+      await work.complete(step)
+      await leaseRepository.closeLease(step.trx, holder, 'completed')
     })
-    for (const action of done) afterCommit(action)
     return { state: 'completed' as const }
   },
 })

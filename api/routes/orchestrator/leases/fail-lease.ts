@@ -3,6 +3,7 @@ import { FailLease, LeaseClosed } from '../../../../schemas/lease.ts'
 import { route } from '../../../http/route.ts'
 import { workOf } from './kinds.ts'
 import { LeaseParams } from './params.ts'
+import { settleLease } from './settle.ts'
 import { leaseNotFound, leaseLost } from './work.ts'
 
 export const failLease = route({
@@ -20,16 +21,11 @@ export const failLease = route({
     const holder = { token: params.lease_token, nodeId: caller.nodeId }
     const lease = await leaseRepository.findLease(services.db, holder)
     if (!lease) throw leaseNotFound()
-    const work = workOf(lease)
-
-    const done: (() => void)[] = []
-    const closed = await services.db.transaction().execute(async (trx) => {
-      await work.lock(trx, lease)
-      const failed = await leaseRepository.closeLease(trx, holder, 'failed')
-      if (failed) await work.fail({ trx, lease, body, services, afterCommit: (action) => done.push(action) })
+    const closed = await settleLease({ lease, body, services, afterCommit }, async (step) => {
+      const failed = await leaseRepository.closeLease(step.trx, holder, 'failed')
+      if (failed) await workOf(lease).fail(step)
       return failed
     })
-    for (const action of done) afterCommit(action)
     if (closed) return { state: closed.state }
 
     // The lease was taken before; the request now confirms that its processes have exited.

@@ -1,0 +1,19 @@
+import { workOf } from './kinds.ts'
+import type { LeaseStep } from './work.ts'
+
+/**
+ * Runs the step that ends a lease in one transaction, with the row behind the lease locked before the lease itself. Actions
+ * that the step puts off run once that transaction has committed, and not at all when it is rolled back.
+ */
+export async function settleLease<B, R>(
+  { lease, body, services, afterCommit }: Omit<LeaseStep<B>, 'trx'>,
+  step: (step: LeaseStep<B>) => Promise<R>,
+): Promise<R> {
+  const actions: (() => void)[] = []
+  const result = await services.db.transaction().execute(async (trx) => {
+    await workOf(lease).lock(trx, lease)
+    return step({ trx, lease, body, services, afterCommit: (action) => actions.push(action) })
+  })
+  for (const action of actions) afterCommit(action)
+  return result
+}
