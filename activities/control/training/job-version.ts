@@ -2,6 +2,7 @@ import { ApplicationFailure } from '@temporalio/common'
 import type { Transaction } from 'kysely'
 import * as candidateTestRepository from '../../../db/repositories/models/candidate-tests.ts'
 import * as hubVersionRepository from '../../../db/repositories/models/hub-versions.ts'
+import { type Listing, listingColumns } from '../../../db/repositories/models/listing.ts'
 import * as versionRepository from '../../../db/repositories/models/versions.ts'
 import * as artifactRefRepository from '../../../db/repositories/training/artifact-refs.ts'
 import * as jobFileRepository from '../../../db/repositories/training/job-files.ts'
@@ -19,16 +20,7 @@ import type { ArtifactRef } from '../../../schemas/artifact-ref.ts'
 import { candidateTestStart } from '../../../workflows/contract/starts.ts'
 
 /** The fields of a version that describe the result of a job: how it is run, and its input and output. */
-type Nature = Pick<
-  NewModelVersion,
-  | 'runtime_profile'
-  | 'memory_mb'
-  | 'base_model_version_id'
-  | 'input_schema'
-  | 'output_schema'
-  | 'example_input'
-  | 'example_output'
->
+type Nature = Pick<NewModelVersion, 'runtime_profile' | 'memory_mb' | 'base_model_version_id' | keyof Listing>
 
 /** Creates the version of a completed job, with the job's artifacts as its files. */
 export async function createVersion(
@@ -88,7 +80,7 @@ async function trainedNature(
     runtime_profile: model.config.runtime_profile,
     memory_mb: estimateMb(model.profile, weightsBytes(files)),
     base_model_version_id: await baseVersionId(trx, run),
-    ...described(run.output as Described),
+    ...listingColumns(run.output as Pick<ModelVersionRow, keyof Listing>),
   }
 }
 
@@ -111,18 +103,9 @@ async function mergedNature(
     runtime_profile: model?.runtime_profile ?? profile?.profile_id ?? '',
     memory_mb: profile ? estimateMb(profile, weightsBytes(files)) : (model?.memory_mb ?? 0),
     base_model_version_id: first?.version_id ?? null,
-    ...described(model ?? CHAT_LISTING),
+    ...listingColumns(model ?? CHAT_LISTING),
   }
 }
-
-type Described = Pick<ModelVersionRow, 'input_schema' | 'output_schema' | 'example_input' | 'example_output'>
-
-const described = ({ input_schema, output_schema, example_input, example_output }: Described) => ({
-  input_schema: JSON.stringify(input_schema),
-  output_schema: JSON.stringify(output_schema),
-  example_input: JSON.stringify(example_input),
-  example_output: JSON.stringify(example_output),
-})
 
 /** Returns the version that a run started from, for the lineage of its result. */
 async function baseVersionId(

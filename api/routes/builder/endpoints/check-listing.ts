@@ -1,14 +1,8 @@
+import type { Listing } from '../../../../db/repositories/models/listing.ts'
 import { ApiError, type Issue, tryLater } from '../../../../domain/errors.ts'
 import { newId } from '../../../../domain/ids.ts'
 import type { SchemaChecks } from '../../../../platform/schema-checks/checks.ts'
 import { toIssues } from '../../../http/issues.ts'
-
-interface Listing {
-  input_schema: Record<string, unknown>
-  output_schema: Record<string, unknown>
-  example_input: Record<string, unknown>
-  example_output: Record<string, unknown>
-}
 
 /** Refuses invalid schemas, schemas that are too expensive, and examples that break the schema beside them. */
 export async function checkListing(checks: SchemaChecks, owner: string, listing: Listing): Promise<void> {

@@ -1,6 +1,5 @@
 import type { Transaction } from 'kysely'
 import Type from 'typebox'
-import * as endpointRepository from '../../../../db/repositories/endpoints/endpoints.ts'
 import * as versionRepository from '../../../../db/repositories/models/versions.ts'
 import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
 import * as rootBaseRepository from '../../../../db/repositories/training/root-bases.ts'
@@ -9,7 +8,6 @@ import type { EndpointRow, ModelVersionRow } from '../../../../db/tables/models.
 import { reviewAfter } from '../../../../domain/endpoint.ts'
 import { ApiError, invalid } from '../../../../domain/errors.ts'
 import { isHubName } from '../../../../domain/hub/names.ts'
-import { newId } from '../../../../domain/ids.ts'
 import { usdToMicro } from '../../../../domain/money.ts'
 import { isUuid } from '../../../../domain/uuid.ts'
 import type { Catalog } from '../../../../platform/catalog.ts'
@@ -18,6 +16,7 @@ import { Uuid } from '../../../../schemas/common.ts'
 import { Endpoint, RegisterForInference } from '../../../../schemas/endpoint.ts'
 import { route } from '../../../http/route.ts'
 import { assertMayPublish } from '../../../registry/may-publish.ts'
+import { publishEndpoint } from '../../../registry/publish.ts'
 import { checkListing } from './check-listing.ts'
 import { presentEndpoint } from './present.ts'
 
@@ -115,10 +114,7 @@ async function create(
   const root = await rootBaseRepository.findRootBase(trx, version.id)
   // A merge has no model config, so its task is the first one of its runtime profile.
   const servedTask = catalog.profile(version.runtime_profile)?.task_types[0]
-  const listing = listingOf(body, version)
-
-  const row = await endpointRepository.insertEndpoint(trx, {
-    id: newId(),
+  const row = await publishEndpoint(trx, version, listingOf(body, version), {
     account_id: accountId,
     name,
     display_name: body.display_name ?? name,
@@ -129,13 +125,6 @@ async function create(
     task_type: body.task_type ?? model?.config.task_type ?? servedTask ?? 'specialist',
     base_model: root.name,
     model_category: model?.config.category ?? root.category,
-    version_id: version.id,
-    model_key: version.model_key,
-    runtime_profile: version.runtime_profile,
-    input_schema: JSON.stringify(listing.input_schema),
-    output_schema: JSON.stringify(listing.output_schema),
-    example_input: JSON.stringify(listing.example_input),
-    example_output: JSON.stringify(listing.example_output),
     tags: body.tags ?? [],
     price_micro: usdToMicro(body.price_per_request ?? 0, config.HEARTH_CREDIT_USD),
     price_set: body.price_per_request !== undefined,

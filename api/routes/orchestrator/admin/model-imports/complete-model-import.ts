@@ -1,16 +1,13 @@
 import type { Transaction } from 'kysely'
 import Type from 'typebox'
-import * as endpointRepository from '../../../../../db/repositories/endpoints/endpoints.ts'
 import * as modelImportRepository from '../../../../../db/repositories/models/imports.ts'
-import * as versionRepository from '../../../../../db/repositories/models/versions.ts'
 import * as accountRepository from '../../../../../db/repositories/platform/accounts.ts'
 import type { Database } from '../../../../../db/tables.ts'
 import type { EndpointRow } from '../../../../../db/tables/models.ts'
 import { isChatCapable } from '../../../../../domain/chat/chat.ts'
-import { CHAT_LISTING, PLAIN_LISTING } from '../../../../../domain/chat/listing.ts'
+import { importedListing } from '../../../../../domain/chat/listing.ts'
 import { ApiError, invalid } from '../../../../../domain/errors.ts'
 import { isHubName } from '../../../../../domain/hub/names.ts'
-import { newId } from '../../../../../domain/ids.ts'
 import { estimateMb } from '../../../../../domain/models/memory.ts'
 import { importKey } from '../../../../../domain/object-keys.ts'
 import { modelKeyOf } from '../../../../../domain/training-run.ts'
@@ -19,6 +16,7 @@ import { Uuid } from '../../../../../schemas/common.ts'
 import { CompleteModelImport, ImportedModel } from '../../../../../schemas/model-import.ts'
 import type { RuntimeProfile } from '../../../../../schemas/runtime-profile.ts'
 import { route } from '../../../../http/route.ts'
+import { publishVersion } from '../../../../registry/publish.ts'
 import { accountNotFound } from '../accounts/account.ts'
 
 export const completeModelImport = route({
@@ -90,47 +88,37 @@ async function create(
       'this import is complete already, or its files were removed after 24 hours',
     )
   }
-  const model_key = modelKeyOf(name, versionId)
-  const common = { account_id, name, model_key, runtime_profile: profile.profile_id, ...listingOf(task_type) }
   const bytes = files.reduce((sum, { size_bytes }) => sum + size_bytes, 0)
-  await versionRepository.insertVersion(
-    trx,
-    {
-      ...common,
+  const row = await publishVersion(trx, {
+    version: {
       id: versionId,
+      account_id,
+      name,
+      model_key: modelKeyOf(name, versionId),
       model_config_id: name,
+      runtime_profile: profile.profile_id,
       lifecycle_status: 'ready',
       memory_mb: estimateMb(profile, bytes),
       created_at: now,
     },
-    files.map((file) => ({ ...file, object_key: importKey(versionId, file.path) })),
-  )
-  const row = await endpointRepository.insertEndpoint(trx, {
-    ...common,
-    id: newId(),
-    version_id: versionId,
-    display_name: name,
-    description: 'Imported by the operator.',
-    visibility: body.visibility ?? 'account',
-    review_status: 'active',
-    source: 'catalog',
-    task_type,
-    base_model: name,
-    model_category: isChatCapable(task_type) ? 'nlp' : null,
-    tags: [],
-    created_at: now,
-    updated_at: now,
+    files: files.map((file) => ({ ...file, object_key: importKey(versionId, file.path) })),
+    listing: importedListing(isChatCapable(task_type)),
+    names: [name],
+    endpoint: {
+      account_id,
+      display_name: name,
+      description: 'Imported by the operator.',
+      visibility: body.visibility ?? 'account',
+      review_status: 'active',
+      source: 'catalog',
+      task_type,
+      base_model: name,
+      model_category: isChatCapable(task_type) ? 'nlp' : null,
+      tags: [],
+      created_at: now,
+      updated_at: now,
+    },
   })
   if (!row) throw new ApiError('conflict', `the name ${name} is taken; names are never given out twice`)
   return row
-}
-
-function listingOf(taskType: string) {
-  const listing = isChatCapable(taskType) ? CHAT_LISTING : PLAIN_LISTING
-  return {
-    input_schema: JSON.stringify(listing.input_schema),
-    output_schema: JSON.stringify(listing.output_schema),
-    example_input: JSON.stringify(listing.example_input),
-    example_output: JSON.stringify(listing.example_output),
-  }
 }
