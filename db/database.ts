@@ -40,3 +40,8 @@ export function openPool(url: string, { max = 10, waitMs = 10_000 }: DatabaseOpt
 export async function connectOnce(db: Kysely<Database>): Promise<void> {
   await sql`select 1`.execute(db)
 }
+
+/** Resolves when the database answers. */
+export async function ping(db: Kysely<Database>): Promise<void> {
+  await sql`select 1`.execute(db)
+}

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { sql } from 'kysely'
 import { request } from 'undici'
 import { openDatabase } from '../db/database.ts'
+import * as nodeReportRepository from '../db/repositories/nodes/reports.ts'
 import { reasonOf } from '../platform/reason.ts'
 import { QUEUES } from '../workflows/contract/policy.ts'
 import { StartError } from './options.ts'
@@ -41,10 +41,7 @@ export async function waitUntilServing({
   await reachable(baseUrl)
   await until('the workflow worker', () => queueIsPolled(temporal, QUEUES.control))
   await using db = openDatabase(databaseUrl, { max: 1 })
-  await until('the node', async () => {
-    const { rows } = await sql`select 1 from node_state where updated_at >= ${since}`.execute(db)
-    return rows.length > 0
-  })
+  await until('the node', () => nodeReportRepository.hasReportsSince(db, since))
 
   async function until(what: string, check: () => Promise<boolean>): Promise<void> {
     while (!(await check().catch(() => false))) {

@@ -4,9 +4,9 @@ import type { Kysely } from 'kysely'
 import { connectOnce, openDatabase } from '../db/database.ts'
 import { migrate } from '../db/migrate.ts'
 import * as nodeRepository from '../db/repositories/nodes/nodes.ts'
+import * as accountRepository from '../db/repositories/platform/accounts.ts'
 import * as apiKeyRepository from '../db/repositories/platform/api-keys.ts'
 import type { Database } from '../db/tables.ts'
-import { newId } from '../domain/ids.ts'
 import { unusable } from '../platform/reason.ts'
 import { StartError } from './options.ts'
 import type { Layout } from './paths.ts'
@@ -44,13 +44,8 @@ async function firstAccount(db: Kysely<Database>, layout: Layout, secrets: Secre
     if (known) return { accountId: secrets.account_id, apiKey: secrets.api_key }
   }
   return db.transaction().execute(async (trx) => {
-    const known = await trx
-      .selectFrom('account')
-      .select('id')
-      .where('id', '=', secrets.account_id ?? newId())
-      .executeTakeFirst()
-    const accountId = known?.id ?? newId()
-    if (!known) await trx.insertInto('account').values({ id: accountId, name: 'embedded' }).execute()
+    const known = secrets.account_id && (await accountRepository.findAccount(trx, secrets.account_id))
+    const { id: accountId } = known || (await accountRepository.createAccount(trx, { name: 'embedded' }))
     const { key: apiKey } = await apiKeyRepository.createApiKey(trx, {
       accountId,
       name: 'embedded',
@@ -68,14 +63,9 @@ async function staysJoined(db: Kysely<Database>, nodeDir: string): Promise<boole
   const file = join(nodeDir, 'identity.json')
   const nodeId = joinedAs(file)
   if (nodeId === undefined) return false
-  const node = await db
-    .selectFrom('node')
-    .select('id')
-    .where('id', '=', nodeId)
-    .where('status', '!=', 'removed')
-    .executeTakeFirst()
-  if (!node) rmSync(file, { force: true })
-  return node !== undefined
+  const isJoined = await nodeRepository.hasJoined(db, nodeId)
+  if (!isJoined) rmSync(file, { force: true })
+  return isJoined
 }
 
 function joinedAs(file: string): string | undefined {

@@ -4,8 +4,8 @@ import { CreateBucketCommand, S3Client } from '@aws-sdk/client-s3'
 import { openDatabase } from '../db/database.ts'
 import { migrate } from '../db/migrate.ts'
 import * as nodeRepository from '../db/repositories/nodes/nodes.ts'
+import * as accountRepository from '../db/repositories/platform/accounts.ts'
 import * as apiKeyRepository from '../db/repositories/platform/api-keys.ts'
-import { newId } from '../domain/ids.ts'
 import { addSearchAttributes, temporalReady } from '../embedded/temporal.ts'
 import { readConfig, required } from '../platform/config.ts'
 import { temporalAccess } from '../platform/temporal.ts'
@@ -28,15 +28,14 @@ await migrate(db)
 mkdirSync(folder, { recursive: true })
 const credentials = join(folder, 'account.json')
 if (!existsSync(credentials)) {
-  const accountId = newId()
-  const key = await db.transaction().execute(async (trx) => {
-    await trx.insertInto('account').values({ id: accountId, name: 'first' }).execute()
+  const { accountId, key } = await db.transaction().execute(async (trx) => {
+    const { id } = await accountRepository.createAccount(trx, { name: 'first' })
     const { key: text } = await apiKeyRepository.createApiKey(trx, {
-      accountId,
+      accountId: id,
       name: 'first',
       role: 'admin',
     })
-    return text
+    return { accountId: id, key: text }
   })
   const nodeToken = await nodeRepository.createNodeToken(db, { accountId, sharing: 'shared' })
   mkdirSync(nodeFolder, { recursive: true })

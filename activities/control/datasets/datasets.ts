@@ -1,6 +1,7 @@
 import { activityInfo, cancellationSignal, heartbeat } from '@temporalio/activity'
 import { ApplicationFailure, ApplicationFailureCategory } from '@temporalio/common'
 import { databaseNow } from '../../../db/clock.ts'
+import * as datasetRepository from '../../../db/repositories/datasets/datasets.ts'
 import * as ingestRepository from '../../../db/repositories/datasets/ingests.ts'
 import type { OpenIngest } from '../../../db/repositories/datasets/ingests.ts'
 import * as workflowStartRepository from '../../../db/repositories/platform/workflow-starts.ts'
@@ -103,12 +104,7 @@ export const createDatasetActivities = (
 
   /** Removes the files of a deleted dataset. Safe to repeat because deleting an absent object succeeds. */
   async removeDatasetFiles(datasetId: string): Promise<void> {
-    const dataset = await db
-      .selectFrom('dataset')
-      .select(['id', 'account_id'])
-      .where('id', '=', datasetId)
-      .where('deleted_at', 'is not', null)
-      .executeTakeFirst()
+    const dataset = await datasetRepository.findDeletedDataset(db, datasetId)
     if (!dataset) throw ApplicationFailure.nonRetryable('the dataset is not deleted', 'conflict')
     for (const stage of ['incoming', 'datasets'] as const) {
       await objects.deletePrefix(datasetFolder(stage, { accountId: dataset.account_id, datasetId }))

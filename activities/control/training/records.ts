@@ -51,7 +51,7 @@ export interface FinishRun {
 export const createTrainingActivities = ({ db, objects, catalog, log, now }: ControlDeps) => ({
   /** Returns what the workflow needs of a run. Safe to repeat because it only reads. */
   async openRun(jobId: string): Promise<RunToDo> {
-    const run = await db.selectFrom('training_run').selectAll().where('id', '=', jobId).executeTakeFirst()
+    const run = await jobRepository.findJob(db, jobId)
     if (!run) throw ApplicationFailure.nonRetryable(`there is no run ${jobId}`, 'not_found')
     return {
       status: run.status,
@@ -69,7 +69,7 @@ export const createTrainingActivities = ({ db, objects, catalog, log, now }: Con
    * ones. Safe to repeat because it only reads.
    */
   async offersOf(jobId: string): Promise<JobOffer[]> {
-    const run = await db.selectFrom('training_run').selectAll().where('id', '=', jobId).executeTakeFirst()
+    const run = await jobRepository.findJob(db, jobId)
     if (!run) throw ApplicationFailure.nonRetryable(`there is no run ${jobId}`, 'not_found')
     return jobOffers(await nodeLoadRepository.readSnapshots(db), run)
   },

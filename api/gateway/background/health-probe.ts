@@ -1,6 +1,7 @@
 import type { Client } from '@temporalio/client'
-import { type Kysely, sql } from 'kysely'
+import type { Kysely } from 'kysely'
 import pTimeout from 'p-timeout'
+import { ping } from '../../../db/database.ts'
 import type { Database } from '../../../db/tables.ts'
 import { VERSION } from '../../../platform/version.ts'
 import type { Health, SystemHealth } from '../../../schemas/health.ts'
@@ -32,7 +33,7 @@ export class HealthProbe {
 
   async #read(): Promise<Health> {
     const [database, temporal] = await Promise.all([
-      timed(() => sql`select 1`.execute(this.#db)),
+      timed(() => ping(this.#db)),
       timed(() =>
         this.#temporal.withDeadline(Date.now() + PATIENCE_MS, () =>
           this.#temporal.workflowService.getSystemInfo({}),

@@ -163,3 +163,38 @@ const usable = (db: Kysely<Database>, accountId: string, id: string) =>
         eb.and([eb('visibility', '=', 'public'), eb('status', '=', 'ready')]),
       ]),
     )
+
+/** Returns where the data of a dataset of any account is stored, deleted or not. */
+export function findDatasetFile(
+  db: Kysely<Database>,
+  id: string,
+): Promise<Pick<DatasetRow, 'object_key' | 'storage_format' | 'total_size_bytes'> | undefined> {
+  return db
+    .selectFrom('dataset')
+    .select(['object_key', 'storage_format', 'total_size_bytes'])
+    .where('id', '=', id)
+    .executeTakeFirst()
+}
+
+/** Reads a dataset of this account that is known to exist, even if it has been deleted meanwhile. */
+export function readOwnDataset(db: Kysely<Database>, accountId: string, id: string): Promise<DatasetRow> {
+  return db
+    .selectFrom('dataset')
+    .selectAll()
+    .where('id', '=', id)
+    .where('account_id', '=', accountId)
+    .executeTakeFirstOrThrow()
+}
+
+/** Finds a dataset that has been deleted; its row stays for the runs that name it. */
+export function findDeletedDataset(
+  db: Kysely<Database>,
+  id: string,
+): Promise<Pick<DatasetRow, 'id' | 'account_id'> | undefined> {
+  return db
+    .selectFrom('dataset')
+    .select(['id', 'account_id'])
+    .where('id', '=', id)
+    .where('deleted_at', 'is not', null)
+    .executeTakeFirst()
+}

@@ -264,3 +264,20 @@ export async function listGatewayUrls(db: Kysely<Database>): Promise<string[]> {
     .execute()
   return rows.map(({ base_url }) => base_url)
 }
+
+/** Returns the names of nodes by id; a node without a name appears under its id. */
+export async function nodeNames(db: Kysely<Database>, ids: readonly string[]): Promise<Map<string, string>> {
+  const rows = await db.selectFrom('node').select(['id', 'name']).where('id', 'in', ids).execute()
+  return new Map(rows.map(({ id, name }) => [id, name || id]))
+}
+
+/** Tells whether a node has joined and has not been removed. */
+export async function hasJoined(db: Kysely<Database>, nodeId: string): Promise<boolean> {
+  const row = await db
+    .selectFrom('node')
+    .select('id')
+    .where('id', '=', nodeId)
+    .where('status', '!=', 'removed')
+    .executeTakeFirst()
+  return row !== undefined
+}

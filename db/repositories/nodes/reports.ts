@@ -118,3 +118,14 @@ const leaseOf = (nodeId: string) => sql`
   select 1 from lease
   where lease.kind = 'job' and lease.subject_id = e.job_id and lease.attempt = e.attempt
     and lease.node_id = ${nodeId}::uuid`
+
+/** Tells whether any node has reported since a moment. */
+export async function hasReportsSince(db: Kysely<Database>, since: Date): Promise<boolean> {
+  const row = await db
+    .selectFrom('node_state')
+    .select('node_id')
+    .where('updated_at', '>=', since)
+    .limit(1)
+    .executeTakeFirst()
+  return row !== undefined
+}

@@ -17,7 +17,7 @@ export function createAccount(
     name,
     trainingQuota,
     taskQuota,
-  }: { name: string; trainingQuota: number | undefined; taskQuota: number | undefined },
+  }: { name: string; trainingQuota?: number | undefined; taskQuota?: number | undefined },
 ): Promise<AccountRow> {
   return db
     .insertInto('account')

@@ -79,3 +79,13 @@ export async function removeStarts(
     delete from workflow_start using unnest(${ids}::text[], ${attempts}::int[]) as done (id, attempts)
     where workflow_start.workflow_id = done.id and workflow_start.attempts = done.attempts`.execute(db)
 }
+
+/** Tells whether a workflow is enqueued and has not been started yet. */
+export async function isEnqueued(db: Kysely<Database>, workflowId: string): Promise<boolean> {
+  const row = await db
+    .selectFrom('workflow_start')
+    .select('workflow_id')
+    .where('workflow_id', '=', workflowId)
+    .executeTakeFirst()
+  return row !== undefined
+}

@@ -65,17 +65,11 @@ export async function awaitIngest(
     if (!upload) throw noDataset()
     const waited = performance.now() - since
     if (upload.status !== 'ingesting' || waited > LONGEST_WAIT_MS) return upload
-    if (waited > LONGEST_START_MS && (await isStartPending(db, place))) return upload
+    if (
+      waited > LONGEST_START_MS &&
+      (await workflowStartRepository.isEnqueued(db, datasetIngestStart(place).workflowId))
+    )
+      return upload
     await sleep(pause, undefined, { signal })
   }
-}
-
-async function isStartPending(db: Kysely<Database>, place: UploadPlace): Promise<boolean> {
-  const { workflowId } = datasetIngestStart(place)
-  const start = await db
-    .selectFrom('workflow_start')
-    .select('workflow_id')
-    .where('workflow_id', '=', workflowId)
-    .executeTakeFirst()
-  return start !== undefined
 }

@@ -52,12 +52,7 @@ async function begin(
 }
 
 async function answer({ db }: Services, { accountId, datasetId }: UploadPlace, isReading: boolean) {
-  const dataset = await db
-    .selectFrom('dataset')
-    .selectAll()
-    .where('id', '=', datasetId)
-    .where('account_id', '=', accountId)
-    .executeTakeFirstOrThrow()
+  const dataset = await datasetRepository.readOwnDataset(db, accountId, datasetId)
   const body = {
     dataset_id: dataset.id,
     status: dataset.status,

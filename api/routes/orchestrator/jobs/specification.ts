@@ -1,5 +1,7 @@
 import { basename } from 'node:path'
 import type { Kysely } from 'kysely'
+import * as datasetRepository from '../../../../db/repositories/datasets/datasets.ts'
+import * as nodeRepository from '../../../../db/repositories/nodes/nodes.ts'
 import * as jobFileRepository from '../../../../db/repositories/training/job-files.ts'
 import type { JobEvent } from '../../../../db/repositories/training/job-records.ts'
 import type { Database } from '../../../../db/tables.ts'
@@ -35,7 +37,7 @@ export async function startEvent(
   },
 ): Promise<JobEvent> {
   const { run, lease, earlier, checkpoint, unit } = attempt
-  const names = await nodeNames(db, [lease.node_id, earlier?.node_id ?? lease.node_id])
+  const names = await nodeRepository.nodeNames(db, [lease.node_id, earlier?.node_id ?? lease.node_id])
   const node = names.get(lease.node_id)
   if (!earlier && !checkpoint) return { jobId: run.id, type: 'started', detail: `on node ${node}` }
 
@@ -55,11 +57,6 @@ export async function startEvent(
   }
 }
 
-async function nodeNames(db: Kysely<Database>, ids: readonly string[]): Promise<Map<string, string>> {
-  const rows = await db.selectFrom('node').select(['id', 'name']).where('id', 'in', ids).execute()
-  return new Map(rows.map(({ id, name }) => [id, name || id]))
-}
-
 /** Returns everything that a node needs for one attempt, with URLs that are valid from now on. */
 export async function specify(
   { db, objects, catalog }: Services,
@@ -68,11 +65,7 @@ export async function specify(
 ): Promise<Pick<JobClaim, 'specification' | 'checkpoint'>> {
   const model = catalog.model(run.model_config_id)
   if (!model) throw new ApiError('conflict', `the model config ${run.model_config_id} is no longer served`)
-  const dataset = await db
-    .selectFrom('dataset')
-    .select(['object_key', 'storage_format', 'total_size_bytes'])
-    .where('id', '=', run.dataset_id)
-    .executeTakeFirst()
+  const dataset = run.dataset_id ? await datasetRepository.findDatasetFile(db, run.dataset_id) : undefined
   if (!dataset?.object_key) throw new ApiError('conflict', 'the dataset of this job is gone')
 
   const sign = async (key: string) => (await objects.signGet(key, { expiresInS: URL_LIFETIME_S })).url
