@@ -7,8 +7,8 @@ export function skipBecause(context: Mocha.Context, reason: string): void {
 }
 
 /**
- * For `before` or a single test: skips where what is needed cannot be installed. The runner of all tests has tried that
- * before them, and says in `missing` why it failed.
+ * For `before` or a single test: skips it where the program cannot be installed. The runner of all tests has tried to
+ * install it, and `missing` has its error.
  */
 export async function requireInstalled(
   context: Mocha.Context,

@@ -45,7 +45,7 @@ export async function checkOutRelease({ tag, commit }: Release): Promise<Checkou
   return { name: tag, path, [Symbol.dispose]: () => folder[Symbol.dispose]() }
 }
 
-/** A migration that no version has, as a later one would bring it: it only adds. */
+/** A migration that no version has. Like a real later one it only adds. */
 const LATER_MIGRATION = `alter table task add column made_up_for_the_upgrade_test integer;
 create table made_up_for_the_upgrade_test (id integer primary key);
 `
@@ -60,7 +60,10 @@ const LATER_FRAME = `
     socket.once('close', () => clearInterval(later))
 `
 
-/** The working tree as a version after it might be: with a further migration and frames of a type that nobody else knows. */
+/**
+ * Copies the working tree as a possible later version: with a further migration, and frames of a type
+ * that no other version knows.
+ */
 export async function makeLaterVersion(): Promise<Checkout> {
   const folder = temporaryFolder()
   const path = join(folder.path, 'hearth')
@@ -70,7 +73,7 @@ export async function makeLaterVersion(): Promise<Checkout> {
   })
   for (const file of stdout.split('\n').filter(Boolean)) {
     mkdirSync(join(path, dirname(file)), { recursive: true })
-    // What was deleted and not committed yet is still listed.
+    // Deleted files that are not committed yet are still listed.
     try {
       cpSync(join(ROOT, file), join(path, file))
     } catch (err) {
@@ -99,7 +102,7 @@ async function providePackages(path: string): Promise<void> {
   symlinkSync(packages, join(path, 'node_modules'))
 }
 
-/** It takes both cores for half a minute, so what a lock file asks for is kept under its digest. */
+/** The installation occupies both cores for half a minute, so it is cached under the digest of the lock file. */
 async function installedPackages(path: string, lock: Buffer): Promise<string> {
   const digest = createHash('sha256').update(lock).update(`${process.platform} ${process.arch}`).digest('hex')
   const installed = join(readConfig().HEARTH_CACHE_DIR, 'release-packages', digest.slice(0, 16))

@@ -35,7 +35,7 @@ interface Process {
   readonly main: Main
   readonly version: string
   readonly child: ChildProcess
-  /** What it has written, for the report of a failure. */
+  /** Its output, for the report of a failure. */
   readonly lines: string[]
 }
 
@@ -46,7 +46,7 @@ export class Fleet implements AsyncDisposable {
   readonly #env: NodeJS.ProcessEnv
   readonly #folder: string
   readonly #processes: Process[] = []
-  /** Gateways that answer, the newest first. */
+  /** Gateways that respond, the newest first. */
   readonly #gateways: { process: Process; baseUrl: string }[] = []
   readonly #gatePorts: number[] = []
   #apiKey = ''
@@ -142,7 +142,7 @@ export class Fleet implements AsyncDisposable {
     )
   }
 
-  /** Whether a process of this kind and version still runs. */
+  /** Returns whether a process of this kind and version still runs. */
   runs(version: Checkout, main: Main): boolean {
     return this.#processes.some(
       (one) =>
@@ -163,7 +163,7 @@ export class Fleet implements AsyncDisposable {
       cwd: version.path,
       env: {
         ...(main === 'node' ? forNode(this.#env) : this.#env),
-        // Its files lie elsewhere in each run, and what is kept of them goes when they go.
+        // Its files have another path in each run, so its cache is removed with them.
         NODE_COMPILE_CACHE: join(version.path, '.compile-cache'),
         ...env,
       },
@@ -215,7 +215,7 @@ export class Fleet implements AsyncDisposable {
     return JSON.parse(text) as T
   }
 
-  /** A gateway that does not listen has not taken the request: another one is asked. */
+  /** A gateway that does not listen has not received the request, so another one gets it. */
   async #anywhere<T>(ask: (client: BuilderClient) => Promise<T>): Promise<T> {
     let last: unknown = new Error('no gateway runs')
     for (const { baseUrl } of this.#gateways.slice()) {
@@ -256,7 +256,7 @@ function parse(line: string): Line | undefined {
   }
 }
 
-/** One address before several servers: a connection goes to the first that takes it. */
+/** Puts one address before several servers: a connection goes to the first that accepts it. */
 async function balance(port: number, targets: () => readonly number[]): Promise<Server> {
   const server = createServer((client) => {
     client.on('error', () => client.destroy())

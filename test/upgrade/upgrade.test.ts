@@ -41,7 +41,7 @@ for (const release of RELEASES) {
   })
 }
 
-/** Work goes on while the processes of one version start beside those of the other, and these stop. */
+/** Work continues while the processes of one version start beside those of the other, which then stop. */
 async function handOver(first: Checkout, second: Checkout): Promise<void> {
   await using fleet = await Fleet.open()
   await fleet.start(first)
@@ -90,7 +90,7 @@ async function queue(fleet: Fleet, model: Model, count: number) {
   return taken.filter((one) => one !== undefined)
 }
 
-/** Every task and run that ended has told so once. */
+/** Every task and run that has ended has one event. */
 async function assertOneEventEach({ database: { db } }: Fleet): Promise<void> {
   const { rows } = await sql<{ missing: number }>`
     select count(*)::int as missing from task

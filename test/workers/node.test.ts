@@ -30,7 +30,7 @@ describe('the process of a node', function () {
     return stored.node_id
   }
   const isLinked = (nodeId: string) => api.services.links.snapshot().some(({ node_id }) => node_id === nodeId)
-  /** Its id, once it takes work. */
+  /** Returns its id, once it accepts work. */
   const working = (node: NodeProcess) =>
     eventually('a node at work', async () => {
       const row = await api.database.db

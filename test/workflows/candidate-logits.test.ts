@@ -78,7 +78,7 @@ describe('the logits of a merge of adapters', function () {
       .where('id', '=', id)
       .executeTakeFirstOrThrow()
 
-  /** What came out of the merge, as its job leaves it, until its test is over. */
+  /** Adds the result of a merge as its job does, and waits for the end of its test. */
   async function tested(model_key: string) {
     const id = await add('merged', {
       model_key,

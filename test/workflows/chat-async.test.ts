@@ -21,7 +21,7 @@ describe('infer:async with a language model', () => {
   after(() => world?.[Symbol.asyncDispose]())
 
   const startNode = () => world.node({ server: FAKE_LLM_SERVER })
-  /** What the model server on a node has seen. */
+  /** Returns the statistics of the model server on a node. */
   async function seenBy({ parts }: WorldNode, { model_key }: EndpointRow): Promise<FakeStats> {
     using use = parts.models.use(model_key)
     assert.ok(use)

@@ -29,7 +29,7 @@ describe('a task whose model comes from the hub', () => {
       padding: 'p'.repeat(600_000),
       load_s: 2.5,
     })
-    // Its load and its first inference take longer than what is told of them on a busy machine.
+    // Its load and its first inference take longer than the steps that the test observes on a busy machine.
     const example_input = JSON.stringify({ wait_s: 2.5 })
     await db.updateTable('model_version').set({ example_input }).where('id', '=', versionId).execute()
     const endpoint = await buildEndpoint(db, world.accountId, {
@@ -65,7 +65,8 @@ describe('a task whose model comes from the hub', () => {
     assert.ok(bytes_downloaded > 0 && bytes_downloaded < bytes_total, `${bytes_downloaded}`)
     assert.equal(downloading.progress_pct, Math.floor((100 * bytes_downloaded) / bytes_total))
     assert.ok(download_speed_mbps > 0, JSON.stringify(downloading.metadata))
-    // In tenths, and nothing where little is left: what the other figures come to, as exactly as they are told.
+    // The estimate is in tenths and absent near the end; it must equal the quotient of the other
+    // figures within their precision.
     const implied = ((bytes_total - bytes_downloaded) * 8) / 1e6 / download_speed_mbps
     assert.ok(Math.abs(eta_seconds - implied) <= 0.1 + implied / 50, JSON.stringify(downloading.metadata))
     const order = [...new Set(steps)].filter((step) => step !== 'downloading_model')

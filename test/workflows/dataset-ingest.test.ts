@@ -70,7 +70,7 @@ describe('datasetIngest', () => {
     await on.fill(id, CSV)
 
     const measured = await datasetRepository.sizeOfDataset(db, id)
-    // As a worker of a version that knows no measure does.
+    // Writes as a worker of a version without this column does.
     const other = { object_key: `datasets/${on.accountId}/${id}/other/data.csv`, total_size_bytes: 5_000 }
     await db.updateTable('dataset').set(other).where('id', '=', id).execute()
     const replaced = await datasetRepository.sizeOfDataset(db, id)
@@ -173,7 +173,7 @@ describe('datasetIngest', () => {
     const uploadId = await on.send(id, CSV)
     const orphan = `incoming/${on.accountId}/${id}/orphan/data.upload`
     await objects.put(orphan, Buffer.from('x'), { contentType: 'text/csv' })
-    // A worker whose clock is ahead takes nothing for older than it is.
+    // A worker whose clock is ahead must not consider rows older than they are.
     const ahead = { ...on.api.services, now: () => new Date(Date.now() + 26 * 3_600_000) }
     const activities = createDatasetActivities(ahead)
 

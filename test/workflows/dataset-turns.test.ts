@@ -10,7 +10,7 @@ import { until } from '../support/assertions/until.ts'
 import { CSV, DatasetApi, DATASETS } from '../support/servers/dataset-api.ts'
 import { runWorker } from '../support/servers/temporal.ts'
 
-/** A store whose copies take as long to come as large files do, and that counts who holds copies at once. */
+/** A store whose copies take as long as those of large files, and that counts concurrent copies by account. */
 class SlowStore {
   readonly most = new Map<string, number>()
   readonly order: string[] = []
@@ -58,7 +58,7 @@ describe('reading the files of several accounts', () => {
   })
   after(() => on?.[Symbol.asyncDispose]())
 
-  /** Uploads a file as somebody; gives its place and how it is doing. */
+  /** Uploads a file as one account; returns its id and its status. */
   async function upload(key: string, text = CSV, storage_format = 'csv') {
     const call = (method: string, path: string, body?: unknown) =>
       on.api.call(method, DATASETS + path, { key, ...(body !== undefined && { body }) })
@@ -112,7 +112,7 @@ describe('reading the files of several accounts', () => {
         ...createControlActivities(deps),
         ...createDatasetActivities(deps, new FairTurns(limits)),
       },
-      // Those that are read and those that wait, and one other.
+      // Slots for the files that are read, for those that wait, and for one other activity.
       maxConcurrentActivityTaskExecutions: limits.most + limits.mostWaiting + 1,
     })
 

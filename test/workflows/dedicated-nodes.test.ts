@@ -42,7 +42,7 @@ describe('the only node there is, dedicated to one account', () => {
   })
 
   const db = () => world.api.database.db
-  /** An endpoint over a model that is this account's; two of them do not fit on the node. */
+  /** Creates an endpoint over a model of this account; two of them do not fit on the node. */
   async function endpointOf(
     accountId: string,
     name: string,
@@ -57,7 +57,7 @@ describe('the only node there is, dedicated to one account', () => {
     return endpoint
   }
   const offered = { visibility: 'public', review_status: 'approved' } as const
-  /** The models that the platform sent to the node or lets it read, and the work that it handed to it. */
+  /** Returns the models that the platform ordered on the node or lets it download, and the work that it handed over. */
   async function given(nodeId: string) {
     const [orders, grants, pins, dispatches, leases] = await Promise.all([
       db().selectFrom('node_model_order').select('model_key').where('node_id', '=', nodeId).execute(),
@@ -78,7 +78,7 @@ describe('the only node there is, dedicated to one account', () => {
     const before = { ...(await given(node.nodeId)), loaded: loaded() }
     const endpoint = await endpointOf(accountId, 'private')
     const { own, mergeCpu, warm } = NODE_QUEUES
-    // It asks for what is its account's, and for more than that.
+    // The node polls the queues of its account, and others.
     const asked = [
       NODE_QUEUES.node(node.nodeId),
       ...[NODE_QUEUES.train('cpu'), mergeCpu].flatMap((queue) => [

@@ -65,7 +65,7 @@ describe('housekeeping', () => {
     it('removes what has outlived its time and nothing else, by the clock of the database', async () => {
       const { db } = api.database
       const { objects, now } = api.services
-      // A worker whose clock is a day ahead.
+      // The worker's clock is a day ahead.
       const ahead = { ...api.services, now: () => new Date(Date.now() + 25 * HOUR) }
       const keep = createMaintenanceActivities(ahead)
       const put = async (key: string) => {

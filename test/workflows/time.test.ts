@@ -84,7 +84,7 @@ describe('waiting for hours', () => {
   })
 })
 
-/** Equal but for what starting an activity takes. */
+/** Equal up to the time that starting an activity takes. */
 function assertNear(actual: number[], expected: number[]): void {
   const message = `${actual.join(', ')} beside ${expected.join(', ')}`
   assert.equal(actual.length, expected.length, message)

@@ -102,7 +102,7 @@ describe('trainingRun', () => {
       await completeJob(node, lease_token)
     })
 
-    // A workflow cannot be asked before its first task is done, nor while a busy worker is late with one.
+    // The query fails before the workflow's first task is done, and while a busy worker delays one.
     const says = (words: RegExp) => until(async () => words.test(await details().catch(() => '')))
     await says(/^Waits: .*node/)
     claimNow()

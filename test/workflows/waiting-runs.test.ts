@@ -35,7 +35,7 @@ describe('a run that no node can take', function () {
   const create = (hardware_preference: 'gpu_only' | 'cpu_only') =>
     createRun(world.api, key, { dataset_id, hardware_preference })
 
-  /** A node of the account's own, with a gateway that has just heard of it. */
+  /** Joins a node of the account, with a recent report. */
   async function join(name: string, hardware: 'cpu' | 'gpu'): Promise<string> {
     const { nodeId } = await signedNode(world.api, name)
     const { db } = world.api.database

@@ -27,14 +27,14 @@ describe('tasks that wait for a node', () => {
   const row = (id: string) =>
     db().selectFrom('task').selectAll().where('id', '=', id).executeTakeFirstOrThrow()
 
-  /** Waits until a task has found no node so often that it looks for one only seconds later. */
+  /** Waits until a task has failed to find a node so often that its next placement is seconds away. */
   const settled = (id: string) =>
     until(async () => {
       const { events } = await world.workflow(id).fetchHistory()
       return (events ?? []).filter((event) => event.timerStartedEventAttributes).length >= 4
     })
 
-  /** How often the workflow of a task was told that there is room. */
+  /** Counts the signals to a task's workflow that there is room. */
   async function signals(id: string): Promise<number> {
     const { events } = await world.workflow(id).fetchHistory()
     return (events ?? []).filter(
@@ -69,7 +69,7 @@ describe('tasks that wait for a node', () => {
     const endpoint = await world.endpoint({ name: 'deaf' })
     const { promise: over, resolve: end } = Promise.withResolvers<void>()
     const { promise: locked, resolve: lock } = Promise.withResolvers<boolean>()
-    // As long as somebody decides whom to wake, nobody else does.
+    // While one gateway plans wake-ups, no other does.
     const deciding = db()
       .transaction()
       .execute(async (trx) => {

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 
-/** A token that has been granted access to every gated repository, and one that has been granted none. */
+/** A token with access to every gated repository, and one with access to none. */
 export const HUB_TOKEN = 'hf_granted'
 export const HUB_TOKEN_WITHOUT_GRANT = 'hf_stranger'
 
@@ -11,7 +11,7 @@ export interface HubRepo {
   repoId: string
   files: Readonly<Record<string, Buffer>>
   gated?: false | 'auto' | 'manual'
-  /** Shown to nobody without `HUB_TOKEN`. */
+  /** Visible only with `HUB_TOKEN`. */
   isPrivate?: boolean
   licence?: string | null
   tags?: readonly string[]
@@ -20,7 +20,7 @@ export interface HubRepo {
   downloads?: number
 }
 
-/** How the next requests for files go wrong. */
+/** The faults of the next file requests. */
 interface Faults {
   /** Answers with 429 and says when to come again. */
   limited: { left: number; seconds: number }
@@ -44,7 +44,7 @@ export interface TestHub extends AsyncDisposable {
   propose(ref: string, repo: HubRepo): void
   /** Names a commit of the repository, wherever it is. */
   tag(repoId: string, name: string, commit: string): void
-  /** How often this file's bytes were asked for. */
+  /** Returns the number of downloads of this file. */
   downloads(path: string): number
 }
 
@@ -53,7 +53,7 @@ const blobId = (bytes: Buffer) =>
   createHash('sha1').update(`blob ${bytes.length}\0`).update(bytes).digest('hex')
 const isLfs = (path: string) => /\.(safetensors|gguf|bin)$/.test(path)
 
-/** What a repository is at this moment, as a commit names it. */
+/** Returns a digest of the repository's present state, as its commit id. */
 export const commitOf = ({ files }: HubRepo): string => {
   const hash = createHash('sha1')
   for (const [path, bytes] of Object.entries(files)) hash.update(path).update(sha256(bytes))
@@ -75,7 +75,7 @@ interface Stored {
 
 const headOf = ({ main }: Stored): Commit | undefined => main.at(-1)
 
-/** What a branch, tag or commit stands for. */
+/** Resolves a branch, tag or commit. */
 function resolve(stored: Stored, revision: string): Commit | undefined {
   if (revision === 'main') return headOf(stored)
   const named = stored.refs.get(revision) ?? stored.tags.get(revision)
@@ -165,7 +165,10 @@ function answer(exchange: Exchange): void {
 
 const mayRead = ({ req }: Exchange): boolean => req.headers.authorization === `Bearer ${HUB_TOKEN}`
 
-/** The repository and the commit asked for; undefined once it was refused. A private one looks as if it were absent. */
+/**
+ * Returns the requested repository and commit; undefined once the request was refused. A private
+ * repository looks absent.
+ */
 function find(
   exchange: Exchange,
   repoId: string,
@@ -192,7 +195,7 @@ function listCommits(exchange: Exchange, repoId: string, revision: string): void
   if (!found) return
   const { main } = found.stored
   const at = main.findLastIndex(({ sha }) => sha === found.commit.sha)
-  // What is proposed stands on the whole default branch.
+  // A proposed commit is based on the whole default branch.
   const back = at < 0 ? [found.commit, ...main.toReversed()] : main.slice(0, at + 1).toReversed()
   const limit = Math.min(Number(url.searchParams.get('limit') ?? 50), 1_000)
   const page = Number(url.searchParams.get('p') ?? 0)

@@ -32,7 +32,7 @@ export class InferenceApi implements AsyncDisposable {
     await this.api[Symbol.asyncDispose]()
   }
 
-  /** A model that the node has loaded. */
+  /** Adds a model and loads it on the node. */
   async loadedModel(): Promise<string> {
     const modelKey = await addModel(this.api, { name: 'echo' })
     await this.node.parts.models.load(modelKey)
@@ -68,7 +68,7 @@ export class InferenceApi implements AsyncDisposable {
     return this.api.call('POST', `${BUILDER}/tasks/${id}:cancel`, { key })
   }
 
-  /** How many tasks there are of an endpoint. */
+  /** Counts the tasks of an endpoint. */
   async count(endpointId: string): Promise<number> {
     const { n } = await this.api.database.db
       .selectFrom('task')
@@ -78,7 +78,7 @@ export class InferenceApi implements AsyncDisposable {
     return n
   }
 
-  /** Whether the node's models have this many requests under way. */
+  /** Waits until the node's models have this many requests in flight. */
   inFlight(count: number, timeoutMs?: number): Promise<void> {
     return until(() => {
       const under = this.node.parts.models.report().reduce((sum, { in_flight }) => sum + in_flight, 0)

@@ -31,7 +31,7 @@ export interface InferenceWorld extends AsyncDisposable {
 }
 
 export interface WorldNode extends TestNode {
-  /** Ends as when the machine is gone: its queues are closed without a word to its work. */
+  /** Ends like a lost machine: its queues close without an end of their work. */
   readonly queues: ActivityQueues
 }
 
@@ -100,7 +100,7 @@ async function startWorldNode(
   const queues = stack.use(new ActivityQueues({ connection, namespace, activities, graceMs: 200, log }))
   const open = () => {
     const wanted = new Map([[QUEUES.node(nodeId), 16]])
-    // As a node that is told so does (workers/node/queues.ts).
+    // Polls as a dedicated node does (workers/node/queues.ts).
     if (options?.sharing === 'dedicated') return queues.want(wanted)
     for (const { model_key, state } of parts.models.report()) {
       if (['warm', 'running', 'idle'].includes(state)) wanted.set(QUEUES.warm(model_key), 16)

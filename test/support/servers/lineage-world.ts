@@ -26,7 +26,7 @@ export interface Drawn {
   label: string
 }
 
-/** A model as it was made, with the part of the graph that its making stands for. */
+/** A model, with the part of the graph that its creation adds. */
 export interface Made {
   versionId: string
   jobId: string | null
@@ -35,11 +35,11 @@ export interface Made {
   config: string
   isFolder: boolean
   hasAdapter: boolean
-  /** What an adapter among its files was trained on. */
+  /** The base of an adapter among its files. */
   base: Made | Drawn | null
   nodes: Drawn[]
   edges: [from: string, to: string, relation: string][]
-  /** The other models that its graph goes on with. */
+  /** The other models whose graphs belong to its own. */
   from: Made[]
 }
 
@@ -74,7 +74,7 @@ export class LineageWorld {
     return answer.body
   }
 
-  /** A new commit of a repository; gives what the graph shows of it. */
+  /** Adds a commit to a repository; returns its node in the graph. */
   advance(repoId: string): Drawn {
     const { files } = llamaRepo(repoId)
     const repo = llamaRepo(repoId, {
@@ -175,7 +175,7 @@ export class LineageWorld {
     }
   }
 
-  /** A merge from its request to its version. `parts` are the models that take part, the base first. */
+  /** Makes a merge, from its request to its version. `parts` are the models that take part, the base first. */
   async merge(
     owner: Caller,
     { parts, base, body }: { parts: (Made | Drawn)[]; base: Made | Drawn | null; body: object },
@@ -218,7 +218,7 @@ export class LineageWorld {
     return this.get(owner, `/models/${model_id}/lineage`)
   }
 
-  /** As a node and the workflow complete a job. */
+  /** Completes a job as a node and the workflow do. */
   async #complete({ key }: Caller, jobId: string, extra: readonly string[]): Promise<string> {
     const node = (this.#node ??= await signedNode(this.api))
     const { lease_token } = await claimJob(node, jobId)

@@ -18,7 +18,7 @@ export async function requireLlamaCpp(this: Mocha.Context): Promise<void> {
   await requireInstalled(this, process.env.HEARTH_TEST_LLAMACPP_MISSING, install)
 }
 
-/** A gateway and a node that serve real language models, made on the spot. */
+/** A gateway and a node that serve real language models, which are made for the test. */
 export class LlmWorld implements AsyncDisposable {
   readonly api: TestApi
   readonly node: TestNode
@@ -45,7 +45,7 @@ export class LlmWorld implements AsyncDisposable {
     this.#folder[Symbol.dispose]()
   }
 
-  /** Where a model lay before it was imported. */
+  /** Returns the path of a model before its import. */
   pathOf(name: string): string {
     return join(this.#folder.path, name)
   }
@@ -65,7 +65,7 @@ export class LlmWorld implements AsyncDisposable {
     return importModel(client, { name, path, task: 'chat', accountId: this.caller.accountId })
   }
 
-  /** Has the node load a model, and waits until the gateway knows. */
+  /** Loads a model on the node, and waits until the gateway has its report. */
   async load({ model_key }: ImportedModel): Promise<void> {
     await this.node.parts.models.load(model_key)
     await until(() => this.api.services.links.placement.count(model_key).warm === 1)

@@ -11,14 +11,14 @@ import { processesOn } from './platform.ts'
 export interface NodeProcess extends AsyncDisposable {
   readonly name: string
   readonly dir: string
-  /** What it has said when it ended, how, and the warnings of its log; resolves when it has. */
+  /** Resolves when the process has exited, with its exit code, its output and the warnings of its log. */
   readonly ended: Promise<{ code: number | null; said: string; warned: string[] }>
   /** Its trainers, by their command line. */
   trainers(): number[]
   kill(signal: 'SIGKILL' | 'SIGTERM'): Promise<void>
 }
 
-/** Starts the node's main against a gateway of the test, which tells it the gate to Temporal. */
+/** Starts the node's main with a gateway of the test, which sends it the address of the gate. */
 export async function startNodeProcess(
   api: TestApi,
   name: string,

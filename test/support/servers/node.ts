@@ -29,9 +29,9 @@ export interface TestNodeOptions {
   cacheMb?: number
   /** Real memory that a loaded model holds on top of its server's own. */
   ballastMb?: number
-  /** What the profile says of VRAM; 0 for a model of the processor. */
+  /** The VRAM in the profile; 0 for a model on the CPU. */
   vramMb?: number
-  /** Requests one model takes at a time. */
+  /** The number of requests that one model serves at a time. */
   concurrency?: number
   /** Silence after which a load is given up. */
   startTimeoutS?: number
@@ -39,12 +39,12 @@ export interface TestNodeOptions {
   pinned?: string[]
   dir?: string
   token?: string
-  /** The account that owns it, which may load what `addModel` makes when absent. */
+  /** The account of the node, which may load models of `addModel` when absent. */
   accountId?: string
   sharing?: NodeSharing
-  /** The project's own catalog instead of the tiny model server. */
+  /** True to use the project's own catalog instead of the tiny model server. */
   realCatalog?: boolean
-  /** Another model server than the tiny one, where it takes its requests, and which is its first. */
+  /** A model server other than the tiny one, with the path of its requests and its first request. */
   server?: {
     command: string[]
     inferPath: string
@@ -52,7 +52,7 @@ export interface TestNodeOptions {
     servedModel?: string
     pythonEnv?: string
   }
-  /** Environments that it prepares, where their locks lie, and where they are kept. */
+  /** The environments that it prepares, the folder of their locks, and the folder they are installed in. */
   prepare?: string
   locksDir?: string
   cacheDir?: string
@@ -95,7 +95,7 @@ export async function startNode(api: TestApi, options: TestNodeOptions = {}): Pr
   return { parts, nodeId, dir, [Symbol.asyncDispose]: () => opened.disposeAsync() }
 }
 
-/** Takes a job as a node does that the gate has handed it to. */
+/** Claims a job as a node does after the gate has handed it over. */
 export async function claimOn(api: TestApi, { parts, nodeId }: TestNode, jobId: string): Promise<JobClaim> {
   await dispatchRepository.recordDispatch(api.database.db, { kind: 'job', subjectId: jobId, nodeId })
   return parts.control.claimJob<JobClaim>(jobId, { lease_s: 30 })
@@ -143,7 +143,7 @@ function tinyCatalog(
   return loadCatalog(directory)
 }
 
-/** A version of the tiny runtime in the database and the object store; gives its key. */
+/** Adds a version of the tiny runtime to the database and the object store; returns its key. */
 export async function addModel(
   api: TestApi,
   weights: {
@@ -154,7 +154,7 @@ export async function addModel(
     /** Its server says that nothing can be done with them. */
     unusable?: boolean
     padding?: string
-    /** Of fake language models: the only name that they know, or that they answer under the caller's. */
+    /** For fake language models: the only name that they accept, or that they respond under the caller's. */
     served?: string
     echo?: boolean
   },

@@ -10,7 +10,7 @@ import type { ObjectStore } from '../../../platform/object-store/store.ts'
 
 /** Serves nothing but the signed URLs of a local store, through the real middlewares. */
 export async function serveObjects(store: ObjectStore): Promise<AsyncDisposable & { url: string }> {
-  // These routes take nothing else: they have no caller and touch no database.
+  // These routes need no other services, because they have no caller and use no database.
   const services = {
     config: readConfig({}),
     log: createLogger('test', 'silent'),

@@ -9,7 +9,7 @@ import { requireInstalled } from '../skip.ts'
 
 const SCRIPT = join(import.meta.dirname, 'openai_client.py')
 
-/** What the client raised: the name of its class, and what a caller reads from it. */
+/** An exception of the client: the name of its class, and the fields for callers. */
 interface Raised {
   name: string
   status: number | null
@@ -19,9 +19,9 @@ interface Raised {
 
 /** The official client in a Python process of its own. */
 export interface PythonClient extends AsyncDisposable {
-  /** Gives what came of a call of `openai_client.py`; throws when the client raised. */
+  /** Calls a function of `openai_client.py` and returns its result; throws when the client raised an exception. */
   call(name: string, key: string, options?: object): Promise<unknown>
-  /** Gives the exception of a call; throws when there is none. */
+  /** Returns the exception of a call; throws when there is none. */
   raisedBy(name: string, key: string, options?: object): Promise<Raised>
 }
 
@@ -31,14 +31,14 @@ export async function requireOpenaiClient(this: Mocha.Context): Promise<void> {
   await requireInstalled(this, process.env.HEARTH_TEST_OPENAI_MISSING, openaiPython)
 }
 
-/** The interpreter of the environment that holds the client and nothing else, made on first use (seconds). */
+/** Returns the interpreter of the environment that contains only the client, which the first call installs in seconds. */
 async function openaiPython(): Promise<string> {
   const options = { cacheDir: readConfig().HEARTH_CACHE_DIR, log: () => {}, locksDir: TEST_LOCKS }
   return (await ensurePythonEnv('openai', options)).python
 }
 
 export async function startPythonClient(baseUrl: string): Promise<PythonClient> {
-  // Where there is a proxy, a gateway on this machine is not behind it.
+  // A gateway on this machine must not be reached through a proxy.
   const env = pythonProcessEnv({ NO_PROXY: '127.0.0.1', no_proxy: '127.0.0.1' })
   const child = spawn(await openaiPython(), [SCRIPT, baseUrl], { env, stdio: ['pipe', 'pipe', 'inherit'] })
   const exit = once(child, 'exit')

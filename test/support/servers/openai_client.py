@@ -1,4 +1,5 @@
-"""The official Python client at work: each JSON line on stdin is a call, each on stdout what the client made of the answer."""
+"""Runs the official Python client: each JSON line on stdin is a call, and each on
+stdout the client's result."""
 
 import json
 import sys
@@ -18,7 +19,7 @@ def retrieve(client, model):
 
 
 def seen(completion):
-    """What a caller reads from a completion, by the client's own fields."""
+    """Returns the fields of a completion that callers read, as the client names them."""
     choice = completion.choices[0]
     calls = [[call.id, call.function.name, call.function.arguments] for call in choice.message.tool_calls or []]
     return {
@@ -44,19 +45,19 @@ def stream(client, **asked):
         "chunks": len(chunks),
         "text": "".join(choice.delta.content or "" for choice in choices),
         "finish": [choice.finish_reason for choice in choices if choice.finish_reason],
-        # The usage of each chunk that has one, and how many choices stand beside it.
+        # The usage of each chunk that has one, with the number of its choices.
         "usage": [[len(chunk.choices), counts(chunk.usage)] for chunk in chunks if chunk.usage],
     }
 
 
 def put_together(client, **asked):
-    """What the client's own helper makes of the fragments of a stream."""
+    """Returns the result of the client's own helper for streams."""
     with client.chat.completions.stream(**asked) as events:
         return seen(events.get_final_completion())
 
 
 def until_refused(client):
-    """Asks faster than its account may, until that raises."""
+    """Sends requests above the account's rate, until that raises an exception."""
     for _ in range(1_000):
         client.models.list()
 
@@ -65,7 +66,7 @@ CALLS = {each.__name__: each for each in (list_models, retrieve, chat, stream, p
 
 
 def complaint(error):
-    """An exception of the client: its public name, and what a caller reads from it."""
+    """Describes an exception of the client: its public name, and the fields for callers."""
     name = type(error).__name__
     assert type(error) is getattr(openai, name)
     response = getattr(error, "response", None)

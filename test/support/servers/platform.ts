@@ -31,14 +31,14 @@ export interface TestPlatform extends AsyncDisposable {
   supervisor: ChildProcess
   /** Everything that it printed. */
   output(): string
-  /** Stops it by SIGTERM; answers how long that took. */
+  /** Stops it by SIGTERM; returns the duration. */
   stop(): Promise<number>
   /** Kills one of its processes at once; answers the pid it had. */
   kill(name: Process): number
   pidOf(name: Process): number | undefined
 }
 
-/** A start that takes longer hangs. */
+/** A start that takes longer is stuck. */
 const START_MS = 300_000
 
 /** `npm start` on a data directory, up to its ready file. */
@@ -88,7 +88,7 @@ export async function startTestPlatform(
   }
 }
 
-/** The main of `npm start`, without npm in between. */
+/** Starts the main of `npm start`, without npm. */
 export function startSupervisor(dataDir: string, args: string[], env: NodeJS.ProcessEnv = {}): ChildProcess {
   return spawn(process.execPath, ['embedded/start.ts', ...args], {
     env: { ...process.env, HEARTH_DATA_DIR: dataDir, HEARTH_PORT: '0', ...env },
@@ -96,7 +96,7 @@ export function startSupervisor(dataDir: string, args: string[], env: NodeJS.Pro
   })
 }
 
-/** Every live process that has the directory in its command or its environment. */
+/** Returns every live process with the directory in its command or environment. */
 export function processesOn(dataDir: string): { pid: number; command: string }[] {
   const pids = readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))

@@ -40,11 +40,11 @@ export const reportOf = (models: Partial<NodeModel>[] = [], more: object = {}) =
   ...more,
 })
 
-/** A node of which the test speaks every byte. */
+/** A node on which the test sends every byte. */
 export interface RawNode {
   readonly nodeId: string
   readonly accountId: string
-  /** A link to a gateway; the node says hello and reports these models as loaded, unless `silent`. */
+  /** Opens a link to a gateway; the node sends a hello and reports these models as loaded, unless `silent`. */
   link(baseUrl: string, options?: LinkOptions): Promise<RawLink>
 }
 
@@ -58,7 +58,7 @@ export interface RawLink extends Disposable {
   readonly socket: WebSocket
   readonly frames: Frame[]
   readonly closed: Promise<string>
-  /** Headers of the gateway's answer to the handshake. */
+  /** The headers of the gateway's response to the handshake. */
   readonly upgrade: Record<string, string | string[] | undefined>
   onFrame: (frame: Frame) => void
   send(type: number, stream: number, meta?: object, body?: Uint8Array | object): void

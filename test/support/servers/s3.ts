@@ -57,7 +57,7 @@ export async function startS3(): Promise<TestS3 | { missing: string }> {
   return { options, [Symbol.asyncDispose]: stop }
 }
 
-/** The test runner says where the server is or why there is none; alone, a test looks for it, and builds it. */
+/** Finds the server where the test runner has put it, or builds it when the test runs alone. */
 async function findServer(): Promise<string | { missing: string }> {
   const { HEARTH_TEST_VERSITYGW: path, HEARTH_TEST_VERSITYGW_MISSING: missing } = process.env
   if (path) return path

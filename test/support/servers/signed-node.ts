@@ -4,7 +4,7 @@ import { newNodeKey, privateKeyFromPem, rawPublicKey, signRequest } from '../../
 import type { NodeSharing } from '../../../schemas/node.ts'
 import type { Answer, AnyBody, TestApi } from './api.ts'
 
-/** A joined node that a test speaks for itself. */
+/** A joined node that the test itself controls. */
 export interface SignedNode {
   readonly nodeId: string
   readonly accountId: string

@@ -6,7 +6,7 @@ import { readConfig } from '../../../platform/config.ts'
 import { workflowBundle } from '../../../workers/bundle.ts'
 import { quietRuntime } from './temporal.ts'
 
-/** A Temporal server whose clock jumps to the next timer: two days of waiting take no time. */
+/** A Temporal server whose clock jumps to the next timer, so that two days of waiting pass at once. */
 export interface SkippingTemporal extends AsyncDisposable {
   /** Runs one workflow to its end over the given activities. */
   run(workflow: string, input: unknown[], activities: object): Promise<unknown>

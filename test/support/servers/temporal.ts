@@ -20,13 +20,13 @@ export interface TestTemporal extends AsyncDisposable {
 
 let isQuiet = false
 
-/** Keeps the SDK's own log out of the report; it can be set once per process, before anything else of the SDK. */
+/** Silences the SDK's own log; this must happen once per process, before any other use of the SDK. */
 export function quietRuntime(): void {
   if (!isQuiet) Runtime.install({ logger: temporalLogger(createLogger('temporal', 'silent')) })
   isQuiet = true
 }
 
-/** Starts a real Temporal development server that knows the platform's search attributes. */
+/** Starts a real Temporal development server with the platform's search attributes. */
 export async function startTemporal(
   options: { port?: number; extraArgs?: string[] } = {},
 ): Promise<TestTemporal> {

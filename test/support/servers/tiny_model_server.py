@@ -1,4 +1,4 @@
-"""A model server small enough to see through: echoes, streams, waits, and counts the callers who left."""
+"""A minimal model server: it echoes, streams, waits, and counts the callers who left."""
 
 import json
 import select

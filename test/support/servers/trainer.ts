@@ -9,7 +9,7 @@ import { readConfig } from '../../../platform/config.ts'
 
 const ROOT = join(import.meta.dirname, '..', '..', '..')
 
-/** One line of a trainer: `event` and whatever belongs to it. */
+/** One line of a trainer: `event` and its fields. */
 interface TrainerEvent {
   event: string
   [field: string]: unknown
@@ -43,13 +43,13 @@ export interface TrainerJob {
   /** The model to start from. */
   baseDir?: string
   baseRevision?: string
-  /** Kept between attempts. */
+  /** Shared by attempts. */
   cacheDir?: string
-  /** Processes that share the work. */
+  /** The number of processes that share the work. */
   processes?: number
-  /** The most that it may hold. */
+  /** The memory limit. */
   memoryMb?: number
-  /** Called for every line; what it returns is sent to the trainer as a signal. */
+  /** Called for every line; a returned signal is sent to the trainer. */
   onEvent?: (event: TrainerEvent) => NodeJS.Signals | void
 }
 
@@ -59,7 +59,7 @@ export async function pythonOf(environment: string): Promise<string> {
   return (await ensurePythonEnv(environment, options)).python
 }
 
-/** Runs the real trainer on a job, as a node does, and gives everything it said. */
+/** Runs the real trainer on a job, as a node does, and returns all of its output. */
 export async function runTrainer(job: TrainerJob): Promise<TrainerRun> {
   const model = loadCatalog().model(job.model)
   if (!model) throw new Error(`no model config ${job.model}`)

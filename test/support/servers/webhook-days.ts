@@ -22,7 +22,7 @@ export interface Told {
   attempts: AnyBody[]
 }
 
-/** Deliveries that take days, on a gateway and a database whose time is that of a server which skips it. */
+/** Deliveries that take days, on a gateway and a database with the clock of a server that skips time. */
 export class WebhookDays implements AsyncDisposable {
   readonly api: TestApi
   readonly deps: WebhookDeps
@@ -63,7 +63,7 @@ export class WebhookDays implements AsyncDisposable {
     })
   }
 
-  /** A destination that counts as verified. */
+  /** Creates an endpoint that counts as verified. */
   async endpoint(url: string): Promise<{ id: string; secret: string }> {
     const { body } = await this.call('POST', '/webhook-endpoints', {
       name: 'days',

@@ -40,7 +40,7 @@ describe('the gate to Temporal under attack', function () {
     })
   const own = () => `Bearer ${credential(node.nodeId)}`
 
-  /** Sends bytes as one call; gives its gRPC status once it has ended. */
+  /** Sends bytes as one call; returns its gRPC status once it has ended. */
   function send(
     path: string,
     body: readonly Uint8Array[],

@@ -15,7 +15,7 @@ import { startTemporal, type TestTemporal } from '../../support/servers/temporal
 /** Longer than the SDK itself tries. */
 const AWAY_MS = 25_000
 
-/** A way to a server that can be closed for a while. */
+/** Starts a proxy to a server that can be closed for a while. */
 async function startWay(upstream: string) {
   const [host = '', port = ''] = upstream.split(':')
   const sockets = new Set<Socket>()
@@ -134,7 +134,7 @@ describe('task queues of a node', () => {
 
     await until(() => late.polled.includes('late'), 2 * SOON_MS)
     assert.ok(reasons.length > 0)
-    // A worker that failed to start would stand in the way of the next until it is garbage.
+    // A worker that failed to start would block the next one until it is garbage-collected.
     assert.deepEqual(
       reasons.filter((reason) => reason.includes('overlapping')),
       [],

@@ -31,7 +31,7 @@ describe('a delivery over 48 hours', () => {
     destination.answer = 503
   })
 
-  /** A delivery whose first attempt has been made. */
+  /** Creates a delivery whose first attempt has been made. */
   async function begun() {
     const endpoint = await days.endpoint(destination.receiver.url('/in'))
     const id = await days.emit(endpoint.id)
@@ -99,7 +99,7 @@ describe('a delivery over 48 hours', () => {
 
     await days.follow(id)
 
-    // What fell due while it waited comes 30 s apart.
+    // Attempts that fell due while it waited are 30 s apart.
     const [, ...later] = await days.offsets(id)
     const expected = [2 * HOUR, 2 * HOUR + 30, 2 * HOUR + 60, 2 * HOUR + 90]
     for (const [i, at] of expected.entries()) assert.ok(Math.abs((later[i] ?? 0) - at) < 10, later.join())
@@ -275,7 +275,7 @@ describe('a delivery over 48 hours', () => {
           : { status: rest }
   }
 
-  /** What another library makes of our header: it throws unless the signature fits. */
+  /** Verifies our header with another library, which throws unless the signature is valid. */
   function assertStripe(body: string, header: string, secret: string): void {
     const at = Number(/t=(\d+)/.exec(header)?.[1])
     const event = new Stripe('sk_test_unused').webhooks.constructEvent(

@@ -25,7 +25,7 @@ describe('webhookDelivery', () => {
     )
     stranger = await startReceiver((_req, res) => res.end(), { trusted: false })
     platform = await startWebhookPlatform([receiver.port, stranger.port], (activities) =>
-      // What a test asks for is looked up at each call.
+      // The function that a test replaces is looked up at each call.
       Object.fromEntries(
         Object.keys(activities).map((name) => [
           name,
