@@ -75,7 +75,7 @@ function createShell({ routes, around, off, log }: ShellOptions): Koa<RequestCon
   }))
 
   const app = new Koa<RequestContext>()
-  // Koa reports only what the middlewares cannot answer any more: connections that broke.
+  // Koa reports only what the middlewares can no longer handle: connections that broke.
   app.on('error', (err) => emit(log, 'connection.lost', { err }))
   Object.defineProperty(app.context, 'path', PATH)
   app.use((ctx, next) => {

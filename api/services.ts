@@ -27,13 +27,16 @@ import type { HubReader } from './hub/reader.ts'
 import type { InputChecks } from './inference/input-checks.ts'
 import type { ModelLoads } from './inference/model-loads.ts'
 
-/** What handlers are given. Built once in `api/open-services.ts`; tests build the same over their own database. */
+/**
+ * The services that handlers use. They are built once in `api/open-services.ts`; tests build the same
+ * over their own database.
+ */
 export interface Services {
   readonly config: Config
   readonly db: Kysely<Database>
   readonly log: Logger
   readonly now: () => Date
-  /** This process as the others see it: its row in `gateway`, and the address clients and nodes reach it at. */
+  /** This process as other processes see it: its row in `gateway`, and the address at which clients and nodes reach it. */
   readonly gateway: Pick<GatewayLease, 'id' | 'baseUrl'>
   readonly temporal: Client
   readonly health: HealthProbe
@@ -41,12 +44,12 @@ export interface Services {
   readonly objects: ObjectStore
   /** Starts the workflows enqueued in `workflow_start`; `poke` starts them now. */
   readonly outbox: Pick<WorkflowOutbox, 'poke'>
-  /** Finds the live key behind its text; `undefined` when there is none. */
+  /** Finds the live key for its text; `undefined` when there is none. */
   readonly keys: Pick<KeyCache, 'find'>
   readonly killSwitch: KillSwitchView
-  /** Tells the kill switch workflow what REST has written. */
+  /** Signals changes over REST to the kill switch workflow. */
   readonly killSwitchSignal: Pick<KillSwitchSignal, 'send'>
-  /** Encryption at rest, for stored replies and other texts that may hold a secret. */
+  /** Encrypts stored replies and other texts that may contain a secret. */
   readonly secretBox: SecretBox
   /** The model hub, for callers that have checked the account's access. */
   readonly hub: Omit<HubClient, 'info' | 'search'>
@@ -56,7 +59,7 @@ export interface Services {
   readonly egress: EgressPolicy
   /** Checks the signatures of nodes. */
   readonly nodes: Pick<NodeAuthenticator, 'checkHead' | 'verify'>
-  /** What nodes show to the Temporal gate. */
+  /** Issues the credentials that nodes present to the Temporal gate. */
   readonly nodeCredentials: NodeCredentials
   /** The endpoint rows that inference needs. */
   readonly endpoints: EndpointCache

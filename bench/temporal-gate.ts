@@ -9,13 +9,13 @@ import { ControlClient } from '../node-runtime/control/client.ts'
 import { loadOrJoin } from '../node-runtime/control/identity.ts'
 import { type BenchPlatform, cpuSeconds, startPlatform } from './platform.ts'
 
-// What a thousand idle pollers cost the gate, and what the same cost Temporal, through the gate and without it.
+// The cost of a thousand idle pollers for the gate and for Temporal, through the gate and without it.
 // `npm run bench:temporal-gate [seconds]`
 
 const NODES = 50
 const POLLERS = 1_000
 const CEILING = 0.02
-/** Temporal answers an idle poll after a minute: within it each poller has come round at least once. */
+/** Temporal answers an idle poll after a minute, so within this time each poller has polled at least twice. */
 const MEASURED_S = Math.max(60, Number(process.argv[2] ?? 70))
 const SETTLE_MS = 5_000
 const POLL_MS = 70_000
@@ -43,7 +43,7 @@ try {
   rmSync(folder, { recursive: true, force: true })
 }
 
-/** Nodes that joined like any other, each on a connection of its own. */
+/** Opens nodes that joined in the usual way, each on a connection of its own. */
 function throughGate(): Promise<Poller[]> {
   return Promise.all(
     Array.from({ length: NODES }, async (_, index) => {
@@ -61,7 +61,7 @@ function throughGate(): Promise<Poller[]> {
   )
 }
 
-/** As many, on as many connections. */
+/** Opens the same number without the gate, on as many connections. */
 function straight(): Promise<Poller[]> {
   return Promise.all(
     Array.from({ length: NODES }, async (_, index) => ({
@@ -97,7 +97,7 @@ async function joinAs({ baseUrl, operationsKey, accountId }: BenchPlatform, inde
   })
 }
 
-/** CPU of both processes while all pollers poll. */
+/** Returns the CPU of both processes while all pollers poll. */
 async function measure(pollers: Poller[]): Promise<{ gate: number; temporal: number }> {
   const over = new AbortController()
   const each = POLLERS / NODES

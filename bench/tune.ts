@@ -14,7 +14,7 @@ const ROOT = join(import.meta.dirname, '..')
 const WORDS = 'the quick brown fox jumps over a lazy dog while two and three make five'.split(' ')
 
 interface Figure {
-  /** On a machine with other work, what the clock says is about that work: the processor's time is about this. */
+  /** On a busy machine the elapsed time depends on other work, and the processor time on this bench alone. */
   cpuSeconds: number
   tokensPerSecond: number
   peakMb: number

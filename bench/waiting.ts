@@ -5,12 +5,12 @@ import { openDatabase } from '../db/database.ts'
 import { environmentOf } from './neighbour-tools.ts'
 import { cpuSeconds, descendants, startPlatform } from './platform.ts'
 
-// What tasks that wait for a node cost while there is none, beside the same platform when nothing waits, and how soon they go
-// on once there is one again: `waiting.ts [seconds]`.
+// The cost of tasks that wait for a node while there is none, beside the same platform without waiting tasks, and the
+// time until they continue once a node is back: `waiting.ts [seconds]`.
 
 const CROWDS = [400, 1_000]
 const MEASURED_S = Number(process.argv[2] ?? 60)
-/** The first tries of a task follow each other closely; what lasts is measured. */
+/** The first tries of a task follow each other closely; the bench measures the steady state. */
 const SETTLE_MS = 240_000
 const POLL_MS = 500
 const AT_ONCE = 8
@@ -48,7 +48,7 @@ async function queue(count: number): Promise<void> {
   await Promise.all(Array.from({ length: AT_ONCE }, one))
 }
 
-/** CPU of each process, with all of PostgreSQL's, as part of a core. */
+/** Returns the CPU of each process, with all of PostgreSQL's, as a share of a core. */
 async function measure() {
   const pids = PROCESSES.map((name) => {
     const pid = platform.pidOf(name)
@@ -64,17 +64,17 @@ async function measure() {
   return Object.fromEntries(used().map((after, index) => [PROCESSES[index], shareOf(after, index)]))
 }
 
-/** What a process has used so far; of one that has ended, what it was known to have. */
+/** Returns the CPU time of a process; of one that has exited, the last known value. */
 function usedBy(pid: number, known: Map<number, number>): number {
   try {
     known.set(pid, cpuSeconds(pid))
   } catch {
-    // It has ended meanwhile.
+    // The process has exited meanwhile.
   }
   return known.get(pid) ?? 0
 }
 
-/** Lets the node take work again and waits until everything has ended. */
+/** Lets the node accept work again and waits until all tasks have ended. */
 async function resume() {
   const began = new Date()
   await admin.call('POST', `/nodes/${node.id}/resume`)

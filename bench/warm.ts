@@ -1,8 +1,8 @@
 import { Pool } from 'undici'
 import { cpuSeconds, descendants, listeningPort, median, startPlatform } from './platform.ts'
 
-// Tabular inference over HTTP: this platform (key, checks, link, journal: a row, an event and a count are durable before
-// the answer) beside the same requests sent to the same model server directly.
+// Tabular inference over HTTP: this platform (key, checks, link, journal: a row, an event and a count are durable
+// before the response), beside the same requests sent to the same model server directly.
 
 const ALONE = 400
 const TOGETHER = 4_000
@@ -22,7 +22,7 @@ async function ask({ pool, path, headers, body }: Target): Promise<void> {
   if (statusCode !== 200 || text.includes('"failed"')) throw new Error(`answered ${statusCode}: ${text}`)
 }
 
-/** Milliseconds of requests sent one after the other. */
+/** Returns the milliseconds of requests sent one after the other. */
 async function oneByOne(target: Target, count: number): Promise<number> {
   const times: number[] = []
   for (let i = 0; i < count; i++) {
@@ -33,7 +33,7 @@ async function oneByOne(target: Target, count: number): Promise<number> {
   return median(times)
 }
 
-/** Requests a second with some under way at once. */
+/** Returns the requests per second with several in flight. */
 async function manyAtOnce(target: Target, count: number): Promise<number> {
   const began = performance.now()
   let left = count

@@ -10,14 +10,17 @@ import type { Database } from '../db/tables.ts'
 import { newId } from '../domain/ids.ts'
 import { createLogger } from '../platform/log.ts'
 
-/** Whose events these are: one account with one destination. */
+/** The account of the events, with one webhook endpoint. */
 export interface Publisher {
   accountId: string
   endpointId: string
   modelKey: string
 }
 
-/** Turns what the load driver publishes into terminal tasks by the gateway's own journal; answers once they are durable. */
+/**
+ * Turns the load driver's requests into terminal tasks through the gateway's own journal;
+ * responds once they are durable.
+ */
 export async function startJournalFeed(db: Kysely<Database>, publishers: Record<string, Publisher>) {
   const journal = new Journal(db, createLogger('feed', 'error'))
   const server = await serve(async (path, body) => {
@@ -28,7 +31,7 @@ export async function startJournalFeed(db: Kysely<Database>, publishers: Record<
   return feedOf(server, () => journal[Symbol.asyncDispose]())
 }
 
-/** The reference: one insert and one POST for each event, nothing else. */
+/** The reference: one insert and one POST for each event, and nothing else. */
 export async function startBareFeed(
   db: Kysely<Database>,
   publisher: Publisher,
@@ -82,7 +85,7 @@ function endedTask({ accountId, endpointId, modelKey }: Publisher, lab: string):
   }
 }
 
-/** A frozen event whose payload also carries the driver's marks. */
+/** Builds an event whose payload also has the driver's marks. */
 function eventOf(id: string, { accountId }: Publisher, lab: string) {
   const event = eventRepository.freezeEvent(
     {

@@ -11,7 +11,7 @@ const DELIVERIES = 100_000
 const CALLS = 100
 const TABLES = ['event', 'webhook_delivery', 'webhook_attempt']
 
-/** Delivers 100,000 events flat out and prints what grows with them, and what must not. */
+/** Delivers 100,000 events at full speed and prints the sizes that may grow with them, and those that must not. */
 export async function measureGrowth(
   { platform, db, load }: WebhookWorld,
   { publisher, key }: Subscriber,
@@ -47,7 +47,7 @@ export async function measureGrowth(
   console.log(`backlog at the end: ${open.count}`)
 }
 
-/** The median of each list route's answers, in milliseconds. */
+/** Returns the median response time of each list route, in milliseconds. */
 async function listTimes(baseUrl: string, key: string): Promise<Record<string, number>> {
   const headers = { 'x-api-key': key }
   const list = `${baseUrl}/api/builder/v1/webhook-deliveries`
@@ -89,7 +89,7 @@ const deliveries = async (db: Kysely<Database>): Promise<number> =>
       .executeTakeFirstOrThrow()
   ).count
 
-/** Of events, deliveries and attempts, with their indexes. */
+/** Returns the bytes of events, deliveries and attempts, with their indexes. */
 async function bytes(db: Kysely<Database>): Promise<number> {
   const { rows } = await sql<{ bytes: number }>`
     select sum(pg_total_relation_size(t::regclass))::bigint as bytes from unnest(${TABLES}::text[]) t`.execute(
@@ -98,13 +98,13 @@ async function bytes(db: Kysely<Database>): Promise<number> {
   return rows[0]?.bytes ?? Number.NaN
 }
 
-/** What a process has in memory. */
+/** Returns the memory of a process. */
 function megabytes(pid: number): number {
   const kilobytes = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]
   return Math.round(Number(kilobytes) / 1024)
 }
 
-/** The most that a process has in memory until `end` is called. */
+/** Returns the peak memory of a process until `end` is called. */
 function watch(pid: number): { end: () => Promise<number> } {
   const controller = new AbortController()
   const watching = (async () => {

@@ -13,7 +13,7 @@ import { freePort } from '../platform/free-ports.ts'
 import { type BenchPlatform, startPlatform } from './platform.ts'
 import type { Publisher } from './webhook-feed.ts'
 
-/** What the load driver saw; times are milliseconds. */
+/** The figures of the load driver; times are milliseconds. */
 export interface Load {
   accepted: number
   accept_per_s: number
@@ -25,24 +25,24 @@ export interface Load {
   slow_hits: number
 }
 
-/** An account with one destination at the driver's receiver. */
+/** An account with one webhook endpoint at the driver's receiver. */
 export interface Subscriber {
   publisher: Publisher
   /** Its API key. */
   key: string
-  /** Adds the destination and waits until it is verified, which needs a receiver that listens. */
+  /** Adds the endpoint and waits until it is verified, which needs a receiver that listens. */
   verify: (path: string) => Promise<void>
 }
 
-/** A platform with webhooks on, whose deliveries may reach the load driver, and its database. */
+/** A platform with webhooks enabled, whose deliveries may reach the load driver, and its database. */
 export interface WebhookWorld extends AsyncDisposable {
   platform: BenchPlatform
   db: Kysely<Database>
-  /** PEM of the receiver, and where it takes what the bare loop sends. */
+  /** The receiver's certificate as PEM, and the URL for the requests of the bare loop. */
   certificate: string
   bareDestination: string
   subscriber: () => Promise<Subscriber>
-  /** One run of the driver; `prepare` is called once its receiver listens. */
+  /** Runs the driver; `prepare` is called once its receiver listens. */
   load: (args: string[], prepare?: () => Promise<void>) => Promise<Load>
 }
 
@@ -107,7 +107,7 @@ export async function startWebhookWorld(): Promise<WebhookWorld> {
   }
 }
 
-/** What the driver publishes to: `rate` a second, flat out by default. */
+/** Returns the arguments for publishing `n` events, `rate` a second, at full speed by default. */
 export const publish = (url: string, n: number, rate = 0) => [
   '-url',
   url,
@@ -150,7 +150,7 @@ async function subscriberOf(
   }
 }
 
-/** One call to the platform; throws unless it succeeds. */
+/** Sends one request to the platform; throws unless it succeeds. */
 export async function call<T>(
   method: 'GET' | 'POST',
   url: string,

@@ -17,7 +17,7 @@ await load(publish(feed.url('/quick'), 200), () => quick.verify('/in'))
 await (process.argv.includes('--growth') ? measureGrowth(world, quick, feed.url('/quick')) : measureSpeed())
 
 async function measureSpeed(): Promise<void> {
-  // An account without a destination: its events are posted by the loop alone.
+  // This account has no webhook endpoint: its events are posted by the loop alone.
   const loop = await world.subscriber()
   await using bare = await startBareFeed(db, loop.publisher, world.bareDestination, world.certificate)
   const worker = platform.pidOf('control')

@@ -14,7 +14,7 @@ const HOPELESS = 5
 const REACHABLE_MS = 10_000
 
 interface ReadinessOptions {
-  /** Where the API listens on this machine. */
+  /** The address of the API on this machine. */
   localBase: string
   /** The public address of the API. */
   baseUrl: string

@@ -1,4 +1,5 @@
-"""A plain loop of transformers and PEFT over the batches of a job: what bench/tune.ts measures the trainer beside."""
+"""A plain loop of transformers and PEFT over the batches of a job, with which
+bench/tune.ts compares the trainer."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig, get_cosine_sc
 
 
 def main(job_file: Path) -> None:
-    """Trains and prints what it took; nothing is saved."""
+    """Trains and prints the time; nothing is saved."""
     job = read_job(job_file)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.set_num_threads(job.threads)

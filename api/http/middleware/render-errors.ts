@@ -23,7 +23,7 @@ export function renderErrors(families: readonly Family[], strangers: Strangers):
       render(state, isCounted ? strangers.refuse(state.req, err) : err)
     } catch (cause) {
       emit(state.log, 'request.answer_failed', { err: cause })
-      // Nothing but the request's id: what else was to be sent may be what cannot be.
+      // Only the request id is sent, because another header may have caused the failure.
       state.head.length = 2
       sendError(state, 'builder', new ApiError('internal', 'internal error'))
     }

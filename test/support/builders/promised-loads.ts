@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ChatApi } from '../servers/chat-api.ts'
 
-/** What the workflow `modelLoad` does, for tests without Temporal: whatever is promised is loaded by the node. */
+/** Loads every enqueued model on the node, as the workflow `modelLoad` does, for tests without Temporal. */
 export function loadPromised(chat: ChatApi): AsyncDisposable & { loads: string[] } {
   const loads: string[] = []
   let running = true

@@ -13,7 +13,7 @@ import { InferParams } from './params.ts'
 
 export const MAX_INFER_BYTES = 16 * 1024 * 1024
 
-/** Checks a request against its endpoint before anything is written or asked. */
+/** Checks a request against its endpoint before anything is written or sent to a node. */
 export async function admit(
   services: Services,
   request: { accountId: string; endpointId: string; body: Static<typeof InferBody>; rawBody: Buffer },
