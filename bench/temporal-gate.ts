@@ -15,7 +15,7 @@ import { type BenchPlatform, cpuSeconds, startPlatform } from './platform.ts'
 const NODES = 50
 const POLLERS = 1_000
 const CEILING = 0.02
-/** Temporal answers an idle poll after a minute, so within this time each poller has polled at least twice. */
+/** Temporal answers an idle poll after a minute, so within this time each poller has finished at least one poll. */
 const MEASURED_S = Math.max(60, Number(process.argv[2] ?? 70))
 const SETTLE_MS = 5_000
 const POLL_MS = 70_000

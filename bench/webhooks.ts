@@ -3,9 +3,9 @@ import { startBareFeed, startJournalFeed } from './webhook-feed.ts'
 import { measureGrowth } from './webhook-growth.ts'
 import { type Load, publish, startWebhookWorld } from './webhook-world.ts'
 
-// Webhooks end to end: events go in by the gateway's journal and come out as signed HTTPS POSTs, beside a bare loop of one
-// insert and one POST per event in the same run; then one destination that answers after 2 s beside one that is quick.
-// With --growth: 100,000 deliveries, and what becomes of memory, database and list routes meanwhile.
+// Webhooks end to end: events enter through the gateway's journal and leave as signed HTTPS POSTs, beside a bare loop
+// of one insert and one POST per event in the same run. Then one endpoint that responds after 2 s beside a quick one.
+// With --growth: 100,000 deliveries, and the growth of memory, database and list routes meanwhile.
 
 const FLAT_OUT = 5_000
 

@@ -1,6 +1,6 @@
 import { defineEvents, warn } from '../platform/events.ts'
 
-/** Emits what is logged of the database by every process that keeps caches; docs/events.md lists it. */
+/** Emits the database events of every process with caches; docs/events.md lists them. */
 export const emit = defineEvents({
   'cache.poll_failed': warn('cannot see whether caches are up to date', { err: 'error' }),
   'cache.notify_lost': warn('caches are looked after by polling alone', { err: 'error' }),

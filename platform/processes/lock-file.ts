@@ -13,8 +13,8 @@ export function createLockFile(file: string, holder: string): boolean {
 }
 
 /**
- * Removes a lock file whose holder is gone. Of several processes that find it so, the later ones may have moved the file
- * of the first one's new lock aside: such a file is put back.
+ * Removes a lock file whose holder has exited. When several processes do so at once, the later ones may have moved the
+ * file of the first one's new lock aside; that file is put back.
  */
 export function removeAbandonedLock(file: string, isAbandoned: (file: string) => boolean): void {
   const aside = `${file}.${randomUUID()}`
