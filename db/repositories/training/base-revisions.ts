@@ -5,13 +5,13 @@ import type { JobRow } from '../../tables/training.ts'
 /** Stores the commit that a run's base was resolved to, unless there is one already, and returns the stored one. */
 export async function pinBaseRevision(
   db: Kysely<Database>,
-  runId: string,
+  jobId: string,
   revision: string,
 ): Promise<string> {
   const row = await db
     .updateTable('training_run')
     .set({ base_revision: sql<string>`coalesce(base_revision, ${revision})` })
-    .where('id', '=', runId)
+    .where('id', '=', jobId)
     .returning('base_revision')
     .executeTakeFirst()
   return row?.base_revision ?? revision

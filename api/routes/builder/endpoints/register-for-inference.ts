@@ -68,17 +68,17 @@ function checkBody(body: RegisterForInference): void {
 async function completedVersion(
   trx: Transaction<Database>,
   accountId: string,
-  runId: string,
+  jobId: string,
 ): Promise<ModelVersionRow> {
-  await jobRepository.lockJob(trx, runId)
-  const run = await jobRepository.findOwnJob(trx, accountId, runId)
+  await jobRepository.lockJob(trx, jobId)
+  const run = await jobRepository.findOwnJob(trx, accountId, jobId)
   if (!run) throw new ApiError('not_found', 'there is no training run with this id')
   if (run.status !== 'completed') {
     throw new ApiError('conflict', `only a completed run can be registered; this one is ${run.status}`, {
       details: { status: run.status },
     })
   }
-  const version = await versionRepository.holdVersionOfJob(trx, runId)
+  const version = await versionRepository.holdVersionOfJob(trx, jobId)
   if (!version) throw new ApiError('conflict', 'this run has left no model behind')
   if (version.lifecycle_status === 'disabled')
     throw new ApiError('conflict', 'the model of this run is disabled')

@@ -38,15 +38,15 @@ export const getTrainingRunLogs = route({
   },
 })
 
-const encodePlace = (runId: string, { attempt, seq }: LogPlace): string =>
-  Buffer.from(`${cursorScope('logs', runId)}.${attempt}.${seq}`).toString('base64url')
+const encodePlace = (jobId: string, { attempt, seq }: LogPlace): string =>
+  Buffer.from(`${cursorScope('logs', jobId)}.${attempt}.${seq}`).toString('base64url')
 
-function decodePlace(runId: string, cursor: string): LogPlace {
+function decodePlace(jobId: string, cursor: string): LogPlace {
   const [scope, attempt, seq] = Buffer.from(cursor, 'base64url').toString().split('.')
   const place = { attempt: Number(attempt), seq: Number(seq) }
   const isPlace = [place.attempt, place.seq].every(
     (part) => Number.isInteger(part) && Math.abs(part) < 2 ** 31,
   )
-  if (scope === cursorScope('logs', runId) && isPlace) return place
+  if (scope === cursorScope('logs', jobId) && isPlace) return place
   throw invalid(['query', 'cursor'], 'unknown cursor', 'cursor')
 }

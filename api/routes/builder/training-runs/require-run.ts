@@ -5,8 +5,8 @@ import type { Database } from '../../../../db/tables.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 
 /** Returns the caller's run, or throws a 404, also for runs of other accounts. */
-export async function requireRun(db: Kysely<Database>, accountId: string, runId: string): Promise<JobView> {
-  const run = await jobRepository.findOwnJob(db, accountId, runId)
+export async function requireRun(db: Kysely<Database>, accountId: string, jobId: string): Promise<JobView> {
+  const run = await jobRepository.findOwnJob(db, accountId, jobId)
   if (!run) throw noSuchRun()
   return run
 }
