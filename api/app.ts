@@ -38,7 +38,7 @@ export function createApp(
   const families = [...given, docs]
   const { served, off } = operationsOf(families, config.HEARTH_FEATURES, options)
   const limits = createLimits(services)
-  const around = [finishRequests(log, limits.bodies), renderErrors(families, limits.strangers)]
+  const around = [finishRequests(log, limits.bodies), renderErrors(families, limits.unauthenticated)]
   const routes = served.map((operation) => ({
     operation,
     middlewares: pipelineOf(operation, services, limits),

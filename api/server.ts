@@ -8,7 +8,7 @@ import { createApp, type AppOptions } from './app.ts'
 import { asksForLink, serveLinks } from './gateway/links/upgrade.ts'
 import { IdleConnections, type IdleLimits } from './http/idle-connections.ts'
 import { answerMalformed, answerTimeout } from './http/malformed.ts'
-import { boundStrangers } from './http/stranger-sockets.ts'
+import { boundUnauthenticated } from './http/unauthenticated-sockets.ts'
 import type { OpenServices } from './open-services.ts'
 
 type Listener = (req: IncomingMessage, res: ServerResponse) => void
@@ -88,7 +88,7 @@ export async function startGateway({
   try {
     const services = await open(baseUrl)
     log = services.log
-    boundStrangers(server, services.config)
+    boundUnauthenticated(server, services.config)
     const app = createApp(services, options)
     serveLinks(server, { links: services.links, verify: (request) => services.nodes.verify(request) })
     server.on('upgrade', (req) => connections.forget(req.socket))

@@ -6,7 +6,7 @@ import type { Services } from '../services.ts'
 import type { AccountCaller, AnyCaller, Auth, Role } from './caller.ts'
 import type { RequestContext } from './request-context.ts'
 import type { AnyRoute } from './route.ts'
-import type { Strangers } from './strangers.ts'
+import type { UnauthenticatedRequests } from './unauthenticated-requests.ts'
 
 /** Returns the caller, or throws. */
 export type Authenticate = (context: RequestContext) => AnyCaller | Promise<AnyCaller>
@@ -21,13 +21,17 @@ export function roleOf({ role, method }: Pick<AnyRoute, 'role' | 'method'>): Rol
 }
 
 /** Returns the check that a route's declaration requires, built once when the route is mounted. */
-export function authenticator(route: AnyRoute, services: Services, strangers: Strangers): Authenticate {
+export function authenticator(
+  route: AnyRoute,
+  services: Services,
+  unauthenticated: UnauthenticatedRequests,
+): Authenticate {
   const byAuth: Record<Auth, Authenticate> = {
     none: (context) => {
       context.owner = route.grant?.(context, services)
       return undefined
     },
-    'api-key': accountAuth(services, strangers, roleOf(route)),
+    'api-key': accountAuth(services, unauthenticated, roleOf(route)),
     'operations-key': ({ req }) =>
       checkSecret(
         credentialOf(req, 'the operations key'),
@@ -42,18 +46,18 @@ export function authenticator(route: AnyRoute, services: Services, strangers: St
       ),
     'join-token': ({ req }) => ({ token: credentialOf(req, 'a join token') }),
     'node-signature': (context) => verifyNode(context, services),
-    cohort: cohortAuth(services, strangers, roleOf(route)),
+    cohort: cohortAuth(services, unauthenticated, roleOf(route)),
   }
   return byAuth[route.auth]
 }
 
 const accountAuth =
-  (services: Services, strangers: Strangers, least: Role): Authenticate =>
+  (services: Services, unauthenticated: UnauthenticatedRequests, least: Role): Authenticate =>
   (context) => {
     const key = credentialOf(context.req)
     const found = services.keys.find(key)
     if (typeof found !== 'function') return admit(context, found, least)
-    strangers.check(context.req)
+    unauthenticated.check(context.req)
     return found().then((caller) => admit(context, caller, least))
   }
 
@@ -73,9 +77,9 @@ function admit({ req }: RequestContext, caller: AccountCaller | undefined, least
 
 /** Cohort routes name their account; the key proves that the caller may act for it. */
 const cohortAuth =
-  (services: Services, strangers: Strangers, least: Role): Authenticate =>
+  (services: Services, unauthenticated: UnauthenticatedRequests, least: Role): Authenticate =>
   async (context) => {
-    const caller = (await accountAuth(services, strangers, least)(context)) as AccountCaller
+    const caller = (await accountAuth(services, unauthenticated, least)(context)) as AccountCaller
     const { req } = context
     if (req.headers['x-account-id'] === undefined) throw missingHeader('x-account-id')
     return { accountId: caller.accountId, userId: req.headers['x-user-id']?.toString() }

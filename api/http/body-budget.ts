@@ -1,4 +1,4 @@
-import { tryLater } from '../../domain/errors.ts'
+import { temporaryError } from '../../domain/errors.ts'
 import { stringEnd } from '../../platform/json-bytes.ts'
 
 /** The memory that one request holds; it is released after the response. */
@@ -8,8 +8,8 @@ export interface Held {
 }
 
 /** Owns the bodies of all callers that are not identified before their body is read. */
-export const STRANGERS = 'strangers'
-const STRANGERS_FRACTION = 32
+export const UNAUTHENTICATED = 'unauthenticated'
+const UNAUTHENTICATED_FRACTION = 32
 /** The memory that any owner may hold even when the budget is exhausted: the body of an ordinary request. */
 const ALWAYS_BYTES = 256 * 1024
 const SWEEP_ABOVE = 10_000
@@ -44,8 +44,8 @@ export class BodyBudget {
   fits(owner: string, bytes: number): boolean {
     const own = this.#of(owner).bytes + bytes
     const isOver =
-      owner === STRANGERS
-        ? own > this.#bytes / STRANGERS_FRACTION
+      owner === UNAUTHENTICATED
+        ? own > this.#bytes / UNAUTHENTICATED_FRACTION
         : own > ALWAYS_BYTES && own > this.#bytes - this.#held - bytes
     return !isOver && own <= this.share
   }
@@ -53,21 +53,25 @@ export class BodyBudget {
   /** Throws when `bytes` more for this owner would be too much. */
   check(owner: string, bytes: number): void {
     if (this.fits(owner, bytes)) return
-    throw tryLater('no_capacity', 'too many large requests are being received; try again in a moment', 1)
+    throw temporaryError(
+      'no_capacity',
+      'too many large requests are being received; try again in a moment',
+      1,
+    )
   }
 
   /** Reserves `bytes` more; throws, and reserves nothing, when that would be too much. */
   hold(held: Held, bytes: number): void {
     this.check(held.owner, bytes)
     held.bytes += bytes
-    if (held.owner !== STRANGERS) this.#held += bytes
+    if (held.owner !== UNAUTHENTICATED) this.#held += bytes
     this.#of(held.owner).bytes += bytes
   }
 
   /** Releases everything; safe to repeat. */
   release(held: Held): void {
     this.#of(held.owner).bytes -= held.bytes
-    if (held.owner !== STRANGERS) this.#held -= held.bytes
+    if (held.owner !== UNAUTHENTICATED) this.#held -= held.bytes
     held.bytes = 0
   }
 

@@ -1,4 +1,4 @@
-import { tryLater } from '../../domain/errors.ts'
+import { temporaryError } from '../../domain/errors.ts'
 import { FairTurns, LineFull } from '../../platform/async/fair-turns.ts'
 import type { Outgoing } from './outgoing.ts'
 
@@ -25,7 +25,11 @@ export class LongAnswers {
       return new LongAnswer(await this.#turns.take(accountId, signal))
     } catch (err) {
       if (!(err instanceof LineFull)) throw err
-      throw tryLater('rate_limited', 'too many long answers are asked for at once; try again', RETRY_AFTER_S)
+      throw temporaryError(
+        'rate_limited',
+        'too many long answers are asked for at once; try again',
+        RETRY_AFTER_S,
+      )
     }
   }
 }

@@ -5,7 +5,7 @@ import { LongAnswers } from './long-answers.ts'
 import { authenticate, checkSignedHead } from './middleware/authenticate.ts'
 import { callHandler } from './middleware/call-handler.ts'
 import { limitRate } from './middleware/limit-rate.ts'
-import { limitStrangers } from './middleware/limit-strangers.ts'
+import { limitUnauthenticated } from './middleware/limit-unauthenticated.ts'
 import type { Middleware } from './middleware/middleware.ts'
 import { requireIfMatch } from './middleware/require-if-match.ts'
 import { respond } from './middleware/respond.ts'
@@ -16,14 +16,14 @@ import { takeTurns } from './middleware/take-turns.ts'
 import { validateInput } from './middleware/validate-input.ts'
 import type { Operation } from './operation.ts'
 import { RateLimiter } from './rate-limit.ts'
-import { Strangers } from './strangers.ts'
+import { UnauthenticatedRequests } from './unauthenticated-requests.ts'
 
 const MIB = 1024 * 1024
 
 /** The limits that all routes of this gateway share. */
 export interface SharedLimits {
   readonly bodies: BodyBudget
-  readonly strangers: Strangers
+  readonly unauthenticated: UnauthenticatedRequests
   readonly limiter: RateLimiter | undefined
   readonly longAnswers: LongAnswers
   readonly idempotency: Idempotency
@@ -34,7 +34,7 @@ export function createLimits(services: Services): SharedLimits {
   const { HEARTH_RATE_LIMIT: perSecond, HEARTH_RATE_BURST: burst } = config
   return {
     bodies: new BodyBudget(config.HEARTH_BODY_MEMORY_MB * MIB),
-    strangers: new Strangers(config),
+    unauthenticated: new UnauthenticatedRequests(config),
     limiter: perSecond > 0 ? new RateLimiter({ perSecond, burst }) : undefined,
     longAnswers: new LongAnswers(),
     idempotency: new Idempotency(services),
@@ -45,16 +45,16 @@ export function createLimits(services: Services): SharedLimits {
 export function pipelineOf(
   operation: Operation,
   services: Services,
-  { bodies, strangers, limiter, longAnswers, idempotency }: SharedLimits,
+  { bodies, unauthenticated, limiter, longAnswers, idempotency }: SharedLimits,
 ): Middleware[] {
   const { route, isOpen } = operation
   // The signature of a node covers the body, so the body is read before the request is trusted.
   const isBodySigned = route.auth === 'node-signature' && !route.stream
   const body = takeBody(operation, { bodies, streamBytes: services.objects.putBytes })
-  const caller = authenticate(operation, services, strangers)
+  const caller = authenticate(operation, services, unauthenticated)
 
   const middlewares = [
-    isOpen && limitStrangers(operation, strangers),
+    isOpen && limitUnauthenticated(operation, unauthenticated),
     ...(isBodySigned ? [checkSignedHead(services), body, caller] : [caller]),
     route.auth === 'api-key' && limiter && limitRate(limiter),
     !isBodySigned && body,

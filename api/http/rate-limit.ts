@@ -1,4 +1,4 @@
-import { tryLater } from '../../domain/errors.ts'
+import { temporaryError } from '../../domain/errors.ts'
 
 export interface RateLimit {
   perSecond: number
@@ -43,7 +43,11 @@ export class RateLimiter {
     if (isAllowed) return
 
     const wait = Math.max(1, Math.ceil((1 - bucket.tokens) / perSecond))
-    throw tryLater('rate_limited', `more than ${perSecond} requests a second; try again in ${wait} s`, wait)
+    throw temporaryError(
+      'rate_limited',
+      `more than ${perSecond} requests a second; try again in ${wait} s`,
+      wait,
+    )
   }
 
   /** Returns the seconds until there is a token; 0 when there is one. */

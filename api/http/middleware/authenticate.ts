@@ -3,17 +3,17 @@ import { authenticator, checkNodeHead } from '../auth.ts'
 import type { AnyCaller } from '../caller.ts'
 import type { Operation } from '../operation.ts'
 import type { RequestContext } from '../request-context.ts'
-import { identify } from '../stranger-sockets.ts'
-import type { Strangers } from '../strangers.ts'
+import type { UnauthenticatedRequests } from '../unauthenticated-requests.ts'
+import { identify } from '../unauthenticated-sockets.ts'
 import type { Middleware } from './middleware.ts'
 
 /** Identifies the caller by the credential that the route declares. */
 export function authenticate(
   { route, isOpen }: Operation,
   services: Services,
-  strangers: Strangers,
+  unauthenticated: UnauthenticatedRequests,
 ): Middleware {
-  const callerOf = authenticator(route, services, strangers)
+  const callerOf = authenticator(route, services, unauthenticated)
 
   function admit(state: RequestContext, caller: AnyCaller): void {
     state.caller = caller

@@ -5,13 +5,16 @@ import { ClientGoneError } from '../body.ts'
 import { toApiError } from '../errors.ts'
 import type { Family } from '../family.ts'
 import type { RequestContext } from '../request-context.ts'
-import type { Strangers } from '../strangers.ts'
+import type { UnauthenticatedRequests } from '../unauthenticated-requests.ts'
 import { unstorableText } from '../unstorable.ts'
 import type { Middleware } from './middleware.ts'
 import { sendError } from './respond.ts'
 
 /** Responds to any error of the later middlewares in the format of the request's family. Never throws. */
-export function renderErrors(families: readonly Family[], strangers: Strangers): Middleware {
+export function renderErrors(
+  families: readonly Family[],
+  unauthenticated: UnauthenticatedRequests,
+): Middleware {
   function fail(state: RequestContext, err: unknown): void {
     const { response } = state
     if (err instanceof ClientGoneError || response.destroyed) {
@@ -19,8 +22,8 @@ export function renderErrors(families: readonly Family[], strangers: Strangers):
       return
     }
     try {
-      const isCounted = err instanceof ApiError && isStrangers(state, err)
-      render(state, isCounted ? strangers.refuse(state.req, err) : err)
+      const isCounted = err instanceof ApiError && isUnauthenticated(state, err)
+      render(state, isCounted ? unauthenticated.refuse(state.req, err) : err)
     } catch (cause) {
       emit(state.log, 'request.answer_failed', { err: cause })
       // Only the request id is sent, because another header may have caused the failure.
@@ -52,6 +55,6 @@ export function renderErrors(families: readonly Family[], strangers: Strangers):
 }
 
 /** Returns whether a request is refused for lack of a valid credential. */
-const isStrangers = ({ operation }: RequestContext, { status }: ApiError): boolean =>
+const isUnauthenticated = ({ operation }: RequestContext, { status }: ApiError): boolean =>
   status === 401 ||
   (operation?.isOpen === true && operation.route.internal === true && (status === 403 || status === 404))

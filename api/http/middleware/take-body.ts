@@ -1,4 +1,4 @@
-import { STRANGERS, type BodyBudget } from '../body-budget.ts'
+import { UNAUTHENTICATED, type BodyBudget } from '../body-budget.ts'
 import {
   checkMediaType,
   declaredLength,
@@ -27,7 +27,7 @@ export function takeBody(
 ): Middleware {
   const maxBytes = route.stream ? Infinity : Math.min(route.maxBodyBytes ?? MIB, bodies.share)
   /** The owner of a body's memory when its sender has no account. */
-  const fallbackOwner = isOpen ? STRANGERS : route.auth
+  const fallbackOwner = isOpen ? UNAUTHENTICATED : route.auth
 
   /** Refuses by the declared length, before a byte is read. */
   function checkDeclared(bytes: number): void {

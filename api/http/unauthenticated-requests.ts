@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http'
-import { type ApiError, tryLater } from '../../domain/errors.ts'
+import { type ApiError, temporaryError } from '../../domain/errors.ts'
 import type { Config } from '../../platform/config.ts'
 import { RemoteAddresses } from '../../platform/remote-address.ts'
 import { RateLimiter } from './rate-limit.ts'
@@ -11,7 +11,7 @@ const BURST_S = 5
  * Bounds requests without a valid credential per client address, and so the look-ups that they cause. Requests with a
  * valid credential are not counted.
  */
-export class Strangers {
+export class UnauthenticatedRequests {
   readonly #addresses: RemoteAddresses
   readonly #limiter: RateLimiter | undefined
 
@@ -44,4 +44,4 @@ export class Strangers {
 }
 
 const tooMany = (wait: number): ApiError =>
-  tryLater('rate_limited', `too many requests without a valid credential; try again in ${wait} s`, wait)
+  temporaryError('rate_limited', `too many requests without a valid credential; try again in ${wait} s`, wait)

@@ -9,13 +9,13 @@ const identified = new WeakSet<Socket>()
 export const identify = (socket: Socket): void => void identified.add(socket)
 
 /** The fraction of all connections that unidentified ones may be. */
-const STRANGERS_FRACTION = 4
+const UNAUTHENTICATED_FRACTION = 4
 
 /**
  * Bounds connections without a valid credential, in total and per address, by closing the oldest. A client that opens a
  * connection to use it identifies itself at once, so idle holders are closed first.
  */
-class StrangerSockets {
+class UnauthenticatedSockets {
   readonly #most: number
   readonly #perAddress: number
   readonly #addresses: RemoteAddresses
@@ -30,7 +30,7 @@ class StrangerSockets {
       HEARTH_TRUSTED_PROXIES: proxies,
     }: Pick<Config, 'HEARTH_MAX_CONNECTIONS' | 'HEARTH_ADDRESS_CONNECTIONS' | 'HEARTH_TRUSTED_PROXIES'>,
   ) {
-    this.#most = Math.ceil(most / STRANGERS_FRACTION)
+    this.#most = Math.ceil(most / UNAUTHENTICATED_FRACTION)
     this.#perAddress = perAddress
     this.#addresses = new RemoteAddresses(proxies)
     server.maxConnections = most
@@ -54,14 +54,14 @@ class StrangerSockets {
   }
 }
 
-export const boundStrangers = (server: Server, config: Config): void =>
-  void new StrangerSockets(server, config)
+export const boundUnauthenticated = (server: Server, config: Config): void =>
+  void new UnauthenticatedSockets(server, config)
 
 /** Connections that have been identified since no longer count. */
-function closeOldest(strangers: Set<Socket>, most: number): void {
-  for (const socket of strangers) {
-    if (strangers.size <= most) return
-    strangers.delete(socket)
+function closeOldest(sockets: Set<Socket>, most: number): void {
+  for (const socket of sockets) {
+    if (sockets.size <= most) return
+    sockets.delete(socket)
     if (!identified.has(socket)) socket.destroy()
   }
 }
