@@ -36,7 +36,7 @@ export class ApiError extends Error {
 }
 
 /** Makes a temporary refusal: `Retry-After` and `details` have the seconds after which the caller may retry. */
-export const tryLater = (
+export const temporaryError = (
   code: ErrorCode,
   message: string,
   seconds: number,

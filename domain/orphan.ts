@@ -2,14 +2,14 @@
 const MOST_TESTS = 2
 
 /** The action for a row whose workflow has ended without finishing it. */
-export type Orphan = 'restart' | { status: 'failed' | 'cancelled'; reason: string }
+export type OrphanAction = 'restart' | { status: 'failed' | 'cancelled'; reason: string }
 
 /**
  * Decides by the status of the row's workflow. A running workflow owns its row. An unknown workflow, or one that
  * completed without finishing its row, is restarted and reads from the row which steps remain. A workflow that an
  * operator ended is not restarted.
  */
-export function orphanOf(workflow: string): Orphan | undefined {
+export function orphanOf(workflow: string): OrphanAction | undefined {
   switch (workflow) {
     case 'RUNNING':
     case 'PAUSED':
@@ -31,7 +31,7 @@ export function orphanOf(workflow: string): Orphan | undefined {
  * Decides the same for the test of a candidate, which may run again: a test that an operator terminated, or that was
  * lost, is restarted. A cancelled test is not.
  */
-export function orphanedTest(workflow: string, tests: number): Orphan | undefined {
+export function orphanedTest(workflow: string, tests: number): OrphanAction | undefined {
   const orphan = orphanOf(workflow)
   if (orphan === undefined) return undefined
   if (orphan !== 'restart' && orphan.status === 'cancelled') {

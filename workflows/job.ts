@@ -17,7 +17,7 @@ import {
   workflowInfo,
 } from '@temporalio/workflow'
 import type { ControlActivities } from '../activities/control/index.ts'
-import type { RunToDo } from '../activities/control/training/records.ts'
+import type { RunToDo } from '../activities/control/training/runs.ts'
 import type { JobOffer } from '../domain/placement/job-offers.ts'
 import { type GiveUpReason, isTerminal, MAX_FRUITLESS_ATTEMPTS } from '../domain/training-run.ts'
 import { jobClaimed, jobWaiting } from './contract/messages.ts'

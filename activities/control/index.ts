@@ -5,7 +5,7 @@ import { createMaintenanceActivities } from './housekeeping/retention.ts'
 import { createCandidateActivities } from './models/candidates.ts'
 import { createKillSwitchActivities } from './platform/kill-switch.ts'
 import { createInferenceActivities } from './tasks/tasks.ts'
-import { createTrainingActivities } from './training/records.ts'
+import { createTrainingActivities } from './training/runs.ts'
 import { createWaitingActivities } from './training/waiting-jobs.ts'
 
 /** Every activity of the `control` queue. Each one's doc comment says why it is safe to repeat. */

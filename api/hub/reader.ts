@@ -2,7 +2,7 @@ import type { Kysely } from 'kysely'
 import { LRUCache } from 'lru-cache'
 import * as accountRepository from '../../db/repositories/platform/accounts.ts'
 import type { Database } from '../../db/tables.ts'
-import { tryLater } from '../../domain/errors.ts'
+import { temporaryError } from '../../domain/errors.ts'
 import { isGranted } from '../../domain/hub/grants.ts'
 import { type HubClient, HubError, type HubRepoInfo } from '../../platform/hub/client.ts'
 
@@ -104,6 +104,10 @@ export class HubReader {
     this.#budgets.set(accountId, { left: Math.max(0, filled - 1), at: now })
     if (filled >= 1) return
     const wait = Math.ceil((1 - filled) / PER_SECOND)
-    throw tryLater('rate_limited', `your account asks the model hub too often; try again in ${wait} s`, wait)
+    throw temporaryError(
+      'rate_limited',
+      `your account asks the model hub too often; try again in ${wait} s`,
+      wait,
+    )
   }
 }

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import * as taskRepository from '../../db/repositories/tasks/tasks.ts'
 import * as taskWriteRepository from '../../db/repositories/tasks/writes.ts'
 import type { TaskRow } from '../../db/tables/inference.ts'
-import { type ApiError, tryLater } from '../../domain/errors.ts'
+import { type ApiError, temporaryError } from '../../domain/errors.ts'
 import { isTerminalTask } from '../../domain/inference-task.ts'
 import { FairTurns } from '../../platform/async/fair-turns.ts'
 import type { ModelState } from '../../schemas/inference-task.ts'
@@ -42,19 +42,19 @@ export async function queueTask(
 const takeTurn = (accountId: string): Promise<Disposable> =>
   turns.take(accountId, AbortSignal.timeout(LONGEST_TURN_MS)).catch((cause: unknown) => {
     const message = 'too many tasks of this account wait to be written; try again'
-    throw tryLater('unavailable', message, RETRY_AFTER_S, { cause })
+    throw temporaryError('unavailable', message, RETRY_AFTER_S, { cause })
   })
 
 const writeQueued = (db: Services['db'], draft: TaskDraft): Promise<void> =>
   db.transaction().execute(async (trx) => {
-    const { quota, waiting } = await taskRepository.lockWaiting(trx, draft.accountId)
+    const { quota, waiting } = await taskRepository.lockTaskQuota(trx, draft.accountId)
     if (waiting >= quota) throw quotaExceeded(quota, waiting)
     await taskWriteRepository.insertTasks(trx, [queuedEntry(draft)], startOf(draft))
     await passKillSwitchIn(trx)
   })
 
 const quotaExceeded = (quota: number, waiting: number): ApiError =>
-  tryLater(
+  temporaryError(
     'task_quota_exceeded',
     `${quota} tasks of this account wait for a node, as many as may; try again later, or cancel some`,
     RETRY_AFTER_S,
@@ -69,7 +69,7 @@ const AGAIN_MS = 1_000
  * Hands a task that this gateway cannot finish over to a workflow. Retries while the database is away,
  * because no other process would.
  */
-export async function handOver(
+export async function moveToWorkflow(
   { db, outbox, log }: Pick<Services, 'db' | 'outbox' | 'log'>,
   draft: TaskDraft,
 ): Promise<void> {

@@ -6,7 +6,7 @@ import { emit } from '../events.ts'
 import { ClientGoneError } from '../http/body.ts'
 import type { Services } from '../services.ts'
 import { type Admitted, modelStateOf } from './admission.ts'
-import { awaitTask, cancelTask, handOver, loadEstimate, queueTask } from './durable.ts'
+import { awaitTask, cancelTask, moveToWorkflow, loadEstimate, queueTask } from './durable.ts'
 import { whyNoNode } from './no-node.ts'
 import { ownerOfNode } from './node-owner.ts'
 import { endedEntry, runningEntry, runningSettlement, type TaskDraft } from './rows.ts'
@@ -122,7 +122,7 @@ async function finish(services: Services, draft: TaskDraft, { asked, work }: Run
   const answer = await asked.catch(() => undefined)
   over.abort()
   // Every node with the model is gone, so a workflow finds another; a cancelled task stays cancelled.
-  if (!answer) return handOver(services, draft)
+  if (!answer) return moveToWorkflow(services, draft)
   const owner = await ownerOfNode(services, draft.endpoint.price_micro, answer.nodeId)
   try {
     await services.journal.settle(runningSettlement(draft, answer, owner, services.now()))

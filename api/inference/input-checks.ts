@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import type { CallableEndpointRow } from '../../db/repositories/endpoints/callable.ts'
-import { ApiError, invalidFor, type Issue, tryLater } from '../../domain/errors.ts'
+import { ApiError, invalidFor, type Issue, temporaryError } from '../../domain/errors.ts'
 import {
   type CompiledSchema,
   compileWeighed,
@@ -108,7 +108,7 @@ function refuse(faults: readonly Fault[]): void {
 
 function notChecked(result: Exclude<CheckResult, { faults: unknown }>): ApiError {
   if ('busy' in result) {
-    return tryLater(
+    return temporaryError(
       'no_capacity',
       'too many inputs of this account are being checked; try again in a moment',
       1,

@@ -8,5 +8,5 @@ export function ownerOfNode(
   nodeId: string,
 ): string | undefined | Promise<string | undefined> {
   if (priceMicro === 0) return undefined
-  return links.ownerOf(nodeId) ?? taskRepository.findNodeOfLease(db, nodeId).then((node) => node?.account_id)
+  return links.ownerOf(nodeId) ?? taskRepository.findNodeOwner(db, nodeId).then((node) => node?.account_id)
 }

@@ -66,11 +66,11 @@ export class ControlClient {
     body: object,
     options?: CallOptions,
   ): Promise<T> {
-    const told =
+    const redacted =
       'message' in body && typeof body.message === 'string'
         ? { ...body, message: withoutPaths(body.message) }
         : body
-    return this.call('POST', `/api/v1/leases/${leaseToken}:${verb}`, told, options)
+    return this.call('POST', `/api/v1/leases/${leaseToken}:${verb}`, redacted, options)
   }
 
   /** Requests the node's credential for Temporal. */

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import type { MergeClaim } from '../../schemas/training-merge.ts'
 import type { JobReport } from '../control/spool.ts'
 import type { BaseOptions, BaseTools } from '../training/base-model.ts'
-import { giveBack, type LeaseTools, underLease } from '../training/job-lease.ts'
+import { completeJob, type LeaseTools, underLease } from '../training/job-lease.ts'
 import type { FinishedFile } from '../training/supervise.ts'
 import { digestOf } from '../weights/transfer.ts'
 import { fetchIngredients, MODEL_FOLDER } from './ingredients.ts'
@@ -50,7 +50,11 @@ export const mergeUnderLease = (
     const files = await finishedFiles(outDir)
     const metrics = { tensors: done.tensors_total, bytes: done.bytes_total, seconds }
     const nothing = { input_schema: {}, output_schema: {}, example_input: {}, example_output: {} }
-    await giveBack(tools.control, claim.lease_token, { files, result: { metrics, ...nothing }, signal: stop })
+    await completeJob(tools.control, claim.lease_token, {
+      files,
+      result: { metrics, ...nothing },
+      signal: stop,
+    })
   })
 
 /** Downloads all ingredients to the local disk. */

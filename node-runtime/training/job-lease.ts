@@ -77,7 +77,7 @@ export async function underLease(
 }
 
 /** Stores the model's files and completes the lease. */
-export async function giveBack(
+export async function completeJob(
   control: ControlClient,
   token: string,
   {

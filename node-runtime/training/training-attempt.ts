@@ -13,7 +13,7 @@ import type { ProcessDriver } from '../processes/process-driver.ts'
 import { downloadFile } from '../weights/transfer.ts'
 import { AttemptError } from './attempt-error.ts'
 import { type BaseTools, fetchBase } from './base-model.ts'
-import { giveBack, type LeaseTools, underLease } from './job-lease.ts'
+import { completeJob, type LeaseTools, underLease } from './job-lease.ts'
 import { supervise } from './supervise.ts'
 
 /** The parts of a node that an attempt uses. */
@@ -106,19 +106,19 @@ async function attempt(
       base_dir: base,
       base_revision: spec.base_revision ?? null,
       // Outside of the folders of attempts, which are removed with them.
-      cache_dir: await tokenFolder(join(tools.workDir, 'tokens'), spec.dataset.url),
+      cache_dir: await tokenizedDatasetFolder(join(tools.workDir, 'tokens'), spec.dataset.url),
       processes,
       hardware: tools.inventory.hardware,
     },
   })
-  await giveBack(tools.control, claim.lease_token, { files, result, signal })
+  await completeJob(tools.control, claim.lease_token, { files, result, signal })
 }
 
 /**
  * Returns a folder for each dataset. The content of a dataset may control what its trainer writes there, so no trainer
  * reads the folder of another dataset.
  */
-async function tokenFolder(root: string, datasetUrl: string): Promise<string> {
+async function tokenizedDatasetFolder(root: string, datasetUrl: string): Promise<string> {
   await mkdir(root, { recursive: true })
   const ages = await Promise.all(
     (await readdir(root)).map(async (name) => ({ name, usedAt: (await stat(join(root, name))).mtimeMs })),

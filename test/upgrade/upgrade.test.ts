@@ -34,15 +34,16 @@ for (const release of RELEASES) {
       later?.[Symbol.dispose]()
     })
 
-    it('hand all work over when the later one takes the place of the older', () => handOver(older, later))
+    it('hand all work over when the later one takes the place of the older', () =>
+      moveToWorkflow(older, later))
 
     it('hand all work over when the older one comes back, with the later migration in place', () =>
-      handOver(later, older))
+      moveToWorkflow(later, older))
   })
 }
 
 /** Work continues while the processes of one version start beside those of the other, which then stop. */
-async function handOver(first: Checkout, second: Checkout): Promise<void> {
+async function moveToWorkflow(first: Checkout, second: Checkout): Promise<void> {
   await using fleet = await Fleet.open()
   await fleet.start(first)
   const model = await makeModel(fleet, 'model', 3)

@@ -12,7 +12,7 @@ import * as jobEndingRepository from '../../../db/repositories/training/endings.
 import * as deliveryRepository from '../../../db/repositories/webhooks/deliveries.ts'
 import * as deliveryEndingRepository from '../../../db/repositories/webhooks/endings.ts'
 import type { Database } from '../../../db/tables.ts'
-import { type Orphan, orphanedTest, orphanOf } from '../../../domain/orphan.ts'
+import { type OrphanAction, orphanedTest, orphanOf } from '../../../domain/orphan.ts'
 import { PRIORITY } from '../../../domain/training-run.ts'
 import { searchAttributes } from '../../../platform/temporal.ts'
 import { activateKillSwitch, deactivateKillSwitch } from '../../../workflows/contract/messages.ts'
@@ -173,8 +173,8 @@ const startOfTask = (task: OpenTask): WorkflowStart =>
 interface Sweep<Row> {
   workflowId: (id: string) => string
   /** Decides about a row by the status of its workflow; `orphanOf` when absent. */
-  judge?: (workflow: string, row: Row) => Orphan | undefined
-  end: (row: Row, orphan: Extract<Orphan, { status: string }>) => Promise<unknown>
+  judge?: (workflow: string, row: Row) => OrphanAction | undefined
+  end: (row: Row, orphan: Extract<OrphanAction, { status: string }>) => Promise<unknown>
   restart: (row: Row) => Promise<unknown>
 }
 

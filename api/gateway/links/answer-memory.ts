@@ -1,4 +1,4 @@
-import { ApiError, tryLater } from '../../../domain/errors.ts'
+import { ApiError, temporaryError } from '../../../domain/errors.ts'
 import { BodyBudget, type Held, parsedBytes } from '../../http/body-budget.ts'
 
 const MIB = 1024 * 1024
@@ -106,4 +106,4 @@ export class AnswerBuffer {
 }
 
 const tooMuch = () =>
-  tryLater('no_capacity', 'too many large answers are being sent; try again in a moment', 1)
+  temporaryError('no_capacity', 'too many large answers are being sent; try again in a moment', 1)

@@ -1,5 +1,5 @@
 import Type from 'typebox'
-import * as leaseFileRepository from '../../../db/repositories/training/lease-files.ts'
+import * as leaseFileRepository from '../../../db/repositories/nodes/lease-files.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import { newId } from '../../../domain/ids.ts'
 import { INCOMING_PUTS } from '../../../domain/object-keys.ts'

@@ -13,8 +13,8 @@ import type { ModelState, StatusDetail } from '../../../schemas/inference-task.t
 import { lockAccount } from '../../account-lock.ts'
 import type { Database } from '../../tables.ts'
 import type { TaskRow } from '../../tables/inference.ts'
+import { takeLease } from '../nodes/leases.ts'
 import { enqueueWorkflow, type WorkflowStart } from '../platform/workflow-starts.ts'
-import { takeLease } from '../training/leases.ts'
 import { type EventForm, eventForm } from '../webhooks/events.ts'
 import type { TaskEffects, Settlement } from './entry.ts'
 import { settleTasks } from './writes.ts'
@@ -133,7 +133,7 @@ export async function handOverTask(
  * Returns the number of an account's waiting tasks, counted up to the quota, and the quota. The lock lasts until the
  * transaction ends, so that concurrent transactions add their tasks one after another.
  */
-export async function lockWaiting(
+export async function lockTaskQuota(
   trx: Transaction<Database>,
   accountId: string,
 ): Promise<{ quota: number; waiting: number }> {
@@ -241,7 +241,7 @@ export async function endTask(
 }
 
 /** Returns the owner of the lease's node, and the node's hardware. */
-export function findNodeOfLease(
+export function findNodeOwner(
   db: Kysely<Database>,
   nodeId: string,
 ): Promise<{ account_id: string; hardware: string } | undefined> {

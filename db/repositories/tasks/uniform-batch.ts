@@ -12,7 +12,7 @@ import {
 const INSERT = `with fresh as (
     select * from unnest($1::uuid[], $2::float8[], $3::float8[], $4::float8[], $5::float8[], $6::bigint[],
       $7::bytea[], $8::bytea[], $9::text[]) as t(${FRESH_COLUMNS})
-  ), placed as (
+  ), inserted as (
     insert into task (id, account_id, endpoint_id, status, surface, model_key, model_state, price_micro, node_id, gateway_id,
       input, result, error, inference_time_ms, created_at, started_at, completed_at)
     select id, $10::uuid, $11::uuid, $12::text, $13::text, $14::text, $15::text, $16::bigint, $17::uuid, $18::uuid,
@@ -22,7 +22,7 @@ const INSERT = `with fresh as (
     on conflict (id) do nothing
     returning id, completed_at
   ), written as (
-    select id, completed_at as at, tokens, inference_time_ms from placed join fresh using (id)
+    select id, completed_at as at, tokens, inference_time_ms from inserted join fresh using (id)
   ), ledger as (
     insert into ledger_transfer (task_id, kind, from_purse, to_purse, amount_micro)
     select id, line.* from written, unnest($19::text[], $20::text[], $21::text[], $22::bigint[]) as line

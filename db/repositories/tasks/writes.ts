@@ -45,7 +45,7 @@ const INSERT = `with fresh as (
     select * from unnest($18::uuid[], $19::uuid[], $20::text[], $21::text[], $22::text[], $23::text[], $24::bigint[],
       $25::uuid[], $26::uuid[]) with ordinality
       as t(account_id, endpoint_id, status, surface, model_key, model_state, price_micro, node_id, gateway_id, template)
-  ), placed as (
+  ), inserted as (
     insert into task (id, account_id, endpoint_id, status, surface, model_key, model_state, price_micro, node_id, gateway_id,
       input, result, error, inference_time_ms, created_at, started_at, completed_at)
     select id, account_id, endpoint_id, status, surface, model_key, model_state, price_micro, node_id, gateway_id,
@@ -55,8 +55,8 @@ const INSERT = `with fresh as (
     on conflict (id) do nothing
     returning id, account_id, endpoint_id, status, completed_at
   ), written as (
-    select placed.id, placed.account_id, placed.endpoint_id, placed.status, placed.completed_at as at, template as effects, tokens, inference_time_ms
-    from placed join fresh using (id)
+    select inserted.id, inserted.account_id, inserted.endpoint_id, inserted.status, inserted.completed_at as at, template as effects, tokens, inference_time_ms
+    from inserted join fresh using (id)
   ), ${WRITE_EFFECTS}, counted as (
     insert into usage_delta (account_id, endpoint_id, enqueued, succeeded, failed, tokens, inference_ms)
     select account_id, endpoint_id, count(*), count(*) filter (where status = 'succeeded'),

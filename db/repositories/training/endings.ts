@@ -2,10 +2,10 @@ import type { Transaction } from 'kysely'
 import { storable } from '../../../domain/storable-text.ts'
 import type { Database } from '../../tables.ts'
 import type { JobRow } from '../../tables/training.ts'
+import { takeLease } from '../nodes/leases.ts'
 import { insertEvents } from '../webhooks/events.ts'
 import { insertJobEvents } from './job-records.ts'
 import { lockJob, moveJob } from './jobs.ts'
-import { takeLease } from './leases.ts'
 
 /** The end of a run. */
 export interface RunEnding {

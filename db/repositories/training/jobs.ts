@@ -5,7 +5,7 @@ import type { TrainingRunStatus } from '../../../schemas/training-run.ts'
 import { ofAccount } from '../../keyset.ts'
 import type { Database } from '../../tables.ts'
 import type { NewJob, JobRow } from '../../tables/training.ts'
-import { takeLease } from './leases.ts'
+import { takeLease } from '../nodes/leases.ts'
 
 /** A run as callers see it: the row and the version that it made. */
 export type JobView = JobRow & { version_id: string | null }

@@ -86,7 +86,7 @@ describe('tasks that wait for a node', () => {
     const { db } = api.database
     const [held, end] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
     const lost = db.transaction().execute(async (trx) => {
-      await taskRepository.lockWaiting(trx, mine.accountId)
+      await taskRepository.lockTaskQuota(trx, mine.accountId)
       held.resolve()
       await end.promise
     })

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { createTrainingActivities } from '../../../activities/control/training/records.ts'
+import { createTrainingActivities } from '../../../activities/control/training/runs.ts'
 import type { ArtifactRef } from '../../../schemas/artifact-ref.ts'
 import { filesBelow, writeCheckpoint } from '../builders/checkpoints.ts'
 import { llamaRepo } from '../builders/hub-repos.ts'

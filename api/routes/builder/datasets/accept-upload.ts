@@ -5,7 +5,7 @@ import * as ingestRepository from '../../../../db/repositories/datasets/ingests.
 import * as workflowStartRepository from '../../../../db/repositories/platform/workflow-starts.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { DatasetRow, DatasetUploadRow } from '../../../../db/tables/datasets.ts'
-import { tryLater } from '../../../../domain/errors.ts'
+import { temporaryError } from '../../../../domain/errors.ts'
 import { datasetIngestStart } from '../../../../workflows/contract/starts.ts'
 import { noDataset } from './present.ts'
 
@@ -41,7 +41,7 @@ export async function acceptUpload(
 ): Promise<void> {
   if (!(await ingestRepository.beginIngest(trx, dataset, place.uploadId))) return
   if ((await ingestRepository.countUnread(trx, place.accountId)) > MOST_UNREAD) {
-    throw tryLater(
+    throw temporaryError(
       'rate_limited',
       `${MOST_UNREAD} files of this account wait to be read, as many as may; send this one again once some have been`,
       RETRY_AFTER_S,

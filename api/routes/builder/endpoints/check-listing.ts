@@ -1,5 +1,5 @@
 import type { Listing } from '../../../../db/repositories/models/listing.ts'
-import { ApiError, type Issue, tryLater } from '../../../../domain/errors.ts'
+import { ApiError, type Issue, temporaryError } from '../../../../domain/errors.ts'
 import { newId } from '../../../../domain/ids.ts'
 import type { SchemaChecks } from '../../../../platform/schema-checks/checks.ts'
 import { toIssues } from '../../../http/issues.ts'
@@ -32,7 +32,7 @@ async function issueOf(
     value: Buffer.from(JSON.stringify(listing[example])),
   })
   if ('busy' in result) {
-    throw tryLater(
+    throw temporaryError(
       'no_capacity',
       'too many schemas of this account are being checked; try again in a moment',
       1,

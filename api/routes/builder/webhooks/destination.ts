@@ -4,7 +4,7 @@ import * as workflowStartRepository from '../../../../db/repositories/platform/w
 import * as webhookEndpointRepository from '../../../../db/repositories/webhooks/endpoints.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { WebhookEndpointRow } from '../../../../db/tables/webhooks.ts'
-import { invalid, tryLater } from '../../../../domain/errors.ts'
+import { invalid, temporaryError } from '../../../../domain/errors.ts'
 import { newId } from '../../../../domain/ids.ts'
 import type { Config } from '../../../../platform/config.ts'
 import { type EgressPolicy, EgressRefused } from '../../../../platform/egress/policy.ts'
@@ -59,7 +59,7 @@ export async function startVerification(
     urlOrigin,
   })
   if (counts.sinceLastS !== null && counts.sinceLastS < cooldownS) {
-    throw tryLater(
+    throw temporaryError(
       'rate_limited',
       `this destination was challenged a moment ago; try again in ${cooldownS} s`,
       Math.ceil(cooldownS - counts.sinceLastS),
@@ -67,7 +67,7 @@ export async function startVerification(
   }
   const perAccount = CHALLENGED_HOSTS * perHost
   if (counts.ofOrigin >= perHost || counts.ofAccount >= perAccount) {
-    throw tryLater(
+    throw temporaryError(
       'rate_limited',
       `an account may have ${perHost} challenges an hour sent to one host and ${perAccount} in all`,
       CROWDED_RETRY_S,

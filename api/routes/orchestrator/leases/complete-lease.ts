@@ -1,4 +1,4 @@
-import * as leaseRepository from '../../../../db/repositories/training/leases.ts'
+import * as leaseRepository from '../../../../db/repositories/nodes/leases.ts'
 import { CompleteLease, LeaseClosed } from '../../../../schemas/lease.ts'
 import { route } from '../../../http/route.ts'
 import { workOf } from './kinds.ts'

@@ -1,7 +1,7 @@
+import * as leaseRepository from '../../../../db/repositories/nodes/leases.ts'
 import * as jobFileRepository from '../../../../db/repositories/training/job-files.ts'
 import * as jobRecordRepository from '../../../../db/repositories/training/job-records.ts'
 import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
-import * as leaseRepository from '../../../../db/repositories/training/leases.ts'
 import { CheckpointRegistered, RegisterCheckpoint } from '../../../../schemas/lease.ts'
 import { emit } from '../../../events.ts'
 import { route } from '../../../http/route.ts'

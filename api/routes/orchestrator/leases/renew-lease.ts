@@ -1,5 +1,5 @@
+import * as leaseRepository from '../../../../db/repositories/nodes/leases.ts'
 import * as taskRepository from '../../../../db/repositories/tasks/tasks.ts'
-import * as leaseRepository from '../../../../db/repositories/training/leases.ts'
 import { invalid } from '../../../../domain/errors.ts'
 import { LeaseRenewed, RenewLease } from '../../../../schemas/lease.ts'
 import { route } from '../../../http/route.ts'

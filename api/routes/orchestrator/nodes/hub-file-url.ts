@@ -1,5 +1,5 @@
+import * as leaseRepository from '../../../../db/repositories/nodes/leases.ts'
 import * as modelOrderRepository from '../../../../db/repositories/nodes/model-orders.ts'
-import * as leaseRepository from '../../../../db/repositories/training/leases.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import type { HubFileRef } from '../../../../domain/hub/files.ts'
 import type { Services } from '../../../services.ts'

@@ -48,7 +48,7 @@ export const taskWork = {
     const now = services.now()
     const [task, node] = [
       await taskRepository.lockTask(trx, lease.subject_id),
-      await taskRepository.findNodeOfLease(trx, lease.node_id),
+      await taskRepository.findNodeOwner(trx, lease.node_id),
     ]
     if (!task) return
     const outcome = {

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { createTrainingActivities } from '../../../../../activities/control/training/records.ts'
+import { createTrainingActivities } from '../../../../../activities/control/training/runs.ts'
 import * as versionRepository from '../../../../../db/repositories/models/versions.ts'
 import type { NewModelVersion } from '../../../../../db/tables/models.ts'
 import { newId } from '../../../../../domain/ids.ts'

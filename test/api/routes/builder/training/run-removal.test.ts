@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { type Kysely, sql } from 'kysely'
-import { createTrainingActivities } from '../../../../../activities/control/training/records.ts'
+import { createTrainingActivities } from '../../../../../activities/control/training/runs.ts'
 import * as candidateTestRepository from '../../../../../db/repositories/models/candidate-tests.ts'
 import type { Database } from '../../../../../db/tables.ts'
 import { candidateTestStart } from '../../../../../workflows/contract/starts.ts'

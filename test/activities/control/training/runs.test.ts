@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
-import { createTrainingActivities } from '../../../../activities/control/training/records.ts'
-import * as leaseRepository from '../../../../db/repositories/training/leases.ts'
+import { createTrainingActivities } from '../../../../activities/control/training/runs.ts'
+import * as leaseRepository from '../../../../db/repositories/nodes/leases.ts'
 import {
   checkpoint,
   claimJob,
