@@ -1,4 +1,4 @@
-// Who may import whom. `type:` means the type only, erased before it runs.
+// The table says which folder may import which. `type:` allows types only, which are erased before the code runs.
 const MAY_IMPORT = {
   schemas: [],
   domain: ['schemas'],
@@ -7,7 +7,7 @@ const MAY_IMPORT = {
   'node-runtime': ['schemas', 'domain', 'platform'],
   'activities/control': ['schemas', 'domain', 'platform', 'db', 'workflows/contract'],
   'activities/node': ['schemas', 'domain', 'platform', 'node-runtime'],
-  // What others need of workflows: imports nothing of theirs or of activities, so there is no loop.
+  // `workflows/contract` is what other folders may import of workflows; it imports nothing of theirs or of activities, so there is no loop.
   'workflows/contract': ['schemas', 'domain'],
   workflows: ['schemas', 'domain', 'platform/events', 'type:activities'],
   api: ['schemas', 'domain', 'platform', 'db', 'workflows/contract'],

@@ -4,7 +4,7 @@ const { appendFileSync } = require('node:fs')
 const path = require('node:path')
 const { reporters } = require('mocha')
 
-/** How long the process may live on after its last test. */
+/** The time that the process may live on after its last test. */
 const LINGER_MS = Number(process.env.HEARTH_TEST_LINGER_MS ?? 30_000)
 const OUTCOMES = { pass: 'passed', fail: 'failed', pending: 'skipped' }
 

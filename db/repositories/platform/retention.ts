@@ -4,7 +4,7 @@ import type { Database } from '../../tables.ts'
 /** The number of rows that one step removes, so that a step stays short however many rows have expired. */
 export const RETENTION_BATCH = 5_000
 
-/** How long rows of each kind are stored. Signatures and join tokens have an expiry of their own. */
+/** The time for which rows of each kind are stored. Signatures and join tokens have an expiry of their own. */
 const BY_AGE = {
   idempotency: { column: 'created_at', keep: '24 hours' },
   node_signature_seen: { column: 'expires_at', keep: '0 hours' },
