@@ -65,11 +65,12 @@ export async function runGroups(run: (suite: Suite) => Promise<Ending[]>): Promi
   return groups.flatMap(({ endings }) => endings)
 }
 
-/** Files of a folder have similar durations, so they are distributed in turn. */
+/** Files of a folder have similar durations, so they are distributed in turn. Throws when a folder has no files. */
 function suitesOf(group: Group): Suite[] {
-  const files = globSync('test/*/**/*.test.ts')
-    .filter((file) => groupOf(file) === group)
-    .toSorted((a, b) => folderAt(a, group) - folderAt(b, group) || a.localeCompare(b))
+  const all = globSync('test/*/**/*.test.ts').filter((file) => groupOf(file) === group)
+  const empty = group.folders.find((folder) => !all.some((file) => folderOf(file) === folder))
+  if (empty !== undefined) throw new Error(`there are no tests in test/${empty}`)
+  const files = all.toSorted((a, b) => folderAt(a, group) - folderAt(b, group) || a.localeCompare(b))
   const count = Math.ceil(files.length / group.filesPerProcess)
   return Array.from({ length: count }, (_, n) => ({
     name: `${group.name} ${n + 1}/${count}`,

@@ -8,7 +8,7 @@ import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { createLockFile, removeAbandonedLock } from '../../platform/processes/lock-file.ts'
-import { identify } from '../../platform/processes/process-identity.ts'
+import { isRunning } from '../../platform/processes/process-identity.ts'
 import { childEnv } from '../processes/confinement.ts'
 
 /** A Python environment that is complete on this machine. */
@@ -248,7 +248,7 @@ function isAbandoned(file: string): boolean {
   try {
     if (Date.now() - statSync(file).mtimeMs > STALE_MS) return true
     const [host, pid] = readFileSync(file, 'utf8').split(' ')
-    return host === hostname() && Number(pid) > 0 && !identify(Number(pid))
+    return host === hostname() && Number(pid) > 0 && !isRunning(Number(pid))
   } catch (error) {
     if (isMissing(error)) return false
     throw error

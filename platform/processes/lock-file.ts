@@ -14,14 +14,16 @@ export function createLockFile(file: string, holder: string): boolean {
 
 /**
  * Removes a lock file whose holder has exited. When several processes do so at once, the later ones may have moved the
- * file of the first one's new lock aside; that file is put back.
+ * file of the first one's new lock aside; that file is put back. Throws when the file cannot be moved, so that a caller
+ * that tries again does not do so for ever.
  */
 export function removeAbandonedLock(file: string, isAbandoned: (file: string) => boolean): void {
   const aside = `${file}.${randomUUID()}`
   try {
     renameSync(file, aside)
-  } catch {
-    return
+  } catch (err) {
+    if ((err as NodeJS.ErrnoException).code === 'ENOENT') return
+    throw err
   }
   if (isAbandoned(aside)) rmSync(aside, { force: true })
   else renameSync(aside, file)

@@ -18,6 +18,20 @@ export function isAlive({ pid, started }: ProcessIdentity): boolean {
   return identify(pid)?.started === started
 }
 
+/**
+ * Returns whether a process with this pid runs. A process of another user counts as running although some systems hide
+ * everything else of it.
+ */
+export function isRunning(pid: number): boolean {
+  if (identify(pid)) return true
+  try {
+    process.kill(pid, 0)
+    return false
+  } catch (err) {
+    return (err as NodeJS.ErrnoException).code === 'EPERM'
+  }
+}
+
 function startedOnLinux(pid: number): string | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')

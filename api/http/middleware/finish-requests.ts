@@ -27,7 +27,7 @@ export function finishRequests(log: Logger, bodies: BodyBudget): Middleware {
   }
 
   return ({ state }, next) =>
-    next().then(() => {
+    next().finally(() => {
       const { response } = state
       if (response.writableEnded || response.destroyed) finish(state)
       else response.once('close', () => finish(state))

@@ -35,4 +35,12 @@ describe('a lock file', () => {
     assert.equal(readFileSync(file, 'utf8'), 'new')
     assert.deepEqual(readdirSync(folder.path), ['lock'])
   })
+
+  it('is no reason to try for ever when it cannot be removed', () => {
+    using folder = temporaryFolder()
+    const file = join(folder.path, 'file')
+    writeFileSync(file, 'no folder')
+
+    assert.throws(() => removeAbandonedLock(join(file, 'lock'), isOld), /ENOTDIR/)
+  })
 })

@@ -1,0 +1,24 @@
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { identify, isAlive, isRunning } from '../../../platform/processes/process-identity.ts'
+
+describe('the identity of a process', () => {
+  it('is that of this process as long as it runs', () => {
+    const self = identify(process.pid)
+
+    assert.ok(self && isAlive(self))
+    assert.ok(isRunning(process.pid))
+  })
+
+  it('is not passed on to a later process with the same pid', () => {
+    assert.equal(isAlive({ pid: process.pid, started: 'another time' }), false)
+  })
+
+  it('ends with the process', async () => {
+    const child = spawn(process.execPath, ['-e', ''], { stdio: 'ignore' })
+    await once(child, 'close')
+
+    assert.deepEqual([identify(child.pid ?? 0), isRunning(child.pid ?? 0)], [undefined, false])
+  })
+})
