@@ -18,8 +18,8 @@ interface Segment {
 }
 
 /** A link that can send a batch to a gateway now. It throws nothing; the gateway's response calls `Spool.acknowledge`. */
-export interface SpoolCarrier {
-  sendBatch(kind: SpoolKind, upto: number, body: Buffer): void
+export interface SpoolSink {
+  sendBatch(kind: SpoolKind, ackedThrough: number, body: Buffer): void
 }
 
 /** The losses after an epoch; the evaluation only with an evaluation split. */
@@ -46,13 +46,13 @@ export class Spool {
   readonly #dir: string
   readonly #maxBytes: number
   readonly #segments: Segment[] = []
-  readonly #carriers = new Set<SpoolCarrier>()
+  readonly #sinks = new Set<SpoolSink>()
   readonly #waiters = new Set<() => void>()
   #entries: Entry[] = []
   #bytes = 0
   #position = 0
   #file: { fd: number; bytes: number } | undefined
-  #inFlight: { upto: number; carrier: SpoolCarrier } | undefined
+  #inFlight: { ackedThrough: number; sink: SpoolSink } | undefined
   #scheduled = false
   /** The time at which a disk that failed is retried. */
   #diskAt = Number.NEGATIVE_INFINITY
@@ -87,29 +87,29 @@ export class Spool {
     }
   }
 
-  attach(carrier: SpoolCarrier): void {
-    this.#carriers.add(carrier)
+  attach(sink: SpoolSink): void {
+    this.#sinks.add(sink)
     this.#schedule()
   }
 
   /** Removes a link that has closed; the batch that it carried goes with the next one. */
-  detach(carrier: SpoolCarrier): void {
-    this.#carriers.delete(carrier)
-    if (this.#inFlight?.carrier === carrier) this.#inFlight = undefined
+  detach(sink: SpoolSink): void {
+    this.#sinks.delete(sink)
+    if (this.#inFlight?.sink === sink) this.#inFlight = undefined
     this.#schedule()
   }
 
-  /** Records that a gateway has stored every entry up to `upto`. */
-  acknowledge(upto: number): void {
-    if (this.#inFlight && this.#inFlight.upto <= upto) this.#inFlight = undefined
+  /** Records that a gateway has stored every entry up to `ackedThrough`. */
+  acknowledge(ackedThrough: number): void {
+    if (this.#inFlight && this.#inFlight.ackedThrough <= ackedThrough) this.#inFlight = undefined
     let count = 0
     for (const { position, bytes } of this.#entries) {
-      if (position > upto) break
+      if (position > ackedThrough) break
       this.#bytes -= bytes
       count += 1
     }
     this.#entries = this.#entries.slice(count)
-    this.#dropSegments(upto)
+    this.#dropSegments(ackedThrough)
     if (this.#entries.length) this.#schedule()
     else for (const waiter of this.#waiters) waiter()
   }
@@ -130,7 +130,7 @@ export class Spool {
   }
 
   close(): void {
-    this.#carriers.clear()
+    this.#sinks.clear()
     this.#closeFile()
   }
 
@@ -215,8 +215,8 @@ export class Spool {
     this.#dropSegments((kept[0]?.position ?? this.#position) - 1)
   }
 
-  #dropSegments(upto: number): void {
-    while (this.#segments[0] && this.#segments[0].last <= upto) {
+  #dropSegments(ackedThrough: number): void {
+    while (this.#segments[0] && this.#segments[0].last <= ackedThrough) {
       const segment = this.#segments.shift()
       if (segment && this.#segments.length === 0) this.#closeFile()
       if (segment) rmSync(segment.path, { force: true })
@@ -225,7 +225,7 @@ export class Spool {
 
   /** Waits a moment, so that a burst of lines is sent together. */
   #schedule(): void {
-    if (this.#scheduled || this.#inFlight || this.#carriers.size === 0 || this.#entries.length === 0) return
+    if (this.#scheduled || this.#inFlight || this.#sinks.size === 0 || this.#entries.length === 0) return
     this.#scheduled = true
     setTimeout(() => {
       this.#scheduled = false
@@ -234,22 +234,22 @@ export class Spool {
   }
 
   #send(): void {
-    const [carrier] = this.#carriers
+    const [sink] = this.#sinks
     const first = this.#entries[0]
-    if (!carrier || !first || this.#inFlight) return
+    if (!sink || !first || this.#inFlight) return
 
     const texts: string[] = []
     let bytes = 0
-    let upto = first.position
+    let ackedThrough = first.position
     for (const entry of this.#entries) {
       if (entry.kind !== first.kind || texts.length >= BATCH_ENTRIES) break
       if (texts.length && bytes + entry.bytes + 2 > MAX_CHUNK) break
       texts.push(entry.text)
       // Each entry adds a comma or bracket.
       bytes += entry.bytes + 1
-      upto = entry.position
+      ackedThrough = entry.position
     }
-    this.#inFlight = { upto, carrier }
-    carrier.sendBatch(first.kind, upto, Buffer.from(`[${texts.join(',')}]`))
+    this.#inFlight = { ackedThrough, sink }
+    sink.sendBatch(first.kind, ackedThrough, Buffer.from(`[${texts.join(',')}]`))
   }
 }

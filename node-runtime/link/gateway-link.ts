@@ -70,9 +70,9 @@ export class GatewayLink {
   readonly #options: GatewayLinkOptions
   readonly #serving = new StreamTable<ServeRequest>()
   readonly #inbound = new Map<number, Inbound>()
-  readonly #carrier = {
-    sendBatch: (kind: FrameType, upto: number, body: Buffer) =>
-      this.#channel?.send(kind, 0, `{"upto":${upto}}`, body),
+  readonly #sink = {
+    sendBatch: (kind: FrameType, ackedThrough: number, body: Buffer) =>
+      this.#channel?.send(kind, 0, `{"upto":${ackedThrough}}`, body),
   }
   #channel: LinkChannel | undefined
   #socket: WebSocket | undefined
@@ -148,7 +148,7 @@ export class GatewayLink {
       Buffer.from(JSON.stringify({ link_version: LINK_VERSION, inventory })),
     )
     this.tellReport(Buffer.from(JSON.stringify({ report: report() })))
-    spool.attach(this.#carrier)
+    spool.attach(this.#sink)
     emit(this.#options.log, 'link.opened', { gateway: this.url, link_version: this.#peerVersion })
   }
 
@@ -237,7 +237,7 @@ export class GatewayLink {
 
   #lost(reason: string): void {
     this.#channel = undefined
-    this.#options.spool.detach(this.#carrier)
+    this.#options.spool.detach(this.#sink)
     this.#inbound.clear()
     // The gateway has already failed these requests, because the link broke.
     for (const [, serving] of this.#serving.entries()) serving.abort()

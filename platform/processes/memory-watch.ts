@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 
-const LOOK_MS = 200
+const SAMPLE_MS = 200
 /**
  * No legitimate program here starts more processes; a run that forks without end is ended like
  * one that uses all memory.
@@ -19,13 +19,13 @@ export interface MemoryWatchOptions {
 export class MemoryWatch implements Disposable {
   readonly #options: MemoryWatchOptions
   readonly #timer: NodeJS.Timeout
-  #isLooking = false
+  #isSampling = false
   /** The highest value so far in MB. */
   peakMb = 0
 
   constructor(options: MemoryWatchOptions) {
     this.#options = options
-    this.#timer = setInterval(() => void this.#look(), LOOK_MS)
+    this.#timer = setInterval(() => void this.#sample(), SAMPLE_MS)
     this.#timer.unref()
   }
 
@@ -33,9 +33,9 @@ export class MemoryWatch implements Disposable {
     clearInterval(this.#timer)
   }
 
-  async #look(): Promise<void> {
-    if (this.#isLooking) return
-    this.#isLooking = true
+  async #sample(): Promise<void> {
+    if (this.#isSampling) return
+    this.#isSampling = true
     try {
       const { limitMb } = this.#options
       const pids = await this.#options.pids()
@@ -44,7 +44,7 @@ export class MemoryWatch implements Disposable {
       if (usedMb > limitMb) this.#over(`it held ${Math.ceil(usedMb)} MB of memory and may have ${limitMb} MB`)
       else if (pids.length > MOST_PROCESSES) this.#over(`it started more than ${MOST_PROCESSES} processes`)
     } finally {
-      this.#isLooking = false
+      this.#isSampling = false
     }
   }
 

@@ -1,8 +1,8 @@
 import { cancellationSignal } from '@temporalio/activity'
 import type { JobReport } from '../../../node-runtime/control/spool.ts'
-import { beat } from '../beat.ts'
 import type { NodeDeps } from '../deps.ts'
 import { emit } from '../events.ts'
+import { sendHeartbeats } from '../heartbeats.ts'
 import { failureOf } from './job-failure.ts'
 
 /** The input of an attempt at a claimed job. */
@@ -26,7 +26,7 @@ export async function attemptJob<Claim extends { attempt: number }>(
   jobId: string,
   run: (attempt: Attempt<Claim>) => Promise<void>,
 ): Promise<void> {
-  using _alive = beat()
+  using _alive = sendHeartbeats()
   using work = deps.work.begin(jobId, cancellationSignal())
   try {
     const claim = await deps.control.claimJob<Claim>(jobId, { lease_s: LEASE_S }, { signal: work.signal })

@@ -8,9 +8,9 @@ import { withoutPaths } from '../../../node-runtime/models/without-paths.ts'
 import { unlessAborted } from '../../../platform/async/unless-aborted.ts'
 import type { CompleteTask, FailLease } from '../../../schemas/lease.ts'
 import type { TaskClaim } from '../../../schemas/task-claim.ts'
-import { beat } from '../beat.ts'
 import type { NodeDeps } from '../deps.ts'
 import { emit } from '../events.ts'
+import { sendHeartbeats } from '../heartbeats.ts'
 
 const LEASE_S = 30
 /** The time limit of a loaded model for one input. The steps before end by themselves when they stall. */
@@ -33,7 +33,7 @@ export const createInferActivities = (deps: NodeDeps) => ({
    * a second claim fences off the first, whose result is then refused.
    */
   async inferTask({ taskId }: { taskId: string }): Promise<void> {
-    using _alive = beat()
+    using _alive = sendHeartbeats()
     using work = deps.work.begin(taskId, cancellationSignal())
     const claim = await claimTask(deps, taskId, work.signal)
     using lease = keepLease(deps.control, claim.lease_token, LEASE_S)

@@ -1,8 +1,8 @@
 import { ApplicationFailure, cancellationSignal } from '@temporalio/activity'
 import { ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
 import { unlessAborted } from '../../../platform/async/unless-aborted.ts'
-import { beat } from '../beat.ts'
 import type { NodeDeps } from '../deps.ts'
+import { sendHeartbeats } from '../heartbeats.ts'
 
 /** The first part of an error, which is the node's own text; the rest may quote a program or a stranger. */
 const OWN_WORDS = /^[^\n]*?(?=[.:]\s|\n|$)/
@@ -27,7 +27,7 @@ export function toFailure(err: unknown): unknown {
 export const createModelActivities = ({ models }: NodeDeps) => ({
   /** Loads a model on this node. Safe to repeat because a load in progress is shared and a loaded model stays. */
   async loadModel({ modelKey }: { modelKey: string }): Promise<void> {
-    using _alive = beat()
+    using _alive = sendHeartbeats()
     const loaded = models.load(modelKey).catch((err: unknown) => Promise.reject(toFailure(err)))
     await unlessAborted(loaded, cancellationSignal())
   },

@@ -7,9 +7,9 @@ import { ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
 import { AttemptError } from '../../../node-runtime/training/attempt-error.ts'
 import type { SchemaChecks } from '../../../platform/schema-checks/checks.ts'
 import type { NodeModelSpec } from '../../../schemas/node.ts'
-import { beat } from '../beat.ts'
 import type { NodeDeps } from '../deps.ts'
 import { emit } from '../events.ts'
+import { sendHeartbeats } from '../heartbeats.ts'
 import { toFailure } from './load.ts'
 
 /** The verdict of a test. The reason names locations and codes, and quotes neither input nor output of the model. */
@@ -27,7 +27,7 @@ export const createTestActivities = (deps: NodeDeps) => ({
    * known, it also compares those. Safe to repeat because it changes only which models are loaded.
    */
   async testModel({ modelKey }: { modelKey: string }): Promise<TestVerdict> {
-    using _alive = beat()
+    using _alive = sendHeartbeats()
     const signal = cancellationSignal()
     try {
       const spec = await deps.control.modelSpec(modelKey, { signal })

@@ -51,7 +51,7 @@ export interface LinkEvents {
 
 /** The position that acknowledges a batch of lines or losses, and its size. */
 export interface BatchPlace {
-  upto: number
+  ackedThrough: number
   bytes: number
 }
 
@@ -133,8 +133,8 @@ export class NodeLink {
     this.#channel.send(FRAME.cancel, 0, JSON.stringify(meta))
   }
 
-  acknowledge(upto: number): void {
-    this.#channel.send(FRAME.ack, 0, `{"upto":${upto}}`)
+  acknowledge(ackedThrough: number): void {
+    this.#channel.send(FRAME.ack, 0, `{"upto":${ackedThrough}}`)
   }
 
   close(reason: string): void {
@@ -245,12 +245,12 @@ export class NodeLink {
    * wait is not read meanwhile.
    */
   #store<T>(frame: Frame, entries: T[], store: (entries: T[], place: BatchPlace) => Promise<void>): void {
-    const { upto } = parseMeta<SpoolMeta>(frame)
-    if (!Number.isSafeInteger(upto)) throw new LinkProtocolError('a batch without its position')
+    const { upto: ackedThrough } = parseMeta<SpoolMeta>(frame)
+    if (!Number.isSafeInteger(ackedThrough)) throw new LinkProtocolError('a batch without its position')
     this.#batches += 1
     const release = this.#batches > 1 ? this.#channel.hold() : undefined
     this.#storing = this.#storing
-      .then(() => store(entries, { upto, bytes: frame.body.length }))
+      .then(() => store(entries, { ackedThrough, bytes: frame.body.length }))
       .catch((err: unknown) => this.#events.onFault(err))
       .finally(() => {
         this.#batches -= 1

@@ -364,17 +364,21 @@ export class NodeLinks implements AsyncDisposable {
    * Acknowledges a batch once it is stored. Waits for a failing database; drops bad data, which the node would
    * otherwise resend without end.
    */
-  async #store(node: Connected, { upto, bytes }: BatchPlace, write: () => Promise<void>): Promise<void> {
+  async #store(
+    node: Connected,
+    { ackedThrough, bytes }: BatchPlace,
+    write: () => Promise<void>,
+  ): Promise<void> {
     while (!this.#closed && this.#nodes.get(node.link.nodeId) === node) {
       try {
         await write()
         // The acknowledgement is delayed, because a node sends its next batch after it.
         const wait = node.spooled.spend(bytes)
         if (wait > 0) await new Promise((resolve) => setTimeout(resolve, wait))
-        return node.link.acknowledge(upto)
+        return node.link.acknowledge(ackedThrough)
       } catch (err) {
         emit(this.#log, 'job.report_store_failed', { err, node_id: node.link.nodeId })
-        if (isBadRow(err)) return node.link.acknowledge(upto)
+        if (isBadRow(err)) return node.link.acknowledge(ackedThrough)
         await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
       }
     }

@@ -8,12 +8,17 @@ import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { until } from '../../support/servers/node.ts'
 
 /** Stores batches, and acknowledges them on demand. */
-class Carrier {
-  readonly batches: { kind: number; upto: number; messages: string[]; bytes: number }[] = []
+class Sink {
+  readonly batches: { kind: number; ackedThrough: number; messages: string[]; bytes: number }[] = []
 
-  sendBatch(kind: number, upto: number, body: Buffer): void {
+  sendBatch(kind: number, ackedThrough: number, body: Buffer): void {
     const entries = JSON.parse(body.toString()) as LogEntry[]
-    this.batches.push({ kind, upto, messages: entries.map(({ message }) => message), bytes: body.length })
+    this.batches.push({
+      kind,
+      ackedThrough,
+      messages: entries.map(({ message }) => message),
+      bytes: body.length,
+    })
   }
 
   get messages(): string[] {
@@ -30,21 +35,21 @@ describe('spool', () => {
 
   it('sends what is told in order, one batch at a time, and forgets what is acknowledged', async () => {
     const spool = new Spool({ dir: folder.path })
-    const carrier = new Carrier()
-    spool.attach(carrier)
+    const sink = new Sink()
+    spool.attach(sink)
     const report = spool.job('j', 1)
     report.log('one')
     report.log('two')
-    await until(() => carrier.batches.length === 1)
+    await until(() => sink.batches.length === 1)
     report.log('three')
     await sleep(60)
-    assert.deepEqual(carrier.messages, ['one', 'two'])
+    assert.deepEqual(sink.messages, ['one', 'two'])
 
-    spool.acknowledge(carrier.batches[0]!.upto)
+    spool.acknowledge(sink.batches[0]!.ackedThrough)
 
-    await until(() => carrier.batches.length === 2)
-    assert.deepEqual(carrier.messages, ['one', 'two', 'three'])
-    spool.acknowledge(carrier.batches[1]!.upto)
+    await until(() => sink.batches.length === 2)
+    assert.deepEqual(sink.messages, ['one', 'two', 'three'])
+    spool.acknowledge(sink.batches[1]!.ackedThrough)
     assert.equal(spool.pending, 0)
     assert.deepEqual(readdirSync(folder.path), [])
     spool.close()
@@ -52,7 +57,7 @@ describe('spool', () => {
 
   it('sends again over another link what the first did not acknowledge', async () => {
     const spool = new Spool({ dir: folder.path })
-    const [first, second] = [new Carrier(), new Carrier()]
+    const [first, second] = [new Sink(), new Sink()]
     spool.attach(first)
     spool.job('j', 1).log('kept')
     await until(() => first.batches.length === 1)
@@ -72,15 +77,15 @@ describe('spool', () => {
     before.close()
 
     const spool = new Spool({ dir: folder.path })
-    const carrier = new Carrier()
-    spool.attach(carrier)
+    const sink = new Sink()
+    spool.attach(sink)
 
-    await until(() => carrier.batches.length === 1)
-    assert.equal(carrier.batches[0]!.kind, FRAME.log)
-    spool.acknowledge(carrier.batches[0]!.upto)
-    await until(() => carrier.batches.length === 2)
-    assert.equal(carrier.batches[1]!.kind, FRAME.metric)
-    spool.acknowledge(carrier.batches[1]!.upto)
+    await until(() => sink.batches.length === 1)
+    assert.equal(sink.batches[0]!.kind, FRAME.log)
+    spool.acknowledge(sink.batches[0]!.ackedThrough)
+    await until(() => sink.batches.length === 2)
+    assert.equal(sink.batches[1]!.kind, FRAME.metric)
+    spool.acknowledge(sink.batches[1]!.ackedThrough)
     assert.equal(await spool.flush({ timeoutMs: 100 }), true)
     assert.deepEqual(readdirSync(folder.path), [])
     spool.close()
@@ -88,18 +93,18 @@ describe('spool', () => {
 
   it('keeps batches within one frame', async () => {
     const spool = new Spool({ dir: folder.path })
-    const carrier = new Carrier()
+    const sink = new Sink()
     const report = spool.job('j', 1)
     for (let i = 0; i < 100; i++) report.log('ü'.repeat(3_000))
-    spool.attach(carrier)
+    spool.attach(sink)
     while (spool.pending) {
-      const seen = carrier.batches.length
-      await until(() => carrier.batches.length > seen)
-      spool.acknowledge(carrier.batches.at(-1)!.upto)
+      const seen = sink.batches.length
+      await until(() => sink.batches.length > seen)
+      spool.acknowledge(sink.batches.at(-1)!.ackedThrough)
     }
 
-    assert.equal(carrier.messages.length, 100)
-    assert.ok(carrier.batches.every(({ bytes }) => bytes <= MAX_CHUNK))
+    assert.equal(sink.messages.length, 100)
+    assert.ok(sink.batches.every(({ bytes }) => bytes <= MAX_CHUNK))
     spool.close()
   })
 
@@ -109,17 +114,17 @@ describe('spool', () => {
     report.metric(0, { train_loss: 1, val_loss: 1 })
     for (let i = 0; i < 1_000; i++) report.log(`line ${i}`)
     assert.ok(spool.pending < 300)
-    const carrier = new Carrier()
-    spool.attach(carrier)
+    const sink = new Sink()
+    spool.attach(sink)
     while (spool.pending) {
-      const seen = carrier.batches.length
-      await until(() => carrier.batches.length > seen)
-      spool.acknowledge(carrier.batches.at(-1)!.upto)
+      const seen = sink.batches.length
+      await until(() => sink.batches.length > seen)
+      spool.acknowledge(sink.batches.at(-1)!.ackedThrough)
     }
 
-    assert.ok(carrier.batches.some(({ kind }) => kind === FRAME.metric))
-    assert.ok(carrier.messages.some((message) => /log lines up to here were dropped/.test(message ?? '')))
-    assert.equal(carrier.messages.at(-1), 'line 999')
+    assert.ok(sink.batches.some(({ kind }) => kind === FRAME.metric))
+    assert.ok(sink.messages.some((message) => /log lines up to here were dropped/.test(message ?? '')))
+    assert.equal(sink.messages.at(-1), 'line 999')
     spool.close()
   })
 
@@ -134,14 +139,14 @@ describe('spool', () => {
   it('goes on without a disk that takes nothing more, and comes back to it', async () => {
     const dir = join(folder.path, 'spool')
     const spool = new Spool({ dir })
-    const carrier = new Carrier()
+    const sink = new Sink()
     rmSync(dir, { recursive: true })
     const report = spool.job('j', 1)
 
     report.log('not on disk')
     report.log('neither')
-    spool.attach(carrier)
-    await until(() => carrier.messages.length === 2)
+    spool.attach(sink)
+    await until(() => sink.messages.length === 2)
     mkdirSync(dir)
     await sleep(1_050)
     report.log('on disk again')

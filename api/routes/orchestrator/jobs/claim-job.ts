@@ -17,7 +17,7 @@ import type { Services } from '../../../services.ts'
 import { baseOf } from './base-of.ts'
 import { specifyMerge } from './merge-specification.ts'
 import { keysOfBase, modelKeysOf } from './model-keys.ts'
-import { estimateRunMemory, type WeighedRun } from './run-memory.ts'
+import { estimateRunMemory, type RunWithMemory } from './run-memory.ts'
 import { progressUnit, resumePoint, specify, startEvent } from './specification.ts'
 
 export const claimJob = route({
@@ -93,7 +93,7 @@ async function prepare(
   services: Services,
   jobId: string,
   nodeId: string,
-): Promise<WeighedRun | Pick<MergeClaim, 'merge'>> {
+): Promise<RunWithMemory | Pick<MergeClaim, 'merge'>> {
   const job = await jobRepository.findJob(services.db, jobId)
   if (!job || isTerminal(job.status)) return { base: null, memoryMb: 0 }
   if (job.job_type === 'merge') return specifyMerge(services, job, { nodeId, jobId })

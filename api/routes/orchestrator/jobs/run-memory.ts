@@ -16,7 +16,7 @@ const BF16_BYTES = 2
  * The base of a run, and the memory that it will use. A base that no node has memory for is
  * `unavailable`, with the numbers.
  */
-export interface WeighedRun {
+export interface RunWithMemory {
   base: JobBase | null
   memoryMb: number
 }
@@ -29,7 +29,7 @@ export async function estimateRunMemory(
   services: Services,
   run: JobRow,
   { base, nodeId }: { base: JobBase | null; nodeId: string },
-): Promise<WeighedRun> {
+): Promise<RunWithMemory> {
   const model = services.catalog.model(run.model_config_id)
   const { fileBytes, decodedBytes: decoded } = await datasetRepository.sizeOfDataset(
     services.db,

@@ -12,7 +12,7 @@ import { THREAD_SHARE } from '../../../../domain/training-run.ts'
 import type { Catalog } from '../../../../platform/catalog.ts'
 import type { JobClaim } from '../../../../schemas/lease.ts'
 import type { Services } from '../../../services.ts'
-import type { WeighedRun } from './run-memory.ts'
+import type { RunWithMemory } from './run-memory.ts'
 
 const URL_LIFETIME_S = 3_600
 
@@ -61,7 +61,7 @@ export async function startEvent(
 export async function specify(
   { db, objects, catalog }: Services,
   run: JobRow,
-  { base, memoryMb, checkpoint }: WeighedRun & { checkpoint: JobCheckpointRow | undefined },
+  { base, memoryMb, checkpoint }: RunWithMemory & { checkpoint: JobCheckpointRow | undefined },
 ): Promise<Pick<JobClaim, 'specification' | 'checkpoint'>> {
   const model = catalog.model(run.model_config_id)
   if (!model) throw new ApiError('conflict', `the model config ${run.model_config_id} is no longer served`)

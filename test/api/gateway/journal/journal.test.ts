@@ -61,7 +61,7 @@ describe('journal', () => {
   })
   after(() => database[Symbol.asyncDispose]())
 
-  const ticket = (overrides: Partial<TaskDraft> = {}): TaskDraft => ({
+  const draft = (overrides: Partial<TaskDraft> = {}): TaskDraft => ({
     taskId: newId(),
     accountId,
     endpoint,
@@ -80,7 +80,7 @@ describe('journal', () => {
     ...answered(),
     outcome: { status: 'failed', error: 'no\0 such column' },
   })
-  const ended = (answer = answered()): TaskEntry => endedEntry(ticket(), answer, ownerId, new Date())
+  const ended = (answer = answered()): TaskEntry => endedEntry(draft(), answer, ownerId, new Date())
   const rowsOf = async (id: string) => {
     const [task, entries, events] = await Promise.all([
       database.db.selectFrom('task').selectAll().where('id', '=', id).executeTakeFirst(),
@@ -134,7 +134,7 @@ describe('journal', () => {
 
   it('books nothing for a free endpoint', async () => {
     const free = endedEntry(
-      ticket({ endpoint: { ...endpoint, price_micro: 0 } }),
+      draft({ endpoint: { ...endpoint, price_micro: 0 } }),
       answered(),
       undefined,
       new Date(),
@@ -261,7 +261,7 @@ describe('journal', () => {
 
   it('ends an open row once, with capture but no second hold', async () => {
     await using journal = new Journal(database.db, log)
-    const open = ticket()
+    const open = draft()
     await journal.open(runningEntry(open, newId())).opened
     const settlement = runningSettlement(open, answered(), ownerId, new Date())
 
@@ -290,7 +290,7 @@ describe('journal', () => {
     const [dead, alive] = [newId(), newId()]
     await gatewayRepository.takeGatewayLease(db, { id: dead, baseUrl: 'http://dead', leaseS: 60 })
     await gatewayRepository.takeGatewayLease(db, { id: alive, baseUrl: 'http://alive', leaseS: 60 })
-    const [lost, kept] = [ticket(), ticket()]
+    const [lost, kept] = [draft(), draft()]
     await taskWriteRepository.insertTasks(db, [runningEntry(lost, dead), runningEntry(kept, alive)])
     await reapOrphans(db, new Date())
     assert.equal((await rowsOf(lost.taskId)).task?.status, 'running')

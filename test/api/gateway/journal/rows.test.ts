@@ -38,7 +38,7 @@ describe('rows of the journal', () => {
   })
   after(() => database[Symbol.asyncDispose]())
 
-  const ticket = (overrides: Partial<TaskDraft> = {}): TaskDraft => ({
+  const draft = (overrides: Partial<TaskDraft> = {}): TaskDraft => ({
     taskId: newId(),
     accountId,
     endpoint,
@@ -71,12 +71,12 @@ describe('rows of the journal', () => {
     const whole = answer({ status: 'succeeded', result: Buffer.from(said), tokens: 0 })
     const odd = answer({ status: 'failed', error: words })
     const bare = answer({ status: 'succeeded', result: null, tokens: 7 }, 0.125)
-    const open = runningEntry(ticket({ accountId: other, createdAt: at }), newId())
+    const open = runningEntry(draft({ accountId: other, createdAt: at }), newId())
     const group = [
-      endedEntry(ticket(), whole, accountId, at),
-      endedEntry(ticket(), odd, undefined, at),
+      endedEntry(draft(), whole, accountId, at),
+      endedEntry(draft(), odd, undefined, at),
       open,
-      endedEntry(ticket(), bare, accountId, at),
+      endedEntry(draft(), bare, accountId, at),
     ]
 
     assert.equal(await taskWriteRepository.insertTasks(database.db, group), group.length)
@@ -116,7 +116,7 @@ describe('rows of the journal', () => {
     }
     const of = (id: string) =>
       [said, said, failed, undefined].map((outcome) => {
-        const one = ticket({ accountId: id, createdAt: at })
+        const one = draft({ accountId: id, createdAt: at })
         return outcome
           ? endedEntry(one, { ...answer(outcome, 0.5), startedAt: at }, accountId, at)
           : runningEntry(one, accountId)
@@ -163,7 +163,7 @@ describe('rows of the journal', () => {
 
   it('freezes the event of a task as any other event is frozen', async () => {
     const at = new Date(1_700_000_000_070)
-    const entry = endedEntry(ticket(), answer({ status: 'failed', error: 'no' }), undefined, at)
+    const entry = endedEntry(draft(), answer({ status: 'failed', error: 'no' }), undefined, at)
     await taskWriteRepository.insertTasks(database.db, [entry])
 
     const [event] = (await rowsOf(entry.id)).events
