@@ -18,12 +18,12 @@ sys.path[:0] = [str(Path(__file__).parent)]
 
 import orjson
 from asgi import BodyTooLarge, Receive, Send, read_body, refuse_weights, send_json, serve, server_arguments
-from llm_calls import gather
-from llm_grammar import Grammars
-from llm_model import Cancelled, Generation, Guided, LanguageModel, Unusable, find_model, is_fault_of_weights
-from llm_request import SERVED_NAME, ChatRequest
-from llm_text import CALL_MARKS, Answer, Detokenizer, Piece
-from llm_thoughts import THOUGHT_MARKS, Thoughts
+from llm.calls import gather
+from llm.grammar import Grammars
+from llm.model import Cancelled, Generation, Guided, LanguageModel, Unusable, find_model, is_fault_of_weights
+from llm.request import SERVED_NAME, ChatRequest
+from llm.text import CALL_MARKS, Answer, Detokenizer, Piece
+from llm.thoughts import THOUGHT_MARKS, Thoughts
 
 LARGEST_BODY = 64 << 20
 LONGEST_REASON = 300

@@ -9,9 +9,9 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[3] / "node-runtime" / "servers")]
 
-from llm_calls import gather
-from llm_text import Answer
-from llm_thoughts import Thoughts, closing_of
+from llm.calls import gather
+from llm.text import Answer
+from llm.thoughts import Thoughts, closing_of
 
 
 def read(

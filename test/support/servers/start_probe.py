@@ -9,8 +9,8 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parents[3] / "node-runtime" / "servers")]
 
 from light_torch import without_compiler
-from llm_grammar import Grammars
-from llm_model import Generation, LanguageModel, Sampling
+from llm.grammar import Grammars
+from llm.model import Generation, LanguageModel, Sampling
 
 model = LanguageModel(Path(sys.argv[1]), 1)
 Grammars(model)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from llm_model import Sampling, Unusable
-from llm_output import Output
+from .model import Sampling, Unusable
+from .output import Output
 
 MOST_STOPS = 16
 # The name of the model for requests without one.

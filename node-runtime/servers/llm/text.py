@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from llm_bare_calls import BARE_MARKS, BareReader
-from llm_calls import TOOL_OPEN, CallReader
-from llm_thoughts import Thoughts, open_end
+from .bare_calls import BARE_MARKS, BareReader
+from .calls import TOOL_OPEN, CallReader
+from .thoughts import Thoughts, open_end
 
 # The marks that open a tool call in the text of a model.
 CALL_MARKS = (TOOL_OPEN, *BARE_MARKS)

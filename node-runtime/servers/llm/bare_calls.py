@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import orjson
-from llm_calls import HEAD, ValueEnd, call_of, first_fragment
+from .calls import HEAD, ValueEnd, call_of, first_fragment
 
 LIST_MARK = "[TOOL_CALLS]"
 PYTHON_MARK = "<|python_tag|>"

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { historyOf } from '../../../node-runtime/servers/llama/history.ts'
+import { historyOf } from '../../../../node-runtime/servers/llama/history.ts'
 
 describe('a conversation for llama.cpp', () => {
   const after = (tool_calls: unknown) =>

@@ -2,10 +2,10 @@ import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
-import { pythonProcessEnv } from '../../../node-runtime/environments/python-env.ts'
-import { llmPython, requireLlm } from '../../support/builders/tiny-llm.ts'
+import { pythonProcessEnv } from '../../../../node-runtime/environments/python-env.ts'
+import { llmPython, requireLlm } from '../../../support/builders/tiny-llm.ts'
 
-const PROBE = join(import.meta.dirname, '..', '..', 'support', 'servers', 'calls_probe.py')
+const PROBE = join(import.meta.dirname, '..', '..', '..', 'support', 'servers', 'calls_probe.py')
 
 interface Told {
   text: string

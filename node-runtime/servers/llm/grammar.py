@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
-from llm_calls import TOOL_CLOSE, TOOL_OPEN
-from llm_model import Guided, LanguageModel, Unusable
-from llm_output import Output, Tool
-from llm_text import Answer
+from .calls import TOOL_CLOSE, TOOL_OPEN
+from .model import Guided, LanguageModel, Unusable
+from .output import Output, Tool
+from .text import Answer
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer

@@ -2,16 +2,16 @@ import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { request } from 'undici'
-import { pythonProcessEnv } from '../../../node-runtime/environments/python-env.ts'
-import { runProgram } from '../../../platform/processes/run-program.ts'
-import type { ImportedModel } from '../../../schemas/model-import.ts'
-import { SOON_MS } from '../../support/assertions/until.ts'
-import { llmPython, requireLlm } from '../../support/builders/tiny-llm.ts'
-import type { AnyBody } from '../../support/servers/api.ts'
-import { chunksOf, LlmWorld, requireLlamaCpp } from '../../support/servers/llm-world.ts'
-import { until } from '../../support/servers/node.ts'
+import { pythonProcessEnv } from '../../../../node-runtime/environments/python-env.ts'
+import { runProgram } from '../../../../platform/processes/run-program.ts'
+import type { ImportedModel } from '../../../../schemas/model-import.ts'
+import { SOON_MS } from '../../../support/assertions/until.ts'
+import { llmPython, requireLlm } from '../../../support/builders/tiny-llm.ts'
+import type { AnyBody } from '../../../support/servers/api.ts'
+import { chunksOf, LlmWorld, requireLlamaCpp } from '../../../support/servers/llm-world.ts'
+import { until } from '../../../support/servers/node.ts'
 
-const PROBE = join(import.meta.dirname, '..', '..', 'support', 'servers', 'start_probe.py')
+const PROBE = join(import.meta.dirname, '..', '..', '..', 'support', 'servers', 'start_probe.py')
 const MESSAGES = [{ role: 'user', content: 'What is the capital of France?' }]
 
 /** Together they take many times `SOON_MS`, and leave one connection to the model server free for its health check. */

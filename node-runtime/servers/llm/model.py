@@ -16,7 +16,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import torch
 from huggingface_hub.errors import StrictDataclassError
 from light_torch import without_compiler
-from llm_thoughts import THOUGHT_MARKS, closing_of
+from .thoughts import THOUGHT_MARKS, closing_of
 from safetensors import SafetensorError
 
 with without_compiler():

@@ -1,0 +1,1 @@
+"""Serves a language model with PyTorch; `llm_server.py` is the program."""
