@@ -12,7 +12,7 @@ const TAKEN =
  * Returns an error for a file that is not of the declared format, judged by its first bytes. The
  * error quotes none of them.
  */
-export function whyMisnamed(start: Buffer, format: string): string | undefined {
+export function misnamedReason(start: Buffer, format: string): string | undefined {
   const text = start.toString('latin1')
   const controls = start.filter(isControl).length
   const wantsText = format === 'csv' || format === 'jsonl'

@@ -32,7 +32,7 @@ export function targetColumn(
 }
 
 /** Returns the reason why a column cannot be the target; undefined when it can. */
-export function whyNoTarget(
+export function missingTargetReason(
   { holds }: TargetRule,
   { model, target, columns }: { model: string; target: string; columns: readonly Column[] },
 ): string | undefined {

@@ -23,7 +23,7 @@ interface WaitingJob {
 const SHOWN = 10
 
 /** Explains why no node can run a job, as the end of a sentence; null when a node can, busy or not. */
-export function whyWaiting(nodes: readonly NodeStanding[], job: WaitingJob): string | null {
+export function waitingReason(nodes: readonly NodeStanding[], job: WaitingJob): string | null {
   const needsGpu = job.task_queue === NODE_QUEUES.train('gpu')
   const what = needsGpu ? 'node with a GPU' : 'node'
   const able = nodes.filter((node) => serves(node, job.account_id))

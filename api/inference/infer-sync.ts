@@ -7,7 +7,7 @@ import { ClientGoneError } from '../http/body.ts'
 import type { Services } from '../services.ts'
 import { type Admitted, modelStateOf } from './admission.ts'
 import { awaitTask, cancelTask, moveToWorkflow, loadEstimate, queueTask } from './durable.ts'
-import { whyNoNode } from './no-node.ts'
+import { noNodeReason } from './no-node.ts'
 import { ownerOfNode } from './node-owner.ts'
 import { endedEntry, runningEntry, runningSettlement, type TaskDraft } from './rows.ts'
 import { askWarm, type WarmAnswer } from './warm.ts'
@@ -97,7 +97,7 @@ async function answerRunning(
   { signal, began }: SyncOptions & { began: number },
 ): Promise<InferResponse> {
   const { opened, written } = services.journal.open(runningEntry(draft, services.gateway.id))
-  const told = opened.then(() => cancelUnlessTold(services, draft.taskId, signal))
+  const told = opened.then(() => cancelUnlessReported(services, draft.taskId, signal))
   // This gateway settles the row in any case, even if the cancellation failed or came late, because no other
   // process does while it lives.
   const finished = told
@@ -147,20 +147,20 @@ async function answerFromTask(
   const met = row?.model_state ?? state
   const estimate = await loadEstimate(services, draft.endpoint.model_key, met)
   if (row) return { ...fromRow(row, sinceMs(began)), ...estimate }
-  await cancelUnlessTold(services, draft.taskId, signal)
+  await cancelUnlessReported(services, draft.taskId, signal)
   return {
     task_id: draft.taskId,
     status: 'queued',
     model_state: state,
     sync_latency_ms: sinceMs(began),
     ...estimate,
-    message: await whyNotYet(services, draft),
+    message: await pendingReason(services, draft),
     note: pollNote(draft.taskId),
   }
 }
 
 /** Returns why a task did not end in time: its model is not ready, or no node can run it. */
-async function whyNotYet(
+async function pendingReason(
   { db, links, now }: Services,
   { endpoint: { model_key }, accountId: account_id }: TaskDraft,
 ): Promise<string> {
@@ -168,14 +168,14 @@ async function whyNotYet(
   const need = needs && { ...needs, model_key, account_id, now: now().getTime() }
   const placed = need && links.placement.place(need, Math.random)
   if (!placed || placed.chosen) return 'The model was not ready in time; the task goes on.'
-  return `No node can take the task now: ${whyNoNode(placed.explain())}. It waits for one for at most 24 hours, or until it is cancelled; who runs the platform sees its nodes with "hearth nodes list".`
+  return `No node can take the task now: ${noNodeReason(placed.explain())}. It waits for one for at most 24 hours, or until it is cancelled; who runs the platform sees its nodes with "hearth nodes list".`
 }
 
 /**
  * Cancels a task if its client leaves before the response is written, because the client does not know the task's id
  * and could never read it. Throws when the client has already left.
  */
-async function cancelUnlessTold(services: Services, taskId: string, signal: AbortSignal): Promise<void> {
+async function cancelUnlessReported(services: Services, taskId: string, signal: AbortSignal): Promise<void> {
   const cancel = () => cancelTask(services, taskId, 'the caller left before the result')
   if (signal.aborted) {
     await cancel()

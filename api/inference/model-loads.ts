@@ -13,7 +13,7 @@ import { modelLoadStart } from '../../workflows/contract/starts.ts'
 import { emit } from '../events.ts'
 import type { NodeLinks } from '../gateway/links/node-links.ts'
 import { cold, installMs, RETRY_AFTER_S, unavailable, unprepared } from './load-refusals.ts'
-import { whyNoNode } from './no-node.ts'
+import { noNodeReason } from './no-node.ts'
 
 /** The requirements of a model. */
 export interface LoadNeed {
@@ -236,7 +236,7 @@ export class ModelLoads implements Disposable {
         return
       }
       const seconds = Number.isFinite(waitMs) ? Math.ceil(waitMs / 1_000) : RETRY_AFTER_S
-      const message = `no node can load this model now: ${whyNoNode(explain())}`
+      const message = `no node can load this model now: ${noNodeReason(explain())}`
       return this.#fail(load, unavailable('no_capacity', message, seconds))
     }
     if (chosen.warmth === 'warm') return this.#loaded(load, chosen.node_id)

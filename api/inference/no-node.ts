@@ -3,7 +3,7 @@ import { OF_OTHERS, type Verdict } from '../../domain/placement/placement.ts'
 const LONGEST = 300
 
 /** Explains to a caller why no node can run a request, without disclosing the owners and names of other accounts' nodes. */
-export function whyNoNode(verdicts: readonly Verdict[]): string {
+export function noNodeReason(verdicts: readonly Verdict[]): string {
   if (verdicts.length === 0) return 'no node is connected'
   const reasons = new Set(verdicts.map(({ reason }) => reason))
   reasons.delete(OF_OTHERS)

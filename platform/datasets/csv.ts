@@ -57,16 +57,16 @@ export async function readCsv(path: string): Promise<DatasetProfile> {
 
 async function readWith(file: CsvFile): Promise<DatasetProfile> {
   const { path, dialect } = file
-  const whatIsWrong = (err: unknown): Promise<never> => {
+  const firstFault = (err: unknown): Promise<never> => {
     if (isOutOfMemory(err)) throw err
     return nameFirstBadRecord(path, dialect, err)
   }
-  const likely = await sampleTypes(file).catch(whatIsWrong)
+  const likely = await sampleTypes(file).catch(firstFault)
   // The types of the first rows nearly always hold, and reading with them is fast. Otherwise
   // everything is read as text.
   const { rows, types } = await readTyped(file, likely)
     .catch(() => readAsText(file, likely))
-    .catch(whatIsWrong)
+    .catch(firstFault)
   if (rows === 0) throw new DatasetRefused('the file has a header and no rows')
   return {
     num_samples: rows,

@@ -1,4 +1,4 @@
-import { whyMisnamed } from '../../domain/dataset-kind.ts'
+import { misnamedReason } from '../../domain/dataset-kind.ts'
 import { isStorable } from '../../domain/storable-text.ts'
 import { readStart } from './lines.ts'
 import { DatasetRefused, MAX_COLUMNS, type DatasetProfile } from './profile.ts'
@@ -27,7 +27,7 @@ async function answer(order: ReadOrder): Promise<ReadAnswer> {
       return { broken: err instanceof Error ? (err.stack ?? err.message) : String(err) }
     }
     const start = await readStart(order.path, KIND_BYTES)
-    return { refused: whyMisnamed(start, order.format) ?? err.message }
+    return { refused: misnamedReason(start, order.format) ?? err.message }
   }
 }
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { createWaitingActivities } from '../../activities/control/training/waiting-jobs.ts'
 import { newId } from '../../domain/ids.ts'
-import { whyWaiting } from '../../domain/waiting.ts'
+import { waitingReason } from '../../domain/waiting.ts'
 import { until } from '../support/assertions/until.ts'
 import { createRun, readyDataset } from '../support/builders/training.ts'
 import { signedNode } from '../support/servers/signed-node.ts'
@@ -164,12 +164,12 @@ describe('a run that no node can take', function () {
     const cpu = { account_id: accountId, task_queue: 'train.cpu' }
     const gpu = { account_id: accountId, task_queue: 'train.gpu' }
 
-    assert.equal(whyWaiting([node], cpu), null)
-    const told = whyWaiting([node, node, { ...own, is_draining: true, hardware: 'gpu' as const }], gpu)
+    assert.equal(waitingReason([node], cpu), null)
+    const told = waitingReason([node, node, { ...own, is_draining: true, hardware: 'gpu' as const }], gpu)
     assert.match(told ?? '', /: shared has no GPU \(2 nodes\); mine is draining$/)
-    assert.match(whyWaiting([{ ...own, train_slots: 0 }], cpu) ?? '', /mine takes no jobs$/)
+    assert.match(waitingReason([{ ...own, train_slots: 0 }], cpu) ?? '', /mine takes no jobs$/)
     assert.match(
-      whyWaiting([{ ...own, account_id: newId() }], cpu) ?? '',
+      waitingReason([{ ...own, account_id: newId() }], cpu) ?? '',
       /^there is no node that works for this account$/,
     )
   })

@@ -86,7 +86,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
   })
   const gaps = gapsOf(inventory.isolation ?? {})
   if (gaps.length > 0) emit(log, 'node.isolation_incomplete', { gaps })
-  tellLacks(catalog, inventory, { hasContainers: containers !== undefined, log })
+  logMissingProfiles(catalog, inventory, { hasContainers: containers !== undefined, log })
   const identity = await joinPool(config, inventory)
   const environments = new Environments({
     profiles: catalog.profiles.filter(({ profile_id }) => inventory.profiles.includes(profile_id)),
@@ -167,7 +167,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
 }
 
 /** Logs the profiles that this machine cannot run with the reason, and hardware that none of them can use. */
-function tellLacks(
+function logMissingProfiles(
   { profiles }: Catalog,
   { hardware, gpus }: NodeInventory,
   { hasContainers, log }: { hasContainers: boolean; log: Logger },

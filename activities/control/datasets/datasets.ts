@@ -84,7 +84,7 @@ export const createDatasetActivities = (
         progress.brokenReads += 1
         heartbeat(progress)
       }
-      const reason = whyRefused(err, progress)
+      const reason = refusalReason(err, progress)
       if (reason === undefined) throw err
       await ingestRepository.failIngest(db, uploadId, reason)
       await objects.delete(keyOf(upload))
@@ -180,7 +180,7 @@ const comeBack = (cause: LineFull): ApplicationFailure =>
   })
 
 /** Returns the error for the owner of the file; `undefined` for errors that the file did not cause. */
-function whyRefused(err: unknown, { brokenReads }: Progress): string | undefined {
+function refusalReason(err: unknown, { brokenReads }: Progress): string | undefined {
   if (err instanceof DatasetRefused) return err.message
   if (err instanceof ApiError && err.code === 'not_found') return 'the uploaded file is gone'
   const isHopeless = err instanceof DatasetReaderBroken && brokenReads >= MAX_BROKEN_READS

@@ -128,7 +128,7 @@ async function sweepRun(
   { db, objects }: Pick<ControlDeps, 'db' | 'objects'>,
   run: Awaited<ReturnType<typeof jobFileRepository.unsweptRuns>>[number],
 ): Promise<string[]> {
-  const kept = await jobFileRepository.keptJobFiles(db, run.id)
+  const kept = await jobFileRepository.listJobFileKeys(db, run.id)
   const left: string[] = []
   for await (const { key } of objects.list(jobFileRepository.jobFolder(run)))
     if (!kept.has(key)) left.push(key)

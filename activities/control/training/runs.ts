@@ -101,7 +101,7 @@ export const createTrainingActivities = ({ db, objects, catalog, log, now }: Con
     const final = await db.transaction().execute(async (trx) => {
       const run = await jobRepository.lockJob(trx, jobId)
       if (!run) throw ApplicationFailure.nonRetryable(`there is no run ${jobId}`, 'not_found')
-      const errorMessage = status === 'failed' ? await whyFailed(trx, run, reason) : undefined
+      const errorMessage = status === 'failed' ? await failureReason(trx, run, reason) : undefined
       const ended = await jobEndingRepository.endRun(
         trx,
         jobId,
@@ -122,7 +122,7 @@ export const createTrainingActivities = ({ db, objects, catalog, log, now }: Con
   },
 })
 
-async function whyFailed(trx: Transaction<Database>, run: JobRow, reason: GiveUpReason): Promise<string> {
+async function failureReason(trx: Transaction<Database>, run: JobRow, reason: GiveUpReason): Promise<string> {
   const lastLines = (await jobRecordRepository.listJobLogs(trx, run.id, { limit: LAST_LINES })).map(
     ({ message }) => message,
   )

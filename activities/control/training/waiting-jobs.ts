@@ -1,5 +1,5 @@
 import * as waitingJobRepository from '../../../db/repositories/training/waiting.ts'
-import { whyWaiting } from '../../../domain/waiting.ts'
+import { waitingReason } from '../../../domain/waiting.ts'
 import { jobWaiting } from '../../../workflows/contract/messages.ts'
 import { WORKFLOW_ID } from '../../../workflows/contract/policy.ts'
 import type { ControlDeps } from '../deps.ts'
@@ -19,7 +19,7 @@ export const createWaitingActivities = ({ db, temporal, log, now }: ControlDeps)
     const nodes = jobs.length > 0 ? await waitingJobRepository.listNodeStandings(db) : []
     const changed: { id: string; reason: string | null }[] = []
     for (const job of jobs) {
-      const reason = job.is_held ? null : whyWaiting(nodes, job)
+      const reason = job.is_held ? null : waitingReason(nodes, job)
       if (reason === job.waiting_reason) continue
       try {
         const isNew = await db

@@ -85,7 +85,7 @@ export function findUsableDataset(
  * Does the same and locks the row against deletion until the transaction ends. Every user of a dataset takes this lock,
  * so that the dataset cannot be deleted between the read and the insert.
  */
-export function holdUsableDataset(
+export function shareLockUsableDataset(
   trx: Transaction<Database>,
   accountId: string,
   id: string,

@@ -25,7 +25,7 @@ export function findHubVersion(
  * Finds the version imported from a repository, at any revision, with that revision; locks it against removal
  * until the transaction ends.
  */
-export function holdHubVersion(
+export function shareLockHubVersion(
   trx: Transaction<Database>,
   accountId: string,
   repoId: string,

@@ -52,7 +52,7 @@ export function adoptVersion(
  * Finds a version of this account by its id, or by the job that made it, and locks it against removal
  * until the transaction ends.
  */
-export function holdOwnVersion(
+export function shareLockOwnVersion(
   trx: Transaction<Database>,
   accountId: string,
   by: { version_id: string } | { job_id: string },

@@ -26,7 +26,7 @@ export function findVersionOfJob(db: Kysely<Database>, jobId: string): Promise<M
 }
 
 /** Does the same and locks it against removal until the transaction ends. */
-export function holdVersionOfJob(
+export function shareLockVersionOfJob(
   trx: Transaction<Database>,
   jobId: string,
 ): Promise<ModelVersionRow | undefined> {
@@ -47,11 +47,11 @@ export function lockVersion(trx: Transaction<Database>, id: string): Promise<Mod
 }
 
 /** Describes what prevents a version from being removed with its run; `undefined` when nothing does. */
-export async function whatKeepsVersion(
+export async function findVersionBlocker(
   db: Kysely<Database>,
   version: Pick<ModelVersionRow, 'id' | 'model_id' | 'job_id'>,
 ): Promise<string | undefined> {
-  const user = await whatUsesVersion(db, version)
+  const user = await findVersionUser(db, version)
   if (user !== undefined || !version.model_id) return user
   const model = await db
     .selectFrom('model')
@@ -62,7 +62,7 @@ export async function whatKeepsVersion(
 }
 
 /** Describes what uses a version or was made from it; `undefined` when nothing does. */
-export async function whatUsesVersion(
+export async function findVersionUser(
   db: Kysely<Database>,
   version: Pick<ModelVersionRow, 'id' | 'job_id'>,
 ): Promise<string | undefined> {

@@ -117,7 +117,7 @@ export function renewLease(
 }
 
 /** Locks a lease that is in force; `undefined` means that a result under it comes too late. */
-export function holdLease(
+export function lockActiveLease(
   trx: Transaction<Database>,
   { token, nodeId }: { token: string; nodeId: string },
 ): Promise<LeaseRow | undefined> {

@@ -26,7 +26,7 @@ export function findUsableVersion(
  * Does the same and locks the version against removal until the transaction ends, so that its
  * removal sees the new user.
  */
-export function holdUsableVersion(
+export function shareLockUsableVersion(
   trx: Transaction<Database>,
   accountId: string,
   ref: VersionRef,

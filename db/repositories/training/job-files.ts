@@ -49,7 +49,7 @@ export function unsweptRuns(
 }
 
 /** Returns the keys of a run's artifacts and checkpoints. */
-export async function keptJobFiles(db: Kysely<Database>, jobId: string): Promise<Set<string>> {
+export async function listJobFileKeys(db: Kysely<Database>, jobId: string): Promise<Set<string>> {
   const rows = await db
     .selectFrom('artifact')
     .select('object_key')

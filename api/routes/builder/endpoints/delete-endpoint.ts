@@ -70,7 +70,7 @@ async function retireImport(
     throw new ApiError('conflict', 'base models cannot be deleted')
   const name = `${row.name.slice(0, LONGEST_NAME)}--${row.id.slice(-12)}`
   const deleted = await endpointRepository.updateEndpoint(trx, row.id, { ...gone, name }, gone.deleted_at)
-  if (await versionRepository.whatUsesVersion(trx, version)) {
+  if (await versionRepository.findVersionUser(trx, version)) {
     throw new ApiError(
       'conflict',
       'a run, merge, version or model was built on this import; disable it instead',

@@ -78,7 +78,7 @@ async function completedVersion(
       details: { status: run.status },
     })
   }
-  const version = await versionRepository.holdVersionOfJob(trx, jobId)
+  const version = await versionRepository.shareLockVersionOfJob(trx, jobId)
   if (!version) throw new ApiError('conflict', 'this run has left no model behind')
   if (version.lifecycle_status === 'disabled')
     throw new ApiError('conflict', 'the model of this run is disabled')

@@ -26,7 +26,7 @@ export const createModel = route({
         name: body.name,
         created_at: now(),
       })
-      const version = await modelRepository.holdOwnVersion(trx, accountId, by)
+      const version = await modelRepository.shareLockOwnVersion(trx, accountId, by)
       if (!version) throw new ApiError('not_found', 'there is no such version of yours')
       if (version.model_id === model.id) return model
       if (await modelRepository.adoptVersion(trx, version.id, model.id)) return model

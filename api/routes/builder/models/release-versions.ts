@@ -14,7 +14,7 @@ export async function releaseVersions(
   }
   const versions = await modelRepository.lockVersionsOf(trx, modelId, versionId)
   for (const version of versions) {
-    const user = await versionRepository.whatUsesVersion(trx, version)
+    const user = await versionRepository.findVersionUser(trx, version)
     if (user === undefined) continue
     throw new ApiError('conflict', `the version ${version.id} is in use: ${user}`, {
       details: { version_id: version.id },

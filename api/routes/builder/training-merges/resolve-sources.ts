@@ -83,7 +83,7 @@ async function resolve(
   const version =
     ref.type === 'hf'
       ? await importOf(asked, ref, place)
-      : await artifactRefRepository.holdUsableVersion(trx, accountId, ref)
+      : await artifactRefRepository.shareLockUsableVersion(trx, accountId, ref)
   // The node finds out which files an unregistered repository has when it downloads them.
   if (!version && ref.type === 'hf') return undefined
   if (!version) throw absent(ref, place)
@@ -103,7 +103,7 @@ async function importOf(
   { repo_id, revision }: Extract<ArtifactRef, { type: 'hf' }>,
   place: Place,
 ): Promise<ModelVersionRow | undefined> {
-  const imported = await hubVersionRepository.holdHubVersion(trx, accountId, repo_id)
+  const imported = await hubVersionRepository.shareLockHubVersion(trx, accountId, repo_id)
   if (imported) assertVersionEnabled(imported, ['body', ...place])
   if (imported && (revision === undefined || revision === imported.revision)) return imported
   if (storage.config.HEARTH_HUB_ENDPOINT) return undefined
@@ -151,7 +151,7 @@ async function baseOf(
 ): Promise<ArtifactRef | undefined> {
   if (version_id) {
     const ref = { type: 'model_version', version_id } as const
-    return (await artifactRefRepository.holdUsableVersion(trx, accountId, ref)) && ref
+    return (await artifactRefRepository.shareLockUsableVersion(trx, accountId, ref)) && ref
   }
   const run = job_id ? await jobRepository.findOwnJob(trx, accountId, job_id) : undefined
   const ref = run?.job_type === 'training' ? baseOfRun(run) : null

@@ -35,7 +35,7 @@ export const createTrainingRun = route({
   async handler({ caller: { accountId }, body, trx }, { catalog, config, objects, now }) {
     const { model, base } = await chooseModel(trx, catalog, { accountId, body })
     await assertEnabled(trx, accountId, model.config.model_id)
-    const dataset = await datasetRepository.holdUsableDataset(trx, accountId, body.dataset_id)
+    const dataset = await datasetRepository.shareLockUsableDataset(trx, accountId, body.dataset_id)
     if (!dataset) throw invalid(['body', 'dataset_id'], 'there is no such dataset')
     assertTrainable(model, dataset)
     const { given, notes } = withoutNamedBase(body.hyperparameters ?? {}, base)

@@ -31,7 +31,7 @@ export const deleteTrainingRun = route({
         })
       }
       const version = await versionRepository.lockVersionOfJob(trx, run.id)
-      const user = version && (await versionRepository.whatKeepsVersion(trx, version))
+      const user = version && (await versionRepository.findVersionBlocker(trx, version))
       if (user) throw new ApiError('conflict', `the model of this run is in use: ${user}`)
 
       if (version) await versionRepository.removeVersion(trx, version.id)

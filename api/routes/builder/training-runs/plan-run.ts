@@ -1,6 +1,6 @@
 import type { DatasetRow } from '../../../../db/tables/datasets.ts'
 import { ApiError, invalid, type Issue } from '../../../../domain/errors.ts'
-import { targetColumn, whyNoTarget } from '../../../../domain/target-column.ts'
+import { targetColumn, missingTargetReason } from '../../../../domain/target-column.ts'
 import { hardwareFor } from '../../../../domain/training-run.ts'
 import type { CatalogModel } from '../../../../platform/catalog.ts'
 import type { HardwarePreference } from '../../../../schemas/training-run.ts'
@@ -67,7 +67,7 @@ function targetOf(
   const named = typeof value === 'string' ? value : ''
   const target = targetColumn(config.target, { named, taken: values['text_column'], columns })
   if (target === undefined) return {}
-  const why = whyNoTarget(config.target, { model: config.model_id, target, columns })
+  const why = missingTargetReason(config.target, { model: config.model_id, target, columns })
   if (why === undefined) return { chosen: { target_column: target } }
   const msg = named === '' ? `${why}; none is named, so it would be this one` : why
   const loc = ['body', 'hyperparameters', spellingOf(config, given, 'target_column')]

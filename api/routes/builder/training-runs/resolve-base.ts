@@ -79,7 +79,7 @@ async function assertImportEnabled(
   accountId: string,
   repoId: string,
 ): Promise<void> {
-  const imported = await hubVersionRepository.holdHubVersion(trx, accountId, repoId)
+  const imported = await hubVersionRepository.shareLockHubVersion(trx, accountId, repoId)
   if (imported) assertVersionEnabled(imported, ['body', 'hyperparameters', 'base_model'])
 }
 
@@ -104,7 +104,7 @@ async function usableVersion(
 ): Promise<ModelVersionRow> {
   const [field, what] =
     base.type === 'job' ? ['job_id', 'job of yours with a finished model'] : ['version_id', 'version']
-  const version = await artifactRefRepository.holdUsableVersion(trx, accountId, base)
+  const version = await artifactRefRepository.shareLockUsableVersion(trx, accountId, base)
   if (!version) throw invalid(['body', 'base', field], `there is no such ${what}`)
   assertVersionEnabled(version, ['body', 'base', field])
   return version

@@ -2,7 +2,7 @@ import type { Kysely } from 'kysely'
 import * as waitingJobRepository from '../../../../db/repositories/training/waiting.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { JobRow } from '../../../../db/tables/training.ts'
-import { whyWaiting } from '../../../../domain/waiting.ts'
+import { waitingReason } from '../../../../domain/waiting.ts'
 
 /** The reason why a new job waits for a node; null when a suitable node is online, busy or not. */
 export interface Wait {
@@ -18,7 +18,7 @@ export async function waitOf(
   job: Pick<JobRow, 'account_id' | 'task_queue'>,
   now: Date,
 ): Promise<Wait> {
-  const reason = whyWaiting(await waitingJobRepository.listNodeStandings(db), job)
+  const reason = waitingReason(await waitingJobRepository.listNodeStandings(db), job)
   return {
     columns: { waiting_reason: reason, waiting_since: reason === null ? null : now },
     reason,

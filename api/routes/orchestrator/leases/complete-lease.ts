@@ -30,7 +30,7 @@ export const completeLease = route({
     await work.check?.({ lease, body, services })
 
     await settleLease({ lease, body, services, afterCommit }, async (step) => {
-      if (!(await leaseRepository.holdLease(step.trx, holder))) {
+      if (!(await leaseRepository.lockActiveLease(step.trx, holder))) {
         const lost = (await leaseRepository.findLease(step.trx, holder)) ?? lease
         if (lost.state === 'completed') return
         throw leaseLost(lost)

@@ -37,7 +37,7 @@ export const registerCheckpoint = route({
     )
     const registered = await db.transaction().execute(async (trx) => {
       const run = await jobRepository.lockJob(trx, lease.subject_id)
-      if (!run || !(await leaseRepository.holdLease(trx, holder))) {
+      if (!run || !(await leaseRepository.lockActiveLease(trx, holder))) {
         throw leaseLost((await leaseRepository.findLease(trx, holder)) ?? lease)
       }
       const { filename: _, ...file } = body
