@@ -15,10 +15,8 @@ type Run = (ctx: { readonly state: RequestContext }) => Promise<void>
 interface HotEntry {
   operation: Operation
   run: Run
-  /** The path before its parameter, or the whole path without one. */
-  before: string
-  after: string
-  name: string | undefined
+  /** Returns the path parameters of a URL of this route, and `undefined` for any other URL. */
+  paramsIn: (url: string) => Readonly<Record<string, string>> | undefined
 }
 
 /**
@@ -36,32 +34,36 @@ export function hotPath(
   const entries = routes
     .filter(({ operation }) => operation.route.isHot)
     .map(({ operation, middlewares }) => entryOf(operation, compose([...around, ...middlewares])))
-  const byPath = new Map(entries.filter(({ name }) => !name).map((entry) => [entry.before, entry]))
-  const withParameter = entries.filter(({ name }) => name)
 
   return (req, res) => {
     const { url = '', method } = req
-    const entry = byPath.get(url) ?? withParameter.find((other) => valueIn(other, url) !== undefined)
-    if (!entry || entry.operation.route.method !== method || req.headers.host === undefined) return false
-    const state = new RequestContext(req, res, log)
-    state.operation = entry.operation
-    if (entry.name) state.params = { [entry.name]: valueIn(entry, url) }
-    void entry.run({ state })
-    return true
+    if (req.headers.host === undefined) return false
+    for (const { operation, run, paramsIn } of entries) {
+      const params = operation.route.method === method ? paramsIn(url) : undefined
+      if (!params) continue
+      const state = new RequestContext(req, res, log)
+      state.operation = operation
+      state.params = params
+      void run({ state })
+      return true
+    }
+    return false
   }
 }
 
-function entryOf(operation: Operation, run: Run): HotEntry {
-  const [before = '', name, after = ''] = operation.path.split(/\{(\w+)\}/)
-  return { operation, run, before, after, name }
-}
-
+const NO_PARAMS = Object.freeze({})
 const NOT_PLAIN = /[/?%]/
 
-function valueIn({ before, after }: HotEntry, url: string): string | undefined {
-  if (!url.startsWith(before) || !url.endsWith(after)) return undefined
-  const value = url.slice(before.length, url.length - after.length)
-  return value === '' || NOT_PLAIN.test(value) ? undefined : value
+function entryOf(operation: Operation, run: Run): HotEntry {
+  const [before = '', name, after = ''] = operation.path.split(/\{(\w+)\}/)
+  if (name === undefined)
+    return { operation, run, paramsIn: (url) => (url === before ? NO_PARAMS : undefined) }
+  const paramsIn = (url: string) => {
+    if (!url.startsWith(before) || !url.endsWith(after)) return undefined
+    const value = url.slice(before.length, url.length - after.length)
+    return value === '' || NOT_PLAIN.test(value) ? undefined : { [name]: value }
+  }
+  return { operation, run, paramsIn }
 }
 
 /** Works as koa-compose, without a promise per middleware. */
