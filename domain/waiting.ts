@@ -3,7 +3,7 @@ import { NODE_QUEUES } from './placement/node-queues.ts'
 import { serves } from './placement/node-snapshot.ts'
 
 /** The facts about a node that decide whether it can run a job. */
-export interface NodeStanding {
+export interface NodeEligibility {
   readonly name: string
   readonly account_id: string
   readonly sharing: NodeSharing
@@ -23,7 +23,7 @@ interface WaitingJob {
 const SHOWN = 10
 
 /** Explains why no node can run a job, as the end of a sentence; null when a node can, busy or not. */
-export function waitingReason(nodes: readonly NodeStanding[], job: WaitingJob): string | null {
+export function waitingReason(nodes: readonly NodeEligibility[], job: WaitingJob): string | null {
   const needsGpu = job.task_queue === NODE_QUEUES.train('gpu')
   const what = needsGpu ? 'node with a GPU' : 'node'
   const able = nodes.filter((node) => serves(node, job.account_id))
@@ -43,7 +43,7 @@ export function waitingReason(nodes: readonly NodeStanding[], job: WaitingJob): 
   return `no ${what} that works for this account is online: ${reasons.join('; ')}`
 }
 
-function faultOf(node: NodeStanding, needsGpu: boolean): string | undefined {
+function faultOf(node: NodeEligibility, needsGpu: boolean): string | undefined {
   if (needsGpu && node.hardware !== 'gpu') return 'has no GPU'
   if (node.train_slots === 0) return 'takes no jobs'
   if (!node.is_online) return 'is not connected'

@@ -38,7 +38,7 @@ const WORKER_OPTIONS = {
 const MOST_ACTIVITIES = 100
 
 /** The interval for checking that the workflows without an end are running. */
-const STANDING_MS = 300_000
+const CHECK_MS = 300_000
 
 /** Runs every workflow and the control-plane activities until it is stopped. */
 async function main(): Promise<void> {
@@ -97,12 +97,12 @@ async function main(): Promise<void> {
       queues: workers.map(({ options }) => options.taskQueue),
       temporal: config.TEMPORAL_ADDRESS,
     })
-    const standing = keepStanding(temporal, { hasWebhooks }, { log, signal: stop }).catch(
+    const schedules = keepSchedules(temporal, { hasWebhooks }, { log, signal: stop }).catch(
       (err: unknown) => stop.aborted || emit(log, 'worker.schedules_failed', { err }),
     )
     if (stop.aborted) shutDown()
     await running
-    await standing
+    await schedules
     emit(log, 'worker.stopped')
   } finally {
     await connection.close()
@@ -110,14 +110,14 @@ async function main(): Promise<void> {
 }
 
 /** Repeats the check, so that a workflow that an operator ended by mistake is restarted. */
-async function keepStanding(
+async function keepSchedules(
   temporal: Client,
   features: { hasWebhooks: boolean },
   life: { log: Logger; signal: AbortSignal },
 ): Promise<never> {
   for (;;) {
     await retry('Temporal', () => ensureSchedules(temporal, life.log, features), life)
-    await sleep(STANDING_MS, undefined, { signal: life.signal })
+    await sleep(CHECK_MS, undefined, { signal: life.signal })
   }
 }
 

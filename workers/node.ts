@@ -30,7 +30,7 @@ async function main(): Promise<void> {
   const drain = new DrainController()
   let followModels = () => {}
   let sharing: NodeSharing | undefined
-  let askWhetherToStay = () => {}
+  let renewCredentialSoon = () => {}
   const node = await openNode(config, log, {
     catalog: loadCatalog(),
     isDraining: () => drain.isDraining,
@@ -46,13 +46,13 @@ async function main(): Promise<void> {
       emit(log, sharing === 'shared' ? 'node.shared' : 'node.dedicated', { sharing })
       followModels()
     },
-    onNoLink: () => askWhetherToStay(),
+    onNoLink: () => renewCredentialSoon(),
   })
   await using stack = new AsyncDisposableStack()
   stack.defer(() => emit(log, 'node.stopped'))
   stack.defer(() => closeNode(node))
   const { queues, access } = await openQueues(node, stack, { config, log, stop, drain })
-  askWhetherToStay = () => access.ask()
+  renewCredentialSoon = () => access.renewSoon()
   followModels = () => queues.want(wantedQueues(node, { draining: drain.isDraining, sharing }))
   node.models.onChange(() => followModels())
   followModels()

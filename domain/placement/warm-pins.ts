@@ -65,19 +65,19 @@ export function planPins(situation: PinSituation): PinPlan {
     short: new Map<string, string>(),
   }
   const board = new Board(situation)
-  const standings = wants.map((want) => standingOf(want, situation, board))
+  const demands = wants.map((want) => demandOf(want, situation, board))
   // Existing pins reserve their memory before any new pin is placed.
-  for (const { want, stay } of standings) for (const { node_id } of stay) board.take(node_id, want)
-  for (const standing of standings) {
-    plan.missing.push(...standing.missing)
-    plan.back.push(...standing.back)
-    fill(standing, situation, board, plan)
+  for (const { want, stay } of demands) for (const { node_id } of stay) board.take(node_id, want)
+  for (const demand of demands) {
+    plan.missing.push(...demand.missing)
+    plan.back.push(...demand.back)
+    fill(demand, situation, board, plan)
   }
   return plan
 }
 
 /** The present state of one want. */
-interface Standing {
+interface PinDemand {
   readonly want: WarmWant
   readonly own: readonly WarmPin[]
   readonly stay: PinPlace[]
@@ -87,7 +87,7 @@ interface Standing {
   readonly back: readonly PinPlace[]
 }
 
-function standingOf(want: WarmWant, { pins, now }: PinSituation, board: Board): Standing {
+function demandOf(want: WarmWant, { pins, now }: PinSituation, board: Board): PinDemand {
   const own = pins.filter(({ model_key }) => model_key === want.model_key)
   const here = own.filter(({ node_id }) => board.has(node_id))
   const away = own.filter(({ node_id }) => !board.has(node_id))
@@ -115,7 +115,7 @@ interface Decisions {
 
 /** Finds nodes until the want is fulfilled. */
 function fill(
-  { want, own, stay, failing }: Standing,
+  { want, own, stay, failing }: PinDemand,
   { now, random }: PinSituation,
   board: Board,
   { add, drop, short }: Decisions,

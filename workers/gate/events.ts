@@ -5,7 +5,7 @@ export const emit = defineEvents({
   'gate.started': info('nodes may come', { port: 'number', temporal: 'string?' }),
   'gate.stopped': info('stopped', {}),
   'gate.call_failed': error('a call failed in the gate', { err: 'error' }),
-  'gate.standings_failed': warn('cannot see how nodes stand; trying again', { err: 'error' }),
+  'gate.permissions_failed': warn('cannot read what nodes may poll; trying again', { err: 'error' }),
   'hand_over.refused': warn('work was not handed over; it is placed again', {
     node_id: 'string',
     workflow_id: 'string',

@@ -8,23 +8,23 @@ import {
   status,
 } from '@grpc/grpc-js'
 import proto from '@temporalio/proto'
-import type { NodeStanding } from '../../db/repositories/nodes/standings.ts'
+import type { NodePermissions } from '../../db/repositories/nodes/permissions.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { Credential, NodeCredentials } from '../../platform/node-credentials.ts'
 import { admission } from './admission.ts'
 import { emit } from './events.ts'
 import type { HandOvers } from './hand-over.ts'
 import { OpenCalls } from './open-polls.ts'
+import type { NodePermissionCache } from './permission-cache.ts'
 import { mayPoll } from './queue-rule.ts'
 import { denied, Refusal, removed } from './refusal.ts'
-import type { Standings } from './standings.ts'
 import { asBytes, MAX_MESSAGE_BYTES, type Upstream, WORKFLOW_SERVICE } from './upstream.ts'
 import { Message, WireError } from './wire.ts'
 
 export interface GateOptions {
   upstream: Upstream
   credentials: NodeCredentials
-  standings: Standings
+  permissions: NodePermissionCache
   handOvers: HandOvers
   log: Logger
   /** The time for which a poll that is not allowed is held before it is refused. */
@@ -32,12 +32,12 @@ export interface GateOptions {
 }
 
 type Call = ServerUnaryCall<Buffer, Buffer>
-type Handler = (call: Call, node: NodeStanding) => Promise<Buffer>
+type Handler = (call: Call, node: NodePermissions) => Promise<Buffer>
 
 const BEARER = /^Bearer (.+)$/i
 /** A node may poll a queue as soon as it is allowed to, which the gate may not know yet. */
 const HOLD_MS = 20_000
-const LOOK_AGAIN_MS = 1_000
+const RECHECK_MS = 1_000
 /** The streams of one connection; a node has one connection. */
 const MAX_STREAMS = 1_000
 /** Temporal answers polls within a minute, with or without work. */
@@ -91,7 +91,7 @@ export class GateServer {
       }
     }
     this.#server.register(HEALTH_CHECK, this.#health, asBytes, asBytes, 'unary')
-    this.#options.standings.onChange(() => this.#calls.recheck())
+    this.#options.permissions.onChange(() => this.#calls.recheck())
   }
 
   /** Resolves to the port; rejects when it cannot listen. */
@@ -140,10 +140,10 @@ export class GateServer {
     return credential
   }
 
-  async #authenticate({ metadata }: Call): Promise<NodeStanding> {
-    const { standings } = this.#options
+  async #authenticate({ metadata }: Call): Promise<NodePermissions> {
+    const { permissions } = this.#options
     const { nodeId } = this.#credentialOf(metadata)
-    const node = standings.known(nodeId) ?? (await standings.look(nodeId).catch(databaseAway))
+    const node = permissions.cached(nodeId) ?? (await permissions.refresh(nodeId).catch(databaseAway))
     if (!node || node.status === 'removed') throw removed()
     return node
   }
@@ -175,7 +175,7 @@ export class GateServer {
   }
 
   /** Passes on a response or a heartbeat for work that was handed to this node. */
-  async #answer(call: Call, { id }: NodeStanding): Promise<Buffer> {
+  async #answer(call: Call, { id }: NodePermissions): Promise<Buffer> {
     const { credentials, upstream } = this.#options
     const request = new Message(call.request)
     this.#checkNamespace(request.text(ANSWER.namespace))
@@ -186,10 +186,10 @@ export class GateServer {
   }
 
   /** Polls one queue for a node, as long as the node waits and may have the work. */
-  async #poll(call: Call, { id }: NodeStanding): Promise<Buffer> {
-    const { credentials, handOvers, standings, upstream } = this.#options
+  async #poll(call: Call, { id }: NodePermissions): Promise<Buffer> {
+    const { credentials, handOvers, permissions, upstream } = this.#options
     // Without notifications of decisions the gate reads this node's row itself.
-    if (!standings.isFresh) await standings.look(id).catch(databaseAway)
+    if (!permissions.isFresh) await permissions.refresh(id).catch(databaseAway)
     const request = new Message(call.request)
     this.#checkNamespace(request.text(POLL.namespace))
     const queue = new Message(request.bytes(POLL.taskQueue)).text(QUEUE.name)
@@ -203,7 +203,7 @@ export class GateServer {
       identity: `node ${id}`,
     }).finish()
     const asked = upstream.call('PollActivityTaskQueue', Buffer.from(bytes), deadlineOf(call))
-    const isAllowed = () => isPermitted(standings, id, queue)
+    const isAllowed = () => isPermitted(permissions, id, queue)
     const close = this.#calls.add({ nodeId: id, queue, recheck: () => isAllowed() || asked.cancel() })
     call.on('cancelled', () => asked.cancel())
     try {
@@ -223,7 +223,7 @@ export class GateServer {
 
   /** Returns the response of a poll without work; the next poll is then held, or refused when the node has been removed. */
   #nothing(nodeId: string): Buffer {
-    if (this.#options.standings.known(nodeId)?.status === 'removed') throw removed()
+    if (this.#options.permissions.cached(nodeId)?.status === 'removed') throw removed()
     return EMPTY
   }
 
@@ -232,22 +232,22 @@ export class GateServer {
    * that becomes allowed a moment later.
    */
   async #untilAllowed(call: Call, nodeId: string, queue: string): Promise<void> {
-    const { standings, holdMs = HOLD_MS } = this.#options
+    const { permissions, holdMs = HOLD_MS } = this.#options
     const deadline = performance.now() + holdMs
-    while (!isPermitted(standings, nodeId, queue)) {
-      const node = await standings.look(nodeId).catch(databaseAway)
+    while (!isPermitted(permissions, nodeId, queue)) {
+      const node = await permissions.refresh(nodeId).catch(databaseAway)
       if (!node || node.status === 'removed') throw removed()
       if (mayPoll(node, queue)) return
       if (call.cancelled || performance.now() > deadline) {
         throw denied(`this node may not take work from ${JSON.stringify(queue.slice(0, 200))}`)
       }
-      await changeWithin(standings, call, Math.min(LOOK_AGAIN_MS, holdMs))
+      await changeWithin(permissions, call, Math.min(RECHECK_MS, holdMs))
     }
   }
 
   readonly #health = (_call: Call, done: sendUnaryData<Buffer>) => {
     const { SERVING, NOT_SERVING } = HealthStatus
-    done(null, Buffer.of(0x08, this.#options.standings.isFresh ? SERVING : NOT_SERVING))
+    done(null, Buffer.of(0x08, this.#options.permissions.isFresh ? SERVING : NOT_SERVING))
   }
 }
 
@@ -270,16 +270,16 @@ function databaseAway(): never {
   throw new Refusal(status.UNAVAILABLE, 'the gate cannot see how nodes stand; try again')
 }
 
-const isPermitted = (standings: Standings, nodeId: string, queue: string): boolean => {
-  const node = standings.known(nodeId)
+const isPermitted = (permissions: NodePermissionCache, nodeId: string, queue: string): boolean => {
+  const node = permissions.cached(nodeId)
   return node !== undefined && mayPoll(node, queue)
 }
 
 /** Waits for a decision about nodes, the end of the call, or the timeout. */
-function changeWithin(standings: Standings, call: Call, ms: number): Promise<void> {
+function changeWithin(permissions: NodePermissionCache, call: Call, ms: number): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>()
   const timer = setTimeout(resolve, ms)
-  const forget = standings.onChange(resolve)
+  const forget = permissions.onChange(resolve)
   call.on('cancelled', resolve)
   return promise.finally(() => {
     clearTimeout(timer)

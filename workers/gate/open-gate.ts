@@ -8,7 +8,7 @@ import { NodeCredentials } from '../../platform/node-credentials.ts'
 import { retry } from '../process.ts'
 import { GateServer } from './gate-server.ts'
 import { HandOvers } from './hand-over.ts'
-import { Standings } from './standings.ts'
+import { NodePermissionCache } from './permission-cache.ts'
 import { Upstream } from './upstream.ts'
 
 const DATABASE_CONNECTIONS = 4
@@ -36,11 +36,11 @@ export async function openGate(
   stack.defer(() => upstream.close())
   await retry('PostgreSQL', () => connectOnce(db), { log, signal })
   const watch = stack.use(new CacheWatch(db, url, log))
-  const standings = new Standings(db, watch, log)
+  const permissions = new NodePermissionCache(db, watch, log)
   await retry('the tables', () => watch.start(), { log, signal })
 
   const handOvers = new HandOvers({ db, upstream, log })
-  const server = new GateServer({ upstream, credentials, standings, handOvers, log, holdMs })
+  const server = new GateServer({ upstream, credentials, permissions, handOvers, log, holdMs })
   stack.defer(() => server.close())
   const { HEARTH_GATE_HOST: host, HEARTH_GATE_PORT: wanted } = config
   const address = `${host.includes(':') ? `[${host}]` : host}:${wanted}`

@@ -27,10 +27,10 @@ const RENEW_MS = { least: 5_000, most: 240_000, afterFailure: 5_000 }
  * The shortest interval between requests for a credential after lost links; the response shows
  * whether the node may stay.
  */
-const ASK_AGAIN_MS = 2_000
+const RENEW_AGAIN_MS = 2_000
 const PATIENCE_MS = 10_000
 /** The interval for checking whether the machine was joined anew. */
-const LOOK_MS = 2_000
+const IDENTITY_CHECK_MS = 2_000
 
 /**
  * The node's access to Temporal: a connection to the gate, and a credential for it. Any gateway issues the
@@ -43,10 +43,10 @@ export class GateAccess implements AsyncDisposable {
   readonly #options: GateAccessOptions
   readonly #address: string
   readonly #instanceId: string
-  readonly #look: NodeJS.Timeout
+  readonly #identityTimer: NodeJS.Timeout
   #timer: NodeJS.Timeout | undefined
-  #asking: Promise<void> | undefined
-  #askedAt = performance.now()
+  #renewal: Promise<void> | undefined
+  #renewedAt = performance.now()
   #isClosed = false
 
   private constructor(
@@ -58,7 +58,7 @@ export class GateAccess implements AsyncDisposable {
     this.#options = options
     this.#instanceId = instanceId
     this.connection = connection
-    this.#look = setInterval(() => void this.#lookAtIdentity(), LOOK_MS)
+    this.#identityTimer = setInterval(() => void this.#checkIdentity(), IDENTITY_CHECK_MS)
     this.namespace = credential.namespace
     this.#address = credential.address
     this.#schedule(untilRenewal(credential))
@@ -70,8 +70,8 @@ export class GateAccess implements AsyncDisposable {
     const instanceId = randomUUID()
     let isStart = true
     const connect = async () => {
-      const asked = { instance_id: instanceId, is_start: isStart }
-      const credential = await control.temporalCredential(asked, { signal, patienceMs: 0 })
+      const body = { instance_id: instanceId, is_start: isStart }
+      const credential = await control.temporalCredential(body, { signal, patienceMs: 0 })
       isStart = false
       const { address, tls, token } = credential
       const { HEARTH_GATE_TLS_CA: ca } = config
@@ -95,16 +95,16 @@ export class GateAccess implements AsyncDisposable {
   }
 
   /** Requests a new credential soon, and so finds out whether this node may stay; never twice at once. */
-  ask(): void {
-    if (this.#isClosed || this.#asking) return
-    const wait = Math.max(0, this.#askedAt + ASK_AGAIN_MS - performance.now())
+  renewSoon(): void {
+    if (this.#isClosed || this.#renewal) return
+    const wait = Math.max(0, this.#renewedAt + RENEW_AGAIN_MS - performance.now())
     this.#schedule(wait)
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#isClosed = true
     clearTimeout(this.#timer)
-    clearInterval(this.#look)
+    clearInterval(this.#identityTimer)
     await this.connection.close()
   }
 
@@ -112,16 +112,16 @@ export class GateAccess implements AsyncDisposable {
     clearTimeout(this.#timer)
     if (this.#isClosed) return
     this.#timer = setTimeout(() => {
-      this.#askedAt = performance.now()
-      this.#asking = this.#renew().finally(() => (this.#asking = undefined))
+      this.#renewedAt = performance.now()
+      this.#renewal = this.#renew().finally(() => (this.#renewal = undefined))
     }, ms)
   }
 
   async #renew(): Promise<void> {
     const { config, control, log, onDismissed } = this.#options
     try {
-      const asked = { instance_id: this.#instanceId, is_start: false }
-      const credential = await control.temporalCredential(asked, { patienceMs: PATIENCE_MS })
+      const body = { instance_id: this.#instanceId, is_start: false }
+      const credential = await control.temporalCredential(body, { patienceMs: PATIENCE_MS })
       if (this.#isClosed) return
       await this.connection.setMetadata(metadataOf(credential.token))
       if (credential.address !== this.#address) {
@@ -136,7 +136,7 @@ export class GateAccess implements AsyncDisposable {
     }
   }
 
-  async #lookAtIdentity(): Promise<void> {
+  async #checkIdentity(): Promise<void> {
     const { config, identity, onDismissed } = this.#options
     const successor = await successorOf(config.HEARTH_NODE_DIR, identity).catch(() => undefined)
     if (successor && !this.#isClosed) onDismissed(successor)

@@ -5,7 +5,7 @@ import type { NodeParts } from './parts.ts'
 
 const INFER_SLOTS = 32
 
-export interface NodeStanding {
+export interface NodeAvailability {
   draining: boolean
   /** The accounts that the node works for; undefined until a gateway has sent them. */
   sharing: NodeSharing | undefined
@@ -14,7 +14,7 @@ export interface NodeStanding {
 /** Returns the queues whose work this node can do now, with the number of concurrent activities. */
 export function wantedQueues(
   { identity, inventory, models }: NodeParts,
-  { draining, sharing }: NodeStanding,
+  { draining, sharing }: NodeAvailability,
 ): Map<string, number> {
   const queues = new Map([[QUEUES.node(identity.nodeId), PLACED_SLOTS]])
   if (draining || sharing === undefined) return queues

@@ -16,7 +16,7 @@ export const createWaitingActivities = ({ db, temporal, log, now }: ControlDeps)
    */
   async noteWaitingJobs(after: string | null): Promise<{ next: string | null }> {
     const jobs = await waitingJobRepository.listUnheldJobs(db, { after, limit: BATCH })
-    const nodes = jobs.length > 0 ? await waitingJobRepository.listNodeStandings(db) : []
+    const nodes = jobs.length > 0 ? await waitingJobRepository.listNodeEligibility(db) : []
     const changed: { id: string; reason: string | null }[] = []
     for (const job of jobs) {
       const reason = job.is_held ? null : waitingReason(nodes, job)

@@ -4,7 +4,7 @@ import type { Kysely } from 'kysely'
 import * as nodeLoadRepository from '../../../db/repositories/nodes/loads.ts'
 import * as waitingTaskRepository from '../../../db/repositories/tasks/waiting.ts'
 import type { Database } from '../../../db/tables.ts'
-import { planWaking } from '../../../domain/placement/waking.ts'
+import { planWakeUps } from '../../../domain/placement/wake-ups.ts'
 import type { Logger } from '../../../platform/log.ts'
 import { nodeHasRoom } from '../../../workflows/contract/messages.ts'
 import { WORKFLOW_ID } from '../../../workflows/contract/policy.ts'
@@ -82,7 +82,7 @@ export class TaskWaker implements AsyncDisposable {
       const held = await waitingTaskRepository.listHeldModels(trx)
       const snapshots = await nodeLoadRepository.readSnapshots(trx)
       const now = new Date()
-      const plan = planWaking({ waiting, held, snapshots, most: MOST, now, random: Math.random })
+      const plan = planWakeUps({ waiting, held, snapshots, most: MOST, now, random: Math.random })
       const chosen: string[] = []
       for (const waking of plan) chosen.push(...(await waitingTaskRepository.takeWaking(trx, waking)))
       return chosen

@@ -1,5 +1,5 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
-import type { HeldModel, WaitingModel } from '../../../domain/placement/waking.ts'
+import type { HeldModel, WaitingModel } from '../../../domain/placement/wake-ups.ts'
 import type { Database } from '../../tables.ts'
 
 /** A woken task that still waits after this long is woken again, because the signal may have been lost. */

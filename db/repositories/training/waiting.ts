@@ -1,5 +1,5 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
-import type { NodeStanding } from '../../../domain/waiting.ts'
+import type { NodeEligibility } from '../../../domain/waiting.ts'
 import type { Database } from '../../tables.ts'
 import type { JobRow } from '../../tables/training.ts'
 import { insertJobLine } from './job-records.ts'
@@ -8,8 +8,8 @@ import { insertJobLine } from './job-records.ts'
 const FRESH_S = 30
 
 /** Lists every node that has not been removed, with the facts that decide whether it can run a job. */
-export async function listNodeStandings(db: Kysely<Database>): Promise<NodeStanding[]> {
-  const { rows } = await sql<NodeStanding>`
+export async function listNodeEligibility(db: Kysely<Database>): Promise<NodeEligibility[]> {
+  const { rows } = await sql<NodeEligibility>`
     select node.name, node.account_id, node.sharing, node.hardware,
       state.node_id is not null as is_online,
       -- Compared and read as JSON: what one node says of itself fails the look at no other.

@@ -18,7 +18,7 @@ export async function waitOf(
   job: Pick<JobRow, 'account_id' | 'task_queue'>,
   now: Date,
 ): Promise<Wait> {
-  const reason = waitingReason(await waitingJobRepository.listNodeStandings(db), job)
+  const reason = waitingReason(await waitingJobRepository.listNodeEligibility(db), job)
   return {
     columns: { waiting_reason: reason, waiting_since: reason === null ? null : now },
     reason,

@@ -25,13 +25,13 @@ export interface HeldModel extends RunnableModel {
 }
 
 /** The number of an account's tasks for a model that are to be woken. */
-export interface Waking {
+export interface WakeUp {
   readonly account_id: string
   readonly model_key: string
   readonly count: number
 }
 
-export interface WakingSituation {
+export interface WakeUpOptions {
   /** Ordered by waiting time, longest first. */
   readonly waiting: readonly WaitingModel[]
   readonly held: readonly HeldModel[]
@@ -47,9 +47,9 @@ export interface WakingSituation {
  * places each task as its workflow will, after those before it have used their room. Tasks that were woken a
  * moment ago count as placed.
  */
-export function planWaking({ waiting, most, now, random, ...standing }: WakingSituation): Waking[] {
-  const board = new Board(standing)
-  const plan: Waking[] = []
+export function planWakeUps({ waiting, most, now, random, ...nodes }: WakeUpOptions): WakeUp[] {
+  const board = new Board(nodes)
+  const plan: WakeUp[] = []
   let left = most
   for (const model of waiting) {
     let placed = 0
@@ -76,7 +76,7 @@ class Board {
    */
   readonly #lacking = new Map<string, number>()
 
-  constructor({ snapshots, held }: Pick<WakingSituation, 'snapshots' | 'held'>) {
+  constructor({ snapshots, held }: Pick<WakeUpOptions, 'snapshots' | 'held'>) {
     for (const snapshot of snapshots) this.#put(snapshot)
     for (const { node_id, tasks, ...model } of held) this.#take(node_id, model, tasks)
   }

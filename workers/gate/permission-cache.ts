@@ -1,26 +1,26 @@
 import type { Kysely } from 'kysely'
 import { LRUCache } from 'lru-cache'
 import type { CacheWatch } from '../../db/cache-watch.ts'
-import * as nodeStandingRepository from '../../db/repositories/nodes/standings.ts'
-import type { NodeStanding } from '../../db/repositories/nodes/standings.ts'
+import * as nodePermissionRepository from '../../db/repositories/nodes/permissions.ts'
+import type { NodePermissions } from '../../db/repositories/nodes/permissions.ts'
 import type { Database } from '../../db/tables.ts'
 import type { Logger } from '../../platform/log.ts'
 import { emit } from './events.ts'
 
-const MAX_KNOWN = 10_000
+const MAX_CACHED = 10_000
 /** The interval at which the row of a node that polls a forbidden queue is read again. */
-const LOOK_MS = 500
+const REFRESH_MS = 500
 
 /**
  * Caches the status of nodes, so that polls cost no query. A decision about a node arrives by NOTIFY, or at the latest
  * by the watch's own poll; then one query reads all cached nodes again.
  */
-export class Standings {
+export class NodePermissionCache {
   readonly #db: Kysely<Database>
   readonly #watch: Pick<CacheWatch, 'on' | 'isFresh'>
   readonly #log: Logger
-  readonly #known = new LRUCache<string, NodeStanding>({ max: MAX_KNOWN })
-  readonly #looks = new Map<string, { at: number; look: Promise<NodeStanding | undefined> }>()
+  readonly #cached = new LRUCache<string, NodePermissions>({ max: MAX_CACHED })
+  readonly #refreshes = new Map<string, { at: number; refresh: Promise<NodePermissions | undefined> }>()
   readonly #listeners = new Set<() => void>()
   #isReading = false
   #isOutdated = false
@@ -29,7 +29,7 @@ export class Standings {
     this.#db = db
     this.#watch = watch
     this.#log = log
-    watch.on('node', () => this.#refresh())
+    watch.on('node', () => this.#refreshAll())
   }
 
   /** True while notifications of decisions about nodes arrive. */
@@ -38,23 +38,23 @@ export class Standings {
   }
 
   /** Returns the cached status of a node, without a query. */
-  known(nodeId: string): NodeStanding | undefined {
-    return this.#known.get(nodeId)
+  cached(nodeId: string): NodePermissions | undefined {
+    return this.#cached.get(nodeId)
   }
 
   /** Reads the status of a node, unless it was read just now. */
-  look(nodeId: string): Promise<NodeStanding | undefined> {
-    const last = this.#looks.get(nodeId)
-    if (last && performance.now() - last.at < LOOK_MS) return last.look
-    for (const [id, { at }] of this.#looks) {
-      if (performance.now() - at < LOOK_MS) break
-      this.#looks.delete(id)
+  refresh(nodeId: string): Promise<NodePermissions | undefined> {
+    const last = this.#refreshes.get(nodeId)
+    if (last && performance.now() - last.at < REFRESH_MS) return last.refresh
+    for (const [id, { at }] of this.#refreshes) {
+      if (performance.now() - at < REFRESH_MS) break
+      this.#refreshes.delete(id)
     }
-    const look = this.#read([nodeId]).then(() => this.#known.get(nodeId))
-    look.catch(() => this.#looks.delete(nodeId))
-    this.#looks.delete(nodeId)
-    this.#looks.set(nodeId, { at: performance.now(), look })
-    return look
+    const refresh = this.#read([nodeId]).then(() => this.#cached.get(nodeId))
+    refresh.catch(() => this.#refreshes.delete(nodeId))
+    this.#refreshes.delete(nodeId)
+    this.#refreshes.set(nodeId, { at: performance.now(), refresh })
+    return refresh
   }
 
   /** Registers a callback for possible decisions; returns a function that removes it. */
@@ -64,22 +64,22 @@ export class Standings {
   }
 
   /** Runs one query at a time; a decision during a query causes another one. */
-  #refresh(): void {
+  #refreshAll(): void {
     this.#isOutdated = true
-    if (!this.#isReading) void this.#readAll()
+    if (!this.#isReading) void this.#readUntilCurrent()
   }
 
-  async #readAll(): Promise<void> {
+  async #readUntilCurrent(): Promise<void> {
     this.#isReading = true
     while (this.#isOutdated) {
       this.#isOutdated = false
       try {
-        await this.#read([...this.#known.keys()])
+        await this.#read([...this.#cached.keys()])
         for (const listener of this.#listeners) listener()
       } catch (err) {
-        emit(this.#log, 'gate.standings_failed', { err })
+        emit(this.#log, 'gate.permissions_failed', { err })
         this.#isOutdated = true
-        await new Promise((resolve) => setTimeout(resolve, LOOK_MS))
+        await new Promise((resolve) => setTimeout(resolve, REFRESH_MS))
       }
     }
     // This must be in the same turn as the last check, so that every later decision causes a new query.
@@ -88,7 +88,7 @@ export class Standings {
 
   async #read(nodeIds: readonly string[]): Promise<void> {
     if (nodeIds.length === 0) return
-    for (const standing of await nodeStandingRepository.readNodeStandings(this.#db, nodeIds))
-      this.#known.set(standing.id, standing)
+    for (const permission of await nodePermissionRepository.listNodePermissions(this.#db, nodeIds))
+      this.#cached.set(permission.id, permission)
   }
 }

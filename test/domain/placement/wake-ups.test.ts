@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { PLACED_SLOTS } from '../../../domain/placement/node-queues.ts'
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
-import { planWaking, type WaitingModel, type WakingSituation } from '../../../domain/placement/waking.ts'
+import { planWakeUps, type WaitingModel, type WakeUpOptions } from '../../../domain/placement/wake-ups.ts'
 
 const buildNode = (overrides: Partial<NodeSnapshot> = {}): NodeSnapshot => ({
   node_id: 'a',
@@ -26,8 +26,8 @@ const buildWaiting = (overrides: Partial<WaitingModel> = {}): WaitingModel => ({
   woken: 0,
   ...overrides,
 })
-const plan = (waiting: WaitingModel[], snapshots: NodeSnapshot[], situation: Partial<WakingSituation> = {}) =>
-  planWaking({
+const plan = (waiting: WaitingModel[], snapshots: NodeSnapshot[], situation: Partial<WakeUpOptions> = {}) =>
+  planWakeUps({
     waiting,
     snapshots,
     held: [],

@@ -3,17 +3,17 @@ import type { Database } from '../../tables.ts'
 import type { NodeRow } from '../../tables/nodes.ts'
 
 /** The facts that decide which queues a node may poll. */
-export interface NodeStanding extends Pick<NodeRow, 'account_id' | 'status' | 'sharing' | 'hardware'> {
+export interface NodePermissions extends Pick<NodeRow, 'account_id' | 'status' | 'sharing' | 'hardware'> {
   id: string
   /** Keys of the models whose load on this node the platform ordered. */
   ordered: ReadonlySet<string>
 }
 
 /** Reads these facts for several nodes; nodes that do not exist are left out. */
-export async function readNodeStandings(
+export async function listNodePermissions(
   db: Kysely<Database>,
   nodeIds: readonly string[],
-): Promise<NodeStanding[]> {
+): Promise<NodePermissions[]> {
   const rows = await db
     .selectFrom('node')
     .select(['id', 'account_id', 'status', 'sharing', 'hardware'])
