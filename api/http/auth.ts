@@ -67,12 +67,16 @@ function admit({ req }: RequestContext, caller: AccountCaller | undefined, least
   if (account !== undefined && String(account).toLowerCase() !== caller.accountId) {
     throw new ApiError('account_mismatch', 'X-Account-ID is not the account of this API key')
   }
-  if (RANK[caller.role] < RANK[least]) {
-    throw new ApiError('forbidden', `this needs a key with the role ${least}; yours is ${caller.role}`, {
-      details: { required_role: least, role: caller.role },
-    })
-  }
+  requireRole(caller, least)
   return caller
+}
+
+/** Throws a 403 unless the caller's key has at least this role. */
+export function requireRole({ role }: AccountCaller, least: Role): void {
+  if (RANK[role] >= RANK[least]) return
+  throw new ApiError('forbidden', `this needs a key with the role ${least}; yours is ${role}`, {
+    details: { required_role: least, role },
+  })
 }
 
 /** Cohort routes name their account; the key proves that the caller may act for it. */

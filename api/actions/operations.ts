@@ -1,0 +1,45 @@
+import type { TSchema } from 'typebox'
+import { MergeToolInput, RetrainToolInput } from '../../schemas/tool.ts'
+import { TrainingMergeAccepted } from '../../schemas/training-merge.ts'
+import { TrainingRunAccepted } from '../../schemas/training-run.ts'
+import type { AnyRoute } from '../http/route.ts'
+import { createTrainingMerge } from '../routes/builder/training-merges/create-training-merge.ts'
+import { createTrainingRun } from '../routes/builder/training-runs/create-training-run.ts'
+
+/** An operation of the platform that is an action in every account's manifest; its task is a job. */
+export interface OperationAction {
+  readonly slug: string
+  readonly displayName: string
+  readonly description: string
+  /** The operation that the input is the body of. */
+  readonly operation: AnyRoute
+  readonly inputSchema: TSchema
+  readonly outputSchema: TSchema
+  readonly latencyClass: 'minutes' | 'long'
+}
+
+/** The operation tools, which every manifest contains. */
+export const OPERATION_ACTIONS: readonly OperationAction[] = [
+  {
+    slug: 'training.merge',
+    displayName: 'Merge models',
+    description: 'Merges models, or adapters into a base, into one new model version.',
+    operation: createTrainingMerge,
+    inputSchema: MergeToolInput,
+    outputSchema: TrainingMergeAccepted,
+    latencyClass: 'minutes',
+  },
+  {
+    slug: 'training.retrain_on',
+    displayName: 'Retrain a model on a dataset',
+    description: 'Trains an existing model further on a dataset and makes a new version of it.',
+    operation: createTrainingRun,
+    inputSchema: RetrainToolInput,
+    outputSchema: TrainingRunAccepted,
+    latencyClass: 'long',
+  },
+]
+
+const bySlug = new Map(OPERATION_ACTIONS.map((action) => [action.slug, action]))
+
+export const operationAction = (slug: string): OperationAction | undefined => bySlug.get(slug)

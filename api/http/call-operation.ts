@@ -1,0 +1,106 @@
+import type { Transaction } from 'kysely'
+import type { TSchema } from 'typebox'
+import type { Database } from '../../db/tables.ts'
+import type { Services } from '../services.ts'
+import { requireRole, roleOf } from './auth.ts'
+import type { AccountCaller } from './caller.ts'
+import { passKillSwitch, passKillSwitchIn } from './kill-switch-gate.ts'
+import { HANDLED, Reply } from './reply.ts'
+import type { AnyRequest, AnyRoute } from './route.ts'
+import { type Check, jsonCheck, textCheck } from './validate.ts'
+
+/** A call of an operation on behalf of a request of an account. */
+export interface OperationCall {
+  /** The request that causes the call; the operation shares its caller, its log and the client that may leave. */
+  readonly request: AnyRequest & { readonly caller: AccountCaller }
+  readonly params?: Readonly<Record<string, unknown>>
+  readonly query?: Readonly<Record<string, unknown>>
+  readonly body?: Readonly<Record<string, unknown>>
+  /** Runs after the handler in the transaction of an idempotent operation, and commits together with it. */
+  readonly within?: (trx: Transaction<Database>, result: unknown) => Promise<void>
+}
+
+/**
+ * Calls an operation from within the gateway as it would be called over HTTP: with the checks of the role, the
+ * declared shapes and the kill switch, and in a transaction where the operation is idempotent. Returns the body of the
+ * answer; throws the `ApiError` that the operation would answer with. The request that causes the call has passed
+ * authentication and the rate limit.
+ */
+export async function callOperation(
+  route: AnyRoute,
+  call: OperationCall,
+  services: Services,
+): Promise<unknown> {
+  const { caller } = call.request
+  requireRole(caller, roleOf(route))
+  const inner = innerRequest(route, call)
+  const { db, killSwitch, outbox } = services
+  if (route.admitsWork) await passKillSwitch(killSwitch)
+
+  const after: (() => void)[] = []
+  const run = async (trx: Transaction<Database> | undefined): Promise<unknown> => {
+    const request = { ...inner, trx, afterCommit: (action: () => void) => after.push(action) }
+    const result = await route.handler(request as never, services)
+    if (result === HANDLED) throw new Error(`${route.operationId} responds by itself and cannot be called`)
+    return result instanceof Reply ? result.body : result
+  }
+  const result = route.idempotent
+    ? await db.transaction().execute(async (trx) => {
+        const body = await run(trx)
+        await call.within?.(trx, body)
+        if (route.admitsWork) await passKillSwitchIn(trx)
+        return body
+      })
+    : await run(undefined)
+  for (const action of after) action()
+  if (route.idempotent) outbox.poke()
+  return result
+}
+
+/** The request of the operation, validated against its declaration. */
+function innerRequest(route: AnyRoute, { request, params, query, body }: OperationCall): object {
+  const { caller, requestId, log, req, res, disconnect } = request
+  const checks = checksOf(route)
+  return {
+    caller,
+    requestId,
+    log,
+    req,
+    res,
+    disconnect,
+    get signal() {
+      return disconnect.signal
+    },
+    params: checks.params?.({ ...params }),
+    query: checks.query?.({ ...query }),
+    headers: checks.headers?.({}),
+    body: checks.body?.(structuredClone(body ?? {})),
+    rawBody: Buffer.from(JSON.stringify(body ?? {})),
+  }
+}
+
+interface Checks {
+  params: Check | undefined
+  query: Check | undefined
+  headers: Check | undefined
+  body: Check | undefined
+}
+
+const known = new WeakMap<AnyRoute, Checks>()
+
+/** Compiled once per route. */
+function checksOf(route: AnyRoute): Checks {
+  let checks = known.get(route)
+  if (!checks) {
+    const text = (where: 'path' | 'query' | 'header', schema: TSchema | undefined) =>
+      schema && textCheck(where, schema)
+    checks = {
+      params: text('path', route.params),
+      query: text('query', route.query),
+      headers: text('header', route.headers),
+      body: route.body && jsonCheck('body', route.body),
+    }
+    known.set(route, checks)
+  }
+  return checks
+}

@@ -1,0 +1,45 @@
+import type { ToolKind } from '../../schemas/tool.ts'
+import { CHAT_TASK_TYPES } from '../chat/chat.ts'
+
+/** Task types of endpoints by the kind of their action; every other task type is a `model`. */
+export const TASK_TYPES_BY_KIND = {
+  llm: CHAT_TASK_TYPES,
+  specialist: [
+    'specialist',
+    'embeddings',
+    'rerank',
+    'moderation',
+    'classification',
+    'regression',
+    'forecasting',
+    'translation',
+    'ocr',
+    'speech-to-text',
+  ],
+  generative: [
+    'text-to-image',
+    'image-to-image',
+    'image-to-3d',
+    'text-to-3d',
+    'text-to-audio',
+    'text-to-speech',
+    'text-to-video',
+    'image-to-video',
+  ],
+  tool: ['tool'],
+} as const satisfies Partial<Record<ToolKind, readonly string[]>>
+
+const kinds = new Map<string, ToolKind>(
+  Object.entries(TASK_TYPES_BY_KIND).flatMap(([kind, types]) =>
+    types.map((type) => [type, kind as ToolKind] as const),
+  ),
+)
+
+/** Returns the kind of an endpoint's action: what a run or merge of this platform made is a `trained_model`. */
+export const kindOf = ({
+  source,
+  task_type,
+}: {
+  source: 'catalog' | 'trained'
+  task_type: string
+}): ToolKind => (source === 'trained' ? 'trained_model' : (kinds.get(task_type) ?? 'model'))
