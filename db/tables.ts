@@ -1,4 +1,5 @@
 import type { AccountTables } from './tables/accounts.ts'
+import type { ActionTables } from './tables/actions.ts'
 import type { DatasetTables } from './tables/datasets.ts'
 import type { HubTables } from './tables/hub.ts'
 import type { InferenceTables } from './tables/inference.ts'
@@ -12,6 +13,7 @@ import type { WebhookTables } from './tables/webhooks.ts'
 export interface Database
   extends
     AccountTables,
+    ActionTables,
     DatasetTables,
     NodeTables,
     TrainingTables,

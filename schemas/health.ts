@@ -1,5 +1,6 @@
 import Type, { type Static } from 'typebox'
 import { Nullable, Vocabulary } from './common.ts'
+import { ToolKind } from './tool.ts'
 
 /** The health of one system behind the gateway. */
 export const SystemHealth = Type.Object({
@@ -51,6 +52,9 @@ export const Capabilities = Type.Object(
         task_types: Type.Array(Type.String()),
       }),
     ),
+    action_kinds: Type.Array(ToolKind, {
+      description: 'The kinds of actions that this deployment can serve.',
+    }),
     dataset_formats: Type.Array(Type.String()),
     features: Type.Array(Type.String()),
   },

@@ -1,6 +1,7 @@
 import type { Transaction } from 'kysely'
 import type { TSchema } from 'typebox'
 import type { Database } from '../../db/tables.ts'
+import type { TaskSurface } from '../../schemas/inference-task.ts'
 import type { Services } from '../services.ts'
 import { requireRole, roleOf } from './auth.ts'
 import type { AccountCaller } from './caller.ts'
@@ -16,8 +17,11 @@ export interface OperationCall {
   readonly params?: Readonly<Record<string, unknown>>
   readonly query?: Readonly<Record<string, unknown>>
   readonly body?: Readonly<Record<string, unknown>>
-  /** Runs after the handler in the transaction of an idempotent operation, and commits together with it. */
-  readonly within?: (trx: Transaction<Database>, result: unknown) => Promise<void>
+  /** The API surface that the call's work is recorded under. */
+  readonly surface: TaskSurface
+  /** Run before and after the handler in the transaction of an idempotent operation, and commit together with it. */
+  readonly before?: (trx: Transaction<Database>) => Promise<void>
+  readonly after?: (trx: Transaction<Database>, result: unknown) => Promise<void>
 }
 
 /**
@@ -37,28 +41,29 @@ export async function callOperation(
   const { db, killSwitch, outbox } = services
   if (route.admitsWork) await passKillSwitch(killSwitch)
 
-  const after: (() => void)[] = []
+  const afterCommit: (() => void)[] = []
   const run = async (trx: Transaction<Database> | undefined): Promise<unknown> => {
-    const request = { ...inner, trx, afterCommit: (action: () => void) => after.push(action) }
+    const request = { ...inner, trx, afterCommit: (action: () => void) => afterCommit.push(action) }
     const result = await route.handler(request as never, services)
     if (result === HANDLED) throw new Error(`${route.operationId} responds by itself and cannot be called`)
     return result instanceof Reply ? result.body : result
   }
   const result = route.idempotent
     ? await db.transaction().execute(async (trx) => {
+        await call.before?.(trx)
         const body = await run(trx)
-        await call.within?.(trx, body)
+        await call.after?.(trx, body)
         if (route.admitsWork) await passKillSwitchIn(trx)
         return body
       })
     : await run(undefined)
-  for (const action of after) action()
+  for (const action of afterCommit) action()
   if (route.idempotent) outbox.poke()
   return result
 }
 
 /** The request of the operation, validated against its declaration. */
-function innerRequest(route: AnyRoute, { request, params, query, body }: OperationCall): object {
+function innerRequest(route: AnyRoute, { request, params, query, body, surface }: OperationCall): object {
   const { caller, requestId, log, req, res, disconnect } = request
   const checks = checksOf(route)
   return {
@@ -68,6 +73,7 @@ function innerRequest(route: AnyRoute, { request, params, query, body }: Operati
     req,
     res,
     disconnect,
+    surface,
     get signal() {
       return disconnect.signal
     },

@@ -4,6 +4,7 @@ import type { Static, TSchema } from 'typebox'
 import type { Database } from '../../db/tables.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { ErrorCode } from '../../schemas/errors.ts'
+import type { TaskSurface } from '../../schemas/inference-task.ts'
 import type { Services } from '../services.ts'
 import type { FileLimit } from './body.ts'
 import type { Auth, CallerOf, Role } from './caller.ts'
@@ -33,6 +34,8 @@ interface RequestOf<
   /** On idempotent routes: the transaction in which the work, the key and the stored reply commit together. */
   readonly trx: I extends true ? Transaction<Database> : undefined
   readonly requestId: string
+  /** The API surface of a call from within the gateway; undefined for a request to the route itself. */
+  readonly surface?: TaskSurface | undefined
   /** Aborts when the client leaves before its response is written. */
   readonly signal: AbortSignal
   /** A cheaper form of `signal`, for callers that need only one notification. */

@@ -1,6 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { Transaction } from 'kysely'
 import * as taskRepository from '../../db/repositories/tasks/tasks.ts'
 import * as taskWriteRepository from '../../db/repositories/tasks/writes.ts'
+import type { Database } from '../../db/tables.ts'
 import type { TaskRow } from '../../db/tables/inference.ts'
 import { type ApiError, temporaryError } from '../../domain/errors.ts'
 import { isTerminalTask } from '../../domain/inference-task.ts'
@@ -25,16 +27,20 @@ const RETRY_AFTER_S = 10
 const turns = new FairTurns({ most: Number.POSITIVE_INFINITY, mostPerKey: 1, mostWaiting: 10_000 })
 const LONGEST_TURN_MS = 30_000
 
+type Reserve = (trx: Transaction<Database>) => Promise<void>
+
 /**
- * Writes the task, its hold and the start of its workflow in one transaction. Throws `task_quota_exceeded` when too
- * many of the account's tasks wait, and `operator_kill_switch` when the switch was activated meanwhile.
+ * Writes the task, its hold and the start of its workflow in one transaction, after `reserve`. Throws
+ * `task_quota_exceeded` when too many of the account's tasks wait, and `operator_kill_switch` when the switch was
+ * activated meanwhile.
  */
 export async function queueTask(
   { db, outbox }: Pick<Services, 'db' | 'outbox'>,
   draft: TaskDraft,
+  reserve?: Reserve,
 ): Promise<void> {
   using _turn = await takeTurn(draft.accountId)
-  await writeQueued(db, draft)
+  await writeQueued(db, draft, reserve)
   outbox.poke()
 }
 
@@ -45,8 +51,9 @@ const takeTurn = (accountId: string): Promise<Disposable> =>
     throw temporaryError('unavailable', message, RETRY_AFTER_S, { cause })
   })
 
-const writeQueued = (db: Services['db'], draft: TaskDraft): Promise<void> =>
+const writeQueued = (db: Services['db'], draft: TaskDraft, reserve: Reserve | undefined): Promise<void> =>
   db.transaction().execute(async (trx) => {
+    await reserve?.(trx)
     const { quota, waiting } = await taskRepository.lockTaskQuota(trx, draft.accountId)
     if (waiting >= quota) throw quotaExceeded(quota, waiting)
     await taskWriteRepository.insertTasks(trx, [queuedEntry(draft)], startOf(draft))

@@ -1,6 +1,5 @@
 import * as nodeLoadRepository from '../../db/repositories/nodes/loads.ts'
 import type { TaskRow } from '../../db/tables/inference.ts'
-import { newId } from '../../domain/ids.ts'
 import type { InferResponse } from '../../schemas/inference-task.ts'
 import { emit } from '../events.ts'
 import { ClientGoneError } from '../http/body.ts'
@@ -34,16 +33,15 @@ export const pollNote = (taskId: string): string => `Poll GET /api/builder/v1/ta
 /** Responds with the result when it is ready in time: from a loaded model at once, otherwise through a task. */
 export async function inferSync(
   services: Services,
-  admitted: Admitted,
+  draft: TaskDraft & Admitted,
   options: SyncOptions,
 ): Promise<InferResponse> {
   services.journal.admit()
   const began = performance.now()
-  const draft: TaskDraft = { ...admitted, taskId: newId(), createdAt: services.now() }
   const work = new AbortController()
   const leave = () => work.abort()
   options.signal.addEventListener('abort', leave, { once: true })
-  const asked = askWarm(services, admitted, work.signal)
+  const asked = askWarm(services, draft, work.signal)
   // The promise is awaited in several places; a rejection must never count as unhandled.
   asked.catch(() => {})
   const late = Promise.withResolvers<typeof LATE>()

@@ -1,6 +1,7 @@
 import { LRUCache } from 'lru-cache'
-import type { Settlement, TaskEntry, TaskTemplate } from '../../db/repositories/tasks/entry.ts'
+import type { NewInvocation, Settlement, TaskEntry, TaskTemplate } from '../../db/repositories/tasks/entry.ts'
 import * as taskRepository from '../../db/repositories/tasks/tasks.ts'
+import { newId } from '../../domain/ids.ts'
 import { hold } from '../../domain/ledger.ts'
 import type { ModelState } from '../../schemas/inference-task.ts'
 import type { Admitted } from './admission.ts'
@@ -14,7 +15,16 @@ export interface TaskDraft extends Omit<Admitted, 'input'> {
   modelState?: ModelState
   taskId: string
   createdAt: Date
+  /** Set when the task does the work of an action. */
+  invocation?: NewInvocation | undefined
 }
+
+/** Returns the draft of a new task for an admitted request. */
+export const newDraft = (admitted: Admitted, now: Date): TaskDraft & Admitted => ({
+  ...admitted,
+  taskId: newId(),
+  createdAt: now,
+})
 
 const templates = new LRUCache<string, TaskTemplate>({ max: 10_000 })
 
@@ -87,6 +97,7 @@ const openEntry = (draft: TaskDraft, template: TaskTemplate, startedAt: Date | n
   started_at: startedAt,
   completed_at: null,
   tokens: 0,
+  invocation: draft.invocation,
 })
 
 /** The row of a task that a workflow runs. */
@@ -128,6 +139,7 @@ export function endedEntry(
     started_at: startedAt,
     completed_at: now,
     tokens: succeeded ? outcome.tokens : 0,
+    invocation: draft.invocation,
   }
 }
 

@@ -1,4 +1,5 @@
 import type { Family } from '../../http/family.ts'
+import { actions } from './actions/index.ts'
 import { datasets } from './datasets/index.ts'
 import { endpoints } from './endpoints/index.ts'
 import { health } from './health/index.ts'
@@ -19,6 +20,7 @@ export const builder: Family = {
     ...datasets,
     ...endpoints,
     ...tasks,
+    ...actions,
     ...health,
     ...modelConfigs,
     ...hub,

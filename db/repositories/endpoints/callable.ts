@@ -16,6 +16,7 @@ export function findCallableEndpoint(db: Kysely<Database>, idOrName: string) {
       'endpoint.status',
       'endpoint.review_status',
       'endpoint.task_type',
+      'endpoint.source',
       'endpoint.is_base_model',
       'endpoint.model_key',
       'endpoint.runtime_profile',

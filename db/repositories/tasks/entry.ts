@@ -3,6 +3,7 @@ import type { Transfer } from '../../../domain/ledger.ts'
 import { storable } from '../../../domain/storable-text.ts'
 import { bareArray, bytesOrNull, textsOrNull } from '../../array-params.ts'
 import type { Executor } from '../../prepared-pool.ts'
+import type { InvocationRow } from '../../tables/actions.ts'
 import type { TaskRow } from '../../tables/inference.ts'
 import type { EventForm } from '../webhooks/events.ts'
 
@@ -26,6 +27,9 @@ export type Shared =
 /** The columns and effects that many tasks share: tasks that hold the same object are written with one copy of it. */
 export interface TaskTemplate extends Readonly<Pick<TaskRow, Shared>>, TaskEffects {}
 
+/** The invocation of an action that a task does the work of. */
+export type NewInvocation = Pick<InvocationRow, 'id' | 'slug' | 'kind'>
+
 /** A task's row at its insertion. */
 export interface TaskEntry extends Pick<
   TaskRow,
@@ -34,6 +38,7 @@ export interface TaskEntry extends Pick<
   template: TaskTemplate
   /** Tokens that a language model reported, for a task that has ended. */
   tokens: number
+  invocation?: NewInvocation | undefined
 }
 
 /** The end of a task. */
@@ -69,9 +74,13 @@ export const freshParameters = (entries: readonly TaskEntry[]): unknown[] => [
 export const FRESH_COLUMNS =
   'id, created_ms, started_ms, completed_ms, inference_time_ms, tokens, input, result, error'
 
-/** An SQL expression for an event's frozen payload, from its form and the columns `event_id`, `id` and `at`. */
-export const payloadOf = (form: string): string =>
-  `convert_to(format(${form}, event_id, id, to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')), 'UTF8')`
+/**
+ * An SQL expression for an event's frozen payload, from its form and the columns `event_id`, `id` and `at`; `more`
+ * are columns for further values of the form.
+ */
+export const payloadOf = (form: string, ...more: string[]): string =>
+  `convert_to(format(${[form, 'event_id', 'id', AT, ...more].join(', ')}), 'UTF8')`
+const AT = `to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
 
 /** Runs a statement with a constant text (see `PreparedPool`) and returns the number of rows written. */
 export async function runWrite(db: Executor, statement: string, parameters: unknown[]): Promise<number> {

@@ -12,6 +12,7 @@ import {
   type Shared,
   type TaskEntry,
 } from './entry.ts'
+import { insertInvocationEvents } from './invocation-events.ts'
 import { insertUniformBatch } from './uniform-batch.ts'
 
 /** The channel for ended tasks; the payload is the task's id. */
@@ -63,15 +64,31 @@ const INSERT = `with fresh as (
       count(*) filter (where status = 'failed'), sum(tokens), ${INFERENCE_MS}
     from written group by 1, 2
   )`
-const INSERT_ONLY = `${INSERT} select count(*) as written from written`
-const INSERT_AND_START = `${INSERT}, enqueued as (
+const INVOCATIONS = `, invocations as (
+    insert into invocation (id, account_id, slug, kind, task_id)
+    select given.id, written.account_id, given.slug, given.kind, written.id
+    from written join unnest($27::uuid[], $28::uuid[], $29::text[], $30::text[]) as given(id, task_id, slug, kind)
+      on given.task_id = written.id
+    returning id, task_id
+  ), invocation_events as (${insertInvocationEvents('written join invocations on invocations.task_id = written.id', 'invocations.id')})`
+const WRITTEN = ' select count(*) as written from written'
+
+/** The parameters of the start follow those of the statement before it, of which there are `count`. */
+const enqueuing = (count: number) => `, enqueued as (
     insert into workflow_start (workflow_id, workflow, task_queue, args, options)
-    values ($27, $28, $29, $30::jsonb, $31::jsonb)
+    values ($${count + 1}, $${count + 2}, $${count + 3}, $${count + 4}::jsonb, $${count + 5}::jsonb)
     on conflict (workflow_id) do update set ${DUE_AGAIN}
-  ) select count(*) as written from written`
+  )`
+
+const INSERTS = {
+  plain: INSERT + WRITTEN,
+  started: INSERT + enqueuing(26) + WRITTEN,
+  invoked: INSERT + INVOCATIONS + WRITTEN,
+  invokedAndStarted: INSERT + INVOCATIONS + enqueuing(30) + WRITTEN,
+} as const
 
 /**
- * Inserts new tasks with their holds, events and counts in one statement, which is one transaction. Safe to repeat
+ * Inserts new tasks with their holds, events, counts and invocations in one statement, which is one transaction. Safe to repeat
  * after an unknown outcome, because rows that exist add no effects. Returns the number of rows inserted.
  */
 export async function insertTasks(
@@ -80,7 +97,9 @@ export async function insertTasks(
   start?: WorkflowStart,
 ): Promise<number> {
   const { list: templates, numbers } = distinct(entries.map(({ template }) => template))
-  if (templates.length === 1 && !start) return insertUniformBatch(db, templates[0]!, entries)
+  const invoked = entries.filter(({ invocation }) => invocation)
+  if (templates.length === 1 && !start && invoked.length === 0)
+    return insertUniformBatch(db, templates[0]!, entries)
   const ofTemplates = (name: Shared) => templates.map((template) => template[name])
   const parameters = [
     ...effectParameters(templates),
@@ -96,11 +115,20 @@ export async function insertTasks(
     ofTemplates('node_id'),
     ofTemplates('gateway_id'),
   ]
-  if (!start) return runWrite(db, INSERT_ONLY, parameters)
+  if (invoked.length > 0) parameters.push(...invocationParameters(invoked))
+  if (!start) return runWrite(db, invoked.length > 0 ? INSERTS.invoked : INSERTS.plain, parameters)
   const { workflowId, workflow, taskQueue, args, options = {} } = start
   const enqueued = [workflowId, workflow, taskQueue, JSON.stringify(args), JSON.stringify(options)]
-  return runWrite(db, INSERT_AND_START, [...parameters, ...enqueued])
+  const statement = invoked.length > 0 ? INSERTS.invokedAndStarted : INSERTS.started
+  return runWrite(db, statement, [...parameters, ...enqueued])
 }
+
+const invocationParameters = (entries: readonly TaskEntry[]): unknown[] => [
+  bareArray(entries.map(({ invocation }) => invocation?.id ?? null)),
+  bareArray(entries.map(({ id }) => id)),
+  entries.map(({ invocation }) => invocation?.slug),
+  entries.map(({ invocation }) => invocation?.kind),
+]
 
 const SETTLE = `with given as (
     select * from unnest($8::uuid[], $9::int[], $10::text[], $11::bool[], $12::text[], $13::uuid[], $14::float8[], $15::float8[],
@@ -112,14 +140,14 @@ const SETTLE = `with given as (
       inference_time_ms = given.inference_time_ms, completed_at = to_timestamp(given.completed_ms / 1000)
     from given
     where task.id = given.id and task.status not in ('succeeded', 'failed')
-    returning task.id, task.account_id, task.endpoint_id, task.status, task.expired, task.completed_at as at,
+    returning task.id, task.account_id, task.endpoint_id, task.status, task.surface, task.expired, task.completed_at as at,
       given.effects, given.tokens, given.inference_time_ms
   ), ${WRITE_EFFECTS}, counted as (
     insert into usage_delta (account_id, endpoint_id, succeeded, failed, expired, tokens, inference_ms)
     select account_id, endpoint_id, count(*) filter (where status = 'succeeded'),
       count(*) filter (where status = 'failed'), count(*) filter (where expired), sum(tokens), ${INFERENCE_MS}
     from written group by 1, 2
-  )
+  ), invocation_events as (${insertInvocationEvents("written join invocation on written.surface in ('action', 'mcp') and invocation.task_id = written.id", 'invocation.id')})
   select count(pg_notify('${TASK_CHANNEL}', id::text)) as written from written`
 
 /**

@@ -1,10 +1,10 @@
-import { newId } from '../../../../domain/ids.ts'
 import { InferAccepted, InferBody } from '../../../../schemas/inference-task.ts'
 import { route } from '../../../http/route.ts'
 import { modelStateOf } from '../../../inference/admission.ts'
+import { admit, MAX_INFER_BYTES } from '../../../inference/admit.ts'
 import { queueTask } from '../../../inference/durable.ts'
 import { pollNote } from '../../../inference/infer-sync.ts'
-import { admit, MAX_INFER_BYTES } from './infer.ts'
+import { newDraft } from '../../../inference/rows.ts'
 import { InferParams } from './params.ts'
 
 export const inferAsync = route({
@@ -20,12 +20,13 @@ export const inferAsync = route({
   success: { status: 202, schema: InferAccepted },
   errors: ['not_found', 'forbidden', 'conflict', 'task_quota_exceeded', 'no_capacity'],
 
-  async handler({ caller, params, body, rawBody }, services) {
+  async handler({ caller, params, body, rawBody, surface = 'rest' }, services) {
     const { accountId } = caller
-    const admitted = await admit(services, { accountId, endpointId: params.endpoint_id, body, rawBody })
-    const taskId = newId()
-    const model_state = modelStateOf(services, admitted)
-    await queueTask(services, { ...admitted, taskId, createdAt: services.now() })
+    const request = { accountId, endpointId: params.endpoint_id, body, rawBody, surface }
+    const draft = newDraft(await admit(services, request), services.now())
+    const model_state = modelStateOf(services, draft)
+    await queueTask(services, draft)
+    const { taskId } = draft
     return { task_id: taskId, status: 'queued' as const, model_state, note: pollNote(taskId) }
   },
 })

@@ -1,32 +1,11 @@
-import type { Static } from 'typebox'
-import { isChatCapable } from '../../../../domain/chat/chat.ts'
-import { newId } from '../../../../domain/ids.ts'
-import { memberBytes } from '../../../../platform/json-bytes.ts'
 import { InferBody, InferResponse, SYNC_TIMEOUT_S } from '../../../../schemas/inference-task.ts'
 import { route } from '../../../http/route.ts'
-import { type Admitted, callableEndpoint, modelStateOf } from '../../../inference/admission.ts'
-import { chatInput } from '../../../inference/chat-input.ts'
+import { modelStateOf } from '../../../inference/admission.ts'
+import { admit, MAX_INFER_BYTES } from '../../../inference/admit.ts'
 import { loadEstimate, queueTask } from '../../../inference/durable.ts'
 import { inferSync, pollNote } from '../../../inference/infer-sync.ts'
-import type { Services } from '../../../services.ts'
+import { newDraft } from '../../../inference/rows.ts'
 import { InferParams } from './params.ts'
-
-export const MAX_INFER_BYTES = 16 * 1024 * 1024
-
-/** Checks a request against its endpoint before anything is written or sent to a node. */
-export async function admit(
-  services: Services,
-  request: { accountId: string; endpointId: string; body: Static<typeof InferBody>; rawBody: Buffer },
-): Promise<Admitted> {
-  const { accountId, endpointId, body, rawBody } = request
-  const endpoint = await callableEndpoint(services, accountId, endpointId)
-  const input = memberBytes(rawBody, 'input') ?? Buffer.from(JSON.stringify(body.input))
-  const checking = services.inputChecks.check(endpoint, accountId, { value: body.input, json: input })
-  if (checking) await checking
-  const surface = 'rest'
-  if (!isChatCapable(endpoint.task_type)) return { endpoint, accountId, input, surface }
-  return { endpoint, accountId, input: chatInput(body, input), surface }
-}
 
 export const infer = route({
   operationId: 'infer',
@@ -42,21 +21,22 @@ export const infer = route({
   success: { status: 200, schema: InferResponse },
   errors: ['not_found', 'forbidden', 'conflict', 'task_quota_exceeded', 'no_capacity', 'unavailable'],
 
-  async handler({ caller, params, body, rawBody, disconnect }, services) {
+  async handler({ caller, params, body, rawBody, disconnect, surface = 'rest' }, services) {
     const { accountId } = caller
     const began = performance.now()
-    const admitted = await admit(services, { accountId, endpointId: params.endpoint_id, body, rawBody })
+    const request = { accountId, endpointId: params.endpoint_id, body, rawBody, surface }
+    const draft = newDraft(await admit(services, request), services.now())
     const { sync = true, sync_timeout_s: seconds = SYNC_TIMEOUT_S.default } = body
     if (sync) {
       const { signal } = disconnect
       const whenOver = (listener: () => void) => disconnect.whenOver(listener)
-      return inferSync(services, admitted, { timeoutMs: seconds * 1000, signal, whenOver })
+      return inferSync(services, draft, { timeoutMs: seconds * 1000, signal, whenOver })
     }
 
-    const taskId = newId()
-    const state = modelStateOf(services, admitted)
-    await queueTask(services, { ...admitted, taskId, createdAt: services.now() })
-    const estimate = await loadEstimate(services, admitted.endpoint.model_key, state)
+    const { taskId } = draft
+    const state = modelStateOf(services, draft)
+    await queueTask(services, draft)
+    const estimate = await loadEstimate(services, draft.endpoint.model_key, state)
     return {
       task_id: taskId,
       status: 'queued' as const,

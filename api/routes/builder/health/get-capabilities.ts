@@ -1,3 +1,4 @@
+import { kindOf } from '../../../../domain/actions/kind.ts'
 import { VERSION } from '../../../../platform/version.ts'
 import { Capabilities } from '../../../../schemas/health.ts'
 import { route } from '../../../http/route.ts'
@@ -12,13 +13,16 @@ export const getCapabilities = route({
 
   async handler(_request, { catalog, config }) {
     const active = catalog.models.map(({ config: model }) => model).filter((model) => model.is_active)
+    const served = catalog.profiles.flatMap((profile) => profile.task_types)
+    const kinds = served.map((task_type) => kindOf({ source: 'catalog', task_type }))
     const taskTypes = [...new Set(active.map((model) => model.task_type))].toSorted()
     return {
       version: VERSION,
       capabilities: [
         { type: 'training', task_types: taskTypes },
-        { type: 'inference', task_types: taskTypes },
+        { type: 'inference', task_types: [...new Set([...taskTypes, ...served])].toSorted() },
       ],
+      action_kinds: [...new Set([...kinds, 'trained_model' as const, 'operation' as const])].toSorted(),
       dataset_formats: [...new Set(active.flatMap((model) => model.dataset_formats))].toSorted(),
       features: config.HEARTH_FEATURES,
     }

@@ -1,0 +1,35 @@
+import { kindOf } from '../../domain/actions/kind.ts'
+import { ApiError } from '../../domain/errors.ts'
+import type { ToolKind } from '../../schemas/tool.ts'
+import { checkCallable } from '../inference/admission.ts'
+import type { Services } from '../services.ts'
+import { type OperationAction, operationAction } from './operations.ts'
+
+interface Named {
+  readonly slug: string
+  readonly kind: ToolKind
+}
+
+/** The action of an endpoint that this account may call now. */
+export interface EndpointAction extends Named {
+  readonly operation: undefined
+}
+
+type FoundAction = EndpointAction | (Named & { readonly operation: OperationAction })
+
+/** Finds an action by its slug; throws a 404, 403 or 409 where this account cannot invoke it now. */
+export async function findAction(
+  { endpoints }: Pick<Services, 'endpoints'>,
+  accountId: string,
+  slug: string,
+): Promise<FoundAction> {
+  const operation = operationAction(slug)
+  if (operation) return { slug, kind: 'operation', operation }
+  const endpoint = await endpoints.find(slug)
+  // An endpoint is also found by its id, which is no slug.
+  if (endpoint?.name !== slug) throw actionNotFound(slug)
+  return { slug, kind: kindOf(checkCallable(endpoint, accountId)), operation: undefined }
+}
+
+export const actionNotFound = (slug: string): ApiError =>
+  new ApiError('not_found', `there is no action ${slug}; GET /api/builder/v1/actions lists them`)

@@ -1,0 +1,60 @@
+import type { Transaction } from 'kysely'
+import * as idempotencyRepository from '../../db/repositories/platform/idempotency.ts'
+import type { IdempotencyId } from '../../db/repositories/platform/idempotency.ts'
+import type { Database } from '../../db/tables.ts'
+import { ApiError } from '../../domain/errors.ts'
+import { canonicalDigest } from '../http/canonical.ts'
+import type { Services } from '../services.ts'
+
+/** Thrown in the transaction of a request whose key another request has used meanwhile. */
+class KeyTakenError extends Error {
+  override readonly name = 'KeyTakenError'
+}
+
+/**
+ * The `Idempotency-Key` of an invocation. Under it stands the id of the invocation, committed together with its task
+ * or job, so that a repeat within 24 hours finds the work, whatever its state.
+ */
+export class InvocationKey {
+  readonly #db: Services['db']
+  readonly #id: IdempotencyId
+  readonly #digest: Buffer
+
+  constructor(db: Services['db'], request: { accountId: string; slug: string; key: string; body: unknown }) {
+    const { accountId, slug, key, body } = request
+    this.#db = db
+    this.#id = { accountId, operation: `invokeAction/${slug}`, key: key.toLowerCase() }
+    this.#digest = canonicalDigest(body)
+  }
+
+  /** Returns the id of the invocation under this key, if there is one; throws a 409 if the request was another. */
+  async find(): Promise<string | undefined> {
+    const stored = await idempotencyRepository.findReply(this.#db, this.#id)
+    if (!stored) return undefined
+    if (stored.bodyDigest.equals(this.#digest)) return stored.reply.toString()
+    throw new ApiError('idempotency_key_reused', 'this Idempotency-Key was used with another request')
+  }
+
+  /** Stores an invocation under the key, in the transaction that creates its work. */
+  async take(trx: Transaction<Database>, invocationId: string): Promise<void> {
+    if (!(await idempotencyRepository.takeKey(trx, this.#id, this.#digest))) throw new KeyTakenError()
+    const reply = { status: 200, reply: Buffer.from(invocationId) }
+    await idempotencyRepository.storeReply(trx, this.#id, reply)
+  }
+
+  /**
+   * Returns the id of the invocation under the key, and whether another request has created it: `create` does the work
+   * and takes the key, unless there is an invocation already.
+   */
+  async once(create: () => Promise<string>): Promise<{ id: string; isReplay: boolean }> {
+    for (;;) {
+      const known = await this.find()
+      if (known !== undefined) return { id: known, isReplay: true }
+      try {
+        return { id: await create(), isReplay: false }
+      } catch (err) {
+        if (!(err instanceof KeyTakenError)) throw err
+      }
+    }
+  }
+}

@@ -1,0 +1,59 @@
+import { SYNC_TIMEOUT_S } from '../../schemas/inference-task.ts'
+import { callOperation } from '../http/call-operation.ts'
+import { passKillSwitch } from '../http/kill-switch-gate.ts'
+import { cancelTrainingRun } from '../routes/builder/training-runs/cancel-training-run.ts'
+import type { Services } from '../services.ts'
+import { findAction } from './find-action.ts'
+import { InvocationKey } from './invocation-key.ts'
+import { invokeEndpoint, queueInvocation } from './invoke-endpoint.ts'
+import { invokeOperation } from './invoke-operation.ts'
+import type { Invoked, InvokeRequest } from './invoke-request.ts'
+import { operationAction } from './operations.ts'
+import { isEnded } from './present.ts'
+import { awaitInvocation } from './read-invocation.ts'
+
+/**
+ * Invokes an action. Without a key a loaded model answers at once, and a client that leaves cancels the work of its
+ * synchronous call. With a key exactly one invocation comes of all requests with that key: its work is durable from the
+ * start, and no client's departure ends it.
+ */
+export async function invokeAction(services: Services, invoke: InvokeRequest): Promise<Invoked> {
+  const { db } = services
+  const { slug, request, body, idempotencyKey } = invoke
+  const { accountId } = request.caller
+  if (idempotencyKey !== undefined) {
+    const key = new InvocationKey(db, { accountId, slug, key: idempotencyKey, body })
+    const { id, isReplay } = await key.once(() => createOnce(services, invoke, key))
+    const options = { timeoutMs: windowMs(invoke), signal: request.signal }
+    return { invocation: await awaitInvocation(services, { accountId, id }, options), isReplay }
+  }
+  await passKillSwitch(services.killSwitch)
+  const action = await findAction(services, accountId, slug)
+  if (!action.operation)
+    return { invocation: await invokeEndpoint(services, action, invoke), isReplay: false }
+
+  const id = await invokeOperation(services, action.operation, invoke, undefined)
+  const options = { timeoutMs: windowMs(invoke), signal: request.signal }
+  const invocation = await awaitInvocation(services, { accountId, id }, options)
+  if (request.signal.aborted && body.sync === true && !isEnded(invocation)) {
+    const params = { run_id: invocation.job_id }
+    await callOperation(cancelTrainingRun, { request, params, surface: invoke.surface }, services)
+  }
+  return { invocation, isReplay: false }
+}
+
+/** Creates the invocation of a request with a key; returns its id. */
+async function createOnce(services: Services, invoke: InvokeRequest, key: InvocationKey): Promise<string> {
+  await passKillSwitch(services.killSwitch)
+  const action = await findAction(services, invoke.request.caller.accountId, invoke.slug)
+  return action.operation
+    ? invokeOperation(services, action.operation, invoke, key)
+    : queueInvocation(services, action, invoke, key)
+}
+
+/** The time for which a request waits for its result. A job takes minutes, so by default nobody waits for one. */
+function windowMs({ slug, body }: InvokeRequest): number {
+  const { sync = operationAction(slug) === undefined, sync_timeout_s: seconds = SYNC_TIMEOUT_S.default } =
+    body
+  return sync ? seconds * 1000 : 0
+}

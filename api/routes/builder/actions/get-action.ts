@@ -1,0 +1,40 @@
+import { ActionDetail, ActionParams } from '../../../../schemas/action.ts'
+import { actionNotFound } from '../../../actions/find-action.ts'
+import { operationAction } from '../../../actions/operations.ts'
+import { presentEndpointAction, presentOperationAction } from '../../../actions/present.ts'
+import { route } from '../../../http/route.ts'
+import { usableEndpoint } from '../endpoints/access.ts'
+
+export const getAction = route({
+  operationId: 'getAction',
+  summary: 'Get an action with the schemas of its input and output',
+  method: 'GET',
+  path: '/actions/{slug}',
+  auth: 'api-key',
+  params: ActionParams,
+  success: { status: 200, schema: ActionDetail },
+  errors: ['not_found', 'forbidden'],
+
+  async handler({ caller: { accountId }, params: { slug } }, { db, config }) {
+    const operation = operationAction(slug)
+    if (operation) {
+      return {
+        ...presentOperationAction(operation),
+        input_schema: { ...operation.inputSchema },
+        output_schema: { ...operation.outputSchema },
+        example_input: null,
+        example_output: null,
+      }
+    }
+    const row = await usableEndpoint(db, accountId, slug)
+    if (row.name !== slug) throw actionNotFound(slug)
+    const { input_schema, output_schema, example_input, example_output } = row
+    return {
+      ...presentEndpointAction(row, { accountId, config }),
+      input_schema,
+      output_schema,
+      example_input,
+      example_output,
+    }
+  },
+})

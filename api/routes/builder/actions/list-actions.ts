@@ -1,0 +1,49 @@
+import * as actionRepository from '../../../../db/repositories/actions/actions.ts'
+import { type Action, ActionList, ActionQuery } from '../../../../schemas/action.ts'
+import { OPERATION_ACTIONS } from '../../../actions/operations.ts'
+import { presentEndpointAction, presentOperationAction } from '../../../actions/present.ts'
+import { readPage } from '../../../http/page.ts'
+import { route } from '../../../http/route.ts'
+
+interface Listed {
+  id: string
+  action: Action
+}
+
+export const listActions = route({
+  operationId: 'listActions',
+  summary: 'List what this account may invoke: endpoints, newest first, then the operations of the platform',
+  method: 'GET',
+  path: '/actions',
+  auth: 'api-key',
+  query: ActionQuery,
+  success: { status: 200, schema: ActionList },
+
+  async handler({ caller: { accountId }, query }, { db, config }) {
+    const { kind, visibility } = query
+    const page = await readPage<Listed>(query, ['actions', accountId, kind, visibility], async (request) => {
+      const { limit, before } = request
+      const rows =
+        kind === 'operation'
+          ? []
+          : await actionRepository.listInvocable(db, accountId, { ...request, kind, visibility })
+      const endpoints = rows.map((row) => ({
+        id: row.id,
+        action: presentEndpointAction(row, { accountId, config }),
+      }))
+      const operations = operationsOf(query).filter(({ id }) => before === undefined || id < before)
+      return [...endpoints, ...operations].slice(0, limit)
+    })
+    return { actions: page.items.map(({ action }) => action), next_cursor: page.next_cursor }
+  },
+})
+
+/** Their ids, which only order the list, are older than that of any endpoint. */
+const OPERATIONS: readonly Listed[] = OPERATION_ACTIONS.map((operation, i) => ({
+  id: `00000000-0000-7000-8000-${String(OPERATION_ACTIONS.length - i).padStart(12, '0')}`,
+  action: presentOperationAction(operation),
+}))
+
+/** Every account has the operations, so they count as public. */
+const operationsOf = ({ kind = 'operation', visibility = 'public' }: ActionQuery): readonly Listed[] =>
+  kind === 'operation' && visibility === 'public' ? OPERATIONS : []

@@ -1,0 +1,18 @@
+-- An invocation of an action is a row around the task or the job that does its work. Its status is that of the work, so
+-- it has none of its own; its terminal event is written together with the end of the work.
+create table invocation (
+  id uuid primary key,
+  account_id uuid not null,
+  slug text not null,
+  kind text not null check (kind in ('llm', 'specialist', 'tool', 'trained_model', 'generative', 'model', 'operation')),
+  -- Rows around tasks are appended by the journal, so they have no references (see 0020).
+  task_id uuid,
+  job_id uuid,
+  created_at timestamptz not null default now(),
+  check (num_nonnulls(task_id, job_id) = 1)
+);
+create unique index invocation_task on invocation (task_id) where task_id is not null;
+create unique index invocation_job on invocation (job_id) where job_id is not null;
+
+-- Lists of actions are newest first by id.
+create index endpoint_account_newest on endpoint (account_id, id desc) where deleted_at is null;
