@@ -9,10 +9,14 @@ create table invocation (
   task_id uuid,
   job_id uuid,
   created_at timestamptz not null default now(),
+  -- Whether the terminal event has been written. Gateways and workers of earlier versions end tasks and jobs without it;
+  -- a pass over the open rows then writes the event.
+  ended boolean not null default false,
   check (num_nonnulls(task_id, job_id) = 1)
 );
 create unique index invocation_task on invocation (task_id) where task_id is not null;
 create unique index invocation_job on invocation (job_id) where job_id is not null;
+create index invocation_open on invocation (created_at) where not ended;
 
 -- Lists of actions are newest first by id.
 create index endpoint_account_newest on endpoint (account_id, id desc) where deleted_at is null;

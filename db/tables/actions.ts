@@ -11,6 +11,8 @@ export interface InvocationTable {
   task_id: Optional<string>
   job_id: Optional<string>
   created_at: Defaulted<Date>
+  /** Whether its terminal event has been written. */
+  ended: Defaulted<boolean>
 }
 export type InvocationRow = Selectable<InvocationTable>
 

@@ -271,8 +271,8 @@ describe('reconcile', () => {
       .values([lease(ago(HOUR)), lease(ago(60_000)), lease(new Date(Date.now() + HOUR))])
       .execute()
 
-    assert.deepEqual(await reconcile().tidyLeases(), { leases: 1, gateways: 2 })
-    assert.deepEqual(await reconcile().tidyLeases(), { leases: 0, gateways: 0 })
+    assert.deepEqual(await reconcile().tidyLeases(), { leases: 1, gateways: 2, invocations: 0 })
+    assert.deepEqual(await reconcile().tidyLeases(), { leases: 0, gateways: 0, invocations: 0 })
     assert.equal((await task(taskId)).status, 'succeeded')
   })
 })

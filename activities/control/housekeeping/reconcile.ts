@@ -1,5 +1,6 @@
 import { type Client, type WorkflowExecutionStatusName, WorkflowNotFoundError } from '@temporalio/client'
 import type { Kysely } from 'kysely'
+import * as invocationRepository from '../../../db/repositories/actions/invocations.ts'
 import * as candidateTestRepository from '../../../db/repositories/models/candidate-tests.ts'
 import * as versionLifecycleRepository from '../../../db/repositories/models/version-lifecycle.ts'
 import * as killSwitchRepository from '../../../db/repositories/platform/kill-switch.ts'
@@ -122,11 +123,15 @@ export const createReconcileActivities = ({ db, temporal, log, now }: ControlDep
     )
   },
 
-  /** Closes expired leases and deletes the rows of dead gateways. Safe to repeat because the age decides. */
-  async tidyLeases(): Promise<{ leases: number; gateways: number }> {
+  /**
+   * Closes expired leases, deletes the rows of dead gateways, and ends invocations that processes of earlier versions
+   * have left open. Safe to repeat because the rows decide.
+   */
+  async tidyLeases(): Promise<{ leases: number; gateways: number; invocations: number }> {
     return {
       leases: await openWorkRepository.expireLeases(db, 1_000),
       gateways: await openWorkRepository.removeDeadGateways(db),
+      invocations: await invocationRepository.endFinishedInvocations(db, 1_000),
     }
   },
 

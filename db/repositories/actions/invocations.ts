@@ -1,8 +1,8 @@
-import type { Kysely, Transaction } from 'kysely'
+import { type Kysely, sql, type Transaction } from 'kysely'
 import type { TrainingRunStatus } from '../../../schemas/training-run.ts'
 import type { Database } from '../../tables.ts'
 import type { InvocationRow } from '../../tables/actions.ts'
-import { insertEvents } from '../webhooks/events.ts'
+import { insertInvocationEvents } from '../tasks/invocation-events.ts'
 
 /** Stores the invocation of an operation in the transaction that creates its job. */
 export async function insertJobInvocation(
@@ -36,30 +36,41 @@ export function findInvocation(db: Kysely<Database>, { id, accountId }: { id: st
 }
 export type InvocationView = NonNullable<Awaited<ReturnType<typeof findInvocation>>>
 
-/** Writes the terminal event of a job's invocation, if it has one, in the transaction that ends the job. */
-export async function insertJobInvocationEvent(
+/** Ends the invocation of a job, if it has one, in the transaction that ends the job, and writes its event. */
+export async function endJobInvocation(
   trx: Transaction<Database>,
   jobId: string,
   jobStatus: Extract<TrainingRunStatus, 'completed' | 'failed' | 'cancelled'>,
   now: Date,
 ): Promise<void> {
-  const invocation = await trx
-    .selectFrom('invocation')
-    .select(['id', 'account_id'])
-    .where('job_id', '=', jobId)
-    .executeTakeFirst()
-  if (!invocation) return
-  const status = jobStatus === 'completed' ? 'completed' : 'failed'
-  await insertEvents(
-    trx,
-    [
-      {
-        accountId: invocation.account_id,
-        type: `invocation.${status}`,
-        resource: { id: invocation.id, object: 'invocation', status },
-        resourceUrl: `/api/builder/v1/invocations/${invocation.id}`,
-      },
-    ],
-    now,
-  )
+  await sql`with ended_invocations as (
+    update invocation set ended = true
+    where job_id = ${jobId} and not ended
+    returning id, account_id, ${now}::timestamptz as at,
+      ${jobStatus === 'completed' ? 'succeeded' : 'failed'}::text as status
+  ) ${sql.raw(insertInvocationEvents('ended_invocations'))}`.execute(trx)
+}
+
+/**
+ * Ends invocations whose task or job was ended by a process of an earlier version, which knows no invocations; returns
+ * their number. Safe to repeat, because an invocation ends once.
+ */
+export async function endFinishedInvocations(db: Kysely<Database>, limit: number): Promise<number> {
+  const { numAffectedRows } = await sql`with finished as (
+    select invocation.id, coalesce(task.completed_at, job.completed_at, now()) as at,
+      case when task.status = 'succeeded' or job.status = 'completed' then 'succeeded' else 'failed' end as status
+    from invocation
+    left join task on task.id = invocation.task_id
+    left join training_run job on job.id = invocation.job_id
+    where not invocation.ended
+      and (task.status in ('succeeded', 'failed') or job.status in ('completed', 'failed', 'cancelled'))
+    limit ${limit}
+    for update of invocation skip locked
+  ), ended_invocations as (
+    update invocation set ended = true
+    from finished
+    where invocation.id = finished.id and not invocation.ended
+    returning invocation.id, invocation.account_id, finished.at, finished.status
+  ) ${sql.raw(insertInvocationEvents('ended_invocations'))}`.execute(db)
+  return Number(numAffectedRows ?? 0)
 }

@@ -13,17 +13,16 @@ const patternOf = (status: 'completed' | 'failed'): string =>
   }).payload.replace(ACCOUNT, '%4$s')
 
 /**
- * Returns the statement that inserts the terminal events of invocations whose tasks have ended. `source` joins
- * `written`, the tasks, with the invocations, whose id is the column `id`.
+ * Returns the statement that inserts the terminal events of invocations that have just ended. `ended` names the rows:
+ * the invocation's `id`, its `account_id`, the time `at` of its end, and the `status` of its task.
  */
-export const insertInvocationEvents = (source: string, id: string): string => `
+export const insertInvocationEvents = (ended: string): string => `
     insert into event (id, account_id, type, resource_id, payload, created_at)
-    select event_id, account_id, 'invocation.' || status, id, ${payloadOf('pattern', 'account_id')}, at
+    select event_id, account_id, 'invocation.' || result, id, ${payloadOf('pattern', 'account_id')}, at
     from (
-      select uuidv7() as event_id, ${id} as id, written.account_id, written.at,
-        case written.status when 'succeeded' then 'completed' else 'failed' end as status,
-        case written.status when 'succeeded' then '${patternOf('completed')}' else '${patternOf('failed')}' end as pattern
-      from ${source}
-      where written.status in ('succeeded', 'failed')
-    ) as ended
+      select uuidv7() as event_id, id, account_id, at,
+        case status when 'succeeded' then 'completed' else 'failed' end as result,
+        case status when 'succeeded' then '${patternOf('completed')}' else '${patternOf('failed')}' end as pattern
+      from ${ended}
+    ) as new_event
     on conflict (resource_id, type) do nothing`

@@ -65,12 +65,16 @@ const INSERT = `with fresh as (
     from written group by 1, 2
   )`
 const INVOCATIONS = `, invocations as (
-    insert into invocation (id, account_id, slug, kind, task_id)
-    select given.id, written.account_id, given.slug, given.kind, written.id
+    insert into invocation (id, account_id, slug, kind, task_id, ended)
+    select given.id, written.account_id, given.slug, given.kind, written.id, written.status in ('succeeded', 'failed')
     from written join unnest($27::uuid[], $28::uuid[], $29::text[], $30::text[]) as given(id, task_id, slug, kind)
       on given.task_id = written.id
-    returning id, task_id
-  ), invocation_events as (${insertInvocationEvents('written join invocations on invocations.task_id = written.id', 'invocations.id')})`
+    returning id, task_id, account_id, ended
+  ), ended_invocations as (
+    select invocations.id, invocations.account_id, written.at, written.status
+    from invocations join written on written.id = invocations.task_id
+    where invocations.ended
+  ), invocation_events as (${insertInvocationEvents('ended_invocations')})`
 const WRITTEN = ' select count(*) as written from written'
 
 /** The parameters of the start follow those of the statement before it, of which there are `count`. */
@@ -147,7 +151,12 @@ const SETTLE = `with given as (
     select account_id, endpoint_id, count(*) filter (where status = 'succeeded'),
       count(*) filter (where status = 'failed'), count(*) filter (where expired), sum(tokens), ${INFERENCE_MS}
     from written group by 1, 2
-  ), invocation_events as (${insertInvocationEvents("written join invocation on written.surface in ('action', 'mcp') and invocation.task_id = written.id", 'invocation.id')})
+  ), ended_invocations as (
+    update invocation set ended = true
+    from written
+    where written.surface in ('action', 'mcp') and invocation.task_id = written.id and not invocation.ended
+    returning invocation.id, invocation.account_id, written.at, written.status
+  ), invocation_events as (${insertInvocationEvents('ended_invocations')})
   select count(pg_notify('${TASK_CHANNEL}', id::text)) as written from written`
 
 /**

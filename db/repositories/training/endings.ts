@@ -2,7 +2,7 @@ import type { Transaction } from 'kysely'
 import { storable } from '../../../domain/storable-text.ts'
 import type { Database } from '../../tables.ts'
 import type { JobRow } from '../../tables/training.ts'
-import { insertJobInvocationEvent } from '../actions/invocations.ts'
+import { endJobInvocation } from '../actions/invocations.ts'
 import { takeLease } from '../nodes/leases.ts'
 import { insertEvents } from '../webhooks/events.ts'
 import { insertJobEvents } from './job-records.ts'
@@ -35,7 +35,7 @@ export async function endRun(
   if (!run) return undefined
   await takeLease(trx, 'job', id, 'revoked')
   await insertJobEvents(trx, [{ jobId: id, type: status, ...(detail !== undefined && { detail }) }], now)
-  await insertJobInvocationEvent(trx, id, status, now)
+  await endJobInvocation(trx, id, status, now)
   const object = run.job_type === 'merge' ? 'training.merge' : 'training.run'
   await insertEvents(
     trx,

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import { request } from 'undici'
+import * as invocationRepository from '../../../../../db/repositories/actions/invocations.ts'
 import * as taskRepository from '../../../../../db/repositories/tasks/tasks.ts'
 import type { EndpointRow } from '../../../../../db/tables/models.ts'
 import { SOON_MS } from '../../../../support/assertions/until.ts'
@@ -145,6 +146,27 @@ describe('invocations of endpoints', () => {
     const { status, error, completed_at } = (await read(body.invocation_id)).body
     assert.deepEqual([status, error], ['failed', 'no node'])
     assert.ok(completed_at)
+    assert.deepEqual(
+      (await eventsOf(body.invocation_id)).map(({ type }) => type),
+      ['invocation.failed'],
+    )
+  })
+
+  it('get their event from a pass over open rows when a process of an earlier version ended the task', async () => {
+    const { db } = on.api.database
+    const { body } = await invoke(cold.name, { input: { instances: [1] }, sync: false })
+    await db
+      .updateTable('task')
+      .set({ status: 'failed', error: 'no node', completed_at: new Date() })
+      .where('id', '=', body.task_id)
+      .execute()
+
+    const ended = [
+      await invocationRepository.endFinishedInvocations(db, 100),
+      await invocationRepository.endFinishedInvocations(db, 100),
+    ]
+
+    assert.deepEqual(ended, [1, 0])
     assert.deepEqual(
       (await eventsOf(body.invocation_id)).map(({ type }) => type),
       ['invocation.failed'],
