@@ -74,6 +74,10 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   inferAsync: 'operator',
   uploadInput: 'operator',
   getTask: 'viewer',
+  listActions: 'viewer',
+  getAction: 'viewer',
+  invokeAction: 'operator',
+  getInvocation: 'viewer',
   cancelTask: 'operator',
   getQueueStats: 'viewer',
 

@@ -56,7 +56,8 @@ const INSERT = `with fresh as (
     on conflict (id) do nothing
     returning id, account_id, endpoint_id, status, completed_at
   ), written as (
-    select inserted.id, inserted.account_id, inserted.endpoint_id, inserted.status, inserted.completed_at as at, template as effects, tokens, inference_time_ms
+    select inserted.id, inserted.account_id, inserted.endpoint_id, inserted.status, inserted.completed_at as at, template as effects, tokens, inference_time_ms,
+      created_ms
     from inserted join fresh using (id)
   ), ${WRITE_EFFECTS}, counted as (
     insert into usage_delta (account_id, endpoint_id, enqueued, succeeded, failed, tokens, inference_ms)
@@ -65,8 +66,9 @@ const INSERT = `with fresh as (
     from written group by 1, 2
   )`
 const INVOCATIONS = `, invocations as (
-    insert into invocation (id, account_id, slug, kind, task_id, ended)
-    select given.id, written.account_id, given.slug, given.kind, written.id, written.status in ('succeeded', 'failed')
+    insert into invocation (id, account_id, slug, kind, task_id, created_at, ended)
+    select given.id, written.account_id, given.slug, given.kind, written.id, to_timestamp(written.created_ms / 1000),
+      written.status in ('succeeded', 'failed')
     from written join unnest($27::uuid[], $28::uuid[], $29::text[], $30::text[]) as given(id, task_id, slug, kind)
       on given.task_id = written.id
     returning id, task_id, account_id, ended
