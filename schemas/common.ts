@@ -10,6 +10,9 @@ export const Nullable = <T extends TSchema>(schema: T) => Type.Union([schema, Ty
 export const Vocabulary = <const T extends readonly string[]>(...values: T) =>
   Type.Unsafe<T[number]>({ type: 'string', enum: values })
 
+/** Returns the values of a closed vocabulary. */
+export const valuesOf = (vocabulary: TSchema): string[] => (vocabulary as { enum?: string[] }).enum ?? []
+
 /**
  * Options of an object that needs at least one of these members. A request without any gets this fault together with
  * all its others.

@@ -1,6 +1,6 @@
 import Type, { type Static } from 'typebox'
 import { ArtifactRef } from './artifact-ref.ts'
-import { Vocabulary } from './common.ts'
+import { Nullable, Timestamp, Uuid, Vocabulary } from './common.ts'
 import { CreateTrainingMerge } from './training-merge.ts'
 import { CreateTrainingRun } from './training-run.ts'
 
@@ -39,3 +39,99 @@ export const RetrainToolInput = Type.Object(
   },
   { additionalProperties: false },
 )
+
+export const ToolStability = Vocabulary('experimental', 'beta', 'stable')
+export type ToolStability = Static<typeof ToolStability>
+
+/** The classes of a latency in milliseconds: under 200, under 2,000, under 30,000, and everything longer. */
+export const MEASURED_LATENCY_CLASSES = ['instant', 'fast', 'slow', 'batch'] as const
+export type MeasuredLatencyClass = (typeof MEASURED_LATENCY_CLASSES)[number]
+
+export const ToolCategory = Vocabulary('nlp', 'vision', 'audio', 'time_series', 'tabular', 'multimodal')
+export type ToolCategory = Static<typeof ToolCategory>
+
+export const SideEffect = Vocabulary(
+  'network',
+  'storage',
+  'pii',
+  'cost',
+  'mutating',
+  'external',
+  'creates_job',
+  'creates_model_version',
+  'consumes_training_quota',
+)
+export type SideEffect = Static<typeof SideEffect>
+
+export const CostHint = Vocabulary('free', 'low', 'medium', 'high', 'training_quota')
+export type CostHint = Static<typeof CostHint>
+
+/** The longest `description` of a tool; a longer text is its `longDescription`. */
+export const MOST_DESCRIPTION = 200
+
+const JsonSchema = Type.Record(Type.String(), Type.Unknown())
+
+/** Where a trained model comes from. Callers of another account see only what its owner has made public. */
+const ToolLineage = Type.Object({
+  jobId: Nullable(Uuid),
+  baseModel: Nullable(Type.String()),
+  dataset: Nullable(Type.String()),
+  datasetDomain: Nullable(Type.String()),
+  architecture: Type.String(),
+  columns: Type.Record(Type.String(), Type.String()),
+})
+
+export const ToolManifest = Type.Object(
+  {
+    name: Type.String({ description: 'The slug of the action' }),
+    displayName: Type.String(),
+    version: Type.String({ description: 'Semantic version of the manifest' }),
+    stability: ToolStability,
+    kind: ToolKind,
+    category: Type.Optional(ToolCategory),
+    tags: Type.Array(Type.String()),
+    description: Type.String({ maxLength: MOST_DESCRIPTION }),
+    longDescription: Type.Optional(Type.String()),
+    inputSchema: JsonSchema,
+    /** Absent when nothing is known of the output. */
+    outputSchema: Type.Optional(JsonSchema),
+    examples: Type.Array(
+      Type.Object({
+        name: Type.String(),
+        description: Type.String(),
+        input: Type.Unknown(),
+        output: Type.Unknown(),
+      }),
+    ),
+    sideEffects: Type.Array(SideEffect),
+    costHint: CostHint,
+    latencyClass: Vocabulary(...MEASURED_LATENCY_CLASSES, 'minutes', 'long'),
+    annotations: Type.Object({
+      readOnly: Type.Boolean(),
+      idempotent: Type.Boolean(),
+      destructive: Type.Boolean(),
+      openWorld: Type.Boolean(),
+    }),
+    lineage: Nullable(ToolLineage),
+    deprecation: Nullable(Type.Object({ deprecatedAt: Timestamp, replacedBy: Nullable(Type.String()) })),
+    links: Type.Object({
+      documentation: Type.Optional(Type.String()),
+      source: Type.Optional(Type.String()),
+    }),
+  },
+  { $id: 'ToolManifest' },
+)
+export type ToolManifest = Static<typeof ToolManifest>
+
+/** The tools of an account. `etag` changes with the tools and not with `generatedAt`. */
+export const Manifest = Type.Object(
+  {
+    protocolVersion: Type.String(),
+    server: Type.Object({ name: Type.String(), version: Type.String(), vendor: Type.String() }),
+    tools: Type.Array(ToolManifest),
+    generatedAt: Timestamp,
+    etag: Type.String(),
+  },
+  { $id: 'Manifest' },
+)
+export type Manifest = Static<typeof Manifest>

@@ -1,0 +1,73 @@
+import type { ToolKind, ToolStability } from '../../schemas/tool.ts'
+
+/** What filters look at of a tool. The built-in tools of the MCP server have neither kind nor stability. */
+export interface FilteredTool {
+  slug: string
+  kind?: ToolKind | undefined
+  stability?: ToolStability | undefined
+}
+
+interface Rules {
+  kinds?: readonly string[]
+  stabilities?: readonly string[]
+  slugs?: readonly string[]
+}
+
+/** Limits tools by kind, by stability and by slug. An empty list does not limit; a tool must pass every other one. */
+export class ToolFilter {
+  /** Equal filters have equal ids. */
+  readonly id: string
+  readonly #kinds: readonly string[]
+  readonly #stabilities: readonly string[]
+  readonly #slugs: readonly string[]
+
+  constructor({ kinds = [], stabilities = [], slugs = [] }: Rules) {
+    this.#kinds = kinds
+    this.#stabilities = stabilities
+    this.#slugs = slugs
+    this.id = JSON.stringify([kinds, stabilities, slugs].map((list) => [...new Set(list)].toSorted()))
+  }
+
+  /** Reads the list of a key: `kind:llm`, `stability:stable`, and everything else is a slug or a pattern of slugs. */
+  static ofKey(entries: readonly string[]): ToolFilter {
+    const withPrefix = (prefix: string) =>
+      entries.filter((entry) => entry.startsWith(prefix)).map((entry) => entry.slice(prefix.length))
+    return new ToolFilter({
+      kinds: withPrefix('kind:'),
+      stabilities: withPrefix('stability:'),
+      slugs: entries.filter((entry) => !entry.includes(':')),
+    })
+  }
+
+  get limits(): boolean {
+    return this.#kinds.length + this.#stabilities.length + this.#slugs.length > 0
+  }
+
+  allows({ slug, kind, stability }: FilteredTool): boolean {
+    return (
+      allowsValue(this.#kinds, kind) &&
+      allowsValue(this.#stabilities, stability) &&
+      (this.#slugs.length === 0 || this.#slugs.some((pattern) => matchesGlob(pattern, slug)))
+    )
+  }
+}
+
+const allowsValue = (list: readonly string[], value: string | undefined): boolean =>
+  list.length === 0 || (value !== undefined && list.includes(value))
+
+/** Returns whether a text matches a pattern, in which `*` stands for any characters; in linear steps per star. */
+export function matchesGlob(pattern: string, text: string): boolean {
+  const [first = '', ...rest] = pattern.split('*')
+  const last = rest.pop()
+  if (last === undefined) return pattern === text
+  if (!text.startsWith(first) || text.length < first.length + last.length || !text.endsWith(last))
+    return false
+  const end = text.length - last.length
+  let at = first.length
+  for (const part of rest) {
+    const found = text.indexOf(part, at)
+    if (found === -1 || found + part.length > end) return false
+    at = found + part.length
+  }
+  return true
+}

@@ -1,0 +1,167 @@
+import { canonicalJson } from '../canonical-json.ts'
+import type { ChangeWeight } from './version.ts'
+
+type JsonObject = Readonly<Record<string, unknown>>
+
+/** The effects that a change of a schema has on the values it accepts; their sum describes the whole change. */
+const SAME = 0
+/** Accepts values that it refused before. */
+const WIDER = 1
+/** Refuses values that it accepted before. */
+const NARROWER = 2
+/** Describes a property that it left open before. */
+const ADDED = 4
+/** Lost a property, or changed in a way whose effect is not known. */
+const BROKEN = 8
+
+type Effects = number
+type Compare = (before: unknown, after: unknown) => Effects
+
+/**
+ * Returns the weight of a change of a JSON Schema for callers. An input breaks them when it refuses more than before,
+ * an output when it may be more than before, and either when it loses a property. Titles, descriptions, defaults and
+ * examples count as a patch. The keywords are compared one by one, because a schema is the conjunction of its keywords;
+ * a change of a keyword that is not known here counts as one that breaks.
+ */
+export function schemaChange(side: 'input' | 'output', before: unknown, after: unknown): ChangeWeight {
+  const effects = compareSchemas(before, after)
+  const breaking = BROKEN | (side === 'input' ? NARROWER : WIDER)
+  if (effects & breaking) return 'major'
+  return effects === SAME ? 'patch' : 'minor'
+}
+
+const ANYTHING: JsonObject = {}
+
+function compareSchemas(before: unknown, after: unknown): Effects {
+  const [from, to] = [schemaOf(before), schemaOf(after)]
+  if (from === 'unknown' || to === 'unknown') return BROKEN
+  if (from === 'nothing') return to === 'nothing' ? SAME : WIDER
+  if (to === 'nothing') return NARROWER
+  let effects = compareValues(valuesOf(from), valuesOf(to))
+  for (const name of new Set([...Object.keys(from), ...Object.keys(to)])) {
+    if (IGNORED.has(name)) continue
+    const compare = KEYWORDS.get(name) ?? compareUnknown
+    effects |= compare(from[name], to[name])
+  }
+  return effects
+}
+
+/** `true` and an absent schema accept everything, `false` accepts nothing. */
+function schemaOf(schema: unknown): JsonObject | 'nothing' | 'unknown' {
+  if (schema === undefined || schema === true) return ANYTHING
+  if (schema === false) return 'nothing'
+  return isObject(schema) ? schema : 'unknown'
+}
+
+const isObject = (value: unknown): value is JsonObject =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+/** Keywords without an effect on the accepted values, and those that `compareValues` compares together. */
+const IGNORED = new Set([
+  'title',
+  'description',
+  'default',
+  'examples',
+  'example',
+  'deprecated',
+  'readOnly',
+  'writeOnly',
+  '$comment',
+  '$schema',
+  'enum',
+  'const',
+])
+
+const KEYWORDS = new Map<string, Compare>(
+  Object.entries({
+    type: compareTypes,
+    required: compareRequired,
+    properties: compareProperties,
+    additionalProperties: compareSchemas,
+    items: compareSchemas,
+    minimum: lowerBound(Number.NEGATIVE_INFINITY),
+    exclusiveMinimum: lowerBound(Number.NEGATIVE_INFINITY),
+    minLength: lowerBound(0),
+    minItems: lowerBound(0),
+    minProperties: lowerBound(0),
+    maximum: upperBound,
+    exclusiveMaximum: upperBound,
+    maxLength: upperBound,
+    maxItems: upperBound,
+    maxProperties: upperBound,
+    pattern: compareConstraint,
+    format: compareConstraint,
+    multipleOf: compareConstraint,
+    uniqueItems: (before, after) => compareConstraint(before || undefined, after || undefined),
+  }),
+)
+
+const TYPES = ['string', 'number', 'integer', 'boolean', 'object', 'array', 'null']
+
+function compareTypes(before: unknown, after: unknown): Effects {
+  return compareSets(typesOf(before), typesOf(after))
+}
+
+/** Every integer is a number, too. */
+function typesOf(type: unknown): Set<string> {
+  const names = type === undefined ? TYPES : ([type].flat() as string[])
+  return new Set(names.includes('number') ? [...names, 'integer'] : names)
+}
+
+/** Returns the texts of the values that `enum` or `const` allows; undefined when they allow any. */
+function valuesOf({ const: only, enum: several }: JsonObject): Set<string> | undefined {
+  if (only !== undefined) return new Set([canonicalJson(only)])
+  return Array.isArray(several) ? new Set(several.map(canonicalJson)) : undefined
+}
+
+function compareValues(before: Set<string> | undefined, after: Set<string> | undefined): Effects {
+  if (!before) return after ? NARROWER : SAME
+  return after ? compareSets(before, after) : WIDER
+}
+
+const compareSets = (before: ReadonlySet<string>, after: ReadonlySet<string>): Effects =>
+  (after.isSubsetOf(before) ? SAME : WIDER) | (before.isSubsetOf(after) ? SAME : NARROWER)
+
+function compareRequired(before: unknown, after: unknown): Effects {
+  const names = (list: unknown) => new Set(Array.isArray(list) ? (list as string[]) : [])
+  const [from, to] = [names(before), names(after)]
+  return (from.isSubsetOf(to) ? SAME : WIDER) | (to.isSubsetOf(from) ? SAME : NARROWER)
+}
+
+/** A property that is new is an addition even where anything was accepted under its name before. */
+function compareProperties(before: unknown, after: unknown): Effects {
+  const [from, to] = [isObject(before) ? before : ANYTHING, isObject(after) ? after : ANYTHING]
+  let effects = SAME
+  for (const name of Object.keys(to)) if (!Object.hasOwn(from, name)) effects |= ADDED
+  for (const [name, schema] of Object.entries(from)) {
+    effects |= Object.hasOwn(to, name) ? compareSchemas(schema, to[name]) : BROKEN
+  }
+  return effects
+}
+
+function lowerBound(absent: number): Compare {
+  return (before, after) => {
+    const [from, to] = [Number(before ?? absent), Number(after ?? absent)]
+    if (from === to) return SAME
+    return to > from ? NARROWER : WIDER
+  }
+}
+
+function upperBound(before: unknown, after: unknown): Effects {
+  const absent = Number.POSITIVE_INFINITY
+  const [from, to] = [Number(before ?? absent), Number(after ?? absent)]
+  if (from === to) return SAME
+  return to < from ? NARROWER : WIDER
+}
+
+/** For keywords whose values cannot be compared with each other, only present and absent. */
+function compareConstraint(before: unknown, after: unknown): Effects {
+  if (before === after) return SAME
+  if (before === undefined) return NARROWER
+  return after === undefined ? WIDER : BROKEN
+}
+
+const compareUnknown: Compare = (before, after) => {
+  if (before === undefined || after === undefined) return before === after ? SAME : BROKEN
+  return canonicalJson(before) === canonicalJson(after) ? SAME : BROKEN
+}

@@ -1,0 +1,193 @@
+import assert from 'node:assert/strict'
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import { schemaChange } from '../../../domain/tools/schema-change.ts'
+import { type ChangeWeight, nextVersion } from '../../../domain/tools/version.ts'
+
+type Json = Record<string, unknown>
+
+const object = (properties: Json, required: string[] = [], more: Json = {}): Json => ({
+  type: 'object',
+  properties,
+  required,
+  ...more,
+})
+const STRING = { type: 'string' }
+
+describe('the weight of a change of a schema (9.3)', () => {
+  const CASES: [string, unknown, unknown, input: ChangeWeight, output: ChangeWeight][] = [
+    ['nothing', object({ a: STRING }), object({ a: STRING }), 'patch', 'patch'],
+    [
+      'a description',
+      object({ a: STRING }),
+      object({ a: { ...STRING, description: 'x' } }),
+      'patch',
+      'patch',
+    ],
+    ['a default', { ...STRING, default: 'a' }, { ...STRING, default: 'b' }, 'patch', 'patch'],
+    ['the order of required', object({}, ['a', 'b']), object({}, ['b', 'a']), 'patch', 'patch'],
+    ['a new optional property', object({}), object({ a: STRING }), 'minor', 'minor'],
+    ['a new required property', object({}), object({ a: STRING }, ['a']), 'major', 'minor'],
+    ['a removed property', object({ a: STRING }), object({}), 'major', 'major'],
+    ['a renamed property', object({ a: STRING }), object({ b: STRING }), 'major', 'major'],
+    ['a property newly required', object({ a: STRING }), object({ a: STRING }, ['a']), 'major', 'minor'],
+    ['a property no longer required', object({ a: STRING }, ['a']), object({ a: STRING }), 'minor', 'major'],
+    ['a wider type', STRING, { type: ['string', 'null'] }, 'minor', 'major'],
+    ['a narrower type', { type: 'number' }, { type: 'integer' }, 'major', 'minor'],
+    ['another type', STRING, { type: 'boolean' }, 'major', 'major'],
+    ['a type where there was none', {}, STRING, 'major', 'minor'],
+    ['one more value', { enum: ['a'] }, { enum: ['a', 'b'] }, 'minor', 'major'],
+    ['one value fewer', { enum: ['a', 'b'] }, { const: 'a' }, 'major', 'minor'],
+    ['a higher minimum', { minimum: 1 }, { minimum: 2 }, 'major', 'minor'],
+    ['a higher maximum', { maximum: 1 }, { maximum: 2 }, 'minor', 'major'],
+    ['a first maximum', {}, { maxLength: 2 }, 'major', 'minor'],
+    ['a minimum that says nothing', {}, { minLength: 0 }, 'patch', 'patch'],
+    ['closed to others', object({}), object({}, [], { additionalProperties: false }), 'major', 'minor'],
+    ['open to others', object({}, [], { additionalProperties: false }), object({}), 'minor', 'major'],
+    ['items', { items: STRING }, { items: { ...STRING, minLength: 1 } }, 'major', 'minor'],
+    ['a first pattern', STRING, { ...STRING, pattern: '^a' }, 'major', 'minor'],
+    ['another pattern', { pattern: '^a' }, { pattern: '^b' }, 'major', 'major'],
+    ['a nested property', object({ a: object({ b: STRING }) }), object({ a: object({}) }), 'major', 'major'],
+    ['another choice', { anyOf: [STRING] }, { anyOf: [STRING, { type: 'null' }] }, 'major', 'major'],
+    ['an unknown keyword', {}, { 'x-unit': 'm' }, 'major', 'major'],
+    ['a keyword named as a method', {}, { constructor: 1 }, 'major', 'major'],
+    [
+      'a definition',
+      { $defs: { a: STRING }, $ref: '#/$defs/a' },
+      { $defs: { a: {} }, $ref: '#/$defs/a' },
+      'major',
+      'major',
+    ],
+    ['nothing any more', true, false, 'major', 'minor'],
+    ['a first schema of an output', {}, object({ a: STRING }), 'major', 'minor'],
+  ]
+  for (const [name, before, after, input, output] of CASES) {
+    it(`${name}: ${input} for an input, ${output} for an output`, () => {
+      assert.equal(schemaChange('input', before, after), input)
+      assert.equal(schemaChange('output', before, after), output)
+    })
+  }
+
+  it('never calls a change harmless that refuses a value, over 1,000 random changes', () => {
+    const random = mulberry(20_261_123)
+    const ajv = new Ajv2020({ strict: false })
+    let [refused, accepted] = [0, 0]
+    for (let round = 0; round < 1_000; round++) {
+      const before = randomSchema(random, 3)
+      const after = random() < 0.8 ? mutate(before, random) : randomSchema(random, 3)
+      const [old, now] = [ajv.compile(before), ajv.compile(after)]
+      const weights = {
+        input: schemaChange('input', before, after),
+        output: schemaChange('output', before, after),
+      }
+      const described = () => JSON.stringify({ before, after })
+      for (let n = 0; n < 12; n++) {
+        const value = randomValue(random, 3)
+        // A property that is new counts as an addition, although the old schema accepted anything under its name.
+        if (namesNew(before, after, value)) continue
+        const [was, is] = [old(value), now(value)]
+        if (was && !is) {
+          refused += 1
+          assert.equal(weights.input, 'major', `${described()} refuses ${JSON.stringify(value)}`)
+        }
+        if (is && !was) {
+          accepted += 1
+          assert.notEqual(weights.input, 'patch', described())
+          assert.equal(weights.output, 'major', `${described()} accepts ${JSON.stringify(value)}`)
+        }
+      }
+      assert.equal(schemaChange('input', before, structuredClone(before)), 'patch')
+    }
+    assert.ok(refused > 100 && accepted > 100, `${refused} and ${accepted} values tell the schemas apart`)
+  })
+})
+
+describe('the next version', () => {
+  it('resets what is below the changed number', () => {
+    assert.equal(nextVersion('1.2.3', 'major'), '2.0.0')
+    assert.equal(nextVersion('1.2.3', 'minor'), '1.3.0')
+    assert.equal(nextVersion('1.2.3', 'patch'), '1.2.4')
+  })
+})
+
+function mulberry(seed: number): () => number {
+  let state = seed
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let t = Math.imul(state ^ (state >>> 15), 1 | state)
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t
+    return ((t ^ (t >>> 14)) >>> 0) / 4_294_967_296
+  }
+}
+
+type Random = () => number
+const pick = <T>(random: Random, list: readonly T[]): T => list[Math.floor(random() * list.length)] as T
+const NAMES = ['a', 'b', 'c']
+const TYPES = ['string', 'number', 'integer', 'boolean', 'object', 'array', 'null']
+
+function randomSchema(random: Random, depth: number): Json {
+  const type = pick(random, TYPES)
+  const schema: Json = random() < 0.9 ? { type } : {}
+  if (random() < 0.2) schema['type'] = [type, 'null'].filter((name, at, all) => all.indexOf(name) === at)
+  if (random() < 0.15) schema['enum'] = NAMES.slice(0, 1 + Math.floor(random() * 3))
+  if (random() < 0.3)
+    schema[pick(random, ['minimum', 'maximum', 'exclusiveMinimum'])] = Math.floor(random() * 4)
+  if (random() < 0.2)
+    schema[
+      pick(random, ['minLength', 'maxLength', 'minItems', 'maxItems', 'minProperties', 'maxProperties'])
+    ] = Math.floor(random() * 3)
+  if (random() < 0.1)
+    schema[pick(random, ['anyOf', 'oneOf', 'allOf'])] = [randomSchema(random, 0), randomSchema(random, 0)]
+  if (depth === 0) return schema
+  if (random() < 0.5) {
+    const names = NAMES.filter(() => random() < 0.5)
+    schema['properties'] = Object.fromEntries(names.map((name) => [name, randomSchema(random, depth - 1)]))
+    if (random() < 0.5) schema['required'] = NAMES.filter(() => random() < 0.3)
+    if (random() < 0.3) schema['additionalProperties'] = random() < 0.5 ? false : randomSchema(random, 0)
+  }
+  if (random() < 0.3) schema['items'] = randomSchema(random, depth - 1)
+  return schema
+}
+
+/** Changes one keyword somewhere in a schema. */
+function mutate(schema: Json, random: Random): Json {
+  const copy = structuredClone(schema)
+  const properties = copy['properties'] as Json | undefined
+  const inner = properties && Object.keys(properties)
+  if (inner && inner.length > 0 && random() < 0.5) {
+    const name = pick(random, inner)
+    properties[name] = mutate(properties[name] as Json, random)
+    return copy
+  }
+  const other = randomSchema(random, 2)
+  const keyword = pick(random, [...Object.keys(other), ...Object.keys(copy), 'type'])
+  if (random() < 0.3 || !(keyword in other)) delete copy[keyword]
+  else copy[keyword] = other[keyword]
+  return copy
+}
+
+function randomValue(random: Random, depth: number): unknown {
+  const kind = random()
+  if (kind < 0.2) return pick(random, ['', 'a', 'b', 'c', 'long text'])
+  if (kind < 0.4) return pick(random, [-1, 0, 0.5, 1, 2, 3, 4.5])
+  if (kind < 0.5) return pick(random, [true, false, null])
+  if (depth === 0) return 'a'
+  if (kind < 0.65)
+    return Array.from({ length: Math.floor(random() * 3) }, () => randomValue(random, depth - 1))
+  const names = NAMES.filter(() => random() < 0.5)
+  return Object.fromEntries(names.map((name) => [name, randomValue(random, depth - 1)]))
+}
+
+/** Returns whether a value has a property that only the later schema describes. */
+function namesNew(before: unknown, after: unknown, value: unknown): boolean {
+  if (typeof before !== 'object' || typeof after !== 'object' || !before || !after) return false
+  if (Array.isArray(value))
+    return value.some((item) => namesNew((before as Json)['items'] ?? {}, (after as Json)['items'], item))
+  if (typeof value !== 'object' || value === null) return false
+  const [old, now] = [(before as Json)['properties'] ?? {}, (after as Json)['properties'] ?? {}] as [
+    Json,
+    Json,
+  ]
+  return Object.entries(value).some(([name, inner]) =>
+    name in now && !(name in old) ? true : name in now && namesNew(old[name], now[name], inner),
+  )
+}
