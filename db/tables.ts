@@ -6,6 +6,7 @@ import type { InferenceTables } from './tables/inference.ts'
 import type { MergeTables } from './tables/merges.ts'
 import type { ModelTables } from './tables/models.ts'
 import type { NodeTables } from './tables/nodes.ts'
+import type { ToolTables } from './tables/tools.ts'
 import type { TrainingTables } from './tables/training.ts'
 import type { WebhookTables } from './tables/webhooks.ts'
 
@@ -21,4 +22,5 @@ export interface Database
     MergeTables,
     InferenceTables,
     HubTables,
+    ToolTables,
     WebhookTables {}

@@ -22,6 +22,8 @@ export interface ApiKeyTable {
   key_hash: Buffer
   /** The key's last four characters. */
   key_hint: string
+  /** The tools that it is limited to; null when it is not limited. */
+  tools: Optional<string[]>
   created_at: CreatedAt
   revoked_at: Optional<Date>
 }

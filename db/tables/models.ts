@@ -1,6 +1,7 @@
-import type { Insertable, Selectable } from 'kysely'
+import type { ColumnType, Insertable, Selectable } from 'kysely'
 import type { LifecycleStatus } from '../../domain/models/lifecycle.ts'
 import type { EndpointStatus, EndpointVisibility, ReviewStatus } from '../../schemas/endpoint.ts'
+import type { MeasuredLatencyClass, ToolStability } from '../../schemas/tool.ts'
 import type { CreatedAt, Defaulted, Json, Optional } from './columns.ts'
 
 export interface ModelTable {
@@ -61,6 +62,13 @@ export interface LoadTimeTable {
   updated_at: Defaulted<Date>
 }
 
+export interface StoredExample {
+  name: string
+  description: string
+  input: Record<string, unknown>
+  output: Record<string, unknown>
+}
+
 export interface EndpointTable {
   id: string
   account_id: string
@@ -96,6 +104,18 @@ export interface EndpointTable {
   /** The moving mean of the inference time of a loaded model; null before the first success. */
   latency_ms: Optional<number>
   review_note: Optional<string>
+  /** The name of the endpoint that replaces it; only while it is deprecated. */
+  replaced_by: Optional<string>
+  deprecated_at: Optional<Date>
+  /** Examples beside `example_input` and `example_output`. */
+  examples: ColumnType<StoredExample[], string | undefined, string>
+  succeeded_requests: Defaulted<number>
+  /** The moving share of its last requests that failed; null before the first one ended. */
+  failure_share: Optional<number>
+  /** The level that its use has shown. */
+  proven: Defaulted<ToolStability>
+  /** The class of `latency_ms`, which is left only once the latency is clearly beyond it. */
+  latency_class: Optional<MeasuredLatencyClass>
   created_at: CreatedAt
   updated_at: Defaulted<Date>
   deleted_at: Optional<Date>

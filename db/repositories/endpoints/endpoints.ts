@@ -2,7 +2,7 @@ import { type Kysely, sql, type Transaction, type Updateable } from 'kysely'
 import { isUuid } from '../../../domain/uuid.ts'
 import type { Database } from '../../tables.ts'
 import type { EndpointRow, EndpointTable, NewEndpoint } from '../../tables/models.ts'
-import { bumpCache } from '../platform/cache-versions.ts'
+import { noteEndpointChange } from './changes.ts'
 
 /** Finds an endpoint that is not deleted, by id or by name. The caller must check who may see it. */
 export function findEndpoint(db: Kysely<Database>, idOrName: string): Promise<EndpointRow | undefined> {
@@ -25,7 +25,7 @@ export async function insertEndpoint(
     .onConflict((oc) => oc.column('name').doNothing())
     .returningAll()
     .executeTakeFirst()
-  if (row) await bumpCache(trx, 'endpoint')
+  if (row) await noteEndpointChange(trx, [row.id])
   return row
 }
 
@@ -59,7 +59,7 @@ export async function updateEndpoint(
     .where('deleted_at', 'is', null)
     .returningAll()
     .executeTakeFirst()
-  if (row) await bumpCache(trx, 'endpoint')
+  if (row) await noteEndpointChange(trx, [row.id])
   return row
 }
 
@@ -87,6 +87,6 @@ export async function reviewEndpoint(
     .$if(seen !== undefined, (qb) => qb.where(sql`date_trunc('milliseconds', updated_at)`, '=', seen ?? now))
     .returningAll()
     .executeTakeFirst()
-  if (row) await bumpCache(trx, 'endpoint')
+  if (row) await noteEndpointChange(trx, [row.id])
   return row
 }

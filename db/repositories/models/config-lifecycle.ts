@@ -1,7 +1,7 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
 import type { Database } from '../../tables.ts'
 import type { ModelConfigLifecycleRow } from '../../tables/hub.ts'
-import { bumpCache } from '../platform/cache-versions.ts'
+import { noteChangeBehind } from '../endpoints/changes.ts'
 
 /** Returns an account's settings for configs of the catalog, by the config's id. */
 export async function readConfigLifecycles(
@@ -40,5 +40,5 @@ export async function saveConfigLifecycle(
       oc.columns(['account_id', 'model_config_id']).doUpdateSet({ lifecycle_status, reason, updated_at }),
     )
     .execute()
-  await bumpCache(trx, 'endpoint')
+  await noteChangeBehind(trx, { accountId: row.account_id, configId: row.model_config_id })
 }

@@ -1,8 +1,8 @@
 import { sql, type Transaction } from 'kysely'
 import { storable } from '../../../domain/storable-text.ts'
 import type { Database } from '../../tables.ts'
+import { noteChangeBehind } from '../endpoints/changes.ts'
 import { FRESH_S } from '../nodes/loads.ts'
-import { bumpCache } from '../platform/cache-versions.ts'
 
 export interface Unusable {
   modelKey: string
@@ -49,7 +49,7 @@ export async function markUnusable(
     )
     .executeTakeFirst()
   if (numUpdatedRows > 0n) {
-    await bumpCache(trx, 'endpoint')
+    await noteChangeBehind(trx, { modelKey })
     return true
   }
   const marked = await trx

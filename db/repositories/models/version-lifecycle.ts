@@ -1,7 +1,7 @@
 import type { Kysely, Transaction } from 'kysely'
 import type { Database } from '../../tables.ts'
 import type { ModelVersionRow } from '../../tables/models.ts'
-import { bumpCache } from '../platform/cache-versions.ts'
+import { noteChangeBehind } from '../endpoints/changes.ts'
 
 type LifecycleStatus = ModelVersionRow['lifecycle_status']
 
@@ -45,6 +45,6 @@ export async function moveVersion(
     .where('visibility', '=', 'public')
     .where('review_status', 'in', ['active', 'approved'])
     .execute()
-  await bumpCache(trx, 'endpoint')
+  await noteChangeBehind(trx, { versionId: id })
   return row
 }

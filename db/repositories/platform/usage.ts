@@ -2,28 +2,33 @@ import { type Kysely, sql } from 'kysely'
 import { MOST_TOKENS } from '../../../domain/chat/chat.ts'
 import { MOST_INFERENCE_MS } from '../../../schemas/lease.ts'
 import type { Database } from '../../tables.ts'
+import { moveLevels } from '../endpoints/levels.ts'
 
 /** The number of rows that one step folds. */
 export const FOLD_BATCH = 10_000
 const FOLD_LOCK = 7_301_112
 /** Totals stop here, below the range of a bigint. */
 const MOST_TOTAL = 9_000_000_000_000_000
-/** The mean latency of an endpoint covers about this many of its last inferences. */
-const LATENCY_MEMORY = 100
+/** The mean latency and the share of failures of an endpoint cover about this many of its last inferences. */
+const MEMORY = 100
 
 /**
  * Adds one batch of usage deltas to the totals of accounts and endpoints, and returns the number of rows. One statement
  * takes a delta and adds it, so each counts once. An advisory lock lets one folder work at a time, and others find
  * nothing to do, so they never deadlock on the totals. A count beyond any real inference, which a node invented or an
- * earlier version accepted, is reduced to the largest possible one, so that it never blocks the others.
+ * earlier version accepted, is reduced to the largest possible one, so that it never blocks the others. The levels of
+ * the endpoints move in the same transaction, so none is left behind.
  */
-export async function foldUsage(db: Kysely<Database>): Promise<{ taken: number; absurd: number }> {
+export async function foldUsage(
+  db: Kysely<Database>,
+  now = new Date(),
+): Promise<{ taken: number; absurd: number }> {
   return db.transaction().execute(async (trx) => {
     const lock = await sql<{ got: boolean }>`select pg_try_advisory_xact_lock(${FOLD_LOCK}) as got`.execute(
       trx,
     )
     if (!lock.rows[0]?.got) return { taken: 0, absurd: 0 }
-    const { rows } = await sql<{ taken: number; absurd: number }>`
+    const { rows } = await sql<{ taken: number; absurd: number; used: string[] }>`
       with taken as (
         delete from usage_delta where id = any(array(
           select id from usage_delta order by id limit ${FOLD_BATCH}
@@ -41,6 +46,7 @@ export async function foldUsage(db: Kysely<Database>): Promise<{ taken: number; 
         from sound group by account_id
       ), by_endpoint as (
         select endpoint_id, sum(enqueued) as requests, sum(tokens) as tokens, max(created_at) as used_at,
+          sum(succeeded) as succeeded, sum(failed) as failed, sum(succeeded + failed) as ended,
           sum(succeeded) filter (where inference_ms > 0) as measured,
           sum(inference_ms) / nullif(sum(succeeded) filter (where inference_ms > 0), 0) as mean_ms
         from sound group by endpoint_id
@@ -54,11 +60,19 @@ export async function foldUsage(db: Kysely<Database>): Promise<{ taken: number; 
         update endpoint e set total_requests = e.total_requests + b.requests,
           total_tokens_processed = least(e.total_tokens_processed + b.tokens, ${MOST_TOTAL}::bigint),
           last_used_at = greatest(e.last_used_at, b.used_at),
-          latency_ms = coalesce(e.latency_ms + (b.mean_ms - e.latency_ms) * least(1, b.measured / ${LATENCY_MEMORY}::float8),
-            b.mean_ms, e.latency_ms)
+          latency_ms = coalesce(e.latency_ms + (b.mean_ms - e.latency_ms) * least(1, b.measured / ${MEMORY}::float8),
+            b.mean_ms, e.latency_ms),
+          succeeded_requests = e.succeeded_requests + b.succeeded,
+          failure_share = coalesce(
+            e.failure_share + (b.failed / nullif(b.ended, 0)::float8 - e.failure_share) * least(1, b.ended / ${MEMORY}::float8),
+            b.failed / nullif(b.ended, 0)::float8, e.failure_share)
         from by_endpoint b where e.id = b.endpoint_id
+        returning e.id
       )
-      select count(*) as taken, count(*) filter (where absurd) as absurd from sound`.execute(trx)
+      select count(*) as taken, count(*) filter (where absurd) as absurd,
+        (select coalesce(array_agg(id), '{}') from endpoints) as used
+      from sound`.execute(trx)
+    await moveLevels(trx, rows[0]?.used ?? [], now)
     return { taken: Number(rows[0]?.taken ?? 0), absurd: Number(rows[0]?.absurd ?? 0) }
   })
 }

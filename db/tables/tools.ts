@@ -1,0 +1,26 @@
+import type { Defaulted, Json } from './columns.ts'
+
+/** The version of an endpoint's tool manifest, and what the next version is compared with. */
+export interface ToolVersionTable {
+  endpoint_id: string
+  version: string
+  /** SHA-256 of the manifest without its version. */
+  digest: Buffer
+  /** The number of the rules by which the manifest was built. */
+  format: number
+  input_schema: Json<Record<string, unknown>>
+  output_schema: Json<Record<string, unknown>>
+  updated_at: Defaulted<Date>
+}
+
+/** An endpoint that a version of the cache `endpoint` has changed. */
+export interface EndpointChangeTable {
+  version: number
+  endpoint_id: string
+  changed_at: Defaulted<Date>
+}
+
+export interface ToolTables {
+  tool_version: ToolVersionTable
+  endpoint_change: EndpointChangeTable
+}
