@@ -41,6 +41,13 @@ export function signingSecret(text: string, earlier: string[]): string[] {
   )
 }
 
+/** Parses an option that lists tools. */
+export function toolList(text: string): string[] {
+  const tools = text.split(',').map((tool) => tool.trim())
+  if (tools.every(Boolean)) return tools
+  throw new InvalidArgumentError('It has to be a list such as sales-*,training.merge without empty names.')
+}
+
 /** Parses an option that must not be blank. */
 export function filled(text: string): string {
   if (/\S/.test(text)) return text

@@ -46,6 +46,19 @@ export const UpdateAccount = Type.Object(
 
 export const KeyRole = Vocabulary('viewer', 'operator', 'admin')
 
+const ToolEntry = Formed(
+  '^(?:[a-z0-9._*-]+|kind:(?:llm|specialist|tool|trained_model|generative|model|operation)|stability:(?:experimental|beta|stable))$',
+  'must be the name of a tool, a pattern such as sales-*, kind:<kind> or stability:<level>',
+  { maxLength: 100 },
+)
+const KeyTools = Type.Array(ToolEntry, {
+  minItems: 1,
+  maxItems: 100,
+  uniqueItems: true,
+  description:
+    'Limits the key to these tools: names, patterns such as `sales-*`, `kind:<kind>` and `stability:<level>`',
+})
+
 /** An API key without its text, which is returned once, at creation. */
 export const ApiKey = Type.Object({
   key_id: Uuid,
@@ -54,6 +67,9 @@ export const ApiKey = Type.Object({
   role: KeyRole,
   /** The last four characters. */
   hint: Type.String(),
+  tools: Nullable(
+    Type.Array(Type.String(), { description: 'The tools that the key is limited to; null without a limit' }),
+  ),
   created_at: Timestamp,
   revoked_at: Nullable(Timestamp),
 })
@@ -63,7 +79,7 @@ export type ApiKey = Static<typeof ApiKey>
 export const CreatedApiKey = Type.Object({ ...ApiKey.properties, api_key: Type.String() })
 
 export const CreateApiKey = Type.Object(
-  { name: Name, role: Type.Optional(KeyRole) },
+  { name: Name, role: Type.Optional(KeyRole), tools: Type.Optional(Nullable(KeyTools)) },
   { additionalProperties: false },
 )
 

@@ -20,6 +20,17 @@ export function roleOf({ role, method }: Pick<AnyRoute, 'role' | 'method'>): Rol
   return method === 'DELETE' ? 'admin' : 'operator'
 }
 
+/** What a route requires of a key. */
+interface KeyNeeds {
+  role: Role
+  isForLimitedKeys: boolean
+}
+
+const needsOf = (route: AnyRoute): KeyNeeds => ({
+  role: roleOf(route),
+  isForLimitedKeys: route.forLimitedKeys === true,
+})
+
 /** Returns the check that a route's declaration requires, built once when the route is mounted. */
 export function authenticator(
   route: AnyRoute,
@@ -31,7 +42,7 @@ export function authenticator(
       context.owner = route.grant?.(context, services)
       return undefined
     },
-    'api-key': accountAuth(services, unauthenticated, roleOf(route)),
+    'api-key': accountAuth(services, unauthenticated, needsOf(route)),
     'operations-key': ({ req }) =>
       checkSecret(
         credentialOf(req, 'the operations key'),
@@ -46,28 +57,33 @@ export function authenticator(
       ),
     'join-token': ({ req }) => ({ token: credentialOf(req, 'a join token') }),
     'node-signature': (context) => verifyNode(context, services),
-    cohort: cohortAuth(services, unauthenticated, roleOf(route)),
+    cohort: cohortAuth(services, unauthenticated, needsOf(route)),
   }
   return byAuth[route.auth]
 }
 
 const accountAuth =
-  (services: Services, unauthenticated: UnauthenticatedRequests, least: Role): Authenticate =>
+  (services: Services, unauthenticated: UnauthenticatedRequests, needs: KeyNeeds): Authenticate =>
   (context) => {
     const key = credentialOf(context.req)
     const found = services.keys.find(key)
-    if (typeof found !== 'function') return admit(context, found, least)
+    if (typeof found !== 'function') return admit(context, found, needs)
     unauthenticated.check(context.req)
-    return found().then((caller) => admit(context, caller, least))
+    return found().then((caller) => admit(context, caller, needs))
   }
 
-function admit({ req }: RequestContext, caller: AccountCaller | undefined, least: Role): AccountCaller {
+function admit({ req }: RequestContext, caller: AccountCaller | undefined, needs: KeyNeeds): AccountCaller {
   if (!caller) throw unauthenticated('this API key is not valid')
   const account = req.headers['x-account-id']
   if (account !== undefined && String(account).toLowerCase() !== caller.accountId) {
     throw new ApiError('account_mismatch', 'X-Account-ID is not the account of this API key')
   }
-  requireRole(caller, least)
+  requireRole(caller, needs.role)
+  if (caller.tools && !needs.isForLimitedKeys) {
+    const message =
+      'this key is limited to tools: GET /api/builder/v1/mcp/manifest lists them, and only these may be called'
+    throw new ApiError('forbidden', message)
+  }
   return caller
 }
 
@@ -81,9 +97,9 @@ export function requireRole({ role }: AccountCaller, least: Role): void {
 
 /** Cohort routes name their account; the key proves that the caller may act for it. */
 const cohortAuth =
-  (services: Services, unauthenticated: UnauthenticatedRequests, least: Role): Authenticate =>
+  (services: Services, unauthenticated: UnauthenticatedRequests, needs: KeyNeeds): Authenticate =>
   async (context) => {
-    const caller = (await accountAuth(services, unauthenticated, least)(context)) as AccountCaller
+    const caller = (await accountAuth(services, unauthenticated, needs)(context)) as AccountCaller
     const { req } = context
     if (req.headers['x-account-id'] === undefined) throw missingHeader('x-account-id')
     return { accountId: caller.accountId, userId: req.headers['x-user-id']?.toString() }

@@ -1,3 +1,5 @@
+import type { ToolFilter } from '../../domain/tools/filter.ts'
+
 /** The kinds of credential that a route can require. */
 export type Auth =
   | 'none'
@@ -15,6 +17,8 @@ export interface AccountCaller {
   readonly accountId: string
   readonly keyId: string
   readonly role: Role
+  /** What the key is limited to; absent without a limit. */
+  readonly tools?: ToolFilter
 }
 
 /** The node that signed a request. */

@@ -116,6 +116,11 @@ export interface Route<
    * memory. Parameters are as in the path.
    */
   grant?(request: Pick<AnyRequest, 'req' | 'params'>, services: Services): string
+  /**
+   * Open to keys that are limited to tools, which every other route refuses; the handler keeps to the tools of the
+   * key.
+   */
+  forLimitedKeys?: boolean
   /** Called so often that it bypasses Koa and its router (`hot-path.ts`). */
   isHot?: boolean
   /** Excludes the route from the description: an inner route that clients reach by a URL from a response. */

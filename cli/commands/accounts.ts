@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander'
 import { isUuid } from '../../domain/uuid.ts'
 import type { Account, ApiKey } from '../../schemas/admin.ts'
-import { wholeNumber } from '../arguments.ts'
+import { toolList, wholeNumber } from '../arguments.ts'
 import { usageError } from '../cli-error.ts'
 import type { Context } from '../context.ts'
 import { print, table } from '../print.ts'
@@ -70,6 +70,12 @@ export function accountCommands(program: Command, open: Open): void {
     })
 }
 
+interface KeyOptions {
+  name: string
+  role: string
+  tools?: string[]
+}
+
 /** API keys: their text is shown once, at their creation. */
 export function keyCommands(program: Command, open: Open): void {
   const keys = program.command('keys').description('create, list and revoke API keys')
@@ -85,21 +91,26 @@ export function keyCommands(program: Command, open: Open): void {
         .choices(['viewer', 'operator', 'admin'])
         .default('operator'),
     )
-    .action(
-      async (accountId: string | undefined, options: { name: string; role: string }, command: Command) => {
-        const context = open(command)
-        const key = await context.client.call<ApiKey & { api_key: string }>(
-          'POST',
-          `/accounts/${account(context, accountId)}/keys`,
-          { name: options.name, role: options.role },
-        )
-        print(
-          context,
-          key,
-          `${key.api_key}\n\nKey ${key.key_id}, role ${key.role}. It is stored hashed: this is the only time it is shown.`,
-        )
-      },
+    .option(
+      '--tools <list>',
+      'limit the key to tools: comma-separated names, patterns such as sales-*, kind:llm or stability:stable',
+      toolList,
     )
+    .action(async (accountId: string | undefined, options: KeyOptions, command: Command) => {
+      const context = open(command)
+      const { name, role, tools } = options
+      const key = await context.client.call<ApiKey & { api_key: string }>(
+        'POST',
+        `/accounts/${account(context, accountId)}/keys`,
+        { name, role, ...(tools && { tools }) },
+      )
+      const limit = key.tools ? `, limited to ${key.tools.join(', ')}` : ''
+      print(
+        context,
+        key,
+        `${key.api_key}\n\nKey ${key.key_id}, role ${key.role}${limit}. It is stored hashed: this is the only time it is shown.`,
+      )
+    })
   keys
     .command('list [account_id]')
     .description('list keys, without their texts')
@@ -113,10 +124,11 @@ export function keyCommands(program: Command, open: Open): void {
         key.key_id,
         key.name,
         key.role,
+        key.tools?.join(', ') ?? 'all',
         `...${key.hint}`,
         key.revoked_at ?? 'live',
       ])
-      print(context, list, table(['KEY', 'NAME', 'ROLE', 'ENDS IN', 'REVOKED'], rows))
+      print(context, list, table(['KEY', 'NAME', 'ROLE', 'TOOLS', 'ENDS IN', 'REVOKED'], rows))
     })
   keys
     .command('revoke <key_id>')

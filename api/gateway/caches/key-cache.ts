@@ -5,6 +5,7 @@ import { LRUCache } from 'lru-cache'
 import type { CacheWatch } from '../../../db/cache-watch.ts'
 import * as apiKeyRepository from '../../../db/repositories/platform/api-keys.ts'
 import type { Database } from '../../../db/tables.ts'
+import { ToolFilter } from '../../../domain/tools/filter.ts'
 import type { AccountCaller } from '../../http/caller.ts'
 
 const LONGEST_KEY = 200
@@ -79,8 +80,14 @@ export class KeyCache {
       hashes.map((keyHash) => Buffer.from(keyHash, 'hex')),
     )
     const found = new Map<string, AccountCaller>()
-    for (const { key_hash, account_id, id, role } of rows) {
-      found.set(key_hash.toString('hex'), Object.freeze({ accountId: account_id, keyId: id, role }))
+    for (const { key_hash, account_id, id, role, tools } of rows) {
+      const caller = {
+        accountId: account_id,
+        keyId: id,
+        role,
+        ...(tools && { tools: ToolFilter.ofKey(tools) }),
+      }
+      found.set(key_hash.toString('hex'), Object.freeze(caller))
     }
     // A key read before a change must not be cached after it.
     if (epoch === this.#epoch) for (const [keyHash, caller] of found) this.#known.set(keyHash, caller)

@@ -10,10 +10,18 @@ type Role = ApiKeyRow['role']
 /** Returns the digest of a key, which is stored and looked up in its place. */
 export const hashApiKey = (key: string): Buffer => hash('sha256', key, 'buffer')
 
+interface NewKey {
+  accountId: string
+  name: string
+  role: Role
+  /** The tools that the key is limited to. */
+  tools?: readonly string[] | null
+}
+
 /** Creates a key. Its text is returned here and nowhere else. The first key of an account is always an admin key. */
 export async function createApiKey(
   trx: Transaction<Database>,
-  { accountId, name, role }: { accountId: string; name: string; role: Role },
+  { accountId, name, role, tools = null }: NewKey,
 ): Promise<{ row: ApiKeyRow; key: string }> {
   await trx
     .selectFrom('account')
@@ -38,6 +46,7 @@ export async function createApiKey(
       role: other ? role : 'admin',
       key_hash: hashApiKey(key),
       key_hint: key.slice(-4),
+      tools: tools && [...tools],
     })
     .returningAll()
     .executeTakeFirstOrThrow()
@@ -64,10 +73,10 @@ export async function revokeApiKey(trx: Transaction<Database>, id: string, now: 
 export const findApiKeys = (
   db: Kysely<Database>,
   keyHashes: readonly Buffer[],
-): Promise<Pick<ApiKeyRow, 'id' | 'account_id' | 'role' | 'key_hash'>[]> =>
+): Promise<Pick<ApiKeyRow, 'id' | 'account_id' | 'role' | 'key_hash' | 'tools'>[]> =>
   db
     .selectFrom('api_key')
-    .select(['id', 'account_id', 'role', 'key_hash'])
+    .select(['id', 'account_id', 'role', 'key_hash', 'tools'])
     .where('key_hash', 'in', keyHashes)
     .where('revoked_at', 'is', null)
     .execute()

@@ -16,6 +16,7 @@ export const presentApiKey = (row: ApiKeyRow): ApiKey => ({
   name: row.name,
   role: row.role,
   hint: row.key_hint,
+  tools: row.tools,
   created_at: row.created_at.toISOString(),
   revoked_at: row.revoked_at?.toISOString() ?? null,
 })

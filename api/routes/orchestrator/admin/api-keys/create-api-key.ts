@@ -17,11 +17,11 @@ export const createApiKey = route({
   success: { status: 201, schema: CreatedApiKey },
   errors: ['not_found'],
 
-  async handler({ params: { account_id }, body: { name, role = 'operator' } }, { db }) {
+  async handler({ params: { account_id }, body: { name, role = 'operator', tools = null } }, { db }) {
     if (!(await accountRepository.findAccount(db, account_id))) throw accountNotFound()
     const { row, key } = await db
       .transaction()
-      .execute((trx) => apiKeyRepository.createApiKey(trx, { accountId: account_id, name, role }))
+      .execute((trx) => apiKeyRepository.createApiKey(trx, { accountId: account_id, name, role, tools }))
     return { ...presentApiKey(row), api_key: key }
   },
 })
