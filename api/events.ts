@@ -27,6 +27,10 @@ export const emit = defineEvents({
   'connection.lost': debug('connection lost', { err: 'error' }),
   'request.timed_out': info('{message}', { request_id: 'string', status: 'number' }),
 
+  'tools.refresh_failed': warn('changes of tools were not read; the next request reads them', {
+    err: 'error',
+  }),
+
   'link.accepted': info('node linked', { node_id: 'string', link_version: 'number' }),
   'link.closed': info('link to a node closed', {
     node_id: 'string',

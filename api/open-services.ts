@@ -31,6 +31,9 @@ import { NodeLinks } from './gateway/links/node-links.ts'
 import { HubReader } from './hub/reader.ts'
 import { InputChecks } from './inference/input-checks.ts'
 import { ModelLoads } from './inference/model-loads.ts'
+import { operationTools } from './manifest/operation-tools.ts'
+import { ToolCatalogue } from './manifest/tool-catalogue.ts'
+import { ToolReader } from './manifest/tool-reader.ts'
 import type { Services } from './services.ts'
 
 const DATABASE_CONNECTIONS = 20
@@ -64,6 +67,12 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
   await Promise.all([watch.start(), killSwitch.start()])
 
   const endpoints = new EndpointCache(db, watch)
+  const reader = new ToolReader({
+    db,
+    creditUsd: config.HEARTH_CREDIT_USD,
+    hub: config.HEARTH_HUB_ENDPOINT,
+  })
+  const tools = new ToolCatalogue({ db, watch, log, reader, operations: operationTools() })
   const schemaChecks = stack.use(new SchemaChecks())
   const journal = stack.use(new Journal(stack.use(new PreparedPool(url, { max: 2 })), log))
   stack.use(startReaper(db, log, gateway.id))
@@ -101,6 +110,7 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
     loads,
     warmPins,
     endpoints,
+    tools,
     estimates: new Estimates(db),
     schemaChecks,
     inputChecks: new InputChecks(schemaChecks),

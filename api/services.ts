@@ -26,6 +26,7 @@ import type { NodeLinks } from './gateway/links/node-links.ts'
 import type { HubReader } from './hub/reader.ts'
 import type { InputChecks } from './inference/input-checks.ts'
 import type { ModelLoads } from './inference/model-loads.ts'
+import type { ToolCatalogue } from './manifest/tool-catalogue.ts'
 
 /**
  * The services that handlers use. They are built once in `api/open-services.ts`; tests build the same
@@ -63,6 +64,8 @@ export interface Services {
   readonly nodeCredentials: NodeCredentials
   /** The endpoint rows that inference needs. */
   readonly endpoints: EndpointCache
+  /** The tools of accounts, for their manifests. */
+  readonly tools: ToolCatalogue
   /** Estimates of load and inference times. */
   readonly estimates: Estimates
   /** Validates values against schemas that callers wrote, in child processes. */

@@ -123,6 +123,21 @@ export const SETTINGS = {
     '10',
     'Seconds between two verification challenges of one webhook endpoint.',
   ),
+  HEARTH_TOOL_KINDS: setting(
+    'kinds',
+    '',
+    'Comma-separated kinds of the tools in manifests and on /mcp: llm, specialist, tool, trained_model, generative, model, operation; empty shows all.',
+  ),
+  HEARTH_TOOL_STABILITY: setting(
+    'stabilities',
+    '',
+    'Comma-separated levels of the tools in manifests and on /mcp: experimental, beta, stable; empty shows all.',
+  ),
+  HEARTH_TOOL_SLUGS: setting(
+    'slugs',
+    '',
+    'Comma-separated names of the tools in manifests and on /mcp, with * for any characters, for example sales-*; empty shows all.',
+  ),
   HEARTH_MEMORY: setting('flag', '0', 'Reserved for the memory routes, which this version does not have.'),
   HEARTH_GATEWAY_URL: setting('url', undefined, 'Node: address of any gateway, for joining.'),
   HEARTH_NODE_TOKEN: setting('text', '', 'Node: one-time join token; needed only for the first start.'),

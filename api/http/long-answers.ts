@@ -44,7 +44,8 @@ class LongAnswer implements Disposable {
   }
 
   restFor(outgoing: Outgoing | undefined): void {
-    const bytes = typeof outgoing?.body === 'string' ? outgoing.body.length : 0
+    const body = outgoing?.body
+    const bytes = typeof body === 'string' || body instanceof Uint8Array ? body.length : 0
     if (bytes > SHORT_BYTES) this.#restMs = bytes / BYTES_PER_MS
   }
 

@@ -1,5 +1,7 @@
 import { isIP } from 'node:net'
 import { resolve } from 'node:path'
+import { valuesOf } from '../../schemas/common.ts'
+import { ToolKind, ToolStability } from '../../schemas/tool.ts'
 
 /** A kind of setting: it parses the text of an environment variable. */
 export interface Kind<T = unknown> {
@@ -15,6 +17,9 @@ export interface Kind<T = unknown> {
 
 const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'silent']
 const FEATURES = ['webhooks']
+const TOOL_KINDS: readonly string[] = valuesOf(ToolKind)
+const STABILITIES: readonly string[] = valuesOf(ToolStability)
+const SLUG_PATTERN = /^[a-z0-9._*-]{1,100}$/
 const FLAGS = new Map([
   ['1', true],
   ['true', true],
@@ -62,6 +67,18 @@ export const KINDS = {
   },
 
   list: { expected: 'comma-separated names', read: lists(() => true) },
+  slugs: {
+    expected: 'comma-separated names of tools, with * for any characters',
+    read: lists((item) => SLUG_PATTERN.test(item)),
+  },
+  kinds: {
+    expected: `empty or some of ${TOOL_KINDS.join(', ')}`,
+    read: lists((item) => TOOL_KINDS.includes(item)),
+  },
+  stabilities: {
+    expected: `empty or some of ${STABILITIES.join(', ')}`,
+    read: lists((item) => STABILITIES.includes(item)),
+  },
   features: {
     expected: `empty or ${FEATURES.join(', ')}`,
     read: lists((item) => FEATURES.includes(item)),

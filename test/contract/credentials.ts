@@ -81,6 +81,9 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   cancelTask: 'operator',
   getQueueStats: 'viewer',
 
+  getManifest: 'viewer',
+  getToolManifest: 'viewer',
+
   createChatCompletion: 'operator',
   listChatModels: 'viewer',
   getChatModel: 'viewer',

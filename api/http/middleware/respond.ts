@@ -44,7 +44,7 @@ function send({ req, response, head }: RequestContext, outgoing: Outgoing): Prom
     return undefined
   }
   if (body === undefined) {
-    if (status !== 204) head.push('content-length', '0')
+    if (status !== 204 && status !== 304) head.push('content-length', '0')
     response.writeHead(status, head).end()
     return undefined
   }

@@ -4,6 +4,7 @@ import { datasets } from './datasets/index.ts'
 import { endpoints } from './endpoints/index.ts'
 import { health } from './health/index.ts'
 import { hub } from './hub/index.ts'
+import { manifest } from './manifest/index.ts'
 import { modelConfigs } from './model-configs/index.ts'
 import { models } from './models/index.ts'
 import { tasks } from './tasks/index.ts'
@@ -22,6 +23,7 @@ export const builder: Family = {
     ...tasks,
     ...actions,
     ...health,
+    ...manifest,
     ...modelConfigs,
     ...hub,
     ...models,

@@ -4,6 +4,7 @@ import { isTerminalTask } from '../../../../domain/inference-task.ts'
 import { TaskCancelled, TaskParams } from '../../../../schemas/inference-task.ts'
 import { route } from '../../../http/route.ts'
 import { cancelTask as cancel } from '../../../inference/durable.ts'
+import { maySeeTask } from '../../../manifest/may-see-task.ts'
 
 export const cancelTask = route({
   operationId: 'cancelTask',
@@ -14,13 +15,15 @@ export const cancelTask = route({
   params: TaskParams,
   success: { status: 200, schema: TaskCancelled },
   errors: ['not_found', 'conflict'],
+  forLimitedKeys: true,
 
   async handler({ caller, params }, services) {
     const task = await taskRepository.findTask(services.db, {
       id: params.task_id,
       accountId: caller.accountId,
     })
-    if (!task) throw new ApiError('not_found', 'there is no task with this id')
+    if (!task || !(await maySeeTask(services.db, caller, task)))
+      throw new ApiError('not_found', 'there is no task with this id')
     const before = await cancel(services, task.id, 'cancelled by the caller')
     if (!before || isTerminalTask(before.status)) {
       throw new ApiError('conflict', `this task has ${before?.status ?? 'ended'} already`)

@@ -3,6 +3,7 @@ import * as taskRepository from '../../../../db/repositories/tasks/tasks.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { InferenceTask, TaskParams } from '../../../../schemas/inference-task.ts'
 import { route } from '../../../http/route.ts'
+import { maySeeTask } from '../../../manifest/may-see-task.ts'
 import { hasUnreadyNode, presentTask } from './present.ts'
 
 export const getTask = route({
@@ -14,10 +15,12 @@ export const getTask = route({
   params: TaskParams,
   success: { status: 200, schema: InferenceTask },
   errors: ['not_found'],
+  forLimitedKeys: true,
 
   async handler({ caller, params }, { db, links }) {
     const row = await taskRepository.findTask(db, { id: params.task_id, accountId: caller.accountId })
-    if (!row) throw new ApiError('not_found', 'there is no task with this id')
+    if (!row || !(await maySeeTask(db, caller, row)))
+      throw new ApiError('not_found', 'there is no task with this id')
     const needs = hasUnreadyNode(row, links.placement)
       ? await nodeLoadRepository.findModelNeeds(db, row.model_key)
       : undefined

@@ -1,0 +1,203 @@
+import type { Kysely } from 'kysely'
+import { LRUCache } from 'lru-cache'
+import type { CacheWatch } from '../../db/cache-watch.ts'
+import * as endpointChangeRepository from '../../db/repositories/endpoints/changes.ts'
+import type { Database } from '../../db/tables.ts'
+import type { ToolFilter } from '../../domain/tools/filter.ts'
+import type { Logger } from '../../platform/log.ts'
+import { emit } from '../events.ts'
+import { mergeTools, type ToolList } from './tool-list.ts'
+import type { ReadTool, ToolReader } from './tool-reader.ts'
+import { ToolSet } from './tool-set.ts'
+import type { Tool } from './tool.ts'
+
+/** The memory for the manifests of accounts; those that everybody may call come on top, once. */
+const MOST_BYTES = 64 * 1024 * 1024
+/** The number of entries in all merged lists. */
+const MOST_ENTRIES = 2_000_000
+
+interface CatalogueOptions {
+  db: Kysely<Database>
+  watch: Pick<CacheWatch, 'on' | 'isFresh'>
+  log: Logger
+  reader: ToolReader
+  operations: readonly Tool[]
+}
+
+/** Accounts whose tools may have changed: one, or `undefined` for all. */
+export type ToolsChanged = (accountId: string | undefined) => void
+
+/** A set that is being read, with the endpoints that have changed meanwhile. */
+interface Reading {
+  readonly changed: Set<string>
+  isVoid: boolean
+}
+
+interface Merged {
+  own: number
+  publics: number
+  list: ToolList
+}
+
+/**
+ * The tools of accounts in memory. After a change only the changed endpoints are read again, and nothing is used while
+ * changes cannot be seen.
+ */
+export class ToolCatalogue {
+  readonly #options: CatalogueOptions
+  readonly #owns = new LRUCache<string, ToolSet>({ maxSize: MOST_BYTES, sizeCalculation: sizeOf })
+  #publics: ToolSet | undefined
+  readonly #merged = new LRUCache<string, Merged>({
+    maxSize: MOST_ENTRIES,
+    sizeCalculation: ({ list }) => Math.min(MOST_ENTRIES, list.tools.length + 1),
+  })
+  readonly #reading = new Map<string, { reading: Reading; set: Promise<ToolSet> }>()
+  readonly #listeners = new Set<ToolsChanged>()
+  /** The version of the endpoints that has been applied. */
+  #version: number | undefined
+  /** Counts the notifications of changes; those up to `#applied` are in the sets. */
+  #heard = 1
+  #applied = 0
+  #refreshing: Promise<void> = Promise.resolve()
+  #next: Promise<void> | undefined
+
+  constructor(options: CatalogueOptions) {
+    this.#options = options
+    options.watch.on('endpoint', () => {
+      this.#heard += 1
+      // Nothing is held before the first request, so there is nothing to refresh.
+      if (this.#version === undefined) return
+      this.#refresh().catch((err: unknown) => emit(options.log, 'tools.refresh_failed', { err }))
+    })
+  }
+
+  /** Returns the tools that an account may call and all filters allow, without a promise when they are in memory. */
+  list(accountId: string, filters: readonly ToolFilter[]): ToolList | Promise<ToolList> {
+    const own = this.#heard === this.#applied ? this.#owns.get(accountId) : undefined
+    return own && this.#publics && this.#options.watch.isFresh()
+      ? this.#merge(accountId, { own, publics: this.#publics }, filters)
+      : this.#read(accountId, filters)
+  }
+
+  /** Registers a callback for changes; returns a function that removes it. */
+  onChange(listener: ToolsChanged): () => void {
+    this.#listeners.add(listener)
+    return () => this.#listeners.delete(listener)
+  }
+
+  async #read(accountId: string, filters: readonly ToolFilter[]): Promise<ToolList> {
+    await this.#refresh()
+    const { reader } = this.#options
+    const [publics, own] = await Promise.all([
+      this.#publics ?? this.#readSet(PUBLIC, () => reader.publics()),
+      this.#owns.get(accountId) ?? this.#readSet(accountId, () => reader.own(accountId)),
+    ])
+    return this.#merge(accountId, { own, publics }, filters)
+  }
+
+  #merge(
+    accountId: string,
+    { own, publics }: { own: ToolSet; publics: ToolSet },
+    filters: readonly ToolFilter[],
+  ): ToolList {
+    const key = filters.length === 0 ? accountId : [accountId, ...filters.map(({ id }) => id)].join('\n')
+    const known = this.#merged.get(key)
+    if (known?.own === own.stamp && known.publics === publics.stamp) return known.list
+    const { operations } = this.#options
+    const list = mergeTools({ operations, own, publics }, filters)
+    this.#merged.set(key, { own: own.stamp, publics: publics.stamp, list })
+    return list
+  }
+
+  /** Applies all changes that were committed before the call. */
+  #refresh(): Promise<void> {
+    // A refresh that has begun may miss the latest change, so later callers share the one after it.
+    this.#next ??= this.#refreshing
+      .catch(() => {})
+      .then(() => {
+        this.#next = undefined
+        this.#refreshing = this.#apply()
+        return this.#refreshing
+      })
+    return this.#next
+  }
+
+  async #apply(): Promise<void> {
+    const heard = this.#heard
+    const since = this.#version
+    const { version, ids } = await endpointChangeRepository.readEndpointChanges(this.#options.db, since ?? 0)
+    if (since !== undefined && since !== version) {
+      if (ids) await this.#applyTo(ids)
+      else this.#forget()
+    }
+    this.#version = version
+    this.#applied = heard
+  }
+
+  async #applyTo(ids: readonly string[]): Promise<void> {
+    for (const { reading } of this.#reading.values()) for (const id of ids) reading.changed.add(id)
+    const tools = await this.#options.reader.byId(ids)
+    const accounts = new Set<string>()
+    let isPublic = false
+    for (const tool of tools) {
+      isPublic = this.#publics?.put(tool.endpointId, tool.public) || isPublic
+      const own = this.#owns.get(tool.accountId)
+      if (!own || own.put(tool.endpointId, tool.own)) accounts.add(tool.accountId)
+      if (own) this.#owns.set(tool.accountId, own)
+    }
+    if (isPublic) this.#tell(undefined)
+    else for (const accountId of accounts) this.#tell(accountId)
+  }
+
+  /** Any endpoint may have changed, so everything is read anew. */
+  #forget(): void {
+    for (const { reading } of this.#reading.values()) reading.isVoid = true
+    this.#owns.clear()
+    this.#publics = undefined
+    this.#tell(undefined)
+  }
+
+  #tell(accountId: string | undefined): void {
+    for (const listener of this.#listeners) listener(accountId)
+  }
+
+  /** Reads a set; requests for one set share the reading. */
+  #readSet(key: string, read: () => Promise<Tool[]>): Promise<ToolSet> {
+    const known = this.#reading.get(key)
+    if (known) return known.set
+    const reading: Reading = { changed: new Set(), isVoid: false }
+    const set = this.#readCurrent(reading, key, read).finally(() => this.#reading.delete(key))
+    this.#reading.set(key, { reading, set })
+    return set
+  }
+
+  async #readCurrent(reading: Reading, key: string, read: () => Promise<Tool[]>): Promise<ToolSet> {
+    let set = new ToolSet(await read())
+    while (reading.isVoid || reading.changed.size > 0) {
+      const changed = [...reading.changed]
+      reading.changed.clear()
+      if (reading.isVoid) {
+        reading.isVoid = false
+        set = new ToolSet(await read())
+      } else {
+        for (const tool of await this.#options.reader.byId(changed)) putRead(set, key, tool)
+      }
+    }
+    if (key === PUBLIC) this.#publics = set
+    else this.#owns.set(key, set)
+    return set
+  }
+}
+
+/** The key of the set that everybody may call; every other set has the id of its account. */
+const PUBLIC = 'public'
+
+function putRead(set: ToolSet, key: string, tool: ReadTool): void {
+  if (key === PUBLIC) set.put(tool.endpointId, tool.public)
+  else if (key === tool.accountId) set.put(tool.endpointId, tool.own)
+}
+
+/** An account with more tools than the memory holds takes all of it, so that its tools are not read at each request. */
+function sizeOf(set: ToolSet): number {
+  return Math.min(MOST_BYTES, set.bytes + 1)
+}

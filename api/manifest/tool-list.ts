@@ -1,0 +1,68 @@
+import { hash } from 'node:crypto'
+import type { ToolFilter } from '../../domain/tools/filter.ts'
+import type { ToolSet } from './tool-set.ts'
+import { placeOf, type Tool } from './tool.ts'
+
+const DIGEST_BYTES = 32
+const TAG_CHARACTERS = 22
+
+/** The tools that a caller sees at one time, sorted by slug. */
+export class ToolList {
+  readonly tools: readonly Tool[]
+  /** A digest of all tools: equal lists have equal digests. */
+  readonly digest: Buffer
+  /** The weak tag of the list, as in the header `ETag`. */
+  readonly etag: string
+
+  constructor(tools: readonly Tool[]) {
+    this.tools = tools
+    const digests = Buffer.allocUnsafe(tools.length * DIGEST_BYTES)
+    for (const [index, { digest }] of tools.entries()) digest.copy(digests, index * DIGEST_BYTES)
+    this.digest = hash('sha256', digests, 'buffer')
+    this.etag = `W/"${this.digest.toString('base64url').slice(0, TAG_CHARACTERS)}"`
+  }
+
+  find(slug: string): Tool | undefined {
+    const tool = this.tools[placeOf(this.tools, slug)]
+    return tool?.slug === slug ? tool : undefined
+  }
+}
+
+interface Parts {
+  /** The operations of the platform; an endpoint of the same name is left out. */
+  operations: readonly Tool[]
+  own: ToolSet
+  publics: ToolSet
+}
+
+/** Merges what an account may call, and keeps what all filters allow. */
+export function mergeTools({ operations, own, publics }: Parts, filters: readonly ToolFilter[]): ToolList {
+  const taken = new Set(operations.map(({ slug }) => slug))
+  const lists = [
+    operations,
+    own.tools.filter(({ slug }) => !taken.has(slug)),
+    // An own tool that everybody may call is shown as its owner sees it.
+    publics.tools.filter(({ slug, endpointId = '' }) => !taken.has(slug) && !own.has(endpointId)),
+  ]
+  const merged = lists.reduce(mergeSorted, [])
+  return new ToolList(
+    filters.length === 0 ? merged : merged.filter((tool) => filters.every((filter) => filter.allows(tool))),
+  )
+}
+
+function mergeSorted(left: readonly Tool[], right: readonly Tool[]): readonly Tool[] {
+  if (left.length === 0) return right
+  if (right.length === 0) return left
+  const merged: Tool[] = []
+  let [l, r] = [0, 0]
+  for (;;) {
+    const [a, b] = [left[l], right[r]]
+    if (a && (!b || a.slug <= b.slug)) {
+      merged.push(a)
+      l += 1
+    } else if (b) {
+      merged.push(b)
+      r += 1
+    } else return merged
+  }
+}

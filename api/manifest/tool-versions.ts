@@ -1,0 +1,95 @@
+import { hash } from 'node:crypto'
+import type { Kysely, Transaction } from 'kysely'
+import * as toolSourceRepository from '../../db/repositories/tools/sources.ts'
+import type { ToolSourceRow } from '../../db/repositories/tools/sources.ts'
+import * as toolVersionRepository from '../../db/repositories/tools/versions.ts'
+import type { ToolVersion } from '../../db/repositories/tools/versions.ts'
+import type { Database } from '../../db/tables.ts'
+import { MANIFEST_FORMAT, type UnversionedManifest } from '../../domain/tools/manifest.ts'
+import { schemaChange } from '../../domain/tools/schema-change.ts'
+import { FIRST_VERSION, heavier, nextVersion } from '../../domain/tools/version.ts'
+
+/** An endpoint with the version of its manifest. */
+export interface VersionedSource {
+  source: ToolSourceRow
+  version: string
+}
+
+type Describe = (source: ToolSourceRow) => UnversionedManifest
+
+/** Two gateways may store the first version of a tool at once; the slower one reads it again. */
+const MOST_ATTEMPTS = 5
+
+/**
+ * Returns endpoints with the versions of their manifests. Of a manifest that has changed the next version is stored
+ * first, with the row of the last one locked and the endpoint read under that lock, so that each change makes one
+ * version, however many gateways see it. `describe` must not depend on who reads.
+ */
+export async function withVersions(
+  db: Kysely<Database>,
+  sources: readonly ToolSourceRow[],
+  describe: Describe,
+): Promise<VersionedSource[]> {
+  const done: VersionedSource[] = []
+  let open = sources
+  for (let attempt = 1; open.length > 0; attempt++) {
+    const changed: ToolSourceRow[] = []
+    for (const source of open) {
+      const { version } = source
+      if (version !== null && (attempt > MOST_ATTEMPTS || isCurrent(source, describe)))
+        done.push({ source, version })
+      else changed.push(source)
+    }
+    open =
+      changed.length === 0
+        ? []
+        : await db.transaction().execute((trx) => moveVersions(trx, changed, describe))
+  }
+  return done
+}
+
+/** Rules that are newer than these have made the version of a gateway of a later release. */
+function isCurrent(source: ToolSourceRow, describe: Describe): boolean {
+  if (source.digest === null || source.format === null) return false
+  return source.format > MANIFEST_FORMAT || source.digest.equals(digestOf(describe(source)))
+}
+
+const digestOf = (manifest: UnversionedManifest): Buffer => hash('sha256', JSON.stringify(manifest), 'buffer')
+
+async function moveVersions(
+  trx: Transaction<Database>,
+  changed: readonly ToolSourceRow[],
+  describe: Describe,
+): Promise<ToolSourceRow[]> {
+  const ids = changed.map(({ id }) => id)
+  const stored = new Map(
+    (await toolVersionRepository.lockToolVersions(trx, ids)).map((row) => [row.endpoint_id, row]),
+  )
+  const fresh = await toolSourceRepository.readTools(trx, ids)
+  const first: ToolVersion[] = []
+  const next: ToolVersion[] = []
+  for (const source of fresh) {
+    const before = stored.get(source.id)
+    const after = {
+      endpoint_id: source.id,
+      digest: digestOf(describe(source)),
+      format: MANIFEST_FORMAT,
+      input_schema: source.input_schema,
+      output_schema: source.output_schema,
+    }
+    if (!before) first.push({ ...after, version: FIRST_VERSION })
+    else if (!before.digest.equals(after.digest) && before.format <= MANIFEST_FORMAT) {
+      const weight = heavier(
+        schemaChange('input', before.input_schema, after.input_schema),
+        schemaChange('output', before.output_schema, after.output_schema),
+      )
+      next.push({ ...after, version: nextVersion(before.version, weight) })
+    }
+  }
+  await toolVersionRepository.insertToolVersions(trx, first)
+  await toolVersionRepository.replaceToolVersions(trx, next)
+  const now = new Map(
+    (await toolVersionRepository.readToolVersions(trx, ids)).map((row) => [row.endpoint_id, row]),
+  )
+  return fresh.map((source) => ({ ...source, ...now.get(source.id) }))
+}

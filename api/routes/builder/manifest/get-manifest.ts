@@ -1,0 +1,45 @@
+import { VERSION } from '../../../../platform/version.ts'
+import { Manifest } from '../../../../schemas/tool.ts'
+import { etagMatches } from '../../../http/etag.ts'
+import { reply } from '../../../http/reply.ts'
+import { route } from '../../../http/route.ts'
+import type { ToolList } from '../../../manifest/tool-list.ts'
+import { toolsOf } from '../../../manifest/tools-of.ts'
+
+/** The revision of the Model Context Protocol whose tools the manifest describes. */
+const PROTOCOL_VERSION = '2026-07-28'
+const SERVER = { name: 'hearth', version: VERSION, vendor: 'Hearth' }
+
+export const getManifest = route({
+  operationId: 'getManifest',
+  summary: 'The tools that the account may call, with their schemas',
+  method: 'GET',
+  path: '/mcp/manifest',
+  auth: 'api-key',
+  success: { status: 200, schema: Manifest },
+  also: { 304: null },
+  etag: true,
+  isLong: true,
+  forLimitedKeys: true,
+
+  async handler({ caller, req }, services) {
+    const list = await toolsOf(services, caller)
+    // The body of a 304 is not built.
+    if (etagMatches(req.headers['if-none-match'], list.etag))
+      return reply(304, undefined, { etag: list.etag })
+    return reply(200, serialize(list, services.now()), {
+      etag: list.etag,
+      'content-type': 'application/json; charset=utf-8',
+    })
+  },
+})
+
+/** Joins the serialized tools. */
+function serialize({ tools, etag }: ToolList, now: Date): Buffer {
+  const head = `{"protocolVersion":"${PROTOCOL_VERSION}","server":${JSON.stringify(SERVER)},"tools":[`
+  const tail = `],"generatedAt":"${now.toISOString()}","etag":${JSON.stringify(etag)}}`
+  const parts = tools.flatMap(({ fragment }, index) => (index === 0 ? [fragment] : [COMMA, fragment]))
+  return Buffer.concat([Buffer.from(head), ...parts, Buffer.from(tail)])
+}
+
+const COMMA = Buffer.from(',')

@@ -1,0 +1,31 @@
+import Type from 'typebox'
+import { ApiError } from '../../../../domain/errors.ts'
+import { ToolManifest } from '../../../../schemas/tool.ts'
+import { reply } from '../../../http/reply.ts'
+import { route } from '../../../http/route.ts'
+import { toolsOf } from '../../../manifest/tools-of.ts'
+
+const TAG_CHARACTERS = 22
+
+export const getToolManifest = route({
+  operationId: 'getToolManifest',
+  summary: 'One tool that the account may call',
+  method: 'GET',
+  path: '/mcp/manifest/{slug}',
+  auth: 'api-key',
+  params: Type.Object({ slug: Type.String({ minLength: 1, maxLength: 200 }) }),
+  success: { status: 200, schema: ToolManifest },
+  errors: ['not_found'],
+  etag: true,
+  forLimitedKeys: true,
+
+  async handler({ caller, params: { slug } }, services) {
+    const list = await toolsOf(services, caller)
+    const tool = list.find(slug)
+    if (!tool) throw new ApiError('not_found', 'there is no tool with this name that you may call')
+    return reply(200, tool.fragment, {
+      etag: `W/"${tool.digest.toString('base64url').slice(0, TAG_CHARACTERS)}"`,
+      'content-type': 'application/json; charset=utf-8',
+    })
+  },
+})

@@ -1,0 +1,4 @@
+import { getManifest } from './get-manifest.ts'
+import { getToolManifest } from './get-tool-manifest.ts'
+
+export const manifest = [getManifest, getToolManifest]
