@@ -54,3 +54,6 @@ export const QUEUE_LIMIT_MS = 24 * 60 * 60 * 1000
 
 /** A task fails after this many claims without a result. */
 export const MAX_TASK_ATTEMPTS = 5
+
+/** The error of a task that its account has cancelled. */
+export const CANCELLED_BY_CALLER = 'cancelled by the caller'

@@ -1,5 +1,6 @@
 import { isDataException, isTransient } from '../../db/errors.ts'
 import { ApiError, type Issue } from '../../domain/errors.ts'
+import type { ErrorCode } from '../../schemas/errors.ts'
 
 interface Coded {
   code?: unknown
@@ -77,5 +78,20 @@ function issuesOf(error: ApiError): readonly Issue[] {
   return issues ?? [{ loc: ['body'], msg: error.message, type: 'value_error' }]
 }
 
+/** Builds the JSON-RPC error of a request that was refused before its message was handled. */
+function mcpBody(error: ApiError, requestId: string): unknown {
+  const { code, message, details } = error
+  const data = { code, details, request_id: requestId }
+  return { jsonrpc: '2.0', error: { code: JSON_RPC_CODES[code] ?? REFUSED, message, data }, id: null }
+}
+
+/** The codes of JSON-RPC for errors that it names; the others get the first of the codes that it leaves to servers. */
+const JSON_RPC_CODES: Partial<Record<ErrorCode, number>> = {
+  bad_request: -32700,
+  validation_failed: -32600,
+  internal: -32603,
+}
+const REFUSED = -32000
+
 /** The error format of each API family. */
-export const ERROR_BODIES = { builder: builderBody, openai: openAiBody } as const
+export const ERROR_BODIES = { builder: builderBody, openai: openAiBody, mcp: mcpBody } as const

@@ -2,6 +2,7 @@ import { STATUS_CODES } from 'node:http'
 import type { TSchema } from 'typebox'
 import { ErrorBody, OpenAiErrorBody, ValidationErrorBody } from '../../schemas/common.ts'
 import { ERROR_STATUS, type ErrorCode } from '../../schemas/errors.ts'
+import { McpErrorBody } from '../../schemas/mcp.ts'
 import { roleOf } from './auth.ts'
 import type { Auth } from './caller.ts'
 import type { Family } from './family.ts'
@@ -203,8 +204,8 @@ function errorAnswers(family: Family, route: AnyRoute, components: Components): 
 }
 
 function errorAnswer({ errors }: Family, codes: readonly ErrorCode[], components: Components): Json {
-  const builderBody = codes.includes('validation_failed') ? ValidationErrorBody : ErrorBody
-  const schema = components.place(errors === 'openai' ? OpenAiErrorBody : builderBody)
+  const builder = codes.includes('validation_failed') ? ValidationErrorBody : ErrorBody
+  const schema = components.place({ builder, openai: OpenAiErrorBody, mcp: McpErrorBody }[errors])
   return {
     description: codes.map((code) => `\`${code}\``).join(', '),
     content: { 'application/json': { schema } },

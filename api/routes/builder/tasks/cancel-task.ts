@@ -1,6 +1,6 @@
 import * as taskRepository from '../../../../db/repositories/tasks/tasks.ts'
 import { ApiError } from '../../../../domain/errors.ts'
-import { isTerminalTask } from '../../../../domain/inference-task.ts'
+import { CANCELLED_BY_CALLER, isTerminalTask } from '../../../../domain/inference-task.ts'
 import { TaskCancelled, TaskParams } from '../../../../schemas/inference-task.ts'
 import { route } from '../../../http/route.ts'
 import { cancelTask as cancel } from '../../../inference/durable.ts'
@@ -24,7 +24,7 @@ export const cancelTask = route({
     })
     if (!task || !(await maySeeTask(services.db, caller, task)))
       throw new ApiError('not_found', 'there is no task with this id')
-    const before = await cancel(services, task.id, 'cancelled by the caller')
+    const before = await cancel(services, task.id, CANCELLED_BY_CALLER)
     if (!before || isTerminalTask(before.status)) {
       throw new ApiError('conflict', `this task has ${before?.status ?? 'ended'} already`)
     }
