@@ -1,4 +1,5 @@
 import type { HardwarePreference, OperatingMode, TrainingRunStatus } from '../schemas/training-run.ts'
+import { slugOf } from './slug.ts'
 
 /** The statuses that may follow each status. A run that resumes after a lost node stays `running`. */
 export const TRAINING_RUN_TRANSITIONS: Readonly<Record<TrainingRunStatus, readonly TrainingRunStatus[]>> = {
@@ -61,16 +62,8 @@ export function hardwareFor(
 
 /** Makes the immutable key of a version for queue names: a slug of its name, and enough of its id to be unique. */
 export function modelKeyOf(name: string, versionId: string): string {
-  const slug = name
-    .normalize('NFKD')
-    .replace(/\p{M}/gu, '')
-    .toLowerCase()
-    .replace(/[^a-z0-9]+/g, '-')
-    .replace(/^-+|-+$/g, '')
-    .slice(0, 40)
-    .replace(/-+$/, '')
   // The last twelve digits of a UUIDv7 are random.
-  return `${slug || 'model'}-${versionId.slice(-12)}`
+  return `${slugOf(name, 40) || 'model'}-${versionId.slice(-12)}`
 }
 
 /** The reasons for which a workflow fails a run. */

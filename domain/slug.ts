@@ -1,0 +1,10 @@
+/** Returns a text as lower-case letters, digits and single hyphens; empty when the text has no such letters or digits. */
+export const slugOf = (text: string, longest: number): string =>
+  text
+    .normalize('NFKD')
+    .replace(/\p{M}/gu, '')
+    .toLowerCase()
+    .replace(/[^a-z0-9]+/g, '-')
+    .replace(/^-+|-+$/g, '')
+    .slice(0, longest)
+    .replace(/-+$/, '')
