@@ -24,6 +24,7 @@ export const emit = defineEvents({
   'request.refused': debug('{message}', { err: 'error' }),
   'request.failed': error('{message}', { err: 'error' }),
   'request.answer_failed': error('an error could not be told', { err: 'error' }),
+  'mcp.refused': debug('a message of the Model Context Protocol was refused', { err: 'error' }),
   'connection.lost': debug('connection lost', { err: 'error' }),
   'request.timed_out': info('{message}', { request_id: 'string', status: 'number' }),
 

@@ -24,6 +24,9 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   getDocsFile: 'none',
   getDocsFolder: 'none',
 
+  serveMcp: 'viewer',
+  getProtectedResource: 'none',
+
   getObject: 'signed-url',
   putObject: 'signed-url',
 

@@ -6,7 +6,7 @@ import { docsRoutes } from '../../api/routes/docs/index.ts'
 export interface Served {
   route: AnyRoute
   path: string
-  surface: 'builder' | 'openai'
+  surface: 'builder' | 'openai' | 'mcp'
 }
 
 /** Everything a gateway serves, features included. */

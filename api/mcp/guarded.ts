@@ -1,0 +1,26 @@
+import { ProtocolError, ProtocolErrorCode } from '@modelcontextprotocol/server'
+import type { Logger } from '../../platform/log.ts'
+import { emit } from '../events.ts'
+import { toApiError } from '../http/errors.ts'
+
+/**
+ * Runs the handler of a method, so that nothing but a public message gets into its error: the protocol's server would
+ * send the message of anything thrown.
+ */
+export async function guarded<T>(log: Logger, handle: () => T | Promise<T>): Promise<T> {
+  try {
+    return await handle()
+  } catch (err) {
+    if (err instanceof ProtocolError) throw err
+    const { message, cause, status, code, details } = toApiError(err)
+    if (cause !== undefined) {
+      emit(log, status >= 500 ? 'request.failed' : 'request.refused', { err: cause }, { message })
+    }
+    const isCallers = status < 500
+    throw new ProtocolError(
+      isCallers ? ProtocolErrorCode.InvalidParams : ProtocolErrorCode.InternalError,
+      message,
+      { code, details },
+    )
+  }
+}

@@ -1,0 +1,25 @@
+import { createHash } from 'node:crypto'
+
+const LONGEST = 64
+const SAFE = /^[A-Za-z0-9_-]{1,64}$/
+const TAIL = 8
+
+/**
+ * Returns a name for each slug that every client takes: letters, digits, `_` and `-`, at most 64 characters. A slug
+ * that is such a name keeps it. A name that would be too long, or that another slug has, ends in digits of the slug's
+ * hash instead, so that it does not depend on the other slugs' order.
+ */
+export function safeNames(slugs: readonly string[]): Map<string, string> {
+  const wanted = new Map(slugs.map((slug) => [slug, slug.replaceAll(/[^A-Za-z0-9_-]/g, '_')]))
+  const counts = new Map<string, number>()
+  for (const name of wanted.values()) counts.set(name, (counts.get(name) ?? 0) + 1)
+  return new Map(
+    [...wanted].map(([slug, name]) => {
+      const isOwn = SAFE.test(slug) || (SAFE.test(name) && counts.get(name) === 1)
+      return [slug, isOwn ? name : withTail(name, slug)]
+    }),
+  )
+}
+
+const withTail = (name: string, slug: string): string =>
+  `${name.slice(0, LONGEST - TAIL - 1)}_${createHash('sha256').update(slug).digest('hex').slice(0, TAIL)}`

@@ -1,0 +1,29 @@
+import { mergeModels } from './prompts/merge-models.ts'
+import type { Prompt } from './prompts/prompt.ts'
+import { trainOnTable } from './prompts/train-on-table.ts'
+import { datasetRows } from './resources/dataset-rows.ts'
+import type { ResourceKind } from './resources/kind.ts'
+import { runLogs, runMetrics } from './resources/runs.ts'
+import { inferenceTasks } from './tasks/inference-tasks.ts'
+import type { TaskKind } from './tasks/kinds.ts'
+import { ToolList } from './tool-list.ts'
+import type { RequestOfAccount } from './tool.ts'
+import { BUILT_IN_TOOLS } from './tools/index.ts'
+
+/** What the server offers to an account. */
+export interface Offer {
+  toolsOf(on: RequestOfAccount): ToolList | Promise<ToolList>
+  readonly taskKinds: readonly TaskKind[]
+  readonly resources: readonly ResourceKind[]
+  readonly prompts: readonly Prompt[]
+}
+
+const builtIn = new ToolList(BUILT_IN_TOOLS)
+
+/** What every gateway offers. */
+export const OFFER: Offer = {
+  toolsOf: () => builtIn,
+  taskKinds: [inferenceTasks],
+  resources: [runLogs, runMetrics, datasetRows],
+  prompts: [trainOnTable, mergeModels],
+}

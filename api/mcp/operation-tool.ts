@@ -1,0 +1,89 @@
+import type { ToolAnnotations } from '@modelcontextprotocol/server'
+import type { Static, TObject, TProperties, TSchema } from 'typebox'
+import { callOperation, type OperationCall } from '../http/call-operation.ts'
+import type { AnyRoute } from '../http/route.ts'
+import { jsonCheck } from '../http/validate.ts'
+import { publicSchema } from './json-schema.ts'
+import { failed, structured } from './results.ts'
+import type { CallContext, JsonObject, Tool } from './tool.ts'
+
+type Inputs = Pick<OperationCall, 'params' | 'query' | 'body'>
+
+interface OperationTool<P extends TProperties> {
+  readonly name: string
+  readonly title: string
+  readonly description: string
+  /** The operation that the tool calls. */
+  readonly operation: AnyRoute
+  readonly input: TObject<P>
+  /** By default the operation's own response. */
+  readonly output?: TSchema
+  readonly annotations: ToolAnnotations
+  /** Returns the operation's inputs for the arguments of a call. */
+  readonly inputsOf: (args: Static<TObject<P>>, context: CallContext) => Inputs | Promise<Inputs>
+  /** The names of arguments that the operation calls otherwise, by the operation's name. */
+  readonly argumentNames?: Readonly<Record<string, string>>
+  /** Returns the result for the operation's response; by default the response itself. */
+  readonly present?: (body: never, args: Static<TObject<P>>, context: CallContext) => JsonObject
+}
+
+/** Makes a tool of one operation of the API. */
+export function operationTool<P extends TProperties>({
+  operation,
+  input,
+  output = operation.success.schema,
+  inputsOf,
+  argumentNames,
+  present,
+  ...shown
+}: OperationTool<P>): Tool {
+  return {
+    ...shown,
+    inputSchema: publicSchema(input),
+    ...(output && { outputSchema: publicSchema(output) }),
+    call: checked(
+      input,
+      async (args, context) => {
+        const { request, services } = context
+        const inputs = await inputsOf(args, context)
+        const body = await callOperation(operation, { request, surface: 'mcp', ...inputs }, services)
+        return structured(present ? present(body as never, args, context) : (body as JsonObject))
+      },
+      argumentNames,
+    ),
+  }
+}
+
+/**
+ * Returns the call of a tool that gets valid arguments only, and whose failures become results: the protocol would
+ * otherwise answer them with an error that agents do not see.
+ */
+export function checked<S extends TSchema>(
+  input: S,
+  call: (args: Static<S>, context: CallContext) => ReturnType<Tool['call']>,
+  argumentNames?: Readonly<Record<string, string>>,
+): Tool['call'] {
+  const check = jsonCheck('body', input)
+  return async (args, context) => {
+    try {
+      return await call(check(args) as Static<S>, context)
+    } catch (err) {
+      return failed(err, context.request.log, argumentNames)
+    }
+  }
+}
+
+export const READS: ToolAnnotations = {
+  readOnlyHint: true,
+  destructiveHint: false,
+  idempotentHint: true,
+  openWorldHint: false,
+}
+
+/** Makes something new at each call. */
+export const CREATES: ToolAnnotations = {
+  readOnlyHint: false,
+  destructiveHint: false,
+  idempotentHint: false,
+  openWorldHint: false,
+}

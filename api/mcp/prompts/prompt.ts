@@ -1,0 +1,14 @@
+import type { GetPromptResult, Prompt as PromptEntry } from '@modelcontextprotocol/server'
+import type { CallContext, RequestOfAccount } from '../tool.ts'
+
+/** A text that a user starts a conversation with. */
+export interface Prompt extends PromptEntry {
+  readonly get: (args: Readonly<Record<string, string>>, context: CallContext) => GetPromptResult
+  /** Returns what the account has that an argument could name. */
+  readonly complete?: (argument: string, on: RequestOfAccount) => Promise<string[]>
+}
+
+/** Returns a prompt of one message. */
+export const message = (text: string): GetPromptResult => ({
+  messages: [{ role: 'user', content: { type: 'text', text } }],
+})

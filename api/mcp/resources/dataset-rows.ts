@@ -1,0 +1,79 @@
+import type { Static } from 'typebox'
+import * as datasetRepository from '../../../db/repositories/datasets/datasets.ts'
+import type { DatasetRow } from '../../../db/tables/datasets.ts'
+import { ApiError } from '../../../domain/errors.ts'
+import type { Dataset, DatasetList } from '../../../schemas/dataset.ts'
+import { callOperation } from '../../http/call-operation.ts'
+import { listDatasets } from '../../routes/builder/datasets/list-datasets.ts'
+import type { RequestOfAccount } from '../tool.ts'
+import { firstLines } from './first-lines.ts'
+import { idIn, type ResourceKind } from './kind.ts'
+
+const RECENT = 20
+const ROWS = 20
+/** The beginning of a file that its first rows are taken from. */
+const START_BYTES = 64 * 1024
+
+const TEMPLATE = 'hearth://datasets/{dataset_id}/rows'
+const TEXT_TYPES: Readonly<Record<string, string>> = { csv: 'text/csv', jsonl: 'application/jsonl' }
+
+/** The first rows of a dataset, as its file has them. */
+export const datasetRows: ResourceKind = {
+  template: {
+    uriTemplate: TEMPLATE,
+    name: 'dataset-rows',
+    title: 'First rows of a dataset',
+    description: `The first ${ROWS} rows of a CSV or JSONL dataset as its file has them; the columns of others`,
+  },
+  async recent(on) {
+    return (await recentDatasets(on)).map(({ dataset_id, dataset_name, storage_format }) => ({
+      uri: TEMPLATE.replace('{dataset_id}', dataset_id),
+      name: `rows-${dataset_id}`,
+      title: `First rows of ${dataset_name}`,
+      description: 'What its columns hold',
+      mimeType: TEXT_TYPES[storage_format] ?? 'application/json',
+    }))
+  },
+  complete: async (_argument, on) => (await recentDatasets(on)).map(({ dataset_id }) => dataset_id),
+  async read(uri, on) {
+    const id = idIn(uri, TEMPLATE)
+    if (id === undefined) return undefined
+    const row = await usableDataset(on, id)
+    const mimeType = TEXT_TYPES[row.storage_format]
+    if (mimeType === undefined || row.object_key === null) {
+      return [{ uri, mimeType: 'application/json', text: JSON.stringify({ columns: row.columns }) }]
+    }
+    return [{ uri, mimeType, text: await startOf(row.object_key, row.total_size_bytes ?? 0, on) }]
+  },
+}
+
+/** Returns the newest datasets of the account that are ready. */
+export async function recentDatasets({ request, services }: RequestOfAccount): Promise<Dataset[]> {
+  const call = { request, query: { status: 'ready', limit: RECENT } }
+  const { datasets } = (await callOperation(listDatasets, call, services)) as Static<typeof DatasetList>
+  return datasets
+}
+
+async function usableDataset(
+  { request: { caller }, services: { db } }: RequestOfAccount,
+  id: string,
+): Promise<DatasetRow> {
+  const row = await datasetRepository.findUsableDataset(db, caller.accountId, id)
+  if (!row) throw new ApiError('not_found', 'there is no dataset with this id')
+  if (row.status === 'ready') return row
+  throw new ApiError('conflict', `this dataset has no rows to show: it is ${row.status}`)
+}
+
+async function startOf(
+  key: string,
+  size: number,
+  { request, services: { objects } }: RequestOfAccount,
+): Promise<string> {
+  const end = Math.min(size, START_BYTES) - 1
+  if (end < 0) return ''
+  const { body } = await objects.get(key, { range: { start: 0, end }, signal: request.signal })
+  const chunks: Buffer[] = []
+  for await (const chunk of body as AsyncIterable<Buffer>) chunks.push(chunk)
+  // One line more than rows: that of a CSV's header. A JSON line more does no harm.
+  return firstLines(Buffer.concat(chunks).toString(), ROWS + 1, size > START_BYTES)
+}

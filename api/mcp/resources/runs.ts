@@ -1,0 +1,78 @@
+import type { Static } from 'typebox'
+import type { TrainingRun, TrainingRunList, TrainingRunLogs } from '../../../schemas/training-run.ts'
+import { callOperation } from '../../http/call-operation.ts'
+import { getTrainingRunLogs } from '../../routes/builder/training-runs/get-training-run-logs.ts'
+import { getTrainingRunMetrics } from '../../routes/builder/training-runs/get-training-run-metrics.ts'
+import { listTrainingRuns } from '../../routes/builder/training-runs/list-training-runs.ts'
+import type { RequestOfAccount } from '../tool.ts'
+import { idIn, type ResourceKind } from './kind.ts'
+
+const RECENT = 10
+const LINES = 1_000
+
+const LOG = 'hearth://runs/{run_id}/log'
+const METRICS = 'hearth://runs/{run_id}/metrics'
+
+/** The log of a training run or merge: its newest lines. */
+export const runLogs: ResourceKind = {
+  template: {
+    uriTemplate: LOG,
+    name: 'run-log',
+    title: 'Log of a training run',
+    description: `The newest ${LINES} lines of the log of a training run or merge`,
+    mimeType: 'text/plain',
+  },
+  recent: async (on) =>
+    (await recentRuns(on)).map(({ run_id, job_name }) => ({
+      uri: LOG.replace('{run_id}', run_id),
+      name: `log-${run_id}`,
+      title: `Log of ${job_name}`,
+      description: 'The newest lines of its log',
+      mimeType: 'text/plain',
+    })),
+  complete,
+  async read(uri, { request, services }) {
+    const run_id = idIn(uri, LOG)
+    if (run_id === undefined) return undefined
+    const call = { request, params: { run_id }, query: { limit: LINES } }
+    const { logs } = (await callOperation(getTrainingRunLogs, call, services)) as TrainingRunLogs
+    const text = logs.map(({ timestamp, message }) => `${timestamp} ${message}`).join('\n')
+    return [{ uri, mimeType: 'text/plain', text }]
+  },
+}
+
+/** The measures of a training run, live while it is at work. */
+export const runMetrics: ResourceKind = {
+  template: {
+    uriTemplate: METRICS,
+    name: 'run-metrics',
+    title: 'Metrics of a training run',
+    description: 'The losses of a run by epoch and the final measures of its model',
+    mimeType: 'application/json',
+  },
+  recent: async (on) =>
+    (await recentRuns(on)).map(({ run_id, job_name }) => ({
+      uri: METRICS.replace('{run_id}', run_id),
+      name: `metrics-${run_id}`,
+      title: `Metrics of ${job_name}`,
+      description: 'Its losses by epoch and its final measures',
+      mimeType: 'application/json',
+    })),
+  complete,
+  async read(uri, { request, services }) {
+    const run_id = idIn(uri, METRICS)
+    if (run_id === undefined) return undefined
+    const metrics = await callOperation(getTrainingRunMetrics, { request, params: { run_id } }, services)
+    return [{ uri, mimeType: 'application/json', text: JSON.stringify(metrics) }]
+  },
+}
+
+async function complete(_argument: string, on: RequestOfAccount): Promise<string[]> {
+  return (await recentRuns(on)).map(({ run_id }) => run_id)
+}
+
+async function recentRuns({ request, services }: RequestOfAccount): Promise<TrainingRun[]> {
+  const call = { request, query: { limit: RECENT } }
+  const { runs } = (await callOperation(listTrainingRuns, call, services)) as Static<typeof TrainingRunList>
+  return runs
+}

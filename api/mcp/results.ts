@@ -1,0 +1,67 @@
+import type { CallToolResult } from '@modelcontextprotocol/server'
+import type { Issue } from '../../domain/errors.ts'
+import type { Logger } from '../../platform/log.ts'
+import { emit } from '../events.ts'
+import { toApiError } from '../http/errors.ts'
+import type { JsonObject } from './tool.ts'
+
+interface ResultOptions {
+  /** Replaces the JSON text for agents that read text only. */
+  readonly text?: string
+  /** The work was done and has failed. */
+  readonly isError?: boolean
+}
+
+/** Returns the result of a tool: structured, and as text for clients that read only text. */
+export const structured = (body: JsonObject, { text, isError }: ResultOptions = {}): CallToolResult => ({
+  content: [{ type: 'text', text: text ?? JSON.stringify(body) }],
+  structuredContent: body,
+  ...(isError && { isError }),
+})
+
+/**
+ * Returns anything thrown by a tool as a result that the agent reads. `nameOf` has the names of arguments that the
+ * operation behind the tool calls otherwise.
+ */
+export function failed(
+  err: unknown,
+  log: Logger,
+  nameOf: Readonly<Record<string, string>> = {},
+): CallToolResult {
+  const { code, message, details, cause, status, headers } = toApiError(err)
+  if (cause !== undefined) {
+    emit(log, status >= 500 ? 'request.failed' : 'request.refused', { err: cause }, { message })
+  }
+  const issues = (details.issues ?? []) as readonly Issue[]
+  const what = issues.length > 0 ? `Invalid arguments: ${inWords(issues, nameOf)}` : sentence(message)
+  const wait = headers?.['retry-after']
+  const text = wait === undefined ? what : `${what} Try again in ${wait} s.`
+  return { content: [{ type: 'text', text }], isError: true, _meta: { 'hearth/error': { code, details } } }
+}
+
+const MOST_NAMED = 10
+
+function inWords(issues: readonly Issue[], nameOf: Readonly<Record<string, string>>): string {
+  const named = issues.slice(0, MOST_NAMED).map(({ loc, msg }) => `${placeOf(loc, nameOf)}: ${msg}`)
+  const more = issues.length - named.length
+  return `${named.join('; ')}${more > 0 ? `; and ${more} more` : ''}.`
+}
+
+/** The parts of an HTTP request, of which a tool has none. */
+const PARTS: ReadonlySet<unknown> = new Set(['body', 'query', 'path', 'header'])
+
+/** Returns the place of a fault within the arguments: `input.instances[0]`. */
+function placeOf(loc: readonly (string | number)[], nameOf: Readonly<Record<string, string>>): string {
+  const [first = '', ...rest] = PARTS.has(loc[0]) ? loc.slice(1) : loc
+  if (first === '') return 'arguments'
+  const name = String(first)
+  return rest.reduce<string>(
+    (place, part) => (typeof part === 'number' ? `${place}[${part}]` : `${place}.${part}`),
+    nameOf[name] ?? name,
+  )
+}
+
+const sentence = (message: string): string => {
+  const text = message.charAt(0).toUpperCase() + message.slice(1)
+  return /[.!?]$/.test(text) ? text : `${text}.`
+}

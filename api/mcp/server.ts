@@ -1,0 +1,36 @@
+import { Server } from '@modelcontextprotocol/server'
+import { VERSION } from '../../platform/version.ts'
+import { serveCompletions } from './completions.ts'
+import type { Offer } from './offer.ts'
+import { servePrompts } from './prompts/serve.ts'
+import { serveResources } from './resources/serve.ts'
+import { TASKS_EXTENSION } from './tasks/declared.ts'
+import { serveTasks } from './tasks/serve.ts'
+import type { RequestOfAccount } from './tool.ts'
+import { serveTools } from './tools/serve.ts'
+
+const INFO = { name: 'hearth', title: 'Hearth', version: VERSION }
+
+const INSTRUCTIONS = `Hearth trains models and asks them.
+To ask a model: list_endpoints, then run_inference with an input as its input_schema says.
+To train one: list_trainable_models and get_model_schema; create_dataset, whose result says how its file is uploaded over HTTP; create_training_run; get_training_run until its status is completed; register_for_inference; run_inference.
+A call answers within 45 seconds. What takes longer goes on, and the answer says how to wait for it.`
+
+const CAPABILITIES = {
+  tools: {},
+  resources: {},
+  prompts: {},
+  completions: {},
+  extensions: { [TASKS_EXTENSION]: {} },
+}
+
+/** Returns the protocol's server for one request: it keeps nothing for the next. */
+export function serverFor(on: RequestOfAccount, offer: Offer): Server {
+  const server = new Server(INFO, { capabilities: CAPABILITIES, instructions: INSTRUCTIONS })
+  serveTools(server, on, offer)
+  serveTasks(server, on, offer)
+  serveResources(server, on, offer)
+  servePrompts(server, on, offer)
+  serveCompletions(server, on, offer)
+  return server
+}

@@ -1,0 +1,48 @@
+import {
+  fromJsonSchema,
+  MissingRequiredClientCapabilityError,
+  type Server,
+  type ServerContext,
+} from '@modelcontextprotocol/server'
+import { guarded } from '../guarded.ts'
+import type { Offer } from '../offer.ts'
+import type { RequestOfAccount } from '../tool.ts'
+import { takesTasks, TASKS_EXTENSION } from './declared.ts'
+import { cancelTaskById, getTaskState, taskFields } from './kinds.ts'
+
+interface TaskParams {
+  taskId: string
+}
+
+const params = fromJsonSchema<TaskParams>({
+  type: 'object',
+  properties: { taskId: { type: 'string', maxLength: 200 } },
+  required: ['taskId'],
+})
+
+/** Answers the methods of the tasks extension. No task of the platform asks its client for input. */
+export function serveTasks(server: Server, on: RequestOfAccount, { taskKinds }: Offer): void {
+  const serve = (method: string, handle: (taskId: string) => Promise<object>) =>
+    server.setRequestHandler(method, { params }, ({ taskId }, mcp) =>
+      guarded(on.request.log, async () => {
+        requireTasks(mcp)
+        return { ...(await handle(taskId)) }
+      }),
+    )
+  serve('tasks/get', async (taskId) => taskFields(await getTaskState(taskKinds, taskId, on)))
+  serve('tasks/update', async (taskId) => {
+    await getTaskState(taskKinds, taskId, on)
+    return {}
+  })
+  serve('tasks/cancel', async (taskId) => {
+    await cancelTaskById(taskKinds, taskId, on)
+    return {}
+  })
+}
+
+function requireTasks(mcp: ServerContext): void {
+  if (takesTasks(mcp)) return
+  throw new MissingRequiredClientCapabilityError({
+    requiredCapabilities: { extensions: { [TASKS_EXTENSION]: {} } },
+  })
+}

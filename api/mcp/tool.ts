@@ -1,0 +1,50 @@
+import type {
+  CallToolResult,
+  InputRequiredResult,
+  ServerContext,
+  ToolAnnotations,
+} from '@modelcontextprotocol/server'
+import type { AccountCaller } from '../http/caller.ts'
+import type { AnyRequest } from '../http/route.ts'
+import type { Services } from '../services.ts'
+import type { TaskState } from './tasks/state.ts'
+
+export type JsonObject = Record<string, unknown>
+
+/** A request of an account to `/mcp`. */
+export type AccountRequest = AnyRequest & { readonly caller: AccountCaller }
+
+/** A request of an account, with what is needed to serve it. */
+export interface RequestOfAccount {
+  readonly request: AccountRequest
+  readonly services: Services
+}
+
+/** The call of a tool on behalf of a request. */
+export interface CallContext extends RequestOfAccount {
+  /** The protocol's side of the request: its progress token, its signal and its notifications. */
+  readonly mcp: ServerContext
+}
+
+/** A tool that has handed its work over to a task: the client polls it. Only for clients that have declared tasks. */
+export class StartedTask {
+  readonly state: TaskState
+
+  constructor(state: TaskState) {
+    this.state = state
+  }
+}
+
+export type ToolResult = CallToolResult | InputRequiredResult | StartedTask
+
+/** A tool as agents see and call it. */
+export interface Tool {
+  readonly name: string
+  readonly title: string
+  readonly description: string
+  readonly inputSchema: JsonObject
+  readonly outputSchema?: JsonObject
+  readonly annotations: ToolAnnotations
+  /** Throws an `ApiError` for what the agent can do something about. */
+  call(args: JsonObject, context: CallContext): Promise<ToolResult>
+}

@@ -1,0 +1,13 @@
+import { TrainingRunParams } from '../../../schemas/training-run.ts'
+import { cancelTrainingRun } from '../../routes/builder/training-runs/cancel-training-run.ts'
+import { operationTool } from '../operation-tool.ts'
+
+export const cancelTrainingRunTool = operationTool({
+  name: 'cancel_training_run',
+  title: 'Cancel a training run',
+  description: 'Ends a training run or merge that waits or is at work. Its model is lost.',
+  operation: cancelTrainingRun,
+  input: TrainingRunParams,
+  annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: true, openWorldHint: false },
+  inputsOf: (params) => ({ params }),
+})

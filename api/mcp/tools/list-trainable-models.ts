@@ -1,0 +1,20 @@
+import Type from 'typebox'
+import { listModelConfigs } from '../../routes/builder/model-configs/list-model-configs.ts'
+import { operationTool, READS } from '../operation-tool.ts'
+
+export const listTrainableModelsTool = operationTool({
+  name: 'list_trainable_models',
+  title: 'List trainable models',
+  description:
+    'Lists the model configs that a training run can use, with what each is for. get_model_schema has the hyperparameters of one.',
+  operation: listModelConfigs,
+  input: Type.Object(
+    {
+      framework: Type.Optional(Type.String({ minLength: 1 })),
+      category: Type.Optional(Type.String({ minLength: 1 })),
+    },
+    { additionalProperties: false },
+  ),
+  annotations: READS,
+  inputsOf: (query) => ({ query }),
+})

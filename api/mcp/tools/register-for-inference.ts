@@ -1,0 +1,77 @@
+import Type, { type Static } from 'typebox'
+import { endpointNamesOf } from '../../../domain/endpoint-name.ts'
+import { ApiError } from '../../../domain/errors.ts'
+import { Endpoint, RegisterForInference } from '../../../schemas/endpoint.ts'
+import { type TrainingRun, TrainingRunParams } from '../../../schemas/training-run.ts'
+import { callOperation } from '../../http/call-operation.ts'
+import { getEndpoint } from '../../routes/builder/endpoints/get-endpoint.ts'
+import { registerForInference } from '../../routes/builder/endpoints/register-for-inference.ts'
+import { getTrainingRun } from '../../routes/builder/training-runs/get-training-run.ts'
+import { publicSchema } from '../json-schema.ts'
+import { checked, CREATES } from '../operation-tool.ts'
+import { structured } from '../results.ts'
+import type { CallContext, Tool } from '../tool.ts'
+
+const { name, ...listing } = RegisterForInference.properties
+const Input = Type.Object(
+  { ...TrainingRunParams.properties, name: Type.Optional(name), ...listing },
+  { additionalProperties: false },
+)
+type Listing = Omit<Static<typeof Input>, 'run_id' | 'name'>
+
+export const registerForInferenceTool: Tool = {
+  name: 'register_for_inference',
+  title: 'Make a trained model callable',
+  description:
+    'Serves the model of a completed training run or merge as an endpoint, which run_inference then takes. Without a name it gets one made from the name of the job; a repeat returns the same endpoint. A public endpoint needs all fields of its listing, and a review.',
+  inputSchema: publicSchema(Input),
+  outputSchema: publicSchema(Endpoint),
+  annotations: CREATES,
+  call: checked(Input, async ({ run_id, name: given, ...body }, context) =>
+    structured(
+      given === undefined
+        ? await registerUnderFreeName(context, run_id, body)
+        : await register(context, run_id, { ...body, name: given }),
+    ),
+  ),
+}
+
+const register = ({ request, services }: CallContext, run_id: string, body: Listing & { name: string }) =>
+  callOperation(
+    registerForInference,
+    { request, surface: 'mcp', params: { run_id }, body },
+    services,
+  ) as Promise<Endpoint>
+
+/** Registers a run under a name made from its job's; a name that this run has already means that this is a repeat. */
+async function registerUnderFreeName(context: CallContext, run_id: string, body: Listing): Promise<Endpoint> {
+  const { request, services } = context
+  const run = (await callOperation(getTrainingRun, { request, params: { run_id } }, services)) as TrainingRun
+  const [short, long] = endpointNamesOf(run.job_name, run.job_id)
+  try {
+    return await register(context, run_id, { ...body, name: short })
+  } catch (err) {
+    if (!isTaken(err, short)) throw err
+  }
+  const known = (await ownEndpoint(context, short, run)) ?? (await ownEndpoint(context, long, run))
+  return known ?? register(context, run_id, { ...body, name: long })
+}
+
+const isTaken = (err: unknown, taken: string): boolean =>
+  err instanceof ApiError && err.code === 'conflict' && err.details.name === taken
+
+/** Returns the account's endpoint of this name if it serves the model of this run. */
+async function ownEndpoint(
+  { request, services }: CallContext,
+  endpoint_id: string,
+  { version_id }: TrainingRun,
+): Promise<Endpoint | undefined> {
+  try {
+    const call = { request, params: { endpoint_id } }
+    const endpoint = (await callOperation(getEndpoint, call, services)) as Endpoint
+    return endpoint.owned && endpoint.version_id === version_id ? endpoint : undefined
+  } catch (err) {
+    if (err instanceof ApiError && (err.code === 'not_found' || err.code === 'forbidden')) return undefined
+    throw err
+  }
+}

@@ -1,0 +1,42 @@
+import {
+  type CallToolResult,
+  ProtocolError,
+  ProtocolErrorCode,
+  type Server,
+} from '@modelcontextprotocol/server'
+import { ClientGoneError } from '../../http/body.ts'
+import { guarded } from '../guarded.ts'
+import type { Offer } from '../offer.ts'
+import { failed } from '../results.ts'
+import { taskFields } from '../tasks/kinds.ts'
+import type { NameForm } from '../tool-list.ts'
+import { type CallContext, type JsonObject, type RequestOfAccount, StartedTask, type Tool } from '../tool.ts'
+
+/** Answers `tools/list` and `tools/call`. */
+export function serveTools(server: Server, on: RequestOfAccount, offer: Offer): void {
+  const { log, query } = on.request
+  const form = ((query as { names?: NameForm } | undefined)?.names ?? 'slugs') satisfies NameForm
+
+  server.setRequestHandler('tools/list', ({ params }) =>
+    guarded(log, async () => (await offer.toolsOf(on)).page(params?.cursor, form)),
+  )
+  server.setRequestHandler('tools/call', ({ params: { name, arguments: args = {} } }, mcp) =>
+    guarded(log, async () => {
+      const tool = (await offer.toolsOf(on)).find(name)
+      if (!tool) throw new ProtocolError(ProtocolErrorCode.InvalidParams, `Unknown tool: ${name}`)
+      const result = await call(tool, args, { ...on, mcp })
+      if (!(result instanceof StartedTask)) return result
+      return { resultType: 'task', ...taskFields(result.state) } as unknown as CallToolResult
+    }),
+  )
+}
+
+/** Returns what a tool throws as its result, except for faults of the protocol and clients that have left. */
+async function call(tool: Tool, args: JsonObject, context: CallContext) {
+  try {
+    return await tool.call(args, context)
+  } catch (err) {
+    if (err instanceof ProtocolError || err instanceof ClientGoneError) throw err
+    return failed(err, context.request.log)
+  }
+}

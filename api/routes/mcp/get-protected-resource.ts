@@ -1,0 +1,18 @@
+import { ProtectedResource } from '../../../schemas/mcp.ts'
+import { route } from '../../http/route.ts'
+
+export const getProtectedResource = route({
+  operationId: 'getProtectedResource',
+  summary: 'How clients of the Model Context Protocol authenticate',
+  method: 'GET',
+  path: '/.well-known/oauth-protected-resource/mcp',
+  auth: 'none',
+  success: { status: 200, schema: ProtectedResource },
+
+  handler: (_request, { gateway: { baseUrl } }) => ({
+    resource: `${baseUrl}/mcp`,
+    resource_name: 'Hearth',
+    bearer_methods_supported: ['header'],
+    resource_documentation: `${baseUrl}/docs`,
+  }),
+})

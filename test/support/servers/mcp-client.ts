@@ -1,0 +1,55 @@
+import { Client, type ClientOptions, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
+import type { TestApi } from './api.ts'
+
+/** The revisions of the protocol that clients speak. */
+export const REVISIONS = ['2025-11-25', '2026-07-28'] as const
+export type Revision = (typeof REVISIONS)[number]
+
+interface McpOptions extends ClientOptions {
+  revision?: Revision
+  /** The query of the address, for example `?names=safe`. */
+  search?: string
+}
+
+export interface McpClient extends AsyncDisposable {
+  readonly client: Client
+  /** Calls a tool, and returns its structured result, or the text of its error. */
+  call(name: string, args?: object): Promise<ToolAnswer>
+}
+
+export interface ToolAnswer {
+  isError: boolean
+  text: string
+  // oxlint-disable-next-line typescript/no-explicit-any -- tests look into results of every shape
+  body: any
+}
+
+/** Connects the official client to the gateway. */
+export async function connectMcp(
+  { baseUrl }: Pick<TestApi, 'baseUrl'>,
+  key: string,
+  { revision = '2025-11-25', search = '', ...options }: McpOptions = {},
+): Promise<McpClient> {
+  const mode = revision === '2025-11-25' ? 'legacy' : { pin: revision }
+  const client = new Client({ name: 'test', version: '1.0.0' }, { ...options, versionNegotiation: { mode } })
+  const transport = new StreamableHTTPClientTransport(new URL(`${baseUrl}/mcp${search}`), {
+    requestInit: { headers: { authorization: `Bearer ${key}` } },
+  })
+  await client.connect(transport)
+  return {
+    client,
+    async call(name, args = {}) {
+      const {
+        isError = false,
+        content,
+        structuredContent,
+      } = await client.callTool({
+        name,
+        arguments: args as Record<string, unknown>,
+      })
+      const [first] = content
+      return { isError, text: first?.type === 'text' ? first.text : '', body: structuredContent }
+    },
+    [Symbol.asyncDispose]: () => client.close(),
+  }
+}
