@@ -1,13 +1,11 @@
 import type { ToolAnnotations } from '@modelcontextprotocol/server'
 import type { Static, TObject, TProperties, TSchema } from 'typebox'
-import { callOperation, type OperationCall } from '../http/call-operation.ts'
 import type { AnyRoute } from '../http/route.ts'
 import { jsonCheck } from '../http/validate.ts'
 import { publicSchema } from './json-schema.ts'
+import { operate, type OperationInputs } from './operate.ts'
 import { failed, structured } from './results.ts'
 import type { CallContext, JsonObject, Tool } from './tool.ts'
-
-type Inputs = Pick<OperationCall, 'params' | 'query' | 'body'>
 
 interface OperationTool<P extends TProperties> {
   readonly name: string
@@ -20,7 +18,10 @@ interface OperationTool<P extends TProperties> {
   readonly output?: TSchema
   readonly annotations: ToolAnnotations
   /** Returns the operation's inputs for the arguments of a call. */
-  readonly inputsOf: (args: Static<TObject<P>>, context: CallContext) => Inputs | Promise<Inputs>
+  readonly inputsOf: (
+    args: Static<TObject<P>>,
+    context: CallContext,
+  ) => OperationInputs | Promise<OperationInputs>
   /** The names of arguments that the operation calls otherwise, by the operation's name. */
   readonly argumentNames?: Readonly<Record<string, string>>
   /** Returns the result for the operation's response; by default the response itself. */
@@ -44,10 +45,8 @@ export function operationTool<P extends TProperties>({
     call: checked(
       input,
       async (args, context) => {
-        const { request, services } = context
-        const inputs = await inputsOf(args, context)
-        const body = await callOperation(operation, { request, surface: 'mcp', ...inputs }, services)
-        return structured(present ? present(body as never, args, context) : (body as JsonObject))
+        const body = await operate<JsonObject>(operation, context, await inputsOf(args, context))
+        return structured(present ? present(body as never, args, context) : body)
       },
       argumentNames,
     ),

@@ -3,8 +3,8 @@ import * as datasetRepository from '../../../db/repositories/datasets/datasets.t
 import type { DatasetRow } from '../../../db/tables/datasets.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import type { Dataset, DatasetList } from '../../../schemas/dataset.ts'
-import { callOperation } from '../../http/call-operation.ts'
 import { listDatasets } from '../../routes/builder/datasets/list-datasets.ts'
+import { operate } from '../operate.ts'
 import type { RequestOfAccount } from '../tool.ts'
 import { firstLines } from './first-lines.ts'
 import { idIn, type ResourceKind } from './kind.ts'
@@ -48,10 +48,9 @@ export const datasetRows: ResourceKind = {
 }
 
 /** Returns the newest datasets of the account that are ready. */
-export async function recentDatasets({ request, services }: RequestOfAccount): Promise<Dataset[]> {
-  const call = { request, query: { status: 'ready', limit: RECENT } }
-  const { datasets } = (await callOperation(listDatasets, call, services)) as Static<typeof DatasetList>
-  return datasets
+export async function recentDatasets(on: RequestOfAccount): Promise<Dataset[]> {
+  const inputs = { query: { status: 'ready', limit: RECENT } }
+  return (await operate<Static<typeof DatasetList>>(listDatasets, on, inputs)).datasets
 }
 
 async function usableDataset(

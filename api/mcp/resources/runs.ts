@@ -1,9 +1,9 @@
 import type { Static } from 'typebox'
 import type { TrainingRun, TrainingRunList, TrainingRunLogs } from '../../../schemas/training-run.ts'
-import { callOperation } from '../../http/call-operation.ts'
 import { getTrainingRunLogs } from '../../routes/builder/training-runs/get-training-run-logs.ts'
 import { getTrainingRunMetrics } from '../../routes/builder/training-runs/get-training-run-metrics.ts'
 import { listTrainingRuns } from '../../routes/builder/training-runs/list-training-runs.ts'
+import { operate } from '../operate.ts'
 import type { RequestOfAccount } from '../tool.ts'
 import { idIn, type ResourceKind } from './kind.ts'
 
@@ -31,11 +31,11 @@ export const runLogs: ResourceKind = {
       mimeType: 'text/plain',
     })),
   complete,
-  async read(uri, { request, services }) {
+  async read(uri, on) {
     const run_id = idIn(uri, LOG)
     if (run_id === undefined) return undefined
-    const call = { request, params: { run_id }, query: { limit: LINES } }
-    const { logs } = (await callOperation(getTrainingRunLogs, call, services)) as TrainingRunLogs
+    const inputs = { params: { run_id }, query: { limit: LINES } }
+    const { logs } = await operate<TrainingRunLogs>(getTrainingRunLogs, on, inputs)
     const text = logs.map(({ timestamp, message }) => `${timestamp} ${message}`).join('\n')
     return [{ uri, mimeType: 'text/plain', text }]
   },
@@ -59,10 +59,10 @@ export const runMetrics: ResourceKind = {
       mimeType: 'application/json',
     })),
   complete,
-  async read(uri, { request, services }) {
+  async read(uri, on) {
     const run_id = idIn(uri, METRICS)
     if (run_id === undefined) return undefined
-    const metrics = await callOperation(getTrainingRunMetrics, { request, params: { run_id } }, services)
+    const metrics = await operate(getTrainingRunMetrics, on, { params: { run_id } })
     return [{ uri, mimeType: 'application/json', text: JSON.stringify(metrics) }]
   },
 }
@@ -71,8 +71,7 @@ async function complete(_argument: string, on: RequestOfAccount): Promise<string
   return (await recentRuns(on)).map(({ run_id }) => run_id)
 }
 
-async function recentRuns({ request, services }: RequestOfAccount): Promise<TrainingRun[]> {
-  const call = { request, query: { limit: RECENT } }
-  const { runs } = (await callOperation(listTrainingRuns, call, services)) as Static<typeof TrainingRunList>
-  return runs
+async function recentRuns(on: RequestOfAccount): Promise<TrainingRun[]> {
+  const inputs = { query: { limit: RECENT } }
+  return (await operate<Static<typeof TrainingRunList>>(listTrainingRuns, on, inputs)).runs
 }

@@ -1,22 +1,22 @@
 import { CANCELLED_BY_CALLER, isTerminalTask } from '../../../domain/inference-task.ts'
 import type { InferenceTask } from '../../../schemas/inference-task.ts'
-import { callOperation } from '../../http/call-operation.ts'
 import { cancelTask } from '../../routes/builder/tasks/cancel-task.ts'
 import { getTask } from '../../routes/builder/tasks/get-task.ts'
 import { answerOfTask, inferenceResult, stepInWords } from '../inference-result.ts'
+import { operate } from '../operate.ts'
 import type { RequestOfAccount } from '../tool.ts'
 import type { TaskKind } from './kinds.ts'
 import type { TaskState } from './state.ts'
 
-export const readInferenceTask = ({ request, services }: RequestOfAccount, task_id: string) =>
-  callOperation(getTask, { request, params: { task_id } }, services) as Promise<InferenceTask>
+export const readInferenceTask = (on: RequestOfAccount, task_id: string) =>
+  operate<InferenceTask>(getTask, on, { params: { task_id } })
 
 /** Inferences that outlast the call which has asked for them. */
 export const inferenceTasks: TaskKind = {
   name: 'inference',
-  get: async (id, context) => stateOfInference(await readInferenceTask(context, id), context),
-  async cancel(task_id, { request, services }) {
-    await callOperation(cancelTask, { request, params: { task_id } }, services)
+  get: async (id, on) => stateOfInference(await readInferenceTask(on, id), on),
+  async cancel(task_id, on) {
+    await operate(cancelTask, on, { params: { task_id } })
   },
 }
 

@@ -3,11 +3,11 @@ import { endpointNamesOf } from '../../../domain/endpoint-name.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import { Endpoint, RegisterForInference } from '../../../schemas/endpoint.ts'
 import { type TrainingRun, TrainingRunParams } from '../../../schemas/training-run.ts'
-import { callOperation } from '../../http/call-operation.ts'
 import { getEndpoint } from '../../routes/builder/endpoints/get-endpoint.ts'
 import { registerForInference } from '../../routes/builder/endpoints/register-for-inference.ts'
 import { getTrainingRun } from '../../routes/builder/training-runs/get-training-run.ts'
 import { publicSchema } from '../json-schema.ts'
+import { operate } from '../operate.ts'
 import { checked, CREATES } from '../operation-tool.ts'
 import { structured } from '../results.ts'
 import type { CallContext, Tool } from '../tool.ts'
@@ -36,17 +36,12 @@ export const registerForInferenceTool: Tool = {
   ),
 }
 
-const register = ({ request, services }: CallContext, run_id: string, body: Listing & { name: string }) =>
-  callOperation(
-    registerForInference,
-    { request, surface: 'mcp', params: { run_id }, body },
-    services,
-  ) as Promise<Endpoint>
+const register = (on: CallContext, run_id: string, body: Listing & { name: string }) =>
+  operate<Endpoint>(registerForInference, on, { params: { run_id }, body })
 
 /** Registers a run under a name made from its job's; a name that this run has already means that this is a repeat. */
 async function registerUnderFreeName(context: CallContext, run_id: string, body: Listing): Promise<Endpoint> {
-  const { request, services } = context
-  const run = (await callOperation(getTrainingRun, { request, params: { run_id } }, services)) as TrainingRun
+  const run = await operate<TrainingRun>(getTrainingRun, context, { params: { run_id } })
   const [short, long] = endpointNamesOf(run.job_name, run.job_id)
   try {
     return await register(context, run_id, { ...body, name: short })
@@ -62,13 +57,12 @@ const isTaken = (err: unknown, taken: string): boolean =>
 
 /** Returns the account's endpoint of this name if it serves the model of this run. */
 async function ownEndpoint(
-  { request, services }: CallContext,
+  on: CallContext,
   endpoint_id: string,
   { version_id }: TrainingRun,
 ): Promise<Endpoint | undefined> {
   try {
-    const call = { request, params: { endpoint_id } }
-    const endpoint = (await callOperation(getEndpoint, call, services)) as Endpoint
+    const endpoint = await operate<Endpoint>(getEndpoint, on, { params: { endpoint_id } })
     return endpoint.owned && endpoint.version_id === version_id ? endpoint : undefined
   } catch (err) {
     if (err instanceof ApiError && (err.code === 'not_found' || err.code === 'forbidden')) return undefined

@@ -3,11 +3,11 @@ import { isTerminalTask } from '../../../domain/inference-task.ts'
 import { Uuid } from '../../../schemas/common.ts'
 import { InferBody, InferResponse } from '../../../schemas/inference-task.ts'
 import { requireRole, roleOf } from '../../http/auth.ts'
-import { callOperation } from '../../http/call-operation.ts'
 import { infer } from '../../routes/builder/endpoints/infer.ts'
 import { InferParams } from '../../routes/builder/endpoints/params.ts'
 import { answerOfTask, inferenceResult, stepInWords } from '../inference-result.ts'
 import { publicSchema } from '../json-schema.ts'
+import { operate } from '../operate.ts'
 import { checked } from '../operation-tool.ts'
 import { type Progress, progressOf } from '../progress.ts'
 import { takesTasks } from '../tasks/declared.ts'
@@ -63,10 +63,8 @@ async function answerTo(
   seconds: number,
 ): Promise<InferResponse> {
   if (task_id !== undefined) return answerOfTask(await readInferenceTask(context, task_id))
-  const { request, services } = context
   const body = { input, sync: true, sync_timeout_s: seconds }
-  const call = { request, surface: 'mcp', params: { endpoint_id }, body } as const
-  return (await callOperation(infer, call, services)) as InferResponse
+  return operate<InferResponse>(infer, context, { params: { endpoint_id }, body })
 }
 
 /** Waits for the end of a task as long as clients do, and tells the progress. */

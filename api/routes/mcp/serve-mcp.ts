@@ -1,10 +1,10 @@
 import { McpMessage, McpQuery } from '../../../schemas/mcp.ts'
 import { HANDLED } from '../../http/reply.ts'
 import { route } from '../../http/route.ts'
+import { MAX_INFER_BYTES } from '../../inference/admit.ts'
 import { McpHandler } from '../../mcp/handler.ts'
 import type { Offer } from '../../mcp/offer.ts'
 import type { Services } from '../../services.ts'
-import { MAX_INFER_BYTES } from '../builder/endpoints/infer.ts'
 
 /** Makes the route of the Model Context Protocol. Tests of the protocol bring an offer of their own. */
 export function serveMcp(offer: Offer) {

@@ -1,0 +1,152 @@
+import assert from 'node:assert/strict'
+import { request } from 'undici'
+import type { EndpointRow } from '../../../db/tables/models.ts'
+import { InferenceApi } from '../../support/servers/inference-api.ts'
+import { connectMcp, REVISIONS } from '../../support/servers/mcp-client.ts'
+import { addModel, until } from '../../support/servers/node.ts'
+
+const TASKS = 'io.modelcontextprotocol/tasks'
+
+describe('a call that takes longer than its client waits', () => {
+  let on: InferenceApi
+  let cold: EndpointRow
+  before(async () => {
+    on = await InferenceApi.start()
+    cold = await on.endpointOver(await addModel(on.api, { name: 'never-loaded' }))
+  })
+  after(() => on?.[Symbol.asyncDispose]())
+
+  const args = (more: object = {}) => ({ endpoint_id: cold.id, input: { instances: [7] }, ...more })
+  const rows = () =>
+    on.api.database.db.selectFrom('task').selectAll().where('endpoint_id', '=', cold.id).execute()
+  const newestId = async () =>
+    (await rows())
+      .map(({ id }) => id)
+      .toSorted()
+      .at(-1) ?? ''
+
+  /** Ends a task as a node would that has it. */
+  const end = (id: string) =>
+    on.api.database.db
+      .updateTable('task')
+      .set({ status: 'succeeded', result: Buffer.from('{"predictions":[7]}'), completed_at: new Date() })
+      .where('id', '=', id)
+      .execute()
+
+  for (const revision of REVISIONS) {
+    it(`tells its progress to clients of ${revision}, and ends with the result`, async () => {
+      await using mcp = await connectMcp(on.api, on.caller.key, { revision })
+      const told: string[] = []
+
+      const result = await mcp.client.callTool(
+        { name: 'run_inference', arguments: args() },
+        {
+          onprogress: ({ message = '' }) => {
+            told.push(message)
+            void newestId().then(end)
+          },
+        },
+      )
+
+      assert.deepEqual(told.slice(0, 1), ['queued'])
+      assert.deepEqual((result.structuredContent as { result: unknown }).result, { predictions: [7] })
+    }).timeout(60_000)
+  }
+
+  it('is answered within 45 seconds with its task, and waits on with it: nothing runs twice', async () => {
+    await using mcp = await connectMcp(on.api, on.caller.key)
+    const before = (await rows()).length
+    const began = performance.now()
+
+    const first = await mcp.call('run_inference', args())
+
+    assert.ok(performance.now() - began < 45_000)
+    assert.equal(first.isError, false)
+    assert.equal(first.body.status, 'queued')
+    assert.match(first.text, new RegExp(`Call run_inference again .* task_id "${first.body.task_id}"`))
+    await end(first.body.task_id)
+    const second = await mcp.call('run_inference', args({ task_id: first.body.task_id }))
+    assert.deepEqual(second.body.result, { predictions: [7] })
+    assert.equal((await rows()).length, before + 1)
+  }).timeout(120_000)
+
+  it('becomes a task for clients that have declared tasks, which they poll and cancel', async () => {
+    const mcp = modern(on)
+
+    const [done, cancelled] = [await mcp('tools/call', call()), await mcp('tools/call', call())]
+    const working = await mcp('tasks/get', { taskId: done.taskId })
+    await end(done.taskId.slice('inference.'.length))
+    const ended = await mcp('tasks/get', { taskId: done.taskId })
+    const acknowledged = await mcp('tasks/cancel', { taskId: cancelled.taskId })
+    const gone = await mcp('tasks/get', { taskId: cancelled.taskId })
+
+    assert.equal(done.resultType, 'task')
+    assert.equal(done.status, 'working')
+    assert.equal(working.status, 'working')
+    assert.equal(ended.status, 'completed')
+    assert.deepEqual(ended.result.structuredContent.result, { predictions: [7] })
+    assert.equal(acknowledged.resultType, 'complete')
+    assert.equal(gone.status, 'cancelled')
+    const stranger = modern(on, (await on.api.account()).key)
+    await assert.rejects(stranger('tasks/get', { taskId: done.taskId }), /there is no task with this id/)
+
+    function call() {
+      return { name: 'run_inference', arguments: args() }
+    }
+  }).timeout(60_000)
+
+  it('is cancelled when its client leaves', async () => {
+    const leave = new AbortController()
+    const known = new Set((await rows()).map(({ id }) => id))
+    const body = JSON.stringify({
+      jsonrpc: '2.0',
+      id: 1,
+      method: 'tools/call',
+      params: { name: 'run_inference', arguments: args() },
+    })
+    const headers = {
+      authorization: `Bearer ${on.caller.key}`,
+      'content-type': 'application/json',
+      accept: 'application/json, text/event-stream',
+    }
+    const answer = await request(`${on.api.baseUrl}/mcp`, {
+      method: 'POST',
+      headers,
+      body,
+      signal: leave.signal,
+    })
+    answer.body.on('error', () => {})
+    const ours = async () => (await rows()).find(({ id }) => !known.has(id))
+    await until(async () => (await ours()) !== undefined)
+
+    leave.abort()
+
+    await until(async () => (await ours())?.status === 'failed')
+    assert.match((await ours())?.error ?? '', /the caller left/)
+  })
+})
+
+/** Returns a client of 2026-07-28 that has declared tasks: the official one has no methods for them. */
+function modern({ api, caller }: InferenceApi, key = caller.key) {
+  // oxlint-disable-next-line typescript/no-explicit-any -- results of every shape
+  return async (method: string, params: { name?: string; taskId?: string } & object): Promise<any> => {
+    const revision = '2026-07-28'
+    const _meta = {
+      'io.modelcontextprotocol/protocolVersion': revision,
+      'io.modelcontextprotocol/clientInfo': { name: 'test', version: '1.0.0' },
+      'io.modelcontextprotocol/clientCapabilities': { extensions: { [TASKS]: {} } },
+    }
+    const { body } = await api.call('POST', '/mcp', {
+      key,
+      body: { jsonrpc: '2.0', id: 1, method, params: { ...params, _meta } },
+      headers: {
+        accept: 'application/json, text/event-stream',
+        'mcp-protocol-version': revision,
+        'mcp-method': method,
+        'mcp-name': params.name ?? params.taskId ?? '',
+      },
+    })
+    if (body.error) throw new Error(body.error.message)
+    return body.result
+  }
+}
