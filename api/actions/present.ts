@@ -1,5 +1,5 @@
+import type { InvocableEndpoint } from '../../db/repositories/actions/actions.ts'
 import type { InvocationView } from '../../db/repositories/actions/invocations.ts'
-import type { EndpointRow } from '../../db/tables/models.ts'
 import { kindOf } from '../../domain/actions/kind.ts'
 import { microToUsd } from '../../domain/money.ts'
 import type { Config } from '../../platform/config.ts'
@@ -15,7 +15,7 @@ export const invocationNote = (id: string): string =>
 
 /** Returns an endpoint as an action of this account. */
 export const presentEndpointAction = (
-  row: EndpointRow,
+  row: InvocableEndpoint,
   { accountId, config }: { accountId: string; config: Pick<Config, 'HEARTH_CREDIT_USD'> },
 ): Action => ({
   slug: row.name,

@@ -39,6 +39,23 @@ const usable = (db: Kysely<Database>, { visibility, kind }: ActionFilter) =>
     .$if(visibility !== undefined, (qb) => qb.where('endpoint.visibility', '=', visibility!))
     .$if(kind !== undefined, (qb) => qb.where((eb) => isOfKind(eb, kind!)))
 
+/** What a list shows of an endpoint. Its schemas may have a megabyte, so they are left out. */
+const SUMMARY = [
+  'endpoint.id',
+  'endpoint.account_id',
+  'endpoint.name',
+  'endpoint.display_name',
+  'endpoint.description',
+  'endpoint.visibility',
+  'endpoint.status',
+  'endpoint.source',
+  'endpoint.task_type',
+  'endpoint.tags',
+  'endpoint.price_micro',
+] as const
+type Unqualified<T> = T extends `endpoint.${infer Column}` ? Column : never
+export type InvocableEndpoint = Pick<EndpointRow, Unqualified<(typeof SUMMARY)[number]> & keyof EndpointRow>
+
 /**
  * Returns a page of the endpoints that this account may invoke, newest first: its own, and approved public ones of
  * others. Each part has an index of its own.
@@ -47,7 +64,7 @@ export function listInvocable(
   db: Kysely<Database>,
   accountId: string,
   { before, limit, ...filter }: ActionFilter & { before: string | undefined; limit: number },
-): Promise<EndpointRow[]> {
+): Promise<InvocableEndpoint[]> {
   const part = () =>
     usable(db, filter)
       .$if(before !== undefined, (qb) => qb.where('endpoint.id', '<', before!))
@@ -60,7 +77,7 @@ export function listInvocable(
     .where('endpoint.account_id', '<>', accountId)
   return db
     .selectFrom('endpoint')
-    .selectAll('endpoint')
+    .select(SUMMARY)
     .where('endpoint.id', 'in', (eb) =>
       eb
         .selectFrom(own.as('own'))
