@@ -8,6 +8,7 @@ import { InvocationKey } from './invocation-key.ts'
 import { invokeEndpoint, queueInvocation } from './invoke-endpoint.ts'
 import { invokeOperation } from './invoke-operation.ts'
 import type { Invoked, InvokeRequest } from './invoke-request.ts'
+import { requireAllowed } from './limits.ts'
 import { operationAction } from './operations.ts'
 import { isEnded } from './present.ts'
 import { awaitInvocation } from './read-invocation.ts'
@@ -21,6 +22,7 @@ export async function invokeAction(services: Services, invoke: InvokeRequest): P
   const { db } = services
   const { slug, request, body, idempotencyKey } = invoke
   const { accountId } = request.caller
+  await requireAllowed(services, request.caller, slug)
   if (idempotencyKey !== undefined) {
     const key = new InvocationKey(db, { accountId, slug, key: idempotencyKey, body })
     const { id, isReplay } = await key.once(() => createOnce(services, invoke, key))

@@ -1,4 +1,5 @@
 import type { TSchema } from 'typebox'
+import type { OPERATION_SLUGS } from '../../domain/actions/kind.ts'
 import { MergeToolInput, RetrainToolInput } from '../../schemas/tool.ts'
 import { TrainingMergeAccepted } from '../../schemas/training-merge.ts'
 import { TrainingRunAccepted } from '../../schemas/training-run.ts'
@@ -8,7 +9,7 @@ import { createTrainingRun } from '../routes/builder/training-runs/create-traini
 
 /** An operation of the platform that is an action in every account's manifest; its task is a job. */
 export interface OperationAction {
-  readonly slug: string
+  readonly slug: (typeof OPERATION_SLUGS)[number]
   readonly displayName: string
   readonly description: string
   /** The operation that the input is the body of. */
@@ -40,6 +41,6 @@ export const OPERATION_ACTIONS: readonly OperationAction[] = [
   },
 ]
 
-const bySlug = new Map(OPERATION_ACTIONS.map((action) => [action.slug, action]))
+const bySlug = new Map<string, OperationAction>(OPERATION_ACTIONS.map((action) => [action.slug, action]))
 
 export const operationAction = (slug: string): OperationAction | undefined => bySlug.get(slug)

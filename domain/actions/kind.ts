@@ -35,6 +35,9 @@ const kinds = new Map<string, ToolKind>(
   ),
 )
 
+/** The names of the operations, which no endpoint may have. */
+export const OPERATION_SLUGS = ['training.merge', 'training.retrain_on'] as const
+
 /** Returns the kind of an endpoint's action: what a run or merge of this platform made is a `trained_model`. */
 export const kindOf = ({
   source,

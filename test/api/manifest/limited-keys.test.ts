@@ -87,11 +87,35 @@ describe('a key that is limited to tools', () => {
       }
     }
     const spared = taken.filter(({ route }) => route.forLimitedKeys).map(({ route }) => route.operationId)
-    for (const operation of ['getManifest', 'getToolManifest', 'getTask', 'cancelTask'])
+    for (const operation of ['getManifest', 'getToolManifest', 'getTask', 'cancelTask', 'invokeAction'])
       assert.ok(spared.includes(operation))
     for (const operation of ['infer', 'listEndpoints', 'createChatCompletion', 'createTrainingRun'])
       assert.ok(!spared.includes(operation))
     assert.equal((await api.call('GET', `${BUILDER}/health`, { key })).status, 200)
+  })
+
+  it('sees and invokes its actions alone', async () => {
+    const key = await limited('sales-*', 'training.merge')
+    const listed = await api.call('GET', `${BUILDER}/actions`, { key })
+    const detail = (slug: string) => api.call('GET', `${BUILDER}/actions/${slug}`, { key })
+    const invoke = (slug: string, by = key) =>
+      api.call('POST', `${BUILDER}/actions/${slug}:invoke`, { key: by, body: { input: {}, sync: false } })
+
+    assert.deepEqual(
+      listed.body.actions.map(({ slug }: { slug: string }) => slug),
+      ['sales-forecast', 'sales-churn', 'training.merge'],
+    )
+    assert.deepEqual(
+      [(await detail('sales-churn')).status, (await detail('support-chat')).status],
+      [200, 403],
+    )
+    const refused = await invoke('support-chat')
+    assert.deepEqual([refused.status, refused.body.error.code], [403, 'forbidden'])
+    const mine = await invoke('sales-churn')
+    assert.equal(mine.status, 202)
+    const path = `${BUILDER}/invocations/${mine.body.invocation_id}`
+    assert.equal((await api.call('GET', path, { key })).status, 200)
+    assert.equal((await api.call('GET', path, { key: await limited('support-chat') })).status, 403)
   })
 
   it('reads and cancels the tasks of its tools alone', async () => {

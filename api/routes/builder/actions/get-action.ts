@@ -1,5 +1,6 @@
 import { ActionDetail, ActionParams } from '../../../../schemas/action.ts'
 import { actionNotFound } from '../../../actions/find-action.ts'
+import { requireAllowed } from '../../../actions/limits.ts'
 import { operationAction } from '../../../actions/operations.ts'
 import { presentEndpointAction, presentOperationAction } from '../../../actions/present.ts'
 import { route } from '../../../http/route.ts'
@@ -11,11 +12,15 @@ export const getAction = route({
   method: 'GET',
   path: '/actions/{slug}',
   auth: 'api-key',
+  forLimitedKeys: true,
   params: ActionParams,
   success: { status: 200, schema: ActionDetail },
   errors: ['not_found', 'forbidden'],
 
-  async handler({ caller: { accountId }, params: { slug } }, { db, config }) {
+  async handler({ caller, params: { slug } }, services) {
+    const { db, config } = services
+    const { accountId } = caller
+    await requireAllowed(services, caller, slug)
     const operation = operationAction(slug)
     if (operation) {
       return {

@@ -1,4 +1,5 @@
 import { Invocation, InvocationParams } from '../../../../schemas/action.ts'
+import { requireAllowed } from '../../../actions/limits.ts'
 import { readInvocation } from '../../../actions/read-invocation.ts'
 import { route } from '../../../http/route.ts'
 
@@ -8,10 +9,15 @@ export const getInvocation = route({
   method: 'GET',
   path: '/invocations/{invocation_id}',
   auth: 'api-key',
+  forLimitedKeys: true,
   params: InvocationParams,
   success: { status: 200, schema: Invocation },
   errors: ['not_found'],
 
-  handler: ({ caller: { accountId }, params }, services) =>
-    readInvocation(services, { accountId, id: params.invocation_id }),
+  async handler({ caller, params }, services) {
+    const { accountId } = caller
+    const invocation = await readInvocation(services, { accountId, id: params.invocation_id })
+    await requireAllowed(services, caller, invocation.slug)
+    return invocation
+  },
 })

@@ -11,6 +11,7 @@ export const invokeAction = route({
   method: 'POST',
   path: '/actions/{slug}:invoke',
   auth: 'api-key',
+  forLimitedKeys: true,
   params: ActionParams,
   headers: InvokeHeaders,
   body: InvokeBody,

@@ -1,5 +1,6 @@
 import * as actionRepository from '../../../../db/repositories/actions/actions.ts'
 import { type Action, ActionList, ActionQuery } from '../../../../schemas/action.ts'
+import { allowsAction } from '../../../actions/limits.ts'
 import { OPERATION_ACTIONS } from '../../../actions/operations.ts'
 import { presentEndpointAction, presentOperationAction } from '../../../actions/present.ts'
 import { readPage } from '../../../http/page.ts'
@@ -16,10 +17,13 @@ export const listActions = route({
   method: 'GET',
   path: '/actions',
   auth: 'api-key',
+  forLimitedKeys: true,
   query: ActionQuery,
   success: { status: 200, schema: ActionList },
 
-  async handler({ caller: { accountId }, query }, { db, config }) {
+  async handler({ caller, query }, services) {
+    const { db, config } = services
+    const { accountId } = caller
     const { kind, visibility } = query
     const page = await readPage<Listed>(query, ['actions', accountId, kind, visibility], async (request) => {
       const { limit, before } = request
@@ -34,7 +38,9 @@ export const listActions = route({
       const operations = operationsOf(query).filter(({ id }) => before === undefined || id < before)
       return [...endpoints, ...operations].slice(0, limit)
     })
-    return { actions: page.items.map(({ action }) => action), next_cursor: page.next_cursor }
+    const listed = page.items.map(({ action }) => action)
+    const isAllowed = await Promise.all(listed.map(({ slug }) => allowsAction(services, caller, slug)))
+    return { actions: listed.filter((_, i) => isAllowed[i]), next_cursor: page.next_cursor }
   },
 })
 
