@@ -13,6 +13,15 @@ export const Readiness = Vocabulary('warm', 'cached', 'cold')
 
 const JsonSchema = Type.Record(Type.String(), Type.Unknown())
 const Example = Type.Record(Type.String(), Type.Unknown())
+const NamedExample = Type.Object(
+  {
+    name: Type.String({ minLength: 1, maxLength: 100 }),
+    description: Type.String({ maxLength: 1_000 }),
+    input: Example,
+    output: Example,
+  },
+  { additionalProperties: false },
+)
 
 /** The warmth of an endpoint's model over all nodes. */
 export const ModelReadiness = Type.Object({
@@ -55,10 +64,15 @@ export const Endpoint = Type.Object(
     output_schema: JsonSchema,
     example_input: Example,
     example_output: Example,
+    examples: Type.Array(NamedExample, { description: 'Further examples' }),
     tags: Type.Array(Type.String()),
     total_requests: Type.Integer(),
     total_tokens_processed: Type.Integer(),
     price_per_request: Type.Number({ description: 'USD' }),
+    replaced_by: Nullable(
+      Type.String({ description: 'The name of the endpoint to use in place of this deprecated one' }),
+    ),
+    deprecated_at: Nullable(Timestamp),
     last_used_at: Nullable(Timestamp),
     created_at: Timestamp,
     updated_at: Timestamp,
@@ -137,6 +151,7 @@ const listed = {
   output_schema: Type.Optional(JsonSchema),
   example_input: Type.Optional(Example),
   example_output: Type.Optional(Example),
+  examples: Type.Optional(Type.Array(NamedExample, { maxItems: 8 })),
   tags: Type.Optional(
     Type.Array(Type.String({ minLength: 1, maxLength: 100 }), { maxItems: 50, uniqueItems: true }),
   ),
@@ -183,6 +198,15 @@ export const UpdateEndpoint = Type.Object(
   {
     visibility: Type.Optional(EndpointVisibility),
     status: Type.Optional(EndpointStatus),
+    replaced_by: Type.Optional(
+      Nullable(
+        Type.String({
+          minLength: 1,
+          maxLength: 100,
+          description: 'With status `deprecated`: the name or id of the endpoint to use instead',
+        }),
+      ),
+    ),
     ...listed,
   },
   { additionalProperties: false, minProperties: 1 },

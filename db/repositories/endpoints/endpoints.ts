@@ -14,6 +14,34 @@ export function findEndpoint(db: Kysely<Database>, idOrName: string): Promise<En
     .executeTakeFirst()
 }
 
+/** Finds an endpoint in the same way, and locks it against changes and removal until the transaction ends. */
+export function shareLockEndpoint(
+  trx: Transaction<Database>,
+  idOrName: string,
+): Promise<EndpointRow | undefined> {
+  return trx
+    .selectFrom('endpoint')
+    .selectAll()
+    .where(isUuid(idOrName) ? 'id' : 'name', '=', idOrName.toLowerCase())
+    .where('deleted_at', 'is', null)
+    .forShare()
+    .executeTakeFirst()
+}
+
+/** Removes an endpoint as the replacement of others, and notifies every gateway; the caller has locked it. */
+export async function forgetReplacement(trx: Transaction<Database>, name: string): Promise<void> {
+  const rows = await trx
+    .updateTable('endpoint')
+    .set({ replaced_by: null })
+    .where('replaced_by', '=', name)
+    .returning('id')
+    .execute()
+  await noteEndpointChange(
+    trx,
+    rows.map(({ id }) => id),
+  )
+}
+
 /** Creates an endpoint; `undefined` when an endpoint, even a deleted one, has its name. */
 export async function insertEndpoint(
   trx: Transaction<Database>,

@@ -1,14 +1,25 @@
 import type { Listing } from '../../../../db/repositories/models/listing.ts'
+import type { StoredExample } from '../../../../db/tables/models.ts'
 import { ApiError, type Issue, temporaryError } from '../../../../domain/errors.ts'
 import { newId } from '../../../../domain/ids.ts'
 import type { SchemaChecks } from '../../../../platform/schema-checks/checks.ts'
 import { toIssues } from '../../../http/issues.ts'
 
 /** Refuses invalid schemas, schemas that are too expensive, and examples that break the schema beside them. */
-export async function checkListing(checks: SchemaChecks, owner: string, listing: Listing): Promise<void> {
+export async function checkListing(
+  checks: SchemaChecks,
+  owner: string,
+  { examples, ...listing }: Listing & { examples: readonly StoredExample[] },
+): Promise<void> {
+  const issueOf = (schema: 'input_schema' | 'output_schema', value: object, loc: Issue['loc']) =>
+    issueOfExample(checks, { owner, name: schema, schema: listing[schema], value, loc })
   const issues = await Promise.all([
-    issueOf(checks, owner, listing, 'input_schema', 'example_input'),
-    issueOf(checks, owner, listing, 'output_schema', 'example_output'),
+    issueOf('input_schema', listing.example_input, ['body', 'example_input']),
+    issueOf('output_schema', listing.example_output, ['body', 'example_output']),
+    ...examples.flatMap(({ input, output }, index) => [
+      issueOf('input_schema', input, ['body', 'examples', index, 'input']),
+      issueOf('output_schema', output, ['body', 'examples', index, 'output']),
+    ]),
   ])
   const found = issues.filter((issue) => issue !== undefined)
   const [first] = found
@@ -18,18 +29,24 @@ export async function checkListing(checks: SchemaChecks, owner: string, listing:
     })
 }
 
-async function issueOf(
+interface Checked {
+  owner: string
+  name: 'input_schema' | 'output_schema'
+  schema: Record<string, unknown>
+  value: object
+  /** The location of the value in the request. */
+  loc: Issue['loc']
+}
+
+async function issueOfExample(
   checks: SchemaChecks,
-  owner: string,
-  listing: Listing,
-  schema: 'input_schema' | 'output_schema',
-  example: 'example_input' | 'example_output',
+  { owner, name, schema, value, loc }: Checked,
 ): Promise<Issue | undefined> {
   const result = await checks.check({
     owner,
     key: newId(),
-    schema: listing[schema],
-    value: Buffer.from(JSON.stringify(listing[example])),
+    schema,
+    value: Buffer.from(JSON.stringify(value)),
   })
   if ('busy' in result) {
     throw temporaryError(
@@ -38,14 +55,14 @@ async function issueOf(
       1,
     )
   }
-  if ('stopped' in result) return notUsable(schema, `holding ${example} against it takes too long`)
-  if ('unusable' in result) return notUsable(schema, result.unusable)
+  if ('stopped' in result)
+    return notUsable(name, `holding ${loc.slice(1).join('.')} against it takes too long`)
+  if ('unusable' in result) return notUsable(name, result.unusable)
   const [fault] = toIssues('body', result.faults)
   if (!fault) return undefined
-  const { loc, msg } = fault
   return {
-    loc: ['body', example, ...loc.slice(1)],
-    msg: `does not fit ${schema}: ${msg}`,
+    loc: [...loc, ...fault.loc.slice(1)],
+    msg: `does not fit ${name}: ${fault.msg}`,
     type: 'example',
   }
 }

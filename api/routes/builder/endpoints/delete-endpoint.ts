@@ -30,14 +30,26 @@ export const deleteEndpoint = route({
     const gone = { deleted_at: now(), status: 'inactive' } as const
     const deleted = await db
       .transaction()
-      .execute((trx) =>
-        is_base_model
-          ? retireImport(trx, seen, gone)
-          : endpointRepository.updateEndpoint(trx, seen.id, gone, gone.deleted_at),
-      )
+      .execute((trx) => (is_base_model ? retireImport(trx, seen, gone) : removeEndpoint(trx, seen, gone)))
     if (!deleted) throw endpointNotFound()
   },
 })
+
+interface Gone {
+  deleted_at: Date
+  status: 'inactive'
+}
+
+async function removeEndpoint(
+  trx: Transaction<Database>,
+  { id }: EndpointRow,
+  gone: Gone,
+): Promise<EndpointRow | undefined> {
+  const row = await endpointRepository.lockEndpoint(trx, id)
+  if (!row) return undefined
+  await endpointRepository.forgetReplacement(trx, row.name)
+  return endpointRepository.updateEndpoint(trx, id, gone, gone.deleted_at)
+}
 
 const LONGEST_NAME = 80
 
@@ -58,7 +70,7 @@ async function assertRetirable(trx: Transaction<Database>, row: EndpointRow): Pr
 async function retireImport(
   trx: Transaction<Database>,
   seen: EndpointRow,
-  gone: { deleted_at: Date; status: 'inactive' },
+  gone: Gone,
 ): Promise<EndpointRow | undefined> {
   if (seen.base_model) await hubModelRepository.lockHubRepo(trx, seen.account_id, seen.base_model)
   // The version is locked before the endpoint, in the same order as by lifecycle changes.
@@ -68,6 +80,7 @@ async function retireImport(
   await assertRetirable(trx, row)
   if (!(await hubModelRepository.removeHubModel(trx, { endpointId: row.id, accountId: row.account_id })))
     throw new ApiError('conflict', 'base models cannot be deleted')
+  await endpointRepository.forgetReplacement(trx, row.name)
   const name = `${row.name.slice(0, LONGEST_NAME)}--${row.id.slice(-12)}`
   const deleted = await endpointRepository.updateEndpoint(trx, row.id, { ...gone, name }, gone.deleted_at)
   if (await versionRepository.findVersionUser(trx, version)) {

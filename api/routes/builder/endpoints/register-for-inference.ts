@@ -90,7 +90,8 @@ async function completedVersion(
 }
 
 const isOwn = (body: RegisterForInference): boolean =>
-  (body.input_schema ?? body.output_schema ?? body.example_input ?? body.example_output) !== undefined
+  (body.input_schema ?? body.output_schema ?? body.example_input ?? body.example_output ?? body.examples) !==
+  undefined
 
 /** Takes fields from the caller, and all others from the training result. */
 const listingOf = (body: RegisterForInference, version: ModelVersionRow) => ({
@@ -98,6 +99,7 @@ const listingOf = (body: RegisterForInference, version: ModelVersionRow) => ({
   output_schema: body.output_schema ?? version.output_schema,
   example_input: body.example_input ?? version.example_input,
   example_output: body.example_output ?? version.example_output,
+  examples: body.examples ?? [],
 })
 
 interface Creation {
@@ -130,6 +132,7 @@ async function create(
     base_model: root.name,
     model_category: model?.config.category ?? root.category,
     tags: body.tags ?? [],
+    examples: JSON.stringify(body.examples ?? []),
     price_micro: usdToMicro(body.price_per_request ?? 0, config.HEARTH_CREDIT_USD),
     price_set: body.price_per_request !== undefined,
     created_at: now,

@@ -11,6 +11,7 @@ import { Endpoint, UpdateEndpoint } from '../../../../schemas/endpoint.ts'
 import { route } from '../../../http/route.ts'
 import { endpointNotFound, ownEndpoint } from './access.ts'
 import { checkListing } from './check-listing.ts'
+import { deprecationAfter } from './deprecation.ts'
 import { EndpointParams } from './params.ts'
 import { presentEndpoint } from './present.ts'
 
@@ -44,6 +45,7 @@ export const updateEndpoint = route({
         output_schema: body.output_schema ?? seen.output_schema,
         example_input: body.example_input ?? seen.example_input,
         example_output: body.example_output ?? seen.example_output,
+        examples: body.examples ?? seen.examples,
       })
     }
     const row = await db.transaction().execute((trx) => apply(trx, change))
@@ -52,7 +54,7 @@ export const updateEndpoint = route({
 })
 
 /** Fields that are checked together, because an example must match its schema. */
-const SCHEMAS = ['input_schema', 'output_schema', 'example_input', 'example_output'] as const
+const SCHEMAS = ['input_schema', 'output_schema', 'example_input', 'example_output', 'examples'] as const
 /** Fields that other accounts see; a change of an approved endpoint needs a new review. */
 const LISTING = ['display_name', 'description', 'tags', 'price_micro', ...SCHEMAS] as const
 
@@ -69,7 +71,8 @@ const pickSchemas = <T extends Partial<Pick<EndpointRow, (typeof SCHEMAS)[number
   output_schema,
   example_input,
   example_output,
-}: T) => ({ input_schema, output_schema, example_input, example_output })
+  examples,
+}: T) => ({ input_schema, output_schema, example_input, example_output, examples })
 
 async function apply(
   trx: Transaction<Database>,
@@ -86,6 +89,7 @@ async function apply(
   const isRelisted = LISTING.some(
     (field) => field in listing && !isDeepStrictEqual(listing[field], before[field]),
   )
+  const deprecation = await deprecationAfter(trx, before, body, now)
   const review_status = reviewOf(before, { visibility, isRelisted, isAsked: body.visibility !== undefined })
   const change: EndpointChange = defined({
     visibility,
@@ -96,6 +100,7 @@ async function apply(
     price_micro: priceMicro,
     price_set: priceMicro === undefined ? undefined : true,
     ...asJson(schemas),
+    ...deprecation,
     review_status,
     review_note: review_status === before.review_status ? before.review_note : null,
   })
@@ -114,11 +119,14 @@ const defined = <T extends object>(values: T): { [K in keyof T]?: Exclude<T[K], 
 const asJson = (values: object): Record<string, string> =>
   Object.fromEntries(Object.entries(values).map(([field, value]) => [field, JSON.stringify(value)]))
 
+/** The fields that may be changed of an import. */
+const OF_BASE_MODELS = new Set(['visibility', 'status', 'replaced_by'])
+
 /** An import is offered under its repository's name without a review, so its listing is that of the hub. */
 function refuseForBaseModel(body: UpdateEndpoint): void {
   if (body.visibility !== undefined && body.visibility !== 'public')
     throw new ApiError('conflict', 'base models stay public')
-  const field = Object.keys(body).find((name) => name !== 'visibility' && name !== 'status')
+  const field = Object.keys(body).find((name) => !OF_BASE_MODELS.has(name))
   if (field) throw new ApiError('conflict', `${field} of a base model is given by its repository on the hub`)
 }
 

@@ -1,0 +1,202 @@
+import assert from 'node:assert/strict'
+import type { NewEndpoint } from '../../../../../db/tables/models.ts'
+import { newId } from '../../../../../domain/ids.ts'
+import { until } from '../../../../support/assertions/until.ts'
+import { buildEndpoint, OFFERED } from '../../../../support/builders/build-endpoint.ts'
+import { startApi, type TestApi } from '../../../../support/servers/api.ts'
+
+const BUILDER = '/api/builder/v1'
+
+describe('a deprecated endpoint (2.10, 9.4)', () => {
+  let api: TestApi
+  let mine: { accountId: string; key: string }
+  let other: { accountId: string; key: string }
+  before(async () => {
+    api = await startApi()
+    ;[mine, other] = [await api.account(), await api.account()]
+  })
+  after(() => api[Symbol.asyncDispose]())
+
+  const build = (overrides: Partial<NewEndpoint> = {}, account = mine) =>
+    buildEndpoint(api.database.db, account.accountId, overrides)
+  const patch = (id: string, body: object) =>
+    api.call('PATCH', `${BUILDER}/endpoints/${id}`, { key: mine.key, body })
+  const read = async (id: string) => {
+    const { status_code, replaced_by, deprecated_at } = await api
+      .call('GET', `${BUILDER}/endpoints/${id}`, { key: mine.key })
+      .then(({ status, body }) => ({ ...body, status_code: status }))
+    assert.equal(status_code, 200)
+    return { replaced_by, deprecated_at }
+  }
+  const toolOf = async (slug: string) =>
+    (await api.call('GET', `${BUILDER}/mcp/manifest/${slug}`, { key: mine.key })).body
+
+  it('names its replacement, by name or by id, in the endpoint and in the manifest', async () => {
+    const [old, next] = [await build(), await build()]
+
+    for (const reference of [next.id, next.name, next.name.toUpperCase()]) {
+      const { status, body } = await patch(old.id, { status: 'deprecated', replaced_by: reference })
+      assert.equal(status, 200, JSON.stringify(body))
+      assert.deepEqual([body.status, body.replaced_by], ['deprecated', next.name])
+      assert.ok(Date.now() - Date.parse(body.deprecated_at) < 60_000)
+    }
+    const { deprecated_at } = await read(old.id)
+    await until(async () => (await toolOf(old.name)).deprecation !== null)
+    assert.deepEqual((await toolOf(old.name)).deprecation, {
+      deprecatedAt: deprecated_at,
+      replacedBy: next.name,
+    })
+    assert.equal((await toolOf(next.name)).deprecation, null)
+  })
+
+  it('keeps its date and replacement through other changes, and loses both when it is active again', async () => {
+    const [old, next] = [await build(), await build({ ...OFFERED }, other)]
+    const first = await patch(old.id, { status: 'deprecated', replaced_by: next.name })
+
+    await patch(old.id, { description: 'old' })
+    await patch(old.id, { status: 'deprecated' })
+    const { replaced_by, deprecated_at } = first.body
+    assert.deepEqual(await read(old.id), { replaced_by, deprecated_at })
+    assert.equal(replaced_by, next.name)
+
+    await patch(old.id, { replaced_by: null })
+    assert.deepEqual(await read(old.id), { replaced_by: null, deprecated_at })
+    await patch(old.id, { replaced_by: next.id })
+    await patch(old.id, { status: 'active' })
+    assert.deepEqual(await read(old.id), { replaced_by: null, deprecated_at: null })
+  })
+
+  it('still takes requests and stays in the manifest', async () => {
+    const old = await build()
+    await patch(old.id, { status: 'deprecated' })
+
+    const { status, body } = await api.call('POST', `${BUILDER}/endpoints/${old.id}/infer:async`, {
+      key: mine.key,
+      body: { input: { x: 1 } },
+    })
+    assert.equal(status, 202, JSON.stringify(body))
+    await until(async () => (await toolOf(old.name)).deprecation?.replacedBy === null)
+  })
+
+  it('is refused a replacement that its owner may not use, that is deprecated, or that is itself', async () => {
+    const old = await build()
+    const foreign = await build({}, other)
+    const waiting = await build({ visibility: 'public', review_status: 'pending_review' }, other)
+    const gone = await build({ deleted_at: new Date() })
+    const outdated = await build({ status: 'deprecated' })
+
+    for (const replaced_by of [
+      foreign.name,
+      foreign.id,
+      waiting.name,
+      gone.name,
+      outdated.name,
+      old.name,
+      old.id,
+      newId(),
+      'nothing',
+      '',
+    ]) {
+      const { status, body } = await patch(old.id, { status: 'deprecated', replaced_by })
+      assert.equal(status, 422, replaced_by)
+      assert.deepEqual(body.detail[0].loc, ['body', 'replaced_by'], replaced_by)
+    }
+    const next = await build()
+    for (const change of [{ replaced_by: next.name }, { status: 'paused', replaced_by: next.name }]) {
+      const { status, body } = await patch(old.id, change)
+      assert.equal(status, 422)
+      assert.deepEqual(body.detail[0].loc, ['body', 'replaced_by'])
+    }
+    assert.deepEqual(await read(old.id), { replaced_by: null, deprecated_at: null })
+  })
+
+  it('has no replacement any more once that is deleted', async () => {
+    const [old, next] = [await build(), await build()]
+    await patch(old.id, { status: 'deprecated', replaced_by: next.name })
+
+    const { status } = await api.call('DELETE', `${BUILDER}/endpoints/${next.id}`, { key: mine.key })
+
+    assert.equal(status, 204)
+    assert.equal((await read(old.id)).replaced_by, null)
+    await until(async () => (await toolOf(old.name)).deprecation?.replacedBy === null)
+  })
+
+  it('names no deleted replacement, whichever of two requests comes first', async () => {
+    for (let round = 0; round < 10; round++) {
+      const [old, next] = [await build(), await build()]
+      const [patched, deleted] = await Promise.all([
+        patch(old.id, { status: 'deprecated', replaced_by: next.name }),
+        api.call('DELETE', `${BUILDER}/endpoints/${next.id}`, { key: mine.key }),
+      ])
+
+      // Of two requests that wait for each other, one is refused for the moment.
+      assert.ok([200, 422, 503].includes(patched.status), patched.text)
+      assert.ok([204, 503].includes(deleted.status), deleted.text)
+      if (deleted.status === 204) assert.equal((await read(old.id)).replaced_by, null)
+    }
+  })
+})
+
+describe('further examples of an endpoint (2.10)', () => {
+  let api: TestApi
+  let mine: { accountId: string; key: string }
+  before(async () => {
+    api = await startApi()
+    mine = await api.account()
+  })
+  after(() => api[Symbol.asyncDispose]())
+  const NUMBER = JSON.stringify({ type: 'object', properties: { n: { type: 'number' } }, required: ['n'] })
+  const build = () =>
+    buildEndpoint(api.database.db, mine.accountId, {
+      input_schema: NUMBER,
+      output_schema: NUMBER,
+      example_input: '{"n":1}',
+      example_output: '{"n":2}',
+    })
+  const patch = (id: string, body: object) =>
+    api.call('PATCH', `${BUILDER}/endpoints/${id}`, { key: mine.key, body })
+  const example = (input: object, output: object = { n: 1 }) => ({
+    name: 'one',
+    description: '',
+    input,
+    output,
+  })
+
+  it('are stored, shown and part of the manifest', async () => {
+    const { id, name } = await build()
+
+    const { status, body } = await patch(id, { examples: [example({ n: 3 })] })
+
+    assert.equal(status, 200, JSON.stringify(body))
+    assert.deepEqual(body.examples, [example({ n: 3 })])
+    const { body: tool } = await api.call('GET', `${BUILDER}/mcp/manifest/${name}`, { key: mine.key })
+    assert.deepEqual(tool.examples.at(-1), example({ n: 3 }))
+    assert.equal(tool.examples.length, 2)
+  })
+
+  it('must fit the schemas, also those that come later', async () => {
+    const { id } = await build()
+
+    const wrong = await patch(id, {
+      examples: [example({ n: 1 }), example({ n: 'x' }), example({ n: 1 }, {})],
+    })
+    assert.equal(wrong.status, 422)
+    assert.deepEqual(
+      wrong.body.detail.map(({ loc }: { loc: unknown[] }) => loc.slice(0, 4)),
+      [
+        ['body', 'examples', 1, 'input'],
+        ['body', 'examples', 2, 'output'],
+      ],
+    )
+    assert.equal((await patch(id, { examples: [example({ n: 3 })] })).status, 200)
+    const later = await patch(id, {
+      input_schema: { type: 'object', properties: { n: { type: 'number', maximum: 2 } } },
+    })
+    assert.equal(later.status, 422)
+    assert.deepEqual(later.body.detail[0].loc.slice(0, 4), ['body', 'examples', 0, 'input'])
+    assert.equal(
+      (await patch(id, { examples: Array.from({ length: 9 }, () => example({ n: 1 })) })).status,
+      422,
+    )
+  })
+})
