@@ -20,6 +20,7 @@ export const getManifest = route({
   also: { 304: null },
   etag: true,
   isLong: true,
+  isHot: true,
   forLimitedKeys: true,
 
   async handler({ caller, req }, services) {
