@@ -37,7 +37,7 @@ export function createApp(
   const { config, log } = services
   const docs: Family = { name: 'root', prefix: '', errors: 'builder', routes: docsRoutes(given) }
   const families = [...given, docs]
-  const { served, off } = operationsOf(families, config.HEARTH_FEATURES, options)
+  const { served, off } = operationsOf(families, config, options)
   const limits = createLimits(services)
   const around = [finishRequests(log, limits.bodies), renderErrors(families, limits.unauthenticated)]
   const routes = served.map((operation) => ({
@@ -69,7 +69,7 @@ function createShell({ routes, around, off, log }: ShellOptions): Koa<RequestCon
     middlewares: [enterRoute(operation), ...middlewares],
   }))
   const offEntries = off.map(({ route, path }) => ({
-    name: route.preview ?? '',
+    name: route.servedWith ? `${route.servedWith}=1` : `HEARTH_FEATURES=${route.preview}`,
     method: route.method,
     path,
     middlewares: [],

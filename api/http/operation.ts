@@ -1,3 +1,4 @@
+import type { Config } from '../../platform/config.ts'
 import type { Auth } from './caller.ts'
 import { Conformance } from './conformance.ts'
 import type { Family } from './family.ts'
@@ -47,10 +48,12 @@ export function operationOf(
 /** Returns the routes of all families, apart from those of disabled features. */
 export function operationsOf(
   families: readonly Family[],
-  features: readonly string[],
+  config: Pick<Config, 'HEARTH_FEATURES' | 'HEARTH_MEMORY'>,
   options: MountOptions,
 ): { served: Operation[]; off: Operation[] } {
   const all = families.flatMap((family) => family.routes.map((route) => operationOf(route, family, options)))
-  const isOff = ({ route: { preview } }: Operation) => preview !== undefined && !features.includes(preview)
+  const isOff = ({ route: { preview, servedWith } }: Operation) =>
+    (preview !== undefined && !config.HEARTH_FEATURES.includes(preview)) ||
+    (servedWith !== undefined && !config[servedWith])
   return { served: all.filter((operation) => !isOff(operation)), off: all.filter(isOff) }
 }

@@ -111,6 +111,8 @@ export interface Route<
   etag?: boolean
   /** Served only where the feature is enabled, and left out of the default description. */
   preview?: 'webhooks'
+  /** Served only where this setting is on. Its absence is a 404; the description has the route all the same. */
+  servedWith?: 'HEARTH_MEMORY'
   /**
    * For routes whose URL is the credential: checks it before a body is accepted, and returns the owner of the body's
    * memory. Parameters are as in the path.

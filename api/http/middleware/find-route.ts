@@ -40,7 +40,7 @@ export const enterRoute =
     return next()
   }
 
-/** Responds to requests without a route. `off` holds the routes of disabled features, under the names of these features. */
+/** Responds to requests without a route. `off` holds the routes of disabled features, under the settings that enable them. */
 export const answerUnrouted =
   (off: ApiRouter): ApiMiddleware =>
   async ({ state, matched = [] }) => {
@@ -50,9 +50,9 @@ export const answerUnrouted =
     response.writeHead(204, [...head, 'allow', allowed(matched)]).end()
   }
 
-function notFound(path: string, feature?: string): ApiError {
-  const hint = feature
-    ? `the feature ${feature} is off; an operator turns it on with HEARTH_FEATURES=${feature}`
+function notFound(path: string, setting?: string): ApiError {
+  const hint = setting
+    ? `its feature is off; an operator turns it on with ${setting}`
     : '/docs shows what there is'
   return new ApiError('not_found', `there is no ${path.slice(0, LONGEST_PATH)}; ${hint}`)
 }
