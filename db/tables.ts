@@ -3,6 +3,7 @@ import type { ActionTables } from './tables/actions.ts'
 import type { DatasetTables } from './tables/datasets.ts'
 import type { HubTables } from './tables/hub.ts'
 import type { InferenceTables } from './tables/inference.ts'
+import type { MemoryTables } from './tables/memory.ts'
 import type { MergeTables } from './tables/merges.ts'
 import type { ModelTables } from './tables/models.ts'
 import type { NodeTables } from './tables/nodes.ts'
@@ -19,6 +20,7 @@ export interface Database
     NodeTables,
     TrainingTables,
     ModelTables,
+    MemoryTables,
     MergeTables,
     InferenceTables,
     HubTables,

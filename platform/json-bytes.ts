@@ -67,6 +67,12 @@ export function memberFinder(name: string): (json: Buffer) => Place | undefined 
 export const replaceAt = (json: Buffer, { start, end }: Place, value: Buffer): Buffer =>
   Buffer.concat([json.subarray(0, start), value, json.subarray(end)])
 
+/** Returns the position of the first element of a JSON array; undefined when it is empty. */
+export function firstElement(array: Buffer): Place | undefined {
+  const start = skipSpaces(array, skipSpaces(array, 0) + 1)
+  return isClosing(array[start] ?? 0) ? undefined : { start, end: valueEnd(array, start) }
+}
+
 function stringAfter(json: Buffer, from: number): Place {
   const start = json.indexOf(QUOTE, from)
   return { start, end: stringEnd(json, start) }

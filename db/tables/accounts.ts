@@ -40,7 +40,7 @@ export interface IdempotencyTable {
 }
 
 export interface CacheVersionTable {
-  name: 'api_key' | 'endpoint' | 'kill_switch' | 'node' | 'webhook_endpoint'
+  name: 'api_key' | 'endpoint' | 'kill_switch' | 'memory' | 'node' | 'webhook_endpoint'
   version: Defaulted<number>
 }
 
@@ -66,6 +66,8 @@ export interface GatewayTable {
   id: string
   base_url: string
   kill_switch_version: Defaulted<number>
+  /** The version of the memory grants that it applies; null for one that serves no memory. */
+  memory_version: Optional<number>
   started_at: CreatedAt
   lease_expires_at: Date
 }

@@ -4,6 +4,7 @@ import type { Database } from '../../tables.ts'
 /** The columns with long-lived encrypted texts, and the context that binds each text to its row. */
 const PLACES = [
   { table: 'webhook_endpoint', column: 'url_sealed', context: (id: string) => `webhook_endpoint/${id}` },
+  { table: 'memory_entry', column: 'sealed', context: (id: string) => `memory_entry/${id}` },
   { table: 'webhook_secret', column: 'sealed', context: (id: string) => `webhook_secret/${id}` },
 ] as const
 

@@ -1,0 +1,34 @@
+import { type Kysely, sql } from 'kysely'
+import type { Database } from '../../tables.ts'
+
+/** Returns the number of changes of grants and namespaces so far. */
+export async function readMemoryVersion(db: Kysely<Database>): Promise<number> {
+  const { version } = await db
+    .selectFrom('cache_version')
+    .select('version')
+    .where('name', '=', 'memory')
+    .executeTakeFirstOrThrow()
+  return version
+}
+
+/** Records that a gateway reads nothing more by the grants from before this version. */
+export async function acknowledgeMemory(
+  db: Kysely<Database>,
+  gatewayId: string,
+  version: number,
+): Promise<void> {
+  await db
+    .updateTable('gateway')
+    .set({ memory_version: version })
+    .where('id', '=', gatewayId)
+    .where((eb) => eb.or([eb('memory_version', 'is', null), eb('memory_version', '<', version)]))
+    .execute()
+}
+
+/** Returns whether every live gateway that serves memory has acknowledged this version. */
+export async function isAcknowledged(db: Kysely<Database>, version: number): Promise<boolean> {
+  const { rows } = await sql<{ open: boolean }>`
+    select exists (
+      select from gateway where lease_expires_at > now() and memory_version < ${version}) as open`.execute(db)
+  return rows[0]?.open === false
+}

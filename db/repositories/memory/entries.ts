@@ -1,0 +1,105 @@
+import { type Kysely, sql, type Transaction } from 'kysely'
+import type { Database } from '../../tables.ts'
+import type { MemoryEntryRow, NewMemoryEntry } from '../../tables/memory.ts'
+
+export type StoredEntry = Pick<MemoryEntryRow, 'id' | 'sealed' | 'source' | 'created_at' | 'superseded_by'>
+
+const SHOWN = ['id', 'sealed', 'source', 'created_at', 'superseded_by'] as const
+
+/** Counts the entries of a namespace, superseded ones too. */
+export async function countEntries(db: Kysely<Database>, namespaceId: string): Promise<number> {
+  const { n } = await db
+    .selectFrom('memory_entry')
+    .select(({ fn }) => fn.countAll<number>().as('n'))
+    .where('namespace_id', '=', namespaceId)
+    .executeTakeFirstOrThrow()
+  return n
+}
+
+/** Adds entries; the caller holds the account's memory lock. */
+export async function insertEntries(
+  trx: Transaction<Database>,
+  entries: readonly NewMemoryEntry[],
+): Promise<StoredEntry[]> {
+  return trx.insertInto('memory_entry').values(entries).returning(SHOWN).execute()
+}
+
+/** Marks an entry as superseded; `false` unless the account has it and it is not superseded yet. */
+export async function supersedeEntry(
+  trx: Transaction<Database>,
+  { accountId, namespaceId, id, by }: { accountId: string; namespaceId: string; id: string; by: string },
+): Promise<boolean> {
+  const { numUpdatedRows } = await trx
+    .updateTable('memory_entry')
+    .set({ superseded_by: by })
+    .where('id', '=', id)
+    .where('account_id', '=', accountId)
+    .where('namespace_id', '=', namespaceId)
+    .where('superseded_by', 'is', null)
+    .executeTakeFirst()
+  return numUpdatedRows > 0n
+}
+
+/** Pages of an account's entries, newest first, superseded ones too. */
+export function listEntries(
+  db: Kysely<Database>,
+  accountId: string,
+  { limit, before }: { limit: number; before: string | undefined },
+): Promise<StoredEntry[]> {
+  return db
+    .selectFrom('memory_entry')
+    .select(SHOWN)
+    .where('account_id', '=', accountId)
+    .$if(before !== undefined, (qb) => qb.where('id', '<', before!))
+    .orderBy('id', 'desc')
+    .limit(limit)
+    .execute()
+}
+
+/** Deletes one entry of an account; `false` when it has none with this id. */
+export async function deleteEntry(
+  db: Kysely<Database>,
+  { accountId, id }: { accountId: string; id: string },
+): Promise<boolean> {
+  const { numDeletedRows } = await db
+    .deleteFrom('memory_entry')
+    .where('id', '=', id)
+    .where('account_id', '=', accountId)
+    .executeTakeFirst()
+  return numDeletedRows > 0n
+}
+
+/** Deletes all entries of an account, and returns their number. */
+export async function clearEntries(db: Kysely<Database>, accountId: string): Promise<number> {
+  const { numDeletedRows } = await db
+    .deleteFrom('memory_entry')
+    .where('account_id', '=', accountId)
+    .executeTakeFirst()
+  return Number(numDeletedRows)
+}
+
+/** Returns the entries of an account that are recalled, newest first: all of them, or those with these ids. */
+export async function recallEntries(
+  db: Kysely<Database>,
+  {
+    accountId,
+    keyId,
+    limit,
+    ids,
+  }: { accountId: string; keyId: string; limit: number; ids?: readonly string[] },
+): Promise<StoredEntry[]> {
+  const chosen = ids ? sql`and e.id = any(${ids}::uuid[])` : sql``
+  const { rows } = await sql<StoredEntry>`
+    with granted as materialized (
+      select n.id from memory_grant g
+      join memory_namespace n on n.id = g.namespace_id
+      where g.account_id = ${accountId} and n.account_id = ${accountId} and g.api_key_id = ${keyId}
+        and g.access = 'read' and g.revoked_at is null and n.enabled
+      for share of g, n
+    )
+    select e.id, e.sealed, e.source, e.created_at, e.superseded_by
+    from granted join memory_entry e on e.namespace_id = granted.id
+    where e.account_id = ${accountId} and e.superseded_by is null ${chosen}
+    order by e.created_at desc, e.id desc limit ${limit}`.execute(db)
+  return rows
+}

@@ -1,0 +1,116 @@
+import { type Kysely, sql, type Transaction } from 'kysely'
+import { newId } from '../../../domain/ids.ts'
+import type { MemoryAccess } from '../../../schemas/memory.ts'
+import type { Database } from '../../tables.ts'
+import type { MemoryGrantRow } from '../../tables/memory.ts'
+import { bumpCache } from '../platform/cache-versions.ts'
+
+/** Returns the namespace of a live key's account; undefined when there is no such key, or its account has no memory. */
+export async function findNamespaceOfKey(
+  db: Kysely<Database>,
+  keyId: string,
+): Promise<{ id: string; account_id: string } | undefined> {
+  return db
+    .selectFrom('api_key')
+    .innerJoin('memory_namespace', 'memory_namespace.account_id', 'api_key.account_id')
+    .select(['memory_namespace.id', 'memory_namespace.account_id'])
+    .where('api_key.id', '=', keyId)
+    .where('api_key.revoked_at', 'is', null)
+    .executeTakeFirst()
+}
+
+/** Grants a key access to the memory of its account; a grant that holds already stays as it is. */
+export async function grantMemory(
+  trx: Transaction<Database>,
+  namespace: { id: string; account_id: string },
+  { keyId, access }: { keyId: string; access: MemoryAccess },
+): Promise<void> {
+  await trx
+    .insertInto('memory_grant')
+    .values({
+      id: newId(),
+      namespace_id: namespace.id,
+      account_id: namespace.account_id,
+      api_key_id: keyId,
+      access,
+    })
+    .onConflict((oc) =>
+      oc.columns(['namespace_id', 'api_key_id', 'access']).where('revoked_at', 'is', null).doNothing(),
+    )
+    .execute()
+  await bumpCache(trx, 'memory')
+}
+
+/**
+ * Revokes a grant. It waits for the reads in progress, which hold a lock on the grant, and every later read finds it
+ * revoked: once this has committed, nothing more is read. `false` when there is no such grant.
+ */
+export async function revokeMemory(
+  trx: Transaction<Database>,
+  { keyId, access, now }: { keyId: string; access: MemoryAccess; now: Date },
+): Promise<boolean> {
+  const { numUpdatedRows } = await trx
+    .updateTable('memory_grant')
+    .set({ revoked_at: now })
+    .where('api_key_id', '=', keyId)
+    .where('access', '=', access)
+    .where('revoked_at', 'is', null)
+    .executeTakeFirst()
+  await bumpCache(trx, 'memory')
+  return numUpdatedRows > 0n
+}
+
+/** Returns whether a key has this access to the memory of its account, which is switched on. */
+export async function hasGrant(
+  db: Kysely<Database>,
+  { accountId, keyId, access }: { accountId: string; keyId: string; access: MemoryAccess },
+): Promise<boolean> {
+  const row = await db
+    .selectFrom('memory_grant')
+    .innerJoin('memory_namespace', 'memory_namespace.id', 'memory_grant.namespace_id')
+    .select('memory_grant.id')
+    .where('memory_grant.account_id', '=', accountId)
+    .where('memory_namespace.account_id', '=', accountId)
+    .where('memory_namespace.enabled', '=', true)
+    .where('api_key_id', '=', keyId)
+    .where('access', '=', access)
+    .where('revoked_at', 'is', null)
+    .executeTakeFirst()
+  return row !== undefined
+}
+
+/** Lists the live grants of a namespace. */
+export function listGrants(db: Kysely<Database>, namespaceId: string): Promise<MemoryGrantRow[]> {
+  return db
+    .selectFrom('memory_grant')
+    .selectAll()
+    .where('namespace_id', '=', namespaceId)
+    .where('revoked_at', 'is', null)
+    .orderBy('created_at')
+    .execute()
+}
+
+/** The memory that a gateway knows of: a namespace that is switched on, with a snapshot, and the keys with a grant. */
+export interface KnownMemory {
+  account_id: string
+  namespace_id: string
+  snapshot_id: string | null
+  version: number | null
+  model_key: string | null
+  readers: string[]
+  writers: string[]
+}
+
+/** Lists every namespace that is switched on and that some key may use. */
+export async function listKnownMemory(db: Kysely<Database>): Promise<KnownMemory[]> {
+  const { rows } = await sql<KnownMemory>`
+    select n.account_id, n.id as namespace_id, s.id as snapshot_id, s.version, s.model_key,
+      coalesce(array_agg(g.api_key_id::text) filter (where g.access = 'read'), '{}') as readers,
+      coalesce(array_agg(g.api_key_id::text) filter (where g.access = 'write'), '{}') as writers
+    from memory_namespace n
+    join memory_grant g on g.namespace_id = n.id and g.revoked_at is null
+    left join memory_snapshot s on s.id = n.snapshot_id
+    where n.enabled
+    group by n.account_id, n.id, s.id, s.version, s.model_key`.execute(db)
+  return rows
+}

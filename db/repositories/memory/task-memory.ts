@@ -1,0 +1,109 @@
+import { type Kysely, type RawBuilder, sql } from 'kysely'
+import type { MemoryOutcome } from '../../../schemas/memory.ts'
+import type { Database } from '../../tables.ts'
+import type { TaskMemoryRow } from '../../tables/memory.ts'
+
+/** A task, and the key that asked for it. */
+export interface MemoryReader {
+  taskId: string
+  accountId: string
+  keyId: string
+}
+
+/** Attaches the newest ready snapshot to a task that will run later. Safe to repeat. */
+export async function attachMemory(
+  db: Kysely<Database>,
+  { taskId, accountId, keyId }: MemoryReader,
+): Promise<void> {
+  await sql`
+    insert into task_memory (task_id, account_id, api_key_id, namespace_id, snapshot_id, outcome)
+    select ${taskId}, account_id, ${keyId}, id, snapshot_id, 'attached' from memory_namespace
+    where account_id = ${accountId} and enabled and snapshot_id is not null
+    on conflict (task_id) do nothing`.execute(db)
+}
+
+/** Returns the memory that was attached to a task. */
+export function findTaskMemory(db: Kysely<Database>, taskId: string): Promise<TaskMemoryRow | undefined> {
+  return db.selectFrom('task_memory').selectAll().where('task_id', '=', taskId).executeTakeFirst()
+}
+
+/** An entry that is given to a model. */
+export interface GivenEntry {
+  id: string
+  sealed: Buffer
+  created_at: Date
+}
+
+interface TakeOptions {
+  /** The snapshot that was attached at admission; the newest one when absent. */
+  snapshotId?: string | null | undefined
+  /** The nearest entries; the newest ones when absent. */
+  ids?: readonly string[] | undefined
+  /** Entries with more tokens are left out. */
+  mostTokens: number
+  limit: number
+}
+
+/**
+ * Reads the entries of a snapshot for a task and records what became of its memory, in one statement. The grant is
+ * checked and locked in it: a revocation waits for this read, and no read begins after it. Entries that were deleted
+ * or superseded since the snapshot was frozen are left out. Safe to repeat.
+ */
+export async function takeMemory(
+  db: Kysely<Database>,
+  reader: MemoryReader,
+  { snapshotId = null, ids, mostTokens, limit }: TakeOptions,
+): Promise<{ entries: GivenEntry[]; outcome: MemoryOutcome }> {
+  const { taskId, accountId, keyId } = reader
+  const { rows } = await sql<{ outcome: MemoryOutcome; entry: string | null; sealed: Buffer; at: Date }>`
+    with granted as materialized (${grantedTo(reader)}), frozen as (
+      select s.id, s.version, s.namespace_id from granted
+      join memory_snapshot s on s.id = coalesce(${snapshotId}::uuid, granted.newest)
+        and s.namespace_id = granted.id and s.account_id = ${accountId} and s.status = 'ready'
+    ), chosen as materialized (
+      select e.id, e.sealed, e.created_at from frozen
+      join memory_entry e on e.namespace_id = frozen.namespace_id and e.version <= frozen.version
+      where e.account_id = ${accountId} and e.superseded_by is null and e.tokens <= ${mostTokens}
+        ${ids ? sql`and e.id = any(${ids}::uuid[])` : sql``}
+      order by e.created_at desc, e.id desc limit ${limit}
+    ), noted as (
+      insert into task_memory (task_id, account_id, api_key_id, namespace_id, snapshot_id, outcome, decided_at)
+      select ${taskId}, ${accountId}, ${keyId}, n.id, coalesce(${snapshotId}::uuid, n.snapshot_id),
+        case when not exists (select from granted) then 'denied'
+          when not exists (select from frozen) then 'unavailable'
+          when exists (select from chosen) then 'given' else 'empty' end, now()
+      from memory_namespace n where n.account_id = ${accountId}
+      on conflict (task_id) do update set outcome = excluded.outcome, decided_at = excluded.decided_at
+      returning outcome
+    )
+    select noted.outcome, chosen.id as entry, chosen.sealed, chosen.created_at as at
+    from noted left join chosen on true`.execute(db)
+  const entries = rows.flatMap(({ entry: id, sealed, at }) =>
+    id === null ? [] : [{ id, sealed, created_at: at }],
+  )
+  return { entries, outcome: rows[0]?.outcome ?? 'denied' }
+}
+
+/** The namespace that a key may read, locked against revocation until the statement ends. */
+const grantedTo = ({ accountId, keyId }: MemoryReader): RawBuilder<unknown> => sql`
+  select n.id, n.snapshot_id as newest from memory_grant g
+  join memory_namespace n on n.id = g.namespace_id
+  join api_key k on k.id = g.api_key_id
+  where g.account_id = ${accountId} and n.account_id = ${accountId} and g.api_key_id = ${keyId}
+    and g.access = 'read' and g.revoked_at is null and n.enabled and k.revoked_at is null
+  for share of g, n`
+
+/** Records why a task goes without memory. */
+export async function noteWithout(
+  db: Kysely<Database>,
+  { taskId, accountId, keyId }: MemoryReader,
+  outcome: Extract<MemoryOutcome, 'unavailable' | 'refused'>,
+): Promise<void> {
+  await sql`
+    insert into task_memory (task_id, account_id, api_key_id, namespace_id, snapshot_id, outcome, decided_at)
+    select ${taskId}, account_id, ${keyId}, id, snapshot_id, ${outcome}, now()
+    from memory_namespace where account_id = ${accountId}
+    on conflict (task_id) do update set outcome = excluded.outcome, decided_at = excluded.decided_at`.execute(
+    db,
+  )
+}

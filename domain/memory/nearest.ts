@@ -1,0 +1,84 @@
+/** Rows that the first vector makes room for. */
+const FIRST_ROWS = 64
+
+/** Vectors of one length with the entries that they stand for. */
+export class VectorIndex {
+  readonly #ids: string[] = []
+  readonly #versions: number[] = []
+  readonly #dropped = new Set<string>()
+  #width = 0
+  #vectors = new Float32Array(0)
+
+  get size(): number {
+    return this.#ids.length
+  }
+
+  get bytes(): number {
+    return this.#vectors.byteLength + this.#ids.length * 100
+  }
+
+  /** Adds a vector of unit length; one of another length than the first is left out. */
+  add(id: string, version: number, vector: Float32Array): void {
+    if (this.#ids.length === 0) this.#width = vector.length
+    if (vector.length !== this.#width || vector.length === 0) return
+    const at = this.#ids.length * this.#width
+    if (at + this.#width > this.#vectors.length) this.#grow()
+    this.#vectors.set(vector, at)
+    this.#ids.push(id)
+    this.#versions.push(version)
+  }
+
+  /** Leaves entries that no longer exist out of later searches. */
+  drop(ids: Iterable<string>): void {
+    for (const id of ids) this.#dropped.add(id)
+  }
+
+  /** Returns up to `count` entries, at most of this version, by their cosine with the query, the nearest first. */
+  nearest(query: Float32Array, count: number, version: number): string[] {
+    if (query.length !== this.#width) return []
+    const best: { id: string; score: number }[] = []
+    let least = Number.NEGATIVE_INFINITY
+    for (let row = 0; row < this.#ids.length; row++) {
+      const score = this.#score(query, row * this.#width)
+      if (score <= least && best.length === count) continue
+      const id = this.#ids[row] ?? ''
+      if ((this.#versions[row] ?? 0) > version || this.#dropped.has(id)) continue
+      const place = best.findIndex((other) => other.score < score)
+      best.splice(place === -1 ? best.length : place, 0, { id, score })
+      if (best.length > count) best.pop()
+      least = best.at(-1)?.score ?? least
+    }
+    return best.map(({ id }) => id)
+  }
+
+  /** Four sums at once take half the time of one. */
+  #score(query: Float32Array, start: number): number {
+    const vectors = this.#vectors
+    const width = this.#width
+    let [a, b, c, d] = [0, 0, 0, 0]
+    let i = 0
+    for (; i + 3 < width; i += 4) {
+      a += query[i]! * vectors[start + i]!
+      b += query[i + 1]! * vectors[start + i + 1]!
+      c += query[i + 2]! * vectors[start + i + 2]!
+      d += query[i + 3]! * vectors[start + i + 3]!
+    }
+    for (; i < width; i++) a += query[i]! * vectors[start + i]!
+    return a + b + c + d
+  }
+
+  #grow(): void {
+    const larger = new Float32Array(Math.max(FIRST_ROWS * this.#width, 2 * this.#vectors.length))
+    larger.set(this.#vectors)
+    this.#vectors = larger
+  }
+}
+
+/** Returns a vector of the same direction and unit length; undefined for what is no vector, or has no direction. */
+export function unitVector(values: unknown): Float32Array | undefined {
+  if (!Array.isArray(values) || values.length === 0) return undefined
+  const vector = Float32Array.from(values as number[])
+  const length = Math.sqrt(vector.reduce((sum, value) => sum + value * value, 0))
+  if (!Number.isFinite(length) || length === 0) return undefined
+  return vector.map((value) => value / length)
+}

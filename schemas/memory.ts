@@ -1,0 +1,125 @@
+import Type, { type Static } from 'typebox'
+import { Nullable, Timestamp, Uuid, Vocabulary } from './common.ts'
+import { Formed, Name } from './forms.ts'
+
+/** The largest number of characters of one entry. */
+export const LONGEST_MEMORY = 8_000
+/** The largest number of entries of one import request. */
+export const MOST_IMPORTED = 500
+
+export const MemoryAccess = Vocabulary('read', 'write')
+export type MemoryAccess = Static<typeof MemoryAccess>
+
+/**
+ * What became of a task's memory: `attached` until the task runs, then `given`, `empty` (there was nothing to give),
+ * `denied` (its key has no grant), `unavailable` (it could not be read) or `refused` (the model refused the request with
+ * it, and got the request without it).
+ */
+export const MemoryOutcome = Vocabulary('attached', 'given', 'empty', 'denied', 'unavailable', 'refused')
+export type MemoryOutcome = Static<typeof MemoryOutcome>
+
+export const MemoryDetail = Vocabulary('snapshot_pending', 'provisioning', 'unavailable')
+
+/** Whether a task that is submitted now would carry the account's memory. */
+export const MemoryStatus = Type.Object(
+  {
+    enabled: Type.Boolean({ description: 'The platform has enabled memory for the account' }),
+    ready: Type.Boolean({ description: 'A task submitted now would carry the memory' }),
+    detail: Nullable(MemoryDetail),
+  },
+  { $id: 'MemoryStatus' },
+)
+export type MemoryStatus = Static<typeof MemoryStatus>
+
+const Text = Formed('\\S', 'must not be blank', { minLength: 1, maxLength: LONGEST_MEMORY })
+
+export const MemoryEntry = Type.Object(
+  {
+    entry_id: Uuid,
+    text: Type.String(),
+    source: Type.String(),
+    created_at: Timestamp,
+    superseded_by: Nullable(Uuid),
+  },
+  { $id: 'MemoryEntry' },
+)
+export type MemoryEntry = Static<typeof MemoryEntry>
+
+export const AddMemoryEntry = Type.Object(
+  {
+    text: Text,
+    source: Type.Optional(Name),
+    supersedes: Type.Optional({
+      ...Uuid,
+      description: 'The entry that this one replaces; it is no longer recalled',
+    }),
+  },
+  { additionalProperties: false },
+)
+
+/** The response to a new entry. It has no text, because responses are stored for repeated requests. */
+export const AddedMemoryEntry = Type.Object({
+  entry_id: Uuid,
+  source: Type.String(),
+  created_at: Timestamp,
+})
+
+export const RecallMemory = Type.Object(
+  {
+    query: Text,
+    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 50, default: 10 })),
+  },
+  { additionalProperties: false },
+)
+
+export const RecalledMemory = Type.Object(
+  {
+    entries: Type.Array(MemoryEntry),
+    ordered_by: Vocabulary('nearness', 'recency'),
+  },
+  { $id: 'RecalledMemory' },
+)
+
+export const ImportMemory = Type.Object(
+  {
+    entries: Type.Array(
+      Type.Object(
+        { text: Text, source: Type.Optional(Name), created_at: Type.Optional(Timestamp) },
+        { additionalProperties: false },
+      ),
+      { minItems: 1, maxItems: MOST_IMPORTED },
+    ),
+  },
+  { additionalProperties: false },
+)
+
+export const ImportedMemory = Type.Object({ imported: Type.Integer() })
+
+export const MemoryGrant = Type.Object({
+  key_id: Uuid,
+  access: MemoryAccess,
+  created_at: Timestamp,
+})
+export type MemoryGrant = Static<typeof MemoryGrant>
+
+/** The memory of one account, as operators see it. It has no contents. */
+export const AccountMemory = Type.Object(
+  {
+    account_id: Uuid,
+    ...MemoryStatus.properties,
+    entries: Type.Integer(),
+    snapshot: Nullable(
+      Type.Object({ snapshot_id: Uuid, entries: Type.Integer(), ready_at: Nullable(Timestamp) }),
+    ),
+    grants: Type.Array(MemoryGrant),
+  },
+  { $id: 'AccountMemory' },
+)
+export type AccountMemory = Static<typeof AccountMemory>
+
+/** The memory of a task, in its audit. */
+export const TaskMemory = Type.Object({
+  snapshot_id: Nullable(Uuid),
+  outcome: MemoryOutcome,
+  decided_at: Nullable(Timestamp),
+})
