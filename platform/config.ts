@@ -138,7 +138,22 @@ export const SETTINGS = {
     '',
     'Comma-separated names of the tools in manifests and on /mcp, with * for any characters, for example sales-*; empty shows all.',
   ),
-  HEARTH_MEMORY: setting('flag', '0', 'Reserved for the memory routes, which this version does not have.'),
+  HEARTH_MEMORY: setting(
+    'flag',
+    '0',
+    '1 serves the memory of accounts: its routes, and the entries that models are given.',
+  ),
+  HEARTH_MEMORY_EMBEDDINGS_MODEL: setting(
+    'text',
+    '',
+    'Endpoint (id or name) of the model of embeddings by which memory is searched, for the API and the workers; when empty, the newest entries come first.',
+  ),
+  HEARTH_MEMORY_TOKENS: setting(
+    'count',
+    '1024',
+    'Tokens of memory that one request to a language model gets at most, by estimate.',
+  ),
+  HEARTH_MEMORY_ENTRIES: setting('count', '10000', 'Entries that the memory of an account may have.'),
   HEARTH_GATEWAY_URL: setting('url', undefined, 'Node: address of any gateway, for joining.'),
   HEARTH_NODE_TOKEN: setting('text', '', 'Node: one-time join token; needed only for the first start.'),
   HEARTH_NODE_DIR: setting('path', '.hearth/node', 'Node: identity, spool, weights and work directories.'),

@@ -2,6 +2,7 @@ import { createDatasetActivities } from './datasets/datasets.ts'
 import type { ControlDeps } from './deps.ts'
 import { createReconcileActivities } from './housekeeping/reconcile.ts'
 import { createMaintenanceActivities } from './housekeeping/retention.ts'
+import { createMemoryActivities } from './memory/snapshots.ts'
 import { createCandidateActivities } from './models/candidates.ts'
 import { createKillSwitchActivities } from './platform/kill-switch.ts'
 import { createInferenceActivities } from './tasks/tasks.ts'
@@ -15,6 +16,7 @@ export const createControlActivities = (deps: ControlDeps) => ({
   ...createInferenceActivities(deps),
   ...createKillSwitchActivities(deps),
   ...createMaintenanceActivities(deps),
+  ...createMemoryActivities(deps),
   ...createReconcileActivities(deps),
   ...createTrainingActivities(deps),
   ...createWaitingActivities(deps),

@@ -16,6 +16,7 @@ export const WORKFLOW_ID = {
   jobRemoval: (jobId: string) => `job/${jobId}/removal`,
   task: (taskId: string) => `task/${taskId}`,
   candidateTest: (versionId: string) => `version/${versionId}/test`,
+  memorySnapshot: (namespaceId: string, build: number) => `memory/${namespaceId}/${build}`,
   load: (modelKey: string, nodeId: string) => `load/${modelKey}/${nodeId}`,
   killSwitch: 'killswitch',
   verification: (endpointId: string, version: number) => `verify/${endpointId}/${version}`,
@@ -130,6 +131,11 @@ export const PAUSE = {
   forSender: 6_000,
   /** While an endpoint has too many attempts in flight: the first pause and the longest. */
   forRoom: { firstMs: 5_000, longestMs: 600_000 },
+  /**
+   * Before a snapshot freezes its entries, so that entries that come together share one; between two looks at the
+   * vectors that it waits for, the first pause and the longest; and how long it waits without a new one.
+   */
+  forMemory: { gatherMs: 1_000, firstMs: 200, longestMs: 5_000, withoutProgressMs: 60_000 },
   /** The times of the challenges within their window of 15 minutes. */
   challenges: [0, 30_000, 120_000, 600_000],
   /** Between two passes. */

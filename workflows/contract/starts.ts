@@ -66,6 +66,27 @@ export const coldInferenceStart = ({
   },
 })
 
+/** The start intent of `memorySnapshot`; each build of a namespace's memory has one. */
+export const memorySnapshotStart = ({
+  namespaceId,
+  accountId,
+  build,
+}: {
+  namespaceId: string
+  accountId: string
+  build: number
+}) => ({
+  workflowId: WORKFLOW_ID.memorySnapshot(namespaceId, build),
+  workflow: 'memorySnapshot',
+  taskQueue: QUEUES.control,
+  args: [{ namespaceId, build }],
+  options: {
+    search: { HearthAccount: accountId, HearthKind: 'memory-snapshot' },
+    summary: `Snapshot ${build} of memory ${namespaceId}`,
+    fairnessKey: accountId,
+  },
+})
+
 /** The start intent of `candidateTest`. */
 export const candidateTestStart = (version: { id: string; account_id: string; model_key: string }) => ({
   workflowId: WORKFLOW_ID.candidateTest(version.id),

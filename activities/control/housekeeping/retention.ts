@@ -1,3 +1,4 @@
+import * as memorySnapshotRepository from '../../../db/repositories/memory/snapshots.ts'
 import * as modelImportRepository from '../../../db/repositories/models/imports.ts'
 import * as modelOrderRepository from '../../../db/repositories/nodes/model-orders.ts'
 import * as retentionRepository from '../../../db/repositories/platform/retention.ts'
@@ -41,6 +42,7 @@ export const createMaintenanceActivities = ({ db, objects, config, log, now }: C
     const counts = await Promise.all([
       ...retentionRepository.AGED_TABLES.map((table) => retentionRepository.removeAged(db, table)),
       modelOrderRepository.dropOldOrders(db, retentionRepository.RETENTION_BATCH),
+      memorySnapshotRepository.removeOldSnapshots(db, { limit: retentionRepository.RETENTION_BATCH }),
     ])
     return {
       count: counts.reduce((sum, each) => sum + each, 0),

@@ -1,0 +1,65 @@
+import * as callableEndpointRepository from '../../../db/repositories/endpoints/callable.ts'
+import * as memorySnapshotRepository from '../../../db/repositories/memory/snapshots.ts'
+import type { ControlDeps } from '../deps.ts'
+
+/** The old snapshots that one build removes; retention removes the rest. */
+const MOST_REMOVED = 100
+
+/** A snapshot whose entries are frozen. The workflow's history stores it, so it has counts only. */
+export interface FrozenMemory {
+  snapshotId: string
+  entries: number
+  /** Entries without a vector; 0 where no model of embeddings is set. */
+  missing: number
+}
+
+export const createMemoryActivities = ({ db, config }: Pick<ControlDeps, 'db' | 'config'>) => ({
+  /**
+   * Freezes the entries of a namespace as the snapshot of this build; undefined when the namespace is gone. Safe to
+   * repeat because a build has one snapshot.
+   */
+  async freezeMemory({
+    namespaceId,
+    build,
+  }: {
+    namespaceId: string
+    build: number
+  }): Promise<FrozenMemory | undefined> {
+    const model = config.HEARTH_MEMORY_EMBEDDINGS_MODEL
+    const endpoint =
+      model === '' ? undefined : await callableEndpointRepository.findCallableEndpoint(db, model)
+    const modelKey = endpoint?.model_key ?? null
+    const snapshot = await db
+      .transaction()
+      .execute((trx) => memorySnapshotRepository.freezeSnapshot(trx, { namespaceId, build, modelKey }))
+    if (!snapshot) return undefined
+    const { id: snapshotId, entries } = snapshot
+    return {
+      snapshotId,
+      entries,
+      missing: await memorySnapshotRepository.countMissingVectors(db, snapshotId),
+    }
+  },
+
+  /** Counts the entries of a snapshot that have no vector yet. Safe to repeat because it changes nothing. */
+  countMissingMemoryVectors: (snapshotId: string): Promise<number> =>
+    memorySnapshotRepository.countMissingVectors(db, snapshotId),
+
+  /**
+   * Makes a snapshot the newest ready one of its namespace, and removes older ones that no open task refers to; `false`
+   * when the namespace is gone. Safe to repeat because an older build never takes the place of a newer one.
+   */
+  async publishMemory({
+    namespaceId,
+    snapshotId,
+  }: {
+    namespaceId: string
+    snapshotId: string
+  }): Promise<boolean> {
+    const isReady = await db
+      .transaction()
+      .execute((trx) => memorySnapshotRepository.publishSnapshot(trx, snapshotId))
+    await memorySnapshotRepository.removeOldSnapshots(db, { namespaceId, limit: MOST_REMOVED })
+    return isReady
+  },
+})

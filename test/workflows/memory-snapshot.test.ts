@@ -1,0 +1,197 @@
+import assert from 'node:assert/strict'
+import { type ChildProcess, spawn } from 'node:child_process'
+import { toBytes } from '../../api/memory/nearness.ts'
+import * as memoryVectorRepository from '../../db/repositories/memory/vectors.ts'
+import { newId } from '../../domain/ids.ts'
+import type { Config } from '../../platform/config.ts'
+import { WORKFLOW_ID } from '../../workflows/contract/policy.ts'
+import { twice } from '../support/assertions/at-least-once.ts'
+import { recordHistory } from '../support/assertions/histories.ts'
+import { eventually, until } from '../support/assertions/until.ts'
+import { buildEndpoint } from '../support/builders/build-endpoint.ts'
+import { enableMemory, operate, remember } from '../support/builders/memory.ts'
+import { startApi, type TestApi } from '../support/servers/api.ts'
+import { startControlWorker, startTemporal, type TestTemporal } from '../support/servers/temporal.ts'
+
+describe('memorySnapshot', () => {
+  let temporal: TestTemporal
+  let api: TestApi
+  before(async () => {
+    temporal = await startTemporal()
+    api = await startApi({ env: { HEARTH_MEMORY: '1', TEMPORAL_ADDRESS: temporal.address } })
+  })
+  after(async () => {
+    await api[Symbol.asyncDispose]()
+    await temporal[Symbol.asyncDispose]()
+  })
+
+  const namespaceOf = (accountId: string) =>
+    api.database.db
+      .selectFrom('memory_namespace')
+      .selectAll()
+      .where('account_id', '=', accountId)
+      .executeTakeFirstOrThrow()
+  const snapshotsOf = (accountId: string) =>
+    api.database.db
+      .selectFrom('memory_snapshot')
+      .selectAll()
+      .where('account_id', '=', accountId)
+      .orderBy('build')
+      .execute()
+  const state = async (accountId: string) => (await operate(api, 'GET', `/accounts/${accountId}/memory`)).body
+  const workflow = (namespaceId: string, build: number) =>
+    temporal.client.workflow.getHandle(WORKFLOW_ID.memorySnapshot(namespaceId, build))
+  const ready = (accountId: string, entries: number) =>
+    eventually('the snapshot is ready', async () => {
+      const { snapshot } = await state(accountId)
+      return snapshot?.entries === entries ? snapshot : undefined
+    })
+
+  it('makes memory ready at once, even of nothing, and gathers what comes together', async () => {
+    await using _worker = await startControlWorker(temporal, api.services, twice)
+    const caller = await api.account()
+
+    await operate(api, 'POST', `/accounts/${caller.accountId}/memory/enable`)
+    await ready(caller.accountId, 0)
+    const { id } = await namespaceOf(caller.accountId)
+    for (let i = 0; i < 20; i++) await remember(api, caller.key, `a text that stays out of histories ${i}`)
+    await ready(caller.accountId, 20)
+
+    const { builds, wanted_build } = await namespaceOf(caller.accountId)
+    const history = JSON.stringify(await workflow(id, builds).fetchHistory())
+    assert.ok(builds <= 4, `${builds} builds`)
+    assert.equal(wanted_build, null)
+    assert.doesNotMatch(history, /stays out/)
+    assert.doesNotMatch(Buffer.from(history).toString('base64'), /stays out/)
+    await workflow(id, 1).result()
+    await recordHistory('memory-snapshot-first', workflow(id, 1))
+    await workflow(id, builds).result()
+    await recordHistory('memory-snapshot-gathered', workflow(id, builds))
+    // Nothing refers to the earlier ones.
+    await until(async () => (await snapshotsOf(caller.accountId)).length === 1)
+  })
+
+  it('goes on in another worker when the first is killed while the vectors are made', async () => {
+    const caller = await api.account()
+    const { db } = api.database
+    const { name, model_key: modelKey } = await buildEndpoint(db, caller.accountId)
+    await db.insertInto('memory_namespace').values({ id: newId(), account_id: caller.accountId }).execute()
+    const entryId = await remember(api, caller.key, 'to be embedded')
+    const config = { ...api.services.config, HEARTH_MEMORY_EMBEDDINGS_MODEL: name }
+
+    const first = startWorkerProcess(config)
+    const frozen = await eventually(
+      'the entries are frozen',
+      async () => (await snapshotsOf(caller.accountId))[0],
+      30_000,
+    )
+    first.kill('SIGKILL')
+    const isReady = (await state(caller.accountId)).ready
+    await using _worker = await startControlWorker(temporal, { ...api.services, config })
+    const vectors = [{ id: entryId, vector: toBytes(new Float32Array([1, 0])) }]
+    await db
+      .transaction()
+      .execute((trx) =>
+        memoryVectorRepository.storeVectors(trx, { accountId: caller.accountId, modelKey, vectors }),
+      )
+    await eventually(
+      'the snapshot is ready',
+      async () => ((await state(caller.accountId)).ready ? true : undefined),
+      30_000,
+    )
+
+    const [snapshot, ...others] = await snapshotsOf(caller.accountId)
+    assert.equal(isReady, false)
+    assert.deepEqual([frozen.status, frozen.model_key, frozen.entries], ['building', modelKey, 1])
+    assert.equal(snapshot?.id, frozen.id)
+    assert.deepEqual(others, [])
+    await workflow(frozen.namespace_id, 1).result()
+    await recordHistory('memory-snapshot-embedded', workflow(frozen.namespace_id, 1))
+  })
+
+  it('ends quietly when the namespace is deleted meanwhile', async () => {
+    const caller = await api.account()
+    await operate(api, 'POST', `/accounts/${caller.accountId}/memory/enable`)
+    const { id } = await namespaceOf(caller.accountId)
+    await operate(api, 'DELETE', `/accounts/${caller.accountId}/memory`)
+
+    await using _worker = await startControlWorker(temporal, api.services)
+
+    const result = await eventually('the workflow has ended', () =>
+      workflow(id, 1)
+        .result()
+        .catch(() => undefined),
+    )
+    assert.deepEqual(result, { status: 'gone' })
+    await recordHistory('memory-snapshot-gone', workflow(id, 1))
+  })
+
+  it('keeps the snapshot that an open task refers to, and removes it after', async () => {
+    await using _worker = await startControlWorker(temporal, api.services)
+    const caller = await api.account()
+    await operate(api, 'POST', `/accounts/${caller.accountId}/memory/enable`)
+    const { snapshot_id } = await ready(caller.accountId, 0)
+    await enableMemory(api, caller)
+    const { db } = api.database
+    const taskId = await openTask(api, caller.accountId)
+    const { id: namespace_id } = await namespaceOf(caller.accountId)
+    await db
+      .insertInto('task_memory')
+      .values({
+        task_id: taskId,
+        account_id: caller.accountId,
+        api_key_id: snapshot_id,
+        namespace_id,
+        snapshot_id,
+        outcome: 'attached',
+      })
+      .execute()
+
+    await remember(api, caller.key, 'one')
+    await ready(caller.accountId, 1)
+    const kept = await snapshotsOf(caller.accountId)
+    await db.updateTable('task').set({ status: 'failed' }).where('id', '=', taskId).execute()
+    await remember(api, caller.key, 'two')
+    await ready(caller.accountId, 2)
+
+    assert.deepEqual(
+      kept.map(({ id }) => id === snapshot_id),
+      [true, false],
+    )
+    await until(async () => (await snapshotsOf(caller.accountId)).length === 1)
+  })
+})
+
+/** Writes a task that has not ended; returns its id. */
+async function openTask({ database: { db } }: TestApi, accountId: string): Promise<string> {
+  const endpoint = await buildEndpoint(db, accountId)
+  const id = newId()
+  await db
+    .insertInto('task')
+    .values({
+      id,
+      account_id: accountId,
+      endpoint_id: endpoint.id,
+      status: 'queued',
+      surface: 'rest',
+      model_key: endpoint.model_key,
+    })
+    .execute()
+  return id
+}
+
+/** Runs the main of a worker in a process of its own. */
+function startWorkerProcess(config: Config): ChildProcess {
+  return spawn(process.execPath, ['workers/control.ts'], {
+    env: {
+      PATH: process.env.PATH,
+      DATABASE_URL: config.DATABASE_URL,
+      TEMPORAL_ADDRESS: config.TEMPORAL_ADDRESS,
+      HEARTH_CACHE_DIR: config.HEARTH_CACHE_DIR,
+      HEARTH_DATA_DIR: config.HEARTH_DATA_DIR,
+      HEARTH_OBJECT_DIR: config.HEARTH_OBJECT_DIR,
+      HEARTH_MEMORY_EMBEDDINGS_MODEL: config.HEARTH_MEMORY_EMBEDDINGS_MODEL,
+    },
+    stdio: 'ignore',
+  })
+}

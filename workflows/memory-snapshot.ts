@@ -1,0 +1,50 @@
+import { proxyLocalActivities, setCurrentDetails, sleep } from '@temporalio/workflow'
+import type { ControlActivities } from '../activities/control/index.ts'
+import { LOCAL, PAUSE } from './contract/policy.ts'
+
+const { countMissingMemoryVectors, freezeMemory, publishMemory } = proxyLocalActivities<ControlActivities>(
+  LOCAL.record,
+)
+
+export interface MemorySnapshotInput {
+  namespaceId: string
+  build: number
+}
+
+/**
+ * Builds one snapshot of an account's memory: freezes the entries, waits for their vectors while those are being made,
+ * and publishes it. The history has ids and counts, and none of the texts.
+ */
+export async function memorySnapshot({
+  namespaceId,
+  build,
+}: MemorySnapshotInput): Promise<{ status: 'ready' | 'gone' }> {
+  // The first snapshot of a namespace is waited for.
+  if (build > 1) await sleep(PAUSE.forMemory.gatherMs)
+  const frozen = await freezeMemory({ namespaceId, build })
+  if (!frozen) {
+    setCurrentDetails('The namespace is gone.')
+    return { status: 'gone' }
+  }
+
+  const { snapshotId, entries } = frozen
+  let { missing } = frozen
+  let waitedMs = 0
+  for (
+    let pauseMs: number = PAUSE.forMemory.firstMs;
+    missing > 0 && waitedMs < PAUSE.forMemory.withoutProgressMs;
+    pauseMs = Math.min(2 * pauseMs, PAUSE.forMemory.longestMs)
+  ) {
+    setCurrentDetails(`${missing} of ${entries} entries have no vector yet.`)
+    await sleep(pauseMs)
+    const left = await countMissingMemoryVectors(snapshotId)
+    waitedMs = left < missing ? 0 : waitedMs + pauseMs
+    missing = left
+  }
+
+  const isReady = await publishMemory({ namespaceId, snapshotId })
+  setCurrentDetails(
+    isReady ? `Ready: ${entries} entries, ${missing} without a vector.` : 'The namespace is gone.',
+  )
+  return { status: isReady ? 'ready' : 'gone' }
+}
