@@ -32,6 +32,28 @@ export const emit = defineEvents({
     err: 'error',
   }),
 
+  'memory.refresh_failed': warn('the memory grants could not be read: requests go by those known before', {
+    err: 'error',
+  }),
+  'memory.unacknowledged': warn('a change of memory grants was not acknowledged by every gateway', {
+    version: 'number',
+  }),
+  'memory.unavailable': warn('a request goes without memory, because it could not be read', {
+    err: 'error',
+    task_id: 'string',
+  }),
+  'memory.not_ranked': warn('memory could not be searched by nearness: the newest entries are taken', {
+    err: 'error',
+    account_id: 'string',
+  }),
+  'memory.note_failed': warn('what became of the memory of a task could not be recorded', {
+    err: 'error',
+    task_id: 'string',
+  }),
+  'memory.upkeep_failed': warn('entries of memory could not be embedded, or snapshots not be asked for', {
+    err: 'error',
+  }),
+
   'link.accepted': info('node linked', { node_id: 'string', link_version: 'number' }),
   'link.closed': info('link to a node closed', {
     node_id: 'string',

@@ -34,6 +34,7 @@ import { ModelLoads } from './inference/model-loads.ts'
 import { operationTools } from './manifest/operation-tools.ts'
 import { ToolCatalogue } from './manifest/tool-catalogue.ts'
 import { ToolReader } from './manifest/tool-reader.ts'
+import { openMemory } from './memory/open-memory.ts'
 import type { Services } from './services.ts'
 
 const DATABASE_CONNECTIONS = 20
@@ -86,7 +87,7 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
   const loads = stack.use(new ModelLoads({ db, links, outbox, log }))
   const warmPins = stack.use(new WarmPins({ db, outbox, log }))
 
-  const services: Services = {
+  const withoutMemory: Omit<Services, 'memory'> = {
     config,
     db,
     log,
@@ -117,6 +118,8 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
     journal,
     taskWaiters,
   }
+  const memory = await openMemory(withoutMemory, watch, stack)
+  const services: Services = { ...withoutMemory, memory }
   const opened = stack.move()
   return Object.assign(services, { [Symbol.asyncDispose]: () => opened.disposeAsync() })
 }

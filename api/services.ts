@@ -27,6 +27,7 @@ import type { HubReader } from './hub/reader.ts'
 import type { InputChecks } from './inference/input-checks.ts'
 import type { ModelLoads } from './inference/model-loads.ts'
 import type { ToolCatalogue } from './manifest/tool-catalogue.ts'
+import type { Memory } from './memory/memory.ts'
 
 /**
  * The services that handlers use. They are built once in `api/open-services.ts`; tests build the same
@@ -80,6 +81,8 @@ export interface Services {
   readonly links: NodeLinks
   /** Loads of models that requests wait for. */
   readonly loads: ModelLoads
+  /** What accounts have their models remember. */
+  readonly memory: Memory
   /** The pins of models on nodes. */
   readonly warmPins: WarmPins
 }

@@ -3,6 +3,7 @@ import { VERSION } from '../platform/version.ts'
 import { baseUrl, headerText } from './arguments.ts'
 import { WRONG_USE } from './cli-error.ts'
 import { accountCommands, keyCommands } from './commands/accounts.ts'
+import { memoryCommands } from './commands/memory.ts'
 import { modelCommands } from './commands/models.ts'
 import { nodeCommands } from './commands/nodes.ts'
 import { auditCommands, endpointCommands, killSwitchCommands } from './commands/operations.ts'
@@ -44,6 +45,7 @@ Examples:
     modelCommands,
     killSwitchCommands,
     endpointCommands,
+    memoryCommands,
     auditCommands,
   ]) {
     register(program, open)

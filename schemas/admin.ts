@@ -1,6 +1,7 @@
 import Type, { type Static } from 'typebox'
 import { Nullable, Timestamp, Uuid, Vocabulary } from './common.ts'
 import { Formed, Name } from './forms.ts'
+import { TaskMemory } from './memory.ts'
 import { NodeSharing } from './node.ts'
 
 export const Account = Type.Object({
@@ -121,6 +122,7 @@ export const TaskAudit = Type.Object({
     by_kind: Type.Record(Type.String(), Type.Integer()),
     by_purse: Type.Record(Type.String(), Type.Integer()),
   }),
+  memory: Nullable(TaskMemory),
   created_at: Timestamp,
   completed_at: Nullable(Timestamp),
 })

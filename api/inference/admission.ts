@@ -8,6 +8,8 @@ import type { Services } from '../services.ts'
 export interface Admitted {
   endpoint: CallableEndpointRow
   accountId: string
+  /** The key by whose grant the request may read memory. */
+  keyId?: string | undefined
   /** The JSON text for the model server. */
   input: Buffer
   surface: 'rest' | 'openai' | 'mcp' | 'action'

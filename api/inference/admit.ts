@@ -11,6 +11,8 @@ export const MAX_INFER_BYTES = 16 * 1024 * 1024
 /** A request to a model; `rawBody` is the JSON text of `body` as the client sent it. */
 export interface InferRequest {
   accountId: string
+  /** The key by whose grant the request may read memory. */
+  keyId: string
   /** The id or the name of the endpoint. */
   endpointId: string
   body: Pick<InferBody, 'input' | 'max_tokens' | 'temperature'>
@@ -21,12 +23,12 @@ export interface InferRequest {
 /** Checks a request against its endpoint before anything is written or sent to a node. */
 export async function admit(
   services: Services,
-  { accountId, endpointId, body, rawBody, surface }: InferRequest,
+  { accountId, keyId, endpointId, body, rawBody, surface }: InferRequest,
 ): Promise<Admitted> {
   const endpoint = await callableEndpoint(services, accountId, endpointId)
   const input = memberBytes(rawBody, 'input') ?? Buffer.from(JSON.stringify(body.input))
   const checking = services.inputChecks.check(endpoint, accountId, { value: body.input, json: input })
   if (checking) await checking
-  if (!isChatCapable(endpoint.task_type)) return { endpoint, accountId, input, surface }
-  return { endpoint, accountId, input: chatInput(body, input), surface }
+  if (!isChatCapable(endpoint.task_type)) return { endpoint, accountId, keyId, input, surface }
+  return { endpoint, accountId, keyId, input: chatInput(body, input), surface }
 }

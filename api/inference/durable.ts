@@ -35,12 +35,12 @@ type Reserve = (trx: Transaction<Database>) => Promise<void>
  * activated meanwhile.
  */
 export async function queueTask(
-  { db, outbox }: Pick<Services, 'db' | 'outbox'>,
+  { db, outbox, memory }: Pick<Services, 'db' | 'outbox' | 'memory'>,
   draft: TaskDraft,
   reserve?: Reserve,
 ): Promise<void> {
   using _turn = await takeTurn(draft.accountId)
-  await writeQueued(db, draft, reserve)
+  await writeQueued({ db, memory }, draft, reserve)
   outbox.poke()
 }
 
@@ -51,12 +51,17 @@ const takeTurn = (accountId: string): Promise<Disposable> =>
     throw temporaryError('unavailable', message, RETRY_AFTER_S, { cause })
   })
 
-const writeQueued = (db: Services['db'], draft: TaskDraft, reserve: Reserve | undefined): Promise<void> =>
+const writeQueued = (
+  { db, memory }: Pick<Services, 'db' | 'memory'>,
+  draft: TaskDraft,
+  reserve: Reserve | undefined,
+): Promise<void> =>
   db.transaction().execute(async (trx) => {
     await reserve?.(trx)
     const { quota, waiting } = await taskRepository.lockTaskQuota(trx, draft.accountId)
     if (waiting >= quota) throw quotaExceeded(quota, waiting)
     await taskWriteRepository.insertTasks(trx, [queuedEntry(draft)], startOf(draft))
+    await memory.attach(trx, draft)
     await passKillSwitchIn(trx)
   })
 

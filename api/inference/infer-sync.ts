@@ -41,7 +41,7 @@ export async function inferSync(
   const work = new AbortController()
   const leave = () => work.abort()
   options.signal.addEventListener('abort', leave, { once: true })
-  const asked = askWarm(services, draft, work.signal)
+  const asked = askWarm(services, draft, work.signal, services.memory.forRequest(draft))
   // The promise is awaited in several places; a rejection must never count as unhandled.
   asked.catch(() => {})
   const late = Promise.withResolvers<typeof LATE>()

@@ -1,9 +1,10 @@
 import { CHAT_PATH, isChatCapable, tokensIn } from '../../domain/chat/chat.ts'
-import { modelFault } from '../../domain/models/answer.ts'
+import { isInputRefused, modelFault } from '../../domain/models/answer.ts'
 import { spliceMembers } from '../../platform/json-bytes.ts'
 import type { AnswerRoom } from '../gateway/links/answer-memory.ts'
 import type { LinkAnswer } from '../gateway/links/buffered-response.ts'
 import { LinkError } from '../gateway/links/link-request.ts'
+import type { RequestMemory } from '../memory/memory.ts'
 import type { Services } from '../services.ts'
 import type { Admitted } from './admission.ts'
 
@@ -36,12 +37,14 @@ const ELSEWHERE = new Set(['model_cold', 'no_capacity', 'link_lost', 'unsupporte
 
 /**
  * Sends a request to a node with the model loaded; undefined when there is none. If the node is lost, or has evicted
- * the model meanwhile, another one is tried.
+ * the model meanwhile, another one is tried. `memory` is added to the request; one that the model refuses because of it
+ * is sent again without.
  */
 export async function askWarm(
   services: Pick<Services, 'links' | 'catalog' | 'now'>,
   { endpoint, accountId, input }: Admitted,
   signal: AbortSignal,
+  memory?: RequestMemory,
 ): Promise<WarmAnswer | undefined> {
   const { links, catalog, now } = services
   const usual = isChatCapable(endpoint.task_type) ? CHAT_PATH : USUAL_PATH
@@ -62,12 +65,18 @@ export async function askWarm(
     if (!chosen) return undefined
 
     const nodeId = chosen.node_id
+    const body = memory ? await memory.addTo(input) : input
     const startedAt = now()
     const began = performance.now()
     links.placement.addPending(nodeId, 1)
     try {
-      const request = { accountId, modelKey: model_key, path, body: input, deadlineMs: DEADLINE_MS, signal }
+      const request = { accountId, modelKey: model_key, path, body, deadlineMs: DEADLINE_MS, signal }
       const answer = await links.ask(nodeId, request)
+      if (memory?.isGiven && isInputRefused(answer.head.status)) {
+        answer.room.release()
+        memory.refused()
+        continue
+      }
       return {
         nodeId,
         startedAt,

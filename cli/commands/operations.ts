@@ -111,7 +111,7 @@ export function endpointCommands(program: Command, open: Open): void {
 export function auditCommands(program: Command, open: Open): void {
   program
     .command('audit <task_id>')
-    .description('show the ledger of a task')
+    .description('show the ledger of a task and the memory that it was given')
     .action(async (taskId: string, _options: object, command: Command) => {
       const context = open(command)
       const audit = await context.client.call<TaskAudit>('GET', `/audit/task/${id(taskId)}`)
@@ -122,6 +122,8 @@ export function auditCommands(program: Command, open: Open): void {
         entry.amount_micro,
       ])
       const sum = `Task ${audit.status}; the entries sum to ${audit.sums.total_micro}.`
-      print(context, audit, `${table(['TIME', 'KIND', 'PURSE', 'MICRO-CREDITS'], rows)}\n${sum}`)
+      const { memory } = audit
+      const given = memory ? `\nMemory ${memory.outcome}: snapshot ${memory.snapshot_id ?? 'none'}.` : ''
+      print(context, audit, `${table(['TIME', 'KIND', 'PURSE', 'MICRO-CREDITS'], rows)}\n${sum}${given}`)
     })
 }

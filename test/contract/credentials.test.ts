@@ -27,7 +27,7 @@ describe('credentials', () => {
   let api: TestApi
   const headers = new Map<Sent, Record<string, string>>()
   before(async () => {
-    api = await startApi({ env: { HEARTH_FEATURES: 'webhooks' } })
+    api = await startApi({ env: { HEARTH_FEATURES: 'webhooks', HEARTH_MEMORY: '1' } })
     const { accountId } = await api.account()
     headers.set('nothing', {})
     headers.set('unknown key', { 'x-api-key': 'hk_unknown' })

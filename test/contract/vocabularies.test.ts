@@ -3,6 +3,7 @@ import { readdir, readFile } from 'node:fs/promises'
 import { DatasetStatus, StorageFormat } from '../../schemas/dataset.ts'
 import { EndpointStatus, EndpointVisibility, ReviewStatus } from '../../schemas/endpoint.ts'
 import { TaskStatus } from '../../schemas/inference-task.ts'
+import { MemoryAccess, MemoryOutcome } from '../../schemas/memory.ts'
 import {
   HardwarePreference,
   JobEventType,
@@ -42,6 +43,8 @@ describe('vocabularies', () => {
     'endpoint.status': EndpointStatus,
     'endpoint.review_status': ReviewStatus,
     'task.status': TaskStatus,
+    'memory_grant.access': MemoryAccess,
+    'task_memory.outcome': MemoryOutcome,
     'webhook_delivery.status': WebhookDeliveryStatus,
   }
 

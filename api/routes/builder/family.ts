@@ -5,6 +5,7 @@ import { endpoints } from './endpoints/index.ts'
 import { health } from './health/index.ts'
 import { hub } from './hub/index.ts'
 import { manifest } from './manifest/index.ts'
+import { memory } from './memory/index.ts'
 import { modelConfigs } from './model-configs/index.ts'
 import { models } from './models/index.ts'
 import { tasks } from './tasks/index.ts'
@@ -29,6 +30,7 @@ export const builder: Family = {
     ...models,
     ...trainingRuns,
     ...trainingMerges,
+    ...memory,
     ...webhooks,
   ],
 }

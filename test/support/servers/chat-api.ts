@@ -16,6 +16,8 @@ export interface FakeStats {
   requests: number
   in_flight: number
   aborted: number
+  /** The number of requests with memory of an account. */
+  remembered: number
   /** The last request as the server received it. */
   last: string
 }

@@ -15,6 +15,8 @@ interface Fake {
   /** The delay before the first byte. */
   delay_ms?: number
   status?: number
+  /** Refuses requests with more messages. */
+  most_messages?: number
   /** The message of that response. */
   message?: string
   /** The pieces of the response's whole body, each in a write of its own (base64). */
@@ -32,7 +34,8 @@ interface Fake {
   die_once?: string
 }
 
-const stats = { requests: 0, in_flight: 0, aborted: 0, last: '' }
+/** `remembered` counts the requests with memory of an account. */
+const stats = { requests: 0, in_flight: 0, aborted: 0, remembered: 0, last: '' }
 const usage = (tokens: number) => ({
   prompt_tokens: 12,
   completion_tokens: tokens,
@@ -46,10 +49,12 @@ async function chat(req: IncomingMessage, res: ServerResponse): Promise<void> {
     stream,
     model = '',
     fake = {},
-  } = JSON.parse(body) as { stream?: boolean; model?: string; fake?: Fake }
+    messages = [],
+  } = JSON.parse(body) as { stream?: boolean; model?: string; fake?: Fake; messages?: unknown[] }
   const name = weights.served ?? (weights.echo ? model : 'fake')
   stats.requests += 1
   stats.last = body
+  if (body.includes('Notes remembered')) stats.remembered += 1
   stats.in_flight += 1
   res.once('close', () => {
     stats.in_flight -= 1
@@ -62,6 +67,8 @@ async function chat(req: IncomingMessage, res: ServerResponse): Promise<void> {
     setInterval(() => {}, 60_000)
     res.setHeader('connection', 'close')
   }
+  if (messages.length > (fake.most_messages ?? Infinity))
+    return answer(res, { error: { message: 'too many messages' } }, 400)
   if (fake.delay_ms) await sleep(fake.delay_ms)
   if (fake.status)
     return answer(res, { error: { message: fake.message ?? 'as you wish', type: 'fake' } }, fake.status)
@@ -116,6 +123,23 @@ async function events(res: ServerResponse, fake: Fake, name: string): Promise<vo
   res.end(fake.no_done ? undefined : 'data: [DONE]\n\n')
 }
 
+/** A model of embeddings that counts words; texts with the same words are near to each other. */
+async function embed(req: IncomingMessage, res: ServerResponse): Promise<void> {
+  const { text } = JSON.parse(await read(req)) as { text: string | string[] }
+  if (!weights.batches && Array.isArray(text))
+    return answer(res, { error: { message: 'one text only' } }, 422)
+  answer(res, Array.isArray(text) ? { embeddings: text.map(vectorOf) } : { embedding: vectorOf(text) })
+}
+
+function vectorOf(text: string): number[] {
+  const vector = Array.from({ length: 64 }, () => 0.001)
+  for (const word of text.toLowerCase().match(/[a-z]+/g) ?? []) {
+    const place = Buffer.from(word).reduce((sum, letter) => (sum * 31 + letter) % 64, 7)
+    vector[place] = (vector[place] ?? 0) + 1
+  }
+  return vector
+}
+
 function answer(res: ServerResponse, value: object, status = 200): void {
   res.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(value))
 }
@@ -134,6 +158,8 @@ const weights = JSON.parse(readFileSync(join(process.argv[2] ?? '.', 'weights.js
   served?: string
   /** True to respond under the name in the request. */
   echo?: boolean
+  /** True for a model of embeddings that takes lists of texts. */
+  batches?: boolean
 }
 await sleep((weights.load_s ?? 0) * 1000)
 if (weights.unusable) {
@@ -142,7 +168,8 @@ if (weights.unusable) {
 }
 if (weights.broken) throw new Error('these weights are broken')
 const server = createServer((req, res) => {
-  if (req.method === 'POST') void chat(req, res)
+  if (req.method === 'POST' && req.url === '/infer') void embed(req, res)
+  else if (req.method === 'POST') void chat(req, res)
   else answer(res, req.url === '/health' ? { status: 'ok' } : stats)
 })
 server.listen(0, '127.0.0.1', () => {

@@ -157,6 +157,8 @@ export async function addModel(
     /** For fake language models: the only name that they accept, or that they respond under the caller's. */
     served?: string
     echo?: boolean
+    /** For fake models of embeddings: whether they take lists of texts. */
+    batches?: boolean
   },
   { memoryMb = 50 }: { memoryMb?: number } = {},
 ): Promise<string> {

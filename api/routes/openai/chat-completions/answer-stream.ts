@@ -1,6 +1,8 @@
 import type { ServerResponse } from 'node:http'
 import * as taskRepository from '../../../../db/repositories/tasks/tasks.ts'
 import { canStream } from '../../../../domain/chat/chat.ts'
+import { ApiError } from '../../../../domain/errors.ts'
+import { isInputRefused } from '../../../../domain/models/answer.ts'
 import { memberBytes, spliceMembers } from '../../../../platform/json-bytes.ts'
 import { emit } from '../../../events.ts'
 import type { OpenRow } from '../../../gateway/journal/journal.ts'
@@ -10,7 +12,7 @@ import { HANDLED } from '../../../http/reply.ts'
 import { ownerOfNode } from '../../../inference/node-owner.ts'
 import { runningEntry } from '../../../inference/rows.ts'
 import type { Services } from '../../../services.ts'
-import { bytesFor, type Chat, linkRequest, naming, TASK_HEADER } from './chat.ts'
+import { bytesFor, type Chat, linkRequest, naming, remembering, TASK_HEADER } from './chat.ts'
 import { NodePicker } from './node-picker.ts'
 import { SseClient } from './sse-client.ts'
 import { type Streamed, StreamRelay } from './stream-relay.ts'
@@ -64,9 +66,11 @@ export async function answerStream(
 
 async function stream(services: Services, chat: Chat, client: SseClient, row: Row): Promise<Streamed> {
   const { links, journal, gateway } = services
+  const { memory } = chat
   const picker = new NodePicker(services, chat)
   for (;;) {
     const nodeId = await picker.pick()
+    const sent = memory ? await remembering(chat, memory) : chat
     Object.assign(row, { nodeId, startedAt: services.now() })
     row.open ??= journal.open(runningEntry(chat.draft, gateway.id))
     client.keepAlive()
@@ -75,19 +79,23 @@ async function stream(services: Services, chat: Chat, client: SseClient, row: Ro
       wantsEvents: canStream(version),
       room: (row.room ??= roomFor(services, chat)),
     })
-    const bytes = bytesFor(chat, version)
+    const bytes = bytesFor(sent, version)
     const body = relay.wantsEvents ? bytes : withoutStream(bytes)
     links.placement.addPending(nodeId, 1)
     try {
       return await relay.run((handlers) => links.request(nodeId, linkRequest(chat, body), handlers))
     } catch (err) {
       client.stopKeepAlive()
-      picker.failed(nodeId, err)
+      if (memory?.isGiven && isRefusal(err) && !client.hasHead) memory.refused()
+      else picker.failed(nodeId, err)
     } finally {
       links.placement.addPending(nodeId, -1)
     }
   }
 }
+
+/** Returns whether a model has refused the request itself. */
+const isRefusal = (err: unknown): boolean => err instanceof ApiError && isInputRefused(err.status)
 
 /** Removes the stream options for a node that cannot stream. */
 function withoutStream(body: Buffer): Buffer {

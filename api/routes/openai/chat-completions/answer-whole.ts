@@ -1,5 +1,6 @@
 import { tokensIn } from '../../../../domain/chat/chat.ts'
 import { ApiError } from '../../../../domain/errors.ts'
+import { isInputRefused } from '../../../../domain/models/answer.ts'
 import { spliceMembers } from '../../../../platform/json-bytes.ts'
 import { isCounted } from '../../../gateway/links/answer-memory.ts'
 import type { LinkAnswer } from '../../../gateway/links/buffered-response.ts'
@@ -9,7 +10,7 @@ import { ownerOfNode } from '../../../inference/node-owner.ts'
 import { endedEntry } from '../../../inference/rows.ts'
 import type { WarmWork } from '../../../inference/warm.ts'
 import type { Services } from '../../../services.ts'
-import { bytesFor, type Chat, linkRequest, naming, refusalOf, TASK_HEADER } from './chat.ts'
+import { bytesFor, type Chat, linkRequest, naming, refusalOf, remembering, TASK_HEADER } from './chat.ts'
 import { NodePicker } from './node-picker.ts'
 
 const OPENING = 0x7b
@@ -19,6 +20,7 @@ const NO_USAGE = '{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}'
 /** Responds to a chat in one piece, once the row of its task is durable. */
 export async function answerWhole(services: Services, chat: Chat): Promise<Reply> {
   const { links } = services
+  const { memory } = chat
   const picker = new NodePicker(services, chat)
   let asked: Omit<WarmWork, 'outcome'> | undefined
   let answer: LinkAnswer | undefined
@@ -27,12 +29,18 @@ export async function answerWhole(services: Services, chat: Chat): Promise<Reply
     do {
       const picked = picker.pick()
       const nodeId = typeof picked === 'string' ? picked : await picked
+      const sent = memory ? await remembering(chat, memory) : chat
       asked = { nodeId, startedAt: services.now(), inferenceTimeMs: 0 }
       const began = performance.now()
       links.placement.addPending(nodeId, 1)
       try {
-        const body = bytesFor(chat, links.versionOf(nodeId) ?? '')
+        const body = bytesFor(sent, links.versionOf(nodeId) ?? '')
         answer = await links.ask(nodeId, linkRequest(chat, body))
+        if (memory?.isGiven && isInputRefused(answer.head.status)) {
+          answer.room.release()
+          answer = undefined
+          memory.refused()
+        }
         asked.inferenceTimeMs = performance.now() - began
       } catch (err) {
         picker.failed(nodeId, err)

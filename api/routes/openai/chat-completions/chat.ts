@@ -2,10 +2,11 @@ import type { CallableEndpointRow } from '../../../../db/repositories/endpoints/
 import { CHAT_PATH, SERVED_MODEL, takesModelName } from '../../../../domain/chat/chat.ts'
 import { ApiError, type Issue } from '../../../../domain/errors.ts'
 import { faultField, modelFault } from '../../../../domain/models/answer.ts'
-import { type Place, replaceAt } from '../../../../platform/json-bytes.ts'
+import { memberFinder, type Place, replaceAt } from '../../../../platform/json-bytes.ts'
 import type { LinkRequest } from '../../../gateway/links/link-request.ts'
 import type { ClientDisconnect } from '../../../http/client-disconnect.ts'
 import type { TaskDraft } from '../../../inference/rows.ts'
+import type { RequestMemory } from '../../../memory/memory.ts'
 
 /** An admitted chat: its endpoint, and the client's bytes. */
 export interface Chat {
@@ -14,12 +15,24 @@ export interface Chat {
   readonly body: Buffer
   /** The position of the model's name in these bytes. */
   readonly modelPlace: Place
+  /** The memory that the chat's key may read. */
+  readonly memory: RequestMemory | undefined
   /** Reports that the client has left before its response is complete. */
   readonly disconnect: ClientDisconnect
 }
 
 const DEADLINE_MS = 60 * 60 * 1000
 const SERVED_NAME = Buffer.from(JSON.stringify(SERVED_MODEL))
+
+/** Finds the model's name in a chat's bytes. */
+export const modelIn = memberFinder('model')
+
+/** Returns the chat as it goes to a node: with the memory that its key may read now. */
+export async function remembering(chat: Chat, memory: RequestMemory): Promise<Chat> {
+  const body = await memory.addTo(chat.body)
+  const modelPlace = body === chat.body ? chat.modelPlace : modelIn(body)
+  return modelPlace ? { ...chat, body, modelPlace } : chat
+}
 
 /** Returns the bytes for a node of this version: unchanged, unless its model servers accept only one model name. */
 export const bytesFor = ({ body, modelPlace }: Chat, version: string): Buffer =>

@@ -3,17 +3,16 @@ import { checkChatLimits } from '../../../../domain/chat/limits.ts'
 import { checkMessages } from '../../../../domain/chat/messages.ts'
 import { invalid } from '../../../../domain/errors.ts'
 import { newId } from '../../../../domain/ids.ts'
-import { memberFinder } from '../../../../platform/json-bytes.ts'
 import { ChatCompletion, CreateChatCompletion } from '../../../../schemas/openai.ts'
 import { route } from '../../../http/route.ts'
 import { chatEndpoint } from '../chat-endpoint.ts'
 import { answerStream } from './answer-stream.ts'
 import { answerWhole } from './answer-whole.ts'
+import { modelIn } from './chat.ts'
 
 const MAX_BYTES = 16 * 1024 * 1024
 const BODY = ['body']
 const MESSAGES = ['body', 'messages']
-const modelIn = memberFinder('model')
 
 export const createChatCompletion = route({
   operationId: 'createChatCompletion',
@@ -33,7 +32,7 @@ export const createChatCompletion = route({
   errors: ['not_found', 'forbidden', 'conflict', 'model_cold', 'no_capacity', 'unavailable'],
 
   handler(request, services) {
-    const { accountId } = request.caller
+    const { accountId, keyId } = request.caller
     checkChatLimits(request.body, BODY)
     checkMessages(request.body.messages, MESSAGES)
     const answer = (endpoint: CallableEndpointRow) => {
@@ -44,12 +43,20 @@ export const createChatCompletion = route({
       const draft = {
         endpoint,
         accountId,
+        keyId,
         surface: 'openai' as const,
         input: null,
         taskId: newId(),
         createdAt: services.now(),
       }
-      const chat = { endpoint, draft, body: request.rawBody, modelPlace, disconnect: request.disconnect }
+      const chat = {
+        endpoint,
+        draft,
+        body: request.rawBody,
+        modelPlace,
+        memory: services.memory.forRequest(draft),
+        disconnect: request.disconnect,
+      }
       return request.body.stream ? answerStream(services, chat, request.res) : answerWhole(services, chat)
     }
     const found = chatEndpoint(services, accountId, request.body.model)

@@ -8,7 +8,8 @@ import { route } from '../../../http/route.ts'
 
 export const auditTask = route({
   operationId: 'auditTask',
-  summary: 'Show what a task has booked: hold, capture and payouts, or refund',
+  summary:
+    'Show what a task has booked: hold, capture and payouts, or refund; and the memory that it was given',
   method: 'GET',
   path: '/admin/audit/task/{task_id}',
   auth: 'operations-key',
@@ -19,7 +20,7 @@ export const auditTask = route({
   async handler({ params: { task_id } }, { db }) {
     const found = await auditRepository.findTaskAudit(db, task_id)
     if (!found) throw new ApiError('not_found', 'there is no task with this id')
-    const { task, entries } = found
+    const { task, entries, memory } = found
     return {
       task_id,
       account_id: task.account_id,
@@ -38,6 +39,13 @@ export const auditTask = route({
         by_kind: sumBy(entries, 'kind'),
         by_purse: sumBy(entries, 'purse'),
       },
+      memory: memory
+        ? {
+            snapshot_id: memory.snapshot_id,
+            outcome: memory.outcome,
+            decided_at: memory.decided_at?.toISOString() ?? null,
+          }
+        : null,
       created_at: task.created_at.toISOString(),
       completed_at: task.completed_at?.toISOString() ?? null,
     }

@@ -13,6 +13,7 @@ import { rejectEndpoint } from './endpoint-reviews/reject-endpoint.ts'
 import { activateKillSwitch } from './kill-switch/activate-kill-switch.ts'
 import { deactivateKillSwitch } from './kill-switch/deactivate-kill-switch.ts'
 import { getKillSwitch } from './kill-switch/get-kill-switch.ts'
+import { memoryAdmin } from './memory/index.ts'
 import { getMinWarm } from './min-warm/get-min-warm.ts'
 import { setMinWarm } from './min-warm/set-min-warm.ts'
 import { completeModelImport } from './model-imports/complete-model-import.ts'
@@ -40,4 +41,5 @@ export const admin = [
   overrideLifecycle,
   getMinWarm,
   setMinWarm,
+  ...memoryAdmin,
 ]

@@ -21,9 +21,10 @@ export const readTaskInput = route({
   success: { status: 200, schema: Type.Unknown(), contentType: JSON_TYPE },
   errors: ['not_found'],
 
-  async handler({ params, query }, { db }) {
+  async handler({ params, query }, { db, memory }) {
     const input = await taskRepository.findLeasedInput(db, params.task_id, query.lease_token)
     if (!input) throw new ApiError('not_found', 'there is no such task under this lease')
-    return reply(200, input, { 'content-type': JSON_TYPE })
+    const attached = await memory.ofTask(params.task_id)
+    return reply(200, attached ? await attached.addTo(input) : input, { 'content-type': JSON_TYPE })
   },
 })

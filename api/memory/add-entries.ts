@@ -1,0 +1,64 @@
+import type { Transaction } from 'kysely'
+import * as memoryEntryRepository from '../../db/repositories/memory/entries.ts'
+import type { StoredEntry } from '../../db/repositories/memory/entries.ts'
+import * as memoryNamespaceRepository from '../../db/repositories/memory/namespaces.ts'
+import type { Database } from '../../db/tables.ts'
+import type { MemoryNamespaceRow } from '../../db/tables/memory.ts'
+import { ApiError, invalid } from '../../domain/errors.ts'
+import { newId } from '../../domain/ids.ts'
+import { memoryTokens } from '../../domain/memory/message.ts'
+import type { Services } from '../services.ts'
+import { requestSnapshot } from './request-snapshot.ts'
+
+export interface NewMemory {
+  text: string
+  source: string
+  createdAt?: Date | undefined
+  /** The entry that this one replaces. */
+  supersedes?: string | undefined
+}
+
+/** Returns the namespace of an account whose memory is switched on; throws a 409 otherwise. */
+export async function enabledNamespace(trx: Services['db'], accountId: string): Promise<MemoryNamespaceRow> {
+  const namespace = await memoryNamespaceRepository.findNamespace(trx, accountId)
+  if (namespace?.enabled) return namespace
+  throw new ApiError('conflict', 'memory is not enabled for this account; an operator enables it')
+}
+
+/** Writes entries into an account's memory and asks for a snapshot with them, in one transaction. */
+export async function addEntries(
+  trx: Transaction<Database>,
+  { secretBox, config }: Pick<Services, 'secretBox' | 'config'>,
+  { accountId, keyId }: { accountId: string; keyId: string | null },
+  entries: readonly NewMemory[],
+): Promise<StoredEntry[]> {
+  await memoryNamespaceRepository.lockMemory(trx, accountId)
+  const namespace = await enabledNamespace(trx, accountId)
+  const most = config.HEARTH_MEMORY_ENTRIES
+  const present = await memoryEntryRepository.countEntries(trx, namespace.id)
+  if (present + entries.length > most)
+    throw new ApiError('conflict', `the memory of an account has at most ${most} entries; delete some first`)
+
+  const rows = entries.map(({ text, source, createdAt }) => {
+    const id = newId()
+    return {
+      id,
+      namespace_id: namespace.id,
+      account_id: accountId,
+      sealed: secretBox.seal(text, `memory_entry/${id}`),
+      tokens: memoryTokens(text),
+      source,
+      api_key_id: keyId,
+      ...(createdAt && { created_at: createdAt }),
+    }
+  })
+  for (const [i, { supersedes: id }] of entries.entries()) {
+    if (id === undefined) continue
+    const place = { accountId, namespaceId: namespace.id, id, by: rows[i]?.id ?? '' }
+    if (!(await memoryEntryRepository.supersedeEntry(trx, place)))
+      throw invalid(['body', 'supersedes'], 'there is no such entry, or it is superseded already')
+  }
+  const stored = await memoryEntryRepository.insertEntries(trx, rows)
+  await requestSnapshot(trx, namespace)
+  return stored
+}

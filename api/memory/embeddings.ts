@@ -1,0 +1,107 @@
+import { ApiError } from '../../domain/errors.ts'
+import { unitVector } from '../../domain/memory/nearest.ts'
+import { askWarm } from '../inference/warm.ts'
+import type { Services } from '../services.ts'
+
+type Needs = Pick<Services, 'endpoints' | 'links' | 'catalog' | 'now' | 'loads'>
+type Endpoint = NonNullable<Awaited<ReturnType<Services['endpoints']['find']>>>
+
+/** The longest wait for a model that is not loaded, while entries are embedded. */
+const LOAD_MS = 120_000
+
+/** The embeddings model of the platform's memory, which an operator names by an endpoint. */
+export class Embeddings {
+  readonly #services: Needs
+  readonly #model: string
+  /** Models that take one text at a time. */
+  readonly #single = new Set<string>()
+  #isLoading = false
+
+  /** `model` is the id or the name of an endpoint; empty for no model. */
+  constructor(services: Needs, model: string) {
+    this.#services = services
+    this.#model = model
+  }
+
+  /** Returns the key of the model; undefined without one. */
+  async modelKey(): Promise<string | undefined> {
+    return (await this.#endpoint())?.model_key
+  }
+
+  /**
+   * Returns a vector of unit length for each text, from a node that works for the account and has the model loaded;
+   * undefined when there is none.
+   */
+  async embed(
+    accountId: string,
+    texts: readonly string[],
+    signal: AbortSignal,
+  ): Promise<Float32Array[] | undefined> {
+    const endpoint = await this.#endpoint()
+    if (!endpoint) return undefined
+    if (texts.length > 1 && !this.#single.has(endpoint.model_key)) {
+      const result = await this.#ask(endpoint, accountId, texts, signal)
+      if (!result) return undefined
+      const vectors = vectorsIn(result['embeddings'])
+      if (vectors?.length === texts.length) return vectors
+      this.#single.add(endpoint.model_key)
+    }
+    const vectors: Float32Array[] = []
+    for (const text of texts) {
+      const result = await this.#ask(endpoint, accountId, text, signal)
+      if (!result) return undefined
+      const vector = unitVector(result['embedding'])
+      if (!vector) throw new Error('the embeddings model answered without a vector')
+      vectors.push(vector)
+    }
+    return vectors
+  }
+
+  /** Loads the model on a node that works for the account, and waits until it is there. */
+  async load(accountId: string, signal: AbortSignal): Promise<void> {
+    const endpoint = await this.#endpoint()
+    if (!endpoint) return
+    const { model_key, runtime_profile, memory_mb } = endpoint
+    const need = { model_key, runtime_profile, memory_mb, account_id: accountId }
+    await this.#services.loads.wait(need, { timeoutMs: LOAD_MS, bytes: 0, signal })
+  }
+
+  /** Begins to load the model without waiting for it. */
+  loadSoon(accountId: string): void {
+    if (this.#isLoading) return
+    this.#isLoading = true
+    this.load(accountId, AbortSignal.timeout(LOAD_MS))
+      // The next request without vectors tries again.
+      .catch(() => {})
+      .finally(() => (this.#isLoading = false))
+  }
+
+  async #endpoint(): Promise<Endpoint | undefined> {
+    if (this.#model === '') return undefined
+    const found = await this.#services.endpoints.find(this.#model)
+    return found?.status === 'active' && found.unusable === null ? found : undefined
+  }
+
+  async #ask(
+    endpoint: Endpoint,
+    accountId: string,
+    text: string | readonly string[],
+    signal: AbortSignal,
+  ): Promise<Record<string, unknown> | undefined> {
+    const input = Buffer.from(JSON.stringify({ text }))
+    const answer = await askWarm(this.#services, { endpoint, accountId, input, surface: 'rest' }, signal)
+    if (!answer) return undefined
+    const { outcome, room } = answer
+    room.release()
+    if (outcome.status === 'succeeded') return outcome.value
+    // A model that takes no list says so by an error.
+    if (typeof text !== 'string') return {}
+    throw new ApiError('unavailable', outcome.error)
+  }
+}
+
+function vectorsIn(values: unknown): Float32Array[] | undefined {
+  if (!Array.isArray(values)) return undefined
+  const vectors = values.map(unitVector)
+  return vectors.every((vector) => vector !== undefined) ? vectors : undefined
+}

@@ -1,0 +1,81 @@
+import type { Kysely } from 'kysely'
+import * as memoryEntryRepository from '../../db/repositories/memory/entries.ts'
+import type { StoredEntry } from '../../db/repositories/memory/entries.ts'
+import * as taskMemoryRepository from '../../db/repositories/memory/task-memory.ts'
+import type { MemoryReader } from '../../db/repositories/memory/task-memory.ts'
+import type { Database } from '../../db/tables.ts'
+import { isChatCapable } from '../../domain/chat/chat.ts'
+import { GrantedMemory, type GrantedMemoryDeps } from './granted-memory.ts'
+import type { KnownMemory } from './known-memory.ts'
+import type { Memory, MemoryRequest, RequestMemory } from './memory.ts'
+import type { MemoryUpkeep } from './upkeep.ts'
+
+/** More entries are searched than are returned, because some may have been deleted meanwhile. */
+const RECALL_FACTOR = 2
+
+/** What the background work offers to requests. */
+export interface GatewayMemoryDeps extends GrantedMemoryDeps {
+  readonly known: Pick<KnownMemory, 'find' | 'during' | 'refresh'>
+  readonly upkeep: Pick<MemoryUpkeep, 'poke'>
+}
+
+/** The memory of accounts over this gateway's database; without dependencies it is empty. */
+export class GatewayMemory implements Memory {
+  readonly #deps: GatewayMemoryDeps | undefined
+
+  constructor(deps: GatewayMemoryDeps | undefined) {
+    this.#deps = deps
+  }
+
+  forRequest(request: MemoryRequest): RequestMemory | undefined {
+    const reader = this.#readerOf(request)
+    return reader && this.#deps && new GrantedMemory(this.#deps, reader)
+  }
+
+  async attach(trx: Kysely<Database>, request: MemoryRequest): Promise<void> {
+    const reader = this.#readerOf(request)
+    if (reader) await taskMemoryRepository.attachMemory(trx, reader)
+  }
+
+  async ofTask(taskId: string): Promise<RequestMemory | undefined> {
+    if (!this.#deps) return undefined
+    const row = await taskMemoryRepository.findTaskMemory(this.#deps.db, taskId)
+    if (!row || row.snapshot_id === null || row.outcome === 'refused') return undefined
+    const reader = { taskId, accountId: row.account_id, keyId: row.api_key_id }
+    return new GrantedMemory(this.#deps, reader, row.snapshot_id)
+  }
+
+  async recall(
+    { accountId, keyId }: { accountId: string; keyId: string },
+    { query, limit }: { query: string; limit: number },
+  ): Promise<{ entries: StoredEntry[]; orderedBy: 'nearness' | 'recency' }> {
+    if (!this.#deps) return { entries: [], orderedBy: 'recency' }
+    const { db, known, nearness } = this.#deps
+    const view = known.find(accountId)
+    const found =
+      view && (await nearness.find(accountId, view, query, RECALL_FACTOR * limit, Number.POSITIVE_INFINITY))
+    const reader = { accountId, keyId }
+    if (!found) {
+      const newest = memoryEntryRepository.recallEntries(db, { ...reader, limit })
+      return { entries: await known.during(newest), orderedBy: 'recency' }
+    }
+    const options = { ...reader, limit: found.length, ids: found }
+    const entries = await known.during(memoryEntryRepository.recallEntries(db, options))
+    nearness.forget(view, found, entries)
+    const byNearness = entries.toSorted((a, b) => found.indexOf(a.id) - found.indexOf(b.id))
+    return { entries: byNearness.slice(0, limit), orderedBy: 'nearness' }
+  }
+
+  changed(): void {
+    this.#deps?.upkeep.poke()
+  }
+
+  async refresh(): Promise<void> {
+    await this.#deps?.known.refresh()
+  }
+
+  #readerOf({ endpoint, accountId, keyId, taskId }: MemoryRequest): MemoryReader | undefined {
+    if (keyId === undefined || !this.#deps?.known.find(accountId)?.readers.has(keyId)) return undefined
+    return isChatCapable(endpoint.task_type) ? { taskId, accountId, keyId } : undefined
+  }
+}

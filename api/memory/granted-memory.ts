@@ -1,0 +1,109 @@
+import type { Kysely } from 'kysely'
+import * as taskMemoryRepository from '../../db/repositories/memory/task-memory.ts'
+import type { MemoryReader } from '../../db/repositories/memory/task-memory.ts'
+import type { Database } from '../../db/tables.ts'
+import { HEAD_TOKENS, memoryText, queryOf, withinBudget } from '../../domain/memory/message.ts'
+import type { Logger } from '../../platform/log.ts'
+import type { SecretBox } from '../../platform/secret-box.ts'
+import { emit } from '../events.ts'
+import type { KnownMemory } from './known-memory.ts'
+import type { RequestMemory } from './memory.ts'
+import type { Nearness } from './nearness.ts'
+import { messagesOf, withMemory } from './with-memory.ts'
+
+/** The entries among which those are chosen that fit into the budget. */
+const CANDIDATES = 100
+/** A request waits no longer for its memory, and then goes without. */
+const LONGEST_MS = 2_000
+
+/** What the memory of a request needs. */
+export interface GrantedMemoryDeps {
+  readonly db: Kysely<Database>
+  readonly log: Logger
+  readonly secretBox: SecretBox
+  readonly known: Pick<KnownMemory, 'find' | 'during'>
+  readonly nearness: Pick<Nearness, 'find' | 'forget'>
+  /** The tokens that a request may get, by estimate. */
+  readonly budget: number
+}
+
+/** The memory that the key of a request may read by a grant. */
+export class GrantedMemory implements RequestMemory {
+  readonly #deps: GrantedMemoryDeps
+  readonly #reader: MemoryReader
+  readonly #snapshotId: string | undefined
+  #isGiven = false
+  #isRefused = false
+
+  /** `snapshotId` is the one that was attached at admission; the newest one when absent. */
+  constructor(deps: GrantedMemoryDeps, reader: MemoryReader, snapshotId?: string) {
+    this.#deps = deps
+    this.#reader = reader
+    this.#snapshotId = snapshotId
+  }
+
+  get isGiven(): boolean {
+    return this.#isGiven
+  }
+
+  async addTo(json: Buffer): Promise<Buffer> {
+    this.#isGiven = false
+    if (this.#isRefused) return json
+    const { promise: late, reject } = Promise.withResolvers<never>()
+    const timer = setTimeout(() => reject(new Error('memory took too long')), LONGEST_MS)
+    const taken = this.#take(json)
+    try {
+      const changed = await this.#deps.known.during(Promise.race([taken, late]))
+      this.#isGiven = changed !== json
+      return changed
+    } catch (err) {
+      // A read that is merely late would otherwise record that the memory was given.
+      this.#note('unavailable', taken, err)
+      return json
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+
+  refused(): void {
+    this.#isGiven = false
+    this.#isRefused = true
+    this.#note('refused')
+  }
+
+  async #take(json: Buffer): Promise<Buffer> {
+    const { db, secretBox, known, nearness, budget } = this.#deps
+    const view = known.find(this.#reader.accountId)
+    const ids =
+      view && (await nearness.find(this.#reader.accountId, view, queryOf(messagesOf(json)), CANDIDATES))
+    const { entries } = await taskMemoryRepository.takeMemory(db, this.#reader, {
+      snapshotId: this.#snapshotId,
+      ids,
+      mostTokens: budget - HEAD_TOKENS,
+      limit: CANDIDATES,
+    })
+    if (entries.length === 0) return json
+    if (ids) nearness.forget(view, ids, entries)
+    const inOrder = ids ? entries.toSorted((a, b) => ids.indexOf(a.id) - ids.indexOf(b.id)) : entries
+    const remembered = inOrder.map(({ id, sealed, created_at: at }) => ({
+      text: secretBox.open(sealed, `memory_entry/${id}`).toString(),
+      at,
+    }))
+    return withMemory(json, memoryText(withinBudget(remembered, budget)))
+  }
+
+  #note(
+    outcome: 'unavailable' | 'refused',
+    after: Promise<unknown> = Promise.resolve(),
+    err?: unknown,
+  ): void {
+    const { db, log } = this.#deps
+    if (err !== undefined) emit(log, 'memory.unavailable', { err, task_id: this.#reader.taskId })
+    after
+      .catch(() => {})
+      .then(() => taskMemoryRepository.noteWithout(db, this.#reader, outcome))
+      .catch((cause: unknown) =>
+        emit(log, 'memory.note_failed', { err: cause, task_id: this.#reader.taskId }),
+      )
+  }
+}

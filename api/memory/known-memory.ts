@@ -1,0 +1,102 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Kysely } from 'kysely'
+import type { CacheWatch } from '../../db/cache-watch.ts'
+import * as memoryAcknowledgementRepository from '../../db/repositories/memory/acknowledgements.ts'
+import * as memoryGrantRepository from '../../db/repositories/memory/grants.ts'
+import type { Database } from '../../db/tables.ts'
+import { BackgroundLoop } from '../../platform/async/background-loop.ts'
+import type { Logger } from '../../platform/log.ts'
+import { emit } from '../events.ts'
+
+/** The memory of an account with a key that may read or write it. */
+export interface AccountMemoryView {
+  readonly namespaceId: string
+  readonly snapshotId: string | null
+  /** The snapshot holds the entries up to this version. */
+  readonly version: number
+  readonly modelKey: string | null
+  readonly readers: ReadonlySet<string>
+  readonly writers: ReadonlySet<string>
+}
+
+const POLL_MS = 5_000
+/** Reads that began before a change of a grant are over long before; the revocation does not wait for longer. */
+const LONGEST_READ_MS = 2_000
+const NOBODY: ReadonlyMap<string, AccountMemoryView> = new Map()
+
+export interface KnownMemoryOptions {
+  db: Kysely<Database>
+  watch: Pick<CacheWatch, 'on'>
+  log: Logger
+  gatewayId: string
+}
+
+/**
+ * The accounts with memory, and the keys with a grant, as this gateway knows them. It decides which requests try to
+ * read memory at all, so that the others cost nothing; the read itself checks the grant in the database. A change is
+ * acknowledged once the reads have ended that began before it.
+ */
+export class KnownMemory implements AsyncDisposable {
+  readonly #options: KnownMemoryOptions
+  readonly #loop: BackgroundLoop
+  readonly #reads = new Set<Promise<unknown>>()
+  #accounts = NOBODY
+
+  constructor(options: KnownMemoryOptions) {
+    this.#options = options
+    this.#loop = new BackgroundLoop(() => this.#refresh(), {
+      everyMs: POLL_MS,
+      onError: (err) => emit(options.log, 'memory.refresh_failed', { err }),
+    })
+    options.watch.on('memory', () => void this.#loop.run())
+  }
+
+  /** Resolves when the grants of this moment are known. */
+  refresh(): Promise<void> {
+    return this.#loop.run()
+  }
+
+  find(accountId: string): AccountMemoryView | undefined {
+    return this.#accounts.get(accountId)
+  }
+
+  /** Counts a read until it has been handed on: changes of grants are acknowledged after it. */
+  during<T>(read: Promise<T>): Promise<T> {
+    // The hand-over follows the read in the same turn of the event loop.
+    const over = read.then(nextTurn, nextTurn)
+    this.#reads.add(over)
+    void over.then(() => this.#reads.delete(over))
+    return read
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#loop[Symbol.asyncDispose]()
+  }
+
+  async #refresh(): Promise<void> {
+    const { db, gatewayId } = this.#options
+    // The version first: a change between the two reads is acknowledged by the next refresh.
+    const version = await memoryAcknowledgementRepository.readMemoryVersion(db)
+    const rows = await memoryGrantRepository.listKnownMemory(db)
+    this.#accounts = new Map(
+      rows.map((row) => [
+        row.account_id,
+        {
+          namespaceId: row.namespace_id,
+          snapshotId: row.snapshot_id,
+          version: row.version ?? 0,
+          modelKey: row.model_key,
+          readers: new Set(row.readers),
+          writers: new Set(row.writers),
+        },
+      ]),
+    )
+    if (this.#reads.size > 0) {
+      const late = sleep(LONGEST_READ_MS, undefined, { ref: false })
+      await Promise.race([Promise.all(this.#reads), late])
+    }
+    await memoryAcknowledgementRepository.acknowledgeMemory(db, gatewayId, version)
+  }
+}
+
+const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))

@@ -1,0 +1,134 @@
+import { endianness } from 'node:os'
+import type { Kysely } from 'kysely'
+import { LRUCache } from 'lru-cache'
+import * as memoryVectorRepository from '../../db/repositories/memory/vectors.ts'
+import type { Database } from '../../db/tables.ts'
+import { VectorIndex } from '../../domain/memory/nearest.ts'
+import type { Logger } from '../../platform/log.ts'
+import { emit } from '../events.ts'
+import type { Embeddings } from './embeddings.ts'
+import type { AccountMemoryView } from './known-memory.ts'
+
+const MOST_BYTES = 128 * 1024 * 1024
+/** Vectors that one query of the database fetches. */
+const PAGE = 2_000
+/** A request waits no longer for the vector of its query, and is then given the newest entries. */
+const QUERY_MS = 500
+/** An index is looked at again after this time, because vectors may have come after the snapshot. */
+const AGAIN_MS = 2_000
+
+interface Loaded {
+  readonly index: VectorIndex
+  /** The last vector that it has. */
+  stored: number
+  snapshotId: string | null
+  readAt: number
+}
+
+export interface NearnessOptions {
+  db: Kysely<Database>
+  log: Logger
+  embeddings: Pick<Embeddings, 'embed' | 'modelKey' | 'loadSoon'>
+}
+
+/** Finds the entries of a memory that are nearest to a text, over vectors that this gateway keeps for a while. */
+export class Nearness {
+  readonly #options: NearnessOptions
+  readonly #loaded = new LRUCache<string, Loaded>({ maxSize: MOST_BYTES })
+  readonly #loading = new Map<string, Promise<VectorIndex>>()
+
+  constructor(options: NearnessOptions) {
+    this.#options = options
+  }
+
+  /**
+   * Returns the ids of up to `count` entries, the nearest to the text first; undefined when they cannot be ranked,
+   * because there is no model of embeddings, or it is not loaded, or has embedded nothing yet.
+   */
+  async find(
+    accountId: string,
+    view: AccountMemoryView,
+    text: string,
+    count: number,
+    version = view.version,
+  ): Promise<string[] | undefined> {
+    const { embeddings, log } = this.#options
+    const modelKey = text === '' ? undefined : await embeddings.modelKey()
+    if (modelKey === undefined) return undefined
+    try {
+      const index = await this.#indexOf(accountId, view, modelKey)
+      if (index.size === 0) return undefined
+      const vectors = await embeddings.embed(accountId, [text], AbortSignal.timeout(QUERY_MS))
+      const [query] = vectors ?? []
+      if (!query) embeddings.loadSoon(accountId)
+      const nearest = query && index.nearest(query, count, version)
+      return nearest && nearest.length > 0 ? nearest : undefined
+    } catch (err) {
+      emit(log, 'memory.not_ranked', { err, account_id: accountId })
+      return undefined
+    }
+  }
+
+  /** Drops the entries that were found and then not read, because they were deleted or superseded. */
+  forget(view: AccountMemoryView, found: readonly string[], read: readonly { id: string }[]): void {
+    const alive = new Set(read.map(({ id }) => id))
+    const gone = found.filter((id) => !alive.has(id))
+    if (gone.length === 0) return
+    for (const [key, { index }] of this.#loaded.entries())
+      if (key.startsWith(view.namespaceId)) index.drop(gone)
+  }
+
+  async #indexOf(accountId: string, view: AccountMemoryView, modelKey: string): Promise<VectorIndex> {
+    const key = `${view.namespaceId} ${modelKey}`
+    const known = this.#loaded.get(key)
+    const isCurrent = known?.snapshotId === view.snapshotId && performance.now() - known.readAt < AGAIN_MS
+    if (known && isCurrent) return known.index
+    const loading = this.#loading.get(key)
+    if (loading) return loading
+    const read = this.#read(accountId, view, modelKey, known)
+    this.#loading.set(key, read)
+    return read.finally(() => this.#loading.delete(key))
+  }
+
+  async #read(
+    accountId: string,
+    { namespaceId, snapshotId }: AccountMemoryView,
+    modelKey: string,
+    known: Loaded | undefined,
+  ): Promise<VectorIndex> {
+    const loaded = known ?? { index: new VectorIndex(), stored: 0, snapshotId, readAt: 0 }
+    const { index } = loaded
+    for (let isFull = true; isFull;) {
+      const rows = await memoryVectorRepository.listVectors(this.#options.db, {
+        accountId,
+        namespaceId,
+        modelKey,
+        after: loaded.stored,
+        limit: PAGE,
+      })
+      for (const { id, version, stored, vector } of rows) {
+        index.add(id, version, fromBytes(vector))
+        loaded.stored = stored
+      }
+      isFull = rows.length === PAGE
+    }
+    loaded.snapshotId = snapshotId
+    loaded.readAt = performance.now()
+    this.#loaded.set(`${namespaceId} ${modelKey}`, loaded, { size: index.bytes + 1 })
+    return index
+  }
+}
+
+const IS_LITTLE = endianness() === 'LE'
+
+/** Returns the bytes of a vector as they are stored. */
+export function toBytes(vector: Float32Array): Buffer {
+  const bytes = Buffer.from(new Uint8Array(vector.buffer, vector.byteOffset, vector.byteLength))
+  return IS_LITTLE ? bytes : bytes.swap32()
+}
+
+function fromBytes(bytes: Buffer): Float32Array {
+  const own = new Uint8Array(bytes)
+  if (!IS_LITTLE) Buffer.from(own.buffer).swap32()
+  return new Float32Array(own.buffer)
+}

@@ -1,0 +1,47 @@
+import type { CacheWatch } from '../../db/cache-watch.ts'
+import type { Services } from '../services.ts'
+import { Embeddings } from './embeddings.ts'
+import { GatewayMemory } from './gateway-memory.ts'
+import { KnownMemory } from './known-memory.ts'
+import type { Memory } from './memory.ts'
+import { Nearness } from './nearness.ts'
+import { MemoryUpkeep } from './upkeep.ts'
+
+type Needs = Pick<
+  Services,
+  | 'config'
+  | 'db'
+  | 'log'
+  | 'secretBox'
+  | 'gateway'
+  | 'endpoints'
+  | 'links'
+  | 'catalog'
+  | 'now'
+  | 'loads'
+  | 'outbox'
+>
+
+/** Opens the memory of accounts where the setting asks for it; what works in the background is added to the stack. */
+export async function openMemory(
+  services: Needs,
+  watch: CacheWatch,
+  stack: AsyncDisposableStack,
+): Promise<Memory> {
+  const { config, db, log, secretBox, gateway, outbox } = services
+  if (!config.HEARTH_MEMORY) return new GatewayMemory(undefined)
+  const embeddings = new Embeddings(services, config.HEARTH_MEMORY_EMBEDDINGS_MODEL)
+  const known = stack.use(new KnownMemory({ db, watch, log, gatewayId: gateway.id }))
+  await known.refresh()
+  const upkeep = stack.use(new MemoryUpkeep({ db, log, secretBox, embeddings, outbox }))
+  const nearness = new Nearness({ db, log, embeddings })
+  return new GatewayMemory({
+    db,
+    log,
+    secretBox,
+    known,
+    nearness,
+    upkeep,
+    budget: config.HEARTH_MEMORY_TOKENS,
+  })
+}

@@ -1,0 +1,124 @@
+import type { Kysely } from 'kysely'
+import * as memorySnapshotRepository from '../../db/repositories/memory/snapshots.ts'
+import * as memoryVectorRepository from '../../db/repositories/memory/vectors.ts'
+import type { Unembedded } from '../../db/repositories/memory/vectors.ts'
+import * as workflowStartRepository from '../../db/repositories/platform/workflow-starts.ts'
+import type { Database } from '../../db/tables.ts'
+import { BackgroundLoop } from '../../platform/async/background-loop.ts'
+import type { Logger } from '../../platform/log.ts'
+import type { SecretBox } from '../../platform/secret-box.ts'
+import { memorySnapshotStart } from '../../workflows/contract/starts.ts'
+import { emit } from '../events.ts'
+import type { Embeddings } from './embeddings.ts'
+import { toBytes } from './nearness.ts'
+import { requestSnapshot } from './request-snapshot.ts'
+
+const EVERY_MS = 5_000
+const BATCH = 32
+/** A claim of entries outlasts one batch; those of a gateway that died are taken up after it. */
+const CLAIM_S = 60
+const BATCH_MS = 50_000
+/** A snapshot that was asked for this long ago, or is at work this long, has probably lost its workflow. */
+const WANTED_S = 60
+const BUILDING_S = 900
+const MOST = 100
+
+export interface MemoryUpkeepOptions {
+  db: Kysely<Database>
+  log: Logger
+  secretBox: SecretBox
+  embeddings: Pick<Embeddings, 'embed' | 'load' | 'modelKey'>
+  outbox: { poke(): void }
+}
+
+/**
+ * The work on memory that no request waits for: entries get their vectors, snapshots are made anew for another model of
+ * embeddings, and those whose workflow is gone are started again. Every gateway does it; claims share it out.
+ */
+export class MemoryUpkeep implements AsyncDisposable {
+  readonly #options: MemoryUpkeepOptions
+  readonly #loop: BackgroundLoop
+  readonly #closing = new AbortController()
+
+  constructor(options: MemoryUpkeepOptions) {
+    this.#options = options
+    this.#loop = new BackgroundLoop(() => this.#run(), {
+      everyMs: EVERY_MS,
+      onError: (err) => emit(options.log, 'memory.upkeep_failed', { err }),
+    }).start()
+  }
+
+  /** Begins soon, because entries were added. */
+  poke(): void {
+    void this.#loop.run()
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#closing.abort()
+    await this.#loop[Symbol.asyncDispose]()
+  }
+
+  async #run(): Promise<void> {
+    await this.#restartStalled()
+    const modelKey = await this.#options.embeddings.modelKey()
+    if (modelKey === undefined) return
+    await this.#remake(modelKey)
+    while (!this.#closing.signal.aborted && (await this.#embedBatch(modelKey)));
+  }
+
+  /** Starts workflows whose execution was ended by hand; one that runs takes no notice. */
+  async #restartStalled(): Promise<void> {
+    const { db, outbox } = this.#options
+    const limits = { wantedS: WANTED_S, buildingS: BUILDING_S, limit: MOST }
+    const stalled = await memorySnapshotRepository.listStalledBuilds(db, limits)
+    for (const { namespace_id: namespaceId, account_id: accountId, build } of stalled) {
+      const start = memorySnapshotStart({ namespaceId, accountId, build })
+      await db.transaction().execute((trx) => workflowStartRepository.enqueueWorkflow(trx, start))
+    }
+    if (stalled.length > 0) outbox.poke()
+  }
+
+  async #remake(modelKey: string): Promise<void> {
+    const { db, outbox } = this.#options
+    const others = await memoryVectorRepository.listOtherModels(db, { modelKey, limit: MOST })
+    for (const namespace of others) await db.transaction().execute((trx) => requestSnapshot(trx, namespace))
+    if (others.length > 0) outbox.poke()
+  }
+
+  /** Embeds one batch; returns whether there may be more. */
+  async #embedBatch(modelKey: string): Promise<boolean> {
+    const { db } = this.#options
+    const entries = await memoryVectorRepository.claimUnembedded(db, {
+      modelKey,
+      claimS: CLAIM_S,
+      limit: BATCH,
+    })
+    const [first] = entries
+    if (!first) return false
+    const vectors = await this.#vectorsOf(first.account_id, entries)
+    if (!vectors) return false
+    await db.transaction().execute((trx) =>
+      memoryVectorRepository.storeVectors(trx, {
+        accountId: first.account_id,
+        modelKey,
+        vectors: entries.flatMap(({ id }, i) => {
+          const vector = vectors[i]
+          return vector ? [{ id, vector: toBytes(vector) }] : []
+        }),
+      }),
+    )
+    return true
+  }
+
+  async #vectorsOf(accountId: string, entries: readonly Unembedded[]): Promise<Float32Array[] | undefined> {
+    const { embeddings, secretBox } = this.#options
+    const texts = entries.map(({ id, sealed }) => secretBox.open(sealed, `memory_entry/${id}`).toString())
+    const { signal } = this.#closing
+    const embed = () =>
+      embeddings.embed(accountId, texts, AbortSignal.any([signal, AbortSignal.timeout(BATCH_MS)]))
+    const vectors = await embed()
+    if (vectors) return vectors
+    await embeddings.load(accountId, signal)
+    return embed()
+  }
+}

@@ -1,0 +1,22 @@
+import { leadingMessage } from '../../domain/memory/message.ts'
+import { firstElement, memberBytes, replaceAt, spliceMembers } from '../../platform/json-bytes.ts'
+
+/** Returns a chat's request with the memory in its leading system message; all other bytes stay as they are. */
+export function withMemory(json: Buffer, memory: string): Buffer {
+  const messages = memberBytes(json, 'messages')
+  const first = messages && firstElement(messages)
+  if (!first) return json
+  const given = JSON.parse(messages.toString('utf8', first.start, first.end)) as unknown
+  const { message, replaces } = leadingMessage(given, memory)
+  const text = JSON.stringify(message)
+  const place = replaces ? first : { start: first.start, end: first.start }
+  const changed = replaceAt(messages, place, Buffer.from(replaces ? text : `${text},`))
+  return spliceMembers(json, { messages: changed.toString() })
+}
+
+/** Returns the messages of a chat's request. */
+export function messagesOf(json: Buffer): unknown[] {
+  const messages = memberBytes(json, 'messages')
+  const parsed = messages === undefined ? [] : (JSON.parse(messages.toString()) as unknown)
+  return Array.isArray(parsed) ? parsed : []
+}

@@ -1,0 +1,30 @@
+import * as memoryGrantRepository from '../../../../db/repositories/memory/grants.ts'
+import { ApiError } from '../../../../domain/errors.ts'
+import { AddedMemoryEntry, AddMemoryEntry } from '../../../../schemas/memory.ts'
+import { route } from '../../../http/route.ts'
+import { addEntries } from '../../../memory/add-entries.ts'
+
+export const addMemoryEntry = route({
+  operationId: 'addMemoryEntry',
+  summary: 'Remember a text for later requests to language models; needs a write grant, or the role admin',
+  method: 'POST',
+  path: '/memory/entries',
+  auth: 'api-key',
+  servedWith: 'HEARTH_MEMORY',
+  idempotent: true,
+  body: AddMemoryEntry,
+  success: { status: 201, schema: AddedMemoryEntry },
+  errors: ['forbidden', 'conflict'],
+
+  async handler({ caller: { accountId, keyId, role }, body, trx, afterCommit }, services) {
+    const { text, source = 'api', supersedes } = body
+    const mayWrite =
+      role === 'admin' || (await memoryGrantRepository.hasGrant(trx, { accountId, keyId, access: 'write' }))
+    if (!mayWrite)
+      throw new ApiError('forbidden', 'this key has no grant to write memory; an operator grants it')
+    const [entry] = await addEntries(trx, services, { accountId, keyId }, [{ text, source, supersedes }])
+    if (!entry) throw new ApiError('internal', 'the entry was not stored')
+    afterCommit(() => services.memory.changed())
+    return { entry_id: entry.id, source: entry.source, created_at: entry.created_at.toISOString() }
+  },
+})

@@ -1,0 +1,25 @@
+import * as memoryNamespaceRepository from '../../../../../db/repositories/memory/namespaces.ts'
+import { route } from '../../../../http/route.ts'
+import { awaitAcknowledgements } from '../../../../memory/await-acknowledgements.ts'
+import { params } from '../accounts/account.ts'
+import { noMemory } from './account-memory.ts'
+
+export const deleteAccountMemory = route({
+  operationId: 'deleteAccountMemory',
+  summary: 'Delete the memory of an account with its entries, snapshots and grants, for good',
+  method: 'DELETE',
+  path: '/admin/accounts/{account_id}/memory',
+  auth: 'operations-key',
+  servedWith: 'HEARTH_MEMORY',
+  params,
+  success: { status: 204 },
+  errors: ['not_found'],
+
+  async handler({ params: { account_id: accountId } }, services) {
+    const isFound = await services.db
+      .transaction()
+      .execute((trx) => memoryNamespaceRepository.removeNamespace(trx, accountId))
+    if (!isFound) throw noMemory()
+    await awaitAcknowledgements(services)
+  },
+})

@@ -1,0 +1,27 @@
+import * as memoryNamespaceRepository from '../../../../../db/repositories/memory/namespaces.ts'
+import { AccountMemory } from '../../../../../schemas/memory.ts'
+import { route } from '../../../../http/route.ts'
+import { awaitAcknowledgements } from '../../../../memory/await-acknowledgements.ts'
+import { params } from '../accounts/account.ts'
+import { noMemory, readAccountMemory } from './account-memory.ts'
+
+export const disableMemory = route({
+  operationId: 'disableMemory',
+  summary: 'Switch the memory of an account off: nothing is read or written, and everything is kept',
+  method: 'POST',
+  path: '/admin/accounts/{account_id}/memory/disable',
+  auth: 'operations-key',
+  servedWith: 'HEARTH_MEMORY',
+  params,
+  success: { status: 200, schema: AccountMemory },
+  errors: ['not_found'],
+
+  async handler({ params: { account_id: accountId } }, services) {
+    const isFound = await services.db
+      .transaction()
+      .execute((trx) => memoryNamespaceRepository.disableNamespace(trx, accountId))
+    if (!isFound) throw noMemory()
+    await awaitAcknowledgements(services)
+    return readAccountMemory(services, accountId)
+  },
+})

@@ -1,0 +1,30 @@
+import * as memoryNamespaceRepository from '../../../../../db/repositories/memory/namespaces.ts'
+import * as accountRepository from '../../../../../db/repositories/platform/accounts.ts'
+import { AccountMemory } from '../../../../../schemas/memory.ts'
+import { route } from '../../../../http/route.ts'
+import { requestSnapshot } from '../../../../memory/request-snapshot.ts'
+import { accountNotFound, params } from '../accounts/account.ts'
+import { readAccountMemory } from './account-memory.ts'
+
+export const enableMemory = route({
+  operationId: 'enableMemory',
+  summary: 'Give an account memory, or switch it on again; its first snapshot is built at once',
+  method: 'POST',
+  path: '/admin/accounts/{account_id}/memory/enable',
+  auth: 'operations-key',
+  servedWith: 'HEARTH_MEMORY',
+  params,
+  success: { status: 200, schema: AccountMemory },
+  errors: ['not_found'],
+
+  async handler({ params: { account_id: accountId } }, services) {
+    const { db, outbox } = services
+    if (!(await accountRepository.findAccount(db, accountId))) throw accountNotFound()
+    await db.transaction().execute(async (trx) => {
+      const namespace = await memoryNamespaceRepository.enableNamespace(trx, accountId)
+      if (namespace.snapshot_id === null) await requestSnapshot(trx, namespace)
+    })
+    outbox.poke()
+    return readAccountMemory(services, accountId)
+  },
+})

@@ -1,0 +1,38 @@
+import * as memoryNamespaceRepository from '../../../../../db/repositories/memory/namespaces.ts'
+import { ImportedMemory, ImportMemory } from '../../../../../schemas/memory.ts'
+import { route } from '../../../../http/route.ts'
+import { addEntries } from '../../../../memory/add-entries.ts'
+import { params } from '../accounts/account.ts'
+import { noMemory } from './account-memory.ts'
+
+const MAX_BYTES = 16 * 1024 * 1024
+
+export const importMemory = route({
+  operationId: 'importMemory',
+  summary: 'Add entries to the memory of an account',
+  method: 'POST',
+  path: '/admin/accounts/{account_id}/memory/import',
+  auth: 'operations-key',
+  servedWith: 'HEARTH_MEMORY',
+  params,
+  body: ImportMemory,
+  maxBodyBytes: MAX_BYTES,
+  success: { status: 201, schema: ImportedMemory },
+  errors: ['not_found', 'conflict'],
+
+  async handler({ params: { account_id: accountId }, body }, services) {
+    const { db, outbox, memory } = services
+    if (!(await memoryNamespaceRepository.findNamespace(db, accountId))) throw noMemory()
+    const entries = body.entries.map(({ text, source = 'import', created_at }) => ({
+      text,
+      source,
+      createdAt: created_at === undefined ? undefined : new Date(created_at),
+    }))
+    const stored = await db
+      .transaction()
+      .execute((trx) => addEntries(trx, services, { accountId, keyId: null }, entries))
+    outbox.poke()
+    memory.changed()
+    return { imported: stored.length }
+  },
+})

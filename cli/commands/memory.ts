@@ -1,0 +1,147 @@
+import { readFileSync } from 'node:fs'
+import type { Command } from 'commander'
+import { type AccountMemory, LONGEST_MEMORY, MOST_IMPORTED } from '../../schemas/memory.ts'
+import { usageError } from '../cli-error.ts'
+import type { Context } from '../context.ts'
+import { print, table } from '../print.ts'
+import { account, id } from './accounts.ts'
+
+type Open = (command: Command) => Context
+
+/** What accounts have their models remember, and the keys that may read or write it. */
+export function memoryCommands(program: Command, open: Open): void {
+  const memory = program
+    .command('memory')
+    .description('give accounts memory, and keys access to it (HEARTH_MEMORY=1)')
+  stateCommands(memory, open)
+  grantCommands(memory, open)
+
+  memory
+    .command('import <file> [account_id]')
+    .description(
+      'add entries: a JSON object with text, source and created_at on each line, or a text on each line',
+    )
+    .option('--source <source>', 'where entries are from that do not say it', 'import')
+    .action(
+      async (file: string, accountId: string | undefined, options: { source: string }, command: Command) => {
+        const context = open(command)
+        const entries = readEntries(file, options.source)
+        const path = `/accounts/${account(context, accountId)}/memory/import`
+        let imported = 0
+        for (let at = 0; at < entries.length; at += MOST_IMPORTED) {
+          const body = { entries: entries.slice(at, at + MOST_IMPORTED) }
+          imported += (await context.client.call<{ imported: number }>('POST', path, body)).imported
+        }
+        print(context, { imported }, `Imported ${imported} entries.`)
+      },
+    )
+}
+
+function stateCommands(memory: Command, open: Open): void {
+  memory
+    .command('list')
+    .description('list the accounts that have memory')
+    .action(async (_options: object, command: Command) => {
+      const context = open(command)
+      const list = await context.client.all<AccountMemory>('/memories', 'memories')
+      const rows = list.map((one) => [one.account_id, stateOf(one), one.entries, one.grants.length])
+      print(context, list, table(['ACCOUNT', 'STATE', 'ENTRIES', 'GRANTS'], rows))
+    })
+  for (const [verb, description, method, path] of [
+    ['enable', 'give an account memory, or switch it on again', 'POST', '/enable'],
+    ['disable', 'switch memory off; everything is kept', 'POST', '/disable'],
+    ['status', 'show the state of the memory of an account and its grants', 'GET', ''],
+  ] as const) {
+    memory
+      .command(`${verb} [account_id]`)
+      .description(description)
+      .action(async (accountId: string | undefined, _options: object, command: Command) => {
+        const context = open(command)
+        const chosen = account(context, accountId)
+        const state = await context.client.call<AccountMemory>(method, `/accounts/${chosen}/memory${path}`)
+        print(context, state, inWords(state))
+      })
+  }
+  memory
+    .command('delete <account_id>')
+    .description('delete the memory of an account for good: entries, snapshots and grants')
+    .action(async (accountId: string, _options: object, command: Command) => {
+      const context = open(command)
+      await context.client.call('DELETE', `/accounts/${id(accountId)}/memory`)
+      print(context, { account_id: accountId, deleted: true }, `The memory of ${accountId} is deleted.`)
+    })
+}
+
+function grantCommands(memory: Command, open: Open): void {
+  memory
+    .command('grant <key_id> <access>')
+    .description('let an API key read or write the memory of its account')
+    .action(async (keyId: string, given: string, _options: object, command: Command) => {
+      const context = open(command)
+      const path = `/keys/${id(keyId)}/memory-grants/${accessOf(given)}`
+      const state = await context.client.call<AccountMemory>('PUT', path)
+      print(context, state, `Key ${keyId} may ${given} the memory of ${state.account_id}.`)
+    })
+  memory
+    .command('revoke <key_id> <access>')
+    .description('revoke a grant; nothing is read by it once this has answered')
+    .action(async (keyId: string, given: string, _options: object, command: Command) => {
+      const context = open(command)
+      await context.client.call('DELETE', `/keys/${id(keyId)}/memory-grants/${accessOf(given)}`)
+      print(
+        context,
+        { key_id: keyId, access: given, revoked: true },
+        `Key ${keyId} may no longer ${given} memory.`,
+      )
+    })
+}
+
+function accessOf(text: string): 'read' | 'write' {
+  if (text === 'read' || text === 'write') return text
+  throw usageError(`${JSON.stringify(text)} is no access: it is read or write`)
+}
+
+const stateOf = ({ enabled, ready, detail }: AccountMemory): string =>
+  enabled ? (ready ? 'ready' : (detail ?? 'not ready')) : 'disabled'
+
+function inWords(state: AccountMemory): string {
+  const grants = state.grants.map(({ key_id, access }) => `  ${key_id} may ${access}`)
+  return [
+    `Memory of ${state.account_id}: ${stateOf(state)}, ${state.entries} entries.`,
+    ...(grants.length > 0 ? grants : ['No key may use it yet: hearth memory grant <key_id> read|write']),
+  ].join('\n')
+}
+
+interface ImportedEntry {
+  text: string
+  source?: string
+  created_at?: string
+}
+
+/** Reads a file of JSON lines, or of texts; what cannot become an entry is named by its line before anything is sent. */
+function readEntries(file: string, source: string): ImportedEntry[] {
+  let content: string
+  try {
+    content = readFileSync(file, 'utf8')
+  } catch (err) {
+    throw usageError(`${file} cannot be read: ${(err as Error).message}`)
+  }
+  const entries = content.split('\n').flatMap((line, i) => {
+    if (line.trim() === '') return []
+    const entry = line.trimStart().startsWith('{') ? parsed(line, i) : { text: line.trim() }
+    if (typeof entry.text !== 'string' || entry.text.trim() === '' || entry.text.length > LONGEST_MEMORY)
+      throw usageError(`${file}, line ${i + 1}: needs a text of 1 to ${LONGEST_MEMORY} characters`)
+    const { text, created_at } = entry
+    return [{ text, source: entry.source ?? source, ...(created_at !== undefined && { created_at }) }]
+  })
+  if (entries.length === 0) throw usageError(`${file} has no entries`)
+  return entries
+
+  function parsed(line: string, i: number): ImportedEntry {
+    try {
+      return JSON.parse(line) as ImportedEntry
+    } catch {
+      throw usageError(`${file}, line ${i + 1}: is not JSON`)
+    }
+  }
+}

@@ -1,0 +1,236 @@
+import assert from 'node:assert/strict'
+import type { EndpointRow } from '../../../db/tables/models.ts'
+import { until } from '../../support/assertions/until.ts'
+import { OFFERED } from '../../support/builders/build-endpoint.ts'
+import {
+  buildSnapshots,
+  enableMemory,
+  grant,
+  operate,
+  remember,
+  revoke,
+} from '../../support/builders/memory.ts'
+import type { Answer } from '../../support/servers/api.ts'
+import { ChatApi } from '../../support/servers/chat-api.ts'
+
+interface Message {
+  role: string
+  content: string
+}
+
+describe('memory of requests', () => {
+  let chat: ChatApi
+  let endpoint: EndpointRow
+  before(async () => {
+    chat = await ChatApi.start({ env: { HEARTH_MEMORY: '1', HEARTH_MEMORY_TOKENS: '200' } })
+    endpoint = await chat.warm(OFFERED)
+  })
+  after(() => chat[Symbol.asyncDispose]())
+
+  const { parse } = JSON
+  const lastMessages = async (): Promise<Message[]> => parse((await chat.stats(endpoint)).last).messages
+
+  async function accountWithMemory(...texts: string[]) {
+    const caller = await chat.api.account()
+    await enableMemory(chat.api, caller)
+    for (const text of texts) await remember(chat.api, caller.key, text)
+    await buildSnapshots(chat.api)
+    return caller
+  }
+  const say = (key: string, body: object = {}) => chat.chat(endpoint.id, body, key)
+  const audit = async (answer: Answer, id = String(answer.headers['x-hearth-task-id'])) =>
+    (await operate(chat.api, 'GET', `/audit/task/${id}`)).body.memory
+
+  it('leads a chat as one system message, and its audit names the snapshot', async () => {
+    const { key, accountId } = await accountWithMemory('likes tea', 'lives in Oslo')
+
+    const answer = await say(key, { temperature: 0.5 })
+
+    const sent = parse((await chat.stats(endpoint)).last)
+    const [system, user] = sent.messages as Message[]
+    assert.equal(answer.status, 200)
+    assert.equal(system?.role, 'system')
+    assert.match(system?.content ?? '', /lives in Oslo[^]*likes tea/)
+    assert.deepEqual(user, { role: 'user', content: 'hi' })
+    assert.deepEqual([sent.messages.length, sent.temperature], [2, 0.5])
+    const { body } = await operate(chat.api, 'GET', `/accounts/${accountId}/memory`)
+    const given = await audit(answer)
+    assert.equal(given.outcome, 'given')
+    assert.equal(given.snapshot_id, body.snapshot.snapshot_id)
+  })
+
+  it('is added to a stream and to infer as well', async () => {
+    const { key } = await accountWithMemory('plays chess')
+
+    const streamed = await say(key, { stream: true })
+    const atStream = await lastMessages()
+    const inferred = await chat.api.call('POST', `/api/builder/v1/endpoints/${endpoint.id}/infer`, {
+      key,
+      body: { input: { messages: [{ role: 'user', content: 'move' }] } },
+    })
+
+    assert.match(streamed.text, /\[DONE\]/)
+    assert.match(atStream[0]?.content ?? '', /plays chess/)
+    assert.equal(inferred.body.status, 'succeeded')
+    assert.match((await lastMessages())[0]?.content ?? '', /plays chess/)
+    assert.equal((await audit(inferred, inferred.body.task_id)).outcome, 'given')
+  })
+
+  it("stands after the instructions of the caller's own system message", async () => {
+    const { key } = await accountWithMemory('is called Ada')
+    const messages = [
+      { role: 'system', content: 'Be brief.', name: 'rules' },
+      { role: 'user', content: 'who am I?' },
+    ]
+
+    await say(key, { messages })
+    const merged = await lastMessages()
+    await say(key, { messages: [{ role: 'system', content: [{ type: 'text', text: 'Be.' }] }, messages[1]] })
+    const [parts] = (await lastMessages()) as unknown as { content: { text: string }[] }[]
+
+    assert.equal(merged.length, 2)
+    assert.match(merged[0]?.content ?? '', /^Be brief\.\n\nNotes[^]*is called Ada$/)
+    assert.equal((merged[0] as { name?: string }).name, 'rules')
+    assert.deepEqual(
+      parts?.content.map(({ text }) => text.slice(0, 5)),
+      ['Be.', 'Notes'],
+    )
+  })
+
+  it('leaves the bytes of a caller without a grant alone, and writes nothing for it', async () => {
+    const { accountId } = await accountWithMemory('a fact')
+    const ungranted = await chat.api.key(accountId, 'operator')
+    const stranger = await chat.api.account()
+
+    for (const key of [ungranted, stranger.key, chat.caller.key]) {
+      const answer = await say(key)
+      assert.deepEqual(await lastMessages(), [{ role: 'user', content: 'hi' }])
+      assert.equal(await audit(answer), null)
+    }
+  })
+
+  it("never puts one account's facts into another's prompt", async () => {
+    const ada = await accountWithMemory('only for ada')
+    const bob = await accountWithMemory('only for bob')
+
+    await Promise.all(Array.from({ length: 20 }, (_, i) => say((i % 2 ? ada : bob).key)))
+    await say(ada.key)
+    const toAda = JSON.stringify(await lastMessages())
+    await say(bob.key)
+    const toBob = JSON.stringify(await lastMessages())
+
+    assert.match(toAda, /only for ada/)
+    assert.doesNotMatch(toAda, /bob/)
+    assert.match(toBob, /only for bob/)
+    assert.doesNotMatch(toBob, /ada/)
+  })
+
+  it('holds what the snapshot froze: nothing newer, nothing deleted, nothing superseded', async () => {
+    const { key } = await accountWithMemory('stays')
+    const doomed = await remember(chat.api, key, 'to be deleted')
+    const old = await remember(chat.api, key, 'to be superseded')
+    await buildSnapshots(chat.api)
+    await remember(chat.api, key, 'the newer one', { supersedes: old })
+    await chat.api.call('DELETE', `/api/builder/v1/memory/entries/${doomed}`, { key })
+
+    await say(key)
+    const [frozen] = await lastMessages()
+    await buildSnapshots(chat.api)
+    await say(key)
+    const [rebuilt] = await lastMessages()
+    await chat.api.call('DELETE', '/api/builder/v1/memory/entries', { key })
+    const answer = await say(key)
+
+    assert.match(frozen?.content ?? '', /stays/)
+    assert.doesNotMatch(frozen?.content ?? '', /deleted|superseded|newer/)
+    assert.match(rebuilt?.content ?? '', /newer one[^]*stays/)
+    assert.deepEqual(await lastMessages(), [{ role: 'user', content: 'hi' }])
+    assert.equal((await audit(answer)).outcome, 'empty')
+  })
+
+  it('takes the newest entries that fit into the budget of tokens', async () => {
+    const long = (word: string) => `${word} `.repeat(40)
+    const { key } = await accountWithMemory(
+      long('alpha'),
+      'short',
+      long('beta'),
+      'x'.repeat(7_000),
+      long('gamma'),
+    )
+
+    await say(key)
+
+    const [system] = await lastMessages()
+    const content = system?.content ?? ''
+    assert.match(content, /gamma/)
+    assert.match(content, /short/)
+    assert.doesNotMatch(content, /alpha|beta|xxx/)
+    assert.ok(Buffer.byteLength(content) / 3 <= 200, content)
+  })
+
+  it('is left out, and the chat answered, when the model refuses the request because of it', async () => {
+    const { key } = await accountWithMemory('too much')
+    // The fake model refuses what has more than one message.
+    const body = { fake: { most_messages: 1 } }
+
+    const whole = await say(key, body)
+    const streamed = await say(key, { ...body, stream: true })
+    const inferred = await chat.api.call('POST', `/api/builder/v1/endpoints/${endpoint.id}/infer`, {
+      key,
+      body: { input: { messages: [{ role: 'user', content: 'hi' }], ...body } },
+    })
+
+    assert.deepEqual([whole.status, streamed.status, inferred.body.status], [200, 200, 'succeeded'])
+    assert.match(streamed.text, /\[DONE\]/)
+    await until(async () => (await audit(whole)).outcome === 'refused')
+    await until(async () => (await audit(streamed)).outcome === 'refused')
+    await until(async () => (await audit(inferred, inferred.body.task_id)).outcome === 'refused')
+  })
+
+  it('is left out, and the chat answered, when it cannot be read', async () => {
+    const { key, accountId } = await accountWithMemory('unreadable')
+    const { db } = chat.api.database
+    await db
+      .updateTable('memory_entry')
+      .set({ sealed: Buffer.from('not what was stored') })
+      .where('account_id', '=', accountId)
+      .execute()
+
+    const answer = await say(key)
+
+    assert.equal(answer.status, 200)
+    assert.deepEqual(await lastMessages(), [{ role: 'user', content: 'hi' }])
+    await until(async () => (await audit(answer)).outcome === 'unavailable')
+  })
+
+  it('is not read after the answer of a revocation, whatever runs meanwhile', async () => {
+    const { key } = await accountWithMemory('the revoked fact')
+    await grant(chat.api, key, 'read')
+    const bodies: { at: number; has: boolean }[] = []
+    let isOver = false
+    const chats = Array.from({ length: 100 }, async (_, i) => {
+      while (!isOver) {
+        const began = performance.now()
+        const answer = await say(key, { user: `u${i}` })
+        assert.equal(answer.status, 200)
+        const memory = await audit(answer)
+        bodies.push({ at: began, has: memory?.outcome === 'given' })
+      }
+    })
+    await until(() => bodies.length > 20, 20_000)
+
+    const revoked = await revoke(chat.api, key, 'read')
+    const answeredAt = performance.now()
+    const before = (await chat.stats(endpoint)).remembered
+    await until(() => bodies.filter(({ at }) => at > answeredAt).length > 50, 20_000)
+    isOver = true
+    await Promise.all(chats)
+    const after = (await chat.stats(endpoint)).remembered
+
+    assert.equal(revoked.status, 204)
+    assert.ok(bodies.some(({ at, has }) => at < answeredAt && has))
+    assert.ok(bodies.every(({ at, has }) => at < answeredAt || !has))
+    // The model server itself has received it in no request since.
+    assert.equal(after, before)
+  })
+})
