@@ -35,7 +35,7 @@ const DESCRIBED: Readonly<Record<string, Described>> = {
             { type: 'model_version', version_id: SECOND },
           ],
         },
-        output: accepted('Merge queued'),
+        output: { ...accepted('Merge queued'), job_type: 'merge' },
       },
       {
         name: 'adapter into its base',
@@ -46,7 +46,7 @@ const DESCRIBED: Readonly<Record<string, Described>> = {
           base: { type: 'hf', repo_id: 'organisation/base-model' },
           adapters: [{ type: 'job', job_id: JOB }],
         },
-        output: accepted('Merge queued'),
+        output: { ...accepted('Merge queued'), job_type: 'merge' },
       },
     ],
   },

@@ -13,8 +13,9 @@ import type { Tool } from './tool.ts'
 
 /** The memory for the manifests of accounts; those that everybody may call come on top, once. */
 const MOST_BYTES = 64 * 1024 * 1024
-/** The number of entries in all merged lists. */
-const MOST_ENTRIES = 2_000_000
+/** The memory of one entry of a merged list, and the number of lists of an account, one for each set of filters. */
+const ENTRY_BYTES = 8
+const MOST_LISTS = 32
 
 interface CatalogueOptions {
   db: Kysely<Database>
@@ -45,12 +46,13 @@ interface Merged {
  */
 export class ToolCatalogue {
   readonly #options: CatalogueOptions
-  readonly #owns = new LRUCache<string, ToolSet>({ maxSize: MOST_BYTES, sizeCalculation: sizeOf })
-  #publics: ToolSet | undefined
-  readonly #merged = new LRUCache<string, Merged>({
-    maxSize: MOST_ENTRIES,
-    sizeCalculation: ({ list }) => Math.min(MOST_ENTRIES, list.tools.length + 1),
+  readonly #owns = new LRUCache<string, ToolSet>({
+    maxSize: MOST_BYTES,
+    sizeCalculation: (set) => this.#sizeOf(set),
   })
+  #publics: ToolSet | undefined
+  /** The merged lists of an account go with its own tools. */
+  readonly #merged = new WeakMap<ToolSet, LRUCache<string, Merged>>()
   readonly #reading = new Map<string, { reading: Reading; set: Promise<ToolSet> }>()
   readonly #listeners = new Set<ToolsChanged>()
   /** The version of the endpoints that has been applied. */
@@ -75,7 +77,7 @@ export class ToolCatalogue {
   list(accountId: string, filters: readonly ToolFilter[]): ToolList | Promise<ToolList> {
     const own = this.#heard === this.#applied ? this.#owns.get(accountId) : undefined
     return own && this.#publics && this.#options.watch.isFresh()
-      ? this.#merge(accountId, { own, publics: this.#publics }, filters)
+      ? this.#merge({ own, publics: this.#publics }, filters)
       : this.#read(accountId, filters)
   }
 
@@ -92,21 +94,33 @@ export class ToolCatalogue {
       this.#publics ?? this.#readSet(PUBLIC, () => reader.publics()),
       this.#owns.get(accountId) ?? this.#readSet(accountId, () => reader.own(accountId)),
     ])
-    return this.#merge(accountId, { own, publics }, filters)
+    return this.#merge({ own, publics }, filters)
   }
 
-  #merge(
-    accountId: string,
-    { own, publics }: { own: ToolSet; publics: ToolSet },
-    filters: readonly ToolFilter[],
-  ): ToolList {
-    const key = filters.length === 0 ? accountId : [accountId, ...filters.map(({ id }) => id)].join('\n')
-    const known = this.#merged.get(key)
+  #merge({ own, publics }: { own: ToolSet; publics: ToolSet }, filters: readonly ToolFilter[]): ToolList {
+    const lists = this.#listsOf(own)
+    const key = filters.length === 0 ? '' : filters.map(({ id }) => id).join('\n')
+    const known = lists.get(key)
     if (known?.own === own.stamp && known.publics === publics.stamp) return known.list
     const { operations } = this.#options
     const list = mergeTools({ operations, own, publics }, filters)
-    this.#merged.set(key, { own: own.stamp, publics: publics.stamp, list })
+    lists.set(key, { own: own.stamp, publics: publics.stamp, list })
     return list
+  }
+
+  #listsOf(own: ToolSet): LRUCache<string, Merged> {
+    let lists = this.#merged.get(own)
+    if (!lists) {
+      lists = new LRUCache({ max: MOST_LISTS })
+      this.#merged.set(own, lists)
+    }
+    return lists
+  }
+
+  /** An account with more tools than the memory holds takes all of it, so that its tools are not read at each request. */
+  #sizeOf(own: ToolSet): number {
+    const entries = own.tools.length + (this.#publics?.tools.length ?? 0)
+    return Math.min(MOST_BYTES, 1 + own.bytes + entries * ENTRY_BYTES)
   }
 
   /** Applies all changes that were committed before the call. */
@@ -195,9 +209,4 @@ const PUBLIC = 'public'
 function putRead(set: ToolSet, key: string, tool: ReadTool): void {
   if (key === PUBLIC) set.put(tool.endpointId, tool.public)
   else if (key === tool.accountId) set.put(tool.endpointId, tool.own)
-}
-
-/** An account with more tools than the memory holds takes all of it, so that its tools are not read at each request. */
-function sizeOf(set: ToolSet): number {
-  return Math.min(MOST_BYTES, set.bytes + 1)
 }

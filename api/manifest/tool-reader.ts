@@ -8,7 +8,7 @@ import { type VersionedSource, withVersions } from './tool-versions.ts'
 import { Tool } from './tool.ts'
 
 /** The number of endpoints that are read at once; the gateway serves other requests in between. */
-const PAGE = 500
+const PAGE = 100
 
 export interface ToolReaderOptions {
   db: Kysely<Database>

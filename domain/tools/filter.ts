@@ -28,14 +28,17 @@ export class ToolFilter {
     this.id = JSON.stringify([kinds, stabilities, slugs].map((list) => [...new Set(list)].toSorted()))
   }
 
-  /** Reads the list of a key: `kind:llm`, `stability:stable`, and everything else is a slug or a pattern of slugs. */
+  /**
+   * Reads the list of a key: `kind:llm`, `stability:stable`, and everything else is a slug or a pattern of slugs. An
+   * empty list allows nothing.
+   */
   static ofKey(entries: readonly string[]): ToolFilter {
     const withPrefix = (prefix: string) =>
       entries.filter((entry) => entry.startsWith(prefix)).map((entry) => entry.slice(prefix.length))
     return new ToolFilter({
       kinds: withPrefix('kind:'),
       stabilities: withPrefix('stability:'),
-      slugs: entries.filter((entry) => !entry.includes(':')),
+      slugs: entries.length === 0 ? [NO_SLUG] : entries.filter((entry) => !entry.includes(':')),
     })
   }
 
@@ -51,6 +54,9 @@ export class ToolFilter {
     )
   }
 }
+
+/** No tool has an empty slug. */
+const NO_SLUG = ''
 
 const allowsValue = (list: readonly string[], value: string | undefined): boolean =>
   list.length === 0 || (value !== undefined && list.includes(value))

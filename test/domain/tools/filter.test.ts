@@ -36,6 +36,7 @@ describe('filters of tools', () => {
     assert.ok(allows('kind:trained_model', 'kind:llm', 'stability:beta', 'sales-*'))
     assert.equal(allows('kind:llm', 'sales-*'), false)
     assert.equal(allows('stability:stable'), false)
+    assert.equal(allows(), false)
     assert.equal(ToolFilter.ofKey(['kind:llm']).allows({ slug: 'list_endpoints' }), false)
     assert.ok(ToolFilter.ofKey(['list_endpoints']).allows({ slug: 'list_endpoints' }))
   })

@@ -1,0 +1,49 @@
+import assert from 'node:assert/strict'
+import { hash } from 'node:crypto'
+import addFormats from 'ajv-formats'
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import { operationTools } from '../../../api/manifest/operation-tools.ts'
+import { canonicalJson } from '../../../domain/canonical-json.ts'
+import { CHAT_LISTING } from '../../../domain/chat/listing.ts'
+import { impliedExamples } from '../../../domain/tools/facts.ts'
+
+// Clients compile schemas strictly, where an unknown keyword is an error.
+const ajv = new Ajv2020({ strict: true, strictTypes: false, strictRequired: false })
+addFormats.default(ajv)
+
+describe('the tools of operations (4.6)', () => {
+  for (const { manifest } of operationTools()) {
+    it(`${manifest.name} has schemas that strict validators accept, and examples that fit them`, () => {
+      const [input, output] = [ajv.compile(manifest.inputSchema), ajv.compile(manifest.outputSchema ?? {})]
+
+      assert.ok(manifest.examples.length >= 2)
+      for (const example of manifest.examples) {
+        assert.ok(input(example.input), JSON.stringify(input.errors))
+        assert.ok(output(example.output), JSON.stringify(output.errors))
+      }
+    })
+  }
+
+  it('get another version when their schemas change', () => {
+    const digests = operationTools().map(({ slug, manifest: { version, inputSchema, outputSchema } }) => {
+      const text = canonicalJson([inputSchema, outputSchema])
+      return [slug, version, hash('sha256', text).slice(0, 12)]
+    })
+
+    // A new digest here needs a new version in api/manifest/operation-tools.ts.
+    assert.deepEqual(digests, [
+      ['training.merge', '1.0.0', '8fe4ab559237'],
+      ['training.retrain_on', '1.0.0', '57e7b801a3d9'],
+    ])
+  })
+})
+
+describe('the implied example of a chat', () => {
+  it('fits the schemas of imported language models, and belongs to no other input', () => {
+    const [example] = impliedExamples(CHAT_LISTING.input_schema)
+
+    assert.ok(ajv.validate(CHAT_LISTING.input_schema, example?.input))
+    assert.ok(ajv.validate(CHAT_LISTING.output_schema, example?.output))
+    assert.deepEqual(impliedExamples({ type: 'object', properties: { messages: {} } }), [])
+  })
+})
