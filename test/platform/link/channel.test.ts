@@ -135,7 +135,7 @@ describe('link channel', () => {
 
   it('stops a stream at its credit, says when it has stalled, and serves others meanwhile', async () => {
     const { near, far } = await sockets()
-    using sender = end(near, { stallMs: 100, pingMs: 50 })
+    using sender = end(near, { stallMs: 1_000, pingMs: 50 })
     using reader = end(far, { pingMs: 50 })
     reader.channel.expect(2)
 
