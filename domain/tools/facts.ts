@@ -5,9 +5,7 @@ import type {
   ToolCategory,
   ToolKind,
 } from '../../schemas/tool.ts'
-import { canonicalJson } from '../canonical-json.ts'
 import { CHAT_TASK_TYPES, isChatCapable } from '../chat/chat.ts'
-import { CHAT_LISTING } from '../chat/listing.ts'
 
 const CATEGORY_OF_MODELS: Readonly<Record<string, ToolCategory>> = {
   nlp: 'nlp',
@@ -89,26 +87,3 @@ function namesAddress(schema: unknown, level = 0): boolean {
   }
   return Object.values(schema).some((part) => namesAddress(part, level + 1))
 }
-
-/** The second example of imported language models, whose requests are all of one form. */
-const INSTRUCTED_CHAT = {
-  name: 'instructed',
-  description: 'A chat with an instruction and a limit; the text of the answer depends on the model.',
-  input: {
-    messages: [
-      { role: 'system', content: 'Answer in one word.' },
-      { role: 'user', content: 'What is the capital of France?' },
-    ],
-    max_tokens: 8,
-    temperature: 0,
-  },
-  output: {
-    choices: [{ index: 0, message: { role: 'assistant', content: 'Paris' }, finish_reason: 'stop' }],
-  },
-}
-
-const chatInput = canonicalJson(CHAT_LISTING.input_schema)
-
-/** Returns the examples that the form of the input implies beside the endpoint's own. */
-export const impliedExamples = (inputSchema: Readonly<Record<string, unknown>>) =>
-  'properties' in inputSchema && canonicalJson(inputSchema) === chatInput ? [INSTRUCTED_CHAT] : []

@@ -2,7 +2,8 @@ import type { MeasuredLatencyClass, ToolManifest, ToolStability } from '../../sc
 import { MOST_DESCRIPTION } from '../../schemas/tool.ts'
 import { kindOf } from '../actions/kind.ts'
 import { microToUsd } from '../money.ts'
-import { categoryOf, costHintOf, impliedExamples, sideEffectsOf, unmeasuredLatencyClass } from './facts.ts'
+import { examplesOf } from './examples.ts'
+import { categoryOf, costHintOf, sideEffectsOf, unmeasuredLatencyClass } from './facts.ts'
 import { stabilityOf } from './levels.ts'
 
 type JsonObject = Record<string, unknown>
@@ -113,15 +114,6 @@ function shorten(text: string): string {
   // A cut between the halves of a surrogate pair would leave half a character.
   const whole = space > MOST_DESCRIPTION / 2 ? cut.slice(0, space) : cut.replace(/[\uD800-\uDBFF]$/, '')
   return whole.trimEnd() + ELLIPSIS
-}
-
-function examplesOf(source: ToolSource): Example[] {
-  const { example_input: input, example_output: output } = source
-  return [
-    { name: 'example', description: 'The example of the endpoint.', input, output },
-    ...impliedExamples(source.input_schema),
-    ...source.examples,
-  ]
 }
 
 /** Columns that a run was told to use; one that it chose by itself is not recorded. */

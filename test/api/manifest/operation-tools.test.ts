@@ -4,8 +4,6 @@ import addFormats from 'ajv-formats'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import { operationTools } from '../../../api/manifest/operation-tools.ts'
 import { canonicalJson } from '../../../domain/canonical-json.ts'
-import { CHAT_LISTING } from '../../../domain/chat/listing.ts'
-import { impliedExamples } from '../../../domain/tools/facts.ts'
 
 // Clients compile schemas strictly, where an unknown keyword is an error.
 const ajv = new Ajv2020({ strict: true, strictTypes: false, strictRequired: false })
@@ -35,15 +33,5 @@ describe('the tools of operations (4.6)', () => {
       ['training.merge', '1.0.0', '8fe4ab559237'],
       ['training.retrain_on', '1.0.0', '57e7b801a3d9'],
     ])
-  })
-})
-
-describe('the implied example of a chat', () => {
-  it('fits the schemas of imported language models, and belongs to no other input', () => {
-    const [example] = impliedExamples(CHAT_LISTING.input_schema)
-
-    assert.ok(ajv.validate(CHAT_LISTING.input_schema, example?.input))
-    assert.ok(ajv.validate(CHAT_LISTING.output_schema, example?.output))
-    assert.deepEqual(impliedExamples({ type: 'object', properties: { messages: {} } }), [])
   })
 })
