@@ -94,11 +94,14 @@ const taskOf = ({ task_status, task_result, task_error }: InvocationView): Work 
   error: task_status === 'failed' ? task_error : null,
 })
 
+/** The error of an invocation whose job was cancelled. */
+export const CANCELLED_JOB = 'the job was cancelled'
+
 function jobOf({ job_status, job_error, version_id }: InvocationView, jobId: string): Work {
   const status = STATUS_OF_JOB[job_status ?? 'pending']
   return {
     status,
     result: status === 'completed' ? { job_id: jobId, version_id } : null,
-    error: job_status === 'cancelled' ? 'the job was cancelled' : status === 'failed' ? job_error : null,
+    error: job_status === 'cancelled' ? CANCELLED_JOB : status === 'failed' ? job_error : null,
   }
 }

@@ -4,29 +4,45 @@ import type { Services } from '../services.ts'
 import type { Offer } from './offer.ts'
 import { checkOrigin } from './origin.ts'
 import { serverFor } from './server.ts'
-import type { AccountRequest } from './tool.ts'
+import { ToolChanges } from './tool-changes.ts'
+import type { AccountRequest, RequestOfAccount } from './tool.ts'
 import { sendResponse, webRequest } from './web.ts'
+import { withoutLimit } from './without-limit.ts'
 
 /** Serves the requests to `/mcp` of one gateway, in both revisions of the protocol. */
 export class McpHandler {
   readonly #services: Services
+  readonly #offer: Offer
   readonly #handler: McpHttpHandler
+  readonly #changes = new ToolChanges()
 
   constructor(services: Services, offer: Offer) {
     this.#services = services
+    this.#offer = offer
+    services.tools.onChange((accountId) => this.#changes.tell(accountId))
     this.#handler = createMcpHandler(
-      ({ authInfo }) => serverFor({ request: authInfo?.extra?.request as AccountRequest, services }, offer),
-      { onerror: (err) => emit(services.log, 'mcp.refused', { err }) },
+      ({ authInfo }) => serverFor(authInfo?.extra?.on as RequestOfAccount, offer),
+      { bus: this.#changes, onerror: (err) => emit(services.log, 'mcp.refused', { err }) },
     )
   }
 
   async serve(request: AccountRequest): Promise<void> {
-    checkOrigin(request.req, this.#services.gateway.baseUrl)
-    const { keyId, role } = request.caller
-    const response = await this.#handler.fetch(webRequest(request), {
-      authInfo: { token: '', clientId: keyId, scopes: [role], extra: { request } },
-      parsedBody: request.body,
-    })
+    const { caller, req, body } = request
+    const services = this.#services
+    checkOrigin(req, services.gateway.baseUrl)
+    const on: RequestOfAccount = { caller, request: withoutLimit(request), services }
+    // Changes are seen of tools that have been read.
+    if (isListening(body)) await this.#offer.toolsOf(on)
+    const options = {
+      authInfo: { token: '', clientId: caller.keyId, scopes: [caller.role], extra: { on } },
+      parsedBody: body,
+    }
+    const response = await this.#changes.serve(caller.accountId, () =>
+      this.#handler.fetch(webRequest(request), options),
+    )
     await sendResponse(response, request)
   }
 }
+
+const isListening = (body: unknown): boolean =>
+  typeof body === 'object' && body !== null && 'method' in body && body.method === 'subscriptions/listen'

@@ -1,3 +1,4 @@
+import { accountTools } from './account-tools.ts'
 import { mergeModels } from './prompts/merge-models.ts'
 import type { Prompt } from './prompts/prompt.ts'
 import { trainOnTable } from './prompts/train-on-table.ts'
@@ -5,6 +6,7 @@ import { datasetRows } from './resources/dataset-rows.ts'
 import type { ResourceKind } from './resources/kind.ts'
 import { runLogs, runMetrics } from './resources/runs.ts'
 import { inferenceTasks } from './tasks/inference-tasks.ts'
+import { invocationTasks } from './tasks/invocation-tasks.ts'
 import type { TaskKind } from './tasks/kinds.ts'
 import { ToolList } from './tool-list.ts'
 import type { RequestOfAccount } from './tool.ts'
@@ -18,12 +20,10 @@ export interface Offer {
   readonly prompts: readonly Prompt[]
 }
 
-const builtIn = new ToolList(BUILT_IN_TOOLS)
-
 /** What every gateway offers. */
 export const OFFER: Offer = {
-  toolsOf: () => builtIn,
-  taskKinds: [inferenceTasks],
+  toolsOf: accountTools,
+  taskKinds: [inferenceTasks, invocationTasks],
   resources: [runLogs, runMetrics, datasetRows],
   prompts: [trainOnTable, mergeModels],
 }

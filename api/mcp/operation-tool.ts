@@ -60,14 +60,14 @@ export function operationTool<P extends TProperties>({
 export function checked<S extends TSchema>(
   input: S,
   call: (args: Static<S>, context: CallContext) => ReturnType<Tool['call']>,
-  argumentNames?: Readonly<Record<string, string>>,
+  names?: Readonly<Record<string, string>>,
 ): Tool['call'] {
   const check = jsonCheck('body', input)
   return async (args, context) => {
     try {
       return await call(check(args) as Static<S>, context)
     } catch (err) {
-      return failed(err, context.request.log, argumentNames)
+      return failed(err, context.request.log, names && { names })
     }
   }
 }

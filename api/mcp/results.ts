@@ -19,21 +19,21 @@ export const structured = (body: JsonObject, { text, isError }: ResultOptions = 
   ...(isError && { isError }),
 })
 
-/**
- * Returns anything thrown by a tool as a result that the agent reads. `nameOf` has the names of arguments that the
- * operation behind the tool calls otherwise.
- */
-export function failed(
-  err: unknown,
-  log: Logger,
-  nameOf: Readonly<Record<string, string>> = {},
-): CallToolResult {
+interface Wording {
+  /** The names of arguments that the operation behind the tool calls otherwise. */
+  readonly names?: Readonly<Record<string, string>>
+  /** The member of the operation's body that the arguments are, instead of the body itself. */
+  readonly within?: string
+}
+
+/** Returns anything thrown by a tool as a result that the agent reads. */
+export function failed(err: unknown, log: Logger, wording: Wording = {}): CallToolResult {
   const { code, message, details, cause, status, headers } = toApiError(err)
   if (cause !== undefined) {
     emit(log, status >= 500 ? 'request.failed' : 'request.refused', { err: cause }, { message })
   }
   const issues = (details.issues ?? []) as readonly Issue[]
-  const what = issues.length > 0 ? `Invalid arguments: ${inWords(issues, nameOf)}` : sentence(message)
+  const what = issues.length > 0 ? `Invalid arguments: ${inWords(issues, wording)}` : sentence(message)
   const wait = headers?.['retry-after']
   const text = wait === undefined ? what : `${what} Try again in ${wait} s.`
   return { content: [{ type: 'text', text }], isError: true, _meta: { 'hearth/error': { code, details } } }
@@ -41,8 +41,8 @@ export function failed(
 
 const MOST_NAMED = 10
 
-function inWords(issues: readonly Issue[], nameOf: Readonly<Record<string, string>>): string {
-  const named = issues.slice(0, MOST_NAMED).map(({ loc, msg }) => `${placeOf(loc, nameOf)}: ${msg}`)
+function inWords(issues: readonly Issue[], wording: Wording): string {
+  const named = issues.slice(0, MOST_NAMED).map(({ loc, msg }) => `${placeOf(loc, wording)}: ${msg}`)
   const more = issues.length - named.length
   return `${named.join('; ')}${more > 0 ? `; and ${more} more` : ''}.`
 }
@@ -51,13 +51,13 @@ function inWords(issues: readonly Issue[], nameOf: Readonly<Record<string, strin
 const PARTS: ReadonlySet<unknown> = new Set(['body', 'query', 'path', 'header'])
 
 /** Returns the place of a fault within the arguments: `input.instances[0]`. */
-function placeOf(loc: readonly (string | number)[], nameOf: Readonly<Record<string, string>>): string {
-  const [first = '', ...rest] = PARTS.has(loc[0]) ? loc.slice(1) : loc
-  if (first === '') return 'arguments'
-  const name = String(first)
+function placeOf(loc: readonly (string | number)[], { names = {}, within }: Wording): string {
+  const inBody = PARTS.has(loc[0]) ? loc.slice(1) : loc
+  const [first, ...rest] = within !== undefined && inBody[0] === within ? inBody.slice(1) : inBody
+  if (first === undefined) return 'arguments'
   return rest.reduce<string>(
     (place, part) => (typeof part === 'number' ? `${place}[${part}]` : `${place}.${part}`),
-    nameOf[name] ?? name,
+    names[first] ?? String(first),
   )
 }
 

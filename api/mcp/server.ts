@@ -17,7 +17,7 @@ To train one: list_trainable_models and get_model_schema; create_dataset, whose 
 A call answers within 45 seconds. What takes longer goes on, and the answer says how to wait for it.`
 
 const CAPABILITIES = {
-  tools: {},
+  tools: { listChanged: true },
   resources: {},
   prompts: {},
   completions: {},
@@ -29,8 +29,10 @@ export function serverFor(on: RequestOfAccount, offer: Offer): Server {
   const server = new Server(INFO, { capabilities: CAPABILITIES, instructions: INSTRUCTIONS })
   serveTools(server, on, offer)
   serveTasks(server, on, offer)
-  serveResources(server, on, offer)
-  servePrompts(server, on, offer)
-  serveCompletions(server, on, offer)
+  // A key that is limited to tools reads nothing else of its account.
+  const readable = on.caller.tools ? { ...offer, resources: [], prompts: [] } : offer
+  serveResources(server, on, readable)
+  servePrompts(server, on, readable)
+  serveCompletions(server, on, readable)
   return server
 }

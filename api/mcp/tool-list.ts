@@ -50,7 +50,9 @@ export class ToolList {
     const entry = entryOf(tool)
     if (form === 'slugs') return entry
     const name = this.#safeNames.bySlug.get(tool.name) ?? tool.name
-    return name === tool.name ? entry : { ...entry, name, _meta: { 'hearth/slug': tool.name } }
+    return name === tool.name
+      ? entry
+      : { ...entry, name, _meta: { ...entry._meta, 'hearth/slug': tool.name } }
   }
 
   #encode(offset: number): string {
@@ -68,7 +70,15 @@ export class ToolList {
   }
 }
 
-function entryOf({ name, title, description, inputSchema, outputSchema, annotations }: Tool): ToolEntry {
+function entryOf({
+  name,
+  title,
+  description,
+  inputSchema,
+  outputSchema,
+  annotations,
+  meta,
+}: Tool): ToolEntry {
   return {
     name,
     title,
@@ -76,6 +86,7 @@ function entryOf({ name, title, description, inputSchema, outputSchema, annotati
     inputSchema: inputSchema as ToolEntry['inputSchema'],
     ...(outputSchema && { outputSchema: outputSchema as ToolEntry['inputSchema'] }),
     annotations,
+    ...(meta && { _meta: meta }),
   }
 }
 

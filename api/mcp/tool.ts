@@ -16,6 +16,9 @@ export type AccountRequest = AnyRequest & { readonly caller: AccountCaller }
 
 /** A request of an account, with what is needed to serve it. */
 export interface RequestOfAccount {
+  /** The account's key, with the tools that it may be limited to. */
+  readonly caller: AccountCaller
+  /** The request as operations get it. A tool that the key may use calls them without the key's limit. */
   readonly request: AccountRequest
   readonly services: Services
 }
@@ -43,8 +46,10 @@ export interface Tool {
   readonly title: string
   readonly description: string
   readonly inputSchema: JsonObject
-  readonly outputSchema?: JsonObject
+  readonly outputSchema?: JsonObject | undefined
   readonly annotations: ToolAnnotations
+  /** What else is known of the tool, under names of the platform. */
+  readonly meta?: JsonObject | undefined
   /** Throws an `ApiError` for what the agent can do something about. */
   call(args: JsonObject, context: CallContext): Promise<ToolResult>
 }

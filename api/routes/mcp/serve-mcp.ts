@@ -22,6 +22,7 @@ export function serveMcp(offer: Offer) {
     auth: 'api-key',
     role: 'viewer',
     isHot: true,
+    forLimitedKeys: true,
     query: McpQuery,
     body: McpMessage,
     maxBodyBytes: MAX_INFER_BYTES,

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import type { Role } from '../../../api/http/caller.ts'
+import { BUILT_IN_TOOLS } from '../../../api/mcp/tools/index.ts'
 import { newId } from '../../../domain/ids.ts'
 import { buildEndpoint, buildRun, buildVersion } from '../../support/builders/build-endpoint.ts'
 import { readyDataset } from '../../support/builders/training.ts'
@@ -62,10 +63,10 @@ describe('credentials of the MCP tools', () => {
     await api[Symbol.asyncDispose]()
   })
 
-  it('are written down for every tool, and for no other', async () => {
-    const { tools } = await clients.get('viewer')!.client.listTools()
+  it('are written down for every built-in tool, and for no other', () => {
+    const names = BUILT_IN_TOOLS.map(({ name }) => name)
 
-    assert.deepEqual(tools.map(({ name }) => name).toSorted(), Object.keys(TOOLS).toSorted())
+    assert.deepEqual(names.toSorted(), Object.keys(TOOLS).toSorted())
   })
 
   for (const [name, { least, args }] of Object.entries(TOOLS)) {

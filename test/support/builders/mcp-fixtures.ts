@@ -7,6 +7,8 @@ import type { ResourceKind } from '../../../api/mcp/resources/kind.ts'
 import { ToolList } from '../../../api/mcp/tool-list.ts'
 import type { JsonObject, Tool } from '../../../api/mcp/tool.ts'
 import { BUILT_IN_TOOLS } from '../../../api/mcp/tools/index.ts'
+import * as endpointChangeRepository from '../../../db/repositories/endpoints/changes.ts'
+import { buildEndpoint } from './build-endpoint.ts'
 import { FIXTURE_TASKS, TASK_TOOLS } from './mcp-task-fixtures.ts'
 
 /** A PNG of one red pixel, and a WAV of no sound. */
@@ -98,6 +100,11 @@ const TOOLS: readonly Tool[] = [
   }),
   fixture('test_logging_tool', () => returns(text('ok'))),
   fixture('test_streaming_elicitation', () => returns(text('ok'))),
+  fixture('test_trigger_tool_change', async (_args, { caller, services: { db } }) => {
+    const { id } = await buildEndpoint(db, caller.accountId)
+    await db.transaction().execute((trx) => endpointChangeRepository.noteEndpointChange(trx, [id]))
+    return { content: [text('the tools of the account have changed')] }
+  }),
   ...TASK_TOOLS,
 ]
 
@@ -167,7 +174,11 @@ const tools = new ToolList([...BUILT_IN_TOOLS, ...TOOLS])
 /** What the gateway offers, and the fixtures that the conformance tests call by name. */
 export const OFFER_WITH_FIXTURES: Offer = {
   ...OFFER,
-  toolsOf: () => tools,
+  async toolsOf(on) {
+    // The tools of the account are read, so that their changes are seen.
+    await OFFER.toolsOf(on)
+    return tools
+  },
   taskKinds: [...OFFER.taskKinds, FIXTURE_TASKS],
   resources: [...OFFER.resources, RESOURCES],
   prompts: [...OFFER.prompts, ...PROMPTS],

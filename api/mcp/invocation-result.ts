@@ -1,0 +1,32 @@
+import type { CallToolResult } from '@modelcontextprotocol/server'
+import type { Invocation } from '../../schemas/action.ts'
+import { isEnded } from '../actions/present.ts'
+import { structured } from './results.ts'
+
+/** Returns an invocation as the result of its tool: the model's own result, or the job that an operation has started. */
+export function invocationResult(invocation: Invocation): CallToolResult {
+  const { invocation_id, slug, status, result, error, task_id, job_id } = invocation
+  const _meta = {
+    'hearth/invocation_id': invocation_id,
+    ...(task_id !== null && { 'hearth/task_id': task_id }),
+  }
+  if (status === 'failed') return { ...said(`${slug} has failed: ${error ?? 'no reason is known'}`), _meta }
+  if (job_id !== null) return { ...structured(started(invocation)), _meta }
+  if (isEnded(invocation)) return { ...structured(result ?? {}), _meta }
+  return {
+    ...said(
+      `The result is not there yet (${status}), and the work goes on as invocation ${invocation_id}. To wait for it, call run_inference with endpoint_id "${slug}", the same input and task_id "${task_id}"; nothing is run again.`,
+    ),
+    _meta,
+  }
+}
+
+/** A result that does not have the form of the tool's output: clients check that of any other. */
+const said = (text: string): CallToolResult => ({ content: [{ type: 'text', text }], isError: true })
+
+const started = (invocation: Invocation): Invocation => ({
+  ...invocation,
+  ...(!isEnded(invocation) && {
+    note: `The job goes on. Call get_training_run with run_id "${invocation.job_id}" to see when it has completed.`,
+  }),
+})

@@ -1,0 +1,40 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
+import type { ServerEvent, ServerEventBus } from '@modelcontextprotocol/server'
+
+interface Subscription {
+  readonly accountId: string
+  readonly listener: (event: ServerEvent) => void
+}
+
+/**
+ * Tells the clients that listen of changes of their account's tools. The protocol's server subscribes without saying
+ * for whom, so the account is that of the request within which it does.
+ */
+export class ToolChanges implements ServerEventBus {
+  readonly #subscriptions = new Set<Subscription>()
+  readonly #account = new AsyncLocalStorage<string>()
+
+  /** Handles a request of an account. */
+  serve<T>(accountId: string, handle: () => T): T {
+    return this.#account.run(accountId, handle)
+  }
+
+  subscribe(listener: (event: ServerEvent) => void): () => void {
+    const accountId = this.#account.getStore()
+    if (accountId === undefined) throw new Error('a subscription belongs to a request')
+    const subscription = { accountId, listener }
+    this.#subscriptions.add(subscription)
+    return () => this.#subscriptions.delete(subscription)
+  }
+
+  publish(event: ServerEvent): void {
+    for (const { listener } of this.#subscriptions) listener(event)
+  }
+
+  /** Tells the clients of an account, or of all accounts, that their tools may have changed. */
+  tell(accountId: string | undefined): void {
+    for (const { accountId: own, listener } of this.#subscriptions) {
+      if (accountId === undefined || accountId === own) listener({ kind: 'tools_list_changed' })
+    }
+  }
+}

@@ -1,0 +1,28 @@
+import type { AccountRequest } from './tool.ts'
+
+/** Returns a request as one of the same key without its limit to tools. */
+export function withoutLimit(request: AccountRequest): AccountRequest {
+  const { accountId, keyId, role, tools } = request.caller
+  if (!tools) return request
+  const { params, query, headers, body, rawBody, trx, requestId } = request
+  const { surface, disconnect, log, afterCommit, req, res } = request
+  return {
+    caller: { accountId, keyId, role },
+    params,
+    query,
+    headers,
+    body,
+    rawBody,
+    trx,
+    requestId,
+    surface,
+    disconnect,
+    log,
+    afterCommit,
+    req,
+    res,
+    get signal() {
+      return disconnect.signal
+    },
+  }
+}

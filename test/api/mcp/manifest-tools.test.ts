@@ -1,0 +1,172 @@
+import assert from 'node:assert/strict'
+import * as endpointChangeRepository from '../../../db/repositories/endpoints/changes.ts'
+import * as apiKeyRepository from '../../../db/repositories/platform/api-keys.ts'
+import type { EndpointRow } from '../../../db/tables/models.ts'
+import { newId } from '../../../domain/ids.ts'
+import { buildEndpoint, OFFERED } from '../../support/builders/build-endpoint.ts'
+import { addLlmVersion, versionRef } from '../../support/builders/merges.ts'
+import { InferenceApi } from '../../support/servers/inference-api.ts'
+import { connectMcp, type McpClient, REVISIONS } from '../../support/servers/mcp-client.ts'
+import { addModel, until } from '../../support/servers/node.ts'
+
+const OPERATIONS = ['training.merge', 'training.retrain_on']
+
+describe('the tools of an account', () => {
+  let on: InferenceApi
+  let warm: EndpointRow
+  before(async () => {
+    on = await InferenceApi.start()
+    warm = await on.endpointOver(await on.loadedModel(), {
+      name: 'sales.churn-2',
+      output_schema: JSON.stringify({
+        type: 'object',
+        properties: { predictions: { type: 'array' } },
+        required: ['predictions'],
+      }),
+    })
+  })
+  after(() => on?.[Symbol.asyncDispose]())
+
+  const namesOf = async ({ client }: McpClient): Promise<string[]> =>
+    (await client.listTools()).tools.map(({ name }) => name)
+  const limited = (...tools: string[]) =>
+    on.api.database.db.transaction().execute(async (trx) => {
+      const { accountId } = on.caller
+      return (await apiKeyRepository.createApiKey(trx, { accountId, name: 'agent', role: 'operator', tools }))
+        .key
+    })
+
+  for (const revision of REVISIONS) {
+    it(`are its endpoints and the operations for clients of ${revision}, under names that they take`, async () => {
+      await using slugs = await connectMcp(on.api, on.caller.key, { revision })
+      await using safe = await connectMcp(on.api, on.caller.key, { revision, search: '?names=safe' })
+
+      const [bySlug, bySafeName] = [await namesOf(slugs), await namesOf(safe)]
+
+      assert.deepEqual(bySlug.slice(15), ['sales.churn-2', ...OPERATIONS])
+      assert.deepEqual(bySafeName.slice(15), ['sales_churn-2', 'training_merge', 'training_retrain_on'])
+      for (const client of [slugs, safe]) {
+        for (const name of ['sales.churn-2', 'sales_churn-2']) {
+          const { isError, body, text } = await client.call(name, { instances: [3] })
+          assert.equal(isError, false, text)
+          assert.deepEqual(body.predictions, [3])
+        }
+      }
+    })
+
+    it(`take the input of the endpoint as their arguments, from clients of ${revision}`, async () => {
+      await using mcp = await connectMcp(on.api, on.caller.key, { revision })
+
+      const wrong = await mcp.call('sales.churn-2', { instances: [true] })
+      const { _meta } = await mcp.client.callTool({ name: 'sales.churn-2', arguments: { instances: [1] } })
+
+      assert.equal(wrong.isError, true)
+      assert.match(wrong.text, /^Invalid arguments: instances\[0\]: /)
+      const id = String(_meta?.['hearth/invocation_id'])
+      const { body } = await on.api.call('GET', `/api/builder/v1/invocations/${id}`, { key: on.caller.key })
+      assert.equal(body.slug, 'sales.churn-2')
+      assert.equal(body.status, 'completed')
+      const { surface } = await on.api.database.db
+        .selectFrom('task')
+        .select('surface')
+        .where('id', '=', body.task_id)
+        .executeTakeFirstOrThrow()
+      assert.equal(surface, 'mcp')
+    })
+  }
+
+  it('start jobs, which are looked after by their id', async () => {
+    const { accountId, key } = await on.api.account()
+    const base = versionRef(await addLlmVersion(on.api, accountId, { model: {} }))
+    const columns = { adapter: {}, base_model_version_id: base.version_id }
+    const adapters = [versionRef(await addLlmVersion(on.api, accountId, columns))]
+    await using mcp = await connectMcp(on.api, key)
+
+    const { isError, body, text } = await mcp.call('training_merge', { name: 'merged', base, adapters })
+    const wrong = await mcp.call('training.retrain_on', { job_name: 'again' })
+
+    assert.equal(isError, false, text)
+    assert.deepEqual([body.slug, body.status, body.task_id], ['training.merge', 'queued', null])
+    assert.match(body.note, new RegExp(`get_training_run with run_id "${body.job_id}"`))
+    assert.equal((await mcp.call('get_training_run', { run_id: body.job_id })).body.job_name, 'merged')
+    assert.match(wrong.text, /^Invalid arguments: model_config_id: Field required/)
+  })
+
+  it('belong to one account: those of another are unknown, and offered ones are everybody’s', async () => {
+    const { key } = await on.api.account()
+    const offered = await buildEndpoint(on.api.database.db, on.caller.accountId, {
+      ...OFFERED,
+      name: 'for-all',
+    })
+    await on.api.database.db
+      .transaction()
+      .execute((trx) => endpointChangeRepository.noteEndpointChange(trx, [offered.id]))
+    await using mcp = await connectMcp(on.api, key)
+
+    await until(async () => (await namesOf(mcp)).includes(offered.name))
+
+    assert.deepEqual((await namesOf(mcp)).slice(15), ['for-all', ...OPERATIONS])
+    await assert.rejects(mcp.call('sales.churn-2', { instances: [1] }), /Unknown tool: sales\.churn-2/)
+  })
+
+  it('are those that the key is limited to, and nothing else of the account is there for it', async () => {
+    await using mcp = await connectMcp(on.api, await limited('sales.*', 'get_endpoint'))
+
+    const names = await namesOf(mcp)
+    const allowed = await mcp.call('sales.churn-2', { instances: [5] })
+
+    assert.deepEqual(names, ['get_endpoint', 'sales.churn-2'])
+    assert.deepEqual(allowed.body.predictions, [5])
+    assert.equal((await mcp.call('get_endpoint', { endpoint_id: warm.id })).isError, false)
+    for (const name of ['list_endpoints', 'run_inference', 'training.merge']) {
+      await assert.rejects(mcp.call(name, {}), /Unknown tool/)
+    }
+    assert.deepEqual((await mcp.client.listResources()).resources, [])
+    assert.deepEqual((await mcp.client.listPrompts()).prompts, [])
+    await assert.rejects(mcp.client.readResource({ uri: `hearth://datasets/${newId()}/rows` }))
+  })
+
+  it('wait on by run_inference for a limited key that has it', async () => {
+    const cold = await on.endpointOver(await addModel(on.api, { name: 'cold' }), { name: 'cold-one' })
+    await using mcp = await connectMcp(on.api, await limited('run_inference'))
+    const told: string[] = []
+
+    const { structuredContent } = await mcp.client.callTool(
+      { name: 'run_inference', arguments: { endpoint_id: cold.id, input: { instances: [1] } } },
+      {
+        onprogress: ({ message = '' }) => {
+          told.push(message)
+          void on.api.database.db
+            .updateTable('task')
+            .set({ status: 'succeeded', result: Buffer.from('{"predictions":[]}'), completed_at: new Date() })
+            .where('endpoint_id', '=', cold.id)
+            .execute()
+        },
+      },
+    )
+
+    assert.deepEqual((structuredContent as { result: object }).result, { predictions: [] })
+    assert.equal(told[0], 'queued')
+  }).timeout(60_000)
+
+  it('tell their changes to the clients of the account that listen', async () => {
+    let changes = 0
+    const listChanged = { tools: { autoRefresh: false, debounceMs: 0, onChanged: () => void (changes += 1) } }
+    await using mcp = await connectMcp(on.api, on.caller.key, { revision: '2026-07-28', listChanged })
+    const { key, accountId } = await on.api.account()
+    await using other = await connectMcp(on.api, key)
+    const stop = await mcp.client.listen({ toolsListChanged: true })
+    await buildEndpoint(on.api.database.db, accountId, { name: 'not-theirs' })
+    await until(async () => (await namesOf(other)).includes('not-theirs'))
+    const before = changes
+
+    const { status } = await on.api.call('PATCH', `/api/builder/v1/endpoints/${warm.id}`, {
+      key: on.caller.key,
+      body: { description: 'predicts churn' },
+    })
+
+    assert.equal(status, 200)
+    await until(() => changes > before)
+    await stop.close()
+  })
+})

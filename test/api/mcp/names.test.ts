@@ -1,0 +1,75 @@
+import assert from 'node:assert/strict'
+import { safeNames } from '../../../api/mcp/names.ts'
+import { ToolList } from '../../../api/mcp/tool-list.ts'
+import { type Tool } from '../../../api/mcp/tool.ts'
+
+const SAFE = /^[A-Za-z0-9_-]{1,64}$/
+
+describe('names of tools for clients that refuse dots', () => {
+  it('keep a slug that is such a name, and replace what is not allowed', () => {
+    assert.deepEqual(
+      [...safeNames(['training.merge', 'sales-churn_2'])],
+      [
+        ['training.merge', 'training_merge'],
+        ['sales-churn_2', 'sales-churn_2'],
+      ],
+    )
+  })
+
+  it('are unique and short for slugs that collide or are too long, whatever their order', () => {
+    const long = `a${'.long'.repeat(19)}`
+    const slugs = ['a.b', 'a_b', 'a-b', 'a..b', 'a._b', long, `${long}x`]
+
+    const names = safeNames(slugs)
+
+    assert.equal(names.get('a_b'), 'a_b')
+    assert.equal(new Set(names.values()).size, slugs.length)
+    for (const name of names.values()) assert.match(name, SAFE)
+    const turned = safeNames(slugs.toReversed())
+    for (const slug of slugs) assert.equal(turned.get(slug), names.get(slug))
+  })
+})
+
+describe('a list of tools', () => {
+  const tool = (name: string): Tool => ({
+    name,
+    title: name,
+    description: name,
+    inputSchema: { type: 'object' },
+    annotations: {},
+    call: () => Promise.reject(new Error('not called')),
+  })
+  const many = (count: number) =>
+    Array.from({ length: count }, (_, at) => tool(`tool.${String(at).padStart(4, '0')}`))
+
+  it('comes in pages that belong together', () => {
+    const list = new ToolList(many(450))
+
+    const names: string[] = []
+    for (let cursor: string | undefined, more = true; more;) {
+      const page = list.page(cursor, 'safe')
+      names.push(...page.tools.map(({ name }) => name))
+      cursor = page.nextCursor
+      more = cursor !== undefined
+    }
+
+    assert.equal(new Set(names).size, 450)
+    assert.ok(names.every((name) => SAFE.test(name)))
+  })
+
+  it('refuses the cursor of a list that has changed, and one that was made up', () => {
+    const { nextCursor } = new ToolList(many(450)).page(undefined, 'slugs')
+
+    for (const cursor of [nextCursor, 'x', '', Buffer.from('..').toString('base64url')]) {
+      assert.throws(() => new ToolList(many(451)).page(cursor, 'slugs'), /list them again without a cursor/)
+    }
+  })
+
+  it('finds a tool by both of its names', () => {
+    const list = new ToolList([tool('training.merge')])
+
+    assert.equal(list.find('training.merge')?.name, 'training.merge')
+    assert.equal(list.find('training_merge')?.name, 'training.merge')
+    assert.equal(list.find('training-merge'), undefined)
+  })
+})
