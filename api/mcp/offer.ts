@@ -8,9 +8,8 @@ import { runLogs, runMetrics } from './resources/runs.ts'
 import { inferenceTasks } from './tasks/inference-tasks.ts'
 import { invocationTasks } from './tasks/invocation-tasks.ts'
 import type { TaskKind } from './tasks/kinds.ts'
-import { ToolList } from './tool-list.ts'
+import type { ToolList } from './tool-list.ts'
 import type { RequestOfAccount } from './tool.ts'
-import { BUILT_IN_TOOLS } from './tools/index.ts'
 
 /** What the server offers to an account. */
 export interface Offer {
