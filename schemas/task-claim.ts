@@ -17,3 +17,6 @@ export const TaskClaim = Type.Object(
   { $id: 'TaskClaim' },
 )
 export type TaskClaim = Static<typeof TaskClaim>
+
+/** On the input of a task: the account's memory has been added to it. A node may read the input again without. */
+export const MEMORY_HEADER = 'x-hearth-memory'

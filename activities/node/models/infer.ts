@@ -3,11 +3,11 @@ import { request } from 'undici'
 import { isInputRefused, modelFault } from '../../../domain/models/answer.ts'
 import { ControlError } from '../../../node-runtime/control/client.ts'
 import { keepLease } from '../../../node-runtime/control/lease-keeper.ts'
-import { ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
+import { type ModelUse, ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
 import { withoutPaths } from '../../../node-runtime/models/without-paths.ts'
 import { unlessAborted } from '../../../platform/async/unless-aborted.ts'
 import type { CompleteTask, FailLease } from '../../../schemas/lease.ts'
-import type { TaskClaim } from '../../../schemas/task-claim.ts'
+import { MEMORY_HEADER, type TaskClaim } from '../../../schemas/task-claim.ts'
 import type { NodeDeps } from '../deps.ts'
 import { emit } from '../events.ts'
 import { sendHeartbeats } from '../heartbeats.ts'
@@ -68,30 +68,42 @@ async function infer(deps: NodeDeps, claim: TaskClaim, signal: AbortSignal): Pro
 
   using use = models.use(claim.model_key)
   if (!use) throw new ModelUnavailableError('no_capacity', 'the model was evicted before it was used')
-  const body = await input
+  const { body, hasMemory } = await input
   const startedAt = performance.now()
-  const answer = await use.server.pool.request({
-    method: 'POST',
-    path: use.server.profile.infer_path,
-    headers: { 'content-type': 'application/json' },
-    body,
-    signal: AbortSignal.any([signal, AbortSignal.timeout(LONGEST_INFERENCE_MS)]),
-  })
-  const text = await answer.body.text()
-  if (answer.statusCode !== 200) {
-    throw new InferenceError(modelFault(answer.statusCode, text), !isInputRefused(answer.statusCode))
+  let answer = await ask(use.server, body, signal)
+  if (hasMemory && isInputRefused(answer.status)) {
+    // Memory is no reason for a task to fail: the input goes without it.
+    const bare = await fetchInput(`${claim.input_url}&memory=refused`, signal)
+    answer = await ask(use.server, bare.body, signal)
   }
+  const { status, text } = answer
+  if (status !== 200) throw new InferenceError(modelFault(status, text), !isInputRefused(status))
   const inference_time_ms = Math.round((performance.now() - startedAt) * 100) / 100
   const environment_ms = models.environmentMs(claim.model_key)
   const result = JSON.parse(text) as CompleteTask['result']
   return { result, inference_time_ms, model_state, ...(model_state !== 'resident' && { environment_ms }) }
 }
 
-async function fetchInput(url: string, signal: AbortSignal): Promise<Buffer> {
+async function ask(
+  { pool, profile }: ModelUse['server'],
+  body: Buffer,
+  signal: AbortSignal,
+): Promise<{ status: number; text: string }> {
+  const answer = await pool.request({
+    method: 'POST',
+    path: profile.infer_path,
+    headers: { 'content-type': 'application/json' },
+    body,
+    signal: AbortSignal.any([signal, AbortSignal.timeout(LONGEST_INFERENCE_MS)]),
+  })
+  return { status: answer.statusCode, text: await answer.body.text() }
+}
+
+async function fetchInput(url: string, signal: AbortSignal): Promise<{ body: Buffer; hasMemory: boolean }> {
   const answer = await request(url, { signal })
-  const bytes = Buffer.from(await answer.body.arrayBuffer())
+  const body = Buffer.from(await answer.body.arrayBuffer())
   if (answer.statusCode !== 200) throw new Error(`the input could not be read (${answer.statusCode})`)
-  return bytes
+  return { body, hasMemory: answer.headers[MEMORY_HEADER] !== undefined }
 }
 
 /** Fails the lease with the reason, and returns the failure for Temporal. */

@@ -60,7 +60,7 @@ export async function claimUnembedded(
   return rows
 }
 
-/** Stores vectors of entries of one account that still exist. Safe to repeat. */
+/** Stores vectors of entries of one account that still exist, and ends the claim of these entries. Safe to repeat. */
 export async function storeVectors(
   trx: Transaction<Database>,
   {
@@ -77,6 +77,12 @@ export async function storeVectors(
       as given(id, vector) join memory_entry e on e.id = given.id
     where e.account_id = ${accountId}
     on conflict (entry_id, model_key) do nothing`.execute(trx)
+  await trx
+    .updateTable('memory_entry')
+    .set({ embed_until: null })
+    .where('account_id', '=', accountId)
+    .where('id', '=', sql<string>`any(${vectors.map(({ id }) => id)}::uuid[])`)
+    .execute()
 }
 
 /** Lists namespaces whose newest snapshot is for another model of embeddings than this. */

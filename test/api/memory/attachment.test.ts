@@ -1,16 +1,10 @@
 import assert from 'node:assert/strict'
 import type { EndpointRow } from '../../../db/tables/models.ts'
+import { newId } from '../../../domain/ids.ts'
 import { until } from '../../support/assertions/until.ts'
 import { OFFERED } from '../../support/builders/build-endpoint.ts'
-import {
-  buildSnapshots,
-  enableMemory,
-  grant,
-  operate,
-  remember,
-  revoke,
-} from '../../support/builders/memory.ts'
-import type { Answer } from '../../support/servers/api.ts'
+import { buildSnapshots, enableMemory, operate, remember, revoke } from '../../support/builders/memory.ts'
+import { type Answer, startApi } from '../../support/servers/api.ts'
 import { ChatApi } from '../../support/servers/chat-api.ts'
 
 interface Message {
@@ -203,9 +197,9 @@ describe('memory of requests', () => {
     await until(async () => (await audit(answer)).outcome === 'unavailable')
   })
 
-  it('is not read after the answer of a revocation, whatever runs meanwhile', async () => {
+  it('is not read after the answer of a revocation, whichever gateway gives it', async () => {
     const { key } = await accountWithMemory('the revoked fact')
-    await grant(chat.api, key, 'read')
+    await using other = await startApi({ env: { HEARTH_MEMORY: '1' }, database: chat.api.database })
     const bodies: { at: number; has: boolean }[] = []
     let isOver = false
     const chats = Array.from({ length: 100 }, async (_, i) => {
@@ -219,7 +213,7 @@ describe('memory of requests', () => {
     })
     await until(() => bodies.length > 20, 20_000)
 
-    const revoked = await revoke(chat.api, key, 'read')
+    const revoked = await revoke(other, key, 'read')
     const answeredAt = performance.now()
     const before = (await chat.stats(endpoint)).remembered
     await until(() => bodies.filter(({ at }) => at > answeredAt).length > 50, 20_000)
@@ -232,5 +226,24 @@ describe('memory of requests', () => {
     assert.ok(bodies.every(({ at, has }) => at < answeredAt || !has))
     // The model server itself has received it in no request since.
     assert.equal(after, before)
+  })
+
+  it('is revoked within seconds although a gateway is silent', async () => {
+    const { key } = await accountWithMemory('a fact')
+    const { db } = chat.api.database
+    const lease_expires_at = new Date(Date.now() + 60_000)
+    const id = newId()
+    await db
+      .insertInto('gateway')
+      .values({ id, base_url: 'http://silent', lease_expires_at, memory_version: 0 })
+      .execute()
+
+    const began = performance.now()
+    const { status } = await revoke(chat.api, key, 'read')
+    const tookMs = performance.now() - began
+    await db.deleteFrom('gateway').where('id', '=', id).execute()
+
+    assert.equal(status, 204)
+    assert.ok(tookMs >= 2_000 && tookMs < 10_000, String(tookMs))
   })
 })

@@ -1,8 +1,9 @@
 import Type from 'typebox'
 import * as taskRepository from '../../../../db/repositories/tasks/tasks.ts'
 import { ApiError } from '../../../../domain/errors.ts'
-import { Uuid } from '../../../../schemas/common.ts'
+import { Uuid, Vocabulary } from '../../../../schemas/common.ts'
 import { TaskParams } from '../../../../schemas/inference-task.ts'
+import { MEMORY_HEADER } from '../../../../schemas/task-claim.ts'
 import { reply } from '../../../http/reply.ts'
 import { route } from '../../../http/route.ts'
 
@@ -17,7 +18,13 @@ export const readTaskInput = route({
   auth: 'none',
   internal: true,
   params: TaskParams,
-  query: Type.Object({ lease_token: Uuid }),
+  query: Type.Object({
+    lease_token: Uuid,
+    memory: Type.Optional({
+      ...Vocabulary('refused'),
+      description: 'The model refused the input with the memory of the account; it is sent without',
+    }),
+  }),
   success: { status: 200, schema: Type.Unknown(), contentType: JSON_TYPE },
   errors: ['not_found'],
 
@@ -25,6 +32,11 @@ export const readTaskInput = route({
     const input = await taskRepository.findLeasedInput(db, params.task_id, query.lease_token)
     if (!input) throw new ApiError('not_found', 'there is no such task under this lease')
     const attached = await memory.ofTask(params.task_id)
-    return reply(200, attached ? await attached.addTo(input) : input, { 'content-type': JSON_TYPE })
+    if (query.memory === 'refused') attached?.refused()
+    const given = attached ? await attached.addTo(input) : input
+    return reply(200, given, {
+      'content-type': JSON_TYPE,
+      ...(attached?.isGiven && { [MEMORY_HEADER]: 'given' }),
+    })
   },
 })

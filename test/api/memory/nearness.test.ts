@@ -1,0 +1,144 @@
+import assert from 'node:assert/strict'
+import { bumpCache } from '../../../db/repositories/platform/cache-versions.ts'
+import type { EndpointRow } from '../../../db/tables/models.ts'
+import { until } from '../../support/assertions/until.ts'
+import { OFFERED } from '../../support/builders/build-endpoint.ts'
+import { buildSnapshots, enableMemory, operate, remember } from '../../support/builders/memory.ts'
+import { ChatApi } from '../../support/servers/chat-api.ts'
+
+const EMBEDDER = 'memory-embedder'
+
+describe('memory by nearness', () => {
+  let chat: ChatApi
+  let endpoint: EndpointRow
+  let embedder: EndpointRow
+  before(async () => {
+    chat = await ChatApi.start({
+      env: { HEARTH_MEMORY: '1', HEARTH_MEMORY_TOKENS: '100', HEARTH_MEMORY_EMBEDDINGS_MODEL: EMBEDDER },
+    })
+    endpoint = await chat.warm(OFFERED)
+  })
+  after(() => chat[Symbol.asyncDispose]())
+
+  const embedded = async (accountId: string, model = embedder.model_key): Promise<number> => {
+    const rows = await chat.api.database.db
+      .selectFrom('memory_embedding')
+      .innerJoin('memory_entry', 'memory_entry.id', 'memory_embedding.entry_id')
+      .select('memory_entry.id')
+      .where('memory_entry.account_id', '=', accountId)
+      .where('model_key', '=', model)
+      .execute()
+    return rows.length
+  }
+  const recall = async (key: string, query: string) =>
+    (await chat.api.call('POST', '/api/builder/v1/memory/recall', { key, body: { query, limit: 3 } })).body
+  const systemFor = async (key: string, content: string): Promise<string> => {
+    const answer = await chat.chat(endpoint.id, { messages: [{ role: 'user', content }] }, key)
+    assert.equal(answer.status, 200)
+    const [first] = JSON.parse((await chat.stats(endpoint)).last).messages
+    return first.role === 'system' ? first.content : ''
+  }
+  async function accountWith(texts: readonly string[]) {
+    const caller = await chat.api.account()
+    await enableMemory(chat.api, caller)
+    const entries = texts.map((text) => ({ text }))
+    await operate(chat.api, 'POST', `/accounts/${caller.accountId}/memory/import`, { entries })
+    return caller
+  }
+  const FACTS = [
+    'the cat eats tuna every morning',
+    'the car needs new tyres',
+    ...Array.from({ length: 60 }, (_, i) => `unrelated remark number ${'abcdefghij'[i % 10]} about weather`),
+  ]
+
+  it('gives the newest entries while no vectors are there', async () => {
+    const { key } = await accountWith(FACTS)
+    await buildSnapshots(chat.api)
+
+    assert.match(await systemFor(key, 'what does the cat eat?'), /weather/)
+    assert.equal((await recall(key, 'cat')).ordered_by, 'recency')
+  })
+
+  for (const batches of [true, false]) {
+    it(`gives the entries nearest to the request, by a model that takes ${batches ? 'lists' : 'one text'}`, async () => {
+      embedder = await chat.warm({ name: `${EMBEDDER}-${batches}`, task_type: 'embeddings' }, [chat.node], {
+        name: 'embed',
+        batches,
+      })
+      await name(embedder)
+      const { key, accountId } = await accountWith(FACTS)
+      await until(async () => (await embedded(accountId)) === FACTS.length)
+      await buildSnapshots(chat.api)
+
+      const cat = await systemFor(key, 'what does the cat eat in the morning?')
+      const car = await systemFor(key, 'tyres of the car')
+      const recalled = await recall(key, 'cat tuna morning')
+
+      assert.match(cat.split('\n')[1] ?? '', /tuna/)
+      assert.match(car.split('\n')[1] ?? '', /tyres/)
+      assert.equal(recalled.ordered_by, 'nearness')
+      assert.match(recalled.entries[0].text, /tuna/)
+      assert.equal(recalled.entries.length, 3)
+    })
+  }
+
+  it('gives no entry that is newer than the snapshot, deleted, superseded or of another account', async () => {
+    const mine = await accountWith(['the cat eats tuna', 'the dog eats beef'])
+    const other = await accountWith(['the cat of others eats mice'])
+    await until(async () => (await embedded(mine.accountId)) === 2 && (await embedded(other.accountId)) === 1)
+    await buildSnapshots(chat.api)
+    await remember(chat.api, mine.key, 'the cat eats salmon now')
+    await until(async () => (await embedded(mine.accountId)) === 3)
+
+    const before = await systemFor(mine.key, 'the cat eats')
+    const live = await recall(mine.key, 'the cat eats')
+    const tuna = live.entries.find(({ text }: { text: string }) => text.includes('tuna'))
+    await chat.api.call('DELETE', `/api/builder/v1/memory/entries/${tuna.entry_id}`, { key: mine.key })
+    const after = await systemFor(mine.key, 'the cat eats')
+
+    assert.match(before, /tuna/)
+    assert.doesNotMatch(before, /salmon|mice/)
+    assert.ok(live.entries.some(({ text }: { text: string }) => text.includes('salmon')))
+    assert.doesNotMatch(after, /tuna|mice/)
+    assert.match(after, /beef/)
+  })
+
+  it('makes snapshots anew, and vectors, when the endpoint serves another model', async () => {
+    const { key, accountId } = await accountWith(['the cat eats tuna', 'the car is red'])
+    await until(async () => (await embedded(accountId)) === 2)
+    await buildSnapshots(chat.api)
+
+    const next = await chat.warm({ name: `${EMBEDDER}-next`, task_type: 'embeddings' }, [chat.node], {
+      name: 'embed',
+      batches: true,
+    })
+    await name(next)
+    await until(async () => (await embedded(accountId, next.model_key)) === 2)
+    await until(async () => {
+      await buildSnapshots(chat.api)
+      const { body } = await operate(chat.api, 'GET', `/accounts/${accountId}/memory`)
+      const { model_key } = await chat.api.database.db
+        .selectFrom('memory_snapshot')
+        .select('model_key')
+        .where('id', '=', body.snapshot.snapshot_id)
+        .executeTakeFirstOrThrow()
+      return model_key === next.model_key
+    })
+
+    assert.equal((await recall(key, 'cat')).ordered_by, 'nearness')
+  })
+
+  /** Makes this the endpoint that the setting names. */
+  async function name({ id }: EndpointRow): Promise<void> {
+    const { db } = chat.api.database
+    await db.transaction().execute(async (trx) => {
+      await trx
+        .updateTable('endpoint')
+        .set({ name: `former-${id}` })
+        .where('name', '=', EMBEDDER)
+        .execute()
+      await trx.updateTable('endpoint').set({ name: EMBEDDER }).where('id', '=', id).execute()
+      await bumpCache(trx, 'endpoint')
+    })
+  }
+})

@@ -1,0 +1,45 @@
+import assert from 'node:assert/strict'
+import { unitVector, VectorIndex } from '../../../domain/memory/nearest.ts'
+
+const unit = (...values: number[]) => unitVector(values) ?? new Float32Array()
+
+describe('nearest entries', () => {
+  function indexOf(count: number): VectorIndex {
+    const index = new VectorIndex()
+    for (let i = 0; i < count; i++)
+      index.add(`e${i}`, i + 1, unit(Math.cos(i / count), Math.sin(i / count), 0, 0, 0))
+    return index
+  }
+
+  it('come in the order of their cosine', () => {
+    const index = indexOf(500)
+
+    assert.deepEqual(index.nearest(unit(1, 0, 0, 0, 0), 3, 1_000), ['e0', 'e1', 'e2'])
+    assert.deepEqual(index.nearest(unit(0, 1, 0, 0, 0), 2, 1_000), ['e499', 'e498'])
+    assert.equal(index.size, 500)
+  })
+
+  it('are no newer than the snapshot, and none that was dropped', () => {
+    const index = indexOf(10)
+    index.drop(['e1'])
+
+    assert.deepEqual(index.nearest(unit(1, 0, 0, 0, 0), 9, 3), ['e0', 'e2'])
+  })
+
+  it('are none for a vector of another length', () => {
+    const index = indexOf(3)
+    index.add('other', 9, unit(1, 0))
+
+    assert.equal(index.size, 3)
+    assert.deepEqual(index.nearest(unit(1, 0), 3, 9), [])
+  })
+
+  it('have vectors of unit length, made of numbers only', () => {
+    assert.deepEqual(
+      [...unit(3, 4)].map((value) => value.toFixed(3)),
+      ['0.600', '0.800'],
+    )
+    for (const bad of [undefined, [], [0, 0], ['a'], [Number.NaN], { 0: 1 }])
+      assert.equal(unitVector(bad), undefined)
+  })
+})
