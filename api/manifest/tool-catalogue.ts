@@ -67,9 +67,8 @@ export class ToolCatalogue {
     this.#options = options
     options.watch.on('endpoint', () => {
       this.#heard += 1
-      // Nothing is held before the first request, so there is nothing to refresh.
-      if (this.#version === undefined) return
-      this.#refresh().catch((err: unknown) => emit(options.log, 'tools.refresh_failed', { err }))
+      // Before the first request there is nothing to refresh, and nobody to tell.
+      if (this.#version !== undefined) this.#refreshSoon()
     })
   }
 
@@ -81,9 +80,10 @@ export class ToolCatalogue {
       : this.#read(accountId, filters)
   }
 
-  /** Registers a callback for changes; returns a function that removes it. */
+  /** Registers a callback for possible changes from now on; returns a function that removes it. */
   onChange(listener: ToolsChanged): () => void {
     this.#listeners.add(listener)
+    if (this.#version === undefined) this.#refreshSoon()
     return () => this.#listeners.delete(listener)
   }
 
@@ -123,6 +123,10 @@ export class ToolCatalogue {
     return Math.min(MOST_BYTES, 1 + own.bytes + entries * ENTRY_BYTES)
   }
 
+  #refreshSoon(): void {
+    this.#refresh().catch((err: unknown) => emit(this.#options.log, 'tools.refresh_failed', { err }))
+  }
+
   /** Applies all changes that were committed before the call. */
   #refresh(): Promise<void> {
     // A refresh that has begun may miss the latest change, so later callers share the one after it.
@@ -154,7 +158,9 @@ export class ToolCatalogue {
     const accounts = new Set<string>()
     let isPublic = false
     for (const tool of tools) {
-      isPublic = this.#publics?.put(tool.endpointId, tool.public) || isPublic
+      // Without the public tools in memory any change may be one of theirs.
+      const isChanged = this.#publics?.put(tool.endpointId, tool.public) ?? true
+      isPublic ||= isChanged
       const own = this.#owns.get(tool.accountId)
       if (!own || own.put(tool.endpointId, tool.own)) accounts.add(tool.accountId)
       if (own) this.#owns.set(tool.accountId, own)

@@ -76,6 +76,22 @@ describe('hearth', () => {
     await until(async () => (await api.call('GET', '/api/builder/v1/endpoints', { key })).status === 401)
   })
 
+  it('makes a key that is limited to tools, and shows to which', async () => {
+    const { accountId } = await api.account()
+
+    const created = await run(['keys', 'create', accountId, '--tools', 'sales-*, training.merge'])
+
+    assert.match(created.out, /role operator, limited to sales-\*, training\.merge/)
+    const [key = ''] = created.out.split('\n')
+    assert.equal((await api.call('GET', '/api/builder/v1/endpoints', { key })).status, 403)
+    const { body } = await api.call('GET', '/api/builder/v1/mcp/manifest', { key })
+    assert.deepEqual(
+      body.tools.map(({ name }: { name: string }) => name),
+      ['training.merge'],
+    )
+    assert.match((await run(['keys', 'list', accountId])).out, /operator\s+sales-\*, training\.merge\s/)
+  })
+
   it('keeps a model warm on so many nodes, and says why it is fewer', async () => {
     const { accountId } = await api.account()
     const endpoint = await buildEndpoint(api.database.db, accountId)
@@ -189,6 +205,8 @@ describe('hearth', () => {
     [['quotas', 'set', ID], /--training or --tasks/],
     [['quotas', 'set', ID, '--tasks', '999999999'], /at most/],
     [['keys', 'create', ID, '--role', 'king'], /viewer, operator, admin/],
+    [['keys', 'create', ID, '--tools', 'a,,b'], /empty names/],
+    [['keys', 'create', ID, '--tools', 'kind:king'], /tools/],
     [['keys', 'revoke', 'x'], /"x" is no id/],
     [['nodes', 'drain', 'x'], /"x" is no id/],
     [['endpoints', 'list', '--review-status', 'x'], /pending_review/],

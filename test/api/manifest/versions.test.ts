@@ -138,5 +138,16 @@ describe('the version of a manifest (2.10, 9.3)', () => {
     await change(id, { description: 'unheard' })
     await seenByAll((await endpointRepository.findEndpoint(database.db, id))?.name ?? '', '1.0.2')
     assert.equal(heard.length, count)
+
+    // Also on a gateway that nobody has asked for tools yet.
+    await using idle = await startApi({ database })
+    let isTold = false
+    idle.services.tools.onChange(() => {
+      isTold = true
+    })
+    await until(async () => {
+      await change(id, { tags: [String(Math.random())] })
+      return isTold
+    })
   })
 })
