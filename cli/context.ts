@@ -15,6 +15,7 @@ export interface GlobalOptions {
 interface Ready {
   base_url: string
   operations_key: string
+  api_key: string
   account_id: string
 }
 
@@ -28,6 +29,26 @@ export interface Context {
 
 /** Options override the environment, which overrides a platform running on this machine. */
 export function openContext(options: GlobalOptions, config: Config = readConfig()): Context {
+  const { baseUrl, ready } = findPlatform(options, config)
+  const given = options.operationsKey ?? (config.HEARTH_OPERATIONS_KEY || undefined)
+  const operationsKey = given ?? ready?.operations_key
+  if (!operationsKey) {
+    throw usageError(
+      `An operations key is needed for ${baseUrl}: set HEARTH_OPERATIONS_KEY or pass --operations-key.`,
+    )
+  }
+  return {
+    client: new AdminClient(baseUrl, operationsKey),
+    defaultAccount: ready?.account_id,
+    json: options.json ?? false,
+  }
+}
+
+/** Returns the address of the platform, and its keys if it is the one that runs on this machine. */
+export function findPlatform(
+  options: Pick<GlobalOptions, 'baseUrl'>,
+  config: Config,
+): { baseUrl: string; ready: Ready | undefined } {
   const readyFile = join(config.HEARTH_DATA_DIR, 'ready.json')
   const ready = readReady(readyFile)
   const baseUrl = options.baseUrl ?? config.HEARTH_BASE_URL ?? ready?.base_url
@@ -36,19 +57,7 @@ export function openContext(options: GlobalOptions, config: Config = readConfig(
       `No platform is running here (there is no ${readyFile}). Start one with \`npm start\`, or name one with --base-url or HEARTH_BASE_URL.`,
     )
   }
-  const isEmbedded = baseUrl === ready?.base_url
-  const given = options.operationsKey ?? (config.HEARTH_OPERATIONS_KEY || undefined)
-  const operationsKey = given ?? (isEmbedded ? ready.operations_key : undefined)
-  if (!operationsKey) {
-    throw usageError(
-      `An operations key is needed for ${baseUrl}: set HEARTH_OPERATIONS_KEY or pass --operations-key.`,
-    )
-  }
-  return {
-    client: new AdminClient(baseUrl, operationsKey),
-    defaultAccount: isEmbedded ? ready.account_id : undefined,
-    json: options.json ?? false,
-  }
+  return { baseUrl, ready: baseUrl === ready?.base_url ? ready : undefined }
 }
 
 function readReady(file: string): Ready | undefined {

@@ -3,6 +3,7 @@ import { VERSION } from '../platform/version.ts'
 import { baseUrl, headerText } from './arguments.ts'
 import { WRONG_USE } from './cli-error.ts'
 import { accountCommands, keyCommands } from './commands/accounts.ts'
+import { mcpCommands } from './commands/mcp.ts'
 import { memoryCommands } from './commands/memory.ts'
 import { modelCommands } from './commands/models.ts'
 import { nodeCommands } from './commands/nodes.ts'
@@ -51,6 +52,7 @@ Examples:
     register(program, open)
   }
   listenCommand(program)
+  mcpCommands(program)
   return program
 }
 

@@ -39,6 +39,11 @@ export const SETTINGS = {
   HEARTH_FEATURES: setting('features', '', 'Comma-separated features to switch on: webhooks.'),
   HEARTH_LOG_LEVEL: setting('level', 'info', 'trace, debug, info, warn, error or silent.'),
   HEARTH_OPERATIONS_KEY: setting('text', '', 'Key for /api/v1/admin; empty refuses every call.'),
+  HEARTH_API_KEY: setting(
+    'text',
+    '',
+    'API key with which `npx hearth mcp` reaches the platform; empty takes that of a platform running here.',
+  ),
   HEARTH_EVALUATOR_TOKEN: setting(
     'text',
     '',

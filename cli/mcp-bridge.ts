@@ -1,0 +1,146 @@
+import { createInterface } from 'node:readline'
+import type { Readable } from 'node:stream'
+import { request } from 'undici'
+import { eventsIn } from './event-stream.ts'
+
+/** A platform as its clients reach it. */
+export interface McpPlatform {
+  /** The address of its MCP server. */
+  url: string
+  key: string
+}
+
+interface BridgeStreams {
+  input: Readable
+  /** Takes one JSON-RPC message a line. */
+  write: (line: string) => void
+}
+
+/** A JSON-RPC message, as far as the bridge looks into it. */
+interface Message {
+  id?: string | number
+  method?: string
+  params?: {
+    name?: string
+    uri?: string
+    taskId?: string
+    requestId?: string | number
+    _meta?: Record<string, unknown>
+  }
+}
+
+const VERSION_META = 'io.modelcontextprotocol/protocolVersion'
+const CANCELLED = 'notifications/cancelled'
+const REFUSED = -32_000
+
+/**
+ * Passes messages of the Model Context Protocol between a client on this machine, a message a line, and a platform.
+ * Each message is a request of its own; closing it cancels what it has asked for. Ends with the input.
+ */
+export async function bridge({ url, key }: McpPlatform, { input, write }: BridgeStreams): Promise<void> {
+  const open = new Map<string | number, AbortController>()
+  const closing = new AbortController()
+  /** The revision of a client that has shaken hands, which its later messages do not name. */
+  let negotiated: string | undefined
+
+  async function pass(message: Message): Promise<void> {
+    const { id, method, params } = message
+    if (method === CANCELLED) return open.get(params?.requestId ?? '')?.abort()
+    const leave = new AbortController()
+    if (id !== undefined) open.set(id, leave)
+    try {
+      const signal = AbortSignal.any([leave.signal, closing.signal])
+      const answer = await request(url, {
+        method: 'POST',
+        headers: headersOf(message, { key, negotiated }),
+        body: JSON.stringify(message),
+        headersTimeout: 0,
+        bodyTimeout: 0,
+        signal,
+      })
+      const isStream = String(answer.headers['content-type']).startsWith('text/event-stream')
+      if (isStream) for await (const event of eventsIn(answer.body)) take(event)
+      else takeWhole(answer.statusCode, await answer.body.text())
+    } catch (err) {
+      if (leave.signal.aborted || closing.signal.aborted) return
+      refuse(`Nothing answers at ${url} (${reasonOf(err)}). Is the platform running?`)
+    } finally {
+      if (id !== undefined) open.delete(id)
+    }
+
+    function take(text: string): void {
+      if (method === 'initialize') negotiated = versionIn(text) ?? negotiated
+      write(text)
+    }
+    function takeWhole(status: number, text: string): void {
+      if (text === '') return
+      const body = parse(text) as { id?: unknown; error?: object } | undefined
+      if (!body)
+        refuse(`${url} answered ${status}, which this platform never does alone: is that its address?`)
+      // A message that was refused before it was read has no id in its error.
+      else if (id !== undefined && body.error && body.id === null) write(JSON.stringify({ ...body, id }))
+      else if (id !== undefined) take(JSON.stringify(body))
+    }
+    function refuse(text: string): void {
+      if (id === undefined) return
+      write(JSON.stringify({ jsonrpc: '2.0', id, error: { code: REFUSED, message: text } }))
+    }
+  }
+
+  const passing = new Set<Promise<void>>()
+  for await (const line of createInterface({ input })) {
+    if (line.trim() === '') continue
+    const message = parse(line) as Message | undefined
+    if (message === undefined) {
+      const error = { code: -32_700, message: 'this line is not JSON' }
+      write(JSON.stringify({ jsonrpc: '2.0', id: null, error }))
+      continue
+    }
+    const passed = pass(message).finally(() => passing.delete(passed))
+    passing.add(passed)
+    // Later messages carry the revision that the handshake has settled.
+    if (message.method === 'initialize') await passed
+  }
+  closing.abort()
+  await Promise.all(passing)
+}
+
+/** Returns the headers in which the protocol repeats parts of a message. */
+function headersOf(
+  { method, params }: Message,
+  { key, negotiated }: { key: string; negotiated: string | undefined },
+): Record<string, string> {
+  const named = params?._meta?.[VERSION_META]
+  const version = typeof named === 'string' ? named : negotiated
+  const name = params?.name ?? params?.uri ?? params?.taskId
+  return {
+    authorization: `Bearer ${key}`,
+    'content-type': 'application/json',
+    accept: 'application/json, text/event-stream',
+    ...(version !== undefined && { 'mcp-protocol-version': version }),
+    ...(typeof named === 'string' && method !== undefined && { 'mcp-method': method }),
+    ...(typeof named === 'string' && name !== undefined && { 'mcp-name': headerText(name) }),
+  }
+}
+
+/** Header values are ASCII; any other text is sent as the protocol wants it. */
+const headerText = (text: string): string =>
+  /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/.test(text)
+    ? text
+    : `=?base64?${Buffer.from(text).toString('base64')}?=`
+
+function versionIn(text: string): string | undefined {
+  const { result } = (parse(text) ?? {}) as { result?: { protocolVersion?: string } }
+  return result?.protocolVersion
+}
+
+const reasonOf = (err: unknown): string =>
+  err instanceof Error ? err.message || String((err as NodeJS.ErrnoException).code) : String(err)
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
