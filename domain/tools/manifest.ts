@@ -116,15 +116,22 @@ function shorten(text: string): string {
   return whole.trimEnd() + ELLIPSIS
 }
 
-/** Columns that a run was told to use; one that it chose by itself is not recorded. */
 const COLUMN = /_column$/
+/** The column that a run predicts, whether it was named or chosen, has another name in manifests. */
+const LABEL = { hyperparameter: 'target_column', column: 'label_column' } as const
+
+/** Returns the columns that the hyperparameters of a run name. */
+function columnsOf({ hyperparameters }: ToolSource): Record<string, string> {
+  const columns: Record<string, string> = {}
+  for (const [name, value] of Object.entries(hyperparameters ?? {})) {
+    if (!COLUMN.test(name) || typeof value !== 'string' || value === '') continue
+    columns[name === LABEL.hyperparameter ? LABEL.column : name] = value
+  }
+  return columns
+}
 
 function lineageOf(source: ToolSource, isOwner: boolean): ToolManifest['lineage'] {
   const showsData = isOwner || source.is_dataset_public === true
-  const columns = Object.entries(source.hyperparameters ?? {}).filter(
-    (entry): entry is [string, string] =>
-      COLUMN.test(entry[0]) && typeof entry[1] === 'string' && entry[1] !== '',
-  )
   return {
     jobId: isOwner ? source.job_id : null,
     baseModel: source.base_model,
@@ -134,7 +141,7 @@ function lineageOf(source: ToolSource, isOwner: boolean): ToolManifest['lineage'
         ? (categoryOf(source.task_type, source.model_category) ?? null)
         : null,
     architecture: source.model_config_id,
-    columns: showsData ? Object.fromEntries(columns) : {},
+    columns: showsData ? columnsOf(source) : {},
   }
 }
 

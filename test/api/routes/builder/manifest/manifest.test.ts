@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import * as endpointChangeRepository from '../../../../../db/repositories/endpoints/changes.ts'
 import * as endpointRepository from '../../../../../db/repositories/endpoints/endpoints.ts'
 import type { EndpointChange } from '../../../../../db/repositories/endpoints/endpoints.ts'
+import { newId } from '../../../../../domain/ids.ts'
 import type { Manifest, ToolManifest } from '../../../../../schemas/tool.ts'
 import { until } from '../../../../support/assertions/until.ts'
 import {
@@ -214,7 +215,7 @@ describe('GET /mcp/manifest (4.6)', () => {
           dataset: null,
           datasetDomain: null,
           architecture: 'tabular-regression',
-          columns: { target_column: 'price' },
+          columns: { label_column: 'price' },
         },
         deprecation: null,
         links: { documentation: `/api/builder/v1/endpoints/${endpoint.name}` },
@@ -245,6 +246,42 @@ describe('GET /mcp/manifest (4.6)', () => {
     })
     await change(endpoint.id, { deleted_at: new Date() })
   })
+
+  for (const [visibility, seen] of [
+    ['private', { dataset: null, datasetDomain: null, columns: {} }],
+    ['public', { dataset: 'homes', datasetDomain: 'tabular', columns: { label_column: 'price' } }],
+  ] as const) {
+    it(`shows others ${visibility === 'public' ? 'a' : 'no'} dataset that is ${visibility}`, async () => {
+      const { db } = api.database
+      const dataset = await db
+        .insertInto('dataset')
+        .values({
+          id: newId(),
+          account_id: other.accountId,
+          dataset_name: 'homes',
+          description: '',
+          status: 'ready',
+          storage_format: 'csv',
+          visibility,
+        })
+        .returning('id')
+        .executeTakeFirstOrThrow()
+      const hyperparameters = JSON.stringify({ target_column: 'price' })
+      const run = await buildRun(db, other.accountId, { hyperparameters, dataset_id: dataset.id })
+      const version = await buildVersion(db, other.accountId, { job_id: run.id, dataset_id: dataset.id })
+      const endpoint = await build({ ...OFFERED, version_id: version.id }, other)
+      await settled()
+
+      const whole = { dataset: 'homes', datasetDomain: 'tabular', columns: { label_column: 'price' } }
+      const picked = async (account: Account) => {
+        const { dataset: name, datasetDomain, columns } = (await tool(account, endpoint.name)).lineage ?? {}
+        return { dataset: name, datasetDomain, columns }
+      }
+      assert.deepEqual(await picked(other), whole)
+      assert.deepEqual(await picked(mine), seen)
+      await change(endpoint.id, { deleted_at: new Date() })
+    })
+  }
 
   it('leaves an endpoint out that has the name of an operation', async () => {
     const endpoint = await build({ name: 'training.merge' })
