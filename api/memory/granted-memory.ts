@@ -12,7 +12,7 @@ import type { Nearness } from './nearness.ts'
 import { messagesOf, withMemory } from './with-memory.ts'
 
 /** The entries among which those are chosen that fit into the budget. */
-const CANDIDATES = 100
+const CANDIDATES = 60
 /** A request waits no longer for its memory, and then goes without. */
 const LONGEST_MS = 2_000
 
@@ -85,11 +85,11 @@ export class GrantedMemory implements RequestMemory {
     if (entries.length === 0) return json
     if (ids) nearness.forget(view, ids, entries)
     const inOrder = ids ? entries.toSorted((a, b) => ids.indexOf(a.id) - ids.indexOf(b.id)) : entries
-    const remembered = inOrder.map(({ id, sealed, created_at: at }) => ({
+    const remembered = withinBudget(inOrder, budget).map(({ id, sealed, created_at: at }) => ({
       text: secretBox.open(sealed, `memory_entry/${id}`).toString(),
       at,
     }))
-    return withMemory(json, memoryText(withinBudget(remembered, budget)))
+    return withMemory(json, memoryText(remembered))
   }
 
   #note(

@@ -19,10 +19,12 @@ export const memoryTokens = (text: string): number =>
 export const HEAD_TOKENS = memoryTokens(HEAD)
 
 /** Returns the entries, in their order, that fit into the budget together; one that does not fit is passed over. */
-export function withinBudget<T extends Remembered>(entries: readonly T[], budget: number): T[] {
+export function withinBudget<T extends { readonly tokens: number }>(
+  entries: readonly T[],
+  budget: number,
+): T[] {
   let left = budget - HEAD_TOKENS
-  return entries.filter(({ text }) => {
-    const tokens = memoryTokens(text)
+  return entries.filter(({ tokens }) => {
     if (tokens > left) return false
     left -= tokens
     return true

@@ -36,10 +36,11 @@ export class VectorIndex {
   /** Returns up to `count` entries, at most of this version, by their cosine with the query, the nearest first. */
   nearest(query: Float32Array, count: number, version: number): string[] {
     if (query.length !== this.#width) return []
+    const scores = scoresOf(query, this.#vectors, this.#ids.length)
     const best: { id: string; score: number }[] = []
     let least = Number.NEGATIVE_INFINITY
-    for (let row = 0; row < this.#ids.length; row++) {
-      const score = this.#score(query, row * this.#width)
+    for (let row = 0; row < scores.length; row++) {
+      const score = scores[row] ?? 0
       if (score <= least && best.length === count) continue
       const id = this.#ids[row] ?? ''
       if ((this.#versions[row] ?? 0) > version || this.#dropped.has(id)) continue
@@ -51,11 +52,25 @@ export class VectorIndex {
     return best.map(({ id }) => id)
   }
 
-  /** Four sums at once take half the time of one. */
-  #score(query: Float32Array, start: number): number {
-    const vectors = this.#vectors
-    const width = this.#width
-    let [a, b, c, d] = [0, 0, 0, 0]
+  #grow(): void {
+    const larger = new Float32Array(Math.max(FIRST_ROWS * this.#width, 2 * this.#vectors.length))
+    larger.set(this.#vectors)
+    this.#vectors = larger
+  }
+}
+
+/**
+ * Returns the product of the query with each row. This loop is nearly all of a search: four sums at once, over local
+ * variables only, take a third of the time of a plain one.
+ */
+function scoresOf(query: Float32Array, vectors: Float32Array, rows: number): Float32Array {
+  const scores = new Float32Array(rows)
+  const width = query.length
+  for (let row = 0, start = 0; row < rows; row++, start += width) {
+    let a = 0
+    let b = 0
+    let c = 0
+    let d = 0
     let i = 0
     for (; i + 3 < width; i += 4) {
       a += query[i]! * vectors[start + i]!
@@ -64,14 +79,9 @@ export class VectorIndex {
       d += query[i + 3]! * vectors[start + i + 3]!
     }
     for (; i < width; i++) a += query[i]! * vectors[start + i]!
-    return a + b + c + d
+    scores[row] = a + b + c + d
   }
-
-  #grow(): void {
-    const larger = new Float32Array(Math.max(FIRST_ROWS * this.#width, 2 * this.#vectors.length))
-    larger.set(this.#vectors)
-    this.#vectors = larger
-  }
+  return scores
 }
 
 /** Returns a vector of the same direction and unit length; undefined for what is no vector, or has no direction. */

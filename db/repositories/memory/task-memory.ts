@@ -31,7 +31,17 @@ export function findTaskMemory(db: Kysely<Database>, taskId: string): Promise<Ta
 export interface GivenEntry {
   id: string
   sealed: Buffer
+  tokens: number
   created_at: Date
+}
+
+/** A row of the statement; without entries there is one with the outcome alone. */
+interface Taken {
+  outcome: MemoryOutcome
+  entry: string | null
+  sealed: Buffer
+  tokens: number
+  at: Date
 }
 
 interface TakeOptions {
@@ -55,13 +65,13 @@ export async function takeMemory(
   { snapshotId = null, ids, mostTokens, limit }: TakeOptions,
 ): Promise<{ entries: GivenEntry[]; outcome: MemoryOutcome }> {
   const { taskId, accountId, keyId } = reader
-  const { rows } = await sql<{ outcome: MemoryOutcome; entry: string | null; sealed: Buffer; at: Date }>`
+  const { rows } = await sql<Taken>`
     with granted as materialized (${grantedTo(reader)}), frozen as (
       select s.id, s.version, s.namespace_id from granted
       join memory_snapshot s on s.id = coalesce(${snapshotId}::uuid, granted.newest)
         and s.namespace_id = granted.id and s.account_id = ${accountId} and s.status = 'ready'
     ), chosen as materialized (
-      select e.id, e.sealed, e.created_at from frozen
+      select e.id, e.sealed, e.tokens, e.created_at from frozen
       join memory_entry e on e.namespace_id = frozen.namespace_id and e.version <= frozen.version
       where e.account_id = ${accountId} and e.superseded_by is null and e.tokens <= ${mostTokens}
         ${ids ? sql`and e.id = any(${ids}::uuid[])` : sql``}
@@ -76,10 +86,10 @@ export async function takeMemory(
       on conflict (task_id) do update set outcome = excluded.outcome, decided_at = excluded.decided_at
       returning outcome
     )
-    select noted.outcome, chosen.id as entry, chosen.sealed, chosen.created_at as at
+    select noted.outcome, chosen.id as entry, chosen.sealed, chosen.tokens, chosen.created_at as at
     from noted left join chosen on true`.execute(db)
-  const entries = rows.flatMap(({ entry: id, sealed, at }) =>
-    id === null ? [] : [{ id, sealed, created_at: at }],
+  const entries = rows.flatMap(({ entry: id, sealed, tokens, at }) =>
+    id === null ? [] : [{ id, sealed, tokens, created_at: at }],
   )
   return { entries, outcome: rows[0]?.outcome ?? 'denied' }
 }

@@ -8,7 +8,7 @@ import {
 } from '../../../domain/memory/message.ts'
 
 const at = new Date('2026-01-02T03:04:05Z')
-const entry = (text: string) => ({ text, at })
+const entry = (text: string) => ({ text, at, tokens: memoryTokens(text) })
 
 describe('the message with memory', () => {
   it('lists the entries with their dates', () => {
