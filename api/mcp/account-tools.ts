@@ -2,15 +2,21 @@ import type { ToolList as ManifestList } from '../manifest/tool-list.ts'
 import { mayUse, toolsOf } from '../manifest/tools-of.ts'
 import { ManifestTool } from './manifest-tool.ts'
 import { ToolList } from './tool-list.ts'
-import type { RequestOfAccount } from './tool.ts'
+import type { RequestOfAccount, Tool } from './tool.ts'
 import { BUILT_IN_TOOLS } from './tools/index.ts'
-
-/** A list of a manifest belongs to one account and one set of filters, and is replaced when any of its tools changes. */
-const known = new WeakMap<ManifestList, ToolList>()
+import { recallTool } from './tools/recall.ts'
+import { rememberTool } from './tools/remember.ts'
 
 /**
- * Returns the tools of a caller: the built-in ones, then those of its manifest. The manifest is filtered by the
- * configuration and by the key; built-in tools only by the key. A built-in tool hides one of the same name.
+ * By the tools of a memory that the key may use. A list of a manifest belongs to one account and one set of filters, and
+ * is replaced when any of its tools changes.
+ */
+const known = new WeakMap<ManifestList, Map<string, ToolList>>()
+
+/**
+ * Returns the tools of a caller: the built-in ones, those of the memory that its key has a grant for, then those of its
+ * manifest. The manifest is filtered by the configuration and by the key; the others only by the key. They hide tools
+ * of the same name.
  */
 export function accountTools({
   caller,
@@ -20,14 +26,24 @@ export function accountTools({
   return manifest instanceof Promise ? manifest.then(listOf) : listOf(manifest)
 
   function listOf(list: ManifestList): ToolList {
-    let tools = known.get(list)
+    const ofMemory = memoryTools({ caller, services })
+    const variant = ofMemory.map(({ name }) => name).join()
+    const variants = known.get(list) ?? new Map<string, ToolList>()
+    known.set(list, variants)
+    let tools = variants.get(variant)
     if (!tools) {
-      const builtIn = BUILT_IN_TOOLS.filter(({ name }) => mayUse(caller, { slug: name }))
-      const taken = new Set(BUILT_IN_TOOLS.map(({ name }) => name))
+      const own = [...BUILT_IN_TOOLS, ...ofMemory]
+      const usable = own.filter(({ name }) => mayUse(caller, { slug: name }))
+      const taken = new Set(own.map(({ name }) => name))
       const others = list.tools.filter(({ slug }) => !taken.has(slug)).map((tool) => ManifestTool.of(tool))
-      tools = new ToolList([...builtIn, ...others], list.digest.toString('base64url'))
-      known.set(list, tools)
+      tools = new ToolList([...usable, ...others], `${list.digest.toString('base64url')}${variant}`)
+      variants.set(variant, tools)
     }
     return tools
   }
+}
+
+function memoryTools({ caller, services }: Pick<RequestOfAccount, 'caller' | 'services'>): Tool[] {
+  const { mayRead, mayWrite } = services.memory.accessOf(caller)
+  return [...(mayWrite ? [rememberTool] : []), ...(mayRead ? [recallTool] : [])]
 }

@@ -20,6 +20,7 @@ export class McpHandler {
     this.#services = services
     this.#offer = offer
     services.tools.onChange((accountId) => this.#changes.tell(accountId))
+    services.memory.onAccessChange((accountId) => this.#changes.tell(accountId))
     this.#handler = createMcpHandler(
       ({ authInfo }) => serverFor(authInfo?.extra?.on as RequestOfAccount, offer),
       { bus: this.#changes, onerror: (err) => emit(services.log, 'mcp.refused', { err }) },

@@ -15,7 +15,7 @@ const RECALL_FACTOR = 2
 
 /** What the background work offers to requests. */
 export interface GatewayMemoryDeps extends GrantedMemoryDeps {
-  readonly known: Pick<KnownMemory, 'find' | 'during' | 'refresh'>
+  readonly known: Pick<KnownMemory, 'find' | 'during' | 'onAccessChange' | 'refresh'>
   readonly upkeep: Pick<MemoryUpkeep, 'poke'>
 }
 
@@ -64,6 +64,15 @@ export class GatewayMemory implements Memory {
     nearness.forget(view, found, entries)
     const byNearness = entries.toSorted((a, b) => found.indexOf(a.id) - found.indexOf(b.id))
     return { entries: byNearness.slice(0, limit), orderedBy: 'nearness' }
+  }
+
+  accessOf({ accountId, keyId }: { accountId: string; keyId: string }) {
+    const view = this.#deps?.known.find(accountId)
+    return { mayRead: view?.readers.has(keyId) ?? false, mayWrite: view?.writers.has(keyId) ?? false }
+  }
+
+  onAccessChange(listener: (accountId: string) => void): void {
+    this.#deps?.known.onAccessChange(listener)
   }
 
   changed(): void {

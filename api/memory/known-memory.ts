@@ -40,6 +40,7 @@ export class KnownMemory implements AsyncDisposable {
   readonly #options: KnownMemoryOptions
   readonly #loop: BackgroundLoop
   readonly #reads = new Set<Promise<unknown>>()
+  readonly #listeners: ((accountId: string) => void)[] = []
   #accounts = NOBODY
 
   constructor(options: KnownMemoryOptions) {
@@ -69,6 +70,11 @@ export class KnownMemory implements AsyncDisposable {
     return read
   }
 
+  /** Calls the listener when the grants of an account have changed. */
+  onAccessChange(listener: (accountId: string) => void): void {
+    this.#listeners.push(listener)
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#loop[Symbol.asyncDispose]()
   }
@@ -78,6 +84,7 @@ export class KnownMemory implements AsyncDisposable {
     // The version first: a change between the two reads is acknowledged by the next refresh.
     const version = await memoryAcknowledgementRepository.readMemoryVersion(db)
     const rows = await memoryGrantRepository.listKnownMemory(db)
+    const before = this.#accounts
     this.#accounts = new Map(
       rows.map((row) => [
         row.account_id,
@@ -91,12 +98,23 @@ export class KnownMemory implements AsyncDisposable {
         },
       ]),
     )
+    this.#tellChanges(before)
     if (this.#reads.size > 0) {
       const late = sleep(LONGEST_READ_MS, undefined, { ref: false })
       await Promise.race([Promise.all(this.#reads), late])
     }
     await memoryAcknowledgementRepository.acknowledgeMemory(db, gatewayId, version)
   }
+
+  #tellChanges(before: ReadonlyMap<string, AccountMemoryView>): void {
+    for (const accountId of new Set([...before.keys(), ...this.#accounts.keys()])) {
+      if (accessIn(before.get(accountId)) === accessIn(this.#accounts.get(accountId))) continue
+      for (const listener of this.#listeners) listener(accountId)
+    }
+  }
 }
+
+const accessIn = (view: AccountMemoryView | undefined): string =>
+  view ? `${[...view.readers].toSorted().join()};${[...view.writers].toSorted().join()}` : ''
 
 const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))

@@ -33,6 +33,10 @@ export interface Memory {
     reader: { accountId: string; keyId: string },
     search: { query: string; limit: number },
   ): Promise<{ entries: StoredEntry[]; orderedBy: 'nearness' | 'recency' }>
+  /** Returns what a key was granted, as this gateway knows it; an operation checks the grant itself. */
+  accessOf(reader: { accountId: string; keyId: string }): { mayRead: boolean; mayWrite: boolean }
+  /** Calls the listener when the grants of an account have changed. */
+  onAccessChange(listener: (accountId: string) => void): void
   /** Begins to embed entries that were added. */
   changed(): void
   /** Reads the grants anew; resolves when this gateway knows them. */

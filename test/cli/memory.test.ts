@@ -1,0 +1,100 @@
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { buildSnapshots, keyIdOf } from '../support/builders/memory.ts'
+import { temporaryFolder } from '../support/builders/temporary-folder.ts'
+import { OPERATIONS_KEY, startApi, type TestApi } from '../support/servers/api.ts'
+
+describe('hearth memory', () => {
+  let api: TestApi
+  let folder: ReturnType<typeof temporaryFolder>
+  before(async () => {
+    api = await startApi({ env: { HEARTH_MEMORY: '1' } })
+    folder = temporaryFolder()
+  })
+  after(async () => {
+    folder?.[Symbol.dispose]()
+    await api?.[Symbol.asyncDispose]()
+  })
+
+  function run(...args: string[]): Promise<{ code: number; out: string; err: string }> {
+    const env = {
+      PATH: process.env.PATH,
+      HEARTH_DATA_DIR: folder.path,
+      HEARTH_BASE_URL: api.baseUrl,
+      HEARTH_OPERATIONS_KEY: OPERATIONS_KEY,
+    }
+    return new Promise((resolve) => {
+      execFile(process.execPath, ['cli/hearth.ts', 'memory', ...args], { env }, (err, out, errText) =>
+        resolve({ code: err ? Number(err.code ?? 1) : 0, out, err: errText }),
+      )
+    })
+  }
+  const file = async (content: string): Promise<string> => {
+    const path = join(folder.path, 'entries.jsonl')
+    await writeFile(path, content)
+    return path
+  }
+  const texts = async (key: string): Promise<string[]> => {
+    const { body } = await api.call('GET', '/api/builder/v1/memory/entries', { key })
+    return body.entries.map(({ text, source }: { text: string; source: string }) => `${source}: ${text}`)
+  }
+
+  it('enables, grants, imports, revokes, disables and deletes', async () => {
+    const { accountId, key } = await api.account()
+    const keyId = await keyIdOf(api, key)
+
+    const enabled = await run('enable', accountId)
+    const granted = await run('grant', keyId, 'read')
+    const entries = ['{"text": "from JSON", "source": "crm"}', '', 'a plain line']
+    const imported = await run('import', await file(entries.join('\n')), accountId, '--source', 'notes')
+    await buildSnapshots(api)
+    const status = await run('status', accountId)
+    const revoked = await run('revoke', keyId, 'read')
+    const disabled = await run('disable', accountId)
+    const list = await run('list')
+    const stored = await texts(key)
+    const deleted = await run('delete', accountId)
+
+    assert.match(enabled.out, /provisioning, 0 entries/)
+    assert.match(granted.out, /may read/)
+    assert.match(imported.out, /Imported 2 entries/)
+    assert.match(status.out, new RegExp(`ready, 2 entries[^]*${keyId} may read`))
+    assert.match(revoked.out, /no longer read/)
+    assert.match(disabled.out, /disabled/)
+    assert.match(list.out, new RegExp(`${accountId} +disabled +2 +0`))
+    assert.deepEqual(stored.toSorted(), ['crm: from JSON', 'notes: a plain line'])
+    assert.match(deleted.out, /is deleted/)
+    assert.deepEqual(await texts(key), [])
+  })
+
+  it('imports more than one request takes', async () => {
+    const { accountId, key } = await api.account()
+    await run('enable', accountId)
+    const lines = Array.from({ length: 1_203 }, (_, i) => `line ${i}`)
+
+    const imported = await run('import', await file(lines.join('\n')), accountId)
+
+    assert.match(imported.out, /Imported 1203/)
+    const { text } = await api.call('GET', '/api/builder/v1/memory/export', { key })
+    assert.equal(text.trim().split('\n').length, 1_203)
+  })
+
+  it('says what is wrong before anything is sent', async () => {
+    const { accountId } = await api.account()
+
+    for (const [args, said] of [
+      [['grant', 'nobody', 'read'], /is no id/],
+      [['grant', accountId, 'own'], /read or write/],
+      [['grant', accountId, 'read'], /no live key/],
+      [['status', accountId], /no memory; enable it first/],
+      [['import', join(folder.path, 'absent'), accountId], /cannot be read/],
+      [['import', await file('fine\n{"text": ""}'), accountId], /line 2: needs a text/],
+    ] as const) {
+      const { code, err } = await run(...args)
+      assert.notEqual(code, 0)
+      assert.match(err, said)
+    }
+  })
+})
