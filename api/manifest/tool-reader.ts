@@ -48,9 +48,9 @@ export class ToolReader {
     const tools: ReadTool[] = []
     for (let at = 0; at < ids.length; at += PAGE) {
       const rows = await toolSourceRepository.readTools(this.#options.db, ids.slice(at, at + PAGE))
-      const isTool = (row: ToolSourceRow): boolean => takesRequests(row)
-      for (const row of rows) if (!isTool(row)) tools.push(withoutTool(row))
-      for (const versioned of await this.#versioned(rows.filter(isTool))) tools.push(this.#read(versioned))
+      for (const row of rows) if (!takesRequests(row)) tools.push(withoutTool(row))
+      const versioned = await this.#versioned(rows.filter(takesRequests))
+      for (const each of versioned) tools.push(this.#read(each))
     }
     return tools
   }

@@ -1,5 +1,4 @@
-import { ToolFilter } from '../../domain/tools/filter.ts'
-import type { FilteredTool } from '../../domain/tools/filter.ts'
+import { type FilteredTool, ToolFilter } from '../../domain/tools/filter.ts'
 import type { Config } from '../../platform/config.ts'
 import type { AccountCaller } from '../http/caller.ts'
 import type { Services } from '../services.ts'

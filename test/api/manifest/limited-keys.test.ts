@@ -12,7 +12,7 @@ describe('a key that is limited to tools', () => {
   let accountId: string
   let open: string
   before(async () => {
-    api = await startApi({ env: { HEARTH_FEATURES: 'webhooks' } })
+    api = await startApi({ env: { HEARTH_FEATURES: 'webhooks', HEARTH_MEMORY: '1' } })
     ;({ accountId, key: open } = await api.account())
     const { db } = api.database
     await buildEndpoint(db, accountId, { name: 'sales-churn' })

@@ -27,13 +27,17 @@ export const getManifest = route({
     const list = await toolsOf(services, caller)
     // The body of a 304 is not built.
     if (etagMatches(req.headers['if-none-match'], list.etag))
-      return reply(304, undefined, { etag: list.etag })
+      return reply(304, undefined, { etag: list.etag, 'cache-control': CACHE_CONTROL })
     return reply(200, serialize(list, services.now()), {
       etag: list.etag,
+      'cache-control': CACHE_CONTROL,
       'content-type': 'application/json; charset=utf-8',
     })
   },
 })
+
+/** Answers differ by account, and must be asked for anew each time. */
+const CACHE_CONTROL = 'private, no-cache'
 
 /** Joins the serialized tools. */
 function serialize({ tools, etag }: ToolList, now: Date): Buffer {

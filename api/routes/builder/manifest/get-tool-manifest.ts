@@ -25,6 +25,7 @@ export const getToolManifest = route({
     if (!tool) throw new ApiError('not_found', 'there is no tool with this name that you may call')
     return reply(200, tool.fragment, {
       etag: `W/"${tool.digest.toString('base64url').slice(0, TAG_CHARACTERS)}"`,
+      'cache-control': 'private, no-cache',
       'content-type': 'application/json; charset=utf-8',
     })
   },

@@ -134,6 +134,7 @@ describe('GET /mcp/manifest (4.6)', () => {
 
     assert.match(etag, /^W\/"[\w-]{22}"$/)
     assert.equal(body.etag, etag)
+    assert.equal(headers['cache-control'], 'private, no-cache')
     const again = await manifest(mine, etag)
     assert.deepEqual([again.status, again.text, again.headers['etag']], [304, '', etag])
     assert.equal((await manifest(mine, `"other", ${etag}`)).status, 304)
