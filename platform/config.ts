@@ -151,7 +151,7 @@ export const SETTINGS = {
   HEARTH_MEMORY_EMBEDDINGS_MODEL: setting(
     'text',
     '',
-    'Endpoint (id or name) of the model of embeddings by which memory is searched, for the API and the workers; when empty, the newest entries come first.',
+    'Endpoint (id or name) of the model of embeddings by which memory is searched; when empty, the newest entries come first.',
   ),
   HEARTH_MEMORY_TOKENS: setting(
     'count',

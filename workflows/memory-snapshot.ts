@@ -9,6 +9,8 @@ const { countMissingMemoryVectors, freezeMemory, publishMemory } = proxyLocalAct
 export interface MemorySnapshotInput {
   namespaceId: string
   build: number
+  /** The model of embeddings whose vectors it waits for; absent where none is set. */
+  modelKey?: string
 }
 
 /**
@@ -18,10 +20,11 @@ export interface MemorySnapshotInput {
 export async function memorySnapshot({
   namespaceId,
   build,
+  modelKey,
 }: MemorySnapshotInput): Promise<{ status: 'ready' | 'gone' }> {
   // The first snapshot of a namespace is waited for.
   if (build > 1) await sleep(PAUSE.forMemory.gatherMs)
-  const frozen = await freezeMemory({ namespaceId, build })
+  const frozen = await freezeMemory({ namespaceId, build, ...(modelKey !== undefined && { modelKey }) })
   if (!frozen) {
     setCurrentDetails('The namespace is gone.')
     return { status: 'gone' }

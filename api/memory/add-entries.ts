@@ -28,7 +28,7 @@ export async function enabledNamespace(trx: Services['db'], accountId: string): 
 /** Writes entries into an account's memory and asks for a snapshot with them, in one transaction. */
 export async function addEntries(
   trx: Transaction<Database>,
-  { secretBox, config }: Pick<Services, 'secretBox' | 'config'>,
+  { secretBox, config, memory }: Pick<Services, 'secretBox' | 'config' | 'memory'>,
   { accountId, keyId }: { accountId: string; keyId: string | null },
   entries: readonly NewMemory[],
 ): Promise<StoredEntry[]> {
@@ -59,6 +59,6 @@ export async function addEntries(
       throw invalid(['body', 'supersedes'], 'there is no such entry, or it is superseded already')
   }
   const stored = await memoryEntryRepository.insertEntries(trx, rows)
-  await requestSnapshot(trx, namespace)
+  await requestSnapshot(trx, namespace, await memory.modelKey())
   return stored
 }

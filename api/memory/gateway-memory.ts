@@ -5,6 +5,7 @@ import * as taskMemoryRepository from '../../db/repositories/memory/task-memory.
 import type { MemoryReader } from '../../db/repositories/memory/task-memory.ts'
 import type { Database } from '../../db/tables.ts'
 import { isChatCapable } from '../../domain/chat/chat.ts'
+import type { Embeddings } from './embeddings.ts'
 import { GrantedMemory, type GrantedMemoryDeps } from './granted-memory.ts'
 import type { KnownMemory } from './known-memory.ts'
 import type { Memory, MemoryRequest, RequestMemory } from './memory.ts'
@@ -17,6 +18,7 @@ const RECALL_FACTOR = 2
 export interface GatewayMemoryDeps extends GrantedMemoryDeps {
   readonly known: Pick<KnownMemory, 'find' | 'during' | 'onAccessChange' | 'refresh'>
   readonly upkeep: Pick<MemoryUpkeep, 'poke'>
+  readonly embeddings: Pick<Embeddings, 'modelKey'>
 }
 
 /** The memory of accounts over this gateway's database; without dependencies it is empty. */
@@ -64,6 +66,10 @@ export class GatewayMemory implements Memory {
     nearness.forget(view, found, entries)
     const byNearness = entries.toSorted((a, b) => found.indexOf(a.id) - found.indexOf(b.id))
     return { entries: byNearness.slice(0, limit), orderedBy: 'nearness' }
+  }
+
+  async modelKey(): Promise<string | undefined> {
+    return this.#deps?.embeddings.modelKey()
   }
 
   accessOf({ accountId, keyId }: { accountId: string; keyId: string }) {

@@ -33,6 +33,8 @@ export interface Memory {
     reader: { accountId: string; keyId: string },
     search: { query: string; limit: number },
   ): Promise<{ entries: StoredEntry[]; orderedBy: 'nearness' | 'recency' }>
+  /** Returns the key of the model of embeddings; undefined where none is set. */
+  modelKey(): Promise<string | undefined>
   /** Returns what a key was granted, as this gateway knows it; an operation checks the grant itself. */
   accessOf(reader: { accountId: string; keyId: string }): { mayRead: boolean; mayWrite: boolean }
   /** Calls the listener when the grants of an account have changed. */

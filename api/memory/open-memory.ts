@@ -42,6 +42,7 @@ export async function openMemory(
     known,
     nearness,
     upkeep,
+    embeddings,
     budget: config.HEARTH_MEMORY_TOKENS,
   })
 }

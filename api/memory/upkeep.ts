@@ -59,20 +59,20 @@ export class MemoryUpkeep implements AsyncDisposable {
   }
 
   async #run(): Promise<void> {
-    await this.#restartStalled()
     const modelKey = await this.#options.embeddings.modelKey()
+    await this.#restartStalled(modelKey)
     if (modelKey === undefined) return
     await this.#remake(modelKey)
     while (!this.#closing.signal.aborted && (await this.#embedBatch(modelKey)));
   }
 
   /** Starts workflows whose execution was ended by hand; one that runs takes no notice. */
-  async #restartStalled(): Promise<void> {
+  async #restartStalled(modelKey: string | undefined): Promise<void> {
     const { db, outbox } = this.#options
     const limits = { wantedS: WANTED_S, buildingS: BUILDING_S, limit: MOST }
     const stalled = await memorySnapshotRepository.listStalledBuilds(db, limits)
     for (const { namespace_id: namespaceId, account_id: accountId, build } of stalled) {
-      const start = memorySnapshotStart({ namespaceId, accountId, build })
+      const start = memorySnapshotStart({ namespaceId, accountId, build, modelKey })
       await db.transaction().execute((trx) => workflowStartRepository.enqueueWorkflow(trx, start))
     }
     if (stalled.length > 0) outbox.poke()
@@ -81,7 +81,8 @@ export class MemoryUpkeep implements AsyncDisposable {
   async #remake(modelKey: string): Promise<void> {
     const { db, outbox } = this.#options
     const others = await memoryVectorRepository.listOtherModels(db, { modelKey, limit: MOST })
-    for (const namespace of others) await db.transaction().execute((trx) => requestSnapshot(trx, namespace))
+    for (const namespace of others)
+      await db.transaction().execute((trx) => requestSnapshot(trx, namespace, modelKey))
     if (others.length > 0) outbox.poke()
   }
 

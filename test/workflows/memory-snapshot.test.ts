@@ -72,41 +72,63 @@ describe('memorySnapshot', () => {
   })
 
   it('goes on in another worker when the first is killed while the vectors are made', async () => {
-    const caller = await api.account()
-    const { db } = api.database
-    const { name, model_key: modelKey } = await buildEndpoint(db, caller.accountId)
+    const name = 'test-embedder'
+    await using other = await startApi({
+      env: {
+        HEARTH_MEMORY: '1',
+        HEARTH_MEMORY_EMBEDDINGS_MODEL: name,
+        TEMPORAL_ADDRESS: temporal.address,
+      },
+    })
+    const caller = await other.account()
+    const { db } = other.database
+    const { model_key: modelKey } = await buildEndpoint(db, caller.accountId, { name })
     await db.insertInto('memory_namespace').values({ id: newId(), account_id: caller.accountId }).execute()
-    const entryId = await remember(api, caller.key, 'to be embedded')
-    const config = { ...api.services.config, HEARTH_MEMORY_EMBEDDINGS_MODEL: name }
+    const entryId = await remember(other, caller.key, 'to be embedded')
+    const snapshots = () => db.selectFrom('memory_snapshot').selectAll().execute()
+    const isReady = async () =>
+      (await operate(other, 'GET', `/accounts/${caller.accountId}/memory`)).body.ready
 
-    const first = startWorkerProcess(config)
-    const frozen = await eventually(
-      'the entries are frozen',
-      async () => (await snapshotsOf(caller.accountId))[0],
-      30_000,
-    )
+    const first = startWorkerProcess(other.services.config)
+    const frozen = await eventually('the entries are frozen', async () => (await snapshots())[0], 30_000)
     first.kill('SIGKILL')
-    const isReady = (await state(caller.accountId)).ready
-    await using _worker = await startControlWorker(temporal, { ...api.services, config })
+    const wasReady = await isReady()
+    await using _worker = await startControlWorker(temporal, other.services)
     const vectors = [{ id: entryId, vector: toBytes(new Float32Array([1, 0])) }]
     await db
       .transaction()
       .execute((trx) =>
         memoryVectorRepository.storeVectors(trx, { accountId: caller.accountId, modelKey, vectors }),
       )
-    await eventually(
-      'the snapshot is ready',
-      async () => ((await state(caller.accountId)).ready ? true : undefined),
-      30_000,
-    )
+    await until(isReady, 30_000)
 
-    const [snapshot, ...others] = await snapshotsOf(caller.accountId)
-    assert.equal(isReady, false)
+    const [snapshot, ...more] = await snapshots()
+    assert.equal(wasReady, false)
     assert.deepEqual([frozen.status, frozen.model_key, frozen.entries], ['building', modelKey, 1])
     assert.equal(snapshot?.id, frozen.id)
-    assert.deepEqual(others, [])
+    assert.deepEqual(more, [])
     await workflow(frozen.namespace_id, 1).result()
     await recordHistory('memory-snapshot-embedded', workflow(frozen.namespace_id, 1))
+  })
+
+  it('is started again when an operator has terminated it', async () => {
+    const caller = await api.account()
+    const { db } = api.database
+    await operate(api, 'POST', `/accounts/${caller.accountId}/memory/enable`)
+    const { id } = await namespaceOf(caller.accountId)
+    await eventually('the workflow has begun', () =>
+      workflow(id, 1)
+        .describe()
+        .catch(() => undefined),
+    )
+    await workflow(id, 1).terminate()
+    const wanted_at = new Date(Date.now() - 120_000)
+    await db.updateTable('memory_namespace').set({ wanted_at }).where('id', '=', id).execute()
+
+    await using _worker = await startControlWorker(temporal, api.services)
+    api.services.memory.changed()
+
+    await ready(caller.accountId, 0)
   })
 
   it('ends quietly when the namespace is deleted meanwhile', async () => {
@@ -190,7 +212,6 @@ function startWorkerProcess(config: Config): ChildProcess {
       HEARTH_CACHE_DIR: config.HEARTH_CACHE_DIR,
       HEARTH_DATA_DIR: config.HEARTH_DATA_DIR,
       HEARTH_OBJECT_DIR: config.HEARTH_OBJECT_DIR,
-      HEARTH_MEMORY_EMBEDDINGS_MODEL: config.HEARTH_MEMORY_EMBEDDINGS_MODEL,
     },
     stdio: 'ignore',
   })

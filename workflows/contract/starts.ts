@@ -71,15 +71,18 @@ export const memorySnapshotStart = ({
   namespaceId,
   accountId,
   build,
+  modelKey,
 }: {
   namespaceId: string
   accountId: string
   build: number
+  /** The model of embeddings whose vectors it waits for. */
+  modelKey: string | undefined
 }) => ({
   workflowId: WORKFLOW_ID.memorySnapshot(namespaceId, build),
   workflow: 'memorySnapshot',
   taskQueue: QUEUES.control,
-  args: [{ namespaceId, build }],
+  args: [{ namespaceId, build, ...(modelKey !== undefined && { modelKey }) }],
   options: {
     search: { HearthAccount: accountId, HearthKind: 'memory-snapshot' },
     summary: `Snapshot ${build} of memory ${namespaceId}`,

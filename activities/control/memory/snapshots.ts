@@ -1,4 +1,3 @@
-import * as callableEndpointRepository from '../../../db/repositories/endpoints/callable.ts'
 import * as memorySnapshotRepository from '../../../db/repositories/memory/snapshots.ts'
 import type { ControlDeps } from '../deps.ts'
 
@@ -13,7 +12,7 @@ export interface FrozenMemory {
   missing: number
 }
 
-export const createMemoryActivities = ({ db, config }: Pick<ControlDeps, 'db' | 'config'>) => ({
+export const createMemoryActivities = ({ db }: Pick<ControlDeps, 'db'>) => ({
   /**
    * Freezes the entries of a namespace as the snapshot of this build; undefined when the namespace is gone. Safe to
    * repeat because a build has one snapshot.
@@ -21,14 +20,12 @@ export const createMemoryActivities = ({ db, config }: Pick<ControlDeps, 'db' | 
   async freezeMemory({
     namespaceId,
     build,
+    modelKey = null,
   }: {
     namespaceId: string
     build: number
+    modelKey?: string | null
   }): Promise<FrozenMemory | undefined> {
-    const model = config.HEARTH_MEMORY_EMBEDDINGS_MODEL
-    const endpoint =
-      model === '' ? undefined : await callableEndpointRepository.findCallableEndpoint(db, model)
-    const modelKey = endpoint?.model_key ?? null
     const snapshot = await db
       .transaction()
       .execute((trx) => memorySnapshotRepository.freezeSnapshot(trx, { namespaceId, build, modelKey }))

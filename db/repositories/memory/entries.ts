@@ -98,8 +98,8 @@ export async function recallEntries(
       for share of g, n
     )
     select e.id, e.sealed, e.source, e.created_at, e.superseded_by
-    from granted join memory_entry e on e.namespace_id = granted.id
-    where e.account_id = ${accountId} and e.superseded_by is null ${chosen}
+    from memory_entry e
+    where e.namespace_id = (select id from granted) and e.account_id = ${accountId} and e.superseded_by is null ${chosen}
     order by e.created_at desc, e.id desc limit ${limit}`.execute(db)
   return rows
 }

@@ -71,9 +71,10 @@ export async function takeMemory(
       join memory_snapshot s on s.id = coalesce(${snapshotId}::uuid, granted.newest)
         and s.namespace_id = granted.id and s.account_id = ${accountId} and s.status = 'ready'
     ), chosen as materialized (
-      select e.id, e.sealed, e.tokens, e.created_at from frozen
-      join memory_entry e on e.namespace_id = frozen.namespace_id and e.version <= frozen.version
-      where e.account_id = ${accountId} and e.superseded_by is null and e.tokens <= ${mostTokens}
+      select e.id, e.sealed, e.tokens, e.created_at from memory_entry e
+      -- As scalars they let the index of the newest entries give the order, whatever the size of the memory.
+      where e.namespace_id = (select namespace_id from frozen) and e.version <= (select version from frozen)
+        and e.account_id = ${accountId} and e.superseded_by is null and e.tokens <= ${mostTokens}
         ${ids ? sql`and e.id = any(${ids}::uuid[])` : sql``}
       order by e.created_at desc, e.id desc limit ${limit}
     ), noted as (

@@ -16,13 +16,14 @@ export const operate = (
 /** Builds the snapshots that were asked for, as the workflow does. */
 export async function buildSnapshots({ database: { db }, services }: TestApi): Promise<void> {
   const activities = createMemoryActivities(services)
+  const modelKey = (await services.memory.modelKey()) ?? null
   const wanted = await db
     .selectFrom('memory_namespace')
     .select(['id', 'wanted_build'])
     .where('wanted_build', 'is not', null)
     .execute()
   for (const { id: namespaceId, wanted_build: build } of wanted) {
-    const frozen = await activities.freezeMemory({ namespaceId, build: build ?? 0 })
+    const frozen = await activities.freezeMemory({ namespaceId, build: build ?? 0, modelKey })
     if (frozen) await activities.publishMemory({ namespaceId, snapshotId: frozen.snapshotId })
   }
   await services.memory.refresh()

@@ -18,11 +18,12 @@ export const enableMemory = route({
   errors: ['not_found'],
 
   async handler({ params: { account_id: accountId } }, services) {
-    const { db, outbox } = services
+    const { db, outbox, memory } = services
     if (!(await accountRepository.findAccount(db, accountId))) throw accountNotFound()
+    const modelKey = await memory.modelKey()
     await db.transaction().execute(async (trx) => {
       const namespace = await memoryNamespaceRepository.enableNamespace(trx, accountId)
-      if (namespace.snapshot_id === null) await requestSnapshot(trx, namespace)
+      if (namespace.snapshot_id === null) await requestSnapshot(trx, namespace, modelKey)
     })
     outbox.poke()
     return readAccountMemory(services, accountId)
