@@ -7,7 +7,7 @@ import type { Tool } from './tool.ts'
 
 const configured = new WeakMap<Config, ToolFilter>()
 
-/** Returns the filter of the configuration, made once. */
+/** Returns the filter of the configuration, made once. It leaves the operations, which every manifest has. */
 function configuredFilter(config: Config): ToolFilter {
   let filter = configured.get(config)
   if (!filter) {
@@ -15,6 +15,7 @@ function configuredFilter(config: Config): ToolFilter {
       kinds: config.HEARTH_TOOL_KINDS,
       stabilities: config.HEARTH_TOOL_STABILITY,
       slugs: config.HEARTH_TOOL_SLUGS,
+      allowsOperations: true,
     })
     configured.set(config, filter)
   }

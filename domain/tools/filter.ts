@@ -11,6 +11,8 @@ interface Rules {
   kinds?: readonly string[]
   stabilities?: readonly string[]
   slugs?: readonly string[]
+  /** Allows the operations of the platform whatever the other rules say. */
+  allowsOperations?: boolean
 }
 
 /** Limits tools by kind, by stability and by slug. An empty list does not limit; a tool must pass every other one. */
@@ -20,12 +22,15 @@ export class ToolFilter {
   readonly #kinds: readonly string[]
   readonly #stabilities: readonly string[]
   readonly #slugs: readonly string[]
+  readonly #allowsOperations: boolean
 
-  constructor({ kinds = [], stabilities = [], slugs = [] }: Rules) {
+  constructor({ kinds = [], stabilities = [], slugs = [], allowsOperations = false }: Rules) {
     this.#kinds = kinds
     this.#stabilities = stabilities
     this.#slugs = slugs
-    this.id = JSON.stringify([kinds, stabilities, slugs].map((list) => [...new Set(list)].toSorted()))
+    this.#allowsOperations = allowsOperations
+    const rules = [kinds, stabilities, slugs].map((list) => [...new Set(list)].toSorted())
+    this.id = JSON.stringify([...rules, allowsOperations])
   }
 
   /**
@@ -47,6 +52,7 @@ export class ToolFilter {
   }
 
   allows({ slug, kind, stability }: FilteredTool): boolean {
+    if (this.#allowsOperations && kind === 'operation') return true
     return (
       allowsValue(this.#kinds, kind) &&
       allowsValue(this.#stabilities, stability) &&

@@ -6,6 +6,8 @@ import { buildEndpoint, buildHeldTask } from '../../support/builders/build-endpo
 import { startApi, type TestApi } from '../../support/servers/api.ts'
 
 const BUILDER = '/api/builder/v1'
+/** Every manifest has the operations; only a key can be limited to other tools. */
+const OPERATIONS = ['training.merge', 'training.retrain_on']
 
 describe('a key that is limited to tools', () => {
   let api: TestApi
@@ -136,9 +138,12 @@ describe('a key that is limited to tools', () => {
   })
 
   for (const [env, expected] of [
-    [{ HEARTH_TOOL_KINDS: 'llm,operation' }, ['sales-forecast', 'training.merge', 'training.retrain_on']],
-    [{ HEARTH_TOOL_SLUGS: 'sales-*, support-chat' }, ['sales-churn', 'sales-forecast', 'support-chat']],
-    [{ HEARTH_TOOL_STABILITY: 'beta' }, []],
+    [{ HEARTH_TOOL_KINDS: 'llm' }, ['sales-forecast', ...OPERATIONS]],
+    [
+      { HEARTH_TOOL_SLUGS: 'sales-*, support-chat' },
+      ['sales-churn', 'sales-forecast', 'support-chat', ...OPERATIONS],
+    ],
+    [{ HEARTH_TOOL_STABILITY: 'beta' }, OPERATIONS],
   ] as const) {
     it(`sees no more than the configuration shows: ${JSON.stringify(env)}`, async () => {
       await using gateway = await startApi({ database: api.database, env })
