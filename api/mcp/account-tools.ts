@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import type { ToolList as ManifestList } from '../manifest/tool-list.ts'
 import { mayUse, toolsOf } from '../manifest/tools-of.ts'
 import { ManifestTool } from './manifest-tool.ts'
@@ -36,7 +37,7 @@ export function accountTools({
       const usable = own.filter(({ name }) => mayUse(caller, { slug: name }))
       const taken = new Set(own.map(({ name }) => name))
       const others = list.tools.filter(({ slug }) => !taken.has(slug)).map((tool) => ManifestTool.of(tool))
-      tools = new ToolList([...usable, ...others], `${list.digest.toString('base64url')}${variant}`)
+      tools = new ToolList([...usable, ...others], digestOf(list, usable))
       variants.set(variant, tools)
     }
     return tools
@@ -47,3 +48,10 @@ function memoryTools({ caller, services }: Pick<RequestOfAccount, 'caller' | 'se
   const { mayRead, mayWrite } = services.memory.accessOf(caller)
   return [...(mayWrite ? [rememberTool] : []), ...(mayRead ? [recallTool] : [])]
 }
+
+/** Equal manifests of different keys may come with different built-in tools. */
+const digestOf = ({ digest }: ManifestList, builtIn: readonly Tool[]): string =>
+  createHash('sha256')
+    .update(digest)
+    .update(builtIn.map(({ name }) => name).join())
+    .digest('base64url')

@@ -3,6 +3,7 @@ import { emit } from '../events.ts'
 import type { Services } from '../services.ts'
 import type { Offer } from './offer.ts'
 import { checkOrigin } from './origin.ts'
+import { RawList } from './raw-list.ts'
 import { serverFor } from './server.ts'
 import { ToolChanges } from './tool-changes.ts'
 import type { AccountRequest, RequestOfAccount } from './tool.ts'
@@ -31,7 +32,8 @@ export class McpHandler {
     const { caller, req, body } = request
     const services = this.#services
     checkOrigin(req, services.gateway.baseUrl)
-    const on: RequestOfAccount = { caller, request: withoutLimit(request), services }
+    const list = new RawList()
+    const on: RequestOfAccount = { caller, request: withoutLimit(request), services, list }
     // Changes are seen of tools that have been read.
     if (isListening(body)) await this.#offer.toolsOf(on)
     const options = {
@@ -41,7 +43,7 @@ export class McpHandler {
     const response = await this.#changes.serve(caller.accountId, () =>
       this.#handler.fetch(webRequest(request), options),
     )
-    await sendResponse(response, request)
+    await sendResponse(response, request, list)
   }
 }
 

@@ -1,4 +1,5 @@
 import { Server } from '@modelcontextprotocol/server'
+import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/ajv'
 import { VERSION } from '../../platform/version.ts'
 import { serveCompletions } from './completions.ts'
 import type { Offer } from './offer.ts'
@@ -24,15 +25,37 @@ const CAPABILITIES = {
   extensions: { [TASKS_EXTENSION]: {} },
 }
 
-/** Returns the protocol's server for one request: it keeps nothing for the next. */
+const validator = new AjvJsonSchemaValidator()
+
+/** The methods that are served, by the beginning of their names. */
+const METHODS: Readonly<Record<string, (server: Server, on: RequestOfAccount, offer: Offer) => void>> = {
+  tools: serveTools,
+  tasks: serveTasks,
+  resources: serveResources,
+  prompts: servePrompts,
+  completion: serveCompletions,
+}
+
+/** Returns the protocol's server for one request: it keeps nothing for the next, and serves what the request asks for. */
 export function serverFor(on: RequestOfAccount, offer: Offer): Server {
-  const server = new Server(INFO, { capabilities: CAPABILITIES, instructions: INSTRUCTIONS })
-  serveTools(server, on, offer)
-  serveTasks(server, on, offer)
+  const server = new Server(INFO, {
+    capabilities: CAPABILITIES,
+    instructions: INSTRUCTIONS,
+    jsonSchemaValidator: validator,
+  })
   // A key that is limited to tools reads nothing else of its account.
-  const readable = on.caller.tools ? { ...offer, resources: [], prompts: [] } : offer
-  serveResources(server, on, readable)
-  servePrompts(server, on, readable)
-  serveCompletions(server, on, readable)
+  const offered = on.caller.tools ? { ...offer, resources: [], prompts: [] } : offer
+  for (const method of methodsIn(on.request.body)) METHODS[method]?.(server, on, offered)
   return server
+}
+
+/** Returns the beginnings of the methods of a message, or of a batch of messages. */
+function methodsIn(body: unknown): Set<string> {
+  const messages = Array.isArray(body) ? (body as unknown[]) : [body]
+  return new Set(
+    messages.map((message) => {
+      const { method } = (message ?? {}) as { method?: unknown }
+      return typeof method === 'string' ? (method.split('/')[0] ?? '') : ''
+    }),
+  )
 }

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
-import { ProtocolError, ProtocolErrorCode, type Tool as ToolEntry } from '@modelcontextprotocol/server'
+import { ProtocolError, ProtocolErrorCode } from '@modelcontextprotocol/server'
+import { LRUCache } from 'lru-cache'
 import { safeNames } from './names.ts'
 import type { Tool } from './tool.ts'
 
@@ -7,7 +8,13 @@ import type { Tool } from './tool.ts'
 export type NameForm = 'slugs' | 'safe'
 
 /** The most tools of a page. */
-const PAGE = 200
+const PAGE = 1_000
+
+/** The pages that were listed last, by their list; equal lists of several accounts share them. */
+const pages = new LRUCache<string, Buffer>({
+  maxSize: 32 * 1024 * 1024,
+  sizeCalculation: ({ length }) => length + 1,
+})
 
 /** The tools of an account at one moment. A call takes both forms of a tool's name, whichever was listed. */
 export class ToolList {
@@ -28,12 +35,23 @@ export class ToolList {
     return this.#bySlug.get(name) ?? this.#safeNames.byName.get(name)
   }
 
-  /** Returns one page of the listing. Throws for a cursor of another listing, whose pages would not fit together. */
-  page(cursor: string | undefined, form: NameForm): { tools: ToolEntry[]; nextCursor?: string } {
+  /**
+   * Returns one page of the listing, as the JSON of its tools. Throws for a cursor of another listing, whose pages
+   * would not fit together.
+   */
+  page(cursor: string | undefined, form: NameForm): { bytes: Buffer; nextCursor?: string } {
     const from = cursor === undefined ? 0 : this.#decode(cursor)
     const to = from + PAGE
-    const tools = this.#tools.slice(from, to).map((tool) => this.#entryOf(tool, form))
-    return { tools, ...(to < this.#tools.length && { nextCursor: this.#encode(to) }) }
+    const key = `${this.#digest} ${form} ${from}`
+    let bytes = pages.get(key)
+    if (!bytes) pages.set(key, (bytes = Buffer.from(this.#textOf(from, to, form))))
+    return { bytes, ...(to < this.#tools.length && { nextCursor: this.#encode(to) }) }
+  }
+
+  #textOf(from: number, to: number, form: NameForm): string {
+    const names = form === 'safe' ? this.#safeNames.bySlug : undefined
+    const page = this.#tools.slice(from, to)
+    return page.map((tool) => textOf(tool, names?.get(tool.name) ?? tool.name)).join(',')
   }
 
   get #safeNames() {
@@ -44,15 +62,6 @@ export class ToolList {
     const bySlug = safeNames(this.#tools.map(({ name }) => name))
     const byName = new Map(this.#tools.map((tool) => [bySlug.get(tool.name) ?? tool.name, tool]))
     return { bySlug, byName }
-  }
-
-  #entryOf(tool: Tool, form: NameForm): ToolEntry {
-    const entry = entryOf(tool)
-    if (form === 'slugs') return entry
-    const name = this.#safeNames.bySlug.get(tool.name) ?? tool.name
-    return name === tool.name
-      ? entry
-      : { ...entry, name, _meta: { ...entry._meta, 'hearth/slug': tool.name } }
   }
 
   #encode(offset: number): string {
@@ -70,27 +79,33 @@ export class ToolList {
   }
 }
 
-function entryOf({
-  name,
-  title,
-  description,
-  inputSchema,
-  outputSchema,
-  annotations,
-  meta,
-}: Tool): ToolEntry {
+/** The JSON of tools by the name that they were last listed under, which rarely changes. */
+const texts = new WeakMap<Tool, { name: string; text: string }>()
+
+function textOf(tool: Tool, name: string): string {
+  const known = texts.get(tool)
+  if (known?.name === name) return known.text
+  const text = JSON.stringify(entryOf(tool, name))
+  texts.set(tool, { name, text })
+  return text
+}
+
+/** Returns a tool as the protocol lists it. */
+function entryOf(tool: Tool, name: string): object {
+  const { title, description, inputSchema, outputSchema, annotations, meta } = tool
+  const isAlias = name !== tool.name
   return {
     name,
     title,
     description,
-    inputSchema: inputSchema as ToolEntry['inputSchema'],
-    ...(outputSchema && { outputSchema: outputSchema as ToolEntry['inputSchema'] }),
+    inputSchema,
+    ...(outputSchema && { outputSchema }),
     annotations,
-    ...(meta && { _meta: meta }),
+    ...((meta ?? isAlias) && { _meta: { ...meta, ...(isAlias && { 'hearth/slug': tool.name }) } }),
   }
 }
 
 const digestOf = (tools: readonly Tool[]): string =>
   createHash('sha256')
-    .update(JSON.stringify(tools.map(entryOf)))
+    .update(JSON.stringify(tools.map((tool) => entryOf(tool, tool.name))))
     .digest('base64url')

@@ -7,6 +7,7 @@ import type {
 import type { AccountCaller } from '../http/caller.ts'
 import type { AnyRequest } from '../http/route.ts'
 import type { Services } from '../services.ts'
+import type { RawList } from './raw-list.ts'
 import type { TaskState } from './tasks/state.ts'
 
 export type JsonObject = Record<string, unknown>
@@ -21,6 +22,8 @@ export interface RequestOfAccount {
   /** The request as operations get it. A tool that the key may use calls them without the key's limit. */
   readonly request: AccountRequest
   readonly services: Services
+  /** The list of tools that its response has. */
+  readonly list: RawList
 }
 
 /** The call of a tool on behalf of a request. */

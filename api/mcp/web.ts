@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import type { AnyRequest } from '../http/route.ts'
+import type { RawList } from './raw-list.ts'
 
 /** The headers that the protocol reads, beside its own. */
 const READ: ReadonlySet<string> = new Set(['accept', 'content-type', 'last-event-id'])
@@ -14,16 +15,24 @@ export function webRequest({ req, signal }: AnyRequest): Request {
 }
 
 /** Sends a response of the protocol's server: at once when it is whole, else as its events come. */
-export async function sendResponse(response: Response, { res, signal }: AnyRequest): Promise<void> {
+export async function sendResponse(
+  response: Response,
+  { res, signal }: AnyRequest,
+  list: RawList,
+): Promise<void> {
   const { status, headers, body } = response
   for (const [name, value] of headers) res.setHeader(name, value)
   if (!headers.has('cache-control')) res.setHeader('cache-control', 'no-store')
   if (!body || !headers.get('content-type')?.startsWith('text/event-stream')) {
-    const bytes = Buffer.from(await response.arrayBuffer())
-    res.writeHead(status, { 'content-length': bytes.length }).end(bytes)
+    const pieces = list.fill(await response.text())
+    res.cork()
+    res.writeHead(status, { 'content-length': pieces.reduce((sum, { length }) => sum + length, 0) })
+    for (const piece of pieces) res.write(piece)
+    res.end()
+    res.uncork()
     return
   }
-  res.writeHead(status)
+  res.writeHead(status).flushHeaders()
   const reader = body.getReader()
   const leave = () => void reader.cancel().catch(() => {})
   signal.addEventListener('abort', leave, { once: true })
@@ -31,7 +40,9 @@ export async function sendResponse(response: Response, { res, signal }: AnyReque
     for (;;) {
       const { done, value } = await reader.read()
       if (done || res.destroyed) break
-      if (!res.write(value)) await once(res, 'drain', { signal })
+      // A chunk is a whole event.
+      const isTaken = list.fill(Buffer.from(value).toString()).map((piece) => res.write(piece))
+      if (isTaken.includes(false)) await once(res, 'drain', { signal })
     }
   } finally {
     signal.removeEventListener('abort', leave)

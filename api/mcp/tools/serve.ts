@@ -18,7 +18,10 @@ export function serveTools(server: Server, on: RequestOfAccount, offer: Offer): 
   const form = ((query as { names?: NameForm } | undefined)?.names ?? 'slugs') satisfies NameForm
 
   server.setRequestHandler('tools/list', ({ params }) =>
-    guarded(log, async () => (await offer.toolsOf(on)).page(params?.cursor, form)),
+    guarded(log, async () => {
+      const { bytes, ...page } = (await offer.toolsOf(on)).page(params?.cursor, form)
+      return { ...page, tools: on.list.hold(bytes) }
+    }),
   )
   server.setRequestHandler('tools/call', ({ params: { name, arguments: args = {} } }, mcp) =>
     guarded(log, async () => {

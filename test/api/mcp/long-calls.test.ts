@@ -2,10 +2,8 @@ import assert from 'node:assert/strict'
 import { request } from 'undici'
 import type { EndpointRow } from '../../../db/tables/models.ts'
 import { InferenceApi } from '../../support/servers/inference-api.ts'
-import { connectMcp, REVISIONS } from '../../support/servers/mcp-client.ts'
+import { connectMcp, REVISIONS, withTasks } from '../../support/servers/mcp-client.ts'
 import { addModel, until } from '../../support/servers/node.ts'
-
-const TASKS = 'io.modelcontextprotocol/tasks'
 
 describe('a call that takes longer than its client waits', () => {
   let on: InferenceApi
@@ -71,7 +69,7 @@ describe('a call that takes longer than its client waits', () => {
   }).timeout(120_000)
 
   it('becomes a task for clients that have declared tasks, which they poll and cancel', async () => {
-    const mcp = modern(on)
+    const mcp = withTasks(on.api, on.caller.key)
 
     const [done, cancelled] = [await mcp('tools/call', call()), await mcp('tools/call', call())]
     const working = await mcp('tasks/get', { taskId: done.taskId })
@@ -87,7 +85,7 @@ describe('a call that takes longer than its client waits', () => {
     assert.deepEqual(ended.result.structuredContent.result, { predictions: [7] })
     assert.equal(acknowledged.resultType, 'complete')
     assert.equal(gone.status, 'cancelled')
-    const stranger = modern(on, (await on.api.account()).key)
+    const stranger = withTasks(on.api, (await on.api.account()).key)
     await assert.rejects(stranger('tasks/get', { taskId: done.taskId }), /there is no task with this id/)
 
     function call() {
@@ -125,28 +123,3 @@ describe('a call that takes longer than its client waits', () => {
     assert.match((await ours())?.error ?? '', /the caller left/)
   })
 })
-
-/** Returns a client of 2026-07-28 that has declared tasks: the official one has no methods for them. */
-function modern({ api, caller }: InferenceApi, key = caller.key) {
-  // oxlint-disable-next-line typescript/no-explicit-any -- results of every shape
-  return async (method: string, params: { name?: string; taskId?: string } & object): Promise<any> => {
-    const revision = '2026-07-28'
-    const _meta = {
-      'io.modelcontextprotocol/protocolVersion': revision,
-      'io.modelcontextprotocol/clientInfo': { name: 'test', version: '1.0.0' },
-      'io.modelcontextprotocol/clientCapabilities': { extensions: { [TASKS]: {} } },
-    }
-    const { body } = await api.call('POST', '/mcp', {
-      key,
-      body: { jsonrpc: '2.0', id: 1, method, params: { ...params, _meta } },
-      headers: {
-        accept: 'application/json, text/event-stream',
-        'mcp-protocol-version': revision,
-        'mcp-method': method,
-        'mcp-name': params.name ?? params.taskId ?? '',
-      },
-    })
-    if (body.error) throw new Error(body.error.message)
-    return body.result
-  }
-}

@@ -126,6 +126,16 @@ describe('the tools of an account', () => {
     await assert.rejects(mcp.client.readResource({ uri: `hearth://datasets/${newId()}/rows` }))
   })
 
+  it('are those of each key, although two keys have nothing of the manifest', async () => {
+    for (const name of ['list_models', 'get_endpoint']) {
+      await using mcp = await connectMcp(on.api, await limited(name))
+
+      assert.deepEqual(await namesOf(mcp), [name])
+    }
+    await using none = await connectMcp(on.api, await limited('nothing-of-this-name'))
+    assert.deepEqual(await namesOf(none), [])
+  })
+
   it('wait on by run_inference for a limited key that has it', async () => {
     const cold = await on.endpointOver(await addModel(on.api, { name: 'cold' }), { name: 'cold-one' })
     await using mcp = await connectMcp(on.api, await limited('run_inference'))

@@ -53,3 +53,33 @@ export async function connectMcp(
     [Symbol.asyncDispose]: () => client.close(),
   }
 }
+
+/** Returns a client of 2026-07-28 that has declared tasks: the official one has no methods for them. */
+export function withTasks(api: TestApi, key: string) {
+  // oxlint-disable-next-line typescript/no-explicit-any -- results of every shape
+  return async (
+    method: string,
+    params: { name?: string; taskId?: string; arguments?: object },
+  ): Promise<any> => {
+    const revision = '2026-07-28'
+    const _meta = {
+      'io.modelcontextprotocol/protocolVersion': revision,
+      'io.modelcontextprotocol/clientInfo': { name: 'test', version: '1.0.0' },
+      'io.modelcontextprotocol/clientCapabilities': {
+        extensions: { 'io.modelcontextprotocol/tasks': {} },
+      },
+    }
+    const { body } = await api.call('POST', '/mcp', {
+      key,
+      body: { jsonrpc: '2.0', id: 1, method, params: { ...params, _meta } },
+      headers: {
+        accept: 'application/json, text/event-stream',
+        'mcp-protocol-version': revision,
+        'mcp-method': method,
+        'mcp-name': params.name ?? params.taskId ?? '',
+      },
+    })
+    if (body.error) throw new Error(body.error.message)
+    return body.result
+  }
+}

@@ -1,0 +1,71 @@
+import assert from 'node:assert/strict'
+import { startApi, type TestApi } from '../../support/servers/api.ts'
+
+const LIST = { jsonrpc: '2.0', id: 1, method: 'tools/list' }
+const accept = 'application/json, text/event-stream'
+
+describe('requests to /mcp', () => {
+  let api: TestApi
+  let key: string
+  before(async () => {
+    api = await startApi()
+    ;({ key } = await api.account())
+  })
+  after(() => api[Symbol.asyncDispose]())
+
+  const post = (headers: Record<string, string>, body: object = LIST) =>
+    api.call('POST', '/mcp', { key, body, headers: { accept, ...headers } })
+  const host = () => new URL(api.baseUrl).host
+
+  it('are refused from pages of elsewhere, and from names that were pointed at this machine', async () => {
+    const refused = [
+      { origin: 'http://evil.example.com' },
+      { origin: 'null' },
+      { origin: 'http://localhost:1' },
+      { host: 'evil.example.com' },
+      { host: 'evil.example.com', origin: 'http://evil.example.com' },
+    ]
+
+    for (const headers of refused) {
+      const { status, body } = await post(headers as never)
+      assert.equal(status, 403, JSON.stringify(headers))
+      assert.equal(body.error.data.code, 'forbidden')
+    }
+    for (const headers of [{}, { origin: api.baseUrl }, { host: host().replace('127.0.0.1', 'localhost') }]) {
+      assert.equal((await post(headers as never)).status, 200, JSON.stringify(headers))
+    }
+  })
+
+  it('are refused in the form of the protocol when they cannot be read', async () => {
+    const raw = (text: string, contentType = 'application/json') =>
+      api.call('POST', '/mcp', { key, raw: text, headers: { accept, 'content-type': contentType } })
+
+    const [broken, form, deep, empty] = [
+      await raw('{"jsonrpc":'),
+      await raw('a=1', 'application/x-www-form-urlencoded'),
+      await raw(`${'['.repeat(100)}${']'.repeat(100)}`),
+      await raw('{}'),
+    ]
+
+    assert.deepEqual([broken.status, broken.body.error.code], [400, -32_700])
+    assert.equal(form.status, 415)
+    assert.equal(deep.status, 400)
+    assert.equal(empty.status, 400)
+    for (const { body } of [broken, form, deep]) assert.deepEqual([body.jsonrpc, body.id], ['2.0', null])
+  })
+
+  it('are counted by the rate limit of their account', async () => {
+    await using limited = await startApi({
+      database: api.database,
+      env: { HEARTH_RATE_LIMIT: '1', HEARTH_RATE_BURST: '2' },
+    })
+
+    const statuses: number[] = []
+    for (let i = 0; i < 4; i++) {
+      const { status } = await limited.call('POST', '/mcp', { key, body: LIST, headers: { accept } })
+      statuses.push(status)
+    }
+
+    assert.ok(statuses.includes(429), statuses.join())
+  })
+})
