@@ -1,5 +1,5 @@
 import { Client, type ClientOptions, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
-import type { TestApi } from './api.ts'
+import type { AnyBody, TestApi } from './api.ts'
 
 /** The revisions of the protocol that clients speak. */
 export const REVISIONS = ['2025-11-25', '2026-07-28'] as const
@@ -20,8 +20,7 @@ export interface McpClient extends AsyncDisposable {
 export interface ToolAnswer {
   isError: boolean
   text: string
-  // oxlint-disable-next-line typescript/no-explicit-any -- tests look into results of every shape
-  body: any
+  body: AnyBody
 }
 
 /** Connects the official client to the gateway. */
@@ -54,21 +53,21 @@ export async function connectMcp(
   }
 }
 
+interface TaskParams {
+  name?: string
+  taskId?: string
+  arguments?: object
+}
+
 /** Returns a client of 2026-07-28 that has declared tasks: the official one has no methods for them. */
 export function withTasks(api: TestApi, key: string) {
-  // oxlint-disable-next-line typescript/no-explicit-any -- results of every shape
-  return async (
-    method: string,
-    params: { name?: string; taskId?: string; arguments?: object },
-  ): Promise<any> => {
-    const revision = '2026-07-28'
-    const _meta = {
-      'io.modelcontextprotocol/protocolVersion': revision,
-      'io.modelcontextprotocol/clientInfo': { name: 'test', version: '1.0.0' },
-      'io.modelcontextprotocol/clientCapabilities': {
-        extensions: { 'io.modelcontextprotocol/tasks': {} },
-      },
-    }
+  const revision = '2026-07-28'
+  const _meta = {
+    'io.modelcontextprotocol/protocolVersion': revision,
+    'io.modelcontextprotocol/clientInfo': { name: 'test', version: '1.0.0' },
+    'io.modelcontextprotocol/clientCapabilities': { extensions: { 'io.modelcontextprotocol/tasks': {} } },
+  }
+  return async (method: string, params: TaskParams): Promise<AnyBody> => {
     const { body } = await api.call('POST', '/mcp', {
       key,
       body: { jsonrpc: '2.0', id: 1, method, params: { ...params, _meta } },
