@@ -36,9 +36,6 @@ await fill()
 
 const view: AccountMemoryView = {
   namespaceId,
-  snapshotId,
-  version: ENTRIES,
-  modelKey: MODEL,
   readers: new Set([keyId]),
   writers: new Set(),
 }

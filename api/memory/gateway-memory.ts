@@ -54,8 +54,7 @@ export class GatewayMemory implements Memory {
     if (!this.#deps) return { entries: [], orderedBy: 'recency' }
     const { db, known, nearness } = this.#deps
     const view = known.find(accountId)
-    const found =
-      view && (await nearness.find(accountId, view, query, RECALL_FACTOR * limit, Number.POSITIVE_INFINITY))
+    const found = view && (await nearness.find(accountId, view, query, RECALL_FACTOR * limit))
     const reader = { accountId, keyId }
     if (!found) {
       const newest = memoryEntryRepository.recallEntries(db, { ...reader, limit })
@@ -63,7 +62,6 @@ export class GatewayMemory implements Memory {
     }
     const options = { ...reader, limit: found.length, ids: found }
     const entries = await known.during(memoryEntryRepository.recallEntries(db, options))
-    nearness.forget(view, found, entries)
     const byNearness = entries.toSorted((a, b) => found.indexOf(a.id) - found.indexOf(b.id))
     return { entries: byNearness.slice(0, limit), orderedBy: 'nearness' }
   }

@@ -76,14 +76,19 @@ export class GrantedMemory implements RequestMemory {
     const view = known.find(this.#reader.accountId)
     const ids =
       view && (await nearness.find(this.#reader.accountId, view, queryOf(messagesOf(json)), CANDIDATES))
-    const { entries } = await taskMemoryRepository.takeMemory(db, this.#reader, {
-      snapshotId: this.#snapshotId,
-      ids,
-      mostTokens: budget - HEAD_TOKENS,
-      limit: CANDIDATES,
-    })
+    const take = (chosen: readonly string[] | undefined) =>
+      taskMemoryRepository.takeMemory(db, this.#reader, {
+        snapshotId: this.#snapshotId,
+        ids: chosen,
+        mostTokens: budget - HEAD_TOKENS,
+        limit: CANDIDATES,
+      })
+    const taken = await take(ids)
+    let { entries } = taken
+    if (view) nearness.forget(view, taken.gone)
+    // All that is nearest may be newer than the snapshot, or deleted.
+    if (ids && entries.length === 0) ({ entries } = await take(undefined))
     if (entries.length === 0) return json
-    if (ids) nearness.forget(view, ids, entries)
     const inOrder = ids ? entries.toSorted((a, b) => ids.indexOf(a.id) - ids.indexOf(b.id)) : entries
     const remembered = withinBudget(inOrder, budget).map(({ id, sealed, created_at: at }) => ({
       text: secretBox.open(sealed, `memory_entry/${id}`).toString(),

@@ -11,10 +11,6 @@ import { emit } from '../events.ts'
 /** The memory of an account with a key that may read or write it. */
 export interface AccountMemoryView {
   readonly namespaceId: string
-  readonly snapshotId: string | null
-  /** The snapshot holds the entries up to this version. */
-  readonly version: number
-  readonly modelKey: string | null
   readonly readers: ReadonlySet<string>
   readonly writers: ReadonlySet<string>
 }
@@ -90,9 +86,6 @@ export class KnownMemory implements AsyncDisposable {
         row.account_id,
         {
           namespaceId: row.namespace_id,
-          snapshotId: row.snapshot_id,
-          version: row.version ?? 0,
-          modelKey: row.model_key,
           readers: new Set(row.readers),
           writers: new Set(row.writers),
         },

@@ -14,14 +14,13 @@ const MOST_BYTES = 128 * 1024 * 1024
 const PAGE = 2_000
 /** A request waits no longer for the vector of its query, and is then given the newest entries. */
 const QUERY_MS = 500
-/** An index is looked at again after this time, because vectors may have come after the snapshot. */
-const AGAIN_MS = 2_000
+/** An index is looked at again after this time, because entries may have got vectors since. */
+const AGAIN_MS = 1_000
 
 interface Loaded {
   readonly index: VectorIndex
   /** The last vector that it has. */
   stored: number
-  snapshotId: string | null
   readAt: number
 }
 
@@ -50,7 +49,6 @@ export class Nearness {
     view: AccountMemoryView,
     text: string,
     count: number,
-    version = view.version,
   ): Promise<string[] | undefined> {
     const { embeddings, log } = this.#options
     const modelKey = text === '' ? undefined : await embeddings.modelKey()
@@ -61,7 +59,7 @@ export class Nearness {
       const vectors = await embeddings.embed(accountId, [text], AbortSignal.timeout(QUERY_MS))
       const [query] = vectors ?? []
       if (!query) embeddings.loadSoon(accountId)
-      const nearest = query && index.nearest(query, count, version)
+      const nearest = query && index.nearest(query, count)
       return nearest && nearest.length > 0 ? nearest : undefined
     } catch (err) {
       emit(log, 'memory.not_ranked', { err, account_id: accountId })
@@ -69,20 +67,16 @@ export class Nearness {
     }
   }
 
-  /** Drops the entries that were found and then not read, because they were deleted or superseded. */
-  forget(view: AccountMemoryView, found: readonly string[], read: readonly { id: string }[]): void {
-    const alive = new Set(read.map(({ id }) => id))
-    const gone = found.filter((id) => !alive.has(id))
+  /** Leaves entries that were deleted or superseded out of later searches. */
+  forget({ namespaceId }: AccountMemoryView, gone: readonly string[]): void {
     if (gone.length === 0) return
-    for (const [key, { index }] of this.#loaded.entries())
-      if (key.startsWith(view.namespaceId)) index.drop(gone)
+    for (const [key, { index }] of this.#loaded.entries()) if (key.startsWith(namespaceId)) index.drop(gone)
   }
 
   async #indexOf(accountId: string, view: AccountMemoryView, modelKey: string): Promise<VectorIndex> {
     const key = `${view.namespaceId} ${modelKey}`
     const known = this.#loaded.get(key)
-    const isCurrent = known?.snapshotId === view.snapshotId && performance.now() - known.readAt < AGAIN_MS
-    if (known && isCurrent) return known.index
+    if (known && performance.now() - known.readAt < AGAIN_MS) return known.index
     const loading = this.#loading.get(key)
     if (loading) return loading
     const read = this.#read(accountId, view, modelKey, known)
@@ -92,11 +86,11 @@ export class Nearness {
 
   async #read(
     accountId: string,
-    { namespaceId, snapshotId }: AccountMemoryView,
+    { namespaceId }: AccountMemoryView,
     modelKey: string,
     known: Loaded | undefined,
   ): Promise<VectorIndex> {
-    const loaded = known ?? { index: new VectorIndex(), stored: 0, snapshotId, readAt: 0 }
+    const loaded = known ?? { index: new VectorIndex(), stored: 0, readAt: 0 }
     const { index } = loaded
     for (let isFull = true; isFull;) {
       const rows = await memoryVectorRepository.listVectors(this.#options.db, {
@@ -106,13 +100,12 @@ export class Nearness {
         after: loaded.stored,
         limit: PAGE,
       })
-      for (const { id, version, stored, vector } of rows) {
-        index.add(id, version, fromBytes(vector))
+      for (const { id, stored, vector } of rows) {
+        index.add(id, fromBytes(vector))
         loaded.stored = stored
       }
       isFull = rows.length === PAGE
     }
-    loaded.snapshotId = snapshotId
     loaded.readAt = performance.now()
     this.#loaded.set(`${namespaceId} ${modelKey}`, loaded, { size: index.bytes + 1 })
     return index

@@ -4,7 +4,6 @@ const FIRST_ROWS = 64
 /** Vectors of one length with the entries that they stand for. */
 export class VectorIndex {
   readonly #ids: string[] = []
-  readonly #versions: number[] = []
   readonly #dropped = new Set<string>()
   #width = 0
   #vectors = new Float32Array(0)
@@ -18,23 +17,22 @@ export class VectorIndex {
   }
 
   /** Adds a vector of unit length; one of another length than the first is left out. */
-  add(id: string, version: number, vector: Float32Array): void {
+  add(id: string, vector: Float32Array): void {
     if (this.#ids.length === 0) this.#width = vector.length
     if (vector.length !== this.#width || vector.length === 0) return
     const at = this.#ids.length * this.#width
     if (at + this.#width > this.#vectors.length) this.#grow()
     this.#vectors.set(vector, at)
     this.#ids.push(id)
-    this.#versions.push(version)
   }
 
-  /** Leaves entries that no longer exist out of later searches. */
+  /** Leaves entries that are no longer recalled out of later searches. */
   drop(ids: Iterable<string>): void {
     for (const id of ids) this.#dropped.add(id)
   }
 
-  /** Returns up to `count` entries, at most of this version, by their cosine with the query, the nearest first. */
-  nearest(query: Float32Array, count: number, version: number): string[] {
+  /** Returns up to `count` entries by their cosine with the query, the nearest first. */
+  nearest(query: Float32Array, count: number): string[] {
     if (query.length !== this.#width) return []
     const scores = scoresOf(query, this.#vectors, this.#ids.length)
     const best: { id: string; score: number }[] = []
@@ -43,7 +41,7 @@ export class VectorIndex {
       const score = scores[row] ?? 0
       if (score <= least && best.length === count) continue
       const id = this.#ids[row] ?? ''
-      if ((this.#versions[row] ?? 0) > version || this.#dropped.has(id)) continue
+      if (this.#dropped.has(id)) continue
       const place = best.findIndex((other) => other.score < score)
       best.splice(place === -1 ? best.length : place, 0, { id, score })
       if (best.length > count) best.pop()

@@ -90,13 +90,10 @@ export function listGrants(db: Kysely<Database>, namespaceId: string): Promise<M
     .execute()
 }
 
-/** The memory that a gateway knows of: a namespace that is switched on, with a snapshot, and the keys with a grant. */
+/** The memory that a gateway knows of: a namespace that is switched on, and the keys with a grant. */
 export interface KnownMemory {
   account_id: string
   namespace_id: string
-  snapshot_id: string | null
-  version: number | null
-  model_key: string | null
   readers: string[]
   writers: string[]
 }
@@ -104,13 +101,12 @@ export interface KnownMemory {
 /** Lists every namespace that is switched on and that some key may use. */
 export async function listKnownMemory(db: Kysely<Database>): Promise<KnownMemory[]> {
   const { rows } = await sql<KnownMemory>`
-    select n.account_id, n.id as namespace_id, s.id as snapshot_id, s.version, s.model_key,
+    select n.account_id, n.id as namespace_id,
       coalesce(array_agg(g.api_key_id::text) filter (where g.access = 'read'), '{}') as readers,
       coalesce(array_agg(g.api_key_id::text) filter (where g.access = 'write'), '{}') as writers
     from memory_namespace n
     join memory_grant g on g.namespace_id = n.id and g.revoked_at is null
-    left join memory_snapshot s on s.id = n.snapshot_id
     where n.enabled
-    group by n.account_id, n.id, s.id, s.version, s.model_key`.execute(db)
+    group by n.account_id, n.id`.execute(db)
   return rows
 }

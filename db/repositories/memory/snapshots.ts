@@ -2,7 +2,6 @@ import { type Kysely, sql, type Transaction } from 'kysely'
 import { newId } from '../../../domain/ids.ts'
 import type { Database } from '../../tables.ts'
 import type { MemorySnapshotRow } from '../../tables/memory.ts'
-import { bumpCache } from '../platform/cache-versions.ts'
 import { lockMemory } from './namespaces.ts'
 
 /**
@@ -68,7 +67,6 @@ export async function publishSnapshot(trx: Transaction<Database>, snapshotId: st
       select from memory_snapshot newer where newer.id = n.snapshot_id and newer.build >= ${snapshot.build})`.execute(
     trx,
   )
-  await bumpCache(trx, 'memory')
   return true
 }
 

@@ -42,6 +42,7 @@ interface Taken {
   sealed: Buffer
   tokens: number
   at: Date
+  gone: string[] | null
 }
 
 interface TakeOptions {
@@ -57,13 +58,13 @@ interface TakeOptions {
 /**
  * Reads the entries of a snapshot for a task and records what became of its memory, in one statement. The grant is
  * checked and locked in it: a revocation waits for this read, and no read begins after it. Entries that were deleted
- * or superseded since the snapshot was frozen are left out. Safe to repeat.
+ * or superseded since the snapshot was frozen are left out; those among `ids` are `gone`. Safe to repeat.
  */
 export async function takeMemory(
   db: Kysely<Database>,
   reader: MemoryReader,
   { snapshotId = null, ids, mostTokens, limit }: TakeOptions,
-): Promise<{ entries: GivenEntry[]; outcome: MemoryOutcome }> {
+): Promise<{ entries: GivenEntry[]; outcome: MemoryOutcome; gone: readonly string[] }> {
   const { taskId, accountId, keyId } = reader
   const { rows } = await sql<Taken>`
     with granted as materialized (${grantedTo(reader)}), frozen as (
@@ -87,13 +88,21 @@ export async function takeMemory(
       on conflict (task_id) do update set outcome = excluded.outcome, decided_at = excluded.decided_at
       returning outcome
     )
-    select noted.outcome, chosen.id as entry, chosen.sealed, chosen.tokens, chosen.created_at as at
+    select noted.outcome, chosen.id as entry, chosen.sealed, chosen.tokens, chosen.created_at as at,
+      ${ids ? goneAmong(ids, accountId) : sql`null::uuid[]`} as gone
     from noted left join chosen on true`.execute(db)
   const entries = rows.flatMap(({ entry: id, sealed, tokens, at }) =>
     id === null ? [] : [{ id, sealed, tokens, created_at: at }],
   )
-  return { entries, outcome: rows[0]?.outcome ?? 'denied' }
+  return { entries, outcome: rows[0]?.outcome ?? 'denied', gone: rows[0]?.gone ?? [] }
 }
+
+/** Those of these entries that were deleted or superseded. */
+const goneAmong = (ids: readonly string[], accountId: string): RawBuilder<unknown> => sql`(
+  select array_agg(given.id) from unnest(${ids}::uuid[]) as given (id)
+  where not exists (
+    select from memory_entry e
+    where e.id = given.id and e.account_id = ${accountId} and e.superseded_by is null))`
 
 /** The namespace that a key may read, locked against revocation until the statement ends. */
 const grantedTo = ({ accountId, keyId }: MemoryReader): RawBuilder<unknown> => sql`

@@ -1,9 +1,17 @@
 import assert from 'node:assert/strict'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { bumpCache } from '../../../db/repositories/platform/cache-versions.ts'
 import type { EndpointRow } from '../../../db/tables/models.ts'
 import { until } from '../../support/assertions/until.ts'
 import { OFFERED } from '../../support/builders/build-endpoint.ts'
-import { buildSnapshots, enableMemory, operate, remember } from '../../support/builders/memory.ts'
+import {
+  buildSnapshots,
+  enableMemory,
+  grant,
+  operate,
+  remember,
+  revoke,
+} from '../../support/builders/memory.ts'
 import { ChatApi } from '../../support/servers/chat-api.ts'
 
 const EMBEDDER = 'memory-embedder'
@@ -101,6 +109,26 @@ describe('memory by nearness', () => {
     assert.ok(live.entries.some(({ text }: { text: string }) => text.includes('salmon')))
     assert.doesNotMatch(after, /tuna|mice/)
     assert.match(after, /beef/)
+    // What a key without a grant was refused is found by others all the same.
+    const stranger = await chat.api.key(mine.accountId, 'operator')
+    await grant(chat.api, stranger, 'read')
+    await revoke(chat.api, stranger, 'read')
+    await systemFor(stranger, 'the cat eats')
+    assert.match(await systemFor(mine.key, 'the dog eats'), /beef/)
+  })
+
+  it('gives older entries when all that is nearest is newer than the snapshot', async () => {
+    const mine = await accountWith(['the car is red'])
+    await until(async () => (await embedded(mine.accountId)) === 1)
+    await buildSnapshots(chat.api)
+    const entries = Array.from({ length: 80 }, (_, i) => ({ text: `the cat eats tuna ${i}` }))
+    await operate(chat.api, 'POST', `/accounts/${mine.accountId}/memory/import`, { entries })
+    await until(async () => (await embedded(mine.accountId)) === 81)
+    await sleep(1_100)
+
+    assert.match(await systemFor(mine.key, 'the cat eats tuna'), /car is red/)
+    await buildSnapshots(chat.api)
+    assert.match(await systemFor(mine.key, 'the cat eats tuna'), /tuna/)
   })
 
   it('makes snapshots anew, and vectors, when the endpoint serves another model', async () => {
