@@ -33,6 +33,7 @@ export async function provideTools(cacheDir: string, say: Say): Promise<Tool[]> 
     await tool('S3 server', 'HEARTH_TEST_VERSITYGW', () => versitygw(cacheDir, say)),
     await tool('Python environment for tables', 'HEARTH_TEST_TABULAR', () => python('tabular')),
     await tool('openai client of Python', 'HEARTH_TEST_OPENAI', () => python('openai', TEST_LOCKS)),
+    await tool('MCP clients of Python', 'HEARTH_TEST_MCP', () => python('mcp', TEST_LOCKS)),
     // These are installed here and not by the first test that needs them, because the installation
     // occupies both cores for minutes.
     await tool('Python environment for language models', 'HEARTH_TEST_LLM', () => python('llm')),

@@ -7,13 +7,20 @@ import type { Tool } from './tool.ts'
 /** The form of the names in a listing. */
 export type NameForm = 'slugs' | 'safe'
 
-/** The most tools of a page. */
+/** The most tools of a page, and about the most bytes: the client of Python takes events of a megabyte. */
 const PAGE = 1_000
+const PAGE_BYTES = 512 * 1024
+
+interface Page {
+  bytes: Buffer
+  /** The place of the first tool after it. */
+  to: number
+}
 
 /** The pages that were listed last, by their list; equal lists of several accounts share them. */
-const pages = new LRUCache<string, Buffer>({
+const pages = new LRUCache<string, Page>({
   maxSize: 32 * 1024 * 1024,
-  sizeCalculation: ({ length }) => length + 1,
+  sizeCalculation: ({ bytes }) => bytes.length + 1,
 })
 
 /** The tools of an account at one moment. A call takes both forms of a tool's name, whichever was listed. */
@@ -41,17 +48,24 @@ export class ToolList {
    */
   page(cursor: string | undefined, form: NameForm): { bytes: Buffer; nextCursor?: string } {
     const from = cursor === undefined ? 0 : this.#decode(cursor)
-    const to = from + PAGE
     const key = `${this.#digest} ${form} ${from}`
-    let bytes = pages.get(key)
-    if (!bytes) pages.set(key, (bytes = Buffer.from(this.#textOf(from, to, form))))
+    let page = pages.get(key)
+    if (!page) pages.set(key, (page = this.#pageFrom(from, form)))
+    const { bytes, to } = page
     return { bytes, ...(to < this.#tools.length && { nextCursor: this.#encode(to) }) }
   }
 
-  #textOf(from: number, to: number, form: NameForm): string {
+  #pageFrom(from: number, form: NameForm): Page {
     const names = form === 'safe' ? this.#safeNames.bySlug : undefined
-    const page = this.#tools.slice(from, to)
-    return page.map((tool) => textOf(tool, names?.get(tool.name) ?? tool.name)).join(',')
+    const entries: string[] = []
+    for (let size = 0; entries.length < PAGE && size < PAGE_BYTES;) {
+      const tool = this.#tools[from + entries.length]
+      if (!tool) break
+      const text = textOf(tool, names?.get(tool.name) ?? tool.name)
+      entries.push(text)
+      size += text.length
+    }
+    return { bytes: Buffer.from(entries.join(',')), to: from + entries.length }
   }
 
   get #safeNames() {

@@ -2,7 +2,9 @@ import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { request } from 'undici'
 import { regressionTable } from '../support/builders/tables.ts'
-import { connectMcp, type McpClient } from '../support/servers/mcp-client.ts'
+import type { AnyBody } from '../support/servers/api.ts'
+import { connectMcp, type McpClient, REVISIONS } from '../support/servers/mcp-client.ts'
+import { PYTHON_CLIENTS, requirePythonMcp, startPythonMcp } from '../support/servers/mcp-python.ts'
 import { dataDirectory, startTestPlatform, type TestPlatform } from '../support/servers/platform.ts'
 
 const ENDED = ['completed', 'failed', 'cancelled']
@@ -20,55 +22,96 @@ describe('an agent of a platform', function () {
     data?.[Symbol.dispose]()
   })
 
-  it('trains a model by tools, serves it and asks it', async () => {
+  const job = 'trains a model by tools, serves it and asks it'
+
+  for (const revision of REVISIONS) {
+    it(`${job}, with the TypeScript client in ${revision}`, async () => {
+      const { ready } = platform
+      await using mcp = await connectMcp({ baseUrl: ready.base_url }, ready.api_key, { revision })
+
+      await doTheJob(mcp, `House prices ${revision}`, ready.api_key)
+    })
+  }
+
+  it('reads the table, the log and the measures of its run', async () => {
     const { ready } = platform
     await using mcp = await connectMcp({ baseUrl: ready.base_url }, ready.api_key, { revision: '2026-07-28' })
+    const textOf = async (uri: string) => {
+      const { contents } = await mcp.client.readResource({ uri })
+      return (contents[0] as { text: string }).text
+    }
 
-    const { model_configs: configs } = await result(mcp, 'list_trainable_models')
-    const model_config_id = 'tabular-regression'
-    assert.ok(configs.some(({ model_id }: { model_id: string }) => model_id === model_config_id))
-    const { schema } = await result(mcp, 'get_model_schema', { model_config_id })
-    assert.ok(schema.properties.epochs)
-    const dataset = await result(mcp, 'create_dataset', { name: 'houses' })
-    await upload(dataset.upload, regressionTable(300), ready.api_key)
-    const rows = await mcp.client.readResource({ uri: `hearth://datasets/${dataset.dataset_id}/rows` })
-    assert.match(String((rows.contents[0] as { text: string }).text), /^age,income,region,target\n/)
+    const { resources } = await mcp.client.listResources()
 
-    const { job_id: run_id } = await result(mcp, 'create_training_run', {
-      job_name: 'House prices',
-      model_config_id,
-      dataset_id: dataset.dataset_id,
-      operating_mode: 'economy',
-      hyperparameters: { epochs: 5 },
-    })
-    let run = await result(mcp, 'get_training_run', { run_id })
-    for (; !ENDED.includes(run.status); await sleep(500))
-      run = await result(mcp, 'get_training_run', { run_id })
-    assert.equal(run.status, 'completed', run.error_message)
-    assert.equal(run.operating_mode, 'eco')
-    assert.equal((await result(mcp, 'get_training_metrics', { run_id })).metrics.epochs.length, 5)
-    assert.ok((await result(mcp, 'get_training_logs', { run_id, limit: 3 })).logs.length <= 3)
+    const [rows = '', log = '', metrics = ''] = ['rows', 'log', 'metrics'].map(
+      (kind) => resources.find(({ uri }) => uri.endsWith(`/${kind}`))?.uri,
+    )
+    const table = await textOf(rows)
+    assert.equal(table.trim().split('\n').length, 21)
+    assert.match(table, /^age,income,region,target\n/)
+    assert.match(await textOf(log), /Reading the dataset/)
+    assert.equal(JSON.parse(await textOf(metrics)).metrics.epochs.length, 5)
+    await assert.rejects(textOf(rows.replace(/.{12}\/rows$/, '000000000000/rows')), /not found/i)
+  })
 
-    const endpoint = await result(mcp, 'register_for_inference', { run_id })
-    assert.equal(endpoint.name, 'house-prices')
-    const repeated = await result(mcp, 'register_for_inference', { run_id })
-    assert.equal(repeated.endpoint_id, endpoint.endpoint_id)
-    const answer = await waited(mcp, { endpoint_id: endpoint.name, input: endpoint.example_input })
-    assert.equal(answer.result.predictions.length, endpoint.example_input.instances.length)
-    const byTool = await result(mcp, endpoint.name, endpoint.example_input)
-    assert.deepEqual(byTool, answer.result)
+  describe('with clients of Python', () => {
+    before(requirePythonMcp)
+
+    for (const client of PYTHON_CLIENTS) {
+      it(`${job}, with ${client}`, async () => {
+        const { ready } = platform
+        await using mcp = await startPythonMcp(client, { baseUrl: ready.base_url, key: ready.api_key })
+
+        await doTheJob(mcp, `House prices ${client}`, ready.api_key)
+      })
+    }
   })
 })
 
-// oxlint-disable-next-line typescript/no-explicit-any -- results of every shape
-async function result(mcp: McpClient, name: string, args: object = {}): Promise<any> {
+type Caller = Pick<McpClient, 'call'>
+
+/** Everything that an agent does for a model, by tools; only the file goes over REST. */
+async function doTheJob(mcp: Caller, job_name: string, key: string): Promise<void> {
+  const model_config_id = 'tabular-regression'
+  const { model_configs: configs } = await result(mcp, 'list_trainable_models')
+  assert.ok(configs.some(({ model_id }: { model_id: string }) => model_id === model_config_id))
+  const { schema } = await result(mcp, 'get_model_schema', { model_config_id })
+  assert.ok(schema.properties.epochs)
+  const { dataset_id, upload } = await result(mcp, 'create_dataset', { name: 'houses' })
+  await uploadBy(upload, regressionTable(300), key)
+
+  const { job_id: run_id } = await result(mcp, 'create_training_run', {
+    job_name,
+    model_config_id,
+    dataset_id,
+    operating_mode: 'economy',
+    hyperparameters: { epochs: 5 },
+  })
+  let run = await result(mcp, 'get_training_run', { run_id })
+  for (; !ENDED.includes(run.status); await sleep(500))
+    run = await result(mcp, 'get_training_run', { run_id })
+  assert.equal(run.status, 'completed', run.error_message)
+  assert.equal(run.operating_mode, 'eco')
+  assert.equal((await result(mcp, 'get_training_metrics', { run_id })).metrics.epochs.length, 5)
+  assert.equal((await result(mcp, 'get_training_logs', { run_id, limit: 1 })).logs.length, 1)
+
+  const endpoint = await result(mcp, 'register_for_inference', { run_id })
+  assert.match(endpoint.name, /^house-prices-/)
+  const repeated = await result(mcp, 'register_for_inference', { run_id })
+  assert.equal(repeated.endpoint_id, endpoint.endpoint_id)
+  const answer = await waited(mcp, { endpoint_id: endpoint.name, input: endpoint.example_input })
+  assert.equal(answer.result.predictions.length, endpoint.example_input.instances.length)
+  assert.deepEqual(await result(mcp, endpoint.name, endpoint.example_input), answer.result)
+}
+
+async function result(mcp: Caller, name: string, args: object = {}): Promise<AnyBody> {
   const { isError, text, body } = await mcp.call(name, args)
   assert.equal(isError, false, `${name}: ${text}`)
   return body
 }
 
 /** Asks a model, and waits on as the answer says. */
-async function waited(mcp: McpClient, args: object) {
+async function waited(mcp: Caller, args: object) {
   let answer = await result(mcp, 'run_inference', args)
   while (answer.status !== 'succeeded')
     answer = await result(mcp, 'run_inference', { ...args, task_id: answer.task_id })
@@ -76,7 +119,7 @@ async function waited(mcp: McpClient, args: object) {
 }
 
 /** Uploads a file in the steps that the result of `create_dataset` names. */
-async function upload(
+async function uploadBy(
   { init_url, commit_url }: { init_url: string; commit_url: string },
   table: string | Buffer,
   key: string,
