@@ -81,19 +81,19 @@ export class MemoryUpkeep implements AsyncDisposable {
   async #remake(modelKey: string): Promise<void> {
     const { db, outbox } = this.#options
     const others = await memoryVectorRepository.listOtherModels(db, { modelKey, limit: MOST })
-    for (const namespace of others)
-      await db.transaction().execute((trx) => requestSnapshot(trx, namespace, modelKey))
+    for (const namespace of others) {
+      await db.transaction().execute(async (trx) => {
+        await memoryVectorRepository.dropOtherModels(trx, { namespaceId: namespace.id, modelKey })
+        await requestSnapshot(trx, namespace, modelKey)
+      })
+    }
     if (others.length > 0) outbox.poke()
   }
 
   /** Embeds one batch; returns whether there may be more. */
   async #embedBatch(modelKey: string): Promise<boolean> {
     const { db } = this.#options
-    const entries = await memoryVectorRepository.claimUnembedded(db, {
-      modelKey,
-      claimS: CLAIM_S,
-      limit: BATCH,
-    })
+    const entries = await memoryVectorRepository.claimUnembedded(db, { claimS: CLAIM_S, limit: BATCH })
     const [first] = entries
     if (!first) return false
     const vectors = await this.#vectorsOf(first.account_id, entries)

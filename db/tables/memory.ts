@@ -34,6 +34,8 @@ export interface MemoryEntryTable {
   superseded_by: Optional<string>
   /** A gateway embeds the entry until this time. */
   embed_until: Optional<Date>
+  /** The model of its newest vector. */
+  embedded_with: Optional<string>
 }
 export type MemoryEntryRow = Selectable<MemoryEntryTable>
 export type NewMemoryEntry = Insertable<MemoryEntryTable>

@@ -108,7 +108,7 @@ describe('memorySnapshot', () => {
     assert.equal(snapshot?.id, frozen.id)
     assert.deepEqual(more, [])
     await workflow(frozen.namespace_id, 1).result()
-    await recordHistory('memory-snapshot-embedded', workflow(frozen.namespace_id, 1))
+    await recordHistory('memory-snapshot-with-model', workflow(frozen.namespace_id, 1))
   })
 
   it('is started again when an operator has terminated it', async () => {

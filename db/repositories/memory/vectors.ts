@@ -40,26 +40,45 @@ export interface Unembedded {
   sealed: Buffer
 }
 
-/** Claims entries of one account without a vector of this model, for a while, so that gateways share the work. */
+/**
+ * Claims entries without a vector for a while, so that gateways share the work. All are of one account, which is drawn
+ * among those that have any, so that a large import delays nobody else.
+ */
 export async function claimUnembedded(
   db: Kysely<Database>,
-  { modelKey, claimS, limit }: { modelKey: string; claimS: number; limit: number },
+  { claimS, limit }: { claimS: number; limit: number },
 ): Promise<Unembedded[]> {
+  const isDue = sql`e.embedded_with is null and e.superseded_by is null
+    and (e.embed_until is null or e.embed_until < now())`
   const { rows } = await sql<Unembedded>`
-    with due as (
-      select e.id, e.account_id from memory_entry e join memory_namespace n on n.id = e.namespace_id
-      where n.enabled and e.superseded_by is null and (e.embed_until is null or e.embed_until < now())
-        and not exists (select from memory_embedding v where v.entry_id = e.id and v.model_key = ${modelKey})
-      order by e.version limit ${limit} for update of e skip locked
+    with drawn as (
+      select n.id from memory_namespace n
+      where n.enabled and exists (select from memory_entry e where e.namespace_id = n.id and ${isDue})
+      order by random() limit 1
+    ), due as (
+      select e.id from memory_entry e where e.namespace_id = (select id from drawn) and ${isDue}
+      order by e.version limit ${limit} for update skip locked
     )
     update memory_entry e set embed_until = now() + make_interval(secs => ${claimS})
-    from due
-    where e.id = due.id and due.account_id = (select account_id from due limit 1)
+    from due where e.id = due.id
     returning e.id, e.namespace_id, e.account_id, e.sealed`.execute(db)
   return rows
 }
 
-/** Stores vectors of entries of one account that still exist, and ends the claim of these entries. Safe to repeat. */
+/** Has the entries of a namespace embedded anew that have a vector of another model. */
+export async function dropOtherModels(
+  db: Kysely<Database>,
+  { namespaceId, modelKey }: { namespaceId: string; modelKey: string },
+): Promise<void> {
+  await db
+    .updateTable('memory_entry')
+    .set({ embedded_with: null })
+    .where('namespace_id', '=', namespaceId)
+    .where('embedded_with', '<>', modelKey)
+    .execute()
+}
+
+/** Stores vectors of entries of one account that still exist, and notes it in these entries. Safe to repeat. */
 export async function storeVectors(
   trx: Transaction<Database>,
   {
@@ -78,7 +97,7 @@ export async function storeVectors(
     on conflict (entry_id, model_key) do nothing`.execute(trx)
   await trx
     .updateTable('memory_entry')
-    .set({ embed_until: null })
+    .set({ embed_until: null, embedded_with: modelKey })
     .where('account_id', '=', accountId)
     .where('id', '=', sql<string>`any(${vectors.map(({ id }) => id)}::uuid[])`)
     .execute()
