@@ -20,7 +20,7 @@ interface HotEntry {
 }
 
 /**
- * Serves chats, inferences and manifests without Koa and its router, with the same middlewares in the same order. A gateway
+ * Serves chats, inferences, invocations and agents without Koa and its router, with the same middlewares in the same order. A gateway
  * answers thousands of them a second, and Koa would add to each its context, the search through a hundred patterns and a
  * promise per middleware: `bench/gateway` shows 1.55 of a bare proxy's CPU per chat through Koa, and 1.16 and 1.32 by
  * this path. Every other request goes through Koa, including unusual ones to these routes: other methods, a query, an

@@ -10,6 +10,7 @@ export const invokeAction = route({
   summary: 'Invoke an action; one that is not done in time answers 202 with an invocation to poll',
   method: 'POST',
   path: '/actions/{slug}:invoke',
+  isHot: true,
   auth: 'api-key',
   forLimitedKeys: true,
   params: ActionParams,
