@@ -28,6 +28,7 @@ import { Journal } from './gateway/journal/journal.ts'
 import { startReaper } from './gateway/journal/reaper.ts'
 import { NodeAuthenticator } from './gateway/links/node-authenticator.ts'
 import { NodeLinks } from './gateway/links/node-links.ts'
+import { LongAnswers } from './http/long-answers.ts'
 import { HubReader } from './hub/reader.ts'
 import { InputChecks } from './inference/input-checks.ts'
 import { ModelLoads } from './inference/model-loads.ts'
@@ -115,6 +116,7 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
     estimates: new Estimates(db),
     schemaChecks,
     inputChecks: new InputChecks(schemaChecks),
+    longAnswers: new LongAnswers(),
     journal,
     taskWaiters,
   }

@@ -23,6 +23,7 @@ import type { KillSwitchView } from './gateway/caches/kill-switch.ts'
 import type { Journal } from './gateway/journal/journal.ts'
 import type { NodeAuthenticator } from './gateway/links/node-authenticator.ts'
 import type { NodeLinks } from './gateway/links/node-links.ts'
+import type { LongAnswers } from './http/long-answers.ts'
 import type { HubReader } from './hub/reader.ts'
 import type { InputChecks } from './inference/input-checks.ts'
 import type { ModelLoads } from './inference/model-loads.ts'
@@ -73,6 +74,8 @@ export interface Services {
   readonly schemaChecks: SchemaChecks
   /** Validates inputs of inference, mostly without a child process. */
   readonly inputChecks: InputChecks
+  /** Builds the long responses of an account one after another. */
+  readonly longAnswers: LongAnswers
   /** Writes the rows of warm inference, many to a transaction. */
   readonly journal: Journal
   /** Wakes requests that wait for a task to end. */

@@ -4,6 +4,9 @@ import { Nullable, Timestamp, Uuid, Vocabulary } from './common.ts'
 import { CreateTrainingMerge } from './training-merge.ts'
 import { CreateTrainingRun } from './training-run.ts'
 
+/** The revision of the Model Context Protocol whose tools a manifest describes. */
+export const PROTOCOL_VERSION = '2026-07-28'
+
 /** The kind of an action, in the manifest, in `/actions` and in their filters. */
 export const ToolKind = Vocabulary(
   'llm',

@@ -2,7 +2,7 @@ import * as invocationRepository from '../../db/repositories/actions/invocations
 import { ApiError, invalidFor, type Issue } from '../../domain/errors.ts'
 import { newId } from '../../domain/ids.ts'
 import { callOperation } from '../http/call-operation.ts'
-import { type Check, jsonCheck } from '../http/validate.ts'
+import { type Check, jsonCheck, LARGE_BYTES } from '../http/validate.ts'
 import type { Services } from '../services.ts'
 import type { InvocationKey } from './invocation-key.ts'
 import type { InvokeRequest } from './invoke-request.ts'
@@ -16,13 +16,13 @@ const checks = new Map<OperationAction, Check>(
 export async function invokeOperation(
   services: Services,
   operation: OperationAction,
-  { slug, request, body, surface }: InvokeRequest,
+  { slug, request, body, rawBody, surface }: InvokeRequest,
   key: InvocationKey | undefined,
 ): Promise<string> {
   const id = newId()
   const created_at = services.now()
   await underInput(async () => {
-    checks.get(operation)?.(structuredClone(body.input))
+    checks.get(operation)?.(structuredClone(body.input), rawBody.length > LARGE_BYTES)
     await callOperation(
       operation.operation,
       {

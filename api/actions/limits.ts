@@ -1,6 +1,8 @@
+import type { InvocationView } from '../../db/repositories/actions/invocations.ts'
 import { ApiError } from '../../domain/errors.ts'
 import type { AccountCaller } from '../http/caller.ts'
-import { findTool } from '../manifest/tools-of.ts'
+import { maySeeTask } from '../manifest/may-see-task.ts'
+import { findTool, mayUse } from '../manifest/tools-of.ts'
 import type { Services } from '../services.ts'
 
 type Limited = Pick<AccountCaller, 'accountId' | 'tools'>
@@ -11,6 +13,16 @@ export const allowsAction = async (
   caller: Limited,
   slug: string,
 ): Promise<boolean> => !caller.tools || (await findTool(services, caller, slug)) !== undefined
+
+/** Returns whether a caller's key may see an invocation, whose endpoint may take no requests any more. */
+export function maySeeInvocation(
+  db: Services['db'],
+  caller: AccountCaller,
+  { slug, endpoint_id }: Pick<InvocationView, 'slug' | 'endpoint_id'>,
+): Promise<boolean> {
+  if (endpoint_id !== null) return maySeeTask(db, caller, { endpoint_id })
+  return Promise.resolve(mayUse(caller, { slug, kind: 'operation', stability: 'stable' }))
+}
 
 /** Throws a 403 unless the caller's key allows the action. */
 export async function requireAllowed(

@@ -17,8 +17,11 @@ export async function readInvocation(
 ): Promise<Invocation> {
   const row = await invocationRepository.findInvocation(db, { id, accountId })
   if (row) return presentInvocation(row)
-  throw new ApiError('not_found', 'there is no invocation with this id')
+  throw invocationNotFound()
 }
+
+export const invocationNotFound = (): ApiError =>
+  new ApiError('not_found', 'there is no invocation with this id')
 
 const JOB_POLL_MS = 500
 

@@ -10,6 +10,8 @@ export class ClientGoneError extends Error {
 const EMPTY = Buffer.alloc(0)
 const DRAIN_MS = 30_000
 const MIB = 1024 * 1024
+/** The limit of a JSON body whose route declares no other. */
+export const MAX_JSON_BYTES = MIB
 /**
  * The largest JSON body arrives in this time at 2 Mbit/s. Without a limit, a client that sends slowly would
  * hold its memory without end.

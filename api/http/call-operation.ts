@@ -4,11 +4,12 @@ import type { Database } from '../../db/tables.ts'
 import type { TaskSurface } from '../../schemas/inference-task.ts'
 import type { Services } from '../services.ts'
 import { requireRole, roleOf } from './auth.ts'
+import { MAX_JSON_BYTES, tooLarge } from './body.ts'
 import type { AccountCaller } from './caller.ts'
 import { passKillSwitch, passKillSwitchIn } from './kill-switch-gate.ts'
 import { HANDLED, Reply } from './reply.ts'
 import type { AnyRequest, AnyRoute } from './route.ts'
-import { type Check, jsonCheck, textCheck } from './validate.ts'
+import { type Check, jsonCheck, LARGE_BYTES, textCheck } from './validate.ts'
 
 /** A call of an operation on behalf of a request of an account. */
 export interface OperationCall {
@@ -38,8 +39,9 @@ export async function callOperation(
   const { caller } = call.request
   requireRole(caller, roleOf(route))
   const inner = innerRequest(route, call)
-  const { db, killSwitch, outbox } = services
+  const { db, killSwitch, longAnswers, outbox } = services
   if (route.admitsWork) await passKillSwitch(killSwitch)
+  using _turn = route.isLong ? await longAnswers.take(caller.accountId, call.request.signal) : undefined
 
   const afterCommit: (() => void)[] = []
   const run = async (trx: Transaction<Database> | undefined): Promise<unknown> => {
@@ -66,6 +68,9 @@ export async function callOperation(
 function innerRequest(route: AnyRoute, { request, params, query, body, surface }: OperationCall): object {
   const { caller, requestId, log, req, res, disconnect } = request
   const checks = checksOf(route)
+  const rawBody = Buffer.from(JSON.stringify(body ?? {}))
+  const maxBytes = route.maxBodyBytes ?? MAX_JSON_BYTES
+  if (rawBody.length > maxBytes) throw tooLarge(maxBytes)
   return {
     caller,
     requestId,
@@ -80,8 +85,8 @@ function innerRequest(route: AnyRoute, { request, params, query, body, surface }
     params: checks.params?.({ ...params }),
     query: checks.query?.({ ...query }),
     headers: checks.headers?.({}),
-    body: checks.body?.(structuredClone(body ?? {})),
-    rawBody: Buffer.from(JSON.stringify(body ?? {})),
+    body: checks.body?.(JSON.parse(rawBody.toString()), rawBody.length > LARGE_BYTES),
+    rawBody,
   }
 }
 

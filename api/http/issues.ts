@@ -6,9 +6,12 @@ type ErrorObject = Pick<AjvError, 'keyword' | 'instancePath' | 'params' | 'paren
 export type Where = 'body' | 'query' | 'path' | 'header' | 'response'
 
 const MOST = 100
+/** Each error is compared with all others, so no more than these are looked at. */
+const MOST_COMPARED = 1_000
 
 /** Converts ajv's errors to the `detail` of a 422. */
-export function toIssues(where: Where, errors: readonly ErrorObject[]): Issue[] {
+export function toIssues(where: Where, all: readonly ErrorObject[]): Issue[] {
+  const errors = all.slice(0, MOST_COMPARED)
   const telling = errors.filter((error) => !isNoise(error, errors))
   return (telling.length ? telling : errors).slice(0, MOST).map((error) => toIssue(where, error))
 }

@@ -1,7 +1,6 @@
 import type { Services } from '../services.ts'
 import { BodyBudget } from './body-budget.ts'
 import { Idempotency } from './idempotency.ts'
-import { LongAnswers } from './long-answers.ts'
 import { authenticate, checkSignedHead } from './middleware/authenticate.ts'
 import { callHandler } from './middleware/call-handler.ts'
 import { limitRate } from './middleware/limit-rate.ts'
@@ -25,7 +24,6 @@ export interface SharedLimits {
   readonly bodies: BodyBudget
   readonly unauthenticated: UnauthenticatedRequests
   readonly limiter: RateLimiter | undefined
-  readonly longAnswers: LongAnswers
   readonly idempotency: Idempotency
 }
 
@@ -36,7 +34,6 @@ export function createLimits(services: Services): SharedLimits {
     bodies: new BodyBudget(config.HEARTH_BODY_MEMORY_MB * MIB),
     unauthenticated: new UnauthenticatedRequests(config),
     limiter: perSecond > 0 ? new RateLimiter({ perSecond, burst }) : undefined,
-    longAnswers: new LongAnswers(),
     idempotency: new Idempotency(services),
   }
 }
@@ -45,7 +42,7 @@ export function createLimits(services: Services): SharedLimits {
 export function pipelineOf(
   operation: Operation,
   services: Services,
-  { bodies, unauthenticated, limiter, longAnswers, idempotency }: SharedLimits,
+  { bodies, unauthenticated, limiter, idempotency }: SharedLimits,
 ): Middleware[] {
   const { route, isOpen } = operation
   // The signature of a node covers the body, so the body is read before the request is trusted.
@@ -63,7 +60,10 @@ export function pipelineOf(
     respond,
     ...(route.idempotent
       ? [runInTransaction(route, services, idempotency)]
-      : [route.admitsWork && stopAtKillSwitch(services.killSwitch), route.isLong && takeTurns(longAnswers)]),
+      : [
+          route.admitsWork && stopAtKillSwitch(services.killSwitch),
+          route.isLong && takeTurns(services.longAnswers),
+        ]),
     callHandler(operation, services),
   ]
   return middlewares.filter((middleware) => typeof middleware === 'function')

@@ -21,6 +21,9 @@ const COMMON: Options = {
  */
 export type Check = (value: unknown, large?: boolean) => unknown
 
+/** A longer body is checked with `large`. */
+export const LARGE_BYTES = 64 * 1024
+
 /**
  * Two ajv instances for a kind of input. The first stops at the first fault, so that valid input is cheap and hostile
  * input no dearer; the second lists all faults, and runs only on input with one.

@@ -1,9 +1,13 @@
 import { hash } from 'node:crypto'
 import type { ToolFilter } from '../../domain/tools/filter.ts'
+import { VERSION } from '../../platform/version.ts'
+import { PROTOCOL_VERSION } from '../../schemas/tool.ts'
 import type { ToolSet } from './tool-set.ts'
 import { placeOf, type Tool } from './tool.ts'
 
 const DIGEST_BYTES = 32
+/** What the manifest says of the server is part of the digest. */
+const SERVED_BY = Buffer.from(`${PROTOCOL_VERSION} ${VERSION}`)
 const TAG_CHARACTERS = 22
 
 /** The tools that a caller sees at one time, sorted by slug. */
@@ -16,8 +20,10 @@ export class ToolList {
 
   constructor(tools: readonly Tool[]) {
     this.tools = tools
-    const digests = Buffer.allocUnsafe(tools.length * DIGEST_BYTES)
-    for (const [index, { digest }] of tools.entries()) digest.copy(digests, index * DIGEST_BYTES)
+    const digests = Buffer.allocUnsafe(SERVED_BY.length + tools.length * DIGEST_BYTES)
+    SERVED_BY.copy(digests)
+    for (const [index, { digest }] of tools.entries())
+      digest.copy(digests, SERVED_BY.length + index * DIGEST_BYTES)
     this.digest = hash('sha256', digests, 'buffer')
     this.etag = `W/"${this.digest.toString('base64url').slice(0, TAG_CHARACTERS)}"`
   }

@@ -39,7 +39,7 @@ function compareSchemas(before: unknown, after: unknown): Effects {
   if (to === 'nothing') return NARROWER
   let effects = compareValues(valuesOf(from), valuesOf(to))
   for (const name of new Set([...Object.keys(from), ...Object.keys(to)])) {
-    if (IGNORED.has(name)) continue
+    if (IGNORED.has(name) || name.startsWith(VENDOR_PREFIX)) continue
     const compare = KEYWORDS.get(name) ?? compareUnknown
     effects |= compare(from[name], to[name])
   }
@@ -68,9 +68,12 @@ const IGNORED = new Set([
   'writeOnly',
   '$comment',
   '$schema',
+  '$id',
   'enum',
   'const',
 ])
+
+const VENDOR_PREFIX = 'x-'
 
 const KEYWORDS = new Map<string, Compare>(
   Object.entries({
@@ -79,6 +82,13 @@ const KEYWORDS = new Map<string, Compare>(
     properties: compareProperties,
     additionalProperties: compareSchemas,
     items: compareSchemas,
+    $defs: additionsOf(compareNamed),
+    definitions: additionsOf(compareNamed),
+    patternProperties: compareNamed,
+    anyOf: compareBranches,
+    oneOf: additionsOf(compareBranches),
+    allOf: compareBranches,
+    prefixItems: compareBranches,
     minimum: lowerBound(Number.NEGATIVE_INFINITY),
     exclusiveMinimum: lowerBound(Number.NEGATIVE_INFINITY),
     minLength: lowerBound(0),
@@ -137,6 +147,34 @@ function compareProperties(before: unknown, after: unknown): Effects {
     effects |= Object.hasOwn(to, name) ? compareSchemas(schema, to[name]) : BROKEN
   }
   return effects
+}
+
+/** Compares schemas by name. The effect of one that is new or gone is not known. */
+function compareNamed(before: unknown, after: unknown): Effects {
+  const [from, to] = [isObject(before) ? before : ANYTHING, isObject(after) ? after : ANYTHING]
+  let effects = Object.keys(to).every((name) => Object.hasOwn(from, name)) ? SAME : BROKEN
+  for (const [name, schema] of Object.entries(from)) {
+    effects |= Object.hasOwn(to, name) ? compareSchemas(schema, to[name]) : BROKEN
+  }
+  return effects
+}
+
+/** Compares lists of schemas by position; lists of different lengths are not compared. */
+function compareBranches(before: unknown, after: unknown): Effects {
+  if (!Array.isArray(before) || !Array.isArray(after) || before.length !== after.length)
+    return compareUnknown(before, after)
+  return before.reduce<Effects>((effects, schema, i) => effects | compareSchemas(schema, after[i]), SAME)
+}
+
+/**
+ * For schemas where wider parts may make the whole narrower, as below `oneOf` or behind a reference below `not`: only
+ * additions of properties pass.
+ */
+function additionsOf(compare: Compare): Compare {
+  return (before, after) => {
+    const effects = compare(before, after)
+    return effects & ~ADDED ? BROKEN : effects
+  }
 }
 
 function lowerBound(absent: number): Compare {

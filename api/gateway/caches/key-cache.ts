@@ -1,4 +1,3 @@
-import { hash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Kysely } from 'kysely'
 import { LRUCache } from 'lru-cache'
@@ -38,7 +37,7 @@ export class KeyCache {
   /** Returns the caller of a key if it is cached; otherwise a function that queries the database when it is called. */
   find(key: string): AccountCaller | undefined | (() => Promise<AccountCaller | undefined>) {
     if (key.length > LONGEST_KEY) return undefined
-    const keyHash = hash('sha256', key, 'hex')
+    const keyHash = apiKeyRepository.hashApiKey(key).toString('hex')
     const known = this.#known.get(keyHash)
     if (known && this.#watch.isFresh()) return known
     return this.#unknown.has(keyHash) ? undefined : () => this.#fetch(keyHash)

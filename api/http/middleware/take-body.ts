@@ -5,6 +5,7 @@ import {
   fileTooLarge,
   hasBody,
   JSON_TYPE,
+  MAX_JSON_BYTES,
   readBody,
   tooLarge,
 } from '../body.ts'
@@ -25,7 +26,7 @@ export function takeBody(
   { route, isOpen }: Operation,
   { bodies, streamBytes }: { bodies: BodyBudget; streamBytes: number },
 ): Middleware {
-  const maxBytes = route.stream ? Infinity : Math.min(route.maxBodyBytes ?? MIB, bodies.share)
+  const maxBytes = route.stream ? Infinity : Math.min(route.maxBodyBytes ?? MAX_JSON_BYTES, bodies.share)
   /** The owner of a body's memory when its sender has no account. */
   const fallbackOwner = isOpen ? UNAUTHENTICATED : route.auth
 

@@ -4,10 +4,8 @@ import { type BodyBudget, parsedBytes } from '../body-budget.ts'
 import { parseJson } from '../body.ts'
 import type { RequestContext } from '../request-context.ts'
 import type { AnyRoute } from '../route.ts'
-import { checkShape, jsonCheck, textCheck } from '../validate.ts'
+import { checkShape, jsonCheck, LARGE_BYTES, textCheck } from '../validate.ts'
 import type { Middleware } from './middleware.ts'
-
-const LARGE_BYTES = 64 * 1024
 
 /** Validates everything that the route declares, and stores the values for the handler. */
 export function validateInput(route: AnyRoute, bodies: BodyBudget): Middleware {

@@ -21,6 +21,7 @@ export function findInvocation(db: Kysely<Database>, { id, accountId }: { id: st
     .leftJoin('model_version as version', 'version.job_id', 'invocation.job_id')
     .selectAll('invocation')
     .select([
+      'task.endpoint_id',
       'task.status as task_status',
       'task.result as task_result',
       'task.error as task_error',

@@ -63,6 +63,8 @@ export async function noteChangeBehind(
         : served
             .where('endpoint.account_id', '=', behind.accountId)
             .where('model_version.model_config_id', '=', behind.configId)
+  // Whoever publishes an endpoint holds this row until then, so that its endpoint is found below.
+  await trx.selectFrom('cache_version').select('version').where('name', '=', 'endpoint').forUpdate().execute()
   const found = await rows.execute()
   await noteEndpointChange(
     trx,

@@ -7,8 +7,15 @@ import { bumpCache } from './cache-versions.ts'
 
 type Role = ApiKeyRow['role']
 
-/** Returns the digest of a key, which is stored and looked up in its place. */
-export const hashApiKey = (key: string): Buffer => hash('sha256', key, 'buffer')
+const PREFIX = 'hk_'
+const LIMITED_PREFIX = 'hkl_'
+
+/**
+ * Returns the digest of a key, which is stored and looked up in its place. That of a limited key differs from what
+ * gateways of earlier versions compute: they know no limits, so they must not know these keys.
+ */
+export const hashApiKey = (key: string): Buffer =>
+  hash('sha256', key.startsWith(LIMITED_PREFIX) ? `limited:${key}` : key, 'buffer')
 
 interface NewKey {
   accountId: string
@@ -36,7 +43,7 @@ export async function createApiKey(
     .limit(1)
     .executeTakeFirst()
 
-  const key = `hk_${randomBytes(32).toString('base64url')}`
+  const key = `${tools ? LIMITED_PREFIX : PREFIX}${randomBytes(32).toString('base64url')}`
   const row = await trx
     .insertInto('api_key')
     .values({

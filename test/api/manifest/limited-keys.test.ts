@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { hash } from 'node:crypto'
 import * as apiKeyRepository from '../../../db/repositories/platform/api-keys.ts'
 import type { Manifest } from '../../../schemas/tool.ts'
 import { SERVED } from '../../contract/routes.ts'
@@ -61,6 +62,15 @@ describe('a key that is limited to tools', () => {
     })
   }
 
+  it('is unknown to gateways of earlier versions, which know no limits', async () => {
+    const key = await limited('sales-*')
+    const asBefore = (text: string) =>
+      apiKeyRepository.findApiKey(api.database.db, hash('sha256', text, 'buffer'))
+
+    assert.equal(await asBefore(key), undefined)
+    assert.equal((await asBefore(open))?.account_id, accountId)
+  })
+
   it('has tags of its own', async () => {
     const key = await limited('sales-*')
     const tagFor = async (of: string) =>
@@ -117,7 +127,11 @@ describe('a key that is limited to tools', () => {
     assert.equal(mine.status, 202)
     const path = `${BUILDER}/invocations/${mine.body.invocation_id}`
     assert.equal((await api.call('GET', path, { key })).status, 200)
-    assert.equal((await api.call('GET', path, { key: await limited('support-chat') })).status, 403)
+    assert.equal((await api.call('GET', path, { key: await limited('support-chat') })).status, 404)
+    const endpoint = `${BUILDER}/endpoints/sales-churn`
+    await api.call('PATCH', endpoint, { key: open, body: { status: 'paused' } })
+    assert.equal((await api.call('GET', path, { key })).status, 200)
+    await api.call('PATCH', endpoint, { key: open, body: { status: 'active' } })
   })
 
   it('reads and cancels the tasks of its tools alone', async () => {

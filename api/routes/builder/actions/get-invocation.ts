@@ -1,6 +1,8 @@
+import * as invocationRepository from '../../../../db/repositories/actions/invocations.ts'
 import { Invocation, InvocationParams } from '../../../../schemas/action.ts'
-import { requireAllowed } from '../../../actions/limits.ts'
-import { readInvocation } from '../../../actions/read-invocation.ts'
+import { maySeeInvocation } from '../../../actions/limits.ts'
+import { presentInvocation } from '../../../actions/present.ts'
+import { invocationNotFound } from '../../../actions/read-invocation.ts'
 import { route } from '../../../http/route.ts'
 
 export const getInvocation = route({
@@ -14,10 +16,11 @@ export const getInvocation = route({
   success: { status: 200, schema: Invocation },
   errors: ['not_found'],
 
-  async handler({ caller, params }, services) {
+  async handler({ caller, params }, { db }) {
     const { accountId } = caller
-    const invocation = await readInvocation(services, { accountId, id: params.invocation_id })
-    await requireAllowed(services, caller, invocation.slug)
-    return invocation
+    const id = params.invocation_id
+    const row = await invocationRepository.findInvocation(db, { accountId, id })
+    if (!row || !(await maySeeInvocation(db, caller, row))) throw invocationNotFound()
+    return presentInvocation(row)
   },
 })

@@ -5,7 +5,7 @@ import * as jobRepository from '../../../../db/repositories/training/jobs.ts'
 import * as rootBaseRepository from '../../../../db/repositories/training/root-bases.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { EndpointRow, ModelVersionRow } from '../../../../db/tables/models.ts'
-import { OPERATION_SLUGS } from '../../../../domain/actions/kind.ts'
+import { isReserved } from '../../../../domain/actions/reserved.ts'
 import { reviewAfter } from '../../../../domain/endpoint.ts'
 import { ApiError, invalid } from '../../../../domain/errors.ts'
 import { isHubName } from '../../../../domain/hub/names.ts'
@@ -56,8 +56,12 @@ function checkBody(body: RegisterForInference): void {
   if (isUuid(body.name)) {
     throw invalid(['body', 'name'], 'a name must not look like an id', 'endpoint_name')
   }
-  if ((OPERATION_SLUGS as readonly string[]).includes(body.name)) {
-    throw invalid(['body', 'name'], 'this is the name of an operation; choose another one', 'endpoint_name')
+  if (isReserved(body.name)) {
+    throw invalid(
+      ['body', 'name'],
+      'this is the name of an operation or of a built-in tool; choose another one',
+      'endpoint_name',
+    )
   }
   if (isHubName(body.name)) {
     throw invalid(

@@ -1,13 +1,11 @@
 import { VERSION } from '../../../../platform/version.ts'
-import { Manifest } from '../../../../schemas/tool.ts'
+import { Manifest, PROTOCOL_VERSION } from '../../../../schemas/tool.ts'
 import { etagMatches } from '../../../http/etag.ts'
 import { reply } from '../../../http/reply.ts'
 import { route } from '../../../http/route.ts'
 import type { ToolList } from '../../../manifest/tool-list.ts'
 import { toolsOf } from '../../../manifest/tools-of.ts'
 
-/** The revision of the Model Context Protocol whose tools the manifest describes. */
-const PROTOCOL_VERSION = '2026-07-28'
 const SERVER = { name: 'hearth', version: VERSION, vendor: 'Hearth' }
 
 export const getManifest = route({

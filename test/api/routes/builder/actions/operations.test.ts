@@ -120,6 +120,14 @@ describe('invocations of operations', () => {
     assert.deepEqual(await jobs(), [])
   })
 
+  it('name one fault of a large input, however many it has', async () => {
+    const unknown = Object.fromEntries(Array.from({ length: 20_000 }, (_, i) => [`member_${i}`, i]))
+
+    const { status, body } = await invoke({ input: { ...input, ...unknown } })
+
+    assert.deepEqual([status, body.detail.length], [422, 1])
+  })
+
   it('are made once under an Idempotency-Key, with one job', async () => {
     const headers = { 'idempotency-key': randomUUID() }
 

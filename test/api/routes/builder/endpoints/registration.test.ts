@@ -69,7 +69,9 @@ describe('register-for-inference (4.4)', () => {
     assert.equal((await register(run.id, { name: 'only-once-2' })).status, 201)
   })
 
-  for (const name of ['', 'Prices', 'a b', '-a', 'a-', 'a/b', 'a:b', 'ä', 'x'.repeat(101), newId()]) {
+  const RESERVED = ['training.merge', 'training_merge', 'list_endpoints', 'recall', 'hf-x']
+  const UNFIT = ['', 'Prices', 'a b', '-a', 'a-', 'a/b', 'a:b', 'ä', 'x'.repeat(101), newId()]
+  for (const name of [...UNFIT, ...RESERVED]) {
     it(`refuses the name ${JSON.stringify(name)}`, async () => {
       const { run } = await completedRun()
       const { status, body } = await register(run.id, { name })
