@@ -50,6 +50,10 @@ export const emit = defineEvents({
     err: 'error',
     task_id: 'string',
   }),
+  'memory.not_embedded': warn('entries of an account could not be embedded: they are tried again', {
+    err: 'error',
+    account_id: 'string',
+  }),
   'memory.upkeep_failed': warn('entries of memory could not be embedded, or snapshots not be asked for', {
     err: 'error',
   }),

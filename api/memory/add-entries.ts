@@ -1,6 +1,7 @@
 import type { Transaction } from 'kysely'
 import * as memoryEntryRepository from '../../db/repositories/memory/entries.ts'
 import type { StoredEntry } from '../../db/repositories/memory/entries.ts'
+import * as memoryGrantRepository from '../../db/repositories/memory/grants.ts'
 import * as memoryNamespaceRepository from '../../db/repositories/memory/namespaces.ts'
 import type { Database } from '../../db/tables.ts'
 import type { MemoryNamespaceRow } from '../../db/tables/memory.ts'
@@ -18,22 +19,39 @@ export interface NewMemory {
   supersedes?: string | undefined
 }
 
-/** Returns the namespace of an account whose memory is switched on; throws a 409 otherwise. */
-export async function enabledNamespace(trx: Services['db'], accountId: string): Promise<MemoryNamespaceRow> {
-  const namespace = await memoryNamespaceRepository.findNamespace(trx, accountId)
+/** Returns the namespace when it is switched on; throws a 409 otherwise. */
+export function requireEnabled(namespace: MemoryNamespaceRow | undefined): MemoryNamespaceRow {
   if (namespace?.enabled) return namespace
   throw new ApiError('conflict', 'memory is not enabled for this account; an operator enables it')
 }
 
-/** Writes entries into an account's memory and asks for a snapshot with them, in one transaction. */
+/** The writer of entries. */
+export interface MemoryWriter {
+  accountId: string
+  /** Null for an operator's import. */
+  keyId: string | null
+  /** True if the key may write by a grant alone. */
+  needsGrant: boolean
+}
+
+/**
+ * Writes entries into an account's memory and asks for a snapshot with them, in one transaction. Namespace and grant are
+ * locked in it, so that nothing is written once memory was switched off or the grant was revoked.
+ */
 export async function addEntries(
   trx: Transaction<Database>,
   { secretBox, config, memory }: Pick<Services, 'secretBox' | 'config' | 'memory'>,
-  { accountId, keyId }: { accountId: string; keyId: string | null },
+  { accountId, keyId, needsGrant }: MemoryWriter,
   entries: readonly NewMemory[],
 ): Promise<StoredEntry[]> {
+  const modelKey = await memory.modelKey()
   await memoryNamespaceRepository.lockMemory(trx, accountId)
-  const namespace = await enabledNamespace(trx, accountId)
+  const namespace = requireEnabled(await memoryNamespaceRepository.lockNamespace(trx, accountId))
+  const hasGrant =
+    !needsGrant ||
+    (keyId !== null && (await memoryGrantRepository.hasGrant(trx, { accountId, keyId, access: 'write' })))
+  if (!hasGrant)
+    throw new ApiError('forbidden', 'this key has no grant to write memory; an operator grants it')
   const most = config.HEARTH_MEMORY_ENTRIES
   const present = await memoryEntryRepository.countEntries(trx, namespace.id)
   if (present + entries.length > most)
@@ -59,6 +77,6 @@ export async function addEntries(
       throw invalid(['body', 'supersedes'], 'there is no such entry, or it is superseded already')
   }
   const stored = await memoryEntryRepository.insertEntries(trx, rows)
-  await requestSnapshot(trx, namespace, await memory.modelKey())
+  await requestSnapshot(trx, namespace, modelKey)
   return stored
 }

@@ -1,4 +1,3 @@
-import { ApiError } from '../../domain/errors.ts'
 import { unitVector } from '../../domain/memory/nearest.ts'
 import { askWarm } from '../inference/warm.ts'
 import type { Services } from '../services.ts'
@@ -29,31 +28,34 @@ export class Embeddings {
   }
 
   /**
-   * Returns a vector of unit length for each text, from a node that works for the account and has the model loaded;
-   * undefined when there is none.
+   * Returns a vector of unit length for each text, null for one that the model refuses, from a node that works for the
+   * account and has the model loaded; undefined when there is none. Throws when the model refuses every text, because
+   * that is then no matter of the texts.
    */
   async embed(
     accountId: string,
     texts: readonly string[],
     signal: AbortSignal,
-  ): Promise<Float32Array[] | undefined> {
+  ): Promise<(Float32Array | null)[] | undefined> {
     const endpoint = await this.#endpoint()
     if (!endpoint) return undefined
-    if (texts.length > 1 && !this.#single.has(endpoint.model_key)) {
+    const { model_key } = endpoint
+    if (texts.length > 1 && !this.#single.has(model_key)) {
       const result = await this.#ask(endpoint, accountId, texts, signal)
       if (!result) return undefined
       const vectors = vectorsIn(result['embeddings'])
       if (vectors?.length === texts.length) return vectors
-      this.#single.add(endpoint.model_key)
     }
-    const vectors: Float32Array[] = []
+    const vectors: (Float32Array | null)[] = []
     for (const text of texts) {
       const result = await this.#ask(endpoint, accountId, text, signal)
       if (!result) return undefined
-      const vector = unitVector(result['embedding'])
-      if (!vector) throw new Error('the embeddings model answered without a vector')
-      vectors.push(vector)
+      vectors.push(unitVector(result['embedding']) ?? null)
     }
+    if (vectors.every((vector) => vector === null))
+      // What the model said may quote a text.
+      throw new Error('the model of embeddings answers without vectors')
+    if (texts.length > 1 && !vectors.includes(null)) this.#single.add(model_key)
     return vectors
   }
 
@@ -93,10 +95,7 @@ export class Embeddings {
     if (!answer) return undefined
     const { outcome, room } = answer
     room.release()
-    if (outcome.status === 'succeeded') return outcome.value
-    // A model that takes no list says so by an error.
-    if (typeof text !== 'string') return {}
-    throw new ApiError('unavailable', outcome.error)
+    return outcome.status === 'succeeded' ? outcome.value : {}
   }
 }
 

@@ -89,7 +89,7 @@ export class GrantedMemory implements RequestMemory {
     // All that is nearest may be newer than the snapshot, or deleted.
     if (ids && entries.length === 0) ({ entries } = await take(undefined))
     if (entries.length === 0) return json
-    const inOrder = ids ? entries.toSorted((a, b) => ids.indexOf(a.id) - ids.indexOf(b.id)) : entries
+    const inOrder = ids ? byNearness(entries, ids) : entries
     const remembered = withinBudget(inOrder, budget).map(({ id, sealed, created_at: at }) => ({
       text: secretBox.open(sealed, `memory_entry/${id}`).toString(),
       at,
@@ -111,4 +111,11 @@ export class GrantedMemory implements RequestMemory {
         emit(log, 'memory.note_failed', { err: cause, task_id: this.#reader.taskId }),
       )
   }
+}
+
+/** Entries without a vector come last, in their own order. */
+function byNearness<T extends { id: string }>(entries: readonly T[], ids: readonly string[]): T[] {
+  const places = new Map(ids.map((id, place) => [id, place]))
+  const placeOf = ({ id }: T) => places.get(id) ?? ids.length
+  return entries.toSorted((a, b) => placeOf(a) - placeOf(b))
 }

@@ -9,7 +9,12 @@ import { emit } from '../events.ts'
 import type { Embeddings } from './embeddings.ts'
 import type { AccountMemoryView } from './known-memory.ts'
 
-const MOST_BYTES = 128 * 1024 * 1024
+const MOST_BYTES = 256 * 1024 * 1024
+/** A larger index would leave no room for those of others: its memory is read by recency. */
+const MOST_INDEX_BYTES = 96 * 1024 * 1024
+const TOO_LARGE_MS = 10 * 60_000
+/** Indexes that are read at once; further requests are given the newest entries meanwhile. */
+const MOST_LOADS = 2
 /** Vectors that one query of the database fetches. */
 const PAGE = 2_000
 /** A request waits no longer for the vector of its query, and is then given the newest entries. */
@@ -35,6 +40,7 @@ export class Nearness {
   readonly #options: NearnessOptions
   readonly #loaded = new LRUCache<string, Loaded>({ maxSize: MOST_BYTES })
   readonly #loading = new Map<string, Promise<VectorIndex>>()
+  readonly #tooLarge = new LRUCache<string, true>({ max: 10_000, ttl: TOO_LARGE_MS })
 
   constructor(options: NearnessOptions) {
     this.#options = options
@@ -58,7 +64,7 @@ export class Nearness {
       if (index.size === 0) return undefined
       const vectors = await embeddings.embed(accountId, [text], AbortSignal.timeout(QUERY_MS))
       const [query] = vectors ?? []
-      if (!query) embeddings.loadSoon(accountId)
+      if (!vectors) embeddings.loadSoon(accountId)
       const nearest = query && index.nearest(query, count)
       return nearest && nearest.length > 0 ? nearest : undefined
     } catch (err) {
@@ -79,6 +85,7 @@ export class Nearness {
     if (known && performance.now() - known.readAt < AGAIN_MS) return known.index
     const loading = this.#loading.get(key)
     if (loading) return loading
+    if (this.#tooLarge.has(key) || (!known && this.#loading.size >= MOST_LOADS)) return new VectorIndex()
     const read = this.#read(accountId, view, modelKey, known)
     this.#loading.set(key, read)
     return read.finally(() => this.#loading.delete(key))
@@ -92,6 +99,7 @@ export class Nearness {
   ): Promise<VectorIndex> {
     const loaded = known ?? { index: new VectorIndex(), stored: 0, readAt: 0 }
     const { index } = loaded
+    const key = `${namespaceId} ${modelKey}`
     for (let isFull = true; isFull;) {
       const rows = await memoryVectorRepository.listVectors(this.#options.db, {
         accountId,
@@ -104,10 +112,15 @@ export class Nearness {
         index.add(id, fromBytes(vector))
         loaded.stored = stored
       }
+      if (index.bytes > MOST_INDEX_BYTES) {
+        this.#tooLarge.set(key, true)
+        this.#loaded.delete(key)
+        return new VectorIndex()
+      }
       isFull = rows.length === PAGE
     }
     loaded.readAt = performance.now()
-    this.#loaded.set(`${namespaceId} ${modelKey}`, loaded, { size: index.bytes + 1 })
+    this.#loaded.set(key, loaded, { size: index.bytes + 1 })
     return index
   }
 }

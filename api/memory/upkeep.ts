@@ -1,4 +1,5 @@
 import type { Kysely } from 'kysely'
+import { LRUCache } from 'lru-cache'
 import * as memorySnapshotRepository from '../../db/repositories/memory/snapshots.ts'
 import * as memoryVectorRepository from '../../db/repositories/memory/vectors.ts'
 import type { Unembedded } from '../../db/repositories/memory/vectors.ts'
@@ -22,6 +23,8 @@ const BATCH_MS = 50_000
 const WANTED_S = 60
 const BUILDING_S = 900
 const MOST = 100
+/** An account whose entries could not be embedded is tried again after this time; others are not delayed by it. */
+const ASIDE_MS = 60_000
 
 export interface MemoryUpkeepOptions {
   db: Kysely<Database>
@@ -39,6 +42,8 @@ export class MemoryUpkeep implements AsyncDisposable {
   readonly #options: MemoryUpkeepOptions
   readonly #loop: BackgroundLoop
   readonly #closing = new AbortController()
+  /** Accounts whose entries could not be embedded a while ago. */
+  readonly #aside = new LRUCache<string, true>({ max: 10_000, ttl: ASIDE_MS })
 
   constructor(options: MemoryUpkeepOptions) {
     this.#options = options
@@ -90,28 +95,36 @@ export class MemoryUpkeep implements AsyncDisposable {
     if (others.length > 0) outbox.poke()
   }
 
-  /** Embeds one batch; returns whether there may be more. */
+  /** Embeds one batch of an account; returns whether there may be more. An account whose batch fails is set aside. */
   async #embedBatch(modelKey: string): Promise<boolean> {
-    const { db } = this.#options
-    const entries = await memoryVectorRepository.claimUnembedded(db, { claimS: CLAIM_S, limit: BATCH })
+    const { db, log } = this.#options
+    const entries = await memoryVectorRepository.claimUnembedded(db, {
+      claimS: CLAIM_S,
+      limit: BATCH,
+      except: [...this.#aside.keys()],
+    })
     const [first] = entries
     if (!first) return false
-    const vectors = await this.#vectorsOf(first.account_id, entries)
-    if (!vectors) return false
-    await db.transaction().execute((trx) =>
-      memoryVectorRepository.storeVectors(trx, {
-        accountId: first.account_id,
-        modelKey,
-        vectors: entries.flatMap(({ id }, i) => {
-          const vector = vectors[i]
-          return vector ? [{ id, vector: toBytes(vector) }] : []
-        }),
-      }),
-    )
+    const { account_id: accountId } = first
+    try {
+      const made = await this.#vectorsOf(accountId, entries)
+      if (!made) throw new Error('the model of embeddings is not loaded')
+      const vectors = entries.flatMap(({ id }, i) => (made[i] ? [{ id, vector: toBytes(made[i]) }] : []))
+      const refused = entries.flatMap(({ id }, i) => (made[i] === null ? [id] : []))
+      await db
+        .transaction()
+        .execute((trx) => memoryVectorRepository.storeVectors(trx, { accountId, modelKey, vectors, refused }))
+    } catch (err) {
+      this.#aside.set(accountId, true)
+      emit(log, 'memory.not_embedded', { err, account_id: accountId })
+    }
     return true
   }
 
-  async #vectorsOf(accountId: string, entries: readonly Unembedded[]): Promise<Float32Array[] | undefined> {
+  async #vectorsOf(
+    accountId: string,
+    entries: readonly Unembedded[],
+  ): Promise<(Float32Array | null)[] | undefined> {
     const { embeddings, secretBox } = this.#options
     const texts = entries.map(({ id, sealed }) => secretBox.open(sealed, `memory_entry/${id}`).toString())
     const { signal } = this.#closing

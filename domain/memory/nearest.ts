@@ -1,5 +1,6 @@
 /** Rows that the first vector makes room for. */
 const FIRST_ROWS = 64
+const GROWTH = 1.25
 
 /** Vectors of one length with the entries that they stand for. */
 export class VectorIndex {
@@ -51,7 +52,7 @@ export class VectorIndex {
   }
 
   #grow(): void {
-    const larger = new Float32Array(Math.max(FIRST_ROWS * this.#width, 2 * this.#vectors.length))
+    const larger = new Float32Array(Math.max(FIRST_ROWS, Math.ceil(this.#ids.length * GROWTH)) * this.#width)
     larger.set(this.#vectors)
     this.#vectors = larger
   }

@@ -60,7 +60,10 @@ export async function revokeMemory(
   return numUpdatedRows > 0n
 }
 
-/** Returns whether a key has this access to the memory of its account, which is switched on. */
+/**
+ * Returns whether a key has this access to the memory of its account, which is switched on. In a transaction a
+ * revocation waits until it ends.
+ */
 export async function hasGrant(
   db: Kysely<Database>,
   { accountId, keyId, access }: { accountId: string; keyId: string; access: MemoryAccess },
@@ -75,6 +78,7 @@ export async function hasGrant(
     .where('api_key_id', '=', keyId)
     .where('access', '=', access)
     .where('revoked_at', 'is', null)
+    .$if(db.isTransaction, (qb) => qb.forShare('memory_grant'))
     .executeTakeFirst()
   return row !== undefined
 }

@@ -13,6 +13,19 @@ export function findNamespace(
   return db.selectFrom('memory_namespace').selectAll().where('account_id', '=', accountId).executeTakeFirst()
 }
 
+/** Does the same and locks it: switching it off, or removing it, waits until the transaction ends. */
+export function lockNamespace(
+  trx: Transaction<Database>,
+  accountId: string,
+): Promise<MemoryNamespaceRow | undefined> {
+  return trx
+    .selectFrom('memory_namespace')
+    .selectAll()
+    .where('account_id', '=', accountId)
+    .forNoKeyUpdate()
+    .executeTakeFirst()
+}
+
 /** Switches an account's memory on. Its namespace is made once, and found again after it was switched off. */
 export async function enableNamespace(
   trx: Transaction<Database>,

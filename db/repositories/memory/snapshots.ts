@@ -38,12 +38,13 @@ export async function freezeSnapshot(
   return rows[0]
 }
 
-/** Counts the entries of a snapshot that are recalled and have no vector yet. */
+/** Counts the entries of a snapshot that are recalled and have no vector yet, but may get one. */
 export async function countMissingVectors(db: Kysely<Database>, snapshotId: string): Promise<number> {
   const { rows } = await sql<{ missing: number }>`
     select count(*)::int as missing from memory_snapshot s
     join memory_entry e on e.namespace_id = s.namespace_id and e.version <= s.version
     where s.id = ${snapshotId} and s.model_key is not null and e.superseded_by is null
+      and e.embed_until is distinct from 'infinity'
       and not exists (
         select from memory_embedding v where v.entry_id = e.id and v.model_key = s.model_key)`.execute(db)
   return rows[0]?.missing ?? 0

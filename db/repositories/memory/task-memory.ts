@@ -45,10 +45,13 @@ interface Taken {
   gone: string[] | null
 }
 
+/** Entries without a vector that follow the nearest ones. */
+const MOST_WITHOUT_VECTOR = 20
+
 interface TakeOptions {
   /** The snapshot that was attached at admission; the newest one when absent. */
   snapshotId?: string | null | undefined
-  /** The nearest entries; the newest ones when absent. */
+  /** The nearest entries, which the newest without a vector follow; the newest of all when absent. */
   ids?: readonly string[] | undefined
   /** Entries with more tokens are left out. */
   mostTokens: number
@@ -66,26 +69,36 @@ export async function takeMemory(
   { snapshotId = null, ids, mostTokens, limit }: TakeOptions,
 ): Promise<{ entries: GivenEntry[]; outcome: MemoryOutcome; gone: readonly string[] }> {
   const { taskId, accountId, keyId } = reader
+  // As scalars they let the index of the newest entries give the order, whatever the size of the memory.
+  const entriesOf = (condition: RawBuilder<unknown>) => sql`
+    select e.id, e.sealed, e.tokens, e.created_at from memory_entry e
+    where e.namespace_id = (select namespace_id from frozen) and e.version <= (select version from frozen)
+      and e.account_id = ${accountId} and e.superseded_by is null and e.tokens <= ${mostTokens} and ${condition}`
   const { rows } = await sql<Taken>`
     with granted as materialized (${grantedTo(reader)}), frozen as (
       select s.id, s.version, s.namespace_id from granted
-      join memory_snapshot s on s.id = coalesce(${snapshotId}::uuid, granted.newest)
+      -- A snapshot that was removed before its task was written gives way to the newest.
+      join memory_snapshot s on s.id = coalesce(
+          (select a.id from memory_snapshot a where a.id = ${snapshotId}::uuid and a.status = 'ready'), granted.newest)
         and s.namespace_id = granted.id and s.account_id = ${accountId} and s.status = 'ready'
     ), chosen as materialized (
-      select e.id, e.sealed, e.tokens, e.created_at from memory_entry e
-      -- As scalars they let the index of the newest entries give the order, whatever the size of the memory.
-      where e.namespace_id = (select namespace_id from frozen) and e.version <= (select version from frozen)
-        and e.account_id = ${accountId} and e.superseded_by is null and e.tokens <= ${mostTokens}
-        ${ids ? sql`and e.id = any(${ids}::uuid[])` : sql``}
-      order by e.created_at desc, e.id desc limit ${limit}
+      ${
+        ids
+          ? sql`${entriesOf(sql`e.id = any(${ids}::uuid[])`)} union all (
+        ${entriesOf(sql`e.embedded_with is null and not e.id = any(${ids}::uuid[])`)}
+        order by e.version desc limit ${MOST_WITHOUT_VECTOR})`
+          : sql`${entriesOf(sql`true`)}
+      order by e.created_at desc, e.id desc limit ${limit}`
+      }
     ), noted as (
       insert into task_memory (task_id, account_id, api_key_id, namespace_id, snapshot_id, outcome, decided_at)
-      select ${taskId}, ${accountId}, ${keyId}, n.id, coalesce(${snapshotId}::uuid, n.snapshot_id),
+      select ${taskId}, ${accountId}, ${keyId}, n.id, coalesce((select id from frozen), ${snapshotId}::uuid, n.snapshot_id),
         case when not exists (select from granted) then 'denied'
           when not exists (select from frozen) then 'unavailable'
           when exists (select from chosen) then 'given' else 'empty' end, now()
       from memory_namespace n where n.account_id = ${accountId}
-      on conflict (task_id) do update set outcome = excluded.outcome, decided_at = excluded.decided_at
+      on conflict (task_id) do update set outcome = excluded.outcome, decided_at = excluded.decided_at,
+        snapshot_id = excluded.snapshot_id
       returning outcome
     )
     select noted.outcome, chosen.id as entry, chosen.sealed, chosen.tokens, chosen.created_at as at,

@@ -42,18 +42,19 @@ export interface Unembedded {
 
 /**
  * Claims entries without a vector for a while, so that gateways share the work. All are of one account, which is drawn
- * among those that have any, so that a large import delays nobody else.
+ * among those that have any and are not excepted, so that a large import delays nobody else.
  */
 export async function claimUnembedded(
   db: Kysely<Database>,
-  { claimS, limit }: { claimS: number; limit: number },
+  { claimS, limit, except }: { claimS: number; limit: number; except: readonly string[] },
 ): Promise<Unembedded[]> {
   const isDue = sql`e.embedded_with is null and e.superseded_by is null
     and (e.embed_until is null or e.embed_until < now())`
   const { rows } = await sql<Unembedded>`
     with drawn as (
       select n.id from memory_namespace n
-      where n.enabled and exists (select from memory_entry e where e.namespace_id = n.id and ${isDue})
+      where n.enabled and n.account_id <> all (${except}::uuid[])
+        and exists (select from memory_entry e where e.namespace_id = n.id and ${isDue})
       order by random() limit 1
     ), due as (
       select e.id from memory_entry e where e.namespace_id = (select id from drawn) and ${isDue}
@@ -65,27 +66,38 @@ export async function claimUnembedded(
   return rows
 }
 
-/** Has the entries of a namespace embedded anew that have a vector of another model. */
+/** Has the entries of a namespace embedded anew that have a vector of another model, or were refused by it. */
 export async function dropOtherModels(
   db: Kysely<Database>,
   { namespaceId, modelKey }: { namespaceId: string; modelKey: string },
 ): Promise<void> {
   await db
     .updateTable('memory_entry')
-    .set({ embedded_with: null })
+    .set({ embedded_with: null, embed_until: null })
     .where('namespace_id', '=', namespaceId)
-    .where('embedded_with', '<>', modelKey)
+    .where((eb) =>
+      eb.or([eb('embedded_with', '<>', modelKey), eb('embed_until', '=', sql<Date>`'infinity'`)]),
+    )
     .execute()
 }
 
-/** Stores vectors of entries of one account that still exist, and notes it in these entries. Safe to repeat. */
+/**
+ * Stores vectors of entries of one account that still exist, and notes it in these entries. Those that the model refuses
+ * are not tried again with it. Safe to repeat.
+ */
 export async function storeVectors(
   trx: Transaction<Database>,
   {
     accountId,
     modelKey,
     vectors,
-  }: { accountId: string; modelKey: string; vectors: readonly { id: string; vector: Buffer }[] },
+    refused = [],
+  }: {
+    accountId: string
+    modelKey: string
+    vectors: readonly { id: string; vector: Buffer }[]
+    refused?: readonly string[]
+  },
 ): Promise<void> {
   await lockMemory(trx, accountId)
   await sql`
@@ -100,6 +112,12 @@ export async function storeVectors(
     .set({ embed_until: null, embedded_with: modelKey })
     .where('account_id', '=', accountId)
     .where('id', '=', sql<string>`any(${vectors.map(({ id }) => id)}::uuid[])`)
+    .execute()
+  await trx
+    .updateTable('memory_entry')
+    .set({ embed_until: sql<Date>`'infinity'` })
+    .where('account_id', '=', accountId)
+    .where('id', '=', sql<string>`any(${refused}::uuid[])`)
     .execute()
 }
 

@@ -131,6 +131,19 @@ describe('memory by nearness', () => {
     assert.match(await systemFor(mine.key, 'the cat eats tuna'), /tuna/)
   })
 
+  it('embeds the others when the model refuses one text, which is still given after the nearest', async () => {
+    const mine = await accountWith(['the cat eats tuna', 'POISON for the model', 'the car is red'])
+    await until(async () => (await embedded(mine.accountId)) === 2)
+    await buildSnapshots(chat.api)
+
+    const lines = (await systemFor(mine.key, 'what does the cat eat')).split('\n').slice(1)
+
+    assert.deepEqual(
+      lines.map((line) => /tuna|red|POISON/.exec(line)?.[0]),
+      ['tuna', 'red', 'POISON'],
+    )
+  })
+
   it('makes snapshots anew, and vectors, when the endpoint serves another model', async () => {
     const { key, accountId } = await accountWith(['the cat eats tuna', 'the car is red'])
     await until(async () => (await embedded(accountId)) === 2)

@@ -126,6 +126,8 @@ async function events(res: ServerResponse, fake: Fake, name: string): Promise<vo
 /** A model of embeddings that counts words; texts with the same words are near to each other. */
 async function embed(req: IncomingMessage, res: ServerResponse): Promise<void> {
   const { text } = JSON.parse(await read(req)) as { text: string | string[] }
+  if ([text].flat().some((each) => each.includes('POISON')))
+    return answer(res, { error: { message: `cannot embed ${String(text)}` } }, 422)
   if (!weights.batches && Array.isArray(text))
     return answer(res, { error: { message: 'one text only' } }, 422)
   answer(res, Array.isArray(text) ? { embeddings: text.map(vectorOf) } : { embedding: vectorOf(text) })

@@ -1,4 +1,3 @@
-import * as memoryGrantRepository from '../../../../db/repositories/memory/grants.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { AddedMemoryEntry, AddMemoryEntry } from '../../../../schemas/memory.ts'
 import { route } from '../../../http/route.ts'
@@ -18,11 +17,8 @@ export const addMemoryEntry = route({
 
   async handler({ caller: { accountId, keyId, role }, body, trx, afterCommit }, services) {
     const { text, source = 'api', supersedes } = body
-    const mayWrite =
-      role === 'admin' || (await memoryGrantRepository.hasGrant(trx, { accountId, keyId, access: 'write' }))
-    if (!mayWrite)
-      throw new ApiError('forbidden', 'this key has no grant to write memory; an operator grants it')
-    const [entry] = await addEntries(trx, services, { accountId, keyId }, [{ text, source, supersedes }])
+    const writer = { accountId, keyId, needsGrant: role !== 'admin' }
+    const [entry] = await addEntries(trx, services, writer, [{ text, source, supersedes }])
     if (!entry) throw new ApiError('internal', 'the entry was not stored')
     afterCommit(() => services.memory.changed())
     return { entry_id: entry.id, source: entry.source, created_at: entry.created_at.toISOString() }

@@ -1,8 +1,9 @@
 import * as memoryGrantRepository from '../../../../db/repositories/memory/grants.ts'
+import * as memoryNamespaceRepository from '../../../../db/repositories/memory/namespaces.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { RecalledMemory, RecallMemory } from '../../../../schemas/memory.ts'
 import { route } from '../../../http/route.ts'
-import { enabledNamespace } from '../../../memory/add-entries.ts'
+import { requireEnabled } from '../../../memory/add-entries.ts'
 import { presentEntry } from '../../../memory/present.ts'
 
 export const recallMemory = route({
@@ -19,7 +20,7 @@ export const recallMemory = route({
 
   async handler({ caller: { accountId, keyId }, body: { query, limit = 10 } }, services) {
     const { db, memory } = services
-    await enabledNamespace(db, accountId)
+    requireEnabled(await memoryNamespaceRepository.findNamespace(db, accountId))
     if (!(await memoryGrantRepository.hasGrant(db, { accountId, keyId, access: 'read' })))
       throw new ApiError('forbidden', 'this key has no grant to read memory; an operator grants it')
     const { entries, orderedBy } = await memory.recall({ accountId, keyId }, { query, limit })

@@ -30,7 +30,7 @@ export const importMemory = route({
     }))
     const stored = await db
       .transaction()
-      .execute((trx) => addEntries(trx, services, { accountId, keyId: null }, entries))
+      .execute((trx) => addEntries(trx, services, { accountId, keyId: null, needsGrant: false }, entries))
     outbox.poke()
     memory.changed()
     return { imported: stored.length }

@@ -164,6 +164,27 @@ describe('memory routes', () => {
     )
   })
 
+  it('write nothing once a revocation has answered, whatever was being written', async () => {
+    const { accountId, key } = await accountWithMemory()
+    const agent = await api.key(accountId, 'operator')
+    await grant(api, agent, 'write')
+
+    const writes = Array.from({ length: 15 }, (_, i) =>
+      call(agent, 'POST', '/entries', { text: `entry ${i}` }),
+    )
+    const revoked = await revoke(api, agent, 'write')
+    const atRevocation = (await texts(key)).length
+    const statuses = (await Promise.all(writes)).map((answer) => answer.status)
+
+    assert.equal(revoked.status, 204)
+    assert.ok(
+      statuses.every((code) => code === 201 || code === 403),
+      statuses.join(),
+    )
+    assert.equal((await texts(key)).length, atRevocation)
+    assert.equal(statuses.filter((code) => code === 201).length, atRevocation)
+  })
+
   it('show no account the entries of another', async () => {
     const mine = await accountWithMemory()
     const other = await accountWithMemory()
