@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import type { Command } from 'commander'
 import { type AccountMemory, LONGEST_MEMORY, MOST_IMPORTED } from '../../schemas/memory.ts'
-import { usageError } from '../cli-error.ts'
+import { CliError, usageError } from '../cli-error.ts'
 import type { Context } from '../context.ts'
 import { print, table } from '../print.ts'
 import { account, id } from './accounts.ts'
@@ -30,7 +30,14 @@ export function memoryCommands(program: Command, open: Open): void {
         let imported = 0
         for (let at = 0; at < entries.length; at += MOST_IMPORTED) {
           const body = { entries: entries.slice(at, at + MOST_IMPORTED) }
-          imported += (await context.client.call<{ imported: number }>('POST', path, body)).imported
+          try {
+            const done = await context.client.call<{ imported: number }>('POST', path, body)
+            imported += done.imported
+          } catch (err) {
+            if (imported === 0 || !(err instanceof CliError)) throw err
+            const before = `The first ${imported} entries of ${file} were imported, then: `
+            throw new CliError(before + err.message, err.exitCode)
+          }
         }
         print(context, { imported }, `Imported ${imported} entries.`)
       },

@@ -10,7 +10,7 @@ describe('hearth memory', () => {
   let api: TestApi
   let folder: ReturnType<typeof temporaryFolder>
   before(async () => {
-    api = await startApi({ env: { HEARTH_MEMORY: '1' } })
+    api = await startApi({ env: { HEARTH_MEMORY: '1', HEARTH_MEMORY_ENTRIES: '2500' } })
     folder = temporaryFolder()
   })
   after(async () => {
@@ -79,6 +79,17 @@ describe('hearth memory', () => {
     assert.match(imported.out, /Imported 1203/)
     const { text } = await api.call('GET', '/api/builder/v1/memory/export', { key })
     assert.equal(text.trim().split('\n').length, 1_203)
+  })
+
+  it('says how much of a file was imported when not all of it fits', async () => {
+    const { accountId } = await api.account()
+    await run('enable', accountId)
+    const lines = Array.from({ length: 2_600 }, (_, i) => `line ${i}`)
+
+    const { code, err } = await run('import', await file(lines.join('\n')), accountId)
+
+    assert.notEqual(code, 0)
+    assert.match(err, /first 2500 entries of .* were imported, then: .*at most 2500/)
   })
 
   it('says what is wrong before anything is sent', async () => {

@@ -1,9 +1,17 @@
 import assert from 'node:assert/strict'
+import * as taskMemoryRepository from '../../../db/repositories/memory/task-memory.ts'
 import type { EndpointRow } from '../../../db/tables/models.ts'
 import { newId } from '../../../domain/ids.ts'
 import { until } from '../../support/assertions/until.ts'
 import { OFFERED } from '../../support/builders/build-endpoint.ts'
-import { buildSnapshots, enableMemory, operate, remember, revoke } from '../../support/builders/memory.ts'
+import {
+  buildSnapshots,
+  enableMemory,
+  keyIdOf,
+  operate,
+  remember,
+  revoke,
+} from '../../support/builders/memory.ts'
 import { type Answer, startApi } from '../../support/servers/api.ts'
 import { ChatApi } from '../../support/servers/chat-api.ts'
 
@@ -226,6 +234,19 @@ describe('memory of requests', () => {
     assert.ok(bodies.every(({ at, has }) => at < answeredAt || !has))
     // The model server itself has received it in no request since.
     assert.equal(after, before)
+  })
+
+  it('is that of the newest snapshot when the attached one is gone', async () => {
+    const { key, accountId } = await accountWithMemory('still there')
+    const reader = { taskId: newId(), accountId, keyId: await keyIdOf(chat.api, key) }
+
+    const options = { snapshotId: newId(), mostTokens: 1_000, limit: 10 }
+    const { entries, outcome } = await taskMemoryRepository.takeMemory(chat.api.database.db, reader, options)
+    const { body } = await operate(chat.api, 'GET', `/accounts/${accountId}/memory`)
+    const row = await taskMemoryRepository.findTaskMemory(chat.api.database.db, reader.taskId)
+
+    assert.deepEqual([entries.length, outcome], [1, 'given'])
+    assert.equal(row?.snapshot_id, body.snapshot.snapshot_id)
   })
 
   it('is revoked within seconds although a gateway is silent', async () => {
