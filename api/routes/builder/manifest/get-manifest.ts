@@ -1,3 +1,4 @@
+import { Readable } from 'node:stream'
 import { VERSION } from '../../../../platform/version.ts'
 import { Manifest, PROTOCOL_VERSION } from '../../../../schemas/tool.ts'
 import { etagMatches } from '../../../http/etag.ts'
@@ -37,12 +38,17 @@ export const getManifest = route({
 /** Answers differ by account, and must be asked for anew each time. */
 const CACHE_CONTROL = 'private, no-cache'
 
+/** A longer manifest is sent piece by piece, so that it is not in memory a second time. */
+const WHOLE_BYTES = 4 * 1024 * 1024
+
 /** Joins the serialized tools. */
-function serialize({ tools, etag }: ToolList, now: Date): Buffer {
+function serialize({ tools, etag }: ToolList, now: Date): Buffer | Readable {
   const head = `{"protocolVersion":"${PROTOCOL_VERSION}","server":${JSON.stringify(SERVER)},"tools":[`
   const tail = `],"generatedAt":"${now.toISOString()}","etag":${JSON.stringify(etag)}}`
   const parts = tools.flatMap(({ fragment }, index) => (index === 0 ? [fragment] : [COMMA, fragment]))
-  return Buffer.concat([Buffer.from(head), ...parts, Buffer.from(tail)])
+  const all = [Buffer.from(head), ...parts, Buffer.from(tail)]
+  const bytes = all.reduce((sum, { length }) => sum + length, 0)
+  return bytes > WHOLE_BYTES ? Readable.from(all, { objectMode: false }) : Buffer.concat(all, bytes)
 }
 
 const COMMA = Buffer.from(',')

@@ -293,6 +293,17 @@ describe('GET /mcp/manifest (4.6)', () => {
     await api.database.db.deleteFrom('endpoint').where('id', '=', endpoint.id).execute()
   })
 
+  it('sends a manifest of many megabytes whole', async () => {
+    const note = 'x'.repeat(1024 * 1024)
+    for (let i = 0; i < 5; i++)
+      await build({ input_schema: JSON.stringify({ type: 'object', 'x-note': note }) })
+
+    const { names, body } = await manifest(mine)
+
+    assert.equal(names.length, OPERATIONS.length + 5)
+    assert.equal(body.tools.filter(({ inputSchema }) => inputSchema['x-note'] === note).length, 5)
+  })
+
   it('answers 404 for a tool that does not exist', async () => {
     assert.equal((await api.call('GET', `${PATH}/no-such-tool`, { key: mine.key })).status, 404)
   })
