@@ -10,6 +10,9 @@ const TEST_SERVER = '1.38.0'
 /** Locks of the Python environments that only tests need. */
 export const TEST_LOCKS = join(import.meta.dirname, '..', 'test', 'support', 'servers', 'python')
 
+/** Locks of the npm packages that only tests need, apart from those of this checkout. */
+export const TEST_PACKAGES = join(import.meta.dirname, '..', 'test', 'support', 'servers', 'npm')
+
 type Say = (line: string) => void
 
 /** A program that tests need beside the npm packages: its path, or the reason why this machine has none. */
@@ -34,6 +37,9 @@ export async function provideTools(cacheDir: string, say: Say): Promise<Tool[]> 
     await tool('Python environment for tables', 'HEARTH_TEST_TABULAR', () => python('tabular')),
     await tool('openai client of Python', 'HEARTH_TEST_OPENAI', () => python('openai', TEST_LOCKS)),
     await tool('MCP clients of Python', 'HEARTH_TEST_MCP', () => python('mcp', TEST_LOCKS)),
+    await tool('MCP Inspector', 'HEARTH_TEST_INSPECTOR', () =>
+      ensurePackages('inspector', { cacheDir, log: say, locksDir: TEST_PACKAGES }),
+    ),
     // These are installed here and not by the first test that needs them, because the installation
     // occupies both cores for minutes.
     await tool('Python environment for language models', 'HEARTH_TEST_LLM', () => python('llm')),

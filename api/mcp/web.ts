@@ -41,8 +41,8 @@ export async function sendResponse(
       const { done, value } = await reader.read()
       if (done || res.destroyed) break
       // A chunk is a whole event.
-      const isTaken = list.fill(Buffer.from(value).toString()).map((piece) => res.write(piece))
-      if (isTaken.includes(false)) await once(res, 'drain', { signal })
+      for (const piece of list.fill(Buffer.from(value).toString())) res.write(piece)
+      if (res.writableNeedDrain) await once(res, 'drain', { signal })
     }
   } finally {
     signal.removeEventListener('abort', leave)

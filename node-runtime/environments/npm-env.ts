@@ -9,6 +9,8 @@ export interface PackagesOptions {
   /** The folder of installed packages, outside of the checkout and shared by all checkouts on this machine. */
   cacheDir: string
   log: (line: string) => void
+  /** The folder of the locks; by default those of models. */
+  locksDir?: string
 }
 
 const LOCKS = join(dirname(fileURLToPath(import.meta.url)), 'npm')
@@ -39,7 +41,7 @@ async function whereAre(
   name: string,
   options: PackagesOptions,
 ): Promise<{ source: string; directory: string }> {
-  const source = join(LOCKS, name, `${process.platform}-${process.arch}`)
+  const source = join(options.locksDir ?? LOCKS, name, `${process.platform}-${process.arch}`)
   const lock = await readFile(join(source, 'package-lock.json')).catch((cause: unknown) => {
     throw new Error(`the packages ${name} are not made for ${process.platform}-${process.arch}`, { cause })
   })

@@ -4,6 +4,7 @@ import { request } from 'undici'
 import { regressionTable } from '../support/builders/tables.ts'
 import type { AnyBody } from '../support/servers/api.ts'
 import { connectMcp, type McpClient, REVISIONS } from '../support/servers/mcp-client.ts'
+import { inspector, requireInspector } from '../support/servers/mcp-inspector.ts'
 import { PYTHON_CLIENTS, requirePythonMcp, startPythonMcp } from '../support/servers/mcp-python.ts'
 import { dataDirectory, startTestPlatform, type TestPlatform } from '../support/servers/platform.ts'
 
@@ -52,6 +53,17 @@ describe('an agent of a platform', function () {
     assert.match(await textOf(log), /Reading the dataset/)
     assert.equal(JSON.parse(await textOf(metrics)).metrics.epochs.length, 5)
     await assert.rejects(textOf(rows.replace(/.{12}\/rows$/, '000000000000/rows')), /not found/i)
+  })
+
+  describe('with the Inspector', () => {
+    before(requireInspector)
+
+    it(`${job}, a process a call`, async () => {
+      const { ready } = platform
+      const mcp = inspector({ baseUrl: ready.base_url, key: ready.api_key })
+
+      await doTheJob(mcp, 'House prices Inspector', ready.api_key)
+    })
   })
 
   describe('with clients of Python', () => {
