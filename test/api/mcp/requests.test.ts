@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict'
-import { startApi, type TestApi } from '../../support/servers/api.ts'
+import { newId } from '../../../domain/ids.ts'
+import { OPERATIONS_KEY, startApi, type TestApi } from '../../support/servers/api.ts'
+import { connectMcp } from '../../support/servers/mcp-client.ts'
 
 const LIST = { jsonrpc: '2.0', id: 1, method: 'tools/list' }
 const accept = 'application/json, text/event-stream'
@@ -52,6 +54,28 @@ describe('requests to /mcp', () => {
     assert.equal(deep.status, 400)
     assert.equal(empty.status, 400)
     for (const { body } of [broken, form, deep]) assert.deepEqual([body.jsonrpc, body.id], ['2.0', null])
+  })
+
+  it('start no new work while the kill switch is active, and say so to the agent', async () => {
+    const killSwitch = (path: string) =>
+      api.call('POST', `/api/v1/admin/killswitch/${path}`, { headers: { 'x-api-key': OPERATIONS_KEY } })
+    await using mcp = await connectMcp(api, key)
+    await killSwitch('activate?reason=test')
+
+    const run = await mcp.call('create_training_run', {
+      job_name: 'x',
+      model_config_id: 'tabular-regression',
+      dataset_id: newId(),
+    })
+    const merge = await mcp.call('training.merge', { name: 'x' })
+    const list = await mcp.call('list_datasets')
+    await killSwitch('deactivate')
+
+    for (const { isError, text } of [run, merge]) {
+      assert.equal(isError, true)
+      assert.match(text, /^New work is stopped by an operator\. Try again in 30 s\.$/)
+    }
+    assert.equal(list.isError, false)
   })
 
   it('are counted by the rate limit of their account', async () => {
