@@ -34,16 +34,19 @@ export class McpHandler {
     checkOrigin(req, services.gateway.baseUrl)
     const list = new RawList()
     const on: RequestOfAccount = { caller, request: withoutLimit(request), services, list }
-    // Changes are seen of tools that have been read.
-    if (isListening(body)) await this.#offer.toolsOf(on)
     const options = {
       authInfo: { token: '', clientId: caller.keyId, scopes: [caller.role], extra: { on } },
       parsedBody: body,
     }
-    const response = await this.#changes.serve(caller.accountId, () =>
-      this.#handler.fetch(webRequest(request), options),
-    )
+    const answer = () => this.#handler.fetch(webRequest(request), options)
+    const response = await (isListening(body) ? this.#listen(on, answer) : answer())
     await sendResponse(response, request, list)
+  }
+
+  async #listen<T>(on: RequestOfAccount, answer: () => T): Promise<Awaited<T>> {
+    // Changes are seen of tools that have been read.
+    await this.#offer.toolsOf(on)
+    return await this.#changes.serve(on.caller.accountId, answer)
   }
 }
 
