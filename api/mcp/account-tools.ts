@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { isReserved } from '../../domain/actions/reserved.ts'
 import type { ToolList as ManifestList } from '../manifest/tool-list.ts'
 import { mayUse, toolsOf } from '../manifest/tools-of.ts'
 import { ManifestTool } from './manifest-tool.ts'
@@ -16,8 +17,8 @@ const known = new WeakMap<ManifestList, Map<string, ToolList>>()
 
 /**
  * Returns the tools of a caller: the built-in ones, those of the memory that its key has a grant for, then those of its
- * manifest. The manifest is filtered by the configuration and by the key; the others only by the key. They hide tools
- * of the same name.
+ * manifest. The manifest is filtered by the configuration and by the key; the others only by the key. Endpoints with
+ * names that are reserved now are left out, because agents would take them for something else.
  */
 export function accountTools({
   caller,
@@ -36,7 +37,9 @@ export function accountTools({
       const own = [...BUILT_IN_TOOLS, ...ofMemory]
       const usable = own.filter(({ name }) => mayUse(caller, { slug: name }))
       const taken = new Set(own.map(({ name }) => name))
-      const others = list.tools.filter(({ slug }) => !taken.has(slug)).map((tool) => ManifestTool.of(tool))
+      const others = list.tools
+        .filter(({ slug, kind }) => !taken.has(slug) && (kind === 'operation' || !isReserved(slug)))
+        .map((tool) => ManifestTool.of(tool))
       tools = new ToolList([...usable, ...others], digestOf(list, usable))
       variants.set(variant, tools)
     }

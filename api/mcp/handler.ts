@@ -1,4 +1,5 @@
 import { createMcpHandler, type McpHttpHandler } from '@modelcontextprotocol/server'
+import { invalid } from '../../domain/errors.ts'
 import { emit } from '../events.ts'
 import type { Services } from '../services.ts'
 import type { Offer } from './offer.ts'
@@ -32,6 +33,8 @@ export class McpHandler {
     const { caller, req, body } = request
     const services = this.#services
     checkOrigin(req, services.gateway.baseUrl)
+    if (Array.isArray(body))
+      throw invalid(['body'], 'must be one message: this revision of the protocol has no batches')
     const list = new RawList()
     const on: RequestOfAccount = { caller, request: withoutLimit(request), services, list }
     const options = {

@@ -1,7 +1,7 @@
 import type { ToolAnnotations } from '@modelcontextprotocol/server'
 import type { Static, TObject, TProperties, TSchema } from 'typebox'
 import type { AnyRoute } from '../http/route.ts'
-import { jsonCheck } from '../http/validate.ts'
+import { jsonCheck, LARGE_BYTES } from '../http/validate.ts'
 import { publicSchema } from './json-schema.ts'
 import { operate, type OperationInputs } from './operate.ts'
 import { failed, structured } from './results.ts'
@@ -65,7 +65,8 @@ export function checked<S extends TSchema>(
   const check = jsonCheck('body', input)
   return async (args, context) => {
     try {
-      return await call(check(args) as Static<S>, context)
+      const isLarge = context.request.rawBody.length > LARGE_BYTES
+      return await call(check(args, isLarge) as Static<S>, context)
     } catch (err) {
       return failed(err, context.request.log, names && { names })
     }

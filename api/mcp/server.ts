@@ -13,7 +13,7 @@ import { serveTools } from './tools/serve.ts'
 const INFO = { name: 'hearth', title: 'Hearth', version: VERSION }
 
 const INSTRUCTIONS = `Hearth trains models and asks them.
-To ask a model: list_endpoints, then run_inference with an input as its input_schema says.
+To ask a model: list_endpoints, get_endpoint for the schema of its input, then run_inference.
 To train one: list_trainable_models and get_model_schema; create_dataset, whose result says how its file is uploaded over HTTP; create_training_run; get_training_run until its status is completed; register_for_inference; run_inference.
 A call answers within 45 seconds. What takes longer goes on, and the answer says how to wait for it.`
 
@@ -45,17 +45,12 @@ export function serverFor(on: RequestOfAccount, offer: Offer): Server {
   })
   // A key that is limited to tools reads nothing else of its account.
   const offered = on.caller.tools ? { ...offer, resources: [], prompts: [] } : offer
-  for (const method of methodsIn(on.request.body)) METHODS[method]?.(server, on, offered)
+  METHODS[areaOf(on.request.body)]?.(server, on, offered)
   return server
 }
 
-/** Returns the beginnings of the methods of a message, or of a batch of messages. */
-function methodsIn(body: unknown): Set<string> {
-  const messages = Array.isArray(body) ? (body as unknown[]) : [body]
-  return new Set(
-    messages.map((message) => {
-      const { method } = (message ?? {}) as { method?: unknown }
-      return typeof method === 'string' ? (method.split('/')[0] ?? '') : ''
-    }),
-  )
+/** Returns the beginning of the method of a message. */
+function areaOf(body: unknown): string {
+  const { method } = (body ?? {}) as { method?: unknown }
+  return typeof method === 'string' ? (method.split('/')[0] ?? '') : ''
 }

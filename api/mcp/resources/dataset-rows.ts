@@ -43,7 +43,8 @@ export const datasetRows: ResourceKind = {
     if (mimeType === undefined || row.object_key === null) {
       return [{ uri, mimeType: 'application/json', text: JSON.stringify({ columns: row.columns }) }]
     }
-    return [{ uri, mimeType, text: await startOf(row.object_key, row.total_size_bytes ?? 0, on) }]
+    const file = { key: row.object_key, size: row.total_size_bytes ?? 0, format: row.storage_format }
+    return [{ uri, mimeType, text: await startOf(file, on) }]
   },
 }
 
@@ -64,8 +65,7 @@ async function usableDataset(
 }
 
 async function startOf(
-  key: string,
-  size: number,
+  { key, size, format }: { key: string; size: number; format: string },
   { request, services: { objects } }: RequestOfAccount,
 ): Promise<string> {
   const end = Math.min(size, START_BYTES) - 1
@@ -74,5 +74,5 @@ async function startOf(
   const chunks: Buffer[] = []
   for await (const chunk of body as AsyncIterable<Buffer>) chunks.push(chunk)
   // One line more than rows: that of a CSV's header. A JSON line more does no harm.
-  return firstLines(Buffer.concat(chunks).toString(), ROWS + 1, size > START_BYTES)
+  return firstLines(Buffer.concat(chunks).toString(), ROWS + 1, { format, isCut: size > START_BYTES })
 }

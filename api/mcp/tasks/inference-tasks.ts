@@ -1,5 +1,8 @@
+import { ApiError } from '../../../domain/errors.ts'
 import { CANCELLED_BY_CALLER, isTerminalTask } from '../../../domain/inference-task.ts'
 import type { InferenceTask } from '../../../schemas/inference-task.ts'
+import { maySeeTask } from '../../manifest/may-see-task.ts'
+import { mayUse } from '../../manifest/tools-of.ts'
 import { cancelTask } from '../../routes/builder/tasks/cancel-task.ts'
 import { getTask } from '../../routes/builder/tasks/get-task.ts'
 import { answerOfTask, inferenceResult, stepInWords } from '../inference-result.ts'
@@ -14,10 +17,19 @@ export const readInferenceTask = (on: RequestOfAccount, task_id: string) =>
 /** Inferences that outlast the call which has asked for them. */
 export const inferenceTasks: TaskKind = {
   name: 'inference',
-  get: async (id, on) => stateOfInference(await readInferenceTask(on, id), on),
+  get: async (id, on) => stateOfInference(await visibleTask(on, id), on),
   async cancel(task_id, on) {
+    await visibleTask(on, task_id)
     await operate(cancelTask, on, { params: { task_id } })
   },
+}
+
+/** A key that is limited to tools sees only their tasks; one that has `run_inference` asks every model. */
+async function visibleTask(on: RequestOfAccount, id: string): Promise<InferenceTask> {
+  const { caller, services } = on
+  const task = await readInferenceTask(on, id)
+  if (mayUse(caller, { slug: 'run_inference' }) || (await maySeeTask(services.db, caller, task))) return task
+  throw new ApiError('not_found', 'there is no task with this id')
 }
 
 export function stateOfInference(task: InferenceTask, { services }: RequestOfAccount): TaskState {

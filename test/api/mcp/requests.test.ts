@@ -56,6 +56,26 @@ describe('requests to /mcp', () => {
     for (const { body } of [broken, form, deep]) assert.deepEqual([body.jsonrpc, body.id], ['2.0', null])
   })
 
+  it('hold one message each, so that each is counted', async () => {
+    const { status, body } = await post(
+      {},
+      Array.from({ length: 20 }, (_, id) => ({ ...LIST, id })),
+    )
+
+    assert.equal(status, 422)
+    assert.match(body.error.message, /must be one message/)
+  })
+
+  it('name one fault of a large call, however many it has', async () => {
+    await using mcp = await connectMcp(api, key)
+    const unknown = Object.fromEntries(Array.from({ length: 20_000 }, (_, i) => [`member_${i}`, i]))
+
+    const { isError, text } = await mcp.call('list_endpoints', unknown)
+
+    assert.equal(isError, true)
+    assert.ok(text.length < 500, text)
+  })
+
   it('start no new work while the kill switch is active, and say so to the agent', async () => {
     const killSwitch = (path: string) =>
       api.call('POST', `/api/v1/admin/killswitch/${path}`, { headers: { 'x-api-key': OPERATIONS_KEY } })
