@@ -68,7 +68,7 @@ export function checked<S extends TSchema>(
       const isLarge = context.request.rawBody.length > LARGE_BYTES
       return await call(check(args, isLarge) as Static<S>, context)
     } catch (err) {
-      return failed(err, context.request.log, names && { names })
+      return failed(err, context.request.log, { args, ...(names && { names }) })
     }
   }
 }

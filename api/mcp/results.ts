@@ -24,6 +24,16 @@ interface Wording {
   readonly names?: Readonly<Record<string, string>>
   /** The member of the operation's body that the arguments are, instead of the body itself. */
   readonly within?: string
+  /** The arguments of the call. */
+  readonly args?: JsonObject
+}
+
+/** The tools that list what an argument names. */
+const LISTED_BY: Readonly<Record<string, string>> = {
+  endpoint_id: 'list_endpoints',
+  run_id: 'list_training_runs',
+  dataset_id: 'list_datasets',
+  model_config_id: 'list_trainable_models',
 }
 
 /** Returns anything thrown by a tool as a result that the agent reads. */
@@ -35,8 +45,17 @@ export function failed(err: unknown, log: Logger, wording: Wording = {}): CallTo
   const issues = (details.issues ?? []) as readonly Issue[]
   const what = issues.length > 0 ? `Invalid arguments: ${inWords(issues, wording)}` : sentence(message)
   const wait = headers?.['retry-after']
-  const text = wait === undefined ? what : `${what} Try again in ${wait} s.`
+  const list = code === 'not_found' ? listFor(wording.args) : undefined
+  const text = [what, wait && `Try again in ${wait} s.`, list && `${list} shows those that there are.`]
+    .filter(Boolean)
+    .join(' ')
   return { content: [{ type: 'text', text }], isError: true, _meta: { 'hearth/error': { code, details } } }
+}
+
+/** Returns the tool that lists what a call has not found. */
+function listFor(args: JsonObject = {}): string | undefined {
+  const named = Object.keys(args).find((name) => Object.hasOwn(LISTED_BY, name))
+  return named && LISTED_BY[named]
 }
 
 const MOST_NAMED = 10

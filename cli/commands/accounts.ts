@@ -132,7 +132,7 @@ export function keyCommands(program: Command, open: Open): void {
     })
   keys
     .command('revoke <key_id>')
-    .description('revoke a key; every gateway refuses it within a second')
+    .description('revoke a key; every gateway refuses it within two seconds')
     .action(async (keyId: string, _options: object, command: Command) => {
       const context = open(command)
       await context.client.call('DELETE', `/keys/${id(keyId)}`)

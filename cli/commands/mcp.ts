@@ -48,6 +48,10 @@ export function mcpCommands(program: Command): void {
         console.error(
           `hearth: put an API key in place of ${PLACEHOLDER}; \`npx hearth keys create\` makes one.`,
         )
+      else
+        console.error(
+          'hearth: this holds an API key. For an agent make one of its own, with `npx hearth keys create --role operator --tools ...`, and pass it with --api-key.',
+        )
     })
 }
 

@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer'
 import { readFileSync } from 'node:fs'
 import type { Command } from 'commander'
 import { type AccountMemory, LONGEST_MEMORY, MOST_IMPORTED } from '../../schemas/memory.ts'
@@ -123,21 +124,31 @@ interface ImportedEntry {
   text: string
   source?: string
   created_at?: string
+  superseded_by?: string | null
 }
+
+/** Control characters other than tab and line ends, which no text has. */
+// oxlint-disable-next-line no-control-regex -- they are what is looked for
+const CONTROL = /[\u0000-\u0008\u000E-\u001F\u007F]/
 
 /** Reads a file of JSON lines, or of texts; what cannot become an entry is named by its line before anything is sent. */
 function readEntries(file: string, source: string): ImportedEntry[] {
-  let content: string
+  let bytes: Buffer
   try {
-    content = readFileSync(file, 'utf8')
+    bytes = readFileSync(file)
   } catch (err) {
     throw usageError(`${file} cannot be read: ${(err as Error).message}`)
   }
+  if (!isUtf8(bytes)) throw usageError(`${file} is not UTF-8 text`)
+  const content = bytes.toString()
   const entries = content.split('\n').flatMap((line, i) => {
     if (line.trim() === '') return []
     const entry = line.trimStart().startsWith('{') ? parsed(line, i) : { text: line.trim() }
     if (typeof entry.text !== 'string' || entry.text.trim() === '' || entry.text.length > LONGEST_MEMORY)
       throw usageError(`${file}, line ${i + 1}: needs a text of 1 to ${LONGEST_MEMORY} characters`)
+    if (CONTROL.test(entry.text)) throw usageError(`${file}, line ${i + 1}: holds control characters`)
+    // An export names what was superseded; that is recalled no longer, so it is not imported.
+    if (entry.superseded_by) return []
     const { text, created_at } = entry
     return [{ text, source: entry.source ?? source, ...(created_at !== undefined && { created_at }) }]
   })

@@ -41,6 +41,33 @@ describe('hearth memory', () => {
     return body.entries.map(({ text, source }: { text: string; source: string }) => `${source}: ${text}`)
   }
 
+  it('imports what an export recalls still, and no file that is not text', async () => {
+    const { accountId, key } = await api.account()
+    await run('enable', accountId)
+    const lines = [
+      { text: 'old', superseded_by: '0198c3f0-5b1e-7c41-9d27-3a64f1d0a8e2' },
+      { text: 'new', superseded_by: null },
+    ]
+
+    const imported = await run(
+      'import',
+      await file(lines.map((line) => JSON.stringify(line)).join('\n')),
+      accountId,
+    )
+    const control = await run('import', await file('a\u0007b'), accountId)
+    const path = join(folder.path, 'binary')
+    await writeFile(path, Buffer.from([0x61, 0xff, 0xfe]))
+    const binary = await run('import', path, accountId)
+
+    assert.match(imported.out, /Imported 1 entr/)
+    assert.deepEqual(
+      (await texts(key)).map((text) => text.split(': ')[1]),
+      ['new'],
+    )
+    assert.match(control.err, /line 1: holds control characters/)
+    assert.match(binary.err, /is not UTF-8 text/)
+  })
+
   it('enables, grants, imports, revokes, disables and deletes', async () => {
     const { accountId, key } = await api.account()
     const keyId = await keyIdOf(api, key)

@@ -86,7 +86,10 @@ describe('the MCP server', () => {
         assert.equal(unknown.isError, true)
         assert.match(unknown.text, /limits/)
         assert.match(config.text, /^There is no model config nothing; there are llm-/)
-        assert.match(run.text, /^There is no training run with this id\.$/)
+        assert.match(
+          run.text,
+          /^There is no training run with this id\. list_training_runs shows those that there are\.$/,
+        )
       })
 
       it('answers a call of no tool as the protocol wants it', async () => {

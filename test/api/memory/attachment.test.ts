@@ -140,7 +140,7 @@ describe('memory of requests', () => {
     await buildSnapshots(chat.api)
     await say(key)
     const [rebuilt] = await lastMessages()
-    await chat.api.call('DELETE', '/api/builder/v1/memory/entries', { key })
+    await chat.api.call('DELETE', '/api/builder/v1/memory/entries?all=true', { key })
     const answer = await say(key)
 
     assert.match(frozen?.content ?? '', /stays/)

@@ -24,7 +24,7 @@ export const getCapabilities = route({
       ],
       action_kinds: [...new Set([...kinds, 'trained_model' as const, 'operation' as const])].toSorted(),
       dataset_formats: [...new Set(active.flatMap((model) => model.dataset_formats))].toSorted(),
-      features: config.HEARTH_FEATURES,
+      features: [...config.HEARTH_FEATURES, ...(config.HEARTH_MEMORY ? ['memory'] : [])],
     }
   },
 })

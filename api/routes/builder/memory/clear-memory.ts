@@ -9,6 +9,10 @@ export const clearMemory = route({
   path: '/memory/entries',
   auth: 'api-key',
   servedWith: 'HEARTH_MEMORY',
+  query: Type.Object({
+    // Undeclared parameters are ignored, so one meant to choose entries would lose all of them.
+    all: Type.Literal(true, { description: 'Confirms that every entry is to go' }),
+  }),
   success: { status: 200, schema: Type.Object({ deleted: Type.Integer() }) },
 
   async handler({ caller: { accountId } }, { db }) {

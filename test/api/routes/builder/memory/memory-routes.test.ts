@@ -103,7 +103,9 @@ describe('memory routes', () => {
     assert.equal(newest.source, 'chat')
     assert.deepEqual([deleted.status, again.status], [204, 404])
     assert.deepEqual(await texts(key), ['two', 'one'])
-    assert.deepEqual((await call(key, 'DELETE', '/entries')).body, { deleted: 2 })
+    const unconfirmed = await call(key, 'DELETE', `/entries?entry_id=${newId()}`)
+    assert.deepEqual([unconfirmed.status, unconfirmed.body.detail[0].loc], [422, ['query', 'all']])
+    assert.deepEqual((await call(key, 'DELETE', '/entries?all=true')).body, { deleted: 2 })
     assert.deepEqual(await texts(key), [])
     assert.equal((await call(key, 'GET', '/export')).text, '')
   })
@@ -193,7 +195,7 @@ describe('memory routes', () => {
 
     const foreign = await call(other.key, 'DELETE', `/entries/${id}`)
     const superseding = await call(other.key, 'POST', '/entries', { text: 'x', supersedes: id })
-    const cleared = await call(other.key, 'DELETE', '/entries')
+    const cleared = await call(other.key, 'DELETE', '/entries?all=true')
     const page = await call(mine.key, 'GET', '/entries?limit=1')
     const withCursor = await call(other.key, 'GET', `/entries?cursor=${page.body.next_cursor ?? 'x'}`)
 
