@@ -126,6 +126,23 @@ describe('the tools of an account', () => {
     await assert.rejects(mcp.client.readResource({ uri: `hearth://datasets/${newId()}/rows` }))
   })
 
+  it('need the role operator, and belong to the account', async () => {
+    const viewer = await on.api.key(on.caller.accountId, 'viewer')
+    const operator = await on.api.key(on.caller.accountId, 'operator')
+    const calls = { 'sales.churn-2': { instances: [5] }, 'training.merge': { name: 'x' } }
+
+    for (const [name, args] of Object.entries(calls)) {
+      await using reading = await connectMcp(on.api, viewer)
+      await using working = await connectMcp(on.api, operator)
+      const refused = await reading.call(name, args)
+      assert.equal(refused.isError, true)
+      assert.match(refused.text, /^This needs a key with the role operator; yours is viewer\.$/)
+      assert.doesNotMatch((await working.call(name, args)).text, /role/)
+    }
+    await using foreign = await connectMcp(on.api, (await on.api.account()).key)
+    await assert.rejects(foreign.call('sales.churn-2', { instances: [5] }), /Unknown tool/)
+  })
+
   it('are those of each key, although two keys have nothing of the manifest', async () => {
     for (const name of ['list_models', 'get_endpoint']) {
       await using mcp = await connectMcp(on.api, await limited(name))
