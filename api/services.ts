@@ -84,7 +84,7 @@ export interface Services {
   readonly links: NodeLinks
   /** Loads of models that requests wait for. */
   readonly loads: ModelLoads
-  /** What accounts have their models remember. */
+  /** The memory that requests to language models carry. */
   readonly memory: Memory
   /** The pins of models on nodes. */
   readonly warmPins: WarmPins

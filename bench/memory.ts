@@ -13,7 +13,7 @@ import { SecretBox } from '../platform/secret-box.ts'
 import { startServer } from './list-fixture.ts'
 import { median } from './platform.ts'
 
-// What memory adds to a request: the grant, the choice among 10,000 entries, their decryption, the record of the task
+// Measures the time that memory adds to a request: the grant, the choice among 10,000 entries, their decryption, the record of the task
 // and the new request, from PostgreSQL with its usual settings. The vector of the query is at hand: how long a model
 // of embeddings takes is its own matter.
 

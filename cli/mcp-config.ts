@@ -1,6 +1,6 @@
 import { fileURLToPath } from 'node:url'
 
-/** What the configuration of a client has to hold. */
+/** The values that the configuration of a client has to hold. */
 export interface ClientSetup {
   /** The address of the MCP server, with names that every client takes. */
   url: string

@@ -11,7 +11,7 @@ export const MemoryAccess = Vocabulary('read', 'write')
 export type MemoryAccess = Static<typeof MemoryAccess>
 
 /**
- * What became of a task's memory: `attached` until the task runs, then `given`, `empty` (there was nothing to give),
+ * The outcome of a task's memory: `attached` until the task runs, then `given`, `empty` (there was nothing to give),
  * `denied` (its key has no grant), `unavailable` (it could not be read) or `refused` (the model refused the request with
  * it, and got the request without it).
  */
@@ -20,7 +20,7 @@ export type MemoryOutcome = Static<typeof MemoryOutcome>
 
 export const MemoryDetail = Vocabulary('snapshot_pending', 'provisioning', 'unavailable')
 
-/** Whether a task that is submitted now would carry the account's memory. */
+/** The status of an account's memory: `ready` means that a task submitted now would carry it. */
 export const MemoryStatus = Type.Object(
   {
     enabled: Type.Boolean({ description: 'The platform has enabled memory for the account' }),

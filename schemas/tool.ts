@@ -74,7 +74,7 @@ export const MOST_DESCRIPTION = 200
 
 const JsonSchema = Type.Record(Type.String(), Type.Unknown())
 
-/** Where a trained model comes from. Callers of another account see only what its owner has made public. */
+/** The lineage of a trained model. Callers of another account see only what its owner has made public. */
 const ToolLineage = Type.Object({
   jobId: Nullable(Uuid),
   baseModel: Nullable(Type.String()),

@@ -17,7 +17,7 @@ export interface AccountCaller {
   readonly accountId: string
   readonly keyId: string
   readonly role: Role
-  /** What the key is limited to; absent without a limit. */
+  /** The tools that the key is limited to; absent without a limit. */
   readonly tools?: ToolFilter
 }
 

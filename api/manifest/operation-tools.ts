@@ -19,7 +19,7 @@ const accepted = (message: string) => ({
   queue_position: 0,
 })
 
-/** What the manifests of operations hold besides their declaration. The version rises with their schemas. */
+/** The fields of operation manifests that the declarations lack. The version rises with the schemas. */
 const DESCRIBED: Readonly<Record<string, Described>> = {
   'training.merge': {
     version: '1.0.0',

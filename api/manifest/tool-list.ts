@@ -6,7 +6,7 @@ import type { ToolSet } from './tool-set.ts'
 import { placeOf, type Tool } from './tool.ts'
 
 const DIGEST_BYTES = 32
-/** What the manifest says of the server is part of the digest. */
+/** The manifest's description of the server, which is part of the digest. */
 const SERVED_BY = Buffer.from(`${PROTOCOL_VERSION} ${VERSION}`)
 const TAG_CHARACTERS = 22
 

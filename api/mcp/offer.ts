@@ -11,7 +11,7 @@ import type { TaskKind } from './tasks/kinds.ts'
 import type { ToolList } from './tool-list.ts'
 import type { RequestOfAccount } from './tool.ts'
 
-/** What the server offers to an account. */
+/** The tools, tasks, resources and prompts that the server offers to an account. */
 export interface Offer {
   toolsOf(on: RequestOfAccount): ToolList | Promise<ToolList>
   readonly taskKinds: readonly TaskKind[]
@@ -19,7 +19,7 @@ export interface Offer {
   readonly prompts: readonly Prompt[]
 }
 
-/** What every gateway offers. */
+/** The offer of every gateway. */
 export const OFFER: Offer = {
   toolsOf: accountTools,
   taskKinds: [inferenceTasks, invocationTasks],

@@ -51,7 +51,7 @@ export interface Tool {
   readonly inputSchema: JsonObject
   readonly outputSchema?: JsonObject | undefined
   readonly annotations: ToolAnnotations
-  /** What else is known of the tool, under names of the platform. */
+  /** Further facts about the tool, under names of the platform. */
   readonly meta?: JsonObject | undefined
   /** Throws an `ApiError` for what the agent can do something about. */
   call(args: JsonObject, context: CallContext): Promise<ToolResult>

@@ -53,7 +53,7 @@ export class Embeddings {
       vectors.push(unitVector(result['embedding']) ?? null)
     }
     if (vectors.every((vector) => vector === null))
-      // What the model said may quote a text.
+      // The error leaves the model's response out, because that may quote a text.
       throw new Error('the model of embeddings answers without vectors')
     if (texts.length > 1 && !vectors.includes(null)) this.#single.add(model_key)
     return vectors

@@ -14,7 +14,7 @@ import type { MemoryUpkeep } from './upkeep.ts'
 /** More entries are searched than are returned, because some may have been deleted meanwhile. */
 const RECALL_FACTOR = 2
 
-/** What the background work offers to requests. */
+/** The parts of the memory that requests use. */
 export interface GatewayMemoryDeps extends GrantedMemoryDeps {
   readonly known: Pick<KnownMemory, 'find' | 'during' | 'onAccessChange' | 'refresh'>
   readonly upkeep: Pick<MemoryUpkeep, 'poke'>

@@ -16,7 +16,7 @@ const CANDIDATES = 60
 /** A request waits no longer for its memory, and then goes without. */
 const LONGEST_MS = 2_000
 
-/** What the memory of a request needs. */
+/** The dependencies of the memory of a request. */
 export interface GrantedMemoryDeps {
   readonly db: Kysely<Database>
   readonly log: Logger

@@ -4,7 +4,7 @@ import type { Database } from '../../db/tables.ts'
 
 /** The memory for one request to a language model. It never fails the request: what goes wrong is recorded instead. */
 export interface RequestMemory {
-  /** Whether the last request that `addTo` returned holds memory. */
+  /** True if the last request that `addTo` returned holds memory. */
   readonly isGiven: boolean
   /** Returns the request with the memory that its key may read now; as it came where there is none. */
   addTo(json: Buffer): Promise<Buffer>

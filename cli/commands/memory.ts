@@ -9,7 +9,7 @@ import { account, id } from './accounts.ts'
 
 type Open = (command: Command) => Context
 
-/** What accounts have their models remember, and the keys that may read or write it. */
+/** The commands for the memory of accounts and the grants of their keys. */
 export function memoryCommands(program: Command, open: Open): void {
   const memory = program
     .command('memory')

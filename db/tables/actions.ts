@@ -11,7 +11,7 @@ export interface InvocationTable {
   task_id: Optional<string>
   job_id: Optional<string>
   created_at: Defaulted<Date>
-  /** Whether its terminal event has been written. */
+  /** True once its terminal event has been written. */
   ended: Defaulted<boolean>
 }
 export type InvocationRow = Selectable<InvocationTable>

@@ -1,6 +1,6 @@
 import type { ToolKind, ToolStability } from '../../schemas/tool.ts'
 
-/** What filters look at of a tool. The built-in tools of the MCP server have neither kind nor stability. */
+/** The properties of a tool that filters examine. The built-in tools of the MCP server have neither kind nor stability. */
 export interface FilteredTool {
   slug: string
   kind?: ToolKind | undefined

@@ -25,7 +25,7 @@ function classOf(meanMs: number): MeasuredLatencyClass {
   return meanMs < UPPER_MS.slow ? 'slow' : 'batch'
 }
 
-/** What an endpoint must have shown for a level. The share of failures is that of about its last hundred requests. */
+/** The record that each level requires. The share of failures covers about the last hundred requests. */
 export const PROVEN = {
   beta: { successes: 10, failures: 0.2, ageMs: 0 },
   stable: { successes: 100, failures: 0.05, ageMs: 7 * DAY_MS },

@@ -39,7 +39,7 @@ const usable = (db: Kysely<Database>, { visibility, kind }: ActionFilter) =>
     .$if(visibility !== undefined, (qb) => qb.where('endpoint.visibility', '=', visibility!))
     .$if(kind !== undefined, (qb) => qb.where((eb) => isOfKind(eb, kind!)))
 
-/** What a list shows of an endpoint. Its schemas may have a megabyte, so they are left out. */
+/** The columns that a list shows. Schemas are left out, because they may have a megabyte. */
 const SUMMARY = [
   'endpoint.id',
   'endpoint.account_id',

@@ -15,7 +15,7 @@ const OUTPUT = {
 }
 const headers = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' }
 
-/** What users of other servers of the protocol complain of. */
+/** Each test covers a complaint of users of other servers of the protocol. */
 describe('faults of other MCP servers', () => {
   let on: InferenceApi
   let warm: EndpointRow

@@ -109,7 +109,7 @@ describe('memory by nearness', () => {
     assert.ok(live.entries.some(({ text }: { text: string }) => text.includes('salmon')))
     assert.doesNotMatch(after, /tuna|mice/)
     assert.match(after, /beef/)
-    // What a key without a grant was refused is found by others all the same.
+    // Other keys still find the entries that a key without a grant was refused.
     const stranger = await chat.api.key(mine.accountId, 'operator')
     await grant(chat.api, stranger, 'read')
     await revoke(chat.api, stranger, 'read')

@@ -171,7 +171,7 @@ const PROMPTS: readonly Prompt[] = [
 
 const tools = new ToolList([...BUILT_IN_TOOLS, ...TOOLS])
 
-/** What the gateway offers, and the fixtures that the conformance tests call by name. */
+/** The offer of a gateway with the fixtures that the conformance tests call by name. */
 export const OFFER_WITH_FIXTURES: Offer = {
   ...OFFER,
   async toolsOf(on) {
