@@ -1,7 +1,7 @@
 import { ProtocolError, ProtocolErrorCode } from '@modelcontextprotocol/server'
 import type { Logger } from '../../platform/log.ts'
-import { emit } from '../events.ts'
 import { toApiError } from '../http/errors.ts'
+import { logCause } from '../http/log-cause.ts'
 
 /**
  * Runs the handler of a method, so that nothing but a public message gets into its error: the protocol's server would
@@ -12,10 +12,9 @@ export async function guarded<T>(log: Logger, handle: () => T | Promise<T>): Pro
     return await handle()
   } catch (err) {
     if (err instanceof ProtocolError) throw err
-    const { message, cause, status, code, details } = toApiError(err)
-    if (cause !== undefined) {
-      emit(log, status >= 500 ? 'request.failed' : 'request.refused', { err: cause }, { message })
-    }
+    const error = toApiError(err)
+    logCause(log, error)
+    const { message, status, code, details } = error
     const isCallers = status < 500
     throw new ProtocolError(
       isCallers ? ProtocolErrorCode.InvalidParams : ProtocolErrorCode.InternalError,

@@ -1,8 +1,8 @@
 import type { CallToolResult } from '@modelcontextprotocol/server'
 import type { Issue } from '../../domain/errors.ts'
 import type { Logger } from '../../platform/log.ts'
-import { emit } from '../events.ts'
 import { toApiError } from '../http/errors.ts'
+import { logCause } from '../http/log-cause.ts'
 import type { JsonObject } from './tool.ts'
 
 interface ResultOptions {
@@ -38,10 +38,9 @@ const LISTED_BY: Readonly<Record<string, string>> = {
 
 /** Returns anything thrown by a tool as a result that the agent reads. */
 export function failed(err: unknown, log: Logger, wording: Wording = {}): CallToolResult {
-  const { code, message, details, cause, status, headers } = toApiError(err)
-  if (cause !== undefined) {
-    emit(log, status >= 500 ? 'request.failed' : 'request.refused', { err: cause }, { message })
-  }
+  const error = toApiError(err)
+  logCause(log, error)
+  const { code, message, details, headers } = error
   const issues = (details.issues ?? []) as readonly Issue[]
   const what = issues.length > 0 ? `Invalid arguments: ${inWords(issues, wording)}` : sentence(message)
   const wait = headers?.['retry-after']

@@ -4,6 +4,7 @@ import { emit } from '../../events.ts'
 import { ClientGoneError } from '../body.ts'
 import { toApiError } from '../errors.ts'
 import type { Family } from '../family.ts'
+import { logCause } from '../log-cause.ts'
 import type { RequestContext } from '../request-context.ts'
 import type { UnauthenticatedRequests } from '../unauthenticated-requests.ts'
 import { unstorableText } from '../unstorable.ts'
@@ -37,10 +38,7 @@ export function renderErrors(
     const publicError = toApiError(err)
     const thrown = (isDataException(err) && unstorableText(state)) || publicError
     const error = operation?.conformance?.checkError(thrown) ?? thrown
-    if (error.cause !== undefined) {
-      const event = error.status >= 500 ? 'request.failed' : 'request.refused'
-      emit(state.log, event, { err: error.cause }, { message: error.message })
-    }
+    logCause(state.log, error)
     const family = operation?.family ?? families.find(({ prefix }) => prefix && path.startsWith(`${prefix}/`))
     sendError(state, family?.errors ?? 'builder', error)
   }

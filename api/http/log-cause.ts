@@ -1,0 +1,9 @@
+import type { ApiError } from '../../domain/errors.ts'
+import type { Logger } from '../../platform/log.ts'
+import { emit } from '../events.ts'
+
+/** Logs the cause of an error that a caller gets, which is for operators only. */
+export function logCause(log: Logger, { cause, status, message }: ApiError): void {
+  if (cause === undefined) return
+  emit(log, status >= 500 ? 'request.failed' : 'request.refused', { err: cause }, { message })
+}
