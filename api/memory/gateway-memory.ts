@@ -5,6 +5,7 @@ import * as taskMemoryRepository from '../../db/repositories/memory/task-memory.
 import type { MemoryReader } from '../../db/repositories/memory/task-memory.ts'
 import type { Database } from '../../db/tables.ts'
 import { isChatCapable } from '../../domain/chat/chat.ts'
+import { byNearness } from '../../domain/memory/nearest.ts'
 import type { Embeddings } from './embeddings.ts'
 import { GrantedMemory, type GrantedMemoryDeps } from './granted-memory.ts'
 import type { KnownMemory } from './known-memory.ts'
@@ -62,8 +63,7 @@ export class GatewayMemory implements Memory {
     }
     const options = { ...reader, limit: found.length, ids: found }
     const entries = await known.during(memoryEntryRepository.recallEntries(db, options))
-    const byNearness = entries.toSorted((a, b) => found.indexOf(a.id) - found.indexOf(b.id))
-    return { entries: byNearness.slice(0, limit), orderedBy: 'nearness' }
+    return { entries: byNearness(entries, found).slice(0, limit), orderedBy: 'nearness' }
   }
 
   async modelKey(): Promise<string | undefined> {

@@ -3,6 +3,7 @@ import * as taskMemoryRepository from '../../db/repositories/memory/task-memory.
 import type { MemoryReader } from '../../db/repositories/memory/task-memory.ts'
 import type { Database } from '../../db/tables.ts'
 import { HEAD_TOKENS, memoryText, queryOf, withinBudget } from '../../domain/memory/message.ts'
+import { byNearness } from '../../domain/memory/nearest.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { SecretBox } from '../../platform/secret-box.ts'
 import { emit } from '../events.ts'
@@ -111,11 +112,4 @@ export class GrantedMemory implements RequestMemory {
         emit(log, 'memory.note_failed', { err: cause, task_id: this.#reader.taskId }),
       )
   }
-}
-
-/** Entries without a vector come last, in their own order. */
-function byNearness<T extends { id: string }>(entries: readonly T[], ids: readonly string[]): T[] {
-  const places = new Map(ids.map((id, place) => [id, place]))
-  const placeOf = ({ id }: T) => places.get(id) ?? ids.length
-  return entries.toSorted((a, b) => placeOf(a) - placeOf(b))
 }

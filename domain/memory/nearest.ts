@@ -91,3 +91,13 @@ export function unitVector(values: unknown): Float32Array | undefined {
   if (!Number.isFinite(length) || length === 0) return undefined
   return vector.map((value) => value / length)
 }
+
+/** Orders entries by the places of their ids in a search; entries that it did not find come last, in their own order. */
+export function byNearness<T extends { readonly id: string }>(
+  entries: readonly T[],
+  ids: readonly string[],
+): T[] {
+  const places = new Map(ids.map((id, place) => [id, place]))
+  const placeOf = ({ id }: T) => places.get(id) ?? ids.length
+  return entries.toSorted((a, b) => placeOf(a) - placeOf(b))
+}

@@ -1,6 +1,7 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
 import type { Database } from '../../tables.ts'
 import type { MemoryEntryRow, NewMemoryEntry } from '../../tables/memory.ts'
+import { readableBy } from './grants.ts'
 
 export type StoredEntry = Pick<MemoryEntryRow, 'id' | 'sealed' | 'source' | 'created_at' | 'superseded_by'>
 
@@ -90,13 +91,7 @@ export async function recallEntries(
 ): Promise<StoredEntry[]> {
   const chosen = ids ? sql`and e.id = any(${ids}::uuid[])` : sql``
   const { rows } = await sql<StoredEntry>`
-    with granted as materialized (
-      select n.id from memory_grant g
-      join memory_namespace n on n.id = g.namespace_id
-      where g.account_id = ${accountId} and n.account_id = ${accountId} and g.api_key_id = ${keyId}
-        and g.access = 'read' and g.revoked_at is null and n.enabled
-      for share of g, n
-    )
+    with granted as materialized (${readableBy({ accountId, keyId })})
     select e.id, e.sealed, e.source, e.created_at, e.superseded_by
     from memory_entry e
     where e.namespace_id = (select id from granted) and e.account_id = ${accountId} and e.superseded_by is null ${chosen}

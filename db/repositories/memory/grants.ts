@@ -1,4 +1,4 @@
-import { type Kysely, sql, type Transaction } from 'kysely'
+import { type Kysely, type RawBuilder, sql, type Transaction } from 'kysely'
 import { newId } from '../../../domain/ids.ts'
 import type { MemoryAccess } from '../../../schemas/memory.ts'
 import type { Database } from '../../tables.ts'
@@ -82,6 +82,24 @@ export async function hasGrant(
     .executeTakeFirst()
   return row !== undefined
 }
+
+/**
+ * Returns the query for the namespace that a key may read, with its newest snapshot. It locks grant and namespace until
+ * the statement ends, so that a revocation waits for the read.
+ */
+export const readableBy = ({
+  accountId,
+  keyId,
+}: {
+  accountId: string
+  keyId: string
+}): RawBuilder<unknown> => sql`
+  select n.id, n.snapshot_id as newest from memory_grant g
+  join memory_namespace n on n.id = g.namespace_id
+  join api_key k on k.id = g.api_key_id
+  where g.account_id = ${accountId} and n.account_id = ${accountId} and g.api_key_id = ${keyId}
+    and g.access = 'read' and g.revoked_at is null and n.enabled and k.revoked_at is null
+  for share of g, n`
 
 /** Lists the live grants of a namespace. */
 export function listGrants(db: Kysely<Database>, namespaceId: string): Promise<MemoryGrantRow[]> {

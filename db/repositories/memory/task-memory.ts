@@ -2,6 +2,7 @@ import { type Kysely, type RawBuilder, sql } from 'kysely'
 import type { MemoryOutcome } from '../../../schemas/memory.ts'
 import type { Database } from '../../tables.ts'
 import type { TaskMemoryRow } from '../../tables/memory.ts'
+import { readableBy } from './grants.ts'
 
 /** A task, and the key that asked for it. */
 export interface MemoryReader {
@@ -75,7 +76,7 @@ export async function takeMemory(
     where e.namespace_id = (select namespace_id from frozen) and e.version <= (select version from frozen)
       and e.account_id = ${accountId} and e.superseded_by is null and e.tokens <= ${mostTokens} and ${condition}`
   const { rows } = await sql<Taken>`
-    with granted as materialized (${grantedTo(reader)}), frozen as (
+    with granted as materialized (${readableBy(reader)}), frozen as (
       select s.id, s.version, s.namespace_id from granted
       -- A snapshot that was removed before its task was written gives way to the newest.
       join memory_snapshot s on s.id = coalesce(
@@ -116,15 +117,6 @@ const goneAmong = (ids: readonly string[], accountId: string): RawBuilder<unknow
   where not exists (
     select from memory_entry e
     where e.id = given.id and e.account_id = ${accountId} and e.superseded_by is null))`
-
-/** The namespace that a key may read, locked against revocation until the statement ends. */
-const grantedTo = ({ accountId, keyId }: MemoryReader): RawBuilder<unknown> => sql`
-  select n.id, n.snapshot_id as newest from memory_grant g
-  join memory_namespace n on n.id = g.namespace_id
-  join api_key k on k.id = g.api_key_id
-  where g.account_id = ${accountId} and n.account_id = ${accountId} and g.api_key_id = ${keyId}
-    and g.access = 'read' and g.revoked_at is null and n.enabled and k.revoked_at is null
-  for share of g, n`
 
 /** Records why a task goes without memory. */
 export async function noteWithout(
