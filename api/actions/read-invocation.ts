@@ -1,8 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import * as invocationRepository from '../../db/repositories/actions/invocations.ts'
 import { ApiError } from '../../domain/errors.ts'
+import { isUuid } from '../../domain/uuid.ts'
 import type { Invocation } from '../../schemas/action.ts'
+import type { AccountCaller } from '../http/caller.ts'
 import type { Services } from '../services.ts'
+import { maySeeInvocation } from './limits.ts'
 import { isEnded, presentInvocation } from './present.ts'
 
 interface InvocationId {
@@ -20,8 +23,20 @@ export async function readInvocation(
   throw invocationNotFound()
 }
 
-export const invocationNotFound = (): ApiError =>
-  new ApiError('not_found', 'there is no invocation with this id')
+/** Reads an invocation that the caller's key may see; throws a 404 when there is none. */
+export async function findVisibleInvocation(
+  db: Services['db'],
+  caller: AccountCaller,
+  id: string,
+): Promise<Invocation> {
+  const row = isUuid(id)
+    ? await invocationRepository.findInvocation(db, { id, accountId: caller.accountId })
+    : undefined
+  if (row && (await maySeeInvocation(db, caller, row))) return presentInvocation(row)
+  throw invocationNotFound()
+}
+
+const invocationNotFound = (): ApiError => new ApiError('not_found', 'there is no invocation with this id')
 
 const JOB_POLL_MS = 500
 

@@ -1,10 +1,7 @@
-import { ApiError } from '../../../domain/errors.ts'
 import { CANCELLED_BY_CALLER } from '../../../domain/inference-task.ts'
-import { isUuid } from '../../../domain/uuid.ts'
 import type { Invocation } from '../../../schemas/action.ts'
 import { CANCELLED_JOB, isEnded } from '../../actions/present.ts'
-import { readInvocation } from '../../actions/read-invocation.ts'
-import { findTool } from '../../manifest/tools-of.ts'
+import { findVisibleInvocation } from '../../actions/read-invocation.ts'
 import { cancelTask } from '../../routes/builder/tasks/cancel-task.ts'
 import { cancelTrainingRun } from '../../routes/builder/training-runs/cancel-training-run.ts'
 import { invocationResult } from '../invocation-result.ts'
@@ -24,16 +21,8 @@ export const invocationTasks: TaskKind = {
   },
 }
 
-/** A key that is limited to tools sees only their invocations. */
-async function visibleInvocation(id: string, on: RequestOfAccount): Promise<Invocation> {
-  const { caller, services } = on
-  if (!isUuid(id)) throw unknownInvocation()
-  const invocation = await readInvocation(services, { accountId: caller.accountId, id })
-  if (caller.tools && !(await findTool(services, caller, invocation.slug))) throw unknownInvocation()
-  return invocation
-}
-
-const unknownInvocation = (): ApiError => new ApiError('not_found', 'there is no invocation with this id')
+const visibleInvocation = (id: string, { caller, services }: RequestOfAccount): Promise<Invocation> =>
+  findVisibleInvocation(services.db, caller, id)
 
 export function stateOfInvocation(invocation: Invocation, { services }: RequestOfAccount): TaskState {
   const { invocation_id, status, error, created_at, completed_at } = invocation

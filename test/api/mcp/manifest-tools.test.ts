@@ -6,7 +6,7 @@ import { newId } from '../../../domain/ids.ts'
 import { buildEndpoint, OFFERED } from '../../support/builders/build-endpoint.ts'
 import { addLlmVersion, versionRef } from '../../support/builders/merges.ts'
 import { InferenceApi } from '../../support/servers/inference-api.ts'
-import { connectMcp, type McpClient, REVISIONS } from '../../support/servers/mcp-client.ts'
+import { connectMcp, type McpClient, REVISIONS, withTasks } from '../../support/servers/mcp-client.ts'
 import { addModel, until } from '../../support/servers/node.ts'
 
 const OPERATIONS = ['training.merge', 'training.retrain_on']
@@ -35,6 +35,9 @@ describe('the tools of an account', () => {
       return (await apiKeyRepository.createApiKey(trx, { accountId, name: 'agent', role: 'operator', tools }))
         .key
     })
+
+  const noteChange = (id: string) =>
+    on.api.database.db.transaction().execute((trx) => endpointChangeRepository.noteEndpointChange(trx, [id]))
 
   for (const revision of REVISIONS) {
     it(`are its endpoints and the operations for clients of ${revision}, under names that they take`, async () => {
@@ -98,9 +101,7 @@ describe('the tools of an account', () => {
       ...OFFERED,
       name: 'for-all',
     })
-    await on.api.database.db
-      .transaction()
-      .execute((trx) => endpointChangeRepository.noteEndpointChange(trx, [offered.id]))
+    await noteChange(offered.id)
     await using mcp = await connectMcp(on.api, key)
 
     await until(async () => (await namesOf(mcp)).includes(offered.name))
@@ -124,6 +125,33 @@ describe('the tools of an account', () => {
     assert.deepEqual((await mcp.client.listResources()).resources, [])
     assert.deepEqual((await mcp.client.listPrompts()).prompts, [])
     await assert.rejects(mcp.client.readResource({ uri: `hearth://datasets/${newId()}/rows` }))
+  })
+
+  it('have invocations that a limited key sees as tasks and over REST, also of a paused endpoint', async () => {
+    const action = '/api/builder/v1/actions/slow-one'
+    const cold = await on.endpointOver(await addModel(on.api, { name: 'slow' }), { name: 'slow-one' })
+    await noteChange(cold.id)
+    const mine = await limited('slow-*')
+    await until(async () => (await on.api.call('GET', action, { key: mine })).status === 200)
+    const foreign = await limited('sales.*')
+    const call = withTasks(on.api, mine)
+    const { taskId } = await call('tools/call', { name: 'slow-one', arguments: { instances: [1] } })
+    const invocation = `/api/builder/v1/invocations/${taskId.slice('invocation.'.length)}`
+    const paused = await on.api.call('PATCH', `/api/builder/v1/endpoints/${cold.id}`, {
+      key: on.caller.key,
+      body: { status: 'paused' },
+    })
+
+    assert.equal(paused.status, 200)
+    await until(async () => (await on.api.call('GET', action, { key: mine })).status === 403)
+    assert.equal((await call('tasks/get', { taskId })).status, 'working')
+    assert.equal((await on.api.call('GET', invocation, { key: mine })).status, 200)
+    for (const method of ['tasks/get', 'tasks/cancel'])
+      await assert.rejects(withTasks(on.api, foreign)(method, { taskId }), /there is no task with this id/)
+    assert.equal((await on.api.call('GET', invocation, { key: foreign })).status, 404)
+    await call('tasks/cancel', { taskId })
+    assert.equal((await call('tasks/get', { taskId })).status, 'cancelled')
+    await assert.rejects(call('tasks/get', { taskId: 'invocation.none' }), /there is no task with this id/)
   })
 
   it('need the role operator, and belong to the account', async () => {

@@ -1,8 +1,5 @@
-import * as invocationRepository from '../../../../db/repositories/actions/invocations.ts'
 import { Invocation, InvocationParams } from '../../../../schemas/action.ts'
-import { maySeeInvocation } from '../../../actions/limits.ts'
-import { presentInvocation } from '../../../actions/present.ts'
-import { invocationNotFound } from '../../../actions/read-invocation.ts'
+import { findVisibleInvocation } from '../../../actions/read-invocation.ts'
 import { route } from '../../../http/route.ts'
 
 export const getInvocation = route({
@@ -16,11 +13,5 @@ export const getInvocation = route({
   success: { status: 200, schema: Invocation },
   errors: ['not_found'],
 
-  async handler({ caller, params }, { db }) {
-    const { accountId } = caller
-    const id = params.invocation_id
-    const row = await invocationRepository.findInvocation(db, { accountId, id })
-    if (!row || !(await maySeeInvocation(db, caller, row))) throw invocationNotFound()
-    return presentInvocation(row)
-  },
+  handler: ({ caller, params }, { db }) => findVisibleInvocation(db, caller, params.invocation_id),
 })
