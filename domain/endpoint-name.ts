@@ -1,3 +1,4 @@
+import { isReserved } from './actions/reserved.ts'
 import { isHubName } from './hub/names.ts'
 import { slugOf } from './slug.ts'
 import { isUuid } from './uuid.ts'
@@ -10,7 +11,8 @@ const LONGEST = 80
  */
 export function endpointNamesOf(jobName: string, jobId: string): [string, string] {
   const slug = slugOf(jobName, LONGEST)
-  const name = slug === '' || isUuid(slug) || isHubName(slug) ? `model-${slug}`.replace(/-$/, '') : slug
+  const isFree = slug !== '' && !isUuid(slug) && !isHubName(slug) && !isReserved(slug)
+  const name = isFree ? slug : `model-${slug}`.replace(/-$/, '')
   // The last digits of a UUIDv7 are random.
   return [name, `${name}-${jobId.slice(-8)}`]
 }

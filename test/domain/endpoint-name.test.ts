@@ -12,6 +12,10 @@ describe('the names of endpoints made from jobs', () => {
     ])
   })
 
+  it('are never those of tools that agents know', () => {
+    assert.deepEqual(endpointNamesOf('Recall', JOB), ['model-recall', 'model-recall-89281d10'])
+  })
+
   it('are never empty, too long, an id or a name that hub imports have', () => {
     assert.equal(endpointNamesOf('。。。', JOB)[0], 'model')
     assert.equal(endpointNamesOf('hf-thing', JOB)[0], 'model-hf-thing')

@@ -2,6 +2,10 @@ import assert from 'node:assert/strict'
 import { safeNames } from '../../../api/mcp/names.ts'
 import { ToolList } from '../../../api/mcp/tool-list.ts'
 import { type Tool } from '../../../api/mcp/tool.ts'
+import { BUILT_IN_TOOLS } from '../../../api/mcp/tools/index.ts'
+import { recallTool } from '../../../api/mcp/tools/recall.ts'
+import { rememberTool } from '../../../api/mcp/tools/remember.ts'
+import { isReserved } from '../../../domain/actions/reserved.ts'
 
 const SAFE = /^[A-Za-z0-9_-]{1,64}$/
 
@@ -28,6 +32,11 @@ describe('names of tools for clients that refuse dots', () => {
     const turned = safeNames(slugs.toReversed())
     for (const slug of slugs) assert.equal(turned.get(slug), names.get(slug))
   })
+})
+
+describe('the tools of the platform', () => {
+  for (const { name } of [...BUILT_IN_TOOLS, rememberTool, recallTool])
+    it(`leave ${name} to no endpoint`, () => assert.ok(isReserved(name)))
 })
 
 describe('a list of tools', () => {
