@@ -1,4 +1,5 @@
 import type { Kysely } from 'kysely'
+import * as memorySnapshotRepository from '../../db/repositories/memory/snapshots.ts'
 import * as taskMemoryRepository from '../../db/repositories/memory/task-memory.ts'
 import type { MemoryReader } from '../../db/repositories/memory/task-memory.ts'
 import type { Database } from '../../db/tables.ts'
@@ -74,9 +75,12 @@ export class GrantedMemory implements RequestMemory {
 
   async #take(json: Buffer): Promise<Buffer> {
     const { db, secretBox, known, nearness, budget } = this.#deps
-    const view = known.find(this.#reader.accountId)
+    const { accountId } = this.#reader
+    const view = known.find(accountId)
+    const versionOf = () =>
+      memorySnapshotRepository.findSnapshotVersion(db, { accountId, snapshotId: this.#snapshotId })
     const ids =
-      view && (await nearness.find(this.#reader.accountId, view, queryOf(messagesOf(json)), CANDIDATES))
+      view && (await nearness.find(accountId, view, queryOf(messagesOf(json)), CANDIDATES, versionOf))
     const take = (chosen: readonly string[] | undefined) =>
       taskMemoryRepository.takeMemory(db, this.#reader, {
         snapshotId: this.#snapshotId,
@@ -87,7 +91,7 @@ export class GrantedMemory implements RequestMemory {
     const taken = await take(ids)
     let { entries } = taken
     if (view) nearness.forget(view, taken.gone)
-    // All that is nearest may be newer than the snapshot, or deleted.
+    // All that is nearest may have been deleted.
     if (ids && entries.length === 0) ({ entries } = await take(undefined))
     if (entries.length === 0) return json
     const inOrder = ids ? byNearness(entries, ids) : entries

@@ -48,13 +48,15 @@ export class Nearness {
 
   /**
    * Returns the ids of up to `count` entries, the nearest to the text first; undefined when they cannot be ranked,
-   * because there is no model of embeddings, or it is not loaded, or has embedded nothing yet.
+   * because there is no model of embeddings, or it is not loaded, or has embedded nothing yet. `versionOf` returns the
+   * version of the snapshot whose entries are searched; all are when it is absent.
    */
   async find(
     accountId: string,
     view: AccountMemoryView,
     text: string,
     count: number,
+    versionOf: () => Promise<number | undefined> = () => Promise.resolve(undefined),
   ): Promise<string[] | undefined> {
     const { embeddings, log } = this.#options
     const modelKey = text === '' ? undefined : await embeddings.modelKey()
@@ -62,10 +64,13 @@ export class Nearness {
     try {
       const index = await this.#indexOf(accountId, view, modelKey)
       if (index.size === 0) return undefined
-      const vectors = await embeddings.embed(accountId, [text], AbortSignal.timeout(QUERY_MS))
+      const [version, vectors] = await Promise.all([
+        versionOf(),
+        embeddings.embed(accountId, [text], AbortSignal.timeout(QUERY_MS)),
+      ])
       const [query] = vectors ?? []
       if (!vectors) embeddings.loadSoon(accountId)
-      const nearest = query && index.nearest(query, count)
+      const nearest = query && index.nearest(query, count, version)
       return nearest && nearest.length > 0 ? nearest : undefined
     } catch (err) {
       emit(log, 'memory.not_ranked', { err, account_id: accountId })
@@ -108,8 +113,8 @@ export class Nearness {
         after: loaded.stored,
         limit: PAGE,
       })
-      for (const { id, stored, vector } of rows) {
-        index.add(id, fromBytes(vector))
+      for (const { id, version, stored, vector } of rows) {
+        index.add({ id, version }, fromBytes(vector))
         loaded.stored = stored
       }
       if (index.bytes > MOST_INDEX_BYTES) {

@@ -5,6 +5,7 @@ const GROWTH = 1.25
 /** Vectors of one length with the entries that they stand for. */
 export class VectorIndex {
   readonly #ids: string[] = []
+  readonly #versions: number[] = []
   readonly #dropped = new Set<string>()
   #width = 0
   #vectors = new Float32Array(0)
@@ -17,14 +18,15 @@ export class VectorIndex {
     return this.#vectors.byteLength + this.#ids.length * 100
   }
 
-  /** Adds a vector of unit length; one of another length than the first is left out. */
-  add(id: string, vector: Float32Array): void {
+  /** Adds the vector of an entry, of unit length; one of another length than the first is left out. */
+  add({ id, version }: { id: string; version: number }, vector: Float32Array): void {
     if (this.#ids.length === 0) this.#width = vector.length
     if (vector.length !== this.#width || vector.length === 0) return
     const at = this.#ids.length * this.#width
     if (at + this.#width > this.#vectors.length) this.#grow()
     this.#vectors.set(vector, at)
     this.#ids.push(id)
+    this.#versions.push(version)
   }
 
   /** Leaves entries that are no longer recalled out of later searches. */
@@ -32,8 +34,8 @@ export class VectorIndex {
     for (const id of ids) this.#dropped.add(id)
   }
 
-  /** Returns up to `count` entries by their cosine with the query, the nearest first. */
-  nearest(query: Float32Array, count: number): string[] {
+  /** Returns up to `count` entries by their cosine with the query, the nearest first; none of a later version. */
+  nearest(query: Float32Array, count: number, version = Number.POSITIVE_INFINITY): string[] {
     if (query.length !== this.#width) return []
     const scores = scoresOf(query, this.#vectors, this.#ids.length)
     const best: { id: string; score: number }[] = []
@@ -42,7 +44,7 @@ export class VectorIndex {
       const score = scores[row] ?? 0
       if (score <= least && best.length === count) continue
       const id = this.#ids[row] ?? ''
-      if (this.#dropped.has(id)) continue
+      if (this.#dropped.has(id) || (this.#versions[row] ?? 0) > version) continue
       const place = best.findIndex((other) => other.score < score)
       best.splice(place === -1 ? best.length : place, 0, { id, score })
       if (best.length > count) best.pop()

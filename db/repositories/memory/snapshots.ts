@@ -38,6 +38,22 @@ export async function freezeSnapshot(
   return rows[0]
 }
 
+/**
+ * Returns the version of an account's snapshot: of the one that was attached to a task, or else of the newest. Undefined
+ * where there is none.
+ */
+export async function findSnapshotVersion(
+  db: Kysely<Database>,
+  { accountId, snapshotId = null }: { accountId: string; snapshotId?: string | null | undefined },
+): Promise<number | undefined> {
+  const { rows } = await sql<{ version: number }>`
+    select s.version from memory_namespace n
+    join memory_snapshot s on s.namespace_id = n.id and s.id in (${snapshotId}::uuid, n.snapshot_id) and s.status = 'ready'
+    where n.account_id = ${accountId}
+    order by s.id = ${snapshotId}::uuid desc nulls last limit 1`.execute(db)
+  return rows[0]?.version
+}
+
 /** Counts the entries of a snapshot that are recalled and have no vector yet, but may get one. */
 export async function countMissingVectors(db: Kysely<Database>, snapshotId: string): Promise<number> {
   const { rows } = await sql<{ missing: number }>`

@@ -4,6 +4,8 @@ import { lockMemory } from './namespaces.ts'
 
 export interface StoredVector {
   id: string
+  /** The version of the entry. */
+  version: number
   stored: number
   vector: Buffer
 }
@@ -22,7 +24,7 @@ export async function listVectors(
   return db
     .selectFrom('memory_embedding')
     .innerJoin('memory_entry', 'memory_entry.id', 'memory_embedding.entry_id')
-    .select(['memory_entry.id', 'memory_embedding.stored', 'memory_embedding.vector'])
+    .select(['memory_entry.id', 'memory_entry.version', 'memory_embedding.stored', 'memory_embedding.vector'])
     .where('memory_entry.account_id', '=', accountId)
     .where('memory_embedding.namespace_id', '=', namespaceId)
     .where('memory_embedding.model_key', '=', modelKey)

@@ -7,7 +7,7 @@ describe('nearest entries', () => {
   function indexOf(count: number): VectorIndex {
     const index = new VectorIndex()
     for (let i = 0; i < count; i++)
-      index.add(`e${i}`, unit(Math.cos(i / count), Math.sin(i / count), 0, 0, 0))
+      index.add({ id: `e${i}`, version: i }, unit(Math.cos(i / count), Math.sin(i / count), 0, 0, 0))
     return index
   }
 
@@ -26,9 +26,16 @@ describe('nearest entries', () => {
     assert.deepEqual(index.nearest(unit(1, 0, 0, 0, 0), 9), ['e0', 'e2', 'e3'])
   })
 
+  it('are none of a later version', () => {
+    const index = indexOf(500)
+
+    assert.deepEqual(index.nearest(unit(0, 1, 0, 0, 0), 2, 7), ['e7', 'e6'])
+    assert.deepEqual(index.nearest(unit(0, 1, 0, 0, 0), 2, -1), [])
+  })
+
   it('are none for a vector of another length', () => {
     const index = indexOf(3)
-    index.add('other', unit(1, 0))
+    index.add({ id: 'other', version: 9 }, unit(1, 0))
 
     assert.equal(index.size, 3)
     assert.deepEqual(index.nearest(unit(1, 0), 3), [])
