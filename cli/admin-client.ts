@@ -1,10 +1,11 @@
 import { request } from 'undici'
+import type { Issue } from '../domain/errors.ts'
 import { CliError, WRONG_USE } from './cli-error.ts'
 
 type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
 interface ErrorBody {
-  error?: { code?: string; message?: string }
+  error?: { code?: string; message?: string; details?: { issues?: readonly Issue[] } }
 }
 
 /** Sends requests to `/api/v1/admin` with the operations key; every failure has a message that says what to do. */
@@ -22,7 +23,8 @@ export class AdminClient {
     const { statusCode, text } = await this.#send(method, path, body)
     const parsed = parse(text)
     if (statusCode < 300) return parsed as T
-    throw new CliError(this.#explain(statusCode, parsed), statusCode === 422 ? WRONG_USE : 1)
+    const { issues } = (parsed as ErrorBody | undefined)?.error?.details ?? {}
+    throw new CliError(this.#explain(statusCode, parsed), statusCode === 422 ? WRONG_USE : 1, issues)
   }
 
   /** Returns the items of every page of a list. */

@@ -1,11 +1,16 @@
+import type { Issue } from '../domain/errors.ts'
+
 /** A failure whose message explains it, so it is printed without a stack. */
 export class CliError extends Error {
   override readonly name = 'CliError'
   readonly exitCode: number
+  /** The faults of a request that was refused, with their places in it. */
+  readonly issues: readonly Issue[]
 
-  constructor(message: string, exitCode = 1) {
+  constructor(message: string, exitCode = 1, issues: readonly Issue[] = []) {
     super(message)
     this.exitCode = exitCode
+    this.issues = issues
   }
 }
 

@@ -13,6 +13,9 @@ export const isDataException = (err: unknown): boolean => isOfClass(err, '22')
 /** Returns whether the rows are the cause: bad data, or a violated constraint. */
 export const isBadRow = (err: unknown): boolean => isOfClass(err, '22', '23')
 
+/** Returns whether a row refers to one that does not exist. */
+export const isMissingReference = (err: unknown): boolean => sqlStateOf(err) === '23503'
+
 /** Returns whether a retry would fail again: bad data, a violated constraint, a wrong statement, a limit of PostgreSQL. */
 export const isPermanent = (err: unknown): boolean => isOfClass(err, '22', '23', '42', '54')
 

@@ -93,7 +93,12 @@ export const ImportMemory = Type.Object(
   { additionalProperties: false },
 )
 
-export const ImportedMemory = Type.Object({ imported: Type.Integer() })
+export const ImportedMemory = Type.Object({
+  imported: Type.Integer({ description: 'Entries that were added' }),
+  already_present: Type.Integer({
+    description: 'Entries that the memory has already with the same text, source and, where given, time',
+  }),
+})
 
 export const MemoryGrant = Type.Object({
   key_id: Uuid,

@@ -1,4 +1,5 @@
 import type { Transaction } from 'kysely'
+import { isMissingReference } from '../../db/errors.ts'
 import * as idempotencyRepository from '../../db/repositories/platform/idempotency.ts'
 import type { IdempotencyId, StoredReply } from '../../db/repositories/platform/idempotency.ts'
 import type { Database } from '../../db/tables.ts'
@@ -19,12 +20,16 @@ interface KeyedRequest {
 
 type Work = (trx: Transaction<Database>) => Promise<Outgoing>
 
-/** Returns the key of a request that has one. Its scope is account, operation and path parameters. */
+/**
+ * Returns the key of a request that has one. Its scope is account, operation and path parameters; the account of an
+ * operator's request is the one that its path names.
+ */
 export function keyOf(
   { operationId }: AnyRoute,
-  { req, accountId, params, query, body }: RequestContext,
+  { req, accountId: own, params, query, body }: RequestContext,
 ): KeyedRequest | undefined {
   const key = req.headers['idempotency-key']
+  const accountId = own ?? (params as { account_id?: string } | undefined)?.account_id
   if (key === undefined || accountId === undefined) return undefined
   if (typeof key !== 'string' || !isUuid(key)) {
     throw invalid(['header', 'Idempotency-Key'], 'must be a UUID', 'uuid')
@@ -82,10 +87,10 @@ export class Idempotency {
 
   async #attempt(keyed: KeyedRequest, work: Work): Promise<Outgoing> {
     const { db } = this.#services
-    const { id, digest } = keyed
+    const { id } = keyed
     for (;;) {
       const outgoing = await db.transaction().execute(async (trx) => {
-        if (!(await idempotencyRepository.takeKey(trx, id, digest))) return undefined
+        if (!(await takeKey(trx, keyed))) return undefined
         const done = await work(trx)
         await this.#keep(trx, id, done)
         return done
@@ -122,6 +127,16 @@ export class Idempotency {
       headers?: ReplyHeaders
     }
     return { status, body: kept.body, headers: { ...kept.headers, 'idempotency-replayed': 'true' } }
+  }
+}
+
+/** Reserves the key; the path of an operator's request may name an account that does not exist. */
+async function takeKey(trx: Transaction<Database>, { id, digest }: KeyedRequest): Promise<boolean> {
+  try {
+    return await idempotencyRepository.takeKey(trx, id, digest)
+  } catch (err) {
+    if (!isMissingReference(err)) throw err
+    throw new ApiError('not_found', 'there is no account with this id')
   }
 }
 

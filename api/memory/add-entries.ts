@@ -9,15 +9,9 @@ import { ApiError, invalid } from '../../domain/errors.ts'
 import { newId } from '../../domain/ids.ts'
 import { memoryTokens } from '../../domain/memory/message.ts'
 import type { Services } from '../services.ts'
+import type { NewMemory } from './memory.ts'
 import { requestSnapshot } from './request-snapshot.ts'
-
-export interface NewMemory {
-  text: string
-  source: string
-  createdAt?: Date | undefined
-  /** The entry that this one replaces. */
-  supersedes?: string | undefined
-}
+import { withoutPresent } from './without-present.ts'
 
 /** Returns the namespace when it is switched on; throws a 409 otherwise. */
 export function requireEnabled(namespace: MemoryNamespaceRow | undefined): MemoryNamespaceRow {
@@ -32,6 +26,8 @@ export interface MemoryWriter {
   keyId: string | null
   /** True if the key may write by a grant alone. */
   needsGrant: boolean
+  /** True if entries that the memory has already are left out, so that an import may be repeated. */
+  leavesOutPresent?: boolean
 }
 
 /**
@@ -41,8 +37,8 @@ export interface MemoryWriter {
 export async function addEntries(
   trx: Transaction<Database>,
   { secretBox, config, memory }: Pick<Services, 'secretBox' | 'config' | 'memory'>,
-  { accountId, keyId, needsGrant }: MemoryWriter,
-  entries: readonly NewMemory[],
+  { accountId, keyId, needsGrant, leavesOutPresent = false }: MemoryWriter,
+  given: readonly NewMemory[],
 ): Promise<StoredEntry[]> {
   const modelKey = await memory.modelKey()
   await memoryNamespaceRepository.lockMemory(trx, accountId)
@@ -52,6 +48,9 @@ export async function addEntries(
     (keyId !== null && (await memoryGrantRepository.hasGrant(trx, { accountId, keyId, access: 'write' })))
   if (!hasGrant)
     throw new ApiError('forbidden', 'this key has no grant to write memory; an operator grants it')
+  const place = { accountId, namespaceId: namespace.id }
+  const entries = leavesOutPresent ? await withoutPresent(trx, secretBox, place, given) : given
+  if (entries.length === 0) return []
   const most = config.HEARTH_MEMORY_ENTRIES
   const present = await memoryEntryRepository.countEntries(trx, namespace.id)
   if (present + entries.length > most)
@@ -72,8 +71,8 @@ export async function addEntries(
   })
   for (const [i, { supersedes: id }] of entries.entries()) {
     if (id === undefined) continue
-    const place = { accountId, namespaceId: namespace.id, id, by: rows[i]?.id ?? '' }
-    if (!(await memoryEntryRepository.supersedeEntry(trx, place)))
+    const superseded = { ...place, id, by: rows[i]?.id ?? '' }
+    if (!(await memoryEntryRepository.supersedeEntry(trx, superseded)))
       throw invalid(['body', 'supersedes'], 'there is no such entry, or it is superseded already')
   }
   const stored = await memoryEntryRepository.insertEntries(trx, rows)

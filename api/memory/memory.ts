@@ -2,6 +2,15 @@ import type { Kysely } from 'kysely'
 import type { StoredEntry } from '../../db/repositories/memory/entries.ts'
 import type { Database } from '../../db/tables.ts'
 
+/** A text that is to be remembered. */
+export interface NewMemory {
+  text: string
+  source: string
+  createdAt?: Date | undefined
+  /** The entry that this one replaces. */
+  supersedes?: string | undefined
+}
+
 /** The memory for one request to a language model. It never fails the request: what goes wrong is recorded instead. */
 export interface RequestMemory {
   /** True if the last request that `addTo` returned holds memory. */

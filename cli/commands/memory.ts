@@ -1,7 +1,13 @@
 import { isUtf8 } from 'node:buffer'
 import { readFileSync } from 'node:fs'
 import type { Command } from 'commander'
-import { type AccountMemory, LONGEST_MEMORY, MOST_IMPORTED } from '../../schemas/memory.ts'
+import type { Static } from 'typebox'
+import {
+  type AccountMemory,
+  type ImportedMemory,
+  LONGEST_MEMORY,
+  MOST_IMPORTED,
+} from '../../schemas/memory.ts'
 import { CliError, usageError } from '../cli-error.ts'
 import type { Context } from '../context.ts'
 import { print, table } from '../print.ts'
@@ -28,19 +34,23 @@ export function memoryCommands(program: Command, open: Open): void {
         const context = open(command)
         const entries = readEntries(file, options.source)
         const path = `/accounts/${account(context, accountId)}/memory/import`
-        let imported = 0
+        const total = { imported: 0, already_present: 0 }
         for (let at = 0; at < entries.length; at += MOST_IMPORTED) {
-          const body = { entries: entries.slice(at, at + MOST_IMPORTED) }
+          const part = entries.slice(at, at + MOST_IMPORTED)
           try {
-            const done = await context.client.call<{ imported: number }>('POST', path, body)
-            imported += done.imported
+            const body = { entries: part.map(({ entry }) => entry) }
+            const done = await context.client.call<Imported>('POST', path, body)
+            total.imported += done.imported
+            total.already_present += done.already_present
           } catch (err) {
-            if (imported === 0 || !(err instanceof CliError)) throw err
-            const before = `The first ${imported} entries of ${file} were imported, then: `
-            throw new CliError(before + err.message, err.exitCode)
+            if (!(err instanceof CliError)) throw err
+            const before = at > 0 ? `The first ${at} entries of ${file} were imported, then: ` : ''
+            throw new CliError(before + faultOf(err, file, part), err.exitCode)
           }
         }
-        print(context, { imported }, `Imported ${imported} entries.`)
+        const { imported, already_present: present } = total
+        const others = present > 0 ? ` ${present} were there already.` : ''
+        print(context, total, `Imported ${imported} entries.${others}`)
       },
     )
 }
@@ -120,11 +130,30 @@ function inWords(state: AccountMemory): string {
   ].join('\n')
 }
 
-interface ImportedEntry {
+type Imported = Static<typeof ImportedMemory>
+
+/** An entry as a line of the file has it. */
+interface WrittenEntry {
   text: string
   source?: string
   created_at?: string
   superseded_by?: string | null
+}
+
+/** An entry as it is sent, with its line in the file. */
+interface ImportedEntry {
+  line: number
+  entry: Omit<WrittenEntry, 'superseded_by'>
+}
+
+/** Says why entries were refused, by the line of the first that is at fault. */
+function faultOf({ issues, message }: CliError, file: string, entries: readonly ImportedEntry[]): string {
+  for (const { loc, msg } of issues) {
+    const [, list, index, ...field] = loc
+    const refused = list === 'entries' ? entries[Number(index)] : undefined
+    if (refused) return `${file}, line ${refused.line}: ${[field.join('.'), msg].filter(Boolean).join(': ')}`
+  }
+  return message
 }
 
 /** Control characters other than tab and line ends, which no text has. */
@@ -150,14 +179,15 @@ function readEntries(file: string, source: string): ImportedEntry[] {
     // An export names what was superseded; that is recalled no longer, so it is not imported.
     if (entry.superseded_by) return []
     const { text, created_at } = entry
-    return [{ text, source: entry.source ?? source, ...(created_at !== undefined && { created_at }) }]
+    const sent = { text, source: entry.source ?? source, ...(created_at !== undefined && { created_at }) }
+    return [{ line: i + 1, entry: sent }]
   })
   if (entries.length === 0) throw usageError(`${file} has no entries`)
   return entries
 
-  function parsed(line: string, i: number): ImportedEntry {
+  function parsed(line: string, i: number): WrittenEntry {
     try {
-      return JSON.parse(line) as ImportedEntry
+      return JSON.parse(line) as WrittenEntry
     } catch {
       throw usageError(`${file}, line ${i + 1}: is not JSON`)
     }

@@ -108,6 +108,26 @@ describe('hearth memory', () => {
     assert.equal(text.trim().split('\n').length, 1_203)
   })
 
+  it('names the line that is refused, and imports a file again only where it has something new', async () => {
+    const { accountId, key } = await api.account()
+    await run('enable', accountId)
+    const lines = Array.from({ length: 600 }, (_, i) => `line ${i}`)
+    const late = [...lines, '', '{"text": "x", "created_at": "yesterday"}']
+    const early = ['fine', '', '{"text": "x", "source": 5}']
+
+    const first = await run('import', await file(late.join('\n')), accountId)
+    const second = await run('import', await file(early.join('\n')), accountId)
+    const repeated = await run('import', await file(lines.join('\n')), accountId)
+
+    assert.match(first.err, /first 500 entries of .* were imported, then: .*, line 602: created_at: /)
+    assert.match(second.err, /entries.jsonl, line 3: source: /)
+    assert.match(repeated.out, /Imported 100 entries. 500 were there already./)
+    assert.equal(
+      (await api.call('GET', '/api/builder/v1/memory/export', { key })).text.trim().split('\n').length,
+      600,
+    )
+  })
+
   it('says how much of a file was imported when not all of it fits', async () => {
     const { accountId } = await api.account()
     await run('enable', accountId)

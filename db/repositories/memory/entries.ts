@@ -17,6 +17,21 @@ export async function countEntries(db: Kysely<Database>, namespaceId: string): P
   return n
 }
 
+/** Returns the entries of a namespace, superseded ones too, whose source and estimated tokens are among those given. */
+export async function listSimilarEntries(
+  db: Kysely<Database>,
+  { accountId, namespaceId }: { accountId: string; namespaceId: string },
+  among: readonly { source: string; tokens: number }[],
+): Promise<StoredEntry[]> {
+  const { rows } = await sql<StoredEntry>`
+    select e.id, e.sealed, e.source, e.created_at, e.superseded_by from memory_entry e
+    where e.account_id = ${accountId} and e.namespace_id = ${namespaceId} and (e.source, e.tokens) in (
+      select * from unnest(${among.map(({ source }) => source)}::text[], ${among.map(({ tokens }) => tokens)}::int[]))`.execute(
+    db,
+  )
+  return rows
+}
+
 /** Adds entries; the caller holds the account's memory lock. */
 export async function insertEntries(
   trx: Transaction<Database>,

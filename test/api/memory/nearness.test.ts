@@ -3,11 +3,12 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { bumpCache } from '../../../db/repositories/platform/cache-versions.ts'
 import type { EndpointRow } from '../../../db/tables/models.ts'
 import { until } from '../../support/assertions/until.ts'
-import { OFFERED } from '../../support/builders/build-endpoint.ts'
+import { buildHeldTask, OFFERED } from '../../support/builders/build-endpoint.ts'
 import {
   buildSnapshots,
   enableMemory,
   grant,
+  keyIdOf,
   operate,
   remember,
   revoke,
@@ -56,7 +57,7 @@ describe('memory by nearness', () => {
   const FACTS = [
     'the cat eats tuna every morning',
     'the car needs new tyres',
-    ...Array.from({ length: 60 }, (_, i) => `unrelated remark number ${'abcdefghij'[i % 10]} about weather`),
+    ...Array.from({ length: 60 }, (_, i) => `unrelated remark number ${i} about weather`),
   ]
 
   it('gives the newest entries while no vectors are there', async () => {
@@ -117,18 +118,29 @@ describe('memory by nearness', () => {
     assert.match(await systemFor(mine.key, 'the dog eats'), /beef/)
   })
 
-  it('gives older entries when all that is nearest is newer than the snapshot', async () => {
-    const mine = await accountWith(['the car is red'])
-    await until(async () => (await embedded(mine.accountId)) === 1)
+  it('gives the nearest of the snapshot, however many newer entries are nearer', async () => {
+    const weather = FACTS.slice(2)
+    const mine = await accountWith(['the car is red', ...weather])
+    await until(async () => (await embedded(mine.accountId)) === 1 + weather.length)
     await buildSnapshots(chat.api)
+    const { db } = chat.api.database
+    const taskId = await buildHeldTask(db, mine.accountId)
+    const keyId = await keyIdOf(chat.api, mine.key)
+    await chat.api.services.memory.attach(db, { endpoint, accountId: mine.accountId, keyId, taskId })
     const entries = Array.from({ length: 80 }, (_, i) => ({ text: `the cat eats tuna ${i}` }))
     await operate(chat.api, 'POST', `/accounts/${mine.accountId}/memory/import`, { entries })
-    await until(async () => (await embedded(mine.accountId)) === 81)
+    await until(async () => (await embedded(mine.accountId)) === 81 + weather.length)
     await sleep(1_100)
 
-    assert.match(await systemFor(mine.key, 'the cat eats tuna'), /car is red/)
+    const question = 'the cat eats tuna in the red car'
+    const first = (content: string) => content.split('\n')[1] ?? ''
+    assert.match(first(await systemFor(mine.key, question)), /car is red/)
     await buildSnapshots(chat.api)
-    assert.match(await systemFor(mine.key, 'the cat eats tuna'), /tuna/)
+    assert.match(first(await systemFor(mine.key, question)), /tuna/)
+    const ofTask = await chat.api.services.memory.ofTask(taskId)
+    const asked = Buffer.from(JSON.stringify({ messages: [{ role: 'user', content: question }] }))
+    const { messages } = JSON.parse(String(await ofTask?.addTo(asked)))
+    assert.match(first(messages[0].content), /car is red/)
   })
 
   it('embeds the others when the model refuses one text, which is still given after the nearest', async () => {

@@ -9,30 +9,28 @@ const MAX_BYTES = 16 * 1024 * 1024
 
 export const importMemory = route({
   operationId: 'importMemory',
-  summary: 'Add entries to the memory of an account',
+  summary: 'Add entries to the memory of an account; those that it has already are left out',
   method: 'POST',
   path: '/admin/accounts/{account_id}/memory/import',
   auth: 'operations-key',
   servedWith: 'HEARTH_MEMORY',
   params,
+  idempotent: true,
   body: ImportMemory,
   maxBodyBytes: MAX_BYTES,
   success: { status: 201, schema: ImportedMemory },
   errors: ['not_found', 'conflict'],
 
-  async handler({ params: { account_id: accountId }, body }, services) {
-    const { db, outbox, memory } = services
-    if (!(await memoryNamespaceRepository.findNamespace(db, accountId))) throw noMemory()
+  async handler({ params: { account_id: accountId }, body, trx, afterCommit }, services) {
+    if (!(await memoryNamespaceRepository.findNamespace(trx, accountId))) throw noMemory()
     const entries = body.entries.map(({ text, source = 'import', created_at }) => ({
       text,
       source,
       createdAt: created_at === undefined ? undefined : new Date(created_at),
     }))
-    const stored = await db
-      .transaction()
-      .execute((trx) => addEntries(trx, services, { accountId, keyId: null, needsGrant: false }, entries))
-    outbox.poke()
-    memory.changed()
-    return { imported: stored.length }
+    const writer = { accountId, keyId: null, needsGrant: false, leavesOutPresent: true }
+    const stored = await addEntries(trx, services, writer, entries)
+    afterCommit(() => services.memory.changed())
+    return { imported: stored.length, already_present: entries.length - stored.length }
   },
 })
