@@ -9,10 +9,13 @@ import { emit } from '../events.ts'
 import { mergeTools, type ToolList } from './tool-list.ts'
 import type { ReadTool, ToolReader } from './tool-reader.ts'
 import { ToolSet } from './tool-set.ts'
+import type { ToolTexts } from './tool-texts.ts'
 import type { Tool } from './tool.ts'
 
-/** The memory for the manifests of accounts; those that everybody may call come on top, once. */
+/** The memory for the tools of accounts; those that everybody may call come on top, once. Texts have their own. */
 const MOST_BYTES = 64 * 1024 * 1024
+/** The memory of a tool without its text. */
+const TOOL_BYTES = 600
 /** The memory of one entry of a merged list, and the number of lists of an account, one for each set of filters. */
 const ENTRY_BYTES = 8
 const MOST_LISTS = 32
@@ -72,6 +75,11 @@ export class ToolCatalogue {
     })
   }
 
+  /** The texts of all tools. */
+  get texts(): ToolTexts {
+    return this.#options.reader.texts
+  }
+
   /** Returns the tools that an account may call and all filters allow, without a promise when they are in memory. */
   list(accountId: string, filters: readonly ToolFilter[]): ToolList | Promise<ToolList> {
     const own = this.#heard === this.#applied ? this.#owns.get(accountId) : undefined
@@ -120,7 +128,7 @@ export class ToolCatalogue {
   /** An account with more tools than the memory holds takes all of it, so that its tools are not read at each request. */
   #sizeOf(own: ToolSet): number {
     const entries = own.tools.length + (this.#publics?.tools.length ?? 0)
-    return Math.min(MOST_BYTES, 1 + own.bytes + entries * ENTRY_BYTES)
+    return Math.min(MOST_BYTES, 1 + own.tools.length * TOOL_BYTES + entries * ENTRY_BYTES)
   }
 
   #refreshSoon(): void {

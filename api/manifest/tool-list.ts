@@ -48,7 +48,7 @@ export function mergeTools({ operations, own, publics }: Parts, filters: readonl
     operations,
     own.tools.filter(({ slug }) => !taken.has(slug)),
     // An own tool that everybody may call is shown as its owner sees it.
-    publics.tools.filter(({ slug, endpointId = '' }) => !taken.has(slug) && !own.has(endpointId)),
+    publics.tools.filter(({ slug, origin }) => !taken.has(slug) && !own.has(origin?.endpointId ?? '')),
   ]
   const merged = lists.reduce(mergeSorted, [])
   return new ToolList(

@@ -1,14 +1,15 @@
+import { hash } from 'node:crypto'
 import type { Kysely } from 'kysely'
 import * as toolSourceRepository from '../../db/repositories/tools/sources.ts'
 import type { SourcePage, ToolSourceRow } from '../../db/repositories/tools/sources.ts'
 import type { Database } from '../../db/tables.ts'
 import { accessTo } from '../../domain/endpoint.ts'
 import { describeTool } from '../../domain/tools/manifest.ts'
+import type { ToolManifest } from '../../schemas/tool.ts'
+import { PageSize } from './page-size.ts'
+import { ToolTexts } from './tool-texts.ts'
 import { type VersionedSource, withVersions } from './tool-versions.ts'
-import { Tool } from './tool.ts'
-
-/** The number of endpoints that are read at once; the gateway serves other requests in between. */
-const PAGE = 100
+import { type ToolOrigin, Tool, textOf } from './tool.ts'
 
 export interface ToolReaderOptions {
   db: Kysely<Database>
@@ -29,6 +30,8 @@ export interface ReadTool {
 /** Reads tools from the database. */
 export class ToolReader {
   readonly #options: ToolReaderOptions
+  /** The texts of the tools that were read. */
+  readonly texts = new ToolTexts((tools) => this.#readTexts(tools))
 
   constructor(options: ToolReaderOptions) {
     this.#options = options
@@ -46,22 +49,40 @@ export class ToolReader {
   /** Reads endpoints by id. */
   async byId(ids: readonly string[]): Promise<ReadTool[]> {
     const tools: ReadTool[] = []
-    for (let at = 0; at < ids.length; at += PAGE) {
-      const rows = await toolSourceRepository.readTools(this.#options.db, ids.slice(at, at + PAGE))
+    const page = new PageSize()
+    for (let at = 0; at < ids.length;) {
+      const next = ids.slice(at, at + page.size)
+      at += next.length
+      const rows = await toolSourceRepository.readTools(this.#options.db, next)
       for (const row of rows) if (!takesRequests(row)) tools.push(withoutTool(row))
       const versioned = await this.#versioned(rows.filter(takesRequests))
-      for (const each of versioned) tools.push(this.#read(each))
+      const read = versioned.map((each) => this.#read(each))
+      tools.push(...read)
+      page.note(
+        next.length,
+        read.reduce((sum, { own }) => sum + (own?.bytes ?? 0), 0),
+      )
     }
     return tools
   }
 
-  async #all(side: 'own' | 'public', read: (page: SourcePage) => Promise<ToolSourceRow[]>): Promise<Tool[]> {
+  async #all(
+    side: ToolOrigin['side'],
+    read: (page: SourcePage) => Promise<ToolSourceRow[]>,
+  ): Promise<Tool[]> {
     const tools: Tool[] = []
+    const page = new PageSize()
     for (let after: string | undefined; ;) {
-      const rows = await read({ after, limit: PAGE })
-      for (const versioned of await this.#versioned(rows)) tools.push(this.#tool(versioned, side))
-      if (rows.length < PAGE) return tools
+      const limit = page.size
+      const rows = await read({ after, limit })
+      const made = (await this.#versioned(rows)).map((versioned) => this.#tool(versioned, side))
+      tools.push(...made)
+      if (rows.length < limit) return tools
       after = rows.at(-1)?.id
+      page.note(
+        rows.length,
+        made.reduce((sum, { bytes }) => sum + bytes, 0),
+      )
     }
   }
 
@@ -75,9 +96,32 @@ export class ToolReader {
     }
   }
 
-  #tool({ source, version }: VersionedSource, side: 'own' | 'public'): Tool {
+  #tool(versioned: VersionedSource, side: ToolOrigin['side']): Tool {
+    const manifest = this.#manifest(versioned, side)
+    const text = textOf(manifest)
+    const tool = new Tool(manifest, { endpointId: versioned.source.id, side }, text)
+    this.texts.hold(tool, text)
+    return tool
+  }
+
+  #manifest({ source, version }: VersionedSource, side: ToolOrigin['side']): ToolManifest {
     const { name, displayName, ...rest } = this.#describe(source, side === 'own')
-    return new Tool({ name, displayName, version, ...rest }, source.id)
+    return { name, displayName, version, ...rest }
+  }
+
+  async #readTexts(tools: readonly Tool[]): Promise<ReadonlyMap<Tool, Buffer>> {
+    const ids = tools.flatMap(({ origin }) => origin?.endpointId ?? [])
+    const rows = await toolSourceRepository.readTools(this.#options.db, ids)
+    const sources = new Map(rows.map((row) => [row.id, row]))
+    const texts = new Map<Tool, Buffer>()
+    for (const tool of tools) {
+      const { endpointId = '', side = 'own' } = tool.origin ?? {}
+      const source = sources.get(endpointId)
+      if (!source || source.version !== tool.version) continue
+      const text = textOf(this.#manifest({ source, version: tool.version }, side))
+      if (hash('sha256', text, 'buffer').equals(tool.digest)) texts.set(tool, text)
+    }
+    return texts
   }
 
   #versioned(rows: readonly ToolSourceRow[]): Promise<VersionedSource[]> {

@@ -6,25 +6,17 @@ let lastStamp = 0
 export class ToolSet {
   readonly #byEndpoint = new Map<string, Tool>()
   readonly #sorted: Tool[]
-  #bytes = 0
   #stamp = ++lastStamp
 
   /** Takes the tools of endpoints, at most one of each. */
   constructor(tools: readonly Tool[]) {
-    for (const tool of tools) {
-      this.#byEndpoint.set(tool.endpointId ?? '', tool)
-      this.#bytes += tool.fragment.length
-    }
+    for (const tool of tools) this.#byEndpoint.set(tool.origin?.endpointId ?? '', tool)
     this.#sorted = tools.toSorted((a, b) => (a.slug < b.slug ? -1 : 1))
   }
 
   /** Differs from that of every other set, and from its own before any change. */
   get stamp(): number {
     return this.#stamp
-  }
-
-  get bytes(): number {
-    return this.#bytes
   }
 
   get tools(): readonly Tool[] {
@@ -42,12 +34,10 @@ export class ToolSet {
     if (before) {
       this.#byEndpoint.delete(endpointId)
       this.#sorted.splice(this.#sorted.indexOf(before, placeOf(this.#sorted, before.slug)), 1)
-      this.#bytes -= before.fragment.length
     }
     if (tool) {
       this.#byEndpoint.set(endpointId, tool)
       this.#sorted.splice(placeOf(this.#sorted, tool.slug), 0, tool)
-      this.#bytes += tool.fragment.length
     }
     this.#stamp = ++lastStamp
     return true

@@ -1,32 +1,39 @@
 import { hash } from 'node:crypto'
 import type { ToolKind, ToolManifest, ToolStability } from '../../schemas/tool.ts'
 
-/** A tool of a manifest, serialized once. */
+/** The endpoint of a tool, and who sees it: its owner sees more of it than everybody else. */
+export interface ToolOrigin {
+  readonly endpointId: string
+  readonly side: 'own' | 'public'
+}
+
+/** Returns the JSON text of a manifest. */
+export const textOf = (manifest: ToolManifest): Buffer => Buffer.from(JSON.stringify(manifest))
+
+/** A tool of a manifest. The text of one that has an endpoint may be large, and is in `ToolTexts`. */
 export class Tool {
-  /** The id of its endpoint; an operation has none. */
-  readonly endpointId: string | undefined
+  /** Operations have none. */
+  readonly origin: ToolOrigin | undefined
   readonly slug: string
   readonly kind: ToolKind
   readonly stability: ToolStability
   readonly version: string
-  /** The manifest as JSON. */
-  readonly fragment: Buffer
-  /** SHA-256 of the fragment. */
+  /** The length of the text. */
+  readonly bytes: number
+  /** SHA-256 of the text. */
   readonly digest: Buffer
+  /** The text of a tool without an endpoint, from which it could be read again. */
+  readonly text: Buffer | undefined
 
-  constructor(manifest: ToolManifest, endpointId?: string) {
-    this.endpointId = endpointId
+  constructor(manifest: ToolManifest, origin?: ToolOrigin, text = textOf(manifest)) {
+    this.origin = origin
     this.slug = manifest.name
     this.kind = manifest.kind
     this.stability = manifest.stability
     this.version = manifest.version
-    this.fragment = Buffer.from(JSON.stringify(manifest))
-    this.digest = hash('sha256', this.fragment, 'buffer')
-  }
-
-  /** The manifest, parsed anew at each use, because only its text is held in memory. */
-  get manifest(): ToolManifest {
-    return JSON.parse(this.fragment.toString()) as ToolManifest
+    this.bytes = text.length
+    this.digest = hash('sha256', text, 'buffer')
+    this.text = origin ? undefined : text
   }
 }
 

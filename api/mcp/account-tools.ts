@@ -39,7 +39,7 @@ export function accountTools({
       const taken = new Set(own.map(({ name }) => name))
       const others = list.tools
         .filter(({ slug, kind }) => !taken.has(slug) && (kind === 'operation' || !isReserved(slug)))
-        .map((tool) => ManifestTool.of(tool))
+        .map((tool) => ManifestTool.of(tool, services.tools.texts))
       tools = new ToolList([...usable, ...others], digestOf(list, usable))
       variants.set(variant, tools)
     }

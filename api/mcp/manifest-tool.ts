@@ -1,67 +1,44 @@
-import type { ToolAnnotations } from '@modelcontextprotocol/server'
 import { Invocation } from '../../schemas/action.ts'
 import type { ToolManifest } from '../../schemas/tool.ts'
+import type { ToolTexts } from '../manifest/tool-texts.ts'
 import type { Tool as Manifest } from '../manifest/tool.ts'
 import { invokeTool } from './invoke-tool.ts'
 import { publicSchema } from './json-schema.ts'
-import type { CallContext, JsonObject, Tool, ToolResult } from './tool.ts'
+import type { CallContext, JsonObject, ReadTool, ToolDescription, ToolResult } from './tool.ts'
 
 const known = new WeakMap<Manifest, ManifestTool>()
 
 const INVOCATION = publicSchema(Invocation)
 
 /** A tool of a manifest: an endpoint, whose input its arguments are, or an operation, whose body they are. */
-export class ManifestTool implements Tool {
+export class ManifestTool implements ReadTool {
   readonly name: string
   readonly #manifest: Manifest
-  #shown: Omit<Tool, 'call' | 'name'> | undefined
+  readonly #texts: ToolTexts
 
-  private constructor(manifest: Manifest) {
+  private constructor(manifest: Manifest, texts: ToolTexts) {
     this.name = manifest.slug
     this.#manifest = manifest
+    this.#texts = texts
   }
 
-  /** Returns the same tool for the same manifest, so that what it shows is made once. */
-  static of(manifest: Manifest): ManifestTool {
+  /** Returns the same tool for the same manifest, so that its JSON is made once. */
+  static of(manifest: Manifest, texts: ToolTexts): ManifestTool {
     let tool = known.get(manifest)
-    if (!tool) known.set(manifest, (tool = new ManifestTool(manifest)))
+    if (!tool) known.set(manifest, (tool = new ManifestTool(manifest, texts)))
     return tool
   }
 
-  get title(): string {
-    return this.#described.title
-  }
-
-  get description(): string {
-    return this.#described.description
-  }
-
-  get inputSchema(): JsonObject {
-    return this.#described.inputSchema
-  }
-
-  get outputSchema(): JsonObject | undefined {
-    return this.#described.outputSchema
-  }
-
-  get annotations(): ToolAnnotations {
-    return this.#described.annotations
-  }
-
-  get meta(): JsonObject | undefined {
-    return this.#described.meta
+  async describe(): Promise<ToolDescription> {
+    return describe(await this.#texts.manifest(this.#manifest))
   }
 
   call(args: JsonObject, context: CallContext): Promise<ToolResult> {
     return invokeTool(this.name, args, context)
   }
-
-  get #described() {
-    return (this.#shown ??= describe(this.#manifest.manifest))
-  }
 }
 
-function describe(manifest: ToolManifest): Omit<Tool, 'call' | 'name'> {
+function describe(manifest: ToolManifest): ToolDescription {
   const { displayName, description, longDescription, kind, annotations } = manifest
   const { readOnly, idempotent, destructive, openWorld } = annotations
   const outputSchema = kind === 'operation' ? INVOCATION : objectSchema(manifest.outputSchema)

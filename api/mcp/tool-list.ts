@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { ProtocolError, ProtocolErrorCode } from '@modelcontextprotocol/server'
 import { LRUCache } from 'lru-cache'
 import { safeNames } from './names.ts'
-import type { Tool } from './tool.ts'
+import type { ReadTool, Tool, ToolDescription } from './tool.ts'
 
 /** The form of the names in a listing. */
 export type NameForm = 'slugs' | 'safe'
@@ -10,6 +10,8 @@ export type NameForm = 'slugs' | 'safe'
 /** The most tools of a page, and about the most bytes: the client of Python takes events of a megabyte. */
 const PAGE = 1_000
 const PAGE_BYTES = 512 * 1024
+
+type ListedTool = Tool | ReadTool
 
 interface Page {
   bytes: Buffer
@@ -25,20 +27,25 @@ const pages = new LRUCache<string, Page>({
 
 /** The tools of an account at one moment. A call takes both forms of a tool's name, whichever was listed. */
 export class ToolList {
-  readonly #tools: readonly Tool[]
-  readonly #bySlug: ReadonlyMap<string, Tool>
+  readonly #tools: readonly ListedTool[]
+  readonly #bySlug: ReadonlyMap<string, ListedTool>
   /** Changes with anything that a listing shows. */
   readonly #digest: string
-  #safe: { bySlug: ReadonlyMap<string, string>; byName: ReadonlyMap<string, Tool> } | undefined
+  #safe: { bySlug: ReadonlyMap<string, string>; byName: ReadonlyMap<string, ListedTool> } | undefined
 
-  /** The digest must change with the tools; by default it is computed from them. */
-  constructor(tools: readonly Tool[], digest = digestOf(tools)) {
+  /** The digest must change with the tools. */
+  constructor(tools: readonly ListedTool[], digest: string) {
     this.#tools = tools
     this.#bySlug = new Map(tools.map((tool) => [tool.name, tool]))
     this.#digest = digest
   }
 
-  find(name: string): Tool | undefined {
+  /** Makes a list of tools whose digest is computed from them. */
+  static of(tools: readonly Tool[]): ToolList {
+    return new ToolList(tools, digestOf(tools))
+  }
+
+  find(name: string): ListedTool | undefined {
     return this.#bySlug.get(name) ?? this.#safeNames.byName.get(name)
   }
 
@@ -46,22 +53,22 @@ export class ToolList {
    * Returns one page of the listing, as the JSON of its tools. Throws for a cursor of another listing, whose pages
    * would not fit together.
    */
-  page(cursor: string | undefined, form: NameForm): { bytes: Buffer; nextCursor?: string } {
+  async page(cursor: string | undefined, form: NameForm): Promise<{ bytes: Buffer; nextCursor?: string }> {
     const from = cursor === undefined ? 0 : this.#decode(cursor)
     const key = `${this.#digest} ${form} ${from}`
     let page = pages.get(key)
-    if (!page) pages.set(key, (page = this.#pageFrom(from, form)))
+    if (!page) pages.set(key, (page = await this.#pageFrom(from, form)))
     const { bytes, to } = page
     return { bytes, ...(to < this.#tools.length && { nextCursor: this.#encode(to) }) }
   }
 
-  #pageFrom(from: number, form: NameForm): Page {
+  async #pageFrom(from: number, form: NameForm): Promise<Page> {
     const names = form === 'safe' ? this.#safeNames.bySlug : undefined
     const entries: string[] = []
     for (let size = 0; entries.length < PAGE && size < PAGE_BYTES;) {
       const tool = this.#tools[from + entries.length]
       if (!tool) break
-      const text = textOf(tool, names?.get(tool.name) ?? tool.name)
+      const text = await textOf(tool, names?.get(tool.name) ?? tool.name)
       entries.push(text)
       size += text.length
     }
@@ -94,20 +101,24 @@ export class ToolList {
 }
 
 /** The JSON of tools by the name that they were last listed under, which rarely changes. */
-const texts = new WeakMap<Tool, { name: string; text: string }>()
+const texts = new LRUCache<ListedTool, { name: string; text: string }>({
+  maxSize: 32 * 1024 * 1024,
+  maxEntrySize: 128 * 1024,
+  sizeCalculation: ({ text }) => text.length,
+})
 
-function textOf(tool: Tool, name: string): string {
+async function textOf(tool: ListedTool, name: string): Promise<string> {
   const known = texts.get(tool)
   if (known?.name === name) return known.text
-  const text = JSON.stringify(entryOf(tool, name))
+  const text = JSON.stringify(entryOf(tool.name, name, 'describe' in tool ? await tool.describe() : tool))
   texts.set(tool, { name, text })
   return text
 }
 
 /** Returns a tool as the protocol lists it. */
-function entryOf(tool: Tool, name: string): object {
-  const { title, description, inputSchema, outputSchema, annotations, meta } = tool
-  const isAlias = name !== tool.name
+function entryOf(slug: string, name: string, shown: ToolDescription): object {
+  const { title, description, inputSchema, outputSchema, annotations, meta } = shown
+  const isAlias = name !== slug
   return {
     name,
     title,
@@ -115,11 +126,11 @@ function entryOf(tool: Tool, name: string): object {
     inputSchema,
     ...(outputSchema && { outputSchema }),
     annotations,
-    ...((meta ?? isAlias) && { _meta: { ...meta, ...(isAlias && { 'hearth/slug': tool.name }) } }),
+    ...((meta ?? isAlias) && { _meta: { ...meta, ...(isAlias && { 'hearth/slug': slug }) } }),
   }
 }
 
 const digestOf = (tools: readonly Tool[]): string =>
   createHash('sha256')
-    .update(JSON.stringify(tools.map((tool) => entryOf(tool, tool.name))))
+    .update(JSON.stringify(tools.map((tool) => entryOf(tool.name, tool.name, tool))))
     .digest('base64url')

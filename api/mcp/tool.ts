@@ -43,9 +43,8 @@ export class StartedTask {
 
 export type ToolResult = CallToolResult | InputRequiredResult | StartedTask
 
-/** A tool as agents see and call it. */
-export interface Tool {
-  readonly name: string
+/** What agents see of a tool. */
+export interface ToolDescription {
   readonly title: string
   readonly description: string
   readonly inputSchema: JsonObject
@@ -53,6 +52,18 @@ export interface Tool {
   readonly annotations: ToolAnnotations
   /** Further facts about the tool, under names of the platform. */
   readonly meta?: JsonObject | undefined
+}
+
+interface CallableTool {
+  readonly name: string
   /** Throws an `ApiError` for what the agent can do something about. */
   call(args: JsonObject, context: CallContext): Promise<ToolResult>
+}
+
+/** A tool as agents see and call it. */
+export interface Tool extends CallableTool, ToolDescription {}
+
+/** A tool whose description may be large, and is read when it is listed. */
+export interface ReadTool extends CallableTool {
+  describe(): Promise<ToolDescription>
 }

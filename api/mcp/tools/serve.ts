@@ -10,7 +10,14 @@ import type { Offer } from '../offer.ts'
 import { failed } from '../results.ts'
 import { taskFields } from '../tasks/kinds.ts'
 import type { NameForm } from '../tool-list.ts'
-import { type CallContext, type JsonObject, type RequestOfAccount, StartedTask, type Tool } from '../tool.ts'
+import {
+  type CallContext,
+  type JsonObject,
+  type ReadTool,
+  type RequestOfAccount,
+  StartedTask,
+  type Tool,
+} from '../tool.ts'
 
 /** Answers `tools/list` and `tools/call`. */
 export function serveTools(server: Server, on: RequestOfAccount, offer: Offer): void {
@@ -19,7 +26,7 @@ export function serveTools(server: Server, on: RequestOfAccount, offer: Offer): 
 
   server.setRequestHandler('tools/list', ({ params }) =>
     guarded(log, async () => {
-      const { bytes, ...page } = (await offer.toolsOf(on)).page(params?.cursor, form)
+      const { bytes, ...page } = await (await offer.toolsOf(on)).page(params?.cursor, form)
       return { ...page, tools: on.list.hold(bytes) }
     }),
   )
@@ -35,7 +42,7 @@ export function serveTools(server: Server, on: RequestOfAccount, offer: Offer): 
 }
 
 /** Returns what a tool throws as its result, except for faults of the protocol and clients that have left. */
-async function call(tool: Tool, args: JsonObject, context: CallContext) {
+async function call(tool: Tool | ReadTool, args: JsonObject, context: CallContext) {
   try {
     return await tool.call(args, context)
   } catch (err) {

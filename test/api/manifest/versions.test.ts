@@ -85,9 +85,14 @@ describe('the version of a manifest (2.10, 9.3)', () => {
     await Promise.all(Array.from({ length: 20 }, (_, n) => change(id, { description: `words ${n}` })))
     await change(id, { input_schema: schema() })
     await until(async () => {
-      const tools = await Promise.all(gateways.map(({ services }) => findTool(services, { accountId }, name)))
-      return tools.every(
-        (tool) => Object.keys(tool?.manifest.inputSchema['properties'] ?? { a: 1 }).length === 0,
+      const manifests = await Promise.all(
+        gateways.map(async ({ services }) => {
+          const tool = await findTool(services, { accountId }, name)
+          return tool && services.tools.texts.manifest(tool)
+        }),
+      )
+      return manifests.every(
+        (manifest) => Object.keys(manifest?.inputSchema['properties'] ?? { a: 1 }).length === 0,
       )
     })
 

@@ -54,12 +54,12 @@ describe('a list of tools', () => {
   const namesIn = (bytes: Buffer): string[] =>
     (JSON.parse(`[${String(bytes)}]`) as Tool[]).map(({ name }) => name)
 
-  it('comes in pages that belong together', () => {
-    const list = new ToolList(many(2_500))
+  it('comes in pages that belong together', async () => {
+    const list = ToolList.of(many(2_500))
 
     const names: string[] = []
     for (let cursor: string | undefined, more = true; more;) {
-      const page = list.page(cursor, 'safe')
+      const page = await list.page(cursor, 'safe')
       names.push(...namesIn(page.bytes))
       cursor = page.nextCursor
       more = cursor !== undefined
@@ -69,16 +69,16 @@ describe('a list of tools', () => {
     assert.ok(names.every((name) => SAFE.test(name)))
   })
 
-  it('refuses the cursor of a list that has changed, and one that was made up', () => {
-    const { nextCursor } = new ToolList(many(2_500)).page(undefined, 'slugs')
+  it('refuses the cursor of a list that has changed, and one that was made up', async () => {
+    const { nextCursor } = await ToolList.of(many(2_500)).page(undefined, 'slugs')
 
     for (const cursor of [nextCursor, 'x', '', Buffer.from('..').toString('base64url')]) {
-      assert.throws(() => new ToolList(many(2_501)).page(cursor, 'slugs'), /list them again without a cursor/)
+      await assert.rejects(ToolList.of(many(2_501)).page(cursor, 'slugs'), /list them again without a cursor/)
     }
   })
 
   it('finds a tool by both of its names', () => {
-    const list = new ToolList([tool('training.merge')])
+    const list = ToolList.of([tool('training.merge')])
 
     assert.equal(list.find('training.merge')?.name, 'training.merge')
     assert.equal(list.find('training_merge')?.name, 'training.merge')

@@ -169,7 +169,7 @@ const PROMPTS: readonly Prompt[] = [
   },
 ]
 
-const tools = new ToolList([...BUILT_IN_TOOLS, ...TOOLS])
+const tools = ToolList.of([...BUILT_IN_TOOLS, ...TOOLS])
 
 /** The offer of a gateway with the fixtures that the conformance tests call by name. */
 export const OFFER_WITH_FIXTURES: Offer = {

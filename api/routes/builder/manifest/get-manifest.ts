@@ -5,6 +5,7 @@ import { etagMatches } from '../../../http/etag.ts'
 import { reply } from '../../../http/reply.ts'
 import { route } from '../../../http/route.ts'
 import type { ToolList } from '../../../manifest/tool-list.ts'
+import type { ToolTexts } from '../../../manifest/tool-texts.ts'
 import { toolsOf } from '../../../manifest/tools-of.ts'
 
 const SERVER = { name: 'hearth', version: VERSION, vendor: 'Hearth' }
@@ -27,7 +28,7 @@ export const getManifest = route({
     // The body of a 304 is not built.
     if (etagMatches(req.headers['if-none-match'], list.etag))
       return reply(304, undefined, { etag: list.etag, 'cache-control': CACHE_CONTROL })
-    return reply(200, serialize(list, services.now()), {
+    return reply(200, await serialize(list, services.tools.texts, services.now()), {
       etag: list.etag,
       'cache-control': CACHE_CONTROL,
       'content-type': 'application/json; charset=utf-8',
@@ -41,14 +42,24 @@ const CACHE_CONTROL = 'private, no-cache'
 /** A longer manifest is sent piece by piece, so that it is not in memory a second time. */
 const WHOLE_BYTES = 4 * 1024 * 1024
 
-/** Joins the serialized tools. */
-function serialize({ tools, etag }: ToolList, now: Date): Buffer | Readable {
-  const head = `{"protocolVersion":"${PROTOCOL_VERSION}","server":${JSON.stringify(SERVER)},"tools":[`
-  const tail = `],"generatedAt":"${now.toISOString()}","etag":${JSON.stringify(etag)}}`
-  const parts = tools.flatMap(({ fragment }, index) => (index === 0 ? [fragment] : [COMMA, fragment]))
-  const all = [Buffer.from(head), ...parts, Buffer.from(tail)]
-  const bytes = all.reduce((sum, { length }) => sum + length, 0)
-  return bytes > WHOLE_BYTES ? Readable.from(all, { objectMode: false }) : Buffer.concat(all, bytes)
+/** Joins the texts of the tools. */
+async function serialize(list: ToolList, texts: ToolTexts, now: Date): Promise<Buffer | Readable> {
+  const bytes = list.tools.reduce((sum, tool) => sum + tool.bytes, 0)
+  const pieces = piecesOf(list, texts, now)
+  return bytes > WHOLE_BYTES
+    ? Readable.from(pieces, { objectMode: false })
+    : Buffer.concat(await Array.fromAsync(pieces))
+}
+
+async function* piecesOf({ tools, etag }: ToolList, texts: ToolTexts, now: Date): AsyncGenerator<Buffer> {
+  yield Buffer.from(`{"protocolVersion":"${PROTOCOL_VERSION}","server":${JSON.stringify(SERVER)},"tools":[`)
+  let isFirst = true
+  for await (const text of texts.of(tools)) {
+    if (!isFirst) yield COMMA
+    isFirst = false
+    yield text
+  }
+  yield Buffer.from(`],"generatedAt":"${now.toISOString()}","etag":${JSON.stringify(etag)}}`)
 }
 
 const COMMA = Buffer.from(',')

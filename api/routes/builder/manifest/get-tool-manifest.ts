@@ -23,7 +23,8 @@ export const getToolManifest = route({
     const list = await toolsOf(services, caller)
     const tool = list.find(slug)
     if (!tool) throw new ApiError('not_found', 'there is no tool with this name that you may call')
-    return reply(200, tool.fragment, {
+    const [text] = await Array.fromAsync(services.tools.texts.of([tool]))
+    return reply(200, text, {
       etag: `W/"${tool.digest.toString('base64url').slice(0, TAG_CHARACTERS)}"`,
       'cache-control': 'private, no-cache',
       'content-type': 'application/json; charset=utf-8',
