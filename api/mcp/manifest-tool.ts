@@ -44,7 +44,7 @@ function describe(manifest: ToolManifest): ToolDescription {
   const outputSchema = kind === 'operation' ? INVOCATION : objectSchema(manifest.outputSchema)
   return {
     title: displayName,
-    description: longDescription ?? description,
+    description: withDeprecation(manifest.deprecation, longDescription ?? description),
     // Arguments are always an object, and clients refuse a whole list for one schema that does not say so.
     inputSchema: { ...manifest.inputSchema, type: 'object' },
     outputSchema,
@@ -63,6 +63,13 @@ function describe(manifest: ToolManifest): ToolDescription {
       ...(manifest.deprecation && { 'hearth/deprecation': manifest.deprecation }),
     },
   }
+}
+
+/** The protocol has no field for deprecations, and agents read descriptions. */
+function withDeprecation(deprecation: ToolManifest['deprecation'], description: string): string {
+  if (!deprecation) return description
+  const { replacedBy } = deprecation
+  return `Deprecated: ${replacedBy === null ? 'it may go soon' : `use ${replacedBy} instead`}. ${description}`
 }
 
 /** The protocol has output schemas of objects only. */

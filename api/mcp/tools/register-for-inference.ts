@@ -23,7 +23,7 @@ export const registerForInferenceTool: Tool = {
   name: 'register_for_inference',
   title: 'Make a trained model callable',
   description:
-    'Serves the model of a completed training run or merge as an endpoint, which run_inference then takes. Without a name it gets one made from the name of the job; a repeat returns the same endpoint. A public endpoint needs all fields of its listing, and a review.',
+    'Serves the model of a completed training run or merge as an endpoint, which run_inference then takes. Without a name it gets one made from the name of the job; a repeat returns the same endpoint, unless that is deprecated. A public endpoint needs all fields of its listing, and a review.',
   inputSchema: publicSchema(Input),
   outputSchema: publicSchema(Endpoint),
   annotations: CREATES,
@@ -49,13 +49,22 @@ async function registerUnderFreeName(context: CallContext, run_id: string, body:
     if (!isTaken(err, short)) throw err
   }
   const known = (await ownEndpoint(context, short, run)) ?? (await ownEndpoint(context, long, run))
-  return known ?? register(context, run_id, { ...body, name: long })
+  if (known) return known
+  try {
+    return await register(context, run_id, { ...body, name: long })
+  } catch (err) {
+    if (!isTaken(err, long)) throw err
+    throw new ApiError(
+      'conflict',
+      `the names ${short} and ${long}, made from the job's, are taken by endpoints that are deleted, deprecated or of another model; give a name`,
+    )
+  }
 }
 
 const isTaken = (err: unknown, taken: string): boolean =>
   err instanceof ApiError && err.code === 'conflict' && err.details.name === taken
 
-/** Returns the account's endpoint of this name if it serves the model of this run. */
+/** Returns the account's endpoint of this name if it serves the model of this run and is not deprecated. */
 async function ownEndpoint(
   on: CallContext,
   endpoint_id: string,
@@ -63,7 +72,8 @@ async function ownEndpoint(
 ): Promise<Endpoint | undefined> {
   try {
     const endpoint = await operate<Endpoint>(getEndpoint, on, { params: { endpoint_id } })
-    return endpoint.owned && endpoint.version_id === version_id ? endpoint : undefined
+    const { owned, status } = endpoint
+    return owned && status !== 'deprecated' && endpoint.version_id === version_id ? endpoint : undefined
   } catch (err) {
     if (err instanceof ApiError && (err.code === 'not_found' || err.code === 'forbidden')) return undefined
     throw err
