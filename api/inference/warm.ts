@@ -1,5 +1,5 @@
 import { CHAT_PATH, isChatCapable, tokensIn } from '../../domain/chat/chat.ts'
-import { isInputRefused, modelFault } from '../../domain/models/answer.ts'
+import { faultWithMemory, isInputRefused, modelFault } from '../../domain/models/answer.ts'
 import { spliceMembers } from '../../platform/json-bytes.ts'
 import type { AnswerRoom } from '../gateway/links/answer-memory.ts'
 import type { LinkAnswer } from '../gateway/links/buffered-response.ts'
@@ -82,7 +82,7 @@ export async function askWarm(
         startedAt,
         inferenceTimeMs: since(began),
         room: answer.room,
-        outcome: outcomeOf(answer, calledBy(endpoint)),
+        outcome: outcomeOf(answer, calledBy(endpoint), memory?.isGiven ?? false),
       }
     } catch (err) {
       if (!(err instanceof LinkError) || err.code === 'cancelled') throw err
@@ -111,8 +111,12 @@ const calledBy = ({ task_type, name }: Admitted['endpoint']): string | undefined
 function outcomeOf(
   { head: { status }, body, room }: LinkAnswer,
   model: string | undefined,
+  hasMemory: boolean,
 ): WarmAnswer['outcome'] {
-  if (status !== 200) return { status: 'failed', error: modelFault(status, body.toString()) }
+  if (status !== 200) {
+    const error = hasMemory ? faultWithMemory(status) : modelFault(status, body.toString())
+    return { status: 'failed', error }
+  }
   try {
     room.holdValues(body)
   } catch (err) {

@@ -12,6 +12,10 @@ export function faultField(text: string): string | undefined {
   return typeof field === 'string' ? field.slice(0, LONGEST) : undefined
 }
 
+/** Says that a model failed without quoting it, because the request held an account's memory and so may the answer. */
+export const faultWithMemory = (status?: number): string =>
+  `the model ${status === undefined ? 'failed' : `answered ${status}`}; its own words are not shown, because the request carried the memory of the account, which they may quote`
+
 /** A 4xx means that any node would refuse the same input again. */
 export const isInputRefused = (status: number): boolean => status >= 400 && status < 500
 

@@ -98,6 +98,22 @@ describe('the memory of tasks that wait', () => {
     assert.doesNotMatch(JSON.stringify(history), /a fact for no row/)
   })
 
+  it('is in no error, event or history when the model quotes its request', async () => {
+    await addSnapshot('the quoted fact')
+    const quoting = (status: number) => queue({ fake: { status, echoes: 'body' } })
+    const tasks = [await quoting(500), await quoting(422)]
+    await using _node = await world.node({ server: FAKE_LLM_SERVER })
+    const [broken, refused] = await Promise.all(tasks.map(ended))
+
+    const { db } = world.api.database
+    const events = await db.selectFrom('event').selectAll().where('resource_id', 'in', tasks).execute()
+    const histories = await Promise.all(tasks.map((id) => world.workflow(id).fetchHistory()))
+
+    assert.match(broken?.error ?? '', /its own words are not shown/)
+    assert.match(refused?.error ?? '', /"content":"hi"/)
+    assert.doesNotMatch(JSON.stringify([broken, refused, events, histories]), /quoted fact|Notes remembered/)
+  })
+
   it('is denied to tasks that were admitted before their grant was revoked', async () => {
     await addSnapshot('the revoked fact')
     const tasks = await Promise.all(Array.from({ length: 20 }, () => queue()))

@@ -189,6 +189,37 @@ describe('memory of requests', () => {
     await until(async () => (await audit(inferred, inferred.body.task_id)).outcome === 'refused')
   })
 
+  it('is in no error, row or event when a model quotes its request', async () => {
+    const { key, accountId } = await accountWithMemory('the quoted fact')
+    const errors: string[] = []
+    for (const echoes of ['message', 'body']) {
+      for (const status of [400, 413, 422, 429, 500, 503]) {
+        const body = { fake: { status, echoes } }
+        const input = { messages: [{ role: 'user', content: 'my question' }], ...body }
+        const whole = await say(key, body)
+        const streamed = await say(key, { ...body, stream: true })
+        const inferred = await chat.api.call('POST', `/api/builder/v1/endpoints/${endpoint.id}/infer`, {
+          key,
+          body: { input },
+        })
+        assert.deepEqual([whole.status >= 400, inferred.body.status], [true, 'failed'])
+        errors.push(whole.text, streamed.text, inferred.text)
+      }
+    }
+
+    const { db } = chat.api.database
+    const tasks = () =>
+      db.selectFrom('task').select(['status', 'error']).where('account_id', '=', accountId).execute()
+    await until(async () => (await tasks()).filter(({ status }) => status === 'failed').length === 36)
+    const rows = await tasks()
+    const events = await db.selectFrom('event').selectAll().where('account_id', '=', accountId).execute()
+    const said = JSON.stringify([errors, rows, events])
+    assert.doesNotMatch(said, /quoted fact|Notes remembered/)
+    // What the model says of a request without memory is passed on.
+    assert.match(said, /my question/)
+    assert.match(said, /its own words are not shown/)
+  })
+
   it('is left out, and the chat answered, when it cannot be read', async () => {
     const { key, accountId } = await accountWithMemory('unreadable')
     const { db } = chat.api.database

@@ -17,8 +17,9 @@ interface Fake {
   status?: number
   /** Refuses requests with more messages. */
   most_messages?: number
-  /** The message of that response. */
+  /** The message of that response; with `echoes` the request itself, as the message or as the whole body. */
   message?: string
+  echoes?: 'message' | 'body'
   /** The pieces of the response's whole body, each in a write of its own (base64). */
   pieces?: string[]
   content_type?: string
@@ -70,6 +71,8 @@ async function chat(req: IncomingMessage, res: ServerResponse): Promise<void> {
   if (messages.length > (fake.most_messages ?? Infinity))
     return answer(res, { error: { message: 'too many messages' } }, 400)
   if (fake.delay_ms) await sleep(fake.delay_ms)
+  if (fake.status && fake.echoes === 'body') return void res.writeHead(fake.status).end(body)
+  if (fake.status && fake.echoes) return answer(res, { error: { message: body, param: body } }, fake.status)
   if (fake.status)
     return answer(res, { error: { message: fake.message ?? 'as you wish', type: 'fake' } }, fake.status)
   // Only the first request of a load names no model.

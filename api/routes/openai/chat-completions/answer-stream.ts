@@ -78,6 +78,7 @@ async function stream(services: Services, chat: Chat, client: SseClient, row: Ro
     const relay = new StreamRelay(client, row.open.opened, {
       wantsEvents: canStream(version),
       room: (row.room ??= roomFor(services, chat)),
+      memory,
     })
     const bytes = bytesFor(sent, version)
     const body = relay.wantsEvents ? bytes : withoutStream(bytes)

@@ -9,6 +9,7 @@ import { reply, type Reply } from '../../../http/reply.ts'
 import { ownerOfNode } from '../../../inference/node-owner.ts'
 import { endedEntry } from '../../../inference/rows.ts'
 import type { WarmWork } from '../../../inference/warm.ts'
+import type { RequestMemory } from '../../../memory/memory.ts'
 import type { Services } from '../../../services.ts'
 import { bytesFor, type Chat, linkRequest, naming, refusalOf, remembering, TASK_HEADER } from './chat.ts'
 import { NodePicker } from './node-picker.ts'
@@ -50,7 +51,7 @@ export async function answerWhole(services: Services, chat: Chat): Promise<Reply
     } while (!answer)
     const { body, room } = answer
     if (isCounted(body)) chat.disconnect.whenOver(() => room.release())
-    read = readAnswer(answer)
+    read = readAnswer(answer, memory)
   } catch (err) {
     // A chat that no node received, or whose client has left, does not become a task.
     if (!asked || chat.disconnect.aborted) throw err
@@ -79,9 +80,12 @@ function record(services: Services, { draft, endpoint }: Chat, work: WarmWork): 
 }
 
 /** Returns the response for the client: the model server's bytes, with a usage of zero where it reports none. */
-function readAnswer({ head, body, room }: LinkAnswer): { body: Buffer; tokens: number } | ApiError {
+function readAnswer(
+  { head, body, room }: LinkAnswer,
+  memory: RequestMemory | undefined,
+): { body: Buffer; tokens: number } | ApiError {
   const { status, tokens } = head
-  if (status !== 200) return refusalOf(status, body)
+  if (status !== 200) return refusalOf(status, body, memory)
   if (tokens !== undefined && seemsCounted(body)) return { body, tokens }
   room.holdValues(body)
   const value = objectIn(body)

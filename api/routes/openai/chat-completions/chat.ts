@@ -1,7 +1,7 @@
 import type { CallableEndpointRow } from '../../../../db/repositories/endpoints/callable.ts'
 import { CHAT_PATH, SERVED_MODEL, takesModelName } from '../../../../domain/chat/chat.ts'
 import { ApiError, type Issue } from '../../../../domain/errors.ts'
-import { faultField, modelFault } from '../../../../domain/models/answer.ts'
+import { faultField, faultWithMemory, modelFault } from '../../../../domain/models/answer.ts'
 import { memberFinder, type Place, replaceAt } from '../../../../platform/json-bytes.ts'
 import type { LinkRequest } from '../../../gateway/links/link-request.ts'
 import type { ClientDisconnect } from '../../../http/client-disconnect.ts'
@@ -47,10 +47,14 @@ export const linkRequest = ({ endpoint, disconnect, draft }: Chat, body: Buffer)
   signal: disconnect,
 })
 
-/** Converts an error response of a model server: its own message and field, under a status that clients know. */
-export function refusalOf(status: number, body: Buffer): ApiError {
-  const text = body.toString()
-  const message = modelFault(status, text)
+/**
+ * Converts an error response of a model server: its own message and field, under a status that clients know. The message
+ * is stored with the task, so it does not quote the response to a request with memory.
+ */
+export function refusalOf(status: number, body: Buffer, memory: RequestMemory | undefined): ApiError {
+  const hasMemory = memory?.isGiven ?? false
+  const text = hasMemory ? '' : body.toString()
+  const message = hasMemory ? faultWithMemory(status) : modelFault(status, text)
   if (status === 429 || status === 503) {
     return new ApiError('no_capacity', message, { headers: { 'retry-after': '1' } })
   }

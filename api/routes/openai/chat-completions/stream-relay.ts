@@ -3,6 +3,7 @@ import { ApiError } from '../../../../domain/errors.ts'
 import { AnswerBuffer, type AnswerRoom } from '../../../gateway/links/answer-memory.ts'
 import type { Head, LinkError, LinkStream, LinkHandlers } from '../../../gateway/links/link-request.ts'
 import { toApiError } from '../../../http/errors.ts'
+import type { RequestMemory } from '../../../memory/memory.ts'
 import { objectIn } from './answer-whole.ts'
 import { refusalOf } from './chat.ts'
 import { EventStream } from './event-stream.ts'
@@ -32,6 +33,8 @@ export class StreamRelay implements LinkHandlers {
   /** A response that arrives in one piece. */
   readonly #whole: AnswerBuffer
   readonly #room: AnswerRoom
+  /** The memory that the request may hold. */
+  readonly #memory: RequestMemory | undefined
   readonly #result = Promise.withResolvers<Streamed>()
   #stream: LinkStream | undefined
   #status = 0
@@ -46,12 +49,17 @@ export class StreamRelay implements LinkHandlers {
   constructor(
     client: SseClient,
     opened: Promise<void>,
-    { wantsEvents, room }: { wantsEvents: boolean; room: AnswerRoom },
+    {
+      wantsEvents,
+      room,
+      memory,
+    }: { wantsEvents: boolean; room: AnswerRoom; memory: RequestMemory | undefined },
   ) {
     this.#client = client
     this.#opened = opened
     this.wantsEvents = wantsEvents
     this.#room = room
+    this.#memory = memory
     this.#events = new EventStream(room)
     this.#whole = new AnswerBuffer(room)
   }
@@ -140,7 +148,7 @@ export class StreamRelay implements LinkHandlers {
   }
 
   #finishWhole(body: Buffer): void {
-    if (this.#status !== 200) return this.#refuse(refusalOf(this.#status, body))
+    if (this.#status !== 200) return this.#refuse(refusalOf(this.#status, body, this.#memory))
     this.#room.holdValues(body)
     const completion = objectIn(body)
     if (!completion) {

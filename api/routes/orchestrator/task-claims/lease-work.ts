@@ -1,5 +1,6 @@
 import type { Transaction } from 'kysely'
 import * as endpointRepository from '../../../../db/repositories/endpoints/endpoints.ts'
+import * as taskMemoryRepository from '../../../../db/repositories/memory/task-memory.ts'
 import * as unusableVersionRepository from '../../../../db/repositories/models/unusable-versions.ts'
 import * as nodeLoadRepository from '../../../../db/repositories/nodes/loads.ts'
 import * as taskRepository from '../../../../db/repositories/tasks/tasks.ts'
@@ -8,6 +9,7 @@ import type { Database } from '../../../../db/tables.ts'
 import type { TaskRow } from '../../../../db/tables/inference.ts'
 import { isChatCapable, tokensIn } from '../../../../domain/chat/chat.ts'
 import { invalid } from '../../../../domain/errors.ts'
+import { faultWithMemory } from '../../../../domain/models/answer.ts'
 import { leaseFileKey } from '../../../../domain/object-keys.ts'
 import type { CompleteLease, CompleteTask } from '../../../../schemas/lease.ts'
 import type { LeaseWork } from '../leases/work.ts'
@@ -73,9 +75,12 @@ export const taskWork = {
   },
 
   async fail({ trx, lease, body, services }) {
-    const { code, message, retryable } = body
+    const { code, retryable } = body
     const task = await taskRepository.lockTask(trx, lease.subject_id)
     if (!task) return
+    // The model's words may quote what it was given; those about an input that it refuses are about one without memory.
+    const memory = code === 'model_failed' && (await taskMemoryRepository.findTaskMemory(trx, task.id))
+    const message = memory && memory.outcome === 'given' ? faultWithMemory() : body.message
     const isUnusable =
       code === 'unusable' &&
       (await unusableVersionRepository.markUnusable(trx, {
