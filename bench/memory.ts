@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { sql } from 'kysely'
 import { GrantedMemory, type GrantedMemoryDeps } from '../api/memory/granted-memory.ts'
 import type { AccountMemoryView } from '../api/memory/known-memory.ts'
-import { Nearness, toBytes } from '../api/memory/nearness.ts'
+import { Nearness, sealVector } from '../api/memory/nearness.ts'
 import { openDatabase } from '../db/database.ts'
 import { migrate } from '../db/migrate.ts'
 import { newId } from '../domain/ids.ts'
@@ -59,7 +59,7 @@ for (const [how, modelKey] of [
     log,
     secretBox,
     known: { find: () => view, during: (read) => read },
-    nearness: new Nearness({ db, log, embeddings: embeddings(modelKey) }),
+    nearness: new Nearness({ db, log, secretBox, embeddings: embeddings(modelKey) }),
     budget: 1_024,
   }
   const first = await ask(deps)
@@ -114,7 +114,7 @@ async function fill(): Promise<void> {
       entry_id,
       namespace_id: namespaceId,
       model_key: MODEL,
-      vector: toBytes(vector()),
+      sealed: sealVector(secretBox, entry_id, vector()),
     }))
     await db.insertInto('memory_embedding').values(vectors).execute()
   }

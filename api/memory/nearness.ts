@@ -5,6 +5,7 @@ import * as memoryVectorRepository from '../../db/repositories/memory/vectors.ts
 import type { Database } from '../../db/tables.ts'
 import { VectorIndex } from '../../domain/memory/nearest.ts'
 import type { Logger } from '../../platform/log.ts'
+import type { SecretBox } from '../../platform/secret-box.ts'
 import { emit } from '../events.ts'
 import type { Embeddings } from './embeddings.ts'
 import type { AccountMemoryView } from './known-memory.ts'
@@ -32,6 +33,7 @@ interface Loaded {
 export interface NearnessOptions {
   db: Kysely<Database>
   log: Logger
+  secretBox: Pick<SecretBox, 'open'>
   embeddings: Pick<Embeddings, 'embed' | 'modelKey' | 'loadSoon'>
 }
 
@@ -113,8 +115,9 @@ export class Nearness {
         after: loaded.stored,
         limit: PAGE,
       })
-      for (const { id, version, stored, vector } of rows) {
-        index.add({ id, version }, fromBytes(vector))
+      for (const { id, version, stored, sealed, vector } of rows) {
+        const bytes = sealed ? this.#options.secretBox.open(sealed, vectorContext(id)) : vector
+        if (bytes) index.add({ id, version }, fromBytes(bytes))
         loaded.stored = stored
       }
       if (index.bytes > MOST_INDEX_BYTES) {
@@ -132,10 +135,13 @@ export class Nearness {
 
 const IS_LITTLE = endianness() === 'LE'
 
-/** Returns the bytes of a vector as they are stored. */
-export function toBytes(vector: Float32Array): Buffer {
+/** The context that binds an encrypted vector to its entry. */
+export const vectorContext = (entryId: string): string => `memory_embedding/${entryId}`
+
+/** Encrypts a vector as it is stored. */
+export function sealVector(box: Pick<SecretBox, 'seal'>, entryId: string, vector: Float32Array): Buffer {
   const bytes = Buffer.from(new Uint8Array(vector.buffer, vector.byteOffset, vector.byteLength))
-  return IS_LITTLE ? bytes : bytes.swap32()
+  return box.seal(IS_LITTLE ? bytes : bytes.swap32(), vectorContext(entryId))
 }
 
 function fromBytes(bytes: Buffer): Float32Array {

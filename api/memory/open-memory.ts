@@ -34,7 +34,7 @@ export async function openMemory(
   const known = stack.use(new KnownMemory({ db, watch, log, gatewayId: gateway.id }))
   await known.refresh()
   const upkeep = stack.use(new MemoryUpkeep({ db, log, secretBox, embeddings, outbox }))
-  const nearness = new Nearness({ db, log, embeddings })
+  const nearness = new Nearness({ db, log, secretBox, embeddings })
   return new GatewayMemory({
     db,
     log,

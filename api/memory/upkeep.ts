@@ -11,11 +11,13 @@ import type { SecretBox } from '../../platform/secret-box.ts'
 import { memorySnapshotStart } from '../../workflows/contract/starts.ts'
 import { emit } from '../events.ts'
 import type { Embeddings } from './embeddings.ts'
-import { toBytes } from './nearness.ts'
+import { sealVector, vectorContext } from './nearness.ts'
 import { requestSnapshot } from './request-snapshot.ts'
 
 const EVERY_MS = 5_000
 const BATCH = 32
+/** Vectors that are encrypted at once. */
+const SEAL_BATCH = 200
 /** A claim of entries outlasts one batch; those of a gateway that died are taken up after it. */
 const CLAIM_S = 60
 const BATCH_MS = 50_000
@@ -66,6 +68,7 @@ export class MemoryUpkeep implements AsyncDisposable {
   async #run(): Promise<void> {
     const modelKey = await this.#options.embeddings.modelKey()
     await this.#restartStalled(modelKey)
+    await this.#sealVectors()
     if (modelKey === undefined) return
     await this.#remake(modelKey)
     while (!this.#closing.signal.aborted && (await this.#embedBatch(modelKey)));
@@ -83,6 +86,16 @@ export class MemoryUpkeep implements AsyncDisposable {
     if (stalled.length > 0) outbox.poke()
   }
 
+  /** Encrypts what gateways of earlier versions, which may still be at work, have stored. */
+  async #sealVectors(): Promise<void> {
+    const { db, secretBox } = this.#options
+    const seal = (vector: Buffer, entryId: string) => secretBox.seal(vector, vectorContext(entryId))
+    while (!this.#closing.signal.aborted) {
+      const sealed = await memoryVectorRepository.sealVectors(db, { seal, limit: SEAL_BATCH })
+      if (sealed < SEAL_BATCH) return
+    }
+  }
+
   async #remake(modelKey: string): Promise<void> {
     const { db, outbox } = this.#options
     const others = await memoryVectorRepository.listOtherModels(db, { modelKey, limit: MOST })
@@ -97,7 +110,7 @@ export class MemoryUpkeep implements AsyncDisposable {
 
   /** Embeds one batch of an account; returns whether there may be more. An account whose batch fails is set aside. */
   async #embedBatch(modelKey: string): Promise<boolean> {
-    const { db, log } = this.#options
+    const { db, log, secretBox } = this.#options
     const entries = await memoryVectorRepository.claimUnembedded(db, {
       claimS: CLAIM_S,
       limit: BATCH,
@@ -109,7 +122,9 @@ export class MemoryUpkeep implements AsyncDisposable {
     try {
       const made = await this.#vectorsOf(accountId, entries)
       if (!made) throw new Error('the model of embeddings is not loaded')
-      const vectors = entries.flatMap(({ id }, i) => (made[i] ? [{ id, vector: toBytes(made[i]) }] : []))
+      const vectors = entries.flatMap(({ id }, i) =>
+        made[i] ? [{ id, sealed: sealVector(secretBox, id, made[i]) }] : [],
+      )
       const refused = entries.flatMap(({ id }, i) => (made[i] === null ? [id] : []))
       await db
         .transaction()

@@ -46,8 +46,10 @@ export interface MemoryEmbeddingTable {
   model_key: string
   /** Grows in the order of commits within a namespace. */
   stored: Generated<number>
-  /** A vector of length one, four bytes a number, little-endian. */
-  vector: Buffer
+  /** The encrypted vector: of length one, four bytes a number, little-endian. */
+  sealed: Optional<Buffer>
+  /** The vector as processes of earlier versions write it, until it is encrypted. */
+  vector: Optional<Buffer>
 }
 
 export interface MemorySnapshotTable {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { type ChildProcess, spawn } from 'node:child_process'
-import { toBytes } from '../../api/memory/nearness.ts'
+import { sealVector } from '../../api/memory/nearness.ts'
 import * as memoryVectorRepository from '../../db/repositories/memory/vectors.ts'
 import { newId } from '../../domain/ids.ts'
 import type { Config } from '../../platform/config.ts'
@@ -94,7 +94,9 @@ describe('memorySnapshot', () => {
     first.kill('SIGKILL')
     const wasReady = await isReady()
     await using _worker = await startControlWorker(temporal, other.services)
-    const vectors = [{ id: entryId, vector: toBytes(new Float32Array([1, 0])) }]
+    const vectors = [
+      { id: entryId, sealed: sealVector(other.services.secretBox, entryId, new Float32Array([1, 0])) },
+    ]
     await db
       .transaction()
       .execute((trx) =>

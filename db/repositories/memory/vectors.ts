@@ -7,7 +7,9 @@ export interface StoredVector {
   /** The version of the entry. */
   version: number
   stored: number
-  vector: Buffer
+  /** Encrypted, unless a process of an earlier version has written it a moment ago. */
+  sealed: Buffer | null
+  vector: Buffer | null
 }
 
 /** Returns the vectors that were stored later than `after` in an account's memory, in that order. */
@@ -24,7 +26,13 @@ export async function listVectors(
   return db
     .selectFrom('memory_embedding')
     .innerJoin('memory_entry', 'memory_entry.id', 'memory_embedding.entry_id')
-    .select(['memory_entry.id', 'memory_entry.version', 'memory_embedding.stored', 'memory_embedding.vector'])
+    .select([
+      'memory_entry.id',
+      'memory_entry.version',
+      'memory_embedding.stored',
+      'memory_embedding.sealed',
+      'memory_embedding.vector',
+    ])
     .where('memory_entry.account_id', '=', accountId)
     .where('memory_embedding.namespace_id', '=', namespaceId)
     .where('memory_embedding.model_key', '=', modelKey)
@@ -97,16 +105,16 @@ export async function storeVectors(
   }: {
     accountId: string
     modelKey: string
-    vectors: readonly { id: string; vector: Buffer }[]
+    vectors: readonly { id: string; sealed: Buffer }[]
     refused?: readonly string[]
   },
 ): Promise<void> {
   await lockMemory(trx, accountId)
   await sql`
-    insert into memory_embedding (entry_id, namespace_id, model_key, vector)
-    select e.id, e.namespace_id, ${modelKey}, given.vector
-    from unnest(${vectors.map(({ id }) => id)}::uuid[], ${vectors.map(({ vector }) => vector)}::bytea[])
-      as given(id, vector) join memory_entry e on e.id = given.id
+    insert into memory_embedding (entry_id, namespace_id, model_key, sealed)
+    select e.id, e.namespace_id, ${modelKey}, given.sealed
+    from unnest(${vectors.map(({ id }) => id)}::uuid[], ${vectors.map(({ sealed }) => sealed)}::bytea[])
+      as given(id, sealed) join memory_entry e on e.id = given.id
     where e.account_id = ${accountId}
     on conflict (entry_id, model_key) do nothing`.execute(trx)
   await trx
@@ -121,6 +129,28 @@ export async function storeVectors(
     .where('account_id', '=', accountId)
     .where('id', '=', sql<string>`any(${refused}::uuid[])`)
     .execute()
+}
+
+/**
+ * Encrypts vectors that processes of earlier versions have written; returns their number. Safe to repeat, and for
+ * several gateways at once.
+ */
+export async function sealVectors(
+  db: Kysely<Database>,
+  { seal, limit }: { seal: (vector: Buffer, entryId: string) => Buffer; limit: number },
+): Promise<number> {
+  return db.transaction().execute(async (trx) => {
+    const { rows } = await sql<{ entry_id: string; model_key: string; vector: Buffer }>`
+      select entry_id, model_key, vector from memory_embedding where vector is not null
+      order by entry_id limit ${limit} for update skip locked`.execute(trx)
+    if (rows.length === 0) return 0
+    await sql`
+      update memory_embedding m set sealed = given.sealed, vector = null
+      from unnest(${rows.map(({ entry_id }) => entry_id)}::uuid[], ${rows.map(({ model_key }) => model_key)}::text[],
+        ${rows.map(({ vector, entry_id }) => seal(vector, entry_id))}::bytea[]) as given(id, model_key, sealed)
+      where m.entry_id = given.id and m.model_key = given.model_key`.execute(trx)
+    return rows.length
+  })
 }
 
 /** Lists namespaces whose newest snapshot is for another model of embeddings than this. */

@@ -1,11 +1,12 @@
 import { type Kysely, sql } from 'kysely'
 import type { Database } from '../../tables.ts'
 
-/** The columns with long-lived encrypted texts, and the context that binds each text to its row. */
+/** The columns with long-lived encrypted texts. Table and id are the context that binds each text to its row. */
 const PLACES = [
-  { table: 'webhook_endpoint', column: 'url_sealed', context: (id: string) => `webhook_endpoint/${id}` },
-  { table: 'memory_entry', column: 'sealed', context: (id: string) => `memory_entry/${id}` },
-  { table: 'webhook_secret', column: 'sealed', context: (id: string) => `webhook_secret/${id}` },
+  { table: 'webhook_endpoint', id: 'id', column: 'url_sealed' },
+  { table: 'memory_entry', id: 'id', column: 'sealed' },
+  { table: 'memory_embedding', id: 'entry_id', column: 'sealed' },
+  { table: 'webhook_secret', id: 'id', column: 'sealed' },
 ] as const
 
 /** Re-encrypts up to `limit` texts of each kind that do not begin with `prefix`, and returns their number. */
@@ -18,15 +19,16 @@ export async function reencryptTexts(
   }: { prefix: Buffer; reencrypt: (sealed: Buffer, context: string) => Buffer; limit: number },
 ): Promise<number> {
   let count = 0
-  for (const { table, column, context } of PLACES) {
+  for (const { table, id: key, column } of PLACES) {
     await db.transaction().execute(async (trx) => {
       const { rows } = await sql<{ id: string; sealed: Buffer }>`
-        select id, ${sql.ref(column)} as sealed from ${sql.table(table)}
+        select ${sql.ref(key)} as id, ${sql.ref(column)} as sealed from ${sql.table(table)}
         where substring(${sql.ref(column)} from 1 for ${prefix.length}) <> ${prefix}
-        order by id limit ${limit} for update skip locked`.execute(trx)
+        order by ${sql.ref(key)} limit ${limit} for update skip locked`.execute(trx)
       for (const { id, sealed } of rows) {
-        const again = reencrypt(sealed, context(id))
-        await sql`update ${sql.table(table)} set ${sql.ref(column)} = ${again} where id = ${id}`.execute(trx)
+        const again = reencrypt(sealed, `${table}/${id}`)
+        await sql`update ${sql.table(table)} set ${sql.ref(column)} = ${again}
+          where ${sql.ref(key)} = ${id} and ${sql.ref(column)} = ${sealed}`.execute(trx)
       }
       count += rows.length
     })

@@ -143,6 +143,34 @@ describe('memory by nearness', () => {
     assert.match(first(messages[0].content), /car is red/)
   })
 
+  it('stores vectors encrypted, those of gateways of earlier versions too', async () => {
+    const { db } = chat.api.database
+    const { memory, secretBox } = chat.api.services
+    const { accountId, key } = await accountWith(['the cat eats tuna', 'the car is red'])
+    await until(async () => (await embedded(accountId)) === 2)
+    const stored = () =>
+      db
+        .selectFrom('memory_embedding')
+        .innerJoin('memory_entry', 'memory_entry.id', 'memory_embedding.entry_id')
+        .select(['entry_id', 'memory_embedding.sealed', 'vector'])
+        .where('account_id', '=', accountId)
+        .execute()
+    const plain: Buffer[] = []
+    for (const { entry_id, sealed } of await stored()) {
+      const vector = secretBox.open(sealed ?? Buffer.alloc(0), `memory_embedding/${entry_id}`)
+      plain.push(vector)
+      const written = { vector, sealed: null }
+      await db.updateTable('memory_embedding').set(written).where('entry_id', '=', entry_id).execute()
+    }
+    const first = await recall(key, 'cat tuna')
+
+    memory.changed()
+    await until(async () => (await stored()).every(({ vector }) => vector === null))
+
+    assert.deepEqual([first.ordered_by, plain.map(({ length }) => length)], ['nearness', [256, 256]])
+    for (const { sealed } of await stored()) assert.ok(plain.every((vector) => !sealed?.includes(vector)))
+  })
+
   it('embeds the others when the model refuses one text, which is still given after the nearest', async () => {
     const mine = await accountWith(['the cat eats tuna', 'POISON for the model', 'the car is red'])
     await until(async () => (await embedded(mine.accountId)) === 2)
