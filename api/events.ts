@@ -17,6 +17,8 @@ export const emit = defineEvents({
     path: 'string',
     operation: 'string?',
     account_id: 'string?',
+    rpc_method: 'string?',
+    tool: 'string?',
     status: 'number',
     ms: 'number',
   }),

@@ -81,7 +81,7 @@ function admit({ req }: RequestContext, caller: AccountCaller | undefined, needs
   requireRole(caller, needs.role)
   if (caller.tools && !needs.isForLimitedKeys) {
     const message =
-      'this key is limited to tools: GET /api/builder/v1/mcp/manifest lists them, and only these may be called'
+      'this key is limited to tools, and only these may be called: GET /api/builder/v1/mcp/manifest lists those of endpoints and operations, and tools/list of /mcp lists all'
     throw new ApiError('forbidden', message)
   }
   return caller

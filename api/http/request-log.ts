@@ -5,6 +5,12 @@ import { emit } from '../events.ts'
 const EVENT = 'request.answered'
 const { level: LEVEL } = emit.events[EVENT]
 
+/** The method of a JSON-RPC message, and the tool that it calls. */
+export interface LoggedCall {
+  rpcMethod: string
+  tool?: string
+}
+
 /** The fields that are logged of a request once it has been answered. */
 export interface RequestLine {
   requestId: string
@@ -12,6 +18,7 @@ export interface RequestLine {
   path: string
   operation: string | undefined
   accountId: string | undefined
+  call: LoggedCall | undefined
   status: number
   ms: number
 }
@@ -31,12 +38,17 @@ export function requestLog(log: Logger): (line: RequestLine) => void {
   const { [symbols.streamSym]: stream, [symbols.chindingsSym]: bindings } = log as unknown as Insides
   const head = `{"level":${log.levels.values[LEVEL]},"time":`
   const name = `${bindings},"event":"${EVENT}"`
-  return ({ requestId, method, path, operation, accountId, status, ms }) => {
+  return ({ requestId, method, path, operation, accountId, call, status, ms }) => {
     const who = accountId === undefined ? '' : `,"account_id":"${accountId}"`
     const what = operation === undefined ? '' : `,"operation":"${operation}"`
     stream.write(
       `${head}${Date.now()}${name},"request_id":"${requestId}","method":"${method}",` +
-        `"path":${JSON.stringify(path)}${what}${who},"status":${status},"ms":${ms}}\n`,
+        `"path":${JSON.stringify(path)}${what}${who}${call ? callFields(call) : ''},"status":${status},"ms":${ms}}\n`,
     )
   }
+}
+
+function callFields({ rpcMethod, tool }: LoggedCall): string {
+  const called = tool === undefined ? '' : `,"tool":${JSON.stringify(tool)}`
+  return `,"rpc_method":${JSON.stringify(rpcMethod)}${called}`
 }

@@ -10,6 +10,7 @@ import type { FileLimit } from './body.ts'
 import type { Auth, CallerOf, Role } from './caller.ts'
 import type { ClientDisconnect } from './client-disconnect.ts'
 import type { Reply } from './reply.ts'
+import type { LoggedCall } from './request-log.ts'
 
 export type Shape = TSchema | undefined
 type Value<S extends Shape> = S extends TSchema ? Static<S> : undefined
@@ -123,6 +124,8 @@ export interface Route<
    * key.
    */
   forLimitedKeys?: boolean
+  /** Returns what the log says of a request beside its operation, from its body. */
+  loggedCall?: (body: unknown) => LoggedCall | undefined
   /** Called so often that it bypasses Koa and its router (`hot-path.ts`). */
   isHot?: boolean
   /** Excludes the route from the description: an inner route that clients reach by a URL from a response. */

@@ -2,13 +2,15 @@ import { createMcpHandler, type McpHttpHandler } from '@modelcontextprotocol/ser
 import { invalid } from '../../domain/errors.ts'
 import { emit } from '../events.ts'
 import type { Services } from '../services.ts'
+import { readMessage } from './message.ts'
 import type { Offer } from './offer.ts'
 import { checkOrigin } from './origin.ts'
 import { RawList } from './raw-list.ts'
+import { refusalOf } from './refusals.ts'
 import { serverFor } from './server.ts'
 import { ToolChanges } from './tool-changes.ts'
 import type { AccountRequest, RequestOfAccount } from './tool.ts'
-import { sendResponse, webRequest } from './web.ts'
+import { refuse, sendResponse, webRequest } from './web.ts'
 import { withoutLimit } from './without-limit.ts'
 
 /** Serves the requests to `/mcp` of one gateway, in both revisions of the protocol. */
@@ -35,6 +37,9 @@ export class McpHandler {
     checkOrigin(req, services.gateway.baseUrl)
     if (Array.isArray(body))
       throw invalid(['body'], 'must be one message: this revision of the protocol has no batches')
+    const message = readMessage(body)
+    const refusal = message && refusalOf(message, req.headers)
+    if (refusal) return refuse(refusal, request)
     const list = new RawList()
     const on: RequestOfAccount = { caller, request: withoutLimit(request), services, list }
     const options = {
@@ -42,7 +47,7 @@ export class McpHandler {
       parsedBody: body,
     }
     const answer = () => this.#handler.fetch(webRequest(request), options)
-    const response = await (isListening(body) ? this.#listen(on, answer) : answer())
+    const response = await (message?.method === 'subscriptions/listen' ? this.#listen(on, answer) : answer())
     await sendResponse(response, request, list)
   }
 
@@ -52,6 +57,3 @@ export class McpHandler {
     return await this.#changes.serve(on.caller.accountId, answer)
   }
 }
-
-const isListening = (body: unknown): boolean =>
-  typeof body === 'object' && body !== null && 'method' in body && body.method === 'subscriptions/listen'

@@ -48,7 +48,15 @@ export function failed(err: unknown, log: Logger, wording: Wording = {}): CallTo
   const text = [what, wait && `Try again in ${wait} s.`, list && `${list} shows those that there are.`]
     .filter(Boolean)
     .join(' ')
-  return { content: [{ type: 'text', text }], isError: true, _meta: { 'hearth/error': { code, details } } }
+  const shown =
+    issues.length > 0
+      ? { ...details, issues: issues.map((issue) => ({ ...issue, loc: locOf(issue.loc, wording) })) }
+      : details
+  return {
+    content: [{ type: 'text', text }],
+    isError: true,
+    _meta: { 'hearth/error': { code, details: shown } },
+  }
 }
 
 /** Returns the tool that lists what a call has not found. */
@@ -68,14 +76,20 @@ function inWords(issues: readonly Issue[], wording: Wording): string {
 /** The parts of an HTTP request, of which a tool has none. */
 const PARTS: ReadonlySet<unknown> = new Set(['body', 'query', 'path', 'header'])
 
-/** Returns the place of a fault within the arguments: `input.instances[0]`. */
-function placeOf(loc: readonly (string | number)[], { names = {}, within }: Wording): string {
+/** Returns the path of a fault within the arguments, which is empty for the arguments as a whole. */
+function locOf(loc: Issue['loc'], { names = {}, within }: Wording): Issue['loc'] {
   const inBody = PARTS.has(loc[0]) ? loc.slice(1) : loc
   const [first, ...rest] = within !== undefined && inBody[0] === within ? inBody.slice(1) : inBody
+  return first === undefined ? [] : [names[first] ?? first, ...rest]
+}
+
+/** Returns the place of a fault within the arguments in words: `input.instances[0]`. */
+function placeOf(loc: Issue['loc'], wording: Wording): string {
+  const [first, ...rest] = locOf(loc, wording)
   if (first === undefined) return 'arguments'
   return rest.reduce<string>(
     (place, part) => (typeof part === 'number' ? `${place}[${part}]` : `${place}.${part}`),
-    names[first] ?? String(first),
+    String(first),
   )
 }
 

@@ -2,6 +2,8 @@ import { Server } from '@modelcontextprotocol/server'
 import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/ajv'
 import { VERSION } from '../../platform/version.ts'
 import { serveCompletions } from './completions.ts'
+import { instructionsFor } from './instructions.ts'
+import { readMessage } from './message.ts'
 import type { Offer } from './offer.ts'
 import { servePrompts } from './prompts/serve.ts'
 import { serveResources } from './resources/serve.ts'
@@ -11,11 +13,6 @@ import type { RequestOfAccount } from './tool.ts'
 import { serveTools } from './tools/serve.ts'
 
 const INFO = { name: 'hearth', title: 'Hearth', version: VERSION }
-
-const INSTRUCTIONS = `Hearth trains models and asks them.
-To ask a model: list_endpoints, get_endpoint for the schema of its input, then run_inference.
-To train one: list_trainable_models and get_model_schema; create_dataset, whose result says how its file is uploaded over HTTP; create_training_run; get_training_run until its status is completed; register_for_inference; run_inference.
-A call answers within 45 seconds. What takes longer goes on, and the answer says how to wait for it.`
 
 const CAPABILITIES = {
   tools: { listChanged: true },
@@ -40,17 +37,12 @@ const METHODS: Readonly<Record<string, (server: Server, on: RequestOfAccount, of
 export function serverFor(on: RequestOfAccount, offer: Offer): Server {
   const server = new Server(INFO, {
     capabilities: CAPABILITIES,
-    instructions: INSTRUCTIONS,
+    instructions: instructionsFor(on.caller),
     jsonSchemaValidator: validator,
   })
   // A key that is limited to tools reads nothing else of its account.
   const offered = on.caller.tools ? { ...offer, resources: [], prompts: [] } : offer
-  METHODS[areaOf(on.request.body)]?.(server, on, offered)
+  const [area = ''] = readMessage(on.request.body)?.method.split('/') ?? []
+  METHODS[area]?.(server, on, offered)
   return server
-}
-
-/** Returns the beginning of the method of a message. */
-function areaOf(body: unknown): string {
-  const { method } = (body ?? {}) as { method?: unknown }
-  return typeof method === 'string' ? (method.split('/')[0] ?? '') : ''
 }

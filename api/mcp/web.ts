@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import type { AnyRequest } from '../http/route.ts'
 import type { RawList } from './raw-list.ts'
+import type { Refusal } from './refusals.ts'
 
 /** The headers that the protocol reads, beside its own. */
 const READ: ReadonlySet<string> = new Set(['accept', 'content-type', 'last-event-id'])
@@ -12,6 +13,13 @@ export function webRequest({ req, signal }: AnyRequest): Request {
     if (typeof value === 'string' && (name.startsWith('mcp-') || READ.has(name))) headers.set(name, value)
   }
   return new Request('http://gateway/mcp', { method: 'POST', headers, signal })
+}
+
+/** Sends an error that the protocol's server is not asked about. */
+export function refuse({ status, body }: Refusal, { res }: AnyRequest): void {
+  const text = Buffer.from(JSON.stringify(body))
+  const headers = { 'content-type': 'application/json', 'cache-control': 'no-store' }
+  res.writeHead(status, { ...headers, 'content-length': text.length }).end(text)
 }
 
 /** Sends a response of the protocol's server: at once when it is whole, else as its events come. */

@@ -5,6 +5,7 @@ import { toolList, wholeNumber } from '../arguments.ts'
 import { usageError } from '../cli-error.ts'
 import type { Context } from '../context.ts'
 import { print, table } from '../print.ts'
+import { warningOfUnmatched } from '../unmatched-tools.ts'
 
 type Open = (command: Command) => Context
 
@@ -110,6 +111,9 @@ export function keyCommands(program: Command, open: Open): void {
         key,
         `${key.api_key}\n\nKey ${key.key_id}, role ${key.role}${limit}. It is stored hashed: this is the only time it is shown.`,
       )
+      if (!key.tools) return
+      const warning = await warningOfUnmatched(context.client.baseUrl, { ...key, tools: key.tools })
+      if (warning) console.error(`hearth: ${warning}`)
     })
   keys
     .command('list [account_id]')

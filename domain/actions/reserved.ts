@@ -1,7 +1,7 @@
 import { OPERATION_SLUGS } from './kind.ts'
 
 /** The tools that every MCP server of Hearth has. */
-const BUILT_IN_TOOLS = [
+export const BUILT_IN_TOOLS = [
   'list_endpoints',
   'get_endpoint',
   'run_inference',

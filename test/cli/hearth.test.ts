@@ -92,6 +92,18 @@ describe('hearth', () => {
     assert.match((await run(['keys', 'list', accountId])).out, /operator\s+sales-\*, training\.merge\s/)
   })
 
+  it('warns of the tools of a limited key that are none', async () => {
+    const { accountId } = await api.account()
+    const errorsOf = async (tools: string) => (await run(['keys', 'create', accountId, '--tools', tools])).err
+
+    assert.match(
+      await errorsOf('training.merge,sales-*,run_inferense'),
+      /no tool that this key may call is called sales-\* or run_inferense now; check the spelling/,
+    )
+    assert.match(await errorsOf('kind:llm'), /this key may call no tool now/)
+    assert.equal(await errorsOf('training.*,run_inference'), '')
+  })
+
   it('keeps a model warm on so many nodes, and says why it is fewer', async () => {
     const { accountId } = await api.account()
     const endpoint = await buildEndpoint(api.database.db, accountId)

@@ -13,6 +13,7 @@ export function finishRequests(log: Logger, bodies: BodyBudget): Middleware {
 
   function finish(state: RequestContext): void {
     if (state.held) bodies.release(state.held)
+    const call = state.operation?.route.loggedCall?.(state.body)
     state.dropBody()
     const { req, response, requestId, path, operation, accountId, startedAt } = state
     logLine({
@@ -21,6 +22,7 @@ export function finishRequests(log: Logger, bodies: BodyBudget): Middleware {
       path: operation?.loggedPath ?? path,
       operation: operation?.route.operationId,
       accountId,
+      call,
       status: response.headersSent ? response.statusCode : CLIENT_GONE,
       ms: Math.round((performance.now() - startedAt) * 10) / 10,
     })

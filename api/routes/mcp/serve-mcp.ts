@@ -3,6 +3,7 @@ import { HANDLED } from '../../http/reply.ts'
 import { route } from '../../http/route.ts'
 import { MAX_INFER_BYTES } from '../../inference/admit.ts'
 import { McpHandler } from '../../mcp/handler.ts'
+import { loggedCall } from '../../mcp/message.ts'
 import type { Offer } from '../../mcp/offer.ts'
 import type { Services } from '../../services.ts'
 
@@ -23,6 +24,7 @@ export function serveMcp(offer: Offer) {
     role: 'viewer',
     isHot: true,
     forLimitedKeys: true,
+    loggedCall,
     query: McpQuery,
     body: McpMessage,
     maxBodyBytes: MAX_INFER_BYTES,

@@ -9,6 +9,7 @@ const WHOLE = {
   path: '/a"b',
   operation: 'getIt',
   accountId: 'a1',
+  call: { rpcMethod: 'tools/call', tool: 'a"b' },
   status: 200,
   ms: 1.5,
 }
@@ -20,7 +21,7 @@ describe('the line of a request', () => {
     const write = requestLog(log)
 
     write(WHOLE)
-    write({ ...WHOLE, operation: undefined, accountId: undefined })
+    write({ ...WHOLE, operation: undefined, accountId: undefined, call: undefined })
 
     const [whole = {}, stranger = {}] = lines.map((line) => JSON.parse(line) as Record<string, unknown>)
     const { time: _time, ...rest } = whole
@@ -33,6 +34,8 @@ describe('the line of a request', () => {
       path: '/a"b',
       operation: 'getIt',
       account_id: 'a1',
+      rpc_method: 'tools/call',
+      tool: 'a"b',
       status: 200,
       ms: 1.5,
     })
@@ -40,7 +43,7 @@ describe('the line of a request', () => {
       Object.keys(emit.events['request.answered'].fields),
       Object.keys(rest).filter((field) => !['level', 'zone', 'event'].includes(field)),
     )
-    assert.deepEqual(['operation' in stranger, 'account_id' in stranger], [false, false])
+    for (const field of ['operation', 'account_id', 'rpc_method', 'tool']) assert.ok(!(field in stranger))
   })
 
   it('is not written by a log that takes warnings only', () => {

@@ -60,11 +60,20 @@ describe('the tools of an account', () => {
     it(`take the input of the endpoint as their arguments, from clients of ${revision}`, async () => {
       await using mcp = await connectMcp(on.api, on.caller.key, { revision })
 
+      const { _meta: fault } = await mcp.client.callTool({
+        name: 'sales.churn-2',
+        arguments: { instances: [true] },
+      })
       const wrong = await mcp.call('sales.churn-2', { instances: [true] })
       const { _meta } = await mcp.client.callTool({ name: 'sales.churn-2', arguments: { instances: [1] } })
 
       assert.equal(wrong.isError, true)
       assert.match(wrong.text, /^Invalid arguments: instances\[0\]: /)
+      const { details } = (fault ?? {})['hearth/error'] as { details: { issues: { loc: unknown[] }[] } }
+      assert.deepEqual(
+        details.issues.map(({ loc }) => loc),
+        [['instances', 0]],
+      )
       const id = String(_meta?.['hearth/invocation_id'])
       const { body } = await on.api.call('GET', `/api/builder/v1/invocations/${id}`, { key: on.caller.key })
       assert.equal(body.slug, 'sales.churn-2')
@@ -122,6 +131,13 @@ describe('the tools of an account', () => {
     for (const name of ['list_endpoints', 'run_inference', 'training.merge']) {
       await assert.rejects(mcp.call(name, {}), /Unknown tool/)
     }
+    assert.doesNotMatch(mcp.client.getInstructions() ?? '', /list_endpoints|run_inference|create_dataset/)
+    await using asking = await connectMcp(
+      on.api,
+      await limited('run_inference', 'list_endpoints', 'get_endpoint'),
+    )
+    assert.match(asking.client.getInstructions() ?? '', /To ask a model: list_endpoints/)
+    assert.doesNotMatch(asking.client.getInstructions() ?? '', /create_dataset/)
     assert.deepEqual((await mcp.client.listResources()).resources, [])
     assert.deepEqual((await mcp.client.listPrompts()).prompts, [])
     await assert.rejects(mcp.client.readResource({ uri: `hearth://datasets/${newId()}/rows` }))

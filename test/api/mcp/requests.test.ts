@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { loggedCall } from '../../../api/mcp/message.ts'
 import { newId } from '../../../domain/ids.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../../support/servers/api.ts'
 import { connectMcp } from '../../support/servers/mcp-client.ts'
@@ -54,6 +55,55 @@ describe('requests to /mcp', () => {
     assert.equal(deep.status, 400)
     assert.equal(empty.status, 400)
     for (const { body } of [broken, form, deep]) assert.deepEqual([body.jsonrpc, body.id], ['2.0', null])
+  })
+
+  for (const [method, params, expected] of [
+    ['tools/call', {}, /^Invalid params of tools\/call: params\.name: Field required\.$/],
+    ['tools/call', { name: 3 }, /params\.name: must be a text\.$/],
+    ['tools/call', { name: 'list_models', arguments: [] }, /params\.arguments: must be an object\.$/],
+    ['tools/list', { cursor: 3 }, /params\.cursor: must be a text\.$/],
+    ['resources/read', {}, /params\.uri: Field required\.$/],
+    ['prompts/get', { name: 'merge_models', arguments: { a: 1 } }, /params\.arguments\.a: must be a text\.$/],
+    [
+      'completion/complete',
+      { ref: { type: 'x' }, argument: { name: 'a', value: 'b' } },
+      /params\.ref\.type: /,
+    ],
+    ['initialize', { protocolVersion: 1 }, /params\.\w+: /],
+  ] as const) {
+    it(`say which parameter is wrong: ${method} ${JSON.stringify(params)}`, async () => {
+      const { status, body } = await post({}, { ...LIST, method, params })
+
+      assert.deepEqual([status, body.id, body.error.code], [200, 1, -32_602])
+      assert.match(body.error.message, expected)
+      assert.doesNotMatch(body.error.message, /invalid_type|[[{\n]/)
+    })
+  }
+
+  it('of an unknown revision are told those of both eras', async () => {
+    const version = '2030-01-01'
+    const _meta = {
+      'io.modelcontextprotocol/protocolVersion': version,
+      'io.modelcontextprotocol/clientInfo': { name: 'test', version: '1' },
+      'io.modelcontextprotocol/clientCapabilities': {},
+    }
+    const headers = { 'mcp-protocol-version': version }
+
+    const [old, recent] = [await post(headers), await post(headers, { ...LIST, params: { _meta } })]
+
+    assert.deepEqual([old.status, old.body.id, old.body.error.code], [400, null, -32_000])
+    assert.deepEqual([recent.status, recent.body.id, recent.body.error.code], [400, 1, -32_022])
+    for (const { body } of [old, recent])
+      assert.match(body.error.message, /^Unsupported protocol version: 2030-01-01 .*2026-07-28, 2025-11-25/)
+    assert.deepEqual(recent.body.error.data, { supported: ['2026-07-28'], requested: version })
+  })
+
+  it('are logged with their method and tool, and without arguments', () => {
+    const message = { method: 'tools/call', params: { name: 'list_models', arguments: { secret: 'x' } } }
+
+    assert.deepEqual(loggedCall(message), { rpcMethod: 'tools/call', tool: 'list_models' })
+    assert.deepEqual(loggedCall(LIST), { rpcMethod: 'tools/list' })
+    assert.deepEqual([loggedCall([]), loggedCall(null)], [undefined, undefined])
   })
 
   it('hold one message each, so that each is counted', async () => {

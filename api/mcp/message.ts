@@ -1,0 +1,36 @@
+/** A message of a client, as far as it can be read before the protocol's server has checked it. */
+export interface ClientMessage {
+  /** Undefined for notifications, which are not answered. */
+  readonly id: string | number | undefined
+  readonly method: string
+  readonly params: unknown
+}
+
+/** Reads a body; undefined for one that is no message with a method. */
+export function readMessage(body: unknown): ClientMessage | undefined {
+  if (typeof body !== 'object' || body === null || !('method' in body)) return undefined
+  const { id, method, params } = body as Record<string, unknown>
+  if (typeof method !== 'string') return undefined
+  return { id: typeof id === 'string' || typeof id === 'number' ? id : undefined, method, params }
+}
+
+const member = (value: unknown, name: string): unknown =>
+  typeof value === 'object' && value !== null ? (value as Record<string, unknown>)[name] : undefined
+
+/** Returns the revision that a message names itself, as those of 2026-07-28 do. */
+export const claimedRevision = ({ params }: ClientMessage): unknown =>
+  member(member(params, '_meta'), 'io.modelcontextprotocol/protocolVersion')
+
+const LONGEST = 100
+
+/** Returns the method of a message and the tool that it calls, for the log; never its arguments. */
+export function loggedCall(body: unknown): { rpcMethod: string; tool?: string } | undefined {
+  const message = readMessage(body)
+  if (!message) return undefined
+  const { method, params } = message
+  const name = method === 'tools/call' ? member(params, 'name') : undefined
+  return {
+    rpcMethod: method.slice(0, LONGEST),
+    ...(typeof name === 'string' && { tool: name.slice(0, LONGEST) }),
+  }
+}

@@ -1,0 +1,36 @@
+import { request } from 'undici'
+import { BUILT_IN_TOOLS } from '../domain/actions/reserved.ts'
+import { matchesGlob, ToolFilter } from '../domain/tools/filter.ts'
+
+/** A key that is limited to tools. */
+interface LimitedKey {
+  api_key: string
+  tools: readonly string[]
+}
+
+/** Returns a warning about the entries of a limited key that allow nothing now, if there are any. */
+export async function warningOfUnmatched(
+  baseUrl: string,
+  { api_key, tools }: LimitedKey,
+): Promise<string | undefined> {
+  const names = await namesOfManifest(baseUrl, api_key)
+  if (!names) return undefined
+  const filter = ToolFilter.ofKey(tools)
+  const usable = [...names, ...BUILT_IN_TOOLS.filter((slug) => filter.allows({ slug }))]
+  const unmatched = tools.filter(
+    (entry) => !entry.includes(':') && !usable.some((name) => matchesGlob(entry, name)),
+  )
+  if (unmatched.length > 0)
+    return `no tool that this key may call is called ${unmatched.join(' or ')} now; check the spelling, or make the tool.`
+  return usable.length === 0 ? 'this key may call no tool now.' : undefined
+}
+
+/** Returns the names of the manifest's tools for a key; undefined where it cannot be read. */
+async function namesOfManifest(baseUrl: string, key: string): Promise<string[] | undefined> {
+  const { statusCode, body } = await request(`${baseUrl}/api/builder/v1/mcp/manifest`, {
+    headers: { 'x-api-key': key },
+  })
+  const text = await body.text()
+  if (statusCode !== 200) return undefined
+  return (JSON.parse(text) as { tools: { name: string }[] }).tools.map(({ name }) => name)
+}
