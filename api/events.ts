@@ -2,7 +2,11 @@ import { debug, defineEvents, error, fatal, info, warn } from '../platform/event
 
 /** Emits what a gateway logs; docs/events.md lists it. */
 export const emit = defineEvents({
-  'gateway.started': info('the gateway is ready', { base_url: 'string', gateway_id: 'string' }),
+  'gateway.started': info('the gateway is ready', {
+    base_url: 'string',
+    gateway_id: 'string',
+    memory: 'string',
+  }),
   'gateway.stopping': info('the gateway is stopping', { why: 'string' }),
   'gateway.stopped': info('the gateway has stopped', {}),
   'gateway.stop_failed': error('the gateway did not stop cleanly', { err: 'error' }),
@@ -56,6 +60,10 @@ export const emit = defineEvents({
     err: 'error',
     account_id: 'string',
   }),
+  'memory.models_differ': warn(
+    'the gateways are set to different models of embeddings: no snapshot of memory is made anew until they agree',
+    { gateway_id: 'string' },
+  ),
   'memory.upkeep_failed': warn('entries of memory could not be embedded, or snapshots not be asked for', {
     err: 'error',
   }),

@@ -26,7 +26,11 @@ async function main(): Promise<void> {
     baseUrl: config.HEARTH_BASE_URL,
     open: (baseUrl) => openServices(config, baseUrl, log),
   })
-  emit(log, 'gateway.started', { base_url: gateway.baseUrl, gateway_id: gateway.services.gateway.id })
+  emit(log, 'gateway.started', {
+    base_url: gateway.baseUrl,
+    gateway_id: gateway.services.gateway.id,
+    memory: config.HEARTH_MEMORY ? 'on' : 'off',
+  })
   stopOnSignals(gateway, log)
 }
 

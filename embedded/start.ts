@@ -16,7 +16,11 @@ async function main(): Promise<number> {
   const started = Date.now()
   try {
     const platform = await startPlatform(options, config, { signal: stop.signal })
-    announce(platform.ready, platform.logs, Date.now() - started)
+    announce(platform.ready, {
+      logs: platform.logs,
+      hasMemory: config.HEARTH_MEMORY,
+      ms: Date.now() - started,
+    })
     await stop.requested
     await platform.stop()
     return 0
@@ -26,7 +30,10 @@ async function main(): Promise<number> {
   }
 }
 
-function announce(ready: Ready, logs: string, ms: number): void {
+function announce(
+  ready: Ready,
+  { logs, hasMemory, ms }: { logs: string; hasMemory: boolean; ms: number },
+): void {
   const rows = [
     ['API', `${ready.base_url}/api/builder/v1`],
     ['Docs', `${ready.base_url}/docs`],
@@ -34,6 +41,7 @@ function announce(ready: Ready, logs: string, ms: number): void {
     ['Account', ready.account_id],
     ['API key', ready.api_key],
     ['Operations key', ready.operations_key],
+    ['Memory', hasMemory ? 'on: npx hearth memory enable' : 'off (HEARTH_MEMORY=1 switches it on)'],
     ['Logs', logs],
   ]
   console.log(`\nHearth is up (${(ms / 1000).toFixed(1)} s). Ctrl-C stops it.\n`)

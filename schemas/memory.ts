@@ -18,6 +18,20 @@ export type MemoryAccess = Static<typeof MemoryAccess>
 export const MemoryOutcome = Vocabulary('attached', 'given', 'empty', 'denied', 'unavailable', 'refused')
 export type MemoryOutcome = Static<typeof MemoryOutcome>
 
+/**
+ * Why a task's memory was `denied` (`no_grant`, `key_revoked`, `disabled`) or `unavailable` (`no_snapshot`, `too_late`: not
+ * read within two seconds, `unreadable`: reading or decrypting it failed).
+ */
+export const MemoryReason = Vocabulary(
+  'no_grant',
+  'key_revoked',
+  'disabled',
+  'no_snapshot',
+  'too_late',
+  'unreadable',
+)
+export type MemoryReason = Static<typeof MemoryReason>
+
 export const MemoryDetail = Vocabulary('snapshot_pending', 'provisioning', 'unavailable')
 
 /** The status of an account's memory: `ready` means that a task submitted now would carry it. */
@@ -126,5 +140,6 @@ export type AccountMemory = Static<typeof AccountMemory>
 export const TaskMemory = Type.Object({
   snapshot_id: Nullable(Uuid),
   outcome: MemoryOutcome,
+  reason: Nullable(MemoryReason),
   decided_at: Nullable(Timestamp),
 })

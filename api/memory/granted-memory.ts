@@ -1,7 +1,7 @@
 import type { Kysely } from 'kysely'
 import * as memorySnapshotRepository from '../../db/repositories/memory/snapshots.ts'
 import * as taskMemoryRepository from '../../db/repositories/memory/task-memory.ts'
-import type { MemoryReader } from '../../db/repositories/memory/task-memory.ts'
+import type { MemoryReader, WithoutMemory } from '../../db/repositories/memory/task-memory.ts'
 import type { Database } from '../../db/tables.ts'
 import { HEAD_TOKENS, memoryText, queryOf, withinBudget } from '../../domain/memory/message.ts'
 import { byNearness } from '../../domain/memory/nearest.ts'
@@ -52,7 +52,8 @@ export class GrantedMemory implements RequestMemory {
     this.#isGiven = false
     if (this.#isRefused) return json
     const { promise: late, reject } = Promise.withResolvers<never>()
-    const timer = setTimeout(() => reject(new Error('memory took too long')), LONGEST_MS)
+    const tooLate = new Error('memory took too long')
+    const timer = setTimeout(() => reject(tooLate), LONGEST_MS)
     const taken = this.#take(json)
     try {
       const changed = await this.#deps.known.during(Promise.race([taken, late]))
@@ -60,7 +61,8 @@ export class GrantedMemory implements RequestMemory {
       return changed
     } catch (err) {
       // A read that is merely late would otherwise record that the memory was given.
-      this.#note('unavailable', taken, err)
+      const reason = err === tooLate ? 'too_late' : 'unreadable'
+      this.#note({ outcome: 'unavailable', reason }, taken, err)
       return json
     } finally {
       clearTimeout(timer)
@@ -70,7 +72,7 @@ export class GrantedMemory implements RequestMemory {
   refused(): void {
     this.#isGiven = false
     this.#isRefused = true
-    this.#note('refused')
+    this.#note({ outcome: 'refused' })
   }
 
   async #take(json: Buffer): Promise<Buffer> {
@@ -102,16 +104,12 @@ export class GrantedMemory implements RequestMemory {
     return withMemory(json, memoryText(remembered))
   }
 
-  #note(
-    outcome: 'unavailable' | 'refused',
-    after: Promise<unknown> = Promise.resolve(),
-    err?: unknown,
-  ): void {
+  #note(without: WithoutMemory, after: Promise<unknown> = Promise.resolve(), err?: unknown): void {
     const { db, log } = this.#deps
     if (err !== undefined) emit(log, 'memory.unavailable', { err, task_id: this.#reader.taskId })
     after
       .catch(() => {})
-      .then(() => taskMemoryRepository.noteWithout(db, this.#reader, outcome))
+      .then(() => taskMemoryRepository.noteWithout(db, this.#reader, without))
       .catch((cause: unknown) =>
         emit(log, 'memory.note_failed', { err: cause, task_id: this.#reader.taskId }),
       )

@@ -33,7 +33,9 @@ export async function openMemory(
   const embeddings = new Embeddings(services, config.HEARTH_MEMORY_EMBEDDINGS_MODEL)
   const known = stack.use(new KnownMemory({ db, watch, log, gatewayId: gateway.id }))
   await known.refresh()
-  const upkeep = stack.use(new MemoryUpkeep({ db, log, secretBox, embeddings, outbox }))
+  const upkeep = stack.use(
+    new MemoryUpkeep({ db, log, secretBox, gatewayId: gateway.id, embeddings, outbox }),
+  )
   const nearness = new Nearness({ db, log, secretBox, embeddings })
   return new GatewayMemory({
     db,

@@ -1,5 +1,6 @@
 import type { Kysely } from 'kysely'
 import { LRUCache } from 'lru-cache'
+import * as memoryAcknowledgementRepository from '../../db/repositories/memory/acknowledgements.ts'
 import * as memorySnapshotRepository from '../../db/repositories/memory/snapshots.ts'
 import * as memoryVectorRepository from '../../db/repositories/memory/vectors.ts'
 import type { Unembedded } from '../../db/repositories/memory/vectors.ts'
@@ -32,6 +33,7 @@ export interface MemoryUpkeepOptions {
   db: Kysely<Database>
   log: Logger
   secretBox: SecretBox
+  gatewayId: string
   embeddings: Pick<Embeddings, 'embed' | 'load' | 'modelKey'>
   outbox: { poke(): void }
 }
@@ -44,6 +46,8 @@ export class MemoryUpkeep implements AsyncDisposable {
   readonly #options: MemoryUpkeepOptions
   readonly #loop: BackgroundLoop
   readonly #closing = new AbortController()
+  /** True once it was logged that gateways are set to different models. */
+  #hasWarned = false
   /** Accounts whose entries could not be embedded a while ago. */
   readonly #aside = new LRUCache<string, true>({ max: 10_000, ttl: ASIDE_MS })
 
@@ -69,8 +73,9 @@ export class MemoryUpkeep implements AsyncDisposable {
     const modelKey = await this.#options.embeddings.modelKey()
     await this.#restartStalled(modelKey)
     await this.#sealVectors()
+    const isAgreed = await this.#isAgreed(modelKey)
     if (modelKey === undefined) return
-    await this.#remake(modelKey)
+    if (isAgreed) await this.#remake(modelKey)
     while (!this.#closing.signal.aborted && (await this.#embedBatch(modelKey)));
   }
 
@@ -94,6 +99,19 @@ export class MemoryUpkeep implements AsyncDisposable {
       const sealed = await memoryVectorRepository.sealVectors(db, { seal, limit: SEAL_BATCH })
       if (sealed < SEAL_BATCH) return
     }
+  }
+
+  /**
+   * Returns whether all gateways are set to one model of embeddings. While they differ, none makes snapshots anew, because
+   * each would undo what another has done.
+   */
+  async #isAgreed(modelKey: string | undefined): Promise<boolean> {
+    const { db, log, gatewayId } = this.#options
+    const others = await memoryAcknowledgementRepository.noteModel(db, gatewayId, modelKey ?? null)
+    const isAgreed = others.every((other) => other === modelKey)
+    if (!isAgreed && !this.#hasWarned) emit(log, 'memory.models_differ', { gateway_id: gatewayId })
+    this.#hasWarned = !isAgreed
+    return isAgreed
   }
 
   async #remake(modelKey: string): Promise<void> {

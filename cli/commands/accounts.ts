@@ -106,10 +106,11 @@ export function keyCommands(program: Command, open: Open): void {
         { name, role, ...(tools && { tools }) },
       )
       const limit = key.tools ? `, limited to ${key.tools.join(', ')}` : ''
+      const first = key.role === role ? '' : ` (not ${role}: the first key of an account is always admin)`
       print(
         context,
         key,
-        `${key.api_key}\n\nKey ${key.key_id}, role ${key.role}${limit}. It is stored hashed: this is the only time it is shown.`,
+        `${key.api_key}\n\nKey ${key.key_id}, role ${key.role}${first}${limit}. It is stored hashed: this is the only time it is shown.`,
       )
       if (!key.tools) return
       const warning = await warningOfUnmatched(context.client.baseUrl, { ...key, tools: key.tools })

@@ -123,7 +123,10 @@ export function auditCommands(program: Command, open: Open): void {
       ])
       const sum = `Task ${audit.status}; the entries sum to ${audit.sums.total_micro}.`
       const { memory } = audit
-      const given = memory ? `\nMemory ${memory.outcome}: snapshot ${memory.snapshot_id ?? 'none'}.` : ''
+      const why = memory?.reason ? ` (${memory.reason})` : ''
+      const given = memory
+        ? `\nMemory ${memory.outcome}${why}: snapshot ${memory.snapshot_id ?? 'none'}.`
+        : '\nNo memory was asked for: no grant, memory switched off, or no language model.'
       print(context, audit, `${table(['TIME', 'KIND', 'PURSE', 'MICRO-CREDITS'], rows)}\n${sum}${given}`)
     })
 }

@@ -68,6 +68,8 @@ export interface GatewayTable {
   kill_switch_version: Defaulted<number>
   /** The version of the memory grants that it applies; null for one that serves no memory. */
   memory_version: Optional<number>
+  /** The model of embeddings that it is set to. */
+  memory_model: Optional<string>
   started_at: CreatedAt
   lease_expires_at: Date
 }

@@ -1,5 +1,5 @@
 import type { Generated, Insertable, Selectable } from 'kysely'
-import type { MemoryAccess, MemoryOutcome } from '../../schemas/memory.ts'
+import type { MemoryAccess, MemoryOutcome, MemoryReason } from '../../schemas/memory.ts'
 import type { Defaulted, Optional } from './columns.ts'
 
 export interface MemoryNamespaceTable {
@@ -87,6 +87,8 @@ export interface TaskMemoryTable {
   namespace_id: string
   snapshot_id: Optional<string>
   outcome: MemoryOutcome
+  /** Why it was denied or unavailable; null otherwise. */
+  reason: Optional<MemoryReason>
   created_at: Defaulted<Date>
   decided_at: Optional<Date>
 }

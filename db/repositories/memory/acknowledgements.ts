@@ -32,3 +32,24 @@ export async function isAcknowledged(db: Kysely<Database>, version: number): Pro
       select from gateway where lease_expires_at > now() and memory_version < ${version}) as open`.execute(db)
   return rows[0]?.open === false
 }
+
+/**
+ * Records the model of embeddings that a gateway is set to; null for none. Returns those that the other live gateways are
+ * set to, as far as they have one.
+ */
+export async function noteModel(
+  db: Kysely<Database>,
+  gatewayId: string,
+  modelKey: string | null,
+): Promise<string[]> {
+  await db
+    .updateTable('gateway')
+    .set({ memory_model: modelKey })
+    .where('id', '=', gatewayId)
+    .where('memory_model', 'is distinct from', modelKey)
+    .execute()
+  const { rows } = await sql<{ memory_model: string }>`
+    select distinct memory_model from gateway
+    where id <> ${gatewayId} and lease_expires_at > now() and memory_model is not null`.execute(db)
+  return rows.map(({ memory_model }) => memory_model)
+}

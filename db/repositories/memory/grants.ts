@@ -2,18 +2,28 @@ import { type Kysely, type RawBuilder, sql, type Transaction } from 'kysely'
 import { newId } from '../../../domain/ids.ts'
 import type { MemoryAccess } from '../../../schemas/memory.ts'
 import type { Database } from '../../tables.ts'
+import type { ApiKeyRow } from '../../tables/accounts.ts'
 import type { MemoryGrantRow } from '../../tables/memory.ts'
 import { bumpCache } from '../platform/cache-versions.ts'
 
-/** Returns the namespace of a live key's account; undefined when there is no such key, or its account has no memory. */
+/** A live key whose account has memory. */
+export interface KeyOfMemory {
+  id: string
+  account_id: string
+  role: ApiKeyRow['role']
+  /** The tools that it is limited to; null when it is not limited. */
+  tools: string[] | null
+}
+
+/** Returns a live key with the namespace of its account; undefined when there is no such key, or no memory. */
 export async function findNamespaceOfKey(
   db: Kysely<Database>,
   keyId: string,
-): Promise<{ id: string; account_id: string } | undefined> {
+): Promise<KeyOfMemory | undefined> {
   return db
     .selectFrom('api_key')
     .innerJoin('memory_namespace', 'memory_namespace.account_id', 'api_key.account_id')
-    .select(['memory_namespace.id', 'memory_namespace.account_id'])
+    .select(['memory_namespace.id', 'memory_namespace.account_id', 'role', 'tools'])
     .where('api_key.id', '=', keyId)
     .where('api_key.revoked_at', 'is', null)
     .executeTakeFirst()
@@ -101,14 +111,16 @@ export const readableBy = ({
     and g.access = 'read' and g.revoked_at is null and n.enabled and k.revoked_at is null
   for share of g, n`
 
-/** Lists the live grants of a namespace. */
+/** Lists the live grants of a namespace, to keys that are not revoked. */
 export function listGrants(db: Kysely<Database>, namespaceId: string): Promise<MemoryGrantRow[]> {
   return db
     .selectFrom('memory_grant')
-    .selectAll()
+    .innerJoin('api_key', 'api_key.id', 'memory_grant.api_key_id')
+    .selectAll('memory_grant')
     .where('namespace_id', '=', namespaceId)
-    .where('revoked_at', 'is', null)
-    .orderBy('created_at')
+    .where('memory_grant.revoked_at', 'is', null)
+    .where('api_key.revoked_at', 'is', null)
+    .orderBy('memory_grant.created_at')
     .execute()
 }
 

@@ -1,5 +1,5 @@
 import { type Kysely, type RawBuilder, sql } from 'kysely'
-import type { MemoryOutcome } from '../../../schemas/memory.ts'
+import type { MemoryOutcome, MemoryReason } from '../../../schemas/memory.ts'
 import type { Database } from '../../tables.ts'
 import type { TaskMemoryRow } from '../../tables/memory.ts'
 import { readableBy } from './grants.ts'
@@ -92,14 +92,20 @@ export async function takeMemory(
       order by e.created_at desc, e.id desc limit ${limit}`
       }
     ), noted as (
-      insert into task_memory (task_id, account_id, api_key_id, namespace_id, snapshot_id, outcome, decided_at)
+      insert into task_memory (
+        task_id, account_id, api_key_id, namespace_id, snapshot_id, outcome, reason, decided_at)
       select ${taskId}, ${accountId}, ${keyId}, n.id, coalesce((select id from frozen), ${snapshotId}::uuid, n.snapshot_id),
         case when not exists (select from granted) then 'denied'
           when not exists (select from frozen) then 'unavailable'
-          when exists (select from chosen) then 'given' else 'empty' end, now()
+          when exists (select from chosen) then 'given' else 'empty' end,
+        case when exists (select from frozen) then null
+          when exists (select from granted) then 'no_snapshot'
+          when not n.enabled then 'disabled'
+          when exists (select from api_key k where k.id = ${keyId} and k.revoked_at is not null) then 'key_revoked'
+          else 'no_grant' end, now()
       from memory_namespace n where n.account_id = ${accountId}
-      on conflict (task_id) do update set outcome = excluded.outcome, decided_at = excluded.decided_at,
-        snapshot_id = excluded.snapshot_id
+      on conflict (task_id) do update set outcome = excluded.outcome, reason = excluded.reason,
+        decided_at = excluded.decided_at, snapshot_id = excluded.snapshot_id
       returning outcome
     )
     select noted.outcome, chosen.id as entry, chosen.sealed, chosen.tokens, chosen.created_at as at,
@@ -118,17 +124,21 @@ const goneAmong = (ids: readonly string[], accountId: string): RawBuilder<unknow
     select from memory_entry e
     where e.id = given.id and e.account_id = ${accountId} and e.superseded_by is null))`
 
+/** What becomes of the memory of a task that goes without. */
+export type WithoutMemory =
+  | { outcome: 'unavailable'; reason: Extract<MemoryReason, 'too_late' | 'unreadable'> }
+  | { outcome: 'refused'; reason?: undefined }
+
 /** Records why a task goes without memory. */
 export async function noteWithout(
   db: Kysely<Database>,
   { taskId, accountId, keyId }: MemoryReader,
-  outcome: Extract<MemoryOutcome, 'unavailable' | 'refused'>,
+  { outcome, reason }: WithoutMemory,
 ): Promise<void> {
   await sql`
-    insert into task_memory (task_id, account_id, api_key_id, namespace_id, snapshot_id, outcome, decided_at)
-    select ${taskId}, account_id, ${keyId}, id, snapshot_id, ${outcome}, now()
+    insert into task_memory (task_id, account_id, api_key_id, namespace_id, snapshot_id, outcome, reason, decided_at)
+    select ${taskId}, account_id, ${keyId}, id, snapshot_id, ${outcome}, ${reason ?? null}, now()
     from memory_namespace where account_id = ${accountId}
-    on conflict (task_id) do update set outcome = excluded.outcome, decided_at = excluded.decided_at`.execute(
-    db,
-  )
+    on conflict (task_id) do update set outcome = excluded.outcome, reason = excluded.reason,
+      decided_at = excluded.decided_at`.execute(db)
 }

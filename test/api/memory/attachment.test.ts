@@ -234,6 +234,7 @@ describe('memory of requests', () => {
     assert.equal(answer.status, 200)
     assert.deepEqual(await lastMessages(), [{ role: 'user', content: 'hi' }])
     await until(async () => (await audit(answer)).outcome === 'unavailable')
+    assert.equal((await audit(answer)).reason, 'unreadable')
   })
 
   it('is not read after the answer of a revocation, whichever gateway gives it', async () => {
@@ -277,7 +278,46 @@ describe('memory of requests', () => {
     const row = await taskMemoryRepository.findTaskMemory(chat.api.database.db, reader.taskId)
 
     assert.deepEqual([entries.length, outcome], [1, 'given'])
+    assert.equal(row?.reason, null)
     assert.equal(row?.snapshot_id, body.snapshot.snapshot_id)
+  })
+
+  it('has a reason where it is denied or unavailable', async () => {
+    const { db } = chat.api.database
+    const { key, accountId } = await accountWithMemory('a fact')
+    const keyId = await keyIdOf(chat.api, key)
+    const reasonNow = async () => {
+      const reader = { taskId: newId(), accountId, keyId }
+      await taskMemoryRepository.takeMemory(db, reader, { mostTokens: 1_000, limit: 10 })
+      const row = await taskMemoryRepository.findTaskMemory(db, reader.taskId)
+      return [row?.outcome, row?.reason]
+    }
+    const path = `/accounts/${accountId}/memory`
+
+    await db
+      .updateTable('memory_namespace')
+      .set({ snapshot_id: null })
+      .where('account_id', '=', accountId)
+      .execute()
+    const unbuilt = await reasonNow()
+    await operate(chat.api, 'POST', `${path}/disable`)
+    const disabled = await reasonNow()
+    await operate(chat.api, 'POST', `${path}/enable`)
+    await operate(chat.api, 'DELETE', `/keys/${keyId}`)
+    const revokedKey = await reasonNow()
+    await db.updateTable('api_key').set({ revoked_at: null }).where('id', '=', keyId).execute()
+    await operate(chat.api, 'DELETE', `/keys/${keyId}/memory-grants/read`)
+    const revoked = await reasonNow()
+
+    assert.deepEqual(
+      [unbuilt, disabled, revokedKey, revoked],
+      [
+        ['unavailable', 'no_snapshot'],
+        ['denied', 'disabled'],
+        ['denied', 'key_revoked'],
+        ['denied', 'no_grant'],
+      ],
+    )
   })
 
   it('is revoked within seconds although a gateway is silent', async () => {

@@ -13,6 +13,7 @@ import {
   remember,
   revoke,
 } from '../../support/builders/memory.ts'
+import { startApi } from '../../support/servers/api.ts'
 import { ChatApi } from '../../support/servers/chat-api.ts'
 
 const EMBEDDER = 'memory-embedder'
@@ -207,6 +208,41 @@ describe('memory by nearness', () => {
     })
 
     assert.equal((await recall(key, 'cat')).ordered_by, 'nearness')
+  })
+
+  it('is made anew by no gateway while another is set to another model', async () => {
+    const second = await chat.warm({ name: 'second-embedder', task_type: 'embeddings' }, [chat.node], {
+      name: 'embed',
+      batches: true,
+    })
+    const { accountId } = await accountWith(['the cat eats tuna'])
+    await buildSnapshots(chat.api)
+    const { db } = chat.api.database
+    const builds = async () =>
+      (
+        await db.selectFrom('memory_namespace').select('builds').where('account_id', '=', accountId).execute()
+      )[0]?.builds
+    const before = await builds()
+    const env = { HEARTH_MEMORY: '1', HEARTH_MEMORY_EMBEDDINGS_MODEL: second.name }
+
+    const other = await startApi({ env, database: chat.api.database })
+    await until(async () => {
+      const rows = await db.selectFrom('gateway').select('memory_model').execute()
+      return rows.some(({ memory_model }) => memory_model === second.model_key)
+    })
+    const looks = async () => {
+      for (let i = 0; i < 3; i++) {
+        other.services.memory.changed()
+        chat.api.services.memory.changed()
+        await sleep(100)
+        await buildSnapshots(chat.api)
+      }
+    }
+    await looks()
+    const during = await builds()
+    await other[Symbol.asyncDispose]()
+
+    assert.equal(during, before)
   })
 
   /** Makes this the endpoint that the setting names. */

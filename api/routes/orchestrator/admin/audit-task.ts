@@ -4,7 +4,11 @@ import type { LedgerLineRow } from '../../../../db/tables/inference.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { TaskAudit } from '../../../../schemas/admin.ts'
 import { Uuid } from '../../../../schemas/common.ts'
+import type { MemoryOutcome } from '../../../../schemas/memory.ts'
 import { route } from '../../../http/route.ts'
+
+/** Outcomes that a reason belongs to; processes of earlier versions change the outcome and leave the reason. */
+const HAS_REASON = new Set<MemoryOutcome>(['denied', 'unavailable'])
 
 export const auditTask = route({
   operationId: 'auditTask',
@@ -43,6 +47,7 @@ export const auditTask = route({
         ? {
             snapshot_id: memory.snapshot_id,
             outcome: memory.outcome,
+            reason: HAS_REASON.has(memory.outcome) ? memory.reason : null,
             decided_at: memory.decided_at?.toISOString() ?? null,
           }
         : null,

@@ -8,7 +8,8 @@ import { presentApiKey } from '../present.ts'
 
 export const createApiKey = route({
   operationId: 'createApiKey',
-  summary: 'Create an API key; its text is shown this once',
+  summary:
+    'Create an API key; its text is shown this once. The first key of an account has the role admin, whatever was asked for',
   method: 'POST',
   path: '/admin/accounts/{account_id}/keys',
   auth: 'operations-key',

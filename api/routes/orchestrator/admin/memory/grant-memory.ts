@@ -1,6 +1,7 @@
 import * as memoryGrantRepository from '../../../../../db/repositories/memory/grants.ts'
-import { ApiError } from '../../../../../domain/errors.ts'
-import { AccountMemory } from '../../../../../schemas/memory.ts'
+import { ApiError, invalid } from '../../../../../domain/errors.ts'
+import { ToolFilter } from '../../../../../domain/tools/filter.ts'
+import { AccountMemory, type MemoryAccess } from '../../../../../schemas/memory.ts'
 import { route } from '../../../../http/route.ts'
 import { readAccountMemory } from './account-memory.ts'
 import { GrantParams } from './grant-params.ts'
@@ -21,6 +22,7 @@ export const grantMemory = route({
     const namespace = await memoryGrantRepository.findNamespaceOfKey(db, keyId)
     if (!namespace)
       throw new ApiError('not_found', 'there is no live key with this id whose account has memory')
+    requireUse(namespace, access)
     await db
       .transaction()
       .execute((trx) => memoryGrantRepository.grantMemory(trx, namespace, { keyId, access }))
@@ -28,3 +30,20 @@ export const grantMemory = route({
     return readAccountMemory(services, namespace.account_id)
   },
 })
+
+/** Throws a 422 for a grant that the key could not use. */
+function requireUse({ role, tools }: memoryGrantRepository.KeyOfMemory, access: MemoryAccess): void {
+  if (access !== 'write') return
+  if (role === 'viewer')
+    throw invalid(
+      ['path', 'access'],
+      'a key of the role viewer writes nothing; create one of the role operator',
+    )
+  if (tools && !ToolFilter.ofKey(tools).allows({ slug: REMEMBER }))
+    throw invalid(
+      ['path', 'access'],
+      `this key is limited to tools without ${REMEMBER}, by which it would write`,
+    )
+}
+
+const REMEMBER = 'remember'

@@ -166,6 +166,40 @@ describe('memory routes', () => {
     )
   })
 
+  it('are granted to no key that could not use them, and show no grants of revoked keys', async () => {
+    const { accountId, key: admin } = await accountWithMemory()
+    const viewer = await keyIdOf(api, await api.key(accountId, 'viewer'))
+    const limited = async (tools: string[]) => {
+      const body = { name: 'limited', role: 'operator', tools }
+      return (await operate(api, 'POST', `/accounts/${accountId}/keys`, body)).body.key_id
+    }
+    const give = (keyId: string, access: string) =>
+      operate(api, 'PUT', `/keys/${keyId}/memory-grants/${access}`)
+    const [sales, agent] = [await limited(['sales-*']), await limited(['remember', 'sales-*'])]
+
+    const answers = [
+      await give(viewer, 'write'),
+      await give(sales, 'write'),
+      await give(viewer, 'read'),
+      await give(sales, 'read'),
+      await give(agent, 'write'),
+    ]
+    for (const keyId of [viewer, sales, agent]) await operate(api, 'DELETE', `/keys/${keyId}`)
+    const { body } = await operate(api, 'GET', `/accounts/${accountId}/memory`)
+
+    assert.deepEqual(
+      answers.map(({ status: code }) => code),
+      [422, 422, 200, 200, 200],
+    )
+    assert.match(answers[0]?.text ?? '', /role viewer writes nothing/)
+    assert.match(answers[1]?.text ?? '', /limited to tools without remember/)
+    const adminId = await keyIdOf(api, admin)
+    assert.deepEqual(
+      body.grants.map(({ key_id }: { key_id: string }) => key_id),
+      [adminId, adminId],
+    )
+  })
+
   it('write nothing once a revocation has answered, whatever was being written', async () => {
     const { accountId, key } = await accountWithMemory()
     const agent = await api.key(accountId, 'operator')
