@@ -9,7 +9,7 @@ import {
   remember,
   revoke,
 } from '../../../../support/builders/memory.ts'
-import { OPERATIONS_KEY, startApi, type TestApi } from '../../../../support/servers/api.ts'
+import { startApi, type TestApi } from '../../../../support/servers/api.ts'
 
 const BUILDER = '/api/builder/v1'
 
@@ -287,69 +287,6 @@ describe('memory routes', () => {
     assert.ok(rows.every((reply) => !reply.includes('only once')))
   })
 
-  it('import with times and sources, and keep what is stored unreadable without the keys', async () => {
-    const { accountId, key } = await accountWithMemory()
-    const entries = [
-      { text: 'older', created_at: '2020-01-01T00:00:00Z' },
-      { text: 'newest', source: 'crm' },
-    ]
-
-    const imported = await operate(api, 'POST', `/accounts/${accountId}/memory/import`, { entries })
-    await remember(api, key, 'between', {})
-
-    assert.deepEqual(imported.body, { imported: 2, already_present: 0 })
-    const found = (await recall(key)).body.entries
-    assert.deepEqual(found.map(({ text, source }: AnyEntry) => `${text} ${source}`).at(-1), 'older import')
-    assert.equal(found[2].created_at, '2020-01-01T00:00:00.000Z')
-    const stored = await api.database.db.selectFrom('memory_entry').select('sealed').execute()
-    assert.ok(stored.every(({ sealed }) => !sealed.toString('latin1').includes('newest')))
-  })
-
-  it('import each entry once, however often the request is repeated', async () => {
-    const { accountId, key } = await accountWithMemory()
-    const old = await remember(api, key, 'lives in Oslo', { source: 'import' })
-    await remember(api, key, 'lives in Bergen', { supersedes: old })
-    const path = `/accounts/${accountId}/memory/import`
-    const at = '2020-01-01T00:00:00Z'
-    const entries = [
-      { text: 'has a cat' },
-      { text: 'has a cat' },
-      { text: 'has a cat', source: 'crm' },
-      { text: 'was ill', created_at: at },
-      { text: 'was ill', created_at: '2021-01-01T00:00:00Z' },
-      { text: 'lives in Oslo' },
-    ]
-
-    const first = await operate(api, 'POST', path, { entries })
-    const second = await operate(api, 'POST', path, { entries: [...entries, { text: 'is new' }] })
-
-    assert.deepEqual(first.body, { imported: 4, already_present: 2 })
-    assert.deepEqual(second.body, { imported: 1, already_present: 6 })
-    assert.equal((await texts(key)).length, 7)
-  })
-
-  it('import once under one Idempotency-Key, and answer a repeat the same', async () => {
-    const { accountId, key } = await accountWithMemory()
-    const idempotencyKey = newId()
-    const send = (text: string, account = accountId) =>
-      api.call('POST', `/api/v1/admin/accounts/${account}/memory/import`, {
-        key: OPERATIONS_KEY,
-        body: { entries: [{ text }] },
-        headers: { 'idempotency-key': idempotencyKey },
-      })
-
-    const [one, same] = await Promise.all([send('only once'), send('only once')])
-    const again = await send('only once')
-    const different = await send('another')
-    const unknown = await send('only once', newId())
-
-    for (const answer of [one, same, again])
-      assert.deepEqual([answer.status, answer.body], [201, { imported: 1, already_present: 0 }])
-    assert.equal(again.headers['idempotency-replayed'], 'true')
-    assert.deepEqual([different.status, unknown.status], [409, 404])
-    assert.deepEqual(await texts(key), ['only once'])
-  })
-
   it('bring nothing back when the memory of an account is deleted and made again', async () => {
     const caller = await accountWithMemory()
     await remember(api, caller.key, 'from before')
@@ -396,8 +333,3 @@ describe('memory routes', () => {
     assert.equal((await operate(api, 'PUT', `/keys/${newId()}/memory-grants/read`)).status, 404)
   })
 })
-
-interface AnyEntry {
-  text: string
-  source: string
-}
