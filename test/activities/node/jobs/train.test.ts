@@ -7,8 +7,11 @@ import type { NodeProcess } from '../../../support/servers/node-process.ts'
 /** Long enough to be interrupted in the middle: each epoch takes a few milliseconds. */
 const LONG = { epochs: 100_000, checkpoint_every_epochs: 50 }
 
+/** Ends what hangs; each step of a run takes seconds, and minutes on a machine with much else to do. */
+const LONGEST_MS = 240_000
+
 describe('training on a node', function () {
-  this.timeout(300_000)
+  this.timeout(600_000)
   const jobs = jobSuite()
   const { get, types, startNode } = jobs
   const start = async (hyperparameters: object, body: object = {}) =>
@@ -17,8 +20,10 @@ describe('training on a node', function () {
       hyperparameters: { ...hyperparameters },
       ...body,
     })
-  const hasCheckpoint = (jobId: string) => until(async () => (await types(jobId)).includes('checkpoint'))
-  const completed = (jobId: string) => jobs.reached(jobId, 'completed')
+  const has = (jobId: string, type: string) =>
+    until(async () => (await types(jobId)).includes(type), LONGEST_MS)
+  const hasCheckpoint = (jobId: string) => has(jobId, 'checkpoint')
+  const completed = (jobId: string) => jobs.reached(jobId, 'completed', LONGEST_MS)
 
   describe('that stays', () => {
     let node: NodeProcess
@@ -102,7 +107,7 @@ describe('training on a node', function () {
 
       await completed(urgent)
 
-      await until(async () => (await types(eco)).includes('resumed'))
+      await has(eco, 'resumed')
       assert.ok((await types(eco)).includes('preempted'))
       assert.equal((await get(eco)).status, 'running')
       await jobs.cancel(eco)
