@@ -1,7 +1,7 @@
 import { createInterface } from 'node:readline'
 import type { Readable } from 'node:stream'
 import { request } from 'undici'
-import { eventsIn } from './event-stream.ts'
+import { eventsIn } from '../platform/event-stream.ts'
 
 /** A platform as its clients reach it. */
 export interface McpPlatform {

@@ -2,6 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { request } from 'undici'
+import { eventsIn } from '../../platform/event-stream.ts'
 import { runProgram } from '../../platform/processes/run-program.ts'
 import { ROOT } from '../paths.ts'
 import { writeTinyGguf } from './tiny-gguf.ts'
@@ -65,7 +66,7 @@ export async function chat(
   })
   if (statusCode !== 200) throw new Error(`the model answered ${statusCode}: ${await body.text()}`)
   const chat: Chat = { text: '', words: 0, firstMs: 0 }
-  for await (const text of wordsOf(body.setEncoding('utf8'))) {
+  for await (const text of wordsOf(body)) {
     chat.firstMs ||= performance.now() - started
     chat.text += text
     chat.words += 1
@@ -81,18 +82,12 @@ interface Chunk {
 }
 
 /** Yields the text of each event of a stream. */
-async function* wordsOf(body: AsyncIterable<string>): AsyncGenerator<string> {
-  let rest = ''
-  for await (const part of body) {
-    const events = (rest + part).split('\n\n')
-    rest = events.pop() ?? ''
-    for (const event of events) {
-      const data = event.replace(/^data: /, '')
-      if (!event.startsWith('data: ') || data === '[DONE]') continue
-      const { choices, error } = JSON.parse(data) as Chunk
-      if (error) throw new Error(error.message)
-      const text = choices?.[0]?.delta?.content
-      if (text) yield text
-    }
+async function* wordsOf(body: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
+  for await (const data of eventsIn(body)) {
+    if (data === '[DONE]') continue
+    const { choices, error } = JSON.parse(data) as Chunk
+    if (error) throw new Error(error.message)
+    const text = choices?.[0]?.delta?.content
+    if (text) yield text
   }
 }
