@@ -24,7 +24,9 @@ describe('memory of requests', () => {
   let chat: ChatApi
   let endpoint: EndpointRow
   before(async () => {
-    chat = await ChatApi.start({ env: { HEARTH_MEMORY: '1', HEARTH_MEMORY_TOKENS: '200' } })
+    chat = await ChatApi.start({
+      env: { HEARTH_MEMORY: '1', HEARTH_MEMORY_TOKENS: '200', HEARTH_STREAM_KEEPALIVE_S: '1' },
+    })
     endpoint = await chat.warm(OFFERED)
   })
   after(() => chat[Symbol.asyncDispose]())
@@ -177,11 +179,14 @@ describe('memory of requests', () => {
 
     const whole = await say(key, body)
     const streamed = await say(key, { ...body, stream: true })
+    const waited = await say(key, { fake: { ...body.fake, delay_ms: 1_500 }, stream: true })
     const inferred = await chat.api.call('POST', `/api/builder/v1/endpoints/${endpoint.id}/infer`, {
       key,
       body: { input: { messages: [{ role: 'user', content: 'hi' }], ...body } },
     })
 
+    assert.match(waited.text, /^:[^]*\[DONE\]/)
+    assert.doesNotMatch(waited.text, /error/)
     assert.deepEqual([whole.status, streamed.status, inferred.body.status], [200, 200, 'succeeded'])
     assert.match(streamed.text, /\[DONE\]/)
     await until(async () => (await audit(whole)).outcome === 'refused')

@@ -68,9 +68,9 @@ async function chat(req: IncomingMessage, res: ServerResponse): Promise<void> {
     setInterval(() => {}, 60_000)
     res.setHeader('connection', 'close')
   }
+  if (fake.delay_ms) await sleep(fake.delay_ms)
   if (messages.length > (fake.most_messages ?? Infinity))
     return answer(res, { error: { message: 'too many messages' } }, 400)
-  if (fake.delay_ms) await sleep(fake.delay_ms)
   if (fake.status && fake.echoes === 'body') return void res.writeHead(fake.status).end(body)
   if (fake.status && fake.echoes) return answer(res, { error: { message: body, param: body } }, fake.status)
   if (fake.status)

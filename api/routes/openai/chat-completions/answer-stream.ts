@@ -87,7 +87,7 @@ async function stream(services: Services, chat: Chat, client: SseClient, row: Ro
       return await relay.run((handlers) => links.request(nodeId, linkRequest(chat, body), handlers))
     } catch (err) {
       client.stopKeepAlive()
-      if (memory?.isGiven && isRefusal(err) && !client.hasHead) memory.refused()
+      if (memory?.isGiven && isRefusal(err)) memory.refused()
       else picker.failed(nodeId, err)
     } finally {
       links.placement.addPending(nodeId, -1)

@@ -1,5 +1,6 @@
 import { tokensIn } from '../../../../domain/chat/chat.ts'
 import { ApiError } from '../../../../domain/errors.ts'
+import { isInputRefused } from '../../../../domain/models/answer.ts'
 import { AnswerBuffer, type AnswerRoom } from '../../../gateway/links/answer-memory.ts'
 import type { Head, LinkError, LinkStream, LinkHandlers } from '../../../gateway/links/link-request.ts'
 import { toApiError } from '../../../http/errors.ts'
@@ -165,7 +166,9 @@ export class StreamRelay implements LinkHandlers {
 
   /** Reports the error by a status while that is possible, otherwise by an event. */
   #refuse(error: ApiError): void {
-    if (!this.#client.hasHead) return this.#result.reject(error)
+    // A request that is refused with memory goes on without, also when the client has been kept waiting in its stream.
+    const isRepeated = (this.#memory?.isGiven ?? false) && isInputRefused(error.status)
+    if (isRepeated || !this.#client.hasHead) return this.#result.reject(error)
     this.#client.fail(error)
     this.#result.resolve({ tokens: 0, error: error.message })
   }
