@@ -19,6 +19,9 @@ export const isMissingReference = (err: unknown): boolean => sqlStateOf(err) ===
 /** Returns whether a retry would fail again: bad data, a violated constraint, a wrong statement, a limit of PostgreSQL. */
 export const isPermanent = (err: unknown): boolean => isOfClass(err, '22', '23', '42', '54')
 
+/** Returns whether PostgreSQL ended the transaction because two waited for each other. */
+export const isDeadlock = (err: unknown): boolean => sqlStateOf(err) === '40P01'
+
 /** Shutting down or starting up, out of connections, deadlock, serialisation failure, lock timeout. */
 const TRANSIENT = new Set(['57P01', '57P02', '57P03', '53300', '40001', '40P01', '55P03'])
 

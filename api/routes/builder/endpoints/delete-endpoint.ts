@@ -1,4 +1,5 @@
 import type { Transaction } from 'kysely'
+import { againAfterDeadlock } from '../../../../db/deadlocks.ts'
 import * as endpointRepository from '../../../../db/repositories/endpoints/endpoints.ts'
 import * as hubModelRepository from '../../../../db/repositories/models/hub-models.ts'
 import * as versionLifecycleRepository from '../../../../db/repositories/models/version-lifecycle.ts'
@@ -28,9 +29,9 @@ export const deleteEndpoint = route({
       throw new ApiError('conflict', 'base models cannot be deleted')
     const seen = await ownEndpoint(db, accountId, endpoint_id)
     const gone = { deleted_at: now(), status: 'inactive' } as const
-    const deleted = await db
-      .transaction()
-      .execute((trx) => (is_base_model ? retireImport(trx, seen, gone) : removeEndpoint(trx, seen, gone)))
+    const remove = is_base_model ? retireImport : removeEndpoint
+    // The endpoints that it replaces are changed as well, and other requests may be changing them.
+    const deleted = await againAfterDeadlock(db, (trx) => remove(trx, seen, gone))
     if (!deleted) throw endpointNotFound()
   },
 })

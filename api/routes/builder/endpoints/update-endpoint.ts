@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Transaction } from 'kysely'
+import { againAfterDeadlock } from '../../../../db/deadlocks.ts'
 import * as endpointRepository from '../../../../db/repositories/endpoints/endpoints.ts'
 import type { EndpointChange } from '../../../../db/repositories/endpoints/endpoints.ts'
 import type { Database } from '../../../../db/tables.ts'
@@ -48,7 +49,8 @@ export const updateEndpoint = route({
         examples: body.examples ?? seen.examples,
       })
     }
-    const row = await db.transaction().execute((trx) => apply(trx, change))
+    // Its replacement is locked as well, which another request may be deleting.
+    const row = await againAfterDeadlock(db, (trx) => apply(trx, change))
     return presentEndpoint(row, { accountId, config })
   },
 })

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { sql } from 'kysely'
 import type { NewEndpoint } from '../../../../../db/tables/models.ts'
 import { newId } from '../../../../../domain/ids.ts'
 import { until } from '../../../../support/assertions/until.ts'
@@ -47,6 +48,45 @@ describe('a deprecated endpoint (2.10, 9.4)', () => {
       replacedBy: next.name,
     })
     assert.equal((await toolOf(next.name)).deprecation, null)
+  })
+
+  it('is changed while its replacement is deleted: neither request fails for the other', async () => {
+    const [old, next] = [await build(), await build()]
+    await patch(old.id, { status: 'deprecated', replaced_by: next.name })
+    const { db } = api.database
+    const waiting = async (count: number) => {
+      const { rows } = await sql<{ n: number }>`
+        select count(*)::int as n from pg_stat_activity
+        where datname = current_database() and wait_event_type = 'Lock'`.execute(db)
+      return rows[0]?.n === count
+    }
+
+    const { deletion, change } = await db.transaction().execute(async (trx) => {
+      await trx.selectFrom('endpoint').select('id').where('id', '=', next.id).forUpdate().execute()
+      // The deletion has the replacement first and waits for the deprecated one, which the change has.
+      const deleting = api.call('DELETE', `${BUILDER}/endpoints/${next.id}`, { key: mine.key })
+      await until(() => waiting(1))
+      const changing = patch(old.id, { replaced_by: next.name })
+      await until(() => waiting(2))
+      return { deletion: deleting, change: changing }
+    })
+
+    assert.equal((await deletion).status, 204)
+    assert.ok([200, 422].includes((await change).status), (await change).text)
+    assert.equal((await read(old.id)).replaced_by, null)
+  })
+
+  it('may replace another while that one comes to replace it', async () => {
+    const [one, other] = [await build(), await build()]
+    const deprecate = (endpoint: string, replaced_by: string) =>
+      patch(endpoint, { status: 'deprecated', replaced_by })
+
+    for (let round = 0; round < 2; round++) {
+      const answers = await Promise.all([deprecate(one.id, other.name), deprecate(other.id, one.name)])
+      const statuses = answers.map(({ status }) => status)
+      assert.deepEqual(statuses.toSorted(), [200, 422])
+      for (const { id } of [one, other]) await patch(id, { status: 'active' })
+    }
   })
 
   it('keeps its date and replacement through other changes, and loses both when it is active again', async () => {
