@@ -94,6 +94,7 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
     log,
     now: () => new Date(),
     gateway,
+    stopping: new AbortController(),
     temporal,
     health: new HealthProbe(db, temporal),
     catalog,

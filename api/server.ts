@@ -94,7 +94,7 @@ export async function startGateway({
     server.on('upgrade', (req) => connections.forget(req.socket))
     ready.resolve(app)
     listenTo(app)
-    return { server, services, baseUrl, stop: () => stop(server, services) }
+    return { server, services, baseUrl, stop: () => stop(server, services, connections) }
   } catch (err) {
     ready.reject(err)
     server.close()
@@ -103,16 +103,20 @@ export async function startGateway({
   }
 }
 
-async function stop(server: Server, services: OpenServices): Promise<void> {
+async function stop(server: Server, services: OpenServices, connections: IdleConnections): Promise<void> {
   const closed = once(server, 'close')
   server.close()
   // A link counts as a connection, so it must close before the server can.
   services.links.retire()
+  services.stopping.abort()
   // A client would otherwise continue to send requests on a keep-alive connection.
   server.prependListener('request', (_req: IncomingMessage, res: ServerResponse) =>
     res.setHeader('connection', 'close'),
   )
-  const idle = setInterval(() => server.closeIdleConnections(), IDLE_MS)
+  const idle = setInterval(() => {
+    server.closeIdleConnections()
+    connections.closeUnused()
+  }, IDLE_MS)
   await Promise.race([closed, sleep(DRAIN_MS, undefined, { ref: false })])
   clearInterval(idle)
   server.closeAllConnections()

@@ -41,6 +41,8 @@ export interface Services {
   readonly now: () => Date
   /** This process as other processes see it: its row in `gateway`, and the address at which clients and nodes reach it. */
   readonly gateway: Pick<GatewayLease, 'id' | 'baseUrl'>
+  /** Aborted once the gateway stops and takes no further requests: what would never end by itself ends then. */
+  readonly stopping: AbortController
   readonly temporal: Client
   readonly health: HealthProbe
   readonly catalog: Catalog

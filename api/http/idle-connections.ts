@@ -93,6 +93,12 @@ export class IdleConnections {
     if (connection) connection.response = response
   }
 
+  /** Closes connections on which no request has come yet: clients open some in advance. */
+  closeUnused(): void {
+    for (const [socket, { response, idleSince }] of this.#open)
+      if (!response && idleSince === undefined && socket.bytesRead === 0) socket.destroy()
+  }
+
   /** Drops a socket that has closed, or no longer carries requests. */
   forget(socket: Socket): void {
     this.#open.delete(socket)

@@ -47,8 +47,12 @@ export class McpHandler {
       parsedBody: body,
     }
     const answer = () => this.#handler.fetch(webRequest(request), options)
-    const response = await (message?.method === 'subscriptions/listen' ? this.#listen(on, answer) : answer())
-    await sendResponse(response, request, list)
+    const isListening = message?.method === 'subscriptions/listen'
+    const response = await (isListening ? this.#listen(on, answer) : answer())
+    const { res, signal } = request
+    // A client that listens would keep the gateway from stopping; it listens again at another one.
+    const until = isListening ? AbortSignal.any([signal, services.stopping.signal]) : signal
+    await sendResponse(response, { res, signal: until }, list)
   }
 
   async #listen<T>(on: RequestOfAccount, answer: () => T): Promise<Awaited<T>> {

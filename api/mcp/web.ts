@@ -22,10 +22,10 @@ export function refuse({ status, body }: Refusal, { res }: AnyRequest): void {
   res.writeHead(status, { ...headers, 'content-length': text.length }).end(text)
 }
 
-/** Sends a response of the protocol's server: at once when it is whole, else as its events come. */
+/** Sends a response of the protocol's server: at once when it is whole, else as its events come until the signal aborts. */
 export async function sendResponse(
   response: Response,
-  { res, signal }: AnyRequest,
+  { res, signal }: Pick<AnyRequest, 'res' | 'signal'>,
   list: RawList,
 ): Promise<void> {
   const { status, headers, body } = response
