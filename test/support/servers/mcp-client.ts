@@ -60,7 +60,7 @@ interface TaskParams {
 }
 
 /** Returns a client of 2026-07-28 that has declared tasks: the official one has no methods for them. */
-export function withTasks(api: TestApi, key: string) {
+export function withTasks(api: Pick<TestApi, 'call'>, key: string) {
   const revision = '2026-07-28'
   const _meta = {
     'io.modelcontextprotocol/protocolVersion': revision,

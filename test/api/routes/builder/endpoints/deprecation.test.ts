@@ -77,15 +77,16 @@ describe('a deprecated endpoint (2.10, 9.4)', () => {
   })
 
   it('may replace another while that one comes to replace it', async () => {
-    const [one, other] = [await build(), await build()]
+    const [one, two] = [await build(), await build()]
     const deprecate = (endpoint: string, replaced_by: string) =>
       patch(endpoint, { status: 'deprecated', replaced_by })
 
     for (let round = 0; round < 2; round++) {
-      const answers = await Promise.all([deprecate(one.id, other.name), deprecate(other.id, one.name)])
+      const answers = await Promise.all([deprecate(one.id, two.name), deprecate(two.id, one.name)])
       const statuses = answers.map(({ status }) => status)
-      assert.deepEqual(statuses.toSorted(), [200, 422])
-      for (const { id } of [one, other]) await patch(id, { status: 'active' })
+      assert.equal(Math.min(...statuses), 200)
+      assert.equal(Math.max(...statuses), 422)
+      for (const { id } of [one, two]) await patch(id, { status: 'active' })
     }
   })
 
