@@ -110,9 +110,9 @@ export function descendants(pid: number, word: string): number[] {
   return [...parents.keys()].filter((each) => isBelow(each) && commandOf(each).includes(word))
 }
 
-/** Returns the TCP port that a process listens on, if it does. */
-export function listeningPort(pid: number): number | undefined {
-  const sockets = new Set(
+/** Returns the inodes of a process's sockets. */
+const socketsOf = (pid: number): ReadonlySet<string> =>
+  new Set(
     readdirSync(`/proc/${pid}/fd`).flatMap((fd) => {
       try {
         return /^socket:\[(\d+)\]$/.exec(readlinkSync(`/proc/${pid}/fd/${fd}`))?.[1] ?? []
@@ -121,12 +121,27 @@ export function listeningPort(pid: number): number | undefined {
       }
     }),
   )
+
+/** Returns the fields of each line of a table of sockets, without its heading. */
+const tableOf = (pid: number, name: 'tcp' | 'unix'): string[][] =>
+  readFileSync(`/proc/${pid}/net/${name}`, 'utf8')
+    .split('\n')
+    .slice(1)
+    .map((line) => line.trim().split(/\s+/))
+
+/** Returns the TCP port that a process listens on, if it does. */
+export function listeningPort(pid: number): number | undefined {
+  const sockets = socketsOf(pid)
   const LISTEN = '0A'
-  for (const line of readFileSync(`/proc/${pid}/net/tcp`, 'utf8').split('\n').slice(1)) {
-    const [, local = '', , state, , , , , , inode = ''] = line.trim().split(/\s+/)
-    if (state === LISTEN && sockets.has(inode)) return Number.parseInt(local.split(':')[1]!, 16)
-  }
-  return undefined
+  const found = tableOf(pid, 'tcp').find((fields) => fields[3] === LISTEN && sockets.has(fields[9] ?? ''))
+  return found && Number.parseInt(found[1]!.split(':')[1]!, 16)
+}
+
+/** Returns the path of the Unix socket that a process listens on, if it does. */
+export function listeningSocket(pid: number): string | undefined {
+  const sockets = socketsOf(pid)
+  const ACCEPTS = '00010000'
+  return tableOf(pid, 'unix').find((fields) => fields[3] === ACCEPTS && sockets.has(fields[6] ?? ''))?.[7]
 }
 
 /** Returns the middle of a list of figures. */

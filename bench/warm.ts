@@ -1,13 +1,19 @@
+import { fdatasyncSync, mkdtempSync, openSync, rmSync, writeSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { Pool } from 'undici'
-import { cpuSeconds, descendants, listeningPort, median, startPlatform } from './platform.ts'
+import { startNginx } from './nginx.ts'
+import { cpuSeconds, descendants, listeningSocket, median, startPlatform } from './platform.ts'
 
 // Tabular inference over HTTP: this platform (key, checks, link, journal: a row, an event and a count are durable
-// before the response), beside the same requests sent to the same model server directly.
+// before the response), beside nginx, which only forwards, and the model server itself. Needs nginx.
 
 const ALONE = 400
 const TOGETHER = 4_000
 const CONNECTIONS = 16
-const ROUNDS = 3
+const ROUNDS = 5
+/** Requests before the first round, until hot code has been compiled. */
+const WARM = 20_000
 
 interface Target {
   pool: Pool
@@ -54,45 +60,94 @@ const through: Target = {
   body: `{"input":${input}}`,
 }
 await ask(through)
-const server = descendants(pidOf('node'), 'tabular_server.py').find((pid) => listeningPort(pid))
-if (server === undefined) throw new Error('no model server runs')
+const server = descendants(pidOf('node'), 'tabular_server.py').find((pid) => listeningSocket(pid))
+const socket = server === undefined ? undefined : listeningSocket(server)
+if (server === undefined || socket === undefined) throw new Error('no model server runs')
+const plain = { path: '/infer', headers: { 'content-type': 'application/json' }, body: input }
 const direct: Target = {
-  pool: new Pool(`http://127.0.0.1:${listeningPort(server)}`, { connections: CONNECTIONS }),
-  path: '/infer',
-  headers: { 'content-type': 'application/json' },
-  body: input,
+  ...plain,
+  pool: new Pool('http://localhost', { socketPath: socket, connections: CONNECTIONS }),
 }
-for (const target of [through, direct]) await manyAtOnce(target, 500)
+await using nginx = await startNginx(socket)
+const forwarded: Target = { ...plain, pool: new Pool(nginx.baseUrl, { connections: CONNECTIONS }) }
 
-const processes = { gateway: pidOf('api'), node: pidOf('node'), 'model server': server }
-interface Round {
+const processes = {
+  gateway: pidOf('api'),
+  node: pidOf('node'),
+  'model server': server,
+  database: pidOf('postgres'),
+}
+type Cpu = Record<keyof typeof processes | 'nginx', number>
+const cpuNow = (): Cpu => ({
+  gateway: cpuSeconds(processes.gateway),
+  node: cpuSeconds(processes.node),
+  'model server': cpuSeconds(processes['model server']),
+  database: [processes.database, ...descendants(processes.database, 'postgres')]
+    .map(cpuSeconds)
+    .reduce((sum, seconds) => sum + seconds, 0),
+  nginx: cpuSeconds(nginx.pid),
+})
+
+/** Returns the milliseconds that the disk takes to make one write durable, which every response here waits for. */
+function durableWrite(): number {
+  const folder = mkdtempSync(join(tmpdir(), 'hearth-bench-'))
+  const file = openSync(join(folder, 'file'), 'w')
+  const times = Array.from({ length: 200 }, () => {
+    writeSync(file, Buffer.alloc(8_192, 1))
+    const began = performance.now()
+    fdatasyncSync(file)
+    return performance.now() - began
+  })
+  rmSync(folder, { recursive: true })
+  return median(times)
+}
+
+interface Measured {
   p50: number
-  p50Direct: number
   rate: number
-  rateDirect: number
-  cpu: number[]
+  /** Microseconds per request with several in flight. */
+  cpu: Cpu
 }
-const rounds: Round[] = []
-for (let round = 0; round < ROUNDS; round++) {
-  const [p50, p50Direct] = [await oneByOne(through, ALONE), await oneByOne(direct, ALONE)]
-  const rateDirect = await manyAtOnce(direct, TOGETHER)
-  const before = Object.values(processes).map(cpuSeconds)
-  const rate = await manyAtOnce(through, TOGETHER)
-  const cpu = Object.values(processes).map((pid, i) => ((cpuSeconds(pid) - before[i]!) / TOGETHER) * 1e6)
-  rounds.push({ p50, p50Direct, rate, rateDirect, cpu })
+async function measure(target: Target): Promise<Measured> {
+  const p50 = await oneByOne(target, ALONE)
+  const before = cpuNow()
+  const rate = await manyAtOnce(target, TOGETHER)
+  const after = cpuNow()
+  const cpu = Object.fromEntries(
+    Object.entries(after).map(([name, seconds]) => [
+      name,
+      ((seconds - before[name as keyof Cpu]) / TOGETHER) * 1e6,
+    ]),
+  ) as Cpu
+  return { p50, rate, cpu }
 }
-await Promise.all([through.pool.close(), direct.pool.close()])
 
-const of = (pick: (round: Round) => number) => median(rounds.map(pick))
-const [p50, p50Direct] = [of((r) => r.p50), of((r) => r.p50Direct)]
-console.log(`medians of ${ROUNDS} rounds`)
-console.log(
-  `p50, one at a time:    platform ${p50.toFixed(2)} ms   model server directly ${p50Direct.toFixed(2)} ms`,
-)
-console.log(
-  `requests a second, ${CONNECTIONS} at once: platform ${of((r) => r.rate).toFixed(0)}   directly ${of((r) => r.rateDirect).toFixed(0)}`,
-)
-for (const [i, name] of Object.keys(processes).entries()) {
-  console.log(`CPU per request, ${name}: ${of((r) => r.cpu[i]!).toFixed(0)} µs`)
+const targets = { platform: through, nginx: forwarded, direct }
+const syncs: number[] = []
+const rounds: Record<keyof typeof targets, Measured>[] = []
+for (const target of Object.values(targets)) await manyAtOnce(target, WARM)
+for (let round = 0; round < ROUNDS; round++) {
+  syncs.push(durableWrite())
+  rounds.push({
+    platform: await measure(through),
+    nginx: await measure(forwarded),
+    direct: await measure(direct),
+  })
 }
-console.log(`ratio of p50: ${(p50 / p50Direct).toFixed(2)}`)
+await Promise.all(Object.values(targets).map(({ pool }) => pool.close()))
+
+const of = (pick: (round: (typeof rounds)[number]) => number) => median(rounds.map(pick))
+console.log(`medians of ${ROUNDS} rounds, ${CONNECTIONS} requests at once or one at a time`)
+for (const name of ['platform', 'nginx', 'direct'] as const) {
+  const [p50, rate] = [of((r) => r[name].p50), of((r) => r[name].rate)]
+  console.log(`${name.padEnd(9)} p50 alone ${p50.toFixed(2)} ms, ${rate.toFixed(0)} requests a second`)
+}
+for (const name of ['gateway', 'node', 'database', 'model server'] as const)
+  console.log(`CPU per request, ${name}: ${of((r) => r.platform.cpu[name]).toFixed(0)} µs`)
+console.log(`CPU per request, nginx: ${of((r) => r.nginx.cpu.nginx).toFixed(0)} µs`)
+console.log(`one durable write of the disk: ${median(syncs).toFixed(2)} ms`)
+console.log(
+  `gateway beside nginx ${of((r) => r.platform.cpu.gateway / r.nginx.cpu.nginx).toFixed(1)} (goal 3.5), ` +
+    `p50 added ${of((r) => r.platform.p50 - r.direct.p50).toFixed(2)} ms (goal 0.7), ` +
+    `rate ${of((r) => r.platform.rate / r.direct.rate).toFixed(2)} of the server's (goal 0.5)`,
+)

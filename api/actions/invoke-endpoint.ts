@@ -29,11 +29,7 @@ export async function invokeEndpoint(
     return present(draft, { status: 'queued' }, services.now())
   }
   const { disconnect } = request
-  const response = await inferSync(services, draft, {
-    timeoutMs: seconds * 1000,
-    signal: disconnect.signal,
-    whenOver: (listener) => disconnect.whenOver(listener),
-  })
+  const response = await inferSync(services, draft, { timeoutMs: seconds * 1000, disconnect })
   return present(draft, response, services.now())
 }
 

@@ -1,4 +1,5 @@
 import { Readable } from 'node:stream'
+import { serialize } from './json-text.ts'
 import type { ReplyHeaders } from './reply.ts'
 
 /** An encoded response: JSON as text, everything else as it is. */
@@ -12,5 +13,5 @@ export interface Outgoing {
 export function encode(status: number, body: unknown, headers: ReplyHeaders | undefined): Outgoing {
   if (body === undefined) return { status, body: undefined, headers }
   if (body instanceof Uint8Array || body instanceof Readable) return { status, body, headers }
-  return { status, body: JSON.stringify(body), headers }
+  return { status, body: serialize(body), headers }
 }

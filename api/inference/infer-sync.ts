@@ -1,8 +1,11 @@
 import * as nodeLoadRepository from '../../db/repositories/nodes/loads.ts'
 import type { TaskRow } from '../../db/tables/inference.ts'
+import { Cancellation } from '../../platform/async/cancellation.ts'
 import type { InferResponse } from '../../schemas/inference-task.ts'
 import { emit } from '../events.ts'
 import { ClientGoneError } from '../http/body.ts'
+import type { ClientDisconnect } from '../http/client-disconnect.ts'
+import { withText } from '../http/json-text.ts'
 import type { Services } from '../services.ts'
 import { type Admitted, modelStateOf } from './admission.ts'
 import { awaitTask, cancelTask, moveToWorkflow, loadEstimate, queueTask } from './durable.ts'
@@ -17,15 +20,13 @@ const LONGEST_MS = 60 * 60 * 1000
 /** A request in flight to a loaded model, with a way to stop it. */
 interface Running {
   asked: Promise<WarmAnswer | undefined>
-  work: AbortController
+  work: Cancellation
 }
 
 export interface SyncOptions {
   timeoutMs: number
-  /** Aborts when the client leaves before its response is written. */
-  signal: AbortSignal
-  /** Calls the listener once the response is sent or the client has left. */
-  whenOver: (listener: () => void) => void
+  /** Reports that the client has left before its response is complete. */
+  disconnect: ClientDisconnect
 }
 
 export const pollNote = (taskId: string): string => `Poll GET /api/builder/v1/tasks/${taskId} for the result.`
@@ -37,22 +38,18 @@ export async function inferSync(
   options: SyncOptions,
 ): Promise<InferResponse> {
   services.journal.admit()
+  const { timeoutMs, disconnect } = options
   const began = performance.now()
-  const work = new AbortController()
-  const leave = () => work.abort()
-  options.signal.addEventListener('abort', leave, { once: true })
-  const asked = askWarm(services, draft, work.signal, services.memory.forRequest(draft))
-  // The promise is awaited in several places; a rejection must never count as unhandled.
-  asked.catch(() => {})
-  const late = Promise.withResolvers<typeof LATE>()
-  const timer = setTimeout(() => late.resolve(LATE), options.timeoutMs)
+  const work = new Cancellation()
+  let isWaiting = true
+  disconnect.addEventListener('abort', () => isWaiting && work.abort())
+  const asked = askWarm(services, draft, work, services.memory.forRequest(draft))
   try {
-    const answer = await Promise.race([asked, late.promise])
-    if (typeof answer === 'symbol')
-      return await answerRunning(services, draft, { asked, work }, { ...options, began })
-    if (answer) options.whenOver(() => answer.room.release())
-    if (answer) return await answerEnded(services, draft, answer, began)
-    return await answerFromTask(services, draft, options, began)
+    const answer = await firstOf(asked, timeoutMs)
+    if (answer === LATE) return await answerRunning(services, draft, { asked, work }, { ...options, began })
+    if (!answer) return await answerFromTask(services, draft, options, began)
+    if (answer.room.isHeld) disconnect.whenOver(() => answer.room.release())
+    return await answerEnded(services, draft, answer, began)
   } catch (err) {
     work.abort()
     // The request may fail as well, for example because it has just been aborted here.
@@ -60,12 +57,25 @@ export async function inferSync(
       (answer) => answer?.room.release(),
       () => {},
     )
-    if (!options.signal.aborted) throw err
+    if (!disconnect.aborted) throw err
     throw new ClientGoneError('the client left before its answer')
   } finally {
-    clearTimeout(timer)
-    options.signal.removeEventListener('abort', leave)
+    isWaiting = false
   }
+}
+
+/** Resolves like `asked`, or to `LATE` when that takes longer than the client waits. */
+function firstOf<T>(asked: Promise<T>, timeoutMs: number): Promise<T | typeof LATE> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => resolve(LATE), timeoutMs)
+    const end =
+      <V>(settle: (value: V) => void) =>
+      (value: V) => {
+        clearTimeout(timer)
+        settle(value)
+      }
+    asked.then(end(resolve), end(reject))
+  })
 }
 
 /** The usual case: one row, written together with those of other requests, and then the response. */
@@ -75,14 +85,17 @@ async function answerEnded(
   answer: WarmAnswer,
   began: number,
 ): Promise<InferResponse> {
-  const owner = await ownerOfNode(services, draft.endpoint.price_micro, answer.nodeId)
+  const known = ownerOfNode(services, draft.endpoint.price_micro, answer.nodeId)
+  const owner = known instanceof Promise ? await known : known
   await services.journal.insert(endedEntry(draft, answer, owner, services.now()))
   const { outcome } = answer
   return {
     task_id: draft.taskId,
     status: outcome.status,
     model_state: 'resident',
-    ...(outcome.status === 'succeeded' ? { result: outcome.value } : { message: outcome.error }),
+    ...(outcome.status === 'succeeded'
+      ? { result: withText(outcome.value, outcome.result) }
+      : { message: outcome.error }),
     sync_latency_ms: sinceMs(began),
   }
 }
@@ -92,10 +105,10 @@ async function answerRunning(
   services: Services,
   draft: TaskDraft,
   request: Running,
-  { signal, began }: SyncOptions & { began: number },
+  { disconnect, began }: SyncOptions & { began: number },
 ): Promise<InferResponse> {
   const { opened, written } = services.journal.open(runningEntry(draft, services.gateway.id))
-  const told = opened.then(() => cancelUnlessReported(services, draft.taskId, signal))
+  const told = opened.then(() => cancelUnlessReported(services, draft.taskId, disconnect))
   // This gateway settles the row in any case, even if the cancellation failed or came late, because no other
   // process does while it lives.
   const finished = told
@@ -133,19 +146,19 @@ async function finish(services: Services, draft: TaskDraft, { asked, work }: Run
 async function answerFromTask(
   services: Services,
   draft: TaskDraft,
-  { timeoutMs, signal }: SyncOptions,
+  { timeoutMs, disconnect }: SyncOptions,
   began: number,
 ): Promise<InferResponse> {
   const state = modelStateOf(services, draft)
   const left = Math.max(0, timeoutMs - (performance.now() - began))
-  const ended = services.taskWaiters.wait(draft.taskId, left, signal)
+  const ended = services.taskWaiters.wait(draft.taskId, left, disconnect.signal)
   await queueTask(services, draft)
   const row = await awaitTask(services, draft, ended)
   // The state in which the task was served; another request may have loaded the model meanwhile.
   const met = row?.model_state ?? state
   const estimate = await loadEstimate(services, draft.endpoint.model_key, met)
   if (row) return { ...fromRow(row, sinceMs(began)), ...estimate }
-  await cancelUnlessReported(services, draft.taskId, signal)
+  await cancelUnlessReported(services, draft.taskId, disconnect)
   return {
     task_id: draft.taskId,
     status: 'queued',
@@ -173,15 +186,19 @@ async function pendingReason(
  * Cancels a task if its client leaves before the response is written, because the client does not know the task's id
  * and could never read it. Throws when the client has already left.
  */
-async function cancelUnlessReported(services: Services, taskId: string, signal: AbortSignal): Promise<void> {
+async function cancelUnlessReported(
+  services: Services,
+  taskId: string,
+  disconnect: ClientDisconnect,
+): Promise<void> {
   const cancel = () => cancelTask(services, taskId, 'the caller left before the result')
-  if (signal.aborted) {
+  if (disconnect.aborted) {
     await cancel()
     throw new ClientGoneError('the client left before its answer')
   }
   const leave = () =>
     void cancel().catch((err: unknown) => emit(services.log, 'task.abandon_failed', { err, task_id: taskId }))
-  signal.addEventListener('abort', leave, { once: true })
+  disconnect.addEventListener('abort', leave)
 }
 
 const fromRow = (row: TaskRow, latencyMs: number): InferResponse => ({

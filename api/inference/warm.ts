@@ -3,7 +3,7 @@ import { faultWithMemory, isInputRefused, modelFault } from '../../domain/models
 import { spliceMembers } from '../../platform/json-bytes.ts'
 import type { AnswerRoom } from '../gateway/links/answer-memory.ts'
 import type { LinkAnswer } from '../gateway/links/buffered-response.ts'
-import { LinkError } from '../gateway/links/link-request.ts'
+import { type Aborting, LinkError } from '../gateway/links/link-request.ts'
 import type { RequestMemory } from '../memory/memory.ts'
 import type { Services } from '../services.ts'
 import type { Admitted } from './admission.ts'
@@ -43,7 +43,7 @@ const ELSEWHERE = new Set(['model_cold', 'no_capacity', 'link_lost', 'unsupporte
 export async function askWarm(
   services: Pick<Services, 'links' | 'catalog' | 'now'>,
   { endpoint, accountId, input }: Admitted,
-  signal: AbortSignal,
+  signal: Aborting,
   memory?: RequestMemory,
 ): Promise<WarmAnswer | undefined> {
   const { links, catalog, now } = services

@@ -41,6 +41,11 @@ export class AnswerRoom {
     this.#owner = owner
   }
 
+  /** Whether there is anything to release. */
+  get isHeld(): boolean {
+    return this.#held !== undefined
+  }
+
   /** Reserves `bytes` more; returns false when they are not available. */
   grow(bytes: number): boolean {
     if (this.#isOver || !this.#budget.fits(this.#owner, bytes)) return false

@@ -27,11 +27,7 @@ export const infer = route({
     const request = { accountId, keyId, endpointId: params.endpoint_id, body, rawBody, surface }
     const draft = newDraft(await admit(services, request), services.now())
     const { sync = true, sync_timeout_s: seconds = SYNC_TIMEOUT_S.default } = body
-    if (sync) {
-      const { signal } = disconnect
-      const whenOver = (listener: () => void) => disconnect.whenOver(listener)
-      return inferSync(services, draft, { timeoutMs: seconds * 1000, signal, whenOver })
-    }
+    if (sync) return inferSync(services, draft, { timeoutMs: seconds * 1000, disconnect })
 
     const { taskId } = draft
     const state = modelStateOf(services, draft)
