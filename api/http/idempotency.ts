@@ -32,7 +32,7 @@ export function keyOf(
   const accountId = own ?? (params as { account_id?: string } | undefined)?.account_id
   if (key === undefined || accountId === undefined) return undefined
   if (typeof key !== 'string' || !isUuid(key)) {
-    throw invalid(['header', 'Idempotency-Key'], 'must be a UUID', 'uuid')
+    throw invalid(['header', 'idempotency-key'], 'must be a UUID', 'uuid')
   }
   const operation = [operationId, ...Object.values((params ?? {}) as Record<string, string>)].join('/')
   return {

@@ -143,7 +143,7 @@ describe('idempotency', () => {
     const { status, body } = await create('7', { name: 'odd' })
 
     assert.equal(status, 422)
-    assert.deepEqual(body.detail[0].loc, ['header', 'Idempotency-Key'])
+    assert.deepEqual(body.detail[0].loc, ['header', 'idempotency-key'])
   })
 
   it('does the work once for fifty requests at once on two gateways', async () => {

@@ -1,3 +1,4 @@
+import { ApiError } from '../../../../domain/errors.ts'
 import { ActionDetail, ActionParams } from '../../../../schemas/action.ts'
 import { actionNotFound } from '../../../actions/find-action.ts'
 import { requireAllowed } from '../../../actions/limits.ts'
@@ -31,7 +32,9 @@ export const getAction = route({
         example_output: null,
       }
     }
-    const row = await usableEndpoint(db, accountId, slug)
+    const row = await usableEndpoint(db, accountId, slug).catch((err: unknown) => {
+      throw err instanceof ApiError && err.code === 'not_found' ? actionNotFound(slug) : err
+    })
     if (row.name !== slug) throw actionNotFound(slug)
     const { input_schema, output_schema, example_input, example_output } = row
     return {

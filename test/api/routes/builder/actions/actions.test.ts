@@ -77,6 +77,9 @@ describe('actions', () => {
       ['operation', ['name'], null],
     )
     assert.equal(byId.status, 404)
+    const unknown = await get('/actions/nope')
+    assert.equal(unknown.status, 404)
+    assert.match(unknown.body.error.message, /^there is no action nope; GET .* lists them$/)
   })
 
   it('need an API key', async () => {
