@@ -8,6 +8,19 @@ export const emit = defineEvents({
   'model.weights_damaged': warn('weights on this disk were damaged and are fetched anew', {
     model_key: 'string',
   }),
+  'model.compared': info('a converted model was compared with its original', {
+    model_key: 'string',
+    file: 'string',
+    difference: 'number?',
+    problem: 'string?',
+  }),
+  'model.not_compared': warn(
+    "a model's own file is used as it is: it could not be compared with its weights",
+    {
+      model_key: 'string',
+      err: 'string',
+    },
+  ),
   'memory.retained': error('memory of a stopped model has not come back', {
     model_key: 'string',
     pids: 'number[]',

@@ -189,6 +189,8 @@ export const NodeModelSpec = Type.Object({
   files: Type.Array(ModelFile),
   /** The smallest real input. A model is warm once it has answered it. */
   warmup_input: Nullable(Type.Unknown()),
+  /** The task type of the model's endpoints, which `warmup_input` and `output_schema` are for. */
+  task_type: Type.Optional(Type.String()),
   /** The schema that the model's output must match. */
   output_schema: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
   memory_mb: Type.Integer({ minimum: 0 }),

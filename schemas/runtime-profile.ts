@@ -45,6 +45,32 @@ export const RuntimeProfile = Type.Object(
         { additionalProperties: false },
       ),
     ),
+    /**
+     * A command that makes of a model's files what the server reads, once for each set of files. Its result
+     * is a folder, `{out_dir}` in the command and `{converted_dir}` in that of the server (node-runtime/servers/README.md).
+     */
+    convert: Type.Optional(
+      Type.Object(
+        {
+          /** Raised when the command makes something else of the same files. */
+          version: Type.Integer({ minimum: 1 }),
+          /** The locked Python environment of the command. */
+          python_env: Type.String({ pattern: '^[a-z][a-z0-9-]*$' }),
+          command: Type.Array(Type.String({ minLength: 1 }), { minItems: 1 }),
+          /** Run in the environment of the profile over the result, before it is kept. */
+          check: Type.Optional(Type.Array(Type.String({ minLength: 1 }), { minItems: 1 })),
+          /**
+           * A model with all of these files needs no conversion. One that also has safetensors is compared with
+           * them when it arrives, if the environment is installed already.
+           */
+          unless: Type.Array(Type.String({ minLength: 1 })),
+          /** The memory of the command, as `memory_mb` and `memory_per_weights_mb` of the server. */
+          memory_mb: Type.Integer({ minimum: 1 }),
+          memory_per_weights_mb: Type.Number({ minimum: 0 }),
+        },
+        { additionalProperties: false },
+      ),
+    ),
     /** The signal that the server is ready: a line on its output, or a successful health check. */
     ready: Type.Optional({ ...Vocabulary('line', 'health'), default: 'line' }),
     /**

@@ -11,6 +11,8 @@ export const TaskClaim = Type.Object(
     model_name: Type.String(),
     /** The model's name on nodes; `model_name` is the name of the endpoint. */
     model_key: Type.String(),
+    /** The task type of the endpoint, for the path of the model server; older gateways do not send it. */
+    task_type: Type.Optional(Type.String()),
     /** A URL from which the holder of the lease can download the input while the lease lasts. */
     input_url: Type.String(),
   },

@@ -1,5 +1,7 @@
 import { CHAT_PATH, isChatCapable, tokensIn } from '../../domain/chat/chat.ts'
 import { faultWithMemory, isInputRefused, modelFault } from '../../domain/models/answer.ts'
+import { namesModel } from '../../domain/task-types/index.ts'
+import { inferPathOf } from '../../domain/task-types/infer-path.ts'
 import { spliceMembers } from '../../platform/json-bytes.ts'
 import type { AnswerRoom } from '../gateway/links/answer-memory.ts'
 import type { LinkAnswer } from '../gateway/links/buffered-response.ts'
@@ -48,7 +50,8 @@ export async function askWarm(
 ): Promise<WarmAnswer | undefined> {
   const { links, catalog, now } = services
   const usual = isChatCapable(endpoint.task_type) ? CHAT_PATH : USUAL_PATH
-  const path = catalog.profile(endpoint.runtime_profile)?.infer_path ?? usual
+  const template = catalog.profile(endpoint.runtime_profile)?.infer_path ?? usual
+  const path = inferPathOf(template, endpoint.task_type)
   const exclude = new Set<string>()
   const { model_key, runtime_profile, memory_mb } = endpoint
   while (exclude.size < MAX_TRIES) {
@@ -104,9 +107,9 @@ export async function askWarm(
 
 const since = (began: number): number => Math.round((performance.now() - began) * 100) / 100
 
-/** `infer` calls language models under one internal name; their responses show the endpoint's name. */
+/** Models do not know the endpoint under which they are called; responses show its name. */
 const calledBy = ({ task_type, name }: Admitted['endpoint']): string | undefined =>
-  isChatCapable(task_type) ? name : undefined
+  namesModel(task_type) ? name : undefined
 
 function outcomeOf(
   { head: { status }, body, room }: LinkAnswer,

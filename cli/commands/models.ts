@@ -85,7 +85,7 @@ export async function importModel(
     account_id: accountId,
     name,
     task_type: task,
-    runtime_profile: profile ?? profileFor(files),
+    runtime_profile: profile ?? profileFor(files, task),
     files: files.map(({ path: file, size_bytes, sha256 }) => ({ path: file, size_bytes, sha256 })),
   }
   return client.call('POST', `/model-imports/${version_id}:complete`, body)
@@ -124,8 +124,16 @@ async function put({ from, path, size_bytes }: LocalFile, url: string, type: str
   if (statusCode >= 300) throw new CliError(`${path} was refused (${statusCode}): ${text.slice(0, 200)}`)
 }
 
-function profileFor(files: readonly LocalFile[]): string {
-  if (files.some(({ path }) => path.endsWith('.gguf'))) return 'llm-llamacpp'
-  if (files.some(({ path }) => /(^|\/)config\.json$/.test(path))) return 'llm-transformers'
+/** Tasks of models that turn texts into numbers. */
+const SPECIALIST_TASKS = new Set(['embeddings', 'rerank', 'moderation', 'classification'])
+
+function profileFor(files: readonly LocalFile[], task: string): string {
+  const has = (pattern: RegExp) => files.some(({ path }) => pattern.test(path))
+  if (SPECIALIST_TASKS.has(task)) {
+    if (has(/^config\.json$/)) return 'specialist-onnx'
+    throw usageError(`There is no config.json in it, which a model for ${task} needs.`)
+  }
+  if (has(/\.gguf$/)) return 'llm-llamacpp'
+  if (has(/(^|\/)config\.json$/)) return 'llm-transformers'
   throw usageError('Neither a .gguf file nor a config.json is there: say with --profile what runs it.')
 }

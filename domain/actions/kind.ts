@@ -1,15 +1,13 @@
 import type { ToolKind } from '../../schemas/tool.ts'
 import { CHAT_TASK_TYPES } from '../chat/chat.ts'
+import { taskTypesOfKind } from '../task-types/index.ts'
 
 /** Task types of endpoints by the kind of their action; every other task type is a `model`. */
 export const TASK_TYPES_BY_KIND = {
   llm: CHAT_TASK_TYPES,
   specialist: [
     'specialist',
-    'embeddings',
-    'rerank',
-    'moderation',
-    'classification',
+    ...taskTypesOfKind('specialist'),
     'regression',
     'forecasting',
     'translation',

@@ -33,16 +33,3 @@ export const CHAT_LISTING = {
     choices: [{ index: 0, message: { role: 'assistant', content: 'Hello!' }, finish_reason: 'stop' }],
   },
 }
-
-const OBJECT = { type: 'object' }
-
-/** The listing fields of any other imported model: all that is known is that input and output are objects. */
-const PLAIN_LISTING = {
-  input_schema: OBJECT,
-  output_schema: OBJECT,
-  example_input: { input: 'Hello' },
-  example_output: {},
-}
-
-/** Returns the listing of an imported model, by whether it answers chats. */
-export const importedListing = (answersChats: boolean) => (answersChats ? CHAT_LISTING : PLAIN_LISTING)

@@ -1,27 +1,37 @@
 import { CHAT_TASK_TYPES } from '../chat/chat.ts'
 import { kvCacheMb, type ModelShape } from '../models/shape.ts'
-import { chooseWeights, type HubWeights, type WeightFormat } from './weights.ts'
+import { type Head, isSpecialistTask, specialistProblem } from './specialists.ts'
+import { chooseSpecialistWeights, chooseWeights, type HubWeights, type WeightFormat } from './weights.ts'
 
 /**
- * By `task_type` of the hub routes: the pipeline tag of the hub, the model's category, and the matching task
+ * By `task_type` of the hub routes: the pipeline tags of the hub, the model's category, and the matching task
  * types of runtime profiles.
  */
 export const HUB_TASKS = {
-  embeddings: { pipeline: 'feature-extraction', category: 'nlp', served: ['embeddings'] },
-  rerank: { pipeline: 'text-ranking', category: 'nlp', served: ['rerank'] },
-  translation: { pipeline: 'translation', category: 'nlp', served: ['translation'] },
-  ocr: { pipeline: 'image-to-text', category: 'computer_vision', served: ['ocr'] },
-  stt: { pipeline: 'automatic-speech-recognition', category: 'audio', served: ['stt'] },
-  moderation: { pipeline: 'text-classification', category: 'nlp', served: ['moderation'] },
-  'text-generation': { pipeline: 'text-generation', category: 'nlp', served: CHAT_TASK_TYPES },
-} as const satisfies Record<string, { pipeline: string; category: string; served: readonly string[] }>
+  embeddings: {
+    pipelines: ['sentence-similarity', 'feature-extraction'],
+    category: 'nlp',
+    served: ['embeddings'],
+  },
+  rerank: { pipelines: ['text-ranking'], category: 'nlp', served: ['rerank'] },
+  translation: { pipelines: ['translation'], category: 'nlp', served: ['translation'] },
+  ocr: { pipelines: ['image-to-text'], category: 'computer_vision', served: ['ocr'] },
+  stt: { pipelines: ['automatic-speech-recognition'], category: 'audio', served: ['stt'] },
+  moderation: { pipelines: ['text-classification'], category: 'nlp', served: ['moderation'] },
+  'text-generation': { pipelines: ['text-generation'], category: 'nlp', served: CHAT_TASK_TYPES },
+} as const satisfies Record<
+  string,
+  { pipelines: readonly string[]; category: string; served: readonly string[] }
+>
 export type HubTask = keyof typeof HUB_TASKS
 
 export const isHubTask = (text: string): text is HubTask => Object.hasOwn(HUB_TASKS, text)
 
+const isIn = (list: readonly string[], one: string | null): boolean => one !== null && list.includes(one)
+
 /** Returns the hub task with this pipeline tag. */
 export const taskOfPipeline = (pipeline: string | null): HubTask | undefined =>
-  (Object.keys(HUB_TASKS) as HubTask[]).find((task) => HUB_TASKS[task].pipeline === pipeline)
+  (Object.keys(HUB_TASKS) as HubTask[]).find((task) => isIn(HUB_TASKS[task].pipelines, pipeline))
 
 interface HubFileFacts {
   path: string
@@ -63,6 +73,9 @@ export interface HubSurroundings {
   shape: ModelShape | null
   /** The shards in the index of the safetensors; null when there is no index or it has not been read. */
   shards: readonly string[] | null
+  /** The head that config.json declares, and the modules of modules.json; null when the file is absent or not read. */
+  head: Head | null
+  modules: readonly string[] | null
 }
 
 export interface CompatibilityCheck {
@@ -88,6 +101,9 @@ export interface HubVerdict {
 /** A failure of one of these checks is for a person to review. Any other failure refuses the repository. */
 const FOR_REVIEW = new Set(['licence'])
 
+/** The profiles that are chosen where several serve a task. */
+const USUAL_PROFILES = new Set(['llm-transformers', 'specialist-onnx'])
+
 /** Architectures of causal language models, which the LLM servers support without code from the repository. */
 const CAUSAL_LM = /(?:ForCausalLM|LMHeadModel)$/
 const OPEN_LICENCES =
@@ -96,13 +112,16 @@ const MB = 1024 * 1024
 
 /** Checks whether the platform can serve a repository, and which files and how much memory that needs. */
 export function checkHubRepo(repo: HubRepoFacts, around: HubSurroundings): HubVerdict {
-  const weights = chooseWeights(repo.files, around.shards)
+  const wanted = around.task ?? taskOfPipeline(repo.pipelineTag)
+  const choose = wanted && isSpecialistTask(wanted) ? chooseSpecialistWeights : chooseWeights
+  const weights = choose(repo.files, around.shards)
   const { format, files = [] } = weights ?? {}
   const sizeBytes = repo.files
     .filter(({ path }) => files.includes(path))
     .reduce((sum, file) => sum + file.sizeBytes, 0)
   const profile = chooseProfile(repo, around, format)
-  const neededMb = profile && memoryOf(profile, sizeBytes, around.shape)
+  const shape = wanted === 'text-generation' ? around.shape : null
+  const neededMb = profile && memoryOf(profile, sizeBytes, shape)
   const checks = [
     checkArchitecture(repo, around, profile),
     checkWeights(weights),
@@ -131,11 +150,12 @@ export function checkHubRepo(repo: HubRepoFacts, around: HubSurroundings): HubVe
 
 function chooseProfile(
   repo: HubRepoFacts,
-  { task, profiles }: HubSurroundings,
+  around: HubSurroundings,
   format: WeightFormat | undefined,
 ): HubProfile | undefined {
+  const { task, profiles } = around
   const wanted = task ?? taskOfPipeline(repo.pipelineTag)
-  if (!wanted || !format) return undefined
+  if (!wanted || !format || problemOf(repo, around) !== undefined) return undefined
   const { served } = HUB_TASKS[wanted]
   const serving = profiles.filter(({ task_types }) => task_types.some((type) => isIn(served, type)))
   const isGguf = ({ profile_id }: HubProfile): boolean => profile_id.includes('llamacpp')
@@ -143,10 +163,19 @@ function chooseProfile(
   if (wanted === 'text-generation' && !repo.architectures.some((name) => CAUSAL_LM.test(name)))
     return undefined
   const fit = serving.filter((profile) => !isGguf(profile))
-  return fit.find(({ profile_id }) => profile_id === 'llm-transformers') ?? fit[0]
+  return fit.find(({ profile_id }) => USUAL_PROFILES.has(profile_id)) ?? fit[0]
 }
 
-const isIn = (list: readonly string[], one: string): boolean => list.includes(one)
+/** Returns why a model of texts cannot serve its task; undefined when it can, and for all other tasks. */
+function problemOf(
+  { architectures, pipelineTag }: HubRepoFacts,
+  { task, head, modules }: HubSurroundings,
+): string | undefined {
+  const wanted = task ?? taskOfPipeline(pipelineTag)
+  const [architecture] = architectures
+  if (!wanted || !isSpecialistTask(wanted) || architecture === undefined) return undefined
+  return specialistProblem(wanted, { architecture, head, modules })
+}
 
 function memoryOf(
   { memory_mb, memory_per_weights_mb = 1.2 }: HubProfile,
@@ -158,9 +187,10 @@ function memoryOf(
 
 function checkArchitecture(
   repo: HubRepoFacts,
-  { task }: HubSurroundings,
+  around: HubSurroundings,
   profile: HubProfile | undefined,
 ): CompatibilityCheck {
+  const { task } = around
   const name = repo.architectures[0] ?? repo.ggufArchitecture ?? repo.modelType ?? 'unknown'
   const wanted = task ?? taskOfPipeline(repo.pipelineTag) ?? repo.pipelineTag ?? 'its task'
   return {
@@ -168,7 +198,7 @@ function checkArchitecture(
     passed: profile !== undefined,
     message: profile
       ? `${name} runs on the runtime profile ${profile.profile_id}.`
-      : `No runtime profile of this platform serves ${name} for ${wanted}.`,
+      : (problemOf(repo, around) ?? `No runtime profile of this platform serves ${name} for ${wanted}.`),
   }
 }
 
@@ -185,7 +215,7 @@ function checkWeights(weights: HubWeights | undefined): CompatibilityCheck {
     )
   }
   const { format, missing } = weights
-  const name = format === 'gguf' ? 'GGUF' : 'safetensors'
+  const name = { gguf: 'GGUF', onnx: 'ONNX', safetensors: 'safetensors' }[format]
   const [first] = missing
   if (first === undefined) return say(true, `The weights are ${name}.`)
   const others = missing.length > 1 ? ` and ${missing.length - 1} more` : ''

@@ -3,7 +3,7 @@ interface SizedFile {
   sizeBytes: number
 }
 
-export type WeightFormat = 'safetensors' | 'gguf'
+export type WeightFormat = 'safetensors' | 'gguf' | 'onnx'
 
 /** The files of a repository that a node downloads to serve it. */
 export interface HubWeights {
@@ -28,6 +28,12 @@ const isGgufModel = (path: string): boolean =>
 /** The other files that a server reads; all else in a repository is left out. */
 const SIDE_FILES =
   /^(?:config|generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|preprocessor_config|model\.safetensors\.index)\.json$|^(?:merges\.txt|vocab\.txt|tokenizer\.model|spiece\.model|chat_template\.(?:jinja|json))$/
+
+/** The files that a server of specialists reads beside those, and an ONNX file with its tensors. */
+const SPECIALIST_FILES =
+  /^(?:modules|sentence_bert_config|config_sentence_transformers)\.json$|^1_Pooling\/config\.json$|^(?:sentencepiece\.bpe|spm)\.model$/
+const ONNX = 'onnx/model.onnx'
+const ONNX_FILES = /^onnx\/model\.onnx(?:_data)?$/
 
 /**
  * Returns the safetensors to read: the whole file if there is one, otherwise the shards of the index, or the
@@ -99,6 +105,23 @@ export function chooseWeights(
   const whole = sets.filter(({ missing }) => missing.length === 0)
   const chosen = middleQuantization(whole) ?? middleQuantization(sets)
   return chosen && { format: 'gguf', files: chosen.present, missing: chosen.missing }
+}
+
+/**
+ * Chooses the weights of a model of texts: safetensors, an ONNX file that the repository brings, or both, because the one is
+ * compared with the other.
+ */
+export function chooseSpecialistWeights(
+  files: readonly SizedFile[],
+  shards: readonly string[] | null,
+): HubWeights | undefined {
+  const paths = files.map(({ path }) => path)
+  const more = paths.filter((path) => SPECIALIST_FILES.test(path) || ONNX_FILES.test(path))
+  const trained = trainingFiles(files, shards).map(({ path }) => path)
+  if (paths.some(isModelWeights))
+    return { format: 'safetensors', files: [...trained, ...more], missing: missingShards(paths, shards) }
+  if (paths.includes(ONNX)) return { format: 'onnx', files: [...trained, ...more], missing: [] }
+  return chooseWeights(files, shards)
 }
 
 function missingShards(paths: readonly string[], shards: readonly string[] | null): string[] {

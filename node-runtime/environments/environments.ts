@@ -12,6 +12,7 @@ import { ensurePythonEnv, hasPythonEnv } from './python-env.ts'
 /** The expected duration and size of an installation before the first one on this machine. */
 const USUAL: Readonly<Record<string, { seconds: number; diskMb: number }>> = {
   tabular: { seconds: 30, diskMb: 600 },
+  specialist: { seconds: 20, diskMb: 500 },
   llamacpp: { seconds: 30, diskMb: 300 },
   llm: { seconds: 180, diskMb: 9_000 },
   vllm: { seconds: 600, diskMb: 16_000 },
@@ -77,6 +78,11 @@ export class Environments {
     const options = { cacheDir, locksDir, log: tell ?? environmentLog(log) }
     const install = () => ensurePythonEnv(name, options)
     return (await this.#installing(this.#environment(name, 'python'), install)).python
+  }
+
+  /** Returns whether a locked environment is installed on this machine. */
+  hasPython(name: string): Promise<boolean> {
+    return this.#isInstalled({ name, kind: 'python' }).catch(() => false)
   }
 
   /** Returns the folder of a locked set of npm packages, which the first call installs. */
@@ -167,7 +173,7 @@ export class Environments {
     }
   }
 
-  #isInstalled({ name, kind }: Environment): Promise<boolean> {
+  #isInstalled({ name, kind }: Pick<Environment, 'name' | 'kind'>): Promise<boolean> {
     const { cacheDir, locksDir } = this.#options
     const options = { cacheDir, log: () => {} }
     return kind === 'python' ? hasPythonEnv(name, { ...options, locksDir }) : hasPackages(name, options)

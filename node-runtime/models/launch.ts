@@ -49,6 +49,8 @@ export interface ModelServerSpec {
   /** The folder of the profile's npm packages; undefined for profiles without them. */
   packages?: string | undefined
   modelDir: string
+  /** The folder that a conversion of the model made, if there is one. */
+  convertedDir?: string | undefined
   /** The expected RAM in MB, apart from the temporary folders of a container. */
   ramMb: number
   /** The indexes of the GPUs with the model's reservation. */
@@ -75,7 +77,7 @@ async function launchProcess(
   spec: ModelServerSpec,
   options: readonly string[],
 ): Promise<Launched> {
-  const { name, profile, packages, modelDir, ramMb } = spec
+  const { name, profile, packages, modelDir, convertedDir, ramMb } = spec
   const folder = await drivers.process.makeFolder()
   const socket = join(folder, 'server.sock')
   const hasSocket = profile.command.includes('{socket}')
@@ -85,7 +87,7 @@ async function launchProcess(
     folder,
     ...processCommand(spec, { port, socket, options }),
     confinement: {
-      reads: [modelDir, ...(packages === undefined ? [] : [packages])],
+      reads: [modelDir, packages, convertedDir].filter((path) => path !== undefined),
       network: hasSocket ? 'none' : 'listen',
       // No profile states how much RAM the libraries of a GPU use.
       memoryMb: memoryLimitMb(profile.vram_mb > 0 ? Math.max(ramMb, GPU_LIBRARIES_MB) : ramMb),
@@ -107,6 +109,7 @@ export function processCommand(
     python = 'python3',
     packages = '',
     modelDir,
+    convertedDir = '',
     gpus = [],
   }: Omit<ModelServerSpec, 'name' | 'ramMb'>,
   {
@@ -121,6 +124,7 @@ export function processCommand(
     node: process.execPath,
     servers_dir: SERVERS_DIR,
     model_dir: modelDir,
+    converted_dir: convertedDir,
     port: String(port),
     socket,
   })
@@ -130,6 +134,23 @@ export function processCommand(
     args,
     env: pythonProcessEnv({ ...mapValues(profile.env, fill), ...onlyGpus(profile.vram_mb > 0 ? gpus : []) }),
   }
+}
+
+/** Returns the command line and environment of a program that works on a model's files without a GPU. */
+export function commandOf({
+  profile,
+  template,
+  python = 'python3',
+  values,
+}: {
+  profile: RuntimeProfile
+  template: readonly string[]
+  python: string | undefined
+  values: Record<string, string>
+}): { command: string; args: string[]; env: NodeJS.ProcessEnv } {
+  const fill = filler(profile, { python, servers_dir: SERVERS_DIR, ...values })
+  const [command = '', ...args] = template.map(fill)
+  return { command, args, env: pythonProcessEnv(mapValues(profile.env, fill)) }
 }
 
 async function launchContainer(

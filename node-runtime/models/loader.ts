@@ -4,6 +4,7 @@ import type { NodeModelSpec } from '../../schemas/node.ts'
 import type { RuntimeProfile } from '../../schemas/runtime-profile.ts'
 import type { CachedModel, WeightsCache } from '../weights/cache.ts'
 import type { DownloadProgress } from '../weights/download-meter.ts'
+import { type Comparison, type Convert, needsNoConversion, recipeOf, runConversion } from './conversion.ts'
 import type { Drivers } from './launch.ts'
 import { LoadDeadline } from './load-deadline.ts'
 import { ModelServer } from './server.ts'
@@ -16,6 +17,8 @@ export interface ModelLoaderOptions {
   modelSpec: (modelKey: string, options: { signal: AbortSignal }) => Promise<NodeModelSpec>
   /** Returns the interpreter of a locked environment, which the first call installs. */
   pythonOf: (environment: string) => Promise<string>
+  /** Returns whether a locked environment is installed. */
+  hasPython: (environment: string) => Promise<boolean>
   /** Returns the folder of a locked set of npm packages, which the first call installs. */
   packagesOf: (environment: string) => Promise<string>
 }
@@ -28,6 +31,27 @@ export interface Prepared {
   packages: string | undefined
   /** The time that the load waited for the environment after the weights were complete. */
   environmentMs: number
+  /** The folder of the model's conversion, if there is one. */
+  convertedDir: string | undefined
+  /** The conversion that must or may come before the start of the server. */
+  pending: PendingConversion | undefined
+}
+
+/** A conversion that has not been made on this machine. */
+export interface PendingConversion {
+  convert: Convert
+  /** The interpreter of its environment. */
+  converter: string
+  /** False when the model brings what the server reads, which is then only compared. */
+  isNeeded: boolean
+}
+
+export interface ConvertOptions {
+  ramMb: number
+  keep: ReadonlySet<string>
+  stopping: AbortSignal
+  onProgress: (percent: number) => void
+  onCompared: (comparison: Comparison) => void
 }
 
 export interface PrepareOptions {
@@ -53,6 +77,10 @@ export interface StartOptions {
 
 /** A download without progress is aborted after this time. */
 const DOWNLOAD_STALL_MS = 60_000
+/** Importing PyTorch from a cold disk prints nothing for long. */
+const CONVERSION_STALL_MS = 300_000
+/** Weights in 16 bits are converted to 32. */
+const GROWTH = 2
 
 /** The steps from a cold model to a server that has answered one real request. It has no state of its own. */
 export class ModelLoader {
@@ -78,17 +106,66 @@ export class ModelLoader {
     environment.catch(() => {})
     const cached = found ?? (await this.#download(spec, options))
     const cachedAt = performance.now()
+    const { convertedDir, missing } = await this.#conversionOf(cached, profile, { isNew: !found })
+    const converter = missing && pythonOf(missing.convert.python_env)
+    converter?.catch(() => {})
     // After an abort the installation continues in the background, for the next load.
     const [python, packages] = await unlessAborted(environment, options.signal)
-    return { cached, profile, python, packages, environmentMs: performance.now() - cachedAt }
+    const pending = missing &&
+      converter && { ...missing, converter: await unlessAborted(converter, options.signal) }
+    const environmentMs = performance.now() - cachedAt
+    return { cached, profile, python, packages, environmentMs, convertedDir, pending }
+  }
+
+  /** Makes the conversion of a model, once for the same files; aborts one that stalls. Returns its folder. */
+  async convert(
+    { cached, profile, python }: Prepared,
+    { convert, converter }: PendingConversion,
+    { ramMb, keep, stopping, onProgress, onCompared }: ConvertOptions,
+  ): Promise<string> {
+    const { cache, drivers } = this.#options
+    const bytes = GROWTH * sizeOf(cached)
+    return cache.convert(cached.spec, recipeOf(profile, convert), {
+      keep,
+      bytes,
+      build: async (outDir) => {
+        using deadline = new LoadDeadline({ stallMs: CONVERSION_STALL_MS })
+        const order = {
+          name: `convert-${cached.spec.model_key}`,
+          profile,
+          converter,
+          python,
+          modelDir: cached.directory,
+          outDir,
+          ramMb,
+        }
+        await runConversion(drivers.process, order, { deadline, stopping, onProgress, onCompared })
+      },
+    })
+  }
+
+  /** Returns the conversion of a model, or what of it is to be made. */
+  async #conversionOf(
+    cached: CachedModel,
+    profile: RuntimeProfile,
+    { isNew }: { isNew: boolean },
+  ): Promise<{ convertedDir?: string; missing?: Omit<PendingConversion, 'converter'> }> {
+    const { convert } = profile
+    if (!convert) return {}
+    const convertedDir = await this.#options.cache.findConversion(cached.spec, recipeOf(profile, convert))
+    if (convertedDir !== undefined) return { convertedDir }
+    if (!(await needsNoConversion(convert, cached.directory))) return { missing: { convert, isNeeded: true } }
+    const hasOriginal = cached.spec.files.some(({ path }) => path.endsWith('.safetensors'))
+    const isCompared = isNew && hasOriginal && (await this.#options.hasPython(convert.python_env))
+    return isCompared ? { missing: { convert, isNeeded: false } } : {}
   }
 
   /** Starts the server and sends one real inference; aborts a load that stalls. */
   async start(
-    { cached, profile, python, packages }: Prepared,
+    { cached, profile, python, packages, convertedDir }: Prepared,
     { ramMb, gpus, stopping, onWarmUp, onPids, onProgress }: StartOptions,
   ): Promise<ModelServer> {
-    const bytes = cached.spec.files.reduce((sum, { size_bytes }) => sum + size_bytes, 0)
+    const bytes = sizeOf(cached)
     const onTaken = (taken: number) =>
       onProgress(Math.min(99, Math.floor((100 * taken) / Math.max(1, bytes))))
     using deadline = new LoadDeadline({ stallMs: profile.start_timeout_s * 1000, onTaken })
@@ -98,6 +175,7 @@ export class ModelLoader {
       python,
       packages,
       modelDir: cached.directory,
+      convertedDir,
       ramMb,
       gpus,
     }
@@ -134,3 +212,6 @@ export class ModelLoader {
     }
   }
 }
+
+const sizeOf = ({ spec }: CachedModel): number =>
+  spec.files.reduce((sum, { size_bytes }) => sum + size_bytes, 0)

@@ -193,8 +193,9 @@ export class ModelManager implements AsyncDisposable {
     try {
       const prepared = await this.#prepare(model)
       model.environmentMs = prepared.environmentMs
+      const convertedDir = await this.#convert(model, prepared)
       await this.#makeRoom(model, prepared)
-      await this.#start(model, prepared)
+      await this.#start(model, { ...prepared, convertedDir })
     } catch (err) {
       if (!blamesWeights(err) || !(await cache.dropIfDamaged(modelKey, this.#stopping.signal))) throw err
       if (isAgain) throw new Error("this node's disk damages the weights that it keeps", { cause: err })
@@ -204,17 +205,56 @@ export class ModelManager implements AsyncDisposable {
   }
 
   async #prepare(model: LoadedModel): Promise<Prepared> {
-    const busy = [...this.#models.values()].filter(({ server, loading }) => server ?? loading !== undefined)
     try {
       return await this.#loader.prepare(model.modelKey, {
         signal: this.#stopping.signal,
-        keep: new Set([...busy.map(({ modelKey }) => modelKey), ...this.#options.pins.keys]),
+        keep: this.#inUse(),
         onDownload: (progress) => {
           model.progress = progress
           this.#move(model, 'downloading_model')
         },
       })
     } finally {
+      await this.#noteLeftDisk()
+    }
+  }
+
+  /** Returns the models whose weights must stay on the disk. */
+  #inUse(): ReadonlySet<string> {
+    const busy = [...this.#models.values()].filter(({ server, loading }) => server ?? loading !== undefined)
+    return new Set([...busy.map(({ modelKey }) => modelKey), ...this.#options.pins.keys])
+  }
+
+  /**
+   * Makes the conversion that a model's server reads, in memory of its own. One that the model can do without may fail.
+   */
+  async #convert(model: LoadedModel, prepared: Prepared): Promise<string | undefined> {
+    const { pending, profile, cached } = prepared
+    if (!pending) return prepared.convertedDir
+    const { meter, log } = this.#options
+    const { modelKey } = model
+    const holder = `conversion of ${modelKey}`
+    const program = { ...profile, ...pending.convert }
+    const needed = meter.estimateMb(cached.spec, program)
+    model.loadPercent = 0
+    this.#move(model, 'loading_model')
+    try {
+      await this.#getRoom(this.memoryAllocator.reserve(holder, needed))
+      return await this.#loader.convert(prepared, pending, {
+        ramMb: meter.ramLimitMb(cached.spec, program, needed),
+        keep: this.#inUse(),
+        stopping: this.#stopping.signal,
+        onProgress: (percent) => (model.loadPercent = Math.min(99, Math.floor(percent))),
+        onCompared: ({ file, difference, problem }) =>
+          emit(log, 'model.compared', { model_key: modelKey, file, difference, problem }),
+      })
+    } catch (err) {
+      if (pending.isNeeded || this.#stopping.signal.aborted) throw err
+      const message = err instanceof Error ? err.message : String(err)
+      emit(log, 'model.not_compared', { model_key: modelKey, err: message })
+      return undefined
+    } finally {
+      this.memoryAllocator.release(holder)
       await this.#noteLeftDisk()
     }
   }

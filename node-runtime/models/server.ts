@@ -1,6 +1,7 @@
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Pool } from 'undici'
+import { inferPathOf } from '../../domain/task-types/infer-path.ts'
 import { treeOf } from '../../platform/processes/process-tree.ts'
 import type { RuntimeProfile } from '../../schemas/runtime-profile.ts'
 import type { ProcessExit } from '../processes/process-driver.ts'
@@ -14,9 +15,9 @@ import {
 import type { LoadDeadline } from './load-deadline.ts'
 
 /** The exit status of a model server whose weights cannot be loaded on any node (servers/README.md). */
-const UNUSABLE_STATUS = 65
+export const UNUSABLE_STATUS = 65
 /** The beginning of the line with the reason; libraries may print more after it. */
-const UNUSABLE_LINE = 'its weights cannot be used'
+export const UNUSABLE_LINE = 'its weights cannot be used'
 const LAST_LINES = 20
 const HEALTH_POLL_MS = 200
 
@@ -110,7 +111,7 @@ export class ModelServer {
   async probe(input: unknown, signal?: AbortSignal): Promise<void> {
     const answer = await this.pool.request({
       method: 'POST',
-      path: this.profile.infer_path,
+      path: inferPathOf(this.profile.infer_path, undefined),
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify(input),
       ...(signal && { signal }),

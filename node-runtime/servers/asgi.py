@@ -63,7 +63,7 @@ async def read_body(receive: Receive, largest: int) -> bytes:
 
 async def send_json(send: Send, status: int, body: Any) -> None:
     """Sends one complete response."""
-    payload = orjson.dumps(body)
+    payload = orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(payload)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": payload})

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { link, mkdir, readdir, readFile, rename, rm, stat, statfs, utimes, writeFile } from 'node:fs/promises'
 import { dirname, join, normalize } from 'node:path'
 import type { NodeModelSpec } from '../../schemas/node.ts'
+import { Conversions } from './conversions.ts'
 import { DownloadMeter, type DownloadProgress } from './download-meter.ts'
 import { digestOf, downloadFile } from './transfer.ts'
 
@@ -16,6 +17,18 @@ export interface FetchOptions {
 export interface CachedModel {
   spec: NodeModelSpec
   directory: string
+}
+
+/** Files that are about to be on the disk. */
+type Coming = Pick<NodeModelSpec, 'files'>
+
+export interface ConvertOptions {
+  /** Models that must stay on the disk. */
+  keep: ReadonlySet<string>
+  /** The bytes that it may take on the disk. */
+  bytes: number
+  /** Writes the result to an empty folder. */
+  build: (draft: string) => Promise<void>
 }
 
 const HEADROOM_BYTES = 512 * 1024 * 1024
@@ -33,6 +46,8 @@ export const BASE_PREFIX = 'base/'
 export class WeightsCache {
   readonly #dir: string
   readonly #quotaBytes: number
+  /** What was made of models for their servers. */
+  readonly #conversions: Conversions
   /** Downloads in progress by digest, so that models which share a blob download it once. */
   readonly #fetching = new Map<string, Promise<void>>()
   /** Models that are being assembled, by key; other callers for the same model wait for the same promise. */
@@ -43,13 +58,14 @@ export class WeightsCache {
    * Models that are being downloaded. No model links to their blobs yet, but they must not be swept, and
    * their disk space is reserved.
    */
-  readonly #coming = new Set<NodeModelSpec>()
+  readonly #coming = new Set<Coming>()
   /** The last call that made room. Calls run one after another, so that no two count the same space. */
   #making: Promise<void> = Promise.resolve()
 
   constructor({ dir, quotaMb }: { dir: string; quotaMb: number }) {
     this.#dir = dir
     this.#quotaBytes = quotaMb * 1024 * 1024
+    this.#conversions = new Conversions(join(dir, 'converted'))
   }
 
   /** Returns the keys of the models on this disk. */
@@ -84,9 +100,7 @@ export class WeightsCache {
   /** Downloads the missing files, resuming where an earlier try stopped. `keep` names models that must stay on the disk. */
   async fetch(spec: NodeModelSpec, keep: ReadonlySet<string>, options: FetchOptions): Promise<CachedModel> {
     const total = spec.files.reduce((sum, { size_bytes }) => sum + size_bytes, 0)
-    const making = this.#making.then(() => this.#makeRoom(spec, new Set([...keep, spec.model_key])))
-    this.#making = making.catch(() => {})
-    await making
+    await this.#reserve(spec, new Set([...keep, spec.model_key]))
     const meter = new DownloadMeter(total, options.onProgress)
     let { files } = spec
     const urlOf = (path: string) => files.find((file) => file.path === path)?.url ?? ''
@@ -107,7 +121,28 @@ export class WeightsCache {
     }
   }
 
-  /** Removes a model if a digest of its files is wrong; returns false when all are right. */
+  /** Returns the folder of a conversion of a model; undefined when it has not been made. */
+  findConversion(spec: NodeModelSpec, recipe: string): Promise<string | undefined> {
+    return this.#conversions.find(this.#conversions.nameOf(spec, recipe))
+  }
+
+  /** Makes a conversion of a model, which counts for the quota and is removed with the last model of the same files. */
+  async convert(
+    spec: NodeModelSpec,
+    recipe: string,
+    { keep, bytes, build }: ConvertOptions,
+  ): Promise<string> {
+    const name = this.#conversions.nameOf(spec, recipe)
+    const coming = { files: [{ path: name, sha256: name, size_bytes: bytes, url: '' }] }
+    await this.#reserve(coming, new Set([...keep, spec.model_key]))
+    try {
+      return await this.#conversions.make(name, build)
+    } finally {
+      this.#coming.delete(coming)
+    }
+  }
+
+  /** Removes what is damaged of a model and its conversions; returns false when all digests are right. */
   async dropIfDamaged(modelKey: string, signal: AbortSignal): Promise<boolean> {
     const found = await this.find(modelKey)
     if (!found) return false
@@ -117,7 +152,9 @@ export class WeightsCache {
       signal.throwIfAborted()
       if (digest !== sha256) damaged.push(join(this.#dir, 'blobs', sha256))
     }
-    if (damaged.length === 0) return false
+    if (damaged.length === 0) return this.#conversions.dropIfDamaged(found.spec, signal)
+    // They were made of damaged files.
+    await this.#conversions.drop(found.spec)
     await this.#takeAway(modelKey)
     // Other models may link to the same blobs, and would accept them because their size is right.
     await Promise.all(damaged.map((path) => rm(path, { force: true })))
@@ -127,6 +164,12 @@ export class WeightsCache {
   async remove(modelKey: string): Promise<void> {
     await this.#takeAway(modelKey)
     await this.#sweepBlobs()
+    await this.#sweepConversions()
+  }
+
+  async #sweepConversions(): Promise<void> {
+    const left = await Promise.all((await this.#keys()).map((key) => this.find(key)))
+    await this.#conversions.sweep(left.flatMap((model) => (model ? [model.spec] : [])))
   }
 
   /** Renames the folder before deleting it, so that no reader finds a partial model, not even after a crash. */
@@ -205,8 +248,14 @@ export class WeightsCache {
     }
   }
 
+  #reserve(spec: Coming, keep: ReadonlySet<string>): Promise<void> {
+    const making = this.#making.then(() => this.#makeRoom(spec, keep))
+    this.#making = making.catch(() => {})
+    return making
+  }
+
   /** Makes room for a model's files, counting every other download in progress, and reserves it. */
-  async #makeRoom(spec: NodeModelSpec, keep: ReadonlySet<string>): Promise<void> {
+  async #makeRoom(spec: Coming, keep: ReadonlySet<string>): Promise<void> {
     const bytes = spec.files.reduce((sum, { size_bytes }) => sum + size_bytes, 0)
     if (bytes > this.#quotaBytes) {
       throw new Error(
@@ -248,7 +297,7 @@ export class WeightsCache {
       [...this.#coming].flatMap(({ files }) => files.map(({ sha256, size_bytes }) => [sha256, size_bytes])),
     )
     const coming = [...wanted.values()].reduce((sum, bytes) => sum + bytes, 0)
-    let [others, here] = [0, 0]
+    let [others, here] = [await this.#conversions.size(), 0]
     for (const { name, bytes } of await this.#blobs()) {
       if (wanted.has(name.replace(PART, ''))) here += bytes
       else others += bytes
@@ -281,7 +330,7 @@ export class WeightsCache {
     const idle = [...downloads, ...models]
     await Promise.all(idle.map((path) => rm(path, { recursive: true, force: true })))
     if (models.length > 0) await this.#sweepBlobs()
-    return idle.length > 0
+    return (await this.#conversions.removeDrafts()) || idle.length > 0
   }
 
   /** Removes blobs that no model links to or is about to. Partial downloads stay, so that they can be resumed. */

@@ -112,6 +112,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     measured: new MeasuredMemory(join(dir, 'measured.json')),
     modelSpec: (modelKey, { signal }) => control.modelSpec(modelKey, { signal }),
     pythonOf,
+    hasPython: (environment) => environments.hasPython(environment),
     packagesOf: (environment) => environments.packages(environment),
     log,
   })

@@ -1,6 +1,7 @@
 import { ApplicationFailure, cancellationSignal } from '@temporalio/activity'
 import { request } from 'undici'
 import { isInputRefused, modelFault } from '../../../domain/models/answer.ts'
+import { inferPathOf } from '../../../domain/task-types/infer-path.ts'
 import { ControlError } from '../../../node-runtime/control/client.ts'
 import { keepLease } from '../../../node-runtime/control/lease-keeper.ts'
 import { type ModelUse, ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
@@ -70,11 +71,12 @@ async function infer(deps: NodeDeps, claim: TaskClaim, signal: AbortSignal): Pro
   if (!use) throw new ModelUnavailableError('no_capacity', 'the model was evicted before it was used')
   const { body, hasMemory } = await input
   const startedAt = performance.now()
-  let answer = await ask(use.server, body, signal)
+  const path = inferPathOf(use.server.profile.infer_path, claim.task_type)
+  let answer = await ask(use.server, { path, body }, signal)
   if (hasMemory && isInputRefused(answer.status)) {
     // Memory is no reason for a task to fail: the input goes without it.
     const bare = await fetchInput(`${claim.input_url}&memory=refused`, signal)
-    answer = await ask(use.server, bare.body, signal)
+    answer = await ask(use.server, { path, body: bare.body }, signal)
   }
   const { status, text } = answer
   if (status !== 200) throw new InferenceError(modelFault(status, text), !isInputRefused(status))
@@ -85,13 +87,13 @@ async function infer(deps: NodeDeps, claim: TaskClaim, signal: AbortSignal): Pro
 }
 
 async function ask(
-  { pool, profile }: ModelUse['server'],
-  body: Buffer,
+  { pool }: ModelUse['server'],
+  { path, body }: { path: string; body: Buffer },
   signal: AbortSignal,
 ): Promise<{ status: number; text: string }> {
   const answer = await pool.request({
     method: 'POST',
-    path: profile.infer_path,
+    path,
     headers: { 'content-type': 'application/json' },
     body,
     signal: AbortSignal.any([signal, AbortSignal.timeout(LONGEST_INFERENCE_MS)]),

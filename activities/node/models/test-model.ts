@@ -1,6 +1,7 @@
 import { ApplicationFailure, cancellationSignal } from '@temporalio/activity'
 import { faultInWords } from '../../../domain/fault-words.ts'
 import { newId } from '../../../domain/ids.ts'
+import { inferPathOf } from '../../../domain/task-types/infer-path.ts'
 import { NoRoomError } from '../../../node-runtime/memory/allocator.ts'
 import { ComparisonError, compareLogits } from '../../../node-runtime/models/logit-comparison.ts'
 import { ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
@@ -49,7 +50,7 @@ async function inferOnce(
   if (!use) throw new ModelUnavailableError('no_capacity', 'the model was evicted before it was tested')
   const answer = await use.server.pool.request({
     method: 'POST',
-    path: use.server.profile.infer_path,
+    path: inferPathOf(use.server.profile.infer_path, spec.task_type),
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify(spec.warmup_input ?? use.server.profile.warmup_input ?? {}),
     signal: AbortSignal.any([signal, AbortSignal.timeout(LONGEST_TEST_MS)]),

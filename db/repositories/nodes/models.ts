@@ -2,6 +2,18 @@ import type { Kysely } from 'kysely'
 import type { Database } from '../../tables.ts'
 import type { ModelVersionRow, VersionFileRow } from '../../tables/models.ts'
 
+/** Returns the task type of the endpoints of a version, that of the first one when they differ. */
+export async function findTaskType(db: Kysely<Database>, versionId: string): Promise<string | undefined> {
+  const endpoint = await db
+    .selectFrom('endpoint')
+    .select('task_type')
+    .where('version_id', '=', versionId)
+    .orderBy('id')
+    .limit(1)
+    .executeTakeFirst()
+  return endpoint?.task_type
+}
+
 /** Finds a version by its model key, with its files. */
 export async function findModelFiles(
   db: Kysely<Database>,

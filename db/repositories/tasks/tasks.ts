@@ -13,6 +13,7 @@ import type { ModelState, StatusDetail } from '../../../schemas/inference-task.t
 import { lockAccount } from '../../account-lock.ts'
 import type { Database } from '../../tables.ts'
 import type { TaskRow } from '../../tables/inference.ts'
+import type { EndpointRow } from '../../tables/models.ts'
 import { takeLease } from '../nodes/leases.ts'
 import { enqueueWorkflow, type WorkflowStart } from '../platform/workflow-starts.ts'
 import { type EventForm, eventForm } from '../webhooks/events.ts'
@@ -258,13 +259,16 @@ export async function noteFailure(db: Kysely<Database>, taskId: string, message:
     .execute()
 }
 
-export async function findEndpointName(db: Kysely<Database>, endpointId: string): Promise<string> {
-  const { name } = await db
+/** Returns what a node needs to know about the endpoint of a task. */
+export function findEndpointFacts(
+  db: Kysely<Database>,
+  endpointId: string,
+): Promise<Pick<EndpointRow, 'name' | 'task_type'>> {
+  return db
     .selectFrom('endpoint')
-    .select('name')
+    .select(['name', 'task_type'])
     .where('id', '=', endpointId)
     .executeTakeFirstOrThrow()
-  return name
 }
 
 /** Returns which of these tasks have ended. */

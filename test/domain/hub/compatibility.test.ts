@@ -44,6 +44,8 @@ const around = (overrides: Partial<HubSurroundings> = {}): HubSurroundings => ({
   pageUrl: 'https://hub.test/acme/model',
   shape: readModelShape(QWEN),
   shards: null,
+  head: null,
+  modules: null,
   ...overrides,
 })
 

@@ -1,14 +1,11 @@
 import { spawn } from 'node:child_process'
-import { createHash, randomUUID } from 'node:crypto'
-import { existsSync } from 'node:fs'
-import { cp, mkdir, readFile, rename, rm } from 'node:fs/promises'
+import { cp } from 'node:fs/promises'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { pythonProcessEnv } from '../../../node-runtime/environments/python-env.ts'
-import { readConfig } from '../../../platform/config.ts'
-import { runProgram } from '../../../platform/processes/run-program.ts'
 import { pythonOf } from '../servers/trainer.ts'
 import { requireInstalled } from '../skip.ts'
+import { flagsOf, madeFolders } from './made-models.ts'
 
 const MAKER = join(import.meta.dirname, 'tiny_llm.py')
 const PROBE = join(import.meta.dirname, 'llm_probe.py')
@@ -46,25 +43,9 @@ export async function requireLlm(this: Mocha.Context): Promise<void> {
  * once per machine, because the libraries take seconds to import.
  */
 export async function makeTinyLlm(folder: string, options: TinyLlm = {}): Promise<void> {
-  const flags = Object.entries(options).flatMap(([name, value]) => {
-    const flag = `--${name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`
-    if (value === false || value === undefined) return []
-    if (value === true) return [flag]
-    return [flag, Array.isArray(value) ? JSON.stringify(value) : String(value)]
-  })
-  const python = await llmPython()
-  const made = createHash('sha256')
-    .update(await readFile(MAKER))
-    .update(JSON.stringify([python, flags]))
-    .digest('hex')
-  const kept = join(readConfig().HEARTH_CACHE_DIR, 'test-models', made)
-  if (!existsSync(kept)) {
-    const draft = `${kept}.${randomUUID()}`
-    await mkdir(draft, { recursive: true })
-    await runProgram(python, [MAKER, draft, ...flags], { env: pythonProcessEnv({ OMP_NUM_THREADS: '1' }) })
-    // Of two that make it at once the later one throws its away.
-    await rename(draft, kept).catch(() => rm(draft, { recursive: true }))
-  }
+  const inputs = flagsOf(options)
+  const making = { program: MAKER, inputs, args: (draft: string) => [draft, ...inputs] }
+  const [kept = ''] = await madeFolders(await llmPython(), [making])
   await cp(kept, folder, { recursive: true })
 }
 

@@ -2,11 +2,11 @@ import type { Transaction } from 'kysely'
 import * as hubModelRepository from '../../../../db/repositories/models/hub-models.ts'
 import type { HubImportRow } from '../../../../db/repositories/models/hub-models.ts'
 import type { Database } from '../../../../db/tables.ts'
-import { importedListing } from '../../../../domain/chat/listing.ts'
 import { HUB_TASKS, type HubTask } from '../../../../domain/hub/compatibility.ts'
 import { hubKey } from '../../../../domain/hub/files.ts'
 import { distinctHubName, hubModelName } from '../../../../domain/hub/names.ts'
 import { newId } from '../../../../domain/ids.ts'
+import { importedListing } from '../../../../domain/task-types/index.ts'
 import { modelKeyOf } from '../../../../domain/training-run.ts'
 import { publishVersion } from '../../../registry/publish.ts'
 import type { HubLook } from './look-at-repo.ts'
@@ -52,7 +52,7 @@ async function insertAll(trx: Transaction<Database>, order: HubImport): Promise<
       ...file,
       object_key: hubKey({ repoId: info.repoId, revision: info.revision, path: file.path }),
     })),
-    listing: importedListing(task === 'text-generation'),
+    listing: importedListing(task),
     names: namesOf(info.repoId, endpointId),
     endpoint: {
       id: endpointId,

@@ -4,8 +4,9 @@ import {
   type HubTask,
   type HubVerdict,
 } from '../../../../domain/hub/compatibility.ts'
+import { readHead, readModules } from '../../../../domain/hub/specialists.ts'
 import { shardIndexOf, shardsOf } from '../../../../domain/hub/weights.ts'
-import { type ModelShape, readModelShape } from '../../../../domain/models/shape.ts'
+import { readModelShape } from '../../../../domain/models/shape.ts'
 import { serves } from '../../../../domain/placement/node-snapshot.ts'
 import { HubError, type HubRepoInfo } from '../../../../platform/hub/client.ts'
 import type { HubEntry } from '../../../../schemas/hub.ts'
@@ -39,7 +40,7 @@ export async function lookAtRepo(
   const { info, isOpen } = options.thorough
     ? await hubReader.see(accountId, repoId, revision)
     : await hubReader.glance(accountId, repoId)
-  const { access, shape, shards } = await accessTo(services, { info, isOpen }, options)
+  const { access, ...inside } = await accessTo(services, { info, isOpen }, options)
   const nodes = links.snapshot().filter((node) => !node.draining && serves(node, accountId))
   const verdict = checkHubRepo(info, {
     task: options.task,
@@ -47,19 +48,14 @@ export async function lookAtRepo(
     largestNodeMb: nodes.length > 0 ? Math.max(...nodes.map((node) => node.memory_total_mb)) : undefined,
     access,
     pageUrl: hub.pageUrl(repoId),
-    shape,
-    shards,
+    ...inside,
   })
   return { info, verdict }
 }
 
-interface Access {
-  access: HubSurroundings['access']
-  shape: ModelShape | null
-  shards: readonly string[] | null
-}
+type Access = Pick<HubSurroundings, 'access' | 'shape' | 'shards' | 'head' | 'modules'>
 
-const UNREAD = { shape: null, shards: null } as const
+const UNREAD = { shape: null, shards: null, head: null, modules: null } as const
 
 function accessTo(
   services: Needs,
@@ -72,17 +68,25 @@ function accessTo(
 }
 
 async function lookInside({ hub }: Needs, info: HubRepoInfo): Promise<Access> {
-  const config = info.files.find(({ path }) => path === 'config.json')
+  const fileAt = (wanted: string) => info.files.find(({ path }) => path === wanted)
+  const [config, moduleList] = [fileAt('config.json'), fileAt('modules.json')]
   try {
     const index = shardIndexOf(info.files)
     const shards = index ? (shardsOf(parse(await hub.read(info, index))) ?? null) : null
+    const modules = moduleList ? readModules(parse(await hub.read(info, moduleList))) : null
     if (config) {
-      const bytes = await hub.read(info, config)
-      return { access: 'granted', shape: readModelShape(parse(bytes)), shards }
+      const content = parse(await hub.read(info, config))
+      return {
+        access: 'granted',
+        shape: readModelShape(content),
+        head: readHead(content),
+        shards,
+        modules,
+      }
     }
     const first = info.files[0]
     if (first) await hub.checkAccess(info, first.path)
-    return { access: 'granted', shape: null, shards }
+    return { ...UNREAD, access: 'granted', shards, modules }
   } catch (err) {
     if (!(err instanceof HubError)) throw err
     if (err.code === 'gated_no_token') return { access: 'no_token', ...UNREAD }

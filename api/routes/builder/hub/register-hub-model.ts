@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto'
 import * as hubModelRepository from '../../../../db/repositories/models/hub-models.ts'
 import type { HubImportRow } from '../../../../db/repositories/models/hub-models.ts'
-import { importedListing } from '../../../../domain/chat/listing.ts'
 import { ApiError, type Issue } from '../../../../domain/errors.ts'
+import { importedListing } from '../../../../domain/task-types/index.ts'
 import type { HubClient } from '../../../../platform/hub/client.ts'
 import {
   type HubRegistration,
@@ -83,7 +83,7 @@ const digestOf = (bytes: Buffer): string => createHash('sha256').update(bytes).d
 
 function present(row: HubImportRow, baseUrl: string): HubRegistration {
   const url = `${baseUrl}/api/builder/v1/endpoints/${row.endpoint_id}/infer`
-  const listing = importedListing(row.task_type === 'text-generation')
+  const listing = importedListing(row.task_type)
   return {
     model_config_id: row.id,
     endpoint_id: row.endpoint_id,

@@ -26,13 +26,7 @@ export const searchHub = route({
   async handler({ caller: { accountId }, body }, services) {
     // An unknown task does not filter.
     const task = body.task_type !== undefined && isHubTask(body.task_type) ? body.task_type : undefined
-    const found = await askingHub(
-      services.hubReader.search(accountId, {
-        query: body.query ?? '',
-        pipelineTag: task && HUB_TASKS[task].pipeline,
-        limit: MOST_LOOKED_AT,
-      }),
-    )
+    const found = await askingHub(findHits(services, accountId, body.query ?? '', task))
     const hits = found.filter(({ downloads }) => downloads >= (body.min_downloads ?? 0))
     const look = async (repoId: string): Promise<HubEntry | undefined> => {
       const entry = await glance(services, { accountId, repoId, task })
@@ -51,6 +45,25 @@ export const searchHub = route({
     return { results: results.slice(0, RESULTS), complete }
   },
 })
+
+/** Returns the hits for all pipeline tags of the task, most downloaded first. */
+async function findHits(
+  { hubReader }: Services,
+  accountId: string,
+  query: string,
+  task: HubTask | undefined,
+): ReturnType<Services['hubReader']['search']> {
+  const limit = MOST_LOOKED_AT
+  if (!task) return hubReader.search(accountId, { query, limit })
+  const { pipelines } = HUB_TASKS[task]
+  const lists = await Promise.all(
+    pipelines.map((pipelineTag) => hubReader.search(accountId, { query, pipelineTag, limit })),
+  )
+  return lists
+    .flat()
+    .toSorted((a, b) => b.downloads - a.downloads)
+    .slice(0, limit)
+}
 
 /** A repository that is gone or not visible does not affect the others. */
 async function glance(

@@ -33,8 +33,10 @@ export const getNodeModel = route({
     const reader = { nodeId, modelKey: version.model_key }
     // A hub model is tested by the load that its first request causes.
     if (files.some(({ object_key }) => parseHubKey(object_key))) await startCandidateTest(services, version)
+    const task_type = await nodeModelRepository.findTaskType(db, version.id)
     return {
       model_key: version.model_key,
+      ...(task_type !== undefined && { task_type }),
       runtime_profile: version.runtime_profile,
       warmup_input: version.example_input,
       output_schema: version.output_schema,

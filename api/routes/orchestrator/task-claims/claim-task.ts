@@ -52,19 +52,20 @@ export const claimTask = route({
       const place = { modelKey: task.model_key, nodeId }
       if (!isWarm) await workflowStartRepository.enqueueWorkflow(trx, modelLoadStart(place))
       await modelOrderRepository.orderModel(trx, place)
-      return { task, lease, model_name: await taskRepository.findEndpointName(trx, task.endpoint_id) }
+      return { task, lease, endpoint: await taskRepository.findEndpointFacts(trx, task.endpoint_id) }
     })
     afterCommit(() => outbox.poke())
 
-    const { task, lease, model_name } = claimed
+    const { task, lease, endpoint } = claimed
     return {
       task_id: task.id,
       lease_token: lease.token,
       lease_expires_at: lease.expires_at.toISOString(),
       attempt: lease.attempt,
       endpoint_id: task.endpoint_id,
-      model_name,
+      model_name: endpoint.name,
       model_key: task.model_key,
+      task_type: endpoint.task_type,
       input_url: `${gateway.baseUrl}/api/v1/tasks/${task.id}/input?lease_token=${lease.token}`,
     }
   },

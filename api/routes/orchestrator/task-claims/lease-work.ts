@@ -7,10 +7,11 @@ import * as taskRepository from '../../../../db/repositories/tasks/tasks.ts'
 import * as taskWriteRepository from '../../../../db/repositories/tasks/writes.ts'
 import type { Database } from '../../../../db/tables.ts'
 import type { TaskRow } from '../../../../db/tables/inference.ts'
-import { isChatCapable, tokensIn } from '../../../../domain/chat/chat.ts'
+import { tokensIn } from '../../../../domain/chat/chat.ts'
 import { invalid } from '../../../../domain/errors.ts'
 import { faultWithMemory } from '../../../../domain/models/answer.ts'
 import { leaseFileKey } from '../../../../domain/object-keys.ts'
+import { namesModel } from '../../../../domain/task-types/index.ts'
 import type { CompleteLease, CompleteTask } from '../../../../schemas/lease.ts'
 import type { LeaseWork } from '../leases/work.ts'
 
@@ -25,14 +26,14 @@ function taskResult(body: CompleteLease): CompleteTask {
   throw invalid(['body', 'result'], 'Field required', 'missing')
 }
 
-/** Tasks call language models under one internal name; the response must show the endpoint's name. */
+/** Models do not know the endpoint under which they are called; the response shows its name. */
 async function namingModel(
   trx: Transaction<Database>,
   { endpoint_id }: TaskRow,
   result: CompleteTask['result'],
 ): Promise<CompleteTask['result']> {
   const endpoint = await endpointRepository.findEndpoint(trx, endpoint_id)
-  return endpoint && isChatCapable(endpoint.task_type) ? { ...result, model: endpoint.name } : result
+  return endpoint && namesModel(endpoint.task_type) ? { ...result, model: endpoint.name } : result
 }
 
 /** The rules of a lease on a task. Completing it ends the task: row, ledger, event and counts in one transaction. */

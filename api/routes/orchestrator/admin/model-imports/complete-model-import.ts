@@ -4,12 +4,12 @@ import * as modelImportRepository from '../../../../../db/repositories/models/im
 import * as accountRepository from '../../../../../db/repositories/platform/accounts.ts'
 import type { Database } from '../../../../../db/tables.ts'
 import type { EndpointRow } from '../../../../../db/tables/models.ts'
-import { isChatCapable } from '../../../../../domain/chat/chat.ts'
-import { importedListing } from '../../../../../domain/chat/listing.ts'
 import { ApiError, invalid } from '../../../../../domain/errors.ts'
 import { isHubName } from '../../../../../domain/hub/names.ts'
 import { estimateMb } from '../../../../../domain/models/memory.ts'
 import { importKey } from '../../../../../domain/object-keys.ts'
+import { importedListing, modelCategoryOf } from '../../../../../domain/task-types/index.ts'
+import { inferPathOf } from '../../../../../domain/task-types/infer-path.ts'
 import { modelKeyOf } from '../../../../../domain/training-run.ts'
 import type { ObjectStore } from '../../../../../platform/object-store/store.ts'
 import { Uuid } from '../../../../../schemas/common.ts'
@@ -44,6 +44,10 @@ export const completeModelImport = route({
       const known = catalog.profiles.map(({ profile_id }) => profile_id).join(', ')
       throw invalid(['body', 'runtime_profile'], `there is no such runtime profile; known: ${known}`, 'enum')
     }
+    if (isForOtherTasks(profile, body.task_type)) {
+      const served = profile.task_types.join(', ')
+      throw invalid(['body', 'task_type'], `${profile.profile_id} serves ${served}`, 'enum')
+    }
     await Promise.all(body.files.map((file) => checkFile(objects, version_id, file)))
     const endpoint = await db
       .transaction()
@@ -57,6 +61,10 @@ export const completeModelImport = route({
     }
   },
 })
+
+/** A server with a path for each task type knows no other ones. */
+const isForOtherTasks = ({ infer_path, task_types }: RuntimeProfile, taskType: string): boolean =>
+  inferPathOf(infer_path, undefined) !== infer_path && !task_types.includes(taskType)
 
 /** The node verifies the digest of the bytes when it downloads them. */
 async function checkFile(
@@ -102,7 +110,7 @@ async function create(
       created_at: now,
     },
     files: files.map((file) => ({ ...file, object_key: importKey(versionId, file.path) })),
-    listing: importedListing(isChatCapable(task_type)),
+    listing: importedListing(task_type),
     names: [name],
     endpoint: {
       account_id,
@@ -113,7 +121,7 @@ async function create(
       source: 'catalog',
       task_type,
       base_model: name,
-      model_category: isChatCapable(task_type) ? 'nlp' : null,
+      model_category: modelCategoryOf(task_type),
       tags: [],
       created_at: now,
       updated_at: now,

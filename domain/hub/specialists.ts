@@ -1,0 +1,68 @@
+/** The tasks of the hub that models of texts serve, with one output for each text. */
+const TASKS = ['embeddings', 'rerank', 'moderation'] as const
+export type SpecialistTask = (typeof TASKS)[number]
+
+export const isSpecialistTask = (task: string): task is SpecialistTask =>
+  (TASKS as readonly string[]).includes(task)
+
+/** Families of encoders that the specialist server is tested with, and what their classes are for. */
+const ENCODER =
+  /^(?:Bert|Roberta|XLMRoberta|Camembert|DistilBert|MPNet|Electra|DebertaV2)(Model|For[A-Za-z]+)$/
+const WITHOUT_HEAD = new Set(['Model', 'ForMaskedLM', 'ForPreTraining'])
+const WITH_HEAD = 'ForSequenceClassification'
+
+/** Modules of sentence-transformers that the specialist server knows. */
+const KNOWN_MODULES = new Set(['Transformer', 'Pooling', 'Normalize'])
+
+/** What config.json says about the head of a classifier. */
+export interface Head {
+  labels: number
+  isMultiLabel: boolean
+}
+
+/** The labels of a classifier whose config.json does not name any. */
+const USUAL_LABELS = 2
+
+/** Reads the head from a config.json; null for any other file. */
+export function readHead(config: unknown): Head | null {
+  if (typeof config !== 'object' || config === null) return null
+  const { id2label, num_labels, problem_type } = config as Record<string, unknown>
+  const named = typeof id2label === 'object' && id2label !== null ? Object.keys(id2label).length : 0
+  const counted = Number.isSafeInteger(num_labels) ? Number(num_labels) : USUAL_LABELS
+  return { labels: named > 0 ? named : counted, isMultiLabel: problem_type === 'multi_label_classification' }
+}
+
+/** Reads the kinds of modules from a modules.json; null for any other file. */
+export function readModules(content: unknown): string[] | null {
+  if (!Array.isArray(content)) return null
+  return content.map((module: unknown) => {
+    const type = typeof module === 'object' && module !== null && 'type' in module ? module.type : ''
+    return typeof type === 'string' ? (type.split('.').at(-1) ?? '') : ''
+  })
+}
+
+/** Returns why an architecture cannot serve a task; undefined when it can. */
+export function specialistProblem(
+  task: SpecialistTask,
+  {
+    architecture,
+    head,
+    modules,
+  }: { architecture: string; head: Head | null; modules: readonly string[] | null },
+): string | undefined {
+  const [, kind] = ENCODER.exec(architecture) ?? []
+  if (kind === undefined) return `${architecture} is no encoder of texts that this platform serves.`
+  if (task === 'embeddings') {
+    const unknown = modules?.find((name) => !KNOWN_MODULES.has(name))
+    if (unknown !== undefined) return `Its modules.json wants the module ${unknown}, which is not known here.`
+    return WITHOUT_HEAD.has(kind)
+      ? undefined
+      : `${architecture} has a head for another task and gives no embeddings.`
+  }
+  if (kind !== WITH_HEAD) return `${architecture} has no head for classes, which ${task} needs.`
+  if (!head) return undefined
+  const ranks = head.labels === 1 && !head.isMultiLabel
+  if (task === 'rerank')
+    return ranks ? undefined : `${architecture} has ${head.labels} labels; a reranker has one.`
+  return ranks ? `${architecture} has one label and is a reranker; moderation needs classes.` : undefined
+}

@@ -1,0 +1,33 @@
+import type { TaskType } from './task-type.ts'
+import { SCORES, TEXT_OR_TEXTS, TRUNCATE, TRUNCATED, USAGE } from './texts.ts'
+
+const VERDICT = { label: { type: ['string', 'number', 'boolean'] }, scores: SCORES }
+
+/** The classification of texts; trained classifiers of tables bring schemas of their own. */
+export const classification: TaskType = {
+  kind: 'specialist',
+  category: 'nlp',
+  input_schema: {
+    type: 'object',
+    required: ['text'],
+    properties: { text: TEXT_OR_TEXTS, truncate: TRUNCATE },
+  },
+  output_schema: {
+    type: 'object',
+    anyOf: [{ required: ['label', 'scores'] }, { required: ['results'] }],
+    properties: {
+      ...VERDICT,
+      results: {
+        type: 'array',
+        description: 'The classes of a list, in its order.',
+        items: { type: 'object', required: ['label', 'scores'], properties: VERDICT },
+      },
+      usage: USAGE,
+      truncated: TRUNCATED,
+    },
+  },
+  example_input: { text: 'I like it.' },
+  example_output: { label: 'positive', scores: { negative: 0.1, positive: 0.9 } },
+  files: [],
+  namesModel: true,
+}

@@ -1,0 +1,37 @@
+import type { TaskType } from './task-type.ts'
+import { TEXT_OR_TEXTS, TRUNCATE, TRUNCATED, USAGE } from './texts.ts'
+
+const VECTOR = { type: 'array', minItems: 1, items: { type: 'number' } }
+
+export const embeddings: TaskType = {
+  kind: 'specialist',
+  category: 'nlp',
+  input_schema: {
+    type: 'object',
+    required: ['text'],
+    properties: {
+      text: TEXT_OR_TEXTS,
+      dimensions: {
+        type: 'integer',
+        minimum: 1,
+        description: 'The length of the vectors, where the model declares others than its own.',
+      },
+      prompt_name: { type: 'string', description: 'One of the prompts that the model declares.' },
+      truncate: TRUNCATE,
+    },
+  },
+  output_schema: {
+    type: 'object',
+    anyOf: [{ required: ['embedding'] }, { required: ['embeddings'] }],
+    properties: {
+      embedding: { ...VECTOR, description: 'The vector of one text.' },
+      embeddings: { type: 'array', items: VECTOR, description: 'The vectors of a list, in its order.' },
+      usage: USAGE,
+      truncated: TRUNCATED,
+    },
+  },
+  example_input: { text: 'Hello' },
+  example_output: { embedding: [0.6, -0.8], usage: { prompt_tokens: 3, total_tokens: 3 } },
+  files: [],
+  namesModel: true,
+}

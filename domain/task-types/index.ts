@@ -1,0 +1,44 @@
+import { isChatCapable } from '../chat/chat.ts'
+import { CHAT_LISTING } from '../chat/listing.ts'
+import { classification } from './classification.ts'
+import { embeddings } from './embeddings.ts'
+import { moderation } from './moderation.ts'
+import { rerank } from './rerank.ts'
+import type { TaskType } from './task-type.ts'
+
+/** Every described task type, by its name. */
+const TASK_TYPES: Readonly<Record<string, TaskType>> = { embeddings, rerank, moderation, classification }
+
+const taskTypeOf = (name: string): TaskType | undefined =>
+  Object.hasOwn(TASK_TYPES, name) ? TASK_TYPES[name] : undefined
+
+/** Returns the described task types of a kind. */
+export const taskTypesOfKind = (kind: TaskType['kind']): string[] =>
+  Object.entries(TASK_TYPES).flatMap(([name, type]) => (type.kind === kind ? [name] : []))
+
+/** Returns the category of the models that serve a task type. */
+export const modelCategoryOf = (taskType: string): string | null =>
+  isChatCapable(taskType) ? 'nlp' : (taskTypeOf(taskType)?.category ?? null)
+
+/** Returns whether the answers of a task type say which endpoint gave them. Nodes know no endpoint, so gateways add it. */
+export const namesModel = (taskType: string): boolean =>
+  isChatCapable(taskType) || (taskTypeOf(taskType)?.namesModel ?? false)
+
+const OBJECT = { type: 'object' }
+
+/** The listing of a task type that is not described: all that is known is that input and output are objects. */
+const PLAIN_LISTING = {
+  input_schema: OBJECT,
+  output_schema: OBJECT,
+  example_input: { input: 'Hello' },
+  example_output: {},
+}
+
+type Listing = Pick<TaskType, 'input_schema' | 'output_schema' | 'example_input' | 'example_output'>
+
+/** Returns the listing of an imported model that serves a task type. */
+export function importedListing(taskType: string): Listing {
+  if (isChatCapable(taskType)) return CHAT_LISTING
+  const { input_schema, output_schema, example_input, example_output } = taskTypeOf(taskType) ?? PLAIN_LISTING
+  return { input_schema, output_schema, example_input, example_output }
+}

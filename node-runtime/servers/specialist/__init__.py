@@ -1,0 +1,1 @@
+"""The parts of the model server of specialists: embeddings, rerankers and classifiers."""

@@ -1,0 +1,172 @@
+"""Gathers the texts of all requests into forwards of a bounded size."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from bisect import bisect_left, insort
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from typing import Any
+
+from specialist.texts import Tokens
+
+# On a processor a larger forward takes as long for each token, and padding takes as long as text: bench/embeddings.ts.
+BUDGET = 512
+# A text joins a forward whose longest text has at most so many tokens more, or this share.
+SLACK, SLACK_SHARE = 8, 0.25
+# Tokens that may wait, four times what the largest request has; a request that finds nobody waiting is always taken.
+CAPACITY = 4 << 20
+
+Forward = Callable[[Sequence[Tokens]], Sequence[Any]]
+
+
+class QueueFull(Exception):
+    """More texts wait than this server keeps."""
+
+
+class _Request:
+    def __init__(self, texts: int) -> None:
+        self.results: list[Any] = [None] * texts
+        self.left = texts
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+
+class _Waiting:
+    __slots__ = ("index", "is_gone", "key", "request", "tokens", "turn")
+
+    def __init__(self, request: _Request, index: int, tokens: Tokens, turn: int, number: int) -> None:
+        self.request = request
+        self.index = index
+        self.tokens = tokens
+        self.turn = turn
+        self.key = (len(tokens), number)
+        self.is_gone = False
+
+    def __lt__(self, other: _Waiting) -> bool:
+        return (self.turn, self.key[1]) < (other.turn, other.key[1])
+
+
+def _key(waiting: _Waiting) -> tuple[int, int]:
+    return waiting.key
+
+
+class Batcher:
+    """One queue for all requests. The text whose turn is next decides about a forward, and those whose
+    length is nearest to its own join it. Turns go by the tokens that a request has had so far, so that one with many
+    texts never keeps another from its first."""
+
+    def __init__(self, forward: Forward, *, budget: int = BUDGET, capacity: int = CAPACITY) -> None:
+        self._forward = forward
+        self._budget = budget
+        self._capacity = capacity
+        self._by_length: list[_Waiting] = []
+        self._by_turn: list[_Waiting] = []
+        self._waiting_tokens = 0
+        self._turn = 0
+        self._numbers = count()
+        self._thread = ThreadPoolExecutor(1, "forward")
+        self._worker: asyncio.Task[None] | None = None
+
+    async def run(self, texts: Sequence[Tokens]) -> list[Any]:
+        """Returns the result of each text. A caller that is cancelled takes its texts out of the queue."""
+        size = sum(map(len, texts))
+        if self._by_length and self._waiting_tokens + size > self._capacity:
+            raise QueueFull
+        request = _Request(len(texts))
+        turn = self._turn
+        for index, tokens in enumerate(texts):
+            waiting = _Waiting(request, index, tokens, turn, next(self._numbers))
+            insort(self._by_length, waiting, key=_key)
+            heapq.heappush(self._by_turn, waiting)
+            turn += len(tokens)
+        self._waiting_tokens += size
+        if self._worker is None:
+            self._worker = asyncio.create_task(self._work())
+        try:
+            await request.done
+        except asyncio.CancelledError:
+            self._drop(request)
+            raise
+        return request.results
+
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while batch := self._gather():
+                try:
+                    results = await loop.run_in_executor(self._thread, self._forward, [one.tokens for one in batch])
+                except Exception as error:
+                    for waiting in batch:
+                        self._fail(waiting.request, error)
+                    continue
+                for waiting, result in zip(batch, results, strict=True):
+                    self._settle(waiting, result)
+        finally:
+            self._worker = None
+
+    def _gather(self) -> list[_Waiting]:
+        while self._by_turn and self._by_turn[0].is_gone:
+            heapq.heappop(self._by_turn)
+        if not self._by_turn:
+            return []
+        leader = heapq.heappop(self._by_turn)
+        self._turn = max(self._turn, leader.turn)
+        first = bisect_left(self._by_length, leader.key, key=_key)
+        low, high = self._neighbours(first)
+        batch = self._by_length[low:high]
+        del self._by_length[low:high]
+        for waiting in batch:
+            self._leave(waiting)
+        return batch
+
+    def _neighbours(self, first: int) -> tuple[int, int]:
+        """Returns the bounds of the texts that share a forward with the one at this place."""
+        low, high = first, first + 1
+        while True:
+            shortest = len(self._by_length[low].tokens)
+            longest = len(self._by_length[high - 1].tokens)
+            candidates = []
+            if low > 0:
+                below = len(self._by_length[low - 1].tokens)
+                candidates.append((longest - below, longest, -1))
+            if high < len(self._by_length):
+                above = len(self._by_length[high].tokens)
+                candidates.append((above - shortest, above, 1))
+            if not candidates:
+                return low, high
+            gap, top, side = min(candidates)
+            if gap > max(SLACK, SLACK_SHARE * top) or top * (high - low + 1) > self._budget:
+                return low, high
+            if side < 0:
+                low -= 1
+            else:
+                high += 1
+
+    def _settle(self, waiting: _Waiting, result: Any) -> None:
+        request = waiting.request
+        if request.done.done():
+            return
+        if isinstance(result, Exception):
+            self._fail(request, result)
+            return
+        request.results[waiting.index] = result
+        request.left -= 1
+        if request.left == 0:
+            request.done.set_result(None)
+
+    def _fail(self, request: _Request, error: Exception) -> None:
+        if not request.done.done():
+            request.done.set_exception(error)
+            self._drop(request)
+
+    def _drop(self, request: _Request) -> None:
+        for waiting in self._by_length:
+            if waiting.request is request:
+                self._leave(waiting)
+        self._by_length = [waiting for waiting in self._by_length if not waiting.is_gone]
+
+    def _leave(self, waiting: _Waiting) -> None:
+        waiting.is_gone = True
+        self._waiting_tokens -= len(waiting.tokens)

@@ -1,0 +1,35 @@
+"""The interface of the libraries that run weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from specialist.texts import Tokens
+
+
+class BadAnswer(Exception):
+    """The model gave something that is no result; the text says what."""
+
+
+class Engine(Protocol):
+    """Runs one forward."""
+
+    def run(self, ids: np.ndarray, mask: np.ndarray, types: np.ndarray) -> np.ndarray:
+        """Returns the vectors of the tokens (texts, tokens, width), or the logits of a head (texts, labels)."""
+        ...
+
+
+def padded(texts: Sequence[Tokens], padding: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns ids, mask and types of texts of different lengths."""
+    shape = (len(texts), max(map(len, texts)))
+    ids = np.full(shape, padding, dtype=np.int64)
+    mask = np.zeros(shape, dtype=np.int64)
+    types = np.zeros(shape, dtype=np.int64)
+    for row, text in enumerate(texts):
+        ids[row, : len(text)] = text.ids
+        mask[row, : len(text)] = 1
+        if text.types is not None:
+            types[row, : len(text)] = text.types
+    return ids, mask, types

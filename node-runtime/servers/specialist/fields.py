@@ -1,0 +1,72 @@
+"""Reads the fields of a request; each error names the field and what was expected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from answers import InputProblem
+from specialist.texts import Tokens
+
+MOST_TEXTS = 2_048
+
+
+def texts_of(body: Mapping[str, Any], name: str) -> tuple[list[str], bool]:
+    """Returns the texts of a field that holds one or many, and whether it holds one."""
+    value = body.get(name)
+    if isinstance(value, str):
+        return [value], True
+    if not isinstance(value, list) or not value:
+        raise InputProblem(f"{name} must be a text or a list of texts, at least one", f"/{name}")
+    return list_of(value, name), False
+
+
+def list_of(value: Any, name: str) -> list[str]:
+    """Checks a list of texts."""
+    if not isinstance(value, list) or not value:
+        raise InputProblem(f"{name} must be a list of texts, at least one", f"/{name}")
+    if len(value) > MOST_TEXTS:
+        raise InputProblem(f"{name} has {len(value)} texts; at most {MOST_TEXTS} are taken", f"/{name}")
+    for index, text in enumerate(value):
+        if not isinstance(text, str):
+            raise InputProblem(f"{name}[{index}] must be a text", f"/{name}/{index}")
+    return value
+
+
+def text_of(body: Mapping[str, Any], name: str) -> str:
+    """Returns a field that holds one text."""
+    value = body.get(name)
+    if not isinstance(value, str):
+        raise InputProblem(f"{name} must be a text", f"/{name}")
+    return value
+
+
+def count_of(body: Mapping[str, Any], name: str) -> int | None:
+    """Returns a field that holds a number of things, if it is there."""
+    value = body.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InputProblem(f"{name} must be an integer of at least 1", f"/{name}")
+    return value
+
+
+def truncates(body: Mapping[str, Any]) -> bool:
+    """Returns whether texts that are too long are cut."""
+    value = body.get("truncate", True)
+    if not isinstance(value, bool):
+        raise InputProblem("truncate must be true or false", "/truncate")
+    return value
+
+
+def refuse_cut(texts: Sequence[Tokens], paths: Sequence[str], most: int) -> None:
+    """Raises for the first text that is longer than the model takes."""
+    for tokens, path in zip(texts, paths, strict=True):
+        if tokens.is_cut:
+            name = path.removeprefix("/").replace("/", "[") + ("]" if path.count("/") > 1 else "")
+            raise InputProblem(f"{name} is longer than the {most} tokens that this model takes", path)
+
+
+def paths_of(name: str, count: int, *, is_one: bool) -> list[str]:
+    """Returns the JSON pointers of the texts of a field."""
+    return [f"/{name}"] if is_one else [f"/{name}/{index}" for index in range(count)]

@@ -1,0 +1,79 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { text } from 'node:stream/consumers'
+import { Pool } from 'undici'
+import { pythonProcessEnv } from '../../../node-runtime/environments/python-env.ts'
+import { llmPython } from '../builders/tiny-llm.ts'
+import { specialistPython } from '../builders/tiny-specialist.ts'
+
+const SERVER = join(import.meta.dirname, '..', '..', '..', 'node-runtime', 'servers', 'specialist_server.py')
+const PROBE = join(import.meta.dirname, '..', 'builders', 'specialist_probe.py')
+
+// oxlint-disable-next-line typescript/no-explicit-any -- tests look into bodies of every shape
+type AnyBody = any
+
+export interface SpecialistServer extends AsyncDisposable {
+  pid: number
+  /** Asks for a task type; without one for the first of the weights. */
+  ask(body: unknown, task?: string, signal?: AbortSignal): Promise<{ status: number; body: AnyBody }>
+  kill(): void
+}
+
+/** Starts the real server on a model. One that refuses its weights rejects with the reason. */
+export async function startSpecialist(model: string, converted = ''): Promise<SpecialistServer> {
+  const args = [SERVER, '--model', model, '--converted', converted, '--port', '0']
+  const child = spawn(await specialistPython(), args, {
+    env: pythonProcessEnv({ OMP_NUM_THREADS: '1', RAYON_NUM_THREADS: '1' }),
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  let complaint = ''
+  child.stderr.on('data', (chunk: Buffer) => (complaint += chunk.toString()))
+  const exited = once(child, 'close')
+  const ready = once(createInterface({ input: child.stdout }), 'line') as Promise<[string]>
+  const [line] = await Promise.race([
+    ready,
+    exited.then(([code]) => Promise.reject(new Error(`${code} ${complaint}`))),
+  ])
+  const { port } = JSON.parse(line) as { port: number }
+  const pool = new Pool(`http://127.0.0.1:${port}`, { connections: 64, headersTimeout: 0, bodyTimeout: 0 })
+  return {
+    pid: child.pid ?? 0,
+    async ask(body, task, signal) {
+      const path = task === undefined ? '/infer' : `/infer/${task}`
+      const sent = typeof body === 'string' ? body : JSON.stringify(body)
+      const answer = await pool.request({ method: 'POST', path, body: sent, ...(signal && { signal }) })
+      return { status: answer.statusCode, body: (await answer.body.json()) as AnyBody }
+    },
+    kill: () => void child.kill('SIGKILL'),
+    async [Symbol.asyncDispose]() {
+      child.kill('SIGTERM')
+      await exited
+      await pool.destroy()
+    },
+  }
+}
+
+export interface ProbeRequest {
+  ask: 'embed' | 'classify'
+  folder: string
+  texts: readonly (string | readonly [string, string])[]
+  pooling?: string
+  normalized?: boolean
+  /** Tokens at the beginning that do not count. */
+  skipped?: number
+}
+
+/** Returns what plain transformers computes for each request: vectors, or logits. */
+export async function probeSpecialists(requests: readonly ProbeRequest[]): Promise<number[][][]> {
+  const child = spawn(await llmPython(), [PROBE], {
+    env: pythonProcessEnv({ OMP_NUM_THREADS: '1' }),
+    stdio: ['pipe', 'pipe', 'pipe'],
+  })
+  child.stdin.end(JSON.stringify(requests))
+  const [out, complaint] = await Promise.all([text(child.stdout), text(child.stderr)])
+  const last = out.trimEnd().split('\n').at(-1)
+  if (!last) throw new Error(complaint)
+  return JSON.parse(last) as number[][][]
+}
