@@ -12,8 +12,9 @@ import { HANDLED } from '../../../http/reply.ts'
 import { ownerOfNode } from '../../../inference/node-owner.ts'
 import { runningEntry } from '../../../inference/rows.ts'
 import type { Services } from '../../../services.ts'
-import { bytesFor, type Chat, linkRequest, naming, remembering, TASK_HEADER } from './chat.ts'
-import { NodePicker } from './node-picker.ts'
+import { linkRequest, naming, TASK_HEADER } from '../calls/model-call.ts'
+import { NodePicker } from '../calls/node-picker.ts'
+import { type Chat, chatBytes } from './chat.ts'
 import { SseClient } from './sse-client.ts'
 import { type Streamed, StreamRelay } from './stream-relay.ts'
 
@@ -68,19 +69,19 @@ async function stream(services: Services, chat: Chat, client: SseClient, row: Ro
   const { links, journal, gateway } = services
   const { memory } = chat
   const picker = new NodePicker(services, chat)
+  const bytesFor = chatBytes(chat)
   for (;;) {
     const nodeId = await picker.pick()
-    const sent = memory ? await remembering(chat, memory) : chat
+    const version = links.versionOf(nodeId) ?? ''
+    const bytes = await bytesFor(version)
     Object.assign(row, { nodeId, startedAt: services.now() })
     row.open ??= journal.open(runningEntry(chat.draft, gateway.id))
     client.keepAlive()
-    const version = links.versionOf(nodeId) ?? ''
     const relay = new StreamRelay(client, row.open.opened, {
       wantsEvents: canStream(version),
       room: (row.room ??= roomFor(services, chat)),
       memory,
     })
-    const bytes = bytesFor(sent, version)
     const body = relay.wantsEvents ? bytes : withoutStream(bytes)
     links.placement.addPending(nodeId, 1)
     try {

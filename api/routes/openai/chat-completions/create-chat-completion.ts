@@ -1,14 +1,16 @@
 import type { CallableEndpointRow } from '../../../../db/repositories/endpoints/callable.ts'
+import { CHAT_PATH } from '../../../../domain/chat/chat.ts'
 import { checkChatLimits } from '../../../../domain/chat/limits.ts'
 import { checkMessages } from '../../../../domain/chat/messages.ts'
 import { invalid } from '../../../../domain/errors.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { ChatCompletion, CreateChatCompletion } from '../../../../schemas/openai.ts'
 import { route } from '../../../http/route.ts'
-import { chatEndpoint } from '../chat-endpoint.ts'
+import { answerWhole } from '../calls/answer-whole.ts'
+import { modelEndpoint } from '../calls/model-endpoint.ts'
 import { answerStream } from './answer-stream.ts'
-import { answerWhole } from './answer-whole.ts'
-import { modelIn } from './chat.ts'
+import { CHAT_PURPOSE, chatBytes, modelIn } from './chat.ts'
+import { readAnswer } from './read-answer.ts'
 
 const MAX_BYTES = 16 * 1024 * 1024
 const BODY = ['body']
@@ -52,14 +54,20 @@ export const createChatCompletion = route({
       const chat = {
         endpoint,
         draft,
+        path: CHAT_PATH,
         body: request.rawBody,
         modelPlace,
         memory: services.memory.forRequest(draft),
         disconnect: request.disconnect,
       }
-      return request.body.stream ? answerStream(services, chat, request.res) : answerWhole(services, chat)
+      if (request.body.stream) return answerStream(services, chat, request.res)
+      return answerWhole(services, chat, {
+        bytesFor: chatBytes(chat),
+        read: (whole) => readAnswer(whole, chat.memory),
+      })
     }
-    const found = chatEndpoint(services, accountId, request.body.model)
+    const wanted = { accountId, model: request.body.model }
+    const found = modelEndpoint(services, wanted, CHAT_PURPOSE)
     return found instanceof Promise ? found.then(answer) : answer(found)
   },
 })

@@ -3,7 +3,7 @@ import * as chatModelRepository from '../../../../db/repositories/endpoints/chat
 import { isUuid } from '../../../../domain/uuid.ts'
 import { ChatModel } from '../../../../schemas/openai.ts'
 import { route } from '../../../http/route.ts'
-import { noModel } from '../chat-endpoint.ts'
+import { noModel } from '../calls/model-endpoint.ts'
 import { presentChatModel } from './present.ts'
 
 export const getChatModel = route({

@@ -4,7 +4,7 @@ import { LinkError } from '../../../gateway/links/link-request.ts'
 import { ClientGoneError } from '../../../http/body.ts'
 import { modelStateOf } from '../../../inference/admission.ts'
 import type { Services } from '../../../services.ts'
-import type { Chat } from './chat.ts'
+import type { ModelCall } from './model-call.ts'
 
 /** The number of nodes that may turn out to have evicted the model since their last report. */
 const MAX_MISSED = 8
@@ -13,18 +13,18 @@ const MAX_BROKEN = 1
 /** The longest time in which a node notices that its model server has exited. */
 const NOTICE_MS = 200
 
-/** Picks a node with the chat's model loaded, and waits for a load if there is none. */
+/** Picks a node with the model loaded, and waits for a load if there is none. */
 export class NodePicker {
   readonly #services: Services
-  readonly #chat: Chat
+  readonly #call: ModelCall
   #exclude: Set<string> | undefined
   #deadline: number | undefined
   #missed = 0
   #broken = 0
 
-  constructor(services: Services, chat: Chat) {
+  constructor(services: Services, call: ModelCall) {
     this.#services = services
-    this.#chat = chat
+    this.#call = call
   }
 
   /** Returns a node with the model loaded. Throws `model_cold` or `no_capacity` when there is none in time. */
@@ -34,7 +34,7 @@ export class NodePicker {
 
   /** Records the failure of a node; throws the error for the client when there is nothing left to try. */
   failed(nodeId: string, err: unknown): void {
-    if (this.#chat.disconnect.aborted) throw new ClientGoneError('the client left before its answer')
+    if (this.#call.disconnect.aborted) throw new ClientGoneError('the client left before its answer')
     if (!(err instanceof LinkError)) throw err
     ;(this.#exclude ??= new Set()).add(nodeId)
     if (err.code === 'model_cold' || err.code === 'no_capacity') this.#missed += 1
@@ -44,7 +44,7 @@ export class NodePicker {
   }
 
   #warmNode(): string | undefined {
-    const { endpoint, draft } = this.#chat
+    const { endpoint, draft } = this.#call
     const need = {
       model_key: endpoint.model_key,
       account_id: draft.accountId,
@@ -62,7 +62,7 @@ export class NodePicker {
 
   async #wait(): Promise<string> {
     const { loads } = this.#services
-    const { endpoint, body, disconnect, draft } = this.#chat
+    const { endpoint, body, disconnect, draft } = this.#call
     const { model_key, runtime_profile, memory_mb } = endpoint
     const need = { model_key, account_id: draft.accountId, runtime_profile, memory_mb }
     draft.modelState = modelStateOf(this.#services, draft)

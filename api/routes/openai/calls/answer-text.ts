@@ -1,0 +1,20 @@
+const OPENING = 0x7b
+const CLOSING = 0x7d
+
+/**
+ * Returns whether the bytes look like a complete response with its usage. The node has read it, but the gateway does not
+ * rely on the node for that.
+ */
+export const seemsWhole = (body: Buffer): boolean =>
+  body[0] === OPENING && body.at(-1) === CLOSING && body.includes('"usage"')
+
+/** Returns the object that a response is; undefined when it is none. */
+export function objectIn(body: Buffer): Record<string, unknown> | undefined {
+  try {
+    const value = JSON.parse(body.toString()) as unknown
+    const isObject = typeof value === 'object' && value !== null && !Array.isArray(value)
+    return isObject ? (value as Record<string, unknown>) : undefined
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,93 @@
+import { ApiError } from '../../../../domain/errors.ts'
+import { isInputRefused } from '../../../../domain/models/answer.ts'
+import { isCounted } from '../../../gateway/links/answer-memory.ts'
+import type { LinkAnswer } from '../../../gateway/links/buffered-response.ts'
+import { toApiError } from '../../../http/errors.ts'
+import { reply, type Reply } from '../../../http/reply.ts'
+import { ownerOfNode } from '../../../inference/node-owner.ts'
+import { endedEntry } from '../../../inference/rows.ts'
+import type { WarmWork } from '../../../inference/warm.ts'
+import type { Services } from '../../../services.ts'
+import { linkRequest, type ModelCall, naming, TASK_HEADER } from './model-call.ts'
+import { NodePicker } from './node-picker.ts'
+
+/** What clients are sent of a model's response, and the tokens that it took. */
+export interface ReadAnswer {
+  body: Buffer
+  tokens: number
+}
+
+/** How one kind of call is sent and read. */
+export interface CallOptions {
+  /** Returns the body for a node of this version. It is asked again for each node that is tried. */
+  bytesFor: (version: string) => Buffer | Promise<Buffer>
+  /** Reads the response of a model server; an error is what the client is told instead. */
+  read: (answer: LinkAnswer) => ReadAnswer | ApiError
+}
+
+/**
+ * Responds to a call in one piece, once the row of its task is durable. The content is not stored: only its client has
+ * it. Throws `model_cold` or `no_capacity` when no node has the model loaded in time.
+ */
+export async function answerWhole(
+  services: Services,
+  call: ModelCall,
+  { bytesFor, read: readAnswer }: CallOptions,
+): Promise<Reply> {
+  const { links } = services
+  const { memory } = call
+  const picker = new NodePicker(services, call)
+  let asked: Omit<WarmWork, 'outcome'> | undefined
+  let answer: LinkAnswer | undefined
+  let read: ReadAnswer | ApiError
+  try {
+    do {
+      const picked = picker.pick()
+      const nodeId = typeof picked === 'string' ? picked : await picked
+      const bytes = bytesFor(links.versionOf(nodeId) ?? '')
+      const body = bytes instanceof Promise ? await bytes : bytes
+      asked = { nodeId, startedAt: services.now(), inferenceTimeMs: 0 }
+      const began = performance.now()
+      links.placement.addPending(nodeId, 1)
+      try {
+        answer = await links.ask(nodeId, linkRequest(call, body))
+        if (memory?.isGiven && isInputRefused(answer.head.status)) {
+          answer.room.release()
+          answer = undefined
+          memory.refused()
+        }
+        asked.inferenceTimeMs = performance.now() - began
+      } catch (err) {
+        picker.failed(nodeId, err)
+      } finally {
+        links.placement.addPending(nodeId, -1)
+      }
+    } while (!answer)
+    const { body, room } = answer
+    if (isCounted(body)) call.disconnect.whenOver(() => room.release())
+    read = readAnswer(answer)
+  } catch (err) {
+    // A call that no node received, or whose client has left, does not become a task.
+    if (!asked || call.disconnect.aborted) throw err
+    const error = toApiError(err)
+    await record(services, call, { ...asked, outcome: { status: 'failed', error: error.message } })
+    throw naming(call, error)
+  }
+  const outcome =
+    read instanceof ApiError
+      ? { status: 'failed' as const, error: read.message }
+      : { status: 'succeeded' as const, result: null, tokens: read.tokens }
+  await record(services, call, { ...asked, outcome })
+  if (read instanceof ApiError) throw naming(call, read)
+  return reply(200, read.body, {
+    'content-type': 'application/json',
+    [TASK_HEADER]: call.draft.taskId,
+  })
+}
+
+function record(services: Services, { draft, endpoint }: ModelCall, work: WarmWork): Promise<void> {
+  const write = (owner: string | undefined) =>
+    services.journal.insert(endedEntry(draft, work, owner, services.now()))
+  const owner = ownerOfNode(services, endpoint.price_micro, work.nodeId)
+  return owner instanceof Promise ? owner.then(write) : write(owner)
+}

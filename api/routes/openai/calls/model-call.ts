@@ -1,0 +1,61 @@
+import type { CallableEndpointRow } from '../../../../db/repositories/endpoints/callable.ts'
+import { ApiError, type Issue } from '../../../../domain/errors.ts'
+import { faultField, faultWithMemory, modelFault } from '../../../../domain/models/answer.ts'
+import type { LinkRequest } from '../../../gateway/links/link-request.ts'
+import type { ClientDisconnect } from '../../../http/client-disconnect.ts'
+import type { TaskDraft } from '../../../inference/rows.ts'
+import type { RequestMemory } from '../../../memory/memory.ts'
+
+/** An admitted request of the OpenAI surface to a model, which becomes a task once a node has taken it. */
+export interface ModelCall {
+  readonly endpoint: CallableEndpointRow
+  readonly draft: TaskDraft
+  /** The path at the model server. */
+  readonly path: string
+  /** The JSON text for the model server, as the client sent it where the two speak the same language. */
+  readonly body: Buffer
+  /** The memory that the caller's key may read; only language models have any. */
+  readonly memory: RequestMemory | undefined
+  /** Reports that the client has left before its response is complete. */
+  readonly disconnect: ClientDisconnect
+}
+
+const DEADLINE_MS = 60 * 60 * 1000
+
+export const linkRequest = ({ endpoint, disconnect, draft, path }: ModelCall, body: Buffer): LinkRequest => ({
+  accountId: draft.accountId,
+  modelKey: endpoint.model_key,
+  path,
+  body,
+  deadlineMs: DEADLINE_MS,
+  signal: disconnect,
+})
+
+/**
+ * Converts an error response of a model server: its own message and field, under a status that clients know. The message
+ * is stored with the task, so it does not quote the response to a request with memory.
+ */
+export function refusalOf(status: number, body: Buffer, memory: RequestMemory | undefined): ApiError {
+  const hasMemory = memory?.isGiven ?? false
+  const text = hasMemory ? '' : body.toString()
+  const message = hasMemory ? faultWithMemory(status) : modelFault(status, text)
+  if (status === 429 || status === 503) {
+    return new ApiError('no_capacity', message, { headers: { 'retry-after': '1' } })
+  }
+  const field = faultField(text)
+  const issue = { loc: ['body', field ?? ''], msg: message, type: 'value_error' } satisfies Issue
+  const options = field === undefined ? {} : { details: { issues: [issue] } }
+  if (status === 422) return new ApiError('validation_failed', message, options)
+  if (status === 413) return new ApiError('payload_too_large', message)
+  return new ApiError(status >= 400 && status < 500 ? 'bad_request' : 'internal', message, options)
+}
+
+/** The header with the id of the task that a call becomes. */
+export const TASK_HEADER = 'x-hearth-task-id'
+
+/** Adds the id of the failed task to an error, for its investigation. */
+export const naming = (
+  { draft }: ModelCall,
+  { code, message, details, cause, headers }: ApiError,
+): ApiError =>
+  new ApiError(code, message, { details, cause, headers: { ...headers, [TASK_HEADER]: draft.taskId } })

@@ -1,0 +1,57 @@
+import type { CallableEndpointRow } from '../../../../db/repositories/endpoints/callable.ts'
+import { accessTo } from '../../../../domain/endpoint.ts'
+import { ApiError } from '../../../../domain/errors.ts'
+import { isUuid } from '../../../../domain/uuid.ts'
+import { checkCallable } from '../../../inference/admission.ts'
+import type { Services } from '../../../services.ts'
+
+/** What a route needs of an endpoint. */
+export interface Purpose {
+  /** Returns whether endpoints of this task type can answer the route. */
+  serves: (taskType: string) => boolean
+  /** Ends the sentence "the endpoint x is not …", for example `for chat`. */
+  words: string
+}
+
+/** A caller's account and the model that it names. */
+interface Wanted {
+  accountId: string
+  model: string
+}
+
+/**
+ * Returns the endpoint behind `model`: any that the account may use by its id; by name one of its own, otherwise an
+ * active base model. Returns no promise when it is cached.
+ */
+export function modelEndpoint(
+  { endpoints }: Pick<Services, 'endpoints'>,
+  { accountId, model }: Wanted,
+  purpose: Purpose,
+): CallableEndpointRow | Promise<CallableEndpointRow> {
+  const found = endpoints.find(model)
+  return found instanceof Promise
+    ? found.then((endpoint) => check(endpoint, { accountId, model }, purpose))
+    : check(found, { accountId, model }, purpose)
+}
+
+function check(
+  endpoint: CallableEndpointRow | undefined,
+  { accountId, model }: Wanted,
+  { serves, words }: Purpose,
+): CallableEndpointRow {
+  if (!endpoint) throw noModel(model)
+  if (!serves(endpoint.task_type)) {
+    throw endpoint.account_id === accountId ? unfit(endpoint, words) : noModel(model)
+  }
+  if (endpoint.account_id !== accountId && !isUuid(model)) {
+    const isOffered = endpoint.is_base_model && endpoint.status === 'active'
+    if (!isOffered || accessTo(endpoint, accountId) !== 'use') throw noModel(model)
+  }
+  return checkCallable(endpoint, accountId)
+}
+
+const unfit = ({ name, task_type }: CallableEndpointRow, words: string): ApiError =>
+  new ApiError('not_found', `the endpoint ${name} is not ${words}: its task type is ${task_type}`)
+
+export const noModel = (model: string): ApiError =>
+  new ApiError('not_found', `there is no model ${JSON.stringify(model.slice(0, 200))} that you can use`)
