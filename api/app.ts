@@ -15,12 +15,12 @@ import { createRouter } from './http/router.ts'
 import { builder } from './routes/builder/family.ts'
 import { docsRoutes } from './routes/docs/index.ts'
 import { mcpFamily } from './routes/mcp/family.ts'
-import { openai } from './routes/openai/family.ts'
+import { cohere, openai } from './routes/openai/family.ts'
 import { orchestrator, root } from './routes/orchestrator/family.ts'
 import type { Services } from './services.ts'
 
 /** Everything that is served, in the order of the description. */
-export const FAMILIES: readonly Family[] = [builder, openai, orchestrator, mcpFamily(), root]
+export const FAMILIES: readonly Family[] = [builder, openai, cohere, orchestrator, mcpFamily(), root]
 
 export interface AppOptions extends MountOptions {
   /** Tests of the shell bring their own routes. */

@@ -49,6 +49,16 @@ export const ChatCompletion = Type.Object(
   { $id: 'ChatCompletion' },
 )
 
+export const ChatModelsQuery = Type.Object({
+  task_type: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 100,
+      description: 'Lists the models of this task type, for example `embeddings`, instead of those for chats',
+    }),
+  ),
+})
+
 export const ChatModel = Type.Object(
   {
     id: Type.String(),

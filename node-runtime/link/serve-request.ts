@@ -9,6 +9,9 @@ import { ServedName } from './served-name.ts'
 type ResponseController = Dispatcher.DispatchController
 type ResponseHeaders = Record<string, string | string[] | undefined>
 
+/** Under this path requests and answers name their model. */
+const OPENAI = '/v1/'
+
 export interface ServedRequest {
   method: string
   path: string
@@ -44,7 +47,7 @@ export class ServeRequest implements Dispatcher.DispatchHandler {
   start({ method, path, contentType, body }: ServedRequest): void {
     this.#isChat = path === CHAT_PATH
     const { served_model: served } = this.#use.server.profile
-    if (this.#isChat && served !== undefined) this.#name = new ServedName(served)
+    if (path.startsWith(OPENAI) && served !== undefined) this.#name = new ServedName(served)
     const asked = this.#name ? this.#name.request(body) : body
     this.#use.server.pool.dispatch(
       {

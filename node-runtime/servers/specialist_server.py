@@ -17,7 +17,8 @@ from asgi import BodyTooLarge, Receive, Send, read_body, refuse_weights, send_js
 from specialist.batching import QueueFull
 from specialist.engine import BadAnswer
 from specialist.layout import BadModel, read_layout
-from specialist.tasks import TextModel
+from specialist.openai_tasks import openai_tasks
+from specialist.tasks import Task, TextModel
 from specialist.weights import open_engine, places_of
 from specialist.texts import Tokenization
 
@@ -28,8 +29,9 @@ INFER = "/infer"
 class SpecialistApp:
     """A plain ASGI application; `/infer` is the first task of the weights, `/infer/<task type>` any of them."""
 
-    def __init__(self, model: TextModel) -> None:
+    def __init__(self, model: TextModel, openai: dict[str, Task]) -> None:
         self._model = model
+        self._openai = openai
         self._natural = next(iter(model.tasks))
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
@@ -43,9 +45,9 @@ class SpecialistApp:
         if (method, path) == ("GET", "/health"):
             return 200, {"status": "ok", "task": self._natural, **self._model.facts}
         name = self._natural if path == INFER else path.removeprefix(f"{INFER}/")
-        if method != "POST" or not path.startswith(INFER):
+        task = self._openai.get(path) or self._model.tasks.get(name)
+        if method != "POST" or not (task or path.startswith(INFER)):
             return 404, _error(f"There is no {method} {path} here; ask GET /health or POST /infer.")
-        task = self._model.tasks.get(name)
         if task is None:
             return 422, _error(f"These weights serve {' and '.join(self._model.tasks)}, and not {name}.")
         try:
@@ -101,10 +103,11 @@ def main() -> None:
     places = places_of(options.model, options.converted)
     try:
         layout = read_layout(options.model)
-        model = TextModel(layout, Tokenization(layout, places), open_engine(layout, places, options.threads))
+        tokenization = Tokenization(layout, places)
+        model = TextModel(layout, tokenization, open_engine(layout, places, options.threads))
     except BadModel as error:
         refuse_weights(str(error))
-    serve(SpecialistApp(model), options)
+    serve(SpecialistApp(model, openai_tasks(model, tokenization.decode)), options)
 
 
 if __name__ == "__main__":

@@ -95,6 +95,10 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   recallMemory: 'viewer',
 
   createChatCompletion: 'operator',
+  createEmbedding: 'operator',
+  createModeration: 'operator',
+  createRerank: 'operator',
+  createCohereRerank: 'operator',
   listChatModels: 'viewer',
   getChatModel: 'viewer',
 

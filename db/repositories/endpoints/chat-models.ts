@@ -5,12 +5,19 @@ import { disabledByOwner } from '../models/config-lifecycle.ts'
 
 const AT_ONCE = 1_000
 
-/** Lists the models that an account can chat with, newest first: its own active endpoints, and those offered to all. */
-export async function listChatModels(db: Kysely<Database>, accountId: string): Promise<ChatModelRow[]> {
+/**
+ * Lists the models of some task types that an account can use, newest first: its own active endpoints, and those offered
+ * to all.
+ */
+export async function listModels(
+  db: Kysely<Database>,
+  accountId: string,
+  taskTypes: readonly string[],
+): Promise<ChatModelRow[]> {
   const rows: ChatModelRow[] = []
   // The list has no pages on the wire. The query is paged, so that no page holds a connection for long.
   for (let before: string | undefined; ; before = rows.at(-1)?.id) {
-    const page = await chatModels(db, accountId)
+    const page = await offeredModels(db, accountId, taskTypes)
       .$if(before !== undefined, (qb) => qb.where('endpoint.id', '<', before ?? ''))
       .orderBy('endpoint.id', 'desc')
       .limit(AT_ONCE)
@@ -20,13 +27,13 @@ export async function listChatModels(db: Kysely<Database>, accountId: string): P
   }
 }
 
-/** Finds one of these models by id or name. Of other accounts' endpoints only base models have a name here. */
+/** Finds a model to chat with by id or name. Of other accounts' endpoints only base models have a name here. */
 export function findChatModel(
   db: Kysely<Database>,
   accountId: string,
   by: { id: string } | { name: string },
 ): Promise<ChatModelRow | undefined> {
-  const rows = chatModels(db, accountId)
+  const rows = offeredModels(db, accountId, CHAT_TASK_TYPES)
   if ('id' in by) return rows.where('endpoint.id', '=', by.id).executeTakeFirst()
   return rows
     .where('endpoint.name', '=', by.name)
@@ -36,7 +43,7 @@ export function findChatModel(
     .executeTakeFirst()
 }
 
-function chatModels(db: Kysely<Database>, accountId: string) {
+function offeredModels(db: Kysely<Database>, accountId: string, taskTypes: readonly string[]) {
   return db
     .selectFrom('endpoint')
     .innerJoin('model_version', 'model_version.id', 'endpoint.version_id')
@@ -53,7 +60,7 @@ function chatModels(db: Kysely<Database>, accountId: string) {
     ])
     .where('endpoint.deleted_at', 'is', null)
     .where('endpoint.status', 'in', ['active', 'deprecated'])
-    .where('endpoint.task_type', 'in', CHAT_TASK_TYPES)
+    .where('endpoint.task_type', 'in', [...taskTypes])
     .where('model_version.lifecycle_status', '<>', 'disabled')
     .where((eb) => eb.not(disabledByOwner()))
     .where((eb) =>
@@ -68,4 +75,4 @@ function chatModels(db: Kysely<Database>, accountId: string) {
     )
 }
 
-export type ChatModelRow = Awaited<ReturnType<ReturnType<typeof chatModels>['execute']>>[number]
+export type ChatModelRow = Awaited<ReturnType<ReturnType<typeof offeredModels>['execute']>>[number]

@@ -55,6 +55,10 @@ class Tokenization:
             texts = [_each(text, str.lower) for text in texts]
         return self._encode(texts, CHARACTERS * self.max_tokens)
 
+    def decode(self, ids: Sequence[int]) -> str:
+        """Returns the text of tokens, without those that only mark its ends."""
+        return self._tokenizer.decode(list(ids), skip_special_tokens=True)
+
     def prompt_tokens(self, prompt: str) -> int:
         """Returns the number of tokens that a text with this prompt begins with."""
         encoding = self._tokenizer.encode(prompt)

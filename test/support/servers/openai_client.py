@@ -62,7 +62,11 @@ def until_refused(client):
         client.models.list()
 
 
-CALLS = {each.__name__: each for each in (list_models, retrieve, chat, stream, put_together, until_refused)}
+def embed(client, **asked):
+    return [one.embedding for one in client.embeddings.create(**asked).data]
+
+
+CALLS = {each.__name__: each for each in (list_models, retrieve, chat, stream, put_together, until_refused, embed)}
 
 
 def complaint(error):

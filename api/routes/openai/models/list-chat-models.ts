@@ -1,18 +1,22 @@
 import * as chatModelRepository from '../../../../db/repositories/endpoints/chat-models.ts'
-import { ChatModelList } from '../../../../schemas/openai.ts'
+import { CHAT_TASK_TYPES } from '../../../../domain/chat/chat.ts'
+import { ChatModelList, ChatModelsQuery } from '../../../../schemas/openai.ts'
 import { route } from '../../../http/route.ts'
 import { presentChatModel } from './present.ts'
 
 export const listChatModels = route({
   operationId: 'listChatModels',
-  summary: 'List the models to chat with: your own and the approved public ones',
+  summary:
+    'List the models to chat with, or those of another task type: your own and the approved public ones',
   method: 'GET',
   path: '/models',
   auth: 'api-key',
+  query: ChatModelsQuery,
   success: { status: 200, schema: ChatModelList },
 
-  async handler({ caller: { accountId } }, { db }) {
-    const rows = await chatModelRepository.listChatModels(db, accountId)
+  async handler({ caller: { accountId }, query: { task_type } }, { db }) {
+    const taskTypes = task_type === undefined ? CHAT_TASK_TYPES : [task_type]
+    const rows = await chatModelRepository.listModels(db, accountId, taskTypes)
     return { object: 'list', data: rows.map((row) => presentChatModel(row, accountId)) }
   },
 })

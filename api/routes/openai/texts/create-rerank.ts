@@ -1,0 +1,31 @@
+import { CreateRerank, Reranking } from '../../../../schemas/openai-texts.ts'
+import { route } from '../../../http/route.ts'
+import { MAX_INFER_BYTES } from '../../../inference/admit.ts'
+import { answerTexts, type TextsRoute } from './answer-texts.ts'
+
+const SERVED: TextsRoute = {
+  path: '/v1/rerank',
+  serves: (taskType) => taskType === 'rerank',
+  words: 'for reranking',
+}
+
+/** The same route under `/v1`, where Jina's and vLLM's clients look for it, and under `/v2`, where Cohere's do. */
+const rerank = (operationId: string) =>
+  route({
+    operationId,
+    summary: 'Order documents by how well they answer a query',
+    method: 'POST',
+    path: '/rerank',
+    auth: 'api-key',
+    admitsWork: true,
+    isHot: true,
+    body: CreateRerank,
+    maxBodyBytes: MAX_INFER_BYTES,
+    success: { status: 200, schema: Reranking },
+    errors: ['not_found', 'forbidden', 'conflict', 'model_cold', 'no_capacity', 'unavailable'],
+
+    handler: (request, services) => answerTexts(services, request, SERVED),
+  })
+
+export const createRerank = rerank('createRerank')
+export const createCohereRerank = rerank('createCohereRerank')
