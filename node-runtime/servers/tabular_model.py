@@ -63,6 +63,20 @@ def read_instances(body: Any) -> list[Mapping[str, Any]]:
     return instances
 
 
+def read_texts(value: Any) -> tuple[list[str], bool]:
+    """Returns the texts of a request that holds one or many, and whether it holds one."""
+    if isinstance(value, str):
+        return [value], True
+    if not isinstance(value, list) or not value:
+        raise InputProblem("text must be a text or a list of texts, at least one.", "/text")
+    if len(value) > MOST_INSTANCES:
+        raise InputProblem(f"text has {len(value)} entries; at most {MOST_INSTANCES} are taken.", "/text")
+    for index, text in enumerate(value):
+        if not isinstance(text, str):
+            raise InputProblem(f"text[{index}] must be a text.", f"/text/{index}")
+    return value, False
+
+
 class _Columns:
     def __init__(self, manifest: Mapping[str, Any]) -> None:
         self._encoder = RowEncoder([Feature.from_json(body) for body in manifest["features"]])

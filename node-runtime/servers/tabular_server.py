@@ -7,6 +7,7 @@ import asyncio
 import os
 import re
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -18,7 +19,7 @@ from answers import InputProblem
 from asgi import BodyTooLarge, Receive, Send, read_body, refuse_weights, send_json, serve, server_arguments
 from hearth_trainers.files import BadModelFile
 from lightgbm_native import LightGBMError
-from tabular_model import Model, load_model, read_instances
+from tabular_model import Model, load_model, read_instances, read_texts
 
 LARGEST_BODY = 16 << 20
 # Messages of LightGBM about a file that is not a model. It uses other messages for memory and for
@@ -33,6 +34,7 @@ class TabularApp:
 
     def __init__(self, manifest: dict[str, Any], model: Model) -> None:
         self._model = model
+        self._text_column = manifest["text"]["column"] if manifest["task"] == "text_classification" else None
         self._health = {"status": "ok", "task": manifest["task"], "target": manifest["target"]}
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
@@ -48,10 +50,7 @@ class TabularApp:
         if route != ("POST", "/infer"):
             return 404, _error(f"There is no {route[0]} {route[1]} here; ask GET /health or POST /infer.")
         try:
-            instances = read_instances(orjson.loads(await read_body(receive, LARGEST_BODY)))
-            if len(instances) <= INLINE_INSTANCES:
-                return 200, {"predictions": self._model.predict(instances)}
-            return 200, {"predictions": await asyncio.to_thread(self._model.predict, instances)}
+            return 200, await self._result(orjson.loads(await read_body(receive, LARGEST_BODY)))
         except InputProblem as problem:
             return 422, _error(str(problem), problem.path)
         except orjson.JSONDecodeError as error:
@@ -61,6 +60,21 @@ class TabularApp:
         except Exception as error:
             print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
             return 500, _error("The model failed on this request.")
+
+
+    async def _result(self, body: Any) -> dict[str, Any]:
+        column = self._text_column
+        if column is None or not isinstance(body, dict) or "instances" in body or "text" not in body:
+            return {"predictions": await self._predict(read_instances(body))}
+        texts, is_one = read_texts(body["text"])
+        predictions = await self._predict([{column: text} for text in texts])
+        results = [{"label": one["label"], "scores": one["probabilities"]} for one in predictions]
+        return results[0] if is_one else {"results": results}
+
+    async def _predict(self, instances: Sequence[Mapping[str, Any]]) -> list[Any]:
+        if len(instances) <= INLINE_INSTANCES:
+            return self._model.predict(instances)
+        return await asyncio.to_thread(self._model.predict, instances)
 
 
 def _error(message: str, path: str | None = None) -> dict[str, Any]:

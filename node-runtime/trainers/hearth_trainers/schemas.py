@@ -50,6 +50,28 @@ def class_schema(classes: Sequence[Any]) -> dict[str, Any]:
     }
 
 
+def with_text_input(schema: dict[str, Any]) -> dict[str, Any]:
+    """Adds `text`, one text or a list of them, to the schema of instances. The server checks that one of the two is
+    there, because clients of tools refuse alternatives at the top of a schema."""
+    text = {"type": "string"}
+    texts = {"type": "array", "minItems": 1, "maxItems": MOST_INSTANCES, "items": text}
+    named = {"description": "One text, or a list of them, in place of instances.", "anyOf": [text, texts]}
+    return {"type": "object", "properties": {**schema["properties"], "text": named}, "minProperties": 1}
+
+
+def with_text_output(schema: dict[str, Any], classes: Sequence[Any]) -> dict[str, Any]:
+    """Adds the answer to `text` to the schema of predictions: `{label, scores}`, for a list in `results`."""
+    prediction = class_schema(classes)["properties"]
+    verdict = {"label": prediction["label"], "scores": prediction["probabilities"]}
+    required = list(verdict)
+    results = {"type": "array", "items": {"type": "object", "properties": verdict, "required": required}}
+    return {
+        "type": "object",
+        "properties": {**schema["properties"], **verdict, "results": results},
+        "anyOf": [{"required": schema["required"]}, {"required": required}, {"required": ["results"]}],
+    }
+
+
 def label_name(label: Any) -> str:
     """Returns a label as the name of a JSON member."""
     if isinstance(label, bool):

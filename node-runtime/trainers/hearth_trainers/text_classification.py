@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 from .errors import JobError, no_such_column
 from .labels import Labels, class_metrics, class_weights, present, read_labels, split_by_class
 from .run import Outcome, Run
-from .schemas import class_schema, instances_schema, predictions_schema
+from .schemas import class_schema, instances_schema, predictions_schema, with_text_input, with_text_output
 from .tabular import EXAMPLES, rows_with, target_column
 from .words import words_of
 
@@ -62,8 +62,8 @@ def train(run: Run) -> Outcome:
         task="text_classification",
         target=target,
         metrics=class_metrics(labels, check, learner.predict_proba(x[check])),
-        input_schema=instances_schema({column: {"type": "string"}}, [column]),
-        output_schema=predictions_schema(class_schema(labels.classes)),
+        input_schema=with_text_input(instances_schema({column: {"type": "string"}}, [column])),
+        output_schema=with_text_output(predictions_schema(class_schema(labels.classes)), labels.classes),
         example_input={"instances": [{column: texts[row]} for row in examples]},
         example_output={"predictions": present(labels, learner.predict_proba(x[examples]))},
         model_file="model.npz",

@@ -101,6 +101,32 @@ describe('the model server', () => {
     assert.match(refused.body.error?.message ?? '', /text must be a text, not a list/)
   })
 
+  it('answers a text, or a list of them, as other classifiers of texts do', async () => {
+    using folder = temporaryFolder()
+    await using server = await trainAndServe(folder.path, 'text-classification', reviews(120))
+    const texts = ['a lovely, superb chair', '']
+
+    const { body: rows } = await server.post({ instances: texts.map((text) => ({ text })) })
+    const { body: one } = await server.post({ text: texts[0] })
+    const { body: many } = await server.post({ text: texts })
+
+    const expected = (rows.predictions as { label: string; probabilities: object }[]).map(
+      ({ label, probabilities }) => ({ label, scores: probabilities }),
+    )
+    assert.deepEqual(one, expected[0])
+    assert.deepEqual(many, { results: expected })
+    for (const [sent, path] of [
+      [{ text: 5 }, '/text'],
+      [{ text: [] }, '/text'],
+      [{ text: ['a', 5] }, '/text/1'],
+      [{}, '/instances'],
+    ] as const) {
+      const { status, body } = await server.post(sent)
+      assert.equal(status, 422)
+      assert.equal(body.error?.path, path)
+    }
+  })
+
   it('answers its health, refuses other paths, and ends on SIGTERM', async () => {
     using folder = temporaryFolder()
     await using server = await trainAndServe(folder.path, 'tabular-regression', houses(60))

@@ -129,6 +129,9 @@ export interface ModelServer extends AsyncDisposable {
 
 interface ServerAnswer {
   predictions?: unknown[]
+  label?: unknown
+  scores?: Record<string, number>
+  results?: unknown[]
   error?: { message: string; path?: string }
 }
 
