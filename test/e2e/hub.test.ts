@@ -1,23 +1,30 @@
 import assert from 'node:assert/strict'
 import { filesOf, llamaRepo } from '../support/builders/hub-repos.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
-import { makeTinyLlm, requireLlm } from '../support/builders/tiny-llm.ts'
+import { makeTinyLlm } from '../support/builders/tiny-llm.ts'
+import { requireSpecialist, tinySpecialist } from '../support/builders/tiny-specialist.ts'
 import { startHub, type TestHub } from '../support/servers/hub-server.ts'
 import { until } from '../support/servers/node.ts'
 import { dataDirectory, startTestPlatform, type TestPlatform } from '../support/servers/platform.ts'
 
 const BUILDER = '/api/builder/v1'
 
-describe('a language model of the hub', function () {
+describe('a model of the hub', function () {
   this.timeout(600_000)
   const stack = new AsyncDisposableStack()
   let hub: TestHub
   let platform: TestPlatform
-  before(requireLlm)
+  before(requireSpecialist)
   before(async () => {
     const folder = stack.use(temporaryFolder())
     await makeTinyLlm(folder.path)
-    hub = stack.use(await startHub(llamaRepo('acme/chatty', { files: await filesOf(folder.path) })))
+    const moderator = await filesOf(await tinySpecialist({ kind: 'moderation', architecture: 'distilbert' }))
+    hub = stack.use(
+      await startHub(
+        llamaRepo('acme/chatty', { files: await filesOf(folder.path) }),
+        llamaRepo('acme/moderator', { files: moderator, pipelineTag: 'text-classification' }),
+      ),
+    )
     const directory = stack.use(dataDirectory())
     platform = stack.use(
       await startTestPlatform(directory.path, { env: { HEARTH_HUB_ENDPOINT: hub.url, HEARTH_PORT: '0' } }),
@@ -39,7 +46,12 @@ describe('a language model of the hub', function () {
     return { status: answer.status, body: (await answer.json()) as any }
   }
 
-  it('is registered in one call, downloaded by its first request, tested, and then ready to chat', async () => {
+  const registry = async (modelId: string) =>
+    (await call('GET', `${BUILDER}/models/registry`)).body.models.find(
+      (one: { model_config_id: string }) => one.model_config_id === modelId,
+    )
+
+  it('that is a language model is registered in one call, downloaded by its first request, tested, and then ready to chat', async () => {
     const entry = await call('GET', `${BUILDER}/models/hf/acme%2Fchatty/info`)
     assert.equal(entry.body.compatibility.status, 'compatible', JSON.stringify(entry.body))
     const order = { repo_id: 'acme/chatty', task_type: 'text-generation' }
@@ -53,11 +65,7 @@ describe('a language model of the hub', function () {
     assert.equal(asked.body.status, 'succeeded', JSON.stringify(asked.body))
     assert.equal(hub.downloads('model.safetensors'), 1)
 
-    const registry = async () =>
-      (await call('GET', `${BUILDER}/models/registry`)).body.models.find(
-        (one: { model_config_id: string }) => one.model_config_id === model_config_id,
-      )
-    await until(async () => (await registry()).lifecycle_status === 'ready')
+    await until(async () => (await registry(model_config_id)).lifecycle_status === 'ready')
     const chat = await call('POST', '/v1/chat/completions', {
       model: model_name,
       messages: [{ role: 'user', content: 'Hello' }],
@@ -65,5 +73,19 @@ describe('a language model of the hub', function () {
     })
     assert.equal(chat.status, 200, JSON.stringify(chat.body))
     assert.equal(chat.body.choices.length, 1)
+  })
+
+  it('that moderates is converted and answers by its task type, in its test as well', async () => {
+    const order = { repo_id: 'acme/moderator', task_type: 'moderation' }
+    const registered = await call('POST', `${BUILDER}/models/hf/register`, order)
+    assert.equal(registered.status, 201, JSON.stringify(registered.body))
+    const { test_request, model_config_id } = registered.body
+
+    const path = new URL(test_request.url).pathname
+    const asked = await call('POST', path, { ...test_request.body, sync_timeout_s: 120 })
+
+    assert.equal(asked.body.status, 'succeeded', JSON.stringify(asked.body))
+    assert.deepEqual(Object.keys(asked.body.result.categories), ['hate', 'threat', 'spam'])
+    await until(async () => (await registry(model_config_id)).lifecycle_status === 'ready')
   })
 })

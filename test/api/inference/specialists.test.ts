@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Embeddings } from '../../../api/memory/embeddings.ts'
 import { AdminClient } from '../../../cli/admin-client.ts'
 import { importModel } from '../../../cli/commands/models.ts'
 import type { ImportedModel } from '../../../schemas/model-import.ts'
+import { buildEndpoint } from '../../support/builders/build-endpoint.ts'
 import {
   requireSpecialist,
   type TinySpecialist,
@@ -9,7 +12,11 @@ import {
   tinySpecialists,
 } from '../../support/builders/tiny-specialist.ts'
 import { OPERATIONS_KEY } from '../../support/servers/api.ts'
-import { type InferenceWorld, startInferenceWorld } from '../../support/servers/inference-world.ts'
+import {
+  type InferenceWorld,
+  startInferenceWorld,
+  type WorldNode,
+} from '../../support/servers/inference-world.ts'
 import { until } from '../../support/servers/node.ts'
 import { probeSpecialists } from '../../support/servers/specialist.ts'
 
@@ -26,12 +33,13 @@ describe('specialists', function () {
   this.timeout(600_000)
   const stack = new AsyncDisposableStack()
   let world: InferenceWorld
+  let node: WorldNode
   before(requireSpecialist)
   before(async () => {
     await tinySpecialists(KINDS)
     world = stack.use(await startInferenceWorld())
     stack.use(await world.control())
-    stack.use(await world.node({ realCatalog: true, memoryMb: 6_000, accountId: world.accountId }))
+    node = stack.use(await world.node({ realCatalog: true, memoryMb: 6_000, accountId: world.accountId }))
   })
   after(() => stack.disposeAsync())
 
@@ -119,5 +127,106 @@ describe('specialists', function () {
       assert.ok(first.usage.total_tokens > 0)
       assert.deepEqual((await world.task(warm.body.task_id)).result, first)
     }
+  })
+
+  it('serves moderation and classification of the same weights from one server', async () => {
+    const kind: TinySpecialist = { kind: 'moderation', architecture: 'distilbert' }
+    const model = await imports(kind)
+    const { db } = world.api.database
+    const other = await buildEndpoint(db, world.accountId, {
+      name: 'both-tasks',
+      version_id: model.version_id,
+      model_key: model.model_key,
+      runtime_profile: model.runtime_profile,
+      task_type: 'classification',
+    })
+    const input = { text: 'I hate you' }
+
+    const moderated = await infer(model.endpoint_id, { input, sync_timeout_s: 120 })
+    const classified = await infer(other.id, { input, sync_timeout_s: 120 })
+
+    const { flagged, categories, scores } = moderated.body.result
+    assert.deepEqual(Object.keys(categories), ['hate', 'threat', 'spam'])
+    assert.equal(flagged, Object.values(categories).includes(true))
+    assert.deepEqual(classified.body.result.scores, scores)
+    assert.equal(classified.body.result.model, 'both-tasks')
+    const servers = node.parts.driver.running.filter(({ name }) => name === `model-${model.model_key}`)
+    assert.equal(servers.length, 1)
+  })
+
+  it('refuse inputs with the field, at the gateway or from the model', async () => {
+    const [embeddings, rerank] = [
+      await imports({ kind: 'embeddings' }),
+      await imports({ kind: 'rerank', architecture: 'xlm-roberta' }),
+    ]
+    for (const [model, input, field] of [
+      [embeddings, { text: 5 }, 'text'],
+      [embeddings, {}, 'text'],
+      [embeddings, { text: 'a', dimensions: 0 }, 'dimensions'],
+      [embeddings, { text: 'a', truncate: 'no' }, 'truncate'],
+      [rerank, { query: 'a', documents: [] }, 'documents'],
+      [rerank, { query: 'a', documents: ['b', 5] }, 'documents'],
+    ] as const) {
+      const { status, body, text } = await infer(model.endpoint_id, { input })
+
+      assert.equal(status, 422, text)
+      assert.ok(body.detail[0].loc.includes(field), text)
+    }
+    const long = { text: 'the lazy dog '.repeat(200), truncate: false }
+    const refused = await infer(embeddings.endpoint_id, { input: long, sync_timeout_s: 120 })
+    assert.equal(refused.body.status, 'failed')
+    assert.match(refused.body.message, /text is longer than the 128 tokens that this model takes/)
+  })
+
+  it('refuse weights that are for another task', async () => {
+    const client = new AdminClient(world.api.baseUrl, OPERATIONS_KEY)
+    const path = await tinySpecialist({ kind: 'rerank' })
+    const order = { name: 'for-tables', path, task: 'regression', profile: 'specialist-onnx' }
+    await assert.rejects(
+      importModel(client, { ...order, accountId: world.accountId }),
+      /specialist-onnx serves embeddings, rerank, moderation, classification/,
+    )
+    const model = await imports({ kind: 'rerank', architecture: 'xlm-roberta' }, 'embeddings')
+
+    const asked = await infer(model.endpoint_id, { input: { text: 'Hello' }, sync_timeout_s: 120 })
+
+    assert.equal(asked.body.status, 'failed')
+  })
+
+  it('fail or repeat what is under way when the server is killed, and serve on', async () => {
+    const kind: TinySpecialist = { hidden: 256, layers: 6 }
+    const model = await imports(kind)
+    const input = { text: Array.from({ length: 1_500 }, (_, i) => `the quick brown fox ${i}`) }
+    await resultOf((await infer(model.endpoint_id, { input: { text: 'Hello' }, sync: false })).body.task_id)
+    await until(() => world.api.services.links.placement.count(model.model_key).warm === 1)
+
+    const asked = infer(model.endpoint_id, { input, sync_timeout_s: 60 })
+    await sleep(300)
+    const [server] = node.parts.driver.running.filter(({ name }) => name === `model-${model.model_key}`)
+    process.kill((await server?.pid()) ?? 0, 'SIGKILL')
+    const { body } = await asked
+
+    assert.ok(['failed', 'queued', 'succeeded'].includes(body.status), JSON.stringify(body).slice(0, 300))
+    if (body.status === 'failed') assert.match(body.message, /broke off|ended/)
+    const after = async () => infer(model.endpoint_id, { input: { text: 'Hello' }, sync_timeout_s: 60 })
+    await until(async () => (await after()).body.status === 'succeeded', 60_000)
+  })
+
+  it('give the memory of the platform its vectors', async () => {
+    const model = await imports({ kind: 'embeddings' })
+    const embeddings = new Embeddings(world.api.services, model.name)
+    const signal = AbortSignal.timeout(120_000)
+    const [expected] = await probeSpecialists([
+      { ask: 'embed', folder: await tinySpecialist({ kind: 'embeddings' }), texts: DOCUMENTS },
+    ])
+
+    await embeddings.load(world.accountId, signal)
+    const many = await embeddings.embed(world.accountId, DOCUMENTS, signal)
+    const one = await embeddings.embed(world.accountId, DOCUMENTS.slice(0, 1), signal)
+
+    assert.equal(await embeddings.modelKey(), model.model_key)
+    for (const [i, vector] of (many ?? []).entries()) near([...(vector ?? [])], expected?.[i] ?? [])
+    assert.equal(many?.length, DOCUMENTS.length)
+    near([...(one?.[0] ?? [])], expected?.[0] ?? [])
   })
 })

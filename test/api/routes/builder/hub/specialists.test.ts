@@ -1,0 +1,155 @@
+import assert from 'node:assert/strict'
+import { safetensors } from '../../../../support/builders/hub-repos.ts'
+import { startApi, type TestApi } from '../../../../support/servers/api.ts'
+import { type HubRepo, startHub, type TestHub } from '../../../../support/servers/hub-server.ts'
+
+const json = (value: object) => Buffer.from(JSON.stringify(value))
+const MODULES = ['Transformer', 'Pooling', 'Normalize'].map((name, idx) => ({
+  idx,
+  path: '',
+  type: `sentence_transformers.models.${name}`,
+}))
+
+/** A repository of a text encoder, as small as possible; its weights cannot be used. */
+function encoderRepo(repoId: string, config: object, overrides: Partial<HubRepo> = {}): HubRepo {
+  const whole = {
+    model_type: 'bert',
+    hidden_size: 64,
+    num_hidden_layers: 2,
+    num_attention_heads: 4,
+    ...config,
+  }
+  return {
+    repoId,
+    files: {
+      'README.md': Buffer.from('# an encoder'),
+      'config.json': json(whole),
+      'tokenizer.json': json({}),
+      'vocab.txt': Buffer.from('a\n'),
+      'model.safetensors': safetensors(1_000),
+      'pytorch_model.bin': Buffer.alloc(10),
+      'modules.json': json(MODULES),
+      '1_Pooling/config.json': json({ pooling_mode_mean_tokens: true }),
+      'config_sentence_transformers.json': json({}),
+      'sentence_bert_config.json': json({}),
+      'onnx/model.onnx': Buffer.alloc(9),
+      'onnx/model_quantized.onnx': Buffer.alloc(9),
+    },
+    licence: 'apache-2.0',
+    pipelineTag: 'sentence-similarity',
+    downloads: 100,
+    ...overrides,
+  }
+}
+
+const labels = (count: number) => ({
+  id2label: Object.fromEntries(Array.from({ length: count }, (_, i) => [i, `l${i}`])),
+})
+const CLASSIFIER = { architectures: ['DistilBertForSequenceClassification'], ...labels(3) }
+const RERANKER = { architectures: ['XLMRobertaForSequenceClassification'], ...labels(1) }
+
+describe('specialists on the hub', () => {
+  let hub: TestHub
+  let api: TestApi
+  let key: string
+  before(async () => {
+    const bert = { architectures: ['BertModel'] }
+    const dense = { type: 'sentence_transformers.models.Dense', path: '2_Dense' }
+    const { 'model.safetensors': _weights, ...withoutWeights } = encoderRepo('', bert).files
+    hub = await startHub(
+      encoderRepo('acme/embedder', bert),
+      encoderRepo('acme/only-onnx', bert, { files: withoutWeights }),
+      encoderRepo('acme/dense', bert, {
+        files: { ...encoderRepo('', bert).files, 'modules.json': json([...MODULES, dense]) },
+      }),
+      encoderRepo('acme/classifier', CLASSIFIER, { pipelineTag: 'text-classification' }),
+      encoderRepo('acme/reranker', RERANKER, { pipelineTag: 'text-ranking', downloads: 50 }),
+      encoderRepo('acme/long', { architectures: ['LongformerModel'] }, { pipelineTag: 'feature-extraction' }),
+    )
+    api = await startApi({ env: { HEARTH_HUB_ENDPOINT: hub.url } })
+    ;({ key } = await api.account())
+  })
+  after(async () => {
+    await api[Symbol.asyncDispose]()
+    await hub[Symbol.asyncDispose]()
+  })
+
+  const register = (repo_id: string, task_type: string) =>
+    api.call('POST', '/api/builder/v1/models/hf/register', { key, body: { repo_id, task_type } })
+
+  it('are imported with the files of their layout, and listed with what they take and answer', async () => {
+    for (const [repo, task, field] of [
+      ['acme/embedder', 'embeddings', 'text'],
+      ['acme/classifier', 'moderation', 'text'],
+      ['acme/reranker', 'rerank', 'documents'],
+    ] as const) {
+      const { status, body, text } = await register(repo, task)
+
+      assert.equal(status, 201, text)
+      const endpoint = await api.call('GET', `/api/builder/v1/endpoints/${body.endpoint_id}`, { key })
+      assert.equal(endpoint.body.task_type, task)
+      assert.ok(field in endpoint.body.input_schema.properties)
+      assert.deepEqual(body.test_request.body.input, endpoint.body.example_input)
+      const { runtime_profile } = await api.database.db
+        .selectFrom('model_version')
+        .select('runtime_profile')
+        .where('id', '=', body.version_id)
+        .executeTakeFirstOrThrow()
+      assert.equal(runtime_profile, 'specialist-onnx')
+      const files = await api.database.db
+        .selectFrom('version_file')
+        .select('path')
+        .where('version_id', '=', body.version_id)
+        .orderBy('path')
+        .execute()
+      assert.deepEqual(
+        files.map(({ path }) => path),
+        [
+          '1_Pooling/config.json',
+          'config.json',
+          'config_sentence_transformers.json',
+          'model.safetensors',
+          'modules.json',
+          'onnx/model.onnx',
+          'sentence_bert_config.json',
+          'tokenizer.json',
+          'vocab.txt',
+        ],
+      )
+    }
+    assert.equal((await register('acme/only-onnx', 'embeddings')).status, 201)
+  })
+
+  it('are refused for a task of another kind, with the failing check', async () => {
+    for (const [repo, task, reason] of [
+      ['acme/classifier', 'embeddings', /has a head for another task/],
+      ['acme/classifier', 'rerank', /has 3 labels; a reranker has one/],
+      ['acme/reranker', 'moderation', /has one label and is a reranker/],
+      ['acme/embedder', 'moderation', /has no head for classes/],
+      ['acme/embedder', 'text-generation', /No runtime profile of this platform serves BertModel/],
+      ['acme/long', 'embeddings', /LongformerModel is no encoder/],
+      ['acme/dense', 'embeddings', /wants the module Dense/],
+    ] as const) {
+      // What is imported already is answered again, so a refusal needs an account without it.
+      const other = await api.account()
+      const { status, body } = await api.call('POST', '/api/builder/v1/models/hf/register', {
+        key: other.key,
+        body: { repo_id: repo, task_type: task },
+      })
+
+      assert.equal(status, 422)
+      assert.equal(body.detail[0].type, 'hub_architecture')
+      assert.match(body.error.message, reason)
+    }
+  })
+
+  it('are found under each of their tags, most downloaded first', async () => {
+    const { body } = await api.call('POST', '/api/builder/v1/models/hf/search', {
+      key,
+      body: { query: 'acme', task_type: 'embeddings', only_supported: true },
+    })
+    const found = body.results.map((entry: { repo_id: string }) => entry.repo_id).toSorted()
+
+    assert.deepEqual(found, ['acme/dense', 'acme/embedder', 'acme/only-onnx'])
+  })
+})
