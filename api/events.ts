@@ -34,6 +34,7 @@ export const emit = defineEvents({
   'connection.lost': debug('connection lost', { err: 'error' }),
   'request.timed_out': info('{message}', { request_id: 'string', status: 'number' }),
 
+  'tool.name_taken': warn('a tool is not offered, because another endpoint has its name', { slug: 'string' }),
   'tools.refresh_failed': warn('changes of tools were not read; the next request reads them', {
     err: 'error',
   }),

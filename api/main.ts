@@ -4,6 +4,7 @@ import { createLogger, type Logger } from '../platform/log.ts'
 import { emit } from './events.ts'
 import { openServices } from './open-services.ts'
 import { type Gateway, startGateway } from './server.ts'
+import { registerTools } from './tools/register.ts'
 
 /** The process exits when stopping takes longer, so that it never delays a restart. */
 const STOP_DEADLINE_MS = 9_000
@@ -24,7 +25,11 @@ async function main(): Promise<void> {
     host: config.HEARTH_HOST,
     port: config.HEARTH_PORT,
     baseUrl: config.HEARTH_BASE_URL,
-    open: (baseUrl) => openServices(config, baseUrl, log),
+    async open(baseUrl) {
+      const services = await openServices(config, baseUrl, log)
+      await registerTools(services)
+      return services
+    },
   })
   emit(log, 'gateway.started', {
     base_url: gateway.baseUrl,

@@ -31,6 +31,8 @@ export const emit = defineEvents({
     'nobody can tell whether the memory of a stopped model is back: it counts as free',
     { model_key: 'string', pids: 'number[]', memory_mb: 'number', s: 'number' },
   ),
+  'tool.unconfined': warn('this node runs no tools, because it cannot confine them: {lack}', {}),
+  'tool.start_failed': warn('a tool could not be started', { slug: 'string', err: 'error' }),
   'link.opened': info('link open', { gateway: 'string', link_version: 'number' }),
   'link.lost': warn('no link', { gateway: 'string', reason: 'string', retry_ms: 'number' }),
   'link.interrupted': debug('no link', { gateway: 'string', reason: 'string', retry_ms: 'number' }),

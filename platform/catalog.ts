@@ -1,5 +1,5 @@
-import { readdirSync, readFileSync } from 'node:fs'
-import { dirname, join, relative } from 'node:path'
+import { readdirSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import type { TSchema } from 'typebox'
@@ -11,6 +11,8 @@ import {
   type ModelConfigDetail,
 } from '../schemas/model-config.ts'
 import { RuntimeProfile } from '../schemas/runtime-profile.ts'
+import { badFile, checkedFile, firstFault } from './catalog-files.ts'
+import { loadTools, type ToolFolder } from './catalog-tools.ts'
 
 /** A fault of one value, with its JSON pointer below `hyperparameters`. */
 interface HyperparameterIssue {
@@ -49,6 +51,7 @@ export interface CatalogModel {
 export interface Catalog {
   models: readonly CatalogModel[]
   profiles: readonly RuntimeProfile[]
+  tools: readonly ToolFolder[]
   model(modelId: string): CatalogModel | undefined
   profile(profileId: string): RuntimeProfile | undefined
   /** The config that trains language models of any repository; the first of several. */
@@ -66,7 +69,8 @@ export function loadCatalog(directory = join(ROOT, 'catalog')): Catalog {
   const models = readAll<ModelConfigFile>(join(directory, 'model-configs'), ModelConfigFile, 'model_id').map(
     ({ file, value }) => {
       const profile = profileById.get(value.runtime_profile)
-      if (!profile) throw bad(file, '/runtime_profile', `names no runtime profile: ${value.runtime_profile}`)
+      if (!profile)
+        throw badFile(file, '/runtime_profile', `names no runtime profile: ${value.runtime_profile}`)
       return catalogModel(file, value, profile)
     },
   )
@@ -75,6 +79,7 @@ export function loadCatalog(directory = join(ROOT, 'catalog')): Catalog {
   return {
     models,
     profiles: profiles.map(({ value }) => value),
+    tools: loadTools(join(directory, 'tools')),
     model: (modelId) => modelById.get(modelId),
     profile: (profileId) => profileById.get(profileId),
     tuner: models.find(({ config }) => config.is_active && config.trainer.base === 'required'),
@@ -84,13 +89,13 @@ export function loadCatalog(directory = join(ROOT, 'catalog')): Catalog {
 function catalogModel(file: string, config: ModelConfigFile, profile: RuntimeProfile): CatalogModel {
   const { properties } = config.hyperparameters
   for (const [alias, name] of Object.entries(config.aliases)) {
-    if (!(name in properties)) throw bad(file, `/aliases/${alias}`, `names no hyperparameter: ${name}`)
-    if (alias in properties) throw bad(file, `/aliases/${alias}`, 'is also the name of a hyperparameter')
+    if (!(name in properties)) throw badFile(file, `/aliases/${alias}`, `names no hyperparameter: ${name}`)
+    if (alias in properties) throw badFile(file, `/aliases/${alias}`, 'is also the name of a hyperparameter')
   }
   const validate = compile(file, config.hyperparameters)
   const defaults = Object.fromEntries(Object.entries(properties).map(([name, one]) => [name, one.default]))
   if (!validate(defaults))
-    throw bad(file, '/hyperparameters', `has a default it refuses: ${firstError(validate)}`)
+    throw badFile(file, '/hyperparameters', `has a default it refuses: ${firstFault(validate)}`)
 
   const listEntry = listEntryOf(config)
   return {
@@ -175,39 +180,17 @@ function readAll<T extends object>(
   const files = readdirSync(directory).filter((name) => name.endsWith('.json'))
   return files.toSorted().map((name) => {
     const file = join(directory, name)
-    const value = readJson(file)
-    if (!validate(value)) throw bad(file, pointer(validate), firstError(validate))
-    if (`${String(value[id])}.json` !== name) throw bad(file, `/${id}`, 'differs from the name of the file')
+    const value = checkedFile(file, validate)
+    if (`${String(value[id])}.json` !== name)
+      throw badFile(file, `/${id}`, 'differs from the name of the file')
     return { file, value }
   })
-}
-
-function readJson(file: string): unknown {
-  try {
-    return JSON.parse(readFileSync(file, 'utf8'))
-  } catch (cause) {
-    throw bad(file, '/', `is not JSON: ${cause instanceof Error ? cause.message : String(cause)}`, cause)
-  }
 }
 
 function compile(file: string, schema: HyperparameterSchema): ValidateFunction {
   try {
     return ajv.compile(schema)
   } catch (cause) {
-    throw bad(file, '/hyperparameters', `is no JSON Schema: ${String(cause)}`, cause)
+    throw badFile(file, '/hyperparameters', `is no JSON Schema: ${String(cause)}`, cause)
   }
-}
-
-const pointer = (validate: ValidateFunction): string => validate.errors?.[0]?.instancePath || '/'
-
-function firstError(validate: ValidateFunction): string {
-  const error = validate.errors?.[0]
-  const extra = error?.params['additionalProperty'] as string | undefined
-  return [error?.message ?? 'is not valid', extra && `(${extra})`].filter(Boolean).join(' ')
-}
-
-function bad(file: string, path: string, problem: string, cause?: unknown): Error {
-  return new Error(`The catalog file ${relative(process.cwd(), file)} cannot be used: ${path} ${problem}`, {
-    cause,
-  })
 }

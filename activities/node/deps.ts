@@ -4,6 +4,7 @@ import type { WorkRegistry } from '../../node-runtime/control/work-registry.ts'
 import type { MemoryLedger } from '../../node-runtime/memory/ledger.ts'
 import type { ModelManager } from '../../node-runtime/models/manager.ts'
 import type { ProcessDriver } from '../../node-runtime/processes/process-driver.ts'
+import type { Tools } from '../../node-runtime/tools/tools.ts'
 import type { WeightsCache } from '../../node-runtime/weights/cache.ts'
 import type { Catalog } from '../../platform/catalog.ts'
 import type { Logger } from '../../platform/log.ts'
@@ -18,6 +19,7 @@ export interface NodeDeps {
   readonly control: ControlClient
   readonly driver: ProcessDriver
   readonly models: ModelManager
+  readonly tools: Tools
   /** The models on this disk. */
   readonly weights: WeightsCache
   readonly inventory: NodeInventory

@@ -1,9 +1,11 @@
 import { isChatCapable } from '../../domain/chat/chat.ts'
+import { TOOL_PROFILE } from '../../domain/tools/catalog.ts'
 import { memberBytes } from '../../platform/json-bytes.ts'
 import type { InferBody } from '../../schemas/inference-task.ts'
 import type { Services } from '../services.ts'
 import { type Admitted, callableEndpoint } from './admission.ts'
 import { chatInput } from './chat-input.ts'
+import { requireToolNode } from './tool-nodes.ts'
 
 /** The largest body of a request to a model. */
 export const MAX_INFER_BYTES = 16 * 1024 * 1024
@@ -26,6 +28,7 @@ export async function admit(
   { accountId, keyId, endpointId, body, rawBody, surface }: InferRequest,
 ): Promise<Admitted> {
   const endpoint = await callableEndpoint(services, accountId, endpointId)
+  if (endpoint.runtime_profile === TOOL_PROFILE) requireToolNode(services, { endpoint, accountId })
   const input = memberBytes(rawBody, 'input') ?? Buffer.from(JSON.stringify(body.input))
   const checking = services.inputChecks.check(endpoint, accountId, { value: body.input, json: input })
   if (checking) await checking

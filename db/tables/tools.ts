@@ -1,4 +1,6 @@
-import type { Defaulted, Json } from './columns.ts'
+import type { Insertable, Selectable } from 'kysely'
+import type { CatalogTool } from '../../schemas/catalog-tool.ts'
+import type { Defaulted, Json, Optional } from './columns.ts'
 
 /** The version of an endpoint's tool manifest, and what the next version is compared with. */
 export interface ToolVersionTable {
@@ -20,7 +22,20 @@ export interface EndpointChangeTable {
   changed_at: Defaulted<Date>
 }
 
+/** A tool that the platform offers; its endpoint is how it is called. */
+export interface ToolTable {
+  slug: string
+  origin: 'catalog' | 'operator'
+  definition: Json<CatalogTool>
+  endpoint_id: string
+  removed_at: Optional<Date>
+  updated_at: Defaulted<Date>
+}
+export type ToolRow = Selectable<ToolTable>
+export type NewTool = Insertable<ToolTable>
+
 export interface ToolTables {
+  tool: ToolTable
   tool_version: ToolVersionTable
   endpoint_change: EndpointChangeTable
 }

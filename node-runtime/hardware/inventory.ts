@@ -16,6 +16,8 @@ const MB = 1024 * 1024
 export interface InventoryOptions {
   /** The runtime profiles of the catalog; the inventory leaves out those that this machine cannot run. */
   profiles: readonly Pick<RuntimeProfile, 'profile_id' | 'requires_gpu' | 'driver' | 'tensor_parallel'>[]
+  /** Profiles without a file that this node can run. */
+  ableToRun?: readonly string[]
   /** True when a container engine is available. */
   hasContainers: boolean
   /** Detects how the kernel confines child processes. */
@@ -49,9 +51,12 @@ export async function takeInventory(options: InventoryOptions): Promise<NodeInve
     memory_mb: hardware === 'gpu' && !options.memoryMb ? vramMb : ramMb,
     ram_mb: Math.floor(totalmem() / MB),
     gpus,
-    profiles: options.profiles
-      .filter((profile) => profileLack(profile, has) === undefined)
-      .map(({ profile_id }) => profile_id),
+    profiles: [
+      ...options.profiles
+        .filter((profile) => profileLack(profile, has) === undefined)
+        .map(({ profile_id }) => profile_id),
+      ...(options.ableToRun ?? []),
+    ],
     train_slots: options.trainSlots,
     isolation: {
       process: processIsolation(held),

@@ -26,7 +26,9 @@ import type { Spool } from '../control/spool.ts'
 import type { WorkRegistry } from '../control/work-registry.ts'
 import { emit } from '../events.ts'
 import type { ModelManager } from '../models/manager.ts'
-import { ServeRequest } from './serve-request.ts'
+import type { Tools } from '../tools/tools.ts'
+import { ServeRequest, type Serving } from './serve-request.ts'
+import { ServeTool } from './serve-tool.ts'
 
 const LINK_PATH = '/api/v1/nodes/link'
 const PAUSES_MS = { first: 200, longest: 2_000 }
@@ -47,6 +49,7 @@ export interface GatewayLinkOptions {
   identity: Identity
   inventory: NodeInventory
   models: ModelManager
+  tools: Tools
   spool: Spool
   work: WorkRegistry
   report: () => NodeReport
@@ -68,7 +71,7 @@ interface Inbound {
 export class GatewayLink {
   readonly url: string
   readonly #options: GatewayLinkOptions
-  readonly #serving = new StreamTable<ServeRequest>()
+  readonly #serving = new StreamTable<Serving>()
   readonly #inbound = new Map<number, Inbound>()
   readonly #sink = {
     sendBatch: (kind: FrameType, ackedThrough: number, body: Buffer) =>
@@ -206,7 +209,9 @@ export class GatewayLink {
   #serve(stream: number, meta: RequestMeta, body: Buffer): void {
     const channel = this.#channel
     if (!channel) return
-    const use = this.#options.models.use(meta.model_key)
+    const { models, tools } = this.#options
+    if (tools.has(meta.model_key)) return this.#serveTool(channel, stream, meta.model_key, body)
+    const use = models.use(meta.model_key)
     if (!use) return this.#refuse(stream, 'model_cold', 'the model is not loaded on this node')
 
     const { path, method = 'POST', content_type: contentType = 'application/json' } = meta
@@ -214,6 +219,12 @@ export class GatewayLink {
     const serving = new ServeRequest(channel, stream, use, () => this.#serving.delete(stream))
     this.#serving.set(stream, serving)
     serving.start(request)
+  }
+
+  #serveTool(channel: LinkChannel, stream: number, modelKey: string, input: Buffer): void {
+    const serving = new ServeTool(channel, stream, () => this.#serving.delete(stream))
+    this.#serving.set(stream, serving)
+    void serving.run((signal) => this.#options.tools.run(modelKey, input, signal))
   }
 
   #refuse(stream: number, code: string, message: string): void {

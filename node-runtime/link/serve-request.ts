@@ -19,11 +19,17 @@ export interface ServedRequest {
   body: Buffer
 }
 
+/** A request that this node works on. */
+export interface Serving {
+  /** Ends it at once, because the caller has left. */
+  abort(): void
+}
+
 /**
  * Carries one request from a link to a model server, and the response back. A short response is a single `end` frame. A
  * long or streamed one is sent in chunks, and waits at the model server while the stream has no credit.
  */
-export class ServeRequest implements Dispatcher.DispatchHandler {
+export class ServeRequest implements Serving, Dispatcher.DispatchHandler {
   readonly #channel: LinkChannel
   readonly #stream: number
   readonly #use: ModelUse

@@ -6,9 +6,10 @@ to it once, and the end of the node, for any reason, is read as end-of-file here
 gets its own process group. When it exits, or the node does, all its descendants are killed,
 whatever group or session they moved to.
 
-ORDER is JSON: the confinement of the command (confinement.py), or `null`. The measures in its
-`require` must be in force, otherwise the command is not run. Without a command the launcher only
-tries the measures and prints those in force."""
+ORDER is JSON: the confinement of the command (confinement.py), `{"sandbox": ...}` for a command with
+a root of its own (sandbox.py), or `null`. The measures in `require` of a confinement must be in
+force, otherwise the command is not run. Without a command the launcher only tries the measures and
+prints those in force."""
 
 import ctypes
 import json
@@ -17,9 +18,8 @@ import select
 import signal
 import sys
 
+# The modules that confine a process; each is loaded only where it is needed, because that takes time.
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-
-from confinement import confine
 
 LIFELINE = 3
 PR_SET_PDEATHSIG = 1
@@ -42,10 +42,16 @@ def start(command, order, prctl):
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
     os.set_inheritable(LIFELINE, False)
+    if order is not None and "sandbox" in order:
+        from sandbox import become
+
+        become(order["sandbox"], command)
     # Once confined, this interpreter can no longer read its own library.
     candidates = [os.path.join(folder, command[0]) for folder in os.get_exec_path()]
     program = command[0] if "/" in command[0] else next(filter(os.path.isfile, candidates), command[0])
     if order is not None:
+        from confinement import confine
+
         held = confine(order)
         missing = [name for name, how in order.get("require", {}).items() if held[name] != how]
         if missing:
@@ -107,6 +113,8 @@ def kill_tree(group):
 def main():
     order, command = json.loads(sys.argv[1]), sys.argv[2:]
     if not command:
+        from confinement import confine
+
         print(json.dumps(confine(order)))
         return
     prctl = load_prctl()

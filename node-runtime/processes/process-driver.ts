@@ -18,6 +18,7 @@ import {
   orderOf,
   probeConfinement,
 } from './confinement.ts'
+import { type Sandbox, sandboxOrder } from './sandbox.ts'
 
 /** The longest path of a Unix socket that every system accepts. */
 const LONGEST_SOCKET = 100
@@ -30,8 +31,10 @@ export interface ProcessSpec {
   cwd?: string
   /** The whole environment of the command; by default the harmless part of this process's own. */
   env?: NodeJS.ProcessEnv
-  /** The permissions of the process; undefined for commands that read no untrusted data. */
+  /** The permissions of the process; undefined for commands that read no untrusted data, and for those in a sandbox. */
   confinement: Confinement | undefined
+  /** For a command that sees nothing of this machine; `confinement` is then unset. */
+  sandbox?: Sandbox
   /** From `makeFolder`; one is created when absent. */
   folder?: string
 }
@@ -190,17 +193,18 @@ export class ProcessDriver {
     ])
     const command = [spec.command, ...spec.args]
     const cwd = spec.cwd ?? folder
-    const order =
-      confinement &&
-      orderOf(confinement, {
-        command,
-        folder,
-        cwd,
-        hidden: await realpath(this.#stateDir),
-        // The measures that the node reported at its start must be in force for each child,
-        // otherwise the child does not run.
-        require: await this.held(confinement.network),
-      })
+    const order = spec.sandbox
+      ? await sandboxOrder(spec.sandbox, folder)
+      : confinement &&
+        orderOf(confinement, {
+          command,
+          folder,
+          cwd,
+          hidden: await realpath(this.#stateDir),
+          // The measures that the node reported at its start must be in force for each child,
+          // otherwise the child does not run.
+          require: await this.held(confinement.network),
+        })
     const child = spawn(python, ['-I', '-S', LAUNCHER, JSON.stringify(order ?? null), ...command], {
       stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
       detached: true,
@@ -216,6 +220,7 @@ export class ProcessDriver {
     })
     this.#running.add(managed)
     if (confinement) managed.limitMemory(confinement.memoryMb)
+    if (spec.sandbox) managed.limitMemory(spec.sandbox.memoryMb)
     await writePidFile(pidFile, child, await group)
     return managed
   }

@@ -18,6 +18,8 @@ import { Pins } from '../../node-runtime/models/pins.ts'
 import { ContainerDriver } from '../../node-runtime/processes/container-driver.ts'
 import { gapsOf } from '../../node-runtime/processes/isolation.ts'
 import { ProcessDriver } from '../../node-runtime/processes/process-driver.ts'
+import { openTools } from '../../node-runtime/tools/open-tools.ts'
+import type { Tools } from '../../node-runtime/tools/tools.ts'
 import { WeightsCache } from '../../node-runtime/weights/cache.ts'
 import type { Catalog } from '../../platform/catalog.ts'
 import { type Config, required } from '../../platform/config.ts'
@@ -36,6 +38,7 @@ export interface NodeParts {
   containers: ContainerDriver | undefined
   memory: MemoryLedger
   models: ModelManager
+  tools: Tools
   environments: Environments
   weights: WeightsCache
   spool: Spool
@@ -77,8 +80,17 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
   const reaped = (await driver.reap()) + ((await containers?.reap()) ?? 0)
   if (reaped) emit(log, 'node.leftovers_ended', { reaped })
 
+  const { tools, able } = await openTools({
+    catalog,
+    driver,
+    plainPython: launcherPython,
+    pythonOf: (environment) => pythonOf(environment),
+    workDir: join(dir, 'tools'),
+    log,
+  })
   const inventory = await takeInventory({
     profiles: catalog.profiles,
+    ableToRun: able,
     hasContainers: containers !== undefined,
     held: () => driver.held(),
     memoryMb: config.HEARTH_NODE_MEMORY_MB,
@@ -117,7 +129,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     log,
   })
   await models.init()
-  const report = reporter({ catalog, memory, models, work, environments, isDraining })
+  const report = reporter({ catalog, memory, models, tools, work, environments, isDraining })
   const home = required(config, 'HEARTH_GATEWAY_URL')
   const links = new Links({
     home,
@@ -125,6 +137,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     identity,
     inventory,
     models,
+    tools,
     spool,
     work,
     report,
@@ -155,6 +168,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     containers,
     memory,
     models,
+    tools,
     environments,
     weights,
     spool,
@@ -192,7 +206,7 @@ const joinPool = (config: Config, inventory: NodeInventory) =>
   })
 
 function reporter(
-  parts: Pick<NodeParts, 'catalog' | 'memory' | 'models' | 'work' | 'environments'> &
+  parts: Pick<NodeParts, 'catalog' | 'memory' | 'models' | 'tools' | 'work' | 'environments'> &
     Pick<NodeOptions, 'isDraining'>,
 ) {
   const load = loadMeter()
@@ -207,7 +221,7 @@ function reporter(
     load: load(),
     draining: parts.isDraining(),
     jobs: parts.work.size,
-    models: parts.models.report(),
+    models: [...parts.models.report(), ...parts.tools.report()],
     environments: parts.environments.report(),
   })
 }
@@ -219,9 +233,9 @@ function gpusOf({ gpus, freeByPool }: MemoryLedger): Pick<NodeReport, 'gpus'> {
 
 /** Stops the node's processes, sends the rest of its spool, and closes its links. */
 export async function closeNode(node: NodeParts): Promise<void> {
-  const { models, driver, containers, spool, links, control } = node
+  const { models, tools, driver, containers, spool, links, control } = node
   node.preparing.abort()
-  await models[Symbol.asyncDispose]()
+  await Promise.all([models[Symbol.asyncDispose](), tools[Symbol.asyncDispose]()])
   await Promise.all([
     driver.stopAll({ graceMs: STOP_GRACE_MS }),
     containers?.stopAll({ graceMs: STOP_GRACE_MS }),

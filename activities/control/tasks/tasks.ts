@@ -7,6 +7,7 @@ import type { TaskRow } from '../../../db/tables/inference.ts'
 import { isTerminalTask, MAX_TASK_ATTEMPTS } from '../../../domain/inference-task.ts'
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
 import { PlacementIndex, type PlacementNeed, type Verdict } from '../../../domain/placement/placement.ts'
+import { isToolKey } from '../../../domain/tools/catalog.ts'
 import type { ControlDeps } from '../deps.ts'
 
 export interface PlaceTask {
@@ -154,7 +155,8 @@ function decide(snapshots: readonly NodeSnapshot[], need: PlacementNeed): Decisi
 
   const { node_id: nodeId, warmth } = chosen
   const node = snapshots.find(({ node_id }) => node_id === nodeId)
-  if (node?.sharing !== 'shared') return { nodeId }
+  // Nodes poll no queue for a tool, which starts anew for each request wherever it runs.
+  if (node?.sharing !== 'shared' || isToolKey(need.model_key)) return { nodeId }
   if (warmth === 'warm') return { nodeId, shared: 'warm' }
   const model = node.models.find(({ model_key }) => model_key === need.model_key)
   // When the node already loads the model, the task goes to it directly and shares the load.

@@ -6,6 +6,7 @@ import { ControlError } from '../../../node-runtime/control/client.ts'
 import { keepLease } from '../../../node-runtime/control/lease-keeper.ts'
 import { type ModelUse, ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
 import { withoutPaths } from '../../../node-runtime/models/without-paths.ts'
+import { ToolError } from '../../../node-runtime/tools/tool-error.ts'
 import { unlessAborted } from '../../../platform/async/unless-aborted.ts'
 import type { CompleteTask, FailLease } from '../../../schemas/lease.ts'
 import { MEMORY_HEADER, type TaskClaim } from '../../../schemas/task-claim.ts'
@@ -61,6 +62,7 @@ async function claimTask(deps: NodeDeps, taskId: string, signal: AbortSignal): P
 }
 
 async function infer(deps: NodeDeps, claim: TaskClaim, signal: AbortSignal): Promise<CompleteTask> {
+  if (deps.tools.has(claim.model_key)) return runTool(deps, claim, signal)
   const { models } = deps
   const [model_state, input] = [models.startState(claim.model_key), fetchInput(claim.input_url, signal)]
   // The promise is awaited below; an earlier rejection must not count as unhandled.
@@ -84,6 +86,17 @@ async function infer(deps: NodeDeps, claim: TaskClaim, signal: AbortSignal): Pro
   const environment_ms = models.environmentMs(claim.model_key)
   const result = JSON.parse(text) as CompleteTask['result']
   return { result, inference_time_ms, model_state, ...(model_state !== 'resident' && { environment_ms }) }
+}
+
+async function runTool(deps: NodeDeps, claim: TaskClaim, signal: AbortSignal): Promise<CompleteTask> {
+  const { body } = await fetchInput(claim.input_url, signal)
+  const startedAt = performance.now()
+  const text = await deps.tools.run(claim.model_key, body, signal)
+  return {
+    result: JSON.parse(text.toString()) as CompleteTask['result'],
+    inference_time_ms: Math.round((performance.now() - startedAt) * 100) / 100,
+    model_state: 'resident',
+  }
 }
 
 async function ask(
@@ -134,6 +147,10 @@ function failureOf(err: unknown, signal: AbortSignal): FailLease {
   if (signal.aborted) return { code: 'cancelled', message: 'the work was stopped', retryable: true }
   if (err instanceof InferenceError) {
     return { code: err.retryable ? 'model_failed' : 'input_refused', message, retryable: err.retryable }
+  }
+  if (err instanceof ToolError) {
+    const code = err.isOfNode ? 'no_capacity' : 'input_refused'
+    return { code, message, retryable: err.isOfNode }
   }
   if (err instanceof ModelUnavailableError)
     return { code: err.code, message: withoutPaths(message), retryable: err.code !== 'unusable' }

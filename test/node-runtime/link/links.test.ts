@@ -45,7 +45,7 @@ describe('links of a node', () => {
 
   it('go back to the configured gateway when none of the list has answered for a while', async () => {
     using gateway = await startTeller([NOBODY])
-    const { identity, inventory, models, spool, work } = node.parts
+    const { identity, inventory, models, tools, spool, work } = node.parts
     const told: string[][] = []
     const links = new Links({
       home: gateway.url,
@@ -55,6 +55,7 @@ describe('links of a node', () => {
       identity,
       inventory,
       models,
+      tools,
       spool,
       work,
       log: createLogger('test', 'silent'),

@@ -42,6 +42,8 @@ export interface TestNodeOptions {
   /** The account of the node, which may load models of `addModel` when absent. */
   accountId?: string
   sharing?: NodeSharing
+  /** True to have the tools of the catalog as well. */
+  tools?: boolean
   /** True to use the project's own catalog instead of the tiny model server. */
   realCatalog?: boolean
   /** A model server other than the tiny one, with the path of its requests and its first request. */
@@ -78,7 +80,9 @@ export async function startNode(api: TestApi, options: TestNodeOptions = {}): Pr
     ...(options.cacheDir && { HEARTH_CACHE_DIR: options.cacheDir }),
   })
   const log = createLogger('test-node', process.env.HEARTH_LOG_LEVEL ?? 'silent')
-  const catalog = options.realCatalog ? loadCatalog() : tinyCatalog(join(dir, 'catalog'), options)
+  const tiny = () => tinyCatalog(join(dir, 'catalog'), options)
+  const models = options.realCatalog ? loadCatalog() : tiny()
+  const catalog = { ...models, tools: options.tools ? loadCatalog().tools : [] }
   let draining = false
   const parts = await openNode(config, log, {
     catalog,

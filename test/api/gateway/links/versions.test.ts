@@ -126,13 +126,14 @@ describe('a link between versions', () => {
       sockets.on('headers', (all) => all.push(...headers))
       server.listen(0, '127.0.0.1')
       await once(server, 'listening')
-      const { identity, models, spool, work } = node.parts
+      const { identity, models, tools, spool, work } = node.parts
       const opened = once(sockets, 'connection')
       const link = new GatewayLink({
         url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
         identity,
         inventory: INVENTORY,
         models,
+        tools,
         spool,
         work,
         report: () => reportOf(),

@@ -1,0 +1,19 @@
+import { temporaryError } from '../../domain/errors.ts'
+import type { Services } from '../services.ts'
+import { type Admitted, modelStateOf } from './admission.ts'
+
+const RETRY_AFTER_S = 10
+
+/** Throws a 503 unless a node can run this tool now: tools never run without their confinement. */
+export function requireToolNode(
+  services: Pick<Services, 'links'>,
+  request: Pick<Admitted, 'endpoint' | 'accountId'>,
+): void {
+  if (modelStateOf(services, request) === 'resident') return
+  const { name } = request.endpoint
+  throw temporaryError(
+    'no_capacity',
+    `no connected node can run the tool ${name}: it takes a container engine, or a Linux kernel that lets the node make namespaces`,
+    RETRY_AFTER_S,
+  )
+}

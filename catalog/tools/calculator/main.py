@@ -1,0 +1,121 @@
+import ast
+import json
+import math
+import operator
+import sys
+
+# Results beyond this many bits are refused before they are computed.
+MOST_BITS = 100_000
+MOST_FACTORIAL = 5_000
+sys.set_int_max_str_digits(0)
+
+OPERATORS = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.UAdd: operator.pos,
+    ast.USub: operator.neg,
+}
+CONSTANTS = {"pi": math.pi, "e": math.e, "tau": math.tau}
+FUNCTIONS = {
+    name: getattr(math, name)
+    for name in """sqrt exp log log2 log10 sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh
+        degrees radians hypot floor ceil trunc gcd lcm isqrt cbrt""".split()
+    if hasattr(math, name)
+} | {"ln": math.log, "abs": abs, "min": min, "max": max, "round": round}
+
+
+class Refused(Exception):
+    """The expression cannot be computed; the message is for its author."""
+
+
+def power(base, exponent):
+    if isinstance(base, int) and isinstance(exponent, int) and abs(base).bit_length() * abs(exponent) > MOST_BITS:
+        raise Refused(f"the power has more than {MOST_BITS} bits")
+    result = base**exponent
+    if isinstance(result, complex):
+        raise Refused("the power of a negative number is not a real number")
+    return result
+
+
+def product(left, right):
+    if isinstance(left, int) and isinstance(right, int) and left.bit_length() + right.bit_length() > MOST_BITS:
+        raise Refused(f"the product has more than {MOST_BITS} bits")
+    return left * right
+
+
+def factorial(number):
+    if not isinstance(number, int) or not 0 <= number <= MOST_FACTORIAL:
+        raise Refused(f"factorial takes a whole number from 0 to {MOST_FACTORIAL}")
+    return math.factorial(number)
+
+
+def choose(number, chosen):
+    if not all(isinstance(one, int) and 0 <= one <= MOST_FACTORIAL for one in (number, chosen)):
+        raise Refused(f"comb takes two whole numbers from 0 to {MOST_FACTORIAL}")
+    return math.comb(number, chosen)
+
+
+OPERATORS[ast.Pow] = power
+OPERATORS[ast.Mult] = product
+FUNCTIONS |= {"factorial": factorial, "comb": choose, "pow": power}
+
+
+def value(node):
+    match node:
+        case ast.Expression(body=body):
+            return value(body)
+        case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
+            return number
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
+            return OPERATORS[type(op)](value(left), value(right))
+        case ast.UnaryOp(operand=operand, op=op) if type(op) in OPERATORS:
+            return OPERATORS[type(op)](value(operand))
+        case ast.Name(id=name) if name in CONSTANTS:
+            return CONSTANTS[name]
+        case ast.Name(id=name):
+            raise Refused(f"{name} is not known; constants are {', '.join(CONSTANTS)}")
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in FUNCTIONS:
+            return FUNCTIONS[name](*map(value, args))
+        case ast.Call(func=ast.Name(id=name)):
+            raise Refused(f"{name} is no function; there are {', '.join(sorted(FUNCTIONS))}")
+    raise Refused(f"column {getattr(node, 'col_offset', 0) + 1} holds something else than arithmetic")
+
+
+def compute(expression):
+    try:
+        # With `^` for powers, the tree must bind it as `**` does.
+        return value(ast.parse(expression.strip().replace("^", "**"), mode="eval"))
+    except SyntaxError as error:
+        raise Refused(f"it cannot be read at column {error.offset or 1}") from error
+    except ZeroDivisionError as error:
+        raise Refused("it divides by zero") from error
+    except OverflowError as error:
+        raise Refused("a number in it is too large") from error
+    except (RecursionError, MemoryError) as error:
+        raise Refused("it is nested too deeply") from error
+    except (ValueError, TypeError) as error:
+        raise Refused(str(error)) from error
+
+
+def main():
+    with open("/hearth/input/input.json", encoding="utf-8") as file:
+        expression = json.load(file)["expression"]
+    try:
+        found = compute(expression)
+        try:
+            number = float(found)
+        except OverflowError:
+            raise Refused("the result is larger than any number of JSON") from None
+        if not math.isfinite(number):
+            raise Refused("the result is not a finite number")
+    except Refused as error:
+        json.dump({"error": {"message": f"expression: {error}", "path": "/expression"}}, sys.stdout)
+        sys.exit(2)
+    is_exact = isinstance(found, int) and abs(found) < 2**53
+    json.dump({"result": found if is_exact else number, "text": str(found)}, sys.stdout)
+
+
+main()

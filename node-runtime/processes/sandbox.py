@@ -1,0 +1,270 @@
+"""Becomes a command that sees nothing of this machine but what its order names.
+
+It gets namespaces of its own for processes, mounts, networks, names and shared memory, a root of
+its own in memory with a few read-only folders mounted into it, a user without privileges, and
+limits. Every measure must succeed, otherwise the command is not run. All of it uses system calls
+through ctypes, because only the standard library is available here."""
+
+import ctypes
+import os
+import resource
+import struct
+
+CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS = 0x00020000, 0x02000000, 0x04000000
+CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x08000000, 0x10000000, 0x20000000, 0x40000000
+APART = CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNET
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 4096, 16384, 1 << 18
+MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV = 1, 2, 4
+MNT_DETACH, AT_FDCWD, AT_RECURSIVE = 2, -100, 0x8000
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 24, 38
+PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
+SIGKILL = 9
+MOUNT_SETATTR = 442
+
+MACHINE = os.uname().machine
+# The numbers of system calls that differ between machines: capset, pivot_root.
+CAPSET, PIVOT_ROOT = {"x86_64": (126, 155), "aarch64": (91, 41)}.get(MACHINE, (None, None))
+
+# The programs and libraries of the machine; a link, as where /lib is part of /usr, stays one.
+SYSTEM = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/gnu/store"]
+SYSTEM_FILES = [
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/alternatives",
+    "/etc/localtime",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    "/etc/pki/tls",
+    "/etc/pki/ca-trust/extracted",
+]
+OWN_FILES = {
+    "/etc/passwd": "tool:x:65534:65534::/tmp:/bin/sh\n",
+    "/etc/group": "tool:x:65534:\n",
+    "/etc/hosts": "127.0.0.1 localhost\n",
+    "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+}
+DEVICES = ["null", "zero", "full", "random", "urandom"]
+NOBODY = 65534
+# Users from here on belong to no file, and each run gets another one, so its processes are counted alone.
+FIRST_USER = 0x30000000
+MOST_OPEN_FILES = 512
+MB = 1 << 20
+
+libc = None
+
+
+class Refused(Exception):
+    """The kernel refused a step."""
+
+
+def call(name, *arguments):
+    answer = getattr(libc, name)(*arguments)
+    if answer < 0:
+        raise Refused(f"{name} {arguments[0] if arguments else ''}: {os.strerror(ctypes.get_errno())}")
+    return answer
+
+
+def become(order, command):
+    """Runs the command apart, and exits with its status."""
+    global libc
+    libc = ctypes.CDLL(None, use_errno=True)
+    try:
+        apart(order, command)
+    except (Refused, OSError) as error:
+        fail(error)
+
+
+def fail(error):
+    os.write(2, f"this node cannot confine the tool: {error}\n".encode())
+    os._exit(126)
+
+
+def apart(order, command):
+    set_limits(order)
+    user = FIRST_USER + os.getpid()
+    is_root = os.geteuid() == 0 and libc.unshare(APART) == 0
+    if not is_root:
+        enter_user_namespace()
+    libc.unshare(CLONE_NEWCGROUP)
+    # The first process in the new namespace; with it the kernel ends all others in there.
+    pid = os.fork()
+    if pid:
+        libc.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
+        for number in (0, 1, 2):
+            os.close(number)
+        _, status = os.waitpid(pid, 0)
+        code = os.waitstatus_to_exitcode(status)
+        os._exit(code if code >= 0 else 128 - code)
+    try:
+        libc.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
+        libc.sethostname(b"tool", 4)
+        new_root(order)
+        set_user(order, user if is_root else None)
+        libc.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
+        refuse_calls()
+        os.chdir("/tmp")
+        os.execve(command[0], command, order["env"])
+    except (Refused, OSError) as error:
+        fail(error)
+
+
+def enter_user_namespace():
+    """Without root's privileges the namespaces belong to a user namespace, in which this user is nobody."""
+    user, group = os.geteuid(), os.getegid()
+    call("unshare", APART | CLONE_NEWUSER)
+    write("/proc/self/setgroups", "deny")
+    write("/proc/self/uid_map", f"{NOBODY} {user} 1")
+    write("/proc/self/gid_map", f"{NOBODY} {group} 1")
+
+
+def write(path, text):
+    with open(path, "w") as file:
+        file.write(text)
+
+
+def set_limits(order):
+    """Limits that an unprivileged process can set; that of processes follows with the user."""
+    for limit, most in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_DATA, order["data_mb"] * MB),
+        (resource.RLIMIT_FSIZE, order["temporary_mb"] * MB),
+        (resource.RLIMIT_NOFILE, MOST_OPEN_FILES),
+        (resource.RLIMIT_CPU, order["cpu_s"]),
+        (resource.RLIMIT_MSGQUEUE, 0),
+        (resource.RLIMIT_MEMLOCK, 0),
+    ):
+        _, hard = resource.getrlimit(limit)
+        if hard != resource.RLIM_INFINITY:
+            most = min(most, hard)
+        resource.setrlimit(limit, (most, most))
+    os.nice(order["nice"])
+    allowed = sorted(os.sched_getaffinity(0))
+    if order["cpus"] < len(allowed):
+        first = order["first_cpu"] % len(allowed)
+        os.sched_setaffinity(0, (allowed + allowed)[first : first + order["cpus"]])
+    try:
+        write("/proc/self/oom_score_adj", "900")
+    except OSError:
+        pass
+
+
+def new_root(order):
+    root = order["root"]
+    mount("none", "/", None, MS_REC | MS_PRIVATE)
+    mount("tmpfs", root, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=755,nr_inodes=4k")
+    for path in SYSTEM:
+        if os.path.islink(path):
+            os.symlink(os.readlink(path), root + path)
+        elif os.path.isdir(path):
+            bind(path, root + path)
+    for path in SYSTEM_FILES:
+        if os.path.exists(path):
+            bind(os.path.realpath(path), root + path)
+    for path, text in OWN_FILES.items():
+        os.makedirs(os.path.dirname(root + path), exist_ok=True)
+        write(root + path, text)
+    os.mkdir(f"{root}/dev")
+    for name in DEVICES:
+        bind(f"/dev/{name}", f"{root}/dev/{name}", is_device=True)
+    for name, target in {"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}.items():
+        os.symlink(f"/proc/self/{target}", f"{root}/dev/{name}")
+    # One quota for all files that the tool writes.
+    os.symlink("/tmp", f"{root}/dev/shm")
+    for source, target in order["mounts"]:
+        bind(source, root + target)
+    os.mkdir(f"{root}/tmp")
+    options = f"size={order['temporary_mb']}m,mode=1777,nr_inodes=20k"
+    mount("tmpfs", f"{root}/tmp", "tmpfs", MS_NOSUID | MS_NODEV, options)
+    os.mkdir(f"{root}/proc")
+    # A container that runs the node may cover parts of its own /proc, and then no other may be mounted.
+    libc.mount(b"proc", f"{root}/proc".encode(), b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, None)
+    os.chdir(root)
+    call("syscall", PIVOT_ROOT, b".", b".")
+    call("umount2", b".", MNT_DETACH)
+    os.chdir("/")
+    set_mount("/", 0, MOUNT_ATTR_RDONLY)
+
+
+def bind(source, target, is_device=False):
+    """Mounts a file or folder read-only, with everything below it."""
+    if os.path.isdir(source):
+        os.makedirs(target, exist_ok=True)
+    elif not os.path.exists(target):
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
+    mount(source, target, None, MS_BIND | MS_REC)
+    if not is_device:
+        set_mount(target, AT_RECURSIVE, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
+
+
+def mount(source, target, kind, flags, options=None):
+    texts = [text and os.fsencode(text) for text in (source, target, kind, options)]
+    if libc.mount(*texts[:3], ctypes.c_ulong(flags), texts[3]) < 0:
+        raise Refused(f"mount of {os.path.basename(target)}: {os.strerror(ctypes.get_errno())}")
+
+
+def set_mount(path, flags, attributes):
+    given = struct.pack("QQQQ", attributes, 0, 0, 0)
+    call("syscall", MOUNT_SETATTR, AT_FDCWD, os.fsencode(path), flags, given, len(given))
+
+
+def set_user(order, user):
+    """Gives up all privileges for good, also for programs that would restore them."""
+    number = 0
+    while libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0) == 0:
+        number += 1
+    libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    resource.setrlimit(resource.RLIMIT_NPROC, (order["processes"], order["processes"]))
+    if user is not None:
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+    header = struct.pack("II", 0x20080522, 0)
+    call("syscall", CAPSET, header, struct.pack("6I", *[0] * 6))
+    call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+
+
+# The calls by which programs reach other parts of the kernel, and no tool needs; by machine.
+REFUSED_CALLS = {
+    "x86_64": """101 103 134 136 153 154 155 156 159 161 163 164 165 166 167 168 169 170 171 172 173 175 176 179 212
+        227 246 248 249 250 272 298 303 304 305 308 310 311 312 313 320 321 323 425 426 427 428 429 430 431 432 433 442""",
+    "aarch64": """39 40 41 51 58 60 89 97 104 105 106 112 116 117 142 161 162 170 171 217 218 219 224 225 241 264 265 266 268
+        270 271 272 273 280 282 294 425 426 427 428 429 430 431 432 433 442""",
+}
+AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+CLONE, CLONE3 = {"x86_64": (56, 435), "aarch64": (220, 435)}.get(MACHINE, (0, 0))
+EPERM, ENOSYS = 1, 38
+LOAD, JUMP_EQUAL, JUMP_ANY, JUMP_FROM, RETURN = 0x20, 0x15, 0x45, 0x35, 0x06
+ALLOW, KILL, ERROR = 0x7FFF0000, 0x80000000, 0x00050000
+# Numbers of the x32 calls begin here.
+X32 = 0x40000000
+
+
+def refuse_calls():
+    """Refuses system calls with an error rather than by the end of the process, so that libraries go on without
+    them. `clone3` hides its flags from this filter, and libraries use `clone` where it does not exist."""
+    numbers = [int(number) for number in REFUSED_CALLS[MACHINE].split()]
+    steps = [
+        (LOAD, 0, 0, 4),
+        (JUMP_EQUAL, 1, 0, AUDIT[MACHINE]),
+        (RETURN, 0, 0, KILL),
+        (LOAD, 0, 0, 0),
+        (JUMP_FROM, 0, 1, X32),
+        (RETURN, 0, 0, ERROR | EPERM),
+    ]
+    for number in numbers:
+        steps += [(JUMP_EQUAL, 0, 1, number), (RETURN, 0, 0, ERROR | EPERM)]
+    steps += [
+        (JUMP_EQUAL, 0, 1, CLONE3),
+        (RETURN, 0, 0, ERROR | ENOSYS),
+        (JUMP_EQUAL, 0, 3, CLONE),
+        (LOAD, 0, 0, 16),
+        (JUMP_ANY, 0, 1, CLONE_NEWUSER | CLONE_NEWNS | APART | CLONE_NEWCGROUP),
+        (RETURN, 0, 0, ERROR | EPERM),
+        (RETURN, 0, 0, ALLOW),
+    ]
+    code = b"".join(struct.pack("HBBI", *step) for step in steps)
+    buffer = ctypes.create_string_buffer(code, len(code))
+    program = struct.pack("HxxxxxxP", len(steps), ctypes.addressof(buffer))
+    call("prctl", PR_SET_SECCOMP, 2, program, 0, 0)

@@ -1,0 +1,58 @@
+import type { Readable } from 'node:stream'
+import type { CatalogTool } from '../../schemas/catalog-tool.ts'
+
+/** The paths of a tool's files, the same under every driver. */
+export const INSIDE = {
+  node: '/hearth/bin/node',
+  tool: '/hearth/tool',
+  input: '/hearth/input',
+  egress: '/hearth/egress.sock',
+} as const
+
+/** One run of a tool, ready to be started. */
+export interface ToolRun {
+  tool: CatalogTool
+  /** The folder of the tool's program; undefined when its image holds it. */
+  program: string | undefined
+  /** The folder with the files of this request. */
+  input: string
+  /** The socket of the egress proxy, for tools that may use it. */
+  egress: string | undefined
+  timeS: number
+}
+
+/** A tool at work. Everything of it is gone when `exited` settles. */
+export interface StartedTool {
+  readonly stdout: Readable
+  readonly stderr: Readable
+  readonly exited: Promise<{ code: number }>
+  /** The reason why the node ended it, in words. */
+  readonly excess: string | undefined
+  kill(): void
+}
+
+/** Starts tools in places of their own. */
+export interface ToolDriver {
+  /** Returns why this machine cannot confine tools in this way; undefined when it can. */
+  lack(): Promise<string | undefined>
+  start(run: ToolRun): Promise<StartedTool>
+}
+
+/** Variables that every tool has. */
+export const TOOL_ENV: Readonly<Record<string, string>> = {
+  PATH: '/hearth/bin:/usr/local/bin:/usr/bin:/bin',
+  HOME: '/tmp',
+  TMPDIR: '/tmp',
+  LANG: 'C.UTF-8',
+}
+
+/** Returns the command of a tool with the paths of its interpreters and files. */
+export const commandOf = (
+  { command }: Pick<CatalogTool, 'command'>,
+  paths: { node: string; python: string },
+): string[] => {
+  const values: Record<string, string> = { ...paths, tool: INSIDE.tool, input: INSIDE.input }
+  return command.map((part) =>
+    part.replace(/\{(node|python|tool|input)\}/g, (_, name: string) => values[name]!),
+  )
+}

@@ -1,0 +1,41 @@
+import { TOOL_PROFILE } from '../../domain/tools/catalog.ts'
+import type { Catalog } from '../../platform/catalog.ts'
+import type { Logger } from '../../platform/log.ts'
+import { emit } from '../events.ts'
+import type { ProcessDriver } from '../processes/process-driver.ts'
+import type { ToolDriver } from './driver.ts'
+import { ProcessTools } from './process-tools.ts'
+import { Tools } from './tools.ts'
+
+export interface OpenTools {
+  catalog: Pick<Catalog, 'tools'>
+  driver: ProcessDriver
+  plainPython: () => Promise<string>
+  pythonOf: (environment: string) => Promise<string>
+  workDir: string
+  log: Logger
+}
+
+/** Opens the tools of this node with the driver that can confine them here; `able` names the profile if one can. */
+export async function openTools(options: OpenTools): Promise<{ tools: Tools; able: string[] }> {
+  const { catalog, workDir, log } = options
+  const driver = catalog.tools.length > 0 ? await findDriver(options) : undefined
+  const tools = new Tools({ tools: catalog.tools, driver, workDir, log })
+  return { tools, able: driver ? [TOOL_PROFILE] : [] }
+}
+
+async function findDriver({
+  driver,
+  plainPython,
+  pythonOf,
+  log,
+}: OpenTools): Promise<ToolDriver | undefined> {
+  const processes = new ProcessTools({
+    driver,
+    python: (environment) => (environment === null ? plainPython() : pythonOf(environment)),
+  })
+  const lack = await processes.lack().catch(String)
+  if (lack === undefined) return processes
+  emit(log, 'tool.unconfined', {}, { lack })
+  return undefined
+}

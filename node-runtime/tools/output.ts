@@ -1,0 +1,33 @@
+import type { Readable } from 'node:stream'
+
+/** What a program wrote to one stream, up to a limit. */
+export interface Written {
+  readonly text: Buffer
+  /** The bytes beyond the limit, which were not kept. */
+  readonly droppedBytes: number
+}
+
+/** Reads a stream to its end and keeps its beginning. `onTotal` gets the number of bytes so far. */
+export async function readBounded(
+  stream: Readable,
+  mostBytes: number,
+  onTotal: (bytes: number) => void,
+): Promise<Written> {
+  const kept: Buffer[] = []
+  let total = 0
+  for await (const chunk of stream as AsyncIterable<Buffer>) {
+    const room = mostBytes - total
+    if (room > 0) kept.push(chunk.subarray(0, room))
+    total += chunk.length
+    onTotal(total)
+  }
+  return { text: Buffer.concat(kept), droppedBytes: Math.max(0, total - mostBytes) }
+}
+
+/** Returns the text, with a last line that says what was cut. */
+export function inWords({ text, droppedBytes }: Written): string {
+  const said = text.toString().replaceAll('\u0000', '\uFFFD')
+  if (droppedBytes === 0) return said
+  // The cut may be within a character.
+  return `${said.replace(/\uFFFD$/, '')}\n[cut: ${droppedBytes} bytes more]\n`
+}

@@ -1,0 +1,85 @@
+import { existsSync, readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { toolKey } from '../../../domain/tools/catalog.ts'
+import { findPython } from '../../../node-runtime/environments/python-env.ts'
+import { ProcessDriver } from '../../../node-runtime/processes/process-driver.ts'
+import { ProcessTools } from '../../../node-runtime/tools/process-tools.ts'
+import { type InstalledTool, Tools } from '../../../node-runtime/tools/tools.ts'
+import { loadCatalog } from '../../../platform/catalog.ts'
+import { createLogger } from '../../../platform/log.ts'
+import type { CatalogTool } from '../../../schemas/catalog-tool.ts'
+import { temporaryFolder } from '../builders/temporary-folder.ts'
+import { skipBecause } from '../skip.ts'
+
+/** The tools of a node, without the node. */
+export interface ToolBench extends AsyncDisposable {
+  readonly tools: Tools
+  readonly folder: string
+  run(slug: string, input: object, signal?: AbortSignal): Promise<Record<string, unknown>>
+  python(code: string, timeout_s?: number): Promise<{ stdout: string; stderr: string; exit_code: number }>
+  /** Returns the processes and files that runs have left. */
+  leftovers(): string[]
+}
+
+/** For `before`: skips the suite by name where this kernel cannot confine tools. */
+export async function requireToolBench(
+  context: Mocha.Context,
+  { more = [] }: { more?: InstalledTool[] } = {},
+): Promise<ToolBench> {
+  context.timeout(60_000)
+  await using stack = new AsyncDisposableStack()
+  const folder = stack.use(temporaryFolder()).path
+  const plain = findPython({ cacheDir: join(folder, 'cache'), log: () => {} })
+  const driver = new ProcessDriver({ stateDir: join(folder, 'node'), python: () => plain })
+  const processes = new ProcessTools({ driver, python: () => plain })
+  const lack = await processes.lack()
+  if (lack !== undefined) skipBecause(context, `this machine cannot confine tools: ${lack}`)
+  const workDir = join(folder, 'work')
+  const log = createLogger('test', process.env.HEARTH_LOG_LEVEL ?? 'silent')
+  const tools = stack.use(
+    new Tools({ tools: [...loadCatalog().tools, ...more], driver: processes, workDir, log }),
+  )
+  const opened = stack.move()
+  const run: ToolBench['run'] = async (slug, input, signal = new AbortController().signal) => {
+    const result = await tools.run(toolKey(slug), Buffer.from(JSON.stringify(input)), signal)
+    return JSON.parse(result.toString()) as Record<string, unknown>
+  }
+  return {
+    tools,
+    folder,
+    run,
+    python: async (code, timeout_s = 20) =>
+      (await run('run_python', { code, timeout_s })) as Awaited<ReturnType<ToolBench['python']>>,
+    leftovers: () => [
+      ...driver.running.map(({ name }) => name),
+      ...['node/pids', 'node/own', 'work'].flatMap((name) => {
+        const path = join(folder, name)
+        return existsSync(path) ? readdirSync(path) : []
+      }),
+    ],
+    [Symbol.asyncDispose]: () => opened.disposeAsync(),
+  }
+}
+
+/** A tool of a test: a shell script without input. */
+export const scriptTool = (
+  slug: string,
+  script: string,
+  change: Partial<CatalogTool> = {},
+): InstalledTool => ({
+  program: undefined,
+  tool: {
+    slug,
+    display_name: slug,
+    description: 'For tests.',
+    tags: ['test'],
+    input_schema: { type: 'object' },
+    output_schema: { type: 'object' },
+    examples: [{ name: 'only', description: '', input: {}, output: {} }],
+    command: ['/bin/sh', '-c', script],
+    output: 'streams',
+    network: 'none',
+    limits: { time_s: 10, memory_mb: 128, cpus: 1, processes: 32, temporary_mb: 8, output_kb: 16 },
+    ...change,
+  },
+})
