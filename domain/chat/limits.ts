@@ -133,13 +133,20 @@ const CHECKS = new Map<string, MemberCheck>([
   ['structured_outputs', member({ json: schema, regex, grammar, choice: choices, structural_tag: grammar })],
 ])
 
-/** Refuses a chat that exceeds a limit; the error names the member, with `loc` as its path. */
-export function checkChatLimits(body: object, loc: readonly string[]): void {
+/**
+ * Refuses a chat that exceeds a limit; the error names the member, with `loc` as its path. `names` are those under which
+ * the caller has sent members that are named otherwise in a chat.
+ */
+export function checkChatLimits(
+  body: object,
+  loc: readonly string[],
+  names: Readonly<Record<string, string>> = {},
+): void {
   for (const name in body) {
     const check = CHECKS.get(name)
     if (!check) continue
     const fault = check((body as Record<string, unknown>)[name])
-    if (fault !== undefined) throw invalid([...loc, name], fault, 'limit')
+    if (fault !== undefined) throw invalid([...loc, names[name] ?? name], fault, 'limit')
   }
 }
 

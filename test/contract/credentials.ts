@@ -95,6 +95,8 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   recallMemory: 'viewer',
 
   createChatCompletion: 'operator',
+  createCompletion: 'operator',
+  createResponse: 'operator',
   createEmbedding: 'operator',
   createModeration: 'operator',
   createRerank: 'operator',

@@ -1,6 +1,8 @@
 import type { Family } from '../../http/family.ts'
 import { chatCompletions } from './chat-completions/index.ts'
+import { createCompletion } from './completions/create-completion.ts'
 import { models } from './models/index.ts'
+import { createResponse } from './responses/create-response.ts'
 import { createCohereRerank } from './texts/create-rerank.ts'
 import { texts } from './texts/index.ts'
 
@@ -9,7 +11,7 @@ export const openai: Family = {
   name: 'openai',
   prefix: '/v1',
   errors: 'openai',
-  routes: [...chatCompletions, ...texts, ...models],
+  routes: [...chatCompletions, createCompletion, createResponse, ...texts, ...models],
 }
 
 /** The one route of Cohere's second version; its clients append the path to the service's base address. */

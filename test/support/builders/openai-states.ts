@@ -37,6 +37,24 @@ export const streamedToolCall = (): object => {
   ])
 }
 
+/** Builds a stream of a trace, a text and two calls, and its usage. */
+export const streamOfEverything = (): object => {
+  const delta = (fields: object) => ({ choices: [{ index: 0, delta: fields, finish_reason: null }] })
+  const call = (index: number, fields: object) => delta({ tool_calls: [{ index, ...fields }] })
+  return streamOf([
+    delta({ role: 'assistant', content: '' }),
+    delta({ reasoning_content: 'Let me ' }),
+    delta({ reasoning_content: 'think.' }),
+    delta({ content: 'Grüße' }),
+    delta({ content: ' 🌍' }),
+    call(0, { id: 'call_1', type: 'function', function: { name: 'look_up', arguments: '{"q"' } }),
+    call(0, { function: { arguments: ':"x"}' } }),
+    call(1, { id: 'call_2', type: 'function', function: { name: 'look_up', arguments: '{}' } }),
+    { choices: [{ index: 0, delta: {}, finish_reason: 'tool_calls' }] },
+    { choices: [], usage: { prompt_tokens: 3, completion_tokens: 4, total_tokens: 7 } },
+  ])
+}
+
 /** Builds a stream with its usage in a last chunk without choices, as `stream_options.include_usage` requires. */
 export const streamWithUsage = (): object =>
   streamOf([

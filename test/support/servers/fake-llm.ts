@@ -35,6 +35,15 @@ interface Fake {
   die_once?: string
 }
 
+interface Asked {
+  stream?: boolean
+  model?: string
+  fake?: Fake
+  /** The same as JSON, for routes that pass no unknown fields on. */
+  user?: string
+  messages?: unknown[]
+}
+
 /** `remembered` counts the requests with memory of an account. */
 const stats = { requests: 0, in_flight: 0, aborted: 0, remembered: 0, last: '' }
 const usage = (tokens: number) => ({
@@ -49,9 +58,10 @@ async function chat(req: IncomingMessage, res: ServerResponse): Promise<void> {
   const {
     stream,
     model = '',
-    fake = {},
+    user = '{}',
+    fake = JSON.parse(user) as Fake,
     messages = [],
-  } = JSON.parse(body) as { stream?: boolean; model?: string; fake?: Fake; messages?: unknown[] }
+  } = JSON.parse(body) as Asked
   const name = weights.served ?? (weights.echo ? model : 'fake')
   stats.requests += 1
   stats.last = body

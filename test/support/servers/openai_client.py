@@ -62,11 +62,27 @@ def until_refused(client):
         client.models.list()
 
 
+def respond(client, **asked):
+    response = client.responses.create(**asked)
+    return {"text": response.output_text, "types": [item.type for item in response.output], "status": response.status}
+
+
+def respond_in_a_stream(client, **asked):
+    with client.responses.stream(**asked) as stream:
+        types = [event.type for event in stream]
+        response = stream.get_final_response()
+    return {"types": types, "text": response.output_text, "output": [item.type for item in response.output]}
+
+
+def complete(client, **asked):
+    return client.completions.create(**asked).choices[0].text
+
+
 def embed(client, **asked):
     return [one.embedding for one in client.embeddings.create(**asked).data]
 
 
-CALLS = {each.__name__: each for each in (list_models, retrieve, chat, stream, put_together, until_refused, embed)}
+CALLS = {each.__name__: each for each in (list_models, retrieve, chat, stream, put_together, until_refused, respond, respond_in_a_stream, complete, embed)}
 
 
 def complaint(error):

@@ -15,7 +15,7 @@ import type { Services } from '../../../services.ts'
 import { linkRequest, naming, TASK_HEADER } from '../calls/model-call.ts'
 import { NodePicker } from '../calls/node-picker.ts'
 import { type Chat, chatBytes } from './chat.ts'
-import { SseClient } from './sse-client.ts'
+import { SseClient, type StreamClient } from './sse-client.ts'
 import { type Streamed, StreamRelay } from './stream-relay.ts'
 
 const HEADERS = {
@@ -40,18 +40,19 @@ function roomFor({ links }: Services, { draft, disconnect }: Chat): AnswerRoom {
 
 /**
  * Streams a chat. Its row is opened while the node works and before the first byte is sent, and closed after the last.
- * Nothing is sent before the model is loaded, so that a status other than 200 stays possible.
+ * Nothing is sent before the model is loaded, so that a status other than 200 stays possible. `translate` wraps the
+ * client of a route whose events are not those of a chat.
  */
 export async function answerStream(
   services: Services,
   chat: Chat,
   res: ServerResponse,
+  translate: (client: SseClient) => StreamClient = (client) => client,
 ): Promise<typeof HANDLED> {
   const row: Row = { open: undefined, nodeId: undefined, startedAt: chat.draft.createdAt, room: undefined }
-  using client = new SseClient(res, {
-    headers: { ...HEADERS, [TASK_HEADER]: chat.draft.taskId },
-    keepAliveMs: services.config.HEARTH_STREAM_KEEPALIVE_S * 1_000,
-  })
+  const headers = { ...HEADERS, [TASK_HEADER]: chat.draft.taskId }
+  const keepAliveMs = services.config.HEARTH_STREAM_KEEPALIVE_S * 1_000
+  using client = translate(new SseClient(res, { headers, keepAliveMs }))
   try {
     close(services, chat, row, await stream(services, chat, client, row))
   } catch (err) {
@@ -65,7 +66,7 @@ export async function answerStream(
   return HANDLED
 }
 
-async function stream(services: Services, chat: Chat, client: SseClient, row: Row): Promise<Streamed> {
+async function stream(services: Services, chat: Chat, client: StreamClient, row: Row): Promise<Streamed> {
   const { links, journal, gateway } = services
   const { memory } = chat
   const picker = new NodePicker(services, chat)

@@ -6,8 +6,19 @@ const DONE = 'data: [DONE]\n\n'
 /** A timer with a longer delay fires at once. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1
 
-/** The client's end of an event stream. The head is sent with the first byte. */
-export class SseClient implements Disposable {
+/** The client's end of an event stream, as relays use it. */
+export interface StreamClient extends Disposable {
+  /** True once a status can no longer be chosen. */
+  readonly hasHead: boolean
+  keepAlive(): void
+  stopKeepAlive(): void
+  write(events: Buffer, onDrain: () => void): boolean
+  end(options: { saidDone: boolean }): void
+  fail(error: ApiError): void
+}
+
+/** Sends the events of model servers as they came. The head is sent with the first byte. */
+export class SseClient implements StreamClient {
   readonly #res: ServerResponse
   readonly #headers: Record<string, string>
   readonly #keepAliveMs: number

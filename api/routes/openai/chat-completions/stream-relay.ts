@@ -9,7 +9,7 @@ import { objectIn } from '../calls/answer-text.ts'
 import { refusalOf } from '../calls/model-call.ts'
 import { EventStream } from './event-stream.ts'
 import { singleChunk } from './single-chunk.ts'
-import type { SseClient } from './sse-client.ts'
+import type { StreamClient } from './sse-client.ts'
 
 /** The end of a stream, for its row. */
 export interface Streamed {
@@ -28,7 +28,7 @@ const CLIENT_LEFT = 'the client left before the end of its stream'
  */
 export class StreamRelay implements LinkHandlers {
   readonly wantsEvents: boolean
-  readonly #client: SseClient
+  readonly #client: StreamClient
   readonly #opened: Promise<void>
   readonly #events: EventStream
   /** A response that arrives in one piece. */
@@ -48,7 +48,7 @@ export class StreamRelay implements LinkHandlers {
   #hasBegun = false
 
   constructor(
-    client: SseClient,
+    client: StreamClient,
     opened: Promise<void>,
     {
       wantsEvents,

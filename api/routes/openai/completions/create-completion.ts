@@ -1,0 +1,37 @@
+import { checkChatLimits } from '../../../../domain/chat/limits.ts'
+import { chatOfCompletion, CompletionBuilder } from '../../../../domain/completions/completions.ts'
+import { Completion, CreateCompletion } from '../../../../schemas/openai-completions.ts'
+import { route } from '../../../http/route.ts'
+import { admitChat } from '../chat-completions/admit-chat.ts'
+import { MAX_CHAT_BYTES } from '../chat-completions/create-chat-completion.ts'
+import { answerTranslated } from '../translated/answer-translated.ts'
+
+export const createCompletion = route({
+  operationId: 'createCompletion',
+  summary: 'Complete a prompt, in one answer or as a stream of events',
+  method: 'POST',
+  path: '/completions',
+  auth: 'api-key',
+  admitsWork: true,
+  body: CreateCompletion,
+  maxBodyBytes: MAX_CHAT_BYTES,
+  success: {
+    status: 200,
+    schema: Completion,
+    description: 'With `stream`: server-sent `text_completion` events, the last one `data: [DONE]`',
+  },
+  errors: ['not_found', 'forbidden', 'conflict', 'model_cold', 'no_capacity', 'unavailable'],
+
+  async handler({ caller, body, disconnect, res }, services) {
+    const asked = chatOfCompletion(body)
+    checkChatLimits(asked, ['body'], { messages: 'prompt' })
+    const bytes = Buffer.from(JSON.stringify(asked))
+    const chat = await admitChat(services, { caller, model: body.model, body: bytes, disconnect })
+    const builder = new CompletionBuilder(body, chat.draft)
+    return answerTranslated(services, chat, res, {
+      isStreamed: body.stream ?? false,
+      whole: (completion) => builder.fromCompletion(completion),
+      events: () => builder,
+    })
+  },
+})

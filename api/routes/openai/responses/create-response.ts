@@ -1,0 +1,43 @@
+import { checkChatLimits } from '../../../../domain/chat/limits.ts'
+import { chatOf } from '../../../../domain/responses/chat-of.ts'
+import { ResponseEvents } from '../../../../domain/responses/events.ts'
+import { ResponseBuilder } from '../../../../domain/responses/response.ts'
+import { CreateResponse, ModelResponse } from '../../../../schemas/openai-responses.ts'
+import { route } from '../../../http/route.ts'
+import { admitChat } from '../chat-completions/admit-chat.ts'
+import { MAX_CHAT_BYTES } from '../chat-completions/create-chat-completion.ts'
+import { answerTranslated } from '../translated/answer-translated.ts'
+
+/** The names of fields that a chat names otherwise. */
+const NAMES = { messages: 'input', max_tokens: 'max_output_tokens', response_format: 'text' }
+
+export const createResponse = route({
+  operationId: 'createResponse',
+  summary:
+    "Ask a model in the words of OpenAI's Responses API, with function tools, whole or as a stream of events",
+  method: 'POST',
+  path: '/responses',
+  auth: 'api-key',
+  admitsWork: true,
+  body: CreateResponse,
+  maxBodyBytes: MAX_CHAT_BYTES,
+  success: {
+    status: 200,
+    schema: ModelResponse,
+    description: 'With `stream`: server-sent events from `response.created` to `response.completed`',
+  },
+  errors: ['not_found', 'forbidden', 'conflict', 'model_cold', 'no_capacity', 'unavailable'],
+
+  async handler({ caller, body, disconnect, res }, services) {
+    const asked = chatOf(body)
+    checkChatLimits(asked, ['body'], NAMES)
+    const bytes = Buffer.from(JSON.stringify(asked))
+    const chat = await admitChat(services, { caller, model: body.model, body: bytes, disconnect })
+    const builder = new ResponseBuilder(body, chat.draft)
+    return answerTranslated(services, chat, res, {
+      isStreamed: body.stream ?? false,
+      whole: (completion) => builder.fromCompletion(completion),
+      events: () => new ResponseEvents(builder),
+    })
+  },
+})

@@ -1,0 +1,39 @@
+import type { ServerResponse } from 'node:http'
+import { ApiError } from '../../../../domain/errors.ts'
+import type { LinkAnswer } from '../../../gateway/links/buffered-response.ts'
+import type { Reply } from '../../../http/reply.ts'
+import type { Services } from '../../../services.ts'
+import { objectIn } from '../calls/answer-text.ts'
+import { answerWhole, type ReadAnswer } from '../calls/answer-whole.ts'
+import { answerStream } from '../chat-completions/answer-stream.ts'
+import { type Chat, chatBytes } from '../chat-completions/chat.ts'
+import { readAnswer } from '../chat-completions/read-answer.ts'
+import { type EventTranslator, TranslatedStream } from './translated-stream.ts'
+
+/** The words of a route that a chat answers. */
+export interface Translation {
+  isStreamed: boolean
+  /** Returns the response that a complete chat is. */
+  whole: (completion: Record<string, unknown>) => object
+  events: () => EventTranslator
+}
+
+/** Answers a chat in the words of another route. */
+export function answerTranslated(
+  services: Services,
+  chat: Chat,
+  res: ServerResponse,
+  { isStreamed, whole, events }: Translation,
+): Promise<Reply> {
+  if (isStreamed) return answerStream(services, chat, res, (client) => new TranslatedStream(client, events()))
+  const read = (answer: LinkAnswer): ReadAnswer | ApiError => {
+    const given = readAnswer(answer, chat.memory)
+    if (given instanceof ApiError) return given
+    answer.room.holdValues(given.body)
+    const completion = objectIn(given.body)
+    if (!completion)
+      return new ApiError('internal', 'the model answered with something else than a JSON object')
+    return { body: Buffer.from(JSON.stringify(whole(completion))), tokens: given.tokens }
+  }
+  return answerWhole(services, chat, { bytesFor: chatBytes(chat), read })
+}

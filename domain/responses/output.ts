@@ -1,0 +1,65 @@
+/** A function call of a model. */
+export interface FunctionCall {
+  id: string
+  name: string
+  arguments: string
+}
+
+export type ItemStatus = 'in_progress' | 'completed' | 'incomplete'
+
+/** Items of a response's output, in the words of OpenAI's API reference. */
+export const reasoningItem = (id: string, text: string): object => ({
+  id,
+  type: 'reasoning',
+  summary: [],
+  content: text === '' ? [] : [reasoningPart(text)],
+})
+
+export const reasoningPart = (text: string): object => ({ type: 'reasoning_text', text })
+
+export const messageItem = (id: string, status: ItemStatus, text: string | undefined): object => ({
+  id,
+  type: 'message',
+  role: 'assistant',
+  status,
+  content: text === undefined ? [] : [textPart(text)],
+})
+
+export const textPart = (text: string): object => ({
+  type: 'output_text',
+  text,
+  annotations: [],
+  logprobs: [],
+})
+
+export const callItem = (id: string, status: ItemStatus, call: FunctionCall): object => ({
+  id,
+  type: 'function_call',
+  status,
+  call_id: call.id,
+  name: call.name,
+  arguments: call.arguments,
+})
+
+interface ChatUsage {
+  prompt_tokens?: number
+  completion_tokens?: number
+  total_tokens?: number
+}
+
+/** Returns the usage of a response from that of a chat; zero where the model server reports none. */
+export function usageOf({ prompt_tokens = 0, completion_tokens = 0, total_tokens }: ChatUsage = {}): object {
+  return {
+    input_tokens: prompt_tokens,
+    input_tokens_details: { cached_tokens: 0 },
+    output_tokens: completion_tokens,
+    output_tokens_details: { reasoning_tokens: 0 },
+    total_tokens: total_tokens ?? prompt_tokens + completion_tokens,
+  }
+}
+
+/** Returns why a response is incomplete, by the `finish_reason` of its chat; null for a complete one. */
+export function incompleteBy(finishReason: unknown): { reason: string } | null {
+  if (finishReason === 'length') return { reason: 'max_output_tokens' }
+  return finishReason === 'content_filter' ? { reason: 'content_filter' } : null
+}
