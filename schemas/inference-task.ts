@@ -125,6 +125,11 @@ export const INPUT_TYPES = [
   'audio/mpeg',
   'video/mp4',
   'model/gltf-binary',
+  'application/pdf',
+  'text/csv',
+  'application/json',
+  'application/jsonl',
+  'application/vnd.apache.parquet',
 ] as const
 export const MAX_INPUT_BYTES = 50 * 1024 * 1024
 export const INPUT_URL_LIFETIME_S = 3_600

@@ -13,6 +13,7 @@ import { ensurePythonEnv, hasPythonEnv } from './python-env.ts'
 const USUAL: Readonly<Record<string, { seconds: number; diskMb: number }>> = {
   tabular: { seconds: 30, diskMb: 600 },
   specialist: { seconds: 20, diskMb: 500 },
+  tools: { seconds: 20, diskMb: 400 },
   llamacpp: { seconds: 30, diskMb: 300 },
   llm: { seconds: 180, diskMb: 9_000 },
   vllm: { seconds: 600, diskMb: 16_000 },
@@ -29,7 +30,7 @@ const MB = 1024 * 1024
 
 export interface EnvironmentsOptions {
   /** The profiles that this node offers. */
-  profiles: readonly RuntimeProfile[]
+  profiles: readonly Pick<RuntimeProfile, 'profile_id' | 'python_env' | 'npm_env'>[]
   cacheDir: string
   /** The folder of the locks of Python environments, if it is not the runtime's own. */
   locksDir?: string | undefined

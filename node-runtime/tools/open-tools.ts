@@ -1,9 +1,11 @@
+import { rm } from 'node:fs/promises'
 import { TOOL_PROFILE } from '../../domain/tools/catalog.ts'
 import type { Catalog } from '../../platform/catalog.ts'
 import type { Logger } from '../../platform/log.ts'
 import { emit } from '../events.ts'
 import type { ProcessDriver } from '../processes/process-driver.ts'
 import type { ToolDriver } from './driver.ts'
+import type { Outside } from './outside.ts'
 import { ProcessTools } from './process-tools.ts'
 import { Tools } from './tools.ts'
 
@@ -13,16 +15,23 @@ export interface OpenTools {
   plainPython: () => Promise<string>
   pythonOf: (environment: string) => Promise<string>
   workDir: string
+  outside: Outside
   log: Logger
 }
 
 /** Opens the tools of this node with the driver that can confine them here; `able` names the profile if one can. */
 export async function openTools(options: OpenTools): Promise<{ tools: Tools; able: string[] }> {
-  const { catalog, workDir, log } = options
+  const { catalog, workDir, outside, log } = options
+  // Runs that an earlier start of this node did not end are over, and so are their files.
+  await rm(workDir, { recursive: true, force: true })
   const driver = catalog.tools.length > 0 ? await findDriver(options) : undefined
-  const tools = new Tools({ tools: catalog.tools, driver, workDir, log })
+  const tools = new Tools({ tools: catalog.tools, driver, workDir, outside, log })
   return { tools, able: driver ? [TOOL_PROFILE] : [] }
 }
+
+/** Returns the environments that tools need, as the node's profiles name them. */
+export const environmentsOf = (tools: Tools): { profile_id: string; python_env: string }[] =>
+  [...tools.environments].map((python_env) => ({ profile_id: TOOL_PROFILE, python_env }))
 
 async function findDriver({
   driver,

@@ -1,5 +1,5 @@
-import { chmod, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { availableParallelism } from 'node:os'
+import { chmod, mkdir, mkdtemp, realpath, rm, writeFile } from 'node:fs/promises'
+import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { timeLimitOf, toolKey } from '../../domain/tools/catalog.ts'
 import { FairTurns } from '../../platform/async/fair-turns.ts'
@@ -8,6 +8,7 @@ import type { CatalogTool } from '../../schemas/catalog-tool.ts'
 import type { NodeModel } from '../../schemas/node.ts'
 import { emit } from '../events.ts'
 import type { ToolDriver } from './driver.ts'
+import { fetchFiles, openEgress, type Outside } from './outside.ts'
 import { resultOf } from './run-tool.ts'
 import { ToolError } from './tool-error.ts'
 
@@ -23,10 +24,15 @@ export interface ToolsOptions {
   driver: ToolDriver | undefined
   /** The folder for the files of requests. */
   workDir: string
+  /** What tools may reach outside, and the files that they are given. */
+  outside: Outside
   log: Logger
 }
 
 const MOST_WAITING = 1_000
+const SOCKET = 'egress.sock'
+/** The longest path of a Unix socket that every system accepts. */
+const LONGEST_SOCKET = 100
 
 /**
  * The tools of this node. Each request starts its tool, confined, and ends it with the result: nothing is kept
@@ -48,6 +54,11 @@ export class Tools implements AsyncDisposable {
     this.#tools = new Map(
       options.driver ? options.tools.map((one) => [toolKey(one.tool.slug), one] as const) : [],
     )
+  }
+
+  /** The Python environments that they need. */
+  get environments(): Set<string> {
+    return new Set([...this.#tools.values()].flatMap(({ tool }) => tool.python_env ?? []))
   }
 
   has(modelKey: string): boolean {
@@ -94,29 +105,30 @@ export class Tools implements AsyncDisposable {
   ): Promise<Buffer> {
     using _turn = await this.#turns.take(tool.slug, signal)
     const value = JSON.parse(input.toString()) as Record<string, unknown>
-    const folder = await this.#makeFolder()
-    try {
-      await writeInput(folder, tool, input, value)
-      const timeS = timeLimitOf(tool, value)
-      const started = await driver
-        .start({ tool, program, input: folder, egress: undefined, timeS })
-        .catch((cause: unknown) => {
-          emit(this.#options.log, 'tool.start_failed', { slug: tool.slug, err: cause })
-          throw new ToolError('this node could not start the tool', { isOfNode: true, cause })
-        })
-      return await resultOf(tool, started, { timeS, signal })
-    } finally {
-      await rm(folder, { recursive: true, force: true })
-    }
+    await using folder = await this.#makeFolder()
+    const own = join(folder.path, 'input')
+    await mkdir(own)
+    // The user of the sandbox reads it, and reaches it only through its mount.
+    await chmod(own, 0o755)
+    await writeInput(own, tool, input, value)
+    await fetchFiles(this.#options.outside, { tool, value, folder: own, signal })
+    await using egress = await openEgress(this.#options.outside, tool, join(folder.path, SOCKET))
+    const timeS = timeLimitOf(tool, value)
+    const started = await driver
+      .start({ tool, program, input: own, egress: egress && join(folder.path, SOCKET), timeS })
+      .catch((cause: unknown) => {
+        emit(this.#options.log, 'tool.start_failed', { slug: tool.slug, err: cause })
+        throw new ToolError('this node could not start the tool', { isOfNode: true, cause })
+      })
+    return await resultOf(tool, started, { timeS, signal })
   }
 
-  async #makeFolder(): Promise<string> {
+  async #makeFolder(): Promise<AsyncDisposable & { path: string }> {
     const { workDir } = this.#options
     await mkdir(workDir, { recursive: true, mode: 0o700 })
-    const folder = await mkdtemp(join(workDir, 'run-'))
-    // The user of the sandbox reads it, and reaches it only through its mount.
-    await chmod(folder, 0o755)
-    return folder
+    const isShort = Buffer.byteLength(join(workDir, 'run-XXXXXX', SOCKET)) <= LONGEST_SOCKET
+    const path = await mkdtemp(isShort ? join(workDir, 'run-') : join(await realpath(tmpdir()), 'hearth-'))
+    return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true }) }
   }
 }
 

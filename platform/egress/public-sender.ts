@@ -144,7 +144,7 @@ const CONNECT_CODES = new Set(['ECONNREFUSED', 'EHOSTUNREACH', 'ENETUNREACH', 'E
 const isConnectFailure = (err: unknown): boolean =>
   CONNECT_CODES.has(codeOf(err)) || codeOf(err) === 'UND_ERR_CONNECT_TIMEOUT'
 
-function toSendError(err: unknown): SendError {
+export function toSendError(err: unknown): SendError {
   if (err instanceof SendError) return err
   if (err instanceof EgressRefused) return new SendError(err.reason, err.message)
   if (err instanceof ExchangeAborted)

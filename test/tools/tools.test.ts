@@ -3,6 +3,7 @@ import { until } from '../support/assertions/until.ts'
 import type { AnyBody } from '../support/servers/api.ts'
 import type { WorldNode } from '../support/servers/inference-world.ts'
 import { startToolWorld, type ToolWorld } from '../support/servers/tool-world.ts'
+import { requireToolPython } from '../support/servers/tools.ts'
 import { skipBecause } from '../support/skip.ts'
 
 describe('tools of the catalog', function () {
@@ -45,6 +46,25 @@ describe('tools of the catalog', function () {
 
     assert.deepEqual(python.body.result, { stdout: '42\n', stderr: '', exit_code: 0 })
     assert.deepEqual(script.body.result, { stdout: 'out\n', stderr: 'err\n', exit_code: 3 })
+  })
+
+  it('reads files of the own storage', async function () {
+    this.timeout(300_000)
+    await requireToolPython(this)
+    const form = new FormData()
+    form.set('file', new Blob(['n\n1\n2\n'], { type: 'text/csv' }), 'numbers.csv')
+    const uploading = await fetch(`${world.api.baseUrl}/api/builder/v1/endpoints/query_table/upload-input`, {
+      method: 'POST',
+      headers: { 'x-api-key': world.key },
+      body: form,
+    })
+    const { input_url } = (await uploading.json()) as { input_url: string }
+    const sql = 'select sum(n) as total from data'
+    const { body } = await world.call('query_table', { file_url: input_url, sql })
+    assert.deepEqual(body.result?.rows, [{ total: 3 }], body.message)
+
+    const forged = await world.call('query_table', { file_url: `${input_url}0`, sql })
+    assert.equal(forged.body.message, 'file_url: its address has expired or was changed')
   })
 
   it('refuses a bad input with its field', async () => {

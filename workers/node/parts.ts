@@ -18,11 +18,13 @@ import { Pins } from '../../node-runtime/models/pins.ts'
 import { ContainerDriver } from '../../node-runtime/processes/container-driver.ts'
 import { gapsOf } from '../../node-runtime/processes/isolation.ts'
 import { ProcessDriver } from '../../node-runtime/processes/process-driver.ts'
-import { openTools } from '../../node-runtime/tools/open-tools.ts'
+import { environmentsOf, openTools } from '../../node-runtime/tools/open-tools.ts'
 import type { Tools } from '../../node-runtime/tools/tools.ts'
 import { WeightsCache } from '../../node-runtime/weights/cache.ts'
 import type { Catalog } from '../../platform/catalog.ts'
 import { type Config, required } from '../../platform/config.ts'
+import { openEgressPolicy } from '../../platform/egress/policy.ts'
+import { PublicConnections } from '../../platform/egress/public-connections.ts'
 import type { Logger } from '../../platform/log.ts'
 import { SchemaChecks } from '../../platform/schema-checks/checks.ts'
 import type { NodeInventory, NodeReport, NodeSharing } from '../../schemas/node.ts'
@@ -86,6 +88,10 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     plainPython: launcherPython,
     pythonOf: (environment) => pythonOf(environment),
     workDir: join(dir, 'tools'),
+    outside: {
+      connections: new PublicConnections(openEgressPolicy(config)),
+      storage: () => links.gateways.map((url) => `${url}/objects/`),
+    },
     log,
   })
   const inventory = await takeInventory({
@@ -101,7 +107,10 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
   logMissingProfiles(catalog, inventory, { hasContainers: containers !== undefined, log })
   const identity = await joinPool(config, inventory)
   const environments = new Environments({
-    profiles: catalog.profiles.filter(({ profile_id }) => inventory.profiles.includes(profile_id)),
+    profiles: [
+      ...catalog.profiles.filter(({ profile_id }) => inventory.profiles.includes(profile_id)),
+      ...environmentsOf(tools),
+    ],
     cacheDir: config.HEARTH_CACHE_DIR,
     locksDir: options.locksDir,
     log,

@@ -1,15 +1,20 @@
 import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { toolKey } from '../../../domain/tools/catalog.ts'
+import { Environments } from '../../../node-runtime/environments/environments.ts'
 import { findPython } from '../../../node-runtime/environments/python-env.ts'
 import { ProcessDriver } from '../../../node-runtime/processes/process-driver.ts'
+import type { Outside } from '../../../node-runtime/tools/outside.ts'
 import { ProcessTools } from '../../../node-runtime/tools/process-tools.ts'
 import { type InstalledTool, Tools } from '../../../node-runtime/tools/tools.ts'
 import { loadCatalog } from '../../../platform/catalog.ts'
+import { readConfig } from '../../../platform/config.ts'
+import { EgressPolicy } from '../../../platform/egress/policy.ts'
+import { PublicConnections } from '../../../platform/egress/public-connections.ts'
 import { createLogger } from '../../../platform/log.ts'
 import type { CatalogTool } from '../../../schemas/catalog-tool.ts'
 import { temporaryFolder } from '../builders/temporary-folder.ts'
-import { skipBecause } from '../skip.ts'
+import { requireInstalled, skipBecause } from '../skip.ts'
 
 /** The tools of a node, without the node. */
 export interface ToolBench extends AsyncDisposable {
@@ -24,20 +29,30 @@ export interface ToolBench extends AsyncDisposable {
 /** For `before`: skips the suite by name where this kernel cannot confine tools. */
 export async function requireToolBench(
   context: Mocha.Context,
-  { more = [] }: { more?: InstalledTool[] } = {},
+  {
+    more = [],
+    outside = {
+      connections: new PublicConnections(new EgressPolicy({ allow: [], block: [] })),
+      storage: () => [],
+    },
+  }: { more?: InstalledTool[]; outside?: Outside } = {},
 ): Promise<ToolBench> {
   context.timeout(60_000)
   await using stack = new AsyncDisposableStack()
   const folder = stack.use(temporaryFolder()).path
+  const log = createLogger('test', process.env.HEARTH_LOG_LEVEL ?? 'silent')
   const plain = findPython({ cacheDir: join(folder, 'cache'), log: () => {} })
   const driver = new ProcessDriver({ stateDir: join(folder, 'node'), python: () => plain })
-  const processes = new ProcessTools({ driver, python: () => plain })
+  const processes = new ProcessTools({
+    driver,
+    python: (environment) => (environment === null ? plain : environments.python(environment)),
+  })
+  const environments = new Environments({ profiles: [], cacheDir: readConfig().HEARTH_CACHE_DIR, log })
   const lack = await processes.lack()
   if (lack !== undefined) skipBecause(context, `this machine cannot confine tools: ${lack}`)
   const workDir = join(folder, 'work')
-  const log = createLogger('test', process.env.HEARTH_LOG_LEVEL ?? 'silent')
   const tools = stack.use(
-    new Tools({ tools: [...loadCatalog().tools, ...more], driver: processes, workDir, log }),
+    new Tools({ tools: [...loadCatalog().tools, ...more], driver: processes, workDir, outside, log }),
   )
   const opened = stack.move()
   const run: ToolBench['run'] = async (slug, input, signal = new AbortController().signal) => {
@@ -83,3 +98,12 @@ export const scriptTool = (
     ...change,
   },
 })
+
+/** For `before`: the interpreter with the libraries of the tools; skips where it cannot be installed. */
+export async function requireToolPython(context: Mocha.Context): Promise<string> {
+  const log = createLogger('test', 'silent')
+  const environments = new Environments({ profiles: [], cacheDir: readConfig().HEARTH_CACHE_DIR, log })
+  const install = () => environments.python('tools')
+  await requireInstalled(context, process.env['HEARTH_TEST_TOOLS_MISSING'], install)
+  return install()
+}

@@ -1,0 +1,73 @@
+import json
+import logging
+import sys
+
+from pypdf import PdfReader
+from pypdf.errors import PyPdfError
+
+MOST_CHARACTERS = 1_000_000
+MOST_PAGES = 2_000
+# Damaged files make the library say so at length.
+logging.disable(logging.CRITICAL)
+
+
+class Refused(Exception):
+    """The file cannot be read; the message names the field of the input first."""
+
+
+def chosen(text, count):
+    """Returns the page numbers of `1-3,7`, from 1 on."""
+    if text is None:
+        return list(range(1, min(count, MOST_PAGES) + 1))
+    numbers = []
+    for part in text.split(","):
+        first, _, last = part.strip().partition("-")
+        try:
+            begin, end = int(first), int(last or first)
+        except ValueError:
+            raise Refused(f"pages: {part.strip()!r} is no page; expected numbers and ranges such as 1-3,7") from None
+        if not 1 <= begin <= end <= count:
+            raise Refused(f"pages: {part.strip()} is not within the {count} pages of the file")
+        numbers += range(begin, end + 1)
+        if len(numbers) > MOST_PAGES:
+            raise Refused(f"pages: at most {MOST_PAGES} pages can be read at once")
+    return list(dict.fromkeys(numbers))
+
+
+def read(given):
+    with open("/hearth/input/file_url", "rb") as file:
+        if b"%PDF-" not in file.read(1024):
+            raise Refused("file_url: it is no PDF")
+    try:
+        reader = PdfReader("/hearth/input/file_url")
+        if reader.is_encrypted and not reader.decrypt(""):
+            raise Refused("file_url: the PDF is protected by a password")
+        count = len(reader.pages)
+        pages, left = [], MOST_CHARACTERS
+        for number in chosen(given.get("pages"), count):
+            text = reader.pages[number - 1].extract_text()
+            pages.append({"page": number, "text": text[:left]})
+            if len(text) > left:
+                return result(reader, count, pages, True)
+            left -= len(text)
+        return result(reader, count, pages, given.get("pages") is None and count > MOST_PAGES)
+    except (PyPdfError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        raise Refused(f"file_url: the PDF cannot be read: {error or type(error).__name__}") from error
+
+
+def result(reader, count, pages, truncated):
+    title = reader.metadata.title if reader.metadata else None
+    return {"page_count": count, "title": title and str(title), "pages": pages, "truncated": truncated}
+
+
+def main():
+    with open("/hearth/input/input.json", encoding="utf-8") as file:
+        given = json.load(file)
+    try:
+        json.dump(read(given), sys.stdout)
+    except Refused as error:
+        json.dump({"error": {"message": str(error)}}, sys.stdout)
+        sys.exit(2)
+
+
+main()

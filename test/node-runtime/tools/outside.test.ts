@@ -1,0 +1,224 @@
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { cpSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { loadCatalog } from '../../../platform/catalog.ts'
+import { EgressPolicy } from '../../../platform/egress/policy.ts'
+import { PublicConnections } from '../../../platform/egress/public-connections.ts'
+import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
+import { type Receiver, startReceiver } from '../../support/servers/receiver.ts'
+import { requireToolBench, requireToolPython, type ToolBench } from '../../support/servers/tools.ts'
+
+const PAGE = `<html><head><title>The page</title></head><body><nav><a href="/menu">Menu entry</a></nav><article><h1>Heading</h1>
+<p>${'A sentence of the article with enough words to count as content. '.repeat(8)}</p>
+<p>See <a href="/other">the other page</a>.</p><table><tr><th>city</th><th>price</th></tr><tr><td>Bern</td><td>3</td></tr></table>
+<pre><code>print(1)</code></pre></article></body></html>`
+const CSV = 'city,price\nBern,2\nBern,3\nBasel,10\n'
+
+describe('what tools reach outside', function () {
+  this.timeout(60_000)
+  const stack = new AsyncDisposableStack()
+  let bench: ToolBench
+  let site: Receiver
+  let python: string
+  const files = new Map<string, Buffer>()
+  const names = new Map<string, string[]>()
+
+  before(async function () {
+    this.timeout(300_000)
+    python = await requireToolPython(this)
+    site = stack.use(
+      await startReceiver((req, res) => {
+        const path = req.url ?? '/'
+        if (path === '/page') return void res.setHeader('content-type', 'text/html').end(PAGE)
+        if (path === '/hop') return void res.writeHead(302, { location: '/page' }).end()
+        if (path === '/metadata')
+          return void res.writeHead(302, { location: 'https://169.254.169.254/latest' }).end()
+        if (path === '/inside')
+          return void res.writeHead(302, { location: site.url('/page', 'other.test') }).end()
+        if (path === '/plain') return void res.writeHead(302, { location: 'http://127.0.0.1:1/' }).end()
+        if (path === '/around') return void res.writeHead(302, { location: '/around' }).end()
+        const file = files.get(path)
+        if (file) return void res.end(file)
+        return void res.writeHead(404).end()
+      }),
+    )
+    const folder = stack.use(temporaryFolder()).path
+    const fetching = loadCatalog().tools.find(({ tool }) => tool.slug === 'fetch_page')!
+    const program = join(folder, 'fetch_page')
+    cpSync(fetching.program, program, { recursive: true })
+    writeFileSync(join(program, 'ca.pem'), site.certificate)
+    const policy = new EgressPolicy({ allow: [`127.0.0.1/32:${site.port}`], block: [] })
+    const resolve = async (name: string) => names.get(name) ?? ['127.0.0.1']
+    bench = stack.use(
+      await requireToolBench(this, {
+        more: [{ program, tool: { ...fetching.tool, env: { SSL_CERT_FILE: '/hearth/tool/ca.pem' } } }],
+        outside: {
+          connections: new PublicConnections(policy, resolve),
+          storage: () => ['http://127.0.0.1:1/objects/'],
+        },
+      }),
+    )
+    names.set('other.test', ['10.0.0.7'])
+    files.set('/prices.csv', Buffer.from(CSV))
+    files.set('/prices.json', Buffer.from('[{"city": "Bern", "price": 9007199254740993}]'))
+    files.set('/empty', Buffer.alloc(0))
+  })
+  after(() => stack.disposeAsync())
+  afterEach(() => assert.deepEqual(bench?.leftovers() ?? [], []))
+
+  /** Makes a file with the libraries of the tools. */
+  const made = (path: string, code: string) => {
+    using folder = temporaryFolder()
+    const file = join(folder.path, 'made')
+    execFileSync(python, ['-c', code, file])
+    files.set(path, readFileSync(file))
+  }
+
+  it('fetches the content of a page, also behind a redirect', async () => {
+    const page = await bench.run('fetch_page', { url: site.url('/hop') })
+
+    assert.equal(page['url'], site.url('/page'))
+    assert.equal(page['title'], 'Heading')
+    const text = String(page['content'])
+    assert.match(text, /# Heading/)
+    assert.match(text, /\| Bern \| 3 \|/)
+    assert.match(text, /print\(1\)/)
+    assert.ok(text.includes(`(${site.url('/other')})`), text)
+    assert.doesNotMatch(text, /Menu entry/)
+    const html = await bench.run('fetch_page', { url: site.url('/page'), output_format: 'html' })
+    assert.equal(html['content'], PAGE)
+  })
+
+  it('applies the egress rules to every hop', async () => {
+    const cases: [string, RegExp][] = [
+      [site.url('/metadata'), /url: 169\.254\.169\.254 cannot be reached: the host must be a name/],
+      [site.url('/inside'), /url: other\.test cannot be reached: .* not public/],
+      [site.url('/plain'), /url: 127\.0\.0\.1 cannot be reached/],
+      ['https://metadata.google.internal/x', /cannot be reached: the host name is not under a public suffix/],
+      ['https://localhost/', /cannot be reached/],
+      [site.url('/around'), /more than 5 redirects/],
+      [site.url('/none'), /the server answered 404/],
+    ]
+    for (const [url, expected] of cases) {
+      await assert.rejects(bench.run('fetch_page', { url }), { message: expected }, url)
+    }
+  })
+
+  it('gives no other tool the proxy', async () => {
+    const { stdout } = await bench.python('import os; print(os.path.exists("/hearth/egress.sock"))')
+    assert.equal(stdout, 'False\n')
+  })
+
+  it('queries tables', async () => {
+    const sql = 'select city, avg(price) as mean from data group by city order by city'
+    const csv = await bench.run('query_table', { file_url: site.url('/prices.csv'), sql })
+    assert.deepEqual(csv['rows'], [
+      { city: 'Basel', mean: 10 },
+      { city: 'Bern', mean: 2.5 },
+    ])
+    const json = await bench.run('query_table', { file_url: site.url('/prices.json'), sql: 'from data' })
+    assert.deepEqual(json['rows'], [{ city: 'Bern', price: '9007199254740993' }])
+    made(
+      '/prices.parquet',
+      `import duckdb, sys; duckdb.sql("copy (select 7 as n) to '" + sys.argv[1] + "' (format parquet)")`,
+    )
+    const parquet = await bench.run('query_table', {
+      file_url: site.url('/prices.parquet'),
+      sql: 'select n + 1 as m from data',
+    })
+    assert.deepEqual(parquet['rows'], [{ m: 8 }])
+    const many = await bench.run('query_table', {
+      file_url: site.url('/prices.csv'),
+      sql: 'select * from range(5000)',
+    })
+    assert.equal(many['row_count'], 1_000)
+    assert.equal(many['truncated'], true)
+  })
+
+  it('refuses queries that leave the table', async () => {
+    const ask = (sql: string, path = '/prices.csv') =>
+      bench.run('query_table', { file_url: site.url(path), sql })
+    await assert.rejects(ask("select * from read_text('/etc/passwd')"), { message: /^sql: Permission Error/ })
+    await assert.rejects(ask('set enable_external_access = true'), { message: /^sql: / })
+    await assert.rejects(ask('select nothing from data'), { message: /^sql: Binder Error/ })
+    await assert.rejects(ask('select 1', '/empty'), { message: 'file_url: the file is empty' })
+    await assert.rejects(ask('select 1', '/none'), { message: 'file_url: the server answered 404' })
+    await assert.rejects(ask('select 1', '/inside'), { message: /^file_url: .*not public/ })
+    await assert.rejects(bench.run('query_table', { file_url: 'file:///etc/passwd', sql: 'select 1' }), {
+      message: 'file_url: the URL must begin with https://',
+    })
+    await assert.rejects(
+      bench.run('query_table', { file_url: 'http://127.0.0.1:1/objects/../api', sql: 'select 1' }),
+      { message: 'file_url: the URL must begin with https://' },
+    )
+  })
+
+  it('reads PDFs', async () => {
+    made(
+      '/blank.pdf',
+      'import pypdf, sys; w = pypdf.PdfWriter(); [w.add_blank_page(72, 72) for _ in range(3)]; w.add_metadata({"/Title": "Blank"}); w.write(sys.argv[1])',
+    )
+    files.set('/words.pdf', Buffer.from(pdfOf('Some words')))
+    const words = await bench.run('extract_pdf', { file_url: site.url('/words.pdf') })
+    assert.deepEqual(words['pages'], [{ page: 1, text: 'Some words' }])
+    const blank = await bench.run('extract_pdf', { file_url: site.url('/blank.pdf'), pages: '1,3' })
+    assert.equal(blank['title'], 'Blank')
+    assert.deepEqual(
+      (blank['pages'] as { page: number }[]).map(({ page }) => page),
+      [1, 3],
+    )
+    await assert.rejects(bench.run('extract_pdf', { file_url: site.url('/blank.pdf'), pages: '4' }), {
+      message: 'pages: 4 is not within the 3 pages of the file',
+    })
+    await assert.rejects(bench.run('extract_pdf', { file_url: site.url('/prices.csv') }), {
+      message: 'file_url: it is no PDF',
+    })
+  })
+
+  it('converts images', async () => {
+    made(
+      '/red.png',
+      'import sys; from PIL import Image; Image.new("RGBA", (40, 20), (255, 0, 0, 128)).save(sys.argv[1], "PNG")',
+    )
+    const jpeg = await bench.run('convert_image', {
+      image_url: site.url('/red.png'),
+      format: 'jpeg',
+      width: 20,
+    })
+    assert.equal(jpeg['content_type'], 'image/jpeg')
+    assert.deepEqual([jpeg['width'], jpeg['height']], [20, 10])
+    assert.equal(Buffer.from(String(jpeg['image_base64']), 'base64').subarray(0, 3).toString('hex'), 'ffd8ff')
+    await assert.rejects(bench.run('convert_image', { image_url: site.url('/prices.csv'), format: 'png' }), {
+      message: /^image_url: it is no image that can be read/,
+    })
+    made(
+      '/bomb.png',
+      'import sys; from PIL import Image; Image.MAX_IMAGE_PIXELS = None; Image.new("1", (20000, 20000)).save(sys.argv[1], "PNG")',
+    )
+    await assert.rejects(bench.run('convert_image', { image_url: site.url('/bomb.png'), format: 'png' }), {
+      message: /^image_url: /,
+    })
+  })
+})
+
+/** A PDF of one page with one line of text. */
+function pdfOf(text: string): string {
+  const content = `BT /F1 24 Tf 20 100 Td (${text}) Tj ET`
+  const objects = [
+    '<< /Type /Catalog /Pages 2 0 R >>',
+    '<< /Type /Pages /Kids [3 0 R] /Count 1 >>',
+    '<< /Type /Page /Parent 2 0 R /MediaBox [0 0 300 200] /Contents 4 0 R /Resources << /Font << /F1 5 0 R >> >> >>',
+    `<< /Length ${content.length} >>\nstream\n${content}\nendstream`,
+    '<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>',
+  ]
+  let out = '%PDF-1.4\n'
+  const offsets = objects.map((object, n) => {
+    const at = out.length
+    out += `${n + 1} 0 obj\n${object}\nendobj\n`
+    return at
+  })
+  const start = out.length
+  const table = offsets.map((at) => `${String(at).padStart(10, '0')} 00000 n \n`).join('')
+  return `${out}xref\n0 6\n0000000000 65535 f \n${table}trailer\n<< /Size 6 /Root 1 0 R >>\nstartxref\n${start}\n%%EOF\n`
+}
