@@ -32,6 +32,8 @@ export interface TinySpecialist {
   seed?: number
   hidden?: number
   layers?: number
+  heads?: number
+  extraVocab?: number
   positions?: number
   vocab?: number
   dtype?: 'bfloat16' | 'float16' | 'float32'

@@ -69,10 +69,10 @@ def make(options: argparse.Namespace) -> None:
 
 def _sizes(options: argparse.Namespace, tokenizer: PreTrainedTokenizerFast) -> dict[str, object]:
     positions = options.positions + (tokenizer.pad_token_id + 1 if options.architecture in OFFSET else 0)
-    common = {"vocab_size": len(tokenizer), "max_position_embeddings": positions, "pad_token_id": tokenizer.pad_token_id}
+    common = {"vocab_size": len(tokenizer) + options.extra_vocab, "max_position_embeddings": positions, "pad_token_id": tokenizer.pad_token_id}
     if options.architecture == "distilbert":
-        return {**common, "dim": options.hidden, "n_layers": options.layers, "n_heads": 4, "hidden_dim": options.hidden * 4}
-    more = {"hidden_size": options.hidden, "num_hidden_layers": options.layers, "num_attention_heads": 4}
+        return {**common, "dim": options.hidden, "n_layers": options.layers, "n_heads": options.heads, "hidden_dim": options.hidden * 4}
+    more = {"hidden_size": options.hidden, "num_hidden_layers": options.layers, "num_attention_heads": options.heads}
     if options.architecture == "electra":
         more["embedding_size"] = options.hidden
     if options.architecture == "deberta-v2":
@@ -141,6 +141,8 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--hidden", type=int, default=64)
     parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--heads", type=int, default=4)
+    parser.add_argument("--extra-vocab", type=int, default=0)
     parser.add_argument("--vocab", type=int, default=256)
     parser.add_argument("--positions", type=int, default=128)
     parser.add_argument("--spread", type=float, default=4.0)

@@ -1,0 +1,219 @@
+// Embeddings and reranking by the ONNX server beside infinity and sentence-transformers, on one thread each and in turn, and
+// the time from cached weights to a warm model: npm run bench:embeddings [-- --rounds 5]
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { parseArgs } from 'node:util'
+import { Pool } from 'undici'
+import { AdminClient } from '../cli/admin-client.ts'
+import { importModel } from '../cli/commands/models.ts'
+import {
+  convertedSpecialist,
+  type TinySpecialist,
+  tinySpecialist,
+} from '../test/support/builders/tiny-specialist.ts'
+import { OPERATIONS_KEY, startApi } from '../test/support/servers/api.ts'
+import { startNode } from '../test/support/servers/node.ts'
+import { type SpecialistServer, startSpecialist } from '../test/support/servers/specialist.ts'
+import { copyForOlder, startInfinity, startSentenceTransformers } from './embeddings/peers.ts'
+import { cpuSeconds, median } from './platform.ts'
+
+/** The shape of MiniLM-L6: 22.7 million parameters. */
+const MINILM: TinySpecialist = {
+  hidden: 384,
+  layers: 6,
+  heads: 12,
+  extraVocab: 30_266,
+  positions: 512,
+}
+const WORDS = 'the quick brown fox jumps over a lazy dog what is capital of france you are'.split(' ')
+const { values } = parseArgs({ options: { rounds: { type: 'string', default: '3' } } })
+const ROUNDS = Number(values.rounds)
+const COUNTS = { 1: 60, 8: 160, 32: 256 } as const
+const BULK = { mixed: 128, short: 256 } as const
+
+/** The same numbers in each run (mulberry32). */
+let seed = 16
+function chance(): number {
+  seed = (seed + 0x6d2b79f5) | 0
+  let t = Math.imul(seed ^ (seed >>> 15), 1 | seed)
+  t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t
+  return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32
+}
+const normal = () => Math.sqrt(-2 * Math.log(1 - chance())) * Math.cos(2 * Math.PI * chance())
+const textOf = (words: number) =>
+  Array.from({ length: words }, () => WORDS[Math.floor(chance() * WORDS.length)]).join(' ')
+/** Log-normal lengths: half of the texts have at most 16 words, the mean is 30, and few have up to 290. */
+const LENGTHS = { mu: 2.8, sigma: 1.1, least: 2, most: 290 }
+const lengthByChance = () => Math.round(Math.exp(LENGTHS.mu + LENGTHS.sigma * normal()))
+const mixed = (count: number) =>
+  Array.from({ length: count }, () =>
+    textOf(Math.min(LENGTHS.most, Math.max(LENGTHS.least, lengthByChance()))),
+  )
+const short = (count: number) => Array.from({ length: count }, () => textOf(1 + Math.floor(chance() * 20)))
+
+interface Figure {
+  perSecond: number
+  p50: number
+  cpuMs: number
+}
+
+/** Sends each text in a request of its own, with so many at a time. */
+async function load(
+  pid: number,
+  texts: readonly string[],
+  clients: number,
+  ask: (text: string) => Promise<void>,
+): Promise<Figure> {
+  const times: number[] = []
+  const [began, cpu] = [performance.now(), cpuSeconds(pid)]
+  let next = 0
+  const client = async () => {
+    for (let text = texts[next++]; text !== undefined; text = texts[next++]) {
+      const sent = performance.now()
+      await ask(text)
+      times.push(performance.now() - sent)
+    }
+  }
+  await Promise.all(Array.from({ length: clients }, client))
+  const seconds = (performance.now() - began) / 1_000
+  return {
+    perSecond: texts.length / seconds,
+    p50: median(times),
+    cpuMs: ((cpuSeconds(pid) - cpu) * 1_000) / texts.length,
+  }
+}
+
+const peakMb = (pid: number) =>
+  Math.round(Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024)
+const say = (what: string, ours: string, theirs: string, goal: string) =>
+  console.log(`${what.padEnd(34)} ${ours.padEnd(44)} ${theirs.padEnd(48)} ${goal}`)
+const middle = (figures: readonly Figure[], of: (figure: Figure) => number) => median(figures.map(of))
+const shown = (figures: readonly Figure[]) =>
+  `${middle(figures, (one) => one.perSecond).toFixed(1)}/s, p50 ${middle(figures, (one) => one.p50).toFixed(0)} ms, ` +
+  `${middle(figures, (one) => one.cpuMs).toFixed(1)} ms CPU`
+const goal = (text: string, isMet: boolean) => `${text}: ${isMet ? 'met' : 'MISSED'}`
+
+async function overHttp(server: SpecialistServer, folder: string, model: string): Promise<void> {
+  const older = await copyForOlder(model, join(folder, 'older'))
+  await using infinity = await startInfinity(folder, older)
+  const pool = new Pool(infinity.url, { connections: 64, headersTimeout: 0, bodyTimeout: 0 })
+  const askInfinity = async (text: string) => {
+    const { statusCode, body } = await pool.request({
+      method: 'POST',
+      path: '/embeddings',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ model: older, input: [text] }),
+    })
+    await body.dump()
+    if (statusCode !== 200) throw new Error(`infinity answered ${statusCode}`)
+  }
+  const askOurs = async (text: string) => {
+    const { status } = await server.ask({ text }, 'embeddings')
+    if (status !== 200) throw new Error(`the server answered ${status}`)
+  }
+  for (const [clients, count] of Object.entries(COUNTS).map(([a, b]) => [Number(a), b] as const)) {
+    const texts = mixed(count)
+    const [ours, theirs]: Figure[][] = [[], []]
+    for (let round = 0; round < ROUNDS; round++) {
+      ours?.push(await load(server.pid, texts, clients, askOurs))
+      theirs?.push(await load(infinity.pid, texts, clients, askInfinity))
+    }
+    const [own = [], other = []] = [ours, theirs]
+    const rate = middle(own, (one) => one.perSecond) / middle(other, (one) => one.perSecond)
+    const wait = middle(own, (one) => one.p50) / middle(other, (one) => one.p50)
+    const verdicts = {
+      1: goal(`p50 ${wait.toFixed(2)} times, at most 1`, wait <= 1),
+      8: `${rate.toFixed(1)} times`,
+      32: goal(
+        `${rate.toFixed(1)} times, at least 4; p50 ${wait.toFixed(2)}, at most 0.33`,
+        rate >= 4 && wait <= 1 / 3,
+      ),
+    }
+    say(`over HTTP, ${clients} at a time`, shown(own), `infinity ${shown(other)}`, verdicts[clients as 1])
+  }
+  const [mb, other] = [peakMb(server.pid), peakMb(infinity.pid)]
+  say('peak memory', `${mb} MB`, `infinity ${other} MB`, goal('at most 300 MB', mb <= 300))
+  await pool.destroy()
+}
+
+async function inBulk(
+  embedder: SpecialistServer,
+  folder: string,
+  models: { embedder: string; reranker: string },
+): Promise<void> {
+  const query = textOf(12)
+  const sets = {
+    query,
+    mixed: mixed(BULK.mixed),
+    short: short(BULK.short),
+  }
+  const texts = join(folder, 'texts.json')
+  writeFileSync(texts, JSON.stringify(sets))
+  await using peer = await startSentenceTransformers(folder, { ...models, texts })
+  await using reranker = await startSpecialist(models.reranker, await convertedSpecialist(models.reranker))
+  const rows = [
+    ['mixed', 'bulk embeddings, mixed lengths', 3.5, () => embedder.ask({ text: sets.mixed })],
+    ['short', 'bulk embeddings, short texts', 1.5, () => embedder.ask({ text: sets.short })],
+    ['rerank', 'rerank, mixed lengths', 3.5, () => reranker.ask({ query, documents: sets.mixed })],
+  ] as const
+  for (const [kind, what, least, ask] of rows) {
+    const [ours, theirs]: number[][] = [[], []]
+    for (let round = 0; round < ROUNDS; round++) {
+      const began = performance.now()
+      const { status } = await ask()
+      if (status !== 200) throw new Error(`the server answered ${status}`)
+      ours?.push((performance.now() - began) / 1_000)
+      theirs?.push(await peer.seconds(kind))
+    }
+    const count = kind === 'short' ? BULK.short : BULK.mixed
+    const [own, other] = [count / median(ours ?? []), count / median(theirs ?? [])]
+    const ratio = own / other
+    say(
+      what,
+      `${own.toFixed(0)}/s over HTTP`,
+      `sentence-transformers ${other.toFixed(0)}/s`,
+      goal(`${ratio.toFixed(1)} times, at least ${least}`, ratio >= least),
+    )
+  }
+}
+
+/** Loads a model that is on the disk with its conversion, on a node that has just started. */
+async function cachedToWarm(folder: string, path: string): Promise<void> {
+  await using api = await startApi()
+  const { accountId } = await api.account()
+  const client = new AdminClient(api.baseUrl, OPERATIONS_KEY)
+  const { model_key } = await importModel(client, { name: 'embedder', path, task: 'embeddings', accountId })
+  const dir = join(folder, 'node')
+  const seconds: number[] = []
+  for (let round = 0; round <= ROUNDS; round++) {
+    await using node = await startNode(api, { realCatalog: true, memoryMb: 6_000, accountId, dir })
+    const began = performance.now()
+    await node.parts.models.load(model_key)
+    seconds.push((performance.now() - began) / 1_000)
+  }
+  const [first = 0, ...cached] = seconds
+  const warm = median(cached)
+  say(
+    'cached to warm',
+    `${warm.toFixed(2)} s`,
+    `the first load with its conversion ${first.toFixed(1)} s`,
+    goal('at most 1.5 s', warm <= 1.5),
+  )
+}
+
+const folder = mkdtempSync(join(tmpdir(), 'hearth-bench-embeddings-'))
+try {
+  const [embedder, reranker] = [
+    await tinySpecialist(MINILM),
+    await tinySpecialist({ ...MINILM, kind: 'rerank' }),
+  ]
+  {
+    await using server = await startSpecialist(embedder, await convertedSpecialist(embedder))
+    await overHttp(server, folder, embedder)
+    await inBulk(server, folder, { embedder, reranker })
+  }
+  await cachedToWarm(folder, embedder)
+} finally {
+  rmSync(folder, { recursive: true, force: true })
+}

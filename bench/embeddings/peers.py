@@ -1,0 +1,38 @@
+"""Times sentence-transformers on the texts of a file: reads the name of a kind from each line of standard
+input, and answers each with the seconds that all texts took."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+import torch
+from sentence_transformers import CrossEncoder, SentenceTransformer
+
+BATCH = 32
+
+
+def main() -> None:
+    """Answers until standard input ends."""
+    torch.set_num_threads(1)
+    embedder, reranker, texts_file = sys.argv[1:]
+    with open(texts_file, encoding="utf8") as file:
+        sets = json.load(file)
+    embed = SentenceTransformer(embedder, device="cpu")
+    rank = CrossEncoder(reranker, device="cpu")
+    embed.encode(["warm"], show_progress_bar=False)
+    rank.predict([("warm", "up")], show_progress_bar=False)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        kind = line.strip()
+        began = time.perf_counter()
+        if kind == "rerank":
+            pairs = [(sets["query"], document) for document in sets["mixed"]]
+            rank.predict(pairs, batch_size=BATCH, show_progress_bar=False)
+        else:
+            embed.encode(sets[kind], batch_size=BATCH, show_progress_bar=False)
+        print(time.perf_counter() - began, flush=True)
+
+
+main()

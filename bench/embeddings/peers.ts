@@ -1,0 +1,122 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { readFileSync, readdirSync, writeFileSync } from 'node:fs'
+import { cp } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { request } from 'undici'
+import { pythonProcessEnv } from '../../node-runtime/environments/python-env.ts'
+import { freePort } from '../../platform/free-ports.ts'
+import { runProgram } from '../../platform/processes/run-program.ts'
+import { llmPython } from '../../test/support/builders/tiny-llm.ts'
+
+const INSTALL_MS = 900_000
+const START_MS = 180_000
+const SENTENCE_TRANSFORMERS = ['sentence-transformers==6.2.0', 'scikit-learn', 'scipy']
+/** It pins transformers 4.57, and the other packages are the newest that fit it. */
+const INFINITY = [
+  'infinity-emb[server]==0.0.78',
+  'transformers==4.57.6',
+  'huggingface-hub<1',
+  'tokenizers<0.23',
+  'sentence-transformers<6',
+  'click<8.2',
+]
+
+/**
+ * Installs packages in an environment of their own below `folder`, over the PyTorch of the platform's environment for
+ * language models.
+ */
+async function install(folder: string, name: string, packages: readonly string[]): Promise<string> {
+  const below = await llmPython()
+  const home = join(folder, name)
+  await runProgram(below, ['-m', 'venv', home], { timeout: INSTALL_MS })
+  const lib = join(home, 'lib')
+  const [version = ''] = readdirSync(lib)
+  const shared = join(dirname(dirname(below)), 'lib', version, 'site-packages')
+  writeFileSync(join(lib, version, 'site-packages', 'below.pth'), `${shared}\n`)
+  const python = join(home, 'bin', 'python')
+  const pip = ['-m', 'pip', 'install', '-q', '--disable-pip-version-check', ...packages]
+  await runProgram(python, pip, { timeout: INSTALL_MS, env: pythonProcessEnv() })
+  return python
+}
+
+/** Copies a model for transformers 4, which does not know the class of tokenizers that transformers 5 writes. */
+export async function copyForOlder(model: string, target: string): Promise<string> {
+  await cp(model, target, { recursive: true })
+  const path = join(target, 'tokenizer_config.json')
+  const config = JSON.parse(readFileSync(path, 'utf8')) as object
+  writeFileSync(path, JSON.stringify({ ...config, tokenizer_class: 'PreTrainedTokenizerFast' }))
+  return target
+}
+
+/** A server of embeddings as OpenAI's, on PyTorch. */
+export interface Infinity extends AsyncDisposable {
+  url: string
+  pid: number
+}
+
+export async function startInfinity(folder: string, model: string): Promise<Infinity> {
+  const python = await install(folder, 'infinity', INFINITY)
+  const port = await freePort()
+  const options = ['--port', String(port), '--engine', 'torch', '--device', 'cpu', '--dtype', 'float32']
+  const child = spawn(
+    join(dirname(python), 'infinity_emb'),
+    ['v2', '--model-id', model, '--batch-size', '32', '--no-bettertransformer', ...options],
+    { env: pythonProcessEnv({ OMP_NUM_THREADS: '1', HF_HUB_OFFLINE: '1' }), stdio: 'ignore' },
+  )
+  const url = `http://127.0.0.1:${port}`
+  const endsAt = Date.now() + START_MS
+  for (;;) {
+    const status = await request(`${url}/health`).then(
+      async ({ statusCode, body }) => (await body.dump(), statusCode),
+      () => 0,
+    )
+    if (status === 200) break
+    if (child.exitCode !== null || Date.now() > endsAt) throw new Error('infinity did not start')
+    await sleep(500)
+  }
+  return {
+    url,
+    pid: child.pid ?? 0,
+    async [Symbol.asyncDispose]() {
+      child.kill('SIGKILL')
+      if (child.exitCode === null && child.signalCode === null) await once(child, 'exit')
+    },
+  }
+}
+
+/** sentence-transformers in a process of its own. */
+export interface SentenceTransformers extends AsyncDisposable {
+  /** Returns the seconds for all texts of a kind. */
+  seconds(kind: string): Promise<number>
+}
+
+export async function startSentenceTransformers(
+  folder: string,
+  { embedder, reranker, texts }: { embedder: string; reranker: string; texts: string },
+): Promise<SentenceTransformers> {
+  const python = await install(folder, 'sentence-transformers', SENTENCE_TRANSFORMERS)
+  const child = spawn(python, [join(import.meta.dirname, 'peers.py'), embedder, reranker, texts], {
+    env: pythonProcessEnv({ OMP_NUM_THREADS: '1', HF_HUB_OFFLINE: '1' }),
+    stdio: ['pipe', 'pipe', 'ignore'],
+  })
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
+  const next = async () => {
+    const { value, done } = await lines.next()
+    if (done) throw new Error('sentence-transformers ended')
+    return value as string
+  }
+  await next()
+  return {
+    async seconds(kind) {
+      child.stdin.write(`${kind}\n`)
+      return Number(await next())
+    },
+    async [Symbol.asyncDispose]() {
+      child.stdin.end()
+      if (child.exitCode === null) await once(child, 'exit')
+    },
+  }
+}
