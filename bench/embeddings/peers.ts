@@ -52,12 +52,12 @@ export async function copyForOlder(model: string, target: string): Promise<strin
 }
 
 /** A server of embeddings as OpenAI's, on PyTorch. */
-export interface Infinity extends AsyncDisposable {
+export interface InfinityServer extends AsyncDisposable {
   url: string
   pid: number
 }
 
-export async function startInfinity(folder: string, model: string): Promise<Infinity> {
+export async function startInfinity(folder: string, model: string): Promise<InfinityServer> {
   const python = await install(folder, 'infinity', INFINITY)
   const port = await freePort()
   const options = ['--port', String(port), '--engine', 'torch', '--device', 'cpu', '--dtype', 'float32']
@@ -87,10 +87,15 @@ export async function startInfinity(folder: string, model: string): Promise<Infi
   }
 }
 
+export interface Seconds {
+  clock: number
+  cpu: number
+}
+
 /** sentence-transformers in a process of its own. */
 export interface SentenceTransformers extends AsyncDisposable {
-  /** Returns the seconds for all texts of a kind. */
-  seconds(kind: string): Promise<number>
+  /** Returns the seconds for all texts of a kind, by the clock and of the processor. */
+  seconds(kind: string): Promise<Seconds>
 }
 
 export async function startSentenceTransformers(
@@ -112,7 +117,8 @@ export async function startSentenceTransformers(
   return {
     async seconds(kind) {
       child.stdin.write(`${kind}\n`)
-      return Number(await next())
+      const [clock = 0, cpu = 0] = (await next()).split(' ').map(Number)
+      return { clock, cpu }
     },
     async [Symbol.asyncDispose]() {
       child.stdin.end()
