@@ -124,13 +124,19 @@ async function put({ from, path, size_bytes }: LocalFile, url: string, type: str
   if (statusCode >= 300) throw new CliError(`${path} was refused (${statusCode}): ${text.slice(0, 200)}`)
 }
 
-/** Tasks of models that turn texts into numbers. */
-const SPECIALIST_TASKS = new Set(['embeddings', 'rerank', 'moderation', 'classification'])
+/** The runtime profiles of specialists, by their task. */
+const SPECIALIST_PROFILES = new Map([
+  ...['embeddings', 'rerank', 'moderation', 'classification'].map(
+    (task) => [task, 'specialist-onnx'] as const,
+  ),
+  ['translation', 'specialist-torch'],
+])
 
 function profileFor(files: readonly LocalFile[], task: string): string {
   const has = (pattern: RegExp) => files.some(({ path }) => pattern.test(path))
-  if (SPECIALIST_TASKS.has(task)) {
-    if (has(/^config\.json$/)) return 'specialist-onnx'
+  const specialist = SPECIALIST_PROFILES.get(task)
+  if (specialist !== undefined) {
+    if (has(/^config\.json$/)) return specialist
     throw usageError(`There is no config.json in it, which a model for ${task} needs.`)
   }
   if (has(/\.gguf$/)) return 'llm-llamacpp'

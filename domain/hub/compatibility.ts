@@ -1,7 +1,13 @@
 import { CHAT_TASK_TYPES } from '../chat/chat.ts'
 import { kvCacheMb, type ModelShape } from '../models/shape.ts'
-import { type Head, isSpecialistTask, specialistProblem } from './specialists.ts'
-import { chooseSpecialistWeights, chooseWeights, type HubWeights, type WeightFormat } from './weights.ts'
+import { type Head, isEncoderTask, isSpecialistTask, specialistProblem } from './specialists.ts'
+import {
+  chooseEncoderWeights,
+  chooseTranslatorWeights,
+  chooseWeights,
+  type HubWeights,
+  type WeightFormat,
+} from './weights.ts'
 
 /**
  * By `task_type` of the hub routes: the pipeline tags of the hub, the model's category, and the matching task
@@ -102,7 +108,7 @@ export interface HubVerdict {
 const FOR_REVIEW = new Set(['licence'])
 
 /** The profiles that are chosen where several serve a task. */
-const USUAL_PROFILES = new Set(['llm-transformers', 'specialist-onnx'])
+const USUAL_PROFILES = new Set(['llm-transformers', 'specialist-onnx', 'specialist-torch'])
 
 /** Architectures of causal language models, which the LLM servers support without code from the repository. */
 const CAUSAL_LM = /(?:ForCausalLM|LMHeadModel)$/
@@ -113,8 +119,7 @@ const MB = 1024 * 1024
 /** Checks whether the platform can serve a repository, and which files and how much memory that needs. */
 export function checkHubRepo(repo: HubRepoFacts, around: HubSurroundings): HubVerdict {
   const wanted = around.task ?? taskOfPipeline(repo.pipelineTag)
-  const choose = wanted && isSpecialistTask(wanted) ? chooseSpecialistWeights : chooseWeights
-  const weights = choose(repo.files, around.shards)
+  const weights = weightsFor(wanted)(repo.files, around.shards)
   const { format, files = [] } = weights ?? {}
   const sizeBytes = repo.files
     .filter(({ path }) => files.includes(path))
@@ -146,6 +151,11 @@ export function checkHubRepo(repo: HubRepoFacts, around: HubSurroundings): HubVe
     files,
     sizeBytes,
   }
+}
+
+function weightsFor(task: HubTask | undefined): typeof chooseWeights {
+  if (task === 'translation') return chooseTranslatorWeights
+  return task && isEncoderTask(task) ? chooseEncoderWeights : chooseWeights
 }
 
 function chooseProfile(

@@ -1,9 +1,14 @@
-/** The tasks of the hub that models of texts serve, with one output for each text. */
-const TASKS = ['embeddings', 'rerank', 'moderation'] as const
-export type SpecialistTask = (typeof TASKS)[number]
+/** The tasks of the hub that encoders of texts serve, with one output for each text. */
+const ENCODER_TASKS = ['embeddings', 'rerank', 'moderation'] as const
+export type SpecialistTask = (typeof ENCODER_TASKS)[number] | 'translation'
+
+export const isEncoderTask = (task: string): boolean => (ENCODER_TASKS as readonly string[]).includes(task)
 
 export const isSpecialistTask = (task: string): task is SpecialistTask =>
-  (TASKS as readonly string[]).includes(task)
+  isEncoderTask(task) || task === 'translation'
+
+/** Families of translators that the server on PyTorch is tested with. */
+const TRANSLATOR = /^(?:MarianMTModel|(?:M2M100|MBart)ForConditionalGeneration)$/
 
 /** Families of encoders that the specialist server is tested with, and what their classes are for. */
 const ENCODER =
@@ -50,6 +55,11 @@ export function specialistProblem(
     modules,
   }: { architecture: string; head: Head | null; modules: readonly string[] | null },
 ): string | undefined {
+  if (task === 'translation') {
+    return TRANSLATOR.test(architecture)
+      ? undefined
+      : `${architecture} is no model of translation that this platform serves.`
+  }
   const [, kind] = ENCODER.exec(architecture) ?? []
   if (kind === undefined) return `${architecture} is no encoder of texts that this platform serves.`
   if (task === 'embeddings') {

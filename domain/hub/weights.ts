@@ -31,7 +31,7 @@ const SIDE_FILES =
 
 /** The files that a server of specialists reads beside those, and an ONNX file with its tensors. */
 const SPECIALIST_FILES =
-  /^(?:modules|sentence_bert_config|config_sentence_transformers)\.json$|^1_Pooling\/config\.json$|^(?:sentencepiece\.bpe|spm)\.model$/
+  /^(?:modules|sentence_bert_config|config_sentence_transformers)\.json$|^1_Pooling\/config\.json$|^(?:sentencepiece\.bpe|spm)\.model$|^(?:source|target)\.spm$/
 const ONNX = 'onnx/model.onnx'
 const ONNX_FILES = /^onnx\/model\.onnx(?:_data)?$/
 
@@ -107,11 +107,22 @@ export function chooseWeights(
   return chosen && { format: 'gguf', files: chosen.present, missing: chosen.missing }
 }
 
+/** Chooses the weights of a translator: safetensors, and the files of its tokenizers. */
+export function chooseTranslatorWeights(
+  files: readonly SizedFile[],
+  shards: readonly string[] | null,
+): HubWeights | undefined {
+  const chosen = chooseWeights(files, shards)
+  if (chosen?.format !== 'safetensors') return undefined
+  const more = files.flatMap(({ path }) => (SPECIALIST_FILES.test(path) ? [path] : []))
+  return { ...chosen, files: [...chosen.files, ...more] }
+}
+
 /**
- * Chooses the weights of a model of texts: safetensors, an ONNX file that the repository brings, or both, because the one is
+ * Chooses the weights of an encoder of texts: safetensors, an ONNX file that the repository brings, or both, because the one is
  * compared with the other.
  */
-export function chooseSpecialistWeights(
+export function chooseEncoderWeights(
   files: readonly SizedFile[],
   shards: readonly string[] | null,
 ): HubWeights | undefined {

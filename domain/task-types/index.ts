@@ -5,9 +5,16 @@ import { embeddings } from './embeddings.ts'
 import { moderation } from './moderation.ts'
 import { rerank } from './rerank.ts'
 import type { TaskType } from './task-type.ts'
+import { translation } from './translation.ts'
 
 /** Every described task type, by its name. */
-const TASK_TYPES: Readonly<Record<string, TaskType>> = { embeddings, rerank, moderation, classification }
+const TASK_TYPES: Readonly<Record<string, TaskType>> = {
+  embeddings,
+  rerank,
+  moderation,
+  classification,
+  translation,
+}
 
 const taskTypeOf = (name: string): TaskType | undefined =>
   Object.hasOwn(TASK_TYPES, name) ? TASK_TYPES[name] : undefined

@@ -20,13 +20,13 @@ import orjson
 from asgi import BodyTooLarge, Receive, Send, read_body, refuse_weights, send_json, serve, server_arguments
 from llm.calls import gather
 from llm.grammar import Grammars
-from llm.model import Cancelled, Generation, Guided, LanguageModel, Unusable, find_model, is_fault_of_weights
+from llm.model import Cancelled, Generation, Guided, LanguageModel, Unusable, find_model
 from llm.request import SERVED_NAME, ChatRequest
 from llm.text import CALL_MARKS, Answer, Detokenizer, Piece
 from llm.thoughts import THOUGHT_MARKS, Thoughts
+from weight_faults import is_fault_of_weights, reason_of
 
 LARGEST_BODY = 64 << 20
-LONGEST_REASON = 300
 SSE = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
 
 
@@ -230,8 +230,7 @@ def main() -> None:
         model = LanguageModel(find_model(options.model), options.threads)
     except Exception as error:
         if is_fault_of_weights(error):
-            [why, *_] = str(error).splitlines() or [""]
-            refuse_weights(f"{type(error).__name__}: {why[:LONGEST_REASON]}")
+            refuse_weights(reason_of(error))
         sys.exit(f"The model in {options.model} cannot be served: {error}")
     serve(ChatApp(model, options.concurrency), options)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,10 +13,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import torch
-from huggingface_hub.errors import StrictDataclassError
 from light_torch import without_compiler
 from .thoughts import THOUGHT_MARKS, closing_of
-from safetensors import SafetensorError
 
 with without_compiler():
     from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, GenerationConfig
@@ -91,24 +88,6 @@ def find_model(folder: Path) -> Path:
     if any(folder.rglob("adapter_config.json")):
         raise FileNotFoundError("only an adapter is here: it has to be merged into its base before it can be served")
     raise FileNotFoundError("there is no config.json")
-
-
-# Words in errors about the machine or its environment, whatever the type of the error.
-_MACHINE = re.compile(r"\b(gpus?|cuda|xpu|npu|devices?|memory|drivers?|disk|installed|requires?|os error)\b", re.IGNORECASE)
-
-
-def is_fault_of_weights(error: BaseException) -> bool:
-    """Returns whether a load failed because of the model's files. In doubt the answer is no,
-    and the load is retried."""
-    if _MACHINE.search(str(error)):
-        return False
-    if isinstance(error, RuntimeError):
-        return "size mismatch" in str(error) or "ignore_mismatched_sizes" in str(error)
-    if isinstance(error, OSError):
-        # The library raises an OSError without a number when a file is missing or not JSON; errors
-        # of the machine have one.
-        return error.errno is None
-    return isinstance(error, (ValueError, KeyError, SafetensorError, StrictDataclassError))
 
 
 class LanguageModel:

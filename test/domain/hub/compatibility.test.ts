@@ -58,6 +58,36 @@ describe('what the hub offers', () => {
     assert.equal(compatibility.status, 'compatible')
   })
 
+  it('is a translator with the files of both its tokenizers, and no other model for that task', () => {
+    const files = [
+      'config.json',
+      'model.safetensors',
+      'vocab.json',
+      'source.spm',
+      'target.spm',
+      'tf_model.h5',
+    ]
+    const check = (architecture: string, paths = files) =>
+      checkHubRepo(
+        repo({
+          pipelineTag: 'translation',
+          architectures: [architecture],
+          files: paths.map((path) => ({ path, sizeBytes: MB })),
+        }),
+        around({ task: 'translation', shape: null }),
+      )
+    const marian = check('MarianMTModel')
+    const failing = ({ compatibility }: ReturnType<typeof check>) =>
+      compatibility.checks.flatMap(({ check: name, passed, message }) =>
+        passed ? [] : [`${name}: ${message}`],
+      )
+
+    assert.equal(marian.compatibility.runtime_profile_id, 'specialist-torch')
+    assert.deepEqual(marian.files, files.slice(0, -1))
+    assert.match(failing(check('BertModel')).join(), /architecture: BertModel is no model of translation/)
+    assert.match(failing(check('MarianMTModel', ['config.json', 'onnx/model.onnx'])).join(), /weights: /)
+  })
+
   it('is one file of several quantizations', () => {
     const quantized = ['a-Q2_K.gguf', 'a-Q4_K_M.gguf', 'a-Q8_0.gguf']
     const { files } = checkHubRepo(

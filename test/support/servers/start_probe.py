@@ -15,7 +15,7 @@ from llm.model import Generation, LanguageModel, Sampling
 model = LanguageModel(Path(sys.argv[1]), 1)
 Grammars(model)
 said: list[int] = []
-model.generate(Generation([1, 2, 3], Sampling(max_tokens=2)), lambda token: said.append(token) is None)
+model.generate(Generation([1, 2, 3], Sampling(max_tokens=2, temperature=0)), lambda token: said.append(token) is None)
 costly = ["torch._dynamo", "torch._inductor", "torch.distributed.tensor", "llguidance"]
 loaded = [name for name in costly if name in sys.modules]
 

@@ -1,0 +1,32 @@
+"""Tells errors of a model's files from errors of the machine, for servers on PyTorch."""
+
+from __future__ import annotations
+
+import re
+
+from huggingface_hub.errors import StrictDataclassError
+from safetensors import SafetensorError
+
+# Words in errors about the machine or its environment, whatever the type of the error.
+_MACHINE = re.compile(r"\b(gpus?|cuda|xpu|npu|devices?|memory|drivers?|disk|installed|requires?|os error)\b", re.IGNORECASE)
+LONGEST_REASON = 300
+
+
+def is_fault_of_weights(error: BaseException) -> bool:
+    """Returns whether a load failed because of the model's files. In doubt the answer is no,
+    and the load is retried."""
+    if _MACHINE.search(str(error)):
+        return False
+    if isinstance(error, RuntimeError):
+        return "size mismatch" in str(error) or "ignore_mismatched_sizes" in str(error)
+    if isinstance(error, OSError):
+        # The library raises an OSError without a number when a file is missing or not JSON; errors
+        # of the machine have one.
+        return error.errno is None
+    return isinstance(error, (ValueError, KeyError, SafetensorError, StrictDataclassError))
+
+
+def reason_of(error: BaseException) -> str:
+    """Returns the first line of an error, for the line with which a server refuses its weights."""
+    [why, *_] = str(error).splitlines() or [""]
+    return f"{type(error).__name__}: {why[:LONGEST_REASON]}"
