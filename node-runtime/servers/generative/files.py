@@ -1,0 +1,127 @@
+"""Checks what a model made and writes it as files. Media that are not finite, that have one value
+throughout, or that have no frames are no output."""
+
+from __future__ import annotations
+
+import io
+import wave
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from generative.job import UnusableOutput
+from PIL import Image
+
+SCENE_TYPES = {
+    "glb": "model/gltf-binary",
+    "obj": "model/obj",
+    "ply": "application/octet-stream",
+    "stl": "model/stl",
+}
+LOUDEST = 32_767
+
+
+@dataclass(frozen=True)
+class OutputFile:
+    """One file of the answer."""
+
+    filename: str
+    content_type: str
+    modality: str
+    data: bytes
+
+
+def picture_files(pictures: Any) -> list[OutputFile]:
+    """Writes pictures, given as numbers from 0 to 1."""
+    array = np.asarray(pictures)
+    if array.ndim != 4 or array.shape[0] == 0:
+        raise UnusableOutput("the model made no picture")
+    shown = to_bytes(array, "picture")
+    files = []
+    for index, picture in enumerate(shown):
+        refuse_flat(picture, "picture")
+        out = io.BytesIO()
+        Image.fromarray(picture).save(out, "PNG")
+        name = "image.png" if len(shown) == 1 else f"image-{index}.png"
+        files.append(OutputFile(name, "image/png", "image", out.getvalue()))
+    return files
+
+
+def film_file(frames: Any, fps: int) -> OutputFile:
+    """Writes the frames of a film, given as numbers from 0 to 1, as H.264."""
+    import av
+
+    array = np.asarray(frames)
+    if array.ndim != 4 or array.shape[0] == 0:
+        raise UnusableOutput("the model made a film without frames")
+    shown = to_bytes(array, "film")
+    refuse_flat(shown, "film")
+    out = io.BytesIO()
+    with av.open(out, "w", format="mp4") as container:
+        stream = container.add_stream("libx264", rate=Fraction(fps))
+        # The encoder takes even sides only.
+        stream.height, stream.width = (side // 2 * 2 for side in shown.shape[1:3])
+        stream.pix_fmt = "yuv420p"
+        # With more threads the bytes would depend on the machine.
+        stream.options = {"crf": "18", "threads": "1"}
+        for frame in shown[:, : stream.height, : stream.width]:
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(np.ascontiguousarray(frame), format="rgb24")))
+        container.mux(stream.encode())
+    return OutputFile("video.mp4", "video/mp4", "video", out.getvalue())
+
+
+def sound_file(sound: Any, rate: int) -> OutputFile:
+    """Writes a sound of shape (channels, samples), given as numbers from -1 to 1, as a WAV of 16 bits."""
+    array = np.atleast_2d(np.asarray(sound, dtype=np.float32))
+    if array.shape[-1] == 0:
+        raise UnusableOutput("the model made a sound without samples")
+    refuse_not_finite(array, "sound")
+    samples = np.round(np.clip(array, -1, 1) * LOUDEST).astype("<i2")
+    refuse_flat(samples, "sound")
+    out = io.BytesIO()
+    with wave.open(out, "wb") as file:
+        file.setnchannels(samples.shape[0])
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes(samples.T.tobytes())
+    return OutputFile("audio.wav", "audio/wav", "audio", out.getvalue())
+
+
+def scene_file(mesh: Any, form: str) -> tuple[OutputFile, dict[str, int]]:
+    """Writes the surface that a model of the Shap-E family made, and counts its parts."""
+    import trimesh
+
+    vertices = mesh.verts.float().cpu().numpy()
+    faces = mesh.faces.cpu().numpy()
+    if len(faces) == 0 or len(vertices) == 0:
+        raise UnusableOutput("the model made a scene without faces")
+    refuse_not_finite(vertices, "scene")
+    refuse_flat(vertices, "scene")
+    channels = [mesh.vertex_channels[channel].float().cpu().numpy() for channel in "RGB"]
+    colours = to_bytes(np.stack(channels, axis=-1), "scene")
+    # Such models have the z axis upwards; scenes have y.
+    upright = vertices[:, [0, 2, 1]] * np.array([1, 1, -1], dtype=np.float32)
+    scene = trimesh.Trimesh(upright, faces, vertex_colors=colours, process=False)
+    data = scene.export(file_type=form)
+    data = data.encode() if isinstance(data, str) else data
+    counts = {"vertices": len(vertices), "faces": len(faces)}
+    return OutputFile(f"scene.{form}", SCENE_TYPES[form], "3d", data), counts
+
+
+def to_bytes(array: Any, what: str) -> Any:
+    """Turns numbers from 0 to 1 into bytes."""
+    refuse_not_finite(array, what)
+    return np.round(np.clip(array, 0, 1) * 255).astype(np.uint8)
+
+
+def refuse_not_finite(array: Any, what: str) -> None:
+    """Raises for numbers that are none."""
+    if not np.isfinite(array).all():
+        raise UnusableOutput(f"the model made a {what} with values that are not finite numbers")
+
+
+def refuse_flat(array: Any, what: str) -> None:
+    """Raises for media that are the same everywhere."""
+    if array.min() == array.max():
+        raise UnusableOutput(f"the model made a {what} that has one value throughout")

@@ -1,0 +1,89 @@
+"""Pipelines of diffusers. Which ones are served is a list, because a pipeline is code that its folder chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import diffusers
+import torch
+from generative.model import BadModel, GenerativeModel
+from generative.tasks import PREPARE
+
+diffusers.utils.logging.set_verbosity_error()
+diffusers.utils.logging.disable_progress_bar()
+
+
+@dataclass(frozen=True)
+class Served:
+    """How the pipeline of a folder serves a task type: by which class, and in multiples of how many pixels."""
+
+    pipeline: str
+    multiple: int = 8
+
+
+def pictures(name: str, multiple: int = 8) -> Mapping[str, Served]:
+    """Gives the task types of a model of pictures, which serves both from the same weights."""
+    stem = name.removesuffix("Pipeline")
+    return {
+        "text-to-image": Served(name, multiple),
+        "image-to-image": Served(f"{stem}Img2ImgPipeline", multiple),
+    }
+
+
+# By the `_class_name` of model_index.json.
+FAMILIES: Mapping[str, Mapping[str, Served]] = {
+    "StableDiffusionPipeline": pictures("StableDiffusionPipeline"),
+    "StableDiffusionXLPipeline": pictures("StableDiffusionXLPipeline"),
+    "FluxPipeline": pictures("FluxPipeline", 16),
+    "AnimateDiffPipeline": {"text-to-video": Served("AnimateDiffPipeline")},
+    "LTXPipeline": {"text-to-video": Served("LTXPipeline", 32)},
+    "WanPipeline": {"text-to-video": Served("WanPipeline", 16)},
+    "StableVideoDiffusionPipeline": {"image-to-video": Served("StableVideoDiffusionPipeline")},
+    "StableAudioPipeline": {"text-to-audio": Served("StableAudioPipeline")},
+    "ShapEPipeline": {"text-to-3d": Served("ShapEPipeline")},
+    "ShapEImg2ImgPipeline": {"image-to-3d": Served("ShapEImg2ImgPipeline")},
+}
+
+
+def load_pipeline(folder: Path, index: Mapping[str, Any]) -> GenerativeModel:
+    """Loads the pipeline of a folder from safetensors alone."""
+    name = str(index.get("_class_name", ""))
+    family = FAMILIES.get(name)
+    if family is None:
+        raise BadModel(f"its model_index.json names the pipeline {name or 'none'}, which is not served here")
+    refuse_own_code(index)
+    on_gpu = torch.cuda.is_available()
+    loaded = getattr(diffusers, name).from_pretrained(
+        folder,
+        local_files_only=True,
+        use_safetensors=True,
+        dtype=torch.bfloat16 if on_gpu else torch.float32,
+        variant=variant_of(folder),
+    )
+    loaded = loaded.to("cuda" if on_gpu else "cpu")
+    tasks = {}
+    for task, served in family.items():
+        is_own = served.pipeline == name
+        pipeline = loaded if is_own else getattr(diffusers, served.pipeline).from_pipe(loaded)
+        tasks[task] = PREPARE[task](pipeline, served.multiple)
+    return GenerativeModel(name, tasks)
+
+
+def refuse_own_code(index: Mapping[str, Any]) -> None:
+    """Raises for a part that is neither of diffusers nor of transformers."""
+    for part, source in index.items():
+        if part.startswith("_") or not isinstance(source, list) or len(source) != 2:
+            continue
+        library = source[0]
+        is_known = library in (None, "diffusers", "transformers") or hasattr(diffusers.pipelines, str(library))
+        if not is_known:
+            raise BadModel(f"its part {part} is code of its own ({library}), which is not run here")
+
+
+def variant_of(folder: Path) -> str | None:
+    """Returns `fp16` for a folder that has its weights in that variant only."""
+    names = [path.name for path in folder.rglob("*.safetensors")]
+    return "fp16" if names and all(".fp16." in name for name in names) else None

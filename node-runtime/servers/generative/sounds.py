@@ -1,0 +1,133 @@
+"""Models of sounds of transformers: speech of the VITS family, music of the MusicGen family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from answers import InputProblem
+from generative.fields import number_of, optional_text_of, text_of
+from generative.files import sound_file
+from generative.job import Job
+from generative.model import BadModel, GenerativeModel, Made, Prepare
+from transformers import (
+    AutoTokenizer,
+    MusicgenForConditionalGeneration,
+    StoppingCriteria,
+    StoppingCriteriaList,
+    VitsModel,
+)
+from transformers.utils import logging
+
+logging.set_verbosity_error()
+logging.disable_progress_bar()
+
+USUAL_MUSIC_S = 5.0
+
+
+def load_sounds(folder: Path, config: Mapping[str, Any]) -> GenerativeModel:
+    """Loads the model of sounds of a folder from safetensors alone."""
+    kind = str(config.get("model_type", ""))
+    if kind not in LOADERS:
+        raise BadModel(f"its config.json names a model of the type {kind or 'none'}, which is not served here")
+    model_class, task, prepare = LOADERS[kind]
+    model = model_class.from_pretrained(folder, local_files_only=True, use_safetensors=True, dtype=torch.float32)
+    model = model.to("cuda" if torch.cuda.is_available() else "cpu").eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    return GenerativeModel(model_class.__name__, {task: prepare(model, tokenizer)})
+
+
+def made_sound(array: Any, rate: int, metadata: Mapping[str, Any]) -> Made:
+    """Writes a sound with its facts."""
+    facts = {"sample_rate": rate, "duration_s": round(array.shape[-1] / rate, 3)}
+    return Made([sound_file(array, rate)], {**metadata, **facts})
+
+
+def text_to_speech(model: Any, tokenizer: Any) -> Prepare:
+    speakers = max(1, model.config.num_speakers)
+
+    def prepare(fields: Mapping[str, Any]) -> Callable[[Job], Made]:
+        text = text_of(fields, "text")
+        speaker = speaker_of(fields, speakers)
+        tokens = tokenizer(text, return_tensors="pt")
+        # There is a pause between all pieces, so a text without any piece is one pause.
+        if tokens.input_ids.shape[-1] <= 1:
+            raise InputProblem("text holds nothing that this model can speak", "/text")
+        chosen = {"speaker_id": speaker} if speakers > 1 else {}
+
+        def generate(job: Job) -> Made:
+            torch.manual_seed(job.seed)
+            with torch.inference_mode():
+                waveform = model(**tokens.to(model.device), **chosen).waveform
+            job.step(1, 1)
+            return made_sound(waveform[0].float().cpu().numpy(), model.config.sampling_rate, {"voice": str(speaker)})
+
+        return generate
+
+    return prepare
+
+
+def speaker_of(fields: Mapping[str, Any], speakers: int) -> int:
+    """Returns the number of a speaker; a name that the model lacks is its first one."""
+    voice = optional_text_of(fields, "voice_preset") or "0"
+    if not (voice.isascii() and voice.isdecimal()):
+        return 0
+    if int(voice) >= speakers:
+        raise InputProblem(f"voice_preset must be the number of a speaker from 0 to {speakers - 1}", "/voice_preset")
+    return int(voice)
+
+
+class Steps(StoppingCriteria):
+    """Tells every token, and ends with the caller."""
+
+    def __init__(self, job: Job, total: int) -> None:
+        self._job = job
+        self._total = total
+        self._done = 0
+
+    def __call__(self, input_ids: torch.Tensor, _scores: Any, **__: Any) -> torch.Tensor:
+        self._done += 1
+        self._job.step(self._done, self._total)
+        return torch.zeros(input_ids.shape[0], dtype=torch.bool, device=input_ids.device)
+
+
+def text_to_audio(model: Any, tokenizer: Any) -> Prepare:
+    rate = model.config.audio_encoder.sampling_rate
+    per_second = model.config.audio_encoder.frame_rate
+    codebooks = model.decoder.num_codebooks
+    # Positions are computed, so this is only what such models were trained for.
+    longest = model.generation_config.max_length / per_second
+
+    def prepare(fields: Mapping[str, Any]) -> Callable[[Job], Made]:
+        prompt = text_of(fields, "prompt")
+        duration = number_of(fields, "duration_s", 0.1, longest) or min(USUAL_MUSIC_S, longest)
+        guidance = number_of(fields, "guidance_scale", 1, 100)
+        tokens = tokenizer(prompt, return_tensors="pt", truncation=True)
+        # The codebooks of a moment come one after the other.
+        total = max(1, round(duration * per_second)) + codebooks - 1
+        asked = {} if guidance is None else {"guidance_scale": guidance}
+
+        def generate(job: Job) -> Made:
+            torch.manual_seed(job.seed)
+            steps = StoppingCriteriaList([Steps(job, total)])
+            with torch.inference_mode():
+                values = model.generate(
+                    **tokens.to(model.device),
+                    do_sample=True,
+                    max_new_tokens=total,
+                    stopping_criteria=steps,
+                    **asked,
+                )
+            return made_sound(values[0].float().cpu().numpy(), rate, {})
+
+        return generate
+
+    return prepare
+
+
+LOADERS: Mapping[str, tuple[Any, str, Callable[[Any, Any], Prepare]]] = {
+    "vits": (VitsModel, "text-to-speech", text_to_speech),
+    "musicgen": (MusicgenForConditionalGeneration, "text-to-audio", text_to_audio),
+}

@@ -1,0 +1,221 @@
+"""What the pipelines of diffusers are asked for each task type, and what is made of their results."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from answers import InputProblem
+from generative.fields import (
+    MOST_FRAMES,
+    MOST_STEPS,
+    choice_of,
+    integer_of,
+    number_of,
+    optional_text_of,
+    side_of,
+    text_of,
+)
+from generative.files import SCENE_TYPES, film_file, picture_files, scene_file, sound_file
+from generative.job import Job, UnusableOutput
+from generative.model import Made, Prepare
+from generative.pictures import fitted, picture_of
+
+# The longest side of a picture whose size the request leaves open.
+LONGEST_SIDE = 1_024
+# The pixels of all frames of a film.
+MOST_FILM_PIXELS = 128_000_000
+FPS = 8
+LONGEST_SOUND_S = 600.0
+
+Fields = Mapping[str, Any]
+
+
+def arguments_of(pipeline: Any) -> Mapping[str, inspect.Parameter]:
+    """Returns what the pipeline can be asked."""
+    return inspect.signature(pipeline.__call__).parameters
+
+
+def diffusion_of(pipeline: Any, fields: Fields) -> dict[str, Any]:
+    """Returns the arguments that all kinds of diffusion share."""
+    accepted = arguments_of(pipeline)
+    values = {
+        "num_inference_steps": integer_of(fields, "num_inference_steps", 1, MOST_STEPS),
+        "guidance_scale": number_of(fields, "guidance_scale", 0, 100),
+        "negative_prompt": optional_text_of(fields, "negative_prompt"),
+        "strength": number_of(fields, "strength", 0.01, 1),
+    }
+    arguments = {}
+    for name, value in values.items():
+        if value is None:
+            continue
+        argument = "max_guidance_scale" if name == "guidance_scale" and "max_guidance_scale" in accepted else name
+        if argument not in accepted:
+            raise InputProblem(f"this model takes no {name}", f"/{name}")
+        arguments[argument] = value
+    return arguments
+
+
+def prompt_of(pipeline: Any, fields: Fields) -> tuple[str, dict[str, Any]]:
+    """Returns the prompt, and what the metadata say of it."""
+    prompt = text_of(fields, "prompt")
+    tokenizer = getattr(pipeline, "tokenizer", None)
+    longest = getattr(tokenizer, "model_max_length", 0)
+    # Tokenizers without a limit have a huge number.
+    is_cut = 0 < longest < 100_000 and len(tokenizer(prompt, truncation=False).input_ids) > longest
+    return prompt, {"truncated": True} if is_cut else {}
+
+
+def sides_of(fields: Fields, multiple: int) -> dict[str, int]:
+    """Returns the sides that were asked for."""
+    sides = {name: side_of(fields, name, multiple) for name in ("width", "height")}
+    return {name: side for name, side in sides.items() if side is not None}
+
+
+def given_picture(fields: Fields, multiple: int) -> Any:
+    """Returns the picture of a request in the size that was asked for, or in its own."""
+    sides = sides_of(fields, multiple)
+    picture = picture_of(fields, "image_url")
+    return fitted(picture, sides.get("width"), sides.get("height"), multiple, LONGEST_SIDE)
+
+
+def run(pipeline: Any, job: Job, **arguments: Any) -> Any:
+    """Runs the pipeline for a job, whose steps it tells."""
+    pipeline.progress_bar = job.progress_bar
+    with torch.inference_mode():
+        return pipeline(generator=job.generator(), **arguments)
+
+
+def shown_pictures(result: Any, metadata: Mapping[str, Any]) -> Made:
+    """Writes the pictures of a result."""
+    if any(getattr(result, "nsfw_content_detected", None) or ()):
+        raise UnusableOutput("the safety checker of the model held the picture back")
+    height, width = result.images.shape[1:3]
+    return Made(picture_files(result.images), {**metadata, "width": width, "height": height})
+
+
+def text_to_image(pipeline: Any, multiple: int) -> Prepare:
+    def prepare(fields: Fields) -> Callable[[Job], Made]:
+        prompt, told = prompt_of(pipeline, fields)
+        arguments = {"prompt": prompt, **sides_of(fields, multiple), **diffusion_of(pipeline, fields)}
+        return lambda job: shown_pictures(run(pipeline, job, output_type="np", **arguments), told)
+
+    return prepare
+
+
+def image_to_image(pipeline: Any, multiple: int) -> Prepare:
+    def prepare(fields: Fields) -> Callable[[Job], Made]:
+        prompt, told = prompt_of(pipeline, fields) if fields.get("prompt") is not None else ("", {})
+        arguments = {"prompt": prompt, **diffusion_of(pipeline, fields)}
+        image = given_picture(fields, multiple)
+        return lambda job: shown_pictures(run(pipeline, job, image=image, output_type="np", **arguments), told)
+
+    return prepare
+
+
+def film_of(pipeline: Any, fields: Fields, sides: Mapping[str, int]) -> tuple[dict[str, Any], int]:
+    """Returns the arguments of a film, and its frames in a second."""
+    accepted = arguments_of(pipeline)
+    fps = integer_of(fields, "fps", 1, 60) or FPS
+    frames = integer_of(fields, "num_frames", 1, MOST_FRAMES)
+    arguments = {
+        **diffusion_of(pipeline, fields),
+        **sides,
+        **({} if frames is None else {"num_frames": frames}),
+        **{name: fps for name in ("fps", "frame_rate") if name in accepted},
+    }
+    count, width, height = (arguments.get(name) or accepted[name].default or 1 for name in ("num_frames", "width", "height"))
+    if count * width * height > MOST_FILM_PIXELS:
+        raise InputProblem(
+            f"num_frames is too large: {count} frames of {width} x {height} have more than"
+            f" {MOST_FILM_PIXELS // 1_000_000} million pixels",
+            "/num_frames",
+        )
+    return arguments, fps
+
+
+def shown_film(result: Any, fps: int, metadata: Mapping[str, Any]) -> Made:
+    """Writes the film of a result."""
+    if len(result.frames) == 0:
+        raise UnusableOutput("the model made a film without frames")
+    frames = result.frames[0]
+    file = film_file(frames, fps)
+    count, height, width = frames.shape[:3]
+    return Made([file], {**metadata, "num_frames": count, "fps": fps, "width": width, "height": height})
+
+
+def text_to_video(pipeline: Any, multiple: int) -> Prepare:
+    def prepare(fields: Fields) -> Callable[[Job], Made]:
+        prompt, told = prompt_of(pipeline, fields)
+        arguments, fps = film_of(pipeline, fields, sides_of(fields, multiple))
+        return lambda job: shown_film(run(pipeline, job, prompt=prompt, output_type="np", **arguments), fps, told)
+
+    return prepare
+
+
+def image_to_video(pipeline: Any, multiple: int) -> Prepare:
+    def prepare(fields: Fields) -> Callable[[Job], Made]:
+        image = given_picture(fields, multiple)
+        width, height = image.size
+        arguments, fps = film_of(pipeline, fields, {"width": width, "height": height})
+        return lambda job: shown_film(run(pipeline, job, image=image, output_type="np", **arguments), fps, {})
+
+    return prepare
+
+
+def text_to_audio(pipeline: Any, _: int) -> Prepare:
+    rate = pipeline.vae.sampling_rate
+    longest = min(LONGEST_SOUND_S, pipeline.transformer.config.sample_size * pipeline.vae.hop_length / rate)
+
+    def prepare(fields: Fields) -> Callable[[Job], Made]:
+        prompt, told = prompt_of(pipeline, fields)
+        duration = number_of(fields, "duration_s", 0.1, longest)
+        asked = {} if duration is None else {"audio_end_in_s": duration}
+        arguments = {"prompt": prompt, **asked, **diffusion_of(pipeline, fields)}
+
+        def generate(job: Job) -> Made:
+            sound = run(pipeline, job, **arguments).audios[0].float().cpu().numpy()
+            facts = {"sample_rate": rate, "duration_s": round(sound.shape[-1] / rate, 3)}
+            return Made([sound_file(sound, rate)], {**told, **facts})
+
+        return generate
+
+    return prepare
+
+
+def scene(pipeline: Any, fields: Fields, given: Mapping[str, Any], told: Mapping[str, Any]) -> Callable[[Job], Made]:
+    """Gives what makes a scene of a text or a picture."""
+    form = choice_of(fields, "format", list(SCENE_TYPES))
+    arguments = {**given, **diffusion_of(pipeline, fields)}
+
+    def generate(job: Job) -> Made:
+        result = run(pipeline, job, output_type="mesh", **arguments)
+        file, counts = scene_file(result.images[0], form)
+        return Made([file], {**told, **counts})
+
+    return generate
+
+
+def text_to_3d(pipeline: Any, _: int) -> Prepare:
+    def prepare(fields: Fields) -> Callable[[Job], Made]:
+        prompt, told = prompt_of(pipeline, fields)
+        return scene(pipeline, fields, {"prompt": prompt}, told)
+
+    return prepare
+
+
+def image_to_3d(pipeline: Any, _: int) -> Prepare:
+    return lambda fields: scene(pipeline, fields, {"image": picture_of(fields, "image_url")}, {})
+
+
+PREPARE: Mapping[str, Callable[[Any, int], Prepare]] = {
+    "text-to-image": text_to_image,
+    "image-to-image": image_to_image,
+    "text-to-video": text_to_video,
+    "image-to-video": image_to_video,
+    "text-to-audio": text_to_audio,
+    "text-to-3d": text_to_3d,
+    "image-to-3d": image_to_3d,
+}

@@ -1,0 +1,199 @@
+"""Model server for generative models of diffusers and transformers: see README.md."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import secrets
+import sys
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parent)]
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import orjson
+from answers import InputProblem
+from asgi import BodyTooLarge, Receive, Send, read_body, refuse_weights, send_json, serve, server_arguments
+from generative.fields import LARGEST_SEED, integer_of
+from generative.job import Cancelled, Job, UnusableOutput
+from generative.model import BadModel, GenerativeModel, Made, is_fault_of_weights, load_model
+
+# A picture of 50 MB in base64.
+LARGEST_BODY = 72 << 20
+INFER = "/infer"
+OUTPUT_TYPE = b"application/x-hearth-output"
+LONGEST_REASON = 300
+CHUNK = 1 << 20
+
+Event = tuple[str, Any]
+
+
+class GenerativeApp:
+    """Generates one thing at a time; `/infer` is the first task of the weights, `/infer/<task type>` any of them."""
+
+    def __init__(self, model: GenerativeModel) -> None:
+        self._model = model
+        self._natural = next(iter(model.tasks))
+        self._turn = asyncio.Lock()
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="generate")
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        method, path = scope["method"], scope["path"]
+        if (method, path) == ("GET", "/health"):
+            facts = {"model": self._model.name, "tasks": list(self._model.tasks), "busy": self._turn.locked()}
+            return await send_json(send, 200, {"status": "ok", **facts})
+        name = self._natural if path == INFER else path.removeprefix(f"{INFER}/")
+        if method != "POST" or not path.startswith(INFER):
+            return await send_json(send, 404, _error(f"There is no {method} {path} here; ask GET /health or POST /infer."))
+        if name not in self._model.tasks:
+            served = " and ".join(self._model.tasks)
+            return await send_json(send, 422, _error(f"These weights serve {served}, and not {name}."))
+        try:
+            fields = orjson.loads(await read_body(receive, LARGEST_BODY))
+            if not isinstance(fields, dict):
+                raise InputProblem("The body must be an object.", "")
+            await self._generate(name, fields, receive, send)
+        except InputProblem as problem:
+            await send_json(send, 422, _error(str(problem), problem.path))
+        except orjson.JSONDecodeError as error:
+            await send_json(send, 400, _error(f"The body is not JSON: {error}"))
+        except BodyTooLarge:
+            await send_json(send, 413, _error(f"The body is larger than {LARGEST_BODY >> 20} MB."))
+
+    async def _generate(self, task: str, fields: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        loop = asyncio.get_running_loop()
+        events: asyncio.Queue[Event] = asyncio.Queue()
+
+        def put(kind: str, value: Any) -> None:
+            loop.call_soon_threadsafe(events.put_nowait, (kind, value))
+
+        seed = integer_of(fields, "seed", 0, LARGEST_SEED)
+        job = Job(fields, secrets.randbelow(2**32) if seed is None else seed, lambda *step: put("step", step))
+        leaving = asyncio.create_task(_until_gone(receive, job))
+        try:
+            async with self._turn:
+                # The thread ends within a step of the caller's leaving; only then is it the next one's turn.
+                done = loop.run_in_executor(self._worker, _work, self._model.tasks[task], job, put)
+                await _Answer(send, job, task, self._model.name).send(events)
+                await done
+        finally:
+            job.cancelled.set()
+            leaving.cancel()
+
+
+def _work(prepare: Callable[[Mapping[str, Any]], Callable[[Job], Made]], job: Job, put: Callable[[str, Any], None]) -> None:
+    """Generates on a thread of its own; the last event is what came of it."""
+    try:
+        job.check()
+        put("made", prepare(job.fields)(job))
+    except Cancelled:
+        put("gone", None)
+    except InputProblem as problem:
+        put("refused", (str(problem), problem.path))
+    except UnusableOutput as problem:
+        put("unusable", str(problem))
+    except Exception as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        # Pipelines check what they are asked before their first step, and say what is wrong with it.
+        if isinstance(error, ValueError) and job.steps == 0:
+            put("refused", (_first_line(error), ""))
+        else:
+            put("failed", "The model failed on this request.")
+
+
+class _Answer:
+    """The answer to one request: lines of JSON, each file followed by its bytes. It begins with the first
+    step, so that what is refused before has a status of its own."""
+
+    def __init__(self, send: Send, job: Job, task: str, model: str) -> None:
+        self._send = send
+        self._job = job
+        self._task = task
+        self._model = model
+        self._began = False
+
+    async def send(self, events: asyncio.Queue[Event]) -> None:
+        """Sends events until the one that ends the generation."""
+        while True:
+            kind, value = await events.get()
+            if kind == "step":
+                done, total = value
+                await self._line({"event": "step", "step": done, "total": total})
+                continue
+            if kind == "made":
+                await self._made(value)
+            elif kind == "refused" and not self._began:
+                await send_json(self._send, 422, _error(*value))
+            elif kind != "gone":
+                await self._failed(kind, value if kind != "refused" else value[0])
+            return
+
+    async def _made(self, made: Made) -> None:
+        for file in made.files:
+            head = {"filename": file.filename, "content_type": file.content_type, "modality": file.modality}
+            await self._line({"event": "file", **head, "size_bytes": len(file.data)})
+            for start in range(0, len(file.data), CHUNK):
+                await self._bytes(file.data[start : start + CHUNK])
+        facts = {"task_type": self._task, "pipeline": self._model, "seed": self._job.seed, "steps": self._job.steps}
+        await self._line({"event": "result", "metadata": {**facts, **made.metadata}})
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def _failed(self, kind: str, message: str) -> None:
+        if not self._began:
+            return await send_json(self._send, 500, {**_error(message), "retryable": kind == "failed"})
+        await self._line({"event": "error", "message": message, "retryable": kind == "failed"})
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def _line(self, value: Any) -> None:
+        await self._bytes(orjson.dumps(value) + b"\n")
+
+    async def _bytes(self, data: bytes) -> None:
+        if not self._began:
+            self._began = True
+            headers = [(b"content-type", OUTPUT_TYPE)]
+            await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+
+async def _until_gone(receive: Receive, job: Job) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    job.cancelled.set()
+
+
+def _error(message: str, path: str | None = None) -> dict[str, Any]:
+    return {"error": {"message": message, **({"path": path} if path else {})}}
+
+
+def _first_line(error: BaseException) -> str:
+    [line, *_] = str(error).splitlines() or [""]
+    return line[:LONGEST_REASON]
+
+
+def main() -> None:
+    """Loads the model, listens, and serves until SIGTERM."""
+    parser = argparse.ArgumentParser(description="Serves one generative model over HTTP.")
+    parser.add_argument("--model", type=Path, required=True, help="folder in the format of diffusers or transformers")
+    parser.add_argument("--threads", type=int, default=1)
+    server_arguments(parser)
+    options = parser.parse_args()
+    try:
+        model = load_model(options.model, options.threads)
+    except BadModel as error:
+        refuse_weights(str(error))
+    except Exception as error:
+        if is_fault_of_weights(error):
+            refuse_weights(f"{type(error).__name__}: {_first_line(error)}")
+        sys.exit(f"The model cannot be served: {error}")
+    serve(GenerativeApp(model), options)
+
+
+if __name__ == "__main__":
+    main()
