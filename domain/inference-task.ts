@@ -1,22 +1,16 @@
 import type { TaskStatus } from '../schemas/inference-task.ts'
 
+/** The steps of a loaded model, and the ends. */
+const AT_WORK = ['running', 'generating', 'uploading_output', 'succeeded', 'failed'] as const
+
 /** Any status may return to `queued` when a node is lost, or end early; all other steps go forward. */
 const NEXT: Readonly<Record<TaskStatus, readonly TaskStatus[]>> = {
   queued: ['queued', 'assigned', 'claimed', 'failed'],
   assigned: ['queued', 'assigned', 'claimed', 'failed'],
-  claimed: [
-    'queued',
-    'claimed',
-    'preparing',
-    'downloading_model',
-    'loading_model',
-    'running',
-    'succeeded',
-    'failed',
-  ],
-  preparing: ['queued', 'claimed', 'downloading_model', 'loading_model', 'running', 'succeeded', 'failed'],
-  downloading_model: ['queued', 'claimed', 'loading_model', 'running', 'succeeded', 'failed'],
-  loading_model: ['queued', 'claimed', 'downloading_model', 'running', 'succeeded', 'failed'],
+  claimed: ['queued', 'claimed', 'preparing', 'downloading_model', 'loading_model', ...AT_WORK],
+  preparing: ['queued', 'claimed', 'downloading_model', 'loading_model', ...AT_WORK],
+  downloading_model: ['queued', 'claimed', 'loading_model', ...AT_WORK],
+  loading_model: ['queued', 'claimed', 'downloading_model', ...AT_WORK],
   running: ['queued', 'claimed', 'generating', 'uploading_output', 'succeeded', 'failed'],
   generating: ['queued', 'claimed', 'uploading_output', 'succeeded', 'failed'],
   uploading_output: ['queued', 'claimed', 'succeeded', 'failed'],

@@ -12,6 +12,13 @@ export const INCOMING_PUTS = 'incoming/puts/'
 /** The key of a file in a model that an operator imports. */
 export const importKey = (versionId: string, path: string): string => `imports/${versionId}/${path}`
 
+/** The folder of the files that were PUT for a task. */
+export const taskFolder = ({ accountId, taskId }: { accountId: string; taskId: string }): string =>
+  `tasks/${accountId}/${taskId}/`
+
+/** The key of a file that a caller uploaded as an input. */
+export const inputKey = (accountId: string, id: string): string => `inputs/${accountId}/${id}`
+
 /** The folder of one dataset at one stage. */
 export const datasetFolder = (stage: DatasetStage, { accountId, datasetId }: DatasetPlace): string =>
   `${stage}/${accountId}/${datasetId}/`

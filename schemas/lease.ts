@@ -199,9 +199,25 @@ export const CompleteJob = Type.Object({
 })
 export type CompleteJob = Static<typeof CompleteJob>
 
+/** The kinds of media that a task's files hold. */
+export const Modality = Vocabulary('image', 'audio', 'video', '3d', 'binary')
+export type Modality = Static<typeof Modality>
+
+/** A file of a task's result that has been PUT. */
+export const TaskOutput = Type.Object({
+  filename: Filename,
+  size_bytes: SizeBytes,
+  sha256: Sha256,
+  content_type: Type.String({ minLength: 3, maxLength: 200 }),
+  modality: Modality,
+})
+export type TaskOutput = Static<typeof TaskOutput>
+
 /** The result of a task. */
 export const CompleteTask = Type.Object({
   result: JsonObject,
+  /** The files of the result, which the platform adds to it with their URLs. Nodes before 0.13 do not send them. */
+  outputs: Type.Optional(Type.Array(TaskOutput, { minItems: 1, maxItems: 100 })),
   inference_time_ms: Type.Number({ minimum: 0, maximum: MOST_INFERENCE_MS }),
   model_state: Vocabulary('resident', 'cached', 'cold'),
   /** The time that the load waited for the installation of its environment. Nodes before 0.12 do not send it. */

@@ -15,6 +15,11 @@ export const TaskClaim = Type.Object(
     task_type: Type.Optional(Type.String()),
     /** A URL from which the holder of the lease can download the input while the lease lasts. */
     input_url: Type.String(),
+    /**
+     * The files of the input that were uploaded to the platform, by their field; a node fetches others by their public
+     * address. Gateways before 0.13 do not send them.
+     */
+    files: Type.Optional(Type.Array(Type.Object({ field: Type.String(), url: Type.String() }))),
   },
   { $id: 'TaskClaim' },
 )

@@ -7,6 +7,7 @@ import type { ProcessDriver } from '../../node-runtime/processes/process-driver.
 import type { Tools } from '../../node-runtime/tools/tools.ts'
 import type { WeightsCache } from '../../node-runtime/weights/cache.ts'
 import type { Catalog } from '../../platform/catalog.ts'
+import type { PublicConnections } from '../../platform/egress/public-connections.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { SchemaChecks } from '../../platform/schema-checks/checks.ts'
 import type { NodeInventory } from '../../schemas/node.ts'
@@ -30,6 +31,8 @@ export interface NodeDeps {
   readonly memory: MemoryLedger
   /** Logs and losses of jobs, on disk until a gateway has stored them. */
   readonly spool: Spool
+  /** Connects to addresses that callers give. */
+  readonly connections: PublicConnections
   /** Validates responses against schemas that callers wrote. */
   readonly schemaChecks: SchemaChecks
   /** Aborts when this node stops or drains. Trainers then write a checkpoint, and their activities fail as retryable. */
@@ -41,7 +44,7 @@ export interface NodeDeps {
    * with lines about the progress.
    */
   readonly pythonOf: (environment: string, tell?: (line: string) => void) => Promise<string>
-  /** The folder for the files of jobs; those of a job may be removed once it has ended. */
+  /** The folder for the files of jobs and tasks; those of one may be removed once it has ended. */
   readonly workDir: string
   readonly log: Logger
 }

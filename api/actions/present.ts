@@ -6,6 +6,8 @@ import type { Config } from '../../platform/config.ts'
 import type { Action, Invocation, InvocationStatus } from '../../schemas/action.ts'
 import type { TaskStatus } from '../../schemas/inference-task.ts'
 import type { TrainingRunStatus } from '../../schemas/training-run.ts'
+import { presentResult } from '../inference/task-result.ts'
+import type { Services } from '../services.ts'
 import type { OperationAction } from './operations.ts'
 
 const invokeUrl = (slug: string): string => `/api/builder/v1/actions/${slug}:invoke`
@@ -69,9 +71,12 @@ export const isEnded = ({ status }: Pick<Invocation, 'status'>): boolean =>
   status === 'completed' || status === 'failed'
 
 /** Returns an invocation with the state of its work. */
-export function presentInvocation(row: InvocationView): Invocation {
+export async function presentInvocation(
+  services: Pick<Services, 'objects'>,
+  row: InvocationView,
+): Promise<Invocation> {
   const { id, slug, kind, task_id, job_id } = row
-  const work = job_id === null ? taskOf(row) : jobOf(row, job_id)
+  const work = job_id === null ? await taskOf(services, row) : jobOf(row, job_id)
   const isOpen = !isEnded(work)
   return {
     invocation_id: id,
@@ -88,9 +93,12 @@ export function presentInvocation(row: InvocationView): Invocation {
 
 type Work = Pick<Invocation, 'status' | 'result' | 'error'>
 
-const taskOf = ({ task_status, task_result, task_error }: InvocationView): Work => ({
+const taskOf = async (
+  { objects }: Pick<Services, 'objects'>,
+  { task_status, task_result, task_outputs, task_error }: InvocationView,
+): Promise<Work> => ({
   status: invocationStatusOf(task_status ?? 'queued'),
-  result: task_result ? (JSON.parse(task_result.toString()) as Record<string, unknown>) : null,
+  result: await presentResult(objects, { result: task_result, outputs: task_outputs }),
   error: task_status === 'failed' ? task_error : null,
 })
 

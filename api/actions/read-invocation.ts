@@ -15,24 +15,24 @@ interface InvocationId {
 
 /** Reads an invocation of this account; throws a 404 when there is none. */
 export async function readInvocation(
-  { db }: Pick<Services, 'db'>,
+  services: Pick<Services, 'db' | 'objects'>,
   { accountId, id }: InvocationId,
 ): Promise<Invocation> {
-  const row = await invocationRepository.findInvocation(db, { id, accountId })
-  if (row) return presentInvocation(row)
+  const row = await invocationRepository.findInvocation(services.db, { id, accountId })
+  if (row) return presentInvocation(services, row)
   throw invocationNotFound()
 }
 
 /** Reads an invocation that the caller's key may see; throws a 404 when there is none. */
 export async function findVisibleInvocation(
-  db: Services['db'],
+  services: Pick<Services, 'db' | 'objects'>,
   caller: AccountCaller,
   id: string,
 ): Promise<Invocation> {
   const row = isUuid(id)
-    ? await invocationRepository.findInvocation(db, { id, accountId: caller.accountId })
+    ? await invocationRepository.findInvocation(services.db, { id, accountId: caller.accountId })
     : undefined
-  if (row && (await maySeeInvocation(db, caller, row))) return presentInvocation(row)
+  if (row && (await maySeeInvocation(services.db, caller, row))) return presentInvocation(services, row)
   throw invocationNotFound()
 }
 
@@ -42,7 +42,7 @@ const JOB_POLL_MS = 500
 
 /** Waits until an invocation has ended, the time is up or the signal aborts, and returns it as it is then. */
 export async function awaitInvocation(
-  services: Pick<Services, 'db' | 'taskWaiters'>,
+  services: Pick<Services, 'db' | 'objects' | 'taskWaiters'>,
   id: InvocationId,
   { timeoutMs, signal }: { timeoutMs: number; signal: AbortSignal },
 ): Promise<Invocation> {

@@ -1,5 +1,6 @@
 import * as nodeLoadRepository from '../../db/repositories/nodes/loads.ts'
 import type { TaskRow } from '../../db/tables/inference.ts'
+import { usesFiles } from '../../domain/task-types/index.ts'
 import { Cancellation } from '../../platform/async/cancellation.ts'
 import type { InferResponse } from '../../schemas/inference-task.ts'
 import { emit } from '../events.ts'
@@ -12,6 +13,7 @@ import { awaitTask, cancelTask, moveToWorkflow, loadEstimate, queueTask } from '
 import { noNodeReason } from './no-node.ts'
 import { ownerOfNode } from './node-owner.ts'
 import { endedEntry, runningEntry, runningSettlement, type TaskDraft } from './rows.ts'
+import { presentResult } from './task-result.ts'
 import { askWarm, type WarmAnswer } from './warm.ts'
 
 const LATE: unique symbol = Symbol('late')
@@ -43,6 +45,7 @@ export async function inferSync(
   const work = new Cancellation()
   let isWaiting = true
   disconnect.addEventListener('abort', () => isWaiting && work.abort())
+  if (usesFiles(draft.endpoint.task_type)) return answerFromTask(services, draft, options, began)
   const asked = askWarm(services, draft, work, services.memory.forRequest(draft))
   try {
     const answer = await firstOf(asked, timeoutMs)
@@ -157,7 +160,7 @@ async function answerFromTask(
   // The state in which the task was served; another request may have loaded the model meanwhile.
   const met = row?.model_state ?? state
   const estimate = await loadEstimate(services, draft.endpoint.model_key, met)
-  if (row) return { ...fromRow(row, sinceMs(began)), ...estimate }
+  if (row) return { ...(await fromRow(services, row, sinceMs(began))), ...estimate }
   await cancelUnlessReported(services, draft.taskId, disconnect)
   return {
     task_id: draft.taskId,
@@ -201,13 +204,20 @@ async function cancelUnlessReported(
   disconnect.addEventListener('abort', leave)
 }
 
-const fromRow = (row: TaskRow, latencyMs: number): InferResponse => ({
-  task_id: row.id,
-  status: row.status,
-  model_state: row.model_state,
-  ...(row.result && { result: JSON.parse(row.result.toString()) as Record<string, unknown> }),
-  ...(row.error !== null && { message: row.error }),
-  sync_latency_ms: latencyMs,
-})
+async function fromRow(
+  { objects }: Pick<Services, 'objects'>,
+  row: TaskRow,
+  latencyMs: number,
+): Promise<InferResponse> {
+  const result = await presentResult(objects, row)
+  return {
+    task_id: row.id,
+    status: row.status,
+    model_state: row.model_state,
+    ...(result && { result }),
+    ...(row.error !== null && { message: row.error }),
+    sync_latency_ms: latencyMs,
+  }
+}
 
 const sinceMs = (began: number): number => Math.round((performance.now() - began) * 100) / 100

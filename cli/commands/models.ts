@@ -5,6 +5,7 @@ import { basename, join, relative, sep } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { Argument, type Command } from 'commander'
 import { request } from 'undici'
+import { taskTypesOfKind } from '../../domain/task-types/index.ts'
 import type { CompleteModelImport, ImportedModel, ModelImportStarted } from '../../schemas/model-import.ts'
 import type { RegistryEntry } from '../../schemas/model.ts'
 import type { AdminClient } from '../admin-client.ts'
@@ -132,12 +133,19 @@ const SPECIALIST_PROFILES = new Map([
   ['translation', 'specialist-torch'],
 ])
 
+/** Tasks of models that make files. */
+const GENERATIVE_TASKS = new Set(taskTypesOfKind('generative'))
+
 function profileFor(files: readonly LocalFile[], task: string): string {
   const has = (pattern: RegExp) => files.some(({ path }) => pattern.test(path))
   const specialist = SPECIALIST_PROFILES.get(task)
   if (specialist !== undefined) {
     if (has(/^config\.json$/)) return specialist
     throw usageError(`There is no config.json in it, which a model for ${task} needs.`)
+  }
+  if (GENERATIVE_TASKS.has(task)) {
+    if (has(/^model_index\.json$/) || has(/^config\.json$/)) return 'generative-torch'
+    throw usageError(`There is no model_index.json or config.json in it, which a model for ${task} needs.`)
   }
   if (has(/\.gguf$/)) return 'llm-llamacpp'
   if (has(/(^|\/)config\.json$/)) return 'llm-transformers'

@@ -1,6 +1,7 @@
 import type { Generated, Insertable, Selectable } from 'kysely'
 import type { LedgerKind } from '../../domain/ledger.ts'
 import type { ModelState, TaskStatus, TaskSurface } from '../../schemas/inference-task.ts'
+import type { Modality } from '../../schemas/lease.ts'
 import type { CreatedAt, Defaulted, NullableJson, Optional } from './columns.ts'
 
 export interface TaskTable {
@@ -14,6 +15,8 @@ export interface TaskTable {
   model_state: Optional<ModelState>
   input: Optional<Buffer>
   result: Optional<Buffer>
+  /** The files of the result. */
+  outputs: NullableJson<TaskOutputFile[]>
   error: Optional<string>
   expired: Defaulted<boolean>
   price_micro: Defaulted<number>
@@ -31,6 +34,25 @@ export interface TaskTable {
 }
 export type TaskRow = Selectable<TaskTable>
 export type NewTask = Insertable<TaskTable>
+
+/** A file of a task's result, as it is stored. */
+export interface TaskOutputFile {
+  filename: string
+  object_key: string
+  content_type: string
+  size_bytes: number
+  modality: Modality
+}
+
+/** A task under whose lease URLs to PUT files to were signed. */
+export interface TaskUploadTable {
+  task_id: string
+  account_id: string
+  /** The end of the last URL; nothing can be PUT later. */
+  signed_until: Date
+  /** The time at which files that the task does not need were removed. */
+  swept_at: Optional<Date>
+}
 
 export interface LedgerTransferTable {
   task_id: string
@@ -92,4 +114,5 @@ export interface InferenceTables {
   usage_delta: UsageDeltaTable
   usage_total: UsageTotalTable
   uploaded_input: UploadedInputTable
+  task_upload: TaskUploadTable
 }

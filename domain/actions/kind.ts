@@ -14,16 +14,7 @@ export const TASK_TYPES_BY_KIND = {
     'ocr',
     'speech-to-text',
   ],
-  generative: [
-    'text-to-image',
-    'image-to-image',
-    'image-to-3d',
-    'text-to-3d',
-    'text-to-audio',
-    'text-to-speech',
-    'text-to-video',
-    'image-to-video',
-  ],
+  generative: taskTypesOfKind('generative'),
   tool: ['tool'],
 } as const satisfies Partial<Record<ToolKind, readonly string[]>>
 

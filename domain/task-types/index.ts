@@ -2,6 +2,7 @@ import { isChatCapable } from '../chat/chat.ts'
 import { CHAT_LISTING } from '../chat/listing.ts'
 import { classification } from './classification.ts'
 import { embeddings } from './embeddings.ts'
+import { GENERATIVE_TASK_TYPES } from './generative.ts'
 import { moderation } from './moderation.ts'
 import { rerank } from './rerank.ts'
 import type { TaskType } from './task-type.ts'
@@ -14,6 +15,7 @@ const TASK_TYPES: Readonly<Record<string, TaskType>> = {
   moderation,
   classification,
   translation,
+  ...GENERATIVE_TASK_TYPES,
 }
 
 const taskTypeOf = (name: string): TaskType | undefined =>
@@ -30,6 +32,20 @@ export const modelCategoryOf = (taskType: string): string | null =>
 /** Returns whether the answers of a task type say which endpoint gave them. Nodes know no endpoint, so gateways add it. */
 export const namesModel = (taskType: string): boolean =>
   isChatCapable(taskType) || (taskTypeOf(taskType)?.namesModel ?? false)
+
+/** Returns the fields of a task type's input that hold the URL of a file. */
+export const filesOf = (taskType: string): readonly string[] => taskTypeOf(taskType)?.files ?? []
+
+/**
+ * Returns whether requests of a task type take or make files. They go as tasks from the beginning, because only the
+ * holder of a lease fetches and stores files.
+ */
+export const usesFiles = (taskType: string): boolean =>
+  taskTypeOf(taskType)?.kind === 'generative' || filesOf(taskType).length > 0
+
+/** Returns the first request to a new server of a task type; undefined when that is the example of its version. */
+export const warmupInputOf = (taskType: string): Record<string, unknown> | undefined =>
+  taskTypeOf(taskType)?.warmup_input
 
 const OBJECT = { type: 'object' }
 

@@ -15,4 +15,6 @@ export interface TaskType {
   files: readonly string[]
   /** True when answers say in `model` which endpoint gave them. */
   namesModel: boolean
+  /** The first request to a new server, where the example would take too long. */
+  warmup_input?: Record<string, unknown>
 }

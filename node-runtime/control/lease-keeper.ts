@@ -1,10 +1,16 @@
+import type { StatusDetail } from '../../schemas/inference-task.ts'
 import type { LeaseRenewed } from '../../schemas/lease.ts'
 import { type ControlClient, ControlError } from './client.ts'
 
 /** A lease that is renewed until it is disposed of; `lost` aborts when it is refused or expires. */
 export interface KeptLease extends Disposable {
   readonly lost: AbortSignal
+  /** Tells how far the work is. Of reports that come faster than they can be sent, the newest is. */
+  report(progress: StatusDetail): void
 }
+
+/** The shortest time between two reports. */
+const REPORT_MS = 200
 
 /** Renews a lease three times per term. Gateways that do not respond are retried until the term is over. */
 export function keepLease(control: ControlClient, leaseToken: string, leaseS: number): KeptLease {
@@ -12,17 +18,31 @@ export function keepLease(control: ControlClient, leaseToken: string, leaseS: nu
   const over = new AbortController()
   let expiresAt = performance.now() + leaseS * 1000
   let busy = false
+  let untold: StatusDetail | undefined
+  let telling: NodeJS.Timeout | undefined
+  let toldAt = -REPORT_MS
 
+  const tellSoon = () => {
+    if (over.signal.aborted || busy || telling || !untold) return
+    const pause = Math.max(0, toldAt + REPORT_MS - performance.now())
+    telling = setTimeout(() => {
+      telling = undefined
+      void renew()
+    }, pause)
+  }
   const renew = async () => {
     if (busy) return
     busy = true
     const askedAt = performance.now()
+    const progress = untold
+    untold = undefined
+    if (progress) toldAt = askedAt
     try {
       const patienceMs = Math.max(0, expiresAt - askedAt)
       await control.lease<LeaseRenewed>(
         'renew',
         leaseToken,
-        { lease_s: leaseS },
+        { lease_s: leaseS, ...(progress && { progress }) },
         { patienceMs, signal: over.signal },
       )
       expiresAt = askedAt + leaseS * 1000
@@ -33,13 +53,19 @@ export function keepLease(control: ControlClient, leaseToken: string, leaseS: nu
         lost.abort(new Error('the lease is not ours any more', { cause: err }))
     } finally {
       busy = false
+      tellSoon()
     }
   }
   const timer = setInterval(() => void renew(), (leaseS * 1000) / 3)
   return {
     lost: lost.signal,
+    report(progress) {
+      untold = progress
+      tellSoon()
+    },
     [Symbol.dispose]() {
       clearInterval(timer)
+      clearTimeout(telling)
       over.abort()
     },
   }

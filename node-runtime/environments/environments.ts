@@ -15,7 +15,7 @@ const USUAL: Readonly<Record<string, { seconds: number; diskMb: number }>> = {
   specialist: { seconds: 20, diskMb: 500 },
   tools: { seconds: 20, diskMb: 400 },
   llamacpp: { seconds: 30, diskMb: 300 },
-  llm: { seconds: 180, diskMb: 9_000 },
+  llm: { seconds: 200, diskMb: 10_000 },
   vllm: { seconds: 600, diskMb: 16_000 },
 }
 const OTHERS = { seconds: 120, diskMb: 2_000 }

@@ -13,6 +13,7 @@ import {
   type ServerProcess,
 } from './launch.ts'
 import type { LoadDeadline } from './load-deadline.ts'
+import { OUTPUT_TYPE, readOutput } from './output-stream.ts'
 
 /** The exit status of a model server whose weights cannot be loaded on any node (servers/README.md). */
 export const UNUSABLE_STATUS = 65
@@ -116,6 +117,10 @@ export class ModelServer {
       body: JSON.stringify(input),
       ...(signal && { signal }),
     })
+    if (answer.statusCode === 200 && answer.headers['content-type'] === OUTPUT_TYPE) {
+      await readOutput(answer.body)
+      return
+    }
     const text = await answer.body.text()
     if (answer.statusCode !== 200) {
       throw new ModelServerError(`its first inference answered ${answer.statusCode}: ${text.slice(0, 500)}`)

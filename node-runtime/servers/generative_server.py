@@ -21,7 +21,8 @@ from answers import InputProblem
 from asgi import BodyTooLarge, Receive, Send, read_body, refuse_weights, send_json, serve, server_arguments
 from generative.fields import LARGEST_SEED, integer_of
 from generative.job import Cancelled, Job, UnusableOutput
-from generative.model import BadModel, GenerativeModel, Made, is_fault_of_weights, load_model
+from generative.model import BadModel, GenerativeModel, Made, load_model
+from weight_faults import is_fault_of_weights, reason_of
 
 # A picture of 50 MB in base64.
 LARGEST_BODY = 72 << 20
@@ -146,8 +147,8 @@ class _Answer:
         await self._send({"type": "http.response.body", "body": b""})
 
     async def _failed(self, kind: str, message: str) -> None:
-        if not self._began:
-            return await send_json(self._send, 500, {**_error(message), "retryable": kind == "failed"})
+        if kind == "failed" and not self._began:
+            return await send_json(self._send, 500, _error(message))
         await self._line({"event": "error", "message": message, "retryable": kind == "failed"})
         await self._send({"type": "http.response.body", "body": b""})
 
@@ -190,7 +191,7 @@ def main() -> None:
         refuse_weights(str(error))
     except Exception as error:
         if is_fault_of_weights(error):
-            refuse_weights(f"{type(error).__name__}: {_first_line(error)}")
+            refuse_weights(reason_of(error))
         sys.exit(f"The model cannot be served: {error}")
     serve(GenerativeApp(model), options)
 

@@ -46,6 +46,7 @@ export interface NodeParts {
   spool: Spool
   work: WorkRegistry
   schemaChecks: SchemaChecks
+  connections: PublicConnections
   links: Links
   pythonOf: (environment: string, tell?: (line: string) => void) => Promise<string>
   /** Aborts installations of environments that no load waits for. */
@@ -82,6 +83,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
   const reaped = (await driver.reap()) + ((await containers?.reap()) ?? 0)
   if (reaped) emit(log, 'node.leftovers_ended', { reaped })
 
+  const connections = new PublicConnections(openEgressPolicy(config))
   const { tools, able } = await openTools({
     catalog,
     driver,
@@ -89,7 +91,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     pythonOf: (environment) => pythonOf(environment),
     workDir: join(dir, 'tools'),
     outside: {
-      connections: new PublicConnections(openEgressPolicy(config)),
+      connections,
       storage: () => links.gateways.map((url) => `${url}/objects/`),
     },
     log,
@@ -183,6 +185,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     spool,
     work,
     schemaChecks: new SchemaChecks(),
+    connections,
     links,
     pythonOf,
     preparing,

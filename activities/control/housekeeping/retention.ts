@@ -5,6 +5,7 @@ import * as retentionRepository from '../../../db/repositories/platform/retentio
 import type { ExpiredFile } from '../../../db/repositories/platform/retention.ts'
 import * as sealedTextRepository from '../../../db/repositories/platform/sealed.ts'
 import * as usageRepository from '../../../db/repositories/platform/usage.ts'
+import * as taskUploadRepository from '../../../db/repositories/tasks/uploads.ts'
 import * as jobFileRepository from '../../../db/repositories/training/job-files.ts'
 import { importKey, INCOMING_PUTS } from '../../../domain/object-keys.ts'
 import type { ObjectStore } from '../../../platform/object-store/store.ts'
@@ -91,6 +92,7 @@ export const createMaintenanceActivities = ({ db, objects, config, log, now }: C
     const runs = await jobFileRepository.unsweptRuns(db, RUN_BATCH)
     const left = await Promise.all(runs.map((run) => sweepRun({ db, objects }, run)))
 
+    await sweepTasks({ db, objects })
     await removePutsCutOff(objects, now())
 
     const inputs = await retentionRepository.expiredInputs(db, FILE_BATCH)
@@ -114,6 +116,14 @@ async function removeFiles(
   files: readonly Pick<ExpiredFile, 'object_key'>[],
 ): Promise<void> {
   await Promise.all(files.map(({ object_key }) => objects.delete(object_key)))
+}
+
+/** Removes files that were PUT for ended tasks and that no result names. */
+async function sweepTasks({ db, objects }: Pick<ControlDeps, 'db' | 'objects'>): Promise<void> {
+  for (const task of await taskUploadRepository.unsweptTasks(db, FILE_BATCH)) {
+    for await (const { key } of objects.list(task.folder)) if (!task.kept.has(key)) await objects.delete(key)
+    await taskUploadRepository.noteTaskSwept(db, task.id)
+  }
 }
 
 /** Removes the partial uploads of gateways that were killed. */

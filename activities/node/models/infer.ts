@@ -1,10 +1,16 @@
+import { mkdir, mkdtemp, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Readable } from 'node:stream'
 import { ApplicationFailure, cancellationSignal } from '@temporalio/activity'
-import { request } from 'undici'
+import { type Dispatcher, request } from 'undici'
 import { isInputRefused, modelFault } from '../../../domain/models/answer.ts'
 import { inferPathOf } from '../../../domain/task-types/infer-path.ts'
 import { ControlError } from '../../../node-runtime/control/client.ts'
-import { keepLease } from '../../../node-runtime/control/lease-keeper.ts'
+import { type KeptLease, keepLease } from '../../../node-runtime/control/lease-keeper.ts'
+import { uploadOutputs } from '../../../node-runtime/control/task-outputs.ts'
+import { InputFileError, withFiles } from '../../../node-runtime/models/input-files.ts'
 import { type ModelUse, ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
+import { OUTPUT_TYPE, OutputError, readOutput } from '../../../node-runtime/models/output-stream.ts'
 import { withoutPaths } from '../../../node-runtime/models/without-paths.ts'
 import { ToolError } from '../../../node-runtime/tools/tool-error.ts'
 import { unlessAborted } from '../../../platform/async/unless-aborted.ts'
@@ -41,7 +47,7 @@ export const createInferActivities = (deps: NodeDeps) => ({
     using lease = keepLease(deps.control, claim.lease_token, LEASE_S)
     const signal = AbortSignal.any([work.signal, lease.lost])
     try {
-      const done = await infer(deps, claim, signal)
+      const done = await infer(deps, { claim, lease }, signal)
       await deps.control.lease('complete', claim.lease_token, done, { signal })
     } catch (err) {
       throw await handBack(deps, claim, err, signal)
@@ -61,10 +67,15 @@ async function claimTask(deps: NodeDeps, taskId: string, signal: AbortSignal): P
   }
 }
 
-async function infer(deps: NodeDeps, claim: TaskClaim, signal: AbortSignal): Promise<CompleteTask> {
+interface Held {
+  claim: TaskClaim
+  lease: KeptLease
+}
+
+async function infer(deps: NodeDeps, { claim, lease }: Held, signal: AbortSignal): Promise<CompleteTask> {
   if (deps.tools.has(claim.model_key)) return runTool(deps, claim, signal)
   const { models } = deps
-  const [model_state, input] = [models.startState(claim.model_key), fetchInput(claim.input_url, signal)]
+  const [model_state, input] = [models.startState(claim.model_key), readInput(deps, claim, signal)]
   // The promise is awaited below; an earlier rejection must not count as unhandled.
   input.catch(() => {})
   await unlessAborted(models.load(claim.model_key), signal)
@@ -75,17 +86,23 @@ async function infer(deps: NodeDeps, claim: TaskClaim, signal: AbortSignal): Pro
   const startedAt = performance.now()
   const path = inferPathOf(use.server.profile.infer_path, claim.task_type)
   let answer = await ask(use.server, { path, body }, signal)
-  if (hasMemory && isInputRefused(answer.status)) {
+  if (hasMemory && isInputRefused(answer.statusCode)) {
     // Memory is no reason for a task to fail: the input goes without it.
+    await answer.body.dump()
     const bare = await fetchInput(`${claim.input_url}&memory=refused`, signal)
     answer = await ask(use.server, { path, body: bare.body }, signal)
   }
-  const { status, text } = answer
-  if (status !== 200) throw new InferenceError(modelFault(status, text), !isInputRefused(status))
-  const inference_time_ms = Math.round((performance.now() - startedAt) * 100) / 100
+  const answered = await readAnswer(deps, { claim, lease }, answer, signal)
+  const inference_time_ms = Math.round((answered.endedAt - startedAt) * 100) / 100
   const environment_ms = models.environmentMs(claim.model_key)
-  const result = JSON.parse(text) as CompleteTask['result']
-  return { result, inference_time_ms, model_state, ...(model_state !== 'resident' && { environment_ms }) }
+  const { result, outputs } = answered
+  return {
+    result,
+    ...(outputs && { outputs }),
+    inference_time_ms,
+    model_state,
+    ...(model_state !== 'resident' && { environment_ms }),
+  }
 }
 
 async function runTool(deps: NodeDeps, claim: TaskClaim, signal: AbortSignal): Promise<CompleteTask> {
@@ -99,19 +116,84 @@ async function runTool(deps: NodeDeps, claim: TaskClaim, signal: AbortSignal): P
   }
 }
 
-async function ask(
+const ask = (
   { pool }: ModelUse['server'],
   { path, body }: { path: string; body: Buffer },
   signal: AbortSignal,
-): Promise<{ status: number; text: string }> {
-  const answer = await pool.request({
+): Promise<Dispatcher.ResponseData> =>
+  pool.request({
     method: 'POST',
     path,
     headers: { 'content-type': 'application/json' },
     body,
     signal: AbortSignal.any([signal, AbortSignal.timeout(LONGEST_INFERENCE_MS)]),
   })
-  return { status: answer.statusCode, text: await answer.body.text() }
+
+interface Answered extends Pick<CompleteTask, 'result' | 'outputs'> {
+  endedAt: number
+}
+
+/** Reads an answer. One that comes as steps and files is told with the lease, and its files are stored. */
+async function readAnswer(
+  deps: NodeDeps,
+  held: Held,
+  { statusCode: status, headers, body }: Dispatcher.ResponseData,
+  signal: AbortSignal,
+): Promise<Answered> {
+  if (status === 200 && headers['content-type'] === OUTPUT_TYPE) return storeOutput(deps, held, body, signal)
+  const text = await body.text()
+  if (status !== 200) throw new InferenceError(modelFault(status, text), !isInputRefused(status))
+  return { result: JSON.parse(text) as CompleteTask['result'], endedAt: performance.now() }
+}
+
+async function storeOutput(
+  { workDir, control }: NodeDeps,
+  { claim, lease }: Held,
+  body: Readable,
+  signal: AbortSignal,
+): Promise<Answered> {
+  const { task_id, lease_token, model_key: model_id } = claim
+  await mkdir(workDir, { recursive: true })
+  const directory = await mkdtemp(join(workDir, `${task_id}-`))
+  const tell = (status: 'generating' | 'uploading_output', done: number, total: number, metadata: object) =>
+    lease.report({
+      status,
+      progress_pct: Math.min(100, Math.floor((100 * done) / Math.max(1, total))),
+      metadata: { model_id, ...metadata },
+    })
+  try {
+    const output = await readOutput(body, {
+      directory,
+      onStep: (step, total) => tell('generating', step, total, { step, total_steps: total }),
+    })
+    const endedAt = performance.now()
+    const { files, metadata } = output
+    const onStored = (stored: number) =>
+      tell('uploading_output', stored, files.length, { files: files.length, stored })
+    onStored(0)
+    const outputs = await uploadOutputs(control, lease_token, files, { signal, onStored })
+    return { result: { metadata }, outputs, endedAt }
+  } catch (err) {
+    if (err instanceof OutputError) throw new InferenceError(err.message, err.retryable)
+    throw err
+  } finally {
+    await rm(directory, { recursive: true, force: true })
+  }
+}
+
+/** Reads the input of a task, with its files. */
+async function readInput(
+  { connections, workDir }: NodeDeps,
+  claim: TaskClaim,
+  signal: AbortSignal,
+): Promise<{ body: Buffer; hasMemory: boolean }> {
+  const { body, hasMemory } = await fetchInput(claim.input_url, signal)
+  try {
+    return { body: await withFiles({ connections, workDir }, claim, body, signal), hasMemory }
+  } catch (err) {
+    if (err instanceof InputFileError) throw new InferenceError(err.message, err.retryable)
+    throw err
+  }
 }
 
 async function fetchInput(url: string, signal: AbortSignal): Promise<{ body: Buffer; hasMemory: boolean }> {

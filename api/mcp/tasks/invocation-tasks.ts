@@ -22,7 +22,7 @@ export const invocationTasks: TaskKind = {
 }
 
 const visibleInvocation = (id: string, { caller, services }: RequestOfAccount): Promise<Invocation> =>
-  findVisibleInvocation(services.db, caller, id)
+  findVisibleInvocation(services, caller, id)
 
 export function stateOfInvocation(invocation: Invocation, { services }: RequestOfAccount): TaskState {
   const { invocation_id, status, error, created_at, completed_at } = invocation

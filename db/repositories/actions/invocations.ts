@@ -24,6 +24,7 @@ export function findInvocation(db: Kysely<Database>, { id, accountId }: { id: st
       'task.endpoint_id',
       'task.status as task_status',
       'task.result as task_result',
+      'task.outputs as task_outputs',
       'task.error as task_error',
       'task.completed_at as task_completed_at',
       'job.status as job_status',

@@ -12,7 +12,7 @@ import { storable } from '../../../domain/storable-text.ts'
 import type { ModelState, StatusDetail } from '../../../schemas/inference-task.ts'
 import { lockAccount } from '../../account-lock.ts'
 import type { Database } from '../../tables.ts'
-import type { TaskRow } from '../../tables/inference.ts'
+import type { TaskOutputFile, TaskRow } from '../../tables/inference.ts'
 import type { EndpointRow } from '../../tables/models.ts'
 import { takeLease } from '../nodes/leases.ts'
 import { enqueueWorkflow, type WorkflowStart } from '../platform/workflow-starts.ts'
@@ -155,6 +155,20 @@ export async function assignTask(db: Kysely<Database>, taskId: string, nodeId: s
     .set({ status: 'assigned', node_id: nodeId })
     .where('id', '=', taskId)
     .where('status', '=', 'queued')
+    .execute()
+}
+
+/** Stores the files of a task's result, in the transaction that ends the task. */
+export async function recordOutputs(
+  trx: Transaction<Database>,
+  taskId: string,
+  outputs: readonly TaskOutputFile[],
+): Promise<void> {
+  await trx
+    .updateTable('task')
+    .set({ outputs: JSON.stringify(outputs) })
+    .where('id', '=', taskId)
+    .where('status', 'not in', TERMINAL_TASK_STATUSES)
     .execute()
 }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,9 +10,6 @@ from typing import Any
 
 from generative.files import OutputFile
 from generative.job import Job
-
-# Words in errors about the machine or its environment, whatever the type of the error.
-_MACHINE = re.compile(r"\b(gpus?|cuda|devices?|memory|drivers?|disk|installed|requires?|os error)\b", re.IGNORECASE)
 
 
 class BadModel(Exception):
@@ -70,16 +66,3 @@ def read_json(path: Path) -> dict[str, Any] | None:
         raise BadModel(f"{path.name} is not an object")
     return content
 
-
-def is_fault_of_weights(error: BaseException) -> bool:
-    """Returns whether a load failed because of the model's files. In doubt the answer is no, and the load is retried."""
-    from safetensors import SafetensorError
-
-    if _MACHINE.search(str(error)):
-        return False
-    if isinstance(error, RuntimeError):
-        return "size mismatch" in str(error)
-    if isinstance(error, OSError):
-        # The libraries raise an OSError without a number when a file is missing or not JSON.
-        return error.errno is None
-    return isinstance(error, (ValueError, KeyError, SafetensorError))

@@ -38,11 +38,17 @@ def arguments_of(pipeline: Any) -> Mapping[str, inspect.Parameter]:
     return inspect.signature(pipeline.__call__).parameters
 
 
+def most_steps(pipeline: Any) -> int:
+    """Returns how many steps the scheduler of a pipeline can make."""
+    config = pipeline.scheduler.config
+    return min(MOST_STEPS, config.get("num_train_timesteps", MOST_STEPS) - config.get("steps_offset", 0))
+
+
 def diffusion_of(pipeline: Any, fields: Fields) -> dict[str, Any]:
     """Returns the arguments that all kinds of diffusion share."""
     accepted = arguments_of(pipeline)
     values = {
-        "num_inference_steps": integer_of(fields, "num_inference_steps", 1, MOST_STEPS),
+        "num_inference_steps": integer_of(fields, "num_inference_steps", 1, most_steps(pipeline)),
         "guidance_scale": number_of(fields, "guidance_scale", 0, 100),
         "negative_prompt": optional_text_of(fields, "negative_prompt"),
         "strength": number_of(fields, "strength", 0.01, 1),

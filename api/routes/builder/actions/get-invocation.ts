@@ -13,5 +13,5 @@ export const getInvocation = route({
   success: { status: 200, schema: Invocation },
   errors: ['not_found'],
 
-  handler: ({ caller, params }, { db }) => findVisibleInvocation(db, caller, params.invocation_id),
+  handler: ({ caller, params }, services) => findVisibleInvocation(services, caller, params.invocation_id),
 })

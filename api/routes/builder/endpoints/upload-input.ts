@@ -2,6 +2,7 @@ import Type from 'typebox'
 import * as uploadedInputRepository from '../../../../db/repositories/tasks/uploaded-inputs.ts'
 import { ApiError, invalid } from '../../../../domain/errors.ts'
 import { newId } from '../../../../domain/ids.ts'
+import { inputKey } from '../../../../domain/object-keys.ts'
 import {
   INPUT_TYPES,
   INPUT_URL_LIFETIME_S,
@@ -44,7 +45,7 @@ export const uploadInput = route({
     const { accountId } = caller
     await callableEndpoint(services, accountId, params.endpoint_id)
     const id = newId()
-    const key = `inputs/${accountId}/${id}`
+    const key = inputKey(accountId, id)
     const { file } = await readMultipart(req, {
       file: 'file',
       limit: LIMIT,

@@ -17,13 +17,13 @@ export const getTask = route({
   errors: ['not_found'],
   forLimitedKeys: true,
 
-  async handler({ caller, params }, { db, links }) {
+  async handler({ caller, params }, { db, links, objects }) {
     const row = await taskRepository.findTask(db, { id: params.task_id, accountId: caller.accountId })
     if (!row || !(await maySeeTask(db, caller, row)))
       throw new ApiError('not_found', 'there is no task with this id')
     const needs = hasUnreadyNode(row, links.placement)
       ? await nodeLoadRepository.findModelNeeds(db, row.model_key)
       : undefined
-    return presentTask(row, links.placement, needs?.runtime_profile)
+    return presentTask({ objects, links }, row, needs?.runtime_profile)
   },
 })

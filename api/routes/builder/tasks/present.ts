@@ -2,8 +2,10 @@ import type { TaskRow } from '../../../../db/tables/inference.ts'
 import { canMoveTask, isTerminalTask, taskStatusOf } from '../../../../domain/inference-task.ts'
 import { missingEnvironment } from '../../../../domain/placement/node-snapshot.ts'
 import type { PlacementIndex } from '../../../../domain/placement/placement.ts'
-import type { InferenceTask, StatusDetail } from '../../../../schemas/inference-task.ts'
+import type { ObjectStore } from '../../../../platform/object-store/store.ts'
+import type { InferenceTask, StatusDetail, TaskStatus } from '../../../../schemas/inference-task.ts'
 import type { NodeEnvironment, NodeModel } from '../../../../schemas/node.ts'
+import { presentResult } from '../../../inference/task-result.ts'
 
 type Placement = Pick<PlacementIndex, 'model' | 'environments'>
 
@@ -13,12 +15,23 @@ export const hasUnreadyNode = ({ status, node_id }: TaskRow, placement: Placemen
   !isTerminalTask(status) &&
   placement.environments(node_id).some(({ state }) => state !== 'ready')
 
+/** Steps that the holder of the task tells with its lease; the node's report only knows that the model runs. */
+const TOLD_BY_LEASE: ReadonlySet<TaskStatus> = new Set(['generating', 'uploading_output'])
+
 /**
  * Returns a task as callers see it. While its node prepares the model, the progress comes from the node's reports. With
  * the model's runtime profile it also includes the installation of the environment.
  */
-export function presentTask(row: TaskRow, placement: Placement, profileId?: string): InferenceTask {
-  const live = isTerminalTask(row.status) ? undefined : liveDetail(row, placement, profileId)
+export async function presentTask(
+  {
+    objects,
+    links: { placement },
+  }: { objects: Pick<ObjectStore, 'signGet'>; links: { placement: Placement } },
+  row: TaskRow,
+  profileId?: string,
+): Promise<InferenceTask> {
+  const isOpen = !isTerminalTask(row.status) && !TOLD_BY_LEASE.has(row.status)
+  const live = isOpen ? liveDetail(row, placement, profileId) : undefined
   const step = live && taskStatusOf(live.status)
   return {
     task_id: row.id,
@@ -26,7 +39,7 @@ export function presentTask(row: TaskRow, placement: Placement, profileId?: stri
     status: step && canMoveTask(row.status, step) ? step : row.status,
     status_detail: live ?? row.status_detail,
     model_state: row.model_state,
-    result: row.result ? (JSON.parse(row.result.toString()) as Record<string, unknown>) : null,
+    result: await presentResult(objects, row),
     error: row.status === 'failed' ? row.error : null,
     inference_time_ms: row.inference_time_ms,
     created_at: row.created_at.toISOString(),

@@ -19,12 +19,13 @@ export const signLeaseUrls = route({
   success: { status: 200, schema: UploadUrls },
   errors: ['not_found', 'conflict'],
 
-  async handler({ caller, params, body }, { db, objects }) {
+  async handler({ caller, params, body }, { db, objects, now }) {
     const lease = await leaseRepository.findLease(db, { token: params.lease_token, nodeId: caller.nodeId })
     if (!lease) throw leaseNotFound()
     if (lease.state !== 'active') throw leaseLost(lease)
 
-    const { fileKey } = workOf(lease)
+    const { fileKey, noteSigned } = workOf(lease)
+    await noteSigned?.(db, lease, new Date(now().getTime() + 1_000 * URL_LIFETIME_S))
     const sign = async (file: UploadUrlsRequest['files'][number]) => {
       const contentType = file.content_type ?? OCTETS
       const signed = await objects.signPut(fileKey(lease, file), {

@@ -1,4 +1,4 @@
-import type { Transaction } from 'kysely'
+import type { Kysely, Transaction } from 'kysely'
 import type { Database } from '../../../../db/tables.ts'
 import type { LeaseRow } from '../../../../db/tables/nodes.ts'
 import { ApiError } from '../../../../domain/errors.ts'
@@ -25,6 +25,8 @@ export interface LeaseWork {
   lock(trx: Transaction<Database>, lease: LeaseRow): Promise<void>
   /** Returns the key of a file that is PUT under this lease. */
   fileKey: (lease: LeaseRow, file: LeaseFile) => string
+  /** Records that files can be PUT under this lease until a time. */
+  noteSigned?: (db: Kysely<Database>, lease: LeaseRow, until: Date) => Promise<void>
   /** Checks the stored files, before anything is locked. */
   check?(step: Omit<LeaseStep<CompleteLease>, 'trx' | 'afterCommit'>): Promise<void>
   complete(step: LeaseStep<CompleteLease>): Promise<void>

@@ -3,6 +3,7 @@ import * as modelOrderRepository from '../../../../db/repositories/nodes/model-o
 import * as nodeModelRepository from '../../../../db/repositories/nodes/models.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { parseHubKey } from '../../../../domain/hub/files.ts'
+import { warmupInputOf } from '../../../../domain/task-types/index.ts'
 import { NodeModelSpec } from '../../../../schemas/node.ts'
 import { route } from '../../../http/route.ts'
 import { startCandidateTest } from '../../../registry/candidate-tests.ts'
@@ -38,7 +39,7 @@ export const getNodeModel = route({
       model_key: version.model_key,
       ...(task_type !== undefined && { task_type }),
       runtime_profile: version.runtime_profile,
-      warmup_input: version.example_input,
+      warmup_input: (task_type === undefined ? undefined : warmupInputOf(task_type)) ?? version.example_input,
       output_schema: version.output_schema,
       memory_mb: version.memory_mb,
       files: await Promise.all(

@@ -11,6 +11,7 @@ import { ClaimRequest, LEASE_SECONDS } from '../../../../schemas/lease.ts'
 import { TaskClaim } from '../../../../schemas/task-claim.ts'
 import { modelLoadStart } from '../../../../workflows/contract/starts.ts'
 import { route } from '../../../http/route.ts'
+import { uploadedFilesOf } from '../../../inference/input-files.ts'
 
 const conflict = (message: string, state: string) => new ApiError('conflict', message, { details: { state } })
 
@@ -57,6 +58,7 @@ export const claimTask = route({
     afterCommit(() => outbox.poke())
 
     const { task, lease, endpoint } = claimed
+    const files = await uploadedFilesOf(services, task, endpoint.task_type)
     return {
       task_id: task.id,
       lease_token: lease.token,
@@ -67,6 +69,7 @@ export const claimTask = route({
       model_key: task.model_key,
       task_type: endpoint.task_type,
       input_url: `${gateway.baseUrl}/api/v1/tasks/${task.id}/input?lease_token=${lease.token}`,
+      ...(files && { files }),
     }
   },
 })

@@ -4,15 +4,18 @@ import * as taskMemoryRepository from '../../../../db/repositories/memory/task-m
 import * as unusableVersionRepository from '../../../../db/repositories/models/unusable-versions.ts'
 import * as nodeLoadRepository from '../../../../db/repositories/nodes/loads.ts'
 import * as taskRepository from '../../../../db/repositories/tasks/tasks.ts'
+import * as taskUploadRepository from '../../../../db/repositories/tasks/uploads.ts'
 import * as taskWriteRepository from '../../../../db/repositories/tasks/writes.ts'
 import type { Database } from '../../../../db/tables.ts'
-import type { TaskRow } from '../../../../db/tables/inference.ts'
+import type { TaskOutputFile, TaskRow } from '../../../../db/tables/inference.ts'
+import type { LeaseRow } from '../../../../db/tables/nodes.ts'
 import { tokensIn } from '../../../../domain/chat/chat.ts'
 import { invalid } from '../../../../domain/errors.ts'
 import { faultWithMemory } from '../../../../domain/models/answer.ts'
-import { leaseFileKey } from '../../../../domain/object-keys.ts'
+import { type LeaseFile, leaseFileKey, taskFolder } from '../../../../domain/object-keys.ts'
 import { namesModel } from '../../../../domain/task-types/index.ts'
-import type { CompleteLease, CompleteTask } from '../../../../schemas/lease.ts'
+import type { CompleteLease, CompleteTask, TaskOutput } from '../../../../schemas/lease.ts'
+import { assertStored } from '../jobs/stored-file.ts'
 import type { LeaseWork } from '../leases/work.ts'
 
 /** A check that the environment exists is shorter than this; a longer wait means that it was installed. */
@@ -36,10 +39,29 @@ async function namingModel(
   return endpoint && namesModel(endpoint.task_type) ? { ...result, model: endpoint.name } : result
 }
 
+const storedOutput = (
+  lease: LeaseRow,
+  { filename, sha256, content_type, size_bytes, modality }: TaskOutput,
+): TaskOutputFile => ({
+  filename,
+  object_key: taskWork.fileKey(lease, { kind: 'output', filename, sha256 }),
+  content_type,
+  size_bytes,
+  modality,
+})
+
 /** The rules of a lease on a task. Completing it ends the task: row, ledger, event and counts in one transaction. */
 export const taskWork = {
   fileKey: ({ account_id, subject_id, attempt }, file) =>
-    `tasks/${account_id}/${subject_id}/${leaseFileKey(attempt, file)}`,
+    `${taskFolder({ accountId: account_id, taskId: subject_id })}${leaseFileKey(attempt, file)}`,
+
+  noteSigned: (db, { subject_id, account_id }, until) =>
+    taskUploadRepository.noteTaskUpload(db, { taskId: subject_id, accountId: account_id, until }),
+
+  async check({ lease, body, services: { objects } }) {
+    const keyOf = (file: Omit<LeaseFile, 'kind'>) => taskWork.fileKey(lease, { kind: 'output', ...file })
+    await Promise.all((taskResult(body).outputs ?? []).map((file) => assertStored(objects, keyOf, file)))
+  },
 
   async lock(trx, lease) {
     await taskRepository.lockTask(trx, lease.subject_id)
@@ -47,7 +69,7 @@ export const taskWork = {
 
   async complete(step) {
     const { trx, lease, services } = step
-    const { result, inference_time_ms, model_state, environment_ms = 0 } = taskResult(step.body)
+    const { result, outputs, inference_time_ms, model_state, environment_ms = 0 } = taskResult(step.body)
     const now = services.now()
     const [task, node] = [
       await taskRepository.lockTask(trx, lease.subject_id),
@@ -62,6 +84,12 @@ export const taskWork = {
       tokens: tokensIn(result),
     }
     const { node_id: nodeId } = lease
+    if (outputs)
+      await taskRepository.recordOutputs(
+        trx,
+        task.id,
+        outputs.map((file) => storedOutput(lease, file)),
+      )
     await taskWriteRepository.settleTasks(trx, [
       taskRepository.settlementOf(task, outcome, { now, nodeId, ownerAccountId: node?.account_id }),
     ])

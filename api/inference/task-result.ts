@@ -1,0 +1,22 @@
+import type { TaskRow } from '../../db/tables/inference.ts'
+import type { ObjectStore } from '../../platform/object-store/store.ts'
+
+/** A URL of an output is valid for a day (contract 2.7). */
+const URL_LIFETIME_S = 24 * 3_600
+
+/** Returns the result of a task; each read signs new URLs for its files. */
+export async function presentResult(
+  objects: Pick<ObjectStore, 'signGet'>,
+  { result, outputs }: Pick<TaskRow, 'result' | 'outputs'>,
+): Promise<Record<string, unknown> | null> {
+  if (!result) return null
+  const value = JSON.parse(result.toString()) as Record<string, unknown>
+  if (!outputs) return value
+  const output_artifacts = await Promise.all(
+    outputs.map(async ({ object_key, filename, content_type, size_bytes, modality }) => {
+      const { url, expiresAt } = await objects.signGet(object_key, { expiresInS: URL_LIFETIME_S, filename })
+      return { filename, url, expires_at: expiresAt.toISOString(), content_type, size_bytes, modality }
+    }),
+  )
+  return { ...value, output_artifacts }
+}

@@ -1,0 +1,51 @@
+import { type Kysely, sql } from 'kysely'
+import { taskFolder } from '../../../domain/object-keys.ts'
+import type { Database } from '../../tables.ts'
+import type { TaskOutputFile } from '../../tables/inference.ts'
+
+/** Records that files can be PUT for a task until a time. */
+export async function noteTaskUpload(
+  db: Kysely<Database>,
+  { taskId, accountId, until }: { taskId: string; accountId: string; until: Date },
+): Promise<void> {
+  await sql`
+    insert into task_upload (task_id, account_id, signed_until) values (${taskId}, ${accountId}, ${until})
+    on conflict (task_id) do update
+      set signed_until = greatest(task_upload.signed_until, excluded.signed_until), swept_at = null`.execute(
+    db,
+  )
+}
+
+/** An ended task whose folder may hold files that its result does not name. */
+export interface UnsweptTask {
+  id: string
+  /** Ends in a slash. */
+  folder: string
+  kept: ReadonlySet<string>
+}
+
+/**
+ * Returns ended tasks whose folder must be looked at: those that failed at once, and every one again when nothing more
+ * can be PUT into it.
+ */
+export async function unsweptTasks(db: Kysely<Database>, limit: number): Promise<UnsweptTask[]> {
+  const { rows } = await sql<{ task_id: string; account_id: string; outputs: TaskOutputFile[] | null }>`
+    select u.task_id, u.account_id, task.outputs
+    from task_upload u left join task on task.id = u.task_id
+    where (task.id is null or task.status in ('succeeded', 'failed'))
+      and (u.signed_until < now() or (u.swept_at is null and task.status is distinct from 'succeeded'))
+    order by u.signed_until limit ${limit}`.execute(db)
+  return rows.map(({ task_id, account_id, outputs }) => ({
+    id: task_id,
+    folder: taskFolder({ accountId: account_id, taskId: task_id }),
+    kept: new Set((outputs ?? []).map(({ object_key }) => object_key)),
+  }))
+}
+
+/** Records that a task was swept, for good when nothing more can be PUT for it. */
+export async function noteTaskSwept(db: Kysely<Database>, taskId: string): Promise<void> {
+  const { numAffectedRows } = await sql`
+    delete from task_upload where task_id = ${taskId} and signed_until < now()`.execute(db)
+  if (!numAffectedRows)
+    await sql`update task_upload set swept_at = now() where task_id = ${taskId}`.execute(db)
+}

@@ -1,0 +1,215 @@
+import type { TaskType } from './task-type.ts'
+
+/** The modalities of output files. */
+const MODALITIES = ['image', 'audio', 'video', '3d', 'binary'] as const
+
+/** A picture of 32 x 32 pixels with a gradient, for the first request to a new server. */
+const GRADIENT =
+  'data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAIAAAD8GO2jAAAALElEQVR42u3NsQ0AIAzAsCAx9P+LeYJujrL7VLP5bVoNAAAAAAAAAAAA/OoBdkQCbkXtOMsAAAAASUVORK5CYII='
+
+const PROMPT = { type: 'string', minLength: 1, maxLength: 10_000, description: 'What to make.' }
+const IMAGE_URL = {
+  type: 'string',
+  minLength: 1,
+  description: 'A PNG, JPEG or WebP: a URL of upload-input, a public HTTPS address, or a data: URL.',
+}
+const SIDE = {
+  type: 'integer',
+  minimum: 16,
+  maximum: 2_048,
+  description: 'In pixels; a multiple of what the model asks for, most often 8.',
+}
+const SEED = {
+  type: 'integer',
+  minimum: 0,
+  maximum: Number.MAX_SAFE_INTEGER,
+  description: 'The same seed makes the same again; a random one by default, which the metadata say.',
+}
+const SIZE = { width: SIDE, height: SIDE }
+const DIFFUSION = {
+  num_inference_steps: { type: 'integer', minimum: 1, maximum: 1_000 },
+  guidance_scale: { type: 'number', minimum: 0, maximum: 100, description: 'How closely to follow.' },
+  seed: SEED,
+}
+const NEGATIVE_PROMPT = { type: 'string', maxLength: 10_000, description: 'What to avoid.' }
+const FRAMES = {
+  num_frames: {
+    type: 'integer',
+    minimum: 1,
+    maximum: 1_000,
+    description: 'Some models round it; the metadata say how many there are.',
+  },
+  fps: { type: 'integer', minimum: 1, maximum: 60, default: 8, description: 'Frames in a second.' },
+}
+const FORMAT = { type: 'string', enum: ['glb', 'obj', 'ply', 'stl'], default: 'glb' }
+const DURATION_S = { type: 'number', minimum: 0.1, maximum: 600 }
+
+const OUTPUT_SCHEMA = {
+  type: 'object',
+  required: ['output_artifacts', 'metadata'],
+  properties: {
+    output_artifacts: {
+      type: 'array',
+      minItems: 1,
+      items: {
+        type: 'object',
+        required: ['filename', 'url', 'content_type', 'size_bytes', 'modality'],
+        properties: {
+          filename: { type: 'string' },
+          url: { type: 'string', description: 'Valid for 24 hours; every read of the task signs a new one.' },
+          expires_at: { type: 'string', format: 'date-time' },
+          content_type: { type: 'string' },
+          size_bytes: { type: 'integer', minimum: 0 },
+          modality: { type: 'string', enum: MODALITIES },
+        },
+      },
+    },
+    metadata: {
+      type: 'object',
+      properties: { seed: { type: 'integer' }, steps: { type: 'integer' } },
+    },
+  },
+}
+
+interface Made {
+  category: string
+  modality: (typeof MODALITIES)[number]
+  filename: string
+  content_type: string
+}
+
+const PICTURE: Made = {
+  category: 'generative',
+  modality: 'image',
+  filename: 'image.png',
+  content_type: 'image/png',
+}
+const SOUND: Made = {
+  category: 'generative',
+  modality: 'audio',
+  filename: 'audio.wav',
+  content_type: 'audio/wav',
+}
+const FILM: Made = {
+  category: 'generative',
+  modality: 'video',
+  filename: 'video.mp4',
+  content_type: 'video/mp4',
+}
+const SCENE: Made = {
+  category: 'generative',
+  modality: '3d',
+  filename: 'scene.glb',
+  content_type: 'model/gltf-binary',
+}
+
+interface Asked {
+  required: string[]
+  properties: Record<string, object>
+  example: Record<string, unknown>
+  /** The smallest real request. */
+  warmup: Record<string, unknown>
+}
+
+const generative = (
+  { category, modality, filename, content_type }: Made,
+  { required, properties, example, warmup }: Asked,
+): TaskType => ({
+  kind: 'generative',
+  category,
+  input_schema: { type: 'object', required, properties },
+  output_schema: OUTPUT_SCHEMA,
+  example_input: example,
+  example_output: {
+    output_artifacts: [
+      {
+        filename,
+        url: `https://hearth.example/objects/${filename}`,
+        expires_at: '2026-01-02T00:00:00.000Z',
+        content_type,
+        size_bytes: 380_210,
+        modality,
+      },
+    ],
+    metadata: { seed: 7, steps: 20 },
+  },
+  files: 'image_url' in properties ? ['image_url'] : [],
+  namesModel: false,
+  warmup_input: warmup,
+})
+
+const EXAMPLE_URL = 'https://hearth.example/objects/inputs/picture.png'
+const SMALL = { width: 64, height: 64 }
+const ONE_STEP = { num_inference_steps: 1 }
+
+/** The task types of contract 4.5 that answer with files. */
+export const GENERATIVE_TASK_TYPES: Readonly<Record<string, TaskType>> = {
+  'text-to-image': generative(PICTURE, {
+    required: ['prompt'],
+    properties: { prompt: PROMPT, negative_prompt: NEGATIVE_PROMPT, ...SIZE, ...DIFFUSION },
+    example: { prompt: 'A lighthouse at dusk', width: 512, height: 512, num_inference_steps: 20, seed: 7 },
+    warmup: { prompt: 'A lighthouse', ...SMALL, ...ONE_STEP },
+  }),
+  'image-to-image': generative(PICTURE, {
+    required: ['image_url'],
+    properties: {
+      image_url: IMAGE_URL,
+      prompt: PROMPT,
+      negative_prompt: NEGATIVE_PROMPT,
+      strength: {
+        type: 'number',
+        minimum: 0.01,
+        maximum: 1,
+        description: 'How much of the picture changes.',
+      },
+      ...SIZE,
+      ...DIFFUSION,
+    },
+    example: { image_url: EXAMPLE_URL, prompt: 'The same in winter', seed: 7 },
+    warmup: { prompt: 'A lighthouse', image_url: GRADIENT, ...SMALL, num_inference_steps: 2 },
+  }),
+  'image-to-3d': generative(SCENE, {
+    required: ['image_url'],
+    properties: { image_url: IMAGE_URL, format: FORMAT, ...DIFFUSION },
+    example: { image_url: EXAMPLE_URL, format: 'glb', seed: 7 },
+    warmup: { image_url: GRADIENT, ...ONE_STEP },
+  }),
+  'text-to-3d': generative(SCENE, {
+    required: ['prompt'],
+    properties: { prompt: PROMPT, format: FORMAT, ...DIFFUSION },
+    example: { prompt: 'A wooden chair', format: 'glb', seed: 7 },
+    warmup: { prompt: 'A chair', ...ONE_STEP },
+  }),
+  'text-to-audio': generative(SOUND, {
+    required: ['prompt'],
+    properties: { prompt: PROMPT, negative_prompt: NEGATIVE_PROMPT, duration_s: DURATION_S, ...DIFFUSION },
+    example: { prompt: 'Waves on a beach', duration_s: 5, seed: 7 },
+    warmup: { prompt: 'Waves', duration_s: 0.2 },
+  }),
+  'text-to-speech': generative(SOUND, {
+    required: ['text'],
+    properties: {
+      text: { ...PROMPT, description: 'What to say.' },
+      voice_preset: {
+        type: 'string',
+        maxLength: 200,
+        description: 'The number of a speaker, from "0"; a name that the model lacks is its first speaker.',
+      },
+      seed: SEED,
+    },
+    example: { text: 'Good morning.', voice_preset: '0', seed: 7 },
+    warmup: { text: 'hello' },
+  }),
+  'text-to-video': generative(FILM, {
+    required: ['prompt'],
+    properties: { prompt: PROMPT, negative_prompt: NEGATIVE_PROMPT, ...FRAMES, ...SIZE, ...DIFFUSION },
+    example: { prompt: 'A lighthouse in a storm', num_frames: 17, seed: 7 },
+    warmup: { prompt: 'A lighthouse', num_frames: 9, ...SMALL, ...ONE_STEP },
+  }),
+  'image-to-video': generative(FILM, {
+    required: ['image_url'],
+    properties: { image_url: IMAGE_URL, ...FRAMES, ...SIZE, ...DIFFUSION },
+    example: { image_url: EXAMPLE_URL, num_frames: 14, seed: 7 },
+    warmup: { image_url: GRADIENT, num_frames: 2, ...SMALL, ...ONE_STEP },
+  }),
+}

@@ -1,0 +1,72 @@
+import { AdminClient } from '../../../cli/admin-client.ts'
+import { importModel } from '../../../cli/commands/models.ts'
+import type { ImportedModel } from '../../../schemas/model-import.ts'
+import { type TinyGenerative, tinyGeneratives } from '../builders/tiny-generative.ts'
+import { type AnyBody, OPERATIONS_KEY } from './api.ts'
+import { type InferenceWorld, startInferenceWorld, type WorldNode } from './inference-world.ts'
+
+/** A gateway, Temporal and a node that serves real generative models of random weights. */
+export class GenerativeWorld implements AsyncDisposable {
+  readonly on: InferenceWorld
+  readonly node: WorldNode
+  readonly #stack: AsyncDisposableStack
+
+  private constructor(on: InferenceWorld, node: WorldNode, stack: AsyncDisposableStack) {
+    this.on = on
+    this.node = node
+    this.#stack = stack
+  }
+
+  static async start(): Promise<GenerativeWorld> {
+    await using stack = new AsyncDisposableStack()
+    const on = stack.use(await startInferenceWorld())
+    stack.use(await on.control())
+    const { accountId } = on
+    const node = stack.use(await on.node({ realCatalog: true, memoryMb: 12_000, accountId }))
+    return new GenerativeWorld(on, node, stack.move())
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.#stack.disposeAsync()
+  }
+
+  /** Imports a model as an operator does. */
+  async import(name: string, task: string, model: TinyGenerative): Promise<ImportedModel> {
+    const [path = ''] = await tinyGeneratives([model])
+    const client = new AdminClient(this.on.api.baseUrl, OPERATIONS_KEY)
+    return importModel(client, { name, path, task, accountId: this.on.accountId })
+  }
+
+  /** Asks an endpoint and waits for its answer. */
+  async ask(name: string, input: object): Promise<AnyBody> {
+    const { api, key } = this.on
+    const body = { input, sync_timeout_s: 300 }
+    return (await api.call('POST', `/api/builder/v1/endpoints/${name}/infer`, { key, body })).body
+  }
+
+  /** Queues a request, and returns the id of its task. */
+  async queue(name: string, input: object): Promise<string> {
+    const { api, key } = this.on
+    const path = `/api/builder/v1/endpoints/${name}/infer:async`
+    return (await api.call('POST', path, { key, body: { input } })).body.task_id as string
+  }
+
+  /** Uploads a file, and returns the URL for an input. */
+  async upload(name: string, bytes: Uint8Array<ArrayBuffer>, type = 'image/png'): Promise<string> {
+    const { api, key } = this.on
+    const form = new FormData()
+    form.append('file', new File([bytes], 'file', { type }))
+    const encoded = new Response(form)
+    const path = `/api/builder/v1/endpoints/${name}/upload-input`
+    const raw = new Uint8Array(await encoded.arrayBuffer())
+    const headers = { 'content-type': encoded.headers.get('content-type') ?? '' }
+    return (await api.call('POST', path, { key, raw, headers })).body.input_url as string
+  }
+
+  /** The keys of all files that were made for tasks. */
+  async outputs(): Promise<string[]> {
+    const keys: string[] = []
+    for await (const { key } of this.on.api.services.objects.list('tasks/')) keys.push(key)
+    return keys
+  }
+}
