@@ -186,6 +186,11 @@ export const SETTINGS = {
     '/var/run/docker.sock',
     'Node: socket of the container engine, which speaks the Docker API.',
   ),
+  HEARTH_TOOL_IMAGE: setting(
+    'image',
+    undefined,
+    "Node: image with the interpreters of the catalog's tools, by digest (deploy/tools); without one the machine's own are mounted.",
+  ),
   DATABASE_URL: setting(
     'database',
     undefined,

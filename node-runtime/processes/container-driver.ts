@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { createHash, randomUUID } from 'node:crypto'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
@@ -6,9 +6,15 @@ import { PassThrough } from 'node:stream'
 import Docker from 'dockerode'
 import { containerOptions, type ContainerSpec, fixedImage } from './container-options.ts'
 import { ManagedContainer } from './managed-container.ts'
+import { OnceContainer } from './once-container.ts'
 
 const PROBE_MS = 3_000
 const OWNER_LABEL = 'hearth.owner'
+
+interface Step {
+  status?: string
+  error?: string
+}
 
 /**
  * Runs containers over the engine's API. They have a label of this node, by which its next run
@@ -18,6 +24,7 @@ export class ContainerDriver {
   readonly #docker: Docker
   readonly #owner: string
   readonly #running = new Set<ManagedContainer>()
+  readonly #once = new Set<OnceContainer>()
 
   private constructor(docker: Docker, stateDir: string) {
     this.#docker = docker
@@ -76,11 +83,69 @@ export class ContainerDriver {
     }
   }
 
+  /** Returns the names of the engine's runtimes. */
+  async runtimes(): Promise<string[]> {
+    const { Runtimes } = (await this.#docker.info()) as { Runtimes?: Record<string, unknown> }
+    return Object.keys(Runtimes ?? {})
+  }
+
+  /** Returns the id of an image that consists of the files of an archive, and builds it unless the engine has it. */
+  async builtImage(name: string, archive: string): Promise<string> {
+    const idOf = () =>
+      this.#docker
+        .getImage(name)
+        .inspect()
+        .then(
+          ({ Id }) => Id,
+          () => undefined,
+        )
+    const known = await idOf()
+    if (known !== undefined) return known
+    const progress = await this.#docker.importImage(archive)
+    const steps = await this.#followed(progress)
+    // Not every engine accepts a name at the import.
+    const [repo = '', tag = ''] = name.split(/:(?=[^:]*$)/)
+    const id = steps.findLast(({ status }) => /^(sha256:)?[0-9a-f]{12,}\s*$/.test(status ?? ''))?.status ?? ''
+    await this.#docker.getImage(id.trim()).tag({ repo, tag })
+    const built = await idOf()
+    if (built === undefined) throw new Error(`the engine did not keep the image ${name}`)
+    return built
+  }
+
+  /** Starts a container for one run, whose output is read from its beginning. */
+  async startOnce(options: Docker.ContainerCreateOptions, limitMb: number): Promise<OnceContainer> {
+    const image = options.Image ?? ''
+    if (!image.startsWith('sha256:')) await this.#ensureImage(fixedImage(image))
+    try {
+      const container = await this.#docker.createContainer({
+        ...options,
+        name: `hearth-${this.#owner}-tool-${randomUUID()}`,
+        Labels: { [OWNER_LABEL]: this.#owner },
+      })
+      const output = { stdout: new PassThrough(), stderr: new PassThrough() }
+      try {
+        const attached = await container.attach({ stream: true, stdout: true, stderr: true })
+        this.#docker.modem.demuxStream(attached, output.stdout, output.stderr)
+        const once = new OnceContainer(container, { attached, output, limitMb }, () =>
+          this.#once.delete(once),
+        )
+        this.#once.add(once)
+        await container.start()
+        return once
+      } catch (err) {
+        await this.#remove(container.id)
+        throw err
+      }
+    } catch (err) {
+      throw new Error(`the container could not be started: ${reasonOf(err)}`, { cause: err })
+    }
+  }
+
   /** Ends the containers that an earlier run of this node left. */
   async reap(): Promise<number> {
     const filters = { label: [`${OWNER_LABEL}=${this.#owner}`] }
     const left = await this.#docker.listContainers({ all: true, filters })
-    const known = new Set(this.running.map(({ id }) => id))
+    const known = new Set([...this.running, ...this.#once].map(({ id }) => id))
     const orphans = left.filter(({ Id }) => !known.has(Id))
     await Promise.all(orphans.map(({ Id }) => this.#remove(Id)))
     return orphans.length
@@ -88,7 +153,11 @@ export class ContainerDriver {
 
   /** Stops all containers at once: TERM, then KILL after `graceMs`. */
   async stopAll(options: { graceMs: number }): Promise<void> {
-    await Promise.all(this.running.map((managed) => managed.stop(options)))
+    for (const once of this.#once) once.kill()
+    await Promise.all([
+      ...this.running.map((managed) => managed.stop(options)),
+      ...[...this.#once].map(({ gone }) => gone),
+    ])
   }
 
   async #ensureImage(image: string): Promise<void> {
@@ -105,18 +174,22 @@ export class ContainerDriver {
     if (isHere) return
     try {
       const progress = await this.#docker.pull(image)
-      await new Promise<void>((done, fail) =>
-        this.#docker.modem.followProgress(progress, (err, steps: { error?: string }[] | undefined) => {
-          const refusal = steps?.find(({ error }) => error !== undefined)?.error
-          if (err ?? refusal) fail(err ?? new Error(refusal))
-          else done()
-        }),
-      )
+      await this.#followed(progress)
     } catch (err) {
       throw new Error(`the image ${image} is not on this machine and cannot be fetched: ${reasonOf(err)}`, {
         cause: err,
       })
     }
+  }
+
+  #followed(progress: NodeJS.ReadableStream): Promise<Step[]> {
+    return new Promise((done, fail) =>
+      this.#docker.modem.followProgress(progress, (err, steps: Step[] | undefined) => {
+        const refusal = steps?.find(({ error }) => error !== undefined)?.error
+        if (err ?? refusal) fail(err ?? new Error(refusal))
+        else done(steps ?? [])
+      }),
+    )
   }
 
   async #remove(idOrName: string): Promise<void> {

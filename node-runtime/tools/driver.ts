@@ -21,11 +21,13 @@ export interface ToolRun {
   timeS: number
 }
 
-/** A tool at work. Everything of it is gone when `exited` settles. */
+/** A tool at work. */
 export interface StartedTool {
   readonly stdout: Readable
   readonly stderr: Readable
   readonly exited: Promise<{ code: number }>
+  /** Settles once nothing of it is left. */
+  readonly gone: Promise<unknown>
   /** The reason why the node ended it, in words. */
   readonly excess: string | undefined
   kill(): void

@@ -3,8 +3,11 @@ import { TOOL_PROFILE } from '../../domain/tools/catalog.ts'
 import type { Catalog } from '../../platform/catalog.ts'
 import type { Logger } from '../../platform/log.ts'
 import { emit } from '../events.ts'
+import type { ContainerDriver } from '../processes/container-driver.ts'
 import type { ProcessDriver } from '../processes/process-driver.ts'
+import { ContainerTools } from './container-tools.ts'
 import type { ToolDriver } from './driver.ts'
+import type { FindPython } from './interpreters.ts'
 import type { Outside } from './outside.ts'
 import { ProcessTools } from './process-tools.ts'
 import { Tools } from './tools.ts'
@@ -12,6 +15,10 @@ import { Tools } from './tools.ts'
 export interface OpenTools {
   catalog: Pick<Catalog, 'tools'>
   driver: ProcessDriver
+  /** Tools run in containers where this machine has an engine. */
+  containers: ContainerDriver | undefined
+  /** The image of the catalog's tools, by digest; without one the machine's own programs are mounted. */
+  image: string | undefined
   plainPython: () => Promise<string>
   pythonOf: (environment: string) => Promise<string>
   workDir: string
@@ -33,18 +40,19 @@ export async function openTools(options: OpenTools): Promise<{ tools: Tools; abl
 export const environmentsOf = (tools: Tools): { profile_id: string; python_env: string }[] =>
   [...tools.environments].map((python_env) => ({ profile_id: TOOL_PROFILE, python_env }))
 
-async function findDriver({
-  driver,
-  plainPython,
-  pythonOf,
-  log,
-}: OpenTools): Promise<ToolDriver | undefined> {
-  const processes = new ProcessTools({
-    driver,
-    python: (environment) => (environment === null ? plainPython() : pythonOf(environment)),
-  })
-  const lack = await processes.lack().catch(String)
-  if (lack === undefined) return processes
-  emit(log, 'tool.unconfined', {}, { lack })
+async function findDriver(options: OpenTools): Promise<ToolDriver | undefined> {
+  const { driver, containers, image, plainPython, pythonOf, log } = options
+  const python: FindPython = (environment) => (environment === null ? plainPython() : pythonOf(environment))
+  const lacks: string[] = []
+  const candidates = [
+    ...(containers ? [['containers', new ContainerTools({ containers, python, image })] as const] : []),
+    ['processes', new ProcessTools({ driver, python })] as const,
+  ]
+  for (const [name, candidate] of candidates) {
+    const lack = await candidate.lack().catch(String)
+    if (lack === undefined) return candidate
+    lacks.push(`as ${name}: ${lack}`)
+  }
+  emit(log, 'tool.unconfined', {}, { lack: lacks.join('; ') })
   return undefined
 }

@@ -1,14 +1,12 @@
 import { randomUUID } from 'node:crypto'
-import { existsSync, readlinkSync } from 'node:fs'
-import { dirname, isAbsolute, resolve } from 'node:path'
 import type { ProcessDriver } from '../processes/process-driver.ts'
 import type { Sandbox } from '../processes/sandbox.ts'
-import { commandOf, INSIDE, type StartedTool, TOOL_ENV, type ToolDriver, type ToolRun } from './driver.ts'
+import { type StartedTool, TOOL_ENV, type ToolDriver, type ToolRun } from './driver.ts'
+import { type FindPython, withInterpreters } from './interpreters.ts'
 
 export interface ProcessToolsOptions {
   driver: ProcessDriver
-  /** Returns the interpreter of a locked environment, or the plain one of this machine. */
-  python: (environment: string | null) => Promise<string>
+  python: FindPython
 }
 
 /** Runs tools as processes with namespaces, a root and limits of their own (processes/sandbox.py). */
@@ -27,25 +25,19 @@ export class ProcessTools implements ToolDriver {
     return code === 0 ? undefined : said || `a probe ended with ${code}`
   }
 
-  async start({ tool, program, input, egress, timeS }: ToolRun): Promise<StartedTool> {
-    const { limits, python_env = null } = tool
-    const needsPython = tool.command.some((part) => part.includes('{python}'))
-    const python = needsPython ? await this.#options.python(python_env) : ''
-    const [first = '', ...args] = commandOf(tool, { node: INSIDE.node, python })
-    const mounts: [string, string][] = [[input, INSIDE.input]]
-    if (tool.command.some((part) => part.includes('{node}'))) mounts.push([process.execPath, INSIDE.node])
-    if (program !== undefined) mounts.push([program, INSIDE.tool])
-    if (egress !== undefined) mounts.push([egress, INSIDE.egress])
-    if (needsPython) mounts.push(...prefixesOf(python).map((path): [string, string] => [path, path]))
-    const { memory_mb, temporary_mb, cpus, processes } = limits
+  async start(run: ToolRun): Promise<StartedTool> {
+    const { limits, env, image } = run.tool
+    if (image !== undefined) throw new Error('a tool with an image needs a container engine')
+    const { command, mounts } = await withInterpreters(run, this.#options.python)
+    const [first = '', ...args] = command
     return this.#run(first, args, {
       mounts,
-      env: { ...TOOL_ENV, ...tool.env },
-      memoryMb: memory_mb,
-      temporaryMb: temporary_mb,
-      cpus,
-      processes,
-      cpuS: timeS * cpus,
+      env: { ...TOOL_ENV, ...env },
+      memoryMb: limits.memory_mb,
+      temporaryMb: limits.temporary_mb,
+      cpus: limits.cpus,
+      processes: limits.processes,
+      cpuS: run.timeS * limits.cpus,
     })
   }
 
@@ -57,6 +49,7 @@ export class ProcessTools implements ToolDriver {
       stdout: managed.stdout,
       stderr: managed.stderr,
       exited: managed.exited,
+      gone: managed.exited,
       get excess() {
         return managed.excess
       },
@@ -70,21 +63,3 @@ async function firstLine(stream: AsyncIterable<unknown>): Promise<string> {
   for await (const chunk of stream) if (text.length < 1_000) text += String(chunk)
   return text.split('\n')[0] ?? ''
 }
-
-/** Returns the folders of an interpreter: of its environment, and of the installation behind it. */
-function prefixesOf(python: string): string[] {
-  const prefixes = new Set<string>()
-  for (let at = python, hops = 0; hops < 8; hops++) {
-    // `bin/python` is one level below its prefix. What is in /usr is there already.
-    const prefix = dirname(dirname(at))
-    if (!isWithin(prefix, '/usr') && prefix !== '/' && existsSync(prefix)) prefixes.add(prefix)
-    try {
-      at = resolve(dirname(at), readlinkSync(at))
-    } catch {
-      break
-    }
-  }
-  return [...prefixes].filter((path) => isAbsolute(path))
-}
-
-const isWithin = (path: string, folder: string): boolean => path === folder || path.startsWith(`${folder}/`)

@@ -7,7 +7,7 @@ import type { Logger } from '../../platform/log.ts'
 import type { CatalogTool } from '../../schemas/catalog-tool.ts'
 import type { NodeModel } from '../../schemas/node.ts'
 import { emit } from '../events.ts'
-import type { ToolDriver } from './driver.ts'
+import type { StartedTool, ToolDriver, ToolRun } from './driver.ts'
 import { fetchFiles, openEgress, type Outside } from './outside.ts'
 import { resultOf } from './run-tool.ts'
 import { ToolError } from './tool-error.ts'
@@ -48,6 +48,7 @@ export class Tools implements AsyncDisposable {
   })
   readonly #stopping = new AbortController()
   readonly #running = new Map<Promise<unknown>, string>()
+  readonly #ending = new Set<Promise<void>>()
 
   constructor(options: ToolsOptions) {
     this.#options = options
@@ -95,6 +96,7 @@ export class Tools implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stopping.abort(new ToolError('this node is stopping', { isOfNode: true }))
     await Promise.allSettled(this.#running.keys())
+    await Promise.allSettled(this.#ending)
   }
 
   async #run(
@@ -103,24 +105,32 @@ export class Tools implements AsyncDisposable {
     input: Buffer,
     signal: AbortSignal,
   ): Promise<Buffer> {
-    using _turn = await this.#turns.take(tool.slug, signal)
-    const value = JSON.parse(input.toString()) as Record<string, unknown>
-    await using folder = await this.#makeFolder()
-    const own = join(folder.path, 'input')
-    await mkdir(own)
-    // The user of the sandbox reads it, and reaches it only through its mount.
-    await chmod(own, 0o755)
-    await writeInput(own, tool, input, value)
-    await fetchFiles(this.#options.outside, { tool, value, folder: own, signal })
-    await using egress = await openEgress(this.#options.outside, tool, join(folder.path, SOCKET))
-    const timeS = timeLimitOf(tool, value)
-    const started = await driver
-      .start({ tool, program, input: own, egress: egress && join(folder.path, SOCKET), timeS })
-      .catch((cause: unknown) => {
-        emit(this.#options.log, 'tool.start_failed', { slug: tool.slug, err: cause })
-        throw new ToolError('this node could not start the tool', { isOfNode: true, cause })
-      })
-    return await resultOf(tool, started, { timeS, signal })
+    const stack = new AsyncDisposableStack()
+    try {
+      stack.use(await this.#turns.take(tool.slug, signal))
+      const folder = stack.use(await this.#makeFolder()).path
+      const value = JSON.parse(input.toString()) as Record<string, unknown>
+      const own = await writeInput(folder, tool, input, value)
+      const { outside } = this.#options
+      await fetchFiles(outside, { tool, value, folder: own, signal })
+      const socket = join(folder, SOCKET)
+      const egress = stack.use(await openEgress(outside, tool, socket)) && socket
+      const timeS = timeLimitOf(tool, value)
+      const started = await this.#start(driver, { tool, program, input: own, egress, timeS })
+      stack.defer(() => started.gone.then(() => {}))
+      return await resultOf(tool, started, { timeS, signal })
+    } finally {
+      // The result does not wait for the end of what is left of the run, and the next run does.
+      const ending = stack.disposeAsync().finally(() => this.#ending.delete(ending))
+      this.#ending.add(ending)
+    }
+  }
+
+  #start(driver: ToolDriver, run: ToolRun): Promise<StartedTool> {
+    return driver.start(run).catch((cause: unknown) => {
+      emit(this.#options.log, 'tool.start_failed', { slug: run.tool.slug, err: cause })
+      throw new ToolError('this node could not start the tool', { isOfNode: true, cause })
+    })
   }
 
   async #makeFolder(): Promise<AsyncDisposable & { path: string }> {
@@ -137,11 +147,16 @@ async function writeInput(
   { texts = {} }: CatalogTool,
   input: Buffer,
   value: Record<string, unknown>,
-): Promise<void> {
+): Promise<string> {
+  const own = join(folder, 'input')
+  await mkdir(own)
+  // The user of the sandbox reads it, and reaches it only through its mount.
+  await chmod(own, 0o755)
   const files = new Map<string, string | Buffer>([['input.json', input]])
   for (const [field, name] of Object.entries(texts)) {
     const text = value[field]
     if (typeof text === 'string') files.set(name, text)
   }
-  for (const [name, content] of files) await writeFile(join(folder, name), content, { mode: 0o444 })
+  for (const [name, content] of files) await writeFile(join(own, name), content, { mode: 0o444 })
+  return own
 }

@@ -29,6 +29,7 @@ const FLAGS = new Map([
 ])
 const NETWORK = /^\[?([\da-f.:]+)\]?\/(\d{1,3}):(\d{1,5})$/i
 const DOMAIN = /^(?=.{1,253}$)[\p{L}\p{N}_-]{1,63}(\.[\p{L}\p{N}_-]{1,63})*\.?$/u
+const IMAGE = /^(?:[^@\s]+@)?sha256:[0-9a-f]{64}$/
 const ADDRESS = /^([\w.-]+|\[[\da-f:.]+\]):(\d{1,5})$/i
 const HIGHEST_PORT = 65_535
 
@@ -87,6 +88,11 @@ export const KINDS = {
     expected: 'base64 keys of 32 bytes each',
     read: lists((key) => Buffer.from(key, 'base64').length === 32),
     isSecret: true,
+  },
+  image: {
+    expected: 'an image by digest, name@sha256:... or sha256:...',
+    read: texts((text) => IMAGE.test(text)),
+    emptyIsAbsent: true,
   },
   networks: { expected: 'comma-separated CIDR:port entries', read: lists(isNetwork) },
   subnets: {

@@ -87,6 +87,8 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
   const { tools, able } = await openTools({
     catalog,
     driver,
+    containers,
+    image: config.HEARTH_TOOL_IMAGE,
     plainPython: launcherPython,
     pythonOf: (environment) => pythonOf(environment),
     workDir: join(dir, 'tools'),

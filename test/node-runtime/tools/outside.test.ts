@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { loadCatalog } from '../../../platform/catalog.ts'
 import { EgressPolicy } from '../../../platform/egress/policy.ts'
 import { PublicConnections } from '../../../platform/egress/public-connections.ts'
+import { SOON_MS, until } from '../../support/assertions/until.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { type Receiver, startReceiver } from '../../support/servers/receiver.ts'
 import { requireToolBench, requireToolPython, type ToolBench } from '../../support/servers/tools.ts'
@@ -65,7 +66,7 @@ describe('what tools reach outside', function () {
     files.set('/empty', Buffer.alloc(0))
   })
   after(() => stack.disposeAsync())
-  afterEach(() => assert.deepEqual(bench?.leftovers() ?? [], []))
+  afterEach(() => bench && until(async () => (await bench.leftovers()).length === 0, SOON_MS))
 
   /** Makes a file with the libraries of the tools. */
   const made = (path: string, code: string) => {

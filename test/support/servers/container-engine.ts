@@ -19,15 +19,23 @@ export interface Engine extends AsyncDisposable {
   docker: Docker
 }
 
-/** For `before`: the engine of this machine, else a Podman service of our own; skips by name where neither can be. */
-export async function requireEngine(context: Mocha.Context): Promise<Engine> {
+/**
+ * For `before`: the engine of this machine, else a Podman service of our own; skips by name where neither can be.
+ * `withImage` builds the image of the tests.
+ */
+export async function requireEngine(
+  context: Mocha.Context,
+  { withImage = true }: { withImage?: boolean } = {},
+): Promise<Engine> {
   context.timeout(120_000)
   const stack = new AsyncDisposableStack()
   try {
     const socketPath = await findEngine(stack)
     const docker = new Docker({ socketPath })
-    await buildImage(docker)
-    await assertRuns(docker)
+    if (withImage) {
+      await buildImage(docker)
+      await assertRuns(docker)
+    }
     return { socketPath, docker, [Symbol.asyncDispose]: () => stack.disposeAsync() }
   } catch (err) {
     await stack.disposeAsync()
@@ -65,6 +73,8 @@ async function findEngine(stack: AsyncDisposableStack): Promise<string> {
   const storage = ['--root', join(folder, 'storage'), '--runroot', join(folder, 'run')]
   const service = spawn('podman', [...storage, 'system', 'service', '--time=0', `unix://${socketPath}`], {
     env: { ...process.env, CONTAINERS_CONF: configuration },
+    // It leaves a file about a lack of memory in its folder.
+    cwd: folder,
     stdio: 'ignore',
   })
   stack.defer(async () => {

@@ -1,9 +1,13 @@
+import assert from 'node:assert/strict'
 import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { toolKey } from '../../../domain/tools/catalog.ts'
 import { Environments } from '../../../node-runtime/environments/environments.ts'
 import { findPython } from '../../../node-runtime/environments/python-env.ts'
+import { ContainerDriver } from '../../../node-runtime/processes/container-driver.ts'
 import { ProcessDriver } from '../../../node-runtime/processes/process-driver.ts'
+import { ContainerTools } from '../../../node-runtime/tools/container-tools.ts'
+import type { ToolDriver } from '../../../node-runtime/tools/driver.ts'
 import type { Outside } from '../../../node-runtime/tools/outside.ts'
 import { ProcessTools } from '../../../node-runtime/tools/process-tools.ts'
 import { type InstalledTool, Tools } from '../../../node-runtime/tools/tools.ts'
@@ -15,6 +19,7 @@ import { createLogger } from '../../../platform/log.ts'
 import type { CatalogTool } from '../../../schemas/catalog-tool.ts'
 import { temporaryFolder } from '../builders/temporary-folder.ts'
 import { requireInstalled, skipBecause } from '../skip.ts'
+import { type Engine, requireEngine } from './container-engine.ts'
 
 /** The tools of a node, without the node. */
 export interface ToolBench extends AsyncDisposable {
@@ -22,42 +27,59 @@ export interface ToolBench extends AsyncDisposable {
   readonly folder: string
   run(slug: string, input: object, signal?: AbortSignal): Promise<Record<string, unknown>>
   python(code: string, timeout_s?: number): Promise<{ stdout: string; stderr: string; exit_code: number }>
-  /** Returns the processes and files that runs have left. */
-  leftovers(): string[]
+  /** Returns the processes, containers and files that runs have left. */
+  leftovers(): Promise<string[]>
 }
 
-/** For `before`: skips the suite by name where this kernel cannot confine tools. */
+interface ToolBenchOptions {
+  more?: InstalledTool[]
+  outside?: Outside
+  /** Runs tools in containers instead of processes. */
+  inContainers?: boolean
+}
+
+const NOWHERE: Outside = {
+  connections: new PublicConnections(new EgressPolicy({ allow: [], block: [] })),
+  storage: () => [],
+}
+
+/** For `before`: skips the suite by name where this machine cannot confine tools in this way. */
 export async function requireToolBench(
   context: Mocha.Context,
-  {
-    more = [],
-    outside = {
-      connections: new PublicConnections(new EgressPolicy({ allow: [], block: [] })),
-      storage: () => [],
-    },
-  }: { more?: InstalledTool[]; outside?: Outside } = {},
+  { more = [], outside = NOWHERE, inContainers = false }: ToolBenchOptions = {},
 ): Promise<ToolBench> {
   context.timeout(60_000)
   await using stack = new AsyncDisposableStack()
   const folder = stack.use(temporaryFolder()).path
+  const stateDir = join(folder, 'node')
   const log = createLogger('test', process.env.HEARTH_LOG_LEVEL ?? 'silent')
   const plain = findPython({ cacheDir: join(folder, 'cache'), log: () => {} })
-  const driver = new ProcessDriver({ stateDir: join(folder, 'node'), python: () => plain })
-  const processes = new ProcessTools({
-    driver,
-    python: (environment) => (environment === null ? plain : environments.python(environment)),
-  })
   const environments = new Environments({ profiles: [], cacheDir: readConfig().HEARTH_CACHE_DIR, log })
-  const lack = await processes.lack()
+  const python = (environment: string | null) =>
+    environment === null ? plain : environments.python(environment)
+  const driver = new ProcessDriver({ stateDir, python: () => plain })
+  let engine: Engine | undefined
+  let toolDriver: ToolDriver = new ProcessTools({ driver, python })
+  if (inContainers) {
+    engine = stack.use(await requireEngine(context, { withImage: false }))
+    const containers = await ContainerDriver.connect({ socketPath: engine.socketPath, stateDir })
+    assert.ok(containers)
+    toolDriver = new ContainerTools({ containers, python, image: undefined })
+  }
+  const lack = await toolDriver.lack()
   if (lack !== undefined) skipBecause(context, `this machine cannot confine tools: ${lack}`)
   const workDir = join(folder, 'work')
   const tools = stack.use(
-    new Tools({ tools: [...loadCatalog().tools, ...more], driver: processes, workDir, outside, log }),
+    new Tools({ tools: [...loadCatalog().tools, ...more], driver: toolDriver, workDir, outside, log }),
   )
   const opened = stack.move()
   const run: ToolBench['run'] = async (slug, input, signal = new AbortController().signal) => {
     const result = await tools.run(toolKey(slug), Buffer.from(JSON.stringify(input)), signal)
     return JSON.parse(result.toString()) as Record<string, unknown>
+  }
+  const containersLeft = async () => {
+    const all = (await engine?.docker.listContainers({ all: true })) ?? []
+    return all.flatMap(({ Names }) => Names).filter((name) => name.includes('-tool-'))
   }
   return {
     tools,
@@ -65,7 +87,8 @@ export async function requireToolBench(
     run,
     python: async (code, timeout_s = 20) =>
       (await run('run_python', { code, timeout_s })) as Awaited<ReturnType<ToolBench['python']>>,
-    leftovers: () => [
+    leftovers: async () => [
+      ...(await containersLeft()),
       ...driver.running.map(({ name }) => name),
       ...['node/pids', 'node/own', 'work'].flatMap((name) => {
         const path = join(folder, name)

@@ -1,0 +1,45 @@
+import { existsSync, readlinkSync } from 'node:fs'
+import { dirname, resolve } from 'node:path'
+import { commandOf, INSIDE, type ToolRun } from './driver.ts'
+
+/** Returns the interpreter of a locked environment, or the plain one of this machine. */
+export type FindPython = (environment: string | null) => Promise<string>
+
+/** A run with the machine's interpreters: its command, and what must be mounted read-only for it. */
+export interface Prepared {
+  command: string[]
+  mounts: [source: string, target: string][]
+}
+
+/** Prepares a run whose root has the machine's programs. */
+export async function withInterpreters(
+  { tool, program, input, egress }: ToolRun,
+  findPython: FindPython,
+): Promise<Prepared> {
+  const uses = (name: string) => tool.command.some((part) => part.includes(`{${name}}`))
+  const python = uses('python') ? await findPython(tool.python_env ?? null) : ''
+  const mounts: Prepared['mounts'] = [[input, INSIDE.input]]
+  if (uses('node')) mounts.push([process.execPath, INSIDE.node])
+  if (program !== undefined) mounts.push([program, INSIDE.tool])
+  if (egress !== undefined) mounts.push([egress, INSIDE.egress])
+  if (python !== '') mounts.push(...prefixesOf(python).map((path): [string, string] => [path, path]))
+  return { command: commandOf(tool, { node: INSIDE.node, python }), mounts }
+}
+
+/** Returns the folders of an interpreter: of its environment, and of the installation behind it. */
+function prefixesOf(python: string): string[] {
+  const prefixes = new Set<string>()
+  for (let at = python, hops = 0; hops < 8; hops++) {
+    // `bin/python` is one level below its prefix. What is in /usr is there already.
+    const prefix = dirname(dirname(at))
+    if (!isWithin(prefix, '/usr') && prefix !== '/' && existsSync(prefix)) prefixes.add(prefix)
+    try {
+      at = resolve(dirname(at), readlinkSync(at))
+    } catch {
+      break
+    }
+  }
+  return [...prefixes]
+}
+
+const isWithin = (path: string, folder: string): boolean => path === folder || path.startsWith(`${folder}/`)

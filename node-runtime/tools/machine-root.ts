@@ -1,0 +1,63 @@
+import { createHash } from 'node:crypto'
+import { existsSync, lstatSync, readlinkSync } from 'node:fs'
+import { chmod, mkdir, mkdtemp, realpath, rm, symlink, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { create } from 'tar'
+import type { ContainerDriver } from '../processes/container-driver.ts'
+
+/** The programs and libraries of the machine; where one is a link, as /lib to /usr/lib, the root has the same link. */
+const SYSTEM = ['/usr', '/bin', '/sbin', '/lib', '/lib32', '/lib64', '/nix/store', '/gnu/store']
+const FILES = ['/etc/ld.so.cache', '/etc/localtime', '/etc/alternatives', '/etc/ssl/certs', '/etc/pki/tls']
+const EMPTY = ['proc', 'sys', 'dev', 'tmp', 'run', 'etc', 'hearth/bin', 'hearth/input', 'hearth/tool']
+const OWN = {
+  'etc/passwd': 'tool:x:65534:65534::/tmp:/bin/sh\n',
+  'etc/group': 'tool:x:65534:\n',
+  'etc/nsswitch.conf': 'passwd: files\ngroup: files\nhosts: files\n',
+}
+
+const isLink = (path: string) => lstatSync(path).isSymbolicLink()
+
+/** Returns the folders and files of this machine that tools need, for read-only mounts. */
+export function machineMounts(): string[] {
+  return [
+    ...SYSTEM.filter((path) => existsSync(path) && !isLink(path)),
+    ...FILES.filter((path) => existsSync(path)),
+  ]
+}
+
+/**
+ * Returns the id of an image with nothing in it but the places of mounts. With the machine's own programs mounted
+ * read-only it is a root for tools where no registry is used.
+ */
+export async function machineRoot(containers: ContainerDriver): Promise<string> {
+  const links = SYSTEM.filter((path) => existsSync(path) && isLink(path)).map(
+    (path) => [path, readlinkSync(path)] as const,
+  )
+  const folders = [
+    ...EMPTY,
+    ...machineMounts()
+      .filter((path) => SYSTEM.includes(path))
+      .map((path) => path.slice(1)),
+  ]
+  const digest = createHash('sha256')
+    .update(JSON.stringify([links, folders, OWN]))
+    .digest('hex')
+  const folder = await mkdtemp(join(await realpath(tmpdir()), 'hearth-root-'))
+  try {
+    const root = join(folder, 'root')
+    for (const path of folders) await mkdir(join(root, path), { recursive: true })
+    // Engines give a file system in memory the mode of the folder below it.
+    await chmod(join(root, 'tmp'), 0o1777)
+    for (const [path, target] of links) await symlink(target, join(root, path))
+    for (const [path, text] of Object.entries(OWN)) {
+      await mkdir(dirname(join(root, path)), { recursive: true })
+      await writeFile(join(root, path), text)
+    }
+    const archive = join(folder, 'root.tar')
+    await create({ file: archive, cwd: root }, ['.'])
+    return await containers.builtImage(`localhost/hearth-tools-root:1.${digest.slice(0, 16)}`, archive)
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
+}
