@@ -191,6 +191,11 @@ export const SETTINGS = {
     undefined,
     "Node: image with the interpreters of the catalog's tools, by digest (deploy/tools); without one the machine's own are mounted.",
   ),
+  HEARTH_TOOL_POOL: setting(
+    'integer',
+    '0',
+    'Node: programs of each tool in use that are started ahead and wait for their request; each serves one.',
+  ),
   DATABASE_URL: setting(
     'database',
     undefined,

@@ -22,17 +22,18 @@ export interface OpenTools {
   plainPython: () => Promise<string>
   pythonOf: (environment: string) => Promise<string>
   workDir: string
+  pool: number
   outside: Outside
   log: Logger
 }
 
 /** Opens the tools of this node with the driver that can confine them here; `able` names the profile if one can. */
 export async function openTools(options: OpenTools): Promise<{ tools: Tools; able: string[] }> {
-  const { catalog, workDir, outside, log } = options
+  const { catalog, workDir, outside, pool, log } = options
   // Runs that an earlier start of this node did not end are over, and so are their files.
   await rm(workDir, { recursive: true, force: true })
   const driver = catalog.tools.length > 0 ? await findDriver(options) : undefined
-  const tools = new Tools({ tools: catalog.tools, driver, workDir, outside, log })
+  const tools = new Tools({ tools: catalog.tools, driver, workDir, outside, pool, log })
   return { tools, able: driver ? [TOOL_PROFILE] : [] }
 }
 

@@ -1,38 +1,25 @@
-import { chmod, mkdir, mkdtemp, realpath, rm, writeFile } from 'node:fs/promises'
-import { availableParallelism, tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { availableParallelism } from 'node:os'
 import { timeLimitOf, toolKey } from '../../domain/tools/catalog.ts'
 import { FairTurns } from '../../platform/async/fair-turns.ts'
 import type { Logger } from '../../platform/log.ts'
-import type { CatalogTool } from '../../schemas/catalog-tool.ts'
 import type { NodeModel } from '../../schemas/node.ts'
 import { emit } from '../events.ts'
-import type { StartedTool, ToolDriver, ToolRun } from './driver.ts'
-import { fetchFiles, openEgress, type Outside } from './outside.ts'
+import type { StartedTool, ToolDriver } from './driver.ts'
+import { ToolPool } from './pool.ts'
 import { resultOf } from './run-tool.ts'
+import { type InstalledTool, Stage, type StageOptions } from './stage.ts'
 import { ToolError } from './tool-error.ts'
 
-/** A tool with the folder of its program. */
-export interface InstalledTool {
-  tool: CatalogTool
-  program: string | undefined
-}
-
-export interface ToolsOptions {
+export interface ToolsOptions extends Omit<StageOptions, 'driver'> {
   tools: readonly InstalledTool[]
   /** Undefined when this machine cannot confine tools. */
   driver: ToolDriver | undefined
-  /** The folder for the files of requests. */
-  workDir: string
-  /** What tools may reach outside, and the files that they are given. */
-  outside: Outside
+  /** The number of programs of each tool in use that wait for their input. */
+  pool: number
   log: Logger
 }
 
 const MOST_WAITING = 1_000
-const SOCKET = 'egress.sock'
-/** The longest path of a Unix socket that every system accepts. */
-const LONGEST_SOCKET = 100
 
 /**
  * The tools of this node. Each request starts its tool, confined, and ends it with the result: nothing is kept
@@ -48,10 +35,22 @@ export class Tools implements AsyncDisposable {
   })
   readonly #stopping = new AbortController()
   readonly #running = new Map<Promise<unknown>, string>()
+  readonly #pool: ToolPool
   readonly #ending = new Set<Promise<void>>()
 
   constructor(options: ToolsOptions) {
     this.#options = options
+    const { driver, pool } = options
+    this.#pool = new ToolPool(driver ? pool : 0, async (installed) => {
+      const stage = await Stage.open({ ...options, driver: driver! }, installed)
+      try {
+        await stage.startAhead()
+        return stage
+      } catch (err) {
+        await stage[Symbol.asyncDispose]()
+        throw err
+      }
+    })
     this.#tools = new Map(
       options.driver ? options.tools.map((one) => [toolKey(one.tool.slug), one] as const) : [],
     )
@@ -97,66 +96,64 @@ export class Tools implements AsyncDisposable {
     this.#stopping.abort(new ToolError('this node is stopping', { isOfNode: true }))
     await Promise.allSettled(this.#running.keys())
     await Promise.allSettled(this.#ending)
+    await this.#pool[Symbol.asyncDispose]()
   }
 
   async #run(
-    { tool, program }: InstalledTool,
+    installed: InstalledTool,
     driver: ToolDriver,
     input: Buffer,
     signal: AbortSignal,
   ): Promise<Buffer> {
+    const { tool } = installed
     const stack = new AsyncDisposableStack()
     try {
       stack.use(await this.#turns.take(tool.slug, signal))
-      const folder = stack.use(await this.#makeFolder()).path
       const value = JSON.parse(input.toString()) as Record<string, unknown>
-      const own = await writeInput(folder, tool, input, value)
-      const { outside } = this.#options
-      await fetchFiles(outside, { tool, value, folder: own, signal })
-      const socket = join(folder, SOCKET)
-      const egress = stack.use(await openEgress(outside, tool, socket)) && socket
       const timeS = timeLimitOf(tool, value)
-      const started = await this.#start(driver, { tool, program, input: own, egress, timeS })
-      stack.defer(() => started.gone.then(() => {}))
-      return await resultOf(tool, started, { timeS, signal })
+      const begun = await this.#begin(installed, { driver, stack, input, value, timeS, signal })
+      return await resultOf(tool, begun, { timeS, signal })
     } finally {
       // The result does not wait for the end of what is left of the run, and the next run does.
       const ending = stack.disposeAsync().finally(() => this.#ending.delete(ending))
       this.#ending.add(ending)
+      this.#pool.refill(installed)
     }
   }
 
-  #start(driver: ToolDriver, run: ToolRun): Promise<StartedTool> {
-    return driver.start(run).catch((cause: unknown) => {
-      emit(this.#options.log, 'tool.start_failed', { slug: run.tool.slug, err: cause })
+  async #begin(
+    installed: InstalledTool,
+    { driver, stack, input, value, ...options }: Begin,
+  ): Promise<StartedTool> {
+    const { log } = this.#options
+    const { slug } = installed.tool
+    const waiting = this.#pool.take(slug)
+    if (waiting) {
+      stack.use(waiting)
+      const begun = await waiting.begin(input, value, options).catch((err: unknown) => {
+        if (err instanceof ToolError) throw err
+        emit(log, 'tool.start_failed', { slug, err })
+        return undefined
+      })
+      if (begun) return begun
+    }
+    try {
+      const stage = stack.use(await Stage.open({ ...this.#options, driver }, installed))
+      return await stage.begin(input, value, options)
+    } catch (cause) {
+      options.signal.throwIfAborted()
+      if (cause instanceof ToolError) throw cause
+      emit(log, 'tool.start_failed', { slug, err: cause })
       throw new ToolError('this node could not start the tool', { isOfNode: true, cause })
-    })
-  }
-
-  async #makeFolder(): Promise<AsyncDisposable & { path: string }> {
-    const { workDir } = this.#options
-    await mkdir(workDir, { recursive: true, mode: 0o700 })
-    const isShort = Buffer.byteLength(join(workDir, 'run-XXXXXX', SOCKET)) <= LONGEST_SOCKET
-    const path = await mkdtemp(isShort ? join(workDir, 'run-') : join(await realpath(tmpdir()), 'hearth-'))
-    return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true }) }
+    }
   }
 }
 
-async function writeInput(
-  folder: string,
-  { texts = {} }: CatalogTool,
-  input: Buffer,
-  value: Record<string, unknown>,
-): Promise<string> {
-  const own = join(folder, 'input')
-  await mkdir(own)
-  // The user of the sandbox reads it, and reaches it only through its mount.
-  await chmod(own, 0o755)
-  const files = new Map<string, string | Buffer>([['input.json', input]])
-  for (const [field, name] of Object.entries(texts)) {
-    const text = value[field]
-    if (typeof text === 'string') files.set(name, text)
-  }
-  for (const [name, content] of files) await writeFile(join(own, name), content, { mode: 0o444 })
-  return own
+interface Begin {
+  driver: ToolDriver
+  stack: AsyncDisposableStack
+  input: Buffer
+  value: Record<string, unknown>
+  timeS: number
+  signal: AbortSignal
 }

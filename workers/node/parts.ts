@@ -89,6 +89,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     driver,
     containers,
     image: config.HEARTH_TOOL_IMAGE,
+    pool: config.HEARTH_TOOL_POOL,
     plainPython: launcherPython,
     pythonOf: (environment) => pythonOf(environment),
     workDir: join(dir, 'tools'),

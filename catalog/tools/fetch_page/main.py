@@ -5,6 +5,8 @@ import ssl
 import sys
 from urllib.parse import urljoin, urlsplit
 
+import trafilatura
+
 PROXY = "/hearth/egress.sock"
 MOST_REDIRECTS = 5
 MOST_BYTES = 10 << 20
@@ -82,8 +84,6 @@ def text_of(body, answer):
 
 
 def main_content(body, url, kind):
-    import trafilatura
-
     found = trafilatura.extract(
         body,
         url=url,
@@ -98,8 +98,6 @@ def main_content(body, url, kind):
 
 
 def title_of(body):
-    import trafilatura
-
     found = trafilatura.extract_metadata(body)
     return found.title if found else None
 

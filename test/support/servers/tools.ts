@@ -10,7 +10,8 @@ import { ContainerTools } from '../../../node-runtime/tools/container-tools.ts'
 import type { ToolDriver } from '../../../node-runtime/tools/driver.ts'
 import type { Outside } from '../../../node-runtime/tools/outside.ts'
 import { ProcessTools } from '../../../node-runtime/tools/process-tools.ts'
-import { type InstalledTool, Tools } from '../../../node-runtime/tools/tools.ts'
+import type { InstalledTool } from '../../../node-runtime/tools/stage.ts'
+import { Tools } from '../../../node-runtime/tools/tools.ts'
 import { loadCatalog } from '../../../platform/catalog.ts'
 import { readConfig } from '../../../platform/config.ts'
 import { EgressPolicy } from '../../../platform/egress/policy.ts'
@@ -36,6 +37,7 @@ interface ToolBenchOptions {
   outside?: Outside
   /** Runs tools in containers instead of processes. */
   inContainers?: boolean
+  pool?: number
 }
 
 const NOWHERE: Outside = {
@@ -46,7 +48,7 @@ const NOWHERE: Outside = {
 /** For `before`: skips the suite by name where this machine cannot confine tools in this way. */
 export async function requireToolBench(
   context: Mocha.Context,
-  { more = [], outside = NOWHERE, inContainers = false }: ToolBenchOptions = {},
+  { more = [], outside = NOWHERE, inContainers = false, pool = 0 }: ToolBenchOptions = {},
 ): Promise<ToolBench> {
   context.timeout(60_000)
   await using stack = new AsyncDisposableStack()
@@ -70,7 +72,7 @@ export async function requireToolBench(
   if (lack !== undefined) skipBecause(context, `this machine cannot confine tools: ${lack}`)
   const workDir = join(folder, 'work')
   const tools = stack.use(
-    new Tools({ tools: [...loadCatalog().tools, ...more], driver: toolDriver, workDir, outside, log }),
+    new Tools({ tools: [...loadCatalog().tools, ...more], driver: toolDriver, workDir, outside, pool, log }),
   )
   const opened = stack.move()
   const run: ToolBench['run'] = async (slug, input, signal = new AbortController().signal) => {

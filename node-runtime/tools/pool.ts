@@ -1,0 +1,50 @@
+import type { InstalledTool, Stage } from './stage.ts'
+
+/** Keeps programs of the tools that are in use waiting for their input. Each of them serves one request. */
+export class ToolPool implements AsyncDisposable {
+  readonly #size: number
+  readonly #open: (installed: InstalledTool) => Promise<Stage>
+  readonly #waiting = new Map<string, Stage[]>()
+  readonly #starting = new Map<string, Promise<void>>()
+  #isClosed = false
+
+  /** `size` programs of each tool wait; `open` starts one. */
+  constructor(size: number, open: (installed: InstalledTool) => Promise<Stage>) {
+    this.#size = size
+    this.#open = open
+  }
+
+  /** Returns a program that waits; undefined when there is none. */
+  take(slug: string): Stage | undefined {
+    const waiting = this.#waiting.get(slug) ?? []
+    for (;;) {
+      const stage = waiting.shift()
+      if (!stage || stage.isWaiting) return stage
+      void stage[Symbol.asyncDispose]()
+    }
+  }
+
+  /** Starts programs until enough of them wait, one after another. */
+  refill(installed: InstalledTool): void {
+    const { slug } = installed.tool
+    if (this.#size === 0 || this.#isClosed || this.#starting.has(slug)) return
+    // Where a program cannot be started ahead, the next request says why.
+    const starting = this.#fill(slug, installed)
+      .catch(() => {})
+      .finally(() => this.#starting.delete(slug))
+    this.#starting.set(slug, starting)
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#isClosed = true
+    await Promise.all(this.#starting.values())
+    await Promise.all([...this.#waiting.values()].flat().map((stage) => stage[Symbol.asyncDispose]()))
+    this.#waiting.clear()
+  }
+
+  async #fill(slug: string, installed: InstalledTool): Promise<void> {
+    const waiting = this.#waiting.get(slug) ?? []
+    this.#waiting.set(slug, waiting)
+    while (waiting.length < this.#size && !this.#isClosed) waiting.push(await this.#open(installed))
+  }
+}

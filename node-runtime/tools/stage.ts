@@ -1,0 +1,145 @@
+import { constants } from 'node:fs'
+import { chmod, mkdir, mkdtemp, open, realpath, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { runProgram } from '../../platform/processes/run-program.ts'
+import type { CatalogTool } from '../../schemas/catalog-tool.ts'
+import type { StartedTool, ToolDriver } from './driver.ts'
+import { fetchFiles, openEgress, type Outside } from './outside.ts'
+
+const SOCKET = 'egress.sock'
+const INPUT = 'input.json'
+/** The longest path of a Unix socket that every system accepts. */
+const LONGEST_SOCKET = 100
+const LOOK_MS = 2
+/** A tool that has not come to its input by then is started anew. */
+const COMING_MS = 2_000
+/** A tool that waits for its input does not know yet how long it may work on it. */
+const WAITING_S = 3_600
+
+/** A tool with the folder of its program. */
+export interface InstalledTool {
+  tool: CatalogTool
+  program: string | undefined
+}
+
+export interface StageOptions {
+  driver: ToolDriver
+  /** The folder for the files of requests. */
+  workDir: string
+  outside: Outside
+}
+
+/** The files and the proxy of one run, and the program itself. Disposing it waits until nothing of them is left. */
+export class Stage implements AsyncDisposable {
+  readonly #stack: AsyncDisposableStack
+  readonly #options: StageOptions
+  readonly #installed: InstalledTool
+  readonly #input: string
+  readonly #egress: string | undefined
+  #started: StartedTool | undefined
+  #isOver = false
+
+  private constructor(
+    stack: AsyncDisposableStack,
+    options: StageOptions,
+    installed: InstalledTool,
+    paths: { input: string; egress: string | undefined },
+  ) {
+    this.#stack = stack
+    this.#options = options
+    this.#installed = installed
+    this.#input = paths.input
+    this.#egress = paths.egress
+  }
+
+  static async open(options: StageOptions, installed: InstalledTool): Promise<Stage> {
+    await using stack = new AsyncDisposableStack()
+    const folder = await makeFolder(options.workDir)
+    stack.defer(() => rm(folder, { recursive: true, force: true }))
+    const input = join(folder, 'input')
+    await mkdir(input)
+    // The user of the sandbox reads it, and reaches it only through its mount.
+    await chmod(input, 0o755)
+    const socket = join(folder, SOCKET)
+    const proxy = stack.use(await openEgress(options.outside, installed.tool, socket))
+    return new Stage(stack.move(), options, installed, { input, egress: proxy && socket })
+  }
+
+  /** True for a program that waits for its input. */
+  get isWaiting(): boolean {
+    return this.#started !== undefined && !this.#isOver
+  }
+
+  /** Starts the program ahead of its input: it stops where it opens the first file, which is a pipe until then. */
+  async startAhead(): Promise<void> {
+    const pipe = join(this.#input, firstFile(this.#installed.tool))
+    await runProgram('mkfifo', ['-m', '0644', pipe])
+    await this.#start(WAITING_S)
+  }
+
+  /** Gives the program its input, and returns it at work. */
+  async begin(
+    input: Buffer,
+    value: Record<string, unknown>,
+    { timeS, signal }: { timeS: number; signal: AbortSignal },
+  ): Promise<StartedTool> {
+    const { tool } = this.#installed
+    await fetchFiles(this.#options.outside, { tool, value, folder: this.#input, signal })
+    const files = new Map<string, string | Buffer>([[INPUT, input]])
+    for (const [field, name] of Object.entries(tool.texts ?? {})) {
+      const text = value[field]
+      if (typeof text === 'string') files.set(name, text)
+    }
+    const waiting = this.#started
+    const first = firstFile(tool)
+    for (const [name, content] of files) {
+      if (!waiting || name !== first) await writeFile(join(this.#input, name), content, { mode: 0o444 })
+    }
+    if (!waiting) return this.#start(timeS)
+    await this.#feed(join(this.#input, first), files.get(first) ?? '')
+    return waiting
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.isWaiting) this.#started?.kill()
+    await this.#stack.disposeAsync()
+  }
+
+  async #start(timeS: number): Promise<StartedTool> {
+    const { tool, program } = this.#installed
+    const run = { tool, program, input: this.#input, egress: this.#egress, timeS }
+    const started = await this.#options.driver.start(run)
+    this.#started = started
+    this.#stack.defer(async () => void (await started.gone))
+    void started.exited.then(() => (this.#isOver = true))
+    return started
+  }
+
+  /** Writes to the pipe once the program has opened it. */
+  async #feed(pipe: string, content: string | Buffer): Promise<void> {
+    const deadline = performance.now() + COMING_MS
+    for (;;) {
+      try {
+        // Without a reader this fails at once, and with one the second handle opens at once, too.
+        await using _reader = await open(pipe, constants.O_WRONLY | constants.O_NONBLOCK)
+        await using writer = await open(pipe, constants.O_WRONLY)
+        return await writer.writeFile(content)
+      } catch (err) {
+        const isEarly = (err as { code?: string }).code === 'ENXIO'
+        if (!isEarly || this.#isOver || performance.now() > deadline) throw err
+      }
+      await sleep(LOOK_MS)
+    }
+  }
+}
+
+/** The file that the program opens before all others: its code, or its input. */
+const firstFile = ({ texts = {} }: CatalogTool): string => Object.values(texts)[0] ?? INPUT
+
+async function makeFolder(workDir: string): Promise<string> {
+  await mkdir(workDir, { recursive: true, mode: 0o700 })
+  const isShort = Buffer.byteLength(join(workDir, 'run-XXXXXX', SOCKET)) <= LONGEST_SOCKET
+  return mkdtemp(isShort ? join(workDir, 'run-') : join(await realpath(tmpdir()), 'hearth-'))
+}
