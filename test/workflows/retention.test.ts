@@ -1,12 +1,14 @@
 import assert from 'node:assert/strict'
 import { ApplicationFailure } from '@temporalio/common'
 import { createMaintenanceActivities } from '../../activities/control/housekeeping/retention.ts'
+import * as taskUploadRepository from '../../db/repositories/tasks/uploads.ts'
 import * as jobFileRepository from '../../db/repositories/training/job-files.ts'
 import { newId } from '../../domain/ids.ts'
+import { taskFolder } from '../../domain/object-keys.ts'
 import { QUEUES } from '../../workflows/contract/policy.ts'
 import { failingAt, twice } from '../support/assertions/at-least-once.ts'
 import { recordHistory } from '../support/assertions/histories.ts'
-import { buildRun } from '../support/builders/build-endpoint.ts'
+import { buildEndpoint, buildRun } from '../support/builders/build-endpoint.ts'
 import { OPERATIONS_KEY, type TestApi } from '../support/servers/api.ts'
 import { type InferenceWorld, startInferenceWorld } from '../support/servers/inference-world.ts'
 import type { TestTemporal } from '../support/servers/temporal.ts'
@@ -227,6 +229,57 @@ describe('housekeeping', () => {
       await objects.put(`imports/${late}/${file.path}`, Buffer.from('x'), { contentType: 'text/plain' })
       assert.equal((await complete(late)).status, 409)
       assert.equal((await complete(fresh)).status, 409)
+    })
+
+    it('removes files that were PUT for ended tasks and that no result names', async () => {
+      const { db } = api.database
+      const { objects } = api.services
+      const endpoint = await buildEndpoint(db, accountId)
+      const folderOf = (taskId: string) => taskFolder({ accountId, taskId })
+      const build = async (status: 'failed' | 'succeeded' | 'running', until: Date, kept?: string) => {
+        const id = newId()
+        const task = { id, account_id: accountId, endpoint_id: endpoint.id, model_key: endpoint.model_key }
+        await db
+          .insertInto('task')
+          .values({ ...task, status, surface: 'rest' })
+          .execute()
+        for (const name of ['1/output/a.png', '2/output/a.png'])
+          await objects.put(folderOf(id) + name, Buffer.from('x'), { contentType: 'image/png' })
+        const object_key = folderOf(id) + kept
+        const file = {
+          filename: 'a.png',
+          object_key,
+          content_type: 'image/png',
+          size_bytes: 1,
+          modality: 'image',
+        }
+        if (kept)
+          await db
+            .updateTable('task')
+            .set({ outputs: JSON.stringify([file]) })
+            .where('id', '=', id)
+            .execute()
+        await taskUploadRepository.noteTaskUpload(db, { taskId: id, accountId, until })
+        return id
+      }
+      const [soon, past] = [ago(-HOUR), ago(HOUR)]
+      const failed = await build('failed', soon)
+      const succeeded = await build('succeeded', past, '2/output/a.png')
+      const running = await build('running', past)
+
+      await twice(createMaintenanceActivities(api.services)).removeOutlivedFiles()
+
+      const left = async (id: string) => {
+        const keys: string[] = []
+        for await (const { key } of objects.list(folderOf(id))) keys.push(key.slice(folderOf(id).length))
+        return keys
+      }
+      assert.deepEqual(await left(failed), [])
+      assert.deepEqual(await left(succeeded), ['2/output/a.png'])
+      assert.equal((await left(running)).length, 2)
+      const rows = await db.selectFrom('task_upload').select('task_id').orderBy('task_id').execute()
+      // What can still be PUT for is looked at again.
+      assert.deepEqual(new Set(rows.map(({ task_id }) => task_id)), new Set([failed, running]))
     })
 
     it('removes what lost attempts of an ended run have stored, and keeps what the run is made of', async () => {

@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
+import { readdir } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { crc32, deflateSync } from 'node:zlib'
 import { request } from 'undici'
+import { newId } from '../../../domain/ids.ts'
 import { GENERATIVE_TASK_TYPES } from '../../../domain/task-types/generative.ts'
 import { until } from '../../support/assertions/until.ts'
 import { requireGenerative, type TinyGenerative } from '../../support/builders/tiny-generative.ts'
@@ -192,4 +195,90 @@ describe('generative models (4.5)', function () {
       for (const fact of facts) assert.ok(fact in result.metadata, fact)
     })
   }
+
+  it('fail with a sentence when what was made is no picture', async () => {
+    const faults = {
+      flat: 'the model made a picture that has one value throughout',
+      nan: 'the model made a picture with values that are not finite numbers',
+    } as const
+    for (const fault of ['flat', 'nan'] as const) {
+      await world.import(fault, 'text-to-image', { kind: 'stable-diffusion', fault })
+      const answer = await world.ask(fault, { prompt: 'a', ...SMALL, num_inference_steps: 1 })
+      assert.deepEqual([answer.status, answer.message], ['failed', faults[fault]])
+    }
+  })
+
+  it('refuse files that are no pictures or not to be had, and live on', async () => {
+    await world.import('edits', 'image-to-image', { kind: 'stable-diffusion' })
+    const inBase64 = (bytes: Buffer) => `data:image/png;base64,${bytes.toString('base64')}`
+    const sound = await world.upload('edits', Buffer.from('RIFF....WAVE'), 'audio/wav')
+    const another = (await world.upload('edits', pictureBytes())).replaceAll(world.on.accountId, newId())
+    const refusals: [string, RegExp][] = [
+      [inBase64(Buffer.from('no picture')), /^image_url must be a picture in PNG, JPEG or WebP$/],
+      [inBase64(pngOf(1, 1)), /^image_url is a picture of 1 x 1; each side needs at least 16 pixels$/],
+      [
+        inBase64(pngOf(40_000, 30_000)),
+        /^image_url is a picture of 40000 x 30000; at most 64 million pixels/,
+      ],
+      [sound, /^image_url must be a picture/],
+      [another, /^image_url could not be fetched: the URL must begin with https/],
+      ['https://127.0.0.1/a.png', /^image_url could not be fetched: the host must be a name, not an address/],
+      ['https://localhost/a.png', /^image_url could not be fetched: /],
+      ['file:///etc/passwd', /^image_url could not be fetched: the URL must begin with https/],
+    ]
+    for (const [image_url, expected] of refusals) {
+      const { status, message } = await world.ask('edits', { image_url, prompt: 'a', num_inference_steps: 2 })
+      assert.equal(status, 'failed', image_url.slice(0, 100))
+      assert.match(message, expected)
+    }
+
+    const fine = await world.ask('edits', { image_url: PICTURE, prompt: 'a', num_inference_steps: 2 })
+    assert.equal(fine.status, 'succeeded', fine.message)
+  })
+
+  it('end once and leave nothing behind when their server is killed', async () => {
+    const before = await world.outputs()
+    const id = await world.queue('pictures', { prompt: 'a', ...SMALL, num_inference_steps: 150 })
+    await until(async () => (await world.on.task(id)).status === 'generating')
+    const { driver, workDir } = world.node.parts
+    const [server] = driver.running.filter(({ name }) => name.startsWith('model-pictures'))
+    process.kill((await server?.pid()) ?? 0, 'SIGKILL')
+
+    await until(async () => (await world.on.task(id)).completed_at !== null)
+
+    const { status, error, result } = await world.on.task(id)
+    assert.equal(status, 'succeeded', error)
+    assert.equal(result.output_artifacts.length, 1)
+    assert.equal((await world.outputs()).length, before.length + 1)
+    assert.deepEqual(await readdir(workDir), [])
+  })
+
+  it('leave their files to other accounts as little as their tasks', async () => {
+    const { task_id } = await world.ask('pictures', { prompt: 'a', ...SMALL, num_inference_steps: 1 })
+    const other = await world.on.api.account()
+    const path = `/api/builder/v1/tasks/${task_id}`
+    assert.equal((await world.on.api.call('GET', path, { key: other.key })).status, 404)
+  })
 })
+
+/** The head of a PNG of this size, with next to nothing in it. */
+function pngOf(width: number, height: number): Buffer {
+  const chunk = (type: string, data: Buffer) => {
+    const body = Buffer.concat([Buffer.from(type), data])
+    const [size, sum] = [Buffer.alloc(4), Buffer.alloc(4)]
+    size.writeUInt32BE(data.length)
+    sum.writeUInt32BE(crc32(body))
+    return Buffer.concat([size, body, sum])
+  }
+  const head = Buffer.alloc(13)
+  head.writeUInt32BE(width, 0)
+  head.writeUInt32BE(height, 4)
+  // Eight bits of each of three colours.
+  head.set([8, 2], 8)
+  return Buffer.concat([
+    Buffer.from('89504e470d0a1a0a', 'hex'),
+    chunk('IHDR', head),
+    chunk('IDAT', deflateSync(Buffer.alloc(4))),
+    chunk('IEND', Buffer.alloc(0)),
+  ])
+}
