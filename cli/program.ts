@@ -8,6 +8,7 @@ import { memoryCommands } from './commands/memory.ts'
 import { modelCommands } from './commands/models.ts'
 import { nodeCommands } from './commands/nodes.ts'
 import { auditCommands, endpointCommands, killSwitchCommands } from './commands/operations.ts'
+import { toolCommands } from './commands/tools.ts'
 import { type Context, type GlobalOptions, openContext } from './context.ts'
 import { listenCommand } from './listen.ts'
 
@@ -47,6 +48,7 @@ Examples:
     killSwitchCommands,
     endpointCommands,
     memoryCommands,
+    toolCommands,
     auditCommands,
   ]) {
     register(program, open)

@@ -32,6 +32,7 @@ export const emit = defineEvents({
     { model_key: 'string', pids: 'number[]', memory_mb: 'number', s: 'number' },
   ),
   'tool.unconfined': warn('this node runs no tools, because it cannot confine them: {lack}', {}),
+  'tool.list_failed': warn('the tools of operators could not be read', { err: 'error' }),
   'tool.start_failed': warn('a tool could not be started', { slug: 'string', err: 'error' }),
   'link.opened': info('link open', { gateway: 'string', link_version: 'number' }),
   'link.lost': warn('no link', { gateway: 'string', reason: 'string', retry_ms: 'number' }),

@@ -23,30 +23,35 @@ export function loadTools(directory: string): ToolFolder[] {
 }
 
 /** Reads the description of one tool. */
-export function readTool(file: string): ToolFolder {
+function readTool(file: string): ToolFolder {
   const tool = checkedFile(file, checkTool)
   const program = dirname(file)
   if (tool.slug !== basename(program)) throw badFile(file, '/slug', 'differs from the name of the folder')
-  for (const field of [...Object.keys(tool.texts ?? {}), ...Object.keys(tool.files ?? {})]) {
-    const { properties = {} } = tool.input_schema as { properties?: Record<string, unknown> }
-    if (!(field in properties)) throw badFile(file, '/input_schema/properties', `lacks ${field}`)
-  }
-  const check = compile(file, '/input_schema', tool.input_schema)
-  const checkOutput = compile(file, '/output_schema', tool.output_schema)
-  tool.examples.forEach(({ input, output }, n) => {
-    for (const [part, validate, value] of [
-      ['input', check, input],
-      ['output', checkOutput, output],
-    ] as const)
-      if (!validate(value)) throw badFile(file, `/examples/${n}/${part}`, ajv.errorsText(validate.errors))
-  })
+  const fault = toolFault(tool)
+  if (fault) throw badFile(file, fault.path, fault.problem)
   return { tool, program }
 }
 
-function compile(file: string, path: string, schema: Record<string, unknown>): ValidateFunction {
-  try {
-    return ajv.compile(schema)
-  } catch (cause) {
-    throw badFile(file, path, `is no JSON Schema: ${String(cause)}`, cause)
+/** Returns what is wrong with a tool beyond its schema: fields that its input lacks, schemas and examples. */
+export function toolFault(tool: CatalogTool): { path: string; problem: string } | undefined {
+  const { properties = {} } = tool.input_schema as { properties?: Record<string, unknown> }
+  const fields = [
+    ...Object.keys(tool.texts ?? {}),
+    ...Object.keys(tool.files ?? {}),
+    tool.time_field ?? [],
+  ].flat()
+  const unknown = fields.find((field) => !(field in properties))
+  if (unknown !== undefined) return { path: '/input_schema/properties', problem: `lacks ${unknown}` }
+  for (const part of ['input', 'output'] as const) {
+    const path = `/${part}_schema`
+    let validate: ValidateFunction
+    try {
+      validate = ajv.compile(tool[`${part}_schema`])
+    } catch (cause) {
+      return { path, problem: `is no JSON Schema: ${(cause as Error).message}` }
+    }
+    const n = tool.examples.findIndex((example) => !validate(example[part]))
+    if (n >= 0) return { path: `/examples/${n}/${part}`, problem: ajv.errorsText(validate.errors) }
   }
+  return undefined
 }

@@ -154,3 +154,17 @@ export const ReviewNote = Type.Object(
   },
   { additionalProperties: false },
 )
+
+/** A tool that the platform offers; those of the catalog have no image of their own. */
+export const OfferedTool = Type.Object(
+  {
+    slug: Type.String(),
+    origin: Vocabulary('catalog', 'operator'),
+    endpoint_id: Uuid,
+    image: Nullable(Type.String()),
+    network: Vocabulary('none', 'egress'),
+    updated_at: Timestamp,
+  },
+  { $id: 'OfferedTool' },
+)
+export type OfferedTool = Static<typeof OfferedTool>

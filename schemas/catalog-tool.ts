@@ -1,8 +1,9 @@
 import Type, { type Static } from 'typebox'
 import { Nullable, Vocabulary } from './common.ts'
+import { Formed } from './forms.ts'
 
 const JsonObject = Type.Record(Type.String(), Type.Unknown())
-const Field = Type.String({ pattern: '^[A-Za-z_][A-Za-z0-9_]{0,62}$' })
+const Field = Formed('^[A-Za-z_][A-Za-z0-9_]{0,62}$', 'must be the name of a field: letters, digits and _')
 
 /** What one run of a tool may use. */
 const ToolLimits = Type.Object(
@@ -26,7 +27,10 @@ export type ToolLimits = Static<typeof ToolLimits>
  */
 export const CatalogTool = Type.Object(
   {
-    slug: Type.String({ pattern: '^[a-z][a-z0-9_-]{0,62}$' }),
+    slug: Formed(
+      '^[a-z][a-z0-9_-]{0,62}$',
+      'must be lower-case letters, digits, - and _, with a letter first and at most 63 characters',
+    ),
     display_name: Type.String({ minLength: 1, maxLength: 200 }),
     description: Type.String({ minLength: 1, maxLength: 2_000 }),
     tags: Type.Array(Type.String({ minLength: 1, maxLength: 100 }), { minItems: 1, maxItems: 50 }),
@@ -51,15 +55,27 @@ export const CatalogTool = Type.Object(
     command: Type.Array(Type.String({ minLength: 1, maxLength: 4_096 }), { minItems: 1, maxItems: 64 }),
     env: Type.Optional(Type.Record(Type.String({ pattern: '^[A-Za-z_][A-Za-z0-9_]*$' }), Type.String())),
     /** The locked Python environment of `{python}`; null for the plain interpreter of the node. */
-    python_env: Type.Optional(Nullable(Type.String({ pattern: '^[a-z][a-z0-9-]*$' }))),
+    python_env: Type.Optional(
+      Nullable(Formed('^[a-z][a-z0-9-]*$', 'must be the name of a locked environment')),
+    ),
     /** The image of an operator's tool, by digest. */
-    image: Type.Optional(Type.String({ pattern: '^(?:[^@\\s]+@)?sha256:[0-9a-f]{64}$' })),
+    image: Type.Optional(
+      Formed(
+        '^(?:[^@\\s]+@)?sha256:[0-9a-f]{64}$',
+        'must name an image by digest: name@sha256:... or sha256:...',
+      ),
+    ),
     /** `json`: the program prints one JSON object, its result. `streams`: what it prints, and its exit status. */
     output: Vocabulary('json', 'streams'),
     /** `egress`: public HTTPS addresses through the node's proxy. */
     network: Vocabulary('none', 'egress'),
     /** Fields of the input that are given as files of these names. */
-    texts: Type.Optional(Type.Record(Field, Type.String({ pattern: '^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}$' }))),
+    texts: Type.Optional(
+      Type.Record(
+        Field,
+        Formed('^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}$', 'must be a file name of letters, digits, _, . and -'),
+      ),
+    ),
     /** Fields of the input with the address of a file, which the node fetches; it is given as a file of the field's name. */
     files: Type.Optional(
       Type.Record(

@@ -51,6 +51,16 @@ export async function offerTool(
   return endpointId
 }
 
+/** Withdraws a tool; its endpoint stays for the tasks that were run with it. False when there is none. */
+export async function withdrawTool(trx: Transaction<Database>, slug: string, now: Date): Promise<boolean> {
+  await toolRepository.lockTools(trx)
+  const row = await toolRepository.withdrawTool(trx, slug, now)
+  if (!row) return false
+  const closed = { status: 'inactive', visibility: 'private' } as const
+  await endpointRepository.updateEndpoint(trx, row.endpoint_id, closed, now)
+  return true
+}
+
 async function changeEndpoint(
   trx: Transaction<Database>,
   endpointId: string,
@@ -62,7 +72,7 @@ async function changeEndpoint(
   await endpointRepository.updateEndpoint(
     trx,
     endpointId,
-    { ...described(tool), ...listingColumns(listing), status: 'active' },
+    { ...described(tool), ...listingColumns(listing), status: 'active', ...OFFERED },
     now,
   )
   return endpointId
@@ -94,8 +104,7 @@ async function createEndpoint(
     endpoint: {
       account_id,
       ...described(tool),
-      visibility: 'public',
-      review_status: 'approved',
+      ...OFFERED,
       source: 'catalog',
       task_type: TOOL_TASK_TYPE,
       created_at: now,
@@ -105,6 +114,8 @@ async function createEndpoint(
   if (!row) throw new ApiError('conflict', `the name ${slug} is taken; names are never given out twice`)
   return row.id
 }
+
+const OFFERED = { visibility: 'public', review_status: 'approved' } as const
 
 const described = ({ display_name, description, tags, examples }: CatalogTool) => ({
   display_name,

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Pool } from 'undici'
 import { backoff } from '../../platform/async/retry.ts'
+import type { NodeTools } from '../../schemas/node-tools.ts'
 import type { AskTemporalCredential, NodeModelSpec, TemporalCredential } from '../../schemas/node.ts'
 import type { ModelExpectation } from '../../schemas/training-merge.ts'
 import { withoutPaths } from '../models/without-paths.ts'
@@ -80,6 +81,11 @@ export class ControlClient {
 
   modelSpec(modelKey: string, options?: CallOptions): Promise<NodeModelSpec> {
     return this.call('GET', `/api/v1/nodes/models/${encodeURIComponent(modelKey)}`, undefined, options)
+  }
+
+  /** Returns the tools of operators. */
+  tools(options?: CallOptions): Promise<NodeTools> {
+    return this.call('GET', '/api/v1/nodes/tools', undefined, options)
   }
 
   /** Returns the ingredients with whose logits a model must be compared. */

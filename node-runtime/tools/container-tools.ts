@@ -22,6 +22,7 @@ const MB = 1024 * 1024
 
 /** Runs each tool in a container of its own. */
 export class ContainerTools implements ToolDriver {
+  readonly runsImages = true
   readonly #options: ContainerToolsOptions
   #root: Promise<string> | undefined
   #runtimes: Promise<string[]> | undefined

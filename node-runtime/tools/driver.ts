@@ -35,6 +35,8 @@ export interface StartedTool {
 
 /** Starts tools in places of their own. */
 export interface ToolDriver {
+  /** True if it can run the images of operators. */
+  readonly runsImages: boolean
   /** Returns why this machine cannot confine tools in this way; undefined when it can. */
   lack(): Promise<string | undefined>
   start(run: ToolRun): Promise<StartedTool>

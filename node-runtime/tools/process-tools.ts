@@ -11,6 +11,7 @@ export interface ProcessToolsOptions {
 
 /** Runs tools as processes with namespaces, a root and limits of their own (processes/sandbox.py). */
 export class ProcessTools implements ToolDriver {
+  readonly runsImages = false
   readonly #options: ProcessToolsOptions
 
   constructor(options: ProcessToolsOptions) {

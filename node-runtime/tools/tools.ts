@@ -2,6 +2,7 @@ import { availableParallelism } from 'node:os'
 import { timeLimitOf, toolKey } from '../../domain/tools/catalog.ts'
 import { FairTurns } from '../../platform/async/fair-turns.ts'
 import type { Logger } from '../../platform/log.ts'
+import type { CatalogTool } from '../../schemas/catalog-tool.ts'
 import type { NodeModel } from '../../schemas/node.ts'
 import { emit } from '../events.ts'
 import type { StartedTool, ToolDriver } from './driver.ts'
@@ -27,7 +28,7 @@ const MOST_WAITING = 1_000
  */
 export class Tools implements AsyncDisposable {
   readonly #options: ToolsOptions
-  readonly #tools: ReadonlyMap<string, InstalledTool>
+  readonly #tools: Map<string, InstalledTool>
   readonly #turns = new FairTurns({
     most: 2 * availableParallelism(),
     mostPerKey: Number.POSITIVE_INFINITY,
@@ -59,6 +60,16 @@ export class Tools implements AsyncDisposable {
   /** The Python environments that they need. */
   get environments(): Set<string> {
     return new Set([...this.#tools.values()].flatMap(({ tool }) => tool.python_env ?? []))
+  }
+
+  /** Replaces the tools of operators. One of the same name as a tool of the catalog takes its place. */
+  offer(ofOperators: readonly CatalogTool[]): void {
+    const { driver, tools } = this.#options
+    if (!driver) return
+    const images = driver.runsImages ? ofOperators : []
+    const named = [...tools, ...images.map((tool) => ({ tool, program: undefined }))]
+    this.#tools.clear()
+    for (const one of named) this.#tools.set(toolKey(one.tool.slug), one)
   }
 
   has(modelKey: string): boolean {

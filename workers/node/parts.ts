@@ -18,6 +18,7 @@ import { Pins } from '../../node-runtime/models/pins.ts'
 import { ContainerDriver } from '../../node-runtime/processes/container-driver.ts'
 import { gapsOf } from '../../node-runtime/processes/isolation.ts'
 import { ProcessDriver } from '../../node-runtime/processes/process-driver.ts'
+import { followTools } from '../../node-runtime/tools/follow-tools.ts'
 import { environmentsOf, openTools } from '../../node-runtime/tools/open-tools.ts'
 import type { Tools } from '../../node-runtime/tools/tools.ts'
 import { WeightsCache } from '../../node-runtime/weights/cache.ts'
@@ -49,7 +50,7 @@ export interface NodeParts {
   connections: PublicConnections
   links: Links
   pythonOf: (environment: string, tell?: (line: string) => void) => Promise<string>
-  /** Aborts installations of environments that no load waits for. */
+  /** Aborts installations of environments that no load waits for, and the reading of operators' tools. */
   preparing: AbortController
   workDir: string
 }
@@ -169,6 +170,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     },
   })
   const preparing = new AbortController()
+  void followTools(tools, { control, log, signal: preparing.signal })
   void environments.prepare(config.HEARTH_NODE_PREPARE, preparing.signal)
   const workDir = join(dir, 'work')
   // These files belong to attempts that an earlier run did not end; each attempt downloads its own.

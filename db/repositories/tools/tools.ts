@@ -27,6 +27,32 @@ export function findTool(db: Kysely<Database>, slug: string): Promise<ToolRow | 
   return db.selectFrom('tool').selectAll().where('slug', '=', slug).executeTakeFirst()
 }
 
+/** Lists the tools that are offered, by name; `origin` restricts them. */
+export function listTools(db: Kysely<Database>, origin?: ToolRow['origin']): Promise<ToolRow[]> {
+  return db
+    .selectFrom('tool')
+    .selectAll()
+    .where('removed_at', 'is', null)
+    .$if(origin !== undefined, (qb) => qb.where('origin', '=', origin!))
+    .orderBy('slug')
+    .execute()
+}
+
+/** Withdraws a tool; `undefined` when there is none. */
+export function withdrawTool(
+  trx: Transaction<Database>,
+  slug: string,
+  now: Date,
+): Promise<ToolRow | undefined> {
+  return trx
+    .updateTable('tool')
+    .set({ removed_at: now, updated_at: now })
+    .where('slug', '=', slug)
+    .where('removed_at', 'is', null)
+    .returningAll()
+    .executeTakeFirst()
+}
+
 /** Creates a tool, or replaces its definition; a removed one is offered again. */
 export async function saveTool(
   trx: Transaction<Database>,

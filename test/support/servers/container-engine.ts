@@ -126,6 +126,23 @@ async function withLibraries(file: string): Promise<[string, string][]> {
   return [[file, join('/bin', basename(file))], ...libraries.map((path): [string, string] => [path, path])]
 }
 
+/** Makes an image of Node alone, from this machine's own files, and returns its id. */
+export async function nodeImage({ socketPath }: Engine): Promise<string> {
+  using folder = temporaryFolder()
+  const root = join(folder.path, 'root')
+  for (const [from, to] of await withLibraries(process.execPath)) {
+    mkdirSync(dirname(join(root, to)), { recursive: true })
+    copyFileSync(from, join(root, to))
+  }
+  for (const name of ['proc', 'sys', 'dev', 'tmp', 'hearth/input'])
+    mkdirSync(join(root, name), { recursive: true })
+  const archive = join(folder.path, 'root.tar')
+  await create({ file: archive, cwd: root }, ['.'])
+  const containers = await ContainerDriver.connect({ socketPath, stateDir: folder.path })
+  if (!containers) throw new Error('the engine has stopped')
+  return await containers.builtImage('localhost/hearth-test-node:1.0', archive)
+}
+
 async function assertRuns(docker: Docker): Promise<void> {
   const container = await docker.createContainer({
     Image: TEST_IMAGE,

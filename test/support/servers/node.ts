@@ -44,6 +44,8 @@ export interface TestNodeOptions {
   sharing?: NodeSharing
   /** True to have the tools of the catalog as well. */
   tools?: boolean
+  /** The socket of a container engine. */
+  containerSocket?: string
   /** True to use the project's own catalog instead of the tiny model server. */
   realCatalog?: boolean
   /** A model server other than the tiny one, with the path of its requests and its first request. */
@@ -76,6 +78,7 @@ export async function startNode(api: TestApi, options: TestNodeOptions = {}): Pr
     HEARTH_NODE_MEMORY_MB: String(options.memoryMb ?? 1_000),
     HEARTH_NODE_CACHE_MB: String(options.cacheMb ?? 1_000),
     HEARTH_NODE_PINNED: options.pinned?.join(',') ?? '',
+    ...(options.containerSocket && { HEARTH_CONTAINER_SOCKET: options.containerSocket }),
     HEARTH_NODE_PREPARE: options.prepare ?? 'none',
     ...(options.cacheDir && { HEARTH_CACHE_DIR: options.cacheDir }),
   })

@@ -1,12 +1,12 @@
 import { registerTools } from '../../../api/tools/register.ts'
 import type { Answer, AnyBody } from './api.ts'
 import { type InferenceWorld, startInferenceWorld, type WorldNode } from './inference-world.ts'
-import { until } from './node.ts'
+import { type TestNodeOptions, until } from './node.ts'
 
 /** A gateway with the tools of the catalog. */
 export interface ToolWorld extends InferenceWorld {
   /** A node that has reported its tools, if it can run any. */
-  toolNode(): Promise<WorldNode>
+  toolNode(options?: TestNodeOptions): Promise<WorldNode>
   /** Calls `infer` of a tool. */
   call(slug: string, input: object, body?: object): Promise<Answer<AnyBody>>
 }
@@ -17,8 +17,8 @@ export async function startToolWorld(env?: NodeJS.ProcessEnv): Promise<ToolWorld
   const { api, key } = world
   return {
     ...world,
-    async toolNode() {
-      const node = await world.node({ tools: true })
+    async toolNode(options = {}) {
+      const node = await world.node({ tools: true, ...options })
       if (node.parts.tools.report().length > 0) {
         await until(() => api.services.links.placement.count('tool:calculator').warm > 0)
       }

@@ -19,6 +19,9 @@ import { setMinWarm } from './min-warm/set-min-warm.ts'
 import { completeModelImport } from './model-imports/complete-model-import.ts'
 import { startModelImport } from './model-imports/start-model-import.ts'
 import { overrideLifecycle } from './override-lifecycle.ts'
+import { addTool } from './tools/add-tool.ts'
+import { listTools } from './tools/list-tools.ts'
+import { removeTool } from './tools/remove-tool.ts'
 
 export const admin = [
   activateKillSwitch,
@@ -41,5 +44,8 @@ export const admin = [
   overrideLifecycle,
   getMinWarm,
   setMinWarm,
+  addTool,
+  listTools,
+  removeTool,
   ...memoryAdmin,
 ]

@@ -5,6 +5,7 @@ import { getNodeModelExpectation } from './get-node-model-expectation.ts'
 import { getNodeModel } from './get-node-model.ts'
 import { issueTemporalCredential } from './issue-temporal-credential.ts'
 import { joinNode } from './join-node.ts'
+import { listNodeTools } from './list-node-tools.ts'
 import { listNodes } from './list-nodes.ts'
 import { removeNode } from './remove-node.ts'
 import { resumeNode } from './resume-node.ts'
@@ -16,6 +17,7 @@ export const nodes = [
   getNodeModel,
   getNodeModelExpectation,
   getHubFile,
+  listNodeTools,
   listNodes,
   drainNode,
   resumeNode,

@@ -1,4 +1,7 @@
+import * as endpointRepository from '../../../../../db/repositories/endpoints/endpoints.ts'
 import * as warmPinRepository from '../../../../../db/repositories/nodes/warm-pins.ts'
+import { invalid } from '../../../../../domain/errors.ts'
+import { TOOL_PROFILE } from '../../../../../domain/tools/catalog.ts'
 import { KeptWarm, SetMinWarm } from '../../../../../schemas/admin.ts'
 import { route } from '../../../../http/route.ts'
 import { endpointNotFound, params } from '../endpoint.ts'
@@ -16,6 +19,9 @@ export const setMinWarm = route({
   errors: ['not_found'],
 
   async handler({ params: { endpoint_id }, body: { min_warm } }, services) {
+    const endpoint = await endpointRepository.findEndpoint(services.db, endpoint_id)
+    if (endpoint?.runtime_profile === TOOL_PROFILE)
+      throw invalid(['body', 'min_warm'], 'a tool starts anew for each request, so none is kept loaded')
     if (!(await warmPinRepository.setMinWarm(services.db, endpoint_id, min_warm))) throw endpointNotFound()
     return present(services, endpoint_id, await services.warmPins.keep({ wait: true }))
   },

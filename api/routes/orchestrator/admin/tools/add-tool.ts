@@ -1,0 +1,42 @@
+import * as toolRepository from '../../../../../db/repositories/tools/tools.ts'
+import { isReserved } from '../../../../../domain/actions/reserved.ts'
+import { ApiError, invalid } from '../../../../../domain/errors.ts'
+import { toolFault } from '../../../../../platform/catalog-tools.ts'
+import { OfferedTool } from '../../../../../schemas/admin.ts'
+import { CatalogTool } from '../../../../../schemas/catalog-tool.ts'
+import { route } from '../../../../http/route.ts'
+import { offerTool } from '../../../../tools/register.ts'
+import { presentTool } from './present.ts'
+
+export const addTool = route({
+  operationId: 'addTool',
+  summary: 'Offer a tool of an image to every account, or replace one',
+  method: 'POST',
+  path: '/admin/tools',
+  auth: 'operations-key',
+  body: CatalogTool,
+  success: { status: 201, schema: OfferedTool },
+  errors: ['conflict'],
+
+  async handler({ body }, { db, now }) {
+    if (body.image === undefined)
+      throw invalid(['body', 'image'], 'Field required: the image of the tool, by digest', 'missing')
+    if (isReserved(body.slug))
+      throw invalid(
+        ['body', 'slug'],
+        `${body.slug} is the name of a tool of every MCP server`,
+        'endpoint_name',
+      )
+    const fault = toolFault(body)
+    if (fault) {
+      const loc = fault.path.slice(1).split('/')
+      throw invalid(['body', ...loc], fault.problem, 'value_error')
+    }
+    const row = await db.transaction().execute(async (trx) => {
+      await offerTool(trx, body, { origin: 'operator', now: now() })
+      return toolRepository.findTool(trx, body.slug)
+    })
+    if (!row) throw new ApiError('conflict', 'the tool was removed meanwhile')
+    return presentTool(row)
+  },
+})

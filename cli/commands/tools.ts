@@ -1,0 +1,49 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Command } from 'commander'
+import type { OfferedTool } from '../../schemas/admin.ts'
+import { usageError } from '../cli-error.ts'
+import type { Context } from '../context.ts'
+import { print, table } from '../print.ts'
+
+type Open = (command: Command) => Context
+
+/** The tools that the platform offers. */
+export function toolCommands(program: Command, open: Open): void {
+  const tools = program.command('tools').description('offer tools, list and withdraw them')
+  tools
+    .command('add <folder>')
+    .description('offer the tool that the tool.json of a folder describes, or replace it')
+    .action(async (folder: string, _options: unknown, command: Command) => {
+      const context = open(command)
+      const added = await context.client.call<OfferedTool>('POST', '/tools', readTool(folder))
+      print(context, added, `${added.slug} is offered as endpoint ${added.endpoint_id}.`)
+    })
+  tools
+    .command('list')
+    .description('list the tools that are offered')
+    .action(async (_options: unknown, command: Command) => {
+      const context = open(command)
+      const answer = await context.client.call<{ tools: OfferedTool[] }>('GET', '/tools')
+      const rows = answer.tools.map(({ slug, origin, network, image }) => [slug, origin, network, image])
+      print(context, answer, table(['TOOL', 'ORIGIN', 'NETWORK', 'IMAGE'], rows))
+    })
+  tools
+    .command('remove <slug>')
+    .description('withdraw a tool')
+    .action(async (slug: string, _options: unknown, command: Command) => {
+      const context = open(command)
+      await context.client.call('DELETE', `/tools/${encodeURIComponent(slug)}`)
+      print(context, { slug }, `${slug} is offered no more.`)
+    })
+}
+
+function readTool(folder: string): unknown {
+  const file = join(folder, 'tool.json')
+  try {
+    return JSON.parse(readFileSync(file, 'utf8'))
+  } catch (err) {
+    const why = err instanceof SyntaxError ? `is not JSON: ${err.message}` : 'cannot be read'
+    throw usageError(`${file} ${why}; expected the description of a tool (docs/tools.md)`)
+  }
+}
