@@ -114,8 +114,11 @@ def text_to_image(pipeline: Any, multiple: int) -> Prepare:
 def image_to_image(pipeline: Any, multiple: int) -> Prepare:
     def prepare(fields: Fields) -> Callable[[Job], Made]:
         prompt, told = prompt_of(pipeline, fields) if fields.get("prompt") is not None else ("", {})
-        arguments = {"prompt": prompt, **diffusion_of(pipeline, fields)}
         image = given_picture(fields, multiple)
+        # Pipelines that can be asked for a size fit the picture into their usual one otherwise.
+        accepted = arguments_of(pipeline)
+        size = {name: side for name, side in zip(("width", "height"), image.size, strict=True) if name in accepted}
+        arguments = {"prompt": prompt, **size, **diffusion_of(pipeline, fields)}
         return lambda job: shown_pictures(run(pipeline, job, image=image, output_type="np", **arguments), told)
 
     return prepare

@@ -253,6 +253,26 @@ describe('generative models (4.5)', function () {
     assert.deepEqual(await readdir(workDir), [])
   })
 
+  it('stop once their node has lost the task, which ends once on its next attempt', async () => {
+    const before = await world.outputs()
+    const id = await world.queue('pictures', { prompt: 'a', ...SMALL, num_inference_steps: 200 })
+    await until(async () => (await world.on.task(id)).status === 'generating')
+    const { db } = world.on.api.database
+    await db.updateTable('lease').set({ state: 'expired' }).where('subject_id', '=', id).execute()
+
+    await until(async () => (await world.on.task(id)).completed_at !== null)
+
+    assert.equal((await world.on.task(id)).status, 'succeeded')
+    const { attempt } = await db
+      .selectFrom('task')
+      .select('attempt')
+      .where('id', '=', id)
+      .executeTakeFirstOrThrow()
+    assert.equal(attempt, 2)
+    assert.equal((await world.outputs()).length, before.length + 1)
+    await until(async () => (await readdir(world.node.parts.workDir)).length === 0)
+  })
+
   it('leave their files to other accounts as little as their tasks', async () => {
     const { task_id } = await world.ask('pictures', { prompt: 'a', ...SMALL, num_inference_steps: 1 })
     const other = await world.on.api.account()
