@@ -127,6 +127,50 @@ describe('generative models (4.5)', function () {
     }
   })
 
+  it('end once and leave nothing behind when their server is killed', async () => {
+    const before = await world.outputs()
+    const id = await world.queue('pictures', { prompt: 'a', ...SMALL, num_inference_steps: 80 })
+    await until(async () => (await world.on.task(id)).status === 'generating')
+    const { driver, workDir } = world.node.parts
+    const [server] = driver.running.filter(({ name }) => name.startsWith('model-pictures'))
+    process.kill((await server?.pid()) ?? 0, 'SIGKILL')
+
+    await until(async () => (await world.on.task(id)).completed_at !== null)
+
+    const { status, error, result } = await world.on.task(id)
+    assert.equal(status, 'succeeded', error)
+    assert.equal(result.output_artifacts.length, 1)
+    assert.equal((await world.outputs()).length, before.length + 1)
+    assert.deepEqual(await readdir(workDir), [])
+  })
+
+  it('stop once their node has lost the task, which ends once on its next attempt', async () => {
+    const before = await world.outputs()
+    const id = await world.queue('pictures', { prompt: 'a', ...SMALL, num_inference_steps: 80 })
+    await until(async () => (await world.on.task(id)).status === 'generating')
+    const { db } = world.on.api.database
+    await db.updateTable('lease').set({ state: 'expired' }).where('subject_id', '=', id).execute()
+
+    await until(async () => (await world.on.task(id)).completed_at !== null)
+
+    assert.equal((await world.on.task(id)).status, 'succeeded')
+    const { attempt } = await db
+      .selectFrom('task')
+      .select('attempt')
+      .where('id', '=', id)
+      .executeTakeFirstOrThrow()
+    assert.equal(attempt, 2)
+    assert.equal((await world.outputs()).length, before.length + 1)
+    await until(async () => (await readdir(world.node.parts.workDir)).length === 0)
+  })
+
+  it('leave their files to other accounts as little as their tasks', async () => {
+    const { task_id } = await world.ask('pictures', { prompt: 'a', ...SMALL, num_inference_steps: 1 })
+    const other = await world.on.api.account()
+    const path = `/api/builder/v1/tasks/${task_id}`
+    assert.equal((await world.on.api.call('GET', path, { key: other.key })).status, 404)
+  })
+
   const others: [string, TinyGenerative['kind'], object, string, string[]][] = [
     [
       'text-to-video',
@@ -157,13 +201,6 @@ describe('generative models (4.5)', function () {
       ['vertices', 'faces'],
     ],
     [
-      'image-to-image',
-      'stable-diffusion',
-      { image_url: PICTURE, prompt: 'a', num_inference_steps: 3 },
-      'image/png',
-      ['width', 'height'],
-    ],
-    [
       'image-to-3d',
       'shap-e-image',
       { image_url: PICTURE, num_inference_steps: 2 },
@@ -176,6 +213,13 @@ describe('generative models (4.5)', function () {
       { image_url: PICTURE, ...SMALL, num_frames: 2, num_inference_steps: 1 },
       'video/mp4',
       ['num_frames', 'fps'],
+    ],
+    [
+      'image-to-image',
+      'stable-diffusion',
+      { image_url: PICTURE, prompt: 'a', num_inference_steps: 3 },
+      'image/png',
+      ['width', 'height'],
     ],
   ]
   for (const [task, kind, input, type, facts] of others) {
@@ -196,23 +240,13 @@ describe('generative models (4.5)', function () {
     })
   }
 
-  it('fail with a sentence when what was made is no picture', async () => {
-    const faults = {
-      flat: 'the model made a picture that has one value throughout',
-      nan: 'the model made a picture with values that are not finite numbers',
-    } as const
-    for (const fault of ['flat', 'nan'] as const) {
-      await world.import(fault, 'text-to-image', { kind: 'stable-diffusion', fault })
-      const answer = await world.ask(fault, { prompt: 'a', ...SMALL, num_inference_steps: 1 })
-      assert.deepEqual([answer.status, answer.message], ['failed', faults[fault]])
-    }
-  })
-
   it('refuse files that are no pictures or not to be had, and live on', async () => {
-    await world.import('edits', 'image-to-image', { kind: 'stable-diffusion' })
     const inBase64 = (bytes: Buffer) => `data:image/png;base64,${bytes.toString('base64')}`
-    const sound = await world.upload('edits', Buffer.from('RIFF....WAVE'), 'audio/wav')
-    const another = (await world.upload('edits', pictureBytes())).replaceAll(world.on.accountId, newId())
+    const sound = await world.upload('image-to-image', Buffer.from('RIFF....WAVE'), 'audio/wav')
+    const another = (await world.upload('image-to-image', pictureBytes())).replaceAll(
+      world.on.accountId,
+      newId(),
+    )
     const refusals: [string, RegExp][] = [
       [inBase64(Buffer.from('no picture')), /^image_url must be a picture in PNG, JPEG or WebP$/],
       [inBase64(pngOf(1, 1)), /^image_url is a picture of 1 x 1; each side needs at least 16 pixels$/],
@@ -227,57 +261,33 @@ describe('generative models (4.5)', function () {
       ['file:///etc/passwd', /^image_url could not be fetched: the URL must begin with https/],
     ]
     for (const [image_url, expected] of refusals) {
-      const { status, message } = await world.ask('edits', { image_url, prompt: 'a', num_inference_steps: 2 })
+      const { status, message } = await world.ask('image-to-image', {
+        image_url,
+        prompt: 'a',
+        num_inference_steps: 2,
+      })
       assert.equal(status, 'failed', image_url.slice(0, 100))
       assert.match(message, expected)
     }
 
-    const fine = await world.ask('edits', { image_url: PICTURE, prompt: 'a', num_inference_steps: 2 })
+    const fine = await world.ask('image-to-image', {
+      image_url: PICTURE,
+      prompt: 'a',
+      num_inference_steps: 2,
+    })
     assert.equal(fine.status, 'succeeded', fine.message)
   })
 
-  it('end once and leave nothing behind when their server is killed', async () => {
-    const before = await world.outputs()
-    const id = await world.queue('pictures', { prompt: 'a', ...SMALL, num_inference_steps: 150 })
-    await until(async () => (await world.on.task(id)).status === 'generating')
-    const { driver, workDir } = world.node.parts
-    const [server] = driver.running.filter(({ name }) => name.startsWith('model-pictures'))
-    process.kill((await server?.pid()) ?? 0, 'SIGKILL')
-
-    await until(async () => (await world.on.task(id)).completed_at !== null)
-
-    const { status, error, result } = await world.on.task(id)
-    assert.equal(status, 'succeeded', error)
-    assert.equal(result.output_artifacts.length, 1)
-    assert.equal((await world.outputs()).length, before.length + 1)
-    assert.deepEqual(await readdir(workDir), [])
-  })
-
-  it('stop once their node has lost the task, which ends once on its next attempt', async () => {
-    const before = await world.outputs()
-    const id = await world.queue('pictures', { prompt: 'a', ...SMALL, num_inference_steps: 200 })
-    await until(async () => (await world.on.task(id)).status === 'generating')
-    const { db } = world.on.api.database
-    await db.updateTable('lease').set({ state: 'expired' }).where('subject_id', '=', id).execute()
-
-    await until(async () => (await world.on.task(id)).completed_at !== null)
-
-    assert.equal((await world.on.task(id)).status, 'succeeded')
-    const { attempt } = await db
-      .selectFrom('task')
-      .select('attempt')
-      .where('id', '=', id)
-      .executeTakeFirstOrThrow()
-    assert.equal(attempt, 2)
-    assert.equal((await world.outputs()).length, before.length + 1)
-    await until(async () => (await readdir(world.node.parts.workDir)).length === 0)
-  })
-
-  it('leave their files to other accounts as little as their tasks', async () => {
-    const { task_id } = await world.ask('pictures', { prompt: 'a', ...SMALL, num_inference_steps: 1 })
-    const other = await world.on.api.account()
-    const path = `/api/builder/v1/tasks/${task_id}`
-    assert.equal((await world.on.api.call('GET', path, { key: other.key })).status, 404)
+  it('fail with a sentence when what was made is no picture', async () => {
+    const faults = {
+      flat: 'the model made a picture that has one value throughout',
+      nan: 'the model made a picture with values that are not finite numbers',
+    } as const
+    for (const fault of ['flat', 'nan'] as const) {
+      await world.import(fault, 'text-to-image', { kind: 'stable-diffusion', fault })
+      const answer = await world.ask(fault, { prompt: 'a', ...SMALL, num_inference_steps: 1 })
+      assert.deepEqual([answer.status, answer.message], ['failed', faults[fault]])
+    }
   })
 })
 
