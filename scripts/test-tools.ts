@@ -36,6 +36,7 @@ export async function provideTools(cacheDir: string, say: Say): Promise<Tool[]> 
     await tool('S3 server', 'HEARTH_TEST_VERSITYGW', () => versitygw(cacheDir, say)),
     await tool('Python environment for tables', 'HEARTH_TEST_TABULAR', () => python('tabular')),
     await tool('Python environment for specialists', 'HEARTH_TEST_SPECIALIST', () => python('specialist')),
+    await tool('Python environment for speech', 'HEARTH_TEST_WHISPER', () => python('whisper')),
     await tool('Python environment for tools', 'HEARTH_TEST_TOOLS', () => python('tools')),
     await tool('openai client of Python', 'HEARTH_TEST_OPENAI', () => python('openai', TEST_LOCKS)),
     await tool('MCP clients of Python', 'HEARTH_TEST_MCP', () => python('mcp', TEST_LOCKS)),

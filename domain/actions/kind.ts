@@ -10,7 +10,6 @@ export const TASK_TYPES_BY_KIND = {
     ...taskTypesOfKind('specialist'),
     'regression',
     'forecasting',
-    'translation',
     'ocr',
     'speech-to-text',
   ],

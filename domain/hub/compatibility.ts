@@ -1,9 +1,9 @@
 import { CHAT_TASK_TYPES } from '../chat/chat.ts'
 import { kvCacheMb, type ModelShape } from '../models/shape.ts'
-import { type Head, isEncoderTask, isSpecialistTask, specialistProblem } from './specialists.ts'
+import { type Head, isEncoderTask, isSpecialistTask, isWriterTask, specialistProblem } from './specialists.ts'
 import {
   chooseEncoderWeights,
-  chooseTranslatorWeights,
+  chooseWriterWeights,
   chooseWeights,
   type HubWeights,
   type WeightFormat,
@@ -108,7 +108,12 @@ export interface HubVerdict {
 const FOR_REVIEW = new Set(['licence'])
 
 /** The profiles that are chosen where several serve a task. */
-const USUAL_PROFILES = new Set(['llm-transformers', 'specialist-onnx', 'specialist-torch'])
+const USUAL_PROFILES = new Set([
+  'llm-transformers',
+  'specialist-onnx',
+  'specialist-torch',
+  'specialist-whisper',
+])
 
 /** Architectures of causal language models, which the LLM servers support without code from the repository. */
 const CAUSAL_LM = /(?:ForCausalLM|LMHeadModel)$/
@@ -154,7 +159,7 @@ export function checkHubRepo(repo: HubRepoFacts, around: HubSurroundings): HubVe
 }
 
 function weightsFor(task: HubTask | undefined): typeof chooseWeights {
-  if (task === 'translation') return chooseTranslatorWeights
+  if (task && isWriterTask(task)) return chooseWriterWeights
   return task && isEncoderTask(task) ? chooseEncoderWeights : chooseWeights
 }
 

@@ -1,14 +1,26 @@
 /** The tasks of the hub that encoders of texts serve, with one output for each text. */
 const ENCODER_TASKS = ['embeddings', 'rerank', 'moderation'] as const
-export type SpecialistTask = (typeof ENCODER_TASKS)[number] | 'translation'
+/** The tasks of models that write text. */
+const WRITER_TASKS = ['translation', 'stt'] as const
+type WriterTask = (typeof WRITER_TASKS)[number]
+export type SpecialistTask = (typeof ENCODER_TASKS)[number] | WriterTask
 
 export const isEncoderTask = (task: string): boolean => (ENCODER_TASKS as readonly string[]).includes(task)
 
-export const isSpecialistTask = (task: string): task is SpecialistTask =>
-  isEncoderTask(task) || task === 'translation'
+export const isWriterTask = (task: string): task is WriterTask =>
+  (WRITER_TASKS as readonly string[]).includes(task)
 
-/** Families of translators that the server on PyTorch is tested with. */
-const TRANSLATOR = /^(?:MarianMTModel|(?:M2M100|MBart)ForConditionalGeneration)$/
+export const isSpecialistTask = (task: string): task is SpecialistTask =>
+  isEncoderTask(task) || isWriterTask(task)
+
+/** Families of writers that their servers are tested with, and what they are. */
+const WRITERS: Readonly<Record<WriterTask, { family: RegExp; words: string }>> = {
+  translation: {
+    family: /^(?:MarianMTModel|(?:M2M100|MBart)ForConditionalGeneration)$/,
+    words: 'model of translation',
+  },
+  stt: { family: /^WhisperForConditionalGeneration$/, words: 'Whisper model' },
+}
 
 /** Families of encoders that the specialist server is tested with, and what their classes are for. */
 const ENCODER =
@@ -55,10 +67,9 @@ export function specialistProblem(
     modules,
   }: { architecture: string; head: Head | null; modules: readonly string[] | null },
 ): string | undefined {
-  if (task === 'translation') {
-    return TRANSLATOR.test(architecture)
-      ? undefined
-      : `${architecture} is no model of translation that this platform serves.`
+  if (isWriterTask(task)) {
+    const { family, words } = WRITERS[task]
+    return family.test(architecture) ? undefined : `${architecture} is no ${words} that this platform serves.`
   }
   const [, kind] = ENCODER.exec(architecture) ?? []
   if (kind === undefined) return `${architecture} is no encoder of texts that this platform serves.`

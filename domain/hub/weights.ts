@@ -107,8 +107,8 @@ export function chooseWeights(
   return chosen && { format: 'gguf', files: chosen.present, missing: chosen.missing }
 }
 
-/** Chooses the weights of a translator: safetensors, and the files of its tokenizers. */
-export function chooseTranslatorWeights(
+/** Chooses the weights of a model that writes text: safetensors, and the files of its tokenizers. */
+export function chooseWriterWeights(
   files: readonly SizedFile[],
   shards: readonly string[] | null,
 ): HubWeights | undefined {

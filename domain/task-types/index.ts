@@ -5,6 +5,7 @@ import { embeddings } from './embeddings.ts'
 import { GENERATIVE_TASK_TYPES } from './generative.ts'
 import { moderation } from './moderation.ts'
 import { rerank } from './rerank.ts'
+import { stt } from './stt.ts'
 import type { TaskType } from './task-type.ts'
 import { translation } from './translation.ts'
 
@@ -15,6 +16,7 @@ const TASK_TYPES: Readonly<Record<string, TaskType>> = {
   moderation,
   classification,
   translation,
+  stt,
   ...GENERATIVE_TASK_TYPES,
 }
 

@@ -14,6 +14,7 @@ const USUAL: Readonly<Record<string, { seconds: number; diskMb: number }>> = {
   tabular: { seconds: 30, diskMb: 600 },
   specialist: { seconds: 20, diskMb: 500 },
   tools: { seconds: 20, diskMb: 400 },
+  whisper: { seconds: 20, diskMb: 500 },
   llamacpp: { seconds: 30, diskMb: 300 },
   llm: { seconds: 200, diskMb: 10_000 },
   vllm: { seconds: 600, diskMb: 16_000 },

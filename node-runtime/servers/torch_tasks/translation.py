@@ -15,6 +15,7 @@ import torch
 from answers import InputProblem
 from light_torch import without_compiler
 from torch_tasks.languages import Languages
+from turns import Cancelled
 
 with without_compiler():
     from transformers import (
@@ -35,12 +36,10 @@ CHARACTERS = 16
 USUAL_TOKENS = 512
 
 
-class Cancelled(Exception):
-    """The caller has left."""
-
-
 class Translator:
     """Weights and tokenizer; one translation at a time."""
+
+    task = "translation"
 
     # The first access imports parts of the library.
     @without_compiler()

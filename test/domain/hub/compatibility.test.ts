@@ -86,6 +86,12 @@ describe('what the hub offers', () => {
     assert.deepEqual(marian.files, files.slice(0, -1))
     assert.match(failing(check('BertModel')).join(), /architecture: BertModel is no model of translation/)
     assert.match(failing(check('MarianMTModel', ['config.json', 'onnx/model.onnx'])).join(), /weights: /)
+    const speech = {
+      pipelineTag: 'automatic-speech-recognition',
+      architectures: ['WhisperForConditionalGeneration'],
+    }
+    const whisper = checkHubRepo(repo(speech), around({ task: 'stt', shape: null }))
+    assert.equal(whisper.compatibility.runtime_profile_id, 'specialist-whisper')
   })
 
   it('is one file of several quantizations', () => {

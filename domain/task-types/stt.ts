@@ -1,0 +1,65 @@
+import type { TaskType } from './task-type.ts'
+
+const SECONDS = { type: 'number', minimum: 0 }
+
+/** Speech to text. */
+export const stt: TaskType = {
+  kind: 'specialist',
+  category: 'audio',
+  input_schema: {
+    type: 'object',
+    required: ['audio_url'],
+    properties: {
+      audio_url: {
+        type: 'string',
+        description:
+          'A sound of at most 30 minutes: an upload, a public HTTPS address, or a data: URL in base64.',
+      },
+      language: {
+        type: 'string',
+        description: 'The language that is spoken, for example `en`; it is recognised when absent.',
+      },
+      task: {
+        enum: ['transcribe', 'translate'],
+        default: 'transcribe',
+        description: 'Translation is into English.',
+      },
+      timestamps: {
+        type: 'boolean',
+        default: true,
+        description: 'Whether segments have times of their own.',
+      },
+    },
+  },
+  output_schema: {
+    type: 'object',
+    required: ['text', 'duration_s', 'segments'],
+    properties: {
+      text: { type: 'string', description: 'Empty when nobody speaks.' },
+      language: { type: ['string', 'null'] },
+      duration_s: SECONDS,
+      segments: {
+        type: 'array',
+        items: {
+          type: 'object',
+          required: ['start', 'end', 'text', 'no_speech_prob'],
+          properties: {
+            start: SECONDS,
+            end: SECONDS,
+            text: { type: 'string' },
+            no_speech_prob: { type: 'number', minimum: 0, maximum: 1 },
+          },
+        },
+      },
+    },
+  },
+  example_input: { audio_url: 'https://example.com/hello.wav' },
+  example_output: {
+    text: 'Hello.',
+    language: 'en',
+    duration_s: 1.2,
+    segments: [{ start: 0, end: 1.2, text: ' Hello.', no_speech_prob: 0.01 }],
+  },
+  files: ['audio_url'],
+  namesModel: true,
+}

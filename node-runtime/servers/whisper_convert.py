@@ -1,0 +1,55 @@
+"""Makes what CTranslate2 reads of a Whisper model's safetensors: see README.md."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parent)]
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+from asgi import refuse_weights
+from ctranslate2.converters import TransformersConverter
+from transformers import WhisperFeatureExtractor, WhisperTokenizerFast
+from weight_faults import is_fault_of_weights, reason_of
+
+
+def convert(folder: Path, out: Path) -> None:
+    """Writes the weights as they are, in float32, with the tokenizer and the settings of the sound's features."""
+    # The converter makes its folder itself, and this one is there already.
+    made = out / "made"
+    TransformersConverter(str(folder)).convert(str(made), quantization="float32")
+    for file in made.iterdir():
+        file.rename(out / file.name)
+    made.rmdir()
+    _progress(80)
+    WhisperTokenizerFast.from_pretrained(folder, local_files_only=True).backend_tokenizer.save(str(out / "tokenizer.json"))
+    WhisperFeatureExtractor.from_pretrained(folder, local_files_only=True).save_pretrained(out)
+
+
+def _progress(percent: int) -> None:
+    print(json.dumps({"event": "progress", "percent": percent}), flush=True)
+
+
+def main() -> None:
+    """Converts one model."""
+    parser = argparse.ArgumentParser(description="Makes what CTranslate2 reads of a Whisper model's safetensors.")
+    parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", str(options.threads))
+    _progress(20)
+    try:
+        convert(options.model, options.out)
+    except Exception as error:
+        if is_fault_of_weights(error):
+            refuse_weights(reason_of(error))
+        raise
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""Model server for speech to text: see README.md."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parent)]
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+from asgi import serve, server_arguments
+from speech.whisper import SpeechModel
+from turns import TurnApp
+
+# A sound of 50 MB in base64.
+LARGEST_BODY = 72 << 20
+
+
+def main() -> None:
+    """Loads the model, listens, and serves until SIGTERM."""
+    parser = argparse.ArgumentParser(description="Serves one model of speech over HTTP.")
+    parser.add_argument("--model", type=Path, required=True, help="folder of a model for CTranslate2, or of what it was made of")
+    parser.add_argument("--converted", default="", help="folder of what whisper_convert.py wrote, if it did")
+    parser.add_argument("--threads", type=int, default=1)
+    server_arguments(parser)
+    options = parser.parse_args()
+    folder = Path(options.converted) if options.converted else options.model
+    serve(TurnApp(SpeechModel(folder, options.threads), LARGEST_BODY), options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+import assert from 'node:assert/strict'
+import { AdminClient } from '../../../cli/admin-client.ts'
+import { importModel } from '../../../cli/commands/models.ts'
+import type { ImportedModel } from '../../../schemas/model-import.ts'
+import { dataUrl, requireSpeech, tinySpeech, wav } from '../../support/builders/tiny-speech.ts'
+import { OPERATIONS_KEY } from '../../support/servers/api.ts'
+import { type InferenceWorld, startInferenceWorld } from '../../support/servers/inference-world.ts'
+
+describe('speech to text', function () {
+  this.timeout(600_000)
+  const stack = new AsyncDisposableStack()
+  let world: InferenceWorld
+  let model: ImportedModel
+  before(requireSpeech)
+  before(async () => {
+    world = stack.use(await startInferenceWorld())
+    stack.use(await world.control())
+    stack.use(await world.node({ realCatalog: true, memoryMb: 6_000, accountId: world.accountId }))
+    const client = new AdminClient(world.api.baseUrl, OPERATIONS_KEY)
+    const order = { name: 'tiny-speech', path: await tinySpeech(), task: 'stt' }
+    model = await importModel(client, { ...order, accountId: world.accountId })
+  })
+  after(() => stack.disposeAsync())
+
+  const infer = async (input: object) => {
+    const path = `/api/builder/v1/endpoints/${model.endpoint_id}/infer`
+    const body = { input, sync_timeout_s: 240 }
+    return world.api.call('POST', path, { key: world.key, body })
+  }
+  async function upload(bytes: Buffer<ArrayBuffer>): Promise<string> {
+    const form = new FormData()
+    form.append('file', new File([bytes], 'speech.wav', { type: 'audio/wav' }))
+    const encoded = new Response(form)
+    const { body } = await world.api.call('POST', `/api/builder/v1/endpoints/${model.name}/upload-input`, {
+      key: world.key,
+      raw: new Uint8Array(await encoded.arrayBuffer()),
+      headers: { 'content-type': encoded.headers.get('content-type') ?? '' },
+    })
+    return body.input_url
+  }
+
+  it('hears an upload and a data: URL, cold and warm, longer than one window of the model', async () => {
+    const cold = await infer({ audio_url: await upload(wav(3)) })
+    const warm = await infer({ audio_url: dataUrl(wav(42)), language: 'en', timestamps: false })
+
+    assert.equal(model.runtime_profile, 'specialist-whisper')
+    for (const [{ body, text }, seconds] of [
+      [cold, 3],
+      [warm, 42],
+    ] as const) {
+      assert.equal(body.status, 'succeeded', text)
+      const { duration_s, segments, language, text: said, model: named } = body.result
+      assert.deepEqual([duration_s, language, named], [seconds, 'en', model.name])
+      assert.equal(
+        said,
+        segments
+          .map((segment: { text: string }) => segment.text)
+          .join('')
+          .trim(),
+      )
+      for (const { start, end, no_speech_prob: quiet } of segments) {
+        assert.ok(start >= 0 && start <= end && end <= seconds, `${start} ${end}`)
+        assert.ok(quiet >= 0 && quiet <= 1)
+      }
+    }
+  })
+
+  it('makes up no text in silence', async () => {
+    const { body, text } = await infer({ audio_url: dataUrl(wav(4, { silent: true })) })
+
+    assert.equal(body.status, 'succeeded', text)
+    assert.deepEqual([body.result.text, body.result.segments], ['', []])
+    assert.equal(body.result.duration_s, 4)
+  })
+
+  it('says what is wrong with a sound, and serves the next one', async () => {
+    const short = dataUrl(wav(1))
+    const cases = [
+      [{ audio_url: dataUrl(Buffer.from('a text and no sound')) }, /audio_url must be a sound/],
+      [{ audio_url: dataUrl(wav(0)) }, /audio_url has no sound in it/],
+      [{ audio_url: dataUrl(wav(1_801, { rate: 1_000 })) }, /audio_url is longer than 30 minutes/],
+      [{ audio_url: 'https://10.0.0.1/a.wav' }, /audio_url/],
+      [{ audio_url: short, language: 'klingon' }, /language must be one that this model knows/],
+    ] as const
+    for (const [input, sentence] of cases) {
+      const { body, text } = await infer(input)
+
+      assert.equal(body.status, 'failed', text.slice(0, 300))
+      assert.match(body.message, sentence)
+    }
+    for (const input of [{}, { audio_url: 5 }, { audio_url: short, task: 'sing' }])
+      assert.equal((await infer(input)).status, 422)
+    assert.equal((await infer({ audio_url: short })).body.status, 'succeeded')
+  })
+})

@@ -1,0 +1,50 @@
+import { join } from 'node:path'
+import { pythonOf } from '../servers/trainer.ts'
+import { requireInstalled } from '../skip.ts'
+import { madeFolders } from './made-models.ts'
+import { llmPython } from './tiny-llm.ts'
+
+const MAKER = join(import.meta.dirname, 'tiny_speech.py')
+
+/** The interpreter of the environment of speech to text, made on first use. */
+export const whisperPython = (): Promise<string> => pythonOf('whisper')
+
+/** For `before`: skips the tests of a suite by name, with the reason, where the environments cannot be had. */
+export async function requireSpeech(this: Mocha.Context): Promise<void> {
+  this.timeout(1_800_000)
+  await requireInstalled(this, process.env.HEARTH_TEST_LLM_MISSING, llmPython)
+  await requireInstalled(this, process.env.HEARTH_TEST_WHISPER_MISSING, whisperPython)
+}
+
+/** Returns the folder of a tiny Whisper with random weights, made once per machine. */
+export async function tinySpeech(): Promise<string> {
+  const making = { program: MAKER, inputs: [], args: (folder: string) => [folder] }
+  const [folder = ''] = await madeFolders(await llmPython(), [making])
+  return folder
+}
+
+/** Returns a WAV of one channel: a tone that changes, or silence. */
+export function wav(seconds: number, { silent = false, rate = 16_000 } = {}): Buffer<ArrayBuffer> {
+  const count = Math.round(seconds * rate)
+  const bytes = Buffer.alloc(44 + 2 * count)
+  bytes.write('RIFF', 0)
+  bytes.writeUInt32LE(36 + 2 * count, 4)
+  bytes.write('WAVEfmt ', 8)
+  bytes.writeUInt32LE(16, 16)
+  bytes.writeUInt16LE(1, 20)
+  bytes.writeUInt16LE(1, 22)
+  bytes.writeUInt32LE(rate, 24)
+  bytes.writeUInt32LE(2 * rate, 28)
+  bytes.writeUInt16LE(2, 32)
+  bytes.writeUInt16LE(16, 34)
+  bytes.write('data', 36)
+  bytes.writeUInt32LE(2 * count, 40)
+  if (silent) return bytes
+  for (let i = 0; i < count; i++) {
+    const sample = 9_000 * Math.sin((i * (200 + 300 * Math.sin(i / 9_000))) / rate)
+    bytes.writeInt16LE(Math.round(sample), 44 + 2 * i)
+  }
+  return bytes
+}
+
+export const dataUrl = (bytes: Buffer): string => `data:audio/wav;base64,${bytes.toString('base64')}`
