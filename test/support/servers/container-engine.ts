@@ -61,7 +61,8 @@ events_logger="file"
   return file
 }
 
-async function findEngine(stack: AsyncDisposableStack): Promise<string> {
+/** Returns the socket of this machine's engine, else of a Podman service that ends with the stack. */
+export async function findEngine(stack: AsyncDisposableStack): Promise<string> {
   const own = readConfig().HEARTH_CONTAINER_SOCKET
   if (await ContainerDriver.connect({ socketPath: own, stateDir: '/' })) return own
   await runProgram('podman', ['--version']).catch(() => {

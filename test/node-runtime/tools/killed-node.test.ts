@@ -1,0 +1,68 @@
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { ContainerDriver } from '../../../node-runtime/processes/container-driver.ts'
+import { until } from '../../support/assertions/until.ts'
+import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
+import { requireEngine } from '../../support/servers/container-engine.ts'
+import { requireToolBench } from '../../support/servers/tools.ts'
+
+const NODE = fileURLToPath(new URL('../../support/servers/tool-process.ts', import.meta.url))
+/** Ignores signals, and has a child in a session of its own. */
+const STUBBORN = (name: string) => `
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setsid()
+open("/tmp/${name}", "w").close()
+while True: time.sleep(1)`
+
+describe('a node that is killed during a tool', function () {
+  this.timeout(90_000)
+
+  /** The processes of Python code that holds this name, whatever their root is. */
+  const atWork = (folder: string) =>
+    readdirSync('/proc').filter((pid) => {
+      try {
+        return existsSync(join('/proc', pid, 'root', 'tmp', folder)) && /^\d+$/.test(pid)
+      } catch {
+        return false
+      }
+    })
+
+  async function killDuring(folder: string, name: string, socket?: string): Promise<void> {
+    const node = spawn(process.execPath, [NODE, folder, STUBBORN(name), ...(socket ? [socket] : [])], {
+      stdio: 'inherit',
+    })
+    await until(() => atWork(name).length === 2)
+    node.kill('SIGKILL')
+    await once(node, 'exit')
+  }
+
+  it('leaves no process and no mount', async function () {
+    await using _bench = await requireToolBench(this)
+    using folder = temporaryFolder()
+    await killDuring(folder.path, 'as-process')
+
+    await until(() => atWork('as-process').length === 0)
+    const mounts = readFileSync('/proc/self/mounts', 'utf8')
+    assert.ok(!mounts.includes(folder.path))
+  })
+
+  it('leaves a container that the next start removes', async function () {
+    await using engine = await requireEngine(this, { withImage: false })
+    using folder = temporaryFolder()
+    await killDuring(folder.path, 'in-container', engine.socketPath)
+
+    const next = await ContainerDriver.connect({
+      socketPath: engine.socketPath,
+      stateDir: join(folder.path, 'node'),
+    })
+    assert.equal(await next?.reap(), 1)
+    await until(() => atWork('in-container').length === 0)
+    assert.deepEqual(await engine.docker.listContainers({ all: true }), [])
+  })
+})
