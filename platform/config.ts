@@ -178,7 +178,7 @@ export const SETTINGS = {
   HEARTH_NODE_PREPARE: setting(
     'list',
     'all',
-    'Node: comma-separated environments of runtime profiles (llamacpp, tabular, llm, vllm) that are installed in the background ' +
+    'Node: comma-separated environments of runtime profiles and tools (llamacpp, tools, tabular, llm, vllm) that are installed in the background ' +
       'after it has joined: all, none, or their names. The others are installed when they are first needed.',
   ),
   HEARTH_CONTAINER_SOCKET: setting(
