@@ -78,6 +78,8 @@ export const RequestMeta = Type.Object({
   method: Type.Optional(Type.String()),
   content_type: Type.Optional(Type.String()),
   more: Type.Optional(Type.Boolean()),
+  /** Requests of one caller to tools have the same one, so that a node can give every caller its turn. */
+  turn: Type.Optional(Type.String()),
   needs: Needs,
 })
 export type RequestMeta = Static<typeof RequestMeta>

@@ -2,6 +2,7 @@ import { CHAT_PATH, isChatCapable, tokensIn } from '../../domain/chat/chat.ts'
 import { faultWithMemory, isInputRefused, modelFault } from '../../domain/models/answer.ts'
 import { namesModel } from '../../domain/task-types/index.ts'
 import { inferPathOf } from '../../domain/task-types/infer-path.ts'
+import { isToolKey } from '../../domain/tools/catalog.ts'
 import { spliceMembers } from '../../platform/json-bytes.ts'
 import type { AnswerRoom } from '../gateway/links/answer-memory.ts'
 import type { LinkAnswer } from '../gateway/links/buffered-response.ts'
@@ -9,6 +10,7 @@ import { type Aborting, LinkError } from '../gateway/links/link-request.ts'
 import type { RequestMemory } from '../memory/memory.ts'
 import type { Services } from '../services.ts'
 import type { Admitted } from './admission.ts'
+import { turnOf } from './tool-nodes.ts'
 
 /** The result of a warm model, for the row of its task. */
 export interface WarmWork {
@@ -73,7 +75,8 @@ export async function askWarm(
     const began = performance.now()
     links.placement.addPending(nodeId, 1)
     try {
-      const request = { accountId, modelKey: model_key, path, body, deadlineMs: DEADLINE_MS, signal }
+      const turn = isToolKey(model_key) ? turnOf(accountId) : undefined
+      const request = { accountId, modelKey: model_key, path, body, deadlineMs: DEADLINE_MS, signal, turn }
       const answer = await links.ask(nodeId, request)
       if (memory?.isGiven && isInputRefused(answer.head.status)) {
         answer.room.release()

@@ -210,7 +210,7 @@ export class GatewayLink {
     const channel = this.#channel
     if (!channel) return
     const { models, tools } = this.#options
-    if (tools.has(meta.model_key)) return this.#serveTool(channel, stream, meta.model_key, body)
+    if (tools.has(meta.model_key)) return this.#serveTool(channel, stream, meta, body)
     const use = models.use(meta.model_key)
     if (!use) return this.#refuse(stream, 'model_cold', 'the model is not loaded on this node')
 
@@ -221,10 +221,15 @@ export class GatewayLink {
     serving.start(request)
   }
 
-  #serveTool(channel: LinkChannel, stream: number, modelKey: string, input: Buffer): void {
+  #serveTool(
+    channel: LinkChannel,
+    stream: number,
+    { model_key: modelKey, turn }: RequestMeta,
+    input: Buffer,
+  ): void {
     const serving = new ServeTool(channel, stream, () => this.#serving.delete(stream))
     this.#serving.set(stream, serving)
-    void serving.run((signal) => this.#options.tools.run(modelKey, input, signal))
+    void serving.run((signal) => this.#options.tools.run(modelKey, input, signal, turn))
   }
 
   #refuse(stream: number, code: string, message: string): void {

@@ -21,6 +21,9 @@ export interface ToolsOptions extends Omit<StageOptions, 'driver'> {
 }
 
 const MOST_WAITING = 1_000
+const AT_ONCE = 2 * Math.max(2, availableParallelism())
+/** The turn of requests whose caller is not told: those of tasks that waited. */
+const UNTOLD = ''
 
 /**
  * The tools of this node. Each request starts its tool, confined, and ends it with the result: nothing is kept
@@ -30,8 +33,8 @@ export class Tools implements AsyncDisposable {
   readonly #options: ToolsOptions
   readonly #tools: Map<string, InstalledTool>
   readonly #turns = new FairTurns({
-    most: 2 * availableParallelism(),
-    mostPerKey: Number.POSITIVE_INFINITY,
+    most: AT_ONCE,
+    mostPerKey: AT_ONCE - 1,
     mostWaiting: MOST_WAITING,
   })
   readonly #stopping = new AbortController()
@@ -87,13 +90,16 @@ export class Tools implements AsyncDisposable {
     }))
   }
 
-  /** Runs a tool with this input and returns its result, both as JSON. Throws `ToolError`, or the signal's reason. */
-  async run(modelKey: string, input: Buffer, signal: AbortSignal): Promise<Buffer> {
+  /**
+   * Runs a tool with this input and returns its result, both as JSON. The requests of one `turn` never take the whole node.
+   * Throws `ToolError`, or the signal's reason.
+   */
+  async run(modelKey: string, input: Buffer, signal: AbortSignal, turn = UNTOLD): Promise<Buffer> {
     const installed = this.#tools.get(modelKey)
     const { driver } = this.#options
     if (!installed || !driver) throw new ToolError('this node does not have the tool', { isOfNode: true })
     const ending = AbortSignal.any([signal, this.#stopping.signal])
-    const work = this.#run(installed, driver, input, ending)
+    const work = this.#run(installed, driver, { input, signal: ending, turn })
     this.#running.set(work, modelKey)
     try {
       return await work
@@ -113,13 +119,12 @@ export class Tools implements AsyncDisposable {
   async #run(
     installed: InstalledTool,
     driver: ToolDriver,
-    input: Buffer,
-    signal: AbortSignal,
+    { input, signal, turn }: { input: Buffer; signal: AbortSignal; turn: string },
   ): Promise<Buffer> {
     const { tool } = installed
     const stack = new AsyncDisposableStack()
     try {
-      stack.use(await this.#turns.take(tool.slug, signal))
+      stack.use(await this.#turns.take(turn, signal))
       const value = JSON.parse(input.toString()) as Record<string, unknown>
       const timeS = timeLimitOf(tool, value)
       const begun = await this.#begin(installed, { driver, stack, input, value, timeS, signal })

@@ -33,6 +33,8 @@ export interface LinkRequest {
   path: string
   body: Buffer
   contentType?: string
+  /** Tells the requests of one caller to a tool from those of others. */
+  turn?: string | undefined
   /** The request is cancelled on the node after this time. */
   deadlineMs?: number
   /** The signal of one request of a caller; it does not outlive that request. */

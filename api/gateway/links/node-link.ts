@@ -165,9 +165,10 @@ export class NodeLink {
     }
   }
 
-  #sendRequest(stream: number, { modelKey, path, body, contentType = JSON_TYPE }: LinkRequest): void {
+  #sendRequest(stream: number, { modelKey, path, body, contentType = JSON_TYPE, turn }: LinkRequest): void {
     const more = body.length > MAX_CHUNK
-    const meta = this.#meta({ model_key: modelKey, path, content_type: contentType, more })
+    const common = { model_key: modelKey, path, content_type: contentType, more }
+    const meta = turn === undefined ? this.#meta(common) : JSON.stringify({ ...common, turn })
     if (!more) return this.#channel.send(FRAME.request, stream, meta, body)
     this.#channel.send(FRAME.request, stream, meta)
     this.#channel.write(stream, body)

@@ -234,6 +234,19 @@ while True: time.sleep(1)`
       await assert.rejects(running, { message: 'left' })
     })
 
+    it('leaves others their turn while one caller fills the node', async () => {
+      const work = new AbortController()
+      const long = { code: 'import time\ntime.sleep(60)', timeout_s: 100 }
+      const filling = Array.from({ length: 40 }, () => bench.run('run_python', long, work.signal, 'greedy'))
+      const ends = Promise.allSettled(filling)
+      await until(async () => (await bench.leftovers()).length > 2)
+      const begun = performance.now()
+      assert.equal((await bench.run('calculator', { expression: '1' }, undefined, 'other'))['text'], '1')
+      assert.ok(performance.now() - begun < 10_000)
+      work.abort(new Error('enough'))
+      await ends
+    })
+
     it('leaves nothing after many runs', async function () {
       this.timeout(60_000)
       const before = processes()

@@ -26,7 +26,7 @@ import { type Engine, requireEngine } from './container-engine.ts'
 export interface ToolBench extends AsyncDisposable {
   readonly tools: Tools
   readonly folder: string
-  run(slug: string, input: object, signal?: AbortSignal): Promise<Record<string, unknown>>
+  run(slug: string, input: object, signal?: AbortSignal, turn?: string): Promise<Record<string, unknown>>
   python(code: string, timeout_s?: number): Promise<{ stdout: string; stderr: string; exit_code: number }>
   /** Returns the processes, containers and files that runs have left. */
   leftovers(): Promise<string[]>
@@ -75,8 +75,8 @@ export async function requireToolBench(
     new Tools({ tools: [...loadCatalog().tools, ...more], driver: toolDriver, workDir, outside, pool, log }),
   )
   const opened = stack.move()
-  const run: ToolBench['run'] = async (slug, input, signal = new AbortController().signal) => {
-    const result = await tools.run(toolKey(slug), Buffer.from(JSON.stringify(input)), signal)
+  const run: ToolBench['run'] = async (slug, input, signal = new AbortController().signal, turn) => {
+    const result = await tools.run(toolKey(slug), Buffer.from(JSON.stringify(input)), signal, turn)
     return JSON.parse(result.toString()) as Record<string, unknown>
   }
   const containersLeft = async () => {
