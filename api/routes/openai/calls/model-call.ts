@@ -1,10 +1,14 @@
 import type { CallableEndpointRow } from '../../../../db/repositories/endpoints/callable.ts'
-import { ApiError, type Issue } from '../../../../domain/errors.ts'
+import { ApiError, invalid, type Issue } from '../../../../domain/errors.ts'
+import { newId } from '../../../../domain/ids.ts'
 import { faultField, faultWithMemory, modelFault } from '../../../../domain/models/answer.ts'
+import { memberFinder, type Place } from '../../../../platform/json-bytes.ts'
 import type { LinkRequest } from '../../../gateway/links/link-request.ts'
+import type { AccountCaller } from '../../../http/caller.ts'
 import type { ClientDisconnect } from '../../../http/client-disconnect.ts'
 import type { TaskDraft } from '../../../inference/rows.ts'
 import type { RequestMemory } from '../../../memory/memory.ts'
+import type { Services } from '../../../services.ts'
 
 /** An admitted request of the OpenAI surface to a model, which becomes a task once a node has taken it. */
 export interface ModelCall {
@@ -19,6 +23,36 @@ export interface ModelCall {
   /** Reports that the client has left before its response is complete. */
   readonly disconnect: ClientDisconnect
 }
+
+/** What a route knows of a call once its endpoint is found. */
+type Found = Pick<ModelCall, 'endpoint' | 'path' | 'body' | 'disconnect'> & { caller: AccountCaller }
+
+/**
+ * Admits a call to an endpoint. Throws a 422 for a body that names its model twice, and `no_capacity` while too many
+ * results wait to be recorded.
+ */
+export function admitCall(
+  services: Pick<Services, 'journal' | 'memory' | 'now'>,
+  { caller: { accountId, keyId }, ...found }: Found,
+): ModelCall & { modelPlace: Place } {
+  const modelPlace = modelIn(found.body)
+  // Parsers differ in whether the first or the last of two members counts.
+  if (!modelPlace) throw invalid(['body', 'model'], 'stands twice')
+  services.journal.admit()
+  const draft: TaskDraft = {
+    endpoint: found.endpoint,
+    accountId,
+    keyId,
+    surface: 'openai',
+    input: null,
+    taskId: newId(),
+    createdAt: services.now(),
+  }
+  return { ...found, draft, modelPlace, memory: services.memory.forRequest(draft) }
+}
+
+/** Finds the name of the model in the bytes of a call. */
+export const modelIn = memberFinder('model')
 
 const DEADLINE_MS = 60 * 60 * 1000
 

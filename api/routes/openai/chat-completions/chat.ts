@@ -1,7 +1,7 @@
 import { isChatCapable, SERVED_MODEL, takesModelName } from '../../../../domain/chat/chat.ts'
-import { memberFinder, type Place, replaceAt } from '../../../../platform/json-bytes.ts'
+import { type Place, replaceAt } from '../../../../platform/json-bytes.ts'
 import type { RequestMemory } from '../../../memory/memory.ts'
-import type { ModelCall } from '../calls/model-call.ts'
+import { type ModelCall, modelIn } from '../calls/model-call.ts'
 import type { Purpose } from '../calls/model-endpoint.ts'
 
 /** An admitted chat: its endpoint, and the client's bytes. */
@@ -11,9 +11,6 @@ export interface Chat extends ModelCall {
 }
 
 const SERVED_NAME = Buffer.from(JSON.stringify(SERVED_MODEL))
-
-/** Finds the model's name in a chat's bytes. */
-export const modelIn = memberFinder('model')
 
 export const CHAT_PURPOSE: Purpose = { serves: isChatCapable, words: 'for chat' }
 

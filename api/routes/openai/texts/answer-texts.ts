@@ -1,6 +1,4 @@
-import { ApiError, invalid } from '../../../../domain/errors.ts'
-import { newId } from '../../../../domain/ids.ts'
-import { memberFinder } from '../../../../platform/json-bytes.ts'
+import { ApiError } from '../../../../domain/errors.ts'
 import type { LinkAnswer } from '../../../gateway/links/buffered-response.ts'
 import type { AccountCaller } from '../../../http/caller.ts'
 import type { ClientDisconnect } from '../../../http/client-disconnect.ts'
@@ -8,11 +6,9 @@ import type { Reply } from '../../../http/reply.ts'
 import type { Services } from '../../../services.ts'
 import { seemsWhole } from '../calls/answer-text.ts'
 import { answerWhole, type ReadAnswer } from '../calls/answer-whole.ts'
-import { refusalOf } from '../calls/model-call.ts'
+import { admitCall, refusalOf } from '../calls/model-call.ts'
 import { modelEndpoint, type Purpose } from '../calls/model-endpoint.ts'
 import { usageTokens } from './usage-tokens.ts'
-
-const modelIn = memberFinder('model')
 
 interface TextsRequest {
   readonly caller: AccountCaller
@@ -32,22 +28,9 @@ export async function answerTexts(
   { caller, body, rawBody, disconnect }: TextsRequest,
   { path, ...purpose }: TextsRoute,
 ): Promise<Reply> {
-  const { accountId, keyId } = caller
-  const found = modelEndpoint(services, { accountId, model: body.model }, purpose)
+  const found = modelEndpoint(services, { accountId: caller.accountId, model: body.model }, purpose)
   const endpoint = found instanceof Promise ? await found : found
-  // Parsers differ in whether the first or the last of two members counts.
-  if (!modelIn(rawBody)) throw invalid(['body', 'model'], 'stands twice')
-  services.journal.admit()
-  const draft = {
-    endpoint,
-    accountId,
-    keyId,
-    surface: 'openai' as const,
-    input: null,
-    taskId: newId(),
-    createdAt: services.now(),
-  }
-  const call = { endpoint, draft, path, body: rawBody, memory: undefined, disconnect }
+  const call = admitCall(services, { caller, endpoint, path, body: rawBody, disconnect })
   return answerWhole(services, call, { bytesFor: () => rawBody, read })
 }
 
