@@ -11,11 +11,8 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parent)]
 
-import orjson
-from answers import InputProblem
-from asgi import BodyTooLarge, Receive, Send, read_body, refuse_weights, send_json, serve, server_arguments
-from specialist.batching import QueueFull
-from specialist.engine import BadAnswer
+from asgi import Receive, Send, refuse_weights, send_json, serve, server_arguments
+from json_requests import CallerLeft, answer_object, error
 from specialist.layout import BadModel, read_layout
 from specialist.openai_tasks import openai_tasks
 from specialist.tasks import Task, TextModel
@@ -40,40 +37,17 @@ class SpecialistApp:
         status, body = await self._answer(scope, receive)
         await send_json(send, status, body)
 
-    async def _answer(self, scope: dict[str, Any], receive: Receive) -> tuple[int, dict[str, Any]]:
+    async def _answer(self, scope: dict[str, Any], receive: Receive) -> tuple[int, Mapping[str, Any]]:
         method, path = scope["method"], scope["path"]
         if (method, path) == ("GET", "/health"):
             return 200, {"status": "ok", "task": self._natural, **self._model.facts}
         name = self._natural if path == INFER else path.removeprefix(f"{INFER}/")
         task = self._openai.get(path) or self._model.tasks.get(name)
         if method != "POST" or not (task or path.startswith(INFER)):
-            return 404, _error(f"There is no {method} {path} here; ask GET /health or POST /infer.")
+            return 404, error(f"There is no {method} {path} here; ask GET /health or POST /infer.")
         if task is None:
-            return 422, _error(f"These weights serve {' and '.join(self._model.tasks)}, and not {name}.")
-        try:
-            body = orjson.loads(await read_body(receive, LARGEST_BODY))
-            if not isinstance(body, dict):
-                raise InputProblem("The body must be an object.", "")
-            return 200, await _unless_left(task(body), receive)
-        except InputProblem as problem:
-            return 422, _error(str(problem), problem.path)
-        except orjson.JSONDecodeError as error:
-            return 400, _error(f"The body is not JSON: {error}")
-        except BodyTooLarge:
-            return 413, _error(f"The body is larger than {LARGEST_BODY >> 20} MB.")
-        except QueueFull:
-            return 503, _error("Too many texts wait for this model; try again later.")
-        except BadAnswer as error:
-            return 500, _error(str(error))
-        except CallerLeft:
-            return 499, _error("The caller has left.")
-        except Exception as error:
-            print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
-            return 500, _error("The model failed on this request.")
-
-
-class CallerLeft(Exception):
-    """The connection was closed before the answer."""
+            return 422, error(f"These weights serve {' and '.join(self._model.tasks)}, and not {name}.")
+        return await answer_object(receive, LARGEST_BODY, lambda body: _unless_left(task(body), receive))
 
 
 async def _unless_left(work: Any, receive: Receive) -> Mapping[str, Any]:
@@ -86,10 +60,6 @@ async def _unless_left(work: Any, receive: Receive) -> Mapping[str, Any]:
         return working.result()
     working.cancel()
     raise CallerLeft
-
-
-def _error(message: str, path: str | None = None) -> dict[str, Any]:
-    return {"error": {"message": message, **({"path": path} if path else {})}}
 
 
 def main() -> None:
@@ -105,8 +75,8 @@ def main() -> None:
         layout = read_layout(options.model)
         tokenization = Tokenization(layout, places)
         model = TextModel(layout, tokenization, open_engine(layout, places, options.threads))
-    except BadModel as error:
-        refuse_weights(str(error))
+    except BadModel as problem:
+        refuse_weights(str(problem))
     serve(SpecialistApp(model, openai_tasks(model, tokenization.decode)), options)
 
 

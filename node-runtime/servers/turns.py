@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
-import orjson
-from answers import InputProblem
-from asgi import BodyTooLarge, Receive, Send, read_body, send_json
+from asgi import Receive, Send, send_json
+from json_requests import Busy, CallerLeft, answer_object, error
 
 INFER = "/infer"
 # Requests that wait for their turn; more are refused.
 MOST_WAITING = 256
-
-
-class Cancelled(Exception):
-    """The caller has left."""
-
-
-class BadOutput(Exception):
-    """The model answered with something that is no result; the text is for the caller."""
 
 
 class TurnModel(Protocol):
@@ -37,7 +27,7 @@ class TurnModel(Protocol):
         """Returns the first request of a load, with what a request needs of this model."""
 
     def __call__(self, body: Mapping[str, Any], left: threading.Event) -> dict[str, Any]:
-        """Answers a request; raises `InputProblem` for a field, and `Cancelled` once `left` is set."""
+        """Answers a request; raises `InputProblem` for a field, and `CallerLeft` once `left` is set."""
 
 
 class TurnApp:
@@ -55,35 +45,22 @@ class TurnApp:
         status, body = await self._answer(scope, receive)
         await send_json(send, status, body)
 
-    async def _answer(self, scope: dict[str, Any], receive: Receive) -> tuple[int, dict[str, Any]]:
+    async def _answer(self, scope: dict[str, Any], receive: Receive) -> tuple[int, Mapping[str, Any]]:
         method, path = scope["method"], scope["path"]
-        task = self._model.task
+        model = self._model
         if (method, path) == ("GET", "/health"):
-            return 200, {"status": "ok", "task": task, **self._model.facts}
-        if method != "POST" or path not in (INFER, f"{INFER}/{task}"):
-            return 404, _error(f"There is no {method} {path} here; ask GET /health or POST {INFER}/{task}.")
-        if self._waiting >= MOST_WAITING:
-            return 503, _error("Too many requests wait for this model; try again later.")
-        try:
-            body = orjson.loads(await read_body(receive, self._largest_body))
-            if not isinstance(body, dict):
-                raise InputProblem("The body must be an object.", "")
-            return 200, await self._run(self._model.probe(body) if path == INFER else body, receive)
-        except InputProblem as problem:
-            return 422, _error(str(problem), problem.path)
-        except orjson.JSONDecodeError as error:
-            return 400, _error(f"The body is not JSON: {error}")
-        except BodyTooLarge:
-            return 413, _error(f"The body is larger than {self._largest_body >> 20} MB.")
-        except BadOutput as error:
-            return 500, _error(str(error))
-        except Cancelled:
-            return 499, _error("The caller has left.")
-        except Exception as error:
-            print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
-            return 500, _error("The model failed on this request.")
+            return 200, {"status": "ok", "task": model.task, **model.facts}
+        if method != "POST" or path not in (INFER, f"{INFER}/{model.task}"):
+            return 404, error(f"There is no {method} {path} here; ask GET /health or POST {INFER}/{model.task}.")
+
+        async def work(body: Mapping[str, Any]) -> Mapping[str, Any]:
+            return await self._run(model.probe(body) if path == INFER else body, receive)
+
+        return await answer_object(receive, self._largest_body, work)
 
     async def _run(self, body: Mapping[str, Any], receive: Receive) -> dict[str, Any]:
+        if self._waiting >= MOST_WAITING:
+            raise Busy
         left = threading.Event()
         leaving = asyncio.ensure_future(_until_gone(receive, left))
         self._waiting += 1
@@ -95,7 +72,7 @@ class TurnApp:
 
     def _turn(self, body: Mapping[str, Any], left: threading.Event) -> dict[str, Any]:
         if left.is_set():
-            raise Cancelled
+            raise CallerLeft
         return self._model(body, left)
 
 
@@ -103,7 +80,3 @@ async def _until_gone(receive: Receive, left: threading.Event) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     left.set()
-
-
-def _error(message: str, path: str | None = None) -> dict[str, Any]:
-    return {"error": {"message": message, **({"path": path} if path else {})}}

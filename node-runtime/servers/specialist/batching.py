@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import Any
 
+from json_requests import Busy
 from specialist.texts import Tokens
 
 # On a processor a larger forward takes as long for each token, and padding takes as long as text: bench/embeddings.ts.
@@ -21,10 +22,6 @@ MOST_PADDING = 14
 CAPACITY = 4 << 20
 
 Forward = Callable[[Sequence[Tokens]], Sequence[Any]]
-
-
-class QueueFull(Exception):
-    """More texts wait than this server keeps."""
 
 
 class _Request:
@@ -74,7 +71,7 @@ class Batcher:
         """Returns the result of each text. A caller that is cancelled takes its texts out of the queue."""
         size = sum(map(len, texts))
         if self._by_length and self._waiting_tokens + size > self._capacity:
-            raise QueueFull
+            raise Busy
         request = _Request(len(texts))
         turn = self._turn
         for index, tokens in enumerate(texts):

@@ -9,10 +9,6 @@ import numpy as np
 from specialist.texts import Tokens
 
 
-class BadAnswer(Exception):
-    """The model gave something that is no result; the text says what."""
-
-
 class Engine(Protocol):
     """Runs one forward."""
 

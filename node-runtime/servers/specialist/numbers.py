@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from specialist.engine import BadAnswer
+from json_requests import BadOutput
 from specialist.layout import Pooling
 from specialist.texts import Tokens
 
@@ -41,12 +41,12 @@ def unit(vector: np.ndarray) -> np.ndarray:
     return vector / length if length > 1e-12 else vector
 
 
-def checked(values: np.ndarray, width: int | None) -> np.ndarray | BadAnswer:
+def checked(values: np.ndarray, width: int | None) -> np.ndarray | BadOutput:
     """Returns the numbers of one text, or what is wrong with them."""
     if values.ndim != 1 or len(values) == 0 or (width is not None and len(values) != width):
-        return BadAnswer(f"The model answered with {values.shape} numbers and not with {width}.")
+        return BadOutput(f"The model answered with {values.shape} numbers and not with {width}.")
     if not np.isfinite(values).all():
-        return BadAnswer("The model answered with numbers that are not finite.")
+        return BadOutput("The model answered with numbers that are not finite.")
     return values
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from answers import InputProblem
 from faster_whisper import WhisperModel
 from faster_whisper.transcribe import Segment
+from json_requests import BadOutput, CallerLeft
 from speech.sound import RATE, sound_of, tone
-from turns import BadOutput, Cancelled
 
 # Below this level, which is that of the noise of a good converter, nobody speaks, and what a model hears is made up.
 SILENCE = 10 ** (-60 / 20)
@@ -61,7 +61,7 @@ class SpeechModel:
         segments = []
         for segment in found:
             if left.is_set():
-                raise Cancelled
+                raise CallerLeft
             if not _is_silent(sound[int(segment.start * RATE) : math.ceil(segment.end * RATE)]):
                 segments.append(_present(segment, answer["duration_s"]))
         text = "".join(segment["text"] for segment in segments).strip()

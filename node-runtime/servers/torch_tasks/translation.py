@@ -13,9 +13,9 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import torch
 from answers import InputProblem
+from json_requests import CallerLeft
 from light_torch import without_compiler
 from torch_tasks.languages import Languages
-from turns import Cancelled
 
 with without_compiler():
     from transformers import (
@@ -67,7 +67,7 @@ class Translator:
 
     @torch.inference_mode()
     def __call__(self, body: Mapping[str, Any], left: threading.Event) -> dict[str, Any]:
-        """Translates one text; raises `InputProblem` for a field, and `Cancelled` once `left` is set."""
+        """Translates one text; raises `InputProblem` for a field, and `CallerLeft` once `left` is set."""
         text = _text_of(body, "text", is_needed=True)
         languages = [_text_of(body, field) for field in ("source_language", "target_language")]
         window = text[: CHARACTERS * self._most]
@@ -87,7 +87,7 @@ class Translator:
             stopping_criteria=StoppingCriteriaList([_UntilLeft(left)]),
         )[0]
         if left.is_set():
-            raise Cancelled
+            raise CallerLeft
         answer = {"text": self._tokenizer.decode(written, skip_special_tokens=True)}
         if is_cut:
             answer["truncated"] = True

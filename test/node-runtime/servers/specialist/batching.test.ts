@@ -115,7 +115,7 @@ describe('the queue of a specialist server', function () {
     await Promise.allSettled(asked)
 
     assert.equal(status, 503)
-    assert.match(body.error.message, /Too many texts wait/)
+    assert.match(body.error.message, /Too many requests wait/)
     assert.equal((await server.ask({ text: 'Hello' })).status, 200)
   })
 

@@ -1,0 +1,55 @@
+"""Requests of model servers whose body is a JSON object, and what goes wrong with them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import orjson
+from answers import InputProblem
+from asgi import BodyTooLarge, Receive, read_body
+
+
+class CallerLeft(Exception):
+    """The connection was closed before the answer."""
+
+
+class Busy(Exception):
+    """Too much waits for the model already."""
+
+
+class BadOutput(Exception):
+    """The model answered with something that is no result; the text is for the caller."""
+
+
+Work = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
+
+
+async def answer_object(receive: Receive, largest: int, work: Work) -> tuple[int, Mapping[str, Any]]:
+    """Reads the object, and returns what `work` makes of it, or a status with a sentence."""
+    try:
+        body = orjson.loads(await read_body(receive, largest))
+        if not isinstance(body, dict):
+            raise InputProblem("The body must be an object.", "")
+        return 200, await work(body)
+    except InputProblem as problem:
+        return 422, error(str(problem), problem.path)
+    except orjson.JSONDecodeError as problem:
+        return 400, error(f"The body is not JSON: {problem}")
+    except BodyTooLarge:
+        return 413, error(f"The body is larger than {largest >> 20} MB.")
+    except Busy:
+        return 503, error("Too many requests wait for this model; try again later.")
+    except BadOutput as problem:
+        return 500, error(str(problem))
+    except CallerLeft:
+        return 499, error("The caller has left.")
+    except Exception as problem:
+        print(f"{type(problem).__name__}: {problem}", file=sys.stderr, flush=True)
+        return 500, error("The model failed on this request.")
+
+
+def error(message: str, path: str | None = None) -> dict[str, Any]:
+    """Returns the body of an error; `path` is the JSON pointer of the field."""
+    return {"error": {"message": message, **({"path": path} if path else {})}}
