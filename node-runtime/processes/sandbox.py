@@ -151,6 +151,8 @@ def set_limits(order):
 
 def new_root(order):
     root = order["root"]
+    # The folders of the root are for another user than this one, whatever this one keeps to itself.
+    os.umask(0o022)
     mount("none", "/", None, MS_REC | MS_PRIVATE)
     mount("tmpfs", root, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=755,nr_inodes=4k")
     for path in SYSTEM:

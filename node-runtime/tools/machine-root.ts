@@ -47,12 +47,15 @@ export async function machineRoot(containers: ContainerDriver): Promise<string> 
   try {
     const root = join(folder, 'root')
     for (const path of folders) await mkdir(join(root, path), { recursive: true })
+    // Tools have another user than this one, whatever this one keeps to itself.
+    for (const path of ['', 'hearth', ...folders]) await chmod(join(root, path), 0o755)
     // Engines give a file system in memory the mode of the folder below it.
     await chmod(join(root, 'tmp'), 0o1777)
     for (const [path, target] of links) await symlink(target, join(root, path))
     for (const [path, text] of Object.entries(OWN)) {
       await mkdir(dirname(join(root, path)), { recursive: true })
       await writeFile(join(root, path), text)
+      await chmod(join(root, path), 0o644)
     }
     const archive = join(folder, 'root.tar')
     await create({ file: archive, cwd: root }, ['.'])

@@ -1,4 +1,5 @@
 import { createWriteStream } from 'node:fs'
+import { chmod } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { request } from 'undici'
@@ -42,10 +43,13 @@ export async function fetchFiles(outside: Outside, { tool, value, folder, signal
   for (const [field, { max_mb }] of Object.entries(tool.files ?? {})) {
     const url = value[field]
     if (typeof url !== 'string') continue
-    const wanted = { to: join(folder, field), maxBytes: max_mb * MB, signal }
+    const to = join(folder, field)
+    const wanted = { to, maxBytes: max_mb * MB, signal }
     try {
       if (isOwn(url, outside.storage())) await downloadOwn(url, wanted)
       else await downloadPublic(outside.connections, url, { ...wanted, owner: `tool:${tool.slug}` })
+      // Whatever the node's own files are, the user of the sandbox reads these.
+      await chmod(to, 0o444)
     } catch (err) {
       signal.throwIfAborted()
       if (err instanceof TooLarge || err instanceof SendError)
@@ -73,5 +77,5 @@ async function downloadOwn(
       statusCode === 403 ? 'its address has expired or was changed' : `the storage answered ${statusCode}`
     throw new SendError('invalid_answer', why)
   }
-  await pipeline(body, atMost(maxBytes), createWriteStream(to, { mode: 0o444 }), { signal: ending })
+  await pipeline(body, atMost(maxBytes), createWriteStream(to), { signal: ending })
 }

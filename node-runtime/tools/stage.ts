@@ -95,7 +95,9 @@ export class Stage implements AsyncDisposable {
     const waiting = this.#started
     const first = firstFile(tool)
     for (const [name, content] of files) {
-      if (!waiting || name !== first) await writeFile(join(this.#input, name), content, { mode: 0o444 })
+      if (waiting && name === first) continue
+      await writeFile(join(this.#input, name), content)
+      await chmod(join(this.#input, name), 0o444)
     }
     if (!waiting) return this.#start(timeS)
     await this.#feed(join(this.#input, first), files.get(first) ?? '')
@@ -122,9 +124,12 @@ export class Stage implements AsyncDisposable {
     const deadline = performance.now() + COMING_MS
     for (;;) {
       try {
-        // Without a reader this fails at once, and with one the second handle opens at once, too.
+        // Without a reader this fails at once.
         await using _reader = await open(pipe, constants.O_WRONLY | constants.O_NONBLOCK)
+        // A program that dies now would let the writer wait for another reader for ever.
+        const guard = await open(pipe, constants.O_RDWR)
         await using writer = await open(pipe, constants.O_WRONLY)
+        await guard.close()
         return await writer.writeFile(content)
       } catch (err) {
         const isEarly = (err as { code?: string }).code === 'ENXIO'

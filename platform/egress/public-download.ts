@@ -32,7 +32,7 @@ export async function downloadPublic(
   const ending = AbortSignal.any([signal, AbortSignal.timeout(DOWNLOAD_MS)])
   try {
     const answer = await follow(connections, url, owner, ending)
-    await pipeline(answer, atMost(maxBytes), createWriteStream(to, { mode: 0o444 }), { signal: ending })
+    await pipeline(answer, atMost(maxBytes), createWriteStream(to), { signal: ending })
   } catch (err) {
     signal.throwIfAborted()
     if (ending.aborted) throw new SendError('timeout', 'no complete answer within 120 s', err)

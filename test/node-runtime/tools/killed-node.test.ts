@@ -37,13 +37,18 @@ describe('a node that is killed during a tool', function () {
     const node = spawn(process.execPath, [NODE, folder, STUBBORN(name), ...(socket ? [socket] : [])], {
       stdio: 'inherit',
     })
-    await until(() => atWork(name).length === 2)
-    node.kill('SIGKILL')
-    await once(node, 'exit')
+    const ended = once(node, 'exit')
+    try {
+      await until(() => atWork(name).length === 2)
+    } finally {
+      node.kill('SIGKILL')
+      await ended
+    }
   }
 
   it('leaves no process and no mount', async function () {
     await using _bench = await requireToolBench(this)
+    this.timeout(90_000)
     using folder = temporaryFolder()
     await killDuring(folder.path, 'as-process')
 
