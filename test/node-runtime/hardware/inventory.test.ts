@@ -121,7 +121,7 @@ describe('inventory', () => {
     fakeDriver(folder.path, process.pid)
     process.env.PATH = `${folder.path}:${PATH}`
     const meter = memoryMeter({ hardware: 'gpu', gpus: [] })
-    const [plain] = loadCatalog().profiles
+    const plain = loadCatalog().profile('tabular')
     const large = { ...plain!, requires_gpu: true, vram_mb: 800 }
     const spec = { model_key: 'm', runtime_profile: 'p', files: [], warmup_input: null, memory_mb: 100 }
 

@@ -52,7 +52,7 @@ describe('threads of a model server', () => {
   it('are told to OpenMP by every profile that runs PyTorch or scikit-learn', () => {
     const python = loadCatalog().profiles.filter(({ python_env, image }) => python_env !== null || image)
 
-    assert.equal(python.length, 4)
+    assert.equal(python.length, 8)
     for (const { profile_id, env } of python) assert.equal(env['OMP_NUM_THREADS'], '{threads}', profile_id)
   })
 })

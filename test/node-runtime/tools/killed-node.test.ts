@@ -11,6 +11,8 @@ import { requireEngine } from '../../support/servers/container-engine.ts'
 import { requireToolBench } from '../../support/servers/tools.ts'
 
 const NODE = fileURLToPath(new URL('../../support/servers/tool-process.ts', import.meta.url))
+/** The bound only ends a run that hangs. */
+const STARTED_MS = 40_000
 /** Ignores signals, and has a child in a session of its own. */
 const STUBBORN = (name: string) => `
 import os, signal, time
@@ -39,7 +41,7 @@ describe('a node that is killed during a tool', function () {
     })
     const ended = once(node, 'exit')
     try {
-      await until(() => atWork(name).length === 2)
+      await until(() => atWork(name).length >= 2, STARTED_MS)
     } finally {
       node.kill('SIGKILL')
       await ended
@@ -52,7 +54,7 @@ describe('a node that is killed during a tool', function () {
     using folder = temporaryFolder()
     await killDuring(folder.path, 'as-process')
 
-    await until(() => atWork('as-process').length === 0)
+    await until(() => atWork('as-process').length === 0, STARTED_MS)
     const mounts = readFileSync('/proc/self/mounts', 'utf8')
     assert.ok(!mounts.includes(folder.path))
   })
@@ -67,7 +69,7 @@ describe('a node that is killed during a tool', function () {
       stateDir: join(folder.path, 'node'),
     })
     assert.equal(await next?.reap(), 1)
-    await until(() => atWork('in-container').length === 0)
+    await until(() => atWork('in-container').length === 0, STARTED_MS)
     assert.deepEqual(await engine.docker.listContainers({ all: true }), [])
   })
 })
