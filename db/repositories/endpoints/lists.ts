@@ -1,4 +1,5 @@
 import { type ExpressionBuilder, type Kysely, sql } from 'kysely'
+import { TASK_TYPES_BY_KIND } from '../../../domain/actions/kind.ts'
 import type { EndpointFacets, EndpointQuery } from '../../../schemas/endpoint.ts'
 import type { Database } from '../../tables.ts'
 import type { EndpointRow } from '../../tables/models.ts'
@@ -66,12 +67,17 @@ const activeSince = (days: number) =>
 /** Returns a LIKE pattern that matches the text anywhere, with its wildcards escaped. */
 export const containing = (text: string): string => `%${text.replaceAll(/[\\%_]/g, '\\$&')}%`
 
+/** Returns the task types that a filter stands for: `specialist` stands for every kind of specialist. */
+const taskTypesFor = (taskType: string): readonly string[] =>
+  taskType === 'specialist' ? TASK_TYPES_BY_KIND.specialist : [taskType]
+
 /** The filters that also apply to facets. */
 function matches(eb: ExpressionBuilder<Visible, 'e'>, filter: EndpointFilter) {
-  const equals = (['visibility', 'review_status', 'task_type'] as const).flatMap((column) =>
+  const equals = (['visibility', 'review_status'] as const).flatMap((column) =>
     filter[column] === undefined ? [] : [eb(`e.${column}`, '=', filter[column])],
   )
-  const { search, active_since_days: days } = filter
+  const { search, active_since_days: days, task_type: taskType } = filter
+  if (taskType !== undefined) equals.push(eb('e.task_type', 'in', taskTypesFor(taskType)))
   const found = search?.trim()
     ? [
         eb.or(
