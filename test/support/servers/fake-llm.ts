@@ -58,8 +58,8 @@ async function chat(req: IncomingMessage, res: ServerResponse): Promise<void> {
   const {
     stream,
     model = '',
-    user = '{}',
-    fake = JSON.parse(user) as Fake,
+    user = '',
+    fake = user.startsWith('{') ? (JSON.parse(user) as Fake) : {},
     messages = [],
   } = JSON.parse(body) as Asked
   const name = weights.served ?? (weights.echo ? model : 'fake')
