@@ -27,10 +27,11 @@ describe('versions of manifests while gateways are killed', () => {
     const ids: string[] = []
     for (let n = 0; n < TOOLS; n++) ids.push((await buildEndpoint(db, accountId)).id)
     const env = gatewayEnv(database.url, folder)
+    /** The versions of the account's own tools, without those that the platform brings. */
     const versions = async (baseUrl: string): Promise<string[]> => {
       const { body } = await callApi(`${baseUrl}/api/builder/v1/mcp/manifest`, 'GET', { key })
       const tools = body.tools as { kind: string; version: string }[]
-      return tools.filter(({ kind }) => kind !== 'operation').map(({ version }) => version)
+      return tools.filter(({ kind }) => kind === 'trained_model').map(({ version }) => version)
     }
 
     for (let round = 1; round <= 4; round++) {
