@@ -5,7 +5,7 @@ import { Formed } from './forms.ts'
 const JsonObject = Type.Record(Type.String(), Type.Unknown())
 const Field = Formed('^[A-Za-z_][A-Za-z0-9_]{0,62}$', 'must be the name of a field: letters, digits and _')
 
-/** What one run of a tool may use. */
+/** The limits of one run of a tool. */
 const ToolLimits = Type.Object(
   {
     time_s: Type.Number({ minimum: 0.1, maximum: 3_600 }),

@@ -1,7 +1,7 @@
 import type { AccountCaller } from '../http/caller.ts'
 import { mayUse } from '../manifest/tools-of.ts'
 
-/** What an agent can do, with the tools that it needs for that. */
+/** An ability of an agent, with the tools that it needs for that. */
 const WAYS: readonly { tools: readonly string[]; text: string }[] = [
   {
     tools: ['list_endpoints', 'get_endpoint', 'run_inference'],

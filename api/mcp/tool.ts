@@ -43,7 +43,7 @@ export class StartedTask {
 
 export type ToolResult = CallToolResult | InputRequiredResult | StartedTask
 
-/** What agents see of a tool. */
+/** The part of a tool that agents see. */
 export interface ToolDescription {
   readonly title: string
   readonly description: string

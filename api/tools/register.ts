@@ -23,7 +23,7 @@ export async function registerTools({
   for (const { tool } of catalog.tools) {
     const offered = db.transaction().execute(async (trx) => {
       const known = await toolRepository.findTool(trx, tool.slug)
-      // What an operator has removed or replaced stays so.
+      // A tool that an operator has removed or replaced stays so.
       if (known?.origin === 'operator' || known?.removed_at) return
       await offerTool(trx, tool, { origin: 'catalog', now: now() })
     })

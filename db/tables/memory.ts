@@ -87,7 +87,7 @@ export interface TaskMemoryTable {
   namespace_id: string
   snapshot_id: Optional<string>
   outcome: MemoryOutcome
-  /** Why it was denied or unavailable; null otherwise. */
+  /** The reason why it was denied or unavailable; null otherwise. */
   reason: Optional<MemoryReason>
   created_at: Defaulted<Date>
   decided_at: Optional<Date>

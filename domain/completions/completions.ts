@@ -35,7 +35,7 @@ interface ChatChoices {
 /** Turns a chat, whole or in chunks, into a completion. */
 export class CompletionBuilder {
   readonly #frame: object
-  /** What the answer begins with. */
+  /** The text that the answer begins with. */
   #echo: string
 
   constructor(request: CreateCompletion, { taskId, createdAt }: Facts) {

@@ -31,7 +31,7 @@ const WITH_HEAD = 'ForSequenceClassification'
 /** Modules of sentence-transformers that the specialist server knows. */
 const KNOWN_MODULES = new Set(['Transformer', 'Pooling', 'Normalize'])
 
-/** What config.json says about the head of a classifier. */
+/** The head of a classifier, as config.json describes it. */
 export interface Head {
   labels: number
   isMultiLabel: boolean

@@ -2,7 +2,7 @@ import type { ToolKind } from '../../schemas/tool.ts'
 
 type JsonSchema = Record<string, unknown>
 
-/** What callers of a task type send and get, and what its tools and listings show. */
+/** A task type: the input and output of its callers, and the fields that its tools and listings show. */
 export interface TaskType {
   kind: Extract<ToolKind, 'llm' | 'specialist' | 'generative' | 'tool'>
   /** The `model_category` of its endpoints. */

@@ -17,7 +17,7 @@ type Line =
   | { event: 'progress'; percent: number }
   | { event: 'compared'; file: string; difference?: number; problem?: string; passed?: boolean }
 
-/** What a conversion found of the numbers of a file. */
+/** The result of comparing the numbers of a file during a conversion. */
 export type Comparison = Extract<Line, { event: 'compared' }>
 
 export interface ConversionOrder {

@@ -20,7 +20,7 @@ class TurnModel(Protocol):
     """A model that serves one task."""
 
     task: str
-    # What the health check tells about the model.
+    # The facts that the health check tells about the model.
     facts: Mapping[str, Any]
 
     def probe(self, body: Mapping[str, Any]) -> Mapping[str, Any]:

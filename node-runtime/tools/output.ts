@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream'
 
-/** What a program wrote to one stream, up to a limit. */
+/** The bytes that a program wrote to one stream, up to a limit. */
 export interface Written {
   readonly text: Buffer
   /** The bytes beyond the limit, which were not kept. */

@@ -10,7 +10,7 @@ import type { CatalogTool } from '../../schemas/catalog-tool.ts'
 import { EgressProxy } from './egress-proxy.ts'
 import { ToolError } from './tool-error.ts'
 
-/** What a node reaches for its tools. */
+/** The outside systems that a node reaches for its tools. */
 export interface Outside {
   connections: PublicConnections
   /** Returns the beginnings of the addresses of the platform's own storage. */

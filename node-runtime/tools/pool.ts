@@ -28,7 +28,7 @@ export class ToolPool implements AsyncDisposable {
   refill(installed: InstalledTool): void {
     const { slug } = installed.tool
     if (this.#size === 0 || this.#isClosed || this.#starting.has(slug)) return
-    // Where a program cannot be started ahead, the next request says why.
+    // A program that cannot be started ahead says why at the next request.
     const starting = this.#fill(slug, installed)
       .catch(() => {})
       .finally(() => this.#starting.delete(slug))

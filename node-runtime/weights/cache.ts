@@ -46,7 +46,7 @@ export const BASE_PREFIX = 'base/'
 export class WeightsCache {
   readonly #dir: string
   readonly #quotaBytes: number
-  /** What was made of models for their servers. */
+  /** The conversions of models for their servers. */
   readonly #conversions: Conversions
   /** Downloads in progress by digest, so that models which share a blob download it once. */
   readonly #fetching = new Map<string, Promise<void>>()

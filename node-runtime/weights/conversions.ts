@@ -22,7 +22,7 @@ const digestOfFiles = ({ files }: ModelFiles): string => {
 }
 
 /**
- * What was made of models for their servers: a folder for each set of files and recipe. A folder appears only
+ * The conversions of models for their servers: a folder for each set of files and recipe. A folder appears only
  * once it is complete, and stays as long as a model with these files is on the disk.
  */
 export class Conversions {

@@ -278,7 +278,7 @@ describe('housekeeping', () => {
       assert.deepEqual(await left(succeeded), ['2/output/a.png'])
       assert.equal((await left(running)).length, 2)
       const rows = await db.selectFrom('task_upload').select('task_id').orderBy('task_id').execute()
-      // What can still be PUT for is looked at again.
+      // An object that can still be PUT is looked at again.
       assert.deepEqual(new Set(rows.map(({ task_id }) => task_id)), new Set([failed, running]))
     })
 

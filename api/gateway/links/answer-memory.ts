@@ -41,7 +41,7 @@ export class AnswerRoom {
     this.#owner = owner
   }
 
-  /** Whether there is anything to release. */
+  /** True while memory is reserved. */
   get isHeld(): boolean {
     return this.#held !== undefined
   }

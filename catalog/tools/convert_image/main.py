@@ -53,7 +53,7 @@ def convert(given):
         white.paste(image, mask=image.getchannel("A"))
         image = white
     out = io.BytesIO()
-    # What the file says about camera and place is not passed on.
+    # Metadata of the file, such as camera and place, is not passed on.
     image.save(out, kind.upper())
     if out.tell() > MOST_BYTES:
         raise Refused(f"format: the result is larger than {MOST_BYTES >> 20} MB; choose a smaller size or another format")

@@ -124,7 +124,7 @@ const goneAmong = (ids: readonly string[], accountId: string): RawBuilder<unknow
     select from memory_entry e
     where e.id = given.id and e.account_id = ${accountId} and e.superseded_by is null))`
 
-/** What becomes of the memory of a task that goes without. */
+/** The outcome of the memory of a task that goes without. */
 export type WithoutMemory =
   | { outcome: 'unavailable'; reason: Extract<MemoryReason, 'too_late' | 'unreadable'> }
   | { outcome: 'refused'; reason?: undefined }

@@ -18,7 +18,7 @@ class BadModel(Exception):
 
 @dataclass
 class Made:
-    """What a generation made."""
+    """The output of a generation."""
 
     files: list[OutputFile]
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -30,7 +30,7 @@ Prepare = Callable[[Mapping[str, Any]], Callable[[Job], Made]]
 
 @dataclass
 class GenerativeModel:
-    """What serves each task type; the first is the natural task of the weights."""
+    """The pipeline of each task type; the first is the natural task of the weights."""
 
     name: str
     tasks: Mapping[str, Prepare]

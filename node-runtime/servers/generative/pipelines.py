@@ -18,7 +18,7 @@ diffusers.utils.logging.disable_progress_bar()
 
 @dataclass(frozen=True)
 class Served:
-    """How the pipeline of a folder serves a task type: by which class, and in multiples of how many pixels."""
+    """The class with which a pipeline serves a task type, and the number that its sizes in pixels are multiples of."""
 
     pipeline: str
     multiple: int = 8

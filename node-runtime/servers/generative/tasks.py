@@ -1,4 +1,4 @@
-"""What the pipelines of diffusers are asked for each task type, and what is made of their results."""
+"""The requests to the pipelines of diffusers for each task type, and the files made of their results."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ OFFSET_POSITIONS = frozenset({"roberta", "xlm-roberta", "camembert", "mpnet"})
 NO_LIMIT = 1_000_000
 USUAL_TOKENS = 512
 MODES = ("cls", "max", "mean", "mean_sqrt_len_tokens", "lasttoken")
-# How pooling configurations name these modes.
+# The names of these modes in pooling configurations.
 MODE_FIELDS = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
@@ -35,7 +35,7 @@ class BadModel(Exception):
 
 @dataclass(frozen=True)
 class Pooling:
-    """How one vector is made from those of the tokens."""
+    """The way in which one vector is made from those of the tokens."""
 
     modes: tuple[str, ...] = ("mean",)
     has_prompt: bool = True
@@ -44,7 +44,7 @@ class Pooling:
 
 @dataclass(frozen=True)
 class Layout:
-    """What the files of a model say about it."""
+    """The properties of a model that its files declare."""
 
     folder: Path
     config: Mapping[str, Any]
@@ -53,7 +53,7 @@ class Layout:
     is_multi_label: bool
     pooling: Pooling
     max_tokens: int
-    # Whether the model is told which of two texts a token is of.
+    # True when the model is told which of two texts a token is of.
     has_types: bool
     lowercases: bool
     prompts: Mapping[str, str]
@@ -63,12 +63,12 @@ class Layout:
 
     @property
     def has_head(self) -> bool:
-        """Whether the model classifies."""
+        """True when the model classifies."""
         return bool(self.labels)
 
     @property
     def ranks(self) -> bool:
-        """Whether the head is one score of a pair of texts."""
+        """True when the head is one score of a pair of texts."""
         return len(self.labels) == 1 and not self.is_multi_label
 
 

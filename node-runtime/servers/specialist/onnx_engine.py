@@ -12,7 +12,7 @@ KNOWN_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
 INTEGERS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 HIDDEN = ("last_hidden_state", "token_embeddings")
 FATAL = 4
-# What onnxruntime raises for a file that is no graph, whatever the machine.
+# Errors that onnxruntime raises for a file that is no graph, whatever the machine.
 UNREADABLE = tuple(
     getattr(onnxruntime.capi.onnxruntime_pybind11_state, name)
     for name in ("InvalidProtobuf", "InvalidGraph", "InvalidArgument", "NotImplemented")

@@ -49,7 +49,7 @@ class TextModel:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the health check tells about the model."""
+        """The facts that the health check tells about the model."""
         return {"tasks": list(self.tasks), "max_tokens": self._tokenization.max_tokens}
 
     def _forward(self, texts: Sequence[Tokens]) -> list[Any]:

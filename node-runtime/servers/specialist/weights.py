@@ -8,7 +8,7 @@ from pathlib import Path
 from specialist.engine import Engine
 from specialist.layout import BadModel, Layout
 
-# Where a repository keeps its own file, and where a conversion puts one.
+# The places of a repository's own file and of a converted one.
 PLACES = ("onnx/model.onnx", "model.onnx")
 
 

@@ -32,7 +32,7 @@ class SpeechModel:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the health check tells about the model."""
+        """The facts that the health check tells about the model."""
         return {"languages": len(self._languages)}
 
     def probe(self, body: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""How models of translation are told from which language to which: by a code before the text and another as the
+"""Models of translation are told their languages in several ways: by a code before the text and another as the
 first token of the translation (M2M100, NLLB, mBART), by a mark in the text (some Marian models), or not at all."""
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ const SMALL = { width: 64, height: 64 }
 const PICTURE = String(GENERATIVE_TASK_TYPES['image-to-3d']?.warmup_input?.image_url)
 const pictureBytes = () => Buffer.from(PICTURE.split(',')[1] ?? '', 'base64')
 
-/** How files of each type begin. */
+/** The first bytes of files of each type. */
 const BEGINNINGS: Record<string, string> = {
   'image/png': '89504e47',
   'audio/wav': '52494646',

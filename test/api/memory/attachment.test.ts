@@ -220,7 +220,7 @@ describe('memory of requests', () => {
     const events = await db.selectFrom('event').selectAll().where('account_id', '=', accountId).execute()
     const said = JSON.stringify([errors, rows, events])
     assert.doesNotMatch(said, /quoted fact|Notes remembered/)
-    // What the model says of a request without memory is passed on.
+    // The model's answer to a request without memory is passed on.
     assert.match(said, /my question/)
     assert.match(said, /its own words are not shown/)
   })

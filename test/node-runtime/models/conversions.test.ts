@@ -102,7 +102,7 @@ describe('the conversion of a model', function () {
       process.kill((await conversion?.pid()) ?? 0, 'SIGKILL')
       await assert.rejects(load, (err: unknown) => err instanceof ModelUnavailableError)
     }
-    // What a node that was killed leaves behind.
+    // Containers and processes that a killed node leaves behind.
     await mkdir(join(dir.path, 'weights', 'converted', 'torn.part'), { recursive: true })
     await using node = await start({ dir: dir.path })
 

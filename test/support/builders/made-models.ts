@@ -20,7 +20,7 @@ export const flagsOf = (options: object): string[] =>
 /** A folder that a Python program fills. */
 export interface Making {
   program: string
-  /** What the result depends on, beside the program itself. */
+  /** The inputs that the result depends on, beside the program itself. */
   inputs: readonly string[]
   /** The arguments of the program, for a folder to fill. */
   args: (folder: string) => string[]

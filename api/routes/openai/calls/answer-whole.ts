@@ -11,13 +11,13 @@ import type { Services } from '../../../services.ts'
 import { linkRequest, type ModelCall, naming, TASK_HEADER } from './model-call.ts'
 import { NodePicker } from './node-picker.ts'
 
-/** What clients are sent of a model's response, and the tokens that it took. */
+/** The part of a model's response that clients are sent, and the tokens that it took. */
 export interface ReadAnswer {
   body: Buffer
   tokens: number
 }
 
-/** How one kind of call is sent and read. */
+/** The way in which one kind of call is sent and read. */
 export interface CallOptions {
   /** Returns the body for a node of this version. It is asked again for each node that is tried. */
   bytesFor: (version: string) => Buffer | Promise<Buffer>

@@ -24,7 +24,7 @@ export interface ModelCall {
   readonly disconnect: ClientDisconnect
 }
 
-/** What a route knows of a call once its endpoint is found. */
+/** A call as its route knows it once the endpoint is found. */
 type Found = Pick<ModelCall, 'endpoint' | 'path' | 'body' | 'disconnect'> & { caller: AccountCaller }
 
 /**

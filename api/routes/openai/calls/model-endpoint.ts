@@ -5,7 +5,7 @@ import { isUuid } from '../../../../domain/uuid.ts'
 import { checkCallable } from '../../../inference/admission.ts'
 import type { Services } from '../../../services.ts'
 
-/** What a route needs of an endpoint. */
+/** The requirements of a route for an endpoint. */
 export interface Purpose {
   /** Returns whether endpoints of this task type can answer the route. */
   serves: (taskType: string) => boolean

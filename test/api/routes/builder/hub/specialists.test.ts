@@ -130,7 +130,7 @@ describe('specialists on the hub', () => {
       ['acme/long', 'embeddings', /LongformerModel is no encoder/],
       ['acme/dense', 'embeddings', /wants the module Dense/],
     ] as const) {
-      // What is imported already is answered again, so a refusal needs an account without it.
+      // A repository that is imported already is answered again, so a refusal needs an account without it.
       const other = await api.account()
       const { status, body } = await api.call('POST', '/api/builder/v1/models/hf/register', {
         key: other.key,
