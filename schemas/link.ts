@@ -32,7 +32,7 @@ export type FrameType = (typeof FRAME)[keyof typeof FRAME]
 export const LINK_VERSION = 2
 export const LINK_HEADER = 'x-hearth-link'
 /** The features that the `needs` of a stream may name for this version. */
-export const KNOWN_NEEDS: ReadonlySet<string> = new Set()
+export const KNOWN_NEEDS: ReadonlySet<string> = new Set(['files'])
 
 /**
  * Features that the receiver of a stream must know. A receiver that does not know one ends that stream, and only that
@@ -71,6 +71,14 @@ export const StateBody = Type.Object({
 })
 export type StateBody = Static<typeof StateBody>
 
+/** A field of an input that names a file, which the node fetches because model servers have no network. */
+export const InputFile = Type.Object({
+  field: Type.String(),
+  /** Where the node reads a file that was uploaded to the platform; others are at the public address in the field. */
+  url: Type.Optional(Type.String()),
+})
+export type InputFile = Static<typeof InputFile>
+
 /** Sent by a gateway. The body is in this frame; with `more` it continues in data frames. */
 export const RequestMeta = Type.Object({
   model_key: Type.String(),
@@ -78,8 +86,10 @@ export const RequestMeta = Type.Object({
   method: Type.Optional(Type.String()),
   content_type: Type.Optional(Type.String()),
   more: Type.Optional(Type.Boolean()),
-  /** Requests of one caller to tools have the same one, so that a node can give every caller its turn. */
+  /** Requests of one caller to tools, or with files, have the same one, so that a node can give every caller its turn. */
   turn: Type.Optional(Type.String()),
+  /** The node replaces these fields by `data:` URLs before the model server is asked; needs `files`. */
+  files: Type.Optional(Type.Array(InputFile)),
   needs: Needs,
 })
 export type RequestMeta = Static<typeof RequestMeta>

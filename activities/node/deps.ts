@@ -2,12 +2,12 @@ import type { ControlClient } from '../../node-runtime/control/client.ts'
 import type { Spool } from '../../node-runtime/control/spool.ts'
 import type { WorkRegistry } from '../../node-runtime/control/work-registry.ts'
 import type { MemoryLedger } from '../../node-runtime/memory/ledger.ts'
+import type { InputFiles } from '../../node-runtime/models/input-files.ts'
 import type { ModelManager } from '../../node-runtime/models/manager.ts'
 import type { ProcessDriver } from '../../node-runtime/processes/process-driver.ts'
 import type { Tools } from '../../node-runtime/tools/tools.ts'
 import type { WeightsCache } from '../../node-runtime/weights/cache.ts'
 import type { Catalog } from '../../platform/catalog.ts'
-import type { PublicConnections } from '../../platform/egress/public-connections.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { SchemaChecks } from '../../platform/schema-checks/checks.ts'
 import type { NodeInventory } from '../../schemas/node.ts'
@@ -31,8 +31,8 @@ export interface NodeDeps {
   readonly memory: MemoryLedger
   /** Logs and losses of jobs, on disk until a gateway has stored them. */
   readonly spool: Spool
-  /** Connects to addresses that callers give. */
-  readonly connections: PublicConnections
+  /** Fetches the files of inputs. */
+  readonly inputs: InputFiles
   /** Validates responses against schemas that callers wrote. */
   readonly schemaChecks: SchemaChecks
   /** Aborts when this node stops or drains. Trainers then write a checkpoint, and their activities fail as retryable. */

@@ -1,6 +1,6 @@
 import * as nodeLoadRepository from '../../db/repositories/nodes/loads.ts'
 import type { TaskRow } from '../../db/tables/inference.ts'
-import { usesFiles } from '../../domain/task-types/index.ts'
+import { makesFiles } from '../../domain/task-types/index.ts'
 import { Cancellation } from '../../platform/async/cancellation.ts'
 import type { InferResponse } from '../../schemas/inference-task.ts'
 import { emit } from '../events.ts'
@@ -45,7 +45,7 @@ export async function inferSync(
   const work = new Cancellation()
   let isWaiting = true
   disconnect.addEventListener('abort', () => isWaiting && work.abort())
-  if (usesFiles(draft.endpoint.task_type)) return answerFromTask(services, draft, options, began)
+  if (makesFiles(draft.endpoint.task_type)) return answerFromTask(services, draft, options, began)
   const asked = askWarm(services, draft, work, services.memory.forRequest(draft))
   try {
     const answer = await firstOf(asked, timeoutMs)

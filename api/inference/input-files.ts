@@ -4,25 +4,62 @@ import { inputKey } from '../../domain/object-keys.ts'
 import { filesOf } from '../../domain/task-types/index.ts'
 import { isUuid } from '../../domain/uuid.ts'
 import { INPUT_URL_LIFETIME_S } from '../../schemas/inference-task.ts'
+import type { InputFile } from '../../schemas/link.ts'
 import type { TaskClaim } from '../../schemas/task-claim.ts'
 import type { Services } from '../services.ts'
 
-/**
- * Returns new URLs for the files of a task's input that its account has uploaded. What an address names is looked up, and
- * nothing is fetched from it, so it does not matter where it leads.
- */
+type Owned = Pick<TaskRow, 'account_id' | 'input'>
+
+/** Returns new URLs for the files of a task's input that its account has uploaded. */
 export async function uploadedFilesOf(
-  { db, objects }: Pick<Services, 'db' | 'objects'>,
-  { account_id, input }: Pick<TaskRow, 'account_id' | 'input'>,
+  services: Pick<Services, 'db' | 'objects'>,
+  owned: Owned,
   taskType: string,
 ): Promise<TaskClaim['files']> {
   const fields = filesOf(taskType)
-  if (fields.length === 0 || !input) return undefined
+  if (fields.length === 0 || !owned.input) return undefined
+  return signUploads(services, owned.account_id, addressesIn(owned.input, fields))
+}
+
+/** Returns the files of an input that the node has to fetch: uploads with new URLs, and public addresses. */
+export async function filesToFetch(
+  services: Pick<Services, 'db' | 'objects'>,
+  { account_id, input }: { account_id: string; input: Buffer },
+  fields: readonly string[],
+): Promise<InputFile[]> {
+  const addresses = addressesIn(input, fields)
+  if (addresses.length === 0) return []
+  const uploads = await signUploads(services, account_id, addresses)
+  return addresses.map(({ field }) => uploads.find((upload) => upload.field === field) ?? { field })
+}
+
+/** A field of an input and the address that it holds. */
+interface Address {
+  field: string
+  url: string
+}
+
+function addressesIn(input: Buffer, fields: readonly string[]): Address[] {
   const value = JSON.parse(input.toString()) as Record<string, unknown>
-  const named = fields.flatMap((field) => {
-    const id = uploadNamedBy(value[field], account_id)
+  return fields.flatMap((field) => {
+    const url = value[field]
+    return typeof url === 'string' && !url.startsWith('data:') ? [{ field, url }] : []
+  })
+}
+
+/**
+ * What an address names is looked up, and nothing is fetched from it, so it does not matter where it leads.
+ */
+async function signUploads(
+  { db, objects }: Pick<Services, 'db' | 'objects'>,
+  account_id: string,
+  addresses: readonly Address[],
+): Promise<Address[]> {
+  const named = addresses.flatMap(({ field, url }) => {
+    const id = uploadNamedBy(url, account_id)
     return id === undefined ? [] : [{ field, id }]
   })
+  if (named.length === 0) return []
   const stored = await uploadedInputRepository.findUploadedInputs(
     db,
     account_id,
@@ -38,8 +75,8 @@ export async function uploadedFilesOf(
 }
 
 /** Returns the id of the upload that a URL of `upload-input` is for. */
-function uploadNamedBy(url: unknown, accountId: string): string | undefined {
-  if (typeof url !== 'string' || url.startsWith('data:') || !URL.canParse(url)) return undefined
+function uploadNamedBy(url: string, accountId: string): string | undefined {
+  if (!URL.canParse(url)) return undefined
   const path = decodeURIComponent(new URL(url).pathname)
   const id = path.split('/').at(-1) ?? ''
   return isUuid(id) && path.endsWith(`/${inputKey(accountId, id)}`) ? id : undefined

@@ -1,15 +1,17 @@
 import { CHAT_PATH, isChatCapable, tokensIn } from '../../domain/chat/chat.ts'
 import { faultWithMemory, isInputRefused, modelFault } from '../../domain/models/answer.ts'
-import { namesModel } from '../../domain/task-types/index.ts'
+import { filesOf, namesModel } from '../../domain/task-types/index.ts'
 import { inferPathOf } from '../../domain/task-types/infer-path.ts'
 import { isToolKey } from '../../domain/tools/catalog.ts'
 import { spliceMembers } from '../../platform/json-bytes.ts'
+import type { InputFile } from '../../schemas/link.ts'
 import type { AnswerRoom } from '../gateway/links/answer-memory.ts'
 import type { LinkAnswer } from '../gateway/links/buffered-response.ts'
 import { type Aborting, LinkError } from '../gateway/links/link-request.ts'
 import type { RequestMemory } from '../memory/memory.ts'
 import type { Services } from '../services.ts'
 import type { Admitted } from './admission.ts'
+import { filesToFetch } from './input-files.ts'
 import { turnOf } from './tool-nodes.ts'
 
 /** The result of a warm model, for the row of its task. */
@@ -45,7 +47,7 @@ const ELSEWHERE = new Set(['model_cold', 'no_capacity', 'link_lost', 'unsupporte
  * is sent again without.
  */
 export async function askWarm(
-  services: Pick<Services, 'links' | 'catalog' | 'now'>,
+  services: Pick<Services, 'links' | 'catalog' | 'now' | 'db' | 'objects'>,
   { endpoint, accountId, input }: Admitted,
   signal: Aborting,
   memory?: RequestMemory,
@@ -55,6 +57,8 @@ export async function askWarm(
   const template = catalog.profile(endpoint.runtime_profile)?.infer_path ?? usual
   const path = inferPathOf(template, endpoint.task_type)
   const exclude = new Set<string>()
+  const fields = filesOf(endpoint.task_type)
+  let files: InputFile[] | undefined
   const { model_key, runtime_profile, memory_mb } = endpoint
   while (exclude.size < MAX_TRIES) {
     const need = {
@@ -70,13 +74,23 @@ export async function askWarm(
     if (!chosen) return undefined
 
     const nodeId = chosen.node_id
+    if (fields.length > 0) files ??= await filesToFetch(services, { account_id: accountId, input }, fields)
     const body = memory ? await memory.addTo(input) : input
     const startedAt = now()
     const began = performance.now()
     links.placement.addPending(nodeId, 1)
     try {
-      const turn = isToolKey(model_key) ? turnOf(accountId) : undefined
-      const request = { accountId, modelKey: model_key, path, body, deadlineMs: DEADLINE_MS, signal, turn }
+      const turn = isToolKey(model_key) || files?.length ? turnOf(accountId) : undefined
+      const request = {
+        accountId,
+        modelKey: model_key,
+        path,
+        body,
+        files,
+        deadlineMs: DEADLINE_MS,
+        signal,
+        turn,
+      }
       const answer = await links.ask(nodeId, request)
       if (memory?.isGiven && isInputRefused(answer.head.status)) {
         answer.room.release()

@@ -20,6 +20,7 @@ type Needs = Pick<
   | 'now'
   | 'loads'
   | 'outbox'
+  | 'objects'
 >
 
 /** Opens the memory of accounts where the setting asks for it; what works in the background is added to the stack. */

@@ -39,11 +39,10 @@ export const namesModel = (taskType: string): boolean =>
 export const filesOf = (taskType: string): readonly string[] => taskTypeOf(taskType)?.files ?? []
 
 /**
- * Returns whether requests of a task type take or make files. They go as tasks from the beginning, because only the
- * holder of a lease fetches and stores files.
+ * Returns whether requests of a task type make files. They go as tasks from the beginning, because only the holder of a
+ * lease stores files.
  */
-export const usesFiles = (taskType: string): boolean =>
-  taskTypeOf(taskType)?.kind === 'generative' || filesOf(taskType).length > 0
+export const makesFiles = (taskType: string): boolean => taskTypeOf(taskType)?.kind === 'generative'
 
 /** Returns the first request to a new server of a task type; undefined when that is the example of its version. */
 export const warmupInputOf = (taskType: string): Record<string, unknown> | undefined =>

@@ -25,6 +25,7 @@ import type { Identity } from '../control/identity.ts'
 import type { Spool } from '../control/spool.ts'
 import type { WorkRegistry } from '../control/work-registry.ts'
 import { emit } from '../events.ts'
+import type { InputFiles } from '../models/input-files.ts'
 import type { ModelManager } from '../models/manager.ts'
 import type { Tools } from '../tools/tools.ts'
 import { ServeRequest, type Serving } from './serve-request.ts'
@@ -50,6 +51,7 @@ export interface GatewayLinkOptions {
   inventory: NodeInventory
   models: ModelManager
   tools: Tools
+  inputs: InputFiles
   spool: Spool
   work: WorkRegistry
   report: () => NodeReport
@@ -209,16 +211,25 @@ export class GatewayLink {
   #serve(stream: number, meta: RequestMeta, body: Buffer): void {
     const channel = this.#channel
     if (!channel) return
-    const { models, tools } = this.#options
+    const { models, tools, inputs } = this.#options
     if (tools.has(meta.model_key)) return this.#serveTool(channel, stream, meta, body)
     const use = models.use(meta.model_key)
     if (!use) return this.#refuse(stream, 'model_cold', 'the model is not loaded on this node')
 
-    const { path, method = 'POST', content_type: contentType = 'application/json' } = meta
-    const request = { path, method, contentType, body }
-    const serving = new ServeRequest(channel, stream, use, () => this.#serving.delete(stream))
+    const { path, method = 'POST', content_type: contentType = 'application/json', files, turn } = meta
+    const place = files && inputs.enter()
+    if (files && !place) {
+      use[Symbol.dispose]()
+      return this.#refuse(stream, 'no_capacity', 'this node is fetching the files of other requests')
+    }
+    const serving = new ServeRequest(channel, stream, use, () => {
+      place?.[Symbol.dispose]()
+      this.#serving.delete(stream)
+    })
     this.#serving.set(stream, serving)
-    serving.start(request)
+    const request = { path, method, contentType }
+    if (!files) return serving.start({ ...request, body })
+    void serving.startWith(request, (signal) => inputs.fetch({ files, owner: turn ?? '' }, body, signal))
   }
 
   #serveTool(

@@ -2,6 +2,7 @@ import type { Dispatcher } from 'undici'
 import { CHAT_PATH, tokensOf } from '../../domain/chat/chat.ts'
 import type { LinkChannel } from '../../platform/link/channel.ts'
 import { FRAME, type HeadMeta, MAX_CHUNK } from '../../schemas/link.ts'
+import { InputFileError } from '../models/input-files.ts'
 import type { ModelUse } from '../models/manager.ts'
 import { withoutPaths } from '../models/without-paths.ts'
 import { ServedName } from './served-name.ts'
@@ -42,6 +43,7 @@ export class ServeRequest implements Serving, Dispatcher.DispatchHandler {
   #short: Buffer[] | undefined = []
   #shortBytes = 0
   #isOver = false
+  #fetching: AbortController | undefined
 
   constructor(channel: LinkChannel, stream: number, use: ModelUse, onDone: () => void) {
     this.#channel = channel
@@ -66,9 +68,24 @@ export class ServeRequest implements Serving, Dispatcher.DispatchHandler {
     )
   }
 
+  /** Starts once the files of the request have been fetched into its body. */
+  async startWith(
+    request: Omit<ServedRequest, 'body'>,
+    fetchBody: (signal: AbortSignal) => Promise<Buffer>,
+  ): Promise<void> {
+    this.#fetching = new AbortController()
+    try {
+      const body = await fetchBody(this.#fetching.signal)
+      if (!this.#isOver) this.start({ ...request, body })
+    } catch (err) {
+      if (!this.#isOver) this.#failBefore(err)
+    }
+  }
+
   /** Closes the connection to the model server at once, because the caller has left. */
   abort(): void {
     this.#over()
+    this.#fetching?.abort()
     this.#controller?.abort(new Error('cancelled by the gateway'))
   }
 
@@ -107,6 +124,20 @@ export class ServeRequest implements Serving, Dispatcher.DispatchHandler {
     const message = `the model server broke off: ${err.message}`
     const code = isUnreached(err) ? 'model_cold' : 'internal'
     this.#channel.send(FRAME.error, this.#stream, JSON.stringify({ code, message }))
+    this.#over()
+  }
+
+  /** A file that may be had later is fetched by a task, which tries again. */
+  #failBefore(err: unknown): void {
+    const message = err instanceof Error ? err.message : String(err)
+    if (err instanceof InputFileError && !err.retryable) {
+      const head: HeadMeta = { status: 422, content_type: 'application/json' }
+      const told = Buffer.from(JSON.stringify({ error: { message } }))
+      this.#channel.end(this.#stream, JSON.stringify(head), told)
+    } else {
+      this.#channel.forget(this.#stream)
+      this.#channel.send(FRAME.error, this.#stream, JSON.stringify({ code: 'no_capacity', message }))
+    }
     this.#over()
   }
 

@@ -6,6 +6,7 @@ import type { PublicConnections } from '../../platform/egress/public-connections
 import { downloadPublic, TooLarge } from '../../platform/egress/public-download.ts'
 import { SendError, type SendFailure } from '../../platform/egress/public-sender.ts'
 import { MAX_INPUT_BYTES } from '../../schemas/inference-task.ts'
+import type { InputFile } from '../../schemas/link.ts'
 import type { TaskClaim } from '../../schemas/task-claim.ts'
 
 const DATA_URL = /^data:[^,]{0,200};base64,/
@@ -38,31 +39,59 @@ export interface FileSources {
   workDir: string
 }
 
-type Claimed = Pick<TaskClaim, 'task_type' | 'files' | 'task_id'>
+export interface FilesOfInput {
+  /** The fields that hold addresses, with the URLs of uploads. */
+  files: readonly InputFile[]
+  /** Tells whose names are looked up. */
+  owner: string
+}
 
-/**
- * Returns the input with the files of its addresses as `data:` URLs, because model servers have no network. Uploads come
- * from the platform's own storage; other addresses must be public ones.
- */
-export async function withFiles(
-  sources: FileSources,
-  { task_type = '', files = [], task_id }: Claimed,
-  body: Buffer,
-  signal: AbortSignal,
-): Promise<Buffer> {
-  const fields = filesOf(task_type)
-  if (fields.length === 0) return body
-  const input = JSON.parse(body.toString()) as Record<string, unknown>
-  for (const field of fields) {
-    const value = input[field]
-    if (typeof value !== 'string' || DATA_URL.test(value)) continue
-    const uploaded = files.find((file) => file.field === field)
-    const bytes = uploaded
-      ? await fetchUpload(field, uploaded.url, signal)
-      : await fetchPublic(sources, { field, url: value, owner: task_id }, signal)
-    input[field] = PREFIX + bytes.toString('base64')
+/** Returns the fields of a claimed task that may hold addresses. */
+export const filesOfClaim = ({ task_type = '', files = [], task_id }: TaskClaim): FilesOfInput => ({
+  files: filesOf(task_type).map((field) => files.find((file) => file.field === field) ?? { field }),
+  owner: task_id,
+})
+
+/** A file is held twice at most, as it came and as base64, so this many take 700 MB in the worst case. */
+const MOST_REQUESTS = 4
+
+/** Fetches the files of inputs, because model servers have no network. */
+export class InputFiles {
+  readonly #sources: FileSources
+  #requests = 0
+
+  constructor(sources: FileSources) {
+    this.#sources = sources
   }
-  return Buffer.from(JSON.stringify(input))
+
+  /**
+   * Takes a place for a request that came over a link until it is disposed; undefined when all are taken. What finds no
+   * place goes as a task, which waits for a slot of the node.
+   */
+  enter(): Disposable | undefined {
+    if (this.#requests >= MOST_REQUESTS) return undefined
+    this.#requests += 1
+    return { [Symbol.dispose]: () => void (this.#requests -= 1) }
+  }
+
+  /**
+   * Returns the input with its files as `data:` URLs. Uploads come from the platform's own storage; other addresses must
+   * be public ones. Throws an `InputFileError`.
+   */
+  async fetch({ files, owner }: FilesOfInput, body: Buffer, signal: AbortSignal): Promise<Buffer> {
+    if (files.length === 0) return body
+    const input = JSON.parse(body.toString()) as Record<string, unknown>
+    for (const { field, url } of files) {
+      const value = input[field]
+      if (typeof value !== 'string' || DATA_URL.test(value)) continue
+      const bytes =
+        url === undefined
+          ? await fetchPublic(this.#sources, { field, url: value, owner }, signal)
+          : await fetchUpload(field, url, signal)
+      input[field] = PREFIX + bytes.toString('base64')
+    }
+    return Buffer.from(JSON.stringify(input))
+  }
 }
 
 async function fetchUpload(field: string, url: string, signal: AbortSignal): Promise<Buffer> {

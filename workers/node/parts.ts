@@ -13,6 +13,7 @@ import { Links } from '../../node-runtime/link/links.ts'
 import { MemoryLedger } from '../../node-runtime/memory/ledger.ts'
 import { MeasuredMemory } from '../../node-runtime/memory/measured.ts'
 import { memoryMeter } from '../../node-runtime/memory/meter.ts'
+import { InputFiles } from '../../node-runtime/models/input-files.ts'
 import { ModelManager } from '../../node-runtime/models/manager.ts'
 import { Pins } from '../../node-runtime/models/pins.ts'
 import { ContainerDriver } from '../../node-runtime/processes/container-driver.ts'
@@ -47,7 +48,7 @@ export interface NodeParts {
   spool: Spool
   work: WorkRegistry
   schemaChecks: SchemaChecks
-  connections: PublicConnections
+  inputs: InputFiles
   links: Links
   pythonOf: (environment: string, tell?: (line: string) => void) => Promise<string>
   /** Aborts installations of environments that no load waits for, and the reading of operators' tools. */
@@ -145,6 +146,10 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
   })
   await models.init()
   const report = reporter({ catalog, memory, models, tools, work, environments, isDraining })
+  const workDir = join(dir, 'work')
+  // These files belong to attempts that an earlier run did not end; each attempt downloads its own.
+  await rm(workDir, { recursive: true, force: true })
+  const inputs = new InputFiles({ connections, workDir })
   const home = required(config, 'HEARTH_GATEWAY_URL')
   const links = new Links({
     home,
@@ -153,6 +158,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     inventory,
     models,
     tools,
+    inputs,
     spool,
     work,
     report,
@@ -172,9 +178,6 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
   const preparing = new AbortController()
   void followTools(tools, { control, log, signal: preparing.signal })
   void environments.prepare(config.HEARTH_NODE_PREPARE, preparing.signal)
-  const workDir = join(dir, 'work')
-  // These files belong to attempts that an earlier run did not end; each attempt downloads its own.
-  await rm(workDir, { recursive: true, force: true })
   return {
     identity,
     inventory,
@@ -190,7 +193,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     spool,
     work,
     schemaChecks: new SchemaChecks(),
-    connections,
+    inputs,
     links,
     pythonOf,
     preparing,

@@ -8,7 +8,7 @@ import { inferPathOf } from '../../../domain/task-types/infer-path.ts'
 import { ControlError } from '../../../node-runtime/control/client.ts'
 import { type KeptLease, keepLease } from '../../../node-runtime/control/lease-keeper.ts'
 import { uploadOutputs } from '../../../node-runtime/control/task-outputs.ts'
-import { InputFileError, withFiles } from '../../../node-runtime/models/input-files.ts'
+import { filesOfClaim, InputFileError } from '../../../node-runtime/models/input-files.ts'
 import { type ModelUse, ModelUnavailableError } from '../../../node-runtime/models/manager.ts'
 import { OUTPUT_TYPE, OutputError, readOutput } from '../../../node-runtime/models/output-stream.ts'
 import { withoutPaths } from '../../../node-runtime/models/without-paths.ts'
@@ -183,13 +183,13 @@ async function storeOutput(
 
 /** Reads the input of a task, with its files. */
 async function readInput(
-  { connections, workDir }: NodeDeps,
+  { inputs }: NodeDeps,
   claim: TaskClaim,
   signal: AbortSignal,
 ): Promise<{ body: Buffer; hasMemory: boolean }> {
   const { body, hasMemory } = await fetchInput(claim.input_url, signal)
   try {
-    return { body: await withFiles({ connections, workDir }, claim, body, signal), hasMemory }
+    return { body: await inputs.fetch(filesOfClaim(claim), body, signal), hasMemory }
   } catch (err) {
     if (err instanceof InputFileError) throw new InferenceError(err.message, err.retryable)
     throw err

@@ -1,3 +1,5 @@
+import type { InputFile } from '../../../schemas/link.ts'
+
 /** The reasons for which a request over a link fails. */
 export type LinkFault =
   | 'model_cold'
@@ -33,8 +35,10 @@ export interface LinkRequest {
   path: string
   body: Buffer
   contentType?: string
-  /** Tells the requests of one caller to a tool from those of others. */
+  /** Tells the requests of one caller from those of others, where the node gives callers their turns. */
   turn?: string | undefined
+  /** The files of the body that the node fetches; none when empty or absent. */
+  files?: readonly InputFile[] | undefined
   /** The request is cancelled on the node after this time. */
   deadlineMs?: number
   /** The signal of one request of a caller; it does not outlive that request. */

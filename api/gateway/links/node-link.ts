@@ -165,10 +165,13 @@ export class NodeLink {
     }
   }
 
-  #sendRequest(stream: number, { modelKey, path, body, contentType = JSON_TYPE, turn }: LinkRequest): void {
+  #sendRequest(stream: number, request: LinkRequest): void {
+    const { modelKey, path, body, contentType = JSON_TYPE, turn, files } = request
     const more = body.length > MAX_CHUNK
     const common = { model_key: modelKey, path, content_type: contentType, more }
-    const meta = turn === undefined ? this.#meta(common) : JSON.stringify({ ...common, turn })
+    const own = { turn, ...(files?.length && { files, needs: ['files'] }) }
+    const isCommon = turn === undefined && !files?.length
+    const meta = isCommon ? this.#meta(common) : JSON.stringify({ ...common, ...own })
     if (!more) return this.#channel.send(FRAME.request, stream, meta, body)
     this.#channel.send(FRAME.request, stream, meta)
     this.#channel.write(stream, body)

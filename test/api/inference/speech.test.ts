@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { WorkflowNotFoundError } from '@temporalio/client'
 import { AdminClient } from '../../../cli/admin-client.ts'
 import { importModel } from '../../../cli/commands/models.ts'
 import type { ImportedModel } from '../../../schemas/model-import.ts'
@@ -63,6 +64,21 @@ describe('speech to text', function () {
         assert.ok(quiet >= 0 && quiet <= 1)
       }
     }
+  })
+
+  it('fetches uploads for a warm model without a task queue, and beyond a few at once with one', async () => {
+    const url = await upload(wav(2))
+    const alone = await infer({ audio_url: url })
+    const together = await Promise.all(Array.from({ length: 7 }, () => infer({ audio_url: url })))
+
+    assert.equal(alone.body.status, 'succeeded', alone.text)
+    await assert.rejects(world.workflow(alone.body.task_id).describe(), WorkflowNotFoundError)
+    for (const { body, text } of together) {
+      assert.equal(body.status, 'succeeded', text)
+      assert.equal(body.result.duration_s, 2)
+    }
+    const stored = await world.task(alone.body.task_id)
+    assert.deepEqual(stored.result, alone.body.result)
   })
 
   it('makes up no text in silence', async () => {

@@ -45,7 +45,7 @@ describe('links of a node', () => {
 
   it('go back to the configured gateway when none of the list has answered for a while', async () => {
     using gateway = await startTeller([NOBODY])
-    const { identity, inventory, models, tools, spool, work } = node.parts
+    const { identity, inventory, models, tools, inputs, spool, work } = node.parts
     const told: string[][] = []
     const links = new Links({
       home: gateway.url,
@@ -56,6 +56,7 @@ describe('links of a node', () => {
       inventory,
       models,
       tools,
+      inputs,
       spool,
       work,
       log: createLogger('test', 'silent'),

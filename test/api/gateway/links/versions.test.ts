@@ -126,7 +126,7 @@ describe('a link between versions', () => {
       sockets.on('headers', (all) => all.push(...headers))
       server.listen(0, '127.0.0.1')
       await once(server, 'listening')
-      const { identity, models, tools, spool, work } = node.parts
+      const { identity, models, tools, inputs, spool, work } = node.parts
       const opened = once(sockets, 'connection')
       const link = new GatewayLink({
         url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
@@ -134,6 +134,7 @@ describe('a link between versions', () => {
         inventory: INVENTORY,
         models,
         tools,
+        inputs,
         spool,
         work,
         report: () => reportOf(),
