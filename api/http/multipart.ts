@@ -23,13 +23,15 @@ export interface MultipartForm<F extends TSchema, T> {
   /** The name of the one file that the form must have. */
   file: string
   limit: FileLimit
-  /** The other fields: text, coerced. */
+  /** The other fields: text, coerced. A name that ends in `[]` may stand several times, and is a list. */
   fields: F
   /** Consumes the file while it arrives; fields may come after it. */
   consume: (file: UploadedFile) => Promise<T>
   /** Undoes `consume` when something later in the form is wrong. */
   discard?: (taken: T) => Promise<void>
 }
+
+type Fields = Record<string, string | string[]>
 
 const checks = new WeakMap<TSchema, Check>()
 
@@ -48,14 +50,14 @@ export async function readMultipart<F extends TSchema, T>(
   }
 }
 
-function checkFields<F extends TSchema>(schema: F, fields: Record<string, string>): Static<F> {
+function checkFields<F extends TSchema>(schema: F, fields: Fields): Static<F> {
   let check = checks.get(schema)
   if (!check) checks.set(schema, (check = textCheck('body', schema)))
   return check(fields) as Static<F>
 }
 
 class FormParts<T> {
-  readonly fields: Record<string, string> = Object.create(null) as Record<string, string>
+  readonly fields: Fields = Object.create(null) as Fields
   readonly #req: IncomingMessage
   readonly #form: MultipartForm<TSchema, T>
   readonly #end = Promise.withResolvers<void>()
@@ -110,7 +112,11 @@ class FormParts<T> {
     if (value.includes('\u0000'))
       this.#end.reject(invalid(['body', name], 'must not hold the character NUL', 'text'))
     if (valueTruncated) this.#end.reject(invalid(['body', name], 'is longer than 64 KiB', 'too_long'))
-    this.fields[name] = value
+    const known = this.fields[name]
+    if (Array.isArray(known)) known.push(value)
+    else if (name.endsWith('[]')) this.fields[name] = [value]
+    else if (known === undefined) this.fields[name] = value
+    else this.#end.reject(invalid(['body', name], 'stands twice'))
   }
 
   #file(name: string, stream: Readable, { filename = '', mimeType }: busboy.FileInfo): void {

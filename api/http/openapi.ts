@@ -152,16 +152,23 @@ function fieldsOf(schema: TSchema | undefined, place: 'query' | 'header', compon
   }))
 }
 
+const BINARY = { type: 'string', format: 'binary' }
+
 function requestBodyOf({ body, stream }: AnyRoute, components: Components): Json | undefined {
   if (body) {
     const required = ((body as { required?: string[] }).required ?? []).length > 0
     return { required, content: { 'application/json': { schema: components.place(body) } } }
   }
   if (!stream) return undefined
-  const schema = stream.schema ? components.place(stream.schema) : { type: 'string', format: 'binary' }
+  const schema = stream.schema ? components.place(stream.schema) : BINARY
   const types = stream.contentTypes.map((type) => (type === '*' ? 'application/octet-stream' : type))
   return { required: true, content: Object.fromEntries(types.map((type) => [type, { schema }])) }
 }
+
+const othersOf = (types: readonly string[] = []): Json =>
+  Object.fromEntries(
+    types.map((type) => [type, { schema: type.includes('charset') ? { type: 'string' } : BINARY }]),
+  )
 
 function goodAnswers({ success, also = {}, idempotent, etag }: AnyRoute, components: Components): Json {
   const headers = {
@@ -180,7 +187,8 @@ function goodAnswers({ success, also = {}, idempotent, etag }: AnyRoute, compone
     headers,
     ...((schema || contentType !== 'application/json') && {
       content: {
-        [contentType]: { schema: schema ? components.place(schema) : { type: 'string', format: 'binary' } },
+        [contentType]: { schema: schema ? components.place(schema) : BINARY },
+        ...(success.status === status && othersOf(success.otherTypes)),
       },
     }),
   })

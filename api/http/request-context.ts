@@ -51,6 +51,10 @@ export class RequestContext implements AnyRequest {
   rawBody: Buffer = EMPTY
   /** The memory that its body holds. */
   held: Held | undefined
+  /** Reserves memory for what the handler keeps of a body that is not read for it. */
+  hold: (bytes: number) => void = () => {}
+  /** The memory that `hold` has reserved. */
+  kept: Held | undefined
   trx: Transaction<Database> | undefined
   /** The encoded result of the handler, unless it has responded itself. */
   outgoing: Outgoing | undefined

@@ -37,6 +37,11 @@ interface RequestOf<
   readonly requestId: string
   /** The API surface of a call from within the gateway; undefined for a request to the route itself. */
   readonly surface?: TaskSurface | undefined
+  /**
+   * Reserves memory until the response, for what the handler keeps of a streamed body; throws `no_capacity` when there is
+   * none.
+   */
+  readonly hold: (bytes: number) => void
   /** Aborts when the client leaves before its response is written. */
   readonly signal: AbortSignal
   /** A cheaper form of `signal`, for callers that need only one notification. */
@@ -95,7 +100,14 @@ export interface Route<
   /** The limit of a JSON body: a larger one is a 413 before it is held in memory. Default 1 MiB. */
   maxBodyBytes?: number
   /** The usual response. Without `schema` it has no body (204). `contentType` is set for a response that is not JSON. */
-  success: { status: number; schema?: R; contentType?: string; description?: string }
+  success: {
+    status: number
+    schema?: R
+    contentType?: string
+    /** Further content types, which a request may ask for. */
+    otherTypes?: readonly string[]
+    description?: string
+  }
   /** Other successful responses, sent with `reply()`: status to schema, `null` without a body. */
   also?: Readonly<Record<number, TSchema | null>>
   /** Error codes beside those that auth, schemas and flags imply. */

@@ -5,7 +5,7 @@ export function withoutLimit(request: AccountRequest): AccountRequest {
   const { accountId, keyId, role, tools } = request.caller
   if (!tools) return request
   const { params, query, headers, body, rawBody, trx, requestId } = request
-  const { surface, disconnect, log, afterCommit, req, res } = request
+  const { surface, disconnect, hold, log, afterCommit, req, res } = request
   return {
     caller: { accountId, keyId, role },
     params,
@@ -17,6 +17,7 @@ export function withoutLimit(request: AccountRequest): AccountRequest {
     requestId,
     surface,
     disconnect,
+    hold,
     log,
     afterCommit,
     req,

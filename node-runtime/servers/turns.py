@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -30,12 +30,17 @@ class TurnModel(Protocol):
         """Answers a request; raises `InputProblem` for a field, and `CallerLeft` once `left` is set."""
 
 
-class TurnApp:
-    """A plain ASGI application for one model."""
+# Answers a request, like a model, on a path of its own.
+Route = Callable[[Mapping[str, Any], threading.Event], dict[str, Any]]
 
-    def __init__(self, model: TurnModel, largest_body: int) -> None:
+
+class TurnApp:
+    """A plain ASGI application for one model; `routes` are further paths that its turns answer."""
+
+    def __init__(self, model: TurnModel, largest_body: int, routes: Mapping[str, Route] | None = None) -> None:
         self._model = model
         self._largest_body = largest_body
+        self._routes = {INFER: model, f"{INFER}/{model.task}": model, **(routes or {})}
         self._worker = ThreadPoolExecutor(max_workers=1)
         self._waiting = 0
 
@@ -50,30 +55,31 @@ class TurnApp:
         model = self._model
         if (method, path) == ("GET", "/health"):
             return 200, {"status": "ok", "task": model.task, **model.facts}
-        if method != "POST" or path not in (INFER, f"{INFER}/{model.task}"):
+        route = self._routes.get(path) if method == "POST" else None
+        if not route:
             return 404, error(f"There is no {method} {path} here; ask GET /health or POST {INFER}/{model.task}.")
 
         async def work(body: Mapping[str, Any]) -> Mapping[str, Any]:
-            return await self._run(model.probe(body) if path == INFER else body, receive)
+            return await self._run(route, model.probe(body) if path == INFER else body, receive)
 
         return await answer_object(receive, self._largest_body, work)
 
-    async def _run(self, body: Mapping[str, Any], receive: Receive) -> dict[str, Any]:
+    async def _run(self, route: Route, body: Mapping[str, Any], receive: Receive) -> dict[str, Any]:
         if self._waiting >= MOST_WAITING:
             raise Busy
         left = threading.Event()
         leaving = asyncio.ensure_future(_until_gone(receive, left))
         self._waiting += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._worker, self._turn, body, left)
+            return await asyncio.get_running_loop().run_in_executor(self._worker, self._turn, route, body, left)
         finally:
             self._waiting -= 1
             leaving.cancel()
 
-    def _turn(self, body: Mapping[str, Any], left: threading.Event) -> dict[str, Any]:
+    def _turn(self, route: Route, body: Mapping[str, Any], left: threading.Event) -> dict[str, Any]:
         if left.is_set():
             raise CallerLeft
-        return self._model(body, left)
+        return route(body, left)
 
 
 async def _until_gone(receive: Receive, left: threading.Event) -> None:

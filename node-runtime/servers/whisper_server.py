@@ -11,6 +11,7 @@ sys.path[:0] = [str(Path(__file__).parent)]
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 from asgi import serve, server_arguments
+from speech.openai_speech import openai_routes
 from speech.whisper import SpeechModel
 from turns import TurnApp
 
@@ -27,7 +28,8 @@ def main() -> None:
     server_arguments(parser)
     options = parser.parse_args()
     folder = Path(options.converted) if options.converted else options.model
-    serve(TurnApp(SpeechModel(folder, options.threads), LARGEST_BODY), options)
+    model = SpeechModel(folder, options.threads)
+    serve(TurnApp(model, LARGEST_BODY, openai_routes(model)), options)
 
 
 if __name__ == "__main__":

@@ -101,6 +101,8 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   createModeration: 'operator',
   createRerank: 'operator',
   createCohereRerank: 'operator',
+  createTranscription: 'operator',
+  createTranslation: 'operator',
   listChatModels: 'viewer',
   getChatModel: 'viewer',
 

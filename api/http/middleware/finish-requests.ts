@@ -13,6 +13,7 @@ export function finishRequests(log: Logger, bodies: BodyBudget): Middleware {
 
   function finish(state: RequestContext): void {
     if (state.held) bodies.release(state.held)
+    if (state.kept) bodies.release(state.kept)
     const call = state.operation?.route.loggedCall?.(state.body)
     state.dropBody()
     const { req, response, requestId, path, operation, accountId, startedAt } = state

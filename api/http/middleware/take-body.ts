@@ -44,6 +44,8 @@ export function takeBody(
     if (!route.stream) return bodies.check(held.owner, declared)
     bodies.hold(held, Math.min(declared || streamBytes, streamBytes))
     state.req.once('close', () => bodies.release(held))
+    const kept = (state.kept = { owner: held.owner, bytes: 0 })
+    state.hold = (bytes) => bodies.hold(kept, bytes)
   }
 
   function read(state: RequestContext): Promise<void> {

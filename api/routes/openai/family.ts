@@ -1,4 +1,5 @@
 import type { Family } from '../../http/family.ts'
+import { audio } from './audio/index.ts'
 import { chatCompletions } from './chat-completions/index.ts'
 import { createCompletion } from './completions/create-completion.ts'
 import { models } from './models/index.ts'
@@ -11,7 +12,7 @@ export const openai: Family = {
   name: 'openai',
   prefix: '/v1',
   errors: 'openai',
-  routes: [...chatCompletions, createCompletion, createResponse, ...texts, ...models],
+  routes: [...chatCompletions, createCompletion, createResponse, ...texts, ...audio, ...models],
 }
 
 /** The one route of Cohere's second version; its clients append the path to the service's base address. */

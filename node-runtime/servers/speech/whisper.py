@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,20 @@ from speech.sound import RATE, sound_of, tone
 SILENCE = 10 ** (-60 / 20)
 TASKS = ("transcribe", "translate")
 SHOWN = 8
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What a model heard in a sound: segments of the library that are not silent."""
+
+    language: str | None
+    duration_s: float
+    segments: list[Segment] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """The text of all segments."""
+        return "".join(segment.text for segment in self.segments).strip()
 
 
 class SpeechModel:
@@ -41,10 +56,7 @@ class SpeechModel:
 
     def __call__(self, body: Mapping[str, Any], left: threading.Event) -> dict[str, Any]:
         """Returns the text of a sound with its segments; raises `InputProblem` for a field."""
-        language = body.get("language")
-        if language is not None and language not in self._languages:
-            some = ", ".join(sorted(self._languages)[:SHOWN]) + (", ..." if len(self._languages) > SHOWN else "")
-            raise InputProblem(f"language must be one that this model knows: {some}", "/language")
+        language = self.language_of(body)
         task = body.get("task", "transcribe")
         if task not in TASKS:
             raise InputProblem("task must be transcribe or translate", "/task")
@@ -52,33 +64,42 @@ class SpeechModel:
         if not isinstance(has_times, bool):
             raise InputProblem("timestamps must be true or false", "/timestamps")
         sound = sound_of(body, "audio_url")
-        answer = {"duration_s": round(len(sound) / RATE, 3)}
+        heard = self.hear(sound, left, language=language, task=task, without_timestamps=not has_times)
+        shown = ("start", "end", "no_speech_prob")
+        segments = [{**numbers_of(segment, heard, shown), "text": segment.text} for segment in heard.segments]
+        return {"text": heard.text, "language": heard.language, "duration_s": heard.duration_s, "segments": segments}
+
+    def language_of(self, body: Mapping[str, Any]) -> str | None:
+        """Returns the language of a request, if it names one."""
+        language = body.get("language")
+        if language is not None and language not in self._languages:
+            some = ", ".join(sorted(self._languages)[:SHOWN]) + (", ..." if len(self._languages) > SHOWN else "")
+            raise InputProblem(f"language must be one that this model knows: {some}", "/language")
+        return language
+
+    def hear(self, sound: np.ndarray, left: threading.Event, *, language: str | None, **asked: Any) -> Heard:
+        """Hears a sound; `asked` are options of the library. Raises `CallerLeft` once `left` is set."""
+        duration = round(len(sound) / RATE, 3)
         if _is_silent(sound):
-            return {"text": "", "language": language, **answer, "segments": []}
-        found, info = self._model.transcribe(
-            sound, language=language, task=task, without_timestamps=not has_times, condition_on_previous_text=False
-        )
+            return Heard(language, duration)
+        found, info = self._model.transcribe(sound, language=language, condition_on_previous_text=False, **asked)
         segments = []
         for segment in found:
             if left.is_set():
                 raise CallerLeft
             if not _is_silent(sound[int(segment.start * RATE) : math.ceil(segment.end * RATE)]):
-                segments.append(_present(segment, answer["duration_s"]))
-        text = "".join(segment["text"] for segment in segments).strip()
-        return {"text": text, "language": info.language, **answer, "segments": segments}
+                segments.append(segment)
+        return Heard(info.language, duration, segments)
+
+
+def numbers_of(part: Any, heard: Heard, names: tuple[str, ...]) -> dict[str, float]:
+    """Returns numbers of a segment or a word. A model may place an end in the silence that fills its last window."""
+    numbers = {name: getattr(part, name) for name in names}
+    if not all(map(math.isfinite, numbers.values())):
+        raise BadOutput("The model answered with numbers that are not finite.")
+    bounds = {name: min(numbers[name], heard.duration_s) for name in ("start", "end") if name in numbers}
+    return {name: round(float(value), 3) for name, value in {**numbers, **bounds}.items()}
 
 
 def _is_silent(sound: np.ndarray) -> bool:
     return len(sound) == 0 or float(np.sqrt(np.mean(np.square(sound, dtype=np.float64)))) < SILENCE
-
-
-def _present(segment: Segment, duration: float) -> dict[str, Any]:
-    """A model may place the end of a segment in the silence that fills its last window."""
-    numbers = {
-        "start": min(segment.start, duration),
-        "end": min(segment.end, duration),
-        "no_speech_prob": segment.no_speech_prob,
-    }
-    if not all(map(math.isfinite, numbers.values())):
-        raise BadOutput("The model answered with numbers that are not finite.")
-    return {**{name: round(value, 3) for name, value in numbers.items()}, "text": segment.text}

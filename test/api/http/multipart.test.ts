@@ -27,7 +27,11 @@ const upload = route({
     const { fields, file } = await readMultipart(req, {
       file: 'file',
       limit: LIMIT,
-      fields: Type.Object({ name: Type.String({ minLength: 1 }), rows: Type.Optional(Type.Integer()) }),
+      fields: Type.Object({
+        name: Type.String({ minLength: 1 }),
+        rows: Type.Optional(Type.Integer()),
+        'tags[]': Type.Optional(Type.Array(Type.String())),
+      }),
       async consume({ stream, filename, contentType }) {
         let bytes = 0
         try {
@@ -95,6 +99,17 @@ describe('forms', () => {
     assert.deepEqual(missing.body.detail[0].loc, ['body', 'name'])
     assert.deepEqual(wrong.body.detail[0].loc, ['body', 'rows'])
     assert.equal(seen.discarded, 2)
+  })
+
+  it('gathers the parts of a list, and refuses another field that stands twice', async () => {
+    const parts = [{ name: 'name', value: 'x' }, file, { name: 'tags[]', value: 'a' }]
+    const list = await send(form([...parts, { name: 'tags[]', value: 'b' }]))
+    const twice = await send(form([...parts, { name: 'name', value: 'x' }]))
+
+    assert.deepEqual(list.body['tags[]'], ['a', 'b'])
+    assert.equal(twice.status, 422)
+    assert.deepEqual(twice.body.detail[0].loc, ['body', 'name'])
+    assert.equal(seen.discarded + seen.failed, 1)
   })
 
   it('takes exactly as much as its limits say, and no byte more', async () => {

@@ -82,7 +82,23 @@ def embed(client, **asked):
     return [one.embedding for one in client.embeddings.create(**asked).data]
 
 
-CALLS = {each.__name__: each for each in (list_models, retrieve, chat, stream, put_together, until_refused, respond, respond_in_a_stream, complete, embed)}
+def as_values(answer):
+    return answer if isinstance(answer, str) else answer.model_dump(exclude_unset=True)
+
+
+def transcribe(client, path, **asked):
+    with open(path, "rb") as file:
+        return as_values(client.audio.transcriptions.create(file=file, **asked))
+
+
+def translate(client, path, **asked):
+    with open(path, "rb") as file:
+        return {"text": client.audio.translations.create(file=file, response_format="json", **asked).text}
+
+
+FUNCTIONS = [list_models, retrieve, chat, stream, put_together, until_refused, respond, respond_in_a_stream, complete, embed]
+FUNCTIONS += [transcribe, translate]
+CALLS = {each.__name__: each for each in FUNCTIONS}
 
 
 def complaint(error):

@@ -14,6 +14,8 @@ import { NodePicker } from './node-picker.ts'
 /** The part of a model's response that clients are sent, and the tokens that it took. */
 export interface ReadAnswer {
   body: Buffer
+  /** JSON by default. */
+  contentType?: string
   tokens: number
 }
 
@@ -80,7 +82,7 @@ export async function answerWhole(
   await record(services, call, { ...asked, outcome })
   if (read instanceof ApiError) throw naming(call, read)
   return reply(200, read.body, {
-    'content-type': 'application/json',
+    'content-type': read.contentType ?? 'application/json',
     [TASK_HEADER]: call.draft.taskId,
   })
 }

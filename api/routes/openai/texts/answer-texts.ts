@@ -4,10 +4,11 @@ import type { AccountCaller } from '../../../http/caller.ts'
 import type { ClientDisconnect } from '../../../http/client-disconnect.ts'
 import type { Reply } from '../../../http/reply.ts'
 import type { Services } from '../../../services.ts'
+import { answerCall } from '../calls/answer-call.ts'
 import { seemsWhole } from '../calls/answer-text.ts'
-import { answerWhole, type ReadAnswer } from '../calls/answer-whole.ts'
-import { admitCall, refusalOf } from '../calls/model-call.ts'
-import { modelEndpoint, type Purpose } from '../calls/model-endpoint.ts'
+import type { ReadAnswer } from '../calls/answer-whole.ts'
+import { refusalOf } from '../calls/model-call.ts'
+import type { Purpose } from '../calls/model-endpoint.ts'
 import { usageTokens } from './usage-tokens.ts'
 
 interface TextsRequest {
@@ -23,16 +24,19 @@ export interface TextsRoute extends Purpose {
 }
 
 /** Passes a request about texts on to a loaded model as it came, and the answer back as it is. */
-export async function answerTexts(
+export const answerTexts = (
   services: Services,
   { caller, body, rawBody, disconnect }: TextsRequest,
-  { path, ...purpose }: TextsRoute,
-): Promise<Reply> {
-  const found = modelEndpoint(services, { accountId: caller.accountId, model: body.model }, purpose)
-  const endpoint = found instanceof Promise ? await found : found
-  const call = admitCall(services, { caller, endpoint, path, body: rawBody, disconnect })
-  return answerWhole(services, call, { bytesFor: () => rawBody, read })
-}
+  route: TextsRoute,
+): Promise<Reply> =>
+  answerCall(
+    services,
+    { caller, model: body.model, body: rawBody, disconnect },
+    {
+      ...route,
+      read,
+    },
+  )
 
 function read({ head: { status, tokens }, body }: LinkAnswer): ReadAnswer | ApiError {
   if (status !== 200) return refusalOf(status, body, undefined)

@@ -1,0 +1,40 @@
+import type { Readable } from 'node:stream'
+
+/** The file of a form in memory, as the text of a `data:` URL. Its type is not known; servers recognise files by their bytes. */
+export interface HeldFile {
+  readonly sizeBytes: number
+  /** The base64 of the bytes, in pieces. */
+  readonly base64: readonly Buffer[]
+}
+
+const PREFIX = 'data:application/octet-stream;base64,'
+/** So many bytes have a base64 of their own, without a rest that belongs to the next ones. */
+const GROUP = 3
+
+/** Reads a file into memory, which `hold` reserves piece by piece. */
+export async function holdFile(stream: Readable, hold: (bytes: number) => void): Promise<HeldFile> {
+  const base64: Buffer[] = []
+  let sizeBytes = 0
+  let rest: Buffer = Buffer.alloc(0)
+  const add = (bytes: Buffer): void => {
+    const text = Buffer.from(bytes.toString('base64'), 'latin1')
+    hold(text.length)
+    base64.push(text)
+  }
+  for await (const chunk of stream as AsyncIterable<Buffer>) {
+    sizeBytes += chunk.length
+    const bytes = rest.length > 0 ? Buffer.concat([rest, chunk]) : chunk
+    const whole = bytes.length - (bytes.length % GROUP)
+    if (whole > 0) add(bytes.subarray(0, whole))
+    rest = Buffer.from(bytes.subarray(whole))
+  }
+  if (rest.length > 0) add(rest)
+  return { sizeBytes, base64 }
+}
+
+/** Returns the JSON text of an object with one more member, which is the file as a `data:` URL. */
+export function jsonWithFile(values: object, name: string, { base64 }: HeldFile): Buffer {
+  const json = JSON.stringify(values).slice(0, -1)
+  const begun = `${json}${json === '{' ? '' : ','}${JSON.stringify(name)}:"${PREFIX}`
+  return Buffer.concat([Buffer.from(begun), ...base64, Buffer.from('"}')])
+}

@@ -1,0 +1,66 @@
+import { invalid } from '../../../../domain/errors.ts'
+import { CreateTranscription, Transcription, TranscriptionFields } from '../../../../schemas/openai-audio.ts'
+import { holdFile, jsonWithFile } from '../../../http/held-file.ts'
+import { readMultipart } from '../../../http/multipart.ts'
+import { route } from '../../../http/route.ts'
+import { answerCall } from '../calls/answer-call.ts'
+import { readTranscription, TRANSCRIPT_TYPES } from './read-transcription.ts'
+
+/** The limit of OpenAI's own API. */
+const LIMIT = { maxBytes: 25 * 1024 * 1024 }
+const GRANULARITIES = 'timestamp_granularities[]'
+
+/** Both routes take the same form, and ask a model of speech for one of its two tasks. */
+const speechRoute = (operationId: string, path: `/audio/${string}`, summary: string) =>
+  route({
+    operationId,
+    summary,
+    method: 'POST',
+    path,
+    auth: 'api-key',
+    admitsWork: true,
+    stream: { contentTypes: ['multipart/form-data'], schema: CreateTranscription, file: LIMIT },
+    success: { status: 200, schema: Transcription, otherTypes: Object.values(TRANSCRIPT_TYPES) },
+    errors: ['not_found', 'forbidden', 'conflict', 'model_cold', 'no_capacity', 'unavailable'],
+
+    async handler({ caller, req, hold, disconnect }, services) {
+      const { fields, file } = await readMultipart(req, {
+        file: 'file',
+        limit: LIMIT,
+        fields: TranscriptionFields,
+        consume: ({ stream }) => holdFile(stream, hold),
+      })
+      if (file.sizeBytes === 0) throw invalid(['body', 'file'], 'the file is empty', 'too_short')
+      checkTogether(fields)
+      const { response_format: format = 'json', stream: _, ...asked } = fields
+      return answerCall(
+        services,
+        { caller, disconnect, model: fields.model, body: jsonWithFile(asked, 'file', file) },
+        {
+          path: `/v1${path}`,
+          serves: (taskType) => taskType === 'stt',
+          words: 'for speech to text',
+          read: (answer) => readTranscription(answer, format),
+        },
+      )
+    },
+  })
+
+/** Refuses fields that mean nothing beside the others. */
+function checkTogether({ response_format: format, stream, ...fields }: TranscriptionFields): void {
+  if (stream) throw invalid(['body', 'stream'], 'must be false: transcripts come in one piece')
+  if (fields[GRANULARITIES] && format !== 'verbose_json') {
+    throw invalid(['body', GRANULARITIES], 'needs response_format verbose_json, which alone shows times')
+  }
+}
+
+export const createTranscription = speechRoute(
+  'createTranscription',
+  '/audio/transcriptions',
+  'Turn speech into text',
+)
+export const createTranslation = speechRoute(
+  'createTranslation',
+  '/audio/translations',
+  'Turn speech of any language into English text',
+)

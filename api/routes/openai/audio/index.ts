@@ -1,0 +1,3 @@
+import { createTranscription, createTranslation } from './create-transcription.ts'
+
+export const audio = [createTranscription, createTranslation]

@@ -1,0 +1,37 @@
+import { ApiError } from '../../../../domain/errors.ts'
+import { toSrt, toVtt } from '../../../../domain/speech/subtitles.ts'
+import type { Transcription, TranscriptionFields } from '../../../../schemas/openai-audio.ts'
+import type { LinkAnswer } from '../../../gateway/links/buffered-response.ts'
+import { objectIn } from '../calls/answer-text.ts'
+import type { ReadAnswer } from '../calls/answer-whole.ts'
+import { refusalOf } from '../calls/model-call.ts'
+
+type Format = NonNullable<TranscriptionFields['response_format']>
+
+/** The content types of the formats that are not JSON. */
+export const TRANSCRIPT_TYPES = {
+  text: 'text/plain; charset=utf-8',
+  srt: 'application/x-subrip; charset=utf-8',
+  vtt: 'text/vtt; charset=utf-8',
+} as const
+
+const WRITE: Record<keyof typeof TRANSCRIPT_TYPES, (heard: Transcription) => string> = {
+  text: ({ text }) => `${text}\n`,
+  srt: ({ segments = [] }) => toSrt(segments),
+  vtt: ({ segments = [] }) => toVtt(segments),
+}
+
+/** Returns what a model heard in the format that its client asked for; the model server answers with the verbose one. */
+export function readTranscription(
+  { head: { status }, body, room }: LinkAnswer,
+  format: Format,
+): ReadAnswer | ApiError {
+  if (status !== 200) return refusalOf(status, body, undefined)
+  if (format === 'verbose_json') return { body, tokens: 0 }
+  room.holdValues(body)
+  const heard = objectIn(body) as Transcription | undefined
+  if (!heard) return new ApiError('internal', 'the model answered with something else than a JSON object')
+  const { text, usage } = heard
+  if (format === 'json') return { body: Buffer.from(JSON.stringify({ text, usage })), tokens: 0 }
+  return { body: Buffer.from(WRITE[format](heard)), contentType: TRANSCRIPT_TYPES[format], tokens: 0 }
+}

@@ -1,0 +1,33 @@
+import type { AccountCaller } from '../../../http/caller.ts'
+import type { ClientDisconnect } from '../../../http/client-disconnect.ts'
+import type { Reply } from '../../../http/reply.ts'
+import type { Services } from '../../../services.ts'
+import { answerWhole, type CallOptions } from './answer-whole.ts'
+import { admitCall } from './model-call.ts'
+import { modelEndpoint, type Purpose } from './model-endpoint.ts'
+
+interface CallRequest {
+  readonly caller: AccountCaller
+  /** The id or the name of an endpoint. */
+  readonly model: string
+  /** The JSON text for the model server. */
+  readonly body: Buffer
+  readonly disconnect: ClientDisconnect
+}
+
+/** Which endpoints answer a route, the path at their model servers, and how their responses are read. */
+interface CallRoute extends Purpose, Pick<CallOptions, 'read'> {
+  path: string
+}
+
+/** Admits a request, passes it on to a loaded model, and answers with what `read` makes of the response. */
+export async function answerCall(
+  services: Services,
+  { caller, model, body, disconnect }: CallRequest,
+  { path, read, ...purpose }: CallRoute,
+): Promise<Reply> {
+  const found = modelEndpoint(services, { accountId: caller.accountId, model }, purpose)
+  const endpoint = found instanceof Promise ? await found : found
+  const call = admitCall(services, { caller, endpoint, path, body, disconnect })
+  return answerWhole(services, call, { bytesFor: () => body, read })
+}

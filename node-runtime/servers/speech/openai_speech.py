@@ -1,0 +1,72 @@
+"""Speech to text in the language of OpenAI's clients. Gateways make JSON of their forms, with the file as a `data:` URL,
+and make the other formats of the verbose answer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from answers import InputProblem
+from faster_whisper.transcribe import Segment
+from speech.sound import sound_of
+from speech.whisper import Heard, SpeechModel, numbers_of
+from turns import Route
+
+TASKS = {"/v1/audio/transcriptions": "transcribe", "/v1/audio/translations": "translate"}
+FACTS = ("start", "end", "avg_logprob", "compression_ratio", "no_speech_prob", "temperature")
+GRANULARITIES = "timestamp_granularities[]"
+
+
+def openai_routes(model: SpeechModel) -> dict[str, Route]:
+    """Returns the routes of a model by their paths."""
+    return {path: partial(_hear, model, task) for path, task in TASKS.items()}
+
+
+def _hear(model: SpeechModel, task: str, body: Mapping[str, Any], left: threading.Event) -> dict[str, Any]:
+    language = model.language_of(body)
+    wanted = body.get(GRANULARITIES) or ["segment"]
+    asked = {**_prompt(body), **_temperature(body), "word_timestamps": "word" in wanted}
+    sound = sound_of(body, "file")
+    try:
+        heard = model.hear(sound, left, language=language, task=task, **asked)
+    except RuntimeError as problem:
+        # The library tells so of a model whose description lacks the heads that align texts with sounds.
+        if "alignment" not in str(problem):
+            raise
+        raise InputProblem(f"{GRANULARITIES} must be segment: this model has no times of words", f"/{GRANULARITIES}") from None
+    facts = {"task": task, "language": heard.language, "duration": heard.duration_s, "text": heard.text}
+    parts: dict[str, Any] = {}
+    if "segment" in wanted:
+        parts["segments"] = [_segment(index, segment, heard) for index, segment in enumerate(heard.segments)]
+    if "word" in wanted:
+        words = [word for segment in heard.segments for word in segment.words or ()]
+        parts["words"] = [{"word": word.word.strip(), **numbers_of(word, heard, ("start", "end"))} for word in words]
+    # Sounds are counted by their length.
+    return {**facts, **parts, "usage": {"type": "duration", "seconds": heard.duration_s}}
+
+
+def _segment(index: int, segment: Segment, heard: Heard) -> dict[str, Any]:
+    return {
+        "id": index,
+        "seek": segment.seek,
+        "text": segment.text,
+        "tokens": segment.tokens,
+        **numbers_of(segment, heard, FACTS),
+    }
+
+
+def _prompt(body: Mapping[str, Any]) -> dict[str, Any]:
+    prompt = body.get("prompt")
+    if prompt is not None and not isinstance(prompt, str):
+        raise InputProblem("prompt must be a text", "/prompt")
+    return {"initial_prompt": prompt} if prompt else {}
+
+
+def _temperature(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Zero, like none, lets the library raise the temperature where a text seems wrong."""
+    value = body.get("temperature")
+    if value is not None and (not isinstance(value, (int, float)) or not 0 <= value <= 1):
+        raise InputProblem("temperature must be a number from 0 to 1", "/temperature")
+    return {"temperature": float(value)} if value else {}
