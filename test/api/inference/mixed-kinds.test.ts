@@ -1,0 +1,94 @@
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { AdminClient } from '../../../cli/admin-client.ts'
+import { importModel } from '../../../cli/commands/models.ts'
+import { treeOf } from '../../../platform/processes/process-tree.ts'
+import type { ImportedModel } from '../../../schemas/model-import.ts'
+import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
+import { requireGenerative, tinyGeneratives } from '../../support/builders/tiny-generative.ts'
+import { makeTinyLlm, requireLlm } from '../../support/builders/tiny-llm.ts'
+import { requireSpecialist, tinySpecialist } from '../../support/builders/tiny-specialist.ts'
+import { OPERATIONS_KEY } from '../../support/servers/api.ts'
+import {
+  type InferenceWorld,
+  startInferenceWorld,
+  type WorldNode,
+} from '../../support/servers/inference-world.ts'
+
+/** Room for one model of pictures and little beside it; all five need 3.4 GB. */
+const MEMORY_MB = 2_650
+const ROUNDS = 2
+const CHAT = { messages: [{ role: 'user', content: 'hello' }], max_tokens: 4 }
+const PICTURE = { prompt: 'a boat', width: 64, height: 64, num_inference_steps: 1 }
+const SERVER = /servers\/\w+_server\.py/
+
+describe('models of several kinds under one memory limit', function () {
+  this.timeout(900_000)
+  const stack = new AsyncDisposableStack()
+  let world: InferenceWorld
+  let node: WorldNode
+  const models: { model: ImportedModel; input: object }[] = []
+  before(requireLlm)
+  before(requireSpecialist)
+  before(requireGenerative)
+  before(async () => {
+    world = stack.use(await startInferenceWorld())
+    stack.use(await world.control())
+    const { accountId, api } = world
+    node = stack.use(await world.node({ realCatalog: true, memoryMb: MEMORY_MB, accountId }))
+    const client = new AdminClient(api.baseUrl, OPERATIONS_KEY)
+    const add = async (name: string, task: string, path: string, input: object) => {
+      models.push({ model: await importModel(client, { name, path, task, accountId }), input })
+    }
+    for (const seed of [51, 52]) {
+      const folder = stack.use(temporaryFolder()).path
+      await makeTinyLlm(folder, { seed })
+      await add(`llm-${seed}`, 'chat', folder, CHAT)
+      const [pictures = ''] = await tinyGeneratives([{ kind: 'stable-diffusion', seed }])
+      await add(`pictures-${seed}`, 'text-to-image', pictures, PICTURE)
+    }
+    await add('vectors', 'embeddings', await tinySpecialist({ seed: 53 }), { text: 'hello' })
+  })
+  after(() => stack.disposeAsync())
+
+  it('take turns, answer every request, and never hold more memory than there is', async () => {
+    const evictions: string[] = []
+    node.parts.models.onChange(({ model_key, state }) => state === 'evicted' && evictions.push(model_key))
+    const held: number[] = []
+    const sampling = setInterval(() => void servedMb().then((mb) => held.push(mb)), 200)
+
+    for (let round = 0; round < ROUNDS; round++) {
+      const answers = await Promise.all(
+        models.map(({ model, input }) =>
+          world.api.call('POST', `/api/builder/v1/endpoints/${model.endpoint_id}/infer`, {
+            key: world.key,
+            body: { input, sync_timeout_s: 240 },
+          }),
+        ),
+      )
+      for (const [index, { body, text }] of answers.entries())
+        assert.equal(body.status, 'succeeded', `${models[index]?.model.name} ${text}`)
+    }
+    clearInterval(sampling)
+
+    const evicted = new Set(evictions)
+    assert.ok(evicted.size >= 2, `only ${evicted.size} models made room`)
+    assert.ok(Math.max(...held) <= MEMORY_MB, `${Math.max(...held)} MB were in use`)
+    assert.ok(Math.max(...held) > 500, 'nothing was measured')
+  })
+})
+
+/** Returns the memory of all model servers below this process, with shared pages counted once. */
+async function servedMb(): Promise<number> {
+  let kb = 0
+  for (const pid of await treeOf(process.pid)) {
+    try {
+      if (!SERVER.test(readFileSync(`/proc/${pid}/cmdline`, 'utf8'))) continue
+      const rollup = readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8')
+      kb += Number(/^Pss:\s+(\d+)/m.exec(rollup)?.[1] ?? 0)
+    } catch {
+      // It has ended since.
+    }
+  }
+  return kb / 1024
+}

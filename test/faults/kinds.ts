@@ -1,0 +1,78 @@
+import { AdminClient } from '../../cli/admin-client.ts'
+import { importModel } from '../../cli/commands/models.ts'
+import { openDatabase } from '../../db/database.ts'
+import { tinyGeneratives } from '../support/builders/tiny-generative.ts'
+import { tinySpecialist } from '../support/builders/tiny-specialist.ts'
+import { dataUrl, tinySpeech, wav } from '../support/builders/tiny-speech.ts'
+import { tinyTranslator } from '../support/builders/tiny-translator.ts'
+import { processesOn, type TestPlatform } from '../support/servers/platform.ts'
+import { databaseUrl } from './chats.ts'
+import type { Model } from './work.ts'
+
+const PRICE_MICRO = 10_000
+
+/** A model of one kind with a price. */
+export interface Kind extends Model {
+  name: string
+  /** An input on which it works for a second or more, and one that is done at once. */
+  long: object
+  short: object
+  /** Part of the command of its server. */
+  server: string
+}
+
+interface Recipe extends Pick<Kind, 'name' | 'long' | 'short'> {
+  folder: () => Promise<string>
+}
+
+const PICTURE = { prompt: 'a boat', width: 64, height: 64 }
+const IN_FRENCH = { source_language: 'eng_Latn', target_language: 'fra_Latn' }
+const WORDS = 'the quick brown fox jumps over the lazy dog '
+
+const RECIPES: readonly Recipe[] = [
+  {
+    name: 'embeddings',
+    folder: () => tinySpecialist({ seed: 41, positions: 512 }),
+    long: { text: Array.from({ length: 600 }, (_, i) => WORDS.repeat(10) + i) },
+    short: { text: 'hello' },
+  },
+  {
+    name: 'translation',
+    folder: () => tinyTranslator(),
+    long: { text: WORDS.repeat(4), ...IN_FRENCH },
+    short: { text: 'hello', ...IN_FRENCH },
+  },
+  {
+    name: 'stt',
+    folder: tinySpeech,
+    long: { audio_url: dataUrl(wav(120)), language: 'en' },
+    short: { audio_url: dataUrl(wav(1)), language: 'en' },
+  },
+  {
+    name: 'text-to-image',
+    folder: async () => (await tinyGeneratives([{ kind: 'stable-diffusion' }]))[0] ?? '',
+    long: { ...PICTURE, num_inference_steps: 40 },
+    short: { ...PICTURE, num_inference_steps: 1 },
+  },
+]
+
+/** Imports one model of each kind, with prices, so that there are books to check. */
+export async function importKinds(platform: TestPlatform): Promise<Kind[]> {
+  const { base_url, operations_key, account_id: accountId } = platform.ready
+  const client = new AdminClient(base_url, operations_key)
+  await using db = openDatabase(databaseUrl(platform), { max: 1 })
+  const kinds: Kind[] = []
+  for (const { folder, ...recipe } of RECIPES) {
+    const order = { name: `kind-${recipe.name}`, path: await folder(), task: recipe.name, accountId }
+    const { endpoint_id: endpointId, model_key: server } = await importModel(client, order)
+    await db.updateTable('endpoint').set({ price_micro: PRICE_MICRO }).where('id', '=', endpointId).execute()
+    kinds.push({ ...recipe, endpointId, server })
+  }
+  return kinds
+}
+
+/** Returns the processes of a kind's server, without the program that watches it. */
+export const serversOfKind = (dataDir: string, { server }: Kind): number[] =>
+  processesOn(dataDir)
+    .filter(({ command }) => command.includes(server) && !command.includes('launcher.py'))
+    .map(({ pid }) => pid)
