@@ -19,13 +19,12 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import orjson
 from answers import InputProblem
 from asgi import BodyTooLarge, Receive, Send, read_body, refuse_weights, send_json, serve, server_arguments
+from data_urls import LARGEST_BODY
 from generative.fields import LARGEST_SEED, integer_of
 from generative.job import Cancelled, Job, UnusableOutput
 from generative.model import BadModel, GenerativeModel, Made, load_model
 from weight_faults import is_fault_of_weights, reason_of
 
-# A picture of 50 MB in base64.
-LARGEST_BODY = 72 << 20
 INFER = "/infer"
 OUTPUT_TYPE = b"application/x-hearth-output"
 LONGEST_REASON = 300

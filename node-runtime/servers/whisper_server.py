@@ -11,12 +11,10 @@ sys.path[:0] = [str(Path(__file__).parent)]
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 from asgi import serve, server_arguments
+from data_urls import LARGEST_BODY
 from speech.openai_speech import openai_routes
 from speech.whisper import SpeechModel
 from turns import TurnApp
-
-# A sound of 50 MB in base64.
-LARGEST_BODY = 72 << 20
 
 
 def main() -> None:

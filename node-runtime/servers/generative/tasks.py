@@ -21,7 +21,7 @@ from generative.fields import (
 from generative.files import SCENE_TYPES, film_file, picture_files, scene_file, sound_file
 from generative.job import Job, UnusableOutput
 from generative.model import Made, Prepare
-from generative.pictures import fitted, picture_of
+from pictures import fitted, picture_of
 
 # The longest side of a picture whose size the request leaves open.
 LONGEST_SIDE = 1_024

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import io
-import re
 import wave
 from collections.abc import Iterator, Mapping
 from itertools import chain
@@ -14,11 +12,10 @@ from typing import Any
 import av
 import numpy as np
 from answers import InputProblem
+from data_urls import data_of
 
 RATE = 16_000
-MOST_BYTES = 50 << 20
 MOST_SECONDS = 30 * 60
-DATA_URL = re.compile(r"data:(?:[\w.+-]+/[\w.+-]+)?(?:;[\w.+-]+=[\w.+-]+)*;base64,", re.ASCII)
 
 
 def tone() -> str:
@@ -34,18 +31,8 @@ def tone() -> str:
 
 
 def sound_of(body: Mapping[str, Any], field: str) -> np.ndarray:
-    """Returns the samples of a `data:` URL, which is how a server without a network is given a file: float32 from
-    -1 to 1, one channel, 16 kHz."""
-    value = body.get(field)
-    head = DATA_URL.match(value) if isinstance(value, str) else None
-    if not head:
-        raise InputProblem(f"{field} must be the URL of a sound; here a data: URL in base64", f"/{field}")
-    if len(value) > MOST_BYTES * 4 // 3 + len(head[0]) + 4:
-        raise InputProblem(f"{field} is larger than {MOST_BYTES >> 20} MB", f"/{field}")
-    try:
-        data = base64.b64decode(value[head.end() :], validate=True)
-    except binascii.Error:
-        raise InputProblem(f"{field} is not valid base64", f"/{field}") from None
+    """Returns the samples of the sound in a field: float32 from -1 to 1, one channel, 16 kHz."""
+    data = data_of(body, field)
     try:
         samples = _decode(io.BytesIO(data), field)
     except InputProblem:

@@ -2,11 +2,11 @@ import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { readdir } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { crc32, deflateSync } from 'node:zlib'
 import { request } from 'undici'
 import { newId } from '../../../domain/ids.ts'
 import { GENERATIVE_TASK_TYPES } from '../../../domain/task-types/generative.ts'
 import { until } from '../../support/assertions/until.ts'
+import { pngOf } from '../../support/builders/png.ts'
 import { requireGenerative, type TinyGenerative } from '../../support/builders/tiny-generative.ts'
 import type { AnyBody } from '../../support/servers/api.ts'
 import { GenerativeWorld } from '../../support/servers/generative-world.ts'
@@ -290,25 +290,3 @@ describe('generative models (4.5)', function () {
     }
   })
 })
-
-/** The head of a PNG of this size, with next to nothing in it. */
-function pngOf(width: number, height: number): Buffer {
-  const chunk = (type: string, data: Buffer) => {
-    const body = Buffer.concat([Buffer.from(type), data])
-    const [size, sum] = [Buffer.alloc(4), Buffer.alloc(4)]
-    size.writeUInt32BE(data.length)
-    sum.writeUInt32BE(crc32(body))
-    return Buffer.concat([size, body, sum])
-  }
-  const head = Buffer.alloc(13)
-  head.writeUInt32BE(width, 0)
-  head.writeUInt32BE(height, 4)
-  // Eight bits of each of three colours.
-  head.set([8, 2], 8)
-  return Buffer.concat([
-    Buffer.from('89504e470d0a1a0a', 'hex'),
-    chunk('IHDR', head),
-    chunk('IDAT', deflateSync(Buffer.alloc(4))),
-    chunk('IEND', Buffer.alloc(0)),
-  ])
-}

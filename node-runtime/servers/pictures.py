@@ -2,48 +2,30 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import io
-import re
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from answers import InputProblem
+from data_urls import data_of
 from PIL import Image, ImageOps
 
 FORMATS = ("PNG", "JPEG", "WEBP")
-MOST_BYTES = 50 << 20
 SMALLEST_SIDE = 16
 MOST_PIXELS = 64_000_000
 # The limit of the library has no sentence for callers; `refuse_size` has.
 Image.MAX_IMAGE_PIXELS = None
-DATA_URL = re.compile(r"data:(?:[\w.+-]+/[\w.+-]+)?(?:;[\w.+-]+=[\w.+-]+)*;base64,", re.ASCII)
 
 
-def data_of(fields: Mapping[str, Any], name: str) -> bytes:
-    """Returns the bytes of a `data:` URL, which is how a server without a network is given a file."""
-    value = fields.get(name)
-    if not isinstance(value, str) or not value:
-        raise InputProblem(f"{name} must be the URL of a file", f"/{name}")
-    head = DATA_URL.match(value)
-    if not head:
-        raise InputProblem(f"{name} must be a data: URL in base64 here; the node fetches others", f"/{name}")
-    if len(value) > MOST_BYTES * 4 // 3 + len(head[0]) + 4:
-        raise InputProblem(f"{name} is larger than {MOST_BYTES >> 20} MB", f"/{name}")
-    try:
-        return base64.b64decode(value[head.end() :], validate=True)
-    except binascii.Error:
-        raise InputProblem(f"{name} is not valid base64", f"/{name}") from None
-
-
-def picture_of(fields: Mapping[str, Any], name: str) -> Image.Image:
-    """Returns the picture of a field as RGB, upright."""
+def picture_of(fields: Mapping[str, Any], name: str, smallest_side: int = SMALLEST_SIDE) -> Image.Image:
+    """Returns the picture of a field as RGB, upright, on white where it is transparent."""
     data = data_of(fields, name)
     try:
         picture = Image.open(io.BytesIO(data), formats=FORMATS)
-        refuse_size(name, *picture.size)
-        return ImageOps.exif_transpose(picture).convert("RGB")
+        refuse_size(name, *picture.size, smallest_side)
+        ImageOps.exif_transpose(picture, in_place=True)
+        return _opaque(picture)
     except InputProblem:
         raise
     except Exception:
@@ -51,11 +33,25 @@ def picture_of(fields: Mapping[str, Any], name: str) -> Image.Image:
         raise InputProblem(f"{name} must be a picture in PNG, JPEG or WebP", f"/{name}") from None
 
 
-def refuse_size(name: str, width: int, height: int) -> None:
+def _opaque(picture: Image.Image) -> Image.Image:
+    if picture.mode.startswith("I"):
+        # The library clips greys of 16 bits at 255 instead of scaling them.
+        return Image.fromarray((np.asarray(picture) >> 8).astype(np.uint8)).convert("RGB")
+    if not picture.has_transparency_data:
+        # A copy of a large picture takes hundreds of megabytes.
+        picture.load()
+        return picture if picture.mode == "RGB" else picture.convert("RGB")
+    shown = picture.convert("RGBA")
+    white = Image.new("RGB", picture.size, "white")
+    white.paste(shown, mask=shown)
+    return white
+
+
+def refuse_size(name: str, width: int, height: int, smallest_side: int) -> None:
     """Raises for a picture that is too small or too large."""
     what = f"{name} is a picture of {width} x {height}"
-    if min(width, height) < SMALLEST_SIDE:
-        raise InputProblem(f"{what}; each side needs at least {SMALLEST_SIDE} pixels", f"/{name}")
+    if min(width, height) < smallest_side:
+        raise InputProblem(f"{what}; each side needs at least {smallest_side} pixels", f"/{name}")
     if width * height > MOST_PIXELS:
         raise InputProblem(f"{what}; at most {MOST_PIXELS // 1_000_000} million pixels are taken", f"/{name}")
 
